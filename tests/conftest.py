@@ -1,0 +1,92 @@
+"""Settings of every test: options, skips, seeds, threads, and poisoned uninitialised memory."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+# one thread a process: workers of pytest-xdist share the cores, and sums keep one order
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import pytest
+import torch
+
+POISONED = ("pcnn.dataflows", "pcnn.ops", "pcnn.maps")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--data-root",
+        default=None,
+        help="folder with one folder a data set (kitti/, ...); without it tests marked data skip",
+    )
+    parser.addoption("--slow", action="store_true", help="run the tests marked slow too")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    missing = {
+        "gpu": None if torch.cuda.is_available() else "no CUDA device",
+        "multigpu": None if torch.cuda.device_count() > 1 else "fewer than two CUDA devices",
+        "data": None if config.getoption("--data-root") else "no --data-root given",
+        "slow": None if config.getoption("--slow") else "slow: give --slow",
+    }
+    for item in items:
+        for marker, reason in missing.items():
+            if reason and item.get_closest_marker(marker):
+                item.add_marker(pytest.mark.skip(reason=reason))
+
+
+@pytest.fixture
+def data_root(request: pytest.FixtureRequest) -> Path:
+    """Folder given by --data-root; for tests marked data only."""
+    if request.node.get_closest_marker("data") is None:
+        raise RuntimeError("a test that asks for data_root carries the marker data")
+    root = Path(request.config.getoption("--data-root")).expanduser().resolve()
+    if not root.is_dir():
+        raise FileNotFoundError(f"--data-root {root} is not a folder")
+    return root
+
+
+@pytest.fixture(autouse=True)
+def reproducible() -> Iterator[None]:
+    """Fixed seed, one thread, full fp32 products."""
+    torch.manual_seed(0)
+    torch.set_num_threads(1)
+    torch.backends.cuda.matmul.allow_tf32 = False
+    torch.backends.cudnn.allow_tf32 = False
+    yield
+    torch.use_deterministic_algorithms(False)
+
+
+def poison(tensor: torch.Tensor) -> torch.Tensor:
+    """Fill with NaN, or with the most negative integer, so that an unwritten value shows."""
+    with torch.no_grad():
+        if tensor.is_floating_point() or tensor.is_complex():
+            return tensor.fill_(float("nan"))
+        if tensor.dtype == torch.bool:
+            return tensor.fill_(True)
+        return tensor.fill_(torch.iinfo(tensor.dtype).min)
+
+
+def poisoning(allocate: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    """The same allocation, poisoned when the caller belongs to the rooms that write results."""
+
+    def allocate_poisoned(*args: Any, **kwargs: Any) -> torch.Tensor:
+        tensor = allocate(*args, **kwargs)
+        if torch.compiler.is_compiling():
+            return tensor
+        caller = sys._getframe(1).f_globals.get("__name__", "")
+        return poison(tensor) if caller.startswith(POISONED) else tensor
+
+    return allocate_poisoned
+
+
+@pytest.fixture(autouse=True)
+def poisoned_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Uninitialised memory holds NaN in the rooms that write results."""
+    monkeypatch.setattr(torch, "empty", poisoning(torch.empty))
+    monkeypatch.setattr(torch, "empty_like", poisoning(torch.empty_like))
+    monkeypatch.setattr(torch.Tensor, "new_empty", poisoning(torch.Tensor.new_empty))
