@@ -1,0 +1,124 @@
+# One environment in .venv serves every target; `make help` lists them.
+# Options: PYTHON=python3.12 (makes .venv), ARGS="key=value ..." (make train),
+#          DATA_ROOT=folder (make test: real data sets, one folder each), WORKERS=n (make test).
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+PYTHON ?= python3
+VENV := .venv
+PY := $(VENV)/bin/python
+CPU_INDEX := https://download.pytorch.org/whl/cpu
+DEV_EXTRAS := dev,registration
+WORKERS ?= 2
+ARGS ?=
+DATA_ROOT ?=
+
+.PHONY: help train test install install-dev libraries lint format type imports test-cpu \
+        test-interpret test-wheel bench docs clean
+
+help: ## list the targets
+	@grep -E '^[a-z-]+:.*## ' Makefile | while IFS= read -r line; do \
+	  printf '  make %-15s %s\n' "$${line%%:*}" "$${line##*## }"; done
+
+train: install ## set everything up and run the main job: MinkUNet on SemanticKITTI (simulated streets without the real set)
+	$(PY) train.py model=minkunet dataset=kitti $(ARGS)
+
+test: libraries lint type imports test-cpu test-interpret test-wheel ## set everything up and run all checks and tests
+	@echo "all checks passed"
+
+install: $(VENV)/installed ## environment for training and use
+
+install-dev: $(VENV)/installed-dev ## environment with test tools and Open3D
+
+# --- set-up: nothing is reinstalled while pyproject.toml and constraints.txt stay as they are ---
+
+$(PY):
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 13))' || { \
+	  echo "pcnn needs Python 3.10-3.13, but $(PYTHON) is $$($(PYTHON) -V 2>&1)." \
+	       "Name another: make PYTHON=python3.12 ..." >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || { \
+	  echo "$(PYTHON) cannot make environments with pip. On Debian and Ubuntu:" \
+	       "apt-get install python3-venv" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+# Without an NVIDIA device, pip is also shown PyTorch's CPU index when it answers within 3 s:
+# its builds sort above the CUDA builds of the same version, which are several GB larger.
+define pip_install
+@index=""; \
+if [ ! -e /dev/nvidia0 ] && ! command -v nvidia-smi >/dev/null 2>&1; then \
+  if timeout 3 $(PY) -c 'import urllib.request as r; r.urlopen("$(CPU_INDEX)/torch/", timeout=3)' \
+     >/dev/null 2>&1; then index="--extra-index-url $(CPU_INDEX)"; fi; \
+fi; \
+set -x; $(PY) -m pip install --disable-pip-version-check $$index -c constraints.txt -e '$(1)'
+@touch $@
+endef
+
+$(VENV)/installed: pyproject.toml constraints.txt | $(PY)
+	$(call pip_install,.)
+
+$(VENV)/installed-dev: pyproject.toml constraints.txt | $(PY)
+	$(call pip_install,.[$(DEV_EXTRAS)])
+	@touch $(VENV)/installed
+
+# Open3D's wheel expects these of the system (library:Debian package)
+OPEN3D_NEEDS := libusb-1.0.so.0:libusb-1.0-0 libGL.so.1:libgl1 libgomp.so.1:libgomp1
+
+libraries: ## system libraries of Open3D: installed where permitted, else named
+	@missing=""; \
+	for need in $(OPEN3D_NEEDS); do \
+	  PATH="$$PATH:/sbin:/usr/sbin" ldconfig -p | grep -F "$${need%%:*}" >/dev/null \
+	    || missing="$$missing $${need##*:}"; \
+	done; \
+	if [ -z "$$missing" ]; then exit 0; fi; \
+	root=no; \
+	if [ "$$(id -u)" = 0 ]; then root=""; \
+	elif sudo -n true 2>/dev/null; then root="sudo -n"; fi; \
+	if [ "$$root" = no ] || ! command -v apt-get >/dev/null; then \
+	  echo "Open3D needs these Debian packages, which are absent:$$missing" \
+	       "(install them to run the tests that use it)" >&2; exit 0; \
+	fi; \
+	set -x; \
+	$$root apt-get update -qq; \
+	$$root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing
+
+# --- checks ---
+
+lint: install-dev ## style: ruff check and format
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+
+format: install-dev ## rewrite the sources in the house style
+	$(PY) -m ruff check --fix .
+	$(PY) -m ruff format .
+
+type: install-dev ## types: mypy, strict for the core
+	$(PY) -m mypy
+
+imports: install-dev ## the import contract of docs/architecture.md
+	$(VENV)/bin/lint-imports --no-cache
+
+# tests/test_wheel.py has a target of its own: it builds and installs
+test-cpu: install-dev ## tests in two processes (GPU tests skip where there is none)
+	$(PY) -m pytest -q -n $(WORKERS) --dist worksteal --ignore tests/test_wheel.py \
+	  $(if $(DATA_ROOT),--data-root $(DATA_ROOT))
+
+# Triton reads TRITON_INTERPRET when it is imported, so these tests have a process of their own
+test-interpret: install-dev ## Triton kernels on the CPU, by Triton's interpreter
+	@if ! ls tests/kernels/test_*.py >/dev/null 2>&1; then echo "no Triton kernels to interpret"; \
+	else set -x; TRITON_INTERPRET=1 $(PY) -m pytest -q tests/kernels; fi
+
+test-wheel: install-dev ## build the wheel and use it in an empty environment elsewhere
+	$(PY) -m pytest -q tests/test_wheel.py
+
+bench: install ## time the reference layers on generated scenes
+	$(VENV)/bin/pcnn bench layers --engine reference
+
+docs: install-dev ## check the documentation: links, commands, names
+	$(PY) -m pytest -q tests/test_readme.py
+
+clean: ## remove the environment and all caches (data and logs stay)
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
