@@ -1,0 +1,186 @@
+"""Loaders that put every batch where it belongs, whatever the trainer and the workers do.
+
+Lightning counts batches but does not place a loader: after a restart it asks for a fresh iterator,
+which would replay the first batches of an epoch. ``BatchStream`` therefore asks how many batches
+were consumed since the start of training, and continues from there.
+
+Neither class is a ``DataLoader``: Lightning would replace a DataLoader's sampler (by a padded
+distributed one, or by a sequential one under ``overfit_batches``) and with it the keys.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+from lightning.pytorch import Trainer
+from torch.utils.data import DataLoader, Dataset
+
+from pcnn.datasets.sampler import EpochSampler, EvaluationSampler, Key
+
+log = logging.getLogger(__name__)
+
+Collate = Callable[[Sequence[Any]], Any]
+
+
+def batches_done(trainer: Trainer) -> int:
+    """Return how many training batches were completed since the start, also after a restart.
+
+    It is restored from a checkpoint before the loaders are made. The count since the start is used
+    and not the one within the epoch: the latter is reset or not after a restart, depending on
+    where in the epoch the checkpoint fell and on ``max_steps``.
+    """
+    return int(trainer.fit_loop.epoch_loop.batch_progress.total.processed)
+
+
+class BatchStream:
+    """Training batches as one stream that any number of interruptions leaves unchanged.
+
+    ``iter(stream)`` yields one epoch's number of batches, starting at ``position()``; the workers
+    run on across the end of an epoch. Iterators are lazy: the position is read at the first batch.
+
+    Args:
+        dataset: maps a key (epoch, index) to a sample.
+        sampler: the sequence of keys.
+        position: returns the number of batches consumed since the start of training. None counts
+            the batches given out by this object.
+        collate: turns a list of samples into a batch.
+        num_workers: worker processes; 0 loads in this process. The batches do not depend on it.
+        pin_memory: copy batches to page-locked memory.
+    """
+
+    def __init__(
+        self,
+        dataset: Dataset[Any],
+        sampler: EpochSampler,
+        *,
+        position: Callable[[], int] | None = None,
+        collate: Collate,
+        num_workers: int = 0,
+        pin_memory: bool = False,
+    ) -> None:
+        self._dataset = dataset
+        self._sampler = sampler
+        self._position = position
+        self._collate = collate
+        self._num_workers = num_workers
+        self._pin_memory = pin_memory
+        self._next = 0
+        # this name is where Lightning's teardown looks for worker processes to stop
+        self._iterator: Iterator[Any] | None = None
+
+    def __len__(self) -> int:
+        """Number of batches of an epoch."""
+        return self._sampler.batches_per_epoch
+
+    def __iter__(self) -> Iterator[Any]:
+        """Yield ``len(self)`` batches from the current position on."""
+        if self._position is not None:
+            self._seek(self._position())
+        for _ in range(len(self)):
+            if self._iterator is None:
+                self._iterator = self._load()
+            batch = next(self._iterator)
+            self._next += 1
+            yield batch
+
+    def _seek(self, position: int) -> None:
+        if position != self._next:
+            self._iterator = None
+            self._next = position
+
+    def _load(self) -> Iterator[Any]:
+        keys = _KeysFrom(self._sampler, self._next)
+        return iter(
+            _loader(self._dataset, keys, self._collate, self._num_workers, self._pin_memory, False)
+        )
+
+    def state_dict(self) -> dict[str, int]:
+        """Return what fixes the sequence of batches; the position is the trainer's to keep."""
+        return self._sampler.fingerprint()
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        """Compare with the interrupted run and warn when the sequence cannot be the same."""
+        mine = self._sampler.fingerprint()
+        changed = [f"{k} {state[k]} -> {mine[k]}" for k in mine if state.get(k, mine[k]) != mine[k]]
+        if changed:
+            log.warning(
+                "resumed with another training set-up (%s): training goes on, but not with the "
+                "batches the interrupted run would have seen",
+                ", ".join(changed),
+            )
+
+
+class EvaluationLoader:
+    """One exact pass over a set: no sample padded, dropped or repeated, in order.
+
+    Args:
+        dataset: maps a key (0, index) to a sample.
+        sampler: this rank's share of the set.
+        collate: turns a list of samples, possibly an empty one, into a batch.
+        num_workers: worker processes, kept alive between passes.
+        pin_memory: copy batches to page-locked memory.
+    """
+
+    def __init__(
+        self,
+        dataset: Dataset[Any],
+        sampler: EvaluationSampler,
+        *,
+        collate: Collate,
+        num_workers: int = 0,
+        pin_memory: bool = False,
+    ) -> None:
+        self._sampler = sampler
+        self._loader = _loader(dataset, sampler, collate, num_workers, pin_memory, num_workers > 0)
+
+    def __len__(self) -> int:
+        """Number of batches of a pass, the same on every rank."""
+        return len(self._sampler)
+
+    def __iter__(self) -> Iterator[Any]:
+        """Yield the batches of one pass."""
+        yield from self._loader
+
+    # Lightning's teardown stops the worker processes it finds under this name
+    @property
+    def _iterator(self) -> Any:
+        return self._loader._iterator
+
+    @_iterator.setter
+    def _iterator(self, value: Any) -> None:
+        self._loader._iterator = value
+
+
+class _KeysFrom:
+    """The batches of keys of a sampler from a position on, as a batch sampler."""
+
+    def __init__(self, sampler: EpochSampler, position: int) -> None:
+        self._sampler = sampler
+        self._position = position
+
+    def __iter__(self) -> Iterator[list[Key]]:
+        return self._sampler.batches(self._position)
+
+
+def _loader(
+    dataset: Dataset[Any],
+    keys: _KeysFrom | EvaluationSampler,
+    collate: Collate,
+    num_workers: int,
+    pin_memory: bool,
+    persistent: bool,
+) -> DataLoader[Any]:
+    return DataLoader(
+        dataset,
+        batch_sampler=keys,  # type: ignore[arg-type]  # only iterated; an endless one has no length
+        collate_fn=collate,
+        num_workers=num_workers,
+        pin_memory=pin_memory,
+        persistent_workers=persistent,
+        # a DataLoader draws a seed for its workers; not from the global stream, which belongs to
+        # the network (dropout) and would differ by one draw after every restart
+        generator=torch.Generator().manual_seed(0),
+    )

@@ -1,0 +1,143 @@
+"""Which samples make up which batch: pure functions of (seed, epoch, position)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+Key = tuple[int, int]
+"""(epoch, index): the epoch selects the augmentation, the index the scan."""
+
+
+class EpochSampler:
+    """The endless sequence of training batches of one rank.
+
+    The sequence is counted in batches from the start of training: batch ``p`` lies in epoch
+    ``e = p // batches_per_epoch``. Epoch ``e`` visits the samples in the order of ``order(e)``, a
+    function of (seed, e) alone, so any position can be reached without replaying what came before
+    it, whatever the number of worker processes.
+
+    With ``world`` ranks the batches of one step are ``world`` consecutive slices of that order:
+    all ranks together see what one process with ``world * batch_size`` samples a batch would see.
+    Every rank has the same number of batches. The last samples of an epoch that do not fill a step
+    (fewer than ``world * batch_size``) are left out of that epoch; another epoch's order brings
+    them back.
+
+    Args:
+        n: number of samples in the set.
+        batch_size: samples in a batch, on each rank.
+        seed: at least 0; selects all orders.
+        rank: this process, in [0, world).
+        world: number of processes.
+        shuffle: False visits 0, 1, 2, ... in every epoch.
+
+    Raises:
+        ValueError: a number is out of range, or n cannot fill one batch on every rank.
+    """
+
+    def __init__(
+        self,
+        n: int,
+        batch_size: int = 1,
+        *,
+        seed: int = 0,
+        rank: int = 0,
+        world: int = 1,
+        shuffle: bool = True,
+    ) -> None:
+        check_split(batch_size, rank, world)
+        if seed < 0:
+            raise ValueError(f"seed must be at least 0, got {seed}")
+        if n < batch_size * world:
+            raise ValueError(
+                f"{n} training samples cannot fill one batch of {batch_size} on each of {world} "
+                f"rank(s): lower batch_size or the number of devices, or add data"
+            )
+        self.n = n
+        self.batch_size = batch_size
+        self.seed = seed
+        self.rank = rank
+        self.world = world
+        self.shuffle = shuffle
+
+    @property
+    def batches_per_epoch(self) -> int:
+        """Number of batches of one epoch, the same on every rank."""
+        return self.n // (self.batch_size * self.world)
+
+    def order(self, epoch: int) -> np.ndarray:
+        """Return the permutation of 0..n-1 of an epoch, int64 [n]."""
+        if not self.shuffle:
+            return np.arange(self.n, dtype=np.int64)
+        # the spawn key keeps this stream apart from the samples' own [seed, epoch, index]; sorting
+        # raw 64-bit words instead of Generator.permutation, whose stream numpy may change
+        words = np.random.PCG64(np.random.SeedSequence([self.seed, epoch], spawn_key=(0,)))
+        return np.argsort(words.random_raw(self.n), kind="stable").astype(np.int64)
+
+    def batches(self, position: int = 0) -> Iterator[list[Key]]:
+        """Yield this rank's batches of keys from the given batch count on, without end.
+
+        Args:
+            position: number of batches already consumed since the start of training, >= 0.
+        """
+        if position < 0:
+            raise ValueError(f"position must be at least 0, got {position}")
+        epoch, offset = divmod(position, self.batches_per_epoch)
+        while True:
+            order = self.order(epoch)
+            for step in range(offset, self.batches_per_epoch):
+                first = (step * self.world + self.rank) * self.batch_size
+                yield [(epoch, int(i)) for i in order[first : first + self.batch_size]]
+            epoch, offset = epoch + 1, 0
+
+    def fingerprint(self) -> dict[str, int]:
+        """Return the numbers that fix the sequence; equal fingerprints give equal sequences."""
+        return {
+            "samples": self.n,
+            "batch_size": self.batch_size,
+            "seed": self.seed,
+            "world": self.world,
+            "shuffle": int(self.shuffle),
+        }
+
+
+class EvaluationSampler:
+    """One pass over a set, in order, every sample on exactly one rank and none twice.
+
+    Batch ``b`` of the set goes to rank ``b % world``. Every rank gets the same number of batches,
+    because collective operations inside a step would wait for ever otherwise: a rank that has
+    none left gets an empty batch (no keys), which a task must accept and which counts for nothing.
+
+    Args:
+        n: number of samples in the set.
+        batch_size: samples in a batch, on each rank.
+        rank: this process, in [0, world).
+        world: number of processes.
+    """
+
+    def __init__(self, n: int, batch_size: int = 1, *, rank: int = 0, world: int = 1) -> None:
+        check_split(batch_size, rank, world)
+        self.n = n
+        self.batch_size = batch_size
+        self.rank = rank
+        self.world = world
+
+    def __len__(self) -> int:
+        """Number of batches, the same on every rank."""
+        batches = -(-self.n // self.batch_size)
+        return -(-batches // self.world)
+
+    def __iter__(self) -> Iterator[list[Key]]:
+        """Yield lists of keys (0, index); an empty list where this rank has none left."""
+        for step in range(len(self)):
+            first = (step * self.world + self.rank) * self.batch_size
+            yield [(0, i) for i in range(first, min(first + self.batch_size, self.n))]
+
+
+def check_split(batch_size: int, rank: int, world: int) -> None:
+    """Raise ValueError unless batch_size >= 1 and 0 <= rank < world."""
+    if batch_size < 1:
+        raise ValueError(f"batch_size must be at least 1, got {batch_size}")
+    if not 0 <= rank < world:
+        raise ValueError(f"rank must lie in [0, world), got rank {rank} of {world}")
