@@ -1,0 +1,57 @@
+"""Weighted cross entropy that is safe where nothing is labelled."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+class CrossEntropy(nn.Module):
+    """Class-weighted mean cross entropy over the labelled rows.
+
+    ``L = sum_n w[y_n] * -log softmax(x_n)[y_n] / sum_n w[y_n]`` over rows with
+    ``y_n != ignore_index``: torch's own weighted mean, except that a batch without any labelled row
+    gives loss 0 with gradient 0 instead of NaN (one such crop would otherwise destroy the weights).
+    Nothing is read back from the device. Half-precision logits are summed in float32.
+
+    Args:
+        weight: C class weights, or None for 1 each; see `pcnn.losses.class_weights`.
+        ignore_index: label of rows that do not count.
+    """
+
+    weight: Tensor | None  # [C] float32
+
+    def __init__(
+        self, weight: Sequence[float] | Tensor | None = None, ignore_index: int = 255
+    ) -> None:
+        super().__init__()
+        self.ignore_index = ignore_index
+        values = None if weight is None else torch.as_tensor(weight, dtype=torch.float32).clone()
+        # not persistent: a checkpoint carries its configuration, and loads without this loss too
+        self.register_buffer("weight", values, persistent=False)
+
+    def forward(self, logits: Tensor, target: Tensor) -> Tensor:
+        """Return the loss.
+
+        Args:
+            logits: [N, C] floating point; N may be 0.
+            target: [N] int64 class ids or `ignore_index`.
+
+        Returns:
+            Scalar; float32, or float64 for float64 logits.
+        """
+        if logits.dtype in (torch.float16, torch.bfloat16):
+            logits = logits.float()
+        weight = None if self.weight is None else self.weight.to(logits.dtype)
+        total = F.cross_entropy(
+            logits, target, weight=weight, ignore_index=self.ignore_index, reduction="sum"
+        )
+        labelled = target != self.ignore_index
+        if weight is None:
+            norm = labelled.sum().to(logits.dtype)
+        else:
+            norm = (weight[torch.where(labelled, target, 0)] * labelled).sum()
+        return total / torch.where(norm > 0, norm, 1)

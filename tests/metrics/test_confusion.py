@@ -1,0 +1,95 @@
+import os
+import tempfile
+
+import pytest
+import torch
+import torch.multiprocessing as mp
+
+from pcnn.metrics import ConfusionMatrix
+
+
+def count(pred, target, classes, ignore=255):
+    """Count with a plain loop."""
+    counts = torch.zeros(classes, classes + 1, dtype=torch.int64)
+    for p, t in zip(pred.tolist(), target.tolist(), strict=True):
+        if t != ignore:
+            counts[t, classes if p == ignore else p] += 1
+    return counts
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.uint8], ids=str)
+def test_counts_equal_a_plain_loop(dtype):
+    generator = torch.Generator().manual_seed(0)
+    metric = ConfusionMatrix(5)
+    expected = torch.zeros(5, 6, dtype=torch.int64)
+    for size in (0, 1, 333):
+        pred = torch.randint(0, 6, (size,), generator=generator)
+        target = torch.randint(0, 6, (size,), generator=generator)
+        pred[pred == 5], target[target == 5] = 255, 255
+        metric.update(pred.to(dtype), target.to(dtype))
+        expected += count(pred, target, 5)
+    assert torch.equal(metric.compute(), expected)
+    assert metric.compute().dtype == torch.int64
+    metric.reset()
+    assert metric.compute().sum() == 0
+
+
+def test_counts_beyond_float32_stay_exact():
+    metric = ConfusionMatrix(2)
+    metric.counts += 2**24
+    metric.update(torch.tensor([1]), torch.tensor([0]))
+    assert metric.compute().tolist() == [[2**24, 2**24 + 1, 2**24], [2**24] * 3]
+
+
+def test_negative_ignore_index():
+    metric = ConfusionMatrix(2, ignore_index=-1)
+    metric.update(torch.tensor([0, -1, 1]), torch.tensor([0, 1, -1]))
+    assert metric.compute().tolist() == [[1, 0, 0], [0, 0, 1]]
+
+
+@pytest.mark.parametrize(
+    ("pred", "target"), [([5], [0]), ([0], [5]), ([-1], [0]), ([0], [-1])], ids=str
+)
+def test_labels_outside_the_range_raise(pred, target):
+    metric = ConfusionMatrix(5)
+    metric.update(torch.tensor(pred), torch.tensor(target))
+    with pytest.raises(ValueError, match="neither a class id"):
+        metric.compute()
+
+
+def test_bad_arguments_raise():
+    with pytest.raises(ValueError, match="one of the 5 class ids"):
+        ConfusionMatrix(5, ignore_index=0)
+    with pytest.raises(ValueError, match="at least 1"):
+        ConfusionMatrix(0)
+    with pytest.raises(ValueError, match="equal length"):
+        ConfusionMatrix(5).update(torch.zeros(3).long(), torch.zeros(4).long())
+    with pytest.raises(TypeError, match="argmax"):
+        ConfusionMatrix(5).update(torch.zeros(3), torch.zeros(3).long())
+
+
+def _rank(rank, path):
+    torch.distributed.init_process_group(
+        "gloo", init_method=f"file://{path}", rank=rank, world_size=2
+    )
+    metric = ConfusionMatrix(3)
+    # ranks see different numbers of points
+    metric.update(torch.tensor([rank] * (rank + 1)), torch.tensor([2] * (rank + 1)))
+    assert metric.compute()[2].tolist() == [1, 2, 0, 0]
+    torch.distributed.destroy_process_group()
+
+
+def test_ranks_are_summed():
+    with tempfile.TemporaryDirectory() as folder:
+        mp.spawn(_rank, (os.path.join(folder, "meet"),), nprocs=2)
+
+
+@pytest.mark.gpu
+def test_update_does_not_wait_for_the_device():
+    metric = ConfusionMatrix(19).cuda()
+    pred = torch.randint(0, 19, (1000,)).cuda()
+    metric.update(pred, pred)
+    torch.cuda.set_sync_debug_mode("error")
+    metric.update(pred, pred)
+    torch.cuda.set_sync_debug_mode("default")
+    assert metric.compute().trace() == 2000
