@@ -1,0 +1,6 @@
+"""Dataflows: the two products of a convolution over the triplets of a kernel map."""
+
+from pcnn.dataflows.base import Dataflow
+from pcnn.dataflows.reference import Reference
+
+__all__ = ["Dataflow", "Reference"]

@@ -1,0 +1,79 @@
+"""What every dataflow is: two products over the triplets of a kernel map."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+
+class Dataflow(Protocol):
+    """Computes ``mvmr`` and ``vvor`` from the layouts it needs.
+
+    Implementations are frozen dataclasses: equal settings are equal objects. Layout tensors arrive
+    as one flat list, in the order of ``needs`` (see `pcnn.geometry.KernelMap.layout`).
+    """
+
+    @property
+    def name(self) -> str:
+        """Identifier, a valid part of an operator name; unique per setting."""
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Layouts read by both products."""
+
+    @property
+    def deterministic(self) -> bool:
+        """Whether two runs give identical bits."""
+
+    def mvmr(
+        self,
+        x: Tensor,
+        weight: Tensor,
+        layouts: Sequence[Tensor],
+        n_out: int,
+        groups: int,
+        transposed: bool,
+        compute_dtype: torch.dtype,
+        out_dtype: torch.dtype,
+    ) -> Tensor:
+        """Matrix-vector multiply and reduce: ``out[i] = sum over (i, j, k) of x[j] @ W[k]``.
+
+        Args:
+            x: ``[N_in, C_in]``; ``[N_in, C_out]`` when ``transposed``.
+            weight: ``[K, C_in / groups, C_out]``, output channels group-major.
+            layouts: tensors of the layouts in ``needs``.
+            n_out: rows of the output.
+            groups: groups of channels.
+            transposed: multiply by the transpose of every ``W[k]``.
+            compute_dtype: dtype the operands are rounded to; sums are at least float32.
+            out_dtype: dtype of the result.
+
+        Returns:
+            ``[n_out, C_out]``; ``[n_out, C_in]`` when ``transposed``.
+        """
+
+    def vvor(
+        self,
+        x: Tensor,
+        grad: Tensor,
+        layouts: Sequence[Tensor],
+        groups: int,
+        compute_dtype: torch.dtype,
+        out_dtype: torch.dtype,
+    ) -> Tensor:
+        """Vector-vector outer product and reduce: ``out[k] = sum over (i, j) of x[j]^T grad[i]``.
+
+        Args:
+            x: ``[N_in, C_in]``.
+            grad: ``[N_out, C_out]``.
+            layouts: tensors of the layouts in ``needs``.
+            groups: groups of channels.
+            compute_dtype: dtype the operands are rounded to; sums are at least float32.
+            out_dtype: dtype of the result.
+
+        Returns:
+            ``[K, C_in / groups, C_out]``.
+        """

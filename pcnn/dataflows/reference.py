@@ -1,0 +1,102 @@
+"""Gather, multiply, add, one slot at a time: any device, any float dtype, and short enough to trust.
+
+The rows of one slot are a few megabytes, so gathered rows and products stay in the cache of a CPU;
+that makes this plain loop quicker there than one large gather.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Reference:
+    """The loop over slots that defines the values of every other dataflow.
+
+    Half precision operands are rounded to ``compute_dtype``, then multiplied and summed in float32;
+    float64 stays float64.
+    """
+
+    name: str = "reference"
+    needs: tuple[str, ...] = ("pairs",)
+    deterministic: bool = True
+
+    def mvmr(
+        self,
+        x: Tensor,
+        weight: Tensor,
+        layouts: Sequence[Tensor],
+        n_out: int,
+        groups: int,
+        transposed: bool,
+        compute_dtype: torch.dtype,
+        out_dtype: torch.dtype,
+    ) -> Tensor:
+        """See `Dataflow.mvmr`."""
+        in_index, out_index, offsets = layouts
+        sums = accumulator(compute_dtype)
+        rows = x.to(compute_dtype).to(sums)
+        matrices = per_group(weight.to(compute_dtype).to(sums), groups)  # [K, G, C_in/G, C_out/G]
+        if transposed:
+            matrices = matrices.transpose(2, 3)
+        out = rows.new_zeros(n_out, groups * matrices.shape[3])
+        for k, (start, end) in enumerate(slot_ranges(offsets)):
+            product = multiply(rows.index_select(0, in_index[start:end]), matrices[k])
+            out.index_add_(0, out_index[start:end], product)
+        return out.to(out_dtype)
+
+    def vvor(
+        self,
+        x: Tensor,
+        grad: Tensor,
+        layouts: Sequence[Tensor],
+        groups: int,
+        compute_dtype: torch.dtype,
+        out_dtype: torch.dtype,
+    ) -> Tensor:
+        """See `Dataflow.vvor`."""
+        in_index, out_index, offsets = layouts
+        sums = accumulator(compute_dtype)
+        left, right = (tensor.to(compute_dtype).to(sums) for tensor in (x, grad))
+        c_in, c_out = x.shape[1] // groups, grad.shape[1] // groups
+        out = left.new_zeros(offsets.shape[0] - 1, groups, c_in, c_out)
+        for k, (start, end) in enumerate(slot_ranges(offsets)):
+            a = left.index_select(0, in_index[start:end])
+            b = right.index_select(0, out_index[start:end])
+            if groups == 1:
+                torch.mm(a.t(), b, out=out[k, 0])
+            else:
+                a, b = a.view(-1, groups, c_in), b.view(-1, groups, c_out)
+                out[k] = torch.einsum("tgc,tgd->gcd", a, b)
+        # group-major output channels: [K, C_in/G, G * C_out/G]
+        return out.transpose(1, 2).reshape(out.shape[0], c_in, groups * c_out).to(out_dtype)
+
+
+def accumulator(compute_dtype: torch.dtype) -> torch.dtype:
+    """Dtype sums are kept in: float64 for float64, else float32."""
+    return torch.float64 if compute_dtype == torch.float64 else torch.float32
+
+
+def per_group(weight: Tensor, groups: int) -> Tensor:
+    """View ``[K, C_in/G, C_out]`` as ``[K, G, C_in/G, C_out/G]``."""
+    volume, c_in, c_out = weight.shape
+    return weight.reshape(volume, c_in, groups, c_out // groups).transpose(1, 2)
+
+
+def slot_ranges(offsets: Tensor) -> list[tuple[int, int]]:
+    """First and one-past-last triplet of every slot; ``offsets`` lives on the host."""
+    bounds: list[int] = offsets.tolist()
+    return list(zip(bounds[:-1], bounds[1:]))
+
+
+def multiply(rows: Tensor, matrices: Tensor) -> Tensor:
+    """Rows ``[T, G * A]`` times one matrix per group ``[G, A, B]``: ``[T, G * B]``."""
+    groups, a, b = matrices.shape
+    if groups == 1:
+        return rows @ matrices[0]
+    product = torch.einsum("tga,gab->tgb", rows.view(-1, groups, a), matrices)
+    return product.reshape(-1, groups * b)

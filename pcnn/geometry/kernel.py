@@ -1,0 +1,136 @@
+"""The one integer relation of a convolution, and the slots of its kernel.
+
+A triplet ``(i, j, k)`` belongs to a convolution exactly when
+
+    in = stride * out + dilation * slot - padding
+
+holds on every axis, with ``in`` and ``out`` in units of the input's and the output's own voxels.
+Everything else (builders, oracles, importers of foreign weights) derives from this file.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+Triple = tuple[int, int, int]
+
+
+def triple(value: int | Sequence[int], name: str, minimum: int) -> Triple:
+    """Return ``value`` as one integer per axis (x, y, z).
+
+    Args:
+        value: one integer for all axes, or three.
+        name: what the value is called, for the error message.
+        minimum: smallest value allowed.
+
+    Raises:
+        ValueError: wrong length, or a value below ``minimum``.
+    """
+    values = (value,) * 3 if isinstance(value, int) else tuple(int(v) for v in value)
+    if len(values) != 3:
+        raise ValueError(f"{name} must be one integer or three (x, y, z), got {value!r}")
+    if min(values) < minimum:
+        raise ValueError(f"{name} must be at least {minimum} on every axis, got {value!r}")
+    return values[0], values[1], values[2]
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """Size, stride, dilation and padding of a convolution, one integer per axis (x, y, z).
+
+    Slots are numbered with x slowest and z fastest: ``slot = (x * K_y + y) * K_z + z``.
+    Frozen and hashable: it is the key under which a geometry caches its kernel maps.
+    """
+
+    size: Triple
+    stride: Triple
+    dilation: Triple
+    padding: Triple
+
+    @classmethod
+    def of(
+        cls,
+        size: int | Sequence[int],
+        stride: int | Sequence[int] = 1,
+        dilation: int | Sequence[int] = 1,
+        padding: int | Sequence[int] | None = None,
+    ) -> Kernel:
+        """Build a kernel from scalars or triples.
+
+        Args:
+            size: kernel size K per axis, at least 1.
+            stride: at least 1.
+            dilation: at least 1.
+            padding: at least 0. ``None`` means ``dilation * (K - 1) / 2`` for an odd size (the
+                kernel is centred) and 0 for an even one (slots cover 0..K-1).
+
+        Raises:
+            ValueError: a value out of its range.
+        """
+        sizes = triple(size, "kernel_size", 1)
+        dilations = triple(dilation, "dilation", 1)
+        if padding is None:
+            centred = [d * (k - 1) // 2 if k % 2 else 0 for k, d in zip(sizes, dilations)]
+            padding = centred
+        return cls(sizes, triple(stride, "stride", 1), dilations, triple(padding, "padding", 0))
+
+    @property
+    def volume(self) -> int:
+        """Number of kernel slots K = K_x K_y K_z."""
+        return self.size[0] * self.size[1] * self.size[2]
+
+    @cached_property
+    def offsets(self) -> tuple[Triple, ...]:
+        """``dilation * slot - padding`` of every slot, in units of the input's voxels; K triples."""
+        axes = [
+            [d * s - p for s in range(k)]
+            for k, d, p in zip(self.size, self.dilation, self.padding)
+        ]
+        return tuple((x, y, z) for x, y, z in itertools.product(*axes))
+
+    def offset_tensor(self, device: torch.device | str = "cpu") -> Tensor:
+        """Offsets of all slots as a tensor ``[K, 3]`` int64."""
+        return torch.tensor(self.offsets, dtype=torch.int64, device=device)
+
+    @property
+    def reach(self) -> int:
+        """Largest absolute offset on any axis, in units of the input's voxels."""
+        return max((abs(value) for offset in self.offsets for value in offset), default=0)
+
+    @property
+    def is_strided(self) -> bool:
+        """Whether the output's tensor stride differs from the input's."""
+        return self.stride != (1, 1, 1)
+
+    @property
+    def is_pointwise(self) -> bool:
+        """Whether the convolution is a linear layer on every site (one slot, at offset 0)."""
+        return not self.is_strided and self.offsets == ((0, 0, 0),)
+
+    @property
+    def is_symmetric(self) -> bool:
+        """Whether slot ``K - 1 - k`` has the offset opposite to slot ``k`` at stride 1.
+
+        Then ``(i, j, k)`` on one set of sites implies ``(j, i, K - 1 - k)``: half a search serves
+        the whole map.
+        """
+        if self.is_strided:
+            return False
+        centred = (2 * p == d * (k - 1) for k, d, p in zip(self.size, self.dilation, self.padding))
+        return all(centred)
+
+    @property
+    def is_disjoint(self) -> bool:
+        """Whether every input has exactly one output and one slot (size = stride, no padding)."""
+        return (
+            self.size == self.stride
+            and self.dilation == (1, 1, 1)
+            and self.padding == (0, 0, 0)
+            and self.is_strided
+        )

@@ -1,0 +1,100 @@
+"""Voxel coordinates as one sorted integer: ``0 | batch 9 | x 18 | y 18 | z 18`` in int64.
+
+Each field is biased by half its range, so signed coordinates keep their lexicographic order and a
+neighbour's key is ``key + delta`` without a borrow, as long as coordinates stay away from the
+limit by the reach of the kernel (`KeyLayout.check_bound`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from pcnn.geometry.kernel import Triple
+
+
+@dataclass(frozen=True)
+class KeyLayout:
+    """Bit widths of a packed key, batch in the highest bits.
+
+    Args:
+        batch_bits: clouds a batch may hold are ``2 ** batch_bits - 1``; the largest key of the
+            layout stays free as a sentinel.
+        axis_bits: bits of x, y and z; an axis holds ``-2 ** (bits - 1) .. 2 ** (bits - 1) - 1``.
+    """
+
+    batch_bits: int = 9
+    axis_bits: Triple = (18, 18, 18)
+
+    def __post_init__(self) -> None:
+        if self.batch_bits + sum(self.axis_bits) > 63:
+            raise ValueError(f"a packed key has 63 usable bits, {self} asks for more")
+
+    @property
+    def shifts(self) -> Triple:
+        """Left shift of the x, y and z fields."""
+        _, y_bits, z_bits = self.axis_bits
+        return y_bits + z_bits, z_bits, 0
+
+    @property
+    def batch_shift(self) -> int:
+        """Left shift of the batch field."""
+        return sum(self.axis_bits)
+
+    @property
+    def half(self) -> Triple:
+        """Bias of every axis: half its range."""
+        x_bits, y_bits, z_bits = self.axis_bits
+        return 1 << (x_bits - 1), 1 << (y_bits - 1), 1 << (z_bits - 1)
+
+    @property
+    def max_batch(self) -> int:
+        """Largest number of clouds in a batch."""
+        return (1 << self.batch_bits) - 1
+
+    def pack(self, coords: Tensor) -> Tensor:
+        """Pack integer coordinates.
+
+        Args:
+            coords: ``[N, 4]`` integers (batch, x, y, z); ranges are the caller's to check.
+
+        Returns:
+            ``[N]`` int64 keys; ascending keys are ascending (batch, x, y, z).
+        """
+        fields = coords.to(torch.int64)
+        keys = fields[:, 0] << self.batch_shift
+        for axis in range(3):
+            keys = keys + ((fields[:, axis + 1] + self.half[axis]) << self.shifts[axis])
+        return keys
+
+    def unpack(self, keys: Tensor) -> Tensor:
+        """Invert `pack`: ``[N]`` int64 keys to ``[N, 4]`` int32 (batch, x, y, z)."""
+        fields = [keys >> self.batch_shift]
+        for bits, shift, half in zip(self.axis_bits, self.shifts, self.half):
+            fields.append(((keys >> shift) & ((1 << bits) - 1)) - half)
+        return torch.stack(fields, dim=1).to(torch.int32)
+
+    def delta(self, offset: Sequence[int]) -> int:
+        """Difference of two keys of one cloud whose coordinates differ by ``offset`` (x, y, z)."""
+        return sum(value << shift for value, shift in zip(offset, self.shifts))
+
+    def check_bound(self, bound: int, reach: int, subject: str) -> None:
+        """Refuse coordinates so large that a neighbour's key would borrow from another field.
+
+        Args:
+            bound: largest absolute coordinate of the sites.
+            reach: largest absolute offset that will be added, in the same units.
+            subject: what is checked, for the message.
+
+        Raises:
+            ValueError: ``bound + reach`` does not fit the layout.
+        """
+        limit = min(self.half) - 1
+        if bound + reach > limit:
+            raise ValueError(
+                f"{subject}: coordinates reach {bound} voxels and the kernel {reach} more, but a "
+                f"packed key holds at most {limit}; centre the cloud or use larger voxels"
+            )

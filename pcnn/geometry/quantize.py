@@ -1,0 +1,90 @@
+"""From float points to a voxel grid."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from pcnn.geometry.packing import KeyLayout
+from pcnn.geometry.voxel_grid import VoxelGrid
+
+
+def quantize(
+    points: Tensor,
+    batch: Tensor | None = None,
+    *,
+    voxel_size: float | Sequence[float],
+    batch_size: int | None = None,
+    sites: str = "floor",
+) -> VoxelGrid:
+    """Voxel grid of the cells ``floor(p / voxel_size)`` that hold at least one point.
+
+    Args:
+        points: ``[P, 3]`` floating point coordinates [m].
+        batch: ``[P]`` integers, cloud of every point; ``None`` means one cloud.
+        voxel_size: edge of a cell [m], one number or one per axis.
+        batch_size: number of clouds; ``None`` means the largest batch index + 1 (1 if empty).
+        sites: output sites of later strided convolutions, ``floor`` or ``reached``.
+
+    Returns:
+        A grid whose ``inverse`` ``[P]`` holds the row of every point.
+
+    Raises:
+        ValueError: wrong shapes, a voxel size that is not positive, NaN or infinite coordinates,
+            a batch index out of range, or coordinates beyond the packed keys.
+    """
+    if points.ndim != 2 or points.shape[1] != 3:
+        raise ValueError(f"points must be [P, 3], got {tuple(points.shape)}")
+    if not points.is_floating_point():
+        raise ValueError(f"points must be floating point, got {points.dtype}")
+    size = torch.as_tensor(voxel_size, dtype=torch.float64, device=points.device)
+    if size.numel() not in (1, 3) or not bool((size > 0).all()) or bool(size.isinf().any()):
+        raise ValueError(f"voxel_size must be positive [m], one number or three; got {voxel_size}")
+    finite = torch.isfinite(points).all(1)
+    if not bool(finite.all()):
+        bad = int((~finite).sum())
+        row = int((~finite).nonzero()[0])
+        raise ValueError(f"{bad} of {len(points)} points are NaN or infinite, the first is {row}")
+    # float64: at 1e5 m a float32 quotient is off by whole voxels
+    cells = torch.floor(points.to(torch.float64) / size)
+    return grid_of_cells(cells, batch, batch_size, sites)
+
+
+def grid_of_cells(
+    cells: Tensor,
+    batch: Tensor | None = None,
+    batch_size: int | None = None,
+    sites: str = "floor",
+) -> VoxelGrid:
+    """Voxel grid of integer cells, duplicates merged.
+
+    Args:
+        cells: ``[P, 3]`` whole numbers (x, y, z), any real dtype.
+        batch: ``[P]`` integers; ``None`` means one cloud.
+        batch_size: number of clouds; ``None`` as in `quantize`.
+        sites: as in `quantize`.
+
+    Returns:
+        A grid whose ``inverse`` ``[P]`` holds the row of every cell given.
+
+    Raises:
+        ValueError: as in `quantize`.
+    """
+    layout = KeyLayout()
+    if batch is None:
+        batch = torch.zeros(len(cells), dtype=torch.int64, device=cells.device)
+    elif batch.shape != cells.shape[:1]:
+        raise ValueError(f"batch must be [{len(cells)}], got {tuple(batch.shape)}")
+    low, high = (int(batch.min()), int(batch.max())) if len(batch) else (0, 0)
+    clouds = high + 1 if batch_size is None else batch_size
+    if low < 0 or high >= clouds:
+        raise ValueError(f"batch indices {low}..{high} do not fit {clouds} clouds")
+    if not 1 <= clouds <= layout.max_batch:
+        raise ValueError(f"a batch holds 1 to {layout.max_batch} clouds, got {clouds}")
+    bound = int(cells.abs().max()) if cells.numel() else 0
+    layout.check_bound(bound, 0, "voxel grid")
+    coords = torch.cat([batch.to(torch.int64)[:, None], cells.to(torch.int64)], dim=1)
+    keys, inverse = torch.unique(layout.pack(coords), sorted=True, return_inverse=True)
+    return VoxelGrid(keys, clouds, bound, (1, 1, 1), sites, inverse, layout)

@@ -1,0 +1,261 @@
+"""Sorted, unique, packed voxels of a batch of clouds, and the levels and maps derived from them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor
+
+from pcnn.geometry.kernel import Kernel, Triple
+from pcnn.geometry.kernel_map import KernelMap
+from pcnn.geometry.packing import KeyLayout
+
+MapBuild = Callable[["VoxelGrid", "VoxelGrid", Kernel], KernelMap]
+
+SITES = ("floor", "reached")
+
+
+@dataclass(frozen=True, eq=False)
+class VoxelGrid:
+    """Where the features of a voxel tensor live.
+
+    Rows are sorted by (batch, x, y, z). Coordinates of every level are in level-0 voxels, so they
+    are multiples of ``tensor_stride``. Levels and kernel maps derived from a grid are cached on it
+    and freed with it; the cache holds no reference cycle.
+
+    Args:
+        keys: ``[N]`` int64 packed coordinates, sorted, unique.
+        batch_size: number of clouds, empty ones included.
+        bound: largest absolute coordinate, known on the host.
+        tensor_stride: spacing of the sites per axis, in level-0 voxels.
+        sites: output sites of strided convolutions: ``floor`` (the coarse voxel of every site) or
+            ``reached`` (every site that some triplet reaches).
+        inverse: ``[P]`` int64, row of every point the grid was made from; ``None`` otherwise.
+        layout: bit layout of the keys.
+    """
+
+    keys: Tensor
+    batch_size: int
+    bound: int
+    tensor_stride: Triple = (1, 1, 1)
+    sites: str = "floor"
+    inverse: Tensor | None = None
+    layout: KeyLayout = KeyLayout()
+    _levels: dict[tuple[str, Kernel | Triple], VoxelGrid] = field(default_factory=dict, repr=False)
+    _maps: WeakKeyDictionary[VoxelGrid, dict[Kernel, KernelMap]] = field(
+        default_factory=WeakKeyDictionary, repr=False
+    )
+
+    def __post_init__(self) -> None:
+        if self.sites not in SITES:
+            raise ValueError(f"sites must be one of {', '.join(SITES)}, got {self.sites!r}")
+        self.layout.check_bound(self.bound, 0, "voxel grid")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the sites without the caches: a worker sends them, the receiver derives anew."""
+        fields = (self.keys, self.batch_size, self.bound, self.tensor_stride, self.sites)
+        return VoxelGrid, (*fields, self.inverse, self.layout)
+
+    @property
+    def rows(self) -> int:
+        """Number of sites N."""
+        return self.keys.shape[0]
+
+    @property
+    def device(self) -> torch.device:
+        """Device of the keys."""
+        return self.keys.device
+
+    @property
+    def coords(self) -> Tensor:
+        """``[N, 4]`` int32 (batch, x, y, z) in level-0 voxels."""
+        return self.layout.unpack(self.keys)
+
+    @property
+    def batch_index(self) -> Tensor:
+        """``[N]`` int64 cloud of every site."""
+        return self.keys >> self.layout.batch_shift
+
+    @property
+    def batch_offsets(self) -> Tensor:
+        """``[B + 1]`` int64: sites of cloud b are rows ``offsets[b]..offsets[b + 1]``."""
+        starts = torch.arange(self.batch_size + 1, device=self.device) << self.layout.batch_shift
+        return torch.searchsorted(self.keys, starts)
+
+    def to(self, device: torch.device | str, non_blocking: bool = False) -> VoxelGrid:
+        """Return the grid on another device; cached levels and maps stay behind."""
+        if self.keys.device == torch.device(device):
+            return self
+        return self._mapped(lambda tensor: tensor.to(device, non_blocking=non_blocking))
+
+    def pin_memory(self) -> VoxelGrid:
+        """Return the grid in page-locked memory."""
+        return self._mapped(lambda tensor: tensor.pin_memory())
+
+    def _mapped(self, move: Callable[[Tensor], Tensor]) -> VoxelGrid:
+        inverse = None if self.inverse is None else move(self.inverse)
+        return replace(
+            self,
+            keys=move(self.keys),
+            inverse=inverse,
+            _levels={},
+            _maps=WeakKeyDictionary(),
+        )
+
+    @staticmethod
+    def collate(grids: Sequence[VoxelGrid]) -> VoxelGrid:
+        """Join single clouds into one batch, in the order given.
+
+        Rows of the result are the rows of the first grid, then of the second, and so on: the batch
+        sits in the highest bits of a key, so the joined keys are sorted already.
+
+        Raises:
+            ValueError: no grid, a grid of several clouds, or grids of unlike stride or layout.
+        """
+        if not grids:
+            raise ValueError("collate needs at least one voxel grid")
+        first = grids[0]
+        for position, grid in enumerate(grids):
+            if grid.batch_size != 1:
+                raise ValueError(
+                    f"collate joins single clouds, but grid {position} holds {grid.batch_size}"
+                )
+            if (grid.tensor_stride, grid.layout) != (first.tensor_stride, first.layout):
+                raise ValueError(f"grid {position} has another tensor stride or layout than grid 0")
+        if len(grids) > first.layout.max_batch:
+            raise ValueError(
+                f"a batch holds at most {first.layout.max_batch} clouds, got {len(grids)}"
+            )
+        shift = first.layout.batch_shift
+        keys = torch.cat([grid.keys + (index << shift) for index, grid in enumerate(grids)])
+        inverse = None
+        if all(grid.inverse is not None for grid in grids):
+            parts, start = [], 0
+            for grid in grids:
+                assert grid.inverse is not None
+                parts.append(grid.inverse + start)
+                start += grid.rows
+            inverse = torch.cat(parts)
+        return VoxelGrid(
+            keys,
+            len(grids),
+            max(grid.bound for grid in grids),
+            first.tensor_stride,
+            first.sites,
+            inverse,
+            first.layout,
+        )
+
+    def strided(self, kernel: Kernel) -> VoxelGrid:
+        """Output sites of a convolution with this kernel; the grid itself at stride 1.
+
+        ``floor``: ``stride * floor(c / stride)`` of every site, whatever the kernel.
+        ``reached``: every coarse site that some triplet of the relation reaches.
+        """
+        if not kernel.is_strided:
+            return self
+        by_floor = self.sites == "floor"
+        key = ("down", kernel.stride if by_floor else kernel)
+        if key not in self._levels:
+            self._levels[key] = _floor_sites(self, kernel) if by_floor else _reached(self, kernel)
+        return self._levels[key]
+
+    def generated(self, kernel: Kernel) -> VoxelGrid:
+        """Finer sites that a transposed convolution of this grid reaches.
+
+        Raises:
+            ValueError: the tensor stride is no multiple of the kernel's stride.
+        """
+        key = ("up", kernel)
+        if key not in self._levels:
+            self._levels[key] = _generated_sites(self, kernel)
+        return self._levels[key]
+
+    def map_to(self, out: VoxelGrid, kernel: Kernel, build: MapBuild) -> KernelMap:
+        """Kernel map from this grid (input) to ``out``, built once and kept with this grid.
+
+        Args:
+            out: output sites; its tensor stride is this grid's times the kernel's stride.
+            kernel: the relation.
+            build: map builder, called when the map is not there yet. Every builder yields the same
+                triplets, so the cache does not ask which one it was.
+
+        Raises:
+            ValueError: strides that do not fit, another batch, or coordinates beyond the packing.
+        """
+        maps = self._maps.setdefault(out, {})
+        if kernel not in maps:
+            self._check_output(out, kernel)
+            maps[kernel] = build(self, out, kernel)
+        return maps[kernel]
+
+    def _check_output(self, out: VoxelGrid, kernel: Kernel) -> None:
+        expected = tuple(t * s for t, s in zip(self.tensor_stride, kernel.stride))
+        if out.tensor_stride != expected:
+            raise ValueError(
+                f"a kernel of stride {kernel.stride} takes tensor stride {self.tensor_stride} to "
+                f"{expected}, but the output sites have {out.tensor_stride}"
+            )
+        if out.batch_size != self.batch_size:
+            raise ValueError(
+                f"input holds {self.batch_size} clouds, the output sites {out.batch_size}"
+            )
+        reach = kernel.reach * max(self.tensor_stride)
+        self.layout.check_bound(max(self.bound, out.bound), reach, "kernel map")
+
+
+def _from_fields(grid: VoxelGrid, coords: Tensor, stride: Triple, bound: int) -> VoxelGrid:
+    """Grid of the unique sites among ``coords`` ``[M, 4]``, on the batch of ``grid``."""
+    keys = torch.unique(grid.layout.pack(coords), sorted=True)
+    return VoxelGrid(keys, grid.batch_size, bound, stride, grid.sites, None, grid.layout)
+
+
+def _coarse_stride(grid: VoxelGrid, kernel: Kernel) -> Triple:
+    (x, y, z), (a, b, c) = grid.tensor_stride, kernel.stride
+    return x * a, y * b, z * c
+
+
+def _floor_sites(grid: VoxelGrid, kernel: Kernel) -> VoxelGrid:
+    stride = _coarse_stride(grid, kernel)
+    coords = grid.coords.to(torch.int64)
+    step = torch.tensor(stride, device=grid.device)
+    coords[:, 1:] = torch.div(coords[:, 1:], step, rounding_mode="floor") * step
+    return _from_fields(grid, coords, stride, grid.bound + max(stride) - 1)
+
+
+def _reached(grid: VoxelGrid, kernel: Kernel) -> VoxelGrid:
+    stride = _coarse_stride(grid, kernel)
+    coords = grid.coords.to(torch.int64)  # [N, 4]
+    fine = torch.tensor(grid.tensor_stride, device=grid.device)
+    step = torch.tensor(stride, device=grid.device)
+    # stride * out = in - (dilation * slot - padding): keep the slots for which it divides
+    offsets = kernel.offset_tensor(grid.device) * fine  # [K, 3]
+    targets = coords[:, None, 1:] - offsets  # [N, K, 3]
+    hits = (torch.remainder(targets, step) == 0).all(-1)  # [N, K]
+    rows, slots = hits.nonzero(as_tuple=True)
+    reached = torch.cat([coords[rows, :1], targets[rows, slots]], dim=1)
+    reach = kernel.reach * max(grid.tensor_stride)
+    grid.layout.check_bound(grid.bound, reach, "reached sites")
+    return _from_fields(grid, reached, stride, grid.bound + reach)
+
+
+def _generated_sites(grid: VoxelGrid, kernel: Kernel) -> VoxelGrid:
+    if any(t % s for t, s in zip(grid.tensor_stride, kernel.stride)):
+        raise ValueError(
+            f"a transposed convolution of stride {kernel.stride} needs a tensor stride divisible "
+            f"by it, got {grid.tensor_stride}"
+        )
+    (x, y, z), (a, b, c) = grid.tensor_stride, kernel.stride
+    stride = (x // a, y // b, z // c)
+    fine = torch.tensor(stride, device=grid.device)
+    coords = grid.coords.to(torch.int64)
+    offsets = kernel.offset_tensor(grid.device) * fine  # [K, 3]
+    reach = kernel.reach * max(stride)
+    grid.layout.check_bound(grid.bound, reach, "generated sites")
+    targets = coords[:, None, :].repeat(1, kernel.volume, 1)  # [N, K, 4]
+    targets[:, :, 1:] += offsets
+    return _from_fields(grid, targets.reshape(-1, 4), stride, grid.bound + reach)

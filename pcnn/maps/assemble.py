@@ -1,0 +1,28 @@
+"""From the triplets of each slot to a kernel map."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from pcnn.geometry import KernelMap, VoxelGrid
+
+
+def assemble_pairs(
+    slots: Sequence[tuple[Tensor, Tensor]], source: VoxelGrid, target: VoxelGrid
+) -> KernelMap:
+    """Join the pairs of all slots into a voxel kernel map.
+
+    Args:
+        slots: for each slot (in_index, out_index), int64, ascending output rows.
+        source: input sites.
+        target: output sites.
+    """
+    offsets = torch.zeros(len(slots) + 1, dtype=torch.int64)
+    counts = torch.tensor([index.shape[0] for index, _ in slots], dtype=torch.int64)
+    torch.cumsum(counts, 0, out=offsets[1:])
+    in_index = torch.cat([index for index, _ in slots]).to(torch.int32)
+    out_index = torch.cat([index for _, index in slots]).to(torch.int32)
+    return KernelMap(in_index, out_index, offsets, source.rows, target.rows)

@@ -1,0 +1,201 @@
+"""Convolution layers, look-alikes of `torch.nn.Conv3d` on sparse tensors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from pcnn.geometry import Kernel, KernelMap, VoxelGrid
+from pcnn.ops.convolution import convolution
+from pcnn.ops.engine import Engine, resolve
+from pcnn.tensor import SparseTensor
+
+Size = int | Sequence[int]
+
+
+class _Convolution(nn.Module):
+    """Weights, initialisation and the call that forward and transposed layers share."""
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Size,
+        stride: Size,
+        padding: Size | None,
+        dilation: Size,
+        groups: int,
+        bias: bool,
+        engine: str | Engine | None,
+    ) -> None:
+        super().__init__()
+        if min(in_channels, out_channels) < 1:
+            raise ValueError(f"channels must be positive, got {in_channels} -> {out_channels}")
+        if groups < 1 or in_channels % groups or out_channels % groups:
+            raise ValueError(
+                f"groups={groups} must divide in_channels={in_channels} and "
+                f"out_channels={out_channels}"
+            )
+        self.in_channels, self.out_channels, self.groups = in_channels, out_channels, groups
+        self.kernel = Kernel.of(kernel_size, stride, dilation, padding)
+        self.engine = resolve(engine)
+        self.weight = nn.Parameter(
+            torch.empty(self.kernel.volume, in_channels // groups, out_channels)
+        )
+        self.bias = nn.Parameter(torch.empty(out_channels)) if bias else None
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw weights and bias uniformly from +-1 / sqrt(fan_in), as `torch.nn.Conv3d` does."""
+        bound = 1 / math.sqrt(self.weight.shape[0] * self.weight.shape[1])
+        nn.init.uniform_(self.weight, -bound, bound)
+        if self.bias is not None:
+            nn.init.uniform_(self.bias, -bound, bound)
+
+    def extra_repr(self) -> str:
+        """Channels and kernel, as in the constructor."""
+        kernel = self.kernel
+        return (
+            f"{self.in_channels}, {self.out_channels}, kernel_size={kernel.size}, "
+            f"stride={kernel.stride}, padding={kernel.padding}, dilation={kernel.dilation}, "
+            f"groups={self.groups}, bias={self.bias is not None}, engine={self.engine.name}"
+        )
+
+    def _apply_map(self, features: Tensor, kernel_map: KernelMap) -> Tensor:
+        device = features.device.type
+        dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else None
+        out = convolution(
+            features,
+            self.weight,
+            kernel_map,
+            self.engine.dataflow,
+            groups=self.groups,
+            compute_dtype=None if features.dtype == torch.float64 else dtype,
+        )
+        return out if self.bias is None else out + self.bias.to(out.dtype)
+
+    def _pointwise(self, features: Tensor) -> Tensor:
+        if self.groups == 1:
+            return nn.functional.linear(features, self.weight[0].t(), self.bias)
+        rows = features.view(features.shape[0], self.groups, -1)
+        matrices = self.weight[0].view(rows.shape[2], self.groups, -1)
+        out = torch.einsum("ngc,cgd->ngd", rows, matrices).reshape(-1, self.out_channels)
+        return out if self.bias is None else out + self.bias.to(out.dtype)
+
+
+class Conv3d(_Convolution):
+    """Sparse convolution: ``out[i] = sum over (i, j, k) of x[j] @ W[k] + b``.
+
+    Triplets follow ``in = stride * out + dilation * slot - padding``. At stride 1 the output lives
+    on the input's sites (submanifold); a strided layer's sites come from the geometry
+    (`VoxelGrid.strided`), or are given in the call.
+
+    Args:
+        in_channels: C_in.
+        out_channels: C_out.
+        kernel_size: K per axis, any odd or even size.
+        stride: per axis.
+        padding: per axis; ``None`` centres odd kernels and lets even ones cover 0..K-1.
+        dilation: per axis.
+        groups: groups of channels.
+        bias: whether to learn an additive bias ``[C_out]``.
+        engine: name or engine; ``None`` means ``auto``.
+
+    Raises:
+        ValueError: channels, groups, kernel or engine that do not exist or do not fit.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Size,
+        stride: Size = 1,
+        padding: Size | None = None,
+        dilation: Size = 1,
+        groups: int = 1,
+        bias: bool = True,
+        engine: str | Engine | None = None,
+    ) -> None:
+        super().__init__(
+            in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias, engine
+        )
+
+    def forward(self, x: SparseTensor, sites: VoxelGrid | None = None) -> SparseTensor:
+        """Convolve.
+
+        Args:
+            x: features ``[N_in, C_in]`` on a geometry.
+            sites: output sites; ``None`` lets the geometry decide.
+
+        Returns:
+            Features ``[N_out, C_out]`` on the output sites.
+        """
+        if self.kernel.is_pointwise and (sites is None or sites is x.geometry):
+            return x.replace(self._pointwise(x.features))
+        target = x.geometry.strided(self.kernel) if sites is None else sites
+        kernel_map = x.geometry.map_to(target, self.kernel, self.engine.builder.build)
+        return SparseTensor(self._apply_map(x.features, kernel_map), target)
+
+
+class ConvTranspose3d(_Convolution):
+    """Transposed sparse convolution: a convolution's triplets with input and output exchanged.
+
+    ``out[j] = sum over (i, j, k) of x[i] @ W[k] + b`` with ``j = stride * i + dilation * k -
+    padding``: the adjoint of `Conv3d` of the same kernel, and `torch.nn.ConvTranspose3d` on dense
+    blocks.
+
+    Args:
+        in_channels: C_in.
+        out_channels: C_out.
+        kernel_size: K per axis.
+        stride: per axis.
+        padding: as in `Conv3d`.
+        dilation: per axis.
+        groups: groups of channels.
+        bias: whether to learn an additive bias ``[C_out]``.
+        engine: name or engine; ``None`` means ``auto``.
+
+    Raises:
+        ValueError: channels, groups, kernel or engine that do not exist or do not fit.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Size,
+        stride: Size = 1,
+        padding: Size | None = None,
+        dilation: Size = 1,
+        groups: int = 1,
+        bias: bool = True,
+        engine: str | Engine | None = None,
+    ) -> None:
+        super().__init__(
+            in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias, engine
+        )
+
+    def forward(
+        self, x: SparseTensor, sites: VoxelGrid | SparseTensor | None = None
+    ) -> SparseTensor:
+        """Convolve to finer sites.
+
+        Args:
+            x: features ``[N_in, C_in]`` on the coarser geometry.
+            sites: finer sites, or a tensor on them (a skip connection): the map of the earlier
+                convolution between the two geometries is used again, backwards. ``None`` generates
+                every site the kernel reaches.
+
+        Returns:
+            Features ``[N_out, C_out]`` on the finer sites.
+        """
+        if sites is None:
+            target = x.geometry.generated(self.kernel)
+        else:
+            target = sites.geometry if isinstance(sites, SparseTensor) else sites
+        forward_map = target.map_to(x.geometry, self.kernel, self.engine.builder.build)
+        return SparseTensor(self._apply_map(x.features, forward_map.transpose()), target)

@@ -1,0 +1,77 @@
+"""Any `torch.nn` module on the features of a sparse tensor, and joins of two tensors."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from pcnn.nn.norm import normalize
+from pcnn.tensor import SparseTensor
+
+
+class FeatureWise(nn.Module):
+    """Apply a module that maps ``[N, C]`` to ``[N, C']``: linear, norm, activation, dropout.
+
+    The module inside stays a plain `torch.nn` module, so that conversion to `SyncBatchNorm`,
+    weight decay rules and pruning find what they look for.
+    """
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()
+        self.module = module
+
+    def forward(self, x: SparseTensor) -> SparseTensor:
+        """Features ``[N, C]`` to ``[N, C']`` on the same sites."""
+        return x.replace(normalize(self.module, x.features))
+
+
+class Sequential(nn.Sequential):
+    """`torch.nn.Sequential` of sparse layers; plain norms and activations are wrapped by itself.
+
+    A module of `torch.nn` acts on features; every other module takes the sparse tensor.
+    """
+
+    def __init__(self, *modules: nn.Module) -> None:
+        super().__init__(*(FeatureWise(m) if _is_plain(m) else m for m in modules))
+
+
+def _is_plain(module: nn.Module) -> bool:
+    containers = nn.Sequential | nn.ModuleList | nn.ModuleDict
+    in_torch = type(module).__module__.startswith("torch.nn.modules.")
+    return in_torch and not isinstance(module, containers)
+
+
+def concatenate(*tensors: SparseTensor) -> SparseTensor:
+    """Join the channels of tensors on one geometry: ``[N, C_1 + C_2 + ...]``.
+
+    Raises:
+        ValueError: no tensor, or tensors on different geometries.
+    """
+    check_same_sites(*tensors)
+    return tensors[0].replace(torch.cat([tensor.features for tensor in tensors], dim=1))
+
+
+def add(first: SparseTensor, second: SparseTensor) -> SparseTensor:
+    """Sum of two tensors on one geometry.
+
+    Raises:
+        ValueError: tensors on different geometries.
+    """
+    check_same_sites(first, second)
+    return first.replace(first.features + second.features)
+
+
+def check_same_sites(*tensors: SparseTensor) -> None:
+    """Refuse tensors that do not live on one and the same geometry object.
+
+    Raises:
+        ValueError: no tensor, or tensors on different geometries.
+    """
+    if not tensors:
+        raise ValueError("needs at least one sparse tensor")
+    for position, tensor in enumerate(tensors):
+        if tensor.geometry is not tensors[0].geometry:
+            raise ValueError(
+                f"tensor {position} lives on another geometry than tensor 0 ({tensor.geometry.rows}"
+                f" and {tensors[0].geometry.rows} sites); bring both to the same sites first"
+            )

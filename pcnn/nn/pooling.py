@@ -1,0 +1,101 @@
+"""Pooling over kernel windows and over whole clouds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from pcnn.geometry import Kernel, KernelMap, VoxelGrid
+from pcnn.nn.conv import Size
+from pcnn.ops.engine import Engine, resolve
+from pcnn.ops.reduce import reduce_max, reduce_mean, reduce_sum
+from pcnn.tensor import SparseTensor
+
+
+class _Pool3d(nn.Module):
+    """Reduce the occupied sites of every window; empty sites do not count.
+
+    Args:
+        kernel_size: window per axis.
+        stride: per axis; ``None`` means the kernel size.
+        padding: as in `pcnn.nn.Conv3d`.
+        dilation: per axis.
+        engine: whose map builder finds the windows.
+    """
+
+    reduction: Callable[[Tensor, KernelMap], Tensor]
+
+    def __init__(
+        self,
+        kernel_size: Size,
+        stride: Size | None = None,
+        padding: Size | None = None,
+        dilation: Size = 1,
+        engine: str | Engine | None = None,
+    ) -> None:
+        super().__init__()
+        steps = kernel_size if stride is None else stride
+        self.kernel = Kernel.of(kernel_size, steps, dilation, padding)
+        self.engine = resolve(engine)
+
+    def forward(self, x: SparseTensor, sites: VoxelGrid | None = None) -> SparseTensor:
+        """Pool ``[N_in, C]`` to ``[N_out, C]`` on the strided sites, or on those given."""
+        target = x.geometry.strided(self.kernel) if sites is None else sites
+        kernel_map = x.geometry.map_to(target, self.kernel, self.engine.builder.build)
+        return SparseTensor(type(self).reduction(x.features, kernel_map), target)
+
+
+class MaxPool3d(_Pool3d):
+    """Maximum over the occupied sites of a window; 0 where there is none."""
+
+    reduction = staticmethod(reduce_max)
+
+
+class AvgPool3d(_Pool3d):
+    """Mean over the occupied sites of a window; 0 where there is none."""
+
+    reduction = staticmethod(reduce_mean)
+
+
+class SumPool3d(_Pool3d):
+    """Sum over the occupied sites of a window."""
+
+    reduction = staticmethod(reduce_sum)
+
+
+class _GlobalPool(nn.Module):
+    """Reduce every cloud to one row ``[B, C]``; an empty cloud gives zeros."""
+
+    reduction: Callable[[Tensor, KernelMap], Tensor]
+
+    def forward(self, x: SparseTensor) -> Tensor:
+        """Pool ``[N, C]`` to ``[B, C]``."""
+        return type(self).reduction(x.features, cloud_map(x.geometry))
+
+
+class GlobalMaxPool(_GlobalPool):
+    """Maximum over every cloud."""
+
+    reduction = staticmethod(reduce_max)
+
+
+class GlobalAvgPool(_GlobalPool):
+    """Mean over every cloud."""
+
+    reduction = staticmethod(reduce_mean)
+
+
+class GlobalSumPool(_GlobalPool):
+    """Sum over every cloud."""
+
+    reduction = staticmethod(reduce_sum)
+
+
+def cloud_map(grid: VoxelGrid) -> KernelMap:
+    """Map with one slot from the sites of a batch (input) to its clouds (output)."""
+    sites = torch.arange(grid.rows, device=grid.device, dtype=torch.int32)
+    clouds = grid.batch_index.to(torch.int32)
+    offsets = torch.tensor([0, grid.rows])
+    return KernelMap(sites, clouds, offsets, grid.rows, grid.batch_size, False, True)

@@ -1,0 +1,21 @@
+"""Operations on sparse tensors: convolution, reduction, voxelisation, engines and plans."""
+
+from pcnn.ops.convolution import convolution
+from pcnn.ops.engine import ENGINES, Engine, resolve
+from pcnn.ops.plan import Planner, plan
+from pcnn.ops.reduce import reduce_max, reduce_mean, reduce_sum
+from pcnn.ops.voxelize import reduce_points, voxelize
+
+__all__ = [
+    "ENGINES",
+    "Engine",
+    "Planner",
+    "convolution",
+    "plan",
+    "reduce_max",
+    "reduce_mean",
+    "reduce_points",
+    "reduce_sum",
+    "resolve",
+    "voxelize",
+]

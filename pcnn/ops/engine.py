@@ -1,0 +1,53 @@
+"""An engine: a map builder and a dataflow, chosen together by one name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pcnn.dataflows import Dataflow, Reference
+from pcnn.maps import BruteForce, MapBuilder, SortedSearch
+
+
+@dataclass(frozen=True)
+class Engine:
+    """A frozen pair of map builder and dataflow.
+
+    Args:
+        name: name in configurations and reports.
+        builder: finds the triplets.
+        dataflow: computes over them.
+    """
+
+    name: str
+    builder: MapBuilder
+    dataflow: Dataflow
+
+    @property
+    def deterministic(self) -> bool:
+        """Whether two runs give identical bits."""
+        return self.dataflow.deterministic
+
+
+#: Engines by name. ``auto`` is the quickest choice there is for every device.
+ENGINES = {
+    engine.name: engine
+    for engine in (
+        Engine("auto", SortedSearch(), Reference()),
+        Engine("reference", SortedSearch(), Reference()),
+        Engine("brute_force", BruteForce(), Reference()),
+    )
+}
+
+
+def resolve(engine: str | Engine | None) -> Engine:
+    """Return the engine of a name; an engine object passes through, ``None`` means ``auto``.
+
+    Raises:
+        ValueError: no engine of that name; the message names those there are.
+    """
+    if isinstance(engine, Engine):
+        return engine
+    name = "auto" if engine is None else engine
+    if name not in ENGINES:
+        raise ValueError(f"no engine named {name!r}; there are {', '.join(ENGINES)}")
+    return ENGINES[name]

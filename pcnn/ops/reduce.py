@@ -1,0 +1,154 @@
+"""Sum, mean and maximum over the triplets of a map, without weights of channels.
+
+Pooling, unpooling, devoxelisation and interpolation are the third primitive,
+
+    out[i] = sum over t of weight[t] x[j_t]        t runs over the triplets with output row i
+
+closed under differentiation together with ``dot[t] = <x[j_t], y[i_t]>``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pcnn.geometry import KernelMap
+
+_LIBRARY = torch.library.Library("pcnn", "FRAGMENT")
+_LIBRARY.define(
+    "reduce(Tensor x, Tensor? weight, Tensor in_index, Tensor out_index, SymInt n_out) -> Tensor"
+)
+_LIBRARY.define("dot(Tensor x, Tensor y, Tensor in_index, Tensor out_index) -> Tensor")
+
+
+def reduce_sum(x: Tensor, kernel_map: KernelMap, weight: Tensor | None = None) -> Tensor:
+    """Weighted sum of the inputs of every output: ``out[i] = sum_t weight[t] x[j_t]``.
+
+    Args:
+        x: ``[N_in, C]`` floating point.
+        kernel_map: the triplets; slots are ignored.
+        weight: ``[T]`` in the order of the map's pairs; ``None`` means 1.
+
+    Returns:
+        ``[N_out, C]`` in the dtype of ``x``; 0 where an output has no input.
+    """
+    reduced: Tensor = torch.ops.pcnn.reduce(
+        x, weight, kernel_map.in_index, kernel_map.out_index, kernel_map.n_out
+    )
+    return reduced
+
+
+def reduce_mean(x: Tensor, kernel_map: KernelMap) -> Tensor:
+    """Mean of the inputs of every output ``[N_out, C]``; 0 where an output has none."""
+    counts = torch.bincount(kernel_map.out_index.long(), minlength=kernel_map.n_out)
+    share = counts.clamp(min=1).reciprocal()  # [N_out] float32
+    weight = share.to(x.dtype).index_select(0, kernel_map.out_index)
+    return reduce_sum(x, kernel_map, weight)
+
+
+def reduce_max(x: Tensor, kernel_map: KernelMap) -> Tensor:
+    """Maximum of the inputs of every output, per channel.
+
+    The row of the maximum is stored and the result gathered from it, so the gradient flows to one
+    input per output and channel: among equal ones the lowest row.
+
+    Args:
+        x: ``[N_in, C]`` floating point.
+        kernel_map: the triplets; slots are ignored.
+
+    Returns:
+        ``[N_out, C]``; 0 where an output has no input.
+    """
+    rows = _argmax(x.detach(), kernel_map)  # [N_out, C], N_in where there is no input
+    padded = torch.cat([x, x.new_zeros(1, x.shape[1])])
+    return padded.gather(0, rows)
+
+
+def _argmax(x: Tensor, kernel_map: KernelMap) -> Tensor:
+    out_index = kernel_map.out_index.long()[:, None].expand(-1, x.shape[1])
+    in_index = kernel_map.in_index.long()
+    values = x.index_select(0, in_index)  # [T, C]
+    lowest = x.new_full((kernel_map.n_out, x.shape[1]), -torch.inf)
+    best = lowest.scatter_reduce(0, out_index, values, "amax")
+    # NaN wins a maximum and equals nothing, so it is looked for by name
+    chosen = (values == best.gather(0, out_index)) | values.isnan()
+    none = x.shape[0]
+    rows = torch.where(chosen, in_index[:, None], none)
+    start = torch.full_like(lowest, none, dtype=torch.int64)
+    return start.scatter_reduce(0, out_index, rows, "amin")
+
+
+def _reduce(
+    x: Tensor, weight: Tensor | None, in_index: Tensor, out_index: Tensor, n_out: int
+) -> Tensor:
+    sums = torch.float64 if x.dtype == torch.float64 else torch.float32
+    rows = x.index_select(0, in_index).to(sums)
+    if weight is not None:
+        rows = rows * weight.to(sums)[:, None]
+    return rows.new_zeros(n_out, x.shape[1]).index_add_(0, out_index, rows).to(x.dtype)
+
+
+def _dot(x: Tensor, y: Tensor, in_index: Tensor, out_index: Tensor) -> Tensor:
+    sums = torch.float64 if x.dtype == torch.float64 else torch.float32
+    product = x.index_select(0, in_index).to(sums) * y.index_select(0, out_index).to(sums)
+    return product.sum(1).to(x.dtype)
+
+
+class _Reduce(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, *args: Any) -> Tensor:
+        x, weight, in_index, out_index, n_out = args
+        ctx.save_for_backward(x, weight, in_index, out_index)
+        with torch._C._AutoDispatchBelowAutograd():
+            out: Tensor = torch.ops.pcnn.reduce(x, weight, in_index, out_index, n_out)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        x, weight, in_index, out_index = ctx.saved_tensors
+        grad_x = grad_weight = None
+        if ctx.needs_input_grad[0]:
+            grad_x = torch.ops.pcnn.reduce(grads[0], weight, out_index, in_index, x.shape[0])
+        if ctx.needs_input_grad[1]:
+            grad_weight = torch.ops.pcnn.dot(x, grads[0], in_index, out_index).to(weight.dtype)
+        return grad_x, grad_weight, None, None, None
+
+
+class _Dot(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, *args: Any) -> Tensor:
+        ctx.save_for_backward(*args)
+        with torch._C._AutoDispatchBelowAutograd():
+            out: Tensor = torch.ops.pcnn.dot(*args)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        x, y, in_index, out_index = ctx.saved_tensors
+        (grad,) = grads
+        grad_x = grad_y = None
+        if ctx.needs_input_grad[0]:
+            grad_x = torch.ops.pcnn.reduce(y, grad, out_index, in_index, x.shape[0])
+        if ctx.needs_input_grad[1]:
+            grad_y = torch.ops.pcnn.reduce(x, grad, in_index, out_index, y.shape[0])
+        return grad_x, grad_y, None, None
+
+
+def _fake_reduce(
+    x: Tensor, weight: Tensor | None, in_index: Tensor, out_index: Tensor, n_out: int
+) -> Tensor:
+    return x.new_empty((n_out, x.shape[1]))
+
+
+def _fake_dot(x: Tensor, y: Tensor, in_index: Tensor, out_index: Tensor) -> Tensor:
+    return x.new_empty((in_index.shape[0],))
+
+
+_LIBRARY.impl("reduce", _reduce, "CompositeExplicitAutograd")
+_LIBRARY.impl("dot", _dot, "CompositeExplicitAutograd")
+_LIBRARY.impl("reduce", lambda *args: _Reduce.apply(*args), "Autograd")
+_LIBRARY.impl("dot", lambda *args: _Dot.apply(*args), "Autograd")
+torch.library.register_fake("pcnn::reduce", _fake_reduce, lib=_LIBRARY)
+torch.library.register_fake("pcnn::dot", _fake_dot, lib=_LIBRARY)

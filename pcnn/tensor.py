@@ -1,0 +1,65 @@
+"""Features plus a geometry; nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from pcnn.geometry import VoxelGrid
+
+
+@dataclass(frozen=True, eq=False)
+class SparseTensor:
+    """Features on the sites of a geometry.
+
+    Args:
+        features: ``[N, C]``, row n belongs to site n.
+        geometry: the sites.
+
+    Raises:
+        ValueError: features of another shape or on another device than the geometry.
+    """
+
+    features: Tensor
+    geometry: VoxelGrid
+
+    def __post_init__(self) -> None:
+        if self.features.ndim != 2 or self.features.shape[0] != self.geometry.rows:
+            raise ValueError(
+                f"features must be [{self.geometry.rows}, C] to match the geometry, got "
+                f"{tuple(self.features.shape)}"
+            )
+        if self.features.device != self.geometry.device:
+            raise ValueError(
+                f"features are on {self.features.device}, their geometry on {self.geometry.device}"
+            )
+
+    @property
+    def channels(self) -> int:
+        """Number of channels C."""
+        return self.features.shape[1]
+
+    def replace(self, features: Tensor) -> SparseTensor:
+        """Return a tensor with other features on the same sites."""
+        return SparseTensor(features, self.geometry)
+
+    def to(self, device: torch.device | str, non_blocking: bool = False) -> SparseTensor:
+        """Return the tensor on another device."""
+        features = self.features.to(device, non_blocking=non_blocking)
+        return SparseTensor(features, self.geometry.to(features.device, non_blocking))
+
+    def pin_memory(self) -> SparseTensor:
+        """Return the tensor in page-locked memory."""
+        return SparseTensor(self.features.pin_memory(), self.geometry.pin_memory())
+
+    def at_points(self) -> Tensor:
+        """Features ``[P, C]`` of the voxel of every point the geometry was made from.
+
+        Raises:
+            ValueError: the geometry was not made from points.
+        """
+        if self.geometry.inverse is None:
+            raise ValueError("this geometry has no inverse map: it was not made from points")
+        return self.features[self.geometry.inverse]
