@@ -10,6 +10,7 @@ from pcnn.nn.pooling import (
     GlobalSumPool,
     MaxPool3d,
     SumPool3d,
+    unpool,
 )
 
 __all__ = [
@@ -26,4 +27,5 @@ __all__ = [
     "add",
     "concatenate",
     "normalize",
+    "unpool",
 ]

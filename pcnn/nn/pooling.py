@@ -99,3 +99,26 @@ def cloud_map(grid: VoxelGrid) -> KernelMap:
     clouds = grid.batch_index.to(torch.int32)
     offsets = torch.tensor([0, grid.rows])
     return KernelMap(sites, clouds, offsets, grid.rows, grid.batch_size, False, True)
+
+
+def unpool(x: SparseTensor, sites: VoxelGrid, engine: str | Engine | None = None) -> SparseTensor:
+    """Copy the features of every coarse site to the finer sites inside its cell.
+
+    Args:
+        x: features ``[N_in, C]`` on the coarser geometry.
+        sites: finer sites, of a tensor stride that divides that of ``x`` on every axis.
+        engine: whose map builder finds the coarse site above a fine one.
+
+    Returns:
+        Features ``[N_out, C]`` on ``sites``; 0 where no coarse site lies above.
+
+    Raises:
+        ValueError: tensor strides that do not divide.
+    """
+    coarse, fine = x.geometry.tensor_stride, sites.tensor_stride
+    if any(c % f for c, f in zip(coarse, fine, strict=True)):
+        raise ValueError(f"tensor stride {fine} of the sites does not divide {coarse} of x")
+    ratio = [c // f for c, f in zip(coarse, fine, strict=True)]
+    kernel = Kernel.of(ratio, ratio, padding=0)
+    kernel_map = sites.map_to(x.geometry, kernel, resolve(engine).builder.build)
+    return SparseTensor(reduce_sum(x.features, kernel_map.transpose()), sites)

@@ -1,0 +1,24 @@
+"""Networks, assembled from shared blocks with convolution and norm injected."""
+
+from pcnn.models.minkunet import MinkUNet, MinkUNet42
+from pcnn.models.resnet import ResNet, ResNet18
+from pcnn.models.resunet import ResUNet, ResUNetBN2C
+from pcnn.models.sparse_resnet import (
+    SparseResNet,
+    SparseResNet21,
+    SparseResNetLarge,
+    SparseResNetSegmentation,
+)
+
+__all__ = [
+    "MinkUNet",
+    "MinkUNet42",
+    "ResNet",
+    "ResNet18",
+    "ResUNet",
+    "ResUNetBN2C",
+    "SparseResNet",
+    "SparseResNet21",
+    "SparseResNetLarge",
+    "SparseResNetSegmentation",
+]

@@ -1,0 +1,115 @@
+"""Blocks every network is assembled from: convolution and norm are injected, sizes are arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from torch import nn
+
+from pcnn.geometry import VoxelGrid
+from pcnn.nn import add, normalize
+from pcnn.nn.conv import Size
+from pcnn.tensor import SparseTensor
+
+#: Norm of a number of channels, on features ``[N, C]``.
+NormFactory = Callable[[int], nn.Module]
+
+
+class ConvFactory(Protocol):
+    """`pcnn.nn.Conv3d` or `ConvTranspose3d`, or anything that is called alike."""
+
+    def __call__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Size,
+        stride: Size = 1,
+        *,
+        bias: bool = True,
+    ) -> nn.Module:
+        """Make a layer that maps a sparse tensor (and optional sites) to a sparse tensor."""
+
+
+class ConvNorm(nn.Module):
+    """Convolution without bias, norm, and ReLU unless ``activation`` is off.
+
+    Args:
+        conv: the convolution; its output may be placed on given sites.
+        norm: norm of the output features.
+        activation: whether ReLU follows.
+    """
+
+    def __init__(self, conv: nn.Module, norm: nn.Module, activation: bool = True) -> None:
+        super().__init__()
+        self.conv, self.norm, self.activation = conv, norm, activation
+
+    def forward(
+        self, x: SparseTensor, sites: SparseTensor | VoxelGrid | None = None
+    ) -> SparseTensor:
+        """Features ``[N_in, C_in]`` to ``[N_out, C_out]``."""
+        y: SparseTensor = self.conv(x) if sites is None else self.conv(x, sites)
+        features = normalize(self.norm, y.features)
+        return y.replace(nn.functional.relu(features) if self.activation else features)
+
+
+class ResidualBlock(nn.Module):
+    """Two 3^3 convolutions and a shortcut (He et al. 2016): ``relu(f(x) + s(x))``.
+
+    Args:
+        in_channels: C_in.
+        out_channels: C_out; where it differs the shortcut is a 1x1 convolution with norm.
+        conv: makes convolutions.
+        norm: makes norms.
+        kernel_size: of both convolutions.
+        stride: of the first convolution; then the shortcut is a 1x1 convolution of that stride.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        conv: ConvFactory,
+        norm: NormFactory,
+        kernel_size: Size = 3,
+        stride: int = 1,
+    ) -> None:
+        super().__init__()
+        self.first = ConvNorm(
+            conv(in_channels, out_channels, kernel_size, stride, bias=False), norm(out_channels)
+        )
+        self.second = ConvNorm(
+            conv(out_channels, out_channels, kernel_size, bias=False),
+            norm(out_channels),
+            activation=False,
+        )
+        self.shortcut: nn.Module = nn.Identity()
+        if in_channels != out_channels or stride != 1:
+            self.shortcut = ConvNorm(
+                conv(in_channels, out_channels, 1, stride, bias=False),
+                norm(out_channels),
+                activation=False,
+            )
+
+    def forward(self, x: SparseTensor) -> SparseTensor:
+        """Features ``[N_in, C_in]`` to ``[N_out, C_out]``."""
+        y = add(self.second(self.first(x)), self.shortcut(x))
+        return y.replace(nn.functional.relu(y.features))
+
+
+def residual_stack(
+    in_channels: int,
+    out_channels: int,
+    count: int,
+    conv: ConvFactory,
+    norm: NormFactory,
+    kernel_size: Size = 3,
+) -> nn.Sequential:
+    """``count`` residual blocks, the first of which changes the channels."""
+    widths = [in_channels, *(out_channels for _ in range(count))]
+    return nn.Sequential(
+        *(
+            ResidualBlock(a, b, conv, norm, kernel_size)
+            for a, b in zip(widths[:-1], widths[1:], strict=True)
+        )
+    )

@@ -1,0 +1,130 @@
+"""ResUNetBN2C, the network of Fully Convolutional Geometric Features (Choy et al. 2019).
+
+One residual block a level, 3^3 transposed convolutions pinned to the encoder's sites, skips joined
+behind the upsampled channels, unit-length descriptors. 8,748,960 convolution weights with a 5^3
+first kernel, one input channel and 32 outputs.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from torch import nn
+
+from pcnn.models.blocks import ConvFactory, ConvNorm, NormFactory, ResidualBlock
+from pcnn.nn import Conv3d, ConvTranspose3d, FeatureWise, concatenate
+from pcnn.ops import Engine
+from pcnn.tensor import SparseTensor
+
+ENCODER = (32, 64, 128, 256)
+DECODER = (128, 64, 64)  # coarse to fine
+MERGED = 64
+
+
+class ResUNet(nn.Module):
+    """U-Net of a convolution and a residual block a level.
+
+    Args:
+        in_channels: input features per site.
+        out_channels: outputs per site.
+        encoder: channels of the encoder's levels, fine to coarse.
+        decoder: channels of the decoder's levels, coarse to fine.
+        merged: channels of the pointwise layer before the output.
+        first_kernel: kernel size of the first convolution.
+        normalize_features: scale every output row to unit length.
+        conv: makes convolutions.
+        conv_transpose: makes transposed convolutions.
+        norm: makes norms.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        encoder: tuple[int, ...],
+        decoder: tuple[int, ...],
+        merged: int,
+        first_kernel: int,
+        normalize_features: bool,
+        conv: ConvFactory,
+        conv_transpose: ConvFactory,
+        norm: NormFactory,
+    ) -> None:
+        super().__init__()
+        self.in_channels = in_channels
+        self.normalize_features = normalize_features
+
+        def level(layer: nn.Module, channels: int) -> nn.ModuleList:
+            # no activation between the entry and its residual block
+            entry = ConvNorm(layer, norm(channels), activation=False)
+            return nn.ModuleList([entry, ResidualBlock(channels, channels, conv, norm)])
+
+        widths = [in_channels, *encoder]
+        self.encoder = nn.ModuleList(
+            level(conv(a, b, 3 if n else first_kernel, 2 if n else 1, bias=False), b)
+            for n, (a, b) in enumerate(zip(widths[:-1], widths[1:], strict=True))
+        )
+        skips = encoder[-2::-1]
+        inputs = [encoder[-1]]
+        inputs += [d + s for d, s in zip(decoder[:-1], skips[:-1], strict=True)]
+        self.decoder = nn.ModuleList(
+            level(conv_transpose(a, b, 3, 2, bias=False), b)
+            for a, b in zip(inputs, decoder, strict=True)
+        )
+        self.merge = conv(decoder[-1] + skips[-1], merged, 1, bias=False)
+        self.relu = FeatureWise(nn.ReLU())
+        self.final = conv(merged, out_channels, 1, bias=True)
+
+    def forward(self, x: SparseTensor) -> SparseTensor:
+        """Features ``[N, in_channels]`` to ``[N, out_channels]`` on the same sites."""
+        levels: list[SparseTensor] = []
+        for entry, block in self.encoder:
+            x = block(entry(x))
+            levels.append(x)
+        y = levels.pop()
+        for up, block in self.decoder:
+            skip = levels.pop()
+            y = concatenate(block(up(y, skip)), skip)
+        y = self.final(self.relu(self.merge(y)))
+        if not self.normalize_features:
+            return y
+        # eps: a zero row stays zero instead of turning into NaN
+        return y.replace(nn.functional.normalize(y.features, dim=1, eps=1e-8))
+
+
+def ResUNetBN2C(  # noqa: N802 - a model's published name
+    in_channels: int = 1,
+    out_channels: int = 32,
+    first_kernel: int = 5,
+    normalize_features: bool = True,
+    width: float = 1.0,
+    engine: str | Engine | None = None,
+    conv: ConvFactory | None = None,
+    conv_transpose: ConvFactory | None = None,
+    norm: NormFactory = partial(nn.BatchNorm1d, momentum=0.05),
+) -> ResUNet:
+    """ResUNetBN2C: descriptors of 32 channels from a constant input.
+
+    Args:
+        in_channels: input features per site; FCGF uses a single 1.
+        out_channels: channels of a descriptor.
+        first_kernel: kernel size of the first convolution (5; 7 in the released 3DMatch model).
+        normalize_features: scale descriptors to unit length; off for logits.
+        width: factor on all inner channels, rounded down.
+        engine: engine of the default convolutions.
+        conv: makes convolutions; ``None`` means `Conv3d` with ``engine``.
+        conv_transpose: makes transposed ones; ``None`` means `ConvTranspose3d` with ``engine``.
+        norm: makes norms.
+    """
+    return ResUNet(
+        in_channels,
+        out_channels,
+        tuple(int(width * c) for c in ENCODER),
+        tuple(int(width * c) for c in DECODER),
+        int(width * MERGED),
+        first_kernel,
+        normalize_features,
+        conv or partial(Conv3d, engine=engine),
+        conv_transpose or partial(ConvTranspose3d, engine=engine),
+        norm,
+    )
