@@ -1,0 +1,1 @@
+"""Measurements: workloads, timing, the correctness gate before every time, and result files."""

@@ -1,0 +1,88 @@
+"""The header of a result file, read off the running machine."""
+
+from __future__ import annotations
+
+import datetime
+import importlib.metadata
+import platform
+import subprocess
+from pathlib import Path
+
+import torch
+
+from pcnn.bench.rows import Header
+
+
+def describe(device: torch.device) -> Header:
+    """Header for measurements on a device now."""
+    on_gpu = device.type == "cuda"
+    return Header(
+        device=torch.cuda.get_device_name(device) if on_gpu else processor(),
+        driver=driver_version() if on_gpu else None,
+        torch=torch.__version__,
+        triton=installed("triton"),
+        cuda=torch.version.cuda if on_gpu else None,
+        revision=revision(),
+        date=datetime.date.today().isoformat(),
+    )
+
+
+def short_name(device: torch.device) -> str:
+    """Name of the device in file names: ``cpu``, or the GPU's model such as ``h200``."""
+    if device.type != "cuda":
+        return "cpu"
+    words = torch.cuda.get_device_name(device).lower().split()
+    return "-".join(word for word in words if word not in ("nvidia", "geforce", "tesla"))
+
+
+def processor() -> str:
+    """Model name of the CPU and the number of threads torch uses."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    name = names[0] if names else platform.machine()
+    return f"cpu ({name}, {torch.get_num_threads()} threads)"
+
+
+def driver_version() -> str | None:
+    """Version of the NVIDIA driver, ``None`` where nvidia-smi does not answer."""
+    try:
+        answer = subprocess.run(
+            ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"],
+            capture_output=True,
+            text=True,
+            timeout=20,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return answer.stdout.strip().splitlines()[0] if answer.stdout.strip() else None
+
+
+def installed(package: str) -> str | None:
+    """Version of an installed package, ``None`` when it is absent."""
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def revision() -> str:
+    """Commit of the checkout this package runs from, else the package's version."""
+    folder = Path(__file__).resolve().parents[2]
+    if (folder / ".git").exists():
+        try:
+            answer = subprocess.run(
+                ["git", "describe", "--always", "--dirty", "--abbrev=12"],
+                cwd=folder,
+                capture_output=True,
+                text=True,
+                timeout=20,
+                check=True,
+            )
+            return answer.stdout.strip()
+        except (OSError, subprocess.SubprocessError):
+            pass  # a checkout without git installed: the version serves
+    return f"pcnn {installed('pcnn') or 'unknown'}"

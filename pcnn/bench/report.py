@@ -1,0 +1,61 @@
+"""Measured rows as a table for a person."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.table import Table
+
+from pcnn.bench.rows import Header, Row, present
+
+#: Key of the row format, title of the column.
+TITLES = {
+    "what": "what",
+    "product": "product",
+    "workload": "workload",
+    "engine": "engine",
+    "model": "model",
+    "dtype": "dtype",
+    "n": "N",
+    "triplets": "T",
+    "k": "K",
+    "stride": "stride",
+    "c_in": "C_in",
+    "c_out": "C_out",
+    "gpu_ms": "GPU ms",
+    "wall_ms": "wall ms",
+    "min_ms": "min",
+    "p90_ms": "p90",
+    "floor_ms": "floor",
+    "memory_mb": "MB",
+    "launches": "launches",
+}
+WORDS = ("what", "product", "workload", "engine", "model", "dtype")
+
+
+def table(header: Header, rows: Sequence[Row]) -> Table:
+    """Table of the columns that differ; what all rows share stands in the caption."""
+    records = [present(row) for row in rows]
+    used = [key for key in TITLES if any(key in record for record in records)]
+    shared = [key for key in used if key != "what" and _constant(key, records)]
+    caption = ", ".join(f"{TITLES[key]} {_cell(records[0][key])}" for key in shared)
+    drawn = Table(
+        title=f"{header.device}, torch {header.torch}, {header.date}",
+        caption=f"all rows: {caption}" if caption else None,
+    )
+    columns = [key for key in used if key not in shared]
+    for key in columns:
+        drawn.add_column(TITLES[key], justify="left" if key in WORDS else "right")
+    for record in records:
+        drawn.add_row(*(_cell(record.get(key)) for key in columns))
+    return drawn
+
+
+def _constant(key: str, records: Sequence[dict[str, object]]) -> bool:
+    return len(records) > 1 and len({record.get(key) for record in records}) == 1
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return ""
+    return f"{value:.3f}" if isinstance(value, float) else str(value)

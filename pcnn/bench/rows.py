@@ -1,0 +1,148 @@
+"""Result files of the benchmarks: a header that says where, and one row a measurement.
+
+``{"header": {device, driver, torch, triton, cuda, revision, date}, "rows": [...]}``. An absent key
+means not applicable. A row with a time always says ``checked: true``; how it got there is
+`pcnn.bench.verify`'s business.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+WHAT = ("map", "layer", "train", "map+layer", "network", "radius")
+PRODUCTS = ("table", "pairs", "ready", "train")
+TIMES = ("gpu_ms", "wall_ms", "min_ms", "p90_ms")
+
+
+@dataclass(frozen=True)
+class Header:
+    """Where and when rows were measured; ``None`` means not there (no GPU, no Triton)."""
+
+    device: str
+    torch: str
+    revision: str
+    date: str
+    driver: str | None = None
+    triton: str | None = None
+    cuda: str | None = None
+
+
+@dataclass(frozen=True)
+class Row:
+    """One measurement.
+
+    Args:
+        what: what ran: ``map``, ``layer`` (forward), ``train`` (forward and backward),
+            ``map+layer``, ``network`` or ``radius``.
+        workload: name of the scene.
+        engine: name of the engine.
+        product: what a map measurement delivers: ``table``, ``pairs``, ``ready``, ``train``.
+        n: input rows.
+        triplets: number of triplets T.
+        dtype: of features and weights.
+        k: kernel size.
+        stride: stride.
+        c_in: input channels.
+        c_out: output channels.
+        model: name of the network.
+        gpu_ms: device time without launch gaps, median.
+        wall_ms: from start to end on an idle device, launches and syncs included, median.
+        min_ms: smallest of the repeats.
+        p90_ms: nine in ten repeats took at most this.
+        floor_ms: lower bound by arithmetic and memory traffic, where the device's rates are known.
+        memory_mb: peak device memory.
+        launches: kernels launched.
+        checked: the very configuration agreed with float64 before it was timed.
+
+    Raises:
+        ValueError: a time without ``checked``, or an unknown ``what`` or ``product``.
+    """
+
+    what: str
+    workload: str
+    engine: str
+    product: str | None = None
+    n: int | None = None
+    triplets: int | None = None
+    dtype: str | None = None
+    k: int | None = None
+    stride: int | None = None
+    c_in: int | None = None
+    c_out: int | None = None
+    model: str | None = None
+    gpu_ms: float | None = None
+    wall_ms: float | None = None
+    min_ms: float | None = None
+    p90_ms: float | None = None
+    floor_ms: float | None = None
+    memory_mb: float | None = None
+    launches: int | None = None
+    checked: bool = False
+
+    def __post_init__(self) -> None:
+        if self.what not in WHAT:
+            raise ValueError(f"what must be one of {', '.join(WHAT)}, got {self.what!r}")
+        if self.product is not None and self.product not in PRODUCTS:
+            raise ValueError(f"product must be one of {', '.join(PRODUCTS)}, got {self.product!r}")
+        if not self.checked and any(getattr(self, name) is not None for name in TIMES):
+            raise ValueError(
+                f"a time of {self.engine} on {self.workload} before its correctness check; pass "
+                "the check first (pcnn.bench.verify)"
+            )
+
+
+def present(record: Header | Row) -> dict[str, Any]:
+    """Fields of a record that apply, in their order."""
+    return {name: value for name, value in asdict(record).items() if value is not None}
+
+
+def write_rows(path: Path, header: Header, rows: Sequence[Row]) -> Path:
+    """Write a result file whole: to a temporary name beside it, then renamed.
+
+    Returns:
+        ``path``.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lines = ",\n".join("  " + json.dumps(present(row)) for row in rows)
+    text = f'{{"header": {json.dumps(present(header))},\n"rows": [\n{lines}\n]}}\n'
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(descriptor, "w") as file:
+            file.write(text)
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+    return path
+
+
+def read_rows(path: Path) -> tuple[Header, list[Row]]:
+    """Read a result file.
+
+    Raises:
+        ValueError: not a result file, or keys that the row format does not have.
+    """
+    try:
+        content = json.loads(path.read_text())
+        header, rows = content["header"], content["rows"]
+    except (json.JSONDecodeError, KeyError, TypeError) as error:
+        raise ValueError(f"{path}: not a benchmark result file ({error})") from error
+    return (
+        _record(Header, header, f"{path}, header"),
+        [_record(Row, row, f"{path}, row {index}") for index, row in enumerate(rows)],
+    )
+
+
+def _record(kind: type[Any], values: dict[str, Any], where: str) -> Any:
+    known = {entry.name for entry in fields(kind)}
+    unknown = sorted(set(values) - known)
+    if unknown:
+        raise ValueError(f"{where}: unknown keys {', '.join(unknown)}")
+    return kind(**values)

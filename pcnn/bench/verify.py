@@ -1,0 +1,116 @@
+"""The correctness gate: no time without a passed check of the very same configuration."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from pcnn.bench import oracle
+from pcnn.geometry import Kernel, KernelMap, VoxelGrid
+
+#: Bound on the relative RMS error. Half and bfloat16 results are rounded once, at 2^-11 and 2^-8
+#: relative; float32 sums K x C products; float64 differs from the reference by summation order.
+RELATIVE_RMS = {
+    torch.float16: 1e-3,
+    torch.bfloat16: 8e-3,
+    torch.float32: 2e-6,
+    torch.float64: 1e-12,
+}
+#: No single element is off by more than this many times the bound times the RMS of the truth.
+WORST_OVER_RMS = 50.0
+
+
+class CheckFailed(RuntimeError):
+    """A result that disagrees with the reference; its configuration gets no time."""
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """All that decides what a measured call computes, and where."""
+
+    engine: str
+    workload: str
+    device: str
+    kernel: Kernel
+    dtype: str | None = None
+    c_in: int | None = None
+    c_out: int | None = None
+    backward: bool = False
+
+
+@dataclass(frozen=True)
+class Proof:
+    """A configuration that has passed its check; made by the checks of this file."""
+
+    configuration: Configuration
+
+    def admit(self, configuration: Configuration) -> None:
+        """Let the time of this configuration pass.
+
+        Raises:
+            CheckFailed: the proof is of another configuration.
+        """
+        if configuration != self.configuration:
+            raise CheckFailed(
+                f"checked: {self.configuration}; to be timed: {configuration}. A time needs the "
+                "check of the very same configuration"
+            )
+
+
+def check_map(
+    configuration: Configuration, built: KernelMap, source: VoxelGrid, target: VoxelGrid
+) -> Proof:
+    """Compare a kernel map with the oracle's triplets, as sorted integers.
+
+    Raises:
+        CheckFailed: a triplet is missing, or there is one too many.
+    """
+    truth = oracle.triplets(source, target, configuration.kernel)
+    counts = torch.tensor([len(j) for j, _ in truth], device=source.device)
+    slots = torch.arange(len(truth), device=source.device).repeat_interleave(counts)
+    wanted = _numbers(slots, *(torch.cat(rows) for rows in zip(*truth, strict=True)), built)
+    got = _numbers(built.slot_index, built.in_index.long(), built.out_index.long(), built)
+    if not torch.equal(got, wanted):
+        common = int(torch.isin(got, wanted).sum())
+        raise CheckFailed(
+            f"{configuration}: {len(got)} triplets, {len(wanted)} expected, {common} in common"
+        )
+    return Proof(configuration)
+
+
+def _numbers(slot: Tensor, j: Tensor, i: Tensor, shape: KernelMap) -> Tensor:
+    return ((slot * shape.n_out + i) * shape.n_in + j).sort().values
+
+
+def check_values(
+    configuration: Configuration, results: dict[str, Tensor], truth: dict[str, Tensor]
+) -> Proof:
+    """Compare results with their float64 reference.
+
+    Args:
+        configuration: what computed them; its ``dtype`` chooses the bound.
+        results: tensors by name.
+        truth: the same names in float64.
+
+    Raises:
+        CheckFailed: a result is missing, not finite, or further off than its dtype explains.
+    """
+    if set(results) != set(truth):
+        raise CheckFailed(f"{configuration}: results {sorted(results)}, truth {sorted(truth)}")
+    bound = RELATIVE_RMS[getattr(torch, str(configuration.dtype))]
+    for name, expected in truth.items():
+        result = results[name].detach().double()
+        if result.shape != expected.shape or not bool(torch.isfinite(result).all()):
+            raise CheckFailed(f"{configuration}: {name} has another shape or is not finite")
+        scale = expected.square().mean().sqrt().item() if expected.numel() else 0.0
+        error = result - expected
+        rms = error.square().mean().sqrt().item() if error.numel() else 0.0
+        worst = error.abs().max().item() if error.numel() else 0.0
+        if rms > bound * scale or worst > WORST_OVER_RMS * bound * scale:
+            raise CheckFailed(
+                f"{configuration}: {name} is off by {rms:.2e} (RMS) and {worst:.2e} (worst) at a "
+                f"scale of {scale:.2e}; the bound for {configuration.dtype} is {bound:.0e}"
+            )
+    return Proof(configuration)
