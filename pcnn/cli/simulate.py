@@ -1,0 +1,51 @@
+"""`pcnn simulate`: write simulated data sets in official formats."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(no_args_is_help=True, help="Write simulated data sets in official formats.")
+
+
+@app.callback()
+def simulate() -> None:
+    """Write simulated data sets in official formats; every folder is marked as simulated."""
+
+
+@app.command("kitti")
+def simulate_kitti_command(
+    root: Annotated[
+        Path | None,
+        typer.Option(help="Folder to write; default data/simulated/kitti-<seed>-<version>."),
+    ] = None,
+    scans: Annotated[
+        int, typer.Option(min=0, help="Training scans, sequences 00-07, 09, 10.")
+    ] = 40,
+    val_scans: Annotated[int, typer.Option(min=0, help="Validation scans, sequence 08.")] = 8,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of streets, traffic and noise.")] = 0,
+    workers: Annotated[int, typer.Option(min=1, help="Processes.")] = 2,
+    frame_stride: Annotated[
+        int, typer.Option(min=1, help="10 Hz frames between two scans; 1 gives every frame.")
+    ] = 15,
+    progress: Annotated[bool, typer.Option(help="Show progress.")] = True,
+) -> None:
+    """Write simulated streets in the formats of SemanticKITTI and KITTI odometry."""
+    from pcnn.datasets.simulate import VERSION, simulate_kitti
+
+    target = Path("data") / "simulated" / f"kitti-{seed}-{VERSION}" if root is None else root
+    try:
+        written = simulate_kitti(
+            target,
+            seed=seed,
+            train_scans=scans,
+            val_scans=val_scans,
+            workers=workers,
+            progress=progress,
+            frame_stride=frame_stride,
+        )
+    except (ValueError, FileExistsError) as error:
+        raise typer.BadParameter(str(error)) from error
+    typer.echo(str(written))

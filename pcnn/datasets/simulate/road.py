@@ -1,0 +1,63 @@
+"""The course of a road: street coordinates (s along, d to the left, z up) to world coordinates."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from pcnn.datasets.simulate.mesh import Floats
+
+
+@dataclass(frozen=True, eq=False)
+class Road:
+    """A gently winding, gently rolling centre line, endless in both directions.
+
+    The centre line is y(s), z(s), sums of sines over x = s: smooth everywhere, without an integral, and flat enough
+    (slope under about 0.2) that s is arc length within 2 %. Every street is built straight and then bent by `bend`.
+    """
+
+    sway: Floats  # [M, 3] amplitude [m], wave length [m], phase [rad] of y
+    roll: Floats  # [M, 3] the same of z
+
+    @staticmethod
+    def draw(rng: np.random.Generator, bend: float, hill: float) -> Road:
+        """Draw a course; `bend` and `hill` are the largest slopes of y and z."""
+
+        def waves(slope: float, low: float, high: float) -> Floats:
+            length = rng.uniform(low, high, 2)
+            share = rng.uniform(0.3, 0.5, 2)
+            phase = rng.uniform(0, 2 * np.pi, 2)
+            return np.stack([slope * share * length / (2 * np.pi), length, phase], axis=1)
+
+        return Road(sway=waves(bend, 160.0, 320.0), roll=waves(hill, 120.0, 260.0))
+
+    @staticmethod
+    def _sum(waves: Floats, s: ArrayLike, derivative: bool) -> Floats:
+        turn = 2 * np.pi / waves[:, 1]
+        angle = np.asarray(s, np.float64)[..., None] * turn + waves[:, 2]
+        if derivative:
+            return np.asarray((waves[:, 0] * turn * np.cos(angle)).sum(-1))
+        return np.asarray((waves[:, 0] * np.sin(angle)).sum(-1))
+
+    def heading(self, s: ArrayLike) -> Floats:
+        """Return the direction of the centre line [rad] at s."""
+        return np.asarray(np.arctan(self._sum(self.sway, s, derivative=True)))
+
+    def grade(self, s: ArrayLike) -> Floats:
+        """Return the slope dz / ds at s."""
+        return self._sum(self.roll, s, derivative=True)
+
+    def bend(self, points: Floats) -> Floats:
+        """Map street coordinates [..., 3] to world coordinates [..., 3]."""
+        s, d, z = points[..., 0], points[..., 1], points[..., 2]
+        heading = self.heading(s)
+        return np.stack(
+            [
+                s - d * np.sin(heading),
+                self._sum(self.sway, s, derivative=False) + d * np.cos(heading),
+                z + self._sum(self.roll, s, derivative=False),
+            ],
+            axis=-1,
+        )
