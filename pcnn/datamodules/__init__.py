@@ -1,1 +1,7 @@
 """Lightning data modules."""
+
+from pcnn.datamodules.folder import FolderSegmentation
+from pcnn.datamodules.kitti import KITTISegmentation
+from pcnn.datamodules.segmentation import SegmentationDataModule
+
+__all__ = ["FolderSegmentation", "KITTISegmentation", "SegmentationDataModule"]

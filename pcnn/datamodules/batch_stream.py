@@ -32,7 +32,8 @@ def batches_done(trainer: Trainer) -> int:
     and not the one within the epoch: the latter is reset or not after a restart, depending on
     where in the epoch the checkpoint fell and on ``max_steps``.
     """
-    return int(trainer.fit_loop.epoch_loop.batch_progress.total.processed)
+    total: Any = trainer.fit_loop.epoch_loop.batch_progress.total
+    return int(total.processed)
 
 
 class BatchStream:

@@ -1,1 +1,24 @@
-"""Data sets."""
+"""Data sets: reading, cropping, augmenting and voxelising labelled clouds."""
+
+from pcnn.datasets.augment import Augmentation
+from pcnn.datasets.collate import CollateSegmentation
+from pcnn.datasets.folder import FolderClouds
+from pcnn.datasets.point_files import read_points
+from pcnn.datasets.samples import Cloud, SegmentationBatch, SegmentationSample
+from pcnn.datasets.semantic_kitti import SemanticKITTI
+from pcnn.datasets.source import DataSource, resolve_source
+from pcnn.datasets.voxels import voxelize_cloud
+
+__all__ = [
+    "Augmentation",
+    "Cloud",
+    "CollateSegmentation",
+    "DataSource",
+    "FolderClouds",
+    "SegmentationBatch",
+    "SegmentationSample",
+    "SemanticKITTI",
+    "read_points",
+    "resolve_source",
+    "voxelize_cloud",
+]

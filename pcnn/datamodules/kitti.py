@@ -1,0 +1,199 @@
+"""SemanticKITTI, or simulated streets in its place."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pcnn.datamodules.segmentation import SegmentationDataModule, Split
+from pcnn.datasets.augment import Augmentation
+from pcnn.datasets.labels import Rgb, label_map
+from pcnn.datasets.semantic_kitti import (
+    DOWNLOAD,
+    TRAIN_SEQUENCES,
+    VAL_SEQUENCES,
+    SemanticKITTI,
+)
+from pcnn.datasets.simulate import VERSION, simulate_kitti
+from pcnn.datasets.source import DataSource, Kind, resolve_source
+from pcnn.datasets.voxels import VoxelSize
+
+
+class KITTISegmentation(SegmentationDataModule):
+    """Semantic segmentation of LiDAR scans: x, y, z, remission to 19 classes.
+
+    Args:
+        root: folder that holds ``sequences``; None stands for ``data_dir/kitti`` where it exists,
+            else for simulated streets (see ``source``).
+        source: ``auto``, ``real`` or ``simulated``; see `pcnn.datasets.source.resolve_source`.
+        data_dir: folder for the default root, simulated sets and the cache.
+        train_sequences: sequences to train on.
+        val_sequences: sequences to validate on; may be empty.
+        test_sequences: labelled sequences to test on.
+        voxel_size: edge of a voxel [m].
+        crop: horizontal radius about the sensor [m], or None; also in validation and test, whose
+            metrics then count the points inside it.
+        labels: ``official`` or ``spvnas_compat``.
+        augment: random changes of training scans, or None.
+        batch_size: as in `SegmentationDataModule`, with the following three.
+        val_batch_size: ...
+        num_workers: ...
+        seed: ...
+        cache: keep training scans as voxels under ``data_dir/cache``.
+        simulate: arguments of `pcnn.datasets.simulate.simulate_kitti`: seed, train_scans,
+            val_scans, ...
+        limit_train: number of training scans, spread over the sequences; None uses all.
+        limit_val: number of validation and of test scans; None uses all.
+    """
+
+    def __init__(
+        self,
+        root: str | None = None,
+        source: str = "auto",
+        data_dir: str = "data",
+        train_sequences: Sequence[int] = TRAIN_SEQUENCES,
+        val_sequences: Sequence[int] = VAL_SEQUENCES,
+        test_sequences: Sequence[int] = VAL_SEQUENCES,
+        voxel_size: VoxelSize = 0.1,
+        crop: float | None = 25.0,
+        labels: str = "official",
+        augment: Augmentation | None = None,
+        batch_size: int = 1,
+        val_batch_size: int = 1,
+        num_workers: int = 2,
+        cache: bool = True,
+        seed: int = 0,
+        simulate: Mapping[str, Any] | None = None,
+        limit_train: int | None = None,
+        limit_val: int | None = None,
+    ) -> None:
+        super().__init__(
+            batch_size=batch_size,
+            val_batch_size=val_batch_size,
+            num_workers=num_workers,
+            seed=seed,
+        )
+        self.root = root
+        self.source = source
+        self.data_dir = Path(data_dir)
+        self.sequences: dict[Split, tuple[int, ...]] = {
+            "train": tuple(train_sequences),
+            "val": tuple(val_sequences),
+            "test": tuple(test_sequences),
+        }
+        self.voxel_size = voxel_size
+        self.crop = crop
+        self.labels = labels
+        self.label_map = label_map(labels)
+        self.augment = augment
+        self.cache = cache
+        self.simulate = dict(simulate or {})
+        self.limit_train = limit_train
+        self.limit_val = limit_val
+        self._source: DataSource | None = None
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """Names of the 19 classes in official order."""
+        return self.label_map.class_names
+
+    @property
+    def colors(self) -> tuple[Rgb, ...]:
+        """Official colours."""
+        return self.label_map.colors
+
+    @property
+    def in_channels(self) -> int:
+        """Four: x, y, z, remission."""
+        return 4
+
+    @property
+    def source_kind(self) -> Kind:
+        """Whether the scans are ``real`` or ``simulated``.
+
+        Raises:
+            RuntimeError: before `prepare_data` or `setup`.
+        """
+        return self._resolved().kind
+
+    @property
+    def data_root(self) -> Path:
+        """The folder the scans are read from; known after `prepare_data` or `setup`."""
+        return self._resolved().root
+
+    def prepare_data(self) -> None:
+        """Simulate where that is due; called by one process of each machine."""
+        self._resolve()
+
+    def setup(self, stage: str | None = None) -> None:
+        """Find the files of the splits that a stage needs."""
+        self._resolve()
+        super().setup(stage)
+
+    def build(self, split: Split) -> SemanticKITTI | None:
+        """Make the data set of a split; None where it has no sequences."""
+        sequences = self.sequences[split]
+        if not sequences:
+            return None
+        if split == "test" and sequences == self.sequences["val"]:
+            return self.dataset("val")  # type: ignore[return-value]  # made by this method
+        source, train = self._resolve(), split == "train"
+        if source.kind == "simulated":
+            # a simulated set holds the sequences it was asked to have scans in
+            folder = source.root / "sequences"
+            sequences = tuple(s for s in sequences if (folder / f"{s:02d}").is_dir()) or sequences
+        return SemanticKITTI(
+            source.root,
+            sequences,
+            voxel_size=self.voxel_size,
+            crop=self.crop,
+            augment=self.augment if train else None,
+            cache=self.data_dir / "cache" / "semantic_kitti" if train and self.cache else None,
+            labels=self.labels,
+            seed=self.seed,
+            limit=self.limit_train if train else self.limit_val,
+        )
+
+    def to_raw(self, labels: np.ndarray) -> np.ndarray:
+        """Translate train ids into official raw ids, uint32; 255 becomes 0, unlabeled."""
+        return self.label_map.decode(labels)
+
+    def prediction_path(self, name: str) -> Path:
+        """Return the official place of a prediction: ``sequences/08/predictions/000123.label``."""
+        sequence, scan = name.split("/")
+        return Path("sequences", sequence, "predictions", f"{scan}.label")
+
+    def _resolve(self) -> DataSource:
+        if self._source is None:
+            self._source = resolve_source(
+                "SemanticKITTI",
+                self.root,
+                self.source,
+                self.data_dir / "kitti",
+                self.data_dir / "simulated" / _simulated_name(self.simulate),
+                partial(simulate_kitti, **self.simulate),
+                ["sequences"],
+                DOWNLOAD,
+            )
+        return self._source
+
+    def _resolved(self) -> DataSource:
+        if self._source is None:
+            raise RuntimeError("the data source is known after prepare_data() or setup()")
+        return self._source
+
+
+def _simulated_name(arguments: Mapping[str, Any]) -> str:
+    """``kitti-<seed>-<version>``, and whatever else differs from the usual set."""
+    usual = inspect.signature(simulate_kitti).parameters
+    other = "".join(
+        f"-{name}-{arguments[name]}"
+        for name in ("train_scans", "val_scans", "frame_stride")
+        if arguments.get(name, usual[name].default) != usual[name].default
+    )
+    return f"kitti-{arguments.get('seed', 0)}-{VERSION}{other}"

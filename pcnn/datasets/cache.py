@@ -1,0 +1,94 @@
+"""Training scans kept on disk as one point per voxel, so that an epoch need not read full scans."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import zipfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from pcnn.datasets.samples import Cloud
+from pcnn.datasets.whole_file import whole_file
+
+log = logging.getLogger(__name__)
+
+_FORMAT = 1
+
+
+class CloudCache:
+    """A folder of reduced clouds, one ``.npz`` a scan.
+
+    Entries of one recipe share a folder named by the recipe's hash; each entry carries the size
+    and the modification time of its source files and is rebuilt when they changed or when it
+    cannot be read. Entries are written whole and renamed, so processes may share the folder.
+
+    Args:
+        folder: parent of the recipes' folders.
+        recipe: everything besides the source files that an entry depends on; plain values.
+    """
+
+    def __init__(self, folder: Path, recipe: Mapping[str, object]) -> None:
+        text = json.dumps({"format": _FORMAT, **recipe}, sort_keys=True)
+        self.folder = Path(folder) / hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    def get(self, name: str, sources: Sequence[Path], build: Callable[[], Cloud]) -> Cloud:
+        """Return the entry ``name``, built when it is absent, stale or corrupt.
+
+        Args:
+            name: path of the entry below the folder, without suffix.
+            sources: files that the entry is made from.
+            build: makes the cloud; what it returns is what a later call will read.
+        """
+        path = self.folder / f"{name}.npz"
+        stamp = _stamp(sources)
+        if path.exists():
+            try:
+                entry, found = _read(path)
+            except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+                log.warning("rebuilding the corrupt cache entry %s (%s)", path, error)
+            else:
+                if np.array_equal(found, stamp):
+                    return entry
+        cloud = build()
+        _write(path, cloud, stamp)
+        return cloud
+
+
+def _stamp(sources: Sequence[Path]) -> np.ndarray:
+    stats = [source.stat() for source in sources]
+    return np.array([(s.st_size, s.st_mtime_ns) for s in stats], dtype=np.int64)
+
+
+def _read(path: Path) -> tuple[Cloud, np.ndarray]:
+    with np.load(path, allow_pickle=False) as data:
+        labels = torch.from_numpy(data["labels"]).long() if "labels" in data else None
+        cloud = Cloud(
+            torch.from_numpy(data["points"]),
+            torch.from_numpy(data["features"]),
+            labels,
+            str(data["name"]),
+            str(data["path"]),
+            n_points_total=int(data["n_points_total"]),
+        )
+        return cloud, data["stamp"]
+
+
+def _write(path: Path, cloud: Cloud, stamp: np.ndarray) -> None:
+    arrays: dict[str, Any] = {
+        "points": cloud.points.numpy(),
+        "features": cloud.features.numpy(),
+        "name": np.array(cloud.name),
+        "path": np.array(cloud.path),
+        "n_points_total": np.array(cloud.n_points_total),
+        "stamp": stamp,
+    }
+    if cloud.labels is not None:
+        arrays["labels"] = cloud.labels.numpy().astype(np.uint8)  # train ids and IGNORE fit
+    with whole_file(path) as file:
+        np.savez(file, **arrays)

@@ -1,0 +1,103 @@
+"""What all sets of labelled clouds do alike: crop, cache, augment, voxelise."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from torch.utils.data import Dataset
+
+from pcnn.datasets.augment import Augmentation, sample_generator
+from pcnn.datasets.cache import CloudCache
+from pcnn.datasets.crop import crop
+from pcnn.datasets.sampler import Key
+from pcnn.datasets.samples import Cloud, SegmentationSample
+from pcnn.datasets.voxels import VoxelSize, reduce_cloud, voxelize_cloud
+
+
+class CloudDataset(Dataset[SegmentationSample], ABC):
+    """A set of clouds whose samples are pure functions of (seed, epoch, index).
+
+    Without a cache a sample holds every point of the file inside the crop, as evaluation needs.
+    With one it holds one mean point per voxel, as a faster training does; augmentation then acts
+    on the means, which are voxelised again.
+
+    Args:
+        voxel_size: edge of a voxel [m].
+        crop: horizontal radius about the origin [m], or None.
+        augment: random changes, or None.
+        cache: folder for reduced clouds, or None.
+        seed: selects the augmentations.
+    """
+
+    def __init__(
+        self,
+        *,
+        voxel_size: VoxelSize,
+        crop: float | None = None,
+        augment: Augmentation | None = None,
+        cache: Path | None = None,
+        seed: int = 0,
+    ) -> None:
+        self.voxel_size = voxel_size
+        self.crop = crop
+        self.augment = augment
+        self.seed = seed
+        self._cache = None if cache is None else CloudCache(cache, self._full_recipe())
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """Number of scans."""
+
+    @abstractmethod
+    def read(self, index: int) -> Cloud:
+        """Return all points of a scan, checked.
+
+        Raises:
+            ValueError: a file that breaks its format, naming file and rule.
+        """
+
+    @abstractmethod
+    def sources(self, index: int) -> Sequence[Path]:
+        """Return the files of a scan."""
+
+    @abstractmethod
+    def name(self, index: int) -> str:
+        """Return what identifies a scan within the set, a relative path without suffix."""
+
+    @abstractmethod
+    def recipe(self) -> Mapping[str, object]:
+        """Return the plain values, besides voxel size and crop, that the read clouds depend on."""
+
+    def cloud(self, key: Key | int) -> Cloud:
+        """Return the cropped, possibly reduced, augmented cloud of a key (epoch, index).
+
+        A plain index stands for epoch 0.
+        """
+        epoch, index = key if isinstance(key, tuple) else (0, key)
+        if not 0 <= index < len(self):
+            raise IndexError(f"scan {index} of a set of {len(self)}")
+        if self._cache is None:
+            cloud = crop(self.read(index), self.crop)
+        else:
+            cloud = self._cache.get(
+                self.name(index),
+                self.sources(index),
+                lambda: reduce_cloud(crop(self.read(index), self.crop), self.voxel_size),
+            )
+        if self.augment is not None:
+            cloud = self.augment(cloud, sample_generator(self.seed, epoch, index))
+        return cloud
+
+    def __getitem__(self, key: Key | int) -> SegmentationSample:
+        """Return the voxelised sample of a key (epoch, index)."""
+        return voxelize_cloud(self.cloud(key), self.voxel_size)
+
+    def _full_recipe(self) -> dict[str, object]:
+        size = self.voxel_size
+        return {
+            "voxel_size": float(size) if isinstance(size, (int, float)) else list(map(float, size)),
+            "crop": self.crop,
+            **self.recipe(),
+        }

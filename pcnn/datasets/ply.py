@@ -1,0 +1,203 @@
+"""A strict reader of the vertices of PLY files, ascii and binary.
+
+Source: the PLY description of Greg Turk (1994): a text header that names elements and their
+properties, then the elements in that order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+_TYPES = {
+    **dict.fromkeys(("char", "int8"), "i1"),
+    **dict.fromkeys(("uchar", "uint8"), "u1"),
+    **dict.fromkeys(("short", "int16"), "i2"),
+    **dict.fromkeys(("ushort", "uint16"), "u2"),
+    **dict.fromkeys(("int", "int32"), "i4"),
+    **dict.fromkeys(("uint", "uint32"), "u4"),
+    **dict.fromkeys(("float", "float32"), "f4"),
+    **dict.fromkeys(("double", "float64"), "f8"),
+}
+_ORDERS = {"ascii": "=", "binary_little_endian": "<", "binary_big_endian": ">"}
+_HEADER_LIMIT = 1 << 16
+
+
+@dataclass(frozen=True)
+class _Element:
+    name: str
+    count: int
+    properties: tuple[tuple[str, str], ...]  # (name, numpy type without byte order)
+    has_list: bool
+
+    def dtype(self, order: str) -> np.dtype:
+        return np.dtype([(name, order + kind) for name, kind in self.properties])
+
+
+@dataclass(frozen=True)
+class PlyHeader:
+    """What a PLY file announces.
+
+    Args:
+        path: the file.
+        order: numpy byte order of binary data; ``=`` for ascii.
+        before: elements in front of the vertices.
+        vertex: the vertices.
+        is_last: nothing is announced after the vertices.
+        size: bytes of the header.
+    """
+
+    path: Path
+    order: str
+    before: tuple[_Element, ...]
+    vertex: _Element
+    is_last: bool
+    size: int
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the vertex properties."""
+        return tuple(name for name, _ in self.vertex.properties)
+
+    @property
+    def is_ascii(self) -> bool:
+        """Whether the data is text."""
+        return self.order == "="
+
+
+def read_ply(path: Path) -> np.ndarray:
+    """Read the vertices of a PLY file.
+
+    Returns:
+        [P] structured array in native byte order with the file's property names and types.
+
+    Raises:
+        ValueError: a malformed header, truncated data, text that is no number, a list property
+            among or before the vertices, or data after the last vertex that nothing announces.
+    """
+    path = Path(path)
+    header = read_ply_header(path)
+    body = path.read_bytes()[header.size :]
+    return _ascii(header, body) if header.is_ascii else _binary(header, body)
+
+
+def read_ply_header(path: Path) -> PlyHeader:
+    """Read the header of a PLY file.
+
+    Raises:
+        ValueError: not a PLY file, or a header that breaks the format.
+    """
+    with path.open("rb") as file:
+        start = file.read(_HEADER_LIMIT)
+    lines, size = _header_lines(path, start)
+    if lines[0] != "ply":
+        raise _error(path, "the first line of a PLY file is 'ply'")
+    order, elements = "", []
+    for line in lines[1:]:
+        words = line.split()
+        if not words or words[0] in ("comment", "obj_info"):
+            continue
+        if words[0] == "format":
+            if len(words) != 3 or words[1] not in _ORDERS or words[2] != "1.0" or order:
+                raise _error(path, f"bad or repeated format line {line!r}")
+            order = _ORDERS[words[1]]
+        elif words[0] == "element":
+            elements.append(_element(path, line, words))
+        elif words[0] == "property" and elements:
+            elements[-1] = _with_property(path, line, words, elements[-1])
+        else:
+            raise _error(path, f"unexpected header line {line!r}")
+    if not order:
+        raise _error(path, "the header has no format line")
+    names = [element.name for element in elements]
+    if names.count("vertex") != 1:
+        raise _error(path, f"one element must be called vertex; found {', '.join(names) or 'none'}")
+    at = names.index("vertex")
+    for element in elements[: at + 1]:
+        if element.has_list:
+            raise _error(path, f"a list property in element {element.name} is not supported")
+    vertex = elements[at]
+    kinds = dict(vertex.properties)
+    for axis in "xyz":
+        if kinds.get(axis, "i")[0] != "f":
+            raise _error(path, f"vertices need a float property {axis}")
+    return PlyHeader(path, order, tuple(elements[:at]), vertex, at == len(elements) - 1, size)
+
+
+def _header_lines(path: Path, start: bytes) -> tuple[list[str], int]:
+    for ending in (b"end_header\n", b"end_header\r\n"):
+        at = start.find(ending)
+        if at >= 0:
+            size = at + len(ending)
+            break
+    else:
+        raise _error(path, f"no end_header line in the first {_HEADER_LIMIT} bytes")
+    try:
+        return start[:at].decode("ascii").splitlines(), size
+    except UnicodeDecodeError as error:
+        raise _error(path, f"the header is not ascii text ({error})") from error
+
+
+def _element(path: Path, line: str, words: list[str]) -> _Element:
+    if len(words) != 3 or not words[2].isdecimal():
+        raise _error(path, f"bad element line {line!r}")
+    return _Element(words[1], int(words[2]), (), False)
+
+
+def _with_property(path: Path, line: str, words: list[str], element: _Element) -> _Element:
+    if len(words) == 5 and words[1] == "list" and words[2] in _TYPES and words[3] in _TYPES:
+        return _Element(element.name, element.count, element.properties, True)
+    if len(words) != 3 or words[1] not in _TYPES:
+        raise _error(path, f"bad property line {line!r}")
+    if words[2] in dict(element.properties):
+        raise _error(path, f"property {words[2]} occurs twice")
+    properties = (*element.properties, (words[2], _TYPES[words[1]]))
+    return _Element(element.name, element.count, properties, element.has_list)
+
+
+def _binary(header: PlyHeader, body: bytes) -> np.ndarray:
+    skip = sum(e.count * e.dtype(header.order).itemsize for e in header.before)
+    kind = header.vertex.dtype(header.order)
+    end = skip + header.vertex.count * kind.itemsize
+    if len(body) < end:
+        raise _error(
+            header.path,
+            f"truncated: {header.vertex.count} vertices need {end} bytes after the header, "
+            f"the file has {len(body)}",
+        )
+    if header.is_last and len(body) > end:
+        raise _error(header.path, f"{len(body) - end} bytes after the last vertex")
+    vertices = np.frombuffer(body, dtype=kind, count=header.vertex.count, offset=skip)
+    return vertices.astype(header.vertex.dtype("="))
+
+
+def _ascii(header: PlyHeader, body: bytes) -> np.ndarray:
+    skip = sum(element.count for element in header.before)
+    count, width = header.vertex.count, len(header.vertex.properties)
+    lines = body.splitlines()
+    rows = [line.split() for line in lines[skip : skip + count]]
+    if len(rows) < count:
+        raise _error(header.path, f"truncated: {count} vertices announced, {len(rows)} lines found")
+    for number, row in enumerate(rows):
+        if len(row) != width:
+            raise _error(
+                header.path, f"vertex {number} has {len(row)} numbers, the header says {width}"
+            )
+    if header.is_last and any(line.strip() for line in lines[skip + count :]):
+        raise _error(header.path, "text after the last vertex")
+    vertices = np.empty(count, dtype=header.vertex.dtype("="))
+    try:
+        for column, (name, kind) in enumerate(header.vertex.properties):
+            words = [row[column] for row in rows]
+            vertices[name] = np.array(words, dtype="S").astype(
+                np.float64 if kind[0] == "f" else kind
+            )
+    except (ValueError, OverflowError) as error:
+        raise _error(header.path, f"property {name}: {error}") from error
+    return vertices
+
+
+def _error(path: Path, rule: str) -> ValueError:
+    return ValueError(f"{path}: {rule}")

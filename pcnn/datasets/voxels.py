@@ -1,0 +1,84 @@
+"""From a cloud to voxels: inputs by mean, labels by majority."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from pcnn.datasets.labels import IGNORE
+from pcnn.datasets.samples import Cloud, SegmentationSample
+from pcnn.geometry import quantize
+from pcnn.ops.voxelize import reduce_points
+
+VoxelSize = float | Sequence[float]
+
+
+def voxelize_cloud(cloud: Cloud, voxel_size: VoxelSize) -> SegmentationSample:
+    """Voxelise a cloud on cells ``floor(p / voxel_size)``.
+
+    Args:
+        cloud: any number of points, also none.
+        voxel_size: edge of a cell [m].
+
+    Raises:
+        ValueError: as `pcnn.geometry.quantize`, with the name of the file.
+    """
+    try:
+        grid = quantize(cloud.points, voxel_size=voxel_size, batch_size=1)
+    except ValueError as error:
+        raise ValueError(f"{cloud.path}: {error}") from error
+    assert grid.inverse is not None  # quantize sets it
+    inputs = torch.cat([cloud.points, cloud.features], dim=1)  # [P, 3 + F]
+    if cloud.labels is None:
+        labels = torch.full((grid.rows,), IGNORE)
+    else:
+        labels = majority(cloud.labels, grid.inverse, grid.rows)
+    return SegmentationSample(
+        grid,
+        reduce_points(inputs, grid, "mean"),
+        labels,
+        cloud.points,
+        cloud.labels,
+        cloud.name,
+        cloud.path,
+        cloud.point_index,
+        cloud.n_points_total,
+    )
+
+
+def reduce_cloud(cloud: Cloud, voxel_size: VoxelSize) -> Cloud:
+    """Replace the points of every cell by their mean, with the majority of their labels.
+
+    Returns:
+        A cloud of N points sorted by cell, without positions in the file.
+    """
+    sample = voxelize_cloud(cloud, voxel_size)
+    return replace(
+        cloud,
+        points=sample.features[:, :3].contiguous(),
+        features=sample.features[:, 3:].contiguous(),
+        labels=None if cloud.labels is None else sample.labels,
+        point_index=None,
+    )
+
+
+def majority(labels: Tensor, rows: Tensor, n: int) -> Tensor:
+    """Most frequent label of the points of every row; the smallest one where several are.
+
+    Args:
+        labels: [P] int64 in 0..254, or ``IGNORE``, which has no vote.
+        rows: [P] int64 in 0..n-1.
+        n: number of rows.
+
+    Returns:
+        [n] int64; ``IGNORE`` where no point has a vote.
+    """
+    votes = labels != IGNORE
+    pairs, counts = torch.unique(rows[votes] * 256 + labels[votes], return_counts=True)
+    # one number that compares by count first, then by smaller label
+    score = counts * 256 + (255 - pairs % 256)
+    best = torch.zeros(n, dtype=torch.int64).scatter_reduce_(0, pairs // 256, score, "amax")
+    return torch.where(best > 0, 255 - best % 256, IGNORE)
