@@ -1,10 +1,47 @@
-"""The `pcnn` command: one file a subcommand, mounted here."""
+"""The `pcnn` command: one file a subcommand, mounted here.
+
+Subcommands import torch and everything else heavy inside their functions, so that help is instant.
+"""
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, help="Point-cloud networks.")
+from pcnn.cli.bench import app as bench_app
+from pcnn.cli.doctor import doctor
+from pcnn.cli.predict import predict
+from pcnn.cli.simulate import app as simulate_app
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_show_locals=False,
+)
+app.add_typer(bench_app, name="bench")
+app.add_typer(simulate_app, name="simulate")
+app.command()(doctor)
+app.command()(predict)
+
+
+def print_version(wanted: bool) -> None:
+    """Print the version and stop."""
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"pcnn {version('pcnn')}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=print_version, is_eager=True, help="Print the version."),
+    ] = False,
+) -> None:
+    """Point-cloud networks. Training is `python train.py`, evaluation `python eval.py`."""
 
 
 def main() -> None:

@@ -1,0 +1,151 @@
+"""`pcnn bench`: measure, behind the correctness gate, into a result file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pcnn.cli.device import chosen_device
+
+if TYPE_CHECKING:
+    import torch
+
+    from pcnn.bench.rows import Row
+    from pcnn.bench.scenes import Scene
+    from pcnn.ops.engine import Engine
+
+app = typer.Typer(no_args_is_help=True, help="Time maps and layers; every time is checked first.")
+
+
+class Precision(str, Enum):
+    """Dtypes on offer."""
+
+    auto = "auto"
+    float16 = "float16"
+    bfloat16 = "bfloat16"
+    float32 = "float32"
+    float64 = "float64"
+
+
+Engines = Annotated[
+    list[str] | None, typer.Option("--engine", help="Engine; repeat for several, or 'all'.")
+]
+Workloads = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--workload", help="File .npz with coords (N x 4), or surface_<n>k / random_<n>k; repeat."
+    ),
+]
+Device = Annotated[str, typer.Option(help="cpu, cuda, cuda:1, or auto.")]
+Repeats = Annotated[int, typer.Option(min=3, help="Calls that count.")]
+Out = Annotated[Path | None, typer.Option(help="Result file (JSON).")]
+
+
+@app.command()
+def maps(
+    engine: Engines = None,
+    workload: Workloads = None,
+    device: Device = "auto",
+    repeats: Repeats = 20,
+    out: Out = None,
+) -> None:
+    """Time the building of kernel maps."""
+    from pcnn.bench.maps import bench_maps
+
+    where = chosen_device(device)
+
+    def rows() -> Iterator[Row]:
+        for chosen in _engines(engine):
+            for scene in _scenes(workload):
+                yield from bench_maps(scene, chosen, where, repeats=repeats)
+
+    _run("mapping", rows(), where, out)
+
+
+@app.command()
+def layers(
+    engine: Engines = None,
+    workload: Workloads = None,
+    channels: Annotated[str, typer.Option(help="Channel counts, as 16,32,64.")] = "16,32,64",
+    dtype: Annotated[
+        Precision, typer.Option(help="auto: float16 on a GPU, float32 on a CPU.")
+    ] = Precision.auto,
+    device: Device = "auto",
+    repeats: Repeats = 20,
+    out: Out = None,
+) -> None:
+    """Time single convolutions, forward and with backward."""
+    import torch
+
+    from pcnn.bench.layers import bench_layers
+
+    where = chosen_device(device)
+    name = dtype.value
+    if dtype is Precision.auto:
+        name = "float16" if where.type == "cuda" else "float32"
+    try:
+        counts = [int(part) for part in channels.split(",")]
+    except ValueError as error:
+        raise typer.BadParameter(f"--channels {channels}: want numbers, as 16,32,64") from error
+
+    def rows() -> Iterator[Row]:
+        for chosen in _engines(engine):
+            for scene in _scenes(workload):
+                yield from bench_layers(
+                    scene,
+                    chosen,
+                    where,
+                    dtype=getattr(torch, name),
+                    channels=[(count, count) for count in counts],
+                    repeats=repeats,
+                )
+
+    _run("layers", rows(), where, out)
+
+
+def _engines(names: list[str] | None) -> list[Engine]:
+    from pcnn.ops.engine import ENGINES, resolve
+
+    # auto is one of the others, and brute force (N^2) serves tiny scenes only
+    every = [name for name in ENGINES if name not in ("auto", "brute_force")]
+    wanted = every if not names or "all" in names else names
+    try:
+        return [resolve(name) for name in wanted]
+    except ValueError as error:
+        raise typer.BadParameter(f"--engine: {error}") from error
+
+
+def _scenes(names: list[str] | None) -> list[Scene]:
+    from pcnn.bench.scenes import load_scene
+
+    try:
+        return [load_scene(name) for name in names or ["surface_20k"]]
+    except (FileNotFoundError, ValueError) as error:
+        raise typer.BadParameter(f"--workload: {error}") from error
+
+
+def _run(suite: str, rows: Iterator[Row], device: torch.device, out: Path | None) -> None:
+    """Measure all rows with a running count, print them, then write them whole."""
+    from rich.console import Console
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    from pcnn.bench.environment import describe, short_name
+    from pcnn.bench.report import table
+    from pcnn.bench.rows import write_rows
+
+    console = Console()
+    measured: list[Row] = []
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as progress:
+        task = progress.add_task(f"{suite}: checking, then timing")
+        for row in rows:
+            measured.append(row)
+            progress.update(task, description=f"{suite}: {len(measured)} rows measured")
+    header = describe(device)
+    console.print(table(header, measured))
+    path = out or Path("benchmarks") / "results" / f"{suite}-{short_name(device)}.json"
+    console.print(f"written: {write_rows(path, header, measured)}")

@@ -1,0 +1,127 @@
+"""`pcnn predict`: classes for the points of a file or a folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pcnn.cli.device import chosen_device
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from pcnn.cli.predictor import Predictor
+
+
+def predict(
+    checkpoint: Annotated[Path, typer.Argument(help="Checkpoint of a segmentation run.")],
+    paths: Annotated[list[Path], typer.Argument(help="Clouds (.bin, .npy, .ply), or folders.")],
+    out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("predictions"),
+    crop: Annotated[
+        float | None, typer.Option(help="Leave points beyond this distance unlabelled, in metres.")
+    ] = None,
+    device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1, or auto.")] = "auto",
+    ply: Annotated[bool, typer.Option(help="Write a coloured .ply beside the labels.")] = True,
+) -> None:
+    """Label every point of clouds and write labels and a coloured .ply for each.
+
+    Labels are official .label files when the network was trained on SemanticKITTI, else files
+    called NAME_label.npy with the class of every point (255: none).
+
+    A file that cannot be read is named, the others go on, and the exit code is 1.
+    """
+    from rich.console import Console
+
+    from pcnn.cli.predictor import Predictor
+
+    console = Console()
+    where = chosen_device(device)
+    try:
+        predictor = Predictor.load(checkpoint, where)
+        targets, missing = plan_targets(paths, out)
+    except (FileNotFoundError, ValueError) as error:
+        raise typer.BadParameter(str(error)) from error
+    if predictor.source == "simulated":
+        console.print("this network was trained on simulated data")
+    if predictor.trained_crop is not None and crop is None:
+        console.print(
+            f"this network was trained within {predictor.trained_crop} m of the sensor; "
+            f"--crop {predictor.trained_crop} leaves points beyond that unlabelled"
+        )
+    bad = missing + label_all(predictor, targets, crop, ply, console)
+    console.print(f"{len(targets) + len(missing) - len(bad)} clouds labelled in {out}")
+    for line in bad:
+        console.print(f"[red]not labelled[/red]: {line}", highlight=False, soft_wrap=True)
+    if bad:
+        raise typer.Exit(1)
+
+
+def plan_targets(paths: list[Path], out: Path) -> tuple[dict[Path, Path], list[str]]:
+    """Result of every cloud, without suffix, and what is missing among the paths.
+
+    A folder's clouds keep their places below it; label files and earlier results are no clouds.
+
+    Raises:
+        ValueError: two clouds would write the same result.
+    """
+    from pcnn.datasets.point_files import SUFFIXES, is_label_file
+
+    targets: dict[Path, Path] = {}
+    missing: list[str] = []
+    owners: dict[Path, Path] = {}
+    results = out.resolve()
+    for path in paths:
+        clouds = [path]
+        if path.is_dir():
+            clouds = [
+                cloud
+                for cloud in sorted(path.rglob("*"))
+                if cloud.suffix in SUFFIXES
+                and not is_label_file(cloud)
+                and results not in cloud.resolve().parents
+            ]
+            if not clouds:
+                missing.append(f"{path}: no cloud ({', '.join(SUFFIXES)}) in this folder")
+        elif not path.exists():
+            missing.append(f"{path}: no such file or folder")
+            continue
+        for cloud in clouds:
+            place = cloud.relative_to(path) if path.is_dir() else Path(cloud.name)
+            target = out / place.with_suffix("")
+            if owners.setdefault(target, cloud) != cloud:
+                raise ValueError(
+                    f"{owners[target]} and {cloud} would both be written to {target}; "
+                    "label them in two runs with different --out"
+                )
+            targets[cloud] = target
+    return targets, missing
+
+
+def label_all(
+    predictor: Predictor,
+    targets: dict[Path, Path],
+    crop: float | None,
+    ply: bool,
+    console: Console,
+) -> list[str]:
+    """Label the clouds one after the other; returns why some could not be."""
+    from rich.progress import track
+
+    from pcnn.datasets.point_files import read_points
+    from pcnn.visualize import write_coloured_ply
+
+    bad: list[str] = []
+    for path, target in track(targets.items(), "labelling", console=console, transient=True):
+        try:
+            cloud = read_points(path)
+            classes = predictor(cloud, crop)
+            predictor.write_labels(target, classes)
+            if ply:
+                rgb = predictor.rgb(classes)
+                result = target.with_name(f"{target.name}.ply")
+                write_coloured_ply(result, cloud.points.numpy(), rgb, classes.numpy())
+        except (OSError, ValueError) as error:
+            bad.append(str(error) if str(path) in str(error) else f"{path}: {error}")
+    return bad

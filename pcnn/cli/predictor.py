@@ -1,0 +1,133 @@
+"""A trained segmentation network, rebuilt from nothing but its checkpoint."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from omegaconf import OmegaConf
+from torch import Tensor, nn
+
+from pcnn.callbacks import load_config
+from pcnn.datasets.collate import CollateSegmentation
+from pcnn.datasets.crop import crop
+from pcnn.datasets.label_files import write_label_file
+from pcnn.datasets.labels import IGNORE, label_map
+from pcnn.datasets.samples import Cloud
+from pcnn.datasets.voxels import voxelize_cloud
+from pcnn.datasets.whole_file import whole_file
+from pcnn.experiment import build
+
+#: Colour of points without a class.
+GREY = (128, 128, 128)
+
+
+@dataclass(frozen=True, eq=False)
+class Predictor:
+    """A network and what the checkpoint says about its inputs and classes.
+
+    Args:
+        net: in evaluation mode, on ``device``.
+        device: where it computes.
+        class_names: C names.
+        colors: ``[C + 1, 3]`` uint8; the last row is for points without a class.
+        in_channels: input channels: x, y, z and the cloud's own.
+        voxel_size: edge of a voxel [m].
+        trained_crop: radius the network was trained in [m], ``None`` if whole clouds.
+        source: ``real`` or ``simulated``, what it was trained on.
+        kitti_labels: name of the SemanticKITTI label map, ``None`` for another data set.
+    """
+
+    net: nn.Module
+    device: torch.device
+    class_names: tuple[str, ...]
+    colors: np.ndarray
+    in_channels: int
+    voxel_size: float
+    trained_crop: float | None
+    source: str
+    kitti_labels: str | None
+
+    @classmethod
+    def load(cls, checkpoint: Path, device: torch.device) -> Predictor:
+        """Rebuild the network that a checkpoint holds.
+
+        Raises:
+            FileNotFoundError: no such file.
+            ValueError: a checkpoint of another program or another task, or a torn file.
+        """
+        try:
+            cfg = OmegaConf.create(load_config(checkpoint))
+            state = torch.load(checkpoint, map_location="cpu", weights_only=True)["state_dict"]
+        except (RuntimeError, EOFError, KeyError) as error:
+            raise ValueError(f"{checkpoint}: not a whole checkpoint ({error})") from error
+        if cfg.task.name != "segmentation":
+            raise ValueError(f"{checkpoint}: trained for {cfg.task.name}, not for segmentation")
+        names = tuple(cfg.data.class_names)
+        net = build.network(cfg, int(cfg.data.in_channels), len(names))
+        weights = {name: value for name, value in state.items() if name.startswith("net.")}
+        net.load_state_dict({name.removeprefix("net."): value for name, value in weights.items()})
+        return cls(
+            net.to(device).eval(),
+            device,
+            names,
+            np.array([*cfg.data.colors, GREY], dtype=np.uint8),
+            int(cfg.data.in_channels),
+            cfg.dataset.voxel_size,
+            cfg.dataset.crop,
+            str(cfg.data.source),
+            cfg.dataset.labels if cfg.dataset.name == "kitti" else None,
+        )
+
+    @torch.inference_mode()
+    def __call__(self, cloud: Cloud, radius: float | None = None) -> Tensor:
+        """Class of every point of a cloud.
+
+        Args:
+            cloud: as read from a file.
+            radius: points further from the origin, horizontally [m], get no class.
+
+        Returns:
+            ``[P]`` int64: 0..C-1, or ``IGNORE`` beyond the radius.
+
+        Raises:
+            ValueError: the cloud has other channels than the network was trained on.
+        """
+        channels = 3 + cloud.features.shape[1]
+        if channels != self.in_channels:
+            raise ValueError(
+                f"{cloud.path}: x, y, z and {channels - 3} further channels, the network was "
+                f"trained on x, y, z and {self.in_channels - 3}"
+            )
+        part = crop(cloud, radius)
+        classes = torch.full((cloud.n_points,), IGNORE)
+        if part.n_points == 0:
+            return classes
+        assert part.point_index is not None  # the reader of files sets it
+        sample = voxelize_cloud(part, self.voxel_size)
+        batch = CollateSegmentation(self.in_channels)([sample]).to(self.device)
+        logits = self.net(batch.tensor).features  # [N, C]
+        classes[part.point_index] = logits.argmax(1)[batch.inverse].cpu()
+        return classes
+
+    def rgb(self, classes: Tensor) -> np.ndarray:
+        """Colours ``[P, 3]`` uint8 of classes."""
+        rows = torch.where(classes == IGNORE, len(self.class_names), classes)
+        return self.colors[rows.numpy()]
+
+    def write_labels(self, target: Path, classes: Tensor) -> Path:
+        """Write classes beside ``target``'s stem: official raw ids for SemanticKITTI, else .npy.
+
+        Returns:
+            The file: ``<stem>.label`` or ``<stem>_label.npy``.
+        """
+        if self.kitti_labels is not None:
+            path = target.with_name(f"{target.name}.label")
+            write_label_file(path, label_map(self.kitti_labels).decode(classes.numpy()))
+            return path
+        path = target.with_name(f"{target.name}_label.npy")
+        with whole_file(path) as file:
+            np.save(file, classes.numpy())
+        return path
