@@ -1,0 +1,125 @@
+"""Make the objects that a configuration names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import lightning as L
+from hydra.utils import get_object, instantiate
+from lightning.fabric.utilities.exceptions import MisconfigurationException
+from lightning.pytorch.callbacks import Callback, Checkpoint
+from lightning.pytorch.loggers import Logger
+from omegaconf import DictConfig, OmegaConf
+from torch import nn
+
+from pcnn.experiment.arguments import signature
+from pcnn.experiment.check import ABOUT_MODEL, without
+from pcnn.experiment.errors import MAX_LINES, ConfigError
+
+# arguments of callbacks and loggers that are paths in the run folder
+PATHS = ("folder", "path", "save_dir")
+
+
+def make(node: Mapping[str, Any], **given: Any) -> Any:
+    """Call the node's `_target_` with its arguments and the given ones.
+
+    Raises:
+        ConfigError: the constructor refuses a value.
+    """
+    partial = instantiate(dict(node), _partial_=True, _convert_="all")
+    try:
+        return partial(**given)
+    except (ValueError, MisconfigurationException) as error:
+        if isinstance(error, ConfigError):
+            raise
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        raise ConfigError("\n".join(lines[:MAX_LINES])) from error
+
+
+def plain(node: DictConfig) -> dict[str, Any]:
+    """A node as a dictionary, interpolations resolved."""
+    resolved = OmegaConf.to_container(node, resolve=True)
+    assert isinstance(resolved, dict)
+    return {str(key): value for key, value in resolved.items()}
+
+
+def data(cfg: DictConfig) -> L.LightningDataModule:
+    """The data module of the chosen data set and task."""
+    module = make(plain(cfg.dataset.tasks[cfg.task.name]))
+    assert isinstance(module, L.LightningDataModule)
+    return module
+
+
+def network(cfg: DictConfig, in_channels: int, out_channels: int) -> nn.Module:
+    """The network, with random weights drawn from torch's global generator."""
+    given = {
+        "in_channels": in_channels,
+        "out_channels": out_channels,
+        "engine": cfg.engine.name,
+    }
+    net = make(filled(without(plain(cfg.model), ABOUT_MODEL), given))
+    assert isinstance(net, nn.Module)
+    return net
+
+
+def task(cfg: DictConfig) -> L.LightningModule:
+    """The Lightning module around a new network; `cfg.data` says what the data is like."""
+    net = network(cfg, int(cfg.data.in_channels), len(cfg.data.class_names))
+    module = make(
+        without(plain(cfg.task), ("name",)), net=net, class_names=list(cfg.data.class_names)
+    )
+    assert isinstance(module, L.LightningModule)
+    return module
+
+
+def callbacks(cfg: DictConfig, folder: Path, given: Mapping[str, Any]) -> list[Callback]:
+    """The callbacks, each with those of the given values that its constructor asks for by name."""
+    nodes = [inside(node, folder) for node in plain(cfg.callbacks).values()]
+    return [make(node, **asked_for(node, given)) for node in nodes]
+
+
+def loggers(cfg: DictConfig, folder: Path, given: Mapping[str, Any]) -> list[Logger]:
+    """The loggers, each with those of the given values that its constructor asks for by name."""
+    nodes = [inside(node, folder) for node in plain(cfg.logger).values()]
+    return [make(node, **asked_for(node, given)) for node in nodes]
+
+
+def inside(node: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """The node with its relative paths put into the run folder."""
+    placed = {name: str(folder / node[name]) for name in PATHS if isinstance(node.get(name), str)}
+    return {**node, **placed}
+
+
+def filled(node: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """The node, and every node in it, with the given values that its target asks for by name.
+
+    A node marked `_partial_` is called by another object, which passes what it wants itself.
+    """
+    inner = {
+        name: filled(value, given) if isinstance(value, dict) and "_target_" in value else value
+        for name, value in node.items()
+    }
+    return inner if node.get("_partial_") else {**inner, **asked_for(node, given)}
+
+
+def asked_for(node: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """The given values whose names are parameters of the node's target and not set in the node."""
+    parameters, _ = signature(get_object(node["_target_"]))
+    return {name: value for name, value in given.items() if name in parameters and name not in node}
+
+
+def trainer(
+    cfg: DictConfig, folder: Path, callbacks: list[Callback], loggers: list[Logger]
+) -> L.Trainer:
+    """The trainer; its files go to the run folder."""
+    made = make(
+        plain(cfg.trainer),
+        callbacks=callbacks,
+        logger=loggers or False,
+        default_root_dir=folder,
+        enable_checkpointing=any(isinstance(callback, Checkpoint) for callback in callbacks),
+    )
+    assert isinstance(made, L.Trainer)
+    return made

@@ -1,0 +1,105 @@
+"""Refuse, before anything is built, what cannot be run; say what can."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import (
+    ConfigKeyError,
+    InterpolationKeyError,
+    OmegaConfBaseException,
+    ValidationError,
+)
+
+from pcnn.experiment.arguments import check_arguments
+from pcnn.experiment.errors import ConfigError, listed, nearest
+from pcnn.experiment.schema import Config
+
+# keys of a model that describe it; the others are arguments of its constructor
+ABOUT_MODEL = ("name", "tasks", "geometries")
+# what the program passes besides the configuration
+GIVEN = {
+    "model": frozenset({"in_channels", "out_channels", "engine"}),
+    "task": frozenset({"net", "class_names", "ignore_index"}),
+    "trainer": frozenset({"callbacks", "logger", "default_root_dir", "plugins"}),
+}
+
+
+def checked(cfg: DictConfig, schema: type[Config] = Config) -> DictConfig:
+    """The configuration, typed; every argument checked against what it is for.
+
+    Raises:
+        ConfigError: a key is unknown, missing or of the wrong type, or the chosen model, data set,
+            task, geometry and engine do not go together.
+    """
+    typed = merged(cfg, schema)
+    check_combination(typed)
+    required = sorted(OmegaConf.missing_keys(typed))
+    if required:
+        raise ConfigError(f"these keys need a value: {listed(required)}")
+    task = typed.task.name
+    for group in ("model", "task", "trainer"):
+        check_node(typed, typed[group], group, GIVEN[group])
+    check_node(typed, typed.dataset.tasks[task], f"dataset.tasks.{task}", frozenset())
+    for group in ("callbacks", "logger"):
+        for name, node in typed[group].items():
+            check_node(typed, node, f"{group}.{name}", frozenset())
+    return typed
+
+
+def merged(cfg: DictConfig, schema: type[Config]) -> DictConfig:
+    """`cfg` on top of the schema, so that wrong types and unknown keys fail."""
+    try:
+        typed = OmegaConf.merge(OmegaConf.structured(schema), cfg)
+    except ConfigKeyError as error:
+        names = list(OmegaConf.structured(schema))
+        raise ConfigError(
+            f"{error.full_key} does not exist.{nearest(str(error.full_key), map(str, names))}\n"
+            f"keys and groups: {listed(map(str, names))}"
+        ) from error
+    except (ValidationError, OmegaConfBaseException) as error:
+        raise ConfigError(f"{error.full_key}: {str(error).splitlines()[0]}") from error
+    assert isinstance(typed, DictConfig)
+    return typed
+
+
+def check_combination(cfg: DictConfig) -> None:
+    """Whether model, data set, task and geometry go together; an engine serves any geometry."""
+    model, dataset, task = cfg.model.name, cfg.dataset.name, cfg.task.name
+    if task not in cfg.model.tasks:
+        raise ConfigError(
+            f"model={model} does not serve task={task}.\n"
+            f"model={model} serves: {listed(cfg.model.tasks) or 'no task yet'}"
+        )
+    if task not in cfg.dataset.tasks:
+        raise ConfigError(
+            f"dataset={dataset} does not serve task={task}.\n"
+            f"dataset={dataset} serves: {listed(cfg.dataset.tasks)}"
+        )
+    if cfg.geometry.name not in cfg.model.geometries:
+        raise ConfigError(
+            f"model={model} does not run on geometry={cfg.geometry.name}.\n"
+            f"model={model} runs on: {listed(cfg.model.geometries)}"
+        )
+
+
+def check_node(cfg: DictConfig, node: DictConfig, where: str, given: frozenset[str]) -> None:
+    """Check one `_target_` node of the configuration."""
+    try:
+        resolved = OmegaConf.to_container(node, resolve=True)
+    except InterpolationKeyError as error:
+        raise ConfigError(f"{error.full_key}: {str(error).splitlines()[0]}") from error
+    written = OmegaConf.to_container(node, resolve=False)
+    assert isinstance(resolved, dict)
+    assert isinstance(written, dict)
+    if where == "model":
+        resolved = without(resolved, ABOUT_MODEL)
+    elif where == "task":
+        resolved = without(resolved, ("name",))
+    check_arguments(without(resolved, ()), without(written, ()), where, given)
+
+
+def without(node: dict[Any, Any], names: tuple[str, ...]) -> dict[str, Any]:
+    """`node` without some keys."""
+    return {str(key): value for key, value in node.items() if key not in names}

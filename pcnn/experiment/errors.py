@@ -1,0 +1,163 @@
+"""Mistakes in a command line end in at most three lines that name what is possible."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from hydra import compose, initialize_config_dir
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.errors import (
+    ConfigCompositionException,
+    HydraException,
+    InstantiationException,
+    MissingConfigException,
+)
+from omegaconf import DictConfig, OmegaConf
+
+MAX_LINES = 3
+MAX_NAMES = 40
+EXIT_CODE = 2
+
+
+class ConfigError(ValueError):
+    """What was asked for cannot be run; the text says why and what can, in at most three lines."""
+
+
+def nearest(name: str, names: Iterable[str]) -> str:
+    """' Did you mean X or Y?' for the names closest to `name`, or nothing."""
+    close = difflib.get_close_matches(name, list(names), n=2, cutoff=0.6)
+    return f" Did you mean {' or '.join(close)}?" if close else ""
+
+
+def listed(names: Iterable[str]) -> str:
+    """Names in one line, cut after `MAX_NAMES`."""
+    names = list(names)
+    tail = ", ..." if len(names) > MAX_NAMES else ""
+    return ", ".join(names[:MAX_NAMES]) + tail
+
+
+@contextmanager
+def short_errors(conf: Path) -> Iterator[None]:
+    """End with a short message and exit code 2 for a mistake of the command line or of the data.
+
+    Any other exception is an error of the program and keeps its traceback.
+
+    Args:
+        conf: folder of the configuration groups, to name what exists there.
+    """
+    # Hydra prints composition errors itself, in a dozen lines, unless told to raise them
+    os.environ.setdefault("HYDRA_FULL_ERROR", "1")
+    try:
+        yield
+    except (ConfigError, FileNotFoundError) as error:
+        stop(str(error))
+    except InstantiationException:
+        raise  # a constructor failed: an error of the program
+    except HydraException as error:
+        stop(explain(error, sys.argv[1:], conf))
+
+
+def stop(text: str) -> None:
+    """Print `text` to stderr and leave with exit code 2."""
+    print(text, file=sys.stderr, flush=True)
+    raise SystemExit(EXIT_CODE)
+
+
+def explain(error: HydraException, overrides: list[str], conf: Path) -> str:
+    """What was wrong in the command line and what is possible, in at most three lines."""
+    if isinstance(error, MissingConfigException) and error.missing_cfg_file:
+        return missing_option(error, overrides, conf)
+    match = re.search(r"[Cc]ould not override '([^']+)'", str(error))
+    if isinstance(error, ConfigCompositionException) and match:
+        return missing_key(match.group(1), overrides, conf)
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return "\n".join(lines[:MAX_LINES])
+
+
+def options(conf: Path, group: str) -> list[str]:
+    """Names of a configuration group: its YAML files."""
+    return sorted(path.stem for path in (conf / group).glob("*.yaml"))
+
+
+def groups(conf: Path) -> list[str]:
+    """Configuration groups: the folders that hold YAML files."""
+    found = {path.parent.relative_to(conf).as_posix() for path in conf.rglob("*.yaml")}
+    return sorted(found - {"."})
+
+
+def keys(node: object, prefix: str = "") -> Iterator[str]:
+    """Every dotted key of a plain dictionary."""
+    if isinstance(node, dict):
+        for name, value in node.items():
+            yield f"{prefix}{name}"
+            yield from keys(value, f"{prefix}{name}.")
+
+
+def missing_option(error: MissingConfigException, overrides: list[str], conf: Path) -> str:
+    """A group has no such option; for a task, the reason may be the model's default."""
+    group, _, name = str(error.missing_cfg_file).rpartition("/")
+    if not group:
+        return str(error).splitlines()[0]
+    chosen = chosen_options(overrides, conf)
+    if group == "task" and "task" not in chosen and "model" in chosen:
+        model = OmegaConf.load(conf / "model" / f"{chosen['model']}.yaml")
+        assert isinstance(model, DictConfig)
+        possible = [f"model={chosen['model']} task={task}" for task in model.tasks]
+        return (
+            f"model={chosen['model']} trains task={name} unless told otherwise, "
+            f"which is not available.\npossible: {listed(possible) or 'none yet'}"
+        )
+    names = options(conf, group)
+    return f"{group}={name} is not available.{nearest(name, names)}\navailable: {listed(names)}"
+
+
+def missing_key(key: str, overrides: list[str], conf: Path) -> str:
+    """A key does not exist: the nearest ones, and all of its folder."""
+    existing = sorted({*keys(composed(overrides, conf)), *groups(conf)})
+    parent = key.rpartition(".")[0]
+    while parent and parent not in existing:
+        parent = parent.rpartition(".")[0]
+    prefix = f"{parent}." if parent else ""
+    siblings = [
+        name.removeprefix(prefix)
+        for name in existing
+        if name.startswith(prefix) and "." not in name.removeprefix(prefix)
+    ]
+    return (
+        f"{key} does not exist.{nearest(key, existing)}\n"
+        f"{f'keys of {parent}' if parent else 'keys and groups'}: {listed(siblings)}"
+    )
+
+
+def chosen_options(overrides: list[str], conf: Path) -> dict[str, str]:
+    """The group choices in a command line: {group: option}."""
+    known = set(groups(conf))
+    chosen = {}
+    for text in overrides:
+        name, _, value = text.partition("=")
+        if name in known:
+            chosen[name] = value
+    return chosen
+
+
+def composed(overrides: list[str], conf: Path) -> object:
+    """The configuration with the group choices of a command line only, as a plain dictionary."""
+    known = set(groups(conf))
+    arguments = [text for text in overrides if "=" in text and not text.startswith("-")]
+    kept = [
+        str(item.input_line)
+        for item in OverridesParser.create().parse_overrides(arguments)
+        if item.key_or_group in known and not item.is_sweep_override()
+    ]
+    program = Path(sys.argv[0]).stem
+    name = program if (conf / f"{program}.yaml").exists() else "train"
+    GlobalHydra.instance().clear()
+    with initialize_config_dir(str(conf.resolve()), version_base="1.3"):
+        return OmegaConf.to_container(compose(name, kept))

@@ -1,0 +1,110 @@
+"""Evaluate a checkpoint with the configuration it carries."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import DictConfig, OmegaConf, open_dict
+
+from pcnn.callbacks.checkpoint import load_config
+from pcnn.experiment import run_folder
+from pcnn.experiment.check import checked
+from pcnn.experiment.errors import ConfigError
+from pcnn.experiment.run import Run, execute
+from pcnn.experiment.schema import EvalConfig
+
+# groups that make the network what it is: taken from the checkpoint as they are
+OF_THE_NETWORK = ("model", "task", "geometry", "engine", "augment", "seed", "tags")
+# groups whose options are named in the checkpoint
+NAMED = ("model", "dataset", "task", "geometry", "engine")
+
+
+def evaluate(cfg: DictConfig) -> float | None:
+    """Run `eval.py`'s configuration: test, print the table, write metrics.json and label files.
+
+    Raises:
+        ConfigError: the configuration cannot be run.
+        FileNotFoundError: the checkpoint or data is missing.
+    """
+    hydra = HydraConfig.get()
+    folder = Path(hydra.runtime.output_dir)
+    try:
+        saved = OmegaConf.create(read_config(cfg.ckpt_path))
+        cfg = checked(with_saved(cfg, saved, list(hydra.overrides.task)), EvalConfig)
+        return execute(Run(cfg, folder))
+    except (ConfigError, FileNotFoundError):
+        run_folder.drop_if_empty(folder)
+        raise
+
+
+def read_config(path: str) -> dict[str, object]:
+    """The configuration in a checkpoint.
+
+    Raises:
+        ConfigError: the file carries none.
+    """
+    try:
+        return load_config(path)
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
+
+
+def with_checkpoint_options(arguments: Sequence[str], conf: Path) -> list[str]:
+    """The command line, preceded by the options that the checkpoint's run chose.
+
+    Args:
+        arguments: command line without the program.
+        conf: folder of the configuration groups.
+    """
+    given = {text.partition("=")[0]: text.partition("=")[2] for text in arguments}
+    if any(text.startswith("-") for text in arguments):
+        return list(arguments)  # --help and the like need no checkpoint
+    if not given.get("ckpt_path"):
+        raise ConfigError(
+            "eval.py needs ckpt_path=FILE.\n"
+            "possible: ckpt_path=logs/<task>/<run>/checkpoints/best.ckpt"
+        )
+    saved = OmegaConf.create(read_config(given["ckpt_path"].strip("'\"")))
+    options = {name: saved[name].name for name in NAMED if name not in given}
+    chosen = [
+        f"{name}={option}"
+        for name, option in options.items()
+        if (conf / name / f"{option}.yaml").exists()
+    ]
+    return [*chosen, *arguments]
+
+
+def with_saved(cfg: DictConfig, saved: DictConfig, overrides: Sequence[str]) -> DictConfig:
+    """The composed configuration with the checkpoint's values, except where the user gave others.
+
+    Args:
+        cfg: composed with the checkpoint's options and the user's overrides.
+        saved: resolved configuration of the checkpoint.
+        overrides: the command line.
+    """
+    merged = cfg.copy()
+    given = [text.lstrip("+~").partition("=")[0] for text in overrides]
+    # options precede the user's own; an option that differs from the checkpoint's is the user's
+    with open_dict(merged):
+        for name in OF_THE_NETWORK:
+            if name not in given or name in NAMED:
+                merged[name] = saved[name]
+        if cfg.dataset.name == saved.dataset.name:
+            for key, value in saved.dataset.items():
+                if key != "tasks":  # its blocks refer to the keys above
+                    merged.dataset[key] = value
+        for key in given:
+            if "." in key or key not in (*OF_THE_NETWORK, "dataset"):
+                OmegaConf.update(merged, key, value_of(cfg, key), merge=False)
+        merged.data = {}
+    return merged
+
+
+def value_of(cfg: DictConfig, key: str) -> object:
+    """The value a key was composed to, an interpolation kept as it is written."""
+    parent, _, name = key.rpartition(".")
+    node = OmegaConf.select(cfg, parent) if parent else cfg
+    assert isinstance(node, DictConfig)
+    return OmegaConf.to_container(node, resolve=False).get(name)  # type: ignore[union-attr]

@@ -1,0 +1,48 @@
+"""Write predicted classes in a data set's own layout."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import lightning as L
+from lightning.pytorch.callbacks import Callback
+
+from pcnn.datasets.label_files import write_label_file
+
+
+class LabelWriter(Callback):
+    """While testing, write a label file for every scan: one raw id a point, in the file's order.
+
+    For SemanticKITTI: `<folder>/sequences/XX/predictions/NNNNNN.label`, uint32, as the official
+    evaluator reads them. Points outside `dataset.crop` get the data set's id for "unlabelled".
+
+    Args:
+        folder: where the layout begins.
+        ignore_index: class of a point that was not predicted.
+    """
+
+    def __init__(self, folder: str | Path, ignore_index: int = 255) -> None:
+        super().__init__()
+        self.folder = Path(folder)
+        self.ignore_index = ignore_index
+        self.written = 0
+
+    def on_test_batch_end(
+        self,
+        trainer: L.Trainer,
+        pl_module: L.LightningModule,
+        outputs: Any,
+        batch: Any,
+        batch_idx: int,
+        dataloader_idx: int = 0,
+    ) -> None:
+        """Write the files of one batch; every rank writes its own scans."""
+        if outputs is None:
+            return
+        data: Any = trainer.datamodule  # type: ignore[attr-defined]
+        for scan, name in enumerate(batch.names):
+            classes = batch.full_scan(scan, outputs["predictions"], self.ignore_index)
+            path = self.folder / data.prediction_path(name)
+            write_label_file(path, data.to_raw(classes.cpu().numpy()))
+            self.written += 1

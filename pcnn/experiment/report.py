@@ -1,0 +1,131 @@
+"""metrics.json, and what a run says at its end."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import platform
+import subprocess
+from collections.abc import Mapping
+from importlib.metadata import version
+from pathlib import Path
+
+from omegaconf import DictConfig
+from rich.console import Console
+
+from pcnn.experiment import run_folder
+
+PACKAGES = ("pcnn", "torch", "lightning", "torchmetrics", "hydra-core", "numpy")
+PICTURE = "predictions.png"
+
+
+def write_metrics(
+    folder: Path, cfg: DictConfig, metrics: Mapping[str, float], steps: int, checkpoint: str | None
+) -> Path:
+    """Write `metrics.json` whole; a figure that is not finite becomes null.
+
+    Args:
+        folder: run folder, which holds config.yaml.
+        cfg: configuration of the run; `cfg.data.source` says whether the data was simulated.
+        metrics: figures by name.
+        steps: optimiser steps behind the weights that were measured.
+        checkpoint: file of these weights.
+    """
+    content = {
+        "source": cfg.data.source,
+        "metrics": {
+            name: value if math.isfinite(value) else None for name, value in metrics.items()
+        },
+        "dataset": cfg.dataset.name,
+        "model": cfg.model.name,
+        "task": cfg.task.name,
+        "geometry": cfg.geometry.name,
+        "engine": cfg.engine.name,
+        "seed": cfg.seed,
+        "steps": steps,
+        "checkpoint": checkpoint,
+        "revision": revision(),
+        "config_sha256": sha256(folder / run_folder.CONFIG),
+        "versions": {
+            "python": platform.python_version(),
+            **{name: version(name) for name in PACKAGES},
+        },
+    }
+    path = folder / run_folder.METRICS
+    run_folder.write_whole(path, json.dumps(content, indent=2) + "\n")
+    return path
+
+
+def sha256(path: Path) -> str:
+    """Hash of a file, in hexadecimal."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def revision() -> str | None:
+    """Git commit of this package's checkout, `+` appended when files differ; None elsewhere."""
+    root = Path(__file__).parents[2]
+    if not (root / ".git").exists():
+        return None
+    try:
+        commit = git(root, "rev-parse", "HEAD")
+        changed = git(root, "status", "--porcelain", "--untracked-files=no")
+    except (FileNotFoundError, subprocess.CalledProcessError):
+        return None  # no git here, or no commit yet: the package version has to do
+    return commit + ("+" if changed else "")
+
+
+def git(root: Path, *arguments: str) -> str:
+    """Output of a git command."""
+    done = subprocess.run(["git", *arguments], cwd=root, capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+def simulated_notice(cfg: DictConfig) -> str | None:
+    """One line that says the data is simulated, or None when it is real."""
+    if cfg.data.source == "real":
+        return None
+    return (
+        f"SIMULATED DATA: {cfg.dataset.name} scans made by a simulator; "
+        "the figures say nothing about the benchmark."
+    )
+
+
+def say_begin(console: Console, cfg: DictConfig, folder: Path) -> None:
+    """Print what is about to run."""
+    console.print(
+        f"[bold]{cfg.model.name}[/] on [bold]{cfg.dataset.name}[/], {cfg.task.name}, "
+        f"geometry {cfg.geometry.name}, engine {cfg.engine.name}, seed {cfg.seed}"
+    )
+    console.print(f"run folder: {folder}", soft_wrap=True)
+    say_simulated(console, cfg)
+
+
+def say_simulated(console: Console, cfg: DictConfig) -> None:
+    """Print that the data is simulated, when it is."""
+    notice = simulated_notice(cfg)
+    if notice:
+        console.print(notice, style="bold yellow", soft_wrap=True)
+
+
+def say_end(console: Console, cfg: DictConfig, folder: Path, checkpoint: str | None) -> None:
+    """Print where the results lie and what to try next."""
+    lines = [f"run folder: {folder}"]
+    if (folder / PICTURE).exists():
+        lines.append(f"picture:    {folder / PICTURE}")
+    lines.append(f"metrics:    {folder / run_folder.METRICS}")
+    if checkpoint:
+        longer = 2 * max(1, cfg.trainer.max_steps)
+        lines += [
+            "next:",
+            f"  python eval.py ckpt_path={checkpoint}",
+            f"  pcnn predict {checkpoint} FILE_OR_FOLDER",
+            f"  python train.py resume={folder} trainer.max_steps={longer}",
+        ]
+    if cfg.data.source != "real":
+        lines.append(
+            f"  python train.py dataset={cfg.dataset.name} dataset.root=FOLDER  (real data)"
+        )
+    for line in lines:
+        console.print(line, soft_wrap=True, highlight=False, markup=False)
+    say_simulated(console, cfg)

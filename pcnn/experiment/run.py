@@ -1,0 +1,217 @@
+"""Train, evaluate and record one run."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import lightning as L
+import torch
+from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
+from lightning.pytorch.utilities import rank_zero_only
+from omegaconf import DictConfig, OmegaConf, open_dict, read_write
+from rich.console import Console
+
+from pcnn.experiment import build, report, run_folder
+from pcnn.experiment.check import checked
+from pcnn.experiment.errors import ConfigError
+from pcnn.experiment.predictions import LabelWriter
+from pcnn.experiment.resume import continuation
+from pcnn.metrics import iou_table
+
+
+@dataclass(frozen=True)
+class Run:
+    """What is to be done: the configuration, where, and from which checkpoint."""
+
+    cfg: DictConfig
+    folder: Path
+    checkpoint: Path | None = None
+    resumed: bool = False
+
+
+def train(cfg: DictConfig) -> float | None:
+    """Run `train.py`'s configuration: fit, evaluate the best checkpoint, write metrics.json.
+
+    Returns:
+        The figure `cfg.optimized_metric`, for a sweep; None when the run has no such figure.
+
+    Raises:
+        ConfigError: the configuration cannot be run.
+        FileNotFoundError: data or a checkpoint is missing.
+    """
+    made = Path(HydraConfig.get().runtime.output_dir)
+    try:
+        run = prepare(cfg, made)
+    except (ConfigError, FileNotFoundError):
+        run_folder.drop_if_empty(made)
+        raise
+    return execute(run) if run is not None else None
+
+
+def prepare(cfg: DictConfig, folder: Path) -> Run | None:
+    """Check everything and settle the run folder; None when the resumed run is finished."""
+    console = Console(quiet=rank() != 0)
+    if cfg.resume is None:
+        cfg = checked(cfg)
+        if not cfg.train:
+            require_checkpoint(cfg)
+        elif cfg.ckpt_path is not None:
+            raise ConfigError(
+                "ckpt_path names weights to test, it does not start a training.\n"
+                "possible: train=false test=true ckpt_path=FILE, or resume=RUN to continue a run"
+            )
+        return Run(cfg, folder)
+    run = continuation(cfg, list(HydraConfig.get().overrides.task))
+    run_folder.drop_if_empty(folder)
+    if run.finished:
+        console.print(f"{run.folder} is finished; its figures are in {run_folder.METRICS}.")
+        console.print("To train it longer: trainer.max_steps=MORE", highlight=False)
+        return None
+    if run.checkpoint is None:
+        console.print(f"{run.folder} has no checkpoint yet: starting from the beginning there.")
+    return Run(checked(run.cfg), run.folder, run.checkpoint, resumed=True)
+
+
+def require_checkpoint(cfg: DictConfig) -> None:
+    """Without training there must be something to test, and weights to test it with."""
+    if not cfg.test:
+        raise ConfigError("train=false test=false: nothing to do.\npossible: test=true")
+    if cfg.ckpt_path is None:
+        raise ConfigError(
+            "train=false test=true needs ckpt_path=FILE: random weights are not tested.\n"
+            "possible: ckpt_path=logs/<task>/<run>/checkpoints/best.ckpt"
+        )
+    if not Path(cfg.ckpt_path).is_file():
+        raise FileNotFoundError(f"ckpt_path={cfg.ckpt_path}: there is no such file")
+
+
+def execute(run: Run) -> float | None:
+    """Build everything, then fit, evaluate and record."""
+    console = Console(quiet=rank() != 0)
+    L.seed_everything(run.cfg.seed, workers=True, verbose=False)
+    datamodule = build.data(run.cfg)
+    datamodule.prepare_data()  # on every rank: a simulator locks, and later calls find the files
+    datamodule.setup("fit" if run.cfg.train else "test")  # missing files show before a run begins
+    cfg = describe_data(run.cfg, datamodule)
+    task = build.task(cfg)
+    if rank() == 0:
+        if not run.resumed:
+            run_folder.start(run.folder, cfg)
+        tell_other_ranks(run.folder)
+    given = {
+        "run_folder": run.folder,
+        "config": plain_config(cfg),
+        "class_names": list(cfg.data.class_names),
+        "source": cfg.data.source,
+        "resumed": run.resumed,
+        "tags": [*cfg.tags, *(["simulated"] if cfg.data.source != "real" else [])],
+    }
+    callbacks = build.callbacks(cfg, run.folder, given)
+    loggers = build.loggers(cfg, run.folder, given)
+    if cfg.get("predictions"):
+        callbacks.append(LabelWriter(cfg.predictions))
+    trainer = build.trainer(cfg, run.folder, callbacks, loggers)
+    report.say_begin(console, cfg, run.folder)
+
+    metrics: dict[str, float] = {}
+    checkpoint = cfg.ckpt_path
+    if cfg.train:
+        trainer.fit(task, datamodule, ckpt_path=run.checkpoint, weights_only=True)
+        checkpoint = best_checkpoint(trainer)
+        metrics |= evaluate(trainer, task, datamodule, checkpoint, "val")
+    if cfg.test:
+        metrics |= evaluate(trainer, task, datamodule, checkpoint, "test")
+    if trainer.is_global_zero:
+        steps = trainer.global_step if cfg.train else steps_of(Path(checkpoint))
+        report.write_metrics(run.folder, cfg, metrics, steps, checkpoint)
+        say_table(console, cfg, task)
+        report.say_end(console, cfg, run.folder, checkpoint)
+    return metrics.get(cfg.optimized_metric) if cfg.optimized_metric else None
+
+
+def describe_data(cfg: DictConfig, datamodule: Any) -> DictConfig:
+    """The configuration with what the network and the reports need to know about the data."""
+    cfg = cfg.copy()
+    cfg.data = {
+        "source": datamodule.source_kind,
+        "in_channels": int(datamodule.in_channels),
+        "class_names": list(datamodule.class_names),
+        "colors": [list(map(int, color)) for color in datamodule.colors],
+    }
+    return cfg
+
+
+def plain_config(cfg: DictConfig) -> dict[str, Any]:
+    """The resolved configuration as a checkpoint carries it."""
+    plain = OmegaConf.to_container(cfg, resolve=True, enum_to_str=True)
+    assert isinstance(plain, dict)
+    return {str(key): value for key, value in plain.items()}
+
+
+def best_checkpoint(trainer: L.Trainer) -> str:
+    """The best checkpoint of the training that just ended.
+
+    Raises:
+        ConfigError: the run keeps no checkpoints, so there are no weights to evaluate.
+    """
+    path = getattr(trainer.checkpoint_callback, "best_model_path", "")
+    path = path or getattr(trainer.checkpoint_callback, "last_model_path", "")
+    if not path:
+        raise ConfigError(
+            "this run wrote no checkpoint, so nothing can be evaluated.\n"
+            "possible: callbacks=default, which keeps best.ckpt and last.ckpt"
+        )
+    return str(path)
+
+
+def evaluate(
+    trainer: L.Trainer,
+    task: L.LightningModule,
+    datamodule: L.LightningDataModule,
+    checkpoint: str | Path,
+    split: str,
+) -> dict[str, float]:
+    """Figures of a checkpoint's weights on the `val` or `test` split."""
+    run = trainer.test if split == "test" else trainer.validate
+    results = run(task, datamodule, ckpt_path=checkpoint, weights_only=True, verbose=False)
+    return {name: float(value) for result in results for name, value in result.items()}
+
+
+def steps_of(checkpoint: Path) -> int:
+    """Optimiser steps behind a checkpoint's weights."""
+    content = torch.load(checkpoint, map_location="cpu", weights_only=True, mmap=True)
+    return int(content["global_step"])
+
+
+def say_table(console: Console, cfg: DictConfig, task: L.LightningModule) -> None:
+    """Print the IoU of every class for the last evaluation, where the task counts classes."""
+    confusion: dict[str, torch.Tensor] = getattr(task, "confusion", {})
+    for split in ("test", "val"):
+        if split in confusion:
+            simulated = "" if cfg.data.source == "real" else ", SIMULATED data"
+            title = f"IoU per class, {cfg.dataset.name} {split}{simulated}"
+            console.print(iou_table(confusion[split].cpu(), list(cfg.data.class_names), title))
+            return
+
+
+def tell_other_ranks(folder: Path) -> None:
+    """Let processes that Lightning starts for the other ranks find this very run.
+
+    Lightning repeats this process's command line and adds `hydra.run.dir`. In a sweep the command
+    line holds all jobs, and `hydra.run.dir` is not where this job lies: replace both by the job's.
+    """
+    hydra = HydraConfig.get()
+    if hydra.mode != RunMode.MULTIRUN:
+        return
+    sys.argv[1:] = list(hydra.overrides.task)
+    with read_write(hydra), open_dict(hydra):  # type: ignore[arg-type]
+        hydra.run.dir = str(folder)
+
+
+def rank() -> int:
+    """This process's rank, known before the trainer is."""
+    return int(getattr(rank_zero_only, "rank", 0))

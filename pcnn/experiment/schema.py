@@ -1,0 +1,50 @@
+"""Types of the configuration keys that belong to no constructor.
+
+Arguments of a `_target_` are checked against its signature instead (`pcnn.experiment.arguments`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Optional
+
+from omegaconf import MISSING
+
+
+@dataclass
+class Named:
+    """A group whose whole content is its name."""
+
+    name: str = MISSING
+
+
+@dataclass
+class Config:
+    """Everything `train.py` reads."""
+
+    model: dict[str, Any] = MISSING  # name, tasks, geometries and the network's arguments
+    dataset: dict[str, Any] = MISSING  # name and one block per task: a data module
+    geometry: Named = MISSING
+    engine: Named = MISSING
+    task: dict[str, Any] = MISSING  # name and the Lightning module's arguments
+    trainer: dict[str, Any] = MISSING  # arguments of lightning.Trainer
+    callbacks: dict[str, Any] = field(default_factory=dict)
+    logger: dict[str, Any] = field(default_factory=dict)
+    augment: Optional[dict[str, Any]] = None  # noqa: UP045 - OmegaConf reads this at run time
+    seed: int = 0
+    train: bool = True  # fit
+    test: bool = False  # test the best checkpoint, or ckpt_path when not fitted
+    ckpt_path: Optional[str] = None  # noqa: UP045
+    resume: Optional[str] = None  # noqa: UP045 - a run folder to continue
+    run_dir: Optional[str] = None  # noqa: UP045 - default logs/<task>/<date_time>
+    tags: list[str] = field(default_factory=list)
+    optimized_metric: Optional[str] = None  # noqa: UP045 - what a sweep compares
+    data: dict[str, Any] = field(default_factory=dict)  # filled in by a run: source, classes, ...
+
+
+@dataclass
+class EvalConfig(Config):
+    """Everything `eval.py` reads: the checkpoint's configuration, with overrides."""
+
+    ckpt_path: str = MISSING
+    predictions: Optional[str] = None  # noqa: UP045 - folder for official label files

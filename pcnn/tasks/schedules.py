@@ -1,0 +1,73 @@
+"""Learning-rate schedules: pure functions of the step, so that a resumed run continues exactly."""
+
+from __future__ import annotations
+
+import math
+
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LambdaLR
+
+
+def one_cycle(
+    optimizer: Optimizer,
+    total_steps: int,
+    warmup: float = 0.3,
+    start: float = 0.04,
+    end: float = 1e-4,
+) -> LambdaLR:
+    """Cosine rise from `start` to 1 over the first share `warmup`, cosine fall to `end`.
+
+    The factors multiply each group's own rate, which is the peak; momentum stays as it is.
+    Past `total_steps` the factor stays at `end`.
+
+    Args:
+        optimizer: its groups' `lr` are the peak rates.
+        total_steps: optimiser steps of the whole run.
+        warmup: share of the steps that rise, in [0, 1).
+        start: factor at step 0.
+        end: factor at the last step.
+
+    Source: Smith and Topin, "Super-Convergence", 2018, learning rate only.
+    """
+    if not 0 <= warmup < 1:
+        raise ValueError(f"warmup is a share in [0, 1), not {warmup}")
+    peak = warmup * total_steps
+
+    def factor(step: int) -> float:
+        if step < peak:
+            return between(start, 1.0, step / peak)
+        return between(1.0, end, (step - peak) / max(1.0, total_steps - 1 - peak))
+
+    return LambdaLR(optimizer, factor)
+
+
+def cosine(
+    optimizer: Optimizer, total_steps: int, warmup_steps: int = 0, end: float = 0.0
+) -> LambdaLR:
+    """Linear warm-up over `warmup_steps`, then cosine from 1 to `end` at the last step.
+
+    Args:
+        optimizer: its groups' `lr` are the peak rates.
+        total_steps: optimiser steps of the whole run.
+        warmup_steps: steps of linear rise, starting at 1 / warmup_steps.
+        end: factor at the last step.
+    """
+
+    def factor(step: int) -> float:
+        if step < warmup_steps:
+            return (step + 1) / warmup_steps
+        return between(1.0, end, (step - warmup_steps) / max(1, total_steps - warmup_steps))
+
+    return LambdaLR(optimizer, factor)
+
+
+def constant(optimizer: Optimizer, total_steps: int) -> LambdaLR:
+    """The optimiser's own rates throughout; `total_steps` is not used."""
+    del total_steps
+    return LambdaLR(optimizer, lambda step: 1.0)
+
+
+def between(a: float, b: float, share: float) -> float:
+    """Half a cosine wave from `a` at share 0 to `b` at share 1, constant beyond."""
+    share = min(max(share, 0.0), 1.0)
+    return b + (a - b) * 0.5 * (1.0 + math.cos(math.pi * share))
