@@ -1,0 +1,92 @@
+"""The wheel is whole: built, installed into an empty environment elsewhere, and used from there."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import sysconfig
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+
+CONVOLUTION = """
+import torch, pcnn
+points = torch.rand(200, 3) * 4 - 2
+x = pcnn.voxelize(points, torch.rand(200, 3), voxel_size=0.5)
+y = pcnn.nn.Conv3d(3, 8, 3)(x)
+y.features.square().sum().backward()
+assert y.features.shape == (x.geometry.rows, 8)
+print(pcnn.__file__)
+"""
+
+
+def run(*command: str | Path, cwd: Path) -> str:
+    done = subprocess.run(
+        [str(part) for part in command], cwd=cwd, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Built from a copy, so that no leftover of an earlier build gets in."""
+    source = tmp_path_factory.mktemp("source")
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, source)
+    shutil.copytree(
+        ROOT / "pcnn", source / "pcnn", ignore=shutil.ignore_patterns("__pycache__", "*.pyc")
+    )
+    # without isolation: the environment's own setuptools, nothing is downloaded
+    run(sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", source, cwd=source)
+    (built,) = source.glob("*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Empty but for the wheel; dependencies come from the running environment by a path entry.
+
+    A path in a .pth file is searched, but .pth files inside it are not read: an editable install
+    of the checkout stays invisible.
+    """
+    folder = tmp_path_factory.mktemp("elsewhere") / "env"
+    run(sys.executable, "-m", "venv", "--without-pip", folder, cwd=folder.parent)
+    python = folder / "bin" / "python"
+    pip = (sys.executable, "-m", "pip", "--python", python)
+    run(*pip, "install", "--quiet", "--no-index", "--no-deps", wheel, cwd=folder.parent)
+    (site,) = folder.glob("lib/python*/site-packages")
+    paths = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
+    (site / "dependencies.pth").write_text("\n".join(sorted(paths)) + "\n")
+    return folder
+
+
+def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+    package = {name for name in names if name.startswith("pcnn/")}
+    expected = {
+        str(path.relative_to(ROOT))
+        for path in (ROOT / "pcnn").rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts and path.suffix != ".pyc"
+    }
+    assert package == expected
+    others = {name.split("/")[0] for name in names if name not in package}
+    assert others == {next(name.split("/")[0] for name in names if name.endswith("/METADATA"))}
+    assert any(name.endswith("/licenses/LICENSE") for name in names)
+
+
+def test_a_convolution_runs_from_the_wheel(environment: Path, tmp_path: Path) -> None:
+    printed = run(environment / "bin" / "python", "-I", "-c", CONVOLUTION, cwd=tmp_path)
+    assert Path(printed.strip()).is_relative_to(environment)
+
+
+def test_the_command_runs_from_the_wheel(environment: Path, tmp_path: Path) -> None:
+    report = run(environment / "bin" / "pcnn", "doctor", cwd=tmp_path)
+    assert str(environment) in report.replace("\n", "").replace(" ", "")
+    for command in ("simulate", "predict", "bench", "doctor"):
+        run(environment / "bin" / "pcnn", command, "--help", cwd=tmp_path)
