@@ -1,10 +1,11 @@
 """Simulated streets in the formats of SemanticKITTI and KITTI odometry.
 
-A vehicle with a spinning 64-beam LiDAR drives through procedural streets: road with markings and islands, kerbs,
-sidewalks, parking bays, gravel forecourts and gently rolling terrain; houses with recessed windows, fences, hedges,
-bushes and trees of loose leaves; lamps and signs; parked and moving cars, lorries, buses, caravans, bicycles,
-motorcycles, riders and people. Rays are cast with Embree; ranges get noise, returns get lost. The files carry the
-official raw ids with instance numbers, and a `SIMULATED.json` that says what they are.
+A vehicle with a spinning 64-beam LiDAR drives through procedural streets: road with markings and
+islands, kerbs, sidewalks, parking bays, gravel forecourts and gently rolling terrain; houses with
+recessed windows, fences, hedges, bushes and trees of loose leaves; lamps and signs; parked and
+moving cars, lorries, buses, caravans, bicycles, motorcycles, riders and people. Rays are cast with
+Embree; ranges get noise, returns get lost. The files carry the official raw ids with instance
+numbers, and a `SIMULATED.json` says what they are.
 """
 
 from pcnn.datasets.simulate.generate import simulate_kitti

@@ -86,12 +86,13 @@ def building(rng: np.random.Generator, width: float, depth: float, height: float
     if rng.random() < 0.6:  # a gable roof whose ridge runs along the street
         ridge = height + depth * float(rng.uniform(0.3, 0.5))
         x0, x1 = -eave, width + eave
+        z, middle = height - 0.1, depth / 2
         slopes = np.array(
             [
-                [[x0, -eave, height - 0.1], [x1, -eave, height - 0.1], [x1, depth / 2, ridge], [x0, depth / 2, ridge]],
-                [[x0, depth + eave, height - 0.1], [x1, depth + eave, height - 0.1], [x1, depth / 2, ridge], [x0, depth / 2, ridge]],
+                [[x0, y, z], [x1, y, z], [x1, middle, ridge], [x0, middle, ridge]]
+                for y in (-eave, depth + eave)
             ]
-        )  # fmt: skip
+        )
         gables = np.array(
             [[[x, 0, height], [x, depth, height], [x, depth / 2, ridge]] for x in (0.0, width)]
         )

@@ -21,7 +21,7 @@ def bicycle(rng: np.random.Generator) -> Mesh:
         (rear, (-0.18, 0.0, 0.80)), (front, (0.38, 0.0, 1.02)),
         ((0.36, -0.28, 1.04), (0.36, 0.28, 1.04)),
     ]  # fmt: skip
-    # a beam is some 3 cm wide where it lands, so bars a little thicker than real catch what real ones catch
+    # a beam is some 3 cm wide where it lands: bars a little too thick catch what real ones do
     frame = [tube(a, b, 0.028, sides=5) for a, b in bars]
     spokes = [
         tube((x - 0.3 * np.cos(a), 0, radius - 0.3 * np.sin(a)),
@@ -41,7 +41,7 @@ def bicycle(rng: np.random.Generator) -> Mesh:
 
 
 def motorcycle(rng: np.random.Generator) -> Mesh:
-    """Make a motorcycle: fat solid wheels, engine block, tank, seat, fork, perhaps a screen and a case."""
+    """Make a motorcycle: fat solid wheels, engine, tank, seat, fork, some with screen or case."""
     size = float(rng.uniform(0.95, 1.08))
     paint = Material(int(rng.choice((Material.DARK_PAINT, Material.MID_PAINT))))
     wheels = [tube((x, -0.08, 0.31), (x, 0.08, 0.31), 0.31, sides=12) for x in (-0.70, 0.74)]

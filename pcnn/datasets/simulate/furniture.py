@@ -42,7 +42,7 @@ def _plate(shape: str, size: float, z: float) -> Floats:
 
 
 def sign(rng: np.random.Generator, low: bool = False) -> Mesh:
-    """Make a sign of one or two plates on a post, facing -x; a low one stands on a traffic island."""
+    """Make a sign of one or two plates on a post, facing -x; low ones stand on islands."""
     shape = str(rng.choice(["round", "triangle", "square", "board"]))
     size = float(rng.uniform(0.6, 0.9))
     middle = float(rng.uniform(0.9, 1.2) if low else rng.uniform(1.75, 2.25))

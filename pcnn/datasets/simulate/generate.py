@@ -39,17 +39,19 @@ def simulate_kitti(
 ) -> Path:
     """Write simulated streets in the formats of SemanticKITTI and KITTI odometry.
 
-    Sequences 00-07, 09 and 10 share the training scans evenly, 08 holds the validation scans, from streets of other
-    seeds and of shifted settings. A sequence that gets no scan is not written. Equal arguments and an equal `VERSION`
-    give equal bytes on a machine, whatever `workers` is. The set is built in a hidden folder beside `root` and renamed
-    when it is whole; a second process that asks for the same root waits and then finds it done.
+    Sequences 00-07, 09 and 10 share the training scans evenly, 08 holds the validation scans, from
+    streets of other seeds and of shifted settings. A sequence that gets no scan is not written.
+    Equal arguments and an equal `VERSION` give equal bytes on a machine, whatever `workers` is. The
+    set is built in a hidden folder beside `root` and renamed when it is whole; a second process
+    that asks for the same root waits and then finds it done.
 
     Args:
         root: the folder to write; it will hold `sequences/`, `poses/` and `SIMULATED.json`.
         seed: of all randomness, at least 0.
         train_scans: number of training scans in all.
         val_scans: number of validation scans in all.
-        workers: processes; 1 works in this one. More need the usual `if __name__ == "__main__":` in a script.
+        workers: processes; 1 works in this one, more need the usual `if __name__ == "__main__":`
+            in a script.
         progress: show a progress bar on a terminal, two lines elsewhere.
         frame_stride: 10 Hz frames from one scan to the next; 15 are about 12 m of driving.
 
@@ -83,7 +85,8 @@ def simulate_kitti(
     with exclusive(root.parent / f".{root.name}.lock", tell):
         if _is_done(root, request):
             return root
-        # under the lock nobody is at work, so whatever lies here was left by a process that was killed
+        # under the lock nobody is at work, so whatever lies here was left by a process that was
+        # killed
         for stale in root.parent.glob(f".{root.name}.partial-*"):
             shutil.rmtree(stale)
         partial = root.parent / f".{root.name}.partial-{os.getpid()}"

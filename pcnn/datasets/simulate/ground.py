@@ -78,7 +78,7 @@ def _lines(edges: list[float], low: float, high: float, spacing: Floats) -> Floa
 
 
 def ground_mesh(block: Block, relief: Relief, kerb_height: float) -> Mesh:
-    """Make the ground of a block as a lattice of cells plus the upright faces between unequal heights."""
+    """Make the ground of a block: a lattice of cells, and upright faces where heights differ."""
     patches = list(block.patches)
     s_lines = _lines(
         [e for p in patches for e in (p.s0, p.s1)],
@@ -101,7 +101,7 @@ def ground_mesh(block: Block, relief: Relief, kerb_height: float) -> Mesh:
     cells = np.stack([corner(s0, d0), corner(s1, d0), corner(s1, d1), corner(s0, d1)], axis=2)
     kinds = zone.reshape(-1)
     parts = [_painted(cells.reshape(-1, 4, 3), kinds)]
-    # steps across d (kerbs) and along s (ends of bays and islands); the face belongs to the higher cell
+    # steps across d (kerbs) and along s (ends of bays and islands)
     parts.append(_steps(cells[:, :-1, [3, 2]], cells[:, 1:, [0, 1]], zone[:, :-1], zone[:, 1:]))
     parts.append(_steps(cells[:-1, :, [1, 2]], cells[1:, :, [0, 3]], zone[:-1], zone[1:]))
     # aprons hide the seams to the neighbouring blocks, whose lattices differ
@@ -111,7 +111,7 @@ def ground_mesh(block: Block, relief: Relief, kerb_height: float) -> Mesh:
 
 
 def _steps(near: Floats, far: Floats, zone_near: Zones, zone_far: Zones) -> Mesh:
-    """Make upright faces where one edge [.., 2, 3] lies at different heights in two adjoining cells."""
+    """Make faces where an edge [.., 2, 3] of two cells differs in height; the higher paints it."""
     difference = far[..., 2] - near[..., 2]
     uneven = np.abs(difference).max(-1) > 0.005
     kind = np.where(difference.mean(-1) > 0, zone_far, zone_near)

@@ -11,7 +11,6 @@ from pcnn.datasets.simulate.zones import Patch, Zone
 
 WIDTH = 62.0  # [m] ground reaches this far to either side
 ISLAND_HALF = 0.6  # [m] half width of a traffic island
-LANE = 1.9  # [m] distance of the middle of a lane from the centre line
 _CROSS_HALF = 3.4  # half width of a side street
 _CROSS_WALK = 2.0  # width of the sidewalks along it
 
@@ -95,7 +94,7 @@ def _draw_plot(
 
 
 def _uses(rng: np.random.Generator, settings: StreetSettings, count: int) -> list[str]:
-    """Draw what the plots of a block are used for; one of them always has a forecourt or a car park."""
+    """Draw what the plots of a block are used for; one has a forecourt."""
     shares = np.array([settings.park_share, settings.forecourt_share, 0.12])
     uses = [
         str(u)
@@ -103,7 +102,7 @@ def _uses(rng: np.random.Generator, settings: StreetSettings, count: int) -> lis
             ["park", "forecourt", "carpark", "house"], count, p=[*shares, 1 - shares.sum()]
         )
     ]
-    if not {"forecourt", "carpark"} & set(uses):
+    if "forecourt" not in uses:
         uses[int(rng.integers(count))] = "forecourt"
     return uses
 

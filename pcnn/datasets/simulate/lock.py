@@ -13,8 +13,8 @@ from pathlib import Path
 def exclusive(path: Path, on_wait: Callable[[], None] | None = None) -> Iterator[None]:
     """Hold an advisory lock on a file for the length of a block, waiting until it is free.
 
-    The kernel frees the lock when its holder ends, however it ends, so a lock is never stale. The empty file stays:
-    to delete it would let a waiting and a new process lock two different files.
+    The kernel frees the lock when its holder ends, however it ends, so a lock is never stale. The
+    empty file stays: to delete it would let a waiting and a new process lock two different files.
 
     Args:
         path: the lock file; created when absent.

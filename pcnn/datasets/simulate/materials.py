@@ -1,7 +1,7 @@
 """What a surface sends back to the sensor.
 
-Remission is a property of the material, not of the class: classes share materials, and the spreads overlap, so the
-channel helps a network about as much as it does on real scans.
+Remission is a property of the material, not of the class: classes share materials, and the spreads
+overlap, so the channel helps a network about as much as it does on real scans.
 """
 
 from __future__ import annotations

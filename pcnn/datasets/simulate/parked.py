@@ -11,6 +11,9 @@ from pcnn.datasets.simulate.mesh import Mesh
 from pcnn.datasets.simulate.raw_ids import RawId
 from pcnn.datasets.simulate.site import Site
 
+# they park on the far side: beside the sensor one alone would fill a third of a scan
+_LARGE = ("truck", "bus", "caravan")
+
 
 def make(site: Site, kind: str) -> tuple[Mesh, RawId]:
     """Make a vehicle of the named kind and its raw id at rest."""
@@ -26,8 +29,12 @@ def make(site: Site, kind: str) -> tuple[Mesh, RawId]:
     return vehicles.car(rng), RawId.CAR
 
 
-def park_vehicles(site: Site) -> None:
-    """Fill the parking bays, car parks and driveways of a block."""
+def park_vehicles(site: Site) -> list[str]:
+    """Fill the parking bays, car parks and driveways of a block.
+
+    Returns:
+        The large vehicles that found no place: they are on the road.
+    """
     wanted = _rarer_kinds(site)
     for side in site.block.sides:
         if side.bay > side.kerb:
@@ -39,6 +46,7 @@ def park_vehicles(site: Site) -> None:
         elif plot.driveway is not None and plot.front > 4.8 and site.happens(0.6):
             d = plot.side.sign * (plot.side.edge + plot.front / 2 + 0.3)
             site.put_thing(*make(site, "car"), plot.driveway + 1.5, d, math.pi / 2)
+    return ["truck" if kind == "truck" else "bus" for kind in wanted if kind in _LARGE]
 
 
 def _rarer_kinds(site: Site) -> list[str]:
@@ -57,17 +65,24 @@ def _fill_bay(site: Site, side: Side, start: float, end: float, wanted: list[str
         if not site.happens(site.settings.parked_share):
             at += float(rng.uniform(2.0, 5.0))
             continue
-        # every second place goes to a rarer vehicle while there are any
-        kind = wanted.pop() if wanted and site.happens(0.5) else "car"
+        # two places in three go to a rarer vehicle while there are any
+        choice = [kind for kind in wanted if side.sign > 0 or kind not in _LARGE]
+        kind = "car"
+        if choice and site.happens(0.65):
+            kind = choice[-1]
+            wanted.remove(kind)
         if kind == "bicycles":
             at = _cycle_stand(site, side, at, end)
             continue
         mesh, raw_id = make(site, kind)
         length, width = vehicles.footprint(mesh)
         if at + length > end:
-            if kind != "car":
-                wanted.append(kind)
-            return
+            if kind == "car":
+                return
+            # too long for what is left: a shorter one may still fit
+            wanted.insert(0, kind)
+            at += 1.5
+            continue
         # wide vehicles keep to the kerb, and stand into the road with what does not fit
         middle = side.bay - max((side.bay - side.kerb) / 2, width / 2 - 0.05)
         yaw = forward + float(rng.normal(0, 0.02))

@@ -10,7 +10,8 @@ from pcnn.datasets.simulate.settings import Split
 TRAIN_SEQUENCES = (0, 1, 2, 3, 4, 5, 6, 7, 9, 10)
 VAL_SEQUENCES = (8,)
 
-# A job builds its stretch of street once; how scans are grouped never depends on the number of workers.
+# A job builds its stretch of street once; how scans are grouped never depends on the number of
+# workers.
 _SCANS_PER_JOB = 4
 
 
@@ -39,14 +40,15 @@ class Job:
 
 
 def plan_sequences(train_scans: int, val_scans: int, frame_stride: int) -> list[SequencePlan]:
-    """Share the scans evenly among the sequences of the official split; the first ones get the remainder.
+    """Share the scans evenly among the official sequences; the first ones get the remainder.
 
     Raises:
         ValueError: a negative count, no scan at all, or a frame stride under 1.
     """
     if min(train_scans, val_scans) < 0 or train_scans + val_scans == 0:
         raise ValueError(
-            f"train_scans={train_scans} and val_scans={val_scans}: give counts of at least 0, not both 0"
+            f"train_scans={train_scans} and val_scans={val_scans}: "
+            "give counts of at least 0, not both 0"
         )
     if frame_stride < 1:
         raise ValueError(

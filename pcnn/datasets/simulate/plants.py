@@ -53,7 +53,7 @@ def tree(rng: np.random.Generator, density: float) -> Mesh:
             [fork[0] + side[0], fork[1] + side[1], rng.uniform(bare + 1.0, height - 1.0)]
         )
         wood.append(tube(fork, top, radius * 0.45, radius * 0.15, sides=5))
-        radii = rng.uniform(0.7, 1.35, 3)
+        radii = rng.uniform(0.8, 1.6, 3)
         crown.append(_clump(rng, top, radii, density, 0.16))
     # a few low twigs hang into the height that the sensor sees
     low = np.array([fork[0], fork[1], bare + 0.6])
@@ -87,8 +87,8 @@ def bush(rng: np.random.Generator, density: float) -> Mesh:
 
 
 def hedge(rng: np.random.Generator, length: float, density: float) -> Mesh:
-    """Make a clipped hedge along +x from the origin, 0.9-1.9 m high."""
-    height, depth = float(rng.uniform(0.9, 1.9)), float(rng.uniform(0.5, 0.9))
-    count = int(min(length * depth * height * density * 3.5, 6000))
+    """Make a clipped hedge along +x from the origin, 1.0-2.2 m high."""
+    height, depth = float(rng.uniform(1.0, 2.2)), float(rng.uniform(0.6, 1.1))
+    count = int(min(length * depth * height * density * 3.2, 6000))
     low, high = (0.0, -depth / 2, 0.05), (length, depth / 2, height)
     return leaves(rng, rng.uniform(low, high, (count, 3)), 0.11)

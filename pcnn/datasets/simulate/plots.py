@@ -119,6 +119,11 @@ def _park(site: Site, plot: Plot) -> None:
     """Grass with trees and bushes, behind a fence, a hedge or nothing."""
     rng, side, settings = site.rng, plot.side, site.settings
     _border(site, plot, side.edge + 0.2)
+    if site.happens(0.6):  # a thicket along the street
+        for s in np.arange(plot.s0 + 1.0, plot.s1 - 1.0, float(rng.uniform(1.0, 1.8))):
+            d = side.sign * (side.edge + float(rng.uniform(1.4, 3.5)))
+            if site.claim(float(s), d, 0.4):
+                _plant(site, plants.bush(rng, settings.leaf_density), float(s), d)
     for _ in range(int(rng.integers(3, 7))):
         s, u = float(rng.uniform(plot.s0 + 1, plot.s1 - 1)), side.edge + float(rng.uniform(1.5, 16))
         if site.claim(s, side.sign * u, 1.2):

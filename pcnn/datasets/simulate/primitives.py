@@ -24,7 +24,7 @@ def boxes(centres: ArrayLike, sizes: ArrayLike) -> Floats:
     """Make axis-aligned boxes from centres and sizes, both broadcast to [B, 3]."""
     centre, size = np.broadcast_arrays(np.atleast_2d(centres), np.atleast_2d(sizes))
     corners = centre[:, None, :] + size[:, None, :] * _UNIT_BOX  # [B, 8, 3]
-    return corners[:, _BOX_FACES].reshape(-1, 3, 3).astype(np.float64)
+    return np.asarray(corners[:, _BOX_FACES].reshape(-1, 3, 3), np.float64)
 
 
 def box(low: Sequence[float], high: Sequence[float]) -> Floats:
@@ -34,7 +34,7 @@ def box(low: Sequence[float], high: Sequence[float]) -> Floats:
 
 
 def frustum(low: Sequence[float], high: Sequence[float], z: tuple[float, float]) -> Floats:
-    """Make a block between the rectangle `low` at z[0] and `high` at z[1], each (x0, x1, y0, y1)."""
+    """Make a block between the rectangles (x0, x1, y0, y1) `low` at z[0] and `high` at z[1]."""
     corners = np.empty((8, 3))
     for corner in range(8):
         rectangle, height = (high, z[1]) if corner & 1 else (low, z[0])
@@ -43,7 +43,7 @@ def frustum(low: Sequence[float], high: Sequence[float], z: tuple[float, float])
             rectangle[3] if corner & 2 else rectangle[2],
             height,
         )
-    return corners[_BOX_FACES]
+    return np.asarray(corners[_BOX_FACES])
 
 
 def extrusion(profile: ArrayLike, y0: float, y1: float) -> Floats:
@@ -61,8 +61,8 @@ def extrusion(profile: ArrayLike, y0: float, y1: float) -> Floats:
 
 
 def tube(
-    start: Sequence[float],
-    end: Sequence[float],
+    start: ArrayLike,
+    end: ArrayLike,
     radius: float,
     end_radius: float | None = None,
     sides: int = 7,
@@ -90,7 +90,7 @@ def tube(
         (first, here, there),
         (last, here + sides, there + sides),
     ]
-    return corners[np.concatenate([np.stack(face, 1) for face in faces])]
+    return np.asarray(corners[np.concatenate([np.stack(face, 1) for face in faces])])
 
 
 def hoop(centre: Sequence[float], radius: float, thickness: float, sides: int = 12) -> Floats:
@@ -107,7 +107,7 @@ def hoop(centre: Sequence[float], radius: float, thickness: float, sides: int = 
         corners[:, corner, 0] = x + reach * np.cos(turn)
         corners[:, corner, 1] = y + (half if corner & 2 else -half)
         corners[:, corner, 2] = z + reach * np.sin(turn)
-    return corners[:, _BOX_FACES].reshape(-1, 3, 3)
+    return np.asarray(corners[:, _BOX_FACES].reshape(-1, 3, 3))
 
 
 def ellipsoid(centre: Sequence[float], radii: Sequence[float], sides: int = 8) -> Floats:

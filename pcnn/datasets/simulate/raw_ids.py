@@ -1,7 +1,7 @@
 """The raw SemanticKITTI label ids that the simulated streets use.
 
-Source: the published label definition of SemanticKITTI (`semantic-kitti.yaml`). The lower 16 bits of a label hold
-one of these ids, the upper 16 bits the instance.
+Source: the published label definition of SemanticKITTI (`semantic-kitti.yaml`). The lower 16 bits
+of a label hold one of these ids, the upper 16 bits the instance.
 """
 
 from __future__ import annotations

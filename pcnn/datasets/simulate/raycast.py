@@ -35,7 +35,8 @@ class Hits:
 class RayCaster:
     """An Embree scene of one mesh.
 
-    Embree works in float32: keep the mesh within some 200 m of the origin for a precision of 0.02 mm.
+    Embree works in float32: keep the mesh within some 200 m of the origin for a precision of 0.02
+    mm.
     """
 
     def __init__(self, mesh: Mesh) -> None:
@@ -73,8 +74,8 @@ class RayCaster:
         """
         rays = len(directions)
         if self._scene is None or rays == 0:
-            nothing = np.zeros(rays)
-            return Hits(np.full(rays, np.inf), nothing, *(nothing.astype(t) for t in (np.uint16, np.uint8, np.uint16)))  # fmt: skip
+            ids = np.zeros(rays, np.uint16)
+            return Hits(np.full(rays, np.inf), np.zeros(rays), ids, ids.astype(np.uint8), ids)
         toward = np.ascontiguousarray(directions, np.float32)
         starts = np.ascontiguousarray(np.broadcast_to(origin, toward.shape), np.float32)
         answer = self._scene.run(starts, toward, query="INTERSECT", output=True)

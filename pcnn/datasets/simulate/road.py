@@ -14,8 +14,9 @@ from pcnn.datasets.simulate.mesh import Floats
 class Road:
     """A gently winding, gently rolling centre line, endless in both directions.
 
-    The centre line is y(s), z(s), sums of sines over x = s: smooth everywhere, without an integral, and flat enough
-    (slope under about 0.2) that s is arc length within 2 %. Every street is built straight and then bent by `bend`.
+    The centre line is y(s), z(s), sums of sines over x = s: smooth everywhere, without an integral,
+    and flat enough (slope under about 0.2) that s is arc length within 2 %. Every street is built
+    straight and then bent by `bend`.
     """
 
     sway: Floats  # [M, 3] amplitude [m], wave length [m], phase [rad] of y

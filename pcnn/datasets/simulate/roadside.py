@@ -139,7 +139,7 @@ def _island(site: Site) -> None:
 
 
 def _waiting_riders(site: Site) -> None:
-    """Riders who wait in a side street before they turn into the road, or pause in a gap of the kerb."""
+    """Put riders into a side street, where they wait to turn into the road."""
     if site.block.crossing is None:
         return
     riders: list[tuple[Callable[[np.random.Generator], Mesh], RawId]] = [

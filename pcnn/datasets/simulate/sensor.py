@@ -19,7 +19,8 @@ from pcnn.datasets.simulate.raycast import Hits
 AZIMUTH_STEPS = 2083  # one turn at 10 Hz, 0.1728 degrees each
 MIN_RANGE = 1.5  # [m] nearer returns belong to the vehicle itself
 
-# The two halves of the unit, as its data sheet has them: 32 beams a third of a degree apart, 32 half a degree apart.
+# The two halves of the unit, as its data sheet has them: 32 beams a third of a degree apart, 32
+# half a degree apart.
 ELEVATIONS = np.radians(
     np.concatenate([np.linspace(2.0, -8.33, 32), np.linspace(-8.83, -24.8, 32)])
 )
@@ -63,7 +64,7 @@ class Sensor:
         )
 
     def directions(self, rng: np.random.Generator) -> Floats:
-        """Return the unit vectors of one revolution [64 * AZIMUTH_STEPS, 3], beam by beam from the top."""
+        """Return unit vectors of a revolution [64 * AZIMUTH_STEPS, 3], from the top beam down."""
         start = rng.uniform(0, 2 * np.pi / AZIMUTH_STEPS)
         step = np.arange(AZIMUTH_STEPS) * (2 * np.pi / AZIMUTH_STEPS)
         azimuth = start + step + self.azimuth_offsets[:, None]  # [64, A]
@@ -80,8 +81,9 @@ class Sensor:
     def measure(self, rng: np.random.Generator, directions: Floats, hits: Hits) -> Scan:
         """Turn first hits into what the sensor reports.
 
-        A return is lost with the material's own share at normal incidence, more often far away and at grazing
-        incidence. A range errs by the sensor's noise and by the roughness of the surface seen along the ray.
+        A return is lost with the material's own share at normal incidence, more often far away and
+        at grazing incidence. A range errs by the sensor's noise and by the roughness of the surface
+        seen along the ray.
 
         Args:
             rng: noise; the number of draws does not depend on what was hit.

@@ -16,7 +16,8 @@ BLOCK_LENGTH = 40.0  # [m] a street is generated block by block, each from its o
 class StreetSettings:
     """Numbers that shape the streets, the traffic and the sensor of one sequence.
 
-    Lengths in metres, speeds in m/s. `*_share` are probabilities, `*_count` means a block and side or block.
+    Lengths in metres, speeds in m/s. `*_share` are probabilities, `*_count` means a block and side
+    or block.
     """
 
     bend: float  # largest sideways slope of the centre line
@@ -53,6 +54,11 @@ class StreetSettings:
     remission_gain: float
     max_range: float
 
+    @property
+    def lane(self) -> float:
+        """Distance of the middle of a lane from the centre line [m]; cyclists keep to the edge."""
+        return 0.47 * self.road_half_width
+
 
 _TRAIN: dict[str, tuple[float, float]] = {
     "bend": (0.04, 0.18),
@@ -69,7 +75,7 @@ _TRAIN: dict[str, tuple[float, float]] = {
     "island_share": (0.55, 0.85),
     "park_share": (0.20, 0.38),
     "forecourt_share": (0.18, 0.30),
-    "fence_share": (0.28, 0.45),
+    "fence_share": (0.38, 0.50),
     "hedge_share": (0.40, 0.55),
     "tree_spacing": (6.5, 11.0),
     "leaf_density": (45.0, 80.0),

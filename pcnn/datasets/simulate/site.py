@@ -1,4 +1,4 @@
-"""A block under construction: its random stream, free space, instance numbers and growing meshes."""
+"""A block under construction: random stream, free space, instance ids, growing meshes."""
 
 from __future__ import annotations
 

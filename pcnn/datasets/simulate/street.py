@@ -32,8 +32,8 @@ _STREET, _BLOCK, _SCAN = 0, 1, 2
 class Street:
     """The street of one sequence.
 
-    Everything is a pure function of (seed, sequence, split, frame): which frames are asked for, and in what order,
-    changes nothing.
+    Everything is a pure function of (seed, sequence, split, frame), up to the rounding of a scene
+    in float32 about the middle of its frames.
     """
 
     def __init__(self, seed: int, sequence: int, split: Split) -> None:
@@ -49,13 +49,15 @@ class Street:
         self.settings: StreetSettings = draw_settings(rng, split)
         settings = self.settings
         self.road = Road.draw(rng, settings.bend, settings.hill)
-        self.drive = Drive.draw(rng, self.road, settings.ego_speed, settings.sensor_height)
+        self.drive = Drive.draw(
+            rng, self.road, settings.ego_speed, settings.lane, settings.sensor_height
+        )
         self._sides = draw_sides(rng, settings)
         self._relief = Relief.draw(rng, settings.relief)
         self._sensor = Sensor.draw(
             rng, settings.range_noise, settings.dropout, settings.remission_gain, settings.max_range
         )
-        self._convoy = convoy(rng, settings.ego_speed, first_instance=1)
+        self._convoy = convoy(rng, settings, first_instance=1)
         self._blocks: dict[int, tuple[Block, Mesh, list[Mover]]] = {}
 
     def _stream(self, purpose: int, number: int) -> np.random.Generator:
@@ -75,16 +77,17 @@ class Street:
             first = _CONVOY_INSTANCES + number * INSTANCES_PER_BLOCK
             if first + INSTANCES_PER_BLOCK > 0xFFFF:
                 raise ValueError(
-                    f"the drive reaches s = {index * BLOCK_LENGTH:.0f} m; instance ids of 16 bits end at "
-                    f"about 20 km: ask for fewer scans or a smaller frame stride"
+                    f"the drive reaches s = {index * BLOCK_LENGTH:.0f} m, but "
+                    "instance ids of 16 bits end at about 20 km: "
+                    "ask for fewer scans or a smaller frame stride"
                 )
             rng = self._stream(_BLOCK, number)
             plan = draw_block(rng, self.settings, self._sides, index)
             site = Site(rng, self.settings, plan, self._relief, first)
             furnish_roadside(site)
-            park_vehicles(site)
+            homeless = park_vehicles(site)
             build_plots(site)
-            movers = block_traffic(site)
+            movers = block_traffic(site, homeless)
             ground = ground_mesh(plan, self._relief, self.settings.kerb_height)
             self._blocks[index] = plan, join([ground, *site.meshes]), movers
         return self._blocks[index]

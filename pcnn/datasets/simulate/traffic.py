@@ -10,18 +10,18 @@ import numpy as np
 
 from pcnn.datasets.simulate import vehicles
 from pcnn.datasets.simulate.cycles import bicyclist, motorcyclist
-from pcnn.datasets.simulate.layout import LANE
 from pcnn.datasets.simulate.mesh import Mesh
 from pcnn.datasets.simulate.people import person
 from pcnn.datasets.simulate.raw_ids import MOVING, RawId
+from pcnn.datasets.simulate.settings import StreetSettings
 from pcnn.datasets.simulate.site import Site
 
 
 @dataclass(frozen=True, eq=False)
 class Mover:
-    """A thing on a lane: it passes `s` at the moment when the sensor's vehicle does, so that they meet.
+    """A thing on a lane that reaches `s` at the moment when the sensor's vehicle does: they meet.
 
-    A mover whose speed is that of the sensor's vehicle therefore stays `ahead` metres before it all the time.
+    So every drive meets what its blocks were given, however long it takes to get there.
     """
 
     mesh: Mesh  # with moving-* ids, facing the direction of travel along +s, at the origin
@@ -52,18 +52,24 @@ def _mover(site: Site, kind: str, s: float, d: float, speed: float) -> Mover:
     return Mover(mesh, s, d, speed, ground=0.0)
 
 
-def block_traffic(site: Site) -> list[Mover]:
-    """Draw what the sensor's vehicle meets in a block."""
+def block_traffic(site: Site, wanted: list[str]) -> list[Mover]:
+    """Draw what the sensor's vehicle meets in a block.
+
+    Args:
+        site: the block.
+        wanted: kinds of vehicles that must be among the oncoming ones, as far as there is room.
+    """
     rng, settings, block = site.rng, site.settings, site.block
     movers = []
     # one speed a lane keeps the vehicles of a lane apart for ever
     for offset in (10.0, 30.0):
-        kind = str(
-            rng.choice(["car", "motorcyclist", "truck", "bus", ""], p=[0.38, 0.24, 0.09, 0.09, 0.2])
-        )
+        kinds = ["car", "motorcyclist", "truck", "bus", ""]
+        kind = str(rng.choice(kinds, p=[0.38, 0.24, 0.09, 0.09, 0.2]))
+        if wanted:
+            kind = wanted.pop()
         if kind:
             s = block.s0 + offset + float(rng.uniform(-3, 3))
-            movers.append(_mover(site, kind, s, LANE, -settings.oncoming_speed))
+            movers.append(_mover(site, kind, s, settings.lane, -settings.oncoming_speed))
     for direction in (1.0, -1.0):
         if site.happens(settings.presence):
             d = -direction * (settings.road_half_width - 0.40)
@@ -81,7 +87,7 @@ def block_traffic(site: Site) -> list[Mover]:
 
 
 def convoy(
-    rng: np.random.Generator, ego_speed: float, first_instance: int
+    rng: np.random.Generator, settings: StreetSettings, first_instance: int
 ) -> list[tuple[float, Mover]]:
     """Draw the vehicles that drive before and behind the sensor's vehicle.
 
@@ -101,5 +107,5 @@ def convoy(
     for number, (ahead, kind) in enumerate(members):
         make, raw_id = _MAKERS[kind]
         mesh = make(rng).labelled(MOVING[raw_id], first_instance + number)
-        result.append((ahead, Mover(mesh, 0.0, -LANE, ego_speed, ground=0.0)))
+        result.append((ahead, Mover(mesh, 0.0, -settings.lane, settings.ego_speed, ground=0.0)))
     return result

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pcnn.datasets.simulate.layout import LANE
 from pcnn.datasets.simulate.mesh import Floats
 from pcnn.datasets.simulate.road import Road
 
@@ -19,13 +18,16 @@ class Drive:
 
     road: Road
     speed: float  # [m/s]
+    lane: float  # [m] right of the centre line
     sensor_height: float  # [m] above the road
     phases: Floats  # [4] [rad]
 
     @staticmethod
-    def draw(rng: np.random.Generator, road: Road, speed: float, sensor_height: float) -> Drive:
+    def draw(
+        rng: np.random.Generator, road: Road, speed: float, lane: float, sensor_height: float
+    ) -> Drive:
         """Draw the phases of the drift."""
-        return Drive(road, speed, sensor_height, rng.uniform(0, 2 * np.pi, 4))
+        return Drive(road, speed, lane, sensor_height, rng.uniform(0, 2 * np.pi, 4))
 
     def along(self, time: float) -> float:
         """Return how far the vehicle has come after `time` seconds [m]."""
@@ -43,7 +45,7 @@ class Drive:
         yaw = float(self.road.heading(s)) + drift_rate
         pitch = -float(np.arctan(self.road.grade(s))) + 0.004 * np.sin(2.1 * time + self.phases[2])
         roll = 0.005 * np.sin(1.7 * time + self.phases[3])
-        position = self.road.bend(np.array([s, -LANE + drift, self.sensor_height]))
+        position = self.road.bend(np.array([s, drift - self.lane, self.sensor_height]))
         pose = np.eye(4)
         pose[:3, :3] = _rotation(yaw, pitch, roll)
         pose[:3, 3] = position

@@ -9,8 +9,8 @@ import numpy as np
 from pcnn.datasets.simulate.mesh import Floats
 from pcnn.datasets.simulate.sensor import Scan
 
-# Camera 0 looks forward (x right, y down, z forward), 27 cm before and 8 cm below the sensor, turned by a few
-# thousandths as a real mounting is.
+# Camera 0 looks forward (x right, y down, z forward), 27 cm before and 8 cm below the sensor,
+# turned by a few thousandths as a real mounting is.
 _TILT = np.array([[1.0, -0.004, 0.002], [0.004, 1.0, -0.006], [-0.002, 0.006, 1.0]])
 _AXES = np.array([[0.0, -1.0, 0.0], [0.0, 0.0, -1.0], [1.0, 0.0, 0.0]])
 _FOCAL, _CENTRE = 710.0, (610.0, 185.0)
@@ -46,7 +46,8 @@ def calibration_text() -> str:
 def poses_text(sensor_poses: list[Floats]) -> str:
     """Return the content of a pose file: camera 0 of every scan in camera 0 of the first.
 
-    P_i = Tr inv(V_0) V_i inv(Tr), so that inv(Tr) P_i Tr is the pose of the sensor in its first pose.
+    P_i = Tr inv(V_0) V_i inv(Tr), so that inv(Tr) P_i Tr is the pose of the sensor in its first
+    pose.
 
     Args:
         sensor_poses: sensor to world V_i, [4, 4] each.
