@@ -1,0 +1,137 @@
+"""Weights & Biases, which training never waits for, never stops for, and resumes under one id."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from lightning.fabric.loggers.logger import rank_zero_experiment
+from lightning.pytorch.loggers import WandbLogger
+from lightning.pytorch.utilities import rank_zero_only, rank_zero_warn
+
+from pcnn.loggers.run_id import stored_run_id
+from pcnn.loggers.step_mark import StepMark
+from pcnn.loggers.wandb_mode import first_line, resolve_mode
+
+# what the run's summary keeps of a figure, instead of its last value
+SUMMARIES = {
+    "val/miou": "max",
+    "val/miou_present": "max",
+    "val/accuracy": "max",
+    "val/loss": "min",
+    "train/loss": "min",
+}
+
+
+class RunWandbLogger(WandbLogger):
+    """Lightning's W&B logger for a run that lives in a folder.
+
+    * **Identity.** The id is made and stored in ``<run folder>/run_id.txt`` here, before training,
+      and reused with ``resume="allow"`` whenever the folder is: a resumed run stays one run.
+    * **Mode.** See `pcnn.loggers.wandb_mode.resolve_mode`; decided when the run starts. A start
+      that fails or takes longer than `init_timeout` online is repeated offline with one warning,
+      one that fails offline switches W&B off with one warning.
+    * **Steps** only increase: those that a resumed run repeats are not reported again.
+
+    W&B itself is imported when the run starts.
+
+    Args:
+        run_folder: folder of the run; W&B writes to ``<run folder>/wandb``.
+        project: W&B project.
+        name: display name; None takes the folder's name.
+        mode: ``online``, ``offline``, ``disabled`` or None to decide by login.
+        config: resolved configuration as a plain dict (not a DictConfig).
+        init_timeout: seconds that W&B may take to start online.
+        login_timeout: seconds that the login may take.
+        log_model: upload checkpoints: False, True (at the end) or "all".
+        **kwargs: passed to `wandb.init` (`entity`, `group`, `job_type`, `tags`, `notes`, ...).
+
+    Raises:
+        TypeError: `config` is not a plain dict.
+        ValueError: the run folder holds a broken run id.
+    """
+
+    def __init__(
+        self,
+        run_folder: str | Path,
+        project: str = "pcnn",
+        name: str | None = None,
+        mode: str | None = None,
+        config: Mapping[str, Any] | None = None,
+        init_timeout: float = 20.0,
+        login_timeout: float = 15.0,
+        log_model: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        if config is not None and type(config) is not dict:
+            raise TypeError(
+                f"config must be a plain dict, got {type(config).__name__}; "
+                "pass OmegaConf.to_container(config, resolve=True)"
+            )
+        folder = Path(run_folder)
+        run_id = stored_run_id(folder)
+        super().__init__(
+            name=name or folder.resolve().name,
+            save_dir=os.fspath(folder),
+            id=run_id,
+            project=project,
+            log_model=log_model,
+            config=config,
+            **kwargs,
+        )
+        self._wandb_init.pop("anonymous", None)  # newer W&B warns about it even when None
+        self._mode = mode
+        self._init_timeout = init_timeout
+        self._login_timeout = login_timeout
+        self._mark = StepMark(folder / "wandb" / "logged_step.txt")
+
+    @property
+    @rank_zero_experiment
+    def experiment(self) -> Any:
+        """The W&B run, started at first use."""
+        if self._experiment is None:
+            self._start()
+        return self._experiment
+
+    def _start(self) -> None:
+        import wandb
+
+        if getattr(self, "_attach_id", None) is not None:  # in a process spawned for training
+            WandbLogger.experiment.__get__(self)
+            return
+        if wandb.run is not None and wandb.run.id != self._id:
+            wandb.run.finish()  # of another training in this process: two runs would be mixed
+        self._wandb_init["settings"] = wandb.Settings(init_timeout=self._init_timeout)
+        self._wandb_init["allow_val_change"] = True
+        mode = resolve_mode(self._mode, self._login_timeout)
+        fallbacks = {"online": ["offline", "disabled"], "offline": ["disabled"], "disabled": []}
+        for attempt in (mode, *fallbacks[mode]):
+            self._wandb_init["mode"] = attempt
+            try:
+                run = WandbLogger.experiment.__get__(self)
+            except Exception as error:  # whatever it is, training goes on
+                if attempt == "disabled":
+                    raise
+                remedy = "offline, `wandb sync` uploads later" if attempt == "online" else "without"
+                rank_zero_warn(f"W&B did not start {attempt} ({first_line(error)}): going {remedy}")
+                continue
+            for metric, summary in SUMMARIES.items():
+                run.define_metric(
+                    metric, step_metric="trainer/global_step", step_sync=True, summary=summary
+                )
+            return
+
+    @rank_zero_only
+    def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
+        """Log figures, unless a run resumed behind an interruption repeats their step."""
+        if step is None or self._mark.admits(step):
+            super().log_metrics(metrics, step)
+
+    @rank_zero_only
+    def finish(self) -> None:
+        """End the run: flush everything and free the process for another one."""
+        if self._experiment is not None:
+            self._experiment.finish()
+            self._experiment = None

@@ -1,0 +1,166 @@
+"""W&B without a network: modes, identity, steps, and failures."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import wandb
+from wandb.proto import wandb_internal_pb2
+
+from pcnn.loggers import GuardedLogger, RunWandbLogger, guard
+
+
+@pytest.fixture(autouse=True)
+def _quiet(monkeypatch):
+    monkeypatch.setenv("WANDB_SILENT", "true")
+    monkeypatch.delenv("WANDB_MODE", raising=False)
+    yield
+    wandb.teardown()
+
+
+def chunks(data: bytes) -> Iterator[bytes]:
+    """Records of a .wandb file: 7 bytes of header, then LevelDB's log format, blocks of 32 KiB."""
+    position, pending = 7, b""
+    while position + 7 <= len(data):
+        rest = 32768 - position % 32768
+        if rest < 7:  # the end of a block holds padding
+            position += rest
+            continue
+        _, length, kind = struct.unpack_from(
+            "<IHB", data, position
+        )  # kind: whole, first, mid, last
+        pending += data[position + 7 : position + 7 + length]
+        position += 7 + length
+        if kind in (1, 4):
+            yield pending
+            pending = b""
+
+
+def records(folder: Path) -> list[dict]:
+    """All history rows of the offline runs in a folder, in the order of writing."""
+    wandb.teardown()  # its service writes behind our back; wait for the end
+    rows = []
+    for path in sorted(folder.glob("wandb/offline-run-*/*.wandb"), key=lambda p: p.stat().st_mtime):
+        for data in chunks(path.read_bytes()):
+            record = wandb_internal_pb2.Record()
+            record.ParseFromString(data)
+            if record.WhichOneof("record_type") == "history":
+                items = record.history.item
+                rows.append(
+                    {(i.key or "/".join(i.nested_key)): json.loads(i.value_json) for i in items}
+                )
+    return rows
+
+
+def test_offline_run_is_written_with_id_and_config(tmp_path):
+    logger = RunWandbLogger(tmp_path, mode="offline", config={"seed": 3}, tags=["test"])
+    assert logger.version == (tmp_path / "run_id.txt").read_text().strip()  # before any start
+    assert wandb.run is None
+    logger.log_metrics({"val/miou_present": 0.25}, step=4)
+    assert logger.experiment.id == logger.version
+    assert logger.experiment.config["seed"] == 3
+    logger.finish()
+    assert wandb.run is None
+    (row,) = records(tmp_path)
+    assert row["val/miou_present"] == 0.25
+    assert row["trainer/global_step"] == 4
+
+
+def test_resumed_run_keeps_its_id_and_steps_only_increase(tmp_path):
+    ids = []
+    for steps in (range(0, 8), range(4, 12)):  # killed at 8, resumed from 4
+        logger = RunWandbLogger(tmp_path, mode="offline")
+        for step in steps:
+            logger.log_metrics({"train/loss": 1.0 / (1 + step)}, step=step)
+        ids.append(logger.experiment.id)
+        logger.finish()
+    assert ids[0] == ids[1]
+    assert [row["trainer/global_step"] for row in records(tmp_path)] == [*range(8), *range(7, 12)]
+
+
+def test_variable_disables(tmp_path, monkeypatch):
+    monkeypatch.setenv("WANDB_MODE", "disabled")
+    logger = RunWandbLogger(tmp_path)
+    logger.log_metrics({"a": 1.0}, step=0)
+    logger.log_hyperparams({"b": 2})
+    logger.finish()
+    assert not list(tmp_path.glob("wandb/*run*"))
+
+
+def test_failed_online_start_goes_offline_with_one_warning(tmp_path, monkeypatch):
+    start = wandb.init
+    monkeypatch.setattr("pcnn.loggers.wandb.resolve_mode", lambda mode, timeout: "online")
+
+    def init(**kwargs):
+        if kwargs["mode"] == "online":
+            assert kwargs["settings"].init_timeout == 20
+            raise wandb.errors.CommError("Timed out\nsecond line")
+        return start(**kwargs)
+
+    monkeypatch.setattr(wandb, "init", init)
+    logger = RunWandbLogger(tmp_path)
+    with pytest.warns(UserWarning, match="did not start online .*Timed out") as caught:
+        logger.log_metrics({"a": 1.0}, step=0)
+    assert len([w for w in caught if "W&B" in str(w.message)]) == 1
+    logger.log_metrics({"a": 2.0}, step=1)
+    logger.finish()
+    assert [row["a"] for row in records(tmp_path)] == [1.0, 2.0]
+
+
+def test_unwritable_folder_switches_off(tmp_path, monkeypatch):
+    start = wandb.init
+
+    def init(**kwargs):
+        if kwargs["mode"] != "disabled":
+            raise OSError("disk full")
+        return start(**kwargs)
+
+    monkeypatch.setattr(wandb, "init", init)
+    logger = RunWandbLogger(tmp_path, mode="offline")
+    with pytest.warns(UserWarning, match="disk full"):
+        logger.log_metrics({"a": 1.0}, step=0)
+    logger.finish()
+
+
+def test_two_trainings_in_one_process_are_two_runs(tmp_path):
+    first = RunWandbLogger(tmp_path / "a", mode="offline")
+    first.log_metrics({"a": 1.0}, step=0)
+    second = RunWandbLogger(tmp_path / "b", mode="offline")
+    second.log_metrics({"a": 2.0}, step=0)
+    assert second.experiment.id == second.version != first.version
+    second.finish()
+    assert [row["a"] for row in records(tmp_path / "b")] == [2.0]
+
+
+def test_config_must_be_plain(tmp_path):
+    from omegaconf import OmegaConf
+
+    with pytest.raises(TypeError, match="to_container"):
+        RunWandbLogger(tmp_path, config=OmegaConf.create({"a": 1}))
+
+
+def test_importing_does_not_import_wandb():
+    import subprocess
+    import sys
+
+    code = "import sys, pcnn.loggers; sys.exit('wandb' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(__file__).parents[2])
+
+
+def test_training_with_wandb_offline(tmp_path):
+    from tests.callbacks.tiny import Data, Task, trainer_for
+
+    loggers = guard([RunWandbLogger(tmp_path, mode="offline")])
+    trainer = trainer_for(tmp_path, [], logger=loggers, max_steps=7, log_every_n_steps=1)
+    trainer.fit(Task(), Data())
+    assert isinstance(loggers[0], GuardedLogger)
+    loggers[0].finish()
+    rows = records(tmp_path)
+    steps = [row["trainer/global_step"] for row in rows]
+    assert steps == sorted(steps)
+    assert any("val/score" in row for row in rows)
+    assert sum("train/loss" in row for row in rows) == 7
