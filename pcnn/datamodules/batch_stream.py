@@ -10,6 +10,7 @@ distributed one, or by a sequential one under ``overfit_batches``) and with it t
 
 from __future__ import annotations
 
+import itertools
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -50,6 +51,8 @@ class BatchStream:
         collate: turns a list of samples into a batch.
         num_workers: worker processes; 0 loads in this process. The batches do not depend on it.
         pin_memory: copy batches to page-locked memory.
+        first: repeat only the first batches of every epoch: their number (int) or share (float),
+            as ``Trainer(overfit_batches=...)`` counts them.
     """
 
     def __init__(
@@ -61,9 +64,11 @@ class BatchStream:
         collate: Collate,
         num_workers: int = 0,
         pin_memory: bool = False,
+        first: int | float | None = None,
     ) -> None:
         self._dataset = dataset
         self._sampler = sampler
+        self._first = _count(first, sampler.batches_per_epoch)
         self._position = position
         self._collate = collate
         self._num_workers = num_workers
@@ -93,7 +98,7 @@ class BatchStream:
             self._next = position
 
     def _load(self) -> Iterator[Any]:
-        keys = _KeysFrom(self._sampler, self._next)
+        keys = _KeysFrom(self._sampler, self._next, self._first)
         return iter(
             _loader(self._dataset, keys, self._collate, self._num_workers, self._pin_memory, False)
         )
@@ -156,14 +161,29 @@ class EvaluationLoader:
 
 
 class _KeysFrom:
-    """The batches of keys of a sampler from a position on, as a batch sampler."""
+    """The batches of keys of a sampler from a position on, as a batch sampler.
 
-    def __init__(self, sampler: EpochSampler, position: int) -> None:
+    With ``first`` batches of every epoch only, epoch e has the positions e * first, ...
+    """
+
+    def __init__(self, sampler: EpochSampler, position: int, first: int) -> None:
         self._sampler = sampler
         self._position = position
+        self._first = first
 
     def __iter__(self) -> Iterator[list[Key]]:
-        return self._sampler.batches(self._position)
+        epoch, offset = divmod(self._position, self._first)
+        for number in itertools.count(epoch):
+            start = number * self._sampler.batches_per_epoch
+            batches = self._sampler.batches(start + offset)
+            yield from itertools.islice(batches, self._first - offset)
+            offset = 0
+
+
+def _count(first: int | float | None, batches: int) -> int:
+    if first is None:
+        return batches
+    return min(batches, max(1, first if isinstance(first, int) else int(first * batches)))
 
 
 def _loader(

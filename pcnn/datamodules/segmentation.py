@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,6 +19,8 @@ from pcnn.datasets.labels import Rgb
 from pcnn.datasets.sampler import EpochSampler, EvaluationSampler
 from pcnn.datasets.samples import SegmentationBatch
 from pcnn.datasets.source import Kind
+
+log = logging.getLogger(__name__)
 
 Split = Literal["train", "val", "test"]
 
@@ -42,7 +45,8 @@ class SegmentationDataModule(pl.LightningDataModule, ABC):
     gets batches of zero scans.
 
     Args:
-        batch_size: scans in a training batch, on each rank.
+        batch_size: scans in a training batch, on each rank; less, and said so, where the set is
+            too small to fill one batch on every rank.
         val_batch_size: scans in a validation or test batch, on each rank.
         num_workers: worker processes of each loader; 0 loads in the training process.
         seed: selects order and augmentation.
@@ -122,8 +126,8 @@ class SegmentationDataModule(pl.LightningDataModule, ABC):
         trainer = self.trainer
         overfit: int | float = getattr(trainer, "overfit_batches", 0)
         sampler = EpochSampler(
-            self._overfit_scans(len(dataset), overfit) if overfit else len(dataset),
-            self.batch_size,
+            len(dataset),
+            self._train_batch_size(len(dataset)),
             seed=self.seed,
             shuffle=not overfit,
             **self._rank(),
@@ -132,6 +136,7 @@ class SegmentationDataModule(pl.LightningDataModule, ABC):
             dataset,
             sampler,
             position=None if trainer is None else lambda: batches_done(trainer),
+            first=overfit or None,
             **self._loading(),
         )
 
@@ -163,11 +168,19 @@ class SegmentationDataModule(pl.LightningDataModule, ABC):
         sampler = EvaluationSampler(len(dataset), self.val_batch_size, **self._rank())
         return EvaluationLoader(dataset, sampler, **self._loading())
 
-    def _overfit_scans(self, n: int, overfit: int | float) -> int:
-        # Lightning reads an int as batches of a rank, a float as a share of the set
-        step = self.batch_size * self._rank()["world"]
-        batches = overfit if isinstance(overfit, int) else int(overfit * n / step)
-        return min(n, max(1, batches) * step)
+    def _train_batch_size(self, n: int) -> int:
+        # a set of one scan can be trained on, whatever the configured batch size
+        world = self._rank()["world"]
+        size = min(self.batch_size, max(1, n // world))
+        if size < self.batch_size:
+            log.warning(
+                "%d training scan(s) on %d rank(s): batches hold %d instead of %d",
+                n,
+                world,
+                size,
+                self.batch_size,
+            )
+        return size
 
     def _rank(self) -> dict[str, int]:
         if self.trainer is None:

@@ -147,7 +147,7 @@ def train_and_die(
 
 
 def seen(folder: Path) -> dict[int, str]:
-    """The last batch seen at each batch count (a resumed run repeats those after its checkpoint)."""
+    """The last batch at each count; a resumed run repeats those after its checkpoint."""
     lines = (folder / "keys.txt").read_text().splitlines()
     return dict(line.split(" ", 1) for line in lines)  # type: ignore[misc]
 

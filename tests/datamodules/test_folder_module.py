@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pcnn.datamodules import FolderSegmentation
+from tests.datasets.clouds import scan
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    for i in range(5):
+        np.save(tmp_path / f"{i}.npy", np.concatenate([scan(50, i), scan(50, i)[:, :2]], axis=1))
+        np.save(tmp_path / f"{i}_label.npy", np.arange(50) % 2)
+    return tmp_path
+
+
+def module(root: Path, **options: object) -> FolderSegmentation:
+    return FolderSegmentation(str(root), ["wood", "leaf"], 0.5, num_workers=0, **options)
+
+
+def test_loads_both_splits(root: Path):
+    data = module(root)
+    data.prepare_data()
+    data.setup("fit")
+    assert (data.num_classes, data.in_channels, data.source_kind) == (2, 6, "real")
+    train = [name for batch in data.train_dataloader() for name in batch.names]
+    val = [name for batch in data.val_dataloader() for name in batch.names]
+    assert len(train) == 4
+    assert sorted(train + val) == ["0", "1", "2", "3", "4"]
+    assert [name for batch in data.test_dataloader() for name in batch.names] == val
+    assert next(iter(data.val_dataloader())).tensor.features.shape[1] == 6
+
+
+def test_evaluation_needs_no_training_clouds(root: Path):
+    (root / "val").mkdir()
+    for path in list(root.glob("*.npy")):
+        path.rename(root / "val" / path.name)
+    data = module(root)
+    data.setup("test")
+    assert data.in_channels == 6
+    assert len(list(data.test_dataloader())) == 5
+    with pytest.raises(FileNotFoundError, match="for train"):
+        data.setup("fit")
+
+
+def test_colors(root: Path):
+    spread = module(root).colors
+    assert len(set(spread)) == 2
+    assert module(root, colors=[[1, 2, 3], [4, 5, 6]]).colors == ((1, 2, 3), (4, 5, 6))
+    with pytest.raises(ValueError, match="1 colors for 2 classes"):
+        module(root, colors=[[1, 2, 3]])
+
+
+def test_a_marker_makes_it_simulated(root: Path):
+    (root / "SIMULATED.json").write_text("{}")
+    assert module(root).source_kind == "simulated"
+
+
+def test_labels_and_paths_of_predictions(root: Path):
+    data = module(root)
+    assert data.to_raw(np.array([1, 0, 255])).tolist() == [1, 0, 255]
+    assert data.prediction_path("a/b") == Path("a/b.label")

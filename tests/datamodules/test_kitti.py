@@ -1,0 +1,228 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+
+import lightning.pytorch as pl
+import numpy as np
+import pytest
+import torch
+
+from pcnn.datamodules import KITTISegmentation
+from pcnn.datasets.augment import Augmentation
+from pcnn.datasets.samples import SegmentationBatch
+from tests.datasets.clouds import write_scan
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    for frame in range(5):
+        write_scan(tmp_path / "kitti", 0, frame, 300 + frame)
+    for frame in range(3):
+        write_scan(tmp_path / "kitti", 8, frame, 200 + frame)
+    return tmp_path / "kitti"
+
+
+def module(root: Path, **options: object) -> KITTISegmentation:
+    defaults: dict[str, object] = {
+        "root": str(root),
+        "data_dir": str(root.parent / "data"),
+        "train_sequences": [0],
+        "voxel_size": 1.0,
+        "crop": 15.0,
+        "augment": Augmentation(drop=0.1),
+        "num_workers": 0,
+        "seed": 2,
+    }
+    return KITTISegmentation(**{**defaults, **options})
+
+
+def test_what_it_is(root: Path):
+    data = module(root)
+    assert (data.num_classes, data.in_channels) == (19, 4)
+    assert data.class_names[8] == "road"
+    assert data.colors[8] == (255, 0, 255)
+    with pytest.raises(RuntimeError, match="prepare_data"):
+        _ = data.source_kind
+    data.prepare_data()
+    assert data.source_kind == "real"
+    assert data.data_root == root
+    assert data.to_raw(np.array([8, 255])).tolist() == [40, 0]
+    assert data.prediction_path("08/000123") == Path("sequences/08/predictions/000123.label")
+
+
+def same(one: SegmentationBatch, other: SegmentationBatch) -> bool:
+    return (
+        one.names == other.names
+        and torch.equal(one.tensor.features, other.tensor.features)
+        and torch.equal(one.tensor.geometry.keys, other.tensor.geometry.keys)
+        and torch.equal(one.labels, other.labels)
+        and torch.equal(one.points, other.points)
+    )
+
+
+def epochs(data: KITTISegmentation, n: int) -> Iterator[SegmentationBatch]:
+    data.setup("fit")
+    stream = data.train_dataloader()
+    for _ in range(n):
+        yield from stream
+
+
+@pytest.mark.parametrize("cache", [False, True])
+def test_batches_do_not_depend_on_workers_or_threads(root: Path, cache: bool):
+    options = {"batch_size": 2, "cache": cache}
+    here = list(epochs(module(root, num_workers=0, **options), 3))
+    torch.set_num_threads(2)
+    workers = list(epochs(module(root, num_workers=2, **options), 3))
+    assert len(here) == 6
+    assert all(same(one, other) for one, other in zip(here, workers, strict=True))
+    assert not same(here[0], here[2])
+
+
+def test_training_uses_the_cache_and_evaluation_every_point(root: Path):
+    data = module(root)
+    data.setup("fit")
+    batch = next(iter(data.train_dataloader()))
+    assert batch.point_index is None
+    assert list((root.parent / "data" / "cache").rglob("*.npz"))
+    for b, batch in enumerate(data.val_dataloader()):
+        assert batch.names == (f"08/{b:06d}",)
+        whole = data.dataset("val").read(b)
+        inside = whole.points[:, 0] ** 2 + whole.points[:, 1] ** 2 <= 15.0**2
+        assert batch.n_points == int(inside.sum())
+        assert batch.n_points_total == (200 + b,)
+        full = batch.full_scan(0, batch.point_labels, fill=-1)
+        assert torch.equal(full[inside], whole.labels[inside])
+    assert b == 2
+
+
+def test_test_set_is_not_listed_twice(root: Path):
+    data = module(root)
+    assert data.dataset("test") is data.dataset("val")
+    assert module(root, test_sequences=[0]).dataset("test").name(0) == "00/000000"
+
+
+def test_no_validation(root: Path):
+    data = module(root, val_sequences=[], test_sequences=[])
+    data.setup("fit")
+    assert data.val_dataloader() == []
+    with pytest.raises(ValueError, match="no training scans"):
+        module(root, train_sequences=[]).train_dataloader()
+
+
+def test_limits(root: Path):
+    data = module(root, limit_train=3, limit_val=1)
+    assert [len(data.dataset(split)) for split in ("train", "val", "test")] == [3, 1, 1]
+
+
+def test_a_set_smaller_than_a_batch_is_trained_on_and_said(
+    root: Path, caplog: pytest.LogCaptureFixture
+):
+    net = fit(module(root, batch_size=8), root, max_epochs=1)
+    assert sorted(net.keys) == [f"00/{i:06d}" for i in range(5)]
+    assert "5 training scan(s) on 1 rank(s): batches hold 5 instead of 8" in caplog.text
+
+
+def test_a_missing_sequence_is_an_error(root: Path):
+    with pytest.raises(FileNotFoundError, match=r"09/velodyne is missing\. Download"):
+        module(root, train_sequences=[0, 9]).setup("fit")
+
+
+def test_a_root_that_lacks_everything_is_an_error(tmp_path: Path):
+    data = KITTISegmentation(root=str(tmp_path), data_dir=str(tmp_path / "data"))
+    with pytest.raises(FileNotFoundError, match="lacks sequences"):
+        data.prepare_data()
+    assert not (tmp_path / "data").exists()
+
+
+class Net(pl.LightningModule):
+    """Predicts a class a voxel from the voxel's own inputs; remembers what it saw."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.head = torch.nn.Linear(4, 19)
+        self.keys: list[str] = []
+        self.scored = 0
+
+    def training_step(self, batch: SegmentationBatch, batch_idx: int) -> torch.Tensor:
+        self.keys += batch.names
+        logits = self.head(batch.tensor.features)
+        return torch.nn.functional.cross_entropy(logits, batch.labels, ignore_index=255)
+
+    def validation_step(self, batch: SegmentationBatch, batch_idx: int) -> None:
+        assert batch.tensor.features.dtype == self.dtype
+        self.scored += len(self.head(batch.tensor.features)[batch.inverse])
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        return torch.optim.SGD(self.parameters(), lr=0.01)
+
+
+def fit(data: KITTISegmentation, folder: Path, **options: object) -> Net:
+    net = Net()
+    trainer = pl.Trainer(
+        accelerator="cpu",
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        default_root_dir=folder,
+        num_sanity_val_steps=0,
+        **options,
+    )
+    trainer.fit(net, data)
+    return net
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("precision", ["32-true", "64-true"])
+def test_lightning_trains_and_validates(root: Path, workers: int, precision: str):
+    net = fit(module(root, num_workers=workers), root, max_epochs=2, precision=precision)
+    assert len(net.keys) == 10
+    assert sorted(net.keys[:5]) == sorted(net.keys[5:]) == [f"00/{i:06d}" for i in range(5)]
+    assert net.scored == 2 * sum(b.n_points for b in module(root).val_dataloader())
+
+
+@pytest.mark.filterwarnings("ignore:You requested to overfit")
+def test_overfit_repeats_the_same_scans(root: Path):
+    net = fit(module(root), root, max_epochs=3, overfit_batches=2)
+    assert net.keys == ["00/000000", "00/000001"] * 3
+    net = fit(module(root), root, max_epochs=2, overfit_batches=0.4)
+    assert net.keys == ["00/000000", "00/000001"] * 2
+
+
+def test_resuming_with_other_data_is_said(root: Path, caplog: pytest.LogCaptureFixture):
+    state = module(root).train_dataloader().state_dict()
+    module(root).train_dataloader().load_state_dict(state)
+    assert not caplog.messages
+    module(root, limit_train=4, seed=3).train_dataloader().load_state_dict(state)
+    assert "samples 5 -> 4, seed 2 -> 3" in caplog.messages[0]
+
+
+def test_without_a_trainer_the_stream_goes_on(root: Path):
+    stream = module(root).train_dataloader()
+    first = [batch.names for batch in islice(stream, 3)]
+    rest = [batch.names for batch in stream]
+    keys = [batch.names for batch in epochs(module(root), 2)]
+    assert first + rest == keys[:8]
+
+
+@pytest.mark.data
+def test_real_scans(data_root: Path, tmp_path: Path):
+    data = KITTISegmentation(
+        root=str(data_root / "kitti"),
+        data_dir=str(tmp_path),
+        train_sequences=[0],
+        val_sequences=[0],
+        test_sequences=[0],
+        crop=20.0,
+        augment=Augmentation(),
+        num_workers=0,
+    )
+    data.prepare_data()
+    data.setup("fit")
+    assert data.source_kind == "real"
+    (batch,) = data.val_dataloader()
+    assert batch.n_points_total == (124668,)
+    assert 0.5 * 124668 < batch.n_points < 124668
+    assert len(next(iter(data.train_dataloader())).points) < batch.n_points

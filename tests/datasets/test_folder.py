@@ -1,0 +1,161 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pcnn.datasets.folder import FolderClouds
+from pcnn.datasets.labels import IGNORE
+from tests.datasets.clouds import scan
+
+CLASSES = ("ground", "tree", "house")
+
+
+def write(path: Path, n: int = 20, ignored: int = IGNORE) -> None:
+    """Write a cloud with labels 0, 1, 2, ignored, 0, ... in the form its suffix asks for."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    labels = np.array([0, 1, 2, ignored])[np.arange(n) % 4]
+    points = scan(n)
+    if path.suffix == ".bin":
+        points.tofile(path)
+        labels.astype(np.int32).tofile(path.with_suffix(".label"))
+    elif path.suffix == ".npy":
+        np.save(path, points)
+        np.save(path.with_name(f"{path.stem}_label.npy"), labels)
+    else:
+        names = ("x", "y", "z", "intensity")
+        header = "".join(f"property float {name}\n" for name in names) + "property int class\n"
+        rows = "".join(
+            " ".join(map(repr, map(float, point))) + f" {label}\n"
+            for point, label in zip(points, labels, strict=True)
+        )
+        path.write_text(f"ply\nformat ascii 1.0\nelement vertex {n}\n{header}end_header\n{rows}")
+
+
+@pytest.mark.parametrize("suffix", ["bin", "npy", "ply"])
+@pytest.mark.parametrize("ignored", [IGNORE, -1])
+def test_three_formats_give_one_cloud(tmp_path: Path, suffix: str, ignored: int):
+    write(tmp_path / f"a.{suffix}", ignored=ignored)
+    data = FolderClouds(tmp_path, CLASSES, voxel_size=1.0, ignore_label=ignored)
+    cloud = data.read(0)
+    assert (data.name(0), cloud.name) == ("a", "a")
+    np.testing.assert_allclose(cloud.points, scan(20)[:, :3], rtol=1e-6)
+    np.testing.assert_allclose(cloud.features, scan(20)[:, 3:], rtol=1e-6)
+    assert cloud.labels is not None
+    assert cloud.labels[:5].tolist() == [0, 1, 2, IGNORE, 0]
+    assert data.channels == 1
+    assert data[0, 0].features.shape[1] == 4
+
+
+def names(root: Path, split: str, **options: object) -> list[str]:
+    data = FolderClouds(root, CLASSES, split=split, voxel_size=1.0, **options)
+    return [data.name(i) for i in range(len(data))]
+
+
+def test_folders_make_the_split(tmp_path: Path):
+    for name in ("train/a.bin", "train/deep/b.npy", "val/c.ply"):
+        write(tmp_path / name)
+    assert names(tmp_path, "train") == ["train/a", "train/deep/b"]
+    assert names(tmp_path, "val") == ["val/c"]
+    assert names(tmp_path, "test") == ["val/c"]
+    write(tmp_path / "test/d.bin")
+    assert names(tmp_path, "test") == ["test/d"]
+    assert len(names(tmp_path, "all")) == 4
+
+
+def test_a_share_makes_the_split_otherwise(tmp_path: Path):
+    for i in range(20):
+        write(tmp_path / f"{i}.bin", n=4)
+    train, val = names(tmp_path, "train"), names(tmp_path, "val")
+    assert (len(train), len(val)) == (16, 4)
+    assert sorted(train + val) == sorted(str(i) for i in range(20))
+    assert names(tmp_path, "test") == val
+    assert names(tmp_path, "val", val_fraction=0.5)[:0] == []
+    assert set(val) < set(names(tmp_path, "val", val_fraction=0.5))
+    write(tmp_path / "new.bin", n=4)
+    assert len(set(val) - set(names(tmp_path, "val"))) <= 1
+
+
+def test_one_cloud_cannot_be_split(tmp_path: Path):
+    write(tmp_path / "a.bin")
+    assert names(tmp_path, "val") == ["a"]
+    with pytest.raises(FileNotFoundError, match=r"no labelled cloud for train.*\*\.bin"):
+        names(tmp_path, "train")
+
+
+def test_clouds_without_labels_are_named(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    write(tmp_path / "a.bin")
+    scan(3).tofile(tmp_path / "b.bin")
+    np.save(tmp_path / "c.npy", scan(3))
+    assert names(tmp_path, "all") == ["a"]
+    assert "2 of 3 clouds have no labels and are left out: b, c" in caplog.messages[0]
+    everything = FolderClouds(tmp_path, CLASSES, voxel_size=1.0, labelled_only=False)
+    assert len(everything) == 3
+    assert everything.read(1).labels is None
+
+
+def test_labels_beside_win_over_the_property(tmp_path: Path):
+    write(tmp_path / "a.ply", n=4)
+    np.array([2, 2, 2, 2], dtype=np.uint32).tofile(tmp_path / "a.label")
+    data = FolderClouds(tmp_path, CLASSES, voxel_size=1.0)
+    assert set(data[0, 0].labels.tolist()) == {2}
+    assert data.sources(0) == [tmp_path / "a.ply", tmp_path / "a.label"]
+
+
+@pytest.mark.parametrize("label", [3, 254, -1])
+def test_a_label_that_is_no_class(tmp_path: Path, label: int):
+    write(tmp_path / "a.npy", ignored=label)
+    with pytest.raises(ValueError, match=rf"a_label\.npy: label {label} \(5 points.*class 0\.\.2"):
+        FolderClouds(tmp_path, CLASSES, voxel_size=1.0)[0, 0]
+
+
+def test_channels_must_agree(tmp_path: Path):
+    write(tmp_path / "a.bin")
+    write(tmp_path / "b.npy")
+    np.save(tmp_path / "b.npy", scan(20)[:, :3])
+    with pytest.raises(ValueError, match=r"b\.npy: 0 channels .*a\.bin has 1"):
+        FolderClouds(tmp_path, CLASSES, voxel_size=1.0)[0, 1]
+
+
+def test_wrong_count(tmp_path: Path):
+    write(tmp_path / "a.npy")
+    np.save(tmp_path / "a.npy", scan(19))
+    with pytest.raises(ValueError, match=r"a_label\.npy: labels must be 19 integers"):
+        FolderClouds(tmp_path, CLASSES, voxel_size=1.0)[0, 0]
+
+
+def test_two_clouds_of_one_name(tmp_path: Path):
+    write(tmp_path / "a.ply")
+    np.save(tmp_path / "a.npy", scan(3))
+    with pytest.raises(ValueError, match="have one name"):
+        FolderClouds(tmp_path, CLASSES, voxel_size=1.0)
+
+
+def test_nothing_there(tmp_path: Path):
+    with pytest.raises(FileNotFoundError, match="is not a folder"):
+        FolderClouds(tmp_path / "none", CLASSES, voxel_size=1.0)
+    with pytest.raises(FileNotFoundError, match="no labelled cloud for all"):
+        FolderClouds(tmp_path, CLASSES, voxel_size=1.0)
+
+
+@pytest.mark.parametrize(
+    "options", [{"split": "dev"}, {"val_fraction": 0.0}, {"val_fraction": 1.0}]
+)
+def test_bad_options(tmp_path: Path, options: dict[str, object]):
+    (name,) = options
+    with pytest.raises(ValueError, match=name):
+        FolderClouds(tmp_path, CLASSES, voxel_size=1.0, **options)
+
+
+@pytest.mark.data
+def test_real_room(data_root: Path, tmp_path: Path):
+    room = np.load(data_root / "s3dis" / "s3dis_crop.npz")
+    np.save(tmp_path / "room.npy", room["xyz"])
+    np.save(tmp_path / "room_label.npy", room["label"].astype(np.int64))
+    data = FolderClouds(tmp_path, [str(i) for i in range(13)], voxel_size=0.05)
+    sample = data[0, 0]
+    assert len(sample.points) == 41568
+    counts = np.bincount(sample.point_labels, minlength=13)
+    assert counts[[1, 2, 7, 8, 12]].tolist() == [23139, 911, 8700, 8092, 726]
+    assert counts.sum() == 41568

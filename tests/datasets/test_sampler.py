@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+from itertools import islice
+
+import numpy as np
+import pytest
+
+from pcnn.datasets.sampler import EpochSampler, EvaluationSampler
+
+
+def take(sampler: EpochSampler, n: int, position: int = 0) -> list[list[tuple[int, int]]]:
+    return list(islice(sampler.batches(position), n))
+
+
+def test_an_epoch_visits_every_sample_once():
+    batches = take(EpochSampler(7, 1, seed=5), 14)
+    for epoch in (0, 1):
+        keys = [key for batch in batches[7 * epoch : 7 * epoch + 7] for key in batch]
+        assert {e for e, _ in keys} == {epoch}
+        assert sorted(i for _, i in keys) == list(range(7))
+    assert [b[0][1] for b in batches[:7]] != [b[0][1] for b in batches[7:]]
+
+
+def test_any_position_continues_the_sequence():
+    sampler = EpochSampler(10, 3, seed=1)
+    whole = take(sampler, 20)
+    for position in (0, 1, 2, 3, 4, 11):
+        assert take(sampler, 5, position) == whole[position : position + 5]
+
+
+def test_order_is_a_function_of_seed_and_epoch():
+    orders = {(s, e): tuple(EpochSampler(50, seed=s).order(e)) for s in range(3) for e in range(3)}
+    assert len(set(orders.values())) == 9
+    again = EpochSampler(50, 2, seed=1)
+    take(again, 60)
+    assert tuple(again.order(2)) == orders[1, 2]
+
+
+def test_order_is_fixed_for_ever():
+    # a changed order breaks every resumed run
+    assert EpochSampler(8, seed=0).order(0).tolist() == [6, 3, 1, 4, 5, 2, 7, 0]
+    assert EpochSampler(8, seed=0, shuffle=False).order(3).tolist() == list(range(8))
+
+
+def test_every_order_is_equally_likely_at_each_place():
+    counts = np.zeros((4, 4), dtype=int)
+    for epoch in range(2000):
+        counts[np.arange(4), EpochSampler(4, seed=9).order(epoch)] += 1
+    assert np.abs(counts - 500).max() < 100  # about 5 standard deviations
+
+
+@pytest.mark.parametrize("world", [2, 3])
+def test_ranks_share_what_one_process_would_see(world: int):
+    n, batch_size = 20, 2
+    alone = EpochSampler(n, batch_size * world, seed=4)
+    ranks = [EpochSampler(n, batch_size, seed=4, rank=r, world=world) for r in range(world)]
+    assert {sampler.batches_per_epoch for sampler in ranks} == {alone.batches_per_epoch}
+    steps = 2 * alone.batches_per_epoch + 1
+    per_rank = [take(sampler, steps) for sampler in ranks]
+    for step, whole in enumerate(take(alone, steps)):
+        assert [key for batches in per_rank for key in batches[step]] == whole
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"n": 0}, "0 training samples"),
+        ({"n": 3, "batch_size": 2, "world": 2}, "cannot fill one batch of 2 on each of 2 rank"),
+        ({"n": 3, "batch_size": 0}, "batch_size"),
+        ({"n": 3, "seed": -1}, "seed"),
+        ({"n": 3, "rank": 1, "world": 1}, "rank"),
+    ],
+)
+def test_bad_numbers(arguments: dict[str, int], message: str):
+    with pytest.raises(ValueError, match=message):
+        EpochSampler(**arguments)
+
+
+@pytest.mark.parametrize("n", [0, 1, 5, 6, 7])
+@pytest.mark.parametrize("batch_size", [1, 2, 4])
+@pytest.mark.parametrize("world", [1, 2, 3])
+def test_evaluation_counts_every_sample_once_on_equal_numbers_of_batches(
+    n: int, batch_size: int, world: int
+):
+    ranks = [EvaluationSampler(n, batch_size, rank=r, world=world) for r in range(world)]
+    batches = [list(sampler) for sampler in ranks]
+    assert {len(b) for b in batches} == {len(ranks[0])}
+    keys = sorted(key for rank in batches for batch in rank for key in batch)
+    assert keys == [(0, i) for i in range(n)]
+    assert all(len(batch) <= batch_size for rank in batches for batch in rank)

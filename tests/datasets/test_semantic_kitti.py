@@ -1,0 +1,181 @@
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from pcnn.datasets.augment import Augmentation
+from pcnn.datasets.labels import IGNORE
+from pcnn.datasets.semantic_kitti import (
+    TEST_SEQUENCES,
+    TRAIN_SEQUENCES,
+    VAL_SEQUENCES,
+    SemanticKITTI,
+)
+from tests.datasets.clouds import scan, write_scan
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    for frame in range(3):
+        write_scan(tmp_path, 0, frame, 200 + frame)
+    write_scan(tmp_path, 3, 5, 90)
+    return tmp_path
+
+
+def test_official_split():
+    assert sorted((*TRAIN_SEQUENCES, *VAL_SEQUENCES, *TEST_SEQUENCES)) == list(range(22))
+    assert VAL_SEQUENCES == (8,)
+    assert 8 not in TRAIN_SEQUENCES
+
+
+def test_reads_points_remission_and_train_ids(root: Path):
+    data = SemanticKITTI(root, [0, 3], voxel_size=0.5)
+    assert len(data) == 4
+    cloud = data.read(3)
+    assert (cloud.name, cloud.n_points) == ("03/000005", 90)
+    np.testing.assert_array_equal(cloud.points, scan(90, 305)[:, :3])
+    np.testing.assert_array_equal(cloud.features, scan(90, 305)[:, 3:])
+    assert cloud.labels is not None
+    # road, car, moving car, vegetation, unlabelled, building, traffic sign
+    assert cloud.labels[:7].tolist() == [8, 0, 0, 14, IGNORE, 12, 18]
+
+
+def test_sample_knows_where_its_points_lay(root: Path):
+    data = SemanticKITTI(root, [0], voxel_size=0.5, crop=15.0)
+    sample, whole = data[0, 2], data.read(2)
+    assert sample.point_index is not None
+    assert sample.point_labels is not None
+    assert whole.labels is not None
+    assert 0 < len(sample.points) < whole.n_points == sample.n_points_total == 202
+    assert torch.equal(sample.points, whole.points[sample.point_index])
+    assert torch.equal(sample.point_labels, whole.labels[sample.point_index])
+    assert float(sample.points[:, :2].norm(dim=1).max()) <= 15.0
+
+
+def test_samples_are_functions_of_seed_epoch_and_index(root: Path):
+    def data(seed: int) -> SemanticKITTI:
+        return SemanticKITTI(root, [0], voxel_size=0.5, augment=Augmentation(drop=0.2), seed=seed)
+
+    first, again = data(1), data(1)
+    again[0, 2], again[7, 1]  # what was read before does not matter
+    assert torch.equal(first[4, 1].features, again[4, 1].features)
+    others = [first[5, 1], first[4, 2], data(2)[4, 1]]
+    assert all(not torch.equal(first[4, 1].points, other.points) for other in others)
+    assert torch.equal(first[0, 1].points, first[1].points)
+
+
+def test_scans_without_label_are_named_and_left_out(root: Path, caplog: pytest.LogCaptureFixture):
+    write_scan(root, 0, 7, 10, labelled=False)
+    write_scan(root, 0, 9, 10, labelled=False)
+    with caplog.at_level(logging.WARNING):
+        data = SemanticKITTI(root, [0], voxel_size=0.5)
+    assert [data.name(i) for i in range(len(data))] == ["00/000000", "00/000001", "00/000002"]
+    (line,) = caplog.messages
+    assert "2 of 5 scans have no label and are left out: 00/000007, 00/000009" in line
+    assert "\n" not in line
+    everything = SemanticKITTI(root, [0], voxel_size=0.5, labelled_only=False)
+    assert len(everything) == 5
+    assert everything[0, 3].point_labels is None
+    assert set(everything[0, 3].labels.tolist()) == {IGNORE}
+
+
+def test_many_missing_labels_stay_one_line(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    write_scan(tmp_path, 0, 0, 1)
+    for frame in range(1, 31):
+        write_scan(tmp_path, 0, frame, 1, labelled=False)
+    SemanticKITTI(tmp_path, [0], voxel_size=0.5)
+    assert caplog.messages[0].endswith("00/000020 and 10 more")
+
+
+def test_no_labelled_scan(tmp_path: Path):
+    write_scan(tmp_path, 0, 0, 5, labelled=False)
+    with pytest.raises(FileNotFoundError, match=r"no labelled scan \(velodyne/\*\.bin with labels"):
+        SemanticKITTI(tmp_path, [0], voxel_size=0.5)
+
+
+def test_missing_sequence_gives_the_download_steps(root: Path):
+    with pytest.raises(FileNotFoundError, match=r"04/velodyne is missing\. Download .*kitti"):
+        SemanticKITTI(root, [0, 4], voxel_size=0.5)
+
+
+def test_label_without_its_scan(root: Path):
+    (root / "sequences/00/velodyne/000001.bin").unlink()
+    with pytest.raises(FileNotFoundError, match=r"000001\.bin is missing.*000001\.label exists"):
+        SemanticKITTI(root, [0], voxel_size=0.5)
+
+
+def damage(path: Path, how: str) -> None:
+    if how == "truncated":
+        path.write_bytes(path.read_bytes()[:-6])
+    elif how == "short":
+        path.write_bytes(path.read_bytes()[:-16])
+    elif how == "nan":
+        values = np.fromfile(path, dtype=np.float32)
+        values[5] = np.nan
+        values.tofile(path)
+    else:
+        words = np.fromfile(path, dtype=np.uint32)
+        words[3] = 77
+        words.tofile(path)
+
+
+@pytest.mark.parametrize(
+    ("file", "how", "message"),
+    [
+        ("velodyne/000001.bin", "truncated", r"000001\.bin: 3210 bytes are not a whole number"),
+        ("velodyne/000001.bin", "short", r"000001\.label: 201 labels for a scan of 200 points"),
+        ("velodyne/000001.bin", "nan", r"000001\.bin: 1 of 201 points hold NaN"),
+        ("labels/000001.label", "truncated", r"000001\.label: 798 bytes are no whole number"),
+        ("labels/000001.label", "short", r"000001\.label: 197 labels for a scan of 201 points"),
+        ("labels/000001.label", "unknown", r"000001\.label: raw label 77 \(1 points\)"),
+    ],
+)
+def test_damaged_file_names_file_and_rule(root: Path, file: str, how: str, message: str):
+    data = SemanticKITTI(root, [0], voxel_size=0.5)
+    damage(root / "sequences/00" / file, how)
+    with pytest.raises(ValueError, match=message):
+        data[0, 1]
+
+
+def test_limit_spreads_over_the_set(root: Path):
+    data = SemanticKITTI(root, [0, 3], voxel_size=0.5, limit=2)
+    assert [data.name(i) for i in range(len(data))] == ["00/000000", "03/000005"]
+    assert len(SemanticKITTI(root, [0, 3], voxel_size=0.5, limit=9)) == 4
+    with pytest.raises(ValueError, match="limit"):
+        SemanticKITTI(root, [0, 3], voxel_size=0.5, limit=0)
+
+
+def test_keys_out_of_range(root: Path):
+    data = SemanticKITTI(root, [3], voxel_size=0.5)
+    for key in ((0, 1), (0, -1), 5):
+        with pytest.raises(IndexError, match="of a set of 1"):
+            data[key]
+
+
+@pytest.mark.data
+def test_real_scans(data_root: Path, caplog: pytest.LogCaptureFixture):
+    data = SemanticKITTI(data_root / "kitti", [0], voxel_size=0.05)
+    assert [data.name(i) for i in range(len(data))] == ["00/000000"]
+    assert "000001, 00/000005, 00/000094, 00/000095" in caplog.messages[0]
+    words = np.fromfile(data.sources(0)[1], dtype=np.uint32)
+    ids, counts = np.unique(words & 0xFFFF, return_counts=True)
+    found = dict(zip(ids.tolist(), counts.tolist(), strict=True))
+    assert len(found) == 17
+    expected = {40: 34228, 70: 27123, 48: 26360, 50: 18268, 10: 4234, 44: 3268}
+    assert {raw: found[raw] for raw in expected} == expected
+    cloud = data.read(0)
+    assert cloud.n_points == 124668
+    assert cloud.labels is not None
+    assert int((cloud.labels == 8).sum()) == found[40] + found.get(60, 0)
+    assert int((cloud.labels == 14).sum()) == 27123
+    everything = SemanticKITTI(data_root / "kitti", [0], voxel_size=0.05, labelled_only=False)
+    assert [everything.read(i).n_points for i in range(3)] == [124668, 124605, 123924]
+    # mean number of occupied cells in the 3^3 box, a property of real scans
+    sample = data[0, 0]
+    assert 20_000 < sample.grid.rows < 124_668
+    assert float(cloud.features.min()) >= 0.0
+    assert float(cloud.features.max()) <= 1.0
