@@ -12,7 +12,7 @@ from pcnn.callbacks.checkpoint import load_config
 from pcnn.experiment import run_folder
 from pcnn.experiment.check import checked
 from pcnn.experiment.errors import ConfigError
-from pcnn.experiment.run import Run, execute
+from pcnn.experiment.run import Run, execute, nearby
 from pcnn.experiment.schema import EvalConfig
 
 # groups that make the network what it is: taken from the checkpoint as they are
@@ -29,7 +29,7 @@ def evaluate(cfg: DictConfig) -> float | None:
         FileNotFoundError: the checkpoint or data is missing.
     """
     hydra = HydraConfig.get()
-    folder = Path(hydra.runtime.output_dir)
+    folder = nearby(Path(hydra.runtime.output_dir))
     try:
         saved = OmegaConf.create(read_config(cfg.ckpt_path))
         cfg = checked(with_saved(cfg, saved, list(hydra.overrides.task)), EvalConfig)

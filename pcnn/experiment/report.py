@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import platform
@@ -13,6 +12,7 @@ from pathlib import Path
 
 from omegaconf import DictConfig
 from rich.console import Console
+from torch import nn
 
 from pcnn.experiment import run_folder
 
@@ -46,7 +46,7 @@ def write_metrics(
         "steps": steps,
         "checkpoint": checkpoint,
         "revision": revision(),
-        "config_sha256": sha256(folder / run_folder.CONFIG),
+        "config_sha256": run_folder.sha256(folder / run_folder.CONFIG),
         "versions": {
             "python": platform.python_version(),
             **{name: version(name) for name in PACKAGES},
@@ -55,11 +55,6 @@ def write_metrics(
     path = folder / run_folder.METRICS
     run_folder.write_whole(path, json.dumps(content, indent=2) + "\n")
     return path
-
-
-def sha256(path: Path) -> str:
-    """Hash of a file, in hexadecimal."""
-    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def revision() -> str | None:
@@ -91,11 +86,14 @@ def simulated_notice(cfg: DictConfig) -> str | None:
     )
 
 
-def say_begin(console: Console, cfg: DictConfig, folder: Path) -> None:
+def say_begin(console: Console, cfg: DictConfig, folder: Path, task: nn.Module) -> None:
     """Print what is about to run."""
+    weights = sum(parameter.numel() for parameter in task.parameters())
     console.print(
-        f"[bold]{cfg.model.name}[/] on [bold]{cfg.dataset.name}[/], {cfg.task.name}, "
-        f"geometry {cfg.geometry.name}, engine {cfg.engine.name}, seed {cfg.seed}"
+        f"[bold]{cfg.model.name}[/] ({weights:,} weights) on [bold]{cfg.dataset.name}[/], "
+        f"{cfg.task.name}, geometry {cfg.geometry.name}, engine {cfg.engine.name}, "
+        f"seed {cfg.seed}",
+        highlight=False,
     )
     console.print(f"run folder: {folder}", soft_wrap=True)
     say_simulated(console, cfg)
@@ -114,7 +112,7 @@ def say_end(console: Console, cfg: DictConfig, folder: Path, checkpoint: str | N
     if (folder / PICTURE).exists():
         lines.append(f"picture:    {folder / PICTURE}")
     lines.append(f"metrics:    {folder / run_folder.METRICS}")
-    if checkpoint:
+    if cfg.train and checkpoint:
         longer = 2 * max(1, cfg.trainer.max_steps)
         lines += [
             "next:",

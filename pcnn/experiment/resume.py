@@ -37,9 +37,11 @@ def continuation(cfg: DictConfig, overrides: list[str]) -> Continuation:
     """
     folder = Path(cfg.resume)
     saved = run_folder.load_config(folder)
+    changed = False
     for override in overrides:
         key = override.lstrip("+~").partition("=")[0]
         if key in MAY_CHANGE:
+            changed |= OmegaConf.select(saved, key) != OmegaConf.select(cfg, key)
             OmegaConf.update(saved, key, OmegaConf.select(cfg, key))
         elif key != "resume" and not key.startswith("hydra."):
             raise ConfigError(
@@ -51,16 +53,14 @@ def continuation(cfg: DictConfig, overrides: list[str]) -> Continuation:
         cfg=saved,
         folder=folder,
         checkpoint=checkpoint if checkpoint.is_file() else None,
-        finished=is_finished(folder, saved),
+        finished=not changed and is_finished(folder),
     )
 
 
-def is_finished(folder: Path, cfg: DictConfig) -> bool:
-    """Whether the run wrote its metrics and was not made longer since."""
+def is_finished(folder: Path) -> bool:
+    """Whether metrics.json was written for the configuration as it is: it is a run's last file."""
     path = folder / run_folder.METRICS
     if not path.is_file():
         return False
-    recorded = run_folder.load_config(folder)
-    if any(OmegaConf.select(recorded, key) != OmegaConf.select(cfg, key) for key in MAY_CHANGE):
-        return int(json.loads(path.read_text())["steps"]) == cfg.trainer.max_steps
-    return True
+    recorded = json.loads(path.read_text())["config_sha256"]
+    return bool(recorded == run_folder.sha256(folder / run_folder.CONFIG))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import sys
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +22,10 @@ from pcnn.experiment.check import checked
 from pcnn.experiment.errors import ConfigError
 from pcnn.experiment.predictions import LabelWriter
 from pcnn.experiment.resume import continuation
+from pcnn.loggers import finish, guard
 from pcnn.metrics import iou_table
+
+SIMULATED = "simulated"  # tag of a run whose data is
 
 
 @dataclass(frozen=True)
@@ -43,7 +48,7 @@ def train(cfg: DictConfig) -> float | None:
         ConfigError: the configuration cannot be run.
         FileNotFoundError: data or a checkpoint is missing.
     """
-    made = Path(HydraConfig.get().runtime.output_dir)
+    made = nearby(Path(HydraConfig.get().runtime.output_dir))
     try:
         run = prepare(cfg, made)
     except (ConfigError, FileNotFoundError):
@@ -91,6 +96,7 @@ def require_checkpoint(cfg: DictConfig) -> None:
 
 def execute(run: Run) -> float | None:
     """Build everything, then fit, evaluate and record."""
+    quieten()
     console = Console(quiet=rank() != 0)
     L.seed_everything(run.cfg.seed, workers=True, verbose=False)
     datamodule = build.data(run.cfg)
@@ -99,24 +105,36 @@ def execute(run: Run) -> float | None:
     cfg = describe_data(run.cfg, datamodule)
     task = build.task(cfg)
     if rank() == 0:
-        if not run.resumed:
-            run_folder.start(run.folder, cfg)
+        run_folder.record(run.folder, cfg, run.resumed)
         tell_other_ranks(run.folder)
     given = {
         "run_folder": run.folder,
         "config": plain_config(cfg),
         "class_names": list(cfg.data.class_names),
+        "colors": [tuple(color) for color in cfg.data.colors],
         "source": cfg.data.source,
-        "resumed": run.resumed,
-        "tags": [*cfg.tags, *(["simulated"] if cfg.data.source != "real" else [])],
     }
     callbacks = build.callbacks(cfg, run.folder, given)
-    loggers = build.loggers(cfg, run.folder, given)
     if cfg.get("predictions"):
         callbacks.append(LabelWriter(cfg.predictions))
+    loggers = guard(build.loggers(cfg, run.folder, given))
     trainer = build.trainer(cfg, run.folder, callbacks, loggers)
-    report.say_begin(console, cfg, run.folder)
+    report.say_begin(console, cfg, run.folder, task)
+    try:
+        return fit_and_evaluate(run, cfg, trainer, task, datamodule, console)
+    finally:
+        finish(loggers)
 
+
+def fit_and_evaluate(
+    run: Run,
+    cfg: DictConfig,
+    trainer: L.Trainer,
+    task: L.LightningModule,
+    datamodule: L.LightningDataModule,
+    console: Console,
+) -> float | None:
+    """Fit when asked to, evaluate, write metrics.json; returns the figure a sweep compares."""
     metrics: dict[str, float] = {}
     checkpoint = cfg.ckpt_path
     if cfg.train:
@@ -142,6 +160,8 @@ def describe_data(cfg: DictConfig, datamodule: Any) -> DictConfig:
         "class_names": list(datamodule.class_names),
         "colors": [list(map(int, color)) for color in datamodule.colors],
     }
+    if cfg.data.source != "real" and SIMULATED not in cfg.tags:
+        cfg.tags = [*cfg.tags, SIMULATED]
     return cfg
 
 
@@ -210,6 +230,23 @@ def tell_other_ranks(folder: Path) -> None:
     sys.argv[1:] = list(hydra.overrides.task)
     with read_write(hydra), open_dict(hydra):  # type: ignore[arg-type]
         hydra.run.dir = str(folder)
+
+
+def quieten() -> None:
+    """Keep Lightning to its warnings, less those that say nothing here."""
+    for name in ("lightning.pytorch", "lightning.fabric"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+    # small loaders are meant on small machines
+    warnings.filterwarnings("ignore", ".*does not have many workers.*")
+    # a metric is summed over ranks by itself, exactly
+    warnings.filterwarnings("ignore", ".*recommended to use .*sync_dist=True.*")
+    # Lightning's own use of torch
+    warnings.filterwarnings("ignore", ".*LeafSpec.*")
+
+
+def nearby(path: Path) -> Path:
+    """The path relative to the working folder when it lies inside, which is what a user types."""
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 
 
 def rank() -> int:

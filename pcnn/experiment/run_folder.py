@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from pathlib import Path
 
@@ -26,13 +27,18 @@ def write_whole(path: Path, text: str) -> None:
         part.unlink(missing_ok=True)
 
 
-def start(folder: Path, cfg: DictConfig) -> None:
-    """Record the resolved configuration in a new run folder.
+def sha256(path: Path) -> str:
+    """Hash of a file, in hexadecimal."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def record(folder: Path, cfg: DictConfig, resumed: bool) -> None:
+    """Write the resolved configuration into the run folder.
 
     Raises:
-        ConfigError: the folder holds a run already.
+        ConfigError: the folder holds another run already.
     """
-    if (folder / CONFIG).exists():
+    if (folder / CONFIG).exists() and not resumed:
         raise ConfigError(
             f"{folder} holds a run already.\n"
             f"possible: resume={folder} to continue it, or another hydra.run.dir"

@@ -1,0 +1,83 @@
+"""A run that was killed goes on exactly where it was: the same weights, bit for bit."""
+
+from __future__ import annotations
+
+import csv
+import signal
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.experiment.command import TINY, run
+from tests.experiment.tiny_kitti import write_tiny_kitti
+
+# 5 scans, 12 steps: the kill falls into the second epoch, between the checkpoints at 4 and 8;
+# validation after steps 3, 6, 9, 12 lies inside the epochs
+OPTIONS = (
+    *TINY,
+    "dataset.root=kitti",
+    "trainer.max_steps=12",
+    "callbacks.checkpoint.checkpoint_every=4",
+)
+KILLED = -signal.SIGKILL
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with data and the uninterrupted run `straight`."""
+    root = tmp_path_factory.mktemp("resume")
+    write_tiny_kitti(root / "kitti", {0: 5, 8: 2})
+    run("train.py", *OPTIONS, "hydra.run.dir=straight", cwd=root)
+    return root
+
+
+def state(folder: Path) -> dict[str, torch.Tensor]:
+    checkpoint = torch.load(folder / "checkpoints" / "last.ckpt", weights_only=True)
+    return {**checkpoint["state_dict"], "steps": torch.tensor(checkpoint["global_step"])}
+
+
+def logged_steps(path: Path) -> list[int]:
+    with path.open() as file:
+        return [int(row["step"]) for row in csv.DictReader(file)]
+
+
+def kill_and_resume(root: Path, name: str, step: int, *options: str) -> str:
+    """Kill the run before a step, resume it; returns what the resumed one printed."""
+    kill = f"+callbacks.kill={{_target_:tests.experiment.kill.KillOnce,step:{step},marker:{name}.x}}"
+    run("train.py", *OPTIONS, *options, kill, f"hydra.run.dir={name}", cwd=root, expect=KILLED)
+    assert not (root / name / "metrics.json").exists()
+    return run("train.py", f"resume={name}", cwd=root).stdout
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_killed_between_two_checkpoints(folder: Path, workers: int) -> None:
+    name = f"killed_{workers}"
+    kill_and_resume(folder, name, 7, f"dataset.num_workers={workers}", "logger=[csv,wandb]")
+    straight, resumed = state(folder / "straight"), state(folder / name)
+    assert straight["steps"] == resumed["steps"] == 12
+    assert straight.keys() == resumed.keys()
+    for key in straight:
+        assert torch.equal(straight[key], resumed[key]), key
+    # one run in the tracker, whose steps only increase
+    runs = {path.name.rpartition("-")[2] for path in folder.glob(f"{name}/wandb/offline-run-*")}
+    assert runs == {(folder / name / "run_id.txt").read_text().strip()}
+    before, after = (logged_steps(path) for path in sorted(folder.glob(f"{name}/csv/*/*.csv")))
+    assert before == sorted(before)
+    assert after == sorted(after)
+    assert before[-1] < 7
+    assert after[-1] == 11
+
+
+def test_killed_before_the_first_checkpoint_starts_again_in_its_folder(folder: Path) -> None:
+    said = kill_and_resume(folder, "early", 2)
+    assert "no checkpoint yet" in said
+    straight, resumed = state(folder / "straight"), state(folder / "early")
+    assert all(torch.equal(straight[key], resumed[key]) for key in straight)
+    assert len(list(folder.glob("early/checkpoints/*"))) == 2
+
+
+def test_finished_run_says_so(folder: Path) -> None:
+    before = (folder / "straight" / "metrics.json").read_bytes()
+    assert "is finished" in run("train.py", "resume=straight", cwd=folder).stdout
+    assert (folder / "straight" / "metrics.json").read_bytes() == before
