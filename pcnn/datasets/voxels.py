@@ -24,18 +24,18 @@ def voxelize_cloud(cloud: Cloud, voxel_size: VoxelSize) -> SegmentationSample:
         voxel_size: edge of a cell [m].
 
     Raises:
-        ValueError: as `pcnn.geometry.quantize`, with the name of the file.
+        ValueError: as `pcnn.geometry.quantize` and `majority`, with the name of the file.
     """
     try:
         grid = quantize(cloud.points, voxel_size=voxel_size, batch_size=1)
+        assert grid.inverse is not None  # quantize sets it
+        if cloud.labels is None:
+            labels = torch.full((grid.rows,), IGNORE)
+        else:
+            labels = majority(cloud.labels, grid.inverse, grid.rows)
     except ValueError as error:
         raise ValueError(f"{cloud.path}: {error}") from error
-    assert grid.inverse is not None  # quantize sets it
     inputs = torch.cat([cloud.points, cloud.features], dim=1)  # [P, 3 + F]
-    if cloud.labels is None:
-        labels = torch.full((grid.rows,), IGNORE)
-    else:
-        labels = majority(cloud.labels, grid.inverse, grid.rows)
     return SegmentationSample(
         grid,
         reduce_points(inputs, grid, "mean"),
@@ -75,7 +75,15 @@ def majority(labels: Tensor, rows: Tensor, n: int) -> Tensor:
 
     Returns:
         [n] int64; ``IGNORE`` where no point has a vote.
+
+    Raises:
+        ValueError: a label out of 0..255.
     """
+    if labels.numel() and not 0 <= int(labels.min()) <= int(labels.max()) <= IGNORE:
+        raise ValueError(
+            f"labels must be train ids 0..254 or {IGNORE}, got {int(labels.min())}.."
+            f"{int(labels.max())}"
+        )
     votes = labels != IGNORE
     pairs, counts = torch.unique(rows[votes] * 256 + labels[votes], return_counts=True)
     # one number that compares by count first, then by smaller label

@@ -67,6 +67,14 @@ def test_reduced_cloud_has_one_point_in_every_cell():
     assert voxelize_cloud(reduced, 2.0).grid.keys.tolist() == sample.grid.keys.tolist()
 
 
+@pytest.mark.parametrize("label", [-1, 256])
+def test_raw_labels_are_refused(label: int):
+    given = cloud(2)
+    bad = Cloud(given.points, given.features, torch.tensor([0, label]), "n", "raw.ply")
+    with pytest.raises(ValueError, match=rf"raw\.ply: labels must be train ids .*{label}"):
+        voxelize_cloud(bad, 0.1)
+
+
 def test_error_names_the_file():
     points = torch.tensor([[float("nan"), 0.0, 0.0]])
     with pytest.raises(ValueError, match=r"scan\.bin: .*NaN"):
