@@ -16,6 +16,9 @@ class Dataflow(Protocol):
     as one flat list, in the order of ``needs`` (see `pcnn.geometry.KernelMap.layout`).
     """
 
+    def __hash__(self) -> int:
+        """Equal settings have equal hashes; a frozen dataclass has this by itself."""
+
     @property
     def name(self) -> str:
         """Identifier, a valid part of an operator name; unique per setting."""

@@ -1,4 +1,4 @@
-"""Gather, multiply, add, one slot at a time: any device, any float dtype, and short enough to trust.
+"""Gather, multiply, add, one slot at a time: any device, any float dtype, short enough to trust.
 
 The rows of one slot are a few megabytes, so gathered rows and products stay in the cache of a CPU;
 that makes this plain loop quicker there than one large gather.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -90,7 +91,7 @@ def per_group(weight: Tensor, groups: int) -> Tensor:
 def slot_ranges(offsets: Tensor) -> list[tuple[int, int]]:
     """First and one-past-last triplet of every slot; ``offsets`` lives on the host."""
     bounds: list[int] = offsets.tolist()
-    return list(zip(bounds[:-1], bounds[1:]))
+    return list(pairwise(bounds))
 
 
 def multiply(rows: Tensor, matrices: Tensor) -> Tensor:

@@ -76,7 +76,9 @@ class Kernel:
         sizes = triple(size, "kernel_size", 1)
         dilations = triple(dilation, "dilation", 1)
         if padding is None:
-            centred = [d * (k - 1) // 2 if k % 2 else 0 for k, d in zip(sizes, dilations)]
+            centred = [
+                d * (k - 1) // 2 if k % 2 else 0 for k, d in zip(sizes, dilations, strict=True)
+            ]
             padding = centred
         return cls(sizes, triple(stride, "stride", 1), dilations, triple(padding, "padding", 0))
 
@@ -87,10 +89,10 @@ class Kernel:
 
     @cached_property
     def offsets(self) -> tuple[Triple, ...]:
-        """``dilation * slot - padding`` of every slot, in units of the input's voxels; K triples."""
+        """``dilation * slot - padding`` of all K slots, in units of the input's voxels."""
         axes = [
             [d * s - p for s in range(k)]
-            for k, d, p in zip(self.size, self.dilation, self.padding)
+            for k, d, p in zip(self.size, self.dilation, self.padding, strict=True)
         ]
         return tuple((x, y, z) for x, y, z in itertools.product(*axes))
 
@@ -122,7 +124,10 @@ class Kernel:
         """
         if self.is_strided:
             return False
-        centred = (2 * p == d * (k - 1) for k, d, p in zip(self.size, self.dilation, self.padding))
+        centred = (
+            2 * p == d * (k - 1)
+            for k, d, p in zip(self.size, self.dilation, self.padding, strict=True)
+        )
         return all(centred)
 
     @property

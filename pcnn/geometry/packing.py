@@ -73,13 +73,13 @@ class KeyLayout:
     def unpack(self, keys: Tensor) -> Tensor:
         """Invert `pack`: ``[N]`` int64 keys to ``[N, 4]`` int32 (batch, x, y, z)."""
         fields = [keys >> self.batch_shift]
-        for bits, shift, half in zip(self.axis_bits, self.shifts, self.half):
+        for bits, shift, half in zip(self.axis_bits, self.shifts, self.half, strict=True):
             fields.append(((keys >> shift) & ((1 << bits) - 1)) - half)
         return torch.stack(fields, dim=1).to(torch.int32)
 
     def delta(self, offset: Sequence[int]) -> int:
         """Difference of two keys of one cloud whose coordinates differ by ``offset`` (x, y, z)."""
-        return sum(value << shift for value, shift in zip(offset, self.shifts))
+        return sum(value << shift for value, shift in zip(offset, self.shifts, strict=True))
 
     def check_bound(self, bound: int, reach: int, subject: str) -> None:
         """Refuse coordinates so large that a neighbour's key would borrow from another field.
@@ -98,3 +98,7 @@ class KeyLayout:
                 f"{subject}: coordinates reach {bound} voxels and the kernel {reach} more, but a "
                 f"packed key holds at most {limit}; centre the cloud or use larger voxels"
             )
+
+
+#: Layout of every grid unless told otherwise.
+DEFAULT_LAYOUT = KeyLayout()

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from pcnn.geometry.packing import KeyLayout
+from pcnn.geometry.packing import DEFAULT_LAYOUT
 from pcnn.geometry.voxel_grid import VoxelGrid
 
 
@@ -72,7 +72,7 @@ def grid_of_cells(
     Raises:
         ValueError: as in `quantize`.
     """
-    layout = KeyLayout()
+    layout = DEFAULT_LAYOUT
     if batch is None:
         batch = torch.zeros(len(cells), dtype=torch.int64, device=cells.device)
     elif batch.shape != cells.shape[:1]:

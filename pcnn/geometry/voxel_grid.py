@@ -12,7 +12,7 @@ from torch import Tensor
 
 from pcnn.geometry.kernel import Kernel, Triple
 from pcnn.geometry.kernel_map import KernelMap
-from pcnn.geometry.packing import KeyLayout
+from pcnn.geometry.packing import DEFAULT_LAYOUT, KeyLayout
 
 MapBuild = Callable[["VoxelGrid", "VoxelGrid", Kernel], KernelMap]
 
@@ -44,7 +44,7 @@ class VoxelGrid:
     tensor_stride: Triple = (1, 1, 1)
     sites: str = "floor"
     inverse: Tensor | None = None
-    layout: KeyLayout = KeyLayout()
+    layout: KeyLayout = DEFAULT_LAYOUT
     _levels: dict[tuple[str, Kernel | Triple], VoxelGrid] = field(default_factory=dict, repr=False)
     _maps: WeakKeyDictionary[VoxelGrid, dict[Kernel, KernelMap]] = field(
         default_factory=WeakKeyDictionary, repr=False
@@ -194,7 +194,7 @@ class VoxelGrid:
         return maps[kernel]
 
     def _check_output(self, out: VoxelGrid, kernel: Kernel) -> None:
-        expected = tuple(t * s for t, s in zip(self.tensor_stride, kernel.stride))
+        expected = tuple(t * s for t, s in zip(self.tensor_stride, kernel.stride, strict=True))
         if out.tensor_stride != expected:
             raise ValueError(
                 f"a kernel of stride {kernel.stride} takes tensor stride {self.tensor_stride} to "
@@ -244,7 +244,7 @@ def _reached(grid: VoxelGrid, kernel: Kernel) -> VoxelGrid:
 
 
 def _generated_sites(grid: VoxelGrid, kernel: Kernel) -> VoxelGrid:
-    if any(t % s for t, s in zip(grid.tensor_stride, kernel.stride)):
+    if any(t % s for t, s in zip(grid.tensor_stride, kernel.stride, strict=True)):
         raise ValueError(
             f"a transposed convolution of stride {kernel.stride} needs a tensor stride divisible "
             f"by it, got {grid.tensor_stride}"

@@ -11,7 +11,10 @@ from pcnn.geometry import KernelMap, VoxelGrid
 
 
 def assemble_pairs(
-    slots: Sequence[tuple[Tensor, Tensor]], source: VoxelGrid, target: VoxelGrid
+    slots: Sequence[tuple[Tensor, Tensor]],
+    source: VoxelGrid,
+    target: VoxelGrid,
+    symmetric: bool = False,
 ) -> KernelMap:
     """Join the pairs of all slots into a voxel kernel map.
 
@@ -19,10 +22,11 @@ def assemble_pairs(
         slots: for each slot (in_index, out_index), int64, ascending output rows.
         source: input sites.
         target: output sites.
+        symmetric: whether slot K - 1 - k holds the pairs of slot k exchanged.
     """
     offsets = torch.zeros(len(slots) + 1, dtype=torch.int64)
     counts = torch.tensor([index.shape[0] for index, _ in slots], dtype=torch.int64)
     torch.cumsum(counts, 0, out=offsets[1:])
     in_index = torch.cat([index for index, _ in slots]).to(torch.int32)
     out_index = torch.cat([index for _, index in slots]).to(torch.int32)
-    return KernelMap(in_index, out_index, offsets, source.rows, target.rows)
+    return KernelMap(in_index, out_index, offsets, source.rows, target.rows, symmetric=symmetric)

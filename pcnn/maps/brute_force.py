@@ -41,4 +41,5 @@ class BruteForce:
                     torch.cat([empty, *(i for _, i in parts)]),
                 )
             )
-        return assemble_pairs(found, source, target)
+        symmetric = kernel.is_symmetric and source is target
+        return assemble_pairs(found, source, target, symmetric)

@@ -41,12 +41,12 @@ class SortedSearch:
             rows = torch.arange(source.rows, device=source.device)
             # slot K-1-k of a symmetric map is slot k with input and output exchanged
             mirrored = [(out_index, in_index) for in_index, out_index in reversed(found)]
-            return assemble_pairs([*found, (rows, rows), *mirrored], source, target)
+            return assemble_pairs([*found, (rows, rows), *mirrored], source, target, True)
         return assemble_pairs(_search(source.keys, target.keys, deltas), source, target)
 
 
 def _delta(source: VoxelGrid, offset: tuple[int, int, int]) -> int:
-    scaled = [value * step for value, step in zip(offset, source.tensor_stride)]
+    scaled = [value * step for value, step in zip(offset, source.tensor_stride, strict=True)]
     return source.layout.delta(scaled)
 
 
@@ -63,7 +63,7 @@ def _search(source_keys: Tensor, target_keys: Tensor, deltas: list[int]) -> list
         slot, out_index = hit.nonzero(as_tuple=True)
         in_index = position[hit]
         counts = torch.bincount(slot, minlength=len(shifts)).tolist()
-        found += zip(in_index.split(counts), out_index.split(counts))
+        found += zip(in_index.split(counts), out_index.split(counts), strict=True)
     return found
 
 
@@ -83,5 +83,5 @@ def _parents(source: VoxelGrid, target: VoxelGrid, kernel: Kernel) -> KernelMap:
     order = torch.argsort(torch.where(known, slot, kernel.volume), stable=True)
     counts = torch.bincount(slot[known], minlength=kernel.volume).tolist()
     order = order[: sum(counts)]
-    pairs = list(zip(order.split(counts), row[order].split(counts)))
+    pairs = list(zip(order.split(counts), row[order].split(counts), strict=True))
     return assemble_pairs(pairs, source, target)

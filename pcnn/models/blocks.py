@@ -1,8 +1,9 @@
-"""Blocks every network is assembled from: convolution and norm are injected, sizes are arguments."""
+"""Blocks every network is assembled from; convolution and norm are injected."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Protocol
 
 from torch import nn
@@ -108,8 +109,5 @@ def residual_stack(
     """``count`` residual blocks, the first of which changes the channels."""
     widths = [in_channels, *(out_channels for _ in range(count))]
     return nn.Sequential(
-        *(
-            ResidualBlock(a, b, conv, norm, kernel_size)
-            for a, b in zip(widths[:-1], widths[1:], strict=True)
-        )
+        *(ResidualBlock(a, b, conv, norm, kernel_size) for a, b in pairwise(widths))
     )

@@ -1,4 +1,4 @@
-"""MinkUNet42: a U-Net of residual blocks (Choy et al. 2019), as benchmarked by TorchSparse and Spira.
+"""MinkUNet42: a U-Net of residual blocks (Choy et al. 2019), as the engine papers benchmark it.
 
 Stem of two 3^3 convolutions; four times a 2^3 convolution of stride 2 and two residual blocks; four
 times its transpose, the skip joined behind the upsampled channels, and two residual blocks. 42
@@ -8,6 +8,7 @@ convolutions with K > 1 and 21,709,184 convolution weights at width 1 with 4 inp
 from __future__ import annotations
 
 from functools import partial
+from itertools import pairwise
 
 import torch
 from torch import nn
@@ -61,7 +62,7 @@ class MinkUNet(nn.Module):
                 ConvNorm(conv(a, a, 2, 2, bias=False), norm(a)),
                 residual_stack(a, b, blocks, conv, norm),
             )
-            for a, b in zip(widths[:-1], widths[1:], strict=True)
+            for a, b in pairwise(widths)
         )
         skips = widths[-2::-1]  # channels joined at each step up, coarse to fine
         inputs = [widths[-1], *decoder[:-1]]
@@ -90,7 +91,7 @@ class MinkUNet(nn.Module):
         return out
 
 
-def MinkUNet42(  # noqa: N802 - a model's published name
+def MinkUNet42(
     in_channels: int = 4,
     out_channels: int | None = 19,
     width: float = 1.0,

@@ -64,7 +64,7 @@ class ResNet(nn.Module):
         return logits
 
 
-def ResNet18(  # noqa: N802 - a model's published name
+def ResNet18(
     in_channels: int = 4,
     out_channels: int = 11,
     width: float = 1.0,

@@ -8,6 +8,7 @@ first kernel, one input channel and 32 outputs.
 from __future__ import annotations
 
 from functools import partial
+from itertools import pairwise
 
 from torch import nn
 
@@ -19,6 +20,24 @@ from pcnn.tensor import SparseTensor
 ENCODER = (32, 64, 128, 256)
 DECODER = (128, 64, 64)  # coarse to fine
 MERGED = 64
+
+
+class Level(nn.Module):
+    """A convolution with norm and, without an activation between, a residual block.
+
+    Args:
+        entry: (strided or transposed) convolution with norm.
+        block: residual block on its output.
+    """
+
+    def __init__(self, entry: ConvNorm, block: ResidualBlock) -> None:
+        super().__init__()
+        self.entry, self.block = entry, block
+
+    def forward(self, x: SparseTensor, sites: SparseTensor | None = None) -> SparseTensor:
+        """Features ``[N_in, C_in]`` to ``[N_out, C_out]``, on given sites if there are any."""
+        out: SparseTensor = self.block(self.entry(x, sites))
+        return out
 
 
 class ResUNet(nn.Module):
@@ -54,15 +73,14 @@ class ResUNet(nn.Module):
         self.in_channels = in_channels
         self.normalize_features = normalize_features
 
-        def level(layer: nn.Module, channels: int) -> nn.ModuleList:
-            # no activation between the entry and its residual block
+        def level(layer: nn.Module, channels: int) -> Level:
             entry = ConvNorm(layer, norm(channels), activation=False)
-            return nn.ModuleList([entry, ResidualBlock(channels, channels, conv, norm)])
+            return Level(entry, ResidualBlock(channels, channels, conv, norm))
 
         widths = [in_channels, *encoder]
         self.encoder = nn.ModuleList(
             level(conv(a, b, 3 if n else first_kernel, 2 if n else 1, bias=False), b)
-            for n, (a, b) in enumerate(zip(widths[:-1], widths[1:], strict=True))
+            for n, (a, b) in enumerate(pairwise(widths))
         )
         skips = encoder[-2::-1]
         inputs = [encoder[-1]]
@@ -78,13 +96,13 @@ class ResUNet(nn.Module):
     def forward(self, x: SparseTensor) -> SparseTensor:
         """Features ``[N, in_channels]`` to ``[N, out_channels]`` on the same sites."""
         levels: list[SparseTensor] = []
-        for entry, block in self.encoder:
-            x = block(entry(x))
+        for level in self.encoder:
+            x = level(x)
             levels.append(x)
         y = levels.pop()
-        for up, block in self.decoder:
+        for level in self.decoder:
             skip = levels.pop()
-            y = concatenate(block(up(y, skip)), skip)
+            y = concatenate(level(y, skip), skip)
         y = self.final(self.relu(self.merge(y)))
         if not self.normalize_features:
             return y
@@ -92,7 +110,7 @@ class ResUNet(nn.Module):
         return y.replace(nn.functional.normalize(y.features, dim=1, eps=1e-8))
 
 
-def ResUNetBN2C(  # noqa: N802 - a model's published name
+def ResUNetBN2C(
     in_channels: int = 1,
     out_channels: int = 32,
     first_kernel: int = 5,

@@ -8,6 +8,7 @@ in a (1, 1, 3) kernel of stride (1, 1, 2): 21 convolutions, 2,691,264 weights. S
 from __future__ import annotations
 
 from functools import partial
+from itertools import pairwise
 
 from torch import nn
 
@@ -45,7 +46,7 @@ class SparseResNet(nn.Module):
         self.in_channels = in_channels
         widths = [in_channels, *channels]
         stages: list[nn.Module] = []
-        for number, (a, b) in enumerate(zip(widths[:-1], widths[1:], strict=True)):
+        for number, (a, b) in enumerate(pairwise(widths)):
             entry = conv(a, b, kernel_size, 2 if number else 1, bias=False)
             blocks = residual_stack(b, b, 2, conv, norm, kernel_size)
             stages.append(nn.Sequential(ConvNorm(entry, norm(b)), blocks))
@@ -65,7 +66,7 @@ class SparseResNet(nn.Module):
         return outputs
 
 
-def SparseResNet21(  # noqa: N802 - a model's published name
+def SparseResNet21(
     in_channels: int = 4,
     width: float = 1.0,
     engine: str | Engine | None = None,
@@ -78,7 +79,7 @@ def SparseResNet21(  # noqa: N802 - a model's published name
     return SparseResNet(in_channels, widths, 3, ((1, 1, 3), (1, 1, 2)), make, norm)
 
 
-def SparseResNetLarge(  # noqa: N802 - a model's published name
+def SparseResNetLarge(
     in_channels: int = 4,
     width: float = 1.0,
     engine: str | Engine | None = None,

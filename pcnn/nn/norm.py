@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm
 
 
 def normalize(norm: nn.Module, features: Tensor) -> Tensor:
@@ -17,16 +16,9 @@ def normalize(norm: nn.Module, features: Tensor) -> Tensor:
         norm: any module on ``[N, C]``.
         features: ``[N, C]``.
     """
-    plain = isinstance(norm, _BatchNorm) and not isinstance(norm, nn.SyncBatchNorm)
-    if plain and norm.training and features.shape[0] < 2 and norm.running_mean is not None:
+    if features.shape[0] < 2 and isinstance(norm, nn.BatchNorm1d) and norm.training:
         return nn.functional.batch_norm(
-            features,
-            norm.running_mean,
-            norm.running_var,
-            norm.weight,
-            norm.bias,
-            training=False,
-            eps=norm.eps,
+            features, norm.running_mean, norm.running_var, norm.weight, norm.bias, eps=norm.eps
         )
     normalized: Tensor = norm(features)
     return normalized

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pcnn.dataflows import Dataflow, Reference
+from pcnn.dataflows import Blocked, Dataflow, Reference
 from pcnn.maps import BruteForce, MapBuilder, SortedSearch
 
 
@@ -32,7 +32,7 @@ class Engine:
 ENGINES = {
     engine.name: engine
     for engine in (
-        Engine("auto", SortedSearch(), Reference()),
+        Engine("auto", SortedSearch(), Blocked()),
         Engine("reference", SortedSearch(), Reference()),
         Engine("brute_force", BruteForce(), Reference()),
     )

@@ -84,8 +84,8 @@ def products(dataflow: Dataflow) -> Products:
     library.impl(names[1], vvor, "CompositeExplicitAutograd")
     torch.library.register_fake(f"pcnn::{names[0]}", _fake_mvmr, lib=library)
     torch.library.register_fake(f"pcnn::{names[1]}", _fake_vvor, lib=library)
-    library.impl(names[0], lambda *args: _Mvmr.apply(handles, *args), "Autograd")
-    library.impl(names[1], lambda *args: _Vvor.apply(handles, *args), "Autograd")
+    library.impl(names[0], functools.partial(_apply_mvmr, handles), "Autograd")
+    library.impl(names[1], functools.partial(_apply_vvor, handles), "Autograd")
     return handles
 
 
@@ -215,3 +215,7 @@ def _saved(ctx: Any) -> tuple[Tensor, Tensor, list[Tensor], list[Tensor]]:
             "were disabled when the forward pass ran"
         )
     return first, second, forward, backward
+
+
+_apply_mvmr: Callable[..., Tensor] = _Mvmr.apply
+_apply_vvor: Callable[..., Tensor] = _Vvor.apply

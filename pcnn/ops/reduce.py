@@ -148,7 +148,7 @@ def _fake_dot(x: Tensor, y: Tensor, in_index: Tensor, out_index: Tensor) -> Tens
 
 _LIBRARY.impl("reduce", _reduce, "CompositeExplicitAutograd")
 _LIBRARY.impl("dot", _dot, "CompositeExplicitAutograd")
-_LIBRARY.impl("reduce", lambda *args: _Reduce.apply(*args), "Autograd")
-_LIBRARY.impl("dot", lambda *args: _Dot.apply(*args), "Autograd")
+_LIBRARY.impl("reduce", _Reduce.apply, "Autograd")
+_LIBRARY.impl("dot", _Dot.apply, "Autograd")
 torch.library.register_fake("pcnn::reduce", _fake_reduce, lib=_LIBRARY)
 torch.library.register_fake("pcnn::dot", _fake_dot, lib=_LIBRARY)

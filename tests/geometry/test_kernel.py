@@ -1,0 +1,50 @@
+import itertools
+
+import pytest
+
+from pcnn.geometry import Kernel
+
+
+def test_slots_run_x_slowest_z_fastest() -> None:
+    assert Kernel.of((2, 1, 3)).offsets[:4] == ((0, 0, -1), (0, 0, 0), (0, 0, 1), (1, 0, -1))
+
+
+@pytest.mark.parametrize(
+    ("size", "dilation", "padding"), [(3, 1, 1), (5, 1, 2), (3, 2, 2), (2, 1, 0), (4, 3, 0)]
+)
+def test_default_padding_centres_odd_kernels_and_leaves_even_ones(
+    size: int, dilation: int, padding: int
+) -> None:
+    assert Kernel.of(size, 1, dilation).padding == (padding,) * 3
+
+
+def test_even_kernels_cover_zero_to_k_minus_one() -> None:
+    assert Kernel.of(2).offsets == tuple(itertools.product((0, 1), repeat=3))
+
+
+def test_properties() -> None:
+    assert Kernel.of(3).is_symmetric
+    assert not Kernel.of(3, 2).is_symmetric
+    assert not Kernel.of(3, padding=0).is_symmetric
+    assert Kernel.of((1, 3, 5)).is_symmetric
+    assert Kernel.of(2, 2).is_disjoint
+    assert not Kernel.of(2, 2, padding=1).is_disjoint
+    assert not Kernel.of(3, 2).is_disjoint
+    assert Kernel.of(1).is_pointwise
+    assert not Kernel.of(1, 2).is_pointwise
+    assert not Kernel.of(1, padding=1).is_pointwise
+    assert Kernel.of(3, dilation=4).reach == 4
+    assert Kernel.of(3, dilation=4).volume == 27
+
+
+def test_equal_kernels_are_one_key() -> None:
+    assert {Kernel.of(3): 1}[Kernel.of((3, 3, 3), [1, 1, 1])] == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [((0,), "kernel_size"), ((3, 0), "stride"), ((3, 1, 0), "dilation"), (((3, 3),), "three")],
+)
+def test_refuses_what_cannot_be(arguments: tuple, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Kernel.of(*arguments)

@@ -1,0 +1,111 @@
+import pytest
+import torch
+
+from pcnn.geometry import Kernel, KernelMap, layouts
+from pcnn.maps import SortedSearch
+from tests.clouds import surface_grid
+
+Edges = set[tuple[int, int, int]]
+
+
+def edges_of(kernel_map: KernelMap) -> Edges:
+    columns = (kernel_map.out_index, kernel_map.in_index, kernel_map.slot_index)
+    return set(zip(*(c.tolist() for c in columns), strict=True))
+
+
+def make(n: int = 400, size: int = 3, stride: int = 1) -> KernelMap:
+    grid = surface_grid(n, batch_size=2)
+    kernel = Kernel.of(size, stride)
+    return SortedSearch().build(grid, grid.strided(kernel), kernel)
+
+
+CASES = [(400, 3, 1), (400, 2, 2), (400, 3, 2), (1, 3, 1), (0, 3, 1), (90, 5, 1)]
+
+
+@pytest.mark.parametrize(("n", "size", "stride"), CASES)
+@pytest.mark.parametrize("transposed", [False, True])
+def test_every_layout_holds_the_same_triplets(
+    n: int, size: int, stride: int, transposed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(layouts, "BLOCK_ROWS", 37)
+    kernel_map = make(n, size, stride)
+    kernel_map.layout("blocks")  # so that the transposed one is the mirrored one where it can be
+    kernel_map = kernel_map.transpose() if transposed else kernel_map
+    kernel_map.validate()
+    expected = edges_of(kernel_map)
+    assert len(expected) == kernel_map.triplets
+
+    (table,) = kernel_map.layout("table")
+    i, k = (table >= 0).nonzero(as_tuple=True)
+    assert set(zip(i.tolist(), table[i, k].tolist(), k.tolist(), strict=True)) == expected
+
+    in_index, slot_index, offsets = kernel_map.layout("rows_csr")
+    rows = torch.repeat_interleave(torch.arange(kernel_map.n_out), offsets.diff())
+    got = zip(rows.tolist(), in_index.tolist(), slot_index.tolist(), strict=True)
+    assert set(got) == expected
+
+    in_index, out_index, by_row, offsets, segments, shape = kernel_map.layout("blocks")
+    got_edges: Edges = set()
+    for block, slot, start, end in segments.tolist():
+        out = out_index[start:end].tolist()
+        assert all(row // 37 == block for row in out)
+        got_edges |= {(a, b, slot) for a, b in zip(out, in_index[start:end].tolist(), strict=True)}
+    assert got_edges == expected
+    assert shape.tolist() == [kernel_map.volume, 37]
+    for row in range(kernel_map.n_out):
+        assert (out_index[by_row[offsets[row] : offsets[row + 1]]] == row).all()
+    assert by_row.unique().numel() == kernel_map.triplets
+
+
+@pytest.mark.parametrize(("n", "size"), [(400, 3), (90, 5), (1, 3), (0, 3)])
+def test_tiles_list_every_slot_a_tile_touches(n: int, size: int) -> None:
+    kernel_map = make(n, size)
+    order, masks, slots, offsets = kernel_map.layout("tiles")
+    occupied = kernel_map.layout("table")[0] >= 0
+    assert order.sort().values.tolist() == list(range(kernel_map.n_out))
+    for row, words in enumerate(masks.tolist()):
+        bits = [bool(words[k // 31] >> (k % 31) & 1) for k in range(kernel_map.volume)]
+        assert bits == occupied[row].tolist()
+    for tile in range(len(offsets) - 1):
+        rows = order[tile * layouts.TILE_ROWS : (tile + 1) * layouts.TILE_ROWS]
+        expected = occupied[rows].any(0).nonzero()[:, 0].tolist()
+        assert slots[offsets[tile] : offsets[tile + 1]].tolist() == expected
+
+
+def test_sorting_by_gray_code_shortens_the_slot_lists() -> None:
+    kernel_map = make(4000)
+    occupied = kernel_map.layout("table")[0] >= 0
+    unsorted = sum(int(rows.any(0).sum()) for rows in occupied.split(layouts.TILE_ROWS))
+    assert len(kernel_map.layout("tiles")[2]) < 0.9 * unsorted
+
+
+def test_a_table_that_cannot_be_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    shared = KernelMap(
+        torch.tensor([0, 1], dtype=torch.int32),
+        torch.tensor([0, 0], dtype=torch.int32),
+        torch.tensor([0, 2]),
+        2,
+        1,
+        one_per_slot=False,
+    )
+    with pytest.raises(ValueError, match="several inputs"):
+        shared.layout("table")
+    monkeypatch.setattr(layouts, "TABLE_BUDGET_BYTES", 100)
+    with pytest.raises(ValueError, match="use the layout pairs"):
+        make().layout("table")
+    with pytest.raises(ValueError, match="there are pairs, table"):
+        make().layout("tabel")
+
+
+def test_a_map_that_lies_about_itself_is_found() -> None:
+    int32 = {"dtype": torch.int32}
+    index = torch.tensor([0, 1], **int32)
+    both = torch.zeros(2, **int32)
+    for bad, message in (
+        (KernelMap(index, index, torch.tensor([0, 1]), 2, 2), "cover"),
+        (KernelMap(index, index, torch.tensor([0, 3, 2]), 2, 2), "decrease"),
+        (KernelMap(index, index, torch.tensor([0, 2]), 1, 2), "in_index leaves"),
+        (KernelMap(index, both, torch.tensor([0, 2]), 2, 2), "out_index claims"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            bad.validate()

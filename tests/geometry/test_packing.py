@@ -1,0 +1,42 @@
+import pytest
+import torch
+
+from pcnn.geometry import KeyLayout, grid_of_cells
+
+LAYOUTS = [KeyLayout(), KeyLayout(3, (20, 20, 20)), KeyLayout(0, (12, 12, 8))]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS, ids=str)
+def test_packing_keeps_coordinates_and_order_to_the_limit(layout: KeyLayout) -> None:
+    half = torch.tensor(layout.half)
+    corners = torch.cartesian_prod(*[torch.tensor([-int(h), -1, 0, int(h) - 1]) for h in half])
+    batches = torch.tensor([0, max(0, layout.max_batch - 1)])
+    coords = torch.cat(
+        [torch.cat([torch.full((len(corners), 1), int(b)), corners], 1) for b in batches]
+    )
+    keys = layout.pack(coords)
+    assert torch.equal(layout.unpack(keys).long(), coords)
+    assert (keys >= 0).all()
+    expected = sorted({tuple(row) for row in coords.tolist()})
+    got = layout.unpack(torch.unique(keys)).tolist()
+    assert [tuple(row) for row in got] == expected
+
+
+def test_a_neighbours_key_is_a_sum() -> None:
+    layout = KeyLayout()
+    coords = torch.tensor([[2, -5, 0, 7], [0, -131070, 131069, 0]])
+    for offset in ((0, 0, -1), (1, -1, 1), (-2, 2, 0)):
+        moved = coords + torch.tensor([0, *offset])
+        assert torch.equal(layout.pack(coords) + layout.delta(offset), layout.pack(moved))
+
+
+def test_sixty_four_bits_are_too_many() -> None:
+    with pytest.raises(ValueError, match="63"):
+        KeyLayout(10, (18, 18, 18))
+
+
+def test_coordinates_beyond_the_packing_are_an_error_not_a_wrong_neighbour() -> None:
+    limit = KeyLayout().half[0] - 1
+    assert grid_of_cells(torch.tensor([[limit, 0, -limit]])).rows == 1
+    with pytest.raises(ValueError, match="centre the cloud"):
+        grid_of_cells(torch.tensor([[limit + 1, 0, 0]]))

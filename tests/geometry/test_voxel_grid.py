@@ -1,0 +1,183 @@
+import gc
+import pickle
+import weakref
+
+import pytest
+import torch
+
+from pcnn.geometry import Kernel, VoxelGrid, grid_of_cells, quantize
+from pcnn.maps import SortedSearch
+from tests import oracle
+from tests.clouds import surface_grid
+
+build = SortedSearch().build
+
+
+def test_quantize_floors_negatives_and_keeps_the_inverse() -> None:
+    points = torch.tensor([[-0.01, 0.0, 0.05], [0.0, 0, 0], [0.124, 0, 0.1], [-0.125, 0, 0]])
+    grid = quantize(points, voxel_size=0.125)
+    assert grid.coords.tolist() == [[0, -1, 0, 0], [0, 0, 0, 0]]
+    assert grid.inverse is not None
+    assert grid.inverse.tolist() == [0, 1, 1, 0]
+
+
+def test_quantize_is_exact_far_from_the_origin() -> None:
+    points = torch.tensor([[5000.05, -5000.05, 0.0]], dtype=torch.float64)
+    assert quantize(points, voxel_size=0.1).coords.tolist() == [[0, 50000, -50001, 0]]
+
+
+def test_voxels_may_be_anisotropic() -> None:
+    grid = quantize(torch.tensor([[0.35, 0.35, 0.35]]), voxel_size=(0.1, 0.2, 0.4))
+    assert grid.coords.tolist() == [[0, 3, 1, 0]]
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_points_that_are_no_numbers_are_named(bad: float) -> None:
+    points = torch.zeros(5, 3)
+    points[3, 1] = bad
+    with pytest.raises(ValueError, match="1 of 5 points are NaN or infinite, the first is 3"):
+        quantize(points, voxel_size=0.1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"points": torch.zeros(3, 4)}, r"\[P, 3\]"),
+        ({"points": torch.zeros(3, 3, dtype=torch.int64)}, "floating"),
+        ({"voxel_size": 0.0}, "positive"),
+        ({"voxel_size": (0.1, 0.2)}, "positive"),
+        ({"batch": torch.zeros(2, dtype=torch.int64)}, "batch must be"),
+        ({"batch": torch.tensor([0, 1, 2]), "batch_size": 2}, "do not fit"),
+        ({"batch": torch.tensor([0, -1, 0])}, "do not fit"),
+        ({"batch_size": 600}, "1 to 511"),
+    ],
+)
+def test_quantize_refuses_bad_input(arguments: dict, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        quantize(**{"points": torch.zeros(3, 3), "voxel_size": 0.1, **arguments})
+
+
+def test_an_empty_cloud_is_a_grid() -> None:
+    grid = quantize(torch.zeros(0, 3), voxel_size=0.1, batch_size=2)
+    assert grid.rows == 0
+    assert grid.batch_offsets.tolist() == [0, 0, 0]
+    assert grid.strided(Kernel.of(2, 2)).rows == 0
+    assert VoxelGrid.collate([quantize(torch.zeros(0, 3), voxel_size=1.0)] * 2).batch_size == 2
+
+
+@pytest.mark.parametrize("stride", [2, 3, (1, 1, 2)])
+def test_floor_sites(stride: int | tuple) -> None:
+    grid = surface_grid(300, batch_size=3)
+    kernel = Kernel.of(3, stride)
+    coarse = grid.strided(kernel)
+    assert [tuple(c) for c in coarse.coords.tolist()] == oracle.floor_sites(
+        grid.coords.tolist(), kernel.stride
+    )
+    assert coarse.tensor_stride == kernel.stride
+    assert grid.strided(kernel) is coarse
+    twice = coarse.strided(kernel)
+    steps = [s * s for s in kernel.stride]
+    assert [tuple(c) for c in twice.coords.tolist()] == oracle.floor_sites(
+        grid.coords.tolist(), steps
+    )
+
+
+@pytest.mark.parametrize(("size", "stride"), [(3, 2), (2, 2), (3, 3), (4, 2), (3, 1)])
+def test_reached_sites_are_those_with_a_triplet(size: int, stride: int) -> None:
+    grid = surface_grid(120, batch_size=2, sites="reached")
+    kernel = Kernel.of(size, stride)
+    coarse = grid.strided(kernel)
+    if stride == 1:
+        assert coarse is grid
+        return
+    around = [
+        (b, x, y, z)
+        for b in range(2)
+        for x in range(-12, 15)
+        for y in range(-12, 15)
+        for z in range(-9, 9)
+    ]
+    candidates = [(b, x * stride, y * stride, z * stride) for b, x, y, z in around]
+    edges = oracle.triplets(
+        grid.coords.tolist(),
+        candidates,
+        kernel.size,
+        kernel.stride,
+        kernel.dilation,
+        kernel.padding,
+    )
+    expected = sorted({candidates[i] for i, _, _ in edges})
+    assert [tuple(c) for c in coarse.coords.tolist()] == expected
+
+
+def test_generated_sites_are_all_that_a_transposed_kernel_reaches() -> None:
+    coarse = surface_grid(40).strided(Kernel.of(2, 2))
+    fine = coarse.generated(Kernel.of(3, 2))
+    expected = {
+        (b, x + a, y + c, z + d)
+        for b, x, y, z in coarse.coords.tolist()
+        for a in (-1, 0, 1)
+        for c in (-1, 0, 1)
+        for d in (-1, 0, 1)
+    }
+    assert {tuple(c) for c in fine.coords.tolist()} == expected
+    assert fine.tensor_stride == (1, 1, 1)
+    with pytest.raises(ValueError, match="divisible"):
+        fine.generated(Kernel.of(3, 2))
+
+
+def test_batches_join_and_split_in_order() -> None:
+    grids = [surface_grid(50, seed=s) for s in range(3)]
+    joined = VoxelGrid.collate(grids)
+    assert joined.batch_offsets.tolist() == [0, *torch.tensor([g.rows for g in grids]).cumsum(0)]
+    assert torch.equal(joined.coords[:, 1:], torch.cat([g.coords[:, 1:] for g in grids]))
+    assert joined.inverse is not None
+    cells = torch.cat([g.coords[g.inverse][:, 1:] for g in grids])
+    assert torch.equal(joined.coords[joined.inverse][:, 1:], cells)
+    assert (joined.keys[1:] > joined.keys[:-1]).all()
+    with pytest.raises(ValueError, match="single clouds"):
+        VoxelGrid.collate([joined])
+    with pytest.raises(ValueError, match="at least one"):
+        VoxelGrid.collate([])
+
+
+def test_maps_are_cached_and_freed_with_the_grid() -> None:
+    grid = surface_grid(100)
+    kernel = Kernel.of(3, 2)
+    coarse = grid.strided(kernel)
+    kernel_map = grid.map_to(coarse, kernel, build)
+    assert grid.map_to(coarse, Kernel.of(3, 2), build) is kernel_map
+    generated = coarse.generated(kernel)
+    generated.map_to(coarse, kernel, build)
+    alive = [weakref.ref(thing) for thing in (grid, coarse, kernel_map, generated)]
+    gc.disable()  # reference counts alone must free them: no cycle
+    try:
+        del grid, coarse, kernel_map, generated
+        assert all(reference() is None for reference in alive)
+    finally:
+        gc.enable()
+
+
+def test_a_grid_crosses_processes_without_its_caches() -> None:
+    grid = surface_grid(100)
+    grid.strided(Kernel.of(2, 2))
+    copy = pickle.loads(pickle.dumps(grid))
+    assert torch.equal(copy.keys, grid.keys)
+    assert torch.equal(copy.inverse, grid.inverse)
+    assert not copy._levels
+
+
+def test_maps_between_sites_that_do_not_fit_are_refused() -> None:
+    grid, other = surface_grid(50), surface_grid(50, batch_size=2)
+    with pytest.raises(ValueError, match="tensor stride"):
+        grid.map_to(grid, Kernel.of(3, 2), build)
+    with pytest.raises(ValueError, match="clouds"):
+        grid.map_to(other, Kernel.of(3), build)
+    edge = grid_of_cells(torch.tensor([[131071, 0, 0]]))
+    with pytest.raises(ValueError, match="the kernel 1 more"):
+        edge.map_to(edge, Kernel.of(3), build)
+
+
+def test_sites_have_names() -> None:
+    with pytest.raises(ValueError, match="floor, reached"):
+        surface_grid(5, sites="ceiling")

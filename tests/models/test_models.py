@@ -1,0 +1,141 @@
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+import torch
+from torch import nn
+
+import pcnn
+from pcnn.models import (
+    MinkUNet42,
+    ResNet18,
+    ResUNetBN2C,
+    SparseResNet21,
+    SparseResNetLarge,
+    SparseResNetSegmentation,
+)
+from pcnn.nn import Conv3d, ConvTranspose3d
+from tests.clouds import surface_grid
+
+PUBLISHED = {
+    # convolution weights, convolutions with K > 1
+    "minkunet42": (MinkUNet42, 21_709_184, 42),
+    "sparse_resnet21": (SparseResNet21, 2_691_264, 21),
+    "sparse_resnet_large": (SparseResNetLarge, 12_232_000, 20),
+    "resunet_bn2c": (ResUNetBN2C, 8_748_960, 21),
+}
+
+
+def convolutions(model: nn.Module) -> list[Conv3d | ConvTranspose3d]:
+    return [m for m in model.modules() if isinstance(m, Conv3d | ConvTranspose3d)]
+
+
+@pytest.mark.parametrize(("make", "weights", "count"), PUBLISHED.values(), ids=PUBLISHED.keys())
+def test_published_sizes(make: Callable[[], nn.Module], weights: int, count: int) -> None:
+    layers = convolutions(make())
+    assert sum(layer.weight.numel() for layer in layers) == weights
+    assert sum(layer.kernel.volume > 1 for layer in layers) == count
+
+
+@pytest.mark.parametrize(("width", "millions"), [(0.5, 5.4), (0.64, 8.8), (1.0, 21.7)])
+def test_published_widths_of_minkunet(width: float, millions: float) -> None:
+    parameters = sum(p.numel() for p in MinkUNet42(width=width).parameters())
+    assert parameters / 1e6 == pytest.approx(millions, abs=0.1)
+
+
+@pytest.mark.parametrize("first_kernel", [5, 7])
+def test_resunet_with_the_first_kernel_of_either_release(first_kernel: int) -> None:
+    weights = sum(c.weight.numel() for c in convolutions(ResUNetBN2C(first_kernel=first_kernel)))
+    assert weights == {5: 8_748_960, 7: 8_755_936}[first_kernel]
+
+
+SEGMENTERS = {
+    "minkunet": partial(MinkUNet42, width=0.125),
+    "resunet": partial(ResUNetBN2C, in_channels=4, width=0.25, normalize_features=False),
+    "sparse_resnet": lambda out_channels: SparseResNetSegmentation(
+        SparseResNet21(width=0.25), out_channels, hidden=16
+    ),
+    "sparse_resnet_large": lambda out_channels: SparseResNetSegmentation(
+        SparseResNetLarge(width=0.25), out_channels, hidden=16
+    ),
+}
+
+
+@pytest.mark.parametrize("make", SEGMENTERS.values(), ids=SEGMENTERS.keys())
+@pytest.mark.parametrize("n", [0, 1, 200])
+def test_segmenters_train_on_clouds_of_any_size(make: Callable[..., nn.Module], n: int) -> None:
+    model = make(out_channels=5)
+    grid = surface_grid(n, batch_size=2)
+    y = model(pcnn.SparseTensor(torch.randn(grid.rows, 4), grid))
+    assert y.geometry is grid
+    assert y.features.shape == (grid.rows, 5)
+    y.features.square().sum().backward()
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
+
+
+@pytest.mark.parametrize("make", SEGMENTERS.values(), ids=SEGMENTERS.keys())
+def test_clouds_of_a_batch_do_not_touch(make: Callable[..., nn.Module]) -> None:
+    model = make(out_channels=3).eval()
+    grids = [surface_grid(n, seed=n) for n in (60, 150)]
+    rows = [torch.randn(grid.rows, 4) for grid in grids]
+    joined = pcnn.SparseTensor(torch.cat(rows), pcnn.VoxelGrid.collate(grids))
+    alone = [model(pcnn.SparseTensor(x, g)).features for x, g in zip(rows, grids, strict=True)]
+    torch.testing.assert_close(model(joined).features, torch.cat(alone), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("make", SEGMENTERS.values(), ids=SEGMENTERS.keys())
+def test_moving_a_cloud_by_the_coarsest_stride_moves_the_answer(
+    make: Callable[..., nn.Module],
+) -> None:
+    model = make(out_channels=3).eval()
+    grid = surface_grid(200)
+    x = torch.randn(grid.rows, 4)
+    shift = torch.tensor([32, -64, 16])
+    moved = pcnn.geometry.grid_of_cells(grid.coords[:, 1:].long() + shift)
+    expected = model(pcnn.SparseTensor(x, grid)).features
+    torch.testing.assert_close(model(pcnn.SparseTensor(x, moved)).features, expected)
+
+
+def test_descriptors_have_unit_length() -> None:
+    grid = surface_grid(100)
+    y = ResUNetBN2C(width=0.25)(pcnn.SparseTensor(torch.ones(grid.rows, 1), grid))
+    assert y.channels == 32
+    torch.testing.assert_close(y.features.norm(dim=1), torch.ones(grid.rows))
+
+
+@pytest.mark.parametrize("n", [0, 1, 200])
+def test_classifier_gives_one_row_a_cloud(n: int) -> None:
+    model = ResNet18(out_channels=7, width=0.125)
+    grid = surface_grid(n, batch_size=3)
+    y = model(pcnn.SparseTensor(torch.randn(grid.rows, 4), grid))
+    assert y.shape == (3, 7)
+    y.sum().backward()
+    assert y.isfinite().all()
+
+
+def test_stages_of_the_backbones() -> None:
+    grid = surface_grid(200)
+    x = pcnn.SparseTensor(torch.randn(grid.rows, 4), grid)
+    outputs = SparseResNet21(width=0.25)(x)
+    strides = [y.geometry.tensor_stride for y in outputs]
+    assert strides == [(1, 1, 1), (2, 2, 2), (4, 4, 4), (8, 8, 8), (8, 8, 16)]
+    assert len(SparseResNetLarge(width=0.25)(x)) == 4
+
+
+def test_engines_and_parts_are_injected() -> None:
+    model = MinkUNet42(width=0.125, engine="reference", norm=nn.Identity().__class__)
+    assert {layer.engine.name for layer in convolutions(model)} == {"reference"}
+    assert not any(isinstance(m, nn.BatchNorm1d) for m in model.modules())
+
+
+def test_engines_agree_on_a_whole_network() -> None:
+    grid = surface_grid(300, batch_size=2)
+    x = torch.randn(grid.rows, 4, dtype=torch.float64)
+    outputs = []
+    for engine in ("reference", "auto", "brute_force"):
+        torch.manual_seed(0)
+        model = MinkUNet42(width=0.125, out_channels=3, engine=engine).double()
+        fresh = pcnn.geometry.grid_of_cells(grid.coords[:, 1:].long(), grid.coords[:, 0].long(), 2)
+        outputs.append(model(pcnn.SparseTensor(x, fresh)).features)
+    for output in outputs[1:]:
+        assert (output - outputs[0]).abs().max() < 1e-10

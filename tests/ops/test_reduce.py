@@ -1,0 +1,90 @@
+import pytest
+import torch
+from torch.autograd import gradcheck, gradgradcheck
+
+from pcnn.geometry import Kernel, KernelMap
+from pcnn.maps import SortedSearch
+from pcnn.ops import reduce_max, reduce_mean, reduce_sum
+from tests.clouds import surface_grid
+
+
+def make(n: int = 20, kernel: Kernel | None = None) -> KernelMap:
+    grid = surface_grid(n, batch_size=2)
+    kernel = kernel or Kernel.of(3, 2)
+    return SortedSearch().build(grid, grid.strided(kernel), kernel)
+
+
+def groups_of(kernel_map: KernelMap) -> list[list[int]]:
+    groups: list[list[int]] = [[] for _ in range(kernel_map.n_out)]
+    for i, j in zip(kernel_map.out_index.tolist(), kernel_map.in_index.tolist(), strict=True):
+        groups[i].append(j)
+    return groups
+
+
+def test_sum_mean_and_maximum_equal_a_loop() -> None:
+    kernel_map = make(200)
+    x = torch.randn(kernel_map.n_in, 3, dtype=torch.float64)
+    total, mean, top = (f(x, kernel_map) for f in (reduce_sum, reduce_mean, reduce_max))
+    for i, rows in enumerate(groups_of(kernel_map)):
+        torch.testing.assert_close(total[i], x[rows].sum(0))
+        torch.testing.assert_close(mean[i], x[rows].mean(0))
+        assert torch.equal(top[i], x[rows].max(0).values)
+
+
+def test_outputs_without_inputs_are_zero() -> None:
+    grid, other = surface_grid(30), surface_grid(30, seed=8)
+    kernel_map = SortedSearch().build(grid, other, Kernel.of(1))
+    lonely = torch.tensor([not rows for rows in groups_of(kernel_map)])
+    assert lonely.any()
+    x = torch.randn(grid.rows, 2) - 10
+    for reduce in (reduce_sum, reduce_mean, reduce_max):
+        assert (reduce(x, kernel_map)[lonely] == 0).all()
+
+
+@pytest.mark.parametrize("n", [0, 1])
+def test_small_clouds(n: int) -> None:
+    kernel_map = make(n)
+    x = torch.randn(kernel_map.n_in, 2)
+    for reduce in (reduce_sum, reduce_mean, reduce_max):
+        assert reduce(x, kernel_map).shape == (kernel_map.n_out, 2)
+
+
+def test_derivatives_with_weights_are_closed() -> None:
+    kernel_map = make()
+    x = torch.randn(kernel_map.n_in, 2, dtype=torch.float64, requires_grad=True)
+    weight = torch.randn(kernel_map.triplets, dtype=torch.float64, requires_grad=True)
+
+    def weighted(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        return reduce_sum(x, kernel_map, weight)
+
+    assert gradcheck(weighted, (x, weight))
+    assert gradgradcheck(weighted, (x, weight))
+    assert gradcheck(lambda x: reduce_mean(x, kernel_map), (x,))
+    assert gradcheck(lambda x: reduce_max(x, kernel_map), (x,))
+    assert gradgradcheck(lambda x: reduce_max(x, kernel_map).square(), (x,))
+
+
+def test_a_maximum_sends_its_gradient_to_one_input() -> None:
+    kernel_map = make()
+    x = torch.ones(kernel_map.n_in, 1, requires_grad=True)
+    reduce_max(x, kernel_map).sum().backward()
+    assert x.grad is not None
+    assert float(x.grad.sum()) == kernel_map.n_out
+
+
+def test_a_maximum_of_nan_is_nan() -> None:
+    kernel_map = make()
+    x = torch.zeros(kernel_map.n_in, 1)
+    x[0] = float("nan")
+    assert reduce_max(x, kernel_map).isnan().any()
+
+
+def test_operators_keep_the_dispatchers_contract() -> None:
+    kernel_map = make()
+    x = torch.randn(kernel_map.n_in, 2, requires_grad=True)
+    y = torch.randn(kernel_map.n_out, 2, requires_grad=True)
+    weight = torch.randn(kernel_map.triplets, requires_grad=True)
+    index = kernel_map.in_index, kernel_map.out_index
+    torch.library.opcheck(torch.ops.pcnn.reduce, (x, weight, *index, kernel_map.n_out))
+    torch.library.opcheck(torch.ops.pcnn.reduce, (x, None, *index, kernel_map.n_out))
+    torch.library.opcheck(torch.ops.pcnn.dot, (x, y, *index))

@@ -1,0 +1,53 @@
+import pytest
+import torch
+
+import pcnn
+from pcnn.ops import reduce_points
+
+
+def test_points_of_a_voxel_are_reduced() -> None:
+    points = torch.tensor([[0.1, 0, 0], [0.9, 0, 0], [-0.5, 0, 0], [0.2, 0, 0]])
+    features = torch.tensor([[1.0], [2.0], [5.0], [6.0]])
+    for reduce, expected in (("mean", [5, 3]), ("sum", [5, 9]), ("first", [5, 1])):
+        x = pcnn.voxelize(points, features, voxel_size=1.0, reduce=reduce)
+        assert x.features[:, 0].tolist() == expected
+    assert x.geometry.inverse is not None
+    assert x.geometry.inverse.tolist() == [1, 1, 0, 1]
+    assert x.at_points()[:, 0].tolist() == [1, 1, 5, 1]
+
+
+def test_clouds_stay_apart() -> None:
+    points = torch.zeros(4, 3)
+    x = pcnn.voxelize(
+        points, torch.ones(4, 1), torch.tensor([0, 2, 2, 0]), voxel_size=0.1, batch_size=4
+    )
+    assert x.geometry.coords.tolist() == [[0, 0, 0, 0], [2, 0, 0, 0]]
+    assert x.geometry.batch_size == 4
+
+
+def test_gradients_reach_the_points() -> None:
+    points, features = torch.rand(50, 3), torch.rand(50, 2, requires_grad=True)
+    pcnn.voxelize(points, features, voxel_size=0.5).features.sum().backward()
+    assert features.grad is not None
+    assert float(features.grad.sum()) == pytest.approx(
+        2 * len(points.div(0.5).floor().unique(dim=0))
+    )
+
+
+def test_bad_requests_are_named() -> None:
+    points, features = torch.rand(5, 3), torch.rand(5, 2)
+    with pytest.raises(ValueError, match="mean, first, sum"):
+        pcnn.voxelize(points, features, voxel_size=1.0, reduce="median")
+    with pytest.raises(ValueError, match="match the points"):
+        pcnn.voxelize(points, features[:4], voxel_size=1.0)
+    grid = pcnn.voxelize(points, features, voxel_size=1.0).geometry
+    with pytest.raises(ValueError, match="features of"):
+        reduce_points(features[:4], grid)
+    with pytest.raises(ValueError, match="not made from points"):
+        reduce_points(features, grid.strided(pcnn.Kernel.of(2, 2)))
+
+
+def test_features_must_match_their_geometry() -> None:
+    grid = pcnn.voxelize(torch.rand(5, 3), torch.rand(5, 2), voxel_size=0.1).geometry
+    with pytest.raises(ValueError, match="to match the geometry"):
+        pcnn.SparseTensor(torch.rand(grid.rows + 1, 2), grid)
