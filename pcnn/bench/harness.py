@@ -57,13 +57,16 @@ def measure(
     Args:
         run: the call.
         device: where it runs.
-        warmup: calls before the first that counts.
+        warmup: calls before the first that counts; fewer when they exceed the budget.
         repeats: calls that count.
         budget_s: stop repeating after this many seconds [s]; at least three repeats always count.
     """
-    for _ in range(warmup):
-        run()
     once = _by_events if device.type == "cuda" else _by_clock
+    started = time.perf_counter()
+    for _ in range(warmup):
+        once(run, device)
+        if time.perf_counter() - started > budget_s:
+            break
     milliseconds: list[float] = []
     started = time.perf_counter()
     while len(milliseconds) < repeats:

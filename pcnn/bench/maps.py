@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
 import torch
 
@@ -42,11 +43,8 @@ def bench_maps(
         built = build(grid, engine, kernel, "pairs")
         proof = check_map(configuration, built, grid, grid.strided(kernel))
         for product in PRODUCTS:
-            timing = measure(
-                lambda kernel=kernel, product=product: build(grid, engine, kernel, product),
-                device,
-                repeats=repeats,
-            )
+            run = partial(build, grid, engine, kernel, product)
+            timing = measure(run, device, repeats=repeats)
             proof.admit(configuration)
             yield Row(
                 "map",

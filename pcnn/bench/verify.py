@@ -70,7 +70,8 @@ def check_map(
     truth = oracle.triplets(source, target, configuration.kernel)
     counts = torch.tensor([len(j) for j, _ in truth], device=source.device)
     slots = torch.arange(len(truth), device=source.device).repeat_interleave(counts)
-    wanted = _numbers(slots, *(torch.cat(rows) for rows in zip(*truth, strict=True)), built)
+    in_index, out_index = (torch.cat(rows) for rows in zip(*truth, strict=True))
+    wanted = _numbers(slots, in_index, out_index, built)
     got = _numbers(built.slot_index, built.in_index.long(), built.out_index.long(), built)
     if not torch.equal(got, wanted):
         common = int(torch.isin(got, wanted).sum())

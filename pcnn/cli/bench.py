@@ -87,10 +87,10 @@ def layers(
     name = dtype.value
     if dtype is Precision.auto:
         name = "float16" if where.type == "cuda" else "float32"
-    try:
-        counts = [int(part) for part in channels.split(",")]
-    except ValueError as error:
-        raise typer.BadParameter(f"--channels {channels}: want numbers, as 16,32,64") from error
+    parts = channels.split(",")
+    if not all(part.isdecimal() and int(part) for part in parts):
+        raise typer.BadParameter(f"--channels {channels}: want numbers, as 16,32,64")
+    counts = [int(part) for part in parts]
 
     def rows() -> Iterator[Row]:
         for chosen in _engines(engine):

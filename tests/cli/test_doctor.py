@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+import sys
+from collections import namedtuple
+from pathlib import Path
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from pcnn.cli import app
+from pcnn.cli import doctor as command
+from pcnn.cli.doctor import Finding, diagnose, driver_cuda, extra_for
+
+Version = namedtuple("Version", "major minor micro releaselevel serial")
+
+
+def found() -> dict[str, Finding]:
+    return {finding.subject: finding for finding in diagnose()}
+
+
+def test_a_working_machine_has_nothing_broken() -> None:
+    report = found()
+    assert not [finding for finding in report.values() if finding.state == "broken"]
+    assert torch.__version__ in report["torch"].text
+    assert {"python", "pcnn", "driver", "triton", "cuda bindings", "user cache"} <= set(report)
+
+
+def test_the_report_is_printed_and_markup_survives() -> None:
+    done = CliRunner().invoke(app, ["doctor"], env={"COLUMNS": "300"})
+    assert done.exit_code == 0, done.output
+    for finding in found().values():
+        assert " ".join(finding.text.split())[:60] in " ".join(done.output.split())
+
+
+@pytest.mark.parametrize(
+    ("torch_cuda", "driver", "extra"),
+    [
+        (None, None, None),
+        ("12.6", (12, 8), "cu12"),
+        ("12.8", (13, 0), "cu12"),
+        ("13.0", (13, 0), "cu13"),
+        (None, (12, 4), "cu12"),
+        (None, (14, 1), "cu13"),
+    ],
+)
+def test_the_extra_fits_torch_first_then_the_driver(torch_cuda, driver, extra) -> None:
+    assert extra_for(torch_cuda, driver) == extra
+
+
+def test_what_is_broken_sets_the_exit_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "version_info", Version(3, 9, 1, "final", 0))
+    report = found()
+    assert report["python"].state == "broken"
+    assert "3.10-3.13" in report["python"].text
+    monkeypatch.setattr(command, "diagnose", lambda: iter([report["python"]]))
+    assert CliRunner().invoke(app, ["doctor"]).exit_code == 1
+
+
+def test_an_old_torch_is_broken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "__version__", "2.5.1")
+    assert found()["torch"].state == "broken"
+
+
+def test_a_driver_without_cuda_in_torch_is_broken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "driver_cuda", lambda: (13, 0))
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.version, "cuda", None)
+    report = found()
+    assert report["device"].state == "broken"
+    assert "CPU build" in report["device"].text
+    monkeypatch.setattr(command, "driver_cuda", lambda: (12, 2))
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+    assert "update the driver" in found()["device"].text
+
+
+def test_a_cache_that_cannot_be_written_is_broken(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("no folder")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(blocked / "cache"))
+    assert found()["user cache"].state == "broken"
+
+
+@pytest.mark.gpu
+def test_a_gpu_is_described() -> None:
+    assert driver_cuda() is not None
+    report = found()
+    assert torch.cuda.get_device_name(0) in report["device cuda:0"].text
+    assert report["cuda bindings"].state != "broken"

@@ -1,0 +1,167 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from omegaconf import OmegaConf
+from typer.testing import CliRunner
+
+from pcnn.cli import app
+from pcnn.cli.predictor import Predictor
+from pcnn.datasets.labels import IGNORE, SEMANTIC_KITTI
+from pcnn.datasets.point_files import read_points
+from pcnn.experiment import build
+
+CPU = torch.device("cpu")
+
+
+def config(dataset: str) -> dict[str, Any]:
+    kitti = dataset == "kitti"
+    names = list(SEMANTIC_KITTI.class_names) if kitti else ["ground", "tree", "house"]
+    colors = SEMANTIC_KITTI.colors if kitti else [(0, 0, 255), (0, 255, 0), (255, 0, 0)]
+    return {
+        "model": {
+            "name": "minkunet",
+            "tasks": ["segmentation"],
+            "geometries": ["voxel"],
+            "_target_": "pcnn.models.MinkUNet42",
+            "width": 0.125,
+        },
+        "engine": {"name": "reference"},
+        "task": {"name": "segmentation"},
+        "dataset": {"name": dataset, "voxel_size": 0.5, "crop": 5.0, "labels": "official"},
+        "data": {
+            "source": "simulated",
+            "in_channels": 4,
+            "class_names": names,
+            "colors": [list(color) for color in colors],
+        },
+    }
+
+
+@pytest.fixture(params=["kitti", "folder"])
+def dataset(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.fixture
+def checkpoint(dataset: str, tmp_path: Path) -> Path:
+    """A network with random weights, kept the way a run keeps it."""
+    cfg = config(dataset)
+    net = build.network(OmegaConf.create(cfg), 4, len(cfg["data"]["class_names"]))
+    with torch.no_grad():
+        for parameter in net.parameters():
+            parameter.mul_(4)  # or the class would hang on the last layer's bias alone
+    state = {f"net.{name}": value for name, value in net.state_dict().items()}
+    path = tmp_path / "best.ckpt"
+    torch.save({"state_dict": state | {"loss.weight": torch.ones(1)}, "pcnn_config": cfg}, path)
+    return path
+
+
+def cloud(n: int, seed: int = 0) -> np.ndarray:
+    generator = np.random.default_rng(seed)
+    scale = [16, 16, 2, 1]
+    return ((generator.random((n, 4)) - [0.5, 0.5, 0.5, 0]) * scale).astype(np.float32)
+
+
+def run(*words: object, code: int) -> str:
+    done = CliRunner().invoke(app, ["predict", *map(str, words)], env={"COLUMNS": "400"})
+    assert done.exit_code == code, f"{done.output}\n{done.exception!r}"
+    return " ".join(done.output.replace("│", " ").split())
+
+
+def labels(out: Path, name: str) -> np.ndarray:
+    """Raw ids of SemanticKITTI, or classes."""
+    official = out / f"{name}.label"
+    if official.exists():
+        return np.fromfile(official, dtype="<u4")
+    return np.load(out / f"{name}_label.npy")
+
+
+def test_a_folder_is_labelled_and_bad_files_are_named(
+    checkpoint: Path, dataset: str, tmp_path: Path
+) -> None:
+    source, out = tmp_path / "clouds", tmp_path / "out"
+    (source / "deeper").mkdir(parents=True)
+    cloud(301).tofile(source / "a.bin")
+    np.save(source / "deeper" / "b.npy", cloud(77, seed=1))
+    np.save(source / "a_label.npy", np.zeros(301, dtype=np.int64))
+    (source / "torn.bin").write_bytes(cloud(10).tobytes()[:-3])
+    np.save(source / "narrow.npy", cloud(10)[:, :3])
+    np.save(source / "nan.npy", np.full((4, 4), np.nan, dtype=np.float32))
+    text = run(checkpoint, source, "--out", out, "--device", "cpu", code=1)
+    for name in ("torn.bin", "narrow.npy", "nan.npy"):
+        assert f"not labelled: {source / name}" in text
+    assert "2 clouds labelled" in text
+    assert "simulated" in text
+    known = SEMANTIC_KITTI.train_to_raw if dataset == "kitti" else range(3)
+    for name, n in (("a", 301), ("deeper/b", 77)):
+        found = labels(out, name)
+        assert found.shape == (n,)
+        assert set(found.tolist()) <= set(known)
+        written = read_points(out / f"{name}.ply")
+        assert written.n_points == n
+    assert sorted(path.name for path in out.rglob("*") if path.is_file()) == sorted(
+        ["a.ply", "b.ply"]
+        + (["a.label", "b.label"] if dataset == "kitti" else ["a_label.npy", "b_label.npy"])
+    )
+    again = run(checkpoint, source / "a.bin", "--out", out, "--device", "cpu", code=0)
+    assert "1 clouds labelled" in again
+
+
+def test_points_beyond_the_crop_get_no_class(
+    checkpoint: Path, dataset: str, tmp_path: Path
+) -> None:
+    points = cloud(400)
+    points.tofile(tmp_path / "a.bin")
+    words = (checkpoint, tmp_path / "a.bin", "--out", tmp_path / "out", "--crop", 4, "--no-ply")
+    run(*words, code=0)
+    found = labels(tmp_path / "out", "a")
+    outside = np.hypot(points[:, 0], points[:, 1]) > 4.0
+    assert 0 < outside.sum() < 400
+    nothing = 0 if dataset == "kitti" else IGNORE
+    assert np.array_equal(found == nothing, outside)
+    assert not (tmp_path / "out" / "a.ply").exists()
+
+
+def test_predictions_are_those_of_the_network_that_was_saved(
+    checkpoint: Path, dataset: str, tmp_path: Path
+) -> None:
+    predictor = Predictor.load(checkpoint, CPU)
+    cloud(200).tofile(tmp_path / "a.bin")
+    read = read_points(tmp_path / "a.bin")
+    classes = predictor(read)
+    assert classes.unique().numel() > 1, "a network with random weights says more than one thing"
+    # rows of points come back in the order of the file, whatever that is
+    order = torch.randperm(200)
+    shuffled = replace(read, points=read.points[order], features=read.features[order])
+    assert (predictor(shuffled) == classes[order]).float().mean() > 0.98
+    rgb = predictor.rgb(torch.tensor([1, IGNORE]))
+    assert rgb.tolist() == [list(config(dataset)["data"]["colors"][1]), [128, 128, 128]]
+
+
+def test_an_empty_cloud_has_an_empty_result(checkpoint: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty.bin").touch()
+    run(checkpoint, tmp_path / "empty.bin", "--out", tmp_path / "out", code=0)
+    assert labels(tmp_path / "out", "empty").shape == (0,)
+
+
+@pytest.mark.parametrize("dataset", ["folder"], indirect=True)
+def test_what_cannot_start_says_why(checkpoint: Path, tmp_path: Path) -> None:
+    cloud(5).tofile(tmp_path / "a.bin")
+    np.save(tmp_path / "a.npy", cloud(5))
+    assert "no such file" in run(checkpoint, tmp_path / "absent.bin", "--out", tmp_path, code=1)
+    both = (tmp_path / "a.bin", tmp_path / "a.npy")
+    assert "would both be written" in run(checkpoint, *both, "--out", tmp_path / "out", code=2)
+    (tmp_path / "nothing").mkdir()
+    assert "no cloud" in run(checkpoint, tmp_path / "nothing", "--out", tmp_path / "out", code=1)
+    torch.save({"state_dict": {}}, tmp_path / "foreign.ckpt")
+    assert "pcnn_config" in run(tmp_path / "foreign.ckpt", tmp_path / "a.bin", code=2)
+    torn = tmp_path / "torn.ckpt"
+    torn.write_bytes(checkpoint.read_bytes()[:1000])
+    assert "not a whole checkpoint" in run(torn, tmp_path / "a.bin", code=2)
+    assert "no checkpoint" in run(tmp_path / "absent.ckpt", tmp_path / "a.bin", code=2)

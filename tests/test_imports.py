@@ -1,0 +1,131 @@
+"""The house rules that a machine can check: import contract, names, sizes, banned constructs."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+SOURCES = sorted(
+    path
+    for pattern in ("pcnn/**/*.py", "tests/**/*.py", "*.py")
+    for path in ROOT.glob(pattern)
+    if "__pycache__" not in path.parts
+)
+GRAB_BAGS = {"utils", "helpers", "common", "misc"}
+MOST_LINES = 400
+
+
+def test_the_import_contract_is_kept() -> None:
+    command = [Path(sys.executable).with_name("lint-imports"), "--no-cache"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+    assert " 0 broken" in done.stdout
+    assert "0 kept" not in done.stdout
+
+
+def test_there_are_sources_to_look_at() -> None:
+    assert len(SOURCES) > 50
+
+
+def test_no_grab_bag_modules() -> None:
+    assert [path for path in SOURCES if path.stem in GRAB_BAGS] == []
+
+
+def test_no_file_is_long() -> None:
+    lengths = {path: len(path.read_text().splitlines()) for path in SOURCES}
+    assert {path: n for path, n in lengths.items() if n > MOST_LINES} == {}
+
+
+def test_a_typical_file_is_short() -> None:
+    lengths = sorted(len(path.read_text().splitlines()) for path in SOURCES)
+    assert lengths[len(lengths) // 2] <= 150
+    assert lengths[len(lengths) * 9 // 10] <= 300
+
+
+def banned(tree: ast.Module) -> Iterator[str]:
+    """Constructs that the house does without, each with its line."""
+    for node in ast.walk(tree):
+        line = getattr(node, "lineno", 0)
+        if isinstance(node, ast.ImportFrom) and any(name.name == "*" for name in node.names):
+            yield f"{line}: star import"
+        if isinstance(node, ast.Global):
+            yield f"{line}: global"
+        if isinstance(node, ast.ExceptHandler):
+            if node.type is None:
+                yield f"{line}: bare except"
+            broad = isinstance(node.type, ast.Name) and node.type.id in (
+                "Exception",
+                "BaseException",
+            )
+            if broad and all(isinstance(step, ast.Pass) for step in node.body):
+                yield f"{line}: swallowed error"
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            name = node.value
+            if name.startswith("PCNN" + "_") and name.isupper():
+                yield f"{line}: environment variable of our own"
+
+
+@pytest.mark.parametrize(
+    ("source", "finding"),
+    [
+        ("from os import *", "star import"),
+        ("def f():\n    global x\n    x = 1", "global"),
+        ("try:\n    f()\nexcept:\n    g()", "bare except"),
+        ("try:\n    f()\nexcept Exception:\n    pass", "swallowed error"),
+        ("import os\nos.environ['PCNN" + "_FAST']", "environment variable"),
+    ],
+)
+def test_the_check_finds_what_it_looks_for(source: str, finding: str) -> None:
+    assert finding in " ".join(banned(ast.parse(source)))
+
+
+def test_no_banned_constructs() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}:{finding}"
+        for path in SOURCES
+        for finding in banned(ast.parse(path.read_text()))
+    ]
+    assert found == []
+
+
+def public_without_docstring(tree: ast.Module) -> Iterator[str]:
+    """Public classes, functions and methods that say nothing about themselves."""
+    nodes: list[tuple[str, ast.AST]] = [("", tree)]
+    while nodes:
+        prefix, parent = nodes.pop()
+        for node in ast.iter_child_nodes(parent):
+            if not isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+                continue
+            if node.name.startswith("_"):
+                continue
+            if not ast.get_docstring(node):
+                yield f"{prefix}{node.name}"
+            if isinstance(node, ast.ClassDef):
+                nodes.append((f"{prefix}{node.name}.", node))
+
+
+def test_public_names_are_documented() -> None:
+    silent = [
+        f"{path.relative_to(ROOT)}: {name}"
+        for path in SOURCES
+        if "tests" not in path.relative_to(ROOT).parts
+        for name in public_without_docstring(ast.parse(path.read_text()))
+    ]
+    assert silent == []
+
+
+def test_the_core_stays_light() -> None:
+    """Heavy packages are imported where they are used, not when the core or the command starts."""
+    heavy = ["lightning", "hydra", "wandb", "trimesh", "open3d", "matplotlib", "torchmetrics"]
+    code = (
+        "import sys, pcnn.nn, pcnn.models, pcnn.cli; "
+        f"print([name for name in {heavy} if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

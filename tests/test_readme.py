@@ -1,0 +1,134 @@
+"""What the documentation tells people to type exists and works as far as that is cheap to see."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from importlib.metadata import metadata
+from pathlib import Path
+
+import pytest
+from hydra import compose, initialize_config_dir
+from typer.main import get_command
+
+from pcnn.cli import app
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+BLOCK = re.compile(r"```(\w+)\n(.*?)```", re.DOTALL)
+LINK = re.compile(r"\]\((?!https?:)([^)#]+)")
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    return [text for kind, text in BLOCK.findall(page.read_text()) if kind == language]
+
+
+def commands() -> list[list[str]]:
+    """Words of every shell command of the documentation, comments stripped."""
+    lines = [
+        line
+        for page in PAGES
+        for block in blocks(page, "bash")
+        for line in block.splitlines()
+        if line.strip()
+    ]
+    steps = [step for line in lines for step in line.split("&&")]
+    found = [shlex.split(step, comments=True) for step in steps]
+    return [words for words in found if words]
+
+
+def starting(*words: str) -> list[list[str]]:
+    found = [command for command in commands() if command[: len(words)] == list(words)]
+    assert found, f"no command starts with {words}"
+    return found
+
+
+def test_the_readme_begins_with_the_two_commands() -> None:
+    first = blocks(ROOT / "README.md", "bash")[0]
+    assert [line.split("#")[0].strip() for line in first.splitlines()] == [
+        "make train",
+        "make test",
+    ]
+
+
+def test_every_command_is_of_a_kind_that_is_checked() -> None:
+    kinds = {"make", "python", "python3", "pip", "pcnn", "source"}
+    assert {command[0] for command in commands()} <= kinds
+
+
+def test_make_targets_exist() -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    for page in PAGES:
+        named = set(re.findall(r"`make ([a-z-]+)`", page.read_text()))
+        assert named <= targets
+    assert {command[1] for command in starting("make")} <= targets
+
+
+def test_training_commands_compose() -> None:
+    for script in ("train.py", "eval.py"):
+        for command in starting("python", script):
+            assert (ROOT / script).is_file()
+            if any(word.startswith("ckpt_path=") for word in command) and script == "eval.py":
+                continue  # the rest of its configuration is the checkpoint's
+            with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
+                compose(config_name=Path(script).stem, overrides=command[2:])
+
+
+def test_pcnn_commands_exist() -> None:
+    group = get_command(app)
+    for command in starting("pcnn"):
+        words = command[1:]
+        node = group
+        while hasattr(node, "commands"):
+            assert words[0] in node.commands, command
+            node = node.commands[words.pop(0)]
+        options = {option for parameter in node.params for option in parameter.opts}
+        assert {word for word in words if word.startswith("--")} <= options
+
+
+def test_extras_exist() -> None:
+    table = (ROOT / "README.md").read_text().split("| extra | brings |")[1].split("\n\n")[0]
+    named = set(
+        re.findall(r"`(\w+)`", " ".join(row.split("|")[1] for row in table.splitlines()[2:]))
+    )
+    assert named, "the table of extras"
+    assert named <= set(metadata("pcnn").get_all("Provides-Extra"))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    broken = [
+        target for target in LINK.findall(page.read_text()) if not (page.parent / target).exists()
+    ]
+    assert broken == []
+
+
+def test_the_rooms_of_the_architecture_exist() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    rooms = re.findall(r"`(pcnn/[\w/.]+|conf/|tests/)`", text)
+    assert len(rooms) > 10
+    assert [room for room in rooms if not (ROOT / room).exists()] == []
+    packages = {f"pcnn/{path.parent.name}/" for path in ROOT.glob("pcnn/*/__init__.py")}
+    assert packages <= set(rooms), "a room without a line in docs/architecture.md"
+
+
+def test_the_python_example_of_the_readme_runs() -> None:
+    (example,) = blocks(ROOT / "README.md", "python")
+    names: dict[str, object] = {}
+    exec(compile(example, "README.md", "exec"), names)
+    assert tuple(names["logits"].shape) == (5000, 19)
+
+
+def test_the_tutorial_writes_a_folder_that_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pcnn.datasets.folder import FolderClouds
+
+    (example,) = blocks(ROOT / "docs" / "training.md", "python")
+    monkeypatch.chdir(tmp_path)
+    Path("site").mkdir()
+    exec(compile(example, "docs/training.md", "exec"), {})
+    clouds = FolderClouds("site", ["ground", "object"], split="all", voxel_size=0.5)
+    sample = clouds[(0, 0)]
+    assert len(sample.points) == 20000
+    assert sorted(set(sample.point_labels.tolist())) == [0, 1]
