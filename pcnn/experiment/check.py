@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+import re
+from typing import Any, get_type_hints
 
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import (
@@ -12,7 +13,7 @@ from omegaconf.errors import (
     ValidationError,
 )
 
-from pcnn.experiment.arguments import check_arguments
+from pcnn.experiment.arguments import check_arguments, named
 from pcnn.experiment.errors import ConfigError, listed, nearest
 from pcnn.experiment.schema import Config
 
@@ -39,6 +40,7 @@ def checked(cfg: DictConfig, schema: type[Config] = Config) -> DictConfig:
     if required:
         raise ConfigError(f"these keys need a value: {listed(required)}")
     task = typed.task.name
+    check_dataset_keys(typed.dataset, task)
     for group in ("model", "task", "trainer"):
         check_node(typed, typed[group], group, GIVEN[group])
     check_node(typed, typed.dataset.tasks[task], f"dataset.tasks.{task}", frozenset())
@@ -59,7 +61,10 @@ def merged(cfg: DictConfig, schema: type[Config]) -> DictConfig:
             f"keys and groups: {listed(map(str, names))}"
         ) from error
     except (ValidationError, OmegaConfBaseException) as error:
-        raise ConfigError(f"{error.full_key}: {str(error).splitlines()[0]}") from error
+        wanted = get_type_hints(schema).get(str(error.full_key), Any)
+        raise ConfigError(
+            f"{error.full_key}: {str(error).splitlines()[0]}\npossible: {named(wanted)}"
+        ) from error
     assert isinstance(typed, DictConfig)
     return typed
 
@@ -82,6 +87,18 @@ def check_combination(cfg: DictConfig) -> None:
             f"model={model} does not run on geometry={cfg.geometry.name}.\n"
             f"model={model} runs on: {listed(cfg.model.geometries)}"
         )
+
+
+def check_dataset_keys(dataset: DictConfig, task: str) -> None:
+    """Every key of a data set must reach its data module: one that does not is a mistake."""
+    written = OmegaConf.to_yaml(dataset.tasks[task], resolve=False)
+    used = {"name", "tasks", *re.findall(r"\$\{dataset\.(\w+)", written)}
+    for key in map(str, dataset):
+        if key not in used:
+            raise ConfigError(
+                f"dataset={dataset.name} has no key {key}.{nearest(key, used)}\n"
+                f"keys of dataset: {listed(sorted(used))}"
+            )
 
 
 def check_node(cfg: DictConfig, node: DictConfig, where: str, given: frozenset[str]) -> None:

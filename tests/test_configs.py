@@ -1,0 +1,184 @@
+"""Every configuration file composes, and the whole product of the groups does what a table says."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import pytest
+from hydra import compose, initialize_config_dir
+from hydra.errors import HydraException
+from lightning.pytorch.loggers import Logger
+from omegaconf import DictConfig
+
+from pcnn.experiment import build
+from pcnn.experiment.check import checked
+from pcnn.experiment.errors import ConfigError, explain, options
+from pcnn.experiment.schema import EvalConfig
+
+CONF = Path(__file__).parents[1] / "conf"
+FILES = sorted(path.relative_to(CONF) for path in CONF.rglob("*.yaml"))
+
+MODELS = ("sparse_resnet", "sparse_resnet_large", "minkunet", "resunet", "resnet18")
+DATASETS = ("kitti", "s3dis", "threedmatch", "folder")
+TASKS = ("segmentation", "registration", "classification", None)  # None: not given
+GEOMETRIES = ("voxel", "point")
+ENGINES = ("auto", "reference", "torchsparse", "minuet", "spira", "pointcnnpp")
+
+# (model, task) that work; each with every data set, geometry and engine below
+WORKING_MODELS = {
+    ("sparse_resnet", "segmentation"),
+    ("sparse_resnet", None),
+    ("sparse_resnet_large", "segmentation"),
+    ("sparse_resnet_large", None),
+    ("minkunet", "segmentation"),
+    ("minkunet", None),
+    ("resunet", "segmentation"),
+}
+WORKING_DATASETS = {"kitti", "folder"}
+WORKING_GEOMETRIES = {"voxel"}
+WORKING_ENGINES = {"auto", "reference"}
+
+OWN_DATA = ("dataset.root=x", "dataset.class_names=[a,b]")
+
+
+def composed(*overrides: str, name: str = "train") -> DictConfig:
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        return compose(name, list(overrides))
+
+
+def refusal(*overrides: str) -> str | None:
+    """What train.py would say to a command line it cannot run, None when it can."""
+    try:
+        checked(composed(*overrides))
+    except ConfigError as error:
+        return str(error)
+    except HydraException as error:
+        return explain(error, list(overrides), CONF)
+    return None
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("dataset", DATASETS)
+def test_product(model: str, dataset: str) -> None:
+    for task, geometry, engine in itertools.product(TASKS, GEOMETRIES, ENGINES):
+        overrides = [f"model={model}", f"dataset={dataset}", f"geometry={geometry}"]
+        overrides += [f"engine={engine}", *([f"task={task}"] if task else [])]
+        overrides += OWN_DATA if dataset == "folder" else ()
+        works = (
+            (model, task) in WORKING_MODELS
+            and dataset in WORKING_DATASETS
+            and geometry in WORKING_GEOMETRIES
+            and engine in WORKING_ENGINES
+        )
+        said = refusal(*overrides)
+        if works:
+            assert said is None, overrides
+        else:
+            assert said is not None, overrides
+            assert len(said.splitlines()) <= 3
+            assert "available" in said or "serves" in said or "possible" in said
+
+
+def group_options() -> list[str]:
+    """`group=option` for every file in a group that train.py reads."""
+    return [
+        f"{path.parent.as_posix()}={path.stem}"
+        for path in FILES
+        if path.parent != Path(".") and path.parts[0] != "hydra"
+    ]
+
+
+@pytest.mark.parametrize("choice", group_options())
+def test_every_file_composes(choice: str) -> None:
+    group, _, option = choice.partition("=")
+    extra = OWN_DATA if choice == "dataset=folder" else ()
+    if choice in ("model=resunet", "model=resnet18"):
+        assert "not available" in str(refusal(choice))  # their own tasks are not served
+        extra = ("task=segmentation",)
+    if choice == "model=resnet18":
+        assert "serves: no task" in str(refusal(choice, *extra))
+        return
+    value = f"[{option}]" if group == "logger" else option
+    assert refusal(f"{group}={value}", *extra) is None
+
+
+def test_eval_composes() -> None:
+    cfg = checked(composed("ckpt_path=x.ckpt", name="eval"), EvalConfig)
+    assert cfg.test
+    assert not cfg.train
+    assert not cfg.logger
+
+
+@pytest.mark.parametrize("model", ["minkunet", "sparse_resnet", "sparse_resnet_large", "resunet"])
+def test_models_are_built(model: str) -> None:
+    cfg = composed(f"model={model}", "task=segmentation")
+    key = "backbone.width" if "backbone" in cfg.model else "width"
+    cfg = checked(composed(f"model={model}", "task=segmentation", f"model.{key}=0.25"))
+    assert build.network(cfg, 4, 19).in_channels == 4
+
+
+def test_resnet18_is_built() -> None:
+    cfg = composed("model=resnet18", "task=segmentation", "model.width=0.25")
+    assert build.network(cfg, 4, 10).in_channels == 4
+
+
+@pytest.mark.parametrize("trainer", options(CONF, "trainer"))
+def test_trainers_are_built(trainer: str, tmp_path: Path) -> None:
+    cfg = checked(composed(f"trainer={trainer}"))
+    # everything but the accelerator, which this machine may not have
+    cfg.trainer.accelerator, cfg.trainer.devices = "cpu", min(2, abs(cfg.trainer.devices))
+    made = build.trainer(cfg, tmp_path, [], [])
+    assert made.max_steps == 250
+    assert made.default_root_dir == str(tmp_path)
+
+
+@pytest.mark.parametrize("choice", [*options(CONF, "logger"), "wandb,csv"])
+def test_loggers_are_built(choice: str, tmp_path: Path) -> None:
+    if "tensorboard" in choice or choice == "many":
+        pytest.importorskip("tensorboard")
+    cfg = checked(composed(f"logger=[{choice}]", "tags=[a]"))
+    made = build.loggers(cfg, tmp_path, {"run_folder": tmp_path, "config": {}})
+    assert made
+    assert all(isinstance(logger, Logger) for logger in made)
+    assert all(Path(str(logger.save_dir)).is_relative_to(tmp_path) for logger in made)
+
+
+def test_no_logger() -> None:
+    assert checked(composed("logger=[]")).logger == {}
+
+
+@pytest.mark.parametrize("name", options(CONF, "experiment"))
+def test_experiments_say_command_source_and_expectation(name: str) -> None:
+    text = (CONF / "experiment" / f"{name}.yaml").read_text()
+    head = [line for line in text.splitlines()[:10] if line.startswith("#")]
+    for word in ("command:", "source:", "expected:"):
+        assert any(line.startswith(f"# {word}") for line in head), word
+    assert f"python train.py experiment={name}" in text
+
+
+def test_published_recipe() -> None:
+    cfg = checked(composed("experiment=semantic_kitti_minkunet", "dataset.root=x"))
+    assert (cfg.model.width, cfg.dataset.voxel_size, cfg.dataset.crop) == (1.0, 0.05, None)
+    assert (cfg.task.optimizer.lr, cfg.task.optimizer.nesterov) == (0.24, True)
+    assert cfg.trainer.max_epochs == 15
+    assert cfg.dataset.batch_size * cfg.trainer.devices == 16
+    assert cfg.dataset.source == "real"
+
+
+def test_quick_configuration_is_the_default() -> None:
+    cfg = checked(composed())
+    assert (cfg.model.name, cfg.model.width) == ("minkunet", 0.5)
+    assert (cfg.dataset.name, cfg.dataset.voxel_size, cfg.dataset.crop) == ("kitti", 0.1, 25.0)
+    assert (cfg.dataset.simulate.train_scans, cfg.dataset.simulate.val_scans) == (40, 8)
+    assert cfg.trainer.max_steps == 250
+    assert list(cfg.logger) == ["wandb"]
+
+
+def test_nothing_but_the_accelerator_depends_on_the_device() -> None:
+    auto = checked(composed("trainer=auto"))
+    for name in ("cpu", "gpu"):
+        other = checked(composed(f"trainer={name}"))
+        assert other.trainer.accelerator == name
+        other.trainer.accelerator = auto.trainer.accelerator
+        assert other == auto
