@@ -69,7 +69,8 @@ class Block:
 
 def draw_sides(rng: np.random.Generator, settings: StreetSettings) -> tuple[Side, Side]:
     """Draw the cross-section of a sequence: at least one side has a parking bay."""
-    with_bay = rng.permutation([True, bool(rng.random() < 0.6)])
+    right = bool(rng.random() < 0.4)
+    with_bay = (not right or bool(rng.random() < 0.7), right)
     sides = []
     for sign, has_bay in zip((1, -1), with_bay, strict=True):
         kerb = settings.road_half_width
@@ -84,7 +85,7 @@ def draw_sides(rng: np.random.Generator, settings: StreetSettings) -> tuple[Side
 def _draw_plot(
     rng: np.random.Generator, settings: StreetSettings, side: Side, s0: float, s1: float, use: str
 ) -> Plot:
-    front = float(np.clip(rng.normal(settings.front_depth, 1.2), 0.8, 9.0))
+    front = float(np.clip(rng.normal(settings.front_depth, 1.2), 0.8, 11.0))
     if use == "carpark":
         front = 6.2
     driveway = None

@@ -95,17 +95,19 @@ def convoy(
         Distance ahead [m] and mover; its `s` is zero.
     """
     members: list[tuple[float, str]] = []
-    if rng.random() < 0.75:
+    # the rarest class of all rides along with every drive, before or behind
+    ahead = bool(rng.random() < 0.7)
+    if ahead:
         members.append((float(rng.uniform(8, 13)), "motorcyclist"))
     if rng.random() < 0.7:
         members.append((float(rng.uniform(24, 34)), str(rng.choice(["car", "truck", "bus"]))))
     if rng.random() < 0.7:
         members.append((-float(rng.uniform(13, 20)), str(rng.choice(["car", "truck", "bus"]))))
-    if rng.random() < 0.5:
-        members.append((-float(rng.uniform(7, 8)), "motorcyclist"))
+    if not ahead or rng.random() < 0.3:
+        members.append((-float(rng.uniform(7, 9)), "motorcyclist"))
     result = []
-    for number, (ahead, kind) in enumerate(members):
+    for number, (distance, kind) in enumerate(members):
         make, raw_id = _MAKERS[kind]
         mesh = make(rng).labelled(MOVING[raw_id], first_instance + number)
-        result.append((ahead, Mover(mesh, 0.0, -settings.lane, settings.ego_speed, ground=0.0)))
+        result.append((distance, Mover(mesh, 0.0, -settings.lane, settings.ego_speed, ground=0.0)))
     return result
