@@ -1,0 +1,14 @@
+"""Results as pictures and files that viewers open."""
+
+from pcnn.visualize.palette import SEMANTIC_KITTI, colourise, distinct_colours, palette
+from pcnn.visualize.ply import write_coloured_ply
+from pcnn.visualize.segmentation import segmentation_picture
+
+__all__ = [
+    "SEMANTIC_KITTI",
+    "colourise",
+    "distinct_colours",
+    "palette",
+    "segmentation_picture",
+    "write_coloured_ply",
+]

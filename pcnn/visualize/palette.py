@@ -1,0 +1,124 @@
+"""Colours of classes: the ones people know, and distinct ones for every other set."""
+
+from __future__ import annotations
+
+import colorsys
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+# red, green, blue of the SemanticKITTI API (config/semantic-kitti.yaml, which lists blue first)
+SEMANTIC_KITTI: dict[str, tuple[int, int, int]] = {
+    "car": (100, 150, 245),
+    "bicycle": (100, 230, 245),
+    "motorcycle": (30, 60, 150),
+    "truck": (80, 30, 180),
+    "other-vehicle": (0, 0, 255),
+    "person": (255, 30, 30),
+    "bicyclist": (255, 40, 200),
+    "motorcyclist": (150, 30, 90),
+    "road": (255, 0, 255),
+    "parking": (255, 150, 255),
+    "sidewalk": (75, 0, 75),
+    "other-ground": (175, 0, 75),
+    "building": (255, 200, 0),
+    "fence": (255, 120, 50),
+    "vegetation": (0, 175, 0),
+    "trunk": (135, 60, 0),
+    "terrain": (150, 240, 80),
+    "pole": (255, 240, 150),
+    "traffic-sign": (255, 0, 0),
+}
+
+UNLABELLED = (205, 208, 214)  # light grey: there, but in the background of a light picture
+
+
+def distinct_colours(count: int) -> NDArray[np.uint8]:
+    """Make `count` colours that are told apart from each other, from white and from light grey.
+
+    Greedy: each colour is the one of 216 candidates (24 hues, 3 lightnesses, 3 saturations) that is
+    farthest, in the perceptual space Oklab, from all before it. The first n colours therefore do
+    not depend on `count`.
+
+    Args:
+        count: how many, at least 0. After 216 they repeat.
+
+    Returns:
+        [count, 3] uint8 red, green, blue.
+
+    Source: Ottosson, "A perceptual color space for image processing", 2020 (Oklab).
+    """
+    candidates = np.array(
+        [
+            colorsys.hls_to_rgb(hue / 24, lightness, saturation)
+            for saturation in (0.85, 0.55, 0.35)
+            for lightness in (0.45, 0.65, 0.27)
+            for hue in range(24)
+        ]
+    )
+    places = _oklab(candidates)  # [216, 3]
+    taken = _oklab(np.array([[255, 255, 255], UNLABELLED]) / 255.0)
+    distance = np.linalg.norm(places[:, None] - taken, axis=2).min(1)
+    chosen: list[int] = []
+    for _ in range(min(count, len(candidates))):
+        best = int(distance.argmax()) if chosen else 14  # begin with a plain blue
+        chosen.append(best)
+        distance = np.minimum(distance, np.linalg.norm(places - places[best], axis=1))
+    rows = np.round(255 * candidates[np.resize(chosen, count).astype(np.int64)])
+    return rows.astype(np.uint8).reshape(count, 3)
+
+
+def _oklab(rgb: NDArray[np.floating]) -> NDArray[np.floating]:
+    """Convert sRGB in [0, 1], [N, 3], to Oklab."""
+    linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+    cones = linear @ np.array(
+        [
+            [0.4122214708, 0.2119034982, 0.0883024619],
+            [0.5363325363, 0.6806995451, 0.2817188376],
+            [0.0514459929, 0.1073969566, 0.6299787005],
+        ]
+    )
+    lab: NDArray[np.floating] = np.cbrt(cones) @ np.array(
+        [
+            [0.2104542553, 1.9779984951, 0.0259040371],
+            [0.7936177850, -2.4285922050, 0.7827717662],
+            [-0.0040720468, 0.4505937099, -0.8086757660],
+        ]
+    )
+    return lab
+
+
+def palette(class_names: Sequence[str]) -> NDArray[np.uint8]:
+    """Choose a colour for every class.
+
+    SemanticKITTI's own colours where every name is one of its classes, generated ones otherwise
+    (a mixture would hold colours that are too alike).
+
+    Args:
+        class_names: C names.
+
+    Returns:
+        [C, 3] uint8 red, green, blue.
+    """
+    if class_names and all(name in SEMANTIC_KITTI for name in class_names):
+        return np.array([SEMANTIC_KITTI[name] for name in class_names], dtype=np.uint8)
+    return distinct_colours(len(class_names))
+
+
+def colourise(
+    labels: NDArray[np.integer], colours: NDArray[np.uint8], unlabelled: Sequence[int] = UNLABELLED
+) -> NDArray[np.uint8]:
+    """Look up the colour of every label.
+
+    Args:
+        labels: [P] class ids; anything outside ``0..C-1`` counts as unlabelled.
+        colours: [C, 3] uint8.
+        unlabelled: colour of the rest.
+
+    Returns:
+        [P, 3] uint8.
+    """
+    ids = np.asarray(labels).astype(np.int64)
+    table = np.concatenate((np.asarray(colours, np.uint8), np.array([unlabelled], np.uint8)))
+    return table[np.where((ids >= 0) & (ids < len(colours)), ids, len(colours))]

@@ -1,0 +1,81 @@
+"""Coloured, labelled clouds as .ply files, which every viewer opens."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+VERTEX = np.dtype(
+    [
+        ("x", "<f4"),
+        ("y", "<f4"),
+        ("z", "<f4"),
+        ("red", "u1"),
+        ("green", "u1"),
+        ("blue", "u1"),
+    ]
+)
+TYPE_NAMES = {"<f4": "float", "|u1": "uchar", "<i4": "int"}
+
+
+def write_coloured_ply(
+    path: str | Path,
+    points: NDArray[np.floating],
+    rgb: NDArray[np.uint8],
+    labels: NDArray[np.integer] | None = None,
+    comment: str = "",
+) -> Path:
+    """Write a binary little-endian ply with a colour and, if given, a label for every point.
+
+    The file appears whole or not at all. An empty cloud gives a valid file without vertices.
+
+    Args:
+        path: file to write; its folder is created.
+        points: [P, 3] floating point [m], stored as float32.
+        rgb: [P, 3] uint8.
+        labels: [P] integers, stored as int32 property ``label``; None leaves the property out.
+        comment: one line for the header, e.g. the source of the cloud.
+
+    Returns:
+        `path`.
+
+    Raises:
+        ValueError: shapes do not fit, colours are not uint8, or the comment has several lines.
+    """
+    path = Path(path)
+    points, rgb = np.asarray(points), np.asarray(rgb)
+    if points.ndim != 2 or points.shape[1] != 3:
+        raise ValueError(f"points must be [P, 3], got {points.shape}")
+    if rgb.shape != points.shape or rgb.dtype != np.uint8:
+        raise ValueError(f"rgb must be uint8 {points.shape}, got {rgb.dtype} {rgb.shape}")
+    if labels is not None and np.asarray(labels).shape != points.shape[:1]:
+        raise ValueError(f"labels must be {points.shape[:1]}, got {np.asarray(labels).shape}")
+    if "\n" in comment or not comment.isascii():
+        raise ValueError(f"a ply comment is one line of ASCII text, got {comment!r}")
+
+    dtype = VERTEX if labels is None else np.dtype([*VERTEX.descr, ("label", "<i4")])
+    vertices = np.empty(len(points), dtype)
+    for axis, name in enumerate("xyz"):
+        vertices[name] = points[:, axis]
+    for channel, name in enumerate(("red", "green", "blue")):
+        vertices[name] = rgb[:, channel]
+    if labels is not None:
+        vertices["label"] = labels
+
+    header = ["ply", "format binary_little_endian 1.0"]
+    if comment:
+        header.append(f"comment {comment}")
+    header.append(f"element vertex {len(points)}")
+    header += [f"property {TYPE_NAMES[dtype[name].str]} {name}" for name in dtype.names or ()]
+    header.append("end_header")
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(path.name + ".part")
+    with part.open("wb") as file:
+        file.write(("\n".join(header) + "\n").encode("ascii"))
+        file.write(vertices.tobytes())
+    os.replace(part, path)
+    return path

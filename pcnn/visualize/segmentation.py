@@ -1,0 +1,261 @@
+"""The picture of a segmented scan: prediction beside truth, and where they differ."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from pcnn.metrics.confusion import ConfusionMatrix
+from pcnn.metrics.iou import accuracy, iou, miou_present, present
+from pcnn.visualize.palette import UNLABELLED, colourise, palette
+from pcnn.visualize.raster import from_above, from_sensor
+
+INK = "#1c2430"
+FAINT = "#6b7482"
+RIGHT = (200, 205, 213)
+WRONG = (214, 39, 40)
+PIXELS = 1000
+STRIP = (128, 1800)
+
+
+def segmentation_picture(
+    points: NDArray[np.floating],
+    labels_true: NDArray[np.integer] | None,
+    labels_pred: NDArray[np.integer],
+    class_names: Sequence[str],
+    colors: NDArray[np.uint8] | Sequence[Sequence[int]] | None,
+    path: str | Path,
+    title: str = "",
+    *,
+    source: Literal["real", "simulated"] | None = None,
+    extent: float | None = None,
+    ignore_index: int = 255,
+) -> Path:
+    """Draw truth, prediction and errors of a scan from above and from the sensor, as a PNG.
+
+    Above the panels stand title, source and mIoU over the classes present in this scan; below them
+    every class that occurs, with its IoU in this scan. Without a truth only the prediction is
+    drawn. Uses matplotlib's object interface: no display and no global state.
+
+    Args:
+        points: [P, 3] [m], in the sensor's frame (x ahead, y left, z up).
+        labels_true: [P] class ids or `ignore_index`; None when there are none.
+        labels_pred: [P] class ids.
+        class_names: C names.
+        colors: [C, 3] 0..255, or None for `pcnn.visualize.palette`.
+        path: PNG to write, whole; its folder is created.
+        title: first words of the heading, e.g. the name of the scan.
+        source: ``simulated`` is written large; None says nothing.
+        extent: half the side of the square seen from above [m]; None fits 98 % of the points.
+        ignore_index: label of points without truth.
+
+    Returns:
+        `path`.
+
+    Raises:
+        ValueError: shapes do not fit.
+    """
+    points = np.asarray(points, dtype=np.float64)
+    pred = np.asarray(labels_pred).astype(np.int64)
+    truth = None if labels_true is None else np.asarray(labels_true).astype(np.int64)
+    for name, labels in (("labels_pred", pred), ("labels_true", truth)):
+        if labels is not None and labels.shape != points.shape[:1]:
+            raise ValueError(
+                f"{name} must be [{len(points)}], one for every point, got {labels.shape}"
+            )
+    table = palette(class_names) if colors is None else np.asarray(colors).astype(np.uint8)
+    if table.shape != (len(class_names), 3):
+        raise ValueError(f"colors must be [{len(class_names)}, 3], got {table.shape}")
+
+    panels = [("prediction", colourise(pred, table))]
+    counts = None
+    if truth is not None:
+        metric = ConfusionMatrix(len(class_names), ignore_index)
+        metric.update(torch.from_numpy(pred), torch.from_numpy(truth))
+        counts = metric.compute()
+        labelled = truth != ignore_index
+        errors = np.where((pred == truth)[:, None], RIGHT, WRONG).astype(np.uint8)
+        errors[~labelled] = (236, 238, 242)
+        share = float(((pred != truth) & labelled).sum() / max(labelled.sum(), 1))
+        panels.insert(0, ("truth", colourise(truth, table)))
+        panels.append((f"errors: {100 * share:.1f} % of labelled points", errors))
+
+    points = points - _centre(points)
+    if extent is None:
+        reach = np.abs(points[:, :2]).max(1) if len(points) else np.ones(1)
+        extent = float(max(np.quantile(reach, 0.98), 1.0))
+    entries = _entries(class_names, table, counts, pred)
+    page = _Page(len(panels), len(entries))
+    _draw(page, points, panels, extent)
+    _heading(page, title, source, counts, len(points))
+    _legend(page, entries, "classes in this scan" + ("" if counts is None else ", IoU in %"))
+
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(path.name + ".part")
+    page.figure.savefig(part, format="png", dpi=100)
+    os.replace(part, path)
+    return path
+
+
+def _centre(points: NDArray[np.floating]) -> NDArray[np.floating]:
+    """Return where the picture is centred: the sensor if the cloud lies around it, else the middle.
+
+    A room or a map has its origin in a corner or far away.
+    """
+    if len(points) == 0:
+        return np.zeros(3)
+    low, high = points.min(0), points.max(0)
+    middle = (low + high) / 2
+    around = np.all(np.abs(middle[:2]) <= (high - low)[:2] / 4)
+    return np.zeros(3) if around else middle
+
+
+class _Page:
+    """A figure laid out in inches: heading, one column a panel, legend.
+
+    Args:
+        columns: number of panels.
+        entries: number of entries of the legend; decides its height.
+    """
+
+    SIDE, STRIP_HEIGHT, GAP, MARGIN = 6.0, 0.86, 0.14, 0.25
+    HEAD, LEGEND_TITLE, LEGEND_ROW, LEGEND_COLUMN = 1.28, 0.45, 0.275, 2.0
+
+    def __init__(self, columns: int, entries: int) -> None:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+
+        self.columns = columns
+        self.width = 2 * self.MARGIN + columns * self.SIDE + (columns - 1) * self.GAP
+        self.legend_columns = max(int(self.width // self.LEGEND_COLUMN), 1)
+        rows = -(-entries // self.legend_columns)
+        self.foot = self.LEGEND_TITLE + rows * self.LEGEND_ROW + self.MARGIN
+        self.height = self.HEAD + self.SIDE + self.GAP + self.STRIP_HEIGHT + self.foot
+        self.figure: Any = Figure(figsize=(self.width, self.height), facecolor="white")
+        FigureCanvasAgg(self.figure)
+
+    def axes(self, column: int, strip: bool) -> Any:
+        """Add the square of a column, or the strip under it."""
+        left = self.MARGIN + column * (self.SIDE + self.GAP)
+        low = self.foot if strip else self.foot + self.STRIP_HEIGHT + self.GAP
+        tall = self.STRIP_HEIGHT if strip else self.SIDE
+        axes = self.figure.add_axes(
+            (left / self.width, low / self.height, self.SIDE / self.width, tall / self.height)
+        )
+        axes.set_xticks([])
+        axes.set_yticks([])
+        for spine in axes.spines.values():
+            spine.set(color="#d5d9df", linewidth=1.0)
+        return axes
+
+    def text(self, left: float, down: float, text: str, **style: Any) -> Any:
+        """Write at a place given in inches from the upper left corner (or right, if negative)."""
+        x = (left if left >= 0 else self.width + left) / self.width
+        return self.figure.text(x, 1 - down / self.height, text, **style)
+
+
+def _draw(
+    page: _Page,
+    points: NDArray[np.floating],
+    panels: list[tuple[str, NDArray[np.uint8]]],
+    extent: float,
+) -> None:
+    """Fill one column a panel: a square from above, a strip from the sensor under it."""
+    for column, (name, rgb) in enumerate(panels):
+        above = page.axes(column, strip=False)
+        above.imshow(
+            from_above(points, rgb, extent, PIXELS, dot=3),
+            extent=(-extent, extent, -extent, extent),
+            interpolation="antialiased",
+        )
+        above.set_title(name, loc="left", fontsize=15, color=INK, pad=6)
+        above.plot([0], [0], marker="+", markersize=11, markeredgewidth=1.6, color=INK)
+        if column == 0:
+            _scale(above, extent)
+        sensor = page.axes(column, strip=True)
+        sensor.imshow(from_sensor(points, rgb, STRIP, dot=(3, 2)), aspect="auto")
+
+
+def _scale(axes: Any, extent: float) -> None:
+    """Draw a bar of a round length into the lower left corner."""
+    lengths = [m * 10.0**e for e in range(-2, 4) for m in (1, 2, 5)]
+    length = max((v for v in lengths if v <= 0.45 * extent), default=extent)
+    left, low = -0.94 * extent, -0.93 * extent
+    axes.plot([left, left + length], [low, low], color=INK, linewidth=3, solid_capstyle="butt")
+    axes.text(left, low + 0.03 * extent, f"{length:g} m", fontsize=12, color=INK)
+
+
+def _heading(page: _Page, title: str, source: str | None, counts: Any, size: int) -> None:
+    """Write title, figures and source."""
+    page.text(page.MARGIN, 0.45, title or "segmentation", fontsize=20, color=INK, weight="bold")
+    facts = [f"{size:,} points"]
+    if counts is not None:
+        facts.insert(0, f"mIoU {100 * float(miou_present(counts)):.1f} over the classes present")
+        facts.insert(1, f"accuracy {100 * float(accuracy(counts)):.1f} %")
+    page.text(page.MARGIN, 0.78, "   ·   ".join(facts), fontsize=14, color=FAINT)
+    down = 0.45 if page.columns > 1 else 0.78  # one column is too narrow for a title beside it
+    if source == "simulated":
+        page.text(
+            -page.MARGIN - 0.08,
+            down,
+            "SIMULATED DATA",
+            fontsize=16,
+            ha="right",
+            weight="bold",
+            color="white",
+            bbox={"boxstyle": "round,pad=0.35", "facecolor": "#c2410c", "edgecolor": "none"},
+        )
+    elif source is not None:
+        page.text(-page.MARGIN, down, f"{source} data", fontsize=16, ha="right", color=FAINT)
+
+
+def _entries(
+    class_names: Sequence[str], table: NDArray[np.uint8], counts: Any, pred: NDArray[np.int64]
+) -> list[tuple[str, tuple[float, ...]]]:
+    """Return text and colour of every class that occurs in truth or prediction."""
+    here = [False] * len(class_names) if counts is None else present(counts).tolist()
+    scores = None if counts is None else iou(counts).tolist()
+    entries = []
+    for index, name in enumerate(class_names):
+        if not (here[index] or (pred == index).any()):
+            continue
+        if scores is not None:
+            name += f"  {100 * scores[index]:.0f}" if here[index] else "  (none true)"
+        entries.append((name, tuple((table[index] / 255.0).tolist())))
+    return [*entries, ("unlabelled", tuple(channel / 255.0 for channel in UNLABELLED))]
+
+
+def _legend(page: _Page, entries: list[tuple[str, tuple[float, ...]]], title: str) -> None:
+    from matplotlib.patches import Patch
+
+    patches: list[Any] = [
+        Patch(facecolor=colour, edgecolor="#9aa3af", label=label)  # type: ignore[arg-type]
+        for label, colour in entries
+    ]
+    # matplotlib fills column by column; people read row by row
+    columns = page.legend_columns
+    patches = [one for first in range(columns) for one in patches[first::columns]]
+    legend = page.figure.legend(
+        handles=patches,
+        loc="upper left",
+        bbox_to_anchor=((page.MARGIN - 0.1) / page.width, (page.foot - 0.06) / page.height),
+        ncols=columns,
+        frameon=False,
+        fontsize=12.5,
+        labelcolor=INK,
+        handlelength=1.3,
+        handleheight=1.1,
+        columnspacing=1.5,
+        labelspacing=0.45,
+        title=title,
+        title_fontsize=12.5,
+        alignment="left",
+    )
+    legend.get_title().set_color(FAINT)

@@ -1,0 +1,113 @@
+import numpy as np
+import pytest
+from matplotlib import pyplot as plt
+from matplotlib.image import imread
+
+from pcnn.visualize import segmentation_picture
+from pcnn.visualize.raster import from_above, from_sensor
+
+NAMES = ["road", "car", "building"]
+
+
+def scene(count=3000, seed=0):
+    rng = np.random.default_rng(seed)
+    points = rng.uniform([-20, -20, -1.7], [20, 20, 2], (count, 3))
+    truth = rng.integers(0, 3, count)
+    truth[: count // 10] = 255
+    pred = np.where(rng.random(count) < 0.8, truth % 3, 1)
+    return points, truth, pred
+
+
+def colours_of(path):
+    image = (imread(path)[..., :3] * 255).round().astype(int)
+    return {tuple(c) for c in np.unique(image.reshape(-1, 3), axis=0).tolist()}
+
+
+def test_picture_shows_classes_errors_and_source(tmp_path):
+    points, truth, pred = scene()
+    path = tmp_path / "run" / "predictions.png"
+    returned = segmentation_picture(
+        points, truth, pred, NAMES, None, path, "scan 7", source="simulated"
+    )
+    assert returned == path
+    assert [p.name for p in path.parent.iterdir()] == ["predictions.png"]
+    image = imread(path)
+    assert image.shape[1] > 1500
+    assert image[0, 0].tolist() == [1, 1, 1, 1]  # dark on light
+    colours = colours_of(path)
+    for expected in ((255, 0, 255), (100, 150, 245), (255, 200, 0), (214, 39, 40)):
+        assert expected in colours, expected
+    assert (0xC2, 0x41, 0x0C) in colours  # the sign that says simulated
+    segmentation_picture(points, truth, pred, NAMES, None, path, "scan 7", source="real")
+    assert (0xC2, 0x41, 0x0C) not in colours_of(path)
+
+
+def test_without_truth_there_are_no_errors(tmp_path):
+    points, _, pred = scene()
+    path = segmentation_picture(points, None, pred, NAMES, None, tmp_path / "p.png")
+    assert (214, 39, 40) not in colours_of(path)
+    assert imread(path).shape[1] < 800  # one column
+
+
+@pytest.mark.parametrize("count", [0, 1])
+def test_tiny_clouds(tmp_path, count):
+    points, truth, pred = scene(count)
+    path = segmentation_picture(points, truth, pred, NAMES, None, tmp_path / "p.png")
+    assert path.stat().st_size > 1000
+
+
+def test_float32_points_and_given_colours(tmp_path):
+    points, truth, pred = scene()
+    colours = [[10, 20, 30], [40, 50, 60], [70, 80, 90]]
+    path = segmentation_picture(
+        points.astype(np.float32), truth, pred, NAMES, colours, tmp_path / "p.png"
+    )
+    assert {(10, 20, 30), (40, 50, 60), (70, 80, 90)} <= colours_of(path)
+
+
+def test_a_room_far_from_the_origin_is_centred(tmp_path):
+    points, truth, pred = scene()
+    path = segmentation_picture(points + 1000, truth, pred, NAMES, None, tmp_path / "p.png")
+    assert (255, 0, 255) in colours_of(path)
+
+
+def test_bad_input_raises(tmp_path):
+    points, truth, pred = scene()
+    path = tmp_path / "p.png"
+    with pytest.raises(ValueError, match="labels_pred must be"):
+        segmentation_picture(points, truth, pred[:-1], NAMES, None, path)
+    with pytest.raises(ValueError, match="labels_true must be"):
+        segmentation_picture(points, truth[:-1], pred, NAMES, None, path)
+    with pytest.raises(ValueError, match="colors must be"):
+        segmentation_picture(points, truth, pred, NAMES, [[0, 0, 0]], path)
+    with pytest.raises(ValueError, match="neither a class id"):
+        segmentation_picture(points, truth, pred + 7, NAMES, None, path)
+    assert not path.exists()
+
+
+def test_no_global_matplotlib_state(tmp_path):
+    points, truth, pred = scene(50)
+    segmentation_picture(points, truth, pred, NAMES, None, tmp_path / "p.png")
+    assert not plt.get_fignums()
+
+
+def test_above_puts_ahead_right_left_up_and_the_highest_on_top():
+    points = np.array([[5.0, 0, 0], [0, 5, 0], [5, 0, 3], [99, 0, 0]])
+    rgb = np.array([[1, 1, 1], [2, 2, 2], [3, 3, 3], [4, 4, 4]], np.uint8)
+    image = from_above(points, rgb, 10.0, 20)
+    assert image[10, 15].tolist() == [3, 3, 3]  # the higher of two
+    assert image[5, 10].tolist() == [2, 2, 2]
+    assert (image != 255).any(-1).sum() == 2
+
+
+def test_sensor_puts_ahead_in_the_middle_left_left_and_the_nearest_on_top():
+    points = np.array([[5.0, 0, 0], [50, 0, 0], [0, 5, 0], [0, 0, 0]])
+    rgb = np.array([[1, 1, 1], [2, 2, 2], [3, 3, 3], [4, 4, 4]], np.uint8)
+    image = from_sensor(points, rgb, (8, 16))
+    assert sorted({tuple(c) for c in image.reshape(-1, 3).tolist()}) == [
+        (1, 1, 1),
+        (3, 3, 3),
+        (255, 255, 255),
+    ]
+    assert (image[:, 8] == 1).any()
+    assert (image[:, 4] == 3).any()
