@@ -21,18 +21,15 @@ FILES = sorted(path.relative_to(CONF) for path in CONF.rglob("*.yaml"))
 
 MODELS = ("sparse_resnet", "sparse_resnet_large", "minkunet", "resunet", "resnet18")
 DATASETS = ("kitti", "s3dis", "threedmatch", "folder")
-TASKS = ("segmentation", "registration", "classification", None)  # None: not given
+TASKS = ("segmentation", "registration", "classification")
 GEOMETRIES = ("voxel", "point")
 ENGINES = ("auto", "reference", "torchsparse", "minuet", "spira", "pointcnnpp")
 
 # (model, task) that work; each with every data set, geometry and engine below
 WORKING_MODELS = {
     ("sparse_resnet", "segmentation"),
-    ("sparse_resnet", None),
     ("sparse_resnet_large", "segmentation"),
-    ("sparse_resnet_large", None),
     ("minkunet", "segmentation"),
-    ("minkunet", None),
     ("resunet", "segmentation"),
 }
 WORKING_DATASETS = {"kitti", "folder"}
@@ -63,7 +60,7 @@ def refusal(*overrides: str) -> str | None:
 def test_product(model: str, dataset: str) -> None:
     for task, geometry, engine in itertools.product(TASKS, GEOMETRIES, ENGINES):
         overrides = [f"model={model}", f"dataset={dataset}", f"geometry={geometry}"]
-        overrides += [f"engine={engine}", *([f"task={task}"] if task else [])]
+        overrides += [f"engine={engine}", f"task={task}"]
         overrides += OWN_DATA if dataset == "folder" else ()
         works = (
             (model, task) in WORKING_MODELS
@@ -78,6 +75,18 @@ def test_product(model: str, dataset: str) -> None:
             assert said is not None, overrides
             assert len(said.splitlines()) <= 3
             assert "available" in said or "serves" in said or "possible" in said
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_default_task(model: str) -> None:
+    said = refusal(f"model={model}")
+    if (model, "segmentation") in WORKING_MODELS and model != "resunet":
+        assert composed(f"model={model}").task.name == "segmentation"
+        assert said is None
+    elif model == "resunet":
+        assert "model=resunet task=segmentation" in str(said)
+    else:
+        assert "none yet" in str(said)
 
 
 def group_options() -> list[str]:

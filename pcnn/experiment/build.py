@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -29,11 +30,22 @@ def make(node: Mapping[str, Any], **given: Any) -> Any:
         ConfigError: the constructor refuses a value.
     """
     partial = instantiate(dict(node), _partial_=True, _convert_="all")
-    try:
+    with refused_values():
         return partial(**given)
+
+
+@contextmanager
+def refused_values() -> Iterator[None]:
+    """Turn a refused value, which the user chose, into a short message.
+
+    Raises:
+        ConfigError: in place of a ValueError, or of Lightning's own kind.
+    """
+    try:
+        yield
+    except ConfigError:
+        raise
     except (ValueError, MisconfigurationException) as error:
-        if isinstance(error, ConfigError):
-            raise
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         raise ConfigError("\n".join(lines[:MAX_LINES])) from error
 
@@ -46,9 +58,18 @@ def plain(node: DictConfig) -> dict[str, Any]:
 
 
 def data(cfg: DictConfig) -> L.LightningDataModule:
-    """The data module of the chosen data set and task."""
+    """The data module of the chosen data set and task, its files found.
+
+    Raises:
+        FileNotFoundError: data is missing.
+        ConfigError: a value or a file is refused.
+    """
     module = make(plain(cfg.dataset.tasks[cfg.task.name]))
     assert isinstance(module, L.LightningDataModule)
+    with refused_values():
+        # on every rank: a simulator locks, and later calls find its files
+        module.prepare_data()
+        module.setup("fit" if cfg.train else "test")
     return module
 
 

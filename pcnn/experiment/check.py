@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Any, get_type_hints
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import MISSING, DictConfig, OmegaConf
 from omegaconf.errors import (
     ConfigKeyError,
     InterpolationKeyError,
@@ -36,7 +37,7 @@ def checked(cfg: DictConfig, schema: type[Config] = Config) -> DictConfig:
     """
     typed = merged(cfg, schema)
     check_combination(typed)
-    required = sorted(OmegaConf.missing_keys(typed))
+    required = list(missing(OmegaConf.to_container(typed, resolve=False)))
     if required:
         raise ConfigError(f"these keys need a value: {listed(required)}")
     task = typed.task.name
@@ -48,6 +49,15 @@ def checked(cfg: DictConfig, schema: type[Config] = Config) -> DictConfig:
         for name, node in typed[group].items():
             check_node(typed, node, f"{group}.{name}", frozenset())
     return typed
+
+
+def missing(node: Any, prefix: str = "") -> Iterator[str]:
+    """Dotted names of the keys that are still ???."""
+    if isinstance(node, dict):
+        for name, value in node.items():
+            yield from missing(value, f"{prefix}.{name}" if prefix else str(name))
+    elif node == MISSING:
+        yield prefix
 
 
 def merged(cfg: DictConfig, schema: type[Config]) -> DictConfig:

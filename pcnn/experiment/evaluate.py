@@ -34,9 +34,8 @@ def evaluate(cfg: DictConfig) -> float | None:
         saved = OmegaConf.create(read_config(cfg.ckpt_path))
         cfg = checked(with_saved(cfg, saved, list(hydra.overrides.task)), EvalConfig)
         return execute(Run(cfg, folder))
-    except (ConfigError, FileNotFoundError):
-        run_folder.drop_if_empty(folder)
-        raise
+    finally:
+        run_folder.drop_if_empty(folder)  # of an evaluation that did not begin
 
 
 def read_config(path: str) -> dict[str, object]:

@@ -51,10 +51,9 @@ def train(cfg: DictConfig) -> float | None:
     made = nearby(Path(HydraConfig.get().runtime.output_dir))
     try:
         run = prepare(cfg, made)
-    except (ConfigError, FileNotFoundError):
-        run_folder.drop_if_empty(made)
-        raise
-    return execute(run) if run is not None else None
+        return execute(run) if run is not None else None
+    finally:
+        run_folder.drop_if_empty(made)  # of a run that did not begin
 
 
 def prepare(cfg: DictConfig, folder: Path) -> Run | None:
@@ -71,7 +70,6 @@ def prepare(cfg: DictConfig, folder: Path) -> Run | None:
             )
         return Run(cfg, folder)
     run = continuation(cfg, list(HydraConfig.get().overrides.task))
-    run_folder.drop_if_empty(folder)
     if run.finished:
         console.print(f"{run.folder} is finished; its figures are in {run_folder.METRICS}.")
         console.print("To train it longer: trainer.max_steps=MORE", highlight=False)
@@ -100,8 +98,6 @@ def execute(run: Run) -> float | None:
     console = Console(quiet=rank() != 0)
     L.seed_everything(run.cfg.seed, workers=True, verbose=False)
     datamodule = build.data(run.cfg)
-    datamodule.prepare_data()  # on every rank: a simulator locks, and later calls find the files
-    datamodule.setup("fit" if run.cfg.train else "test")  # missing files show before a run begins
     cfg = describe_data(run.cfg, datamodule)
     task = build.task(cfg)
     if rank() == 0:

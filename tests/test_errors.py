@@ -1,0 +1,113 @@
+"""A mistake in a command line ends in at most three lines that name what is possible."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+import train
+from pcnn.experiment.errors import short_errors
+from tests.experiment.command import run
+
+CASES = {
+    "model=nonsense": ("minkunet", "resnet18"),
+    "model=minkunett": ("Did you mean minkunet?",),
+    "engine=spira": ("engine=spira is not available", "auto, reference"),
+    "geometry=point": ("voxel",),
+    "task=registration": ("segmentation",),
+    "model=resunet": ("task=registration", "model=resunet task=segmentation"),
+    "model=resnet18": ("task=classification", "none yet"),
+    "model=resnet18 task=segmentation": ("does not serve", "no task yet"),
+    "dataset=folder": ("dataset.class_names", "dataset.root"),
+    "dataset=kiti": ("Did you mean kitti?",),
+    "experiment=nonsense": ("semantic_kitti_minkunet",),
+    "logger=wandbb": ("Did you mean wandb?",),
+    "trainer.max_stesp=3": ("Did you mean trainer.max_steps",),
+    "modle=minkunet": ("Did you mean model?",),
+    "sed=3": ("Did you mean seed?",),
+    "model.widht=1": ("Did you mean model.width",),
+    "task.optimizer.learning_rate=1": ("lr",),
+    "dataset.simulate.scans=1": ("train_scans",),
+    "callbacks.checkpoint.checkpoint_evry=1": ("checkpoint_every",),
+    "+seeed=3": ("Did you mean seed?",),
+    "+trainer.max_stesp=3": ("Did you mean max_steps",),
+    "+model.widht=1": ("Did you mean width?",),
+    "+dataset.voxelsize=1": ("Did you mean voxel_size?",),
+    "+task.optimizer.learning=1": ("keys of task.optimizer",),
+    "trainer.max_steps=abc": ("trainer.max_steps=abc", "a whole number"),
+    "trainer.max_steps=1.5": ("trainer.max_steps=1.5", "a whole number"),
+    "trainer.precision=fp8": ("bf16-mixed",),
+    "seed=abc": ("seed", "a whole number"),
+    "train=perhaps": ("train", "true or false"),
+    "model.width=wide": ("model.width=wide", "a number"),
+    "dataset.voxel_size=small": ("dataset.voxel_size=small", "a number"),
+    "dataset.train_sequences=all": ("dataset.train_sequences=all", "a whole number"),
+    "task.optimizer.lr=fast": ("task.optimizer.lr=fast", "a number"),
+    "callbacks.checkpoint.checkpoint_every=often": ("a whole number",),
+    "trainer.max_steps==3": ("trainer.max_steps==3",),
+    "nonsense": ("nonsense",),
+    "train=false": ("nothing to do", "test=true"),
+    "train=false test=true": ("ckpt_path", "random weights are not tested"),
+    "train=false test=true ckpt_path=nowhere.ckpt": ("nowhere.ckpt", "no such file"),
+    "ckpt_path=some.ckpt": ("resume=RUN",),
+    "resume=nowhere": ("nowhere", "config.yaml"),
+    "dataset.root=nowhere": ("nowhere",),
+    "dataset.source=imaginary": ("real", "simulated"),
+    "dataset.labels=mine": ("official", "spvnas_compat"),
+    "dataset.batch_size=0 dataset.root=kitti dataset.train_sequences=[0]": ("kitti/sequences",),
+}
+
+
+@pytest.mark.parametrize("command", CASES)
+def test_short_message(
+    command: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "kitti" / "sequences" / "00" / "velodyne").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["train.py", *command.split()])
+    with pytest.raises(SystemExit) as stopped, short_errors(train.CONF):
+        train.main()
+    said = capsys.readouterr().err
+    assert stopped.value.code == 2
+    assert 1 <= len(said.splitlines()) <= 3, said
+    for word in CASES[command]:
+        assert word in said, said
+    assert not list(tmp_path.glob("logs/*/*")), "a run folder was left behind"
+
+
+def test_programming_errors_keep_their_traceback(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(cfg: object) -> None:
+        raise ZeroDivisionError("a defect")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["train.py"])
+    monkeypatch.setattr("pcnn.experiment.run.prepare", lambda *arguments: broken(None))
+    with pytest.raises(ZeroDivisionError), short_errors(train.CONF):
+        train.main()
+
+
+def test_as_a_program(tmp_path: Path) -> None:
+    done = run("train.py", "trainer.max_stesp=3", cwd=tmp_path, expect=2)
+    assert len(done.stderr.splitlines()) <= 3
+    assert "trainer.max_steps" in done.stderr
+    assert done.stdout == ""
+
+
+def test_eval_needs_a_checkpoint(tmp_path: Path) -> None:
+    done = run("eval.py", cwd=tmp_path, expect=2)
+    assert len(done.stderr.splitlines()) <= 3
+    assert "ckpt_path" in done.stderr
+
+
+def test_help_lists_groups_and_commands(tmp_path: Path) -> None:
+    text = run("train.py", "--help", cwd=tmp_path).stdout
+    for word in ("model: minkunet", "resume=", "experiment=", "eval.py"):
+        assert word in text
+    assert not list(tmp_path.iterdir())
