@@ -51,8 +51,8 @@ def logged_step(task: Task) -> int:
 def test_resumed_equals_uninterrupted(tmp_path: Path, case: dict) -> None:
     straight, broken = tmp_path / "straight", tmp_path / "broken"
     expected, reference = train(straight, **case)
-    # die before the first checkpoint, in mid-epoch, right at an epoch's start, and again
-    for batch in (3, 6, 9, 13, 15, 17, 18):
+    # die at an epoch's start, in mid-epoch, behind an epoch's end, and again in that epoch
+    for batch in (6, 9, 13, 17):
         train_and_die(broken, Kill(at_batch=batch), **case)
     resumed, checkpoint = train(broken, **case)
     got, wanted = weights(resumed), weights(expected)

@@ -1,0 +1,222 @@
+"""Progress of a training: one bar on a terminal, a line now and then in a log file."""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from typing import Any
+
+from lightning.pytorch import LightningModule, Trainer
+from lightning.pytorch.callbacks import ProgressBar
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+
+# figures that are shown, in this order, and the words for them
+TRAIN = {"train/loss": "loss", "train/miou": "mIoU"}
+EVALUATION = {"loss": "loss", "miou": "mIoU", "miou_present": "mIoU (present)"}
+
+
+def format_figures(metrics: dict[str, Any], words: dict[str, str]) -> str:
+    """Return e.g. ``loss 0.412  mIoU 0.35`` for the metrics that are there."""
+    parts = []
+    for key, word in words.items():
+        if key in metrics:
+            digits = 3 if word == "loss" else 2
+            parts.append(f"{word} {float(metrics[key]):.{digits}f}")
+    return "  ".join(parts)
+
+
+def total_steps(trainer: Trainer) -> int | None:
+    """Return the optimiser steps of the whole training, None when it has no end."""
+    total = trainer.estimated_stepping_batches
+    return None if math.isinf(total) else int(total)
+
+
+class TrainingProgress(ProgressBar):
+    """Show how far a training is, with loss and mIoU.
+
+    On a terminal: one bar over all steps of the training, with time left, and a second one while an
+    evaluation runs. Elsewhere (a log file, a pipe): one line every `every_n_steps` steps and one an
+    evaluation, so that logs stay readable. Figures are read from the device at those moments only.
+
+    Args:
+        every_n_steps: steps between two lines; on a terminal, between two updates of the figures
+            (a tenth of it).
+        terminal: whether to draw bars; None asks standard output.
+    """
+
+    def __init__(self, every_n_steps: int = 25, terminal: bool | None = None) -> None:
+        super().__init__()
+        if every_n_steps < 1:
+            raise ValueError(f"every_n_steps must be at least 1, got {every_n_steps}")
+        self.every_n_steps = every_n_steps
+        self.terminal = sys.stdout.isatty() if terminal is None else terminal
+        # None: the console finds standard output when it writes, also when it was redirected
+        self._console = Console(soft_wrap=True, highlight=False)
+        self._enabled = True
+        self._bars: Progress | None = None
+        self._train_bar: TaskID | None = None
+        self._eval_bar: TaskID | None = None
+        self._start = (0.0, 0)  # time and step when this process began to train
+
+    def disable(self) -> None:
+        """Say nothing (ranks other than 0)."""
+        self._enabled = False
+
+    def enable(self) -> None:
+        """Speak again."""
+        self._enabled = True
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Open the bar."""
+        self._start = (time.monotonic(), trainer.global_step)
+        if self._enabled and self.terminal:
+            bars = self._open()
+            self._train_bar = bars.add_task(
+                "training", total=total_steps(trainer), completed=trainer.global_step, figures=""
+            )
+
+    def on_train_batch_end(
+        self,
+        trainer: Trainer,
+        pl_module: LightningModule,
+        outputs: Any,
+        batch: Any,
+        batch_idx: int,
+    ) -> None:
+        """Move the bar, or print a line."""
+        if not self._enabled or (batch_idx + 1) % trainer.accumulate_grad_batches:
+            return
+        step = trainer.global_step
+        total = total_steps(trainer)
+        last = step == total
+        if self._bars is not None and self._train_bar is not None:
+            self._bars.update(self._train_bar, completed=step)
+            if last or step % max(self.every_n_steps // 10, 1) == 0:
+                figures = format_figures(trainer.progress_bar_metrics, TRAIN)
+                self._bars.update(self._train_bar, figures=figures)
+        elif last or step % self.every_n_steps == 0:
+            figures = format_figures(trainer.progress_bar_metrics, TRAIN)
+            self._line(
+                f"step {step}{f'/{total}' if total else ''}  {figures}  {self._pace(step, total)}"
+            )
+
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Close the bar."""
+        self._close()
+
+    def on_exception(
+        self, trainer: Trainer, pl_module: LightningModule, exception: BaseException
+    ) -> None:
+        """Close the bar, so that the error stands on a clean line."""
+        self._close()
+
+    def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        """Close the bar."""
+        self._close()
+
+    def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Open a second bar."""
+        if not trainer.sanity_checking:
+            self._begin_evaluation("validation", self.total_val_batches)
+
+    def on_validation_batch_end(
+        self,
+        trainer: Trainer,
+        pl_module: LightningModule,
+        outputs: Any,
+        batch: Any,
+        batch_idx: int,
+        dataloader_idx: int = 0,
+    ) -> None:
+        """Move it."""
+        self._advance()
+
+    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Print the figures."""
+        if not trainer.sanity_checking:
+            self._end_evaluation(trainer, "validation", "val")
+
+    def on_test_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Open a bar."""
+        self._begin_evaluation("test", sum(trainer.num_test_batches))
+
+    def on_test_batch_end(
+        self,
+        trainer: Trainer,
+        pl_module: LightningModule,
+        outputs: Any,
+        batch: Any,
+        batch_idx: int,
+        dataloader_idx: int = 0,
+    ) -> None:
+        """Move it."""
+        self._advance()
+
+    def on_test_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Print the figures."""
+        self._end_evaluation(trainer, "test", "test")
+        self._close()
+
+    def _begin_evaluation(self, name: str, total: float) -> None:
+        if self._enabled and self.terminal:
+            bars = self._bars or self._open()
+            count = None if math.isinf(total) else int(total)
+            self._eval_bar = bars.add_task(name, total=count, figures="")
+
+    def _advance(self) -> None:
+        if self._bars is not None and self._eval_bar is not None:
+            self._bars.advance(self._eval_bar)
+
+    def _end_evaluation(self, trainer: Trainer, name: str, stage: str) -> None:
+        if self._bars is not None and self._eval_bar is not None:
+            self._bars.remove_task(self._eval_bar)
+            self._eval_bar = None
+        words = {f"{stage}/{key}": word for key, word in EVALUATION.items()}
+        figures = format_figures(trainer.callback_metrics, words)
+        if self._enabled and figures:
+            self._line(f"{name} at step {trainer.global_step}  {figures}")
+
+    def _pace(self, step: int, total: int | None) -> str:
+        begun, first = self._start
+        seconds = (time.monotonic() - begun) / max(step - first, 1)
+        left = "" if total is None else f", {_duration(seconds * (total - step))} left"
+        return f"{seconds:.2f} s/step{left}"
+
+    def _line(self, text: str) -> None:
+        (self._bars.console if self._bars is not None else self._console).print(text)
+
+    def _open(self) -> Progress:
+        self._bars = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=None),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[figures]}"),
+            console=self._console,
+            refresh_per_second=4,
+            expand=True,
+        )
+        self._bars.start()
+        return self._bars
+
+    def _close(self) -> None:
+        if self._bars is not None:
+            self._bars.stop()
+        self._bars = self._train_bar = self._eval_bar = None
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

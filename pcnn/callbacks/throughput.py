@@ -1,0 +1,123 @@
+"""How fast a training runs and what it waits for."""
+
+from __future__ import annotations
+
+import resource
+import sys
+import time
+from typing import Any
+
+import torch
+from lightning.pytorch import Callback, LightningModule, Trainer
+
+
+def peak_memory(device: torch.device) -> float:
+    """Return the peak memory of this process so far [MiB].
+
+    On CUDA what torch allocated on the device, elsewhere the resident memory of the process.
+    """
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device) / 2**20
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / (2**20 if sys.platform == "darwin" else 2**10)  # bytes there, KiB elsewhere
+
+
+def batch_size_of(batch: Any) -> tuple[int, int]:
+    """Return points and voxels of a batch, from shapes alone; 0 for what it does not have."""
+    points = getattr(batch, "points", None)
+    tensor = getattr(batch, "tensor", None)
+    return (
+        0 if points is None else int(points.shape[0]),
+        0 if tensor is None else int(tensor.features.shape[0]),
+    )
+
+
+class Throughput(Callback):
+    """Log speed, waiting time and memory every `log_every_n_steps` batches.
+
+    ``speed/points_per_second`` and ``speed/voxels_per_second`` count all ranks (this rank's figure
+    times their number), ``speed/step_seconds`` is the wall time of a batch including the wait for
+    it, ``speed/data_share`` the share of that time between two training steps: waiting for data,
+    and writing a checkpoint where one is due. Validations are left out. ``memory/peak_mib`` is the
+    peak since the start of training.
+
+    Figures are means over the batches since the last report, taken from host clocks: nothing waits
+    for the device that would not wait anyway, so on a GPU a single batch's time would mean nothing,
+    but the mean over many does. The very first batch (compilation, allocation) is left out.
+
+    Attributes:
+        latest: the figures reported last.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.latest: dict[str, float] = {}
+        self._end: float | None = None  # when the batch before ended
+        self._begin = 0.0
+        self._reset()
+
+    def _reset(self) -> None:
+        self._batches = self._points = self._voxels = 0
+        self._waited = self._spent = 0.0
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Begin anew."""
+        if pl_module.device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats(pl_module.device)
+        self._end = None
+        self._reset()
+
+    def on_train_batch_start(
+        self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int
+    ) -> None:
+        """Note when the batch is there."""
+        self._begin = time.perf_counter()
+
+    def on_train_batch_end(
+        self,
+        trainer: Trainer,
+        pl_module: LightningModule,
+        outputs: Any,
+        batch: Any,
+        batch_idx: int,
+    ) -> None:
+        """Add the batch, and report when it is time."""
+        now = time.perf_counter()
+        if self._end is not None:
+            points, voxels = batch_size_of(batch)
+            self._batches += 1
+            self._points += points
+            self._voxels += voxels
+            self._waited += self._begin - self._end
+            self._spent += now - self._end
+        self._end = now
+        every: int = trainer.log_every_n_steps  # type: ignore[attr-defined]  # set out of sight
+        if self._batches >= max(every, 1):
+            self._report(trainer, pl_module)
+
+    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Leave the validation out of the waiting time."""
+        if self._end is not None:
+            self._end = time.perf_counter()
+
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Report the rest, so that short trainings have figures too."""
+        if self._batches and not self.latest:
+            self._report(trainer, pl_module)
+
+    def _report(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        figures = {
+            "speed/step_seconds": self._spent / self._batches,
+            "speed/data_share": self._waited / self._spent if self._spent else 0.0,
+            "memory/peak_mib": peak_memory(pl_module.device),
+        }
+        for name, count in (("points", self._points), ("voxels", self._voxels)):
+            if count and self._spent:
+                rate = count / self._spent * trainer.world_size
+                figures[f"speed/{name}_per_second"] = rate
+        self.latest = figures
+        # the step Lightning itself logs under (as its own monitors do)
+        step = trainer.fit_loop.epoch_loop._batches_that_stepped
+        for logger in trainer.loggers:
+            logger.log_metrics(figures, step=step)
+        self._reset()

@@ -1,0 +1,81 @@
+import pytest
+import torch
+import wandb
+
+from pcnn.callbacks import WandbMedia
+from pcnn.loggers import RunWandbLogger, guard
+from tests.callbacks.segmenting import Clouds, Segmenting
+from tests.callbacks.tiny import trainer_for
+
+
+@pytest.fixture(autouse=True)
+def _quiet(monkeypatch):
+    monkeypatch.setenv("WANDB_SILENT", "true")
+    yield
+    wandb.teardown()
+
+
+def fit(tmp_path, logger, **options):
+    trainer = trainer_for(
+        tmp_path,
+        [WandbMedia(scans=2)],
+        logger=guard([logger]),
+        max_steps=2,
+        val_check_interval=2,
+        enable_checkpointing=False,
+        **options,
+    )
+    trainer.fit(Segmenting(), Clouds())
+    return trainer
+
+
+def test_table_chart_and_scans_are_sent(tmp_path, monkeypatch):
+    sent = {}
+    logger = RunWandbLogger(tmp_path, mode="offline")
+    log = logger.log_metrics
+    monkeypatch.setattr(
+        logger, "log_metrics", lambda metrics, step=None: (sent.update(metrics), log(metrics, step))
+    )
+    fit(tmp_path, logger)
+    kinds = ("prediction", "truth")
+    scans = {f"val/scan_{i}/{kind}" for i in (0, 1) for kind in kinds}
+    assert scans | {"val/iou_table", "val/confusion"} <= set(sent)
+    assert all(isinstance(sent[key], wandb.Object3D) for key in scans)
+    table = sent["val/iou_table"]
+    assert table.columns == ["class", "iou", "points", "predicted points"]
+    assert [row[0] for row in table.data] == ["road", "car", "building"]
+    assert sum(row[2] for row in table.data) == 3 * 350
+    logger.finish()
+    media = list((tmp_path / "wandb").glob("offline-run-*/files/media/object3D/**/*.pts.json"))
+    assert len(media) == 4
+    assert "SIMULATED" in str(sent["val/scan_0/truth"]._caption)
+
+
+def test_a_failure_costs_the_media_only(tmp_path, monkeypatch):
+    def refuse(*args, **kwargs):
+        raise RuntimeError("no media today")
+
+    monkeypatch.setattr(wandb, "Table", refuse)
+    logger = RunWandbLogger(tmp_path, mode="offline")
+    with pytest.warns(UserWarning, match="failed to log media.*no media today"):
+        trainer = fit(tmp_path, logger)
+    assert trainer.global_step == 2
+    logger.finish()
+
+
+def test_without_wandb_nothing_is_kept(tmp_path):
+    media = WandbMedia()
+    trainer = trainer_for(tmp_path, [media], max_steps=2, enable_checkpointing=False)
+    trainer.fit(Segmenting(), Clouds())
+    assert not media._kept
+    with pytest.raises(ValueError, match="scans"):
+        WandbMedia(scans=-1)
+
+
+def test_object_3d_has_colours():
+    from pcnn.callbacks.scan import Scan
+    from pcnn.callbacks.wandb_media import object_3d
+
+    scan = Scan(torch.rand(5, 3).numpy(), torch.arange(5).numpy(), None, "x")
+    thing = object_3d(scan, scan.pred, torch.randint(0, 255, (4, 3)).byte().numpy(), "x")
+    assert isinstance(thing, wandb.Object3D)
