@@ -103,7 +103,8 @@ class RunWandbLogger(WandbLogger):
             return
         if wandb.run is not None and wandb.run.id != self._id:
             wandb.run.finish()  # of another training in this process: two runs would be mixed
-        self._wandb_init["settings"] = wandb.Settings(init_timeout=self._init_timeout)
+        # quiet: W&B's closing summary would bury what the run itself says at its end
+        self._wandb_init["settings"] = wandb.Settings(init_timeout=self._init_timeout, quiet=True)
         self._wandb_init["allow_val_change"] = True
         mode = resolve_mode(self._mode, self._login_timeout)
         fallbacks = {"online": ["offline", "disabled"], "offline": ["disabled"], "disabled": []}
@@ -117,6 +118,8 @@ class RunWandbLogger(WandbLogger):
                 remedy = "offline, `wandb sync` uploads later" if attempt == "online" else "without"
                 rank_zero_warn(f"W&B did not start {attempt} ({first_line(error)}): going {remedy}")
                 continue
+            if attempt == "online":
+                print(f"W&B: {run.url}")
             for metric, summary in SUMMARIES.items():
                 run.define_metric(
                     metric, step_metric="trainer/global_step", step_sync=True, summary=summary

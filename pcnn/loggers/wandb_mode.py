@@ -13,43 +13,45 @@ Mode = Literal["online", "offline", "disabled"]
 MODES = ("online", "offline", "disabled")
 
 
-def logged_in(timeout: float = 15.0) -> bool:
-    """Whether W&B knows who we are, answered within `timeout` seconds and without a prompt.
+def login_problem(timeout: float = 15.0) -> str | None:
+    """Return why W&B does not know who we are, or None when it does; never prompts.
 
     Credentials come from where W&B looks for them (`WANDB_API_KEY`, its settings, .netrc) and are
-    verified with its server. No credentials, refused ones, no network and no answer in time all
-    mean False.
+    verified with its server.
 
     Args:
-        timeout: seconds to wait.
+        timeout: seconds to wait for an answer.
     """
-    answer: list[bool] = []
+    answer: list[str | None] = []
 
     def ask() -> None:
         import wandb
 
-        # W&B before 0.22 cannot be kept from prompting; there, credentials are only looked up
-        known = inspect.signature(wandb.login).parameters
+        missing = "no credentials, `wandb login` makes some"
         try:
-            if "prompt" in known:
-                answer.append(bool(wandb.login(prompt=False)))
+            # W&B before 0.22 cannot be kept from prompting; there, credentials are only looked up
+            if "prompt" in inspect.signature(wandb.login).parameters:
+                known = wandb.login(prompt=False)
             else:
-                answer.append(wandb.api.api_key is not None)
+                known = wandb.api.api_key is not None
         except Exception as error:  # W&B's own errors share no base with those of the network
-            rank_zero_warn(f"W&B did not accept the login ({first_line(error)})")
+            answer.append(first_line(error))
+        else:
+            answer.append(None if known else missing)
 
     # a daemon thread: an answer that never comes must not keep the process alive either
     thread = threading.Thread(target=ask, daemon=True, name="wandb-login")
     thread.start()
     thread.join(timeout)
-    return bool(answer and answer[0])
+    return answer[0] if answer else f"no answer within {timeout:g} s"
 
 
 def resolve_mode(mode: str | None = None, login_timeout: float = 15.0) -> Mode:
     """Choose the mode of a run.
 
-    The first that applies: `mode`; W&B's own variable `WANDB_MODE`; online when `logged_in`;
-    offline. Online without a login becomes offline with a warning, because W&B would prompt.
+    The first that applies: `mode`; W&B's own variable `WANDB_MODE`; online when the login
+    succeeds; offline. Online without a login becomes offline as well, because W&B would prompt. One
+    warning says so, unless nobody asked for online and there are no credentials to begin with.
 
     Args:
         mode: ``online``, ``offline``, ``disabled``, or None to decide here.
@@ -65,13 +67,11 @@ def resolve_mode(mode: str | None = None, login_timeout: float = 15.0) -> Mode:
         raise ValueError(f"{source} is {given!r}; possible: {', '.join(MODES)}")
     if given in ("offline", "disabled"):
         return cast("Mode", given)
-    if logged_in(login_timeout):
+    problem = login_problem(login_timeout)
+    if problem is None:
         return "online"
-    if given == "online":
-        rank_zero_warn(
-            "W&B was to run online, but there is no valid login (`wandb login` makes one): "
-            "logging offline, `wandb sync` uploads later"
-        )
+    if given == "online" or "no credentials" not in problem:
+        rank_zero_warn(f"W&B login failed ({problem}): logging offline, `wandb sync` uploads later")
     return "offline"
 
 
