@@ -252,3 +252,16 @@ def test_seed_is_drawn_when_none_is_given_and_travels(tmp_path: Path) -> None:
     trainer = trainer_for(tmp_path, [again, Checkpoint(tmp_path, 2, "val/score")], max_steps=3)
     trainer.fit(Task(), Data(), ckpt_path=tmp_path / "last.ckpt", weights_only=True)
     assert again.seed == rng.seed
+
+
+@pytest.mark.gpu
+@pytest.mark.filterwarnings("ignore::lightning.pytorch.utilities.warnings.PossibleUserWarning")
+def test_resumed_equals_uninterrupted_on_a_gpu(tmp_path: Path) -> None:
+    options = {"accelerator": "gpu", "devices": 1, "val_check_interval": 4}
+    straight, _ = train(tmp_path / "straight", **options)
+    train(tmp_path / "broken", **options, max_steps=9)
+    resumed, _ = train(tmp_path / "broken", **options)
+    held = torch.load(tmp_path / "broken" / "last.ckpt", weights_only=True)
+    assert len(held["callbacks"]["RngState"]["cuda"]) == torch.cuda.device_count()
+    wanted = weights(straight)
+    assert all(torch.equal(weights(resumed)[name], wanted[name]) for name in wanted)
