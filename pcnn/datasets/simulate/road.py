@@ -36,11 +36,13 @@ class Road:
 
     @staticmethod
     def _sum(waves: Floats, s: ArrayLike, derivative: bool) -> Floats:
-        turn = 2 * np.pi / waves[:, 1]
-        angle = np.asarray(s, np.float64)[..., None] * turn + waves[:, 2]
-        if derivative:
-            return np.asarray((waves[:, 0] * turn * np.cos(angle)).sum(-1))
-        return np.asarray((waves[:, 0] * np.sin(angle)).sum(-1))
+        total = np.zeros(np.shape(s))
+        # wave by wave: a trailing axis of two would be slower over a million corners
+        for amplitude, length, phase in waves:
+            turn = 2 * np.pi / length
+            angle = np.asarray(s, np.float64) * turn + phase
+            total += amplitude * turn * np.cos(angle) if derivative else amplitude * np.sin(angle)
+        return total
 
     def heading(self, s: ArrayLike) -> Floats:
         """Return the direction of the centre line [rad] at s."""
@@ -53,11 +55,13 @@ class Road:
     def bend(self, points: Floats) -> Floats:
         """Map street coordinates [..., 3] to world coordinates [..., 3]."""
         s, d, z = points[..., 0], points[..., 1], points[..., 2]
-        heading = self.heading(s)
+        slope = self._sum(self.sway, s, derivative=True)
+        # d over the length of (1, slope): the step to the left is d (-sin, cos) of the heading
+        step = d / np.sqrt(1.0 + slope**2)
         return np.stack(
             [
-                s - d * np.sin(heading),
-                self._sum(self.sway, s, derivative=False) + d * np.cos(heading),
+                s - step * slope,
+                self._sum(self.sway, s, derivative=False) + step,
                 z + self._sum(self.roll, s, derivative=False),
             ],
             axis=-1,

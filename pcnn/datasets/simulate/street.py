@@ -149,7 +149,8 @@ class View:
         time = frame / FRAME_RATE
         pose = street.drive.pose(time)
         local = street.sensor.directions(rng)
-        world = local @ pose[:3, :3].T
+        # not a BLAS product, whose threads would wait for each other in every worker
+        world = np.einsum("rc,wc->rw", local, pose[:3, :3])
         origin = pose[:3, 3] - self._origin
         moving = street.moving(time)
         hits: Hits = self._standing.cast(origin, world).nearer(
