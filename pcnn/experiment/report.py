@@ -14,9 +14,10 @@ from omegaconf import DictConfig
 from rich.console import Console
 from torch import nn
 
+import pcnn
 from pcnn.experiment import run_folder
 
-PACKAGES = ("pcnn", "torch", "lightning", "torchmetrics", "hydra-core", "numpy")
+PACKAGES = ("torch", "lightning", "torchmetrics", "hydra-core", "numpy")
 PICTURE = "predictions.png"
 
 
@@ -49,6 +50,7 @@ def write_metrics(
         "config_sha256": run_folder.sha256(folder / run_folder.CONFIG),
         "versions": {
             "python": platform.python_version(),
+            "pcnn": pcnn.__version__,
             **{name: version(name) for name in PACKAGES},
         },
     }

@@ -136,6 +136,7 @@ def fit_and_evaluate(
     if cfg.train:
         trainer.fit(task, datamodule, ckpt_path=run.checkpoint, weights_only=True)
         checkpoint = best_checkpoint(trainer)
+        console.print(f"evaluating {checkpoint}", soft_wrap=True, highlight=False)
         metrics |= evaluate(trainer, task, datamodule, checkpoint, "val")
     if cfg.test:
         metrics |= evaluate(trainer, task, datamodule, checkpoint, "test")
@@ -236,6 +237,8 @@ def quieten() -> None:
     warnings.filterwarnings("ignore", ".*does not have many workers.*")
     # a metric is summed over ranks by itself, exactly
     warnings.filterwarnings("ignore", ".*recommended to use .*sync_dist=True.*")
+    # an epoch of a small set is shorter than the interval; the steps of the next ones count on
+    warnings.filterwarnings("ignore", ".*smaller than the logging interval.*")
     # Lightning's own use of torch
     warnings.filterwarnings("ignore", ".*LeafSpec.*")
 
