@@ -28,9 +28,9 @@ app.command()(predict)
 def print_version(wanted: bool) -> None:
     """Print the version and stop."""
     if wanted:
-        from importlib.metadata import version
+        from pcnn import __version__
 
-        typer.echo(f"pcnn {version('pcnn')}")
+        typer.echo(f"pcnn {__version__}")
         raise typer.Exit
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -24,8 +25,10 @@ def test_help_names_every_subcommand() -> None:
         assert "Usage" in run(name, "--help")
 
 
-def test_the_version_is_printed() -> None:
-    assert run("--version").startswith("pcnn 0.")
+def test_the_version_is_printed_and_is_that_of_the_package() -> None:
+    project = (Path(__file__).parents[2] / "pyproject.toml").read_text()
+    (declared,) = re.findall(r'^version = "(.*)"$', project, re.MULTILINE)
+    assert run("--version").strip() == f"pcnn {declared}"
 
 
 def test_an_unknown_command_is_refused() -> None:
