@@ -8,12 +8,12 @@ from pathlib import Path
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from pcnn.callbacks.checkpoint import load_config
 from pcnn.experiment import run_folder
 from pcnn.experiment.check import checked
 from pcnn.experiment.errors import ConfigError
 from pcnn.experiment.run import Run, execute, nearby
 from pcnn.experiment.schema import EvalConfig
+from pcnn.experiment.weights import read_config
 
 # groups that make the network what it is: taken from the checkpoint as they are
 OF_THE_NETWORK = ("model", "task", "geometry", "engine", "augment", "seed", "tags")
@@ -36,18 +36,6 @@ def evaluate(cfg: DictConfig) -> float | None:
         return execute(Run(cfg, folder))
     finally:
         run_folder.drop_if_empty(folder)  # of an evaluation that did not begin
-
-
-def read_config(path: str) -> dict[str, object]:
-    """The configuration in a checkpoint.
-
-    Raises:
-        ConfigError: the file carries none.
-    """
-    try:
-        return load_config(path)
-    except ValueError as error:
-        raise ConfigError(str(error)) from error
 
 
 def with_checkpoint_options(arguments: Sequence[str], conf: Path) -> list[str]:

@@ -22,6 +22,7 @@ from pcnn.experiment.check import checked
 from pcnn.experiment.errors import ConfigError
 from pcnn.experiment.predictions import LabelWriter
 from pcnn.experiment.resume import continuation
+from pcnn.experiment.weights import best_checkpoint, check_fit, require_checkpoint, steps_of
 from pcnn.loggers import finish, guard
 from pcnn.metrics import iou_table
 
@@ -79,19 +80,6 @@ def prepare(cfg: DictConfig, folder: Path) -> Run | None:
     return Run(checked(run.cfg), run.folder, run.checkpoint, resumed=True)
 
 
-def require_checkpoint(cfg: DictConfig) -> None:
-    """Without training there must be something to test, and weights to test it with."""
-    if not cfg.test:
-        raise ConfigError("train=false test=false: nothing to do.\npossible: test=true")
-    if cfg.ckpt_path is None:
-        raise ConfigError(
-            "train=false test=true needs ckpt_path=FILE: random weights are not tested.\n"
-            "possible: ckpt_path=logs/<task>/<run>/checkpoints/best.ckpt"
-        )
-    if not Path(cfg.ckpt_path).is_file():
-        raise FileNotFoundError(f"ckpt_path={cfg.ckpt_path}: there is no such file")
-
-
 def execute(run: Run) -> float | None:
     """Build everything, then fit, evaluate and record."""
     quieten()
@@ -100,6 +88,9 @@ def execute(run: Run) -> float | None:
     datamodule = build.data(run.cfg)
     cfg = describe_data(run.cfg, datamodule)
     task = build.task(cfg)
+    if cfg.ckpt_path is not None:
+        check_fit(cfg)
+    build.trainer(cfg, run.folder, [], [])  # a device that is not there shows before a run begins
     if rank() == 0:
         run_folder.record(run.folder, cfg, run.resumed)
         tell_other_ranks(run.folder)
@@ -169,22 +160,6 @@ def plain_config(cfg: DictConfig) -> dict[str, Any]:
     return {str(key): value for key, value in plain.items()}
 
 
-def best_checkpoint(trainer: L.Trainer) -> str:
-    """The best checkpoint of the training that just ended.
-
-    Raises:
-        ConfigError: the run keeps no checkpoints, so there are no weights to evaluate.
-    """
-    path = getattr(trainer.checkpoint_callback, "best_model_path", "")
-    path = path or getattr(trainer.checkpoint_callback, "last_model_path", "")
-    if not path:
-        raise ConfigError(
-            "this run wrote no checkpoint, so nothing can be evaluated.\n"
-            "possible: callbacks=default, which keeps best.ckpt and last.ckpt"
-        )
-    return str(path)
-
-
 def evaluate(
     trainer: L.Trainer,
     task: L.LightningModule,
@@ -196,12 +171,6 @@ def evaluate(
     run = trainer.test if split == "test" else trainer.validate
     results = run(task, datamodule, ckpt_path=checkpoint, weights_only=True, verbose=False)
     return {name: float(value) for result in results for name, value in result.items()}
-
-
-def steps_of(checkpoint: Path) -> int:
-    """Optimiser steps behind a checkpoint's weights."""
-    content = torch.load(checkpoint, map_location="cpu", weights_only=True, mmap=True)
-    return int(content["global_step"])
 
 
 def say_table(console: Console, cfg: DictConfig, task: L.LightningModule) -> None:

@@ -1,0 +1,100 @@
+"""Which weights are evaluated: never random ones, never those of another network."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import lightning as L
+import torch
+from omegaconf import DictConfig, OmegaConf
+
+from pcnn.callbacks import load_config
+from pcnn.experiment.errors import ConfigError
+
+
+def require_checkpoint(cfg: DictConfig) -> None:
+    """Without training there must be something to test, and weights to test it with.
+
+    Raises:
+        ConfigError: nothing is to be done, or no checkpoint was named.
+        FileNotFoundError: the checkpoint does not exist.
+    """
+    if not cfg.test:
+        raise ConfigError("train=false test=false: nothing to do.\npossible: test=true")
+    if cfg.ckpt_path is None:
+        raise ConfigError(
+            "train=false test=true needs ckpt_path=FILE: random weights are not tested.\n"
+            "possible: ckpt_path=logs/<task>/<run>/checkpoints/best.ckpt"
+        )
+    if not Path(cfg.ckpt_path).is_file():
+        raise FileNotFoundError(f"ckpt_path={cfg.ckpt_path}: there is no such file")
+
+
+def read_config(path: str) -> dict[str, Any]:
+    """The configuration in a checkpoint.
+
+    Raises:
+        ConfigError: the file carries none.
+        FileNotFoundError: there is no such file.
+    """
+    try:
+        return load_config(path)
+    except (ValueError, RuntimeError, EOFError) as error:
+        raise ConfigError(f"{path}: not a checkpoint of a run ({first_line(error)})") from error
+
+
+def first_line(error: Exception) -> str:
+    """The first line of an error's text."""
+    return (str(error).splitlines() or [type(error).__name__])[0]
+
+
+def check_fit(cfg: DictConfig) -> None:
+    """Whether the checkpoint `cfg.ckpt_path` holds weights of the network that `cfg` describes.
+
+    Raises:
+        ConfigError: the model, the input channels or the classes differ.
+    """
+    saved = read_config(cfg.ckpt_path)
+    model = OmegaConf.to_container(cfg.model, resolve=True)
+    assert isinstance(model, dict)
+    for key in [*model, *saved["model"]]:
+        ours, theirs = model.get(key), saved["model"].get(key)
+        if ours != theirs:
+            raise ConfigError(
+                f"the checkpoint was trained with model.{key}={theirs}, not {ours}.\n"
+                f"possible: python eval.py ckpt_path={cfg.ckpt_path}, which takes its configuration"
+            )
+    if saved["data"]["in_channels"] != cfg.data.in_channels:
+        raise ConfigError(
+            f"the checkpoint takes {saved['data']['in_channels']} input channels, "
+            f"dataset={cfg.dataset.name} has {cfg.data.in_channels}"
+        )
+    ours, theirs = list(cfg.data.class_names), saved["data"]["class_names"]
+    if ours != theirs:
+        raise ConfigError(
+            f"the checkpoint tells {len(theirs)} classes apart ({', '.join(theirs[:3])}, ...), "
+            f"dataset={cfg.dataset.name} has {len(ours)} ({', '.join(ours[:3])}, ...)"
+        )
+
+
+def best_checkpoint(trainer: L.Trainer) -> str:
+    """The best checkpoint of the training that just ended, or its last one without validation.
+
+    Raises:
+        ConfigError: the run keeps no checkpoints, so there are no weights to evaluate.
+    """
+    kept = trainer.checkpoint_callback
+    path = getattr(kept, "best_model_path", "") or getattr(kept, "last_model_path", "")
+    if not path:
+        raise ConfigError(
+            "this run wrote no checkpoint, so nothing can be evaluated.\n"
+            "possible: callbacks=default, which keeps best.ckpt and last.ckpt"
+        )
+    return str(path)
+
+
+def steps_of(checkpoint: Path) -> int:
+    """Optimiser steps behind a checkpoint's weights."""
+    content = torch.load(checkpoint, map_location="cpu", weights_only=True, mmap=True)
+    return int(content["global_step"])

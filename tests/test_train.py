@@ -1,0 +1,189 @@
+"""train.py and eval.py from data to metrics, as a user runs them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from omegaconf import OmegaConf
+
+from tests.experiment.command import TINY, run
+from tests.experiment.tiny_kitti import BUILDING, POLE, ROAD, write_tiny_kitti
+
+METRICS_KEYS = {
+    "source",
+    "metrics",
+    "dataset",
+    "model",
+    "task",
+    "geometry",
+    "engine",
+    "seed",
+    "steps",
+    "revision",
+    "config_sha256",
+    "versions",
+}
+CKPT = "ckpt_path=logs/segmentation/one/checkpoints/best.ckpt"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with data and a training of 40 steps in logs/segmentation/one."""
+    root = tmp_path_factory.mktemp("train")
+    write_tiny_kitti(root / "kitti", {0: 4, 8: 3})
+    options = [*TINY, "dataset.root=kitti", "trainer.max_steps=40", "trainer.val_check_interval=20"]
+    done = run("train.py", *options, "hydra.run.dir=logs/segmentation/one", cwd=root)
+    (root / "said.txt").write_text(done.stdout)
+    return root
+
+
+def metrics(path: Path) -> dict[str, float]:
+    content: dict[str, float] = json.loads((path / "metrics.json").read_text())["metrics"]
+    return content
+
+
+def test_run_folder(folder: Path) -> None:
+    one = folder / "logs" / "segmentation" / "one"
+    content = json.loads((one / "metrics.json").read_text())
+    assert content.keys() >= METRICS_KEYS
+    assert content["source"] == "real"
+    assert content["steps"] == 40
+    assert content["versions"].keys() >= {"python", "torch", "pcnn"}
+    cfg = OmegaConf.load(one / "config.yaml")
+    assert cfg.model.width == 0.125
+    assert cfg.data.source == "real"
+    for name in ("checkpoints/best.ckpt", "checkpoints/last.ckpt", "predictions.png"):
+        assert (one / name).stat().st_size > 0
+    assert not list(one.rglob("*.part"))
+
+
+def test_learns_and_says_where_the_results_are(folder: Path) -> None:
+    figures = metrics(folder / "logs" / "segmentation" / "one")
+    assert figures["val/miou_present"] > figures["val/best_constant"] + 0.2
+    assert figures["val/miou"] < figures["val/miou_present"]  # absent classes count 0 there
+    said = (folder / "said.txt").read_text()
+    for word in ("metrics.json", "predictions.png", "next:", "python eval.py", "IoU per class"):
+        assert word in said
+    assert "SIMULATED" not in said
+
+
+def test_checkpoint_holds_plain_values(folder: Path) -> None:
+    path = folder / "logs" / "segmentation" / "one" / "checkpoints" / "best.ckpt"
+    checkpoint = torch.load(path, weights_only=True)
+    assert checkpoint["pcnn_config"]["model"]["name"] == "minkunet"
+    assert not checkpoint.get("hyper_parameters")
+
+
+def test_eval_repeats_the_figures_and_writes_official_files(folder: Path) -> None:
+    done = run(
+        "eval.py",
+        CKPT,
+        "predictions=predicted",
+        "dataset.crop=null",
+        "trainer=cpu",
+        "hydra.run.dir=evaluated",
+        cwd=folder,
+    )
+    assert "traffic-sign" in done.stdout  # the table
+    trained, tested = metrics(folder / "logs/segmentation/one"), metrics(folder / "evaluated")
+    for name, value in tested.items():
+        assert value == pytest.approx(trained[name.replace("test/", "val/")], abs=1e-6), name
+    right = total = 0
+    for index in range(3):
+        predicted = np.fromfile(
+            folder / f"predicted/sequences/08/predictions/{index:06d}.label", "<u4"
+        )
+        truth = np.fromfile(folder / f"kitti/sequences/08/labels/{index:06d}.label", "<u4")
+        assert predicted.shape == truth.shape
+        right, total = right + (predicted == truth).sum(), total + truth.size
+        assert set(truth) <= {ROAD, BUILDING, POLE}
+    assert right / total == pytest.approx(tested["test/accuracy"], abs=1e-6)
+
+
+def test_eval_writes_unlabelled_outside_the_crop(folder: Path) -> None:
+    options = [CKPT, "predictions=cropped", "dataset.crop=3", "hydra.run.dir=evaluated_crop"]
+    run("eval.py", *options, cwd=folder)
+    predicted = np.fromfile(folder / "cropped/sequences/08/predictions/000000.label", "<u4")
+    cloud = np.fromfile(folder / "kitti/sequences/08/velodyne/000000.bin", "<f4").reshape(-1, 4)
+    outside = np.hypot(cloud[:, 0], cloud[:, 1]) > 3.0001
+    assert (predicted[outside] == 0).all()
+    assert (predicted[~outside] != 0).all()
+
+
+def test_test_of_a_checkpoint_without_training(folder: Path) -> None:
+    options = [*TINY, "dataset.root=kitti", "train=false", "test=true", CKPT]
+    run("train.py", *options, "hydra.run.dir=tested", cwd=folder)
+    figures = metrics(folder / "tested")
+    assert figures["test/miou"] == pytest.approx(
+        metrics(folder / "logs/segmentation/one")["val/miou"], abs=1e-6
+    )
+    other = run("train.py", *options, "model.width=0.25", cwd=folder, expect=2)
+    assert "model.width=0.125" in other.stderr
+    assert len(other.stderr.splitlines()) <= 3
+
+
+def test_run_folder_is_not_used_twice(folder: Path) -> None:
+    options = [*TINY, "dataset.root=kitti", "hydra.run.dir=logs/segmentation/one"]
+    done = run("train.py", *options, cwd=folder, expect=2)
+    assert "resume=logs/segmentation/one" in done.stderr
+
+
+def test_two_processes_train_and_give_exact_metrics(folder: Path) -> None:
+    """3 validation scans on 2 ranks: none is counted twice; one run folder for both."""
+    options = [*TINY, "dataset.root=kitti", "trainer=ddp_sim", "trainer.max_steps=4", "test=true"]
+    before = set(folder.glob("logs/*/*"))
+    run("train.py", *options, "trainer.val_check_interval=2", cwd=folder)
+    (made,) = set(folder.glob("logs/*/*")) - before
+    figures = metrics(made)
+    alone = [f"ckpt_path={made}/checkpoints/best.ckpt", "hydra.run.dir=alone", "trainer=cpu"]
+    run("eval.py", *alone, cwd=folder)
+    for name, value in metrics(folder / "alone").items():
+        assert value == pytest.approx(figures[name], abs=1e-6), name
+
+
+def test_sweep_makes_one_run_after_the_other(folder: Path) -> None:
+    options = [*TINY, "dataset.root=kitti", "trainer.max_steps=2", "trainer.val_check_interval=2"]
+    run("train.py", "-m", "seed=1,2", *options, "hydra.sweep.dir=sweep", cwd=folder)
+    runs = [json.loads((folder / f"sweep/{job}/metrics.json").read_text()) for job in (0, 1)]
+    assert [content["seed"] for content in runs] == [1, 2]
+    assert runs[0]["metrics"]["val/loss"] != runs[1]["metrics"]["val/loss"]
+
+
+def test_simulated_run_says_so_everywhere(tmp_path: Path) -> None:
+    done = run(
+        "train.py",
+        *(option for option in TINY if "train_sequences" not in option),
+        "dataset.simulate.train_scans=2",
+        "dataset.simulate.val_scans=1",
+        "dataset.crop=8",
+        "trainer.max_steps=2",
+        "trainer.val_check_interval=2",
+        "hydra.run.dir=one",
+        cwd=tmp_path,
+    )
+    assert json.loads((tmp_path / "one" / "metrics.json").read_text())["source"] == "simulated"
+    lines = [number for number, line in enumerate(done.stdout.splitlines()) if "SIMULATED" in line]
+    assert lines[0] < 6
+    assert lines[-1] >= len(done.stdout.splitlines()) - 2
+    cfg = OmegaConf.load(tmp_path / "one" / "config.yaml")
+    assert list(cfg.tags) == ["simulated"]
+    # evaluating it elsewhere is tagged too
+    run("eval.py", "ckpt_path=one/checkpoints/best.ckpt", "hydra.run.dir=two", cwd=tmp_path)
+    assert json.loads((tmp_path / "two" / "metrics.json").read_text())["source"] == "simulated"
+
+
+def test_own_folder_of_clouds(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    (tmp_path / "clouds").mkdir()
+    for index in range(5):
+        cloud = rng.uniform(0, 3, (200, 4)).astype("<f4")
+        cloud.tofile(tmp_path / "clouds" / f"{index}.bin")
+        np.save(tmp_path / "clouds" / f"{index}_label.npy", (cloud[:, 2] > 1.5).astype(np.int64))
+    options = [option for option in TINY if "train_sequences" not in option]
+    own = ["dataset=folder", "dataset.root=clouds", "dataset.class_names=[low,high]"]
+    run("train.py", *own, *options, "hydra.run.dir=one", cwd=tmp_path)
+    assert metrics(tmp_path / "one").keys() >= {"val/iou/low", "val/iou/high"}
