@@ -39,6 +39,7 @@ CASES = {
     "trainer.max_steps=abc": ("trainer.max_steps=abc", "a whole number"),
     "trainer.max_steps=1.5": ("trainer.max_steps=1.5", "a whole number"),
     "trainer.precision=fp8": ("bf16-mixed",),
+    "trainer.max_steps=-1": ("trainer.max_epochs",),
     "seed=abc": ("seed", "a whole number"),
     "train=perhaps": ("train", "true or false"),
     "model.width=wide": ("model.width=wide", "a number"),

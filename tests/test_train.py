@@ -136,7 +136,7 @@ def test_two_processes_train_and_give_exact_metrics(folder: Path) -> None:
     """3 validation scans on 2 ranks: none is counted twice; one run folder for both."""
     options = [*TINY, "dataset.root=kitti", "trainer=ddp_sim", "trainer.max_steps=4", "test=true"]
     before = set(folder.glob("logs/*/*"))
-    run("train.py", *options, "trainer.val_check_interval=2", cwd=folder)
+    run("train.py", *options, "trainer.val_check_interval=2", cwd=folder, timeout=120)
     (made,) = set(folder.glob("logs/*/*")) - before
     figures = metrics(made)
     alone = [f"ckpt_path={made}/checkpoints/best.ckpt", "hydra.run.dir=alone", "trainer=cpu"]

@@ -80,7 +80,7 @@ def merged(cfg: DictConfig, schema: type[Config]) -> DictConfig:
 
 
 def check_combination(cfg: DictConfig) -> None:
-    """Whether model, data set, task and geometry go together; an engine serves any geometry."""
+    """Whether model, data set, task and geometry go together, and the training has an end."""
     model, dataset, task = cfg.model.name, cfg.dataset.name, cfg.task.name
     if task not in cfg.model.tasks:
         raise ConfigError(
@@ -96,6 +96,11 @@ def check_combination(cfg: DictConfig) -> None:
         raise ConfigError(
             f"model={model} does not run on geometry={cfg.geometry.name}.\n"
             f"model={model} runs on: {listed(cfg.model.geometries)}"
+        )
+    if cfg.trainer.get("max_steps") == -1 and cfg.trainer.get("max_epochs") in (None, -1):
+        raise ConfigError(
+            "trainer.max_steps=-1 leaves the length of the training open, and the schedule with it."
+            "\npossible: trainer.max_epochs=EPOCHS with it, or trainer.max_steps=STEPS"
         )
 
 

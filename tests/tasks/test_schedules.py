@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+import torch
+from torch.optim.lr_scheduler import LRScheduler
+
+from pcnn.tasks.schedules import constant, cosine, one_cycle
+
+
+def rates(make: Callable[..., LRScheduler], steps: int, total: int, start: int = 0) -> list[float]:
+    """Learning rates of a peak of 1 at the steps start..steps-1."""
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0)
+    schedule = make(optimizer, total_steps=total)
+    if start:
+        schedule.load_state_dict({**schedule.state_dict(), "last_epoch": start - 1})
+        optimizer.step()
+        schedule.step()
+    seen = []
+    for _ in range(start, steps):
+        seen.append(optimizer.param_groups[0]["lr"])
+        optimizer.step()
+        schedule.step()
+    return seen
+
+
+def test_one_cycle_rises_to_the_peak_and_falls_to_the_end() -> None:
+    seen = rates(partial(one_cycle, warmup=0.3, start=0.04, end=1e-4), 100, 100)
+    assert seen[0] == pytest.approx(0.04)
+    assert seen[30] == pytest.approx(1.0)
+    assert seen[99] == pytest.approx(1e-4)
+    assert seen[:31] == sorted(seen[:31])
+    assert seen[30:] == sorted(seen[30:], reverse=True)
+
+
+def test_one_cycle_agrees_with_torch() -> None:
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0, momentum=0.9)
+    theirs = torch.optim.lr_scheduler.OneCycleLR(
+        optimizer, 1.0, total_steps=51, pct_start=0.4, div_factor=25, final_div_factor=400
+    )
+    seen = []
+    for _ in range(51):
+        seen.append(optimizer.param_groups[0]["lr"])
+        optimizer.step()
+        if len(seen) < 51:
+            theirs.step()
+    # torch counts the peak's place from 0.4 * 51 - 1
+    ours = rates(partial(one_cycle, warmup=(0.4 * 51 - 1) / 51, start=0.04, end=1e-4), 51, 51)
+    assert ours == pytest.approx(seen, abs=1e-6)
+
+
+def test_cosine_warms_up_linearly() -> None:
+    seen = rates(partial(cosine, warmup_steps=4), 20, 20)
+    assert seen[:4] == pytest.approx([0.25, 0.5, 0.75, 1.0])
+    assert seen[4] == pytest.approx(1.0)
+    assert seen[12] == pytest.approx(0.5)
+    assert 0 < seen[19] < 0.02
+
+
+@pytest.mark.parametrize("make", [one_cycle, cosine, constant])
+def test_resumed_schedule_continues(make: Callable[..., LRScheduler]) -> None:
+    assert rates(make, 20, 20, start=7) == rates(make, 20, 20)[7:]
+
+
+@pytest.mark.parametrize("make", [one_cycle, cosine, constant])
+def test_beyond_the_end_and_for_one_step(make: Callable[..., LRScheduler]) -> None:
+    assert all(0 <= rate <= 1 for rate in rates(make, 30, 20))
+    assert len(rates(make, 1, 1)) == 1
+
+
+def test_warmup_is_a_share() -> None:
+    with pytest.raises(ValueError, match="share"):
+        rates(partial(one_cycle, warmup=20), 5, 5)

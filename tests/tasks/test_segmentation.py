@@ -1,0 +1,148 @@
+from __future__ import annotations
+
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+
+import lightning as L
+import pytest
+import torch
+from torch import Tensor, nn
+
+from pcnn.losses import CrossEntropy
+from pcnn.metrics import iou
+from pcnn.tasks import SegmentationTask
+from pcnn.tasks.mean import Mean
+from pcnn.tasks.schedules import constant
+
+NAMES = ("low", "middle", "high")
+
+
+class Lookup(nn.Module):
+    """The features are the logits, scaled by one weight."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(1))
+
+    def forward(self, tensor: Any) -> Any:
+        return SimpleNamespace(features=tensor.features * self.scale)
+
+
+def batch_of(logits: Tensor, inverse: Tensor, labels: Tensor, points: list[Tensor]) -> Any:
+    """A batch whose scans have the given point labels; logits [N, 3], inverse [P]."""
+    sizes = [len(one) for one in points]
+    return SimpleNamespace(
+        tensor=SimpleNamespace(features=logits, geometry=SimpleNamespace(inverse=inverse)),
+        labels=labels,
+        points=torch.rand(sum(sizes), 3),
+        point_labels=torch.cat(points) if points else None,
+        point_offsets=torch.tensor([0, *sizes]).cumsum(0),
+        names=tuple(f"scan {index}" for index in range(len(sizes))),
+        batch_size=len(sizes),
+    )
+
+
+def task() -> SegmentationTask:
+    return SegmentationTask(
+        Lookup(), NAMES, CrossEntropy(), partial(torch.optim.SGD, lr=0.5), constant
+    )
+
+
+def sure_of(classes: list[int]) -> Tensor:
+    """Logits [N, 3] of a network that is sure of these classes."""
+    return 10.0 * nn.functional.one_hot(torch.tensor(classes), 3).float()
+
+
+def two_scans() -> Any:
+    # voxel 0 holds points 0 and 1, which differ: one of them must count as wrong
+    return batch_of(
+        sure_of([0, 1, 2]),
+        torch.tensor([0, 0, 1, 2, 2]),
+        torch.tensor([0, 1, 2]),
+        [torch.tensor([0, 1, 1]), torch.tensor([2, 255])],
+    )
+
+
+def test_counts_points_not_voxels() -> None:
+    module = task()
+    seen = module.evaluate(two_scans(), module.val_meters)
+    assert seen is not None
+    assert seen["name"] == "scan 0"
+    assert seen["pred"].tolist() == [0, 0, 1]
+    assert seen["target"].tolist() == [0, 1, 1]
+    assert seen["points"].shape == (3, 3)
+    assert seen["predictions"].tolist() == [0, 0, 1, 2, 2]
+    counts = module.val_meters.confusion.compute()
+    assert counts[:, :3].tolist() == [[1, 0, 0], [1, 1, 0], [0, 0, 1]]
+    assert iou(counts).tolist() == pytest.approx([0.5, 0.5, 1.0])
+
+
+def test_batch_without_scans_and_batch_without_labels() -> None:
+    module = task()
+    empty = batch_of(torch.empty(0, 3), torch.empty(0, dtype=torch.int64), torch.empty(0), [])
+    assert module.evaluate(empty, module.val_meters) is None
+    unlabelled = two_scans()
+    unlabelled.point_labels = None
+    seen = module.evaluate(unlabelled, module.test_meters)
+    assert seen is not None
+    assert seen["target"] is None
+    assert seen["predictions"].shape == (5,)
+    assert module.test_meters.confusion.compute().sum() == 0
+
+
+def loader(batches: list[Any]) -> Any:
+    return torch.utils.data.DataLoader(batches, batch_size=None)  # type: ignore[arg-type]
+
+
+def trainer_for(path: Any, **options: Any) -> L.Trainer:
+    return L.Trainer(
+        accelerator="cpu",
+        default_root_dir=path,
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        **options,
+    )
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_logged_figures_over_several_batches(tmp_path: Any) -> None:
+    module, trainer = task(), trainer_for(tmp_path)
+    (figures,) = trainer.validate(module, loader([two_scans(), two_scans()]), verbose=False)
+    assert figures["val/miou"] == pytest.approx(2 / 3, abs=1e-6)
+    assert figures["val/iou/high"] == pytest.approx(1.0)
+    assert figures["val/accuracy"] == pytest.approx(0.75)
+    assert figures["val/loss"] == pytest.approx(9.08e-5, rel=1e-2)
+    assert module.confusion["val"].sum() == 8
+    # a second pass begins anew
+    (again,) = trainer.validate(module, loader([two_scans()]), verbose=False)
+    assert again["val/miou"] == figures["val/miou"]
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_training_moves_the_weights_and_logs(tmp_path: Any) -> None:
+    module, trainer = task(), trainer_for(tmp_path, max_steps=3)
+    batch = batch_of(
+        torch.randn(8, 3),
+        torch.arange(8),
+        torch.randint(0, 3, (8,)),
+        [torch.randint(0, 3, (8,))],
+    )
+    trainer.fit(module, loader([batch] * 3))
+    assert module.net.scale.item() != 1.0  # type: ignore[union-attr, operator]
+    assert trainer.callback_metrics.keys() >= {"train/loss", "train/miou", "train/lr"}
+
+
+def test_checkpoint_holds_weights_only(tmp_path: Any) -> None:
+    assert set(task().state_dict()) == {"net.scale"}
+    assert not task().hparams
+
+
+def test_mean() -> None:
+    mean = Mean()
+    assert mean.compute() == 0
+    mean.update(torch.tensor(1.0), 3)
+    mean.update(torch.tensor(5.0), 1)
+    assert mean.compute() == 2.0
