@@ -17,8 +17,6 @@ from torch import Tensor, nn
 
 from pcnn.dataflows.reference import accumulator, multiply, per_group
 
-Segment = tuple[int, int, int, int]  # block, slot, first and one-past-last triplet
-
 
 @dataclass(frozen=True)
 class Blocked:
@@ -50,22 +48,27 @@ class Blocked:
         matrices = per_group(weight.to(compute_dtype).to(sums), groups)  # [K, G, C_in/G, C_out/G]
         if transposed:
             matrices = matrices.transpose(2, 3)
+        slots = matrices.unbind(0)
         out = rows.new_zeros(n_out, groups * matrices.shape[3])
-        for block, parts in by_block(segments):
-            start, end = parts[0][2], parts[-1][3]
-            gathered = rows.index_select(0, in_index[start:end])
-            products = rows.new_empty(end - start, out.shape[1])
-            for _, k, a, b in parts:
-                a, b = a - start, b - start
+        # one workspace for all blocks: memory that was just written is still in the cache
+        largest = largest_block(segments)
+        gather_space = rows.new_empty(largest, rows.shape[1])
+        product_space = rows.new_empty(largest, out.shape[1])
+        for block, start, end, used, sizes in by_block(segments):
+            gathered, products = gather_space[: end - start], product_space[: end - start]
+            torch.index_select(rows, 0, in_index[start:end], out=gathered)
+            # one split instead of two slices a slot: half of the host time of small slots
+            parts = zip(used, gathered.split(sizes), products.split(sizes), strict=True)
+            for k, inputs, terms in parts:
                 if groups == 1:
-                    torch.mm(gathered[a:b], matrices[k, 0], out=products[a:b])
+                    torch.mm(inputs, slots[k][0], out=terms)
                 else:
-                    products[a:b] = multiply(gathered[a:b], matrices[k])
+                    terms.copy_(multiply(inputs, slots[k]))
             first = block * block_rows
             last = min(n_out, first + block_rows)
             bags = (row_offsets[first:last] - start).to(by_row.dtype)
-            terms = by_row[start:end] - start
-            out[first:last] = nn.functional.embedding_bag(terms, products, bags, mode="sum")
+            order = by_row[start:end] - start
+            out[first:last] = nn.functional.embedding_bag(order, products, bags, mode="sum")
         return out.to(out_dtype)
 
     def vvor(
@@ -83,21 +86,35 @@ class Blocked:
         left, right = (tensor.to(compute_dtype).to(sums) for tensor in (x, grad))
         c_in, c_out = x.shape[1] // groups, grad.shape[1] // groups
         out = left.new_zeros(int(shape[0]), groups, c_in, c_out)
-        for _, parts in by_block(segments):
-            start, end = parts[0][2], parts[-1][3]
-            inputs = left.index_select(0, in_index[start:end]).view(-1, groups, c_in)
-            grads = right.index_select(0, out_index[start:end]).view(-1, groups, c_out)
-            for _, k, a, b in parts:
-                a, b = a - start, b - start
+        slots = out.unbind(0)
+        largest = largest_block(segments)
+        input_space = left.new_empty(largest, left.shape[1])
+        grad_space = left.new_empty(largest, right.shape[1])
+        for _, start, end, used, sizes in by_block(segments):
+            inputs, grads = input_space[: end - start], grad_space[: end - start]
+            torch.index_select(left, 0, in_index[start:end], out=inputs)
+            torch.index_select(right, 0, out_index[start:end], out=grads)
+            inputs, grads = inputs.view(-1, groups, c_in), grads.view(-1, groups, c_out)
+            for k, a, b in zip(used, inputs.split(sizes), grads.split(sizes), strict=True):
                 if groups == 1:
-                    out[k, 0].addmm_(inputs[a:b, 0].t(), grads[a:b, 0])
+                    slots[k][0].addmm_(a[:, 0].t(), b[:, 0])
                 else:
-                    out[k] += torch.einsum("tgc,tgd->gcd", inputs[a:b], grads[a:b])
+                    slots[k].add_(torch.einsum("tgc,tgd->gcd", a, b))
         # group-major output channels: [K, C_in/G, G * C_out/G]
         return out.transpose(1, 2).reshape(out.shape[0], c_in, groups * c_out).to(out_dtype)
 
 
-def by_block(segments: Tensor) -> Iterator[tuple[int, list[Segment]]]:
-    """Segments of every block that has triplets; ``segments`` ``[S, 4]`` lives on the host."""
-    for block, parts in groupby(segments.tolist(), key=lambda segment: segment[0]):
-        yield block, list(parts)
+def by_block(segments: Tensor) -> Iterator[tuple[int, int, int, list[int], list[int]]]:
+    """Blocks that have triplets: number, first and one-past-last triplet, slots, their sizes.
+
+    ``segments`` ``[S, 4]`` (block, slot, first and one-past-last triplet) lives on the host.
+    """
+    for block, group in groupby(segments.tolist(), key=lambda segment: segment[0]):
+        parts = list(group)
+        sizes = [end - start for _, _, start, end in parts]
+        yield block, parts[0][2], parts[-1][3], [slot for _, slot, _, _ in parts], sizes
+
+
+def largest_block(segments: Tensor) -> int:
+    """Number of triplets of the largest block."""
+    return max((end - start for _, start, end, _, _ in by_block(segments)), default=0)

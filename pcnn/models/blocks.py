@@ -51,7 +51,8 @@ class ConvNorm(nn.Module):
         """Features ``[N_in, C_in]`` to ``[N_out, C_out]``."""
         y: SparseTensor = self.conv(x) if sites is None else self.conv(x, sites)
         features = normalize(self.norm, y.features)
-        return y.replace(nn.functional.relu(features) if self.activation else features)
+        # in place: no norm needs its own output in backward
+        return y.replace(features.relu_() if self.activation else features)
 
 
 class ResidualBlock(nn.Module):
@@ -95,7 +96,7 @@ class ResidualBlock(nn.Module):
     def forward(self, x: SparseTensor) -> SparseTensor:
         """Features ``[N_in, C_in]`` to ``[N_out, C_out]``."""
         y = add(self.second(self.first(x)), self.shortcut(x))
-        return y.replace(nn.functional.relu(y.features))
+        return y.replace(y.features.relu_())
 
 
 def residual_stack(

@@ -36,6 +36,8 @@ class MinkUNet(nn.Module):
         conv_transpose: makes transposed convolutions.
         norm: makes norms.
         blocks: residual blocks a level.
+        input_norm: standardise the input channels by a norm of their own. Metres and remission
+            differ by two orders of magnitude; without it the small channels are learned late.
     """
 
     def __init__(
@@ -49,9 +51,11 @@ class MinkUNet(nn.Module):
         conv_transpose: ConvFactory,
         norm: NormFactory,
         blocks: int = 2,
+        input_norm: bool = False,
     ) -> None:
         super().__init__()
         self.in_channels = in_channels
+        self.input = FeatureWise(norm(in_channels) if input_norm else nn.Identity())
         self.stem = nn.Sequential(
             ConvNorm(conv(in_channels, stem, 3, bias=False), norm(stem)),
             ConvNorm(conv(stem, stem, 3, bias=False), norm(stem)),
@@ -80,7 +84,7 @@ class MinkUNet(nn.Module):
 
     def forward(self, x: SparseTensor) -> SparseTensor:
         """Features ``[N, in_channels]`` to ``[N, out_channels]`` on the same sites."""
-        levels: list[SparseTensor] = [self.stem(x)]
+        levels: list[SparseTensor] = [self.stem(self.input(x))]
         for encode in self.encoder:
             levels.append(encode(levels[-1]))
         y = levels.pop()
@@ -99,6 +103,7 @@ def MinkUNet42(
     conv: ConvFactory | None = None,
     conv_transpose: ConvFactory | None = None,
     norm: NormFactory = nn.BatchNorm1d,
+    input_norm: bool = False,
 ) -> MinkUNet:
     """MinkUNet42 of a given width (0.5, 0.64 and 1.0 are published).
 
@@ -110,6 +115,7 @@ def MinkUNet42(
         conv: makes convolutions; ``None`` means `Conv3d` with ``engine``.
         conv_transpose: makes transposed ones; ``None`` means `ConvTranspose3d` with ``engine``.
         norm: makes norms.
+        input_norm: standardise the input channels first; not in the published network.
 
     Source: 3D-MinkUNet of SPVNAS (Tang et al. 2020), the network of the TorchSparse, Minuet and
     Spira evaluations.
@@ -123,6 +129,7 @@ def MinkUNet42(
         conv or partial(Conv3d, engine=engine),
         conv_transpose or partial(ConvTranspose3d, engine=engine),
         norm,
+        input_norm=input_norm,
     )
 
 

@@ -81,9 +81,22 @@ def test_drop_keeps_rows_together_and_their_places():
     assert after.n_points_total == 1000
 
 
+@pytest.mark.parametrize("degrees", [30.0, 120.0, 360.0])
+def test_a_sector_is_a_wedge_of_the_given_width(degrees: float):
+    before = cloud(5000)
+    sizes = []
+    for seed in range(5):
+        after = augment.sector(before, generator(seed), degrees)
+        angles = torch.atan2(after.points[:, 1], after.points[:, 0]).rad2deg().sort().values
+        gaps = torch.cat([angles.diff(), angles[:1] + 360 - angles[-1:]])
+        assert 360 - float(gaps.max()) <= degrees + 1e-3
+        sizes.append(after.n_points)
+    assert sum(sizes) / 5 == pytest.approx(5000 * degrees / 360, rel=0.1)
+
+
 @pytest.mark.parametrize("n", [0, 1])
 def test_tiny_clouds(n: int):
-    after = Augmentation(drop=0.99)(cloud(n), generator())
+    after = Augmentation(drop=0.99, sector=1.0)(cloud(n), generator())
     assert after.n_points == n
 
 
@@ -107,7 +120,8 @@ def test_everything_off_changes_nothing():
 
 
 @pytest.mark.parametrize(
-    "arguments", [{"scale": (1.1, 0.9)}, {"scale": (0, 1)}, {"jitter": -0.1}, {"drop": 1.0}]
+    "arguments",
+    [{"scale": (1.1, 0.9)}, {"scale": (0, 1)}, {"jitter": -0.1}, {"drop": 1.0}, {"sector": 0}, {"rotate_limit": 0}],
 )
 def test_bad_numbers(arguments: dict[str, object]):
     (name,) = arguments
