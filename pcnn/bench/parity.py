@@ -19,7 +19,7 @@ def loss_curve(
     batches: Sequence[Batch],
     device: torch.device | str,
     dtype: torch.dtype,
-    lr: float = 0.02,
+    lr: float = 0.01,
 ) -> list[float]:
     """Cross-entropy of every step of plain SGD, one step a batch.
 
