@@ -102,7 +102,7 @@ imports: install-dev ## the import contract of docs/architecture.md
 
 # tests/test_wheel.py has a target of its own: it builds and installs
 test-cpu: install-dev ## tests in two processes (GPU tests skip where there is none)
-	$(PY) -m pytest -q -n $(WORKERS) --dist worksteal --ignore tests/test_wheel.py \
+	$(PY) -m pytest -q -n $(WORKERS) --dist worksteal --durations 10 --ignore tests/test_wheel.py \
 	  $(if $(DATA_ROOT),--data-root $(DATA_ROOT))
 
 # Triton reads TRITON_INTERPRET when it is imported, so these tests have a process of their own
