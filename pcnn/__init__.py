@@ -1,11 +1,13 @@
 """Point-cloud networks in which every convolution is one sum over a set of triplets."""
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pcnn.geometry import Kernel, KernelMap, VoxelGrid
-from pcnn.ops import Engine, Planner, plan, voxelize
-from pcnn.tensor import SparseTensor
+if TYPE_CHECKING:
+    from pcnn import models, nn
+    from pcnn.geometry import Kernel, KernelMap, VoxelGrid
+    from pcnn.ops import Engine, Planner, plan, voxelize
+    from pcnn.tensor import SparseTensor
 
 __version__ = "0.1.0"
 
@@ -23,9 +25,22 @@ __all__ = [
     "voxelize",
 ]
 
+_HOMES = {
+    "Engine": "pcnn.ops",
+    "Kernel": "pcnn.geometry",
+    "KernelMap": "pcnn.geometry",
+    "Planner": "pcnn.ops",
+    "SparseTensor": "pcnn.tensor",
+    "VoxelGrid": "pcnn.geometry",
+    "plan": "pcnn.ops",
+    "voxelize": "pcnn.ops",
+}
+
 
 def __getattr__(name: str) -> Any:
-    """Import the packages `pcnn.nn` and `pcnn.models` when they are first asked for."""
+    """Import a public name when it is first asked for, so that `pcnn --help` needs no torch."""
     if name in ("models", "nn"):
         return import_module(f"pcnn.{name}")
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
     raise AttributeError(f"module 'pcnn' has no attribute {name!r}")

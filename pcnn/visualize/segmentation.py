@@ -76,7 +76,8 @@ def segmentation_picture(
     panels = [("prediction", colourise(pred, table))]
     counts = None
     if truth is not None:
-        metric = ConfusionMatrix(len(class_names), ignore_index)
+        # one rank draws: a sum over ranks here would wait for the others for ever
+        metric = ConfusionMatrix(len(class_names), ignore_index, sync_on_compute=False)
         metric.update(torch.from_numpy(pred), torch.from_numpy(truth))
         counts = metric.compute()
         labelled = truth != ignore_index

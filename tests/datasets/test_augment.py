@@ -121,7 +121,14 @@ def test_everything_off_changes_nothing():
 
 @pytest.mark.parametrize(
     "arguments",
-    [{"scale": (1.1, 0.9)}, {"scale": (0, 1)}, {"jitter": -0.1}, {"drop": 1.0}, {"sector": 0}, {"rotate_limit": 0}],
+    [
+        {"scale": (1.1, 0.9)},
+        {"scale": (0, 1)},
+        {"jitter": -0.1},
+        {"drop": 1.0},
+        {"sector": 0},
+        {"rotate_limit": 0},
+    ],
 )
 def test_bad_numbers(arguments: dict[str, object]):
     (name,) = arguments
