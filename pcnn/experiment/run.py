@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import sys
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,15 +11,14 @@ from typing import Any
 import lightning as L
 import torch
 from hydra.core.hydra_config import HydraConfig
-from hydra.types import RunMode
-from lightning.pytorch.utilities import rank_zero_only
-from omegaconf import DictConfig, OmegaConf, open_dict, read_write
+from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
 from pcnn.experiment import build, report, run_folder
 from pcnn.experiment.check import checked
 from pcnn.experiment.errors import ConfigError
 from pcnn.experiment.predictions import LabelWriter
+from pcnn.experiment.processes import one_job, rank, tell_other_ranks
 from pcnn.experiment.resume import continuation
 from pcnn.experiment.weights import best_checkpoint, check_fit, require_checkpoint, steps_of
 from pcnn.loggers import finish, guard
@@ -52,7 +50,10 @@ def train(cfg: DictConfig) -> float | None:
     made = nearby(Path(HydraConfig.get().runtime.output_dir))
     try:
         run = prepare(cfg, made)
-        return execute(run) if run is not None else None
+        if run is None:
+            return None
+        with one_job():
+            return execute(run)
     finally:
         run_folder.drop_if_empty(made)  # of a run that did not begin
 
@@ -184,20 +185,6 @@ def say_table(console: Console, cfg: DictConfig, task: L.LightningModule) -> Non
             return
 
 
-def tell_other_ranks(folder: Path) -> None:
-    """Let processes that Lightning starts for the other ranks find this very run.
-
-    Lightning repeats this process's command line and adds `hydra.run.dir`. In a sweep the command
-    line holds all jobs, and `hydra.run.dir` is not where this job lies: replace both by the job's.
-    """
-    hydra = HydraConfig.get()
-    if hydra.mode != RunMode.MULTIRUN:
-        return
-    sys.argv[1:] = list(hydra.overrides.task)
-    with read_write(hydra), open_dict(hydra):  # type: ignore[arg-type]
-        hydra.run.dir = str(folder)
-
-
 def quieten() -> None:
     """Keep Lightning to its warnings, less those that say nothing here."""
     for name in ("lightning.pytorch", "lightning.fabric"):
@@ -215,8 +202,3 @@ def quieten() -> None:
 def nearby(path: Path) -> Path:
     """The path relative to the working folder when it lies inside, which is what a user types."""
     return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
-
-
-def rank() -> int:
-    """This process's rank, known before the trainer is."""
-    return int(getattr(rank_zero_only, "rank", 0))
