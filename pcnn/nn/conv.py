@@ -24,12 +24,12 @@ class _Convolution(nn.Module):
         in_channels: int,
         out_channels: int,
         kernel_size: Size,
-        stride: Size,
-        padding: Size | None,
-        dilation: Size,
-        groups: int,
-        bias: bool,
-        engine: str | Engine | None,
+        stride: Size = 1,
+        padding: Size | None = None,
+        dilation: Size = 1,
+        groups: int = 1,
+        bias: bool = True,
+        engine: str | Engine | None = None,
     ) -> None:
         super().__init__()
         if min(in_channels, out_channels) < 1:
@@ -108,22 +108,6 @@ class Conv3d(_Convolution):
         ValueError: channels, groups, kernel or engine that do not exist or do not fit.
     """
 
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        kernel_size: Size,
-        stride: Size = 1,
-        padding: Size | None = None,
-        dilation: Size = 1,
-        groups: int = 1,
-        bias: bool = True,
-        engine: str | Engine | None = None,
-    ) -> None:
-        super().__init__(
-            in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias, engine
-        )
-
     def forward(self, x: SparseTensor, sites: VoxelGrid | None = None) -> SparseTensor:
         """Convolve.
 
@@ -162,22 +146,6 @@ class ConvTranspose3d(_Convolution):
     Raises:
         ValueError: channels, groups, kernel or engine that do not exist or do not fit.
     """
-
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        kernel_size: Size,
-        stride: Size = 1,
-        padding: Size | None = None,
-        dilation: Size = 1,
-        groups: int = 1,
-        bias: bool = True,
-        engine: str | Engine | None = None,
-    ) -> None:
-        super().__init__(
-            in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias, engine
-        )
 
     def forward(
         self, x: SparseTensor, sites: VoxelGrid | SparseTensor | None = None
