@@ -31,7 +31,7 @@ def test_losses_of_twenty_steps_agree(dtype: torch.dtype) -> None:
     model = MinkUNet42(out_channels=5, width=0.25, engine="reference")
     data = batches(20, 2000)
     curves = [loss_curve(model, data, device, dtype) for device in ("cpu", "cuda")]
-    assert curves[0][-1] < 0.8 * curves[0][0]
+    assert curves[0][-1] < 0.9 * curves[0][0]
     assert largest_difference(*curves) < BOUND[dtype]
 
 

@@ -21,6 +21,7 @@ from tests.callbacks.tiny import (
     validations,
     weights,
 )
+from tests.forking import require_fork
 
 # 6 batches an epoch, 20 steps, last.ckpt every 4: checkpoints in mid-epoch and, at step 12, at the
 # end of one
@@ -191,6 +192,7 @@ class Bomb:
 def test_kill_in_mid_write_keeps_the_previous_file(tmp_path: Path) -> None:
     path = tmp_path / "last.ckpt"
     write_whole({"step": 1}, path)
+    require_fork()
     child = os.fork()
     if child == 0:
         try:
@@ -230,6 +232,7 @@ class Terminate(Kill):
 def test_sigterm_saves_at_the_next_boundary(tmp_path: Path) -> None:
     straight, broken = tmp_path / "straight", tmp_path / "broken"
     expected, _ = train(straight, max_steps=10, every=100)
+    require_fork()
     child = os.fork()
     if child == 0:
         try:

@@ -18,6 +18,7 @@ from torch.utils.data import Dataset
 from pcnn.callbacks import Checkpoint, RngState
 from pcnn.datamodules.batch_stream import BatchStream, EvaluationLoader, batches_done
 from pcnn.datasets.sampler import EpochSampler, EvaluationSampler
+from tests.forking import require_fork
 
 SAMPLES = 12
 
@@ -138,6 +139,7 @@ def train(
 
 def train_and_die(folder: Path, kill: Kill, **options: Any) -> None:
     """Train in a child process that kills itself with SIGKILL."""
+    require_fork()
     child = os.fork()
     if child == 0:
         try:

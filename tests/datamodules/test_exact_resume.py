@@ -13,6 +13,7 @@ from torch.utils.data import Dataset
 
 from pcnn.datamodules.batch_stream import BatchStream, EvaluationLoader, batches_done
 from pcnn.datasets.sampler import EpochSampler, EvaluationSampler
+from tests.forking import require_fork
 
 SAMPLES, STEPS, EVERY = 7, 23, 2
 
@@ -137,6 +138,7 @@ def train_and_die(
         with pytest.raises(InterruptedError):
             train(folder, workers, options, kill_at, how)
         return
+    require_fork()
     child = os.fork()
     if child == 0:
         try:

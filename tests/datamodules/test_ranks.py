@@ -11,6 +11,7 @@ import torch
 from pcnn.datamodules import KITTISegmentation
 from pcnn.datasets.samples import SegmentationBatch
 from tests.datasets.clouds import write_scan
+from tests.forking import require_fork
 
 
 class Net(pl.LightningModule):
@@ -39,6 +40,7 @@ class Net(pl.LightningModule):
 
 @pytest.mark.filterwarnings("ignore")
 def test_two_processes_share_the_set(tmp_path: Path):
+    require_fork()
     for sequence, n in ((0, 5), (8, 3)):
         for frame in range(n):
             write_scan(tmp_path / "kitti", sequence, frame, 40)
