@@ -148,9 +148,9 @@ def test_two_processes_train_and_give_exact_metrics(folder: Path) -> None:
 def test_sweep_makes_one_run_after_the_other(folder: Path) -> None:
     """Each of two processes: the second job starts ranks of its own."""
     options = [*TINY, "dataset.root=kitti", "trainer.max_steps=2", "trainer.val_check_interval=2"]
-    sweep = ["-m", "seed=1,2", "trainer=ddp_sim", "hydra.sweep.dir=sweep"]
+    sweep = ["seed=1,2", "trainer=ddp_sim", "hydra.sweep.dir=sweep"]
     before = set(folder.glob("logs/*/*"))
-    run("train.py", *options, *sweep, cwd=folder)
+    run("train.py", "-m", *options, *sweep, cwd=folder)  # the flag first: argparse wants it so
     assert set(folder.glob("logs/*/*")) == before  # the ranks share the jobs' folders
     runs = [json.loads((folder / f"sweep/{job}/metrics.json").read_text()) for job in (0, 1)]
     assert [content["seed"] for content in runs] == [1, 2]

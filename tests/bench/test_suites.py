@@ -38,7 +38,7 @@ def test_measure_counts_repeats_but_not_the_warm_up(device: str) -> None:
     timing = measure(run, torch.device(device), warmup=2, repeats=5)
     assert len(calls) == 7
     assert timing.repeats == 5
-    assert 0.9 <= timing.fastest <= timing.median <= timing.p90
+    assert 0.5 <= timing.fastest <= timing.median <= timing.p90
     assert timing.median < 45.0
 
 
