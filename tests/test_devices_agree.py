@@ -31,8 +31,8 @@ def test_losses_of_twenty_steps_agree(dtype: torch.dtype) -> None:
     model = MinkUNet42(out_channels=5, width=0.25, engine="reference")
     # large enough that no level is left with a handful of rows, whose variance amplifies round-off
     data = batches(20, 20_000)
-    curves = [loss_curve(model, data, device, dtype) for device in ("cpu", "cuda")]
-    assert curves[0][-1] < 0.9 * curves[0][0]
+    curves = [loss_curve(model, data, device, dtype, lr=0.005) for device in ("cpu", "cuda")]
+    assert curves[0][-1] < curves[0][0]
     assert largest_difference(*curves) < BOUND[dtype]
 
 
