@@ -8,7 +8,7 @@ buffers small enough for the cache. No atomics: two runs give identical bits.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -51,10 +51,11 @@ class Blocked:
         slots = matrices.unbind(0)
         out = rows.new_zeros(n_out, groups * matrices.shape[3])
         # one workspace for all blocks: memory that was just written is still in the cache
-        largest = largest_block(segments)
+        blocks = by_block(segments)
+        largest = max((end - start for _, start, end, _, _ in blocks), default=0)
         gather_space = rows.new_empty(largest, rows.shape[1])
         product_space = rows.new_empty(largest, out.shape[1])
-        for block, start, end, used, sizes in by_block(segments):
+        for block, start, end, used, sizes in blocks:
             gathered, products = gather_space[: end - start], product_space[: end - start]
             torch.index_select(rows, 0, in_index[start:end], out=gathered)
             # one split instead of two slices a slot: half of the host time of small slots
@@ -87,10 +88,11 @@ class Blocked:
         c_in, c_out = x.shape[1] // groups, grad.shape[1] // groups
         out = left.new_zeros(int(shape[0]), groups, c_in, c_out)
         slots = out.unbind(0)
-        largest = largest_block(segments)
+        blocks = by_block(segments)
+        largest = max((end - start for _, start, end, _, _ in blocks), default=0)
         input_space = left.new_empty(largest, left.shape[1])
         grad_space = left.new_empty(largest, right.shape[1])
-        for _, start, end, used, sizes in by_block(segments):
+        for _, start, end, used, sizes in blocks:
             inputs, grads = input_space[: end - start], grad_space[: end - start]
             torch.index_select(left, 0, in_index[start:end], out=inputs)
             torch.index_select(right, 0, out_index[start:end], out=grads)
@@ -104,17 +106,14 @@ class Blocked:
         return out.transpose(1, 2).reshape(out.shape[0], c_in, groups * c_out).to(out_dtype)
 
 
-def by_block(segments: Tensor) -> Iterator[tuple[int, int, int, list[int], list[int]]]:
+def by_block(segments: Tensor) -> list[tuple[int, int, int, list[int], list[int]]]:
     """Blocks that have triplets: number, first and one-past-last triplet, slots, their sizes.
 
     ``segments`` ``[S, 4]`` (block, slot, first and one-past-last triplet) lives on the host.
     """
+    blocks = []
     for block, group in groupby(segments.tolist(), key=lambda segment: segment[0]):
         parts = list(group)
         sizes = [end - start for _, _, start, end in parts]
-        yield block, parts[0][2], parts[-1][3], [slot for _, slot, _, _ in parts], sizes
-
-
-def largest_block(segments: Tensor) -> int:
-    """Number of triplets of the largest block."""
-    return max((end - start for _, start, end, _, _ in by_block(segments)), default=0)
+        blocks.append((block, parts[0][2], parts[-1][3], [slot for _, slot, _, _ in parts], sizes))
+    return blocks

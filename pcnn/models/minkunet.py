@@ -10,7 +10,6 @@ from __future__ import annotations
 from functools import partial
 from itertools import pairwise
 
-import torch
 from torch import nn
 
 from pcnn.models.blocks import ConvFactory, ConvNorm, NormFactory, residual_stack
@@ -131,9 +130,3 @@ def MinkUNet42(
         norm,
         input_norm=input_norm,
     )
-
-
-def count_convolution_weights(model: nn.Module) -> int:
-    """Number of weights in the convolutions of a model, biases and heads left out."""
-    layers = (m for m in model.modules() if isinstance(m, Conv3d | ConvTranspose3d))
-    return sum(int(torch.numel(layer.weight)) for layer in layers)
