@@ -90,3 +90,15 @@ def poisoned_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "empty", poisoning(torch.empty))
     monkeypatch.setattr(torch, "empty_like", poisoning(torch.empty_like))
     monkeypatch.setattr(torch.Tensor, "new_empty", poisoning(torch.Tensor.new_empty))
+
+
+@pytest.fixture
+def emulated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CUDA kernels serve CPU tensors, compiled by the C++ compiler (tests/kernels/emulator.h)."""
+    from pcnn.kernels import cuda
+
+    from tests.kernels.emulator import COMPILER, emulated_module
+
+    if COMPILER is None:
+        pytest.skip("no C++ compiler to emulate kernels with")
+    monkeypatch.setitem(cuda.LOADERS, "cpu", emulated_module)

@@ -1,99 +1,203 @@
-"""The set of triplets of a convolution, in one order and in the layouts dataflows ask for.
+"""The set of triplets of a convolution, in the layouts dataflows ask for.
 
-The canonical order is ``pairs``: input and output row of every triplet, sorted by slot. The other
-layouts (`pcnn.geometry.layouts`) are derived once, when a dataflow asks for them by name.
+An edge set is stored once, in whatever layout its builder wrote; every other layout
+(`pcnn.geometry.layouts`) is derived from it when somebody asks for it by name, and kept. A
+`KernelMap` looks at an edge set from one of its two sides: forwards, or transposed.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
-from pcnn.geometry.layouts import LAYOUTS, mirrored_blocks
+from pcnn.geometry.layouts import LAYOUTS, Layout
 
 
 @dataclass(frozen=True, eq=False)
+class EdgeSet:
+    """What both views of a kernel map share.
+
+    Args:
+        rows: rows of the (input, output) geometry.
+        volume: number of kernel slots K.
+        one_per_slot: (at most one input fills a slot of an output, at most one output fills a slot
+            of an input).
+        symmetric: ``(i, j, k)`` implies ``(j, i, K - 1 - k)``.
+        derive: layouts this edge set derives in its own way, by name; others as in `LAYOUTS`.
+        layouts: what is there already, by (name, whether of the transposed map).
+    """
+
+    rows: tuple[int, int]
+    volume: int
+    one_per_slot: tuple[bool, bool]
+    symmetric: bool
+    derive: Mapping[str, Callable[[KernelMap], Layout]] = field(default_factory=dict)
+    layouts: dict[tuple[str, bool], Layout] = field(default_factory=dict, repr=False)
+
+
+@dataclass(frozen=True)
 class KernelMap:
     """Triplets ``(i, j, k)`` of one convolution: ``out[i] += x[j] @ W[k]``.
 
+    Made by `from_pairs` or `from_table`. Every view of an edge set equals every other of the same
+    side.
+
     Args:
-        in_index: ``[T]`` int32, row j of the input.
-        out_index: ``[T]`` int32, row i of the output; ascending within a slot of a forward map.
-        offsets: ``[K + 1]`` int64 on the host: triplets of slot k are ``offsets[k]..offsets[k+1]``.
-        n_in: rows of the input geometry.
-        n_out: rows of the output geometry.
-        one_per_slot: at most one input fills a slot of an output.
-        one_per_slot_transposed: at most one output fills a slot of an input.
-        symmetric: ``(i, j, k)`` implies ``(j, i, K - 1 - k)``: the map serves as its own transpose.
+        edges: the triplets.
+        flipped: whether inputs and outputs have changed places.
     """
 
-    in_index: Tensor
-    out_index: Tensor
-    offsets: Tensor
-    n_in: int
-    n_out: int
-    one_per_slot: bool = True
-    one_per_slot_transposed: bool = True
-    symmetric: bool = False
-    _layouts: dict[str, tuple[Tensor, ...]] = field(default_factory=dict, repr=False)
-    _transposed: list[KernelMap] = field(default_factory=list, repr=False)
+    edges: EdgeSet
+    flipped: bool = False
+
+    @classmethod
+    def from_pairs(
+        cls,
+        in_index: Tensor,
+        out_index: Tensor,
+        offsets: Tensor,
+        n_in: int,
+        n_out: int,
+        one_per_slot: bool = True,
+        one_per_slot_transposed: bool = True,
+        symmetric: bool = False,
+        derive: Mapping[str, Callable[[KernelMap], Layout]] | None = None,
+    ) -> KernelMap:
+        """Kernel map of triplets listed by slot.
+
+        Args:
+            in_index: ``[T]`` int32, row j of the input.
+            out_index: ``[T]`` int32, row i of the output; ascending within a slot.
+            offsets: ``[K + 1]`` int64 on the host: triplets of slot k are
+                ``offsets[k]..offsets[k + 1]``.
+            n_in: rows of the input geometry.
+            n_out: rows of the output geometry.
+            one_per_slot: at most one input fills a slot of an output.
+            one_per_slot_transposed: at most one output fills a slot of an input.
+            symmetric: the map serves as its own transpose, slots mirrored.
+            derive: as in `EdgeSet`.
+        """
+        unique = one_per_slot, one_per_slot_transposed
+        volume = offsets.shape[0] - 1
+        edges = EdgeSet((n_in, n_out), volume, unique, symmetric, derive or {})
+        edges.layouts["pairs", False] = in_index, out_index, offsets
+        return cls(edges)
+
+    @classmethod
+    def from_table(
+        cls,
+        table: Tensor,
+        n_in: int,
+        masks: Tensor | None = None,
+        counts: Tensor | None = None,
+        symmetric: bool = False,
+        derive: Mapping[str, Callable[[KernelMap], Layout]] | None = None,
+    ) -> KernelMap:
+        """Kernel map of a neighbour table; at most one input fills a slot, and the reverse.
+
+        Args:
+            table: ``[N_out, K]`` int32, input row of every slot, -1 where it is empty.
+            n_in: rows of the input geometry.
+            masks: ``[N_out, ceil(K / 31)]`` int32 slot masks, if known (see `layouts.masks`).
+            counts: ``[K]`` int64 triplets of every slot on the table's device, if known.
+            symmetric: the map serves as its own transpose, slots mirrored.
+            derive: as in `EdgeSet`.
+        """
+        n_out, volume = table.shape
+        edges = EdgeSet((n_in, n_out), volume, (True, True), symmetric, derive or {})
+        edges.layouts["table", False] = (table,)
+        if masks is not None:
+            edges.layouts["masks", False] = (masks,)
+        if counts is not None:
+            edges.layouts["counts", False] = (counts,)
+        return cls(edges)
 
     @property
     def volume(self) -> int:
         """Number of kernel slots K."""
-        return self.offsets.shape[0] - 1
+        return self.edges.volume
+
+    @property
+    def n_in(self) -> int:
+        """Rows of the input geometry."""
+        return self.edges.rows[self.flipped]
+
+    @property
+    def n_out(self) -> int:
+        """Rows of the output geometry."""
+        return self.edges.rows[not self.flipped]
+
+    @property
+    def one_per_slot(self) -> bool:
+        """Whether at most one input fills a slot of an output."""
+        return self.edges.one_per_slot[self.flipped]
+
+    @property
+    def one_per_slot_transposed(self) -> bool:
+        """Whether at most one output fills a slot of an input."""
+        return self.edges.one_per_slot[not self.flipped]
+
+    @property
+    def symmetric(self) -> bool:
+        """Whether ``(i, j, k)`` implies ``(j, i, K - 1 - k)``: the map is its own transpose."""
+        return self.edges.symmetric
+
+    @property
+    def in_index(self) -> Tensor:
+        """``[T]`` int32, row j of every triplet, by slot."""
+        return self.layout("pairs")[0]
+
+    @property
+    def out_index(self) -> Tensor:
+        """``[T]`` int32, row i of every triplet, by slot."""
+        return self.layout("pairs")[1]
+
+    @property
+    def offsets(self) -> Tensor:
+        """``[K + 1]`` int64 on the host: triplets of slot k are ``offsets[k]..offsets[k + 1]``."""
+        return self.layout("offsets")[0]
 
     @property
     def triplets(self) -> int:
         """Number of triplets T."""
-        return self.in_index.shape[0]
+        return int(self.offsets[-1])
 
     @property
     def slot_index(self) -> Tensor:
         """``[T]`` int64 slot of every triplet."""
-        counts = (self.offsets[1:] - self.offsets[:-1]).to(self.in_index.device)
-        slots = torch.arange(self.volume, device=self.in_index.device)
+        in_index, offsets = self.in_index, self.offsets
+        counts = (offsets[1:] - offsets[:-1]).to(in_index.device)
+        slots = torch.arange(self.volume, device=in_index.device)
         return torch.repeat_interleave(slots, counts, output_size=self.triplets)
 
     def transpose(self) -> KernelMap:
-        """The same triplets read backwards: input and output change places, slots stay.
+        """The same triplets read backwards: input and output change places, slots stay."""
+        return KernelMap(self.edges, not self.flipped)
 
-        Costs nothing: the pairs are shared. The result is kept, so that layouts derived for one
-        backward pass serve the next one.
-        """
-        if not self._transposed:
-            exchanged = KernelMap(
-                self.out_index,
-                self.in_index,
-                self.offsets,
-                self.n_out,
-                self.n_in,
-                self.one_per_slot_transposed,
-                self.one_per_slot,
-                self.symmetric,
-            )
-            if self.symmetric and "blocks" in self._layouts:
-                exchanged._layouts["blocks"] = mirrored_blocks(self._layouts["blocks"])
-            self._transposed.append(exchanged)
-        return self._transposed[0]
+    def has(self, name: str) -> bool:
+        """Whether a layout is there already."""
+        return (name, self.flipped) in self.edges.layouts
 
-    def layout(self, name: str) -> tuple[Tensor, ...]:
+    def layout(self, name: str) -> Layout:
         """Return the tensors of a layout, deriving them at the first request.
 
         Args:
-            name: ``pairs``, ``table``, ``rows_csr``, ``blocks`` or ``tiles``; what each holds is
-                said at the function of that name in `pcnn.geometry.layouts`.
+            name: a name in `pcnn.geometry.layouts.LAYOUTS`; what each holds is said at the function
+                of that name.
 
         Raises:
             ValueError: unknown name, or a table that cannot exist or exceeds the memory budget.
         """
         if name not in LAYOUTS:
             raise ValueError(f"unknown layout {name!r}; there are {', '.join(LAYOUTS)}")
-        if name not in self._layouts:
-            self._layouts[name] = LAYOUTS[name](self)
-        return self._layouts[name]
+        key = name, self.flipped
+        if key not in self.edges.layouts:
+            derive = self.edges.derive.get(name) or LAYOUTS[name]
+            self.edges.layouts[key] = derive(self)
+        return self.edges.layouts[key]
 
     def validate(self) -> None:
         """Check every claim the map makes about itself; a debugging aid, never run in training.
@@ -102,9 +206,10 @@ class KernelMap:
             ValueError: an index out of range, unsorted offsets, or a slot filled more than once
                 where ``one_per_slot`` says otherwise.
         """
-        if int(self.offsets[0]) != 0 or int(self.offsets[-1]) != self.triplets:
+        offsets = self.offsets
+        if int(offsets[0]) != 0 or int(offsets[-1]) != self.in_index.shape[0]:
             raise ValueError("kernel map: offsets do not cover the triplets")
-        if bool((self.offsets[1:] < self.offsets[:-1]).any()):
+        if bool((offsets[1:] < offsets[:-1]).any()):
             raise ValueError("kernel map: offsets decrease")
         sides = (
             ("out_index", self.out_index, self.n_out, self.one_per_slot),

@@ -1,6 +1,6 @@
-"""Memory layouts of a kernel map, derived from its pairs.
+"""Memory layouts of a kernel map, derived from whichever of them its builder wrote.
 
-Every function takes the map's fields and returns the tensors of one layout, in the order in which a
+Every function takes a kernel map and returns the tensors of one layout, in the order in which a
 dataflow receives them.
 """
 
@@ -32,11 +32,38 @@ MASK_BITS = 31
 
 def pairs(kernel_map: KernelMap) -> Layout:
     """``in_index [T]``, ``out_index [T]`` int32 by slot, ``offsets [K + 1]`` int64 on the host."""
-    return kernel_map.in_index, kernel_map.out_index, kernel_map.offsets
+    other = kernel_map.transpose()
+    if other.has("pairs") or not kernel_map.has("table"):
+        out_index, in_index, offsets = other.layout("pairs")  # the same triplets read backwards
+        return in_index, out_index, offsets
+    columns = kernel_map.layout("table")[0].t()  # [K, N_out]
+    slots, out_index = (columns >= 0).nonzero(as_tuple=True)
+    offsets = _offsets(slots, kernel_map.volume).cpu()
+    return columns[slots, out_index], out_index.to(torch.int32), offsets
 
 
-def table(kernel_map: KernelMap) -> Layout:
-    """Neighbour table ``[N_out, K]`` int32: input row of every slot, -1 where it is empty.
+def counts(kernel_map: KernelMap) -> Layout:
+    """``[K]`` int64 triplets of every slot, on the map's device."""
+    other = kernel_map.transpose()
+    if other.has("counts"):
+        return other.layout("counts")
+    if kernel_map.has("table"):
+        return ((kernel_map.layout("table")[0] >= 0).sum(0),)
+    in_index, _, offsets = kernel_map.layout("pairs")
+    return ((offsets[1:] - offsets[:-1]).to(in_index.device),)
+
+
+def offsets(kernel_map: KernelMap) -> Layout:
+    """``[K + 1]`` int64 on the host: triplets of slot k are ``offsets[k]..offsets[k + 1]``."""
+    for view in (kernel_map, kernel_map.transpose()):
+        if view.has("pairs"):
+            return view.layout("pairs")[2:]
+    ends = torch.cumsum(kernel_map.layout("counts")[0].cpu(), 0)
+    return (torch.nn.functional.pad(ends, (1, 0)),)
+
+
+def check_table(kernel_map: KernelMap) -> None:
+    """Refuse a neighbour table that cannot exist or is too large.
 
     Raises:
         ValueError: a slot may hold several inputs, or the table exceeds the memory budget.
@@ -53,9 +80,30 @@ def table(kernel_map: KernelMap) -> Layout:
             f"a neighbour table of {rows} rows x {volume} slots takes {size} bytes, over the "
             f"budget of {TABLE_BUDGET_BYTES}; use the layout pairs"
         )
-    neighbours = kernel_map.in_index.new_full((rows * volume,), -1)
-    neighbours[kernel_map.out_index.long() * volume + kernel_map.slot_index] = kernel_map.in_index
+
+
+def table(kernel_map: KernelMap) -> Layout:
+    """Neighbour table ``[N_out, K]`` int32: input row of every slot, -1 where it is empty.
+
+    Raises:
+        ValueError: as in `check_table`.
+    """
+    check_table(kernel_map)
+    rows, volume = kernel_map.n_out, kernel_map.volume
+    other = kernel_map.transpose()
+    if kernel_map.symmetric and other.has("table"):
+        return (other.layout("table")[0].flip(1),)
+    in_index, out_index, _ = kernel_map.layout("pairs")
+    neighbours = in_index.new_full((rows * volume,), -1)
+    neighbours[out_index.long() * volume + kernel_map.slot_index] = in_index
     return (neighbours.view(rows, volume),)
+
+
+def masks(kernel_map: KernelMap) -> Layout:
+    """``[N_out, ceil(K / 31)]`` int32: bit ``k % 31`` of word ``k // 31`` is set if k is filled."""
+    occupied = kernel_map.layout("table")[0] >= 0  # [N_out, K]
+    words = [_bits(part) for part in torch.split(occupied, MASK_BITS, dim=1)]
+    return (torch.stack(words, dim=1).to(torch.int32),)
 
 
 def rows_csr(kernel_map: KernelMap) -> Layout:
@@ -78,6 +126,9 @@ def blocks(kernel_map: KernelMap) -> Layout:
         host ``segments [S, 4]`` int64 (block, slot, first and one-past-last triplet) and
         ``shape [2]`` int64 (K, rows of a block).
     """
+    other = kernel_map.transpose()
+    if kernel_map.symmetric and other.has("blocks"):
+        return mirrored_blocks(other.layout("blocks"))
     volume, n_out = kernel_map.volume, kernel_map.n_out
     rows = BLOCK_ROWS if kernel_map.in_index.device.type == "cpu" else max(1, n_out)
     block = torch.div(kernel_map.out_index, rows, rounding_mode="floor")
@@ -109,24 +160,33 @@ def mirrored_blocks(layout: Layout) -> Layout:
 def tiles(kernel_map: KernelMap) -> Layout:
     """Row order and slot lists for implicit GEMM over the neighbour table.
 
-    Rows are ordered by the Gray code of their slot mask, so that the rows of a tile share slots.
+    Rows are ordered by the Gray code of their slot mask, so that the rows of a tile share slots;
+    masks of more than 31 slots are folded to 31 bins first (slot k into bin ``31 k // K``).
 
     Returns:
-        ``order [N_out]`` int64; ``masks [N_out, ceil(K / 31)]`` int32, bit k of word k // 31 set
-        where slot k is filled, in the order of the rows; ``slots [S]`` int32, the slots each tile
-        touches; ``tile_offsets [tiles + 1]`` int64 into ``slots``.
+        ``order [N_out]`` int32, row at every place; ``tile_slots [tiles, K]`` int32, the slots that
+        some row of the tile fills, ascending, in the first ``tile_counts [tiles]`` int32 columns
+        (what follows is undefined). A tile is ``TILE_ROWS`` consecutive places.
     """
     occupied = kernel_map.layout("table")[0] >= 0  # [N_out, K]
-    masks = torch.stack([_bits(words) for words in torch.split(occupied, MASK_BITS, 1)], dim=1)
-    order = torch.arange(kernel_map.n_out, device=masks.device)
-    for word in reversed(masks.unbind(1)):  # least significant word first: a radix sort
-        order = order[torch.argsort(_gray_rank(word)[order], stable=True)]
-    tile = torch.arange(kernel_map.n_out, device=masks.device) // TILE_ROWS
-    count = -(-kernel_map.n_out // TILE_ROWS)
-    touched = torch.zeros(count, kernel_map.volume, dtype=torch.int64, device=masks.device)
+    rows, volume = occupied.shape
+    order = torch.argsort(_gray_rank(_bits(_folded(occupied))), stable=True)
+    count = -(-rows // TILE_ROWS)
+    tile = torch.arange(rows, device=order.device) // TILE_ROWS
+    touched = torch.zeros(count, volume, dtype=torch.int64, device=order.device)
     touched.index_add_(0, tile, occupied[order].to(torch.int64))
-    of_tile, slots = touched.nonzero(as_tuple=True)
-    return order, masks.to(torch.int32), slots.to(torch.int32), _offsets(of_tile, count)
+    slots = torch.argsort((touched == 0).to(torch.int8), dim=1, stable=True)  # filled ones first
+    return order.to(torch.int32), slots.to(torch.int32), (touched > 0).sum(1, dtype=torch.int32)
+
+
+def _folded(occupied: Tensor) -> Tensor:
+    """``[N, min(K, 31)]`` bool: whether a bin of neighbouring slots has a filled one."""
+    volume = occupied.shape[1]
+    if volume <= MASK_BITS:
+        return occupied
+    bins = torch.arange(volume, device=occupied.device) * MASK_BITS // volume
+    sums = torch.zeros(len(occupied), MASK_BITS, dtype=torch.int32, device=occupied.device)
+    return sums.index_add_(1, bins, occupied.to(torch.int32)) > 0
 
 
 def _offsets(index: Tensor, rows: int) -> Tensor:
@@ -154,7 +214,10 @@ def _gray_rank(mask: Tensor) -> Tensor:
 #: Layouts by the name a dataflow asks for.
 LAYOUTS: dict[str, Callable[[KernelMap], Layout]] = {
     "pairs": pairs,
+    "counts": counts,
+    "offsets": offsets,
     "table": table,
+    "masks": masks,
     "rows_csr": rows_csr,
     "blocks": blocks,
     "tiles": tiles,

@@ -29,4 +29,6 @@ def assemble_pairs(
     torch.cumsum(counts, 0, out=offsets[1:])
     in_index = torch.cat([index for index, _ in slots]).to(torch.int32)
     out_index = torch.cat([index for _, index in slots]).to(torch.int32)
-    return KernelMap(in_index, out_index, offsets, source.rows, target.rows, symmetric=symmetric)
+    return KernelMap.from_pairs(
+        in_index, out_index, offsets, source.rows, target.rows, symmetric=symmetric
+    )

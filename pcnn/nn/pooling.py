@@ -98,7 +98,7 @@ def cloud_map(grid: VoxelGrid) -> KernelMap:
     sites = torch.arange(grid.rows, device=grid.device, dtype=torch.int32)
     clouds = grid.batch_index.to(torch.int32)
     offsets = torch.tensor([0, grid.rows])
-    return KernelMap(sites, clouds, offsets, grid.rows, grid.batch_size, False, True)
+    return KernelMap.from_pairs(sites, clouds, offsets, grid.rows, grid.batch_size, False, True)
 
 
 def unpool(x: SparseTensor, sites: VoxelGrid, engine: str | Engine | None = None) -> SparseTensor:

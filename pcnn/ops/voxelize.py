@@ -83,4 +83,4 @@ def point_map(grid: VoxelGrid) -> KernelMap:
     points = torch.arange(grid.inverse.shape[0], device=grid.device, dtype=torch.int32)
     offsets = torch.tensor([0, points.shape[0]])
     out_index = grid.inverse.to(torch.int32)
-    return KernelMap(points, out_index, offsets, len(points), grid.rows, False, True)
+    return KernelMap.from_pairs(points, out_index, offsets, len(points), grid.rows, False, True)

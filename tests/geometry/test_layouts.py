@@ -58,29 +58,50 @@ def test_every_layout_holds_the_same_triplets(
 
 
 @pytest.mark.parametrize(("n", "size"), [(400, 3), (90, 5), (1, 3), (0, 3)])
-def test_tiles_list_every_slot_a_tile_touches(n: int, size: int) -> None:
+def test_masks_and_tiles_list_every_slot_that_is_filled(n: int, size: int) -> None:
     kernel_map = make(n, size)
-    order, masks, slots, offsets = kernel_map.layout("tiles")
+    (masks,) = kernel_map.layout("masks")
+    order, slots, counts = kernel_map.layout("tiles")
     occupied = kernel_map.layout("table")[0] >= 0
     assert order.sort().values.tolist() == list(range(kernel_map.n_out))
     for row, words in enumerate(masks.tolist()):
         bits = [bool(words[k // 31] >> (k % 31) & 1) for k in range(kernel_map.volume)]
         assert bits == occupied[row].tolist()
-    for tile in range(len(offsets) - 1):
-        rows = order[tile * layouts.TILE_ROWS : (tile + 1) * layouts.TILE_ROWS]
+    for tile, count in enumerate(counts.tolist()):
+        rows = order[tile * layouts.TILE_ROWS : (tile + 1) * layouts.TILE_ROWS].long()
         expected = occupied[rows].any(0).nonzero()[:, 0].tolist()
-        assert slots[offsets[tile] : offsets[tile + 1]].tolist() == expected
+        assert slots[tile, :count].tolist() == expected
 
 
 def test_sorting_by_gray_code_shortens_the_slot_lists() -> None:
     kernel_map = make(4000)
     occupied = kernel_map.layout("table")[0] >= 0
     unsorted = sum(int(rows.any(0).sum()) for rows in occupied.split(layouts.TILE_ROWS))
-    assert len(kernel_map.layout("tiles")[2]) < 0.9 * unsorted
+    assert int(kernel_map.layout("tiles")[2].sum()) < 0.9 * unsorted
+
+
+@pytest.mark.parametrize(("n", "size", "stride"), CASES)
+@pytest.mark.parametrize("transposed", [False, True])
+def test_a_map_made_from_its_table_holds_the_same_triplets(
+    n: int, size: int, stride: int, transposed: bool
+) -> None:
+    listed = make(n, size, stride)
+    if transposed:
+        listed = listed.transpose()
+    (table,) = listed.layout("table")
+    made = KernelMap.from_table(table, listed.n_in, symmetric=listed.symmetric)
+    for one, other in ((listed, made), (listed.transpose(), made.transpose())):
+        other.validate()
+        assert (one.n_in, one.n_out, one.volume) == (other.n_in, other.n_out, other.volume)
+        assert torch.equal(one.layout("counts")[0], other.layout("counts")[0])
+        assert torch.equal(one.offsets, other.offsets)
+        assert torch.equal(one.layout("table")[0], other.layout("table")[0])
+        for mine, theirs in zip(one.layout("pairs"), other.layout("pairs"), strict=True):
+            assert torch.equal(mine, theirs)
 
 
 def test_a_table_that_cannot_be_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    shared = KernelMap(
+    shared = KernelMap.from_pairs(
         torch.tensor([0, 1], dtype=torch.int32),
         torch.tensor([0, 0], dtype=torch.int32),
         torch.tensor([0, 2]),
@@ -93,7 +114,7 @@ def test_a_table_that_cannot_be_is_refused(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(layouts, "TABLE_BUDGET_BYTES", 100)
     with pytest.raises(ValueError, match="use the layout pairs"):
         make().layout("table")
-    with pytest.raises(ValueError, match="there are pairs, table"):
+    with pytest.raises(ValueError, match="there are pairs, counts"):
         make().layout("tabel")
 
 
@@ -102,10 +123,10 @@ def test_a_map_that_lies_about_itself_is_found() -> None:
     index = torch.tensor([0, 1], **int32)
     both = torch.zeros(2, **int32)
     for bad, message in (
-        (KernelMap(index, index, torch.tensor([0, 1]), 2, 2), "cover"),
-        (KernelMap(index, index, torch.tensor([0, 3, 2]), 2, 2), "decrease"),
-        (KernelMap(index, index, torch.tensor([0, 2]), 1, 2), "in_index leaves"),
-        (KernelMap(index, both, torch.tensor([0, 2]), 2, 2), "out_index claims"),
+        (KernelMap.from_pairs(index, index, torch.tensor([0, 1]), 2, 2), "cover"),
+        (KernelMap.from_pairs(index, index, torch.tensor([0, 3, 2]), 2, 2), "decrease"),
+        (KernelMap.from_pairs(index, index, torch.tensor([0, 2]), 1, 2), "in_index leaves"),
+        (KernelMap.from_pairs(index, both, torch.tensor([0, 2]), 2, 2), "out_index claims"),
     ):
         with pytest.raises(ValueError, match=message):
             bad.validate()

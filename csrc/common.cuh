@@ -1,0 +1,69 @@
+// What every kernel file shares: integer names, the kernel declaration, flags between blocks.
+//
+// A kernel takes one struct of arguments, passed by value and named `a`:
+//     struct FillArguments { int* out; i64 n; int value; };
+//     KERNEL(fill, FillArguments, 256) { ... a.out ... }
+// The third argument is the number of threads of a block.
+
+#pragma once
+
+typedef long long i64;
+typedef unsigned long long u64;
+typedef unsigned int u32;
+
+#define WARP 32
+#define FULL_MASK 0xffffffffu
+
+#ifndef PCNN_EMULATED
+
+#define KERNEL(name, Arguments, threads) \
+    extern "C" __global__ void __launch_bounds__(threads) name(const __grid_constant__ Arguments a)
+
+// Shared memory whose size the launch decides, 16-byte aligned.
+#define DYNAMIC_SHARED(name) extern __shared__ __align__(16) unsigned char name[]
+
+// A value that another block published; later reads see what that block wrote before it.
+__device__ __forceinline__ u32 load_acquire(const u32* address) {
+    u32 value;
+    asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(address) : "memory");
+    return value;
+}
+
+__device__ __forceinline__ u64 load_acquire(const u64* address) {
+    u64 value;
+    asm volatile("ld.acquire.gpu.global.u64 %0, [%1];" : "=l"(value) : "l"(address) : "memory");
+    return value;
+}
+
+// Publish a value after everything this thread wrote before.
+__device__ __forceinline__ void store_release(u32* address, u32 value) {
+    asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(address), "r"(value) : "memory");
+}
+
+__device__ __forceinline__ void store_release(u64* address, u64 value) {
+    asm volatile("st.release.gpu.global.u64 [%0], %1;" ::"l"(address), "l"(value) : "memory");
+}
+
+#endif  // PCNN_EMULATED
+
+__device__ __forceinline__ int lane_index() { return threadIdx.x & (WARP - 1); }
+__device__ __forceinline__ int warp_index() { return threadIdx.x / WARP; }
+
+// Number of set bits of a ballot below this lane.
+__device__ __forceinline__ int rank_below(u32 ballot) {
+    return __popc(ballot & ((1u << lane_index()) - 1u));
+}
+
+// Position of the first of `n` sorted keys that is not less than `query`.
+template <typename Key>
+__device__ __forceinline__ i64 lower_bound(const Key* keys, i64 n, Key query) {
+    i64 low = 0, high = n;
+    while (low < high) {
+        i64 middle = (low + high) >> 1;
+        if (keys[middle] < query)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}

@@ -1,0 +1,354 @@
+// CUDA kernels as C++ on a CPU: every thread of a block is a fiber, blocks run one after another.
+//
+// Covers what csrc uses and nothing more. Finds wrong indices, wrong results, deadlocks, collectives
+// that some lanes of a warp never reach, and argument structs of the wrong size; it does not find
+// data races, nor anything that depends on blocks running at the same time.
+
+#pragma once
+#define PCNN_EMULATED 1
+
+#include <ucontext.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <type_traits>
+#include <vector>
+
+#define __global__
+#define __device__
+#define __host__
+#define __constant__ static
+#define __shared__ static
+#define __forceinline__ inline
+#define __align__(n) alignas(n)
+#define __grid_constant__
+#define __launch_bounds__(...)
+
+struct Dimension {
+    unsigned x, y, z;
+};
+static Dimension threadIdx{0, 0, 0}, blockIdx{0, 0, 0}, blockDim{1, 1, 1}, gridDim{1, 1, 1};
+
+namespace emulator {
+
+enum Collective { NONE, SHUFFLE, BALLOT, MATCH, REDUCE, SYNC };
+
+struct Meeting {  // where fibers wait for each other
+    int arrived = 0, members = 0;
+    unsigned long long generation = 0;
+};
+
+struct Warp {
+    Meeting meeting;
+    unsigned long long value[32];
+    Collective kind[32];
+    bool partial = false;  // some lane has returned
+};
+
+struct Fiber {
+    ucontext_t context;
+    std::vector<char> stack;
+    bool done = false;
+};
+
+static std::vector<Fiber> fibers;
+static std::vector<Warp> warps;
+static Meeting block;
+static ucontext_t scheduler;
+static int current = 0;
+static bool progress = false;
+static char message[512] = "";
+alignas(16) static unsigned char dynamic_shared[232448];
+static void (*body)(const void*);
+static const void* arguments;
+
+inline void yield() {
+    int self = current;
+    swapcontext(&fibers[self].context, &scheduler);
+    current = self;
+    threadIdx.x = self;
+}
+
+[[noreturn]] inline void fail(const char* what) {
+    if (!message[0])
+        std::snprintf(message, sizeof message, "%s (block %u, thread %u)", what, blockIdx.x, threadIdx.x);
+    for (;;) yield();  // never progresses again: the scheduler gives up
+}
+
+inline void release(Meeting& meeting) {
+    meeting.arrived = 0;
+    meeting.generation++;
+}
+
+inline void meet(Meeting& meeting) {
+    progress = true;
+    unsigned long long generation = meeting.generation;
+    if (++meeting.arrived == meeting.members)
+        release(meeting);
+    else
+        while (meeting.generation == generation) yield();
+    progress = true;
+}
+
+// All lanes hand in a value; `use` reads the 32 of them.
+template <typename Use>
+auto collect(unsigned mask, unsigned long long value, Collective kind, Use use) {
+    Warp& warp = warps[threadIdx.x / 32];
+    if (mask != 0xffffffffu) fail("a warp collective without the full mask");
+    if (warp.partial) fail("a warp collective after lanes of the warp have returned");
+    warp.value[threadIdx.x % 32] = value;
+    warp.kind[threadIdx.x % 32] = kind;
+    meet(warp.meeting);
+    for (int lane = 0; lane < 32; ++lane)
+        if (warp.kind[lane] != kind) fail("lanes of a warp meet in different collectives");
+    auto result = use(warp.value);
+    meet(warp.meeting);
+    return result;
+}
+
+inline void enter() {
+    body(arguments);
+    Fiber& fiber = fibers[current];
+    fiber.done = true;
+    progress = true;
+    if (--block.members && block.arrived == block.members) release(block);
+    Warp& warp = warps[current / 32];
+    warp.partial = true;
+    if (warp.meeting.arrived) {
+        if (!message[0])
+            std::snprintf(message, sizeof message,
+                          "a lane returns while others of its warp wait in a collective (block %u, thread %d)",
+                          blockIdx.x, current);
+    }
+    swapcontext(&fiber.context, &scheduler);
+}
+
+inline bool run_block(unsigned threads) {
+    warps.assign(threads / 32, Warp());
+    for (Warp& warp : warps) warp.meeting.members = 32;
+    block = Meeting();
+    block.members = threads;
+    if (fibers.size() < threads) fibers.resize(threads);
+    for (unsigned t = 0; t < threads; ++t) {
+        Fiber& fiber = fibers[t];
+        fiber.done = false;
+        if (fiber.stack.empty()) fiber.stack.resize(64 << 10);
+        getcontext(&fiber.context);
+        fiber.context.uc_stack.ss_sp = fiber.stack.data();
+        fiber.context.uc_stack.ss_size = fiber.stack.size();
+        fiber.context.uc_link = nullptr;
+        makecontext(&fiber.context, enter, 0);
+    }
+    unsigned finished = 0;
+    while (finished < threads) {
+        progress = false;
+        finished = 0;
+        for (unsigned t = 0; t < threads; ++t) {
+            if (!fibers[t].done) {
+                current = t;
+                threadIdx.x = t;
+                swapcontext(&scheduler, &fibers[t].context);
+            }
+            finished += fibers[t].done;
+        }
+        if (message[0]) return false;
+        if (finished < threads && !progress) {
+            std::snprintf(message, sizeof message, "deadlock in block %u: threads wait for each other",
+                          blockIdx.x);
+            return false;
+        }
+    }
+    return true;
+}
+
+inline const char* launch(long long grid, unsigned threads, void (*kernel)(const void*), const void* packed) {
+    message[0] = 0;
+    body = kernel;
+    arguments = packed;
+    gridDim.x = static_cast<unsigned>(grid);
+    blockDim.x = threads;
+    for (long long b = 0; b < grid; ++b) {
+        blockIdx.x = static_cast<unsigned>(b);
+        std::memset(dynamic_shared, 0xCD, sizeof dynamic_shared);
+        if (!run_block(threads)) {
+            fibers.clear();
+            return message;
+        }
+    }
+    return nullptr;
+}
+
+template <typename T>
+unsigned long long bits(T value) {
+    unsigned long long out = 0;
+    std::memcpy(&out, &value, sizeof value);
+    return out;
+}
+
+template <typename T>
+T from_bits(unsigned long long raw) {
+    T value;
+    std::memcpy(&value, &raw, sizeof value);
+    return value;
+}
+
+}  // namespace emulator
+
+#define KERNEL(name, Arguments, threads)                                                        \
+    static void name##_body(const Arguments& a);                                                \
+    extern "C" const char* name(long long grid, const void* packed, long long size) {           \
+        if (size != (long long)sizeof(Arguments)) {                                             \
+            std::snprintf(emulator::message, sizeof emulator::message,                          \
+                          #name ": the arguments take %lld bytes, the struct has %lld", size,   \
+                          (long long)sizeof(Arguments));                                        \
+            return emulator::message;                                                           \
+        }                                                                                       \
+        return emulator::launch(                                                                \
+            grid, threads, [](const void* p) { name##_body(*(const Arguments*)p); }, packed);   \
+    }                                                                                           \
+    static void name##_body(const Arguments& a)
+
+#define DYNAMIC_SHARED(name) unsigned char* name = emulator::dynamic_shared
+
+inline void __syncthreads() { emulator::meet(emulator::block); }
+inline int __syncthreads_or(int predicate) {
+    static int any;
+    __syncthreads();
+    any = 0;
+    __syncthreads();
+    any |= predicate != 0;
+    __syncthreads();
+    return any;
+}
+inline void __threadfence() {}
+inline void __threadfence_block() {}
+
+inline void __syncwarp(unsigned mask = 0xffffffffu) {
+    emulator::collect(mask, 0, emulator::SYNC, [](const unsigned long long*) { return 0; });
+}
+
+template <typename T>
+T __shfl_sync(unsigned mask, T value, int source, int = 32) {
+    return emulator::collect(mask, emulator::bits(value), emulator::SHUFFLE,
+                             [&](const unsigned long long* v) { return emulator::from_bits<T>(v[source & 31]); });
+}
+template <typename T>
+T __shfl_up_sync(unsigned mask, T value, unsigned delta, int = 32) {
+    int lane = threadIdx.x % 32;
+    int source = lane >= (int)delta ? lane - (int)delta : lane;
+    return __shfl_sync(mask, value, source);
+}
+template <typename T>
+T __shfl_down_sync(unsigned mask, T value, unsigned delta, int = 32) {
+    int lane = threadIdx.x % 32;
+    return __shfl_sync(mask, value, lane + (int)delta < 32 ? lane + (int)delta : lane);
+}
+template <typename T>
+T __shfl_xor_sync(unsigned mask, T value, int lanes, int = 32) {
+    return __shfl_sync(mask, value, (int)(threadIdx.x % 32) ^ lanes);
+}
+inline unsigned __ballot_sync(unsigned mask, int predicate) {
+    return emulator::collect(mask, predicate != 0, emulator::BALLOT, [](const unsigned long long* v) {
+        unsigned ballot = 0;
+        for (int lane = 0; lane < 32; ++lane) ballot |= (unsigned)(v[lane] & 1) << lane;
+        return ballot;
+    });
+}
+inline int __any_sync(unsigned mask, int predicate) { return __ballot_sync(mask, predicate) != 0; }
+inline int __all_sync(unsigned mask, int predicate) { return __ballot_sync(mask, predicate) == 0xffffffffu; }
+template <typename T>
+unsigned __match_any_sync(unsigned mask, T value) {
+    unsigned long long own = emulator::bits(value);
+    return emulator::collect(mask, own, emulator::MATCH, [&](const unsigned long long* v) {
+        unsigned same = 0;
+        for (int lane = 0; lane < 32; ++lane) same |= (unsigned)(v[lane] == own) << lane;
+        return same;
+    });
+}
+template <typename T>
+T emulated_reduce(unsigned mask, T value, T (*join)(T, T)) {
+    return emulator::collect(mask, emulator::bits(value), emulator::REDUCE, [&](const unsigned long long* v) {
+        T total = emulator::from_bits<T>(v[0]);
+        for (int lane = 1; lane < 32; ++lane) total = join(total, emulator::from_bits<T>(v[lane]));
+        return total;
+    });
+}
+inline unsigned __reduce_or_sync(unsigned mask, unsigned value) {
+    return emulated_reduce<unsigned>(mask, value, [](unsigned x, unsigned y) { return x | y; });
+}
+template <typename T>
+T __reduce_add_sync(unsigned mask, T value) {
+    return emulated_reduce<T>(mask, value, [](T x, T y) { return (T)(x + y); });
+}
+template <typename T>
+T __reduce_max_sync(unsigned mask, T value) {
+    return emulated_reduce<T>(mask, value, [](T x, T y) { return x > y ? x : y; });
+}
+template <typename T>
+T __reduce_min_sync(unsigned mask, T value) {
+    return emulated_reduce<T>(mask, value, [](T x, T y) { return x < y ? x : y; });
+}
+
+template <typename T, typename V>
+T atomicAdd(T* address, V value) {
+    T old = *address;
+    *address = (T)(old + (T)value);
+    return old;
+}
+template <typename T, typename V>
+T atomicOr(T* address, V value) {
+    T old = *address;
+    *address = old | (T)value;
+    return old;
+}
+template <typename T, typename V>
+T atomicMin(T* address, V value) {
+    T old = *address;
+    if ((T)value < old) *address = (T)value;
+    return old;
+}
+template <typename T, typename V>
+T atomicMax(T* address, V value) {
+    T old = *address;
+    if ((T)value > old) *address = (T)value;
+    return old;
+}
+template <typename T, typename V>
+T atomicExch(T* address, V value) {
+    T old = *address;
+    *address = (T)value;
+    return old;
+}
+template <typename T, typename C, typename V>
+T atomicCAS(T* address, C compare, V value) {
+    T old = *address;
+    if (old == (T)compare) *address = (T)value;
+    return old;
+}
+
+template <typename T>
+T __ldg(const T* address) {
+    return *address;
+}
+inline int __popc(unsigned value) { return __builtin_popcount(value); }
+inline int __popcll(unsigned long long value) { return __builtin_popcountll(value); }
+inline int __ffs(int value) { return __builtin_ffs(value); }
+inline int __ffsll(long long value) { return __builtin_ffsll(value); }
+inline int __clz(int value) { return value ? __builtin_clz((unsigned)value) : 32; }
+inline int __clzll(long long value) { return value ? __builtin_clzll((unsigned long long)value) : 64; }
+template <typename A, typename B>
+std::common_type_t<A, B> min(A x, B y) {
+    std::common_type_t<A, B> p = x, q = y;
+    return p < q ? p : q;
+}
+template <typename A, typename B>
+std::common_type_t<A, B> max(A x, B y) {
+    std::common_type_t<A, B> p = x, q = y;
+    return p > q ? p : q;
+}
+
+inline unsigned load_acquire(const unsigned* address) { return *address; }
+inline unsigned long long load_acquire(const unsigned long long* address) { return *address; }
+inline void store_release(unsigned* address, unsigned value) { *address = value; }
+inline void store_release(unsigned long long* address, unsigned long long value) { *address = value; }

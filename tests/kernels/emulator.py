@@ -1,0 +1,74 @@
+"""The kernels of csrc on CPU tensors: compiled by the C++ compiler, threads run as fibers.
+
+See emulator.h for what this finds and what only a GPU shows.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import shutil
+import subprocess
+import tempfile
+from functools import cache
+from pathlib import Path
+
+import torch
+
+CSRC = Path(__file__).resolve().parents[2] / "csrc"
+HEADER = Path(__file__).with_name("emulator.h")
+COMPILER = shutil.which("g++") or shutil.which("c++")
+
+
+class EmulatedModule:
+    """One source file under one set of defines, in the shape of a CUDA module."""
+
+    def __init__(self, library: Path) -> None:
+        self._library = ctypes.CDLL(str(library))
+
+    def launch(
+        self,
+        kernel: str,
+        grid: int,
+        arguments: bytes,
+        device: torch.device,
+        *,
+        shared_bytes: int = 0,
+    ) -> None:
+        assert device.type == "cpu"
+        assert 0 <= grid < 1 << 31
+        assert shared_bytes <= 232448
+        function = getattr(self._library, kernel)
+        function.restype = ctypes.c_char_p
+        error = function(ctypes.c_longlong(grid), arguments, ctypes.c_longlong(len(arguments)))
+        if error:
+            raise RuntimeError(f"{kernel}: {error.decode()}")
+
+
+def emulated_module(
+    source: str, device: torch.device | None = None, **defines: int
+) -> EmulatedModule:
+    """Counterpart of `pcnn.kernels.cuda.module` for CPU tensors."""
+    return _compiled(source, tuple(sorted(defines.items())))
+
+
+@cache
+def _compiled(source: str, defines: tuple[tuple[str, int], ...]) -> EmulatedModule:
+    assert COMPILER is not None
+    texts = [path.read_bytes() for path in sorted(CSRC.glob("*.cu*"))] + [HEADER.read_bytes()]
+    key = hashlib.sha256(b"\0".join([source.encode(), repr(defines).encode(), *texts])).hexdigest()
+    folder = Path(tempfile.gettempdir()) / "pcnn-emulator"
+    folder.mkdir(exist_ok=True)
+    library = folder / f"{Path(source).stem}-{key[:20]}.so"
+    if not library.exists():
+        with tempfile.TemporaryDirectory(dir=folder) as work:
+            built = Path(work) / "library.so"
+            command = [COMPILER, "-std=c++17", "-O1", "-g", "-shared", "-fPIC", "-Wall"]
+            command += ["-Wno-unknown-pragmas", "-Wno-unused-function", "-x", "c++"]
+            command += [f"-D{name}={value}" for name, value in defines]
+            command += [f"-I{CSRC}", "-include", str(HEADER), str(CSRC / source), "-o", str(built)]
+            done = subprocess.run(command, capture_output=True, text=True)
+            if done.returncode:
+                raise RuntimeError(f"{source} does not compile as C++:\n{done.stderr}")
+            built.replace(library)
+    return EmulatedModule(library)
