@@ -1,0 +1,3 @@
+from pcnn.kernels.cuda import Module, module
+
+__all__ = ["Module", "module"]

@@ -1,0 +1,106 @@
+"""Compiled kernels on disk: found whole or not at all, written once by whoever comes first."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+DIGEST = hashlib.sha256
+DIGEST_BYTES = DIGEST().digest_size
+
+
+def folder() -> Path:
+    """Folder of compiled kernels, in the user's cache folder (XDG base directories).
+
+    Raises:
+        RuntimeError: the user has no home folder.
+    """
+    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return home / "pcnn" / "cubin"
+
+
+def cached(key: str, build: Callable[[], bytes]) -> bytes:
+    """Bytes stored under a key, built and stored where there are none.
+
+    Every entry begins with its checksum: one that was cut short or damaged is built anew. Writers
+    of one key wait for each other, so that many processes that start together build once. Where
+    nothing can be stored a warning says so, and the bytes are built all the same.
+
+    Args:
+        key: hexadecimal digest of all that the bytes depend on.
+        build: makes the bytes; its errors pass through.
+    """
+    try:
+        path = folder() / f"{key}.cubin"
+    except RuntimeError as error:
+        _warn(error)
+        return build()
+    found = read(path)
+    if found is not None:
+        return found
+    with contextlib.ExitStack() as stack:
+        try:
+            stack.enter_context(_locked(path))
+        except OSError as error:
+            _warn(error)
+            return build()
+        # another process may have written it while this one waited
+        found = read(path)
+        if found is not None:
+            return found
+        built = build()
+        try:
+            write(path, built)
+        except OSError as error:
+            _warn(error)
+        return built
+
+
+def read(path: Path) -> bytes | None:
+    """Bytes of an entry, ``None`` where it is missing, unreadable or damaged."""
+    try:
+        stored = path.read_bytes()
+    except OSError:
+        return None
+    digest, content = stored[:DIGEST_BYTES], stored[DIGEST_BYTES:]
+    return content if digest == DIGEST(content).digest() else None
+
+
+def write(path: Path, content: bytes) -> None:
+    """Write an entry under a temporary name, then rename it: readers see all of it or nothing.
+
+    Raises:
+        OSError: the folder cannot be written, or the disk is full.
+    """
+    number, part = tempfile.mkstemp(dir=path.parent, prefix=path.stem[:16], suffix=".part")
+    try:
+        with os.fdopen(number, "wb") as file:
+            file.write(DIGEST(content).digest() + content)
+        os.replace(part, path)
+    except BaseException:
+        Path(part).unlink(missing_ok=True)
+        raise
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Hold the lock of an entry; entries share 16 lock files, so that these do not pile up."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with (path.parent / f"lock-{path.name[0]}").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)  # given back when the file closes, or the process dies
+        yield
+
+
+def _warn(error: Exception) -> None:
+    warnings.warn(
+        f"compiled CUDA kernels cannot be stored ({error}): every process compiles its own. "
+        "Make that folder writable, or set XDG_CACHE_HOME to one that is.",
+        RuntimeWarning,
+        stacklevel=2,
+    )

@@ -1,0 +1,169 @@
+"""Launching compiled kernels through the CUDA driver, at a few microseconds of host time."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from cuda.bindings import driver
+
+from pcnn.kernels.sources import threads_of
+
+
+class CudaModule:
+    """Kernels of one source, loaded into the driver for all devices of one architecture.
+
+    The driver's libraries belong to no context, so one module serves many devices and threads.
+
+    Args:
+        source: file in ``csrc``.
+        defines: macros it was compiled with.
+        cubin: its machine code.
+    """
+
+    def __init__(self, source: str, defines: Mapping[str, int], cubin: bytes) -> None:
+        self.source = source
+        self.defines = dict(defines)
+        _check(driver.cuInit(0), source)
+        self._library = _check(
+            driver.cuLibraryLoadData(cubin, [], [], 0, [], [], 0), f"loading {source}"
+        )
+        self._kernels: dict[str, _Kernel] = {}
+
+    def threads(self, kernel: str) -> int:
+        """Threads of a block; see `pcnn.kernels.cuda.Module`."""
+        return self._kernel(kernel).threads
+
+    def launch(
+        self,
+        kernel: str,
+        grid: int,
+        arguments: bytes,
+        device: torch.device,
+        *,
+        shared_bytes: int = 0,
+    ) -> None:
+        """Run a kernel on torch's current stream; see `pcnn.kernels.cuda.Module`."""
+        if grid == 0:
+            return
+        found = self._kernels.get(kernel) or self._kernel(kernel)
+        index: int = torch.cuda.current_device() if device.index is None else device.index
+        if len(arguments) != found.bytes:
+            arguments = found.padded(arguments)
+        if shared_bytes > found.shared.get(index, 0):
+            found.allow_shared(shared_bytes, index)
+        # the driver wants an array of pointers to arguments. A c_char_p holds the address of the
+        # bytes: it is that array, of length one, and keeps the bytes alive.
+        pointer = ctypes.c_char_p(arguments)
+        launch = (
+            *(found.function, grid, 1, 1, found.threads, 1, 1, shared_bytes),
+            *(torch._C._cuda_getCurrentRawStream(index), ctypes.addressof(pointer), 0),
+        )
+        refused, current = driver.cuCtxGetDevice()
+        if refused or int(current) != index:
+            with _current(index):
+                (error,) = driver.cuLaunchKernel(*launch)
+        else:
+            (error,) = driver.cuLaunchKernel(*launch)
+        if error:
+            raise RuntimeError(
+                f"{self.source}: {kernel} did not start on {device} (grid {grid}, {found.threads} "
+                f"threads, {shared_bytes} bytes of shared memory): {_reason(error)}"
+            )
+
+    def _kernel(self, name: str) -> _Kernel:
+        found = self._kernels.get(name)
+        if found is None:
+            threads = threads_of(self.source, name, self.defines)
+            handle = _check(
+                driver.cuLibraryGetKernel(self._library, name.encode()), f"{self.source}: {name}"
+            )
+            # two threads may both come here: they store equal objects
+            found = self._kernels.setdefault(
+                name, _Kernel(f"{self.source}: {name}", handle, threads)
+            )
+        return found
+
+
+class _Kernel:
+    """A kernel of a loaded library, on every device."""
+
+    def __init__(self, name: str, handle: Any, threads: int) -> None:
+        self.name = name
+        self.handle = handle
+        self.function = driver.CUfunction(int(handle))  # what the driver's launch takes instead
+        self.threads = threads
+        _, self.bytes = _check(driver.cuKernelGetParamInfo(handle, 0), name)
+        self.shared: dict[int, int] = {}  # device -> dynamic shared memory allowed so far [bytes]
+        self._lock = threading.Lock()
+
+    def padded(self, arguments: bytes) -> bytes:
+        """Arguments with the padding that C adds at the end of a struct."""
+        missing: int = self.bytes - len(arguments)
+        if not 0 < missing < 8:
+            raise ValueError(
+                f"{self.name}: {len(arguments)} bytes of arguments were packed, its struct has "
+                f"{self.bytes}: pack one value for each member, in order and of its type"
+            )
+        return arguments + bytes(missing)
+
+    def allow_shared(self, wanted: int, device: int) -> None:
+        """Raise the limit of dynamic shared memory, once for each device."""
+        with self._lock:
+            if wanted <= self.shared.get(device, 0):
+                return
+            (error,) = driver.cuKernelSetAttribute(
+                driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                wanted,
+                self.handle,
+                driver.CUdevice(device),
+            )
+            if error:
+                raise RuntimeError(
+                    f"{self.name}: {wanted} bytes of shared memory are not to be had on "
+                    f"cuda:{device}: {_reason(error)}"
+                )
+            self.shared[device] = wanted
+
+
+@contextmanager
+def _current(device: int) -> Iterator[None]:
+    """Make a device current in the driver, in a thread that uses another or has used none."""
+    context = _primary_context(device)
+    before = _check(driver.cuCtxGetCurrent(), "current context")
+    _check(driver.cuCtxSetCurrent(context), f"cuda:{device}")
+    try:
+        yield
+    finally:
+        # a fresh thread keeps what torch takes for its current device anyway
+        if int(before) or torch.cuda.current_device() != device:
+            _check(driver.cuCtxSetCurrent(before), "previous context")
+
+
+@functools.cache
+def _primary_context(device: int) -> Any:
+    """The context of a device that torch uses; held until the process ends, as torch holds it."""
+    return _check(driver.cuDevicePrimaryCtxRetain(driver.CUdevice(device)), f"cuda:{device}")
+
+
+def _check(answer: tuple[Any, ...], what: str) -> Any:
+    """Value of a driver call: nothing, one, or a tuple of several.
+
+    Raises:
+        RuntimeError: the driver reports an error.
+    """
+    error, *values = answer
+    if error:
+        raise RuntimeError(f"{what}: {_reason(error)}")
+    return values[0] if len(values) == 1 else tuple(values)
+
+
+def _reason(error: Any) -> str:
+    """The driver's words for an error."""
+    _, text = driver.cuGetErrorString(error)
+    return f"{text.decode() if text else 'unknown error'} ({error.name})"
