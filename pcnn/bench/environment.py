@@ -6,15 +6,30 @@ import datetime
 import importlib.metadata
 import platform
 import subprocess
+from dataclasses import asdict
 from pathlib import Path
 
 import torch
 
+from pcnn.bench.gpu_state import GpuState
 from pcnn.bench.rows import Header
 
 
-def describe(device: torch.device) -> Header:
-    """Header for measurements on a device now."""
+def describe(
+    device: torch.device,
+    *,
+    before: GpuState | None = None,
+    after: GpuState | None = None,
+    stand_ins: dict[str, str] | None = None,
+) -> Header:
+    """Header for measurements on a device now.
+
+    Args:
+        device: where the rows were measured.
+        before: state of the GPU before the rows.
+        after: and after them.
+        stand_ins: by figure, what was measured in place of the paper's data.
+    """
     on_gpu = device.type == "cuda"
     return Header(
         device=torch.cuda.get_device_name(device) if on_gpu else processor(),
@@ -24,6 +39,9 @@ def describe(device: torch.device) -> Header:
         cuda=torch.version.cuda if on_gpu else None,
         revision=revision(),
         date=datetime.date.today().isoformat(),
+        before=None if before is None else asdict(before),
+        after=None if after is None else asdict(after),
+        stand_ins=stand_ins or None,
     )
 
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from pcnn.bench import oracle
+from pcnn.bench.calls import same
 from pcnn.bench.harness import measure
 from pcnn.bench.rows import Row
 from pcnn.bench.scenes import Scene
@@ -64,9 +65,7 @@ def bench_layers(
                     {name: getattr(truth, name) for name in names},
                 )
                 run = layer.train if backward else layer.forward
-                if device.type == "cuda":
-                    torch.cuda.reset_peak_memory_stats(device)
-                timing = measure(run, device, repeats=repeats)
+                measured = measure(same(run), device, repeats=repeats)
                 proof.admit(configuration)
                 yield Row(
                     "train" if backward else "layer",
@@ -79,18 +78,9 @@ def bench_layers(
                     stride=stride,
                     c_in=c_in,
                     c_out=c_out,
-                    wall_ms=round(timing.median, 4),
-                    min_ms=round(timing.fastest, 4),
-                    p90_ms=round(timing.p90, 4),
-                    memory_mb=_peak_memory(device),
                     checked=True,
+                    **measured.columns(),
                 )
-
-
-def _peak_memory(device: torch.device) -> float | None:
-    if device.type != "cuda":
-        return None
-    return round(torch.cuda.max_memory_allocated(device) / 2**20, 1)
 
 
 class Layer:

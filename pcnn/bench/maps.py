@@ -8,6 +8,7 @@ from functools import partial
 
 import torch
 
+from pcnn.bench.calls import same
 from pcnn.bench.harness import measure
 from pcnn.bench.rows import Row
 from pcnn.bench.scenes import Scene
@@ -44,7 +45,7 @@ def bench_maps(
         proof = check_map(configuration, built, grid, grid.strided(kernel))
         for product in PRODUCTS:
             run = partial(build, grid, engine, kernel, product)
-            timing = measure(run, device, repeats=repeats)
+            measured = measure(same(run), device, repeats=repeats)
             proof.admit(configuration)
             yield Row(
                 "map",
@@ -55,10 +56,8 @@ def bench_maps(
                 triplets=built.triplets,
                 k=size,
                 stride=stride,
-                wall_ms=round(timing.median, 4),
-                min_ms=round(timing.fastest, 4),
-                p90_ms=round(timing.p90, 4),
                 checked=True,
+                **measured.columns(),
             )
 
 

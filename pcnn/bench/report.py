@@ -10,10 +10,12 @@ from pcnn.bench.rows import Header, Row, present
 
 #: Key of the row format, title of the column.
 TITLES = {
+    "figure": "figure",
     "what": "what",
     "product": "product",
     "workload": "workload",
     "engine": "engine",
+    "params": "settings",
     "model": "model",
     "dtype": "dtype",
     "n": "N",
@@ -26,11 +28,25 @@ TITLES = {
     "wall_ms": "wall ms",
     "min_ms": "min",
     "p90_ms": "p90",
+    "gpu_busy_ms": "GPU busy",
     "floor_ms": "floor",
     "memory_mb": "MB",
     "launches": "launches",
+    "syncs": "syncs",
+    "cache": "cache",
+    "l2_hit_percent": "L2 hits %",
 }
-WORDS = ("what", "product", "workload", "engine", "model", "dtype")
+WORDS = (
+    "figure",
+    "what",
+    "product",
+    "workload",
+    "engine",
+    "params",
+    "model",
+    "dtype",
+    "cache",
+)
 
 
 def table(header: Header, rows: Sequence[Row]) -> Table:
@@ -52,10 +68,12 @@ def table(header: Header, rows: Sequence[Row]) -> Table:
 
 
 def _constant(key: str, records: Sequence[dict[str, object]]) -> bool:
-    return len(records) > 1 and len({record.get(key) for record in records}) == 1
+    return len(records) > 1 and len({_cell(record.get(key)) for record in records}) == 1
 
 
 def _cell(value: object) -> str:
     if value is None:
         return ""
+    if isinstance(value, dict):
+        return " ".join(f"{name}={_cell(setting)}" for name, setting in value.items())
     return f"{value:.3f}" if isinstance(value, float) else str(value)

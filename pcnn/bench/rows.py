@@ -1,7 +1,7 @@
 """Result files of the benchmarks: a header that says where, and one row a measurement.
 
-``{"header": {device, driver, torch, triton, cuda, revision, date}, "rows": [...]}``. An absent key
-means not applicable. A row with a time always says ``checked: true``; how it got there is
+``{"header": {device, driver, torch, triton, cuda, revision, date, ...}, "rows": [...]}``. An absent
+key means not applicable. A row with a time always says ``checked: true``; how it got there is
 `pcnn.bench.verify`'s business.
 """
 
@@ -17,12 +17,26 @@ from typing import Any
 
 WHAT = ("map", "layer", "train", "map+layer", "network", "radius")
 PRODUCTS = ("table", "pairs", "ready", "train")
-TIMES = ("gpu_ms", "wall_ms", "min_ms", "p90_ms")
+TIMES = ("gpu_ms", "wall_ms", "min_ms", "p90_ms", "gpu_busy_ms")
+CACHES = ("warm", "cold")
 
 
 @dataclass(frozen=True)
 class Header:
-    """Where and when rows were measured; ``None`` means not there (no GPU, no Triton)."""
+    """Where and when rows were measured; ``None`` means not there (no GPU, no Triton).
+
+    Args:
+        device: name of the GPU, or of the processor and its threads.
+        torch: version.
+        revision: commit of the checkout, or the package's version.
+        date: of the measurement.
+        driver: version of the GPU's.
+        triton: version.
+        cuda: version that torch was built for.
+        before: clocks, temperature and power of the GPU (`pcnn.bench.gpu_state`) before the rows.
+        after: the same after them.
+        stand_ins: by figure, what was measured in place of the paper's data.
+    """
 
     device: str
     torch: str
@@ -31,6 +45,9 @@ class Header:
     driver: str | None = None
     triton: str | None = None
     cuda: str | None = None
+    before: dict[str, float | None] | None = None
+    after: dict[str, float | None] | None = None
+    stand_ins: dict[str, str] | None = None
 
 
 @dataclass(frozen=True)
@@ -55,13 +72,20 @@ class Row:
         wall_ms: from start to end on an idle device, launches and syncs included, median.
         min_ms: smallest of the repeats.
         p90_ms: nine in ten repeats took at most this.
+        gpu_busy_ms: sum of the durations of all kernels of one call; of one stage where ``params``
+            names a stage.
         floor_ms: lower bound by arithmetic and memory traffic, where the device's rates are known.
-        memory_mb: peak device memory.
-        launches: kernels launched.
+        memory_mb: peak device memory above what was there before the call.
+        launches: kernels, copies and fills that the device ran.
+        syncs: times the host waited for the device.
+        cache: ``warm`` (repeats follow each other) or ``cold`` (flushed before every repeat).
+        l2_hit_percent: sectors found in the L2 cache [%].
+        params: settings that tell rows apart, by name.
+        figure: the paper's figure that the row belongs to.
         checked: the very configuration agreed with float64 before it was timed.
 
     Raises:
-        ValueError: a time without ``checked``, or an unknown ``what`` or ``product``.
+        ValueError: a time without ``checked``, or an unknown ``what``, ``product`` or ``cache``.
     """
 
     what: str
@@ -80,9 +104,15 @@ class Row:
     wall_ms: float | None = None
     min_ms: float | None = None
     p90_ms: float | None = None
+    gpu_busy_ms: float | None = None
     floor_ms: float | None = None
     memory_mb: float | None = None
     launches: int | None = None
+    syncs: int | None = None
+    cache: str | None = None
+    l2_hit_percent: float | None = None
+    params: dict[str, int | float | str] | None = None
+    figure: str | None = None
     checked: bool = False
 
     def __post_init__(self) -> None:
@@ -90,6 +120,8 @@ class Row:
             raise ValueError(f"what must be one of {', '.join(WHAT)}, got {self.what!r}")
         if self.product is not None and self.product not in PRODUCTS:
             raise ValueError(f"product must be one of {', '.join(PRODUCTS)}, got {self.product!r}")
+        if self.cache is not None and self.cache not in CACHES:
+            raise ValueError(f"cache must be one of {', '.join(CACHES)}, got {self.cache!r}")
         if not self.checked and any(getattr(self, name) is not None for name in TIMES):
             raise ValueError(
                 f"a time of {self.engine} on {self.workload} before its correctness check; pass "

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +7,6 @@ import pytest
 import torch
 
 from pcnn.bench import layers as layers_suite
-from pcnn.bench.harness import Timing, measure
 from pcnn.bench.layers import bench_layers
 from pcnn.bench.maps import bench_maps
 from pcnn.bench.scenes import load_scene, noise, surface
@@ -17,34 +15,6 @@ from pcnn.ops.engine import resolve
 
 CPU = torch.device("cpu")
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
-
-
-def test_a_timing_summarises_its_repeats() -> None:
-    timing = Timing.of([5.0, 1.0, 2.0, 3.0, 4.0, 6.0, 7.0, 8.0, 9.0, 10.0])
-    assert (timing.median, timing.fastest, timing.p90, timing.repeats) == (5.5, 1.0, 9.0, 10)
-    assert Timing.of([2.0]).p90 == 2.0
-    with pytest.raises(ValueError, match="no repeats"):
-        Timing.of([])
-
-
-@pytest.mark.parametrize("device", DEVICES)
-def test_measure_counts_repeats_but_not_the_warm_up(device: str) -> None:
-    calls: list[float] = []
-
-    def run() -> None:
-        time.sleep(0.05 if len(calls) < 2 else 0.001)
-        calls.append(1.0)
-
-    timing = measure(run, torch.device(device), warmup=2, repeats=5)
-    assert len(calls) == 7
-    assert timing.repeats == 5
-    assert 0.5 <= timing.fastest <= timing.median <= timing.p90
-    assert timing.median < 45.0
-
-
-def test_measure_stops_at_its_budget_after_three_repeats() -> None:
-    timing = measure(lambda: time.sleep(0.01), CPU, warmup=0, repeats=1000, budget_s=0.0)
-    assert timing.repeats == 3
 
 
 @pytest.mark.parametrize("device", DEVICES)

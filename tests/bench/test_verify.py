@@ -9,7 +9,7 @@ from pcnn.bench import oracle
 from pcnn.bench.layers import Layer
 from pcnn.bench.scenes import noise
 from pcnn.bench.verify import CheckFailed, Configuration, check_map, check_values
-from pcnn.geometry import Kernel, VoxelGrid, grid_of_cells
+from pcnn.geometry import Kernel, KernelMap, VoxelGrid, grid_of_cells
 from pcnn.ops.engine import resolve
 
 CPU = torch.device("cpu")
@@ -54,9 +54,13 @@ def test_a_right_map_passes_and_a_wrong_one_does_not() -> None:
     swapped[:2] = swapped[:2].flip(0)
     shifted = built.offsets.clone()
     shifted[1] += 1
-    for wrong in ({"in_index": swapped}, {"offsets": shifted}):
+    n = source.rows
+    for wrong in (
+        KernelMap.from_pairs(swapped, built.out_index, built.offsets, n, n),
+        KernelMap.from_pairs(built.in_index, built.out_index, shifted, n, n),
+    ):
         with pytest.raises(CheckFailed, match="in common"):
-            check_map(configuration(kernel), replace(built, _layouts={}, **wrong), source, source)
+            check_map(configuration(kernel), wrong, source, source)
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16", "float16"])

@@ -1,0 +1,162 @@
+"""What a call does on its device: every kernel by name, and every wait of the host.
+
+Read off one run under torch's profiler. On a GPU its records come from CUPTI, so kernels count
+whoever launched them: torch, Triton, or the driver interface. On a CPU torch's own operators take
+the kernels' place.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import warnings
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.profiler import ProfilerActivity, record_function
+
+from pcnn.bench.calls import Call
+
+#: Categories of device work in a trace.
+DEVICE_WORK = ("kernel", "gpu_memcpy", "gpu_memset")
+#: Categories of calls into CUDA.
+CUDA_CALLS = ("cuda_runtime", "cuda_driver")
+#: Calls in which the host waits. The copies without Async in their name do, too.
+WAITS = (
+    "cudaDeviceSynchronize",
+    "cudaStreamSynchronize",
+    "cudaEventSynchronize",
+    "cuCtxSynchronize",
+    "cuStreamSynchronize",
+    "cuEventSynchronize",
+)
+#: Names the measured call in a trace.
+MARK = "pcnn.bench call"
+
+
+@dataclass(frozen=True)
+class KernelTime:
+    """One kernel of a call.
+
+    Args:
+        name: of the kernel, copy, fill or (on a CPU) operator.
+        microseconds: on the device, all its launches together [us].
+        count: launches.
+    """
+
+    name: str
+    microseconds: float
+    count: int
+
+
+@dataclass(frozen=True)
+class Trace:
+    """What one call did.
+
+    Args:
+        kernels: longest first.
+        syncs: times the host waited for the device.
+    """
+
+    kernels: tuple[KernelTime, ...]
+    syncs: int = 0
+
+    @property
+    def launches(self) -> int:
+        """Kernels, copies and fills that the device ran."""
+        return sum(kernel.count for kernel in self.kernels)
+
+    @property
+    def busy_ms(self) -> float:
+        """Sum of their durations [ms]; more than the call took where streams overlap."""
+        return sum(kernel.microseconds for kernel in self.kernels) / 1e3
+
+
+def trace(call: Call, device: torch.device) -> Trace:
+    """Run a call once under the profiler."""
+    if device.type != "cuda":
+        return _cpu_trace(call)
+    with torch.cuda.device(device):
+        torch.cuda.synchronize()
+        activities = [ProfilerActivity.CPU, ProfilerActivity.CUDA]
+        with torch.profiler.profile(activities=activities) as profiler:
+            with record_function(MARK):
+                kept = call()
+            torch.cuda.synchronize()  # outside the mark: not a wait of the call
+        del kept
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "trace.json"
+        profiler.export_chrome_trace(str(path))
+        events = json.loads(path.read_text(errors="replace"))["traceEvents"]
+    return read_trace(events)
+
+
+def profile(call: Call, device: torch.device) -> list[KernelTime]:
+    """Device time of a call by kernel name, longest first."""
+    return list(trace(call, device).kernels)
+
+
+def read_trace(events: Iterable[Mapping[str, Any]]) -> Trace:
+    """Sum up the events of a Chrome trace that holds one marked call.
+
+    Args:
+        events: ``traceEvents`` of the profiler's file: ``cat``, ``name``, ``ts`` and ``dur`` [us].
+    """
+    timed = [event for event in events if event.get("ph") == "X"]
+    marks = [e for e in timed if e.get("cat") == "user_annotation" and e["name"] == MARK]
+    kernels: dict[str, tuple[float, int]] = {}
+    syncs = 0
+    for event in timed:
+        category, name = event.get("cat"), str(event["name"])
+        if category in DEVICE_WORK:
+            spent, count = kernels.get(name, (0.0, 0))
+            kernels[name] = spent + float(event["dur"]), count + 1
+        elif category in CUDA_CALLS and _waits(name):
+            at = float(event["ts"])
+            syncs += any(float(m["ts"]) <= at < float(m["ts"]) + float(m["dur"]) for m in marks)
+    return Trace(_longest_first(kernels), syncs)
+
+
+def _waits(name: str) -> bool:
+    copies = name.startswith(("cudaMemcpy", "cuMemcpy")) and "Async" not in name
+    # versioned names, as cudaStreamSynchronize_ptsz, are the same calls
+    return copies or name.startswith(WAITS)
+
+
+def _cpu_trace(call: Call) -> Trace:
+    with torch.profiler.profile(activities=[ProfilerActivity.CPU]) as profiler:
+        kept = call()
+    del kept
+    averages = {
+        event.key: (float(event.self_cpu_time_total), int(event.count))
+        for event in profiler.key_averages()
+    }
+    return Trace(_longest_first(averages))
+
+
+def _longest_first(kernels: Mapping[str, tuple[float, int]]) -> tuple[KernelTime, ...]:
+    times = [KernelTime(name, spent, count) for name, (spent, count) in kernels.items()]
+    return tuple(sorted(times, key=lambda kernel: -kernel.microseconds))
+
+
+def count_sync_warnings(call: Call, device: torch.device) -> int:
+    """Waits of the host that torch itself reports; those of other libraries stay unseen.
+
+    Args:
+        call: run once.
+        device: a CUDA device.
+    """
+    before = torch.cuda.get_sync_debug_mode()
+    with warnings.catch_warnings(record=True) as caught, torch.cuda.device(device):
+        warnings.simplefilter("always")
+        torch.cuda.set_sync_debug_mode("warn")
+        try:
+            kept = call()
+        finally:
+            torch.cuda.set_sync_debug_mode(before)
+        torch.cuda.synchronize()
+        del kept
+    return sum("synchronizing CUDA operation" in str(entry.message) for entry in caught)

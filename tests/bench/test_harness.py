@@ -1,0 +1,211 @@
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from pcnn.bench.calls import rotate, same
+from pcnn.bench.cold_cache import CacheFlush
+from pcnn.bench.harness import Measurement, measure, peak_memory_mb, wall_time
+from pcnn.bench.spin import cycles_per_ms, gpu_time, while_ahead
+from pcnn.bench.timing import Timing
+from pcnn.bench.trace import count_sync_warnings, trace
+
+CPU = torch.device("cpu")
+GPU = torch.device("cuda")
+DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
+
+
+def test_a_timing_summarises_its_repeats() -> None:
+    timing = Timing.of([5.0, 1.0, 2.0, 3.0, 4.0, 6.0, 7.0, 8.0, 9.0, 10.0])
+    assert (timing.median, timing.fastest, timing.p90, timing.repeats) == (5.5, 1.0, 9.0, 10)
+    assert Timing.of([2.0]).p90 == 2.0
+    with pytest.raises(ValueError, match="no repeats"):
+        Timing.of([])
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_wall_time_counts_repeats_but_not_the_warm_up(device: str) -> None:
+    calls: list[float] = []
+
+    def run() -> None:
+        time.sleep(0.05 if len(calls) < 2 else 0.001)
+        calls.append(1.0)
+
+    timing = wall_time(same(run), torch.device(device), warmup=2, repeats=5)
+    assert len(calls) == 7
+    assert timing.repeats == 5
+    assert 0.5 <= timing.fastest <= timing.median <= timing.p90
+    assert timing.median < 45.0
+
+
+def test_wall_time_stops_at_its_budget_after_three_repeats() -> None:
+    run = same(lambda: time.sleep(0.01))
+    assert wall_time(run, CPU, warmup=0, repeats=1000, budget_s=0.0).repeats == 3
+
+
+def test_what_prepares_a_call_is_not_timed() -> None:
+    prepared: list[int] = []
+
+    def calls(index: int) -> Callable[[], None]:
+        prepared.append(index)
+        time.sleep(0.02)
+        return lambda: None
+
+    timing = wall_time(calls, CPU, warmup=1, repeats=3)
+    assert timing.p90 < 15.0
+    assert prepared == [0, 1, 2, 3], "every repeat has a number of its own"
+
+
+def test_inputs_take_turns() -> None:
+    used: list[str] = []
+    wall_time(
+        rotate([lambda: used.append("a"), lambda: used.append("b")]), CPU, warmup=1, repeats=4
+    )
+    assert used == ["a", "b", "a", "b", "a"]
+    with pytest.raises(ValueError, match="at least one call"):
+        rotate([])
+
+
+def test_a_cold_cache_is_flushed_before_every_call() -> None:
+    order: list[str] = []
+    wall_time(
+        same(lambda: order.append("call")),
+        CPU,
+        warmup=1,
+        repeats=2,
+        flush=lambda: order.append("flush"),
+    )
+    assert order == ["flush", "call"] * 3
+
+
+def test_a_flush_writes_all_of_its_buffer() -> None:
+    flush = CacheFlush(CPU, size=4096)
+    flush()
+    flush()
+    assert flush._buffer.unique().tolist() == [2]
+    assert flush._buffer.numel() == 1024
+
+
+def test_a_cpu_measurement_claims_no_gpu_time() -> None:
+    measured = measure(same(lambda: torch.ones(3)), CPU, repeats=3)
+    columns = measured.columns()
+    assert columns["wall_ms"] >= columns["min_ms"] > 0
+    assert columns["cache"] == "warm"
+    for name in ("gpu_ms", "gpu_busy_ms", "memory_mb", "launches", "syncs"):
+        assert columns[name] is None
+
+
+def test_columns_are_those_of_a_result_row() -> None:
+    timing = Timing(0.123456, 0.1, 0.2, 9)
+    columns = Measurement(timing, timing, "cold", 1.0, 7, 0.05, 2).columns()
+    assert columns == {
+        "gpu_ms": 0.1235,
+        "wall_ms": 0.1235,
+        "min_ms": 0.1,
+        "p90_ms": 0.2,
+        "gpu_busy_ms": 0.05,
+        "memory_mb": 1.0,
+        "launches": 7,
+        "syncs": 2,
+        "cache": "cold",
+    }
+
+
+class Host:
+    """A host that needs so long to enqueue a call, and what the spins were that it was given."""
+
+    def __init__(self, needs_ms: float, interrupted: tuple[int, ...] = ()) -> None:
+        self.needs_ms, self.interrupted, self.spins = needs_ms, interrupted, []
+
+    def once(self, index: int, spin_ms: float) -> tuple[float, bool]:
+        self.spins.append(spin_ms)
+        return float(index), spin_ms > self.needs_ms and index not in self.interrupted
+
+
+def test_a_spin_is_doubled_until_the_host_is_ahead() -> None:
+    host = Host(needs_ms=3.0)
+    times = while_ahead(host.once, warmup=1, repeats=3, budget_s=10.0)
+    assert host.spins == [1.0, 2.0, 4.0, 4.0, 4.0, 4.0]
+    assert times == [3.0, 4.0, 5.0], "neither repeats behind nor warm-up count"
+
+
+def test_a_call_that_waits_for_the_device_has_no_gpu_time() -> None:
+    host = Host(needs_ms=float("inf"))
+    assert while_ahead(host.once, warmup=1, repeats=3, budget_s=10.0, longest_ms=4.0) == []
+    assert host.spins == [1.0, 2.0, 4.0, 4.0, 4.0]
+
+
+def test_an_interrupted_host_is_forgiven() -> None:
+    host = Host(needs_ms=0.5, interrupted=(1, 2, 4))
+    times = while_ahead(host.once, warmup=0, repeats=4, budget_s=10.0, longest_ms=2.0)
+    assert times == [0.0, 3.0, 5.0, 6.0]
+
+
+def test_a_budget_still_leaves_three_repeats_after_the_warm_up() -> None:
+    host = Host(needs_ms=0.5)
+    assert while_ahead(host.once, warmup=2, repeats=50, budget_s=0.0) == [2.0, 3.0, 4.0]
+
+
+@pytest.mark.gpu
+def test_gpu_time_leaves_out_launch_gaps() -> None:
+    x = torch.randn(1000, device=GPU)
+
+    def slow_host() -> None:
+        for _ in range(5):
+            x.add_(1.0)
+            time.sleep(0.0004)
+
+    gpu = gpu_time(same(slow_host), GPU, repeats=5)
+    wall = wall_time(same(slow_host), GPU, repeats=5)
+    assert gpu is not None
+    assert wall.median > 2.0
+    assert gpu.median < 0.5
+
+
+@pytest.mark.gpu
+def test_gpu_time_is_that_of_the_kernels() -> None:
+    cycles = int(5 * cycles_per_ms(20_000_000))
+    gpu = gpu_time(same(lambda: torch.cuda._sleep(cycles)), GPU, repeats=5)
+    assert gpu is not None
+    assert gpu.median == pytest.approx(5.0, rel=0.3)
+
+
+@pytest.mark.gpu
+def test_a_call_that_syncs_is_recognised() -> None:
+    x = torch.randn(1000, device=GPU)
+    measured = measure(same(lambda: x.sum().item()), GPU, repeats=3)
+    assert measured.gpu is None
+    assert measured.syncs
+    assert measured.syncs >= 1
+    assert measured.wall.median > 0
+    hidden = measure(same(torch.cuda.synchronize), GPU, repeats=3)
+    assert hidden.gpu is None, "a wait that torch does not warn of"
+
+
+@pytest.mark.gpu
+def test_launches_syncs_and_memory_are_counted() -> None:
+    x = torch.randn(1 << 20, device=GPU)
+
+    def run() -> torch.Tensor:
+        return (x + 1.0) * 2.0  # two kernels, two buffers of 4 MiB
+
+    measured = measure(same(run), GPU, repeats=3)
+    assert (measured.launches, measured.syncs) == (2, 0)
+    assert measured.gpu is not None
+    assert 0 < measured.busy_ms <= measured.wall.median
+    assert measured.memory_mb == pytest.approx(8.0)
+    assert peak_memory_mb(run, GPU) == pytest.approx(8.0)
+    assert count_sync_warnings(lambda: x[0].item(), GPU) == 1
+    assert trace(lambda: x.cpu(), GPU).syncs == 1
+
+
+@pytest.mark.gpu
+def test_a_cold_cache_is_slower() -> None:
+    x = torch.randn(4 << 20, device=GPU)  # 16 MiB: in the L2 once read
+    warm = measure(same(lambda: x.sum()), GPU, repeats=20, count=False)
+    cold = measure(same(lambda: x.sum()), GPU, repeats=20, cold=True, count=False)
+    assert (warm.cache, cold.cache) == ("warm", "cold")
+    assert cold.gpu.median > warm.gpu.median

@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+import torch
+
+from pcnn.bench.trace import MARK, KernelTime, profile, read_trace
+
+
+def event(category: str, name: str, start: float, duration: float) -> dict[str, object]:
+    return {"ph": "X", "cat": category, "name": name, "ts": start, "dur": duration}
+
+
+EVENTS = [
+    event("user_annotation", MARK, 100.0, 50.0),
+    event("gpu_user_annotation", MARK, 120.0, 50.0),
+    event("cuda_runtime", "cudaLaunchKernel", 101.0, 2.0),
+    event("cuda_driver", "cuLaunchKernelEx", 104.0, 2.0),
+    event("cuda_runtime", "cudaStreamSynchronize", 110.0, 20.0),
+    event("cuda_runtime", "cudaMemcpyAsync", 131.0, 1.0),
+    event("cuda_runtime", "cudaMemcpy", 133.0, 5.0),
+    event("cuda_driver", "cuStreamSynchronize", 140.0, 5.0),
+    event("cuda_runtime", "cudaDeviceSynchronize", 155.0, 5.0),  # the profiler's own, after
+    event("kernel", "search", 120.0, 3.0),
+    event("kernel", "search", 124.0, 4.0),
+    event("kernel", "sort", 130.0, 9.5),
+    event("gpu_memcpy", "Memcpy DtoH", 142.0, 1.5),
+    event("gpu_memset", "Memset", 144.0, 1.0),
+    event("cpu_op", "aten::add", 101.0, 9.0),
+    {"ph": "M", "name": "process_name", "args": {"name": "python"}},
+    {"ph": "i", "name": "Record Window End", "ts": 170.0},
+]
+
+
+def test_kernels_are_summed_by_name_whoever_launched_them() -> None:
+    seen = read_trace(EVENTS)
+    assert seen.kernels == (
+        KernelTime("sort", 9.5, 1),
+        KernelTime("search", 7.0, 2),
+        KernelTime("Memcpy DtoH", 1.5, 1),
+        KernelTime("Memset", 1.0, 1),
+    )
+    assert seen.launches == 5
+    assert seen.busy_ms == 0.019
+
+
+def test_waits_inside_the_call_are_counted() -> None:
+    # a stream, a copy without Async in its name, a stream of the driver interface
+    assert read_trace(EVENTS).syncs == 3
+
+
+def test_an_empty_trace_has_nothing() -> None:
+    seen = read_trace([])
+    assert (seen.kernels, seen.launches, seen.busy_ms, seen.syncs) == ((), 0, 0.0, 0)
+
+
+def test_a_cpu_profile_names_operators() -> None:
+    x = torch.randn(2000)
+    found = profile(lambda: x.sort().values.sum(), torch.device("cpu"))
+    names = {kernel.name: kernel for kernel in found}
+    assert {"aten::sort", "aten::sum"} <= set(names)
+    assert names["aten::sum"].count == 1
+    spent = [kernel.microseconds for kernel in found]
+    assert spent == sorted(spent, reverse=True)
