@@ -30,9 +30,10 @@ class CudaModule:
         self.source = source
         self.defines = dict(defines)
         _check(driver.cuInit(0), source)
-        self._library = _check(
-            driver.cuLibraryLoadData(cubin, [], [], 0, [], [], 0), f"loading {source}"
-        )
+        with _while_capturing():
+            self._library = _check(
+                driver.cuLibraryLoadData(cubin, [], [], 0, [], [], 0), f"loading {source}"
+            )
         self._kernels: dict[str, _Kernel] = {}
 
     def threads(self, kernel: str) -> int:
@@ -55,8 +56,8 @@ class CudaModule:
         index: int = torch.cuda.current_device() if device.index is None else device.index
         if len(arguments) != found.bytes:
             arguments = found.padded(arguments)
-        if shared_bytes > found.shared.get(index, 0):
-            found.allow_shared(shared_bytes, index)
+        if shared_bytes > found.shared.get(index, -1):
+            found.prepare(index, shared_bytes)
         # the driver wants an array of pointers to arguments. A c_char_p holds the address of the
         # bytes: it is that array, of length one, and keeps the bytes alive.
         pointer = ctypes.c_char_p(arguments)
@@ -73,7 +74,8 @@ class CudaModule:
         if error:
             raise RuntimeError(
                 f"{self.source}: {kernel} did not start on {device} (grid {grid}, {found.threads} "
-                f"threads, {shared_bytes} bytes of shared memory): {_reason(error)}"
+                f"threads, {shared_bytes} bytes of shared memory): {_reason(error)}; a failure of "
+                "earlier work on the device shows here too"
             )
 
     def _kernel(self, name: str) -> _Kernel:
@@ -99,7 +101,8 @@ class _Kernel:
         self.function = driver.CUfunction(int(handle))  # what the driver's launch takes instead
         self.threads = threads
         _, self.bytes = _check(driver.cuKernelGetParamInfo(handle, 0), name)
-        self.shared: dict[int, int] = {}  # device -> dynamic shared memory allowed so far [bytes]
+        # dynamic shared memory allowed so far [bytes], on each device that the kernel is ready for
+        self.shared: dict[int, int] = {}
         self._lock = threading.Lock()
 
     def padded(self, arguments: bytes) -> bytes:
@@ -112,23 +115,20 @@ class _Kernel:
             )
         return arguments + bytes(missing)
 
-    def allow_shared(self, wanted: int, device: int) -> None:
-        """Raise the limit of dynamic shared memory, once for each device."""
-        with self._lock:
-            if wanted <= self.shared.get(device, 0):
-                return
-            (error,) = driver.cuKernelSetAttribute(
-                driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
-                wanted,
-                self.handle,
-                driver.CUdevice(device),
-            )
-            if error:
-                raise RuntimeError(
-                    f"{self.name}: {wanted} bytes of shared memory are not to be had on "
-                    f"cuda:{device}: {_reason(error)}"
+    def prepare(self, device: int, shared_bytes: int) -> None:
+        """Load the kernel on a device, and raise its limit of dynamic shared memory there."""
+        with self._lock, _current(device), _while_capturing():
+            # to load now rather than at the launch, which may be captured
+            _check(driver.cuKernelGetFunction(self.handle), self.name)
+            if shared_bytes > self.shared.get(device, 0):
+                answer = driver.cuKernelSetAttribute(
+                    driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                    shared_bytes,
+                    self.handle,
+                    driver.CUdevice(device),
                 )
-            self.shared[device] = wanted
+                _check(answer, f"{self.name}: {shared_bytes} bytes of shared memory on a block")
+            self.shared[device] = max(shared_bytes, self.shared.get(device, 0))
 
 
 @contextmanager
@@ -136,13 +136,25 @@ def _current(device: int) -> Iterator[None]:
     """Make a device current in the driver, in a thread that uses another or has used none."""
     context = _primary_context(device)
     before = _check(driver.cuCtxGetCurrent(), "current context")
+    # a fresh thread keeps the device that torch counts as its current one
+    keep = not int(before) and torch.cuda.current_device() == device
     _check(driver.cuCtxSetCurrent(context), f"cuda:{device}")
     try:
         yield
     finally:
-        # a fresh thread keeps what torch takes for its current device anyway
-        if int(before) or torch.cuda.current_device() != device:
+        if not keep:
             _check(driver.cuCtxSetCurrent(before), "previous context")
+
+
+@contextmanager
+def _while_capturing() -> Iterator[None]:
+    """Let this thread load code while it captures a graph, which the driver's default forbids."""
+    mode = driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
+    before = _check(driver.cuThreadExchangeStreamCaptureMode(mode), "capture mode")
+    try:
+        yield
+    finally:
+        _check(driver.cuThreadExchangeStreamCaptureMode(before), "capture mode")
 
 
 @functools.cache
