@@ -1,5 +1,6 @@
 # One environment in .venv serves every target; `make help` lists them.
 # Options: PYTHON=python3.12 (makes .venv), ARGS="key=value ..." (make train),
+#          CUDA_EXTRA=cu12 (with a torch built for CUDA 12),
 #          DATA_ROOT=folder (make test: real data sets, one folder each), WORKERS=n (make test).
 
 SHELL := /bin/bash
@@ -11,7 +12,8 @@ PYTHON ?= python3
 VENV := .venv
 PY := $(VENV)/bin/python
 CPU_INDEX := https://download.pytorch.org/whl/cpu
-DEV_EXTRAS := dev,registration
+CUDA_EXTRA ?= cu13
+DEV_EXTRAS := dev,registration,$(CUDA_EXTRA)
 WORKERS ?= 2
 ARGS ?=
 DATA_ROOT ?=
@@ -46,21 +48,23 @@ $(PY):
 
 # Without an NVIDIA device, pip is also shown PyTorch's CPU index when it answers within 3 s:
 # its builds sort above the CUDA builds of the same version, which are several GB larger.
+# With one, the compiler of CUDA kernels comes along; the tests compile them everywhere.
 define pip_install
-@index=""; \
+@index=""; extras="$(1)"; \
 if [ ! -e /dev/nvidia0 ] && ! command -v nvidia-smi >/dev/null 2>&1; then \
   if timeout 3 $(PY) -c 'import urllib.request as r; r.urlopen("$(CPU_INDEX)/torch/", timeout=3)' \
      >/dev/null 2>&1; then index="--extra-index-url $(CPU_INDEX)"; fi; \
-fi; \
-set -x; $(PY) -m pip install --disable-pip-version-check $$index -c constraints.txt -e '$(1)'
+else extras="$${extras:-$(CUDA_EXTRA)}"; fi; \
+set -x; $(PY) -m pip install --disable-pip-version-check $$index -c constraints.txt \
+  -e ".$${extras:+[$$extras]}"
 @touch $@
 endef
 
 $(VENV)/installed: pyproject.toml constraints.txt | $(PY)
-	$(call pip_install,.)
+	$(call pip_install,)
 
 $(VENV)/installed-dev: pyproject.toml constraints.txt | $(PY)
-	$(call pip_install,.[$(DEV_EXTRAS)])
+	$(call pip_install,$(DEV_EXTRAS))
 	@touch $(VENV)/installed
 
 # Open3D's wheel expects these of the system (library:Debian package)
@@ -103,12 +107,12 @@ imports: install-dev ## the import contract of docs/architecture.md
 # tests/test_wheel.py has a target of its own: it builds and installs
 test-cpu: install-dev ## tests in two processes (GPU tests skip where there is none)
 	$(PY) -m pytest -q -n $(WORKERS) --dist worksteal --durations 10 --ignore tests/test_wheel.py \
-	  $(if $(DATA_ROOT),--data-root $(DATA_ROOT))
+	  --ignore tests/kernels/triton $(if $(DATA_ROOT),--data-root $(DATA_ROOT))
 
 # Triton reads TRITON_INTERPRET when it is imported, so these tests have a process of their own
 test-interpret: install-dev ## Triton kernels on the CPU, by Triton's interpreter
-	@if ! ls tests/kernels/test_*.py >/dev/null 2>&1; then echo "no Triton kernels to interpret"; \
-	else set -x; TRITON_INTERPRET=1 $(PY) -m pytest -q tests/kernels; fi
+	@if ! ls tests/kernels/triton/test_*.py >/dev/null 2>&1; then echo "no Triton kernels to interpret"; \
+	else set -x; TRITON_INTERPRET=1 $(PY) -m pytest -q tests/kernels/triton; fi
 
 test-wheel: install-dev ## build the wheel and use it in an empty environment elsewhere
 	$(PY) -m pytest -q tests/test_wheel.py
