@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import ctypes
 import importlib.util
 import os
 import platform
 import shutil
+import struct
 import sys
 import sysconfig
 import tempfile
@@ -14,9 +14,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import typer
+
+from pcnn.kernels import cubin_cache
+from pcnn.kernels.bindings import driver_cuda, extra_for, require
+
+if TYPE_CHECKING:
+    import torch
 
 State = Literal["ok", "absent", "broken"]
 STYLES: dict[State, str] = {"ok": "green", "absent": "yellow", "broken": "bold red"}
@@ -28,8 +34,8 @@ OPTIONAL = {
     "wandb": "pip install wandb",
     "embreex": "pip install embreex",
 }
-#: The smallest kernel that proves the run-time compiler works.
-PROBE = 'extern "C" __global__ void probe(float* x) { x[threadIdx.x] = 1.0f; }'
+#: The smallest source of csrc.
+PROBE = "probe.cu"
 
 
 @dataclass(frozen=True)
@@ -73,7 +79,7 @@ def diagnose() -> Iterator[Finding]:
     yield _torch()
     yield from _device()
     yield _triton()
-    yield _cuda_bindings()
+    yield from _cuda_bindings()
     for name, command in OPTIONAL.items():
         yield _optional(name, command)
     yield from _caches()
@@ -100,18 +106,6 @@ def _torch() -> Finding:
     if tuple(int(part) for part in torch.__version__.split(".")[:2]) < (2, 6):
         return Finding("torch", "broken", f"{text}; pcnn needs 2.6 or newer")
     return Finding("torch", "ok", text)
-
-
-def driver_cuda() -> tuple[int, int] | None:
-    """Newest CUDA version that the NVIDIA driver serves, ``None`` without a driver."""
-    try:
-        library = ctypes.CDLL("libcuda.so.1")
-    except OSError:
-        return None
-    number = ctypes.c_int()
-    if library.cuDriverGetVersion(ctypes.byref(number)) != 0:
-        return None
-    return number.value // 1000, number.value % 1000 // 10
 
 
 def _device() -> Iterator[Finding]:
@@ -168,52 +162,69 @@ def _triton() -> Finding:
     )
 
 
-def extra_for(torch_cuda: str | None, driver: tuple[int, int] | None) -> str | None:
-    """Extra with the CUDA bindings that fit: torch's CUDA major, else the driver's.
-
-    Returns:
-        ``cu12``, ``cu13``, or ``None`` where CUDA is neither in torch nor in a driver.
-    """
-    if torch_cuda:
-        return f"cu{torch_cuda.split('.')[0]}"
-    return f"cu{min(driver[0], 13)}" if driver else None
-
-
-def _cuda_bindings() -> Finding:
+def _cuda_bindings() -> Iterator[Finding]:
     import torch
 
     extra = extra_for(torch.version.cuda, driver_cuda())
     if importlib.util.find_spec("cuda") is None or importlib.util.find_spec("cuda.core") is None:
         if extra is None:
-            return Finding("cuda bindings", "absent", "of no use without an NVIDIA device")
-        return Finding("cuda bindings", "absent", f"pip install 'pcnn[{extra}]'")
-    found = f"cuda-core {version('cuda-core')}, cuda-bindings {version('cuda-bindings')}"
+            yield Finding("cuda bindings", "absent", "of no use without an NVIDIA device")
+        else:
+            yield Finding("cuda bindings", "absent", f"pip install 'pcnn[{extra}]'")
+        return
+    try:
+        compiler = require()
+    except ImportError as error:
+        yield Finding("cuda bindings", "broken", str(error).replace("\n", " "))
+        return
+    packages = f"cuda-core {version('cuda-core')}, cuda-bindings {version('cuda-bindings')}"
+    found = f"{packages}, NVRTC {compiler}"
     bindings = f"cu{version('cuda-bindings').split('.')[0]}"
     if extra is not None and bindings != extra:
-        return Finding(
-            "cuda bindings", "broken", f"{found}, but torch fits pip install 'pcnn[{extra}]'"
-        )
-    arch = "sm_90a"
-    if torch.cuda.is_available():
-        major, minor = torch.cuda.get_device_capability()
-        arch = f"sm_{major}{minor}"
+        text = f"{found}, but torch fits pip install 'pcnn[{extra}]'"
+        yield Finding("cuda bindings", "broken", text)
+        return
+    yield Finding("cuda bindings", "ok", found)
+    yield _cuda_kernels()
+
+
+def _cuda_kernels() -> Finding:
+    """Compile the smallest source of csrc, and run it where there is a GPU."""
+    import torch
+
+    from pcnn.kernels.compiler import architecture, compile_source
+    from pcnn.kernels.sources import FOLDER
+
     try:
-        size = compile_probe(arch)
+        arch = "sm_90a"
+        if torch.cuda.is_available():
+            arch = architecture(torch.cuda.get_device_capability())
+        text = f"{FOLDER / PROBE} compiles for {arch}"
+        size = len(compile_source(PROBE, arch, {}).cubin)
+        if torch.cuda.is_available():
+            probe(torch.device("cuda"))
+            text = f"{text}, and runs on the device"
     except Exception as error:  # whatever a broken CUDA installation raises is the finding
-        return Finding("cuda bindings", "broken", f"{found}; no kernel compiles: {error}")
-    return Finding("cuda bindings", "ok", f"{found}; a kernel for {arch} compiles ({size} bytes)")
+        return Finding("cuda kernels", "broken", str(error))
+    return Finding("cuda kernels", "ok", f"{text} ({size} bytes)")
 
 
-def compile_probe(arch: str) -> int:
-    """Compile the smallest kernel to machine code; needs no GPU.
+def probe(device: torch.device) -> None:
+    """Fill a tensor by a kernel of csrc.
 
-    Returns:
-        Size of the cubin [bytes].
+    Raises:
+        RuntimeError: the tensor does not hold what the kernel writes.
     """
-    from cuda.core import Program, ProgramOptions
+    import torch
 
-    program = Program(PROBE, code_type="c++", options=ProgramOptions(arch=arch))
-    return len(program.compile("cubin").code)
+    from pcnn.kernels.cuda import module
+
+    out = torch.zeros(1000, dtype=torch.int32, device=device)
+    arguments = struct.pack("Pqi", out.data_ptr(), len(out), 7)
+    kernels = module(PROBE, device)
+    kernels.launch("fill", -(-len(out) // kernels.threads("fill")), arguments, device)
+    if not bool((out == 7).all()):
+        raise RuntimeError(f"{PROBE} ran on {device}, but its output is wrong")
 
 
 def _optional(name: str, command: str) -> Finding:
@@ -227,7 +238,7 @@ def _optional(name: str, command: str) -> Finding:
 
 def _caches() -> Iterator[Finding]:
     home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    folders: dict[str, Path] = {"user cache": home}
+    folders: dict[str, Path] = {"user cache": home, "kernel cache": cubin_cache.folder()}
     if importlib.util.find_spec("triton") is not None:
         triton = os.environ.get("TRITON_CACHE_DIR") or Path.home() / ".triton" / "cache"
         folders["triton cache"] = Path(triton)

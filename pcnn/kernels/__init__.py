@@ -1,3 +1,0 @@
-from pcnn.kernels.cuda import Module, module
-
-__all__ = ["Module", "module"]
