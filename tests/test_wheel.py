@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
@@ -13,6 +14,12 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 
+COMPILATION = """
+from pcnn.kernels import compiler, sources
+machine_code = compiler.cubin("probe.cu", "sm_90a", {})
+assert machine_code[:4] == b"\\x7fELF", machine_code[:4]
+print(sources.FOLDER)
+"""
 CONVOLUTION = """
 import torch, pcnn
 points = torch.rand(200, 3) * 4 - 2
@@ -38,9 +45,10 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     source = tmp_path_factory.mktemp("source")
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source)
-    shutil.copytree(
-        ROOT / "pcnn", source / "pcnn", ignore=shutil.ignore_patterns("__pycache__", "*.pyc")
-    )
+    # links stay links, as in a checkout: pcnn/csrc is one
+    ignored = shutil.ignore_patterns("__pycache__", "*.pyc")
+    for name in ("pcnn", "csrc"):
+        shutil.copytree(ROOT / name, source / name, symlinks=True, ignore=ignored)
     # without isolation: the environment's own setuptools, nothing is downloaded
     run(sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", source, cwd=source)
     (built,) = source.glob("*.whl")
@@ -62,6 +70,10 @@ def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     (site,) = folder.glob("lib/python*/site-packages")
     paths = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
     (site / "dependencies.pth").write_text("\n".join(sorted(paths)) + "\n")
+    # the CUDA bindings look for libraries in site-packages themselves, not along such paths
+    for libraries in (Path(path) / "nvidia" for path in paths):
+        if libraries.is_dir() and not (site / "nvidia").exists():
+            (site / "nvidia").symlink_to(libraries)
     return folder
 
 
@@ -73,7 +85,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
         str(path.relative_to(ROOT))
         for path in (ROOT / "pcnn").rglob("*")
         if path.is_file() and "__pycache__" not in path.parts and path.suffix != ".pyc"
-    }
+    } | {f"pcnn/csrc/{path.name}" for path in (ROOT / "csrc").iterdir()}
     assert package == expected
     others = {name.split("/")[0] for name in names if name not in package}
     assert others == {next(name.split("/")[0] for name in names if name.endswith("/METADATA"))}
@@ -85,8 +97,18 @@ def test_a_convolution_runs_from_the_wheel(environment: Path, tmp_path: Path) ->
     assert Path(printed.strip()).is_relative_to(environment)
 
 
+def test_a_kernel_compiles_from_the_sources_in_the_wheel(
+    environment: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    printed = run(environment / "bin" / "python", "-I", "-c", COMPILATION, cwd=tmp_path)
+    assert Path(printed.strip()).is_relative_to(environment)
+    assert list(tmp_path.rglob("*.cubin"))
+
+
 def test_the_command_runs_from_the_wheel(environment: Path, tmp_path: Path) -> None:
     report = run(environment / "bin" / "pcnn", "doctor", cwd=tmp_path)
     assert str(environment) in report.replace("\n", "").replace(" ", "")
+    assert re.search(r"cuda kernels +ok", report), report
     for command in ("simulate", "predict", "bench", "doctor"):
         run(environment / "bin" / "pcnn", command, "--help", cwd=tmp_path)
