@@ -85,7 +85,7 @@ def compile_source(source: str, arch: str, defines: Mapping[str, int]) -> Compil
         raise RuntimeError(
             f"{path.name} does not compile for {arch} ({macros or 'no macros'}):\n{error}"
         ) from error
-    return Compiled(cubin, log.getvalue().strip())
+    return Compiled(cubin, log.getvalue().strip("\0 \n"))
 
 
 def key(source: str, arch: str, defines: Mapping[str, int]) -> str:

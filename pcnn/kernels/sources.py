@@ -111,7 +111,7 @@ def threads_of(source: str, kernel: str, defines: Mapping[str, int]) -> int:
         for macro, constant, value in CONSTANT.findall(COMMENT.sub("", text))
     }
     constants |= {name: str(value) for name, value in defines.items()}
-    threads = _value(declared[kernel], constants, depth=0)
+    threads = _value(declared[kernel], constants)
     if threads is None or not 1 <= threads <= 1024:
         raise ValueError(
             f"{source}: the block size of {kernel}, {declared[kernel]!r}, is {threads}; want a "
@@ -120,7 +120,7 @@ def threads_of(source: str, kernel: str, defines: Mapping[str, int]) -> int:
     return threads
 
 
-def _value(expression: str, constants: Mapping[str, str], depth: int) -> int | None:
+def _value(expression: str, constants: Mapping[str, str]) -> int | None:
     """Number that a product of numbers and constants stands for; ``None`` where it has none."""
     factors: list[int] = []
     for part in expression.split("*"):
@@ -128,9 +128,10 @@ def _value(expression: str, constants: Mapping[str, str], depth: int) -> int | N
         if word.isdecimal():
             factors.append(int(word))
             continue
-        # a constant in terms of others, but never of itself
-        value = _value(constants[word], constants, depth + 1) if word in constants else None
-        if value is None or depth > 8:
+        # a constant may be said in terms of others, never of itself
+        others = {name: text for name, text in constants.items() if name != word}
+        value = _value(constants[word], others) if word in constants else None
+        if value is None:
             return None
         factors.append(value)
     return math.prod(factors)
