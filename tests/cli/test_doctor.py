@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import importlib.util
 import sys
 from collections import namedtuple
 from pathlib import Path
@@ -11,6 +12,7 @@ from typer.testing import CliRunner
 from pcnn.cli import app
 from pcnn.cli import doctor as command
 from pcnn.cli.doctor import Finding, diagnose, driver_cuda, extra_for
+from pcnn.kernels import cubin_cache
 
 Version = namedtuple("Version", "major minor micro releaselevel serial")
 
@@ -83,9 +85,58 @@ def test_a_cache_that_cannot_be_written_is_broken(
     assert found()["user cache"].state == "broken"
 
 
+def test_a_kernel_of_the_package_is_compiled() -> None:
+    report = found()
+    assert "NVRTC" in report["cuda bindings"].text
+    assert report["cuda kernels"].state == "ok"
+    assert "csrc/probe.cu compiles for sm_" in report["cuda kernels"].text
+    assert report["kernel cache"].text.startswith(str(cubin_cache.folder()))
+
+
+def test_a_compiler_that_is_missing_is_broken(monkeypatch: pytest.MonkeyPatch) -> None:
+    from cuda.bindings import nvrtc
+
+    def missing() -> None:
+        raise RuntimeError('Failure finding "libnvrtc.so.13"')
+
+    monkeypatch.setattr(nvrtc, "nvrtcVersion", missing)
+    report = found()
+    assert report["cuda bindings"].state == "broken"
+    assert "libnvrtc.so.13" in report["cuda bindings"].text
+    assert "pip install 'pcnn[cu" in report["cuda bindings"].text
+    assert "cuda kernels" not in report
+
+
+def test_a_source_that_does_not_compile_is_broken(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "wrong.cu").write_text("nonsense")
+    monkeypatch.setattr(command, "PROBE", str(tmp_path / "wrong.cu"))
+    finding = found()["cuda kernels"]
+    assert finding.state == "broken"
+    assert "wrong.cu does not compile" in finding.text
+
+
+def test_missing_bindings_are_named_where_cuda_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    find_spec = importlib.util.find_spec
+
+    def without_cuda(name: str, package: str | None = None) -> object:
+        return None if name == "cuda" else find_spec(name, package)
+
+    monkeypatch.setattr(importlib.util, "find_spec", without_cuda)
+    monkeypatch.setattr(command, "driver_cuda", lambda: None)
+    monkeypatch.setattr(torch.version, "cuda", None)
+    assert "of no use" in found()["cuda bindings"].text
+    monkeypatch.setattr(torch.version, "cuda", "12.8")
+    assert found()["cuda bindings"] == Finding(
+        "cuda bindings", "absent", "pip install 'pcnn[cu12]'"
+    )
+
+
 @pytest.mark.gpu
 def test_a_gpu_is_described() -> None:
     assert driver_cuda() is not None
     report = found()
     assert torch.cuda.get_device_name(0) in report["device cuda:0"].text
     assert report["cuda bindings"].state != "broken"
+    assert "runs on the device" in report["cuda kernels"].text

@@ -1,0 +1,183 @@
+"""What a launch asks of the driver: one of straw here, a real one in test_cuda_launch_gpu.py."""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from cuda.bindings import driver
+
+from pcnn.kernels import launch
+from pcnn.kernels.launch import CudaModule
+
+SUCCESS = driver.CUresult.CUDA_SUCCESS
+REFUSED = driver.CUresult.CUDA_ERROR_INVALID_VALUE
+FILL = struct.Struct("Pqi")  # FillArguments of csrc/probe.cu, 20 bytes without padding
+
+
+class StrawDriver:
+    """The driver calls that a launch makes, on two devices, written down as they come."""
+
+    CUfunction = staticmethod(int)
+    CUdevice = staticmethod(int)
+    CUfunction_attribute = driver.CUfunction_attribute
+    CUstreamCaptureMode = driver.CUstreamCaptureMode
+
+    def __init__(self) -> None:
+        self.calls: list[Any] = []
+        self.here = threading.local()  # .context: 100 + device, none in a fresh thread
+        self.answer = SUCCESS
+
+    def cuInit(self, flags: int) -> Any:
+        return (SUCCESS,)
+
+    def cuLibraryLoadData(self, code: bytes, *options: Any) -> Any:
+        assert len(options) == 6
+        return SUCCESS, 1
+
+    def cuLibraryGetKernel(self, library: int, name: bytes) -> Any:
+        return SUCCESS, 2
+
+    def cuKernelGetParamInfo(self, kernel: int, index: int) -> Any:
+        return SUCCESS, 0, 24
+
+    def cuKernelGetFunction(self, kernel: int) -> Any:
+        self.calls.append(("load", self.here.context - 100))
+        return SUCCESS, 3
+
+    def cuKernelSetAttribute(self, attribute: Any, value: int, kernel: int, device: int) -> Any:
+        self.calls.append(("shared", device, value))
+        return (SUCCESS if value <= 232448 else REFUSED,)
+
+    def cuThreadExchangeStreamCaptureMode(self, mode: Any) -> Any:
+        return SUCCESS, self.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_GLOBAL
+
+    def cuDevicePrimaryCtxRetain(self, device: int) -> Any:
+        return SUCCESS, 100 + device
+
+    def cuCtxGetCurrent(self) -> Any:
+        return SUCCESS, getattr(self.here, "context", 0)
+
+    def cuCtxSetCurrent(self, context: int) -> Any:
+        self.here.context = context
+        return (SUCCESS,)
+
+    def cuCtxGetDevice(self) -> Any:
+        context = getattr(self.here, "context", 0)
+        if not context:
+            return driver.CUresult.CUDA_ERROR_INVALID_CONTEXT, None
+        return SUCCESS, context - 100
+
+    def cuGetErrorString(self, error: Any) -> Any:
+        return SUCCESS, b"the driver's words"
+
+    def cuLaunchKernel(self, function: int, *arguments: Any) -> Any:
+        *sizes, stream, pointers, _ = arguments
+        address = ctypes.c_void_p.from_address(pointers).value
+        assert address is not None
+        content = FILL.unpack(ctypes.string_at(address, 24)[: FILL.size])
+        self.calls.append(("launch", self.here.context - 100, tuple(sizes), stream, content))
+        return (self.answer,)
+
+
+@pytest.fixture
+def straw(monkeypatch: pytest.MonkeyPatch) -> Iterator[StrawDriver]:
+    """Two devices that this process does not have; torch's current one is the first."""
+    straw = StrawDriver()
+    monkeypatch.setattr(launch, "driver", straw)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    # torch's CPU build has no streams
+    monkeypatch.setattr(
+        torch._C, "_cuda_getCurrentRawStream", lambda device: 7000 + device, raising=False
+    )
+    launch._primary_context.cache_clear()
+    yield straw
+    launch._primary_context.cache_clear()
+
+
+@pytest.fixture
+def kernels(straw: StrawDriver) -> CudaModule:
+    return CudaModule("probe.cu", {}, b"\x7fELF")
+
+
+FIRST, SECOND = torch.device("cuda:0"), torch.device("cuda:1")
+
+
+def test_a_launch_carries_sizes_stream_and_arguments(kernels, straw) -> None:
+    assert kernels.threads("fill") == 256
+    kernels.launch("fill", 5, FILL.pack(1 << 45, 99, -7), FIRST)
+    sizes = (5, 1, 1, 256, 1, 1, 0)
+    assert straw.calls == [("load", 0), ("launch", 0, sizes, 7000, (1 << 45, 99, -7))]
+    kernels.launch("fill", 5, FILL.pack(1 << 45, 99, -7) + bytes(4), torch.device("cuda"))
+    assert straw.calls[2:] == straw.calls[1:2]
+
+
+def test_no_blocks_are_no_launch(kernels, straw) -> None:
+    kernels.launch("fill", 0, b"", FIRST)
+    assert straw.calls == []
+
+
+@pytest.mark.parametrize("length", [0, 16, 25, 32])
+def test_arguments_of_another_length_are_refused(kernels, straw, length) -> None:
+    with pytest.raises(ValueError, match=f"fill: {length} bytes .* its struct has 24"):
+        kernels.launch("fill", 1, bytes(length), FIRST)
+    assert straw.calls == []
+
+
+def test_another_device_is_current_for_the_launch_only(kernels, straw) -> None:
+    kernels.launch("fill", 1, FILL.pack(1, 2, 3), FIRST)
+    kernels.launch("fill", 1, FILL.pack(1, 2, 3), SECOND)
+    assert [call[:2] for call in straw.calls] == [
+        ("load", 0),
+        ("launch", 0),
+        ("load", 1),
+        ("launch", 1),
+    ]
+    assert straw.calls[-1][3] == 7001
+    assert straw.here.context == 100
+
+
+def test_a_fresh_thread_is_given_the_context(kernels, straw) -> None:
+    after: list[int] = []
+
+    def work() -> None:
+        kernels.launch("fill", 1, FILL.pack(1, 2, 3), SECOND)
+        after.append(straw.here.context)
+        kernels.launch("fill", 1, FILL.pack(1, 2, 3), FIRST)
+        after.append(straw.here.context)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    # none again after the second device; the first is what torch would use there anyway
+    assert after == [0, 100]
+    assert [call[1] for call in straw.calls if call[0] == "launch"] == [1, 0]
+
+
+def test_shared_memory_is_asked_for_once_a_device(kernels, straw) -> None:
+    for shared_bytes in (0, 1000, 500, 100_000, 1000, 100_000):
+        kernels.launch("fill", 1, FILL.pack(1, 2, 3), FIRST, shared_bytes=shared_bytes)
+    kernels.launch("fill", 1, FILL.pack(1, 2, 3), SECOND, shared_bytes=1000)
+    asked = [call for call in straw.calls if call[0] == "shared"]
+    assert asked == [("shared", 0, 1000), ("shared", 0, 100_000), ("shared", 1, 1000)]
+
+
+def test_too_much_shared_memory_is_refused(kernels) -> None:
+    with pytest.raises(RuntimeError, match=r"fill: 300000 bytes .*the driver's words .*INVALID"):
+        kernels.launch("fill", 1, FILL.pack(1, 2, 3), FIRST, shared_bytes=300_000)
+
+
+def test_a_refused_launch_says_what_was_asked_for(kernels, straw) -> None:
+    straw.answer = REFUSED
+    with pytest.raises(RuntimeError, match=r"probe.cu: fill did not start on cuda:0 \(grid 3, 256"):
+        kernels.launch("fill", 3, FILL.pack(1, 2, 3), FIRST)
+
+
+def test_an_unknown_kernel_is_refused(kernels) -> None:
+    with pytest.raises(LookupError, match="no kernel 'nonsense'; it has fill"):
+        kernels.launch("nonsense", 1, b"", FIRST)
