@@ -18,13 +18,16 @@ if TYPE_CHECKING:
 Layout = tuple[Tensor, ...]
 
 #: Largest neighbour table that is built, in bytes; beyond it only the other layouts serve.
-TABLE_BUDGET_BYTES = 4 << 30
+TABLE_BUDGET_BYTES = 16 << 30
 
 #: Output rows of a block on a CPU; elsewhere one block holds all rows.
 BLOCK_ROWS = 4096
 
 #: Output rows of a tile of the ``tiles`` layout.
 TILE_ROWS = 64
+
+#: Bits of a mask that rows are ordered by; masks of more slots are folded.
+GRAY_BITS = 27
 
 #: Bits of a mask word: one less than an int32 has, so that no mask is negative.
 MASK_BITS = 31
@@ -68,12 +71,20 @@ def check_table(kernel_map: KernelMap) -> None:
     Raises:
         ValueError: a slot may hold several inputs, or the table exceeds the memory budget.
     """
-    rows, volume = kernel_map.n_out, kernel_map.volume
     if not kernel_map.one_per_slot:
         raise ValueError(
             "this kernel map has slots with several inputs, so it has no neighbour table; use the "
             "layouts pairs or rows_csr"
         )
+    check_table_size(kernel_map.n_out, kernel_map.volume)
+
+
+def check_table_size(rows: int, volume: int) -> None:
+    """Refuse a neighbour table that takes too much memory.
+
+    Raises:
+        ValueError: the table exceeds the memory budget.
+    """
     size = 4 * rows * volume
     if size > TABLE_BUDGET_BYTES:
         raise ValueError(
@@ -161,13 +172,17 @@ def tiles(kernel_map: KernelMap) -> Layout:
     """Row order and slot lists for implicit GEMM over the neighbour table.
 
     Rows are ordered by the Gray code of their slot mask, so that the rows of a tile share slots;
-    masks of more than 31 slots are folded to 31 bins first (slot k into bin ``31 k // K``).
+    masks of more than 27 slots are folded to 27 bins first (slot k into bin ``27 k // K``).
 
     Returns:
         ``order [N_out]`` int32, row at every place; ``tile_slots [tiles, K]`` int32, the slots that
-        some row of the tile fills, ascending, in the first ``tile_counts [tiles]`` int32 columns
+        some row of the tile fills, in order, in the first ``tile_counts [tiles]`` int32 columns
         (what follows is undefined). A tile is ``TILE_ROWS`` consecutive places.
     """
+    other = kernel_map.transpose()
+    if kernel_map.symmetric and other.has("tiles"):
+        order, slots, counts = other.layout("tiles")  # the same rows, slots mirrored
+        return order, kernel_map.volume - 1 - slots, counts
     occupied = kernel_map.layout("table")[0] >= 0  # [N_out, K]
     rows, volume = occupied.shape
     order = torch.argsort(_gray_rank(_bits(_folded(occupied))), stable=True)
@@ -180,12 +195,12 @@ def tiles(kernel_map: KernelMap) -> Layout:
 
 
 def _folded(occupied: Tensor) -> Tensor:
-    """``[N, min(K, 31)]`` bool: whether a bin of neighbouring slots has a filled one."""
+    """``[N, min(K, 27)]`` bool: whether a bin of neighbouring slots has a filled one."""
     volume = occupied.shape[1]
-    if volume <= MASK_BITS:
+    if volume <= GRAY_BITS:
         return occupied
-    bins = torch.arange(volume, device=occupied.device) * MASK_BITS // volume
-    sums = torch.zeros(len(occupied), MASK_BITS, dtype=torch.int32, device=occupied.device)
+    bins = torch.arange(volume, device=occupied.device) * GRAY_BITS // volume
+    sums = torch.zeros(len(occupied), GRAY_BITS, dtype=torch.int32, device=occupied.device)
     return sums.index_add_(1, bins, occupied.to(torch.int32)) > 0
 
 

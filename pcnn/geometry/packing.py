@@ -53,7 +53,7 @@ class KeyLayout:
     @property
     def max_batch(self) -> int:
         """Largest number of clouds in a batch."""
-        return (1 << self.batch_bits) - 1
+        return max(1, (1 << self.batch_bits) - 1)
 
     def pack(self, coords: Tensor) -> Tensor:
         """Pack integer coordinates.

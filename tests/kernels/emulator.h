@@ -28,6 +28,18 @@
 struct Dimension {
     unsigned x, y, z;
 };
+struct alignas(8) int2 {
+    int x, y;
+};
+struct alignas(16) int4 {
+    int x, y, z, w;
+};
+struct alignas(16) uint4 {
+    unsigned x, y, z, w;
+};
+struct alignas(16) longlong2 {
+    long long x, y;
+};
 static Dimension threadIdx{0, 0, 0}, blockIdx{0, 0, 0}, blockDim{1, 1, 1}, gridDim{1, 1, 1};
 
 namespace emulator {

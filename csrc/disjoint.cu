@@ -1,0 +1,60 @@
+// Maps of kernels that tile space (size = stride): every input has one parent and one slot.
+//
+// The parents are known since the coarse sites were made (levels.cu), so nothing is searched.
+
+#include "common.cuh"
+
+#define MAX_TASKS 16
+
+struct DisjointTask {
+    const i64* keys;     // [N_in] of the inputs
+    const u32* count;    // N_in on the device, or null: then `rows`
+    const u32* first;    // [N_in] row of the finest level inside every input, or null: the same row
+    const u32* parent;   // [finest rows] output of every row of the finest level
+    int* table;          // [N_out, K], -1 everywhere
+    int* masks;          // [N_out, words], 0 everywhere
+    int* table_t;        // [N_in, K]
+    int* masks_t;        // [N_in, words]
+    i64* inverse;        // [N_in] output of every input, or null
+    u32* counts;         // [K] triplets of every slot, zeroed before, or null
+    i64 rows;
+    i64 first_block;
+    int size[3];
+    int spacing[3];      // tensor stride of the inputs
+    int bits[3];         // of the key's axes
+    int words;
+};
+
+struct DisjointArguments {
+    DisjointTask tasks[MAX_TASKS];
+    int n;
+};
+
+__device__ __forceinline__ int slot_along(i64 field, int bits, int spacing, int size) {
+    int cell = (int)(field & ((1ll << bits) - 1)) - (1 << (bits - 1));
+    int place = cell / spacing % size;  // inputs are multiples of their spacing
+    return place < 0 ? place + size : place;
+}
+
+KERNEL(disjoint_map, DisjointArguments, 256) {
+    int number = 0;
+    while (number + 1 < a.n && (i64)blockIdx.x >= a.tasks[number + 1].first_block) ++number;
+    const DisjointTask& task = a.tasks[number];
+    i64 n = task.count ? (i64)*task.count : task.rows;
+    i64 j = ((i64)blockIdx.x - task.first_block) * blockDim.x + threadIdx.x;
+    if (j >= n) return;
+    i64 key = task.keys[j];
+    int z = slot_along(key, task.bits[2], task.spacing[2], task.size[2]);
+    int y = slot_along(key >> task.bits[2], task.bits[1], task.spacing[1], task.size[1]);
+    int x = slot_along(key >> (task.bits[2] + task.bits[1]), task.bits[0], task.spacing[0], task.size[0]);
+    int slot = (x * task.size[1] + y) * task.size[2] + z;
+    int volume = task.size[0] * task.size[1] * task.size[2];
+    i64 i = task.parent[task.first ? task.first[j] : j];
+    if (task.inverse) task.inverse[j] = i;
+    if (task.counts) atomicAdd(&task.counts[slot], 1u);
+    task.table[i * volume + slot] = (int)j;
+    atomicOr((u32*)&task.masks[i * task.words + slot / 31], 1u << (slot % 31));
+    for (int k = 0; k < volume; ++k) task.table_t[j * volume + k] = k == slot ? (int)i : -1;
+    for (int w = 0; w < task.words; ++w)
+        task.masks_t[j * task.words + w] = w == slot / 31 ? 1 << (slot % 31) : 0;
+}

@@ -1,0 +1,260 @@
+// From cells to sorted, unique, packed keys of every level of a network.
+//
+// A level's sites are stride * floor(c / stride) of the finest sites (Spira, section 5.5), so all levels
+// are sorted in one radix sort: key = (level, coarse cell counted from the lowest one), in as few
+// bits as the extent of the cloud needs.
+
+#include "radix.cuh"
+
+#define MAX_LEVELS 12
+
+// Widths of a packed key: 0 | batch | x | y | z, every axis biased by half its range.
+struct KeyFields {
+    int bits[3];
+    int batch_bits;
+};
+
+// Extent of a cloud, as maxima of unsigned numbers so that zeroed memory is the empty extent.
+struct Extent {
+    u32 above[4];  // batch, x, y, z: largest field + 1
+    u32 below[4];  // 2^bits - smallest field
+    u32 overflow;  // bit f: some cell does not fit field f; 256: levels exceed a sort key
+};
+
+__device__ __forceinline__ int field_bits(const KeyFields& fields, int f) {
+    return f == 0 ? fields.batch_bits : fields.bits[f - 1];
+}
+
+__device__ __forceinline__ u32 field_of(const KeyFields& fields, i64 key, int f) {
+    int shift = 0;
+    for (int g = 3; g > f; --g) shift += fields.bits[g - 1];
+    return (u32)(key >> shift) & ((1u << field_bits(fields, f)) - 1u);
+}
+
+__device__ __forceinline__ void widen(Extent* extent, const KeyFields& fields, const u32* field, bool valid) {
+#pragma unroll
+    for (int f = 0; f < 4; ++f) {
+        u32 above = __reduce_max_sync(FULL_MASK, valid ? field[f] + 1u : 0u);
+        u32 below = __reduce_max_sync(FULL_MASK, valid ? (1u << field_bits(fields, f)) - field[f] : 0u);
+        // one look before the atomic: after the first few blocks nothing changes any more
+        if (lane_index() == 0 && above > load_acquire(&extent->above[f])) atomicMax(&extent->above[f], above);
+        if (lane_index() == 0 && below > load_acquire(&extent->below[f])) atomicMax(&extent->below[f], below);
+    }
+}
+
+struct PackArguments {
+    const int* cells;  // [N, 4] batch, x, y, z
+    i64* keys;
+    Extent* extent;
+    i64 n;
+    KeyFields fields;
+};
+
+KERNEL(pack_cells, PackArguments, 256) {
+    i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x;
+    bool valid = i < a.n;
+    u32 field[4] = {0, 0, 0, 0}, overflow = 0;
+    if (valid) {
+        i64 key = 0;
+#pragma unroll
+        for (int f = 0; f < 4; ++f) {
+            int bits = field_bits(a.fields, f);
+            i64 value = (i64)a.cells[4 * i + f] + (f ? 1ll << (bits - 1) : 0);
+            // the largest batch index stays free, so that no key equals the sentinel
+            i64 limit = f ? 1ll << bits : max((1ll << bits) - 1, 1ll);
+            if (value < 0 || value >= limit) {
+                overflow |= 1u << f;
+                value = 0;
+            }
+            field[f] = (u32)value;
+            key = (key << bits) | value;
+        }
+        a.keys[i] = key;
+    }
+    widen(a.extent, a.fields, field, valid);
+    if (__reduce_or_sync(FULL_MASK, overflow) && overflow) atomicOr(&a.extent->overflow, overflow);
+}
+
+struct ExtentArguments {
+    const i64* keys;
+    Extent* extent;
+    i64 n;
+    KeyFields fields;
+};
+
+KERNEL(extent_of_keys, ExtentArguments, 256) {
+    // x is not monotone over clouds, y and z not over x: every key is looked at
+    for (i64 base = (i64)blockIdx.x * blockDim.x; base < a.n; base += (i64)gridDim.x * blockDim.x) {
+        i64 i = base + threadIdx.x;
+        u32 field[4];
+        i64 key = i < a.n ? a.keys[i] : 0;
+#pragma unroll
+        for (int f = 0; f < 4; ++f) field[f] = field_of(a.fields, key, f);
+        widen(a.extent, a.fields, field, i < a.n);
+    }
+}
+
+__device__ __forceinline__ int floor_divide(int value, int divisor) {
+    int quotient = value / divisor;
+    return quotient - (value % divisor < 0);
+}
+
+struct Stride {
+    int axis[3];
+};
+
+// Lowest coarse cell of every field and the bits its extent takes, for one level.
+struct CellRange {
+    int low[4];
+    int bits[4];
+};
+
+__device__ __forceinline__ CellRange cell_range(const Extent& extent, const KeyFields& fields, const Stride& stride) {
+    CellRange range;
+#pragma unroll
+    for (int f = 0; f < 4; ++f) {
+        int width = field_bits(fields, f), half = f ? 1 << (width - 1) : 0, step = f ? stride.axis[f - 1] : 1;
+        int low = (int)((1u << width) - extent.below[f]) - half, high = (int)extent.above[f] - 1 - half;
+        bool some = extent.above[f] > 0;
+        range.low[f] = some ? floor_divide(low, step) : 0;
+        range.bits[f] = some ? bits_for((u64)(floor_divide(high, step) - range.low[f]) + 1) : 0;
+    }
+    return range;
+}
+
+struct LevelArguments {
+    const i64* keys;     // [n] of the finest level
+    const u32* count;    // n on the device, or null: then `n`
+    Extent* extent;
+    u64* keys_a;
+    u64* keys_b;         // [levels * n] each
+    u32* values_a;
+    u32* values_b;
+    u32* state;
+    i64 n;
+    int levels;
+    int key_bits;        // of the level number
+    KeyFields fields;
+    Stride strides[MAX_LEVELS];
+};
+
+// Coarse cells of all levels as sort keys, and their digits counted.
+KERNEL(level_keys, LevelArguments, 256) {
+    __shared__ u32 histogram[MAX_PASSES][RADIX];
+    __shared__ CellRange ranges[MAX_LEVELS];
+    __shared__ int widest;
+    for (int pass = 0; pass < MAX_PASSES; ++pass) histogram[pass][threadIdx.x] = 0;
+    if (threadIdx.x == 0) widest = 0;
+    __syncthreads();
+    if ((int)threadIdx.x < a.levels) {
+        CellRange range = cell_range(*a.extent, a.fields, a.strides[threadIdx.x]);
+        ranges[threadIdx.x] = range;
+        atomicMax(&widest, range.bits[0] + range.bits[1] + range.bits[2] + range.bits[3]);
+    }
+    __syncthreads();
+    i64 n = a.count ? (i64)*a.count : a.n;
+    if (widest + a.key_bits > 64 && threadIdx.x == 0 && blockIdx.x == 0) atomicOr(&a.extent->overflow, 256u);
+    int passes = min(passes_for(widest + a.key_bits), MAX_PASSES);
+    u64* keys = in_second_buffer(passes, 0) ? a.keys_b : a.keys_a;
+    u32* values = in_second_buffer(passes, 0) ? a.values_b : a.values_a;
+    i64 step = (i64)gridDim.x * blockDim.x;
+    for (i64 base = (i64)blockIdx.x * blockDim.x; base < n; base += step) {
+        i64 i = base + threadIdx.x;
+        bool valid = i < n;
+        i64 key = valid ? a.keys[i] : 0;
+        int cell[4];
+#pragma unroll
+        for (int f = 0; f < 4; ++f) {
+            int half = f ? 1 << (field_bits(a.fields, f) - 1) : 0;
+            cell[f] = (int)field_of(a.fields, key, f) - half;
+        }
+        for (int level = 0; level < a.levels; ++level) {
+            const CellRange& range = ranges[level];
+            u64 sort_key = level;
+            // the level stands above the widest level's cells
+            sort_key <<= widest - (range.bits[0] + range.bits[1] + range.bits[2] + range.bits[3]);
+#pragma unroll
+            for (int f = 0; f < 4; ++f) {
+                int coarse = f ? floor_divide(cell[f], a.strides[level].axis[f - 1]) : cell[f];
+                sort_key = (sort_key << range.bits[f]) | (u64)(coarse - range.low[f]);
+            }
+            if (valid) {
+                keys[level * n + i] = sort_key;
+                values[level * n + i] = (u32)i;
+            }
+            count_digits(histogram, sort_key, valid, passes);
+        }
+    }
+    finish_histogram(histogram, a.state, passes, (u32)(n * a.levels));
+}
+
+struct UniqueArguments {
+    const u64* sorted;    // [levels * n] sort keys
+    const u32* values;    // [levels * n] row of the finest level
+    const i64* keys;      // [n] of the finest level
+    const u32* count;
+    u32* status;          // [levels, tiles], zeroed
+    u32* tickets;         // [levels], zeroed
+    i64* unique_keys;     // [levels, capacity]
+    u32* first;           // [levels, capacity] a row of the finest level inside every site
+    u32* inverse;         // [levels, capacity] site of every row of the finest level
+    u32* counts;          // [levels] sites
+    i64 n;
+    i64 capacity;
+    i64 tiles;            // of a level
+    KeyFields fields;
+    Stride strides[MAX_LEVELS];
+};
+
+// Runs of equal sort keys become sites: one read of the keys, prefix by look-back.
+KERNEL(unique_sites, UniqueArguments, 256) {
+    __shared__ u32 ticket, before_tile;
+    i64 n = a.count ? (i64)*a.count : a.n;
+    int level = (int)(blockIdx.x / a.tiles);
+    i64 tiles = (n + SORT_TILE - 1) / SORT_TILE;
+    if ((i64)(blockIdx.x % a.tiles) >= tiles) {
+        if (n == 0 && blockIdx.x % a.tiles == 0 && threadIdx.x == 0) a.counts[level] = 0;
+        return;
+    }
+    if (threadIdx.x == 0) ticket = atomicAdd(&a.tickets[level], 1u);
+    __syncthreads();
+    u32 tile = ticket;
+    const u64* sorted = a.sorted + level * n;
+    i64 first = (i64)tile * SORT_TILE + (i64)threadIdx.x * SORT_ITEMS;
+    u64 key[SORT_ITEMS + 1];
+    u32 heads = 0;
+#pragma unroll
+    for (int i = 0; i <= SORT_ITEMS; ++i) {
+        i64 index = first + i - 1;
+        key[i] = index >= 0 && index < n ? sorted[index] : ~0ull;
+        if (i > 0 && index < n && (index == 0 || key[i] != key[i - 1])) heads |= 1u << (i - 1);
+    }
+    u32 total;
+    u32 row = block_prefix((u32)__popc(heads), &total);
+    if (threadIdx.x == 0) before_tile = look_back(a.status + level * a.tiles, tile, 1, total);
+    __syncthreads();
+    row += before_tile;  // runs that began before this thread's items
+    Stride stride = a.strides[level];
+#pragma unroll
+    for (int i = 0; i < SORT_ITEMS; ++i) {
+        i64 index = first + i;
+        if (index < n) {
+            u32 source = a.values[level * n + index];
+            if (heads >> i & 1u) {
+                i64 fine = a.keys[source], coarse = 0;
+#pragma unroll
+                for (int f = 0; f < 4; ++f) {
+                    int width = field_bits(a.fields, f), half = f ? 1 << (width - 1) : 0;
+                    int cell = (int)field_of(a.fields, fine, f) - half;
+                    int step = f ? stride.axis[f - 1] : 1;
+                    coarse = (coarse << width) | (i64)(floor_divide(cell, step) * step + half);
+                }
+                a.unique_keys[level * a.capacity + row] = coarse;
+                a.first[level * a.capacity + row] = source;
+                ++row;
+            }
+            a.inverse[level * a.capacity + source] = row - 1;
+        }
+    }
+    if (tile == tiles - 1 && threadIdx.x == 0) a.counts[level] = before_tile + total;
+}

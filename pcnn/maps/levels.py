@@ -1,0 +1,207 @@
+"""Sites of all levels of a network, straight from the finest ones, without a host sync.
+
+A level's sites are ``stride * floor(c / stride)`` of the finest sites, whatever lies between (Spira,
+section 5.5, the closed form). So one sort over (level, coarse cell) serves all levels; how many
+sites each has stays on the device.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from pcnn.geometry import KeyLayout
+from pcnn.geometry.kernel import Triple
+from pcnn.kernels import cuda
+from pcnn.maps.radix_sort import TILE, RadixSort
+
+MAX_LEVELS = 12
+
+_FIELDS = "iiii"
+_PACK = struct.Struct(f"PPPq{_FIELDS}0q")
+_EXTENT = struct.Struct(f"PPq{_FIELDS}0q")
+_LEVELS = struct.Struct(f"PPPPPPPPqii{_FIELDS}{3 * MAX_LEVELS}i0q")
+_UNIQUE = struct.Struct(f"10P3q{_FIELDS}{3 * MAX_LEVELS}i0q")
+_EXTENT_WORDS = 9
+_FIELD_NAMES = ("the batch index", "x", "y", "z")
+_THREADS = 256
+_TOO_WIDE = 256
+
+#: Blocks of kernels that walk over their input: enough to fill any device, few enough that adding
+#: their histograms together costs nothing.
+_BLOCKS = 264
+
+
+@dataclass(frozen=True)
+class Levels:
+    """Sites of several levels, each with room for as many as the finest level has rows.
+
+    Args:
+        keys: ``[L, capacity]`` int64 packed keys, sorted, in the first ``counts[l]`` columns.
+        first: ``[L, capacity]`` int32, a finest row inside every site.
+        inverse: ``[L, capacity]`` int32, site of every finest row.
+        counts: ``[L]`` int32 sites of every level, on the device.
+    """
+
+    keys: Tensor
+    first: Tensor
+    inverse: Tensor
+    counts: Tensor
+
+
+def pack_cells(cells: Tensor, layout: KeyLayout) -> tuple[Tensor, Tensor]:
+    """Packed keys of integer cells, and their extent.
+
+    Args:
+        cells: ``[N, 4]`` int32 (batch, x, y, z), in any order.
+        layout: bit widths of a key.
+
+    Returns:
+        ``[N]`` int64 keys in the order of the cells; the extent (see `extent_of`), whose last word
+        flags cells that do not fit, for `check_overflow`.
+    """
+    keys = torch.empty(cells.shape[0], dtype=torch.int64, device=cells.device)
+    extent = torch.zeros(_EXTENT_WORDS, dtype=torch.int32, device=cells.device)
+    arguments = _PACK.pack(
+        cells.data_ptr(), keys.data_ptr(), extent.data_ptr(), cells.shape[0], *_fields(layout)
+    )
+    blocks = -(-cells.shape[0] // _THREADS)
+    cuda.module("levels.cu", cells.device).launch("pack_cells", blocks, arguments, cells.device)
+    return keys, extent
+
+
+def check_overflow(flags: int, layout: KeyLayout) -> None:
+    """Refuse cells that do not fit a packed key.
+
+    Args:
+        flags: last word of an extent, on the host.
+        layout: bit widths of a key.
+
+    Raises:
+        ValueError: names the axis and its limit.
+    """
+    for field, name in enumerate(_FIELD_NAMES):
+        if flags >> field & 1:
+            half = layout.half[field - 1]
+            limit = f"-{half}..{half - 1}" if field else f"0..{layout.max_batch - 1}"
+            raise ValueError(
+                f"voxel grid: {name} leaves {limit}, all that a packed key holds; centre the cloud "
+                "or use larger voxels"
+                if field
+                else f"voxel grid: {name} leaves {limit}, all that a packed key holds"
+            )
+    if flags & _TOO_WIDE:
+        raise ValueError(
+            "voxel grid: the cloud fills the packed key, and its levels together need more than "
+            "64 bits to be sorted; centre the cloud or use larger voxels"
+        )
+
+
+def extent_of(keys: Tensor, layout: KeyLayout) -> Tensor:
+    """Extent of packed keys: ``[9]`` int32, largest and smallest field of batch, x, y and z.
+
+    Kept as maxima of unsigned numbers, so that zeros are the empty extent (`csrc/levels.cu`).
+    """
+    extent = torch.zeros(_EXTENT_WORDS, dtype=torch.int32, device=keys.device)
+    arguments = _EXTENT.pack(keys.data_ptr(), extent.data_ptr(), keys.shape[0], *_fields(layout))
+    blocks = min(_BLOCKS, -(-keys.shape[0] // _THREADS))
+    cuda.module("levels.cu", keys.device).launch("extent_of_keys", blocks, arguments, keys.device)
+    return extent
+
+
+def unique_sites(
+    keys: Tensor,
+    extent: Tensor,
+    strides: Sequence[Triple],
+    layout: KeyLayout,
+    count: Tensor | None = None,
+    bits: int | None = None,
+) -> Levels:
+    """Sorted unique sites ``stride * floor(c / stride)`` for each of several strides.
+
+    Args:
+        keys: ``[N]`` int64 packed keys, in any order, duplicates allowed.
+        extent: their extent, by `pack_cells` or `extent_of`.
+        strides: per level, in level-0 voxels.
+        layout: bit widths of a key.
+        count: ``[1]`` int32, number of keys that count; ``None`` means all.
+        bits: a bound on the bits of a cell, if the host knows one.
+
+    Raises:
+        ValueError: more levels or keys than one sort takes.
+    """
+    levels, n, device = len(strides), keys.shape[0], keys.device
+    level_bits = (levels - 1).bit_length()
+    widest = 63 if bits is None else min(bits, 63)
+    if levels > MAX_LEVELS:
+        raise ValueError(f"one sort takes at most {MAX_LEVELS} levels, got {levels}: {strides}")
+    sort = RadixSort.of(levels * n, device)
+    padded = [value for stride in strides for value in stride] + [1] * 3 * (MAX_LEVELS - levels)
+    fields = _fields(layout)
+    counted = 0 if count is None else count.data_ptr()
+    module = cuda.module("levels.cu", device)
+    module.launch(
+        "level_keys",
+        max(1, min(_BLOCKS, -(-n // _THREADS))),
+        _LEVELS.pack(
+            keys.data_ptr(),
+            counted,
+            extent.data_ptr(),
+            *sort.pointers,
+            n,
+            levels,
+            level_bits,
+            *fields,
+            *padded,
+        ),
+        device,
+    )
+    sort.run(min(64, widest + level_bits))
+    tiles = max(1, -(-n // TILE))
+    words = torch.zeros(levels * (tiles + 1), dtype=torch.int32, device=device)
+    sites = torch.empty(levels, n, dtype=torch.int64, device=device)
+    rows = torch.empty(2, levels, n, dtype=torch.int32, device=device)
+    counts = torch.empty(levels, dtype=torch.int32, device=device)
+    module.launch(
+        "unique_sites",
+        levels * tiles,
+        _UNIQUE.pack(
+            sort.keys.data_ptr(),
+            sort.values.data_ptr(),
+            keys.data_ptr(),
+            counted,
+            words.data_ptr(),
+            words.data_ptr() + 4 * levels * tiles,
+            sites.data_ptr(),
+            rows[0].data_ptr(),
+            rows[1].data_ptr(),
+            counts.data_ptr(),
+            n,
+            n,
+            tiles,
+            *fields,
+            *padded,
+        ),
+        device,
+    )
+    return Levels(sites, rows[0], rows[1], counts)
+
+
+def bound_bits(bound: int, batch_size: int, stride: Triple = (1, 1, 1)) -> int:
+    """Bits of a cell counted from the lowest one, from what the host knows.
+
+    Args:
+        bound: largest absolute coordinate.
+        batch_size: number of clouds.
+        stride: of the finest level that is sorted.
+    """
+    axes = [(2 * bound // step + 2).bit_length() for step in stride]
+    return sum(axes) + (batch_size - 1).bit_length()
+
+
+def _fields(layout: KeyLayout) -> tuple[int, int, int, int]:
+    return *layout.axis_bits, layout.batch_bits

@@ -1,0 +1,22 @@
+"""Layouts that device kernels derive, in place of the torch functions of `pcnn.geometry.layouts`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+from pcnn.geometry import KernelMap
+from pcnn.geometry.layouts import LAYOUTS, Layout
+from pcnn.maps.tiles import tiles_of_masks
+
+
+def tiles(kernel_map: KernelMap) -> Layout:
+    """Row order and slot lists; see `pcnn.geometry.layouts.tiles`."""
+    other = kernel_map.transpose()
+    if kernel_map.symmetric and other.has("tiles"):
+        return LAYOUTS["tiles"](kernel_map)  # mirrored, without another sort
+    return tiles_of_masks([(kernel_map.layout("masks")[0], kernel_map.volume)])[0]
+
+
+#: By the name of the layout, for `KernelMap.from_table` and `KernelMap.from_pairs`.
+NATIVE: Mapping[str, Callable[[KernelMap], Layout]] = MappingProxyType({"tiles": tiles})

@@ -1,0 +1,81 @@
+"""Sorting on a device: least-significant-digit radix sort of packed keys with their rows.
+
+Buffers for the two sides of every pass, and the launches. What the keys are, a kernel of the caller
+decides: it writes them, and counts their digits, before the first pass (`csrc/radix.cuh`).
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from pcnn.kernels import cuda
+
+TILE = 2048
+RADIX = 256
+MAX_PASSES = 8
+STATE_WORDS = 16 + MAX_PASSES * RADIX
+
+_PASS = struct.Struct("PPPPPqi0q")
+
+#: Items one sort takes: look-back words hold 30 bits.
+MAX_ITEMS = (1 << 30) - 1
+
+
+@dataclass(frozen=True)
+class RadixSort:
+    """Scratch of one sort.
+
+    Args:
+        keys: ``[2, items]`` int64, both sides; sorted keys end up in the first row.
+        values: ``[2, items]`` int32, likewise.
+        state: counters, histogram and look-back words (`csrc/radix.cuh`).
+    """
+
+    keys: Tensor
+    values: Tensor
+    state: Tensor
+
+    @classmethod
+    def of(cls, items: int, device: torch.device) -> RadixSort:
+        """Allocate scratch for so many items.
+
+        Raises:
+            ValueError: more items than one sort takes.
+        """
+        if items > MAX_ITEMS:
+            raise ValueError(f"one sort takes at most {MAX_ITEMS} items, got {items}")
+        tiles = max(1, -(-items // TILE))
+        return cls(
+            torch.empty(2, items, dtype=torch.int64, device=device),
+            torch.empty(2, items, dtype=torch.int32, device=device),
+            torch.zeros(
+                STATE_WORDS + MAX_PASSES * tiles * RADIX, dtype=torch.int32, device=device
+            ),
+        )
+
+    @property
+    def items(self) -> int:
+        """Number of items the scratch has room for."""
+        return self.keys.shape[1]
+
+    @property
+    def pointers(self) -> tuple[int, int, int, int, int]:
+        """Addresses of both key buffers, both value buffers and the state, for a kernel's struct."""
+        keys, values, items = self.keys.data_ptr(), self.values.data_ptr(), self.items
+        return keys, keys + 8 * items, values, values + 4 * items, self.state.data_ptr()
+
+    def run(self, bits: int) -> None:
+        """Sort what the caller's kernel wrote.
+
+        Args:
+            bits: no key has more; fewer passes run if the keys turn out to need fewer.
+        """
+        tiles = -(-self.items // TILE)
+        module = cuda.module("radix_sort.cu", self.keys.device)
+        for number in range(min(MAX_PASSES, -(-bits // 8))):
+            arguments = _PASS.pack(*self.pointers, tiles, number)
+            module.launch("radix_pass", tiles, arguments, self.keys.device)

@@ -1,0 +1,92 @@
+import pytest
+import torch
+
+from pcnn.geometry.packing import DEFAULT_LAYOUT, KeyLayout
+from pcnn.maps.levels import check_overflow, extent_of, pack_cells, unique_sites
+from tests.clouds import surface
+
+pytestmark = pytest.mark.usefixtures("emulated")
+
+STRIDES = [(1, 1, 1), (2, 2, 2), (3, 3, 3), (4, 2, 1), (16, 16, 16)]
+
+
+def cells(n: int, batch: int = 1, centre: int = 0) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(n)
+    clouds = torch.randint(0, batch, (n, 1), generator=generator)
+    return torch.cat([clouds, surface(n, seed=n, centre=centre)], 1).to(torch.int32)
+
+
+def expected(coords: torch.Tensor, stride: tuple[int, int, int]) -> tuple[torch.Tensor, ...]:
+    step = torch.tensor((1, *stride))
+    coarse = torch.div(coords.long(), step, rounding_mode="floor") * step
+    return torch.unique(DEFAULT_LAYOUT.pack(coarse), sorted=True, return_inverse=True)
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 33, 1000, 5000])
+@pytest.mark.parametrize("batch", [1, 3])
+def test_every_level_holds_the_floor_of_every_cell(n: int, batch: int) -> None:
+    coords = cells(n, batch)
+    keys, extent = pack_cells(coords, DEFAULT_LAYOUT)
+    assert torch.equal(keys, DEFAULT_LAYOUT.pack(coords))
+    assert extent.tolist() == [*extent_of(keys, DEFAULT_LAYOUT).tolist()]
+    levels = unique_sites(keys, extent, STRIDES, DEFAULT_LAYOUT)
+    for level, stride in enumerate(STRIDES):
+        sites, inverse = expected(coords, stride)
+        assert int(levels.counts[level]) == len(sites)
+        assert torch.equal(levels.keys[level, : len(sites)], sites)
+        assert torch.equal(levels.inverse[level].long(), inverse)
+        first = levels.first[level, : len(sites)].long()
+        assert torch.equal(inverse[first], torch.arange(len(sites)))
+
+
+def test_a_count_on_the_device_cuts_the_keys_short() -> None:
+    coords = cells(3000)
+    keys, extent = pack_cells(coords, DEFAULT_LAYOUT)
+    count = torch.tensor([2100], dtype=torch.int32)
+    levels = unique_sites(keys, extent, [(1, 1, 1), (2, 2, 2)], DEFAULT_LAYOUT, count)
+    for level, stride in enumerate([(1, 1, 1), (2, 2, 2)]):
+        sites, inverse = expected(coords[:2100], stride)
+        assert torch.equal(levels.keys[level, : int(levels.counts[level])], sites)
+        assert torch.equal(levels.inverse[level, :2100].long(), inverse)
+
+
+def test_coordinates_at_the_limit_of_the_packing() -> None:
+    corner = torch.tensor(
+        [[0, -131072, 131071, 0], [0, 131071, -131072, -131072], [510, 0, 0, 131071]] * 2,
+        dtype=torch.int32,
+    )
+    keys, extent = pack_cells(corner, DEFAULT_LAYOUT)
+    check_overflow(int(extent[-1]), DEFAULT_LAYOUT)
+    levels = unique_sites(keys, extent, [(1, 1, 1)], DEFAULT_LAYOUT)
+    assert torch.equal(levels.keys[0, :3], expected(corner, (1, 1, 1))[0])
+
+
+@pytest.mark.parametrize(
+    ("cell", "message"),
+    [
+        ([0, 0, 131072, 0], r"y leaves -131072\.\.131071"),
+        ([0, -131073, 0, 0], "x leaves"),
+        ([0, 0, 0, 1 << 30], "z leaves"),
+        ([511, 0, 0, 0], r"batch index leaves 0\.\.510"),
+        ([-1, 0, 0, 0], "batch index leaves"),
+    ],
+)
+def test_a_cell_beyond_the_packing_is_named(cell: list[int], message: str) -> None:
+    coords = torch.cat([cells(100), torch.tensor([cell], dtype=torch.int32)])
+    _, extent = pack_cells(coords, DEFAULT_LAYOUT)
+    with pytest.raises(ValueError, match=message):
+        check_overflow(int(extent[-1]), DEFAULT_LAYOUT)
+
+
+def test_other_widths_of_the_key() -> None:
+    layout = KeyLayout(0, (12, 12, 8))
+    coords = cells(500)
+    coords[:, 3] %= 100
+    keys, extent = pack_cells(coords, layout)
+    assert int(extent[-1]) == 0
+    assert torch.equal(keys, layout.pack(coords))
+    levels = unique_sites(keys, extent, [(2, 2, 2)], layout)
+    step = torch.tensor((1, 2, 2, 2))
+    coarse = torch.div(coords.long(), step, rounding_mode="floor") * step
+    sites = torch.unique(layout.pack(coarse), sorted=True)
+    assert torch.equal(levels.keys[0, : int(levels.counts[0])], sites)
