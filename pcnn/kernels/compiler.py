@@ -35,9 +35,9 @@ def architecture(capability: tuple[int, int]) -> str:
     Raises:
         RuntimeError: the installed NVRTC is too old, or too new, for the device.
     """
+    version = require()
     from cuda.bindings import nvrtc
 
-    version = require()
     major, minor = capability
     _, supported = nvrtc.nvrtcGetSupportedArchs()
     fitting = [arch for arch in supported if arch // 10 == major and arch % 10 <= minor]

@@ -9,7 +9,7 @@ import torch
 
 from pcnn.kernels import compiler, cuda, sources
 from pcnn.kernels.bindings import require
-from pcnn.kernels.compiler import cubin, key
+from pcnn.kernels.compiler import architecture, cubin, key
 
 TOY = """
 #include "near.cuh"
@@ -88,10 +88,13 @@ def test_a_loader_can_be_added(monkeypatch: pytest.MonkeyPatch) -> None:
     assert cuda.module("probe.cu", cpu, BITS=32) == ("probe.cu", cpu, {"BITS": 32})
 
 
+@pytest.mark.parametrize(
+    "call", [lambda: cubin("probe.cu", "sm_80", {}), lambda: architecture((8, 0))]
+)
 @pytest.mark.parametrize("package", ["cuda.core", "cuda.bindings.nvrtc", "cuda.bindings.driver"])
 @pytest.mark.parametrize(("torch_cuda", "extra"), [(None, "cu13"), ("12.8", "cu12")])
 def test_a_missing_package_is_named_with_its_extra(
-    monkeypatch: pytest.MonkeyPatch, package: str, torch_cuda: str | None, extra: str
+    monkeypatch: pytest.MonkeyPatch, call, package: str, torch_cuda: str | None, extra: str
 ) -> None:
     monkeypatch.setattr(torch.version, "cuda", torch_cuda)
     monkeypatch.setattr("pcnn.kernels.bindings.driver_cuda", lambda: None)
@@ -99,7 +102,7 @@ def test_a_missing_package_is_named_with_its_extra(
     with pytest.raises(
         ImportError, match=rf"{package}(.|\n)*pip install 'pcnn\[{extra}\]'"
     ) as said:
-        cubin("probe.cu", "sm_80", {})
+        call()
     assert len(str(said.value).splitlines()) <= 3
 
 
