@@ -28,6 +28,7 @@ class EdgeSet:
         symmetric: ``(i, j, k)`` implies ``(j, i, K - 1 - k)``.
         derive: layouts this edge set derives in its own way, by name; others as in `LAYOUTS`.
         layouts: what is there already, by (name, whether of the transposed map).
+        uses: what operations did with it so far (see `KernelMap.note`).
     """
 
     rows: tuple[int, int]
@@ -36,6 +37,7 @@ class EdgeSet:
     symmetric: bool
     derive: Mapping[str, Callable[[KernelMap], Layout]] = field(default_factory=dict)
     layouts: dict[tuple[str, bool], Layout] = field(default_factory=dict, repr=False)
+    uses: set[str] = field(default_factory=set, repr=False)
 
 
 @dataclass(frozen=True)
@@ -176,6 +178,14 @@ class KernelMap:
     def transpose(self) -> KernelMap:
         """The same triplets read backwards: input and output change places, slots stay."""
         return KernelMap(self.edges, not self.flipped)
+
+    def note(self, use: str) -> None:
+        """Remember what the map serves for, so that a plan can prepare it for the next batch.
+
+        Args:
+            use: ``product`` (of a convolution, from this side) or ``pairs`` (its triplets listed).
+        """
+        self.edges.uses.add("transposed" if use == "product" and self.flipped else use)
 
     def has(self, name: str) -> bool:
         """Whether a layout is there already."""

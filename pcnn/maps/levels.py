@@ -26,7 +26,8 @@ _PACK = struct.Struct(f"PPPq{_FIELDS}0q")
 _EXTENT = struct.Struct(f"PPq{_FIELDS}0q")
 _LEVELS = struct.Struct(f"PPPPPPPPqii{_FIELDS}{3 * MAX_LEVELS}i0q")
 _UNIQUE = struct.Struct(f"10P3q{_FIELDS}{3 * MAX_LEVELS}i0q")
-_EXTENT_WORDS = 9
+#: Words of an extent: largest and smallest batch index, x, y and z, and the flags of what fails.
+EXTENT_WORDS = 9
 _FIELD_NAMES = ("the batch index", "x", "y", "z")
 _THREADS = 256
 _TOO_WIDE = 256
@@ -53,19 +54,23 @@ class Levels:
     counts: Tensor
 
 
-def pack_cells(cells: Tensor, layout: KeyLayout) -> tuple[Tensor, Tensor]:
+def pack_cells(
+    cells: Tensor, layout: KeyLayout, extent: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
     """Packed keys of integer cells, and their extent.
 
     Args:
         cells: ``[N, 4]`` int32 (batch, x, y, z), in any order.
         layout: bit widths of a key.
+        extent: zeroed words for the extent, made if not given.
 
     Returns:
         ``[N]`` int64 keys in the order of the cells; the extent (see `extent_of`), whose last word
         flags cells that do not fit, for `check_overflow`.
     """
     keys = torch.empty(cells.shape[0], dtype=torch.int64, device=cells.device)
-    extent = torch.zeros(_EXTENT_WORDS, dtype=torch.int32, device=cells.device)
+    if extent is None:
+        extent = torch.zeros(EXTENT_WORDS, dtype=torch.int32, device=cells.device)
     arguments = _PACK.pack(
         cells.data_ptr(), keys.data_ptr(), extent.data_ptr(), cells.shape[0], *_fields(layout)
     )
@@ -101,12 +106,13 @@ def check_overflow(flags: int, layout: KeyLayout) -> None:
         )
 
 
-def extent_of(keys: Tensor, layout: KeyLayout) -> Tensor:
+def extent_of(keys: Tensor, layout: KeyLayout, extent: Tensor | None = None) -> Tensor:
     """Extent of packed keys: ``[9]`` int32, largest and smallest field of batch, x, y and z.
 
     Kept as maxima of unsigned numbers, so that zeros are the empty extent (`csrc/levels.cu`).
     """
-    extent = torch.zeros(_EXTENT_WORDS, dtype=torch.int32, device=keys.device)
+    if extent is None:
+        extent = torch.zeros(EXTENT_WORDS, dtype=torch.int32, device=keys.device)
     arguments = _EXTENT.pack(keys.data_ptr(), extent.data_ptr(), keys.shape[0], *_fields(layout))
     blocks = min(_BLOCKS, -(-keys.shape[0] // _THREADS))
     cuda.module("levels.cu", keys.device).launch("extent_of_keys", blocks, arguments, keys.device)
@@ -120,6 +126,7 @@ def unique_sites(
     layout: KeyLayout,
     count: Tensor | None = None,
     bits: int | None = None,
+    counts: Tensor | None = None,
 ) -> Levels:
     """Sorted unique sites ``stride * floor(c / stride)`` for each of several strides.
 
@@ -130,6 +137,7 @@ def unique_sites(
         layout: bit widths of a key.
         count: ``[1]`` int32, number of keys that count; ``None`` means all.
         bits: a bound on the bits of a cell, if the host knows one.
+        counts: ``[L]`` int32 for the numbers of sites, made if not given.
 
     Raises:
         ValueError: more levels or keys than one sort takes.
@@ -165,7 +173,8 @@ def unique_sites(
     words = torch.zeros(levels * (tiles + 1), dtype=torch.int32, device=device)
     sites = torch.empty(levels, n, dtype=torch.int64, device=device)
     rows = torch.empty(2, levels, n, dtype=torch.int32, device=device)
-    counts = torch.empty(levels, dtype=torch.int32, device=device)
+    if counts is None:
+        counts = torch.empty(levels, dtype=torch.int32, device=device)
     module.launch(
         "unique_sites",
         levels * tiles,
@@ -189,6 +198,15 @@ def unique_sites(
         device,
     )
     return Levels(sites, rows[0], rows[1], counts)
+
+
+def largest_coordinate(extent: Sequence[int], layout: KeyLayout) -> int:
+    """Largest absolute coordinate on any axis, from the words of an extent on the host."""
+    if not extent[1]:
+        return 0
+    highest = max(extent[1 + axis] - 1 - layout.half[axis] for axis in range(3))
+    lowest = max(extent[5 + axis] - layout.half[axis] for axis in range(3))
+    return max(highest, lowest)
 
 
 def bound_bits(bound: int, batch_size: int, stride: Triple = (1, 1, 1)) -> int:

@@ -5,9 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
+import torch
+
 from pcnn.geometry import KernelMap
 from pcnn.geometry.layouts import LAYOUTS, Layout
+from pcnn.kernels import cuda
 from pcnn.maps.tiles import tiles_of_masks
+
+
+def has_kernels(device: torch.device) -> bool:
+    """Whether device kernels serve tensors there."""
+    return device.type in cuda.LOADERS
 
 
 def tiles(kernel_map: KernelMap) -> Layout:

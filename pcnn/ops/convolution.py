@@ -40,6 +40,7 @@ def convolution(
         ValueError: shapes that do not fit each other.
     """
     _check(x, weight, kernel_map, groups)
+    kernel_map.note("product")
     dtype = x.dtype if compute_dtype is None else compute_dtype
     layouts = _layouts(kernel_map, dataflow)
     backward_follows = torch.is_grad_enabled() and (x.requires_grad or weight.requires_grad)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
+
 from pcnn.dataflows import Blocked, Dataflow, Reference
-from pcnn.maps import BruteForce, MapBuilder, SortedSearch
+from pcnn.maps import Automatic, BruteForce, MapBuilder, SortedSearch
 
 
 @dataclass(frozen=True)
@@ -22,6 +24,12 @@ class Engine:
     builder: MapBuilder
     dataflow: Dataflow
 
+    def builder_on(self, device: torch.device) -> MapBuilder:
+        """The builder that serves tensors of a device."""
+        if isinstance(self.builder, Automatic):
+            return self.builder.on(device)
+        return self.builder
+
     @property
     def deterministic(self) -> bool:
         """Whether two runs give identical bits."""
@@ -32,7 +40,7 @@ class Engine:
 ENGINES = {
     engine.name: engine
     for engine in (
-        Engine("auto", SortedSearch(), Blocked()),
+        Engine("auto", Automatic(), Blocked()),
         Engine("reference", SortedSearch(), Reference()),
         Engine("brute_force", BruteForce(), Reference()),
     )

@@ -1,33 +1,27 @@
 """All geometries and kernel maps of a network, built at the start (Spira's network-wide indexing).
 
 A network asks for its levels and maps while it runs, and they stay cached on the geometry. So what
-it will ask for is read off a cloud of two voxels after one dry run, and replayed on any other.
+it will ask for is read off a dry run (`pcnn.ops.recipe`), and replayed on every batch: on a device
+in a few launches with one host sync (`pcnn.ops.device_plan`), elsewhere map by map.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from itertools import chain
+from collections.abc import Iterable, Sequence
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from pcnn.geometry import Kernel, VoxelGrid, grid_of_cells
+from pcnn.geometry import KernelMap, VoxelGrid, grid_of_cells
+from pcnn.maps import Windowed
+from pcnn.maps.native import has_kernels
+from pcnn.maps.tiles import tiles_of_masks
+from pcnn.ops.device_plan import plan_cells, plan_grid
 from pcnn.ops.engine import Engine, resolve
-from pcnn.tensor import SparseTensor
+from pcnn.ops.recipe import Recipe, trace
 
-
-@dataclass(frozen=True)
-class Recipe:
-    """Levels and maps of a network, in terms of each other.
-
-    Args:
-        levels: (index of the parent, ``down`` or ``up``, kernel) of every level after level 0.
-        maps: (index of the input level, index of the output level, kernel).
-    """
-
-    levels: tuple[tuple[int, str, Kernel], ...]
-    maps: tuple[tuple[int, int, Kernel], ...]
+#: Layouts that list triplets, so that their number must be known on the host.
+LISTED = ("pairs", "blocks", "rows_csr")
 
 
 class Planner:
@@ -36,25 +30,104 @@ class Planner:
     Args:
         model: any module that takes a `SparseTensor`; user models need no preparation. Sites that
             a model passes to a layer by hand, other than levels of its own input, are not planned.
+        layouts: names of the layouts to build; ``None`` means those the engine's dataflow needs.
 
     Raises:
         ValueError: the number of input channels cannot be read off the model.
     """
 
-    def __init__(self, model: nn.Module) -> None:
+    def __init__(self, model: nn.Module, layouts: Sequence[str] | None = None) -> None:
         engines = (getattr(module, "engine", None) for module in model.modules())
         self.engine = next((e for e in engines if isinstance(e, Engine)), resolve(None))
-        self.recipe = trace(model)
+        self.layouts = tuple(self.engine.dataflow.needs if layouts is None else layouts)
+        self.recipe: Recipe = trace(model)
 
-    def __call__(self, geometry: VoxelGrid) -> VoxelGrid:
-        """Derive all levels and build all maps of ``geometry``; returns the geometry itself."""
-        levels = [geometry]
-        for parent, direction, kernel in self.recipe.levels:
-            derive = levels[parent].strided if direction == "down" else levels[parent].generated
-            levels.append(derive(kernel))
-        for source, target, kernel in self.recipe.maps:
-            levels[source].map_to(levels[target], kernel, self.engine.builder.build)
+    def __call__(self, geometry: VoxelGrid, backward: bool | None = None) -> VoxelGrid:
+        """Derive all levels and build all maps of a geometry.
+
+        Args:
+            geometry: the sites of a batch.
+            backward: whether to build what backward reads too; ``None``: if gradients are enabled.
+
+        Returns:
+            The geometry itself.
+        """
+        both = torch.is_grad_enabled() if backward is None else backward
+        if self.is_batched(geometry.device):
+            plan_grid(self.recipe, geometry, self._lists(both))
+        self._finish(geometry, both)
         return geometry
+
+    def voxelize(
+        self, cells: Tensor, batch_size: int = 1, *, sites: str = "floor", backward: bool = False
+    ) -> VoxelGrid:
+        """Geometry of integer cells in any order, planned in the same go.
+
+        Args:
+            cells: ``[P, 4]`` int32 (batch, x, y, z); duplicates are merged.
+            batch_size: number of clouds.
+            sites: output sites of strided convolutions, ``floor`` or ``reached``.
+            backward: as in a call.
+
+        Returns:
+            The geometry; ``inverse`` ``[P]`` holds the row of every cell.
+
+        Raises:
+            ValueError: wrong shape or dtype, or cells beyond the packed keys.
+        """
+        if cells.ndim != 2 or cells.shape[1] != 4 or cells.dtype != torch.int32:
+            raise ValueError(
+                f"cells must be [P, 4] int32 (batch, x, y, z), got {cells.dtype} "
+                f"{tuple(cells.shape)}"
+            )
+        if self.is_batched(cells.device):
+            grid = plan_cells(self.recipe, cells, batch_size, self._lists(backward), sites)
+        else:
+            grid = grid_of_cells(cells[:, 1:], cells[:, 0], batch_size, sites)
+        self._finish(grid, backward)
+        return grid
+
+    def is_batched(self, device: torch.device) -> bool:
+        """Whether a device's kernels build all maps at once."""
+        return isinstance(self.engine.builder_on(device), Windowed) and has_kernels(device)
+
+    def _lists(self, backward: bool) -> bool:
+        pooled = any("pairs" in planned.uses for planned in self.recipe.maps)
+        return backward or pooled or any(name in LISTED for name in self.layouts)
+
+    def _finish(self, geometry: VoxelGrid, backward: bool) -> None:
+        """Levels and maps that are not there yet, then the layouts of all maps."""
+        grids = [geometry]
+        for parent, direction, kernel in self.recipe.levels:
+            derive = grids[parent].strided if direction == "down" else grids[parent].generated
+            grids.append(derive(kernel))
+        views: list[KernelMap] = []
+        for planned in self.recipe.maps:
+            source, target = grids[planned.source], grids[planned.target]
+            built = source.map_to(target, planned.kernel, self.engine.builder.build)
+            if "pairs" in planned.uses:
+                built.layout("pairs")
+            if planned.uses & {"product", "transposed"}:
+                views += [built] if backward or "product" in planned.uses else []
+                views += [built.transpose()] if backward or "transposed" in planned.uses else []
+        if "tiles" in self.layouts and self.is_batched(geometry.device):
+            _tile(views)
+        for view in views:
+            for name in self.layouts:
+                view.layout(name)
+
+
+def _tile(views: Iterable[KernelMap]) -> None:
+    """Row orders of many maps from one sort; a symmetric map's transpose needs none of its own."""
+    wanted = [
+        view
+        for view in views
+        if not view.has("tiles") and not (view.symmetric and view.flipped)
+    ]
+    if wanted:
+        masks = [(view.layout("masks")[0], view.volume) for view in wanted]
+        for view, layout in zip(wanted, tiles_of_masks(masks), strict=True):
+            view.edges.layouts["tiles", view.flipped] = layout
 
 
 def plan(model: nn.Module, geometry: VoxelGrid) -> VoxelGrid:
@@ -63,54 +136,3 @@ def plan(model: nn.Module, geometry: VoxelGrid) -> VoxelGrid:
     For one batch; in a loop keep a `Planner`, which traces the model once.
     """
     return Planner(model)(geometry)
-
-
-def trace(model: nn.Module) -> Recipe:
-    """Find the levels and maps of a model by a dry run on two voxels, in evaluation mode.
-
-    Buffers, gradients and the training flags of the model stay as they are.
-    """
-    parameter = next((p for p in model.parameters() if p.is_floating_point()), torch.zeros(1))
-    cells = torch.tensor([[0, 0, 0], [1, 0, 0]], device=parameter.device)
-    grid = grid_of_cells(cells)
-    features = parameter.new_zeros(grid.rows, _input_channels(model))
-    flags = [(module, module.training) for module in model.modules()]
-    model.eval()
-    try:
-        with torch.no_grad():
-            model(SparseTensor(features, grid))
-    finally:
-        for module, training in flags:
-            module.training = training
-    return _read(grid)
-
-
-def _input_channels(model: nn.Module) -> int:
-    for module, name in ((m, n) for m in model.modules() for n in ("in_channels", "in_features")):
-        channels = getattr(module, name, None)
-        if isinstance(channels, int):
-            return channels
-    raise ValueError(
-        f"{type(model).__name__} has no module with in_channels or in_features, so its number of "
-        "input channels is unknown; set model.in_channels"
-    )
-
-
-def _read(root: VoxelGrid) -> Recipe:
-    """Recipe of the levels and maps that are cached on a grid."""
-    grids, levels = [root], []
-    position = 0
-    while position < len(grids):  # breadth first: a parent comes before its children
-        for (direction, key), child in grids[position]._levels.items():
-            kernel = key if isinstance(key, Kernel) else Kernel.of(key, key)
-            levels.append((position, direction, kernel))
-            grids.append(child)
-        position += 1
-    index = {grid: number for number, grid in enumerate(grids)}
-    maps = chain.from_iterable(
-        [(index[source], index[target], kernel) for kernel in kernels]
-        for source in grids
-        for target, kernels in source._maps.items()
-        if target in index
-    )
-    return Recipe(tuple(levels), tuple(maps))

@@ -34,6 +34,7 @@ def reduce_sum(x: Tensor, kernel_map: KernelMap, weight: Tensor | None = None) -
     Returns:
         ``[N_out, C]`` in the dtype of ``x``; 0 where an output has no input.
     """
+    kernel_map.note("pairs")
     reduced: Tensor = torch.ops.pcnn.reduce(
         x, weight, kernel_map.in_index, kernel_map.out_index, kernel_map.n_out
     )
@@ -42,8 +43,9 @@ def reduce_sum(x: Tensor, kernel_map: KernelMap, weight: Tensor | None = None) -
 
 def reduce_mean(x: Tensor, kernel_map: KernelMap) -> Tensor:
     """Mean of the inputs of every output ``[N_out, C]``; 0 where an output has none."""
-    counts = torch.bincount(kernel_map.out_index.long(), minlength=kernel_map.n_out)
-    share = counts.clamp(min=1).reciprocal()  # [N_out] float32
+    counts = torch.zeros(kernel_map.n_out, device=x.device)
+    counts.index_add_(0, kernel_map.out_index, counts.new_ones(kernel_map.triplets))
+    share = counts.clamp_(min=1).reciprocal_()  # [N_out] float32
     weight = share.to(x.dtype).index_select(0, kernel_map.out_index)
     return reduce_sum(x, kernel_map, weight)
 
@@ -61,6 +63,7 @@ def reduce_max(x: Tensor, kernel_map: KernelMap) -> Tensor:
     Returns:
         ``[N_out, C]``; 0 where an output has no input.
     """
+    kernel_map.note("pairs")
     rows = _argmax(x.detach(), kernel_map)  # [N_out, C], N_in where there is no input
     padded = torch.cat([x, x.new_zeros(1, x.shape[1])])
     return padded.gather(0, rows)

@@ -1,0 +1,95 @@
+"""What a network asks of a geometry: its levels and maps, read off a dry run on two voxels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from pcnn.geometry import Kernel, VoxelGrid, grid_of_cells
+from pcnn.tensor import SparseTensor
+
+
+@dataclass(frozen=True)
+class PlannedMap:
+    """One kernel map of a network.
+
+    Args:
+        source: number of the input level.
+        target: number of the output level.
+        kernel: the relation.
+        uses: ``product``, ``transposed`` and ``pairs``, as noted in `KernelMap.note`.
+    """
+
+    source: int
+    target: int
+    kernel: Kernel
+    uses: frozenset[str] = frozenset({"product"})
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Levels and maps of a network, in terms of each other; level 0 is the input's geometry.
+
+    Args:
+        levels: (number of the parent, ``down`` or ``up``, kernel) of every level after level 0.
+        maps: the maps between them.
+    """
+
+    levels: tuple[tuple[int, str, Kernel], ...]
+    maps: tuple[PlannedMap, ...]
+
+
+def trace(model: nn.Module) -> Recipe:
+    """Find the levels and maps of a model by a dry run on two voxels, in evaluation mode.
+
+    Buffers, gradients and the training flags of the model stay as they are.
+
+    Raises:
+        ValueError: the number of input channels cannot be read off the model.
+    """
+    parameter = next((p for p in model.parameters() if p.is_floating_point()), torch.zeros(1))
+    cells = torch.tensor([[0, 0, 0], [1, 0, 0]], device=parameter.device)
+    grid = grid_of_cells(cells)
+    features = parameter.new_zeros(grid.rows, _input_channels(model))
+    flags = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        with torch.no_grad():
+            model(SparseTensor(features, grid))
+    finally:
+        for module, training in flags:
+            module.training = training
+    return _read(grid)
+
+
+def _input_channels(model: nn.Module) -> int:
+    for module, name in ((m, n) for m in model.modules() for n in ("in_channels", "in_features")):
+        channels = getattr(module, name, None)
+        if isinstance(channels, int):
+            return channels
+    raise ValueError(
+        f"{type(model).__name__} has no module with in_channels or in_features, so its number of "
+        "input channels is unknown; set model.in_channels"
+    )
+
+
+def _read(root: VoxelGrid) -> Recipe:
+    """Recipe of the levels and maps that are cached on a grid."""
+    grids, levels = [root], []
+    position = 0
+    while position < len(grids):  # breadth first: a parent comes before its children
+        for (direction, key), child in grids[position]._levels.items():
+            kernel = key if isinstance(key, Kernel) else Kernel.of(key, key)
+            levels.append((position, direction, kernel))
+            grids.append(child)
+        position += 1
+    number = {grid: index for index, grid in enumerate(grids)}
+    maps = []
+    for source in grids:
+        for target, built in source._maps.items():
+            for kernel, kernel_map in built.items() if target in number else ():
+                uses = frozenset(kernel_map.edges.uses)
+                maps.append(PlannedMap(number[source], number[target], kernel, uses))
+    return Recipe(tuple(levels), tuple(maps))
