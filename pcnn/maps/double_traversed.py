@@ -1,0 +1,144 @@
+"""Double-traversed binary search of sorted queries in the sorted input sites, on CUDA devices."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+import torch
+
+from pcnn.geometry import Kernel, KernelMap, VoxelGrid
+from pcnn.geometry.layouts import MASK_BITS
+from pcnn.kernels.cuda import module
+
+#: The struct ``Arguments`` of csrc/double_traversed.cu: pointers, key deltas and pitch, sizes.
+ARGUMENTS = struct.Struct("8P5q7i0q")
+
+#: Bytes of a cache line, and int32 elements of it.
+LINE_BYTES, LINE = 128, 32
+
+#: Bytes of an entry of the list of query blocks.
+ENTRY_BYTES = 8
+
+#: Source blocks whose queries a warp splits, warps of a block, rows of a block of the last kernel.
+SPLITS, WARPS, ROWS = 31, 4, 128
+
+#: Blocks of the last kernel, per mask word: enough to fill a GPU, few enough to sum the counts.
+ROW_BLOCKS = 1024
+
+#: Blocks that a grid holds.
+GRID_LIMIT = (1 << 31) - 1
+
+
+@dataclass(frozen=True)
+class DoubleTraversed:
+    """Search backwards to split the queries, then forwards within small blocks.
+
+    The keys of the output sites plus the delta of slot k are a sorted segment of queries. The last
+    key of every block of B input keys is searched in the segment (backward), which says which
+    queries can only equal a key of that block; ranges of more than C queries are cut; then each
+    query is searched in its block of B keys, in shared memory (forward). O(K N log B) comparisons
+    on chip, three launches, no synchronisation. Scratch memory is one table more:
+    ``4 K N_out`` bytes, plus ``8 K (N_in / B + N_out / C)``.
+
+    Source: Minuet (EuroSys 2024), section 5.1. Query blocks stand in their list at places known in
+    closed form, in place of a prefix sum, and a last pass turns the columns of results into rows of
+    the neighbour table.
+
+    Args:
+        source_block: B, input keys of a block, a power of two up to 4096.
+        query_block: C, largest number of queries of a block.
+        mirrored: search half the slots of a symmetric map and exchange input and output for the
+            others; not in the paper.
+    """
+
+    name: str = "double_traversed"
+    source_block: int = 256
+    query_block: int = 512
+    mirrored: bool = False
+
+    def __post_init__(self) -> None:
+        size = self.source_block
+        if not 2 <= size <= 4096 or size & (size - 1):
+            raise ValueError(f"source_block must be a power of two from 2 to 4096, got {size}")
+        if self.query_block < 1:
+            raise ValueError(f"query_block must be at least 1, got {self.query_block}")
+
+    def build(self, source: VoxelGrid, target: VoxelGrid, kernel: Kernel) -> KernelMap:
+        """Kernel map with the layouts table, masks and counts; see `MapBuilder.build`.
+
+        Raises:
+            ValueError: the grids are on no CUDA device, or have so many rows that the query blocks
+                exceed a grid.
+        """
+        volume, n_in, n_out = kernel.volume, source.rows, target.rows
+        device = source.device
+        words = -(-volume // MASK_BITS)
+        symmetric = kernel.is_symmetric and source is target
+        if n_in == 0 or n_out == 0:
+            table = torch.full((n_out, volume), -1, dtype=torch.int32, device=device)
+            masks = torch.zeros(n_out, words, dtype=torch.int32, device=device)
+            counts = torch.zeros(volume, dtype=torch.int64, device=device)
+            return KernelMap.from_table(table, n_in, masks, counts, symmetric)
+
+        mirrored = self.mirrored and symmetric and volume > 1
+        slots = volume // 2 if mirrored else volume
+        blocks = -(-n_in // self.source_block)
+        segments = blocks + n_out // self.query_block
+        if slots * segments > GRID_LIMIT:
+            raise ValueError(
+                f"{self.name}: {slots} slots of {segments} query blocks each exceed the "
+                f"{GRID_LIMIT} blocks of a grid; raise source_block and query_block"
+            )
+        pitch = -(-n_out // LINE) * LINE
+        # one allocation for the query blocks, the key deltas of the slots and the columns
+        list_bytes = slots * (segments + 1) * ENTRY_BYTES
+        columns = -(-(list_bytes + 8 * slots) // LINE_BYTES) * LINE_BYTES
+        scratch = torch.empty(columns // 4 + volume * pitch, dtype=torch.int32, device=device)
+        table = torch.empty(n_out, volume, dtype=torch.int32, device=device)
+        masks = torch.empty(n_out, words, dtype=torch.int32, device=device)
+        counts = torch.empty(volume, dtype=torch.int64, device=device)
+        source_keys, target_keys = source.keys.contiguous(), target.keys.contiguous()
+        arguments = ARGUMENTS.pack(
+            source_keys.data_ptr(),
+            target_keys.data_ptr(),
+            scratch.data_ptr(),
+            scratch.data_ptr() + list_bytes,
+            scratch.data_ptr() + columns,
+            table.data_ptr(),
+            masks.data_ptr(),
+            counts.data_ptr(),
+            *_key_steps(source, kernel),
+            pitch,
+            *kernel.size[1:],
+            n_in,
+            n_out,
+            volume,
+            slots,
+            segments,
+        )
+        defines = {
+            "SOURCE_BLOCK": self.source_block,
+            "QUERY_BLOCK": self.query_block,
+            "MIRRORED": int(mirrored),
+        }
+        kernels = module("double_traversed.cu", device, **defines)
+        splits = slots * -(-blocks // SPLITS)  # warps
+        kernels.launch("split_queries", -(-splits // WARPS), arguments, device)
+        kernels.launch("search_blocks", slots * segments, arguments, device)
+        rows = words * min(-(-n_out // ROWS), ROW_BLOCKS)
+        kernels.launch("write_rows", rows, arguments, device)
+        return KernelMap.from_table(table, n_in, masks, counts, symmetric)
+
+
+def _key_steps(source: VoxelGrid, kernel: Kernel) -> tuple[int, int, int, int]:
+    """Key delta of slot (0, 0, 0), and what one slot along x, y and z adds to it.
+
+    Sums of these are ``layout.delta(offset * tensor_stride)`` of every slot: packing is linear.
+    """
+    stride, shifts = source.tensor_stride, source.layout.shifts
+    origin = source.layout.delta([-p * s for p, s in zip(kernel.padding, stride, strict=True)])
+    x, y, z = (
+        (d * s) << shift for d, s, shift in zip(kernel.dilation, stride, shifts, strict=True)
+    )
+    return origin, x, y, z

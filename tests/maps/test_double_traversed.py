@@ -1,0 +1,222 @@
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from pcnn.geometry import Kernel, KernelMap, VoxelGrid, grid_of_cells
+from pcnn.maps import SortedSearch
+from pcnn.maps.double_traversed import DoubleTraversed
+from tests.clouds import dense_grid, surface_grid
+from tests.maps.test_builders import KERNELS, check
+
+GUARD = 64
+CANARY = 0x5A5A5A5A
+
+BLOCKS = [(4, 8), (8, 3), (16, 64), (256, 512)]
+
+
+@pytest.fixture
+def guarded(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Poisoned allocations between guard elements that nobody may write."""
+    kept: list[Tensor] = []
+    empty = torch.empty
+
+    def allocate(*shape: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+        size = torch.Size(shape).numel()
+        memory = empty(size + 2 * GUARD, dtype=dtype, device=device).fill_(CANARY)
+        kept.append(memory)
+        memory[GUARD : GUARD + size] = torch.iinfo(dtype).min
+        return memory[GUARD : GUARD + size].view(shape)
+
+    def intact() -> None:
+        assert kept
+        for memory in kept:
+            assert (memory[:GUARD] == CANARY).all()
+            assert (memory[-GUARD:] == CANARY).all()
+
+    monkeypatch.setattr("pcnn.maps.double_traversed.torch.empty", allocate)
+    return intact
+
+
+def check_layouts(
+    builder: DoubleTraversed, source: VoxelGrid, target: VoxelGrid, k: Kernel
+) -> None:
+    """Triplets as the oracle's; masks and counts as the table's own."""
+    check(builder, source, target, k)
+    kernel_map = builder.build(source, target, k)
+    (table,) = kernel_map.layout("table")
+    assert table.shape == (target.rows, k.volume)
+    assert table.dtype == torch.int32
+    assert ((table >= -1) & (table < source.rows)).all()
+    plain = KernelMap.from_table(table, source.rows)
+    for name in ("masks", "counts"):
+        assert kernel_map.has(name)
+        (got,), (expected,) = kernel_map.layout(name), plain.layout(name)
+        assert got.dtype == expected.dtype
+        assert torch.equal(got, expected), name
+
+
+@pytest.mark.usefixtures("emulated")
+class TestOnCpu:
+    @pytest.mark.parametrize("kernel", KERNELS, ids=str)
+    @pytest.mark.parametrize("n", [0, 1, 2, 33, 120])
+    def test_triplets_masks_counts(self, kernel: Kernel, n: int) -> None:
+        grid = surface_grid(n, batch_size=3)
+        builder = DoubleTraversed(source_block=4, query_block=8)
+        check_layouts(builder, grid, grid.strided(kernel), kernel)
+
+    @pytest.mark.parametrize("blocks", BLOCKS, ids=str)
+    @pytest.mark.parametrize("mirrored", [False, True])
+    @pytest.mark.parametrize("n", [1, 2, 33, 200])
+    def test_blocks_of_any_size(self, blocks: tuple[int, int], mirrored: bool, n: int) -> None:
+        builder = DoubleTraversed("double_traversed", *blocks, mirrored=mirrored)
+        grid = surface_grid(n, batch_size=2)
+        for kernel in (Kernel.of(3), Kernel.of((3, 1, 5), dilation=(2, 1, 1)), Kernel.of(1)):
+            check_layouts(builder, grid, grid, kernel)
+        check_layouts(builder, grid, grid.strided(Kernel.of(3, 2)), Kernel.of(3, 2))
+
+    @pytest.mark.parametrize("mirrored", [False, True])
+    def test_a_thousand_sites(self, mirrored: bool) -> None:
+        grid = surface_grid(1500, batch_size=2)
+        assert grid.rows > 1000
+        builder = DoubleTraversed(source_block=64, query_block=128, mirrored=mirrored)
+        check_layouts(builder, grid, grid, Kernel.of(3))
+
+    @pytest.mark.parametrize("mirrored", [False, True])
+    @pytest.mark.parametrize("size", [4, 5, (3, 4, 5), 7])
+    def test_more_slots_than_a_mask_word_holds(self, size: int, mirrored: bool) -> None:
+        grid = surface_grid(40, batch_size=2)
+        builder = DoubleTraversed(source_block=8, query_block=16, mirrored=mirrored)
+        check_layouts(builder, grid, grid, Kernel.of(size))
+
+    def test_deeper_levels(self) -> None:
+        grid = surface_grid(300, batch_size=2).strided(Kernel.of(2, 2))
+        builder = DoubleTraversed(source_block=8, query_block=8)
+        for kernel in (Kernel.of(3), Kernel.of(3, 2), Kernel.of(2, (1, 1, 2)), Kernel.of(2, 2)):
+            check_layouts(builder, grid, grid.strided(kernel), kernel)
+
+    @pytest.mark.parametrize("sites", ["reached", "given"])
+    def test_other_sites(self, sites: str) -> None:
+        builder = DoubleTraversed(source_block=8, query_block=8)
+        if sites == "reached":
+            grid = surface_grid(100, batch_size=2, sites="reached")
+            check_layouts(builder, grid, grid.strided(Kernel.of(3, 2)), Kernel.of(3, 2))
+        else:
+            check_layouts(builder, surface_grid(90), surface_grid(60, seed=4), Kernel.of(3))
+
+    @pytest.mark.parametrize("blocks", [(4, 4), (2, 1), (32, 512)], ids=str)
+    @pytest.mark.parametrize("few", ["source", "target"])
+    def test_skewed_sides(self, blocks: tuple[int, int], few: str) -> None:
+        # all queries but few fall to one source block, or one query to many source blocks
+        dense = dense_grid(6)
+        sparse = grid_of_cells(torch.tensor([[2, 3, 1], [2, 3, 4], [9, 9, 9]]), None, 1)
+        builder = DoubleTraversed("double_traversed", *blocks)
+        source, target = (sparse, dense) if few == "source" else (dense, sparse)
+        check_layouts(builder, source, target, Kernel.of((2, 3, 3)))
+
+    @pytest.mark.parametrize("mirrored", [False, True])
+    def test_dense_and_empty_regions(self, mirrored: bool) -> None:
+        cells = torch.cat(
+            [dense_grid(5).coords[:, 1:], torch.arange(-40, 0, 4)[:, None].expand(-1, 3)]
+        )
+        grid = grid_of_cells(cells.long(), None, 1)
+        for blocks in [(4, 2), (8, 16), (16, 8)]:
+            builder = DoubleTraversed("double_traversed", *blocks, mirrored=mirrored)
+            check_layouts(builder, grid, grid, Kernel.of(3))
+
+    @pytest.mark.parametrize("before", [True, False])
+    def test_queries_beyond_every_key_find_nothing(self, before: bool) -> None:
+        near, far = surface_grid(40), surface_grid(40)
+        moved = far.keys + far.layout.delta((1000, 0, 0)) * (-1 if before else 1)
+        target = replace(far, keys=moved, bound=far.bound + 1000)
+        builder = DoubleTraversed(source_block=8, query_block=8)
+        (table,) = builder.build(near, target, Kernel.of(3)).layout("table")
+        assert (table == -1).all()
+
+    @pytest.mark.parametrize("mirrored", [False, True])
+    @pytest.mark.parametrize("n", [1, 31, 32, 33, 70])
+    def test_writes_stay_inside(self, guarded: Callable[[], None], n: int, mirrored: bool) -> None:
+        cells = torch.arange(n)[:, None].expand(-1, 3) // torch.tensor([9, 3, 1])
+        grid = grid_of_cells(cells, None, 1)
+        builder = DoubleTraversed(source_block=8, query_block=4, mirrored=mirrored)
+        for kernel in (Kernel.of(3), Kernel.of((5, 3, 3)), Kernel.of(2)):
+            check_layouts(builder, grid, grid, kernel)
+        guarded()
+
+    def test_symmetry_is_known(self) -> None:
+        grid, other = surface_grid(50), surface_grid(50, seed=1)
+        for builder in (DoubleTraversed(), DoubleTraversed(mirrored=True)):
+            assert builder.build(grid, grid, Kernel.of(3)).symmetric
+            assert not builder.build(grid, grid, Kernel.of(2)).symmetric
+            assert not builder.build(grid, other, Kernel.of(3)).symmetric
+
+
+@pytest.mark.parametrize(
+    "given", [{"source_block": 24}, {"source_block": 8192}, {"query_block": 0}]
+)
+def test_block_sizes_are_checked(given: dict[str, int]) -> None:
+    with pytest.raises(ValueError, match=next(iter(given))):
+        DoubleTraversed(**given)  # type: ignore[arg-type]
+
+
+def test_more_query_blocks_than_a_grid_holds() -> None:
+    grid = VoxelGrid(torch.empty(1 << 28, dtype=torch.int64, device="meta"), 1, 0)
+    with pytest.raises(ValueError, match="raise source_block and query_block"):
+        DoubleTraversed(source_block=16, query_block=16).build(grid, grid, Kernel.of(7))
+
+
+def test_needs_a_cuda_device() -> None:
+    grid = surface_grid(10)
+    with pytest.raises(ValueError, match="CUDA"):
+        DoubleTraversed().build(grid, grid, Kernel.of(3))
+
+
+def columns_of(source: VoxelGrid, target: VoxelGrid, kernel: Kernel, slot: int) -> Tensor:
+    """Column of the neighbour table, by torch."""
+    offset = [v * s for v, s in zip(kernel.offsets[slot], source.tensor_stride, strict=True)]
+    queries = target.keys + source.layout.delta(offset)
+    place = torch.searchsorted(source.keys, queries).clamp_(max=source.rows - 1)
+    return torch.where(source.keys[place] == queries, place, -1).to(torch.int32)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("mirrored", [False, True])
+@pytest.mark.parametrize("blocks", [*BLOCKS, (1024, 2048), (32, 32)], ids=str)
+def test_on_the_gpu_without_a_sync(blocks: tuple[int, int], mirrored: bool) -> None:
+    builder = DoubleTraversed("double_traversed", *blocks, mirrored=mirrored)
+    grid = surface_grid(200_000, batch_size=3).to("cuda")
+    cases: list[tuple[VoxelGrid, VoxelGrid, Kernel]] = [
+        (grid, grid.strided(kernel), kernel)
+        for kernel in (Kernel.of(3), Kernel.of(5), Kernel.of(2, 2), Kernel.of(3, 2), Kernel.of(7))
+    ]
+    builder.build(*cases[0])  # compiled, loaded
+    builder.build(*cases[2])
+    torch.cuda.synchronize()
+    for source, target, kernel in cases:
+        torch.cuda.set_sync_debug_mode("error")
+        try:
+            built = builder.build(source, target, kernel)
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+        expected = SortedSearch().build(source, target, kernel)
+        assert torch.equal(built.layout("table")[0], expected.layout("table")[0])
+        assert torch.equal(built.layout("masks")[0], expected.layout("masks")[0])
+        assert torch.equal(built.layout("counts")[0], expected.layout("counts")[0])
+
+
+@pytest.mark.gpu
+@pytest.mark.slow
+@pytest.mark.parametrize("mirrored", [False, True])
+def test_tables_of_more_than_2_to_31_elements(mirrored: bool) -> None:
+    axes: Any = [torch.arange(186, device="cuda")] * 3  # 6.4 M sites
+    cells = torch.stack(torch.meshgrid(*axes, indexing="ij"), dim=-1).reshape(-1, 3)
+    grid = grid_of_cells(cells, None, 1)
+    kernel = Kernel.of(7)
+    assert grid.rows * kernel.volume > 1 << 31
+    built = DoubleTraversed(mirrored=mirrored).build(grid, grid, kernel)
+    (table,) = built.layout("table")
+    for slot in (0, 171, 200, 342):
+        assert torch.equal(table[:, slot], columns_of(grid, grid, kernel, slot))
