@@ -106,4 +106,4 @@ def test_cells_beyond_the_packing_are_named() -> None:
     with pytest.raises(ValueError, match=r"y leaves -131072\.\.131071"):
         planner.voxelize(cells)
     with pytest.raises(ValueError, match="kernel 16 more"):
-        planner.voxelize(torch.tensor([[0, 131050, 0, 0]], dtype=torch.int32))
+        planner.voxelize(torch.tensor([[0, 131030, 0, 0]], dtype=torch.int32))
