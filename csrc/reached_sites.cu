@@ -1,0 +1,237 @@
+// Output sites of a strided convolution: every site that some (input, slot) reaches (TorchSparse,
+// Algorithm 3), as candidates that are then sorted and made unique elsewhere.
+//
+// Fused: one kernel, 8 N bytes read, 8 bytes written for every candidate that is kept; what lies
+// between stays in registers. Separate: candidates -> modular -> boundary -> flatten, with
+// 16 + 1 + 1 + 8 bytes for each of the N K (input, slot) pairs written between them, and read again.
+
+#include "common.cuh"
+
+// variants: KX=0 | KX=3 KY=3 KZ=3 SX=2 SY=2 SZ=2 | KX=2 KY=2 KZ=2 SX=2 SY=2 SZ=2 | KX=5 KY=3 KZ=4 SX=2 SY=3 SZ=1 DX=2
+
+#ifndef KX
+#define KX 0  // slots along x; 0: size, stride and dilation are only known at run time
+#endif
+#ifndef KY
+#define KY 0
+#endif
+#ifndef KZ
+#define KZ 0
+#endif
+#ifndef SX
+#define SX 1
+#endif
+#ifndef SY
+#define SY 1
+#endif
+#ifndef SZ
+#define SZ 1
+#endif
+#ifndef DX
+#define DX 1
+#endif
+#ifndef DY
+#define DY 1
+#endif
+#ifndef DZ
+#define DZ 1
+#endif
+
+#define THREADS 256
+
+struct Arguments {
+    const i64* keys;   // [n] sorted input sites
+    i64* candidates;   // fused: [capacity], the first `count` are written; else [n K]
+    u32* count;        // fused: number of candidates, zero before
+    int* coords;       // separate: [n K, 4] (batch, x, y, z), the axes as cells of an output candidate
+    unsigned char* kept;  // separate: [n K] whether the candidate has passed so far
+    i64 n;
+    // Coordinate fields are biased so that (field + bias) / spacing is an exact cell, and so that
+    // the cells divisible by the stride are those of the output.
+    int shift[3];
+    int bits[3];
+    int spacing[3];
+    int bias[3];
+    int batch_shift;
+    int size[3];
+    int stride[3];
+    int dilation[3];
+    int padding[3];
+};
+
+__device__ __forceinline__ int cell_of(const Arguments& a, i64 key, int axis) {
+    const u32 field = (u32)(key >> a.shift[axis]) & ((1u << a.bits[axis]) - 1u);
+    return (int)((field + a.bias[axis]) / (u32)a.spacing[axis]);
+}
+
+// Coordinate field of a cell; the candidate is inside the layout if this is below 2^bits.
+__device__ __forceinline__ u32 field_of(const Arguments& a, int cell, int axis) {
+    return (u32)(cell * a.spacing[axis] - a.bias[axis]);
+}
+
+__device__ __forceinline__ bool inside(const Arguments& a, int cell, int axis) {
+    return field_of(a, cell, axis) >> a.bits[axis] == 0;
+}
+
+// ---- fused
+
+// Call visit(key) for every candidate of input i, without (simplified) those of input i - 1.
+
+#if KX
+
+constexpr int divisor(int a, int b) { return b ? divisor(b, a % b) : a; }
+
+// Slots q of one axis that pass the modular check, stride | cell + padding - dilation q: from the
+// first of them every PERIOD-th, at most COUNT.
+template <int K, int STRIDE, int DILATION>
+struct Axis {
+    static constexpr int PERIOD = STRIDE / divisor(STRIDE, DILATION);
+    static constexpr int COUNT = (K + PERIOD - 1) / PERIOD;
+    int reach;     // cell + padding
+    int first;     // slot, K where none passes
+    int previous;  // cell + padding of the input before this one
+
+    __device__ __forceinline__ Axis(int cell, int cell_before, int padding) {
+        reach = cell + padding;
+        previous = cell_before + padding;
+        first = K;
+#pragma unroll
+        for (int q = (PERIOD < K ? PERIOD : K) - 1; q >= 0; --q)
+            if ((reach - DILATION * q) % STRIDE == 0) first = q;
+    }
+    __device__ __forceinline__ int cell(int index) const { return reach - DILATION * (first + index * PERIOD); }
+    __device__ __forceinline__ bool valid(int index) const { return first + index * PERIOD < K; }
+    // whether some slot takes the previous input to the same cell
+    __device__ __forceinline__ bool repeated(int index) const {
+        const int distance = previous - cell(index);
+        return distance >= 0 && distance <= DILATION * (K - 1) && distance % DILATION == 0;
+    }
+};
+
+template <typename Visit>
+__device__ __forceinline__ void visit_candidates(const Arguments& a, i64 i, Visit visit) {
+    const i64 key = a.keys[i], before = i ? a.keys[i - 1] : -1;
+    // Inputs next to each other in the sorted list reach many sites in common. Whoever is second
+    // leaves those out: arithmetic here is cheaper than a longer list to sort.
+    const bool neighbours = i && key >> a.batch_shift == before >> a.batch_shift;
+    const Axis<KX, SX, DX> x(cell_of(a, key, 0), cell_of(a, before, 0), a.padding[0]);
+    const Axis<KY, SY, DY> y(cell_of(a, key, 1), cell_of(a, before, 1), a.padding[1]);
+    const Axis<KZ, SZ, DZ> z(cell_of(a, key, 2), cell_of(a, before, 2), a.padding[2]);
+    const i64 batch = key >> a.batch_shift << a.batch_shift;
+#pragma unroll
+    for (int p = 0; p < x.COUNT; ++p) {
+        const bool x_valid = x.valid(p) && inside(a, x.cell(p), 0);
+        const bool x_repeated = neighbours && x.repeated(p);
+        const i64 plane = batch | (i64)field_of(a, x.cell(p), 0) << a.shift[0];
+#pragma unroll
+        for (int q = 0; q < y.COUNT; ++q) {
+            const bool y_valid = x_valid && y.valid(q) && inside(a, y.cell(q), 1);
+            const bool y_repeated = x_repeated && y.repeated(q);
+            const i64 line = plane | (i64)field_of(a, y.cell(q), 1) << a.shift[1];
+#pragma unroll
+            for (int r = 0; r < z.COUNT; ++r)
+                if (y_valid && z.valid(r) && inside(a, z.cell(r), 2) && !(y_repeated && z.repeated(r)))
+                    visit(line | (i64)field_of(a, z.cell(r), 2) << a.shift[2]);
+        }
+    }
+}
+
+#else
+
+// All slots, each checked on every axis, as the algorithm is written.
+template <typename Visit>
+__device__ __forceinline__ void visit_candidates(const Arguments& a, i64 i, Visit visit) {
+    const i64 key = a.keys[i];
+    const int volume = a.size[0] * a.size[1] * a.size[2];
+    for (int slot = 0; slot < volume; ++slot) {
+        const int q[3] = {slot / (a.size[1] * a.size[2]), slot / a.size[2] % a.size[1], slot % a.size[2]};
+        i64 candidate = key >> a.batch_shift << a.batch_shift;
+        bool kept = true;
+        for (int axis = 0; axis < 3; ++axis) {
+            const int cell = cell_of(a, key, axis) + a.padding[axis] - a.dilation[axis] * q[axis];
+            kept = kept && cell % a.stride[axis] == 0 && inside(a, cell, axis);
+            candidate |= (i64)field_of(a, cell, axis) << a.shift[axis];
+        }
+        if (kept) visit(candidate);
+    }
+}
+
+#endif
+
+KERNEL(reach, Arguments, THREADS) {
+    __shared__ u32 warp_start[THREADS / WARP];
+    __shared__ u32 block_start;
+    const i64 i = (i64)blockIdx.x * THREADS + threadIdx.x;
+
+    // visited twice, to count and to write: cheaper than holding an unknown number of keys
+    u32 own = 0;
+    if (i < a.n) visit_candidates(a, i, [&](i64) { ++own; });
+    u32 end = own;  // of this lane's candidates in the warp's
+#pragma unroll
+    for (int delta = 1; delta < WARP; delta *= 2) {
+        const u32 lower = __shfl_up_sync(FULL_MASK, end, delta);
+        if (lane_index() >= delta) end += lower;
+    }
+    if (lane_index() == WARP - 1) warp_start[warp_index()] = end;
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        u32 total = 0;
+        for (int warp = 0; warp < THREADS / WARP; ++warp) {
+            const u32 candidates = warp_start[warp];
+            warp_start[warp] = total;
+            total += candidates;
+        }
+        block_start = total ? atomicAdd(a.count, total) : 0;  // one atomic a block
+    }
+    __syncthreads();
+    i64* out = a.candidates + block_start + warp_start[warp_index()] + (end - own);
+    if (i < a.n) visit_candidates(a, i, [&](i64 key) { *out++ = key; });
+}
+
+// ---- separate stages, for the ablation of figure 13: one thread a (input, slot) pair
+
+__device__ __forceinline__ i64 pair_index() { return (i64)blockIdx.x * THREADS + threadIdx.x; }
+
+__device__ __forceinline__ i64 pairs_of(const Arguments& a) {
+    return a.n * ((i64)a.size[0] * a.size[1] * a.size[2]);
+}
+
+// 1: broadcast add
+KERNEL(candidates, Arguments, THREADS) {
+    const i64 pair = pair_index();
+    if (pair >= pairs_of(a)) return;
+    const int volume = a.size[0] * a.size[1] * a.size[2], slot = (int)(pair % volume);
+    const int q[3] = {slot / (a.size[1] * a.size[2]), slot / a.size[2] % a.size[1], slot % a.size[2]};
+    const i64 key = a.keys[pair / volume];
+    a.coords[4 * pair] = (int)(key >> a.batch_shift);
+    for (int axis = 0; axis < 3; ++axis)
+        a.coords[4 * pair + 1 + axis] = cell_of(a, key, axis) + a.padding[axis] - a.dilation[axis] * q[axis];
+}
+
+// 2: modular check
+KERNEL(modular, Arguments, THREADS) {
+    const i64 pair = pair_index();
+    if (pair >= pairs_of(a)) return;
+    bool kept = true;
+    for (int axis = 0; axis < 3; ++axis) kept = kept && a.coords[4 * pair + 1 + axis] % a.stride[axis] == 0;
+    a.kept[pair] = kept;
+}
+
+// 3: boundary check
+KERNEL(boundary, Arguments, THREADS) {
+    const i64 pair = pair_index();
+    if (pair >= pairs_of(a)) return;
+    bool kept = a.kept[pair] != 0;
+    for (int axis = 0; axis < 3; ++axis) kept = kept && inside(a, a.coords[4 * pair + 1 + axis], axis);
+    a.kept[pair] = kept;
+}
+
+// 4: one number each, the largest where there is no candidate
+KERNEL(flatten, Arguments, THREADS) {
+    const i64 pair = pair_index();
+    if (pair >= pairs_of(a)) return;
+    i64 key = (i64)a.coords[4 * pair] << a.batch_shift;
+    for (int axis = 0; axis < 3; ++axis)
+        key |= (i64)field_of(a, a.coords[4 * pair + 1 + axis], axis) << a.shift[axis];
+    a.candidates[pair] = a.kept[pair] ? key : 0x7fffffffffffffffll;
+}

@@ -1,0 +1,253 @@
+"""Hash table or dense grid of the input sites, looked up at every slot of every output, on CUDA."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+import torch
+
+from pcnn.geometry import Kernel, KernelMap, VoxelGrid
+from pcnn.geometry.layouts import MASK_BITS
+from pcnn.kernels.cuda import module
+from pcnn.maps.reached_sites import reached_sites
+
+SOURCE = "hash_table.cu"
+
+#: Ways to keep the sites, and their number in csrc/site_store.cuh.
+STORES = {"hash": 0, "grid": 1, "runs": 2}
+
+# The structs of csrc/hash_table.cu. `Store` is 3P13iiI, of which 13 ints are `Cells`.
+BOX = struct.Struct("2Pq13i0q")
+CLEAR = struct.Struct("6P5qi0q")
+INSERT = struct.Struct("3P13iiIq")
+SEARCH = struct.Struct("3P13iiI4P5q10i0q")
+
+#: Threads of a block of every kernel but `search`, and output rows of a tile of that.
+THREADS, ROWS = 256, 32
+
+#: Entries that begin at one place for neighbours along z (log2), and bytes of an entry.
+GROUP_BITS, ENTRY_BYTES = 2, {"hash": 8, "runs": 16}
+
+#: Fewest entries of a table, and the largest that is left three quarters empty rather than half:
+#: it then fits the L2 cache beside the results.
+MIN_CAPACITY, ROOMY_BYTES = 64, 16 << 20
+
+#: Blocks of `bound_box`: every block of `clear` reads six numbers of each.
+BOX_BLOCKS = 64
+
+#: Ints at the head of a grid's memory, and where in it the partial boxes follow the box.
+GRID_HEAD, PARTIAL = 512, 16
+
+#: Blocks that clear, and that search: enough to fill any GPU several times. A block of the search
+#: adds once to each of K counters, so there must not be many more.
+CLEAR_BLOCKS, SEARCH_BLOCKS = 1056, 8192
+
+#: Words of 4 bytes that a block clears before another one helps.
+CLEAR_WORDS = 4096
+
+#: Largest grid, whatever is asked for.
+GRID_LIMIT_BYTES = 16 << 30
+
+#: Slots whose results for 32 rows fit 48 KB of shared memory; of more, what a pass holds: whole
+#: mask words.
+TILE_SLOTS, PASS_SLOTS = 370, 11 * MASK_BITS
+
+#: Longest column (slots along z) that is unrolled.
+UNROLLED_SLOTS = 8
+
+
+@dataclass(frozen=True)
+class HashTable:
+    """Keep the input sites where a coordinate finds its row; look up every slot of each output.
+
+    Three ways to keep them:
+
+    * ``hash``: open addressing with linear probing over packed keys, at most half full; the key's
+      row is the value. Neighbours along z begin to probe in one 32-byte sector (the rest of the
+      key is hashed), so a column of slots reads one or two sectors in place of K_z.
+    * ``grid``: an array over the bounding box, collision-free: exactly one memory access for an
+      insertion or a look-up, at the price of clearing the box. The box is computed on the device,
+      without a synchronisation, and only its cells are touched; the memory is reserved, and
+      ``auto`` decides, by the bound that the host knows:
+      ``4 B prod_axis(2 floor(bound / tensor_stride) + 1)`` bytes.
+    * ``runs``: open addressing over runs of 32 cells along z. Sites are sorted with z fastest, so
+      the first row of a run and one bit a cell are the rows of all its sites, and one look-up
+      serves a whole column of slots. Not in the paper.
+
+    O(N_in + K N_out) look-ups in three launches (four for a grid), no synchronisation. Scratch
+    memory is 16 to 64 bytes an input site, or the grid.
+
+    Source: TorchSparse (MLSys 2022), section 4.4; its figure 13 takes the steps one by one:
+    `search` ``hash`` or ``grid``, then `fused`, `simplified`, `symmetry`.
+
+    Args:
+        search: ``hash``, ``grid``, ``runs``, or ``auto``: a grid if it takes at most
+            `grid_bytes_per_site`, otherwise a hash table.
+        grid_bytes_per_site: budget of ``auto``, in bytes of the grid per input site.
+        fused: output sites (`sites`) from one kernel that keeps candidates in registers; otherwise
+            from five stages with memory in between.
+        simplified: kernel size known to the compiler, loops over a column of slots unrolled and its
+            reads in flight together; otherwise loops and divisions at run time, one slot after
+            another. Kernels beyond 370 slots, or 8 along z, are not unrolled.
+        symmetry: search half the slots of a submanifold map and write both entries of every pair.
+    """
+
+    name: str = "hash_table"
+    search: str = "auto"
+    grid_bytes_per_site: int = 256
+    fused: bool = True
+    simplified: bool = True
+    symmetry: bool = True
+
+    def __post_init__(self) -> None:
+        if self.search not in ("auto", *STORES):
+            names = ", ".join(("auto", *STORES))
+            raise ValueError(f"search must be one of {names}, got {self.search!r}")
+
+    def sites(self, grid: VoxelGrid, kernel: Kernel) -> VoxelGrid:
+        """Output sites that some triplet reaches; see `pcnn.maps.reached_sites.reached_sites`."""
+        return reached_sites(grid, kernel, fused=self.fused, simplified=self.simplified)
+
+    def build(self, source: VoxelGrid, target: VoxelGrid, kernel: Kernel) -> KernelMap:
+        """Kernel map with the layouts table, masks and counts; see `MapBuilder.build`.
+
+        Raises:
+            ValueError: the grids are on no CUDA device, the key layout has an axis of more than 30
+                bits, or ``search="grid"`` and the grid would exceed 16 GiB.
+        """
+        device, volume = source.device, kernel.volume
+        n_in, n_out = source.rows, target.rows
+        symmetric = kernel.is_symmetric and source is target
+        mirrored = self.symmetry and symmetric and volume > 1
+        searched = volume // 2 if mirrored else volume
+        search = self.search_of(source)
+        kernels = module(SOURCE, device, **self._defines(kernel, search, searched, mirrored))
+
+        table = torch.empty(n_out, volume, dtype=torch.int32, device=device)
+        masks = torch.empty(n_out, -(-volume // MASK_BITS), dtype=torch.int32, device=device)
+        counts = torch.empty(volume, dtype=torch.int64, device=device)
+        by_grid = search == "grid"
+        capacity = 0 if by_grid else _capacity(n_in, ENTRY_BYTES[search])
+        words = GRID_HEAD + _grid_cells(source) if by_grid else capacity * ENTRY_BYTES[search] // 4
+        scratch = torch.empty(words, dtype=torch.int32, device=device)
+        box, partial = scratch.data_ptr(), scratch.data_ptr() + 4 * PARTIAL
+        slots = box + 4 * GRID_HEAD if by_grid else box
+        source_keys, target_keys = source.keys.contiguous(), target.keys.contiguous()
+        fields = _cells(source)
+        # bits of a hash that number the groups of a hash table, or the runs
+        hash_bits = capacity.bit_length() - 1 - (GROUP_BITS if search == "hash" else 0)
+        hashing = (0, 0) if by_grid else (32 - hash_bits, capacity - 1)
+        store = (slots, source_keys.data_ptr(), box, *fields, *hashing)
+
+        boxes = min(BOX_BLOCKS, -(-n_in // (4 * THREADS))) if by_grid else 0
+        arguments = BOX.pack(source_keys.data_ptr(), partial, n_in, *fields)
+        kernels.launch("bound_box", boxes, arguments, device)
+        # where entries are mirrored nobody writes the empty ones above the centre
+        cleared = (table.numel(), masks.numel()) if mirrored else (0, 0)
+        arguments = CLEAR.pack(
+            slots,
+            table.data_ptr(),
+            masks.data_ptr(),
+            counts.data_ptr(),
+            partial,
+            box,
+            words,
+            *cleared,
+            2 * volume,
+            source.batch_size,
+            boxes,
+        )
+        blocks = min(CLEAR_BLOCKS, -(-(words + cleared[0]) // CLEAR_WORDS))
+        kernels.launch("clear", blocks, arguments, device)
+        kernels.launch("insert", -(-n_in // THREADS), INSERT.pack(*store, n_in), device)
+
+        written = volume - searched if mirrored else volume
+        pass_slots = written if written <= TILE_SLOTS else PASS_SLOTS
+        arguments = SEARCH.pack(
+            *store,
+            target_keys.data_ptr(),
+            table.data_ptr(),
+            masks.data_ptr(),
+            counts.data_ptr(),
+            n_out,
+            *_key_steps(source, kernel),
+            *(-padding for padding in kernel.padding),
+            *kernel.dilation,
+            *kernel.size,
+            pass_slots,
+        )
+        shared_bytes = 4 * (ROWS * (pass_slots | 1) + pass_slots)
+        blocks = min(SEARCH_BLOCKS, -(-n_out // ROWS))
+        kernels.launch("search", blocks, arguments, device, shared_bytes=shared_bytes)
+        return KernelMap.from_table(table, n_in, masks, counts, symmetric)
+
+    def search_of(self, source: VoxelGrid) -> str:
+        """How the sites of a layer are kept: `search`, or what ``auto`` chooses.
+
+        Raises:
+            ValueError: a grid is asked for that would exceed 16 GiB.
+        """
+        size = 4 * _grid_cells(source)
+        if self.search == "auto":
+            return "grid" if size <= self.grid_bytes_per_site * source.rows else "hash"
+        if self.search == "grid" and size > GRID_LIMIT_BYTES:
+            raise ValueError(
+                f"{self.name}: a grid of {source.batch_size} clouds with coordinates up to "
+                f"{source.bound} takes {size} bytes, over the limit of {GRID_LIMIT_BYTES}; "
+                "use search='hash' or 'auto'"
+            )
+        return self.search
+
+    def _defines(
+        self, kernel: Kernel, search: str, searched: int, mirrored: bool
+    ) -> dict[str, int]:
+        columns = -(-searched // kernel.size[2])
+        defines = {"STORE": STORES[search], "SYMMETRIC": int(mirrored), "WARPS": _warps(columns)}
+        defines["GROUP_BITS"] = GROUP_BITS
+        unrolled = kernel.volume <= TILE_SLOTS and kernel.size[2] <= UNROLLED_SLOTS
+        if self.simplified and unrolled:
+            defines |= zip(("KX", "KY", "KZ"), kernel.size, strict=True)
+        return defines
+
+
+def _capacity(sites: int, entry_bytes: int) -> int:
+    """Entries of a table: a power of two, at least 4 N while that is small, else at least 2 N."""
+    least = 4 if entry_bytes * 4 * sites <= ROOMY_BYTES else 2
+    return 1 << (max(MIN_CAPACITY, least * sites) - 1).bit_length()
+
+
+def _warps(columns: int) -> int:
+    """Warps that share the columns of a tile: 2 to 8, of those that idle least the most."""
+    if columns == 1:
+        return 1
+    return max(range(2, 9), key=lambda warps: (columns / (warps * -(-columns // warps)), warps))
+
+
+def _grid_cells(source: VoxelGrid) -> int:
+    """Cells of a cube that holds all sites for sure; the host knows no tighter box."""
+    cells = source.batch_size
+    for step in source.tensor_stride:
+        cells *= 2 * (source.bound // step) + 1
+    return cells
+
+
+def _cells(source: VoxelGrid) -> tuple[int, ...]:
+    """The struct ``Cells``: shifts, bits, tensor stride and bias of every axis, batch shift."""
+    layout = source.layout
+    if max(layout.axis_bits) > 30:
+        raise ValueError(f"hash_table serves key layouts of at most 30 bits an axis, got {layout}")
+    spacing = source.tensor_stride
+    # a multiple of the stride, once biased by half the range, is a multiple again
+    bias = (-half % step for half, step in zip(layout.half, spacing, strict=True))
+    return *layout.shifts, *layout.axis_bits, *spacing, *bias, layout.batch_shift
+
+
+def _key_steps(source: VoxelGrid, kernel: Kernel) -> tuple[int, int, int, int]:
+    """Key delta of slot (0, 0, 0), and what one slot along x, y and z adds to it."""
+    stride, shifts = source.tensor_stride, source.layout.shifts
+    origin = source.layout.delta([-p * s for p, s in zip(kernel.padding, stride, strict=True)])
+    x, y, z = (
+        (d * s) << shift for d, s, shift in zip(kernel.dilation, stride, shifts, strict=True)
+    )
+    return origin, x, y, z

@@ -1,0 +1,88 @@
+import pytest
+import torch
+
+from pcnn.geometry import Kernel, KeyLayout, VoxelGrid
+from pcnn.maps.reached_sites import reached_sites
+from tests.clouds import dense_grid, surface_grid
+
+KERNELS = [
+    Kernel.of(2, 2),
+    Kernel.of(3, 2),
+    Kernel.of(3, 3),
+    Kernel.of(3, 3, padding=0),
+    Kernel.of(3, 2, padding=0),
+    Kernel.of(3, 2, padding=(0, 2, 4)),
+    Kernel.of(4, 2, padding=1),
+    Kernel.of(5, 2),
+    Kernel.of(2, 3),
+    Kernel.of(1, 2),
+    Kernel.of(3, 2, dilation=2),
+    Kernel.of(3, 2, dilation=(1, 3, 2)),
+    Kernel.of(4, 6, dilation=4, padding=3),
+    Kernel.of((1, 1, 3), (1, 1, 2)),
+    Kernel.of((5, 3, 2), (2, 3, 1)),
+    Kernel.of((7, 7, 3), (1, 2, 1)),
+]
+
+STEPS = [(True, True), (True, False), (False, False)]
+
+
+def check(grid: VoxelGrid, kernel: Kernel, fused: bool, simplified: bool) -> VoxelGrid:
+    sites = reached_sites(grid, kernel, fused=fused, simplified=simplified)
+    expected = grid.strided(kernel)
+    assert torch.equal(sites.keys, expected.keys)
+    assert (sites.bound, sites.batch_size) == (expected.bound, expected.batch_size)
+    assert (sites.tensor_stride, sites.sites) == (expected.tensor_stride, "reached")
+    return sites
+
+
+@pytest.mark.parametrize(("fused", "simplified"), STEPS, ids=["unrolled", "fused", "separate"])
+@pytest.mark.parametrize("kernel", KERNELS, ids=str)
+def test_sites_equal_those_of_the_geometry(
+    emulated: None, kernel: Kernel, fused: bool, simplified: bool
+) -> None:
+    for n in (0, 1, 2, 33, 600):
+        check(surface_grid(n, batch_size=3, sites="reached"), kernel, fused, simplified)
+
+
+@pytest.mark.parametrize(("fused", "simplified"), STEPS, ids=["unrolled", "fused", "separate"])
+def test_sites_of_deeper_levels(emulated: None, fused: bool, simplified: bool) -> None:
+    grid = surface_grid(300, batch_size=2, sites="reached")
+    for kernel in (Kernel.of(3, 2), Kernel.of(2, 3), Kernel.of(3, (1, 3, 2))):
+        grid = check(grid, kernel, fused, simplified)
+
+
+def test_sites_of_another_layout(emulated: None) -> None:
+    layout = KeyLayout(3, (10, 12, 9))
+    keys = layout.pack(surface_grid(200, batch_size=2).coords)
+    grid = VoxelGrid(keys, 2, 20, sites="reached", layout=layout)
+    for fused, simplified in STEPS:
+        check(grid, Kernel.of(3, 2), fused, simplified)
+
+
+def test_sites_near_the_limit_of_the_packing(emulated: None) -> None:
+    limit = 131071 - 1
+    corners = torch.tensor([[b, x, y, 0] for b in (0, 1) for x in (-limit, limit) for y in (-5, 6)])
+    layout = VoxelGrid(torch.zeros(0, dtype=torch.int64), 1, 0).layout
+    grid = VoxelGrid(layout.pack(corners).sort().values, 2, limit, sites="reached")
+    for fused, simplified in STEPS:
+        check(grid, Kernel.of(3, 2), fused, simplified)
+        with pytest.raises(ValueError, match="reached sites"):
+            reached_sites(grid, Kernel.of(7, 2), fused=fused, simplified=simplified)
+
+
+def test_a_full_block_leaves_out_what_its_neighbours_reach(emulated: None) -> None:
+    grid = dense_grid(8, batch_size=2)
+    sites = reached_sites(grid, Kernel.of(2, 2))
+    assert sites.rows == 2 * 4**3
+
+
+def test_stride_one_keeps_the_sites() -> None:
+    grid = surface_grid(30)
+    assert reached_sites(grid, Kernel.of(3)) is grid
+
+
+def test_too_many_candidates_are_refused(emulated: None) -> None:
+    keys = torch.zeros(1, dtype=torch.int64).expand(1 << 29)
+    with pytest.raises(ValueError, match="candidates"):
+        reached_sites(VoxelGrid(keys, 1, 0), Kernel.of(3, 2))
