@@ -24,9 +24,9 @@
 #endif
 
 #define THREADS 128
-#define MASK_BITS 31          // slots of a mask word: no mask is negative
-#define SPLITS (WARP - 1)     // source blocks of a warp: the last lane only ends the one before it
-#define PARTS ((SOURCE_BLOCK + THREADS - 1) / THREADS)  // keys of a source block that a thread loads
+#define MASK_BITS 31       // slots of a mask word: no mask is negative
+#define SPLITS (WARP - 1)  // source blocks of a warp: the last lane only ends the one before it
+#define PARTS ((SOURCE_BLOCK + THREADS - 1) / THREADS)  // keys of a source block a thread loads
 
 // Queries `begin` .. `begin` of the next entry can only equal keys of one source block.
 struct __align__(8) QueryBlock {
@@ -78,9 +78,9 @@ __device__ __forceinline__ int first_query(const Arguments& a, int source_block,
 // other without a gap, are known to its thread alone, and are as many as the range needs or one
 // more, which stays empty. N_in / B + N_out / C entries a slot, and no count for the host.
 KERNEL(split_queries, Arguments, THREADS) {
-    const i64 warp = (i64)blockIdx.x * (THREADS / WARP) + warp_index();
+    const u32 warp = blockIdx.x * (THREADS / WARP) + warp_index();
     const int blocks = source_blocks(a), lane = lane_index();
-    const int warps = (blocks + SPLITS - 1) / SPLITS;  // of a slot
+    const u32 warps = (blocks + SPLITS - 1) / SPLITS;  // of a slot
     const int slot = (int)(warp / warps);
     const bool active = slot < a.slots;  // the same in all lanes
     const int block = (int)(warp % warps) * SPLITS + lane;
@@ -130,7 +130,8 @@ __device__ __forceinline__ int position_of(const u64* keys, u64 query) {
 
 #if MIRRORED
 // Keys of the block that are less than query number `index` of the segment.
-__device__ __forceinline__ int keys_below(const Arguments& a, const u64* keys, int index, u64 delta) {
+__device__ __forceinline__ int keys_below(const Arguments& a, const u64* keys, int index,
+                                          u64 delta) {
     if (index >= a.n_target) return SOURCE_BLOCK;
     const u64 query = a.target[index] + delta;
     const int position = position_of(keys, query);

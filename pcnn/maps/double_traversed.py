@@ -48,14 +48,14 @@ class DoubleTraversed:
     Args:
         source_block: B, input keys of a block, a power of two up to 4096.
         query_block: C, largest number of queries of a block.
-        mirrored: search half the slots of a symmetric map and exchange input and output for the
-            others; not in the paper.
+        symmetry: search half the slots of a symmetric map and exchange input and output for the
+            others, block by block; not in the paper.
     """
 
     name: str = "double_traversed"
     source_block: int = 256
     query_block: int = 512
-    mirrored: bool = False
+    symmetry: bool = False
 
     def __post_init__(self) -> None:
         size = self.source_block
@@ -81,7 +81,7 @@ class DoubleTraversed:
             counts = torch.zeros(volume, dtype=torch.int64, device=device)
             return KernelMap.from_table(table, n_in, masks, counts, symmetric)
 
-        mirrored = self.mirrored and symmetric and volume > 1
+        mirrored = self.symmetry and symmetric and volume > 1
         slots = volume // 2 if mirrored else volume
         blocks = -(-n_in // self.source_block)
         segments = blocks + n_out // self.query_block

@@ -1,5 +1,5 @@
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -41,12 +41,23 @@ def guarded(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     return intact
 
 
+@dataclass(frozen=True)
+class Built:
+    """A builder that hands out one map: emulated threads are slow, so each map is built once."""
+
+    kernel_map: KernelMap
+    name: str = "built"
+
+    def build(self, source: VoxelGrid, target: VoxelGrid, kernel: Kernel) -> KernelMap:
+        return self.kernel_map
+
+
 def check_layouts(
     builder: DoubleTraversed, source: VoxelGrid, target: VoxelGrid, k: Kernel
 ) -> None:
     """Triplets as the oracle's; masks and counts as the table's own."""
-    check(builder, source, target, k)
     kernel_map = builder.build(source, target, k)
+    check(Built(kernel_map), source, target, k)
     (table,) = kernel_map.layout("table")
     assert table.shape == (target.rows, k.volume)
     assert table.dtype == torch.int32
@@ -62,34 +73,34 @@ def check_layouts(
 @pytest.mark.usefixtures("emulated")
 class TestOnCpu:
     @pytest.mark.parametrize("kernel", KERNELS, ids=str)
-    @pytest.mark.parametrize("n", [0, 1, 2, 33, 120])
+    @pytest.mark.parametrize("n", [0, 1, 2, 33, 90])
     def test_triplets_masks_counts(self, kernel: Kernel, n: int) -> None:
         grid = surface_grid(n, batch_size=3)
         builder = DoubleTraversed(source_block=4, query_block=8)
         check_layouts(builder, grid, grid.strided(kernel), kernel)
 
     @pytest.mark.parametrize("blocks", BLOCKS, ids=str)
-    @pytest.mark.parametrize("mirrored", [False, True])
+    @pytest.mark.parametrize("symmetry", [False, True])
     @pytest.mark.parametrize("n", [1, 2, 33, 200])
-    def test_blocks_of_any_size(self, blocks: tuple[int, int], mirrored: bool, n: int) -> None:
-        builder = DoubleTraversed("double_traversed", *blocks, mirrored=mirrored)
+    def test_blocks_of_any_size(self, blocks: tuple[int, int], symmetry: bool, n: int) -> None:
+        builder = DoubleTraversed("double_traversed", *blocks, symmetry=symmetry)
         grid = surface_grid(n, batch_size=2)
         for kernel in (Kernel.of(3), Kernel.of((3, 1, 5), dilation=(2, 1, 1)), Kernel.of(1)):
             check_layouts(builder, grid, grid, kernel)
         check_layouts(builder, grid, grid.strided(Kernel.of(3, 2)), Kernel.of(3, 2))
 
-    @pytest.mark.parametrize("mirrored", [False, True])
-    def test_a_thousand_sites(self, mirrored: bool) -> None:
+    @pytest.mark.parametrize("symmetry", [False, True])
+    def test_a_thousand_sites(self, symmetry: bool) -> None:
         grid = surface_grid(1500, batch_size=2)
         assert grid.rows > 1000
-        builder = DoubleTraversed(source_block=64, query_block=128, mirrored=mirrored)
+        builder = DoubleTraversed(source_block=64, query_block=128, symmetry=symmetry)
         check_layouts(builder, grid, grid, Kernel.of(3))
 
-    @pytest.mark.parametrize("mirrored", [False, True])
+    @pytest.mark.parametrize("symmetry", [False, True])
     @pytest.mark.parametrize("size", [4, 5, (3, 4, 5), 7])
-    def test_more_slots_than_a_mask_word_holds(self, size: int, mirrored: bool) -> None:
+    def test_more_slots_than_a_mask_word_holds(self, size: int, symmetry: bool) -> None:
         grid = surface_grid(40, batch_size=2)
-        builder = DoubleTraversed(source_block=8, query_block=16, mirrored=mirrored)
+        builder = DoubleTraversed(source_block=8, query_block=16, symmetry=symmetry)
         check_layouts(builder, grid, grid, Kernel.of(size))
 
     def test_deeper_levels(self) -> None:
@@ -117,14 +128,14 @@ class TestOnCpu:
         source, target = (sparse, dense) if few == "source" else (dense, sparse)
         check_layouts(builder, source, target, Kernel.of((2, 3, 3)))
 
-    @pytest.mark.parametrize("mirrored", [False, True])
-    def test_dense_and_empty_regions(self, mirrored: bool) -> None:
+    @pytest.mark.parametrize("symmetry", [False, True])
+    def test_dense_and_empty_regions(self, symmetry: bool) -> None:
         cells = torch.cat(
             [dense_grid(5).coords[:, 1:], torch.arange(-40, 0, 4)[:, None].expand(-1, 3)]
         )
         grid = grid_of_cells(cells.long(), None, 1)
         for blocks in [(4, 2), (8, 16), (16, 8)]:
-            builder = DoubleTraversed("double_traversed", *blocks, mirrored=mirrored)
+            builder = DoubleTraversed("double_traversed", *blocks, symmetry=symmetry)
             check_layouts(builder, grid, grid, Kernel.of(3))
 
     @pytest.mark.parametrize("before", [True, False])
@@ -136,19 +147,19 @@ class TestOnCpu:
         (table,) = builder.build(near, target, Kernel.of(3)).layout("table")
         assert (table == -1).all()
 
-    @pytest.mark.parametrize("mirrored", [False, True])
+    @pytest.mark.parametrize("symmetry", [False, True])
     @pytest.mark.parametrize("n", [1, 31, 32, 33, 70])
-    def test_writes_stay_inside(self, guarded: Callable[[], None], n: int, mirrored: bool) -> None:
+    def test_writes_stay_inside(self, guarded: Callable[[], None], n: int, symmetry: bool) -> None:
         cells = torch.arange(n)[:, None].expand(-1, 3) // torch.tensor([9, 3, 1])
         grid = grid_of_cells(cells, None, 1)
-        builder = DoubleTraversed(source_block=8, query_block=4, mirrored=mirrored)
+        builder = DoubleTraversed(source_block=8, query_block=4, symmetry=symmetry)
         for kernel in (Kernel.of(3), Kernel.of((5, 3, 3)), Kernel.of(2)):
             check_layouts(builder, grid, grid, kernel)
         guarded()
 
     def test_symmetry_is_known(self) -> None:
         grid, other = surface_grid(50), surface_grid(50, seed=1)
-        for builder in (DoubleTraversed(), DoubleTraversed(mirrored=True)):
+        for builder in (DoubleTraversed(), DoubleTraversed(symmetry=True)):
             assert builder.build(grid, grid, Kernel.of(3)).symmetric
             assert not builder.build(grid, grid, Kernel.of(2)).symmetric
             assert not builder.build(grid, other, Kernel.of(3)).symmetric
@@ -183,10 +194,10 @@ def columns_of(source: VoxelGrid, target: VoxelGrid, kernel: Kernel, slot: int) 
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("mirrored", [False, True])
+@pytest.mark.parametrize("symmetry", [False, True])
 @pytest.mark.parametrize("blocks", [*BLOCKS, (1024, 2048), (32, 32)], ids=str)
-def test_on_the_gpu_without_a_sync(blocks: tuple[int, int], mirrored: bool) -> None:
-    builder = DoubleTraversed("double_traversed", *blocks, mirrored=mirrored)
+def test_on_the_gpu_without_a_sync(blocks: tuple[int, int], symmetry: bool) -> None:
+    builder = DoubleTraversed("double_traversed", *blocks, symmetry=symmetry)
     grid = surface_grid(200_000, batch_size=3).to("cuda")
     cases: list[tuple[VoxelGrid, VoxelGrid, Kernel]] = [
         (grid, grid.strided(kernel), kernel)
@@ -209,14 +220,14 @@ def test_on_the_gpu_without_a_sync(blocks: tuple[int, int], mirrored: bool) -> N
 
 @pytest.mark.gpu
 @pytest.mark.slow
-@pytest.mark.parametrize("mirrored", [False, True])
-def test_tables_of_more_than_2_to_31_elements(mirrored: bool) -> None:
+@pytest.mark.parametrize("symmetry", [False, True])
+def test_tables_of_more_than_2_to_31_elements(symmetry: bool) -> None:
     axes: Any = [torch.arange(186, device="cuda")] * 3  # 6.4 M sites
     cells = torch.stack(torch.meshgrid(*axes, indexing="ij"), dim=-1).reshape(-1, 3)
     grid = grid_of_cells(cells, None, 1)
     kernel = Kernel.of(7)
     assert grid.rows * kernel.volume > 1 << 31
-    built = DoubleTraversed(mirrored=mirrored).build(grid, grid, kernel)
+    built = DoubleTraversed(symmetry=symmetry).build(grid, grid, kernel)
     (table,) = built.layout("table")
     for slot in (0, 171, 200, 342):
         assert torch.equal(table[:, slot], columns_of(grid, grid, kernel, slot))
