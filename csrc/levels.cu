@@ -31,16 +31,37 @@ __device__ __forceinline__ u32 field_of(const KeyFields& fields, i64 key, int f)
     return (u32)(key >> shift) & ((1u << field_bits(fields, f)) - 1u);
 }
 
-__device__ __forceinline__ void widen(Extent* extent, const KeyFields& fields, const u32* field, bool valid) {
-#pragma unroll
-    for (int f = 0; f < 4; ++f) {
-        u32 above = __reduce_max_sync(FULL_MASK, valid ? field[f] + 1u : 0u);
-        u32 below = __reduce_max_sync(FULL_MASK, valid ? (1u << field_bits(fields, f)) - field[f] : 0u);
-        // one look before the atomic: after the first few blocks nothing changes any more
-        if (lane_index() == 0 && above > load_acquire(&extent->above[f])) atomicMax(&extent->above[f], above);
-        if (lane_index() == 0 && below > load_acquire(&extent->below[f])) atomicMax(&extent->below[f], below);
+// Extent of the fields a thread has seen; `flush` adds it to the cloud's, one atomic a block and word.
+struct Seen {
+    u32 above[4] = {0, 0, 0, 0};
+    u32 below[4] = {0, 0, 0, 0};
+    u32 overflow = 0;
+
+    __device__ void add(const KeyFields& fields, int f, u32 field) {
+        above[f] = max(above[f], field + 1u);
+        below[f] = max(below[f], (1u << field_bits(fields, f)) - field);
     }
-}
+
+    __device__ void flush(Extent* extent) {
+        __shared__ u32 block[9];
+        if (threadIdx.x < 9) block[threadIdx.x] = 0;
+        __syncthreads();
+#pragma unroll
+        for (int f = 0; f < 4; ++f) {
+            u32 most = __reduce_max_sync(FULL_MASK, above[f]), least = __reduce_max_sync(FULL_MASK, below[f]);
+            if (lane_index() == 0) {
+                atomicMax(&block[f], most);
+                atomicMax(&block[4 + f], least);
+            }
+        }
+        u32 flags = __reduce_or_sync(FULL_MASK, overflow);
+        if (lane_index() == 0 && flags) atomicOr(&block[8], flags);
+        __syncthreads();
+        u32* words = (u32*)extent;
+        if (threadIdx.x < 8) atomicMax(&words[threadIdx.x], block[threadIdx.x]);
+        if (threadIdx.x == 8 && block[8]) atomicOr(&words[8], block[8]);
+    }
+};
 
 struct PackArguments {
     const int* cells;  // [N, 4] batch, x, y, z
@@ -51,28 +72,27 @@ struct PackArguments {
 };
 
 KERNEL(pack_cells, PackArguments, 256) {
-    i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x;
-    bool valid = i < a.n;
-    u32 field[4] = {0, 0, 0, 0}, overflow = 0;
-    if (valid) {
+    Seen seen;
+    for (i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x; i < a.n; i += (i64)gridDim.x * blockDim.x) {
+        int4 cell = ((const int4*)a.cells)[i];
+        int part[4] = {cell.x, cell.y, cell.z, cell.w};
         i64 key = 0;
 #pragma unroll
         for (int f = 0; f < 4; ++f) {
             int bits = field_bits(a.fields, f);
-            i64 value = (i64)a.cells[4 * i + f] + (f ? 1ll << (bits - 1) : 0);
+            i64 value = (i64)part[f] + (f ? 1ll << (bits - 1) : 0);
             // the largest batch index stays free, so that no key equals the sentinel
             i64 limit = f ? 1ll << bits : max((1ll << bits) - 1, 1ll);
             if (value < 0 || value >= limit) {
-                overflow |= 1u << f;
+                seen.overflow |= 1u << f;
                 value = 0;
             }
-            field[f] = (u32)value;
+            seen.add(a.fields, f, (u32)value);
             key = (key << bits) | value;
         }
         a.keys[i] = key;
     }
-    widen(a.extent, a.fields, field, valid);
-    if (__reduce_or_sync(FULL_MASK, overflow) && overflow) atomicOr(&a.extent->overflow, overflow);
+    seen.flush(a.extent);
 }
 
 struct ExtentArguments {
@@ -84,14 +104,13 @@ struct ExtentArguments {
 
 KERNEL(extent_of_keys, ExtentArguments, 256) {
     // x is not monotone over clouds, y and z not over x: every key is looked at
-    for (i64 base = (i64)blockIdx.x * blockDim.x; base < a.n; base += (i64)gridDim.x * blockDim.x) {
-        i64 i = base + threadIdx.x;
-        u32 field[4];
-        i64 key = i < a.n ? a.keys[i] : 0;
+    Seen seen;
+    for (i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x; i < a.n; i += (i64)gridDim.x * blockDim.x) {
+        i64 key = a.keys[i];
 #pragma unroll
-        for (int f = 0; f < 4; ++f) field[f] = field_of(a.fields, key, f);
-        widen(a.extent, a.fields, field, i < a.n);
+        for (int f = 0; f < 4; ++f) seen.add(a.fields, f, field_of(a.fields, key, f));
     }
+    seen.flush(a.extent);
 }
 
 __device__ __forceinline__ int floor_divide(int value, int divisor) {
@@ -231,7 +250,10 @@ KERNEL(unique_sites, UniqueArguments, 256) {
     }
     u32 total;
     u32 row = block_prefix((u32)__popc(heads), &total);
-    if (threadIdx.x == 0) before_tile = look_back(a.status + level * a.tiles, tile, 1, total);
+    if (warp_index() == 0) {
+        u32 before = warp_look_back(a.status + level * a.tiles, tile, total);
+        if (lane_index() == 0) before_tile = before;
+    }
     __syncthreads();
     row += before_tile;  // runs that began before this thread's items
     Stride stride = a.strides[level];

@@ -1,16 +1,19 @@
 // Neighbour tables of many maps in one launch, by searching windows instead of the whole array.
 //
 // Outputs are sorted, so for one (x, y) group of slots the wanted positions only move forwards. A
-// warp takes 32 consecutive outputs, loads the stretch of source keys that their queries can meet
-// into shared memory, and finds every query there. Only the first stretch of a group is looked for
-// in the whole array, by 32 lanes at once. As in Spira's z-delta search (section 5.2) the slots of a
+// warp takes 32 consecutive outputs at a time, loads the stretch of source keys that their queries can meet
+// into shared memory, and finds every query there. Only where a block's
+// first output's queries lie is looked for in the whole array, once a group. As in Spira's z-delta search (section 5.2) the slots of a
 // group follow the first one by local steps.
 
 #include "common.cuh"
 
 #define MAX_TASKS 16
-#define WARPS 8
+#define THREADS 288
+#define WARPS 9     // a group of K = 3 each
+#ifndef WINDOW
 #define WINDOW 256  // source keys a warp holds; beyond that it searches memory
+#endif
 
 struct SearchTask {
     const i64* source;     // [N_in] sorted keys
@@ -36,19 +39,19 @@ struct SearchArguments {
     int n;
 };
 
-// First of `n` keys not less than `query`, found by a warp together: each round leaves a 33rd.
-__device__ __forceinline__ u32 warp_lower_bound(const i64* keys, u32 low, u32 high, i64 query) {
-    u32 lane = lane_index();
-    while (high - low > WARP) {
-        u64 span = high - low;
-        u32 probe = low + (u32)(span * (lane + 1) / 33);
-        u32 below = __popc(__ballot_sync(FULL_MASK, __ldg(keys + probe) < query));
-        u32 start = low;
-        if (below > 0) low = start + (u32)(span * below / 33) + 1;
-        if (below < WARP) high = start + (u32)(span * (below + 1) / 33);
+// First of `n` keys not less than `query`, each lane its own, three keys a step.
+__device__ __forceinline__ u32 quarter_search(const i64* keys, u32 n, i64 query) {
+    u32 low = 0, high = n;
+    while (high - low > 3) {
+        u32 part = (high - low) >> 2;
+        u32 one = low + part, two = one + part, three = two + part;
+        bool after_one = __ldg(keys + one) < query, after_two = __ldg(keys + two) < query;
+        bool after_three = __ldg(keys + three) < query;
+        low = after_three ? three + 1 : after_two ? two + 1 : after_one ? one + 1 : low;
+        high = !after_one ? one : !after_two ? two : !after_three ? three : high;
     }
-    u32 probe = low + lane;
-    return low + __popc(__ballot_sync(FULL_MASK, probe < high && __ldg(keys + probe) < query));
+    while (low < high && __ldg(keys + low) < query) ++low;
+    return low;
 }
 
 // What a warp notes down while it walks along the slots of a group.
@@ -63,20 +66,27 @@ struct Tile {
 // Local steps of z-delta search: from the first slot's position forwards, one slot after another.
 __device__ __forceinline__ void walk(
     const i64* keys, u32 p, u32 limit, u32 base, i64 wanted, i64 step, int size_z, const Tile& tile) {
+    u32 bits = 0;
+    int word = tile.slot / 31, bit = tile.slot % 31;
     for (int z = 0; z < size_z; ++z, wanted += step) {
         while (p < limit && keys[p] < wanted) ++p;
         bool hit = tile.valid && p < limit && keys[p] == wanted;
         if (tile.valid) tile.out[z] = hit ? (int)(base + p) : -1;
-        int slot = tile.slot + z;
-        if (hit && tile.masks) atomicOr(&tile.masks[slot / 31], 1u << (slot % 31));
+        if (hit) bits |= 1u << bit;
+        if (++bit == 31 || z == size_z - 1) {
+            if (bits && tile.masks) atomicOr(&tile.masks[word], bits);
+            bits = 0;
+            bit = 0;
+            ++word;
+        }
         if (tile.counts) {
             u32 hits = __ballot_sync(FULL_MASK, hit);
-            if (hits && lane_index() == 0) atomicAdd(&tile.counts[slot], (u32)__popc(hits));
+            if (hits && lane_index() == 0) atomicAdd(&tile.counts[tile.slot + z], (u32)__popc(hits));
         }
     }
 }
 
-KERNEL(windowed_search, SearchArguments, 256) {
+KERNEL(windowed_search, SearchArguments, THREADS) {
     DYNAMIC_SHARED(bytes);
     int number = 0;
     while (number + 1 < a.n && (i64)blockIdx.x >= a.tasks[number + 1].first_block) ++number;
@@ -94,26 +104,28 @@ KERNEL(windowed_search, SearchArguments, 256) {
     int* tile = (int*)(bytes + sizeof(i64) * WARPS * WINDOW);  // [rows, slots of the batch]
     u32* masks = (u32*)(tile + rows * task.batch * size_z);    // [rows, words]
     u32* counts = masks + rows * task.words;                   // [K]
+    u32* starts = counts + volume;                             // [groups]
     for (int k = threadIdx.x; k < rows * task.words; k += blockDim.x) masks[k] = 0;
     for (int k = threadIdx.x; k < volume; k += blockDim.x) counts[k] = 0;
+    // where the first output's queries lie: the only search through all keys, a lane a group
+    i64 first_key = __ldg(task.target + first_row) + task.delta;
+    for (int g = threadIdx.x; g < groups; g += blockDim.x)
+        starts[g] = quarter_search(
+            task.source, n_in, first_key + g / task.size[1] * task.step[0] + g % task.size[1] * task.step[1]);
     __syncthreads();
 
     for (int first_group = 0; first_group < groups; first_group += task.batch) {
         int batch = min(task.batch, groups - first_group), slots = batch * size_z;
-        int units = batch * task.chunks;
-        int previous = -1;  // group whose window `low` belongs to
-        u32 low = 0;
-        for (int unit = warp_index() * units / WARPS; unit < (warp_index() + 1) * units / WARPS; ++unit) {
-            int group = unit / task.chunks, chunk = unit % task.chunks;
-            if (chunk * WARP >= here) continue;
-            int x = (first_group + group) / task.size[1], y = (first_group + group) % task.size[1];
+        for (int group = warp_index(); group < batch; group += WARPS) {
+          u32 low = starts[first_group + group];
+          i64 shift = task.delta + (first_group + group) / task.size[1] * task.step[0] +
+                      (first_group + group) % task.size[1] * task.step[1];
+          for (int chunk = 0; chunk * WARP < here; ++chunk) {
             int last_lane = min(WARP, here - chunk * WARP) - 1;
             int row = chunk * WARP + min(lane_index(), last_lane);
             bool valid = lane_index() <= last_lane;
-            i64 query = __ldg(task.target + first_row + row) + task.delta + x * task.step[0] + y * task.step[1];
+            i64 query = __ldg(task.target + first_row + row) + shift;
             i64 reach = __shfl_sync(FULL_MASK, query, last_lane) + (size_z - 1) * task.step[2];
-            if (group != previous) low = warp_lower_bound(task.source, 0, n_in, __shfl_sync(FULL_MASK, query, 0));
-            previous = group;
 
             int loaded = 0;
             i64 end;
@@ -143,12 +155,13 @@ KERNEL(windowed_search, SearchArguments, 256) {
                 anchor = low + p;
                 walk(window, p, (u32)loaded, low, query, task.step[2], size_z, mine);
             } else {  // a jump in density: search memory between the first and the last query
-                u32 high = warp_lower_bound(task.source, low, n_in, reach + 1);
+                u32 high = low + quarter_search(task.source + low, n_in - low, reach + 1);
                 anchor = low + (u32)lower_bound(task.source + low, (i64)(high - low), query);
                 walk(task.source, anchor, high, 0, query, task.step[2], size_z, mine);
             }
             low = __shfl_sync(FULL_MASK, anchor, last_lane);  // the next outputs' queries begin here
             __syncwarp();
+          }
         }
         __syncthreads();
         int* table = task.table + first_row * volume;

@@ -82,7 +82,7 @@ class Kernel:
             padding = centred
         return cls(sizes, triple(stride, "stride", 1), dilations, triple(padding, "padding", 0))
 
-    @property
+    @cached_property
     def volume(self) -> int:
         """Number of kernel slots K = K_x K_y K_z."""
         return self.size[0] * self.size[1] * self.size[2]
@@ -100,7 +100,7 @@ class Kernel:
         """Offsets of all slots as a tensor ``[K, 3]`` int64."""
         return torch.tensor(self.offsets, dtype=torch.int64, device=device)
 
-    @property
+    @cached_property
     def reach(self) -> int:
         """Largest absolute offset on any axis, in units of the input's voxels."""
         return max((abs(value) for offset in self.offsets for value in offset), default=0)
@@ -115,7 +115,7 @@ class Kernel:
         """Whether the convolution is a linear layer on every site (one slot, at offset 0)."""
         return not self.is_strided and self.offsets == ((0, 0, 0),)
 
-    @property
+    @cached_property
     def is_symmetric(self) -> bool:
         """Whether slot ``K - 1 - k`` has the offset opposite to slot ``k`` at stride 1.
 

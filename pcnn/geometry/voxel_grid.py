@@ -188,9 +188,22 @@ class VoxelGrid:
             ValueError: strides that do not fit, another batch, or coordinates beyond the packing.
         """
         maps = self._maps.setdefault(out, {})
+        found = maps.get(kernel)
+        if found is None:
+            self._check_output(out, kernel)
+            found = maps[kernel] = build(self, out, kernel)
+        return found
+
+    def add_map(self, out: VoxelGrid, kernel: Kernel, built: KernelMap) -> KernelMap:
+        """Keep a map that was built elsewhere; the one that is there already stays.
+
+        Raises:
+            ValueError: as in `map_to`.
+        """
+        maps = self._maps.setdefault(out, {})
         if kernel not in maps:
             self._check_output(out, kernel)
-            maps[kernel] = build(self, out, kernel)
+            maps[kernel] = built
         return maps[kernel]
 
     def _check_output(self, out: VoxelGrid, kernel: Kernel) -> None:

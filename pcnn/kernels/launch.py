@@ -54,10 +54,10 @@ class CudaModule:
             return
         found = self._kernels.get(kernel) or self._kernel(kernel)
         index: int = torch.cuda.current_device() if device.index is None else device.index
-        if len(arguments) != found.bytes:
-            arguments = found.padded(arguments)
         if shared_bytes > found.shared.get(index, -1):
             found.prepare(index, shared_bytes)
+        if len(arguments) != found.bytes:
+            arguments = found.padded(arguments)
         # the driver wants an array of pointers to arguments. A c_char_p holds the address of the
         # bytes: it is that array, of length one, and keeps the bytes alive.
         pointer = ctypes.c_char_p(arguments)
@@ -100,7 +100,7 @@ class _Kernel:
         self.handle = handle
         self.function = driver.CUfunction(int(handle))  # what the driver's launch takes instead
         self.threads = threads
-        _, self.bytes = _check(driver.cuKernelGetParamInfo(handle, 0), name)
+        self.bytes = -1  # of its struct; the driver answers only in a context
         # dynamic shared memory allowed so far [bytes], on each device that the kernel is ready for
         self.shared: dict[int, int] = {}
         self._lock = threading.Lock()
@@ -120,6 +120,7 @@ class _Kernel:
         with self._lock, _current(device), _while_capturing():
             # to load now rather than at the launch, which may be captured
             _check(driver.cuKernelGetFunction(self.handle), self.name)
+            _, self.bytes = _check(driver.cuKernelGetParamInfo(self.handle, 0), self.name)
             if shared_bytes > self.shared.get(device, 0):
                 answer = driver.cuKernelSetAttribute(
                     driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,

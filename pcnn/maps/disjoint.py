@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pcnn.geometry import Kernel, KernelMap, KeyLayout
+from pcnn.geometry import KernelMap, KeyLayout
 from pcnn.geometry.kernel import Triple
 from pcnn.kernels import cuda
 from pcnn.maps.native import NATIVE
@@ -23,6 +23,7 @@ MAX_TASKS = 16
 
 _TASK = struct.Struct("PPPPPPPPPPqq3i3i3ii0q")
 _NO_TASK = b"\0" * _TASK.size
+_NUMBER = struct.Struct("i0q")
 _THREADS = 256
 
 
@@ -34,7 +35,7 @@ class DisjointMap:
         source: input sites.
         first: ``[N_in]`` int32, a finest row inside every input; ``None``: the inputs are finest.
         parent: ``[finest rows]`` int32, output of every finest row.
-        kernel: the relation.
+        size: of the kernel, which is its stride.
         spacing: tensor stride of the inputs.
         n_out: rows there is room for on the output side.
         counts: ``[K]`` int32, zeroed, for the triplets of every slot; ``None`` to leave them.
@@ -43,10 +44,15 @@ class DisjointMap:
     source: Sites
     first: Tensor | None
     parent: Tensor
-    kernel: Kernel
+    size: Triple
     spacing: Triple
     n_out: int
     counts: Tensor | None = None
+
+    @property
+    def volume(self) -> int:
+        """Number of kernel slots K."""
+        return self.size[0] * self.size[1] * self.size[2]
 
 
 @dataclass(frozen=True)
@@ -54,10 +60,10 @@ class DisjointTables:
     """Both directions of a map.
 
     Args:
-        table: ``[N_out, K]`` int32; ``masks`` ``[N_out, words]`` int32 its slot masks.
-        masks: see ``table``.
-        table_t: ``[N_in, K]`` int32 of the transposed map; ``masks_t`` its slot masks.
-        masks_t: see ``table_t``.
+        table: ``[N_out, K]`` int32, input of every slot, -1 where it is empty.
+        masks: ``[N_out, words]`` int32, its slot masks.
+        table_t: ``[N_in, K]`` int32 of the transposed map.
+        masks_t: ``[N_in, words]`` int32, its slot masks.
         inverse: ``[N_in]`` int64, output of every input.
     """
 
@@ -67,7 +73,7 @@ class DisjointTables:
     masks_t: Tensor
     inverse: Tensor
 
-    def kernel_map(self, n_in: int, n_out: int, counts: Tensor | None) -> KernelMap:
+    def kernel_map(self, n_in: int, n_out: int, counts: Tensor | None = None) -> KernelMap:
         """The map of the first ``n_in`` inputs and ``n_out`` outputs."""
         built = KernelMap.from_table(
             self.table[:n_out], n_in, self.masks[:n_out], counts, derive=NATIVE
@@ -88,48 +94,43 @@ def disjoint_maps(maps: Sequence[DisjointMap], layout: KeyLayout) -> list[Disjoi
 def _launch(maps: Sequence[DisjointMap], layout: KeyLayout) -> list[DisjointTables]:
     device = maps[0].source.keys.device
     # outputs are written by scatter: all tables start empty, in one launch each
-    empty = torch.full(
-        (sum(m.n_out * m.kernel.volume for m in maps),), -1, dtype=torch.int32, device=device
-    )
-    unset = torch.zeros(
-        sum(m.n_out * words_of(m.kernel.volume) for m in maps), dtype=torch.int32, device=device
-    )
+    cells = [m.n_out * m.volume for m in maps]
+    marks = [m.n_out * words_of(m.volume) for m in maps]
+    empty = torch.full((sum(cells),), -1, dtype=torch.int32, device=device).split(cells)
+    unset = torch.zeros(sum(marks), dtype=torch.int32, device=device).split(marks)
     tasks, results = [], []
-    blocks = cell = word = 0
-    for entry in maps:
-        volume, words, rows = entry.kernel.volume, words_of(entry.kernel.volume), entry.source.rows
+    blocks = 0
+    for entry, table, masks in zip(maps, empty, unset, strict=True):
+        volume, rows = entry.volume, entry.source.rows
+        words = words_of(volume)
         tables = DisjointTables(
-            empty[cell : cell + entry.n_out * volume].view(entry.n_out, volume),
-            unset[word : word + entry.n_out * words].view(entry.n_out, words),
+            table.view(-1, volume),
+            masks.view(-1, words),
             torch.empty(rows, volume, dtype=torch.int32, device=device),
             torch.empty(rows, words, dtype=torch.int32, device=device),
             torch.empty(rows, dtype=torch.int64, device=device),
         )
-        cell, word = cell + entry.n_out * volume, word + entry.n_out * words
-        keys, count = entry.source.pointers
-        tasks.append(
-            _TASK.pack(
-                keys,
-                count,
-                0 if entry.first is None else entry.first.data_ptr(),
-                entry.parent.data_ptr(),
-                tables.table.data_ptr(),
-                tables.masks.data_ptr(),
-                tables.table_t.data_ptr(),
-                tables.masks_t.data_ptr(),
-                tables.inverse.data_ptr(),
-                0 if entry.counts is None else entry.counts.data_ptr(),
-                rows,
-                blocks,
-                *entry.kernel.size,
-                *entry.spacing,
-                *layout.axis_bits,
-                words,
-            )
+        task = _TASK.pack(
+            *entry.source.pointers,
+            0 if entry.first is None else entry.first.data_ptr(),
+            entry.parent.data_ptr(),
+            tables.table.data_ptr(),
+            tables.masks.data_ptr(),
+            tables.table_t.data_ptr(),
+            tables.masks_t.data_ptr(),
+            tables.inverse.data_ptr(),
+            0 if entry.counts is None else entry.counts.data_ptr(),
+            rows,
+            blocks,
+            *entry.size,
+            *entry.spacing,
+            *layout.axis_bits,
+            words,
         )
-        blocks += -(-rows // _THREADS)
+        tasks.append(task)
         results.append(tables)
-    arguments = b"".join([*tasks, *[_NO_TASK] * (MAX_TASKS - len(tasks))])
-    arguments += struct.pack("i0q", len(tasks))
-    cuda.module("disjoint.cu", device).launch("disjoint_map", blocks, arguments, device)
+        blocks += -(-rows // _THREADS)
+    tasks += [_NO_TASK] * (MAX_TASKS - len(tasks)) + [_NUMBER.pack(len(maps))]
+    module = cuda.module("disjoint.cu", device)
+    module.launch("disjoint_map", blocks, b"".join(tasks), device)
     return results

@@ -1,7 +1,7 @@
 """Sites of all levels of a network, straight from the finest ones, without a host sync.
 
-A level's sites are ``stride * floor(c / stride)`` of the finest sites, whatever lies between (Spira,
-section 5.5, the closed form). So one sort over (level, coarse cell) serves all levels; how many
+A level's sites are ``stride * floor(c / stride)`` of the finest sites, whatever lies between
+(Spira, section 5.5, the closed form). So one sort over (level, coarse cell) serves all levels; how many
 sites each has stays on the device.
 """
 
@@ -17,7 +17,7 @@ from torch import Tensor
 from pcnn.geometry import KeyLayout
 from pcnn.geometry.kernel import Triple
 from pcnn.kernels import cuda
-from pcnn.maps.radix_sort import TILE, RadixSort
+from pcnn.maps.radix_sort import TILE, RadixSort, state_words
 
 MAX_LEVELS = 12
 
@@ -74,7 +74,7 @@ def pack_cells(
     arguments = _PACK.pack(
         cells.data_ptr(), keys.data_ptr(), extent.data_ptr(), cells.shape[0], *_fields(layout)
     )
-    blocks = -(-cells.shape[0] // _THREADS)
+    blocks = min(_BLOCKS, -(-cells.shape[0] // _THREADS))
     cuda.module("levels.cu", cells.device).launch("pack_cells", blocks, arguments, cells.device)
     return keys, extent
 
@@ -127,6 +127,7 @@ def unique_sites(
     count: Tensor | None = None,
     bits: int | None = None,
     counts: Tensor | None = None,
+    scratch: Tensor | None = None,
 ) -> Levels:
     """Sorted unique sites ``stride * floor(c / stride)`` for each of several strides.
 
@@ -138,6 +139,7 @@ def unique_sites(
         count: ``[1]`` int32, number of keys that count; ``None`` means all.
         bits: a bound on the bits of a cell, if the host knows one.
         counts: ``[L]`` int32 for the numbers of sites, made if not given.
+        scratch: ``[scratch_words(L, N)]`` int32, zeroed, made if not given.
 
     Raises:
         ValueError: more levels or keys than one sort takes.
@@ -147,7 +149,9 @@ def unique_sites(
     widest = 63 if bits is None else min(bits, 63)
     if levels > MAX_LEVELS:
         raise ValueError(f"one sort takes at most {MAX_LEVELS} levels, got {levels}: {strides}")
-    sort = RadixSort.of(levels * n, device)
+    if scratch is None:
+        scratch = torch.zeros(scratch_words(levels, n), dtype=torch.int32, device=device)
+    sort = RadixSort.of(levels * n, device, scratch[: state_words(levels * n)])
     padded = [value for stride in strides for value in stride] + [1] * 3 * (MAX_LEVELS - levels)
     fields = _fields(layout)
     counted = 0 if count is None else count.data_ptr()
@@ -170,7 +174,7 @@ def unique_sites(
     )
     sort.run(min(64, widest + level_bits))
     tiles = max(1, -(-n // TILE))
-    words = torch.zeros(levels * (tiles + 1), dtype=torch.int32, device=device)
+    words = scratch.data_ptr() + 4 * state_words(levels * n)
     sites = torch.empty(levels, n, dtype=torch.int64, device=device)
     rows = torch.empty(2, levels, n, dtype=torch.int32, device=device)
     if counts is None:
@@ -183,8 +187,8 @@ def unique_sites(
             sort.values.data_ptr(),
             keys.data_ptr(),
             counted,
-            words.data_ptr(),
-            words.data_ptr() + 4 * levels * tiles,
+            words,
+            words + 4 * levels * tiles,
             sites.data_ptr(),
             rows[0].data_ptr(),
             rows[1].data_ptr(),
@@ -198,6 +202,11 @@ def unique_sites(
         device,
     )
     return Levels(sites, rows[0], rows[1], counts)
+
+
+def scratch_words(levels: int, n: int) -> int:
+    """Zeroed words that `unique_sites` needs for so many levels and keys."""
+    return state_words(levels * n) + levels * (max(1, -(-n // TILE)) + 1)
 
 
 def largest_coordinate(extent: Sequence[int], layout: KeyLayout) -> int:

@@ -1,4 +1,4 @@
-"""Layouts that device kernels derive, in place of the torch functions of `pcnn.geometry.layouts`."""
+"""Layouts that device kernels derive, instead of the torch functions of `geometry.layouts`."""
 
 from __future__ import annotations
 

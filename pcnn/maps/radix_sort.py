@@ -25,6 +25,11 @@ _PASS = struct.Struct("PPPPPqi0q")
 MAX_ITEMS = (1 << 30) - 1
 
 
+def state_words(items: int) -> int:
+    """Words of the state of a sort of so many items."""
+    return STATE_WORDS + MAX_PASSES * max(1, -(-items // TILE)) * RADIX
+
+
 @dataclass(frozen=True)
 class RadixSort:
     """Scratch of one sort.
@@ -40,21 +45,25 @@ class RadixSort:
     state: Tensor
 
     @classmethod
-    def of(cls, items: int, device: torch.device) -> RadixSort:
+    def of(cls, items: int, device: torch.device, state: Tensor | None = None) -> RadixSort:
         """Allocate scratch for so many items.
+
+        Args:
+            items: number of items.
+            device: where they are.
+            state: ``[state_words(items)]`` int32, zeroed; made if not given.
 
         Raises:
             ValueError: more items than one sort takes.
         """
         if items > MAX_ITEMS:
             raise ValueError(f"one sort takes at most {MAX_ITEMS} items, got {items}")
-        tiles = max(1, -(-items // TILE))
+        if state is None:
+            state = torch.zeros(state_words(items), dtype=torch.int32, device=device)
         return cls(
             torch.empty(2, items, dtype=torch.int64, device=device),
             torch.empty(2, items, dtype=torch.int32, device=device),
-            torch.zeros(
-                STATE_WORDS + MAX_PASSES * tiles * RADIX, dtype=torch.int32, device=device
-            ),
+            state,
         )
 
     @property
@@ -64,7 +73,7 @@ class RadixSort:
 
     @property
     def pointers(self) -> tuple[int, int, int, int, int]:
-        """Addresses of both key buffers, both value buffers and the state, for a kernel's struct."""
+        """Addresses of both key buffers, both value buffers and the state, for a kernel."""
         keys, values, items = self.keys.data_ptr(), self.values.data_ptr(), self.items
         return keys, keys + 8 * items, values, values + 4 * items, self.state.data_ptr()
 

@@ -48,7 +48,8 @@ def _tiles(masks: Sequence[tuple[Tensor, int]]) -> list[Layout]:
     map_bits = (len(masks) - 1).bit_length()
     sort = RadixSort.of(items, device)
 
-    tasks, results = [], []
+    tasks: list[bytes] = []
+    results: list[Layout] = []
     item = tile = place = 0
     for n, count, (words, volume) in zip(rows, counts, masks, strict=True):
         slots = lists[place : place + count * volume].view(count, volume)

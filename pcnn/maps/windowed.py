@@ -2,7 +2,7 @@
 
 Outputs are sorted, so the positions that a group of slots asks for only move forwards. Instead of a
 binary search through all keys, 32 outputs share a stretch of source keys in fast memory; only the
-first stretch of a group is searched for, by 32 lanes at once (`csrc/windowed_search.cu`).
+first stretch of a block is searched for in all keys (`csrc/windowed_search.cu`).
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ from pcnn.kernels import cuda
 from pcnn.maps.native import NATIVE
 
 MAX_TASKS = 16
-WARPS, WINDOW = 8, 256
+WARPS, WINDOW = 9, 256
 
 _TASK = struct.Struct("PPPPPPPqqq3qq3iiii0q")
 _NO_TASK = b"\0" * _TASK.size
+_NUMBER = struct.Struct("i0q")
 
 #: Dynamic shared memory a block may ask for on every supported device, in bytes.
 SHARED_BUDGET = 96 << 10
@@ -36,21 +37,74 @@ class Sites:
 
     Args:
         keys: ``[rows]`` int64.
+        rows: sites there is room for.
         count: ``[1]`` int32 on the device; ``None`` means every row.
     """
 
     keys: Tensor
+    rows: int
     count: Tensor | None = None
-
-    @property
-    def rows(self) -> int:
-        """Sites there is room for."""
-        return self.keys.shape[0]
 
     @property
     def pointers(self) -> tuple[int, int]:
         """Addresses of keys and count, 0 where there is none."""
         return self.keys.data_ptr(), 0 if self.count is None else self.count.data_ptr()
+
+
+@dataclass(frozen=True)
+class SearchShape:
+    """What a search is before its sites are known; made once for a network.
+
+    Args:
+        volume: number of kernel slots K.
+        words: words of a slot mask.
+        chunks: groups of 32 outputs that a block takes.
+        shared_bytes: shared memory of a block.
+        deltas: key of slot 0 minus key of the output, and between neighbouring slots of x, y, z.
+        sizes: kernel size, then words, chunks and the groups of slots that a block holds at once.
+    """
+
+    volume: int
+    words: int
+    chunks: int
+    shared_bytes: int
+    deltas: tuple[int, int, int, int]
+    sizes: tuple[int, int, int, int, int, int]
+
+    @classmethod
+    def of(cls, kernel: Kernel, spacing: Triple, layout: KeyLayout) -> SearchShape:
+        """Shape of the search for a kernel.
+
+        Args:
+            kernel: the relation.
+            spacing: tensor stride of the inputs.
+            layout: bit widths of the keys.
+
+        Raises:
+            ValueError: a kernel so large that a block cannot hold one group of its slots.
+        """
+        padding = [-p * s for p, s in zip(kernel.padding, spacing, strict=True)]
+        x, y, z = (
+            (d * s) << shift
+            for d, s, shift in zip(kernel.dilation, spacing, layout.shifts, strict=True)
+        )
+        volume, (size_x, size_y, size_z) = kernel.volume, kernel.size
+        groups, words = size_x * size_y, words_of(volume)
+        fixed = 8 * WARPS * WINDOW + 4 * (volume + groups)
+        # several chunks share the search for a group's first window, as long as 6 blocks fit an SM
+        chunks = max(1, min(4, (16 << 10) // (128 * volume)))
+        row = 32 * chunks * 4
+        batch = min(groups, (SHARED_BUDGET - fixed - row * words) // (row * size_z))
+        if batch < 1:
+            raise ValueError(f"windowed search: a kernel of size {kernel.size} is too large")
+        shared = fixed + row * (words + batch * size_z)
+        deltas = layout.delta(padding), x, y, z
+        return cls(volume, words, chunks, shared, deltas, (*kernel.size, words, chunks, batch))
+
+
+def words_of(volume: int) -> int:
+    """Words of a slot mask."""
+    return -(-volume // MASK_BITS)
 
 
 @dataclass(frozen=True)
@@ -60,112 +114,58 @@ class Search:
     Args:
         source: input sites.
         target: output sites.
-        kernel: the relation.
-        spacing: tensor stride of the inputs.
+        shape: the relation.
         table: ``[N_out, K]`` int32 for the input row of every slot, -1 where it is empty.
-        masks: ``[N_out, ceil(K / 31)]`` int32 for the slot masks.
+        masks: ``[N_out, words]`` int32 for the slot masks.
         counts: ``[K]`` int32, zeroed, for the triplets of every slot; ``None`` to leave them.
     """
 
     source: Sites
     target: Sites
-    kernel: Kernel
-    spacing: Triple
+    shape: SearchShape
     table: Tensor
     masks: Tensor
     counts: Tensor | None = None
 
     @classmethod
     def allocate(
-        cls, source: Sites, target: Sites, kernel: Kernel, spacing: Triple, counts: Tensor | None
+        cls, source: Sites, target: Sites, shape: SearchShape, counts: Tensor | None = None
     ) -> Search:
         """A search with fresh memory for its results.
 
         Raises:
-            ValueError: the table exceeds the memory budget.
+            ValueError: the table exceeds the memory budget, or keys of more than 2^31 rows.
         """
-        check_table_size(target.rows, kernel.volume)
-        table = torch.empty(
-            target.rows, kernel.volume, dtype=torch.int32, device=target.keys.device
-        )
-        masks = torch.empty(
-            target.rows, words_of(kernel.volume), dtype=torch.int32, device=target.keys.device
-        )
-        return cls(source, target, kernel, spacing, table, masks, counts)
+        check_table_size(target.rows, shape.volume)
+        if source.rows >= 1 << 31:
+            raise ValueError(f"a row is a 32-bit number, but there are {source.rows} keys")
+        device = target.keys.device
+        table = torch.empty(target.rows, shape.volume, dtype=torch.int32, device=device)
+        masks = torch.empty(target.rows, shape.words, dtype=torch.int32, device=device)
+        return cls(source, target, shape, table, masks, counts)
 
 
-def words_of(volume: int) -> int:
-    """Words of a slot mask."""
-    return -(-volume // MASK_BITS)
-
-
-def search_windows(searches: Sequence[Search], layout: KeyLayout) -> None:
-    """Fill the tables and masks of many maps, `MAX_TASKS` in a launch.
-
-    Args:
-        searches: maps of one device.
-        layout: bit widths of all keys.
-
-    Raises:
-        ValueError: keys of more than 2^31 rows.
-    """
+def search_windows(searches: Sequence[Search]) -> None:
+    """Fill the tables and masks of many maps of one device, `MAX_TASKS` in a launch."""
     for start in range(0, len(searches), MAX_TASKS):
-        _launch(searches[start : start + MAX_TASKS], layout)
+        _launch(searches[start : start + MAX_TASKS])
 
 
-def _launch(searches: Sequence[Search], layout: KeyLayout) -> None:
+def _launch(searches: Sequence[Search]) -> None:
     tasks, blocks, shared = [], 0, 0
     for search in searches:
-        if search.source.rows >= 1 << 31:
-            raise ValueError(f"a row is a 32-bit number, but there are {search.source.rows} keys")
-        kernel, volume = search.kernel, search.kernel.volume
-        words = search.masks.shape[1]
-        chunks, batch, size = _shape(kernel, words)
-        shared = max(shared, size)
-        padding = [-p * s for p, s in zip(kernel.padding, search.spacing, strict=True)]
-        steps = [
-            (d * s) << shift
-            for d, s, shift in zip(kernel.dilation, search.spacing, layout.shifts, strict=True)
-        ]
-        tasks.append(
-            _TASK.pack(
-                *search.source.pointers,
-                *search.target.pointers,
-                search.table.data_ptr(),
-                search.masks.data_ptr(),
-                0 if search.counts is None else search.counts.data_ptr(),
-                search.source.rows,
-                search.target.rows,
-                layout.delta(padding),
-                *steps,
-                blocks,
-                *kernel.size,
-                words,
-                chunks,
-                batch,
-            )
-        )
-        blocks += -(-search.target.rows // (32 * chunks))
-        assert search.table.shape[1] == volume
-    arguments = b"".join([*tasks, *[_NO_TASK] * (MAX_TASKS - len(tasks))])
-    arguments += struct.pack("i0q", len(tasks))
+        shape, rows = search.shape, search.target.rows
+        counts = 0 if search.counts is None else search.counts.data_ptr()
+        outputs = search.table.data_ptr(), search.masks.data_ptr(), counts
+        pointers = *search.source.pointers, *search.target.pointers, *outputs
+        task = _TASK.pack(*pointers, search.source.rows, rows, *shape.deltas, blocks, *shape.sizes)
+        tasks.append(task)
+        blocks += -(-rows // (32 * shape.chunks))
+        shared = max(shared, shape.shared_bytes)
+    tasks += [_NO_TASK] * (MAX_TASKS - len(tasks)) + [_NUMBER.pack(len(searches))]
     device = searches[0].table.device
     module = cuda.module("windowed_search.cu", device)
-    module.launch("windowed_search", blocks, arguments, device, shared_bytes=shared)
-
-
-def _shape(kernel: Kernel, words: int) -> tuple[int, int, int]:
-    """Chunks of 32 outputs a block takes, groups it holds at once, and its shared memory."""
-    size_x, size_y, size_z = kernel.size
-    groups = size_x * size_y
-    fixed = 8 * WARPS * WINDOW + 4 * kernel.volume
-    # several chunks share the search for a group's first window, as long as 6 blocks fit an SM
-    chunks = max(1, min(4, (16 << 10) // (128 * kernel.volume)))
-    row = 32 * chunks * 4
-    batch = min(groups, (SHARED_BUDGET - fixed - row * words) // (row * size_z))
-    if batch < 1:
-        raise ValueError(f"windowed search: a kernel of size {kernel.size} is too large")
-    return chunks, batch, fixed + row * (words + batch * size_z)
+    module.launch("windowed_search", blocks, b"".join(tasks), device, shared_bytes=shared)
 
 
 @dataclass(frozen=True)
@@ -176,12 +176,11 @@ class Windowed:
 
     def build(self, source: VoxelGrid, target: VoxelGrid, kernel: Kernel) -> KernelMap:
         """Kernel map by windowed search; see `MapBuilder.build`."""
+        shape = SearchShape.of(kernel, source.tensor_stride, source.layout)
+        sites = Sites(source.keys, source.rows), Sites(target.keys, target.rows)
+        search = Search.allocate(*sites, shape)
+        search_windows([search])
         symmetric = kernel.is_symmetric and source is target
-        counts = torch.zeros(kernel.volume, dtype=torch.int32, device=source.device)
-        search = Search.allocate(
-            Sites(source.keys), Sites(target.keys), kernel, source.tensor_stride, counts
-        )
-        search_windows([search], source.layout)
         return KernelMap.from_table(
-            search.table, source.rows, search.masks, counts, symmetric, NATIVE
+            search.table, source.rows, search.masks, None, symmetric, NATIVE
         )

@@ -1,8 +1,8 @@
 """A network's levels and maps on a device: few launches, one look at the counts.
 
 Every level is made from the finest sites at once, every map is searched in the same launch as the
-others, and all row orders come out of one sort. The host waits once, for the numbers of sites (and
-of triplets, when backward will list them), so that results are as long as they need to be.
+others. The host waits once, for the numbers of sites (and of triplets, when backward will list
+them), so that results are as long as they need to be.
 """
 
 from __future__ import annotations
@@ -13,9 +13,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pcnn.geometry import Kernel, KernelMap, VoxelGrid
+from pcnn.geometry import KernelMap, KeyLayout, VoxelGrid
 from pcnn.geometry.kernel import Triple
-from pcnn.geometry.packing import DEFAULT_LAYOUT, KeyLayout
 from pcnn.maps.disjoint import DisjointMap, DisjointTables, disjoint_maps
 from pcnn.maps.levels import (
     EXTENT_WORDS,
@@ -25,122 +24,235 @@ from pcnn.maps.levels import (
     extent_of,
     largest_coordinate,
     pack_cells,
+    scratch_words,
     unique_sites,
 )
 from pcnn.maps.native import NATIVE
-from pcnn.maps.windowed import Search, Sites, search_windows
-from pcnn.ops.recipe import PlannedMap, Recipe
+from pcnn.maps.windowed import Search, SearchShape, Sites, search_windows
+from pcnn.ops.recipe import Recipe
+
+#: What a report begins with: the extent of the cloud, and the number of finest sites.
+_HEAD = EXTENT_WORDS + 1
+
+Maps = list[KernelMap | None]
 
 
 @dataclass(frozen=True)
-class Draft:
-    """A batch whose sites are on the device and whose numbers the host has not read yet.
+class _Map:
+    """A map between levels that are made by floor alone."""
+
+    number: int
+    source: int
+    target: int
+    shape: SearchShape | None  # None: the kernel tiles space, nothing is searched
+    first_word: int  # of its slots' counts in the report
+
+
+class DevicePlan:
+    """What a recipe comes to on sites of one spacing: all that does not depend on the batch.
+
+    Levels that are not made by floor alone, and maps from or to them, are left to the caller.
 
     Args:
         recipe: what the network asks for.
+        spacing: tensor stride of the finest sites.
+        sites: output sites of strided convolutions, ``floor`` or ``reached``.
         layout: bit widths of the keys.
-        report: int32 words the host will read: extent, number of finest sites, sites of every
-            level, triplets of every slot of every map.
-        root: finest sites.
-        inverse: finest site of every given cell; ``None`` when the sites were given.
-        strides: of every level that is made by floor, in level-0 voxels, by its number.
-        order: place of such a level among `levels`.
-        levels: their sites.
     """
 
-    recipe: Recipe
-    layout: KeyLayout
-    report: Tensor
-    root: Sites
-    inverse: Tensor | None
-    strides: dict[int, Triple]
-    order: dict[int, int]
-    levels: Levels | None
+    def __init__(self, recipe: Recipe, spacing: Triple, sites: str, layout: KeyLayout) -> None:
+        self.recipe, self.sites, self.layout = recipe, sites, layout
+        self.strides = {0: spacing}
+        for number, (parent, direction, kernel) in enumerate(recipe.levels, 1):
+            if sites == "floor" and direction == "down" and parent in self.strides:
+                (x, y, z), (a, b, c) = self.strides[parent], kernel.stride
+                self.strides[number] = x * a, y * b, z * c
+        #: strides that are sorted, and the place of every level among them
+        self.wanted = sorted({s for number, s in self.strides.items() if number})
+        self.place = {n: self.wanted.index(s) for n, s in self.strides.items() if n}
+        self.maps: list[_Map] = []
+        word = _HEAD + len(self.wanted)
+        for number, planned in enumerate(recipe.maps):
+            if planned.source not in self.strides or planned.target not in self.strides:
+                continue
+            fine, coarse = self.strides[planned.source], self.strides[planned.target]
+            steps = tuple(a * b for a, b in zip(fine, planned.kernel.stride, strict=True))
+            tiles_space = planned.kernel.is_disjoint and planned.target and steps == coarse
+            shape = None if tiles_space else SearchShape.of(planned.kernel, fine, layout)
+            self.maps.append(_Map(number, planned.source, planned.target, shape, word))
+            word += planned.kernel.volume
+        self.words = word
 
-    def sites(self, level: int, rows: int | None = None) -> Sites:
-        """Sites of a level: its first ``rows``, or as many as its count will say."""
-        if level == 0:
-            return self.root if rows is None else Sites(self.root.keys[:rows])
-        assert self.levels is not None
-        place = self.order[level]
-        keys = self.levels.keys[place]
-        if rows is not None:
-            return Sites(keys[:rows])
-        return Sites(keys, self.levels.counts[place : place + 1])
+    def on_cells(
+        self, cells: Tensor, batch_size: int, listed: bool
+    ) -> tuple[list[VoxelGrid | None], Maps]:
+        """Quantised cells in any order to a geometry with its levels and tables.
 
-    def is_disjoint(self, planned: PlannedMap) -> bool:
-        """Whether a map's outputs are the parents of its inputs, and its kernel tiles space."""
-        fine, coarse = self.strides[planned.source], self.strides[planned.target]
-        steps = tuple(a * b for a, b in zip(fine, planned.kernel.stride, strict=True))
-        return planned.kernel.is_disjoint and steps == coarse and planned.target != 0
+        Args:
+            cells: ``[P, 4]`` int32 (batch, x, y, z), duplicates allowed.
+            batch_size: number of clouds.
+            listed: whether triplets will be listed by slot, so that their number must be known.
 
+        Returns:
+            The geometries and maps of the recipe, ``None`` for what is left to the caller. The
+            finest one's ``inverse`` ``[P]`` holds the row of every cell.
 
-@dataclass(frozen=True)
-class Tables:
-    """Results of searches, still as long as their capacity."""
+        Raises:
+            ValueError: a cell beyond the packed keys; names the axis and its limit.
+        """
+        n, layout = cells.shape[0], self.layout
+        parts = [self.words, scratch_words(1, n), scratch_words(max(1, len(self.wanted)), n)]
+        zeros = torch.zeros(sum(parts), dtype=torch.int32, device=cells.device)
+        report, scratch, more = zeros.split(parts)
+        extent, count = report[:EXTENT_WORDS], report[EXTENT_WORDS:_HEAD]
+        keys, _ = pack_cells(cells, layout, extent)
+        finest = unique_sites(keys, extent, [(1, 1, 1)], layout, counts=count, scratch=scratch)
+        root = finest.keys[0]
+        levels = self._levels(Sites(root, n, count), report, None, more)
+        sites = self._sites(Sites(root, n, count), levels, None)
+        tables = self._tables(sites, levels, report) if listed else None
+        numbers = read_report(report)
+        check_overflow(numbers[EXTENT_WORDS - 1], layout)
+        grid = VoxelGrid(
+            root[: numbers[EXTENT_WORDS]],
+            batch_size,
+            largest_coordinate(numbers, layout),
+            self.strides[0],
+            self.sites,
+            finest.inverse[0].to(torch.int64),
+            layout,
+        )
+        return self._finish(grid, levels, tables, numbers)
 
-    searched: dict[PlannedMap, Search]
-    disjoint: dict[PlannedMap, DisjointTables]
-    counts: dict[PlannedMap, Tensor]
+    def on_grid(self, grid: VoxelGrid, listed: bool) -> tuple[list[VoxelGrid | None], Maps]:
+        """Levels and tables of a geometry; see `on_cells`."""
+        parts = [self.words, scratch_words(max(1, len(self.wanted)), grid.rows)]
+        report, scratch = torch.zeros(sum(parts), dtype=torch.int32, device=grid.device).split(
+            parts
+        )
+        root = Sites(grid.keys, grid.rows)
+        if self.wanted:
+            extent_of(grid.keys, self.layout, report[:EXTENT_WORDS])
+        levels = self._levels(root, report, grid, scratch)
+        sites = self._sites(root, levels, None)
+        tables = self._tables(sites, levels, report) if listed else None
+        numbers = read_report(report) if self.wanted or listed else [0] * self.words
+        check_overflow(numbers[EXTENT_WORDS - 1], self.layout)
+        return self._finish(grid, levels, tables, numbers)
 
+    def _levels(
+        self, root: Sites, report: Tensor, grid: VoxelGrid | None, scratch: Tensor
+    ) -> Levels | None:
+        """Launch what makes the sites of all levels."""
+        if not self.wanted:
+            return None
+        bits = None
+        if grid is not None:
+            bits = bound_bits(grid.bound, grid.batch_size, self.wanted[0])
+        return unique_sites(
+            root.keys,
+            report[:EXTENT_WORDS],
+            self.wanted,
+            self.layout,
+            root.count,
+            bits,
+            report[_HEAD : _HEAD + len(self.wanted)],
+            scratch,
+        )
 
-def plan_cells(
-    recipe: Recipe, cells: Tensor, batch_size: int, listed: bool, sites: str = "floor"
-) -> VoxelGrid:
-    """Quantised cells in any order to a planned geometry.
+    def _sites(
+        self, root: Sites, levels: Levels | None, rows: Sequence[int] | None
+    ) -> dict[int, Sites]:
+        """Sites of every level; room for as many as the finest has, until ``rows`` are known."""
+        found = {0: root}
+        if levels is not None:
+            keys, counts = levels.keys.unbind(), levels.counts.split(1)
+            for level, place in self.place.items():
+                if rows is None:
+                    found[level] = Sites(keys[place], root.rows, counts[place])
+                else:
+                    found[level] = Sites(keys[place], rows[place])
+        return found
 
-    Args:
-        recipe: what the network asks for.
-        cells: ``[P, 4]`` int32 (batch, x, y, z), duplicates allowed.
-        batch_size: number of clouds.
-        listed: whether triplets will be listed by slot (backward needs them).
-        sites: output sites of strided convolutions.
+    def _tables(
+        self, sites: dict[int, Sites], levels: Levels | None, report: Tensor | None
+    ) -> dict[int, Search | DisjointTables]:
+        """Search every map; count triplets into the report, if there is one."""
+        results: dict[int, Search | DisjointTables] = {}
+        tilings: dict[int, DisjointMap] = {}
+        searches: list[Search] = []
+        first, inverse = (levels.first.unbind(), levels.inverse.unbind()) if levels else ((), ())
+        for entry in self.maps:
+            kernel = self.recipe.maps[entry.number].kernel
+            source, target = sites[entry.source], sites[entry.target]
+            counts = None
+            if report is not None:
+                counts = report[entry.first_word : entry.first_word + kernel.volume]
+            if entry.shape is not None:
+                searches.append(Search.allocate(source, target, entry.shape, counts))
+                results[entry.number] = searches[-1]
+            else:
+                tilings[entry.number] = DisjointMap(
+                    source,
+                    first[self.place[entry.source]] if entry.source else None,
+                    inverse[self.place[entry.target]],
+                    kernel.size,
+                    self.strides[entry.source],
+                    target.rows,
+                    counts,
+                )
+        if searches:
+            search_windows(searches)
+        if tilings:
+            built = disjoint_maps(list(tilings.values()), self.layout)
+            results.update(zip(tilings, built, strict=True))
+        return results
 
-    Returns:
-        The geometry of the unique cells, its levels and tables cached; ``inverse`` ``[P]`` holds
-        the row of every cell.
+    def _finish(
+        self,
+        grid: VoxelGrid,
+        levels: Levels | None,
+        tables: dict[int, Search | DisjointTables] | None,
+        numbers: list[int],
+    ) -> tuple[list[VoxelGrid | None], Maps]:
+        """Cut results to their length, and cache levels and maps on the geometry."""
+        rows = numbers[_HEAD : _HEAD + len(self.wanted)]
+        sites = self._sites(Sites(grid.keys, grid.rows), levels, rows)
+        grids: list[VoxelGrid | None] = [grid] + [None] * len(self.recipe.levels)
+        for number, (parent, _, kernel) in enumerate(self.recipe.levels, 1):
+            above = grids[parent]
+            if number in self.place and above is not None:
+                key = ("down", kernel.stride)
+                if key not in above._levels:
+                    above._levels[key] = self._level(above, sites[number], self.strides[number])
+                grids[number] = above._levels[key]
+        listed = tables is not None
+        if tables is None:
+            tables = self._tables(sites, levels, None)
+        maps: Maps = [None] * len(self.recipe.maps)
+        for entry in self.maps:
+            planned = self.recipe.maps[entry.number]
+            source, target = grids[entry.source], grids[entry.target]
+            assert source is not None
+            assert target is not None
+            found = tables[entry.number]
+            if isinstance(found, Search):
+                symmetric = planned.kernel.is_symmetric and source is target
+                cut = found.table[: target.rows], source.rows, found.masks[: target.rows]
+                built = KernelMap.from_table(*cut, None, symmetric, NATIVE)
+            else:
+                built = found.kernel_map(source.rows, target.rows)
+            if listed:
+                slots = numbers[entry.first_word : entry.first_word + planned.kernel.volume]
+                counts = torch.tensor([0, *slots], dtype=torch.int64)
+                built.edges.layouts["offsets", False] = (counts.cumsum(0),)
+            maps[entry.number] = source.add_map(target, planned.kernel, built)
+        return grids, maps
 
-    Raises:
-        ValueError: a cell beyond the packed keys; names the axis and its limit.
-    """
-    layout = DEFAULT_LAYOUT
-    report = _report(recipe, cells.device)
-    keys, extent = pack_cells(cells, layout, report[:EXTENT_WORDS])
-    finest = unique_sites(
-        keys, extent, [(1, 1, 1)], layout, counts=report[EXTENT_WORDS : EXTENT_WORDS + 1]
-    )
-    root = Sites(finest.keys[0], finest.counts)
-    strides = _floor_strides(recipe, (1, 1, 1), sites)
-    draft = _draft(recipe, layout, report, root, finest.inverse[0], strides, None)
-    tables = _search(draft, None) if listed else None
-    numbers = read_report(report)
-    check_overflow(numbers[EXTENT_WORDS - 1], layout)
-    bound = largest_coordinate(numbers, layout)
-    rows = numbers[EXTENT_WORDS]
-    grid = VoxelGrid(
-        finest.keys[0, :rows],
-        batch_size,
-        bound,
-        (1, 1, 1),
-        sites,
-        finest.inverse[0].to(torch.int64),
-        layout,
-    )
-    _attach(draft, grid, tables, numbers)
-    return grid
-
-
-def plan_grid(recipe: Recipe, grid: VoxelGrid, listed: bool) -> None:
-    """Build the levels and tables of a geometry and cache them on it; see `plan_cells`."""
-    report = _report(recipe, grid.device)
-    strides = _floor_strides(recipe, grid.tensor_stride, grid.sites)
-    root = Sites(grid.keys)
-    draft = _draft(recipe, grid.layout, report, root, None, strides, grid)
-    tables = _search(draft, None) if listed else None
-    numbers = read_report(report) if draft.levels is not None or listed else [0] * len(report)
-    numbers[EXTENT_WORDS] = grid.rows
-    check_overflow(numbers[EXTENT_WORDS - 1], grid.layout)
-    _attach(draft, grid, tables, numbers)
+    def _level(self, parent: VoxelGrid, sites: Sites, stride: Triple) -> VoxelGrid:
+        bound = parent.bound + max(stride) - 1
+        keys = sites.keys[: sites.rows]
+        return VoxelGrid(keys, parent.batch_size, bound, stride, parent.sites, None, parent.layout)
 
 
 def read_report(report: Tensor) -> list[int]:
@@ -153,155 +265,3 @@ def read_report(report: Tensor) -> list[int]:
     done.record(torch.cuda.current_stream(report.device))
     done.synchronize()
     return [int(value) for value in host.tolist()]
-
-
-def _report(recipe: Recipe, device: torch.device) -> Tensor:
-    slots = sum(planned.kernel.volume for planned in recipe.maps)
-    words = EXTENT_WORDS + 1 + len(recipe.levels) + slots
-    return torch.zeros(words, dtype=torch.int32, device=device)
-
-
-def _floor_strides(recipe: Recipe, spacing: Triple, sites: str) -> dict[int, Triple]:
-    """Tensor stride of the root and of every level below it that is made by floor alone."""
-    strides = {0: spacing}
-    if sites != "floor":
-        return strides
-    for number, (parent, direction, kernel) in enumerate(recipe.levels, 1):
-        if direction == "down" and parent in strides:
-            (x, y, z), (a, b, c) = strides[parent], kernel.stride
-            strides[number] = x * a, y * b, z * c
-    return strides
-
-
-def _draft(
-    recipe: Recipe,
-    layout: KeyLayout,
-    report: Tensor,
-    root: Sites,
-    inverse: Tensor | None,
-    strides: dict[int, Triple],
-    grid: VoxelGrid | None,
-) -> Draft:
-    """Launch what makes the sites of all levels."""
-    wanted = sorted({stride for number, stride in strides.items() if number})
-    order = {number: wanted.index(stride) for number, stride in strides.items() if number}
-    levels = None
-    if wanted:
-        extent = report[:EXTENT_WORDS]
-        bits = None
-        if grid is not None:
-            extent_of(grid.keys, layout, extent)
-            bits = bound_bits(grid.bound, grid.batch_size, wanted[0])
-        start = EXTENT_WORDS + 1
-        levels = unique_sites(
-            root.keys,
-            extent,
-            wanted,
-            layout,
-            root.count,
-            bits,
-            report[start : start + len(wanted)],
-        )
-    return Draft(recipe, layout, report, root, inverse, strides, order, levels)
-
-
-def _search(draft: Draft, rows: Sequence[int] | None) -> Tables:
-    """Search every map between levels made by floor.
-
-    Args:
-        draft: the sites.
-        rows: sites of every level, once the host knows them; ``None`` leaves room for as many as
-            the finest level has, and counts triplets for the report.
-    """
-    place = EXTENT_WORDS + 1 + len(draft.recipe.levels)
-    searches: dict[PlannedMap, Search] = {}
-    tiling: dict[PlannedMap, DisjointMap] = {}
-    counts: dict[PlannedMap, Tensor] = {}
-    for planned in draft.recipe.maps:
-        volume = planned.kernel.volume
-        own = draft.report[place : place + volume] if rows is None else None
-        place += volume
-        if planned.source not in draft.strides or planned.target not in draft.strides:
-            continue
-        known = [None if rows is None else rows[n] for n in (planned.source, planned.target)]
-        source, target = (
-            draft.sites(n, k) for n, k in zip((planned.source, planned.target), known, strict=True)
-        )
-        if own is not None:
-            counts[planned] = own
-        spacing = draft.strides[planned.source]
-        if draft.is_disjoint(planned):
-            assert draft.levels is not None
-            first = draft.levels.first[draft.order[planned.source]] if planned.source else None
-            parent = draft.levels.inverse[draft.order[planned.target]]
-            tiling[planned] = DisjointMap(
-                source, first, parent, planned.kernel, spacing, target.rows, own
-            )
-        else:
-            searches[planned] = Search.allocate(source, target, planned.kernel, spacing, own)
-    if searches:
-        search_windows(list(searches.values()), draft.layout)
-    built = disjoint_maps(list(tiling.values()), draft.layout) if tiling else []
-    return Tables(searches, dict(zip(tiling, built, strict=True)), counts)
-
-
-def _attach(draft: Draft, grid: VoxelGrid, tables: Tables | None, numbers: list[int]) -> None:
-    """Cut results to their length, and cache levels and maps on the geometry."""
-    recipe = draft.recipe
-    grids: dict[int, VoxelGrid] = {0: grid}
-    rows = [grid.rows] + [0] * len(recipe.levels)
-    for number, place in draft.order.items():
-        rows[number] = numbers[EXTENT_WORDS + 1 + place]
-    for number, (parent, _, kernel) in enumerate(recipe.levels, 1):
-        if number in draft.order:
-            grids[number] = _level(draft, grids[parent], number, rows[number], kernel)
-    if tables is None:
-        tables = _search(draft, rows)
-    for planned in recipe.maps:
-        if planned.source in draft.strides and planned.target in draft.strides:
-            source, target = grids[planned.source], grids[planned.target]
-            built = _kernel_map(planned, tables, source, target)
-            source.map_to(target, planned.kernel, lambda *_, built=built: built)  # type: ignore[misc]
-    start = EXTENT_WORDS + 1 + len(recipe.levels)
-    for planned in recipe.maps:
-        volume = planned.kernel.volume
-        if planned in tables.counts:
-            source, target = grids[planned.source], grids[planned.target]
-            counts = torch.tensor([0, *numbers[start : start + volume]], dtype=torch.int64)
-            edges = source.map_to(target, planned.kernel, _never).edges
-            edges.layouts["offsets", False] = (counts.cumsum(0),)
-        start += volume
-
-
-def _never(source: VoxelGrid, target: VoxelGrid, kernel: Kernel) -> KernelMap:
-    raise LookupError(f"the map of {kernel} was planned, but is not there")
-
-
-def _level(draft: Draft, parent: VoxelGrid, number: int, rows: int, kernel: Kernel) -> VoxelGrid:
-    key = ("down", kernel.stride)
-    if key not in parent._levels:
-        stride = draft.strides[number]
-        parent._levels[key] = VoxelGrid(
-            draft.sites(number, rows).keys,
-            parent.batch_size,
-            parent.bound + max(stride) - 1,
-            stride,
-            parent.sites,
-            None,
-            parent.layout,
-        )
-    return parent._levels[key]
-
-
-def _kernel_map(
-    planned: PlannedMap, tables: Tables, source: VoxelGrid, target: VoxelGrid
-) -> KernelMap:
-    counts = tables.counts.get(planned)
-    if planned in tables.disjoint:
-        return tables.disjoint[planned].kernel_map(source.rows, target.rows, counts)
-    search = tables.searched[planned]
-    symmetric = planned.kernel.is_symmetric and source is target
-    masks = search.masks[: target.rows]
-    return KernelMap.from_table(
-        search.table[: target.rows], source.rows, masks, counts, symmetric, NATIVE
-    )

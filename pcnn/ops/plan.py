@@ -13,10 +13,12 @@ import torch
 from torch import Tensor, nn
 
 from pcnn.geometry import KernelMap, VoxelGrid, grid_of_cells
+from pcnn.geometry.kernel import Triple
+from pcnn.geometry.packing import DEFAULT_LAYOUT, KeyLayout
 from pcnn.maps import Windowed
 from pcnn.maps.native import has_kernels
 from pcnn.maps.tiles import tiles_of_masks
-from pcnn.ops.device_plan import plan_cells, plan_grid
+from pcnn.ops.device_plan import DevicePlan, Maps
 from pcnn.ops.engine import Engine, resolve
 from pcnn.ops.recipe import Recipe, trace
 
@@ -41,6 +43,7 @@ class Planner:
         self.engine = next((e for e in engines if isinstance(e, Engine)), resolve(None))
         self.layouts = tuple(self.engine.dataflow.needs if layouts is None else layouts)
         self.recipe: Recipe = trace(model)
+        self._device_plans: dict[tuple[Triple, str, KeyLayout], DevicePlan] = {}
 
     def __call__(self, geometry: VoxelGrid, backward: bool | None = None) -> VoxelGrid:
         """Derive all levels and build all maps of a geometry.
@@ -53,9 +56,12 @@ class Planner:
             The geometry itself.
         """
         both = torch.is_grad_enabled() if backward is None else backward
+        grids: list[VoxelGrid | None] = [geometry]
+        maps: Maps = []
         if self.is_batched(geometry.device):
-            plan_grid(self.recipe, geometry, self._lists(both))
-        self._finish(geometry, both)
+            ready = self._device_plan(geometry.tensor_stride, geometry.sites, geometry.layout)
+            grids, maps = ready.on_grid(geometry, self._lists(both))
+        self._finish(grids, maps, both)
         return geometry
 
     def voxelize(
@@ -80,12 +86,17 @@ class Planner:
                 f"cells must be [P, 4] int32 (batch, x, y, z), got {cells.dtype} "
                 f"{tuple(cells.shape)}"
             )
+        grids: list[VoxelGrid | None]
+        maps: Maps = []
         if self.is_batched(cells.device):
-            grid = plan_cells(self.recipe, cells, batch_size, self._lists(backward), sites)
+            ready = self._device_plan((1, 1, 1), sites, DEFAULT_LAYOUT)
+            grids, maps = ready.on_cells(cells, batch_size, self._lists(backward))
         else:
-            grid = grid_of_cells(cells[:, 1:], cells[:, 0], batch_size, sites)
-        self._finish(grid, backward)
-        return grid
+            grids = [grid_of_cells(cells[:, 1:], cells[:, 0], batch_size, sites)]
+        self._finish(grids, maps, backward)
+        geometry = grids[0]
+        assert geometry is not None
+        return geometry
 
     def is_batched(self, device: torch.device) -> bool:
         """Whether a device's kernels build all maps at once."""
@@ -95,34 +106,50 @@ class Planner:
         pooled = any("pairs" in planned.uses for planned in self.recipe.maps)
         return backward or pooled or any(name in LISTED for name in self.layouts)
 
-    def _finish(self, geometry: VoxelGrid, backward: bool) -> None:
+    def _device_plan(self, spacing: Triple, sites: str, layout: KeyLayout) -> DevicePlan:
+        key = spacing, sites, layout
+        if key not in self._device_plans:
+            self._device_plans[key] = DevicePlan(self.recipe, *key)
+        return self._device_plans[key]
+
+    def _finish(self, grids: list[VoxelGrid | None], maps: Maps, backward: bool) -> None:
         """Levels and maps that are not there yet, then the layouts of all maps."""
-        grids = [geometry]
-        for parent, direction, kernel in self.recipe.levels:
-            derive = grids[parent].strided if direction == "down" else grids[parent].generated
-            grids.append(derive(kernel))
+        grids = grids + [None] * (1 + len(self.recipe.levels) - len(grids))
+        maps = maps or [None] * len(self.recipe.maps)
+        for number, (parent, direction, kernel) in enumerate(self.recipe.levels, 1):
+            above = grids[parent]
+            if grids[number] is None and above is not None:
+                down = direction == "down"
+                grids[number] = above.strided(kernel) if down else above.generated(kernel)
         views: list[KernelMap] = []
-        for planned in self.recipe.maps:
-            source, target = grids[planned.source], grids[planned.target]
-            built = source.map_to(target, planned.kernel, self.engine.builder.build)
+        for planned, built in zip(self.recipe.maps, maps, strict=True):
+            if built is None:
+                source, target = grids[planned.source], grids[planned.target]
+                assert source is not None
+                assert target is not None
+                built = source.map_to(target, planned.kernel, self.engine.builder.build)
             if "pairs" in planned.uses:
                 built.layout("pairs")
-            if planned.uses & {"product", "transposed"}:
-                views += [built] if backward or "product" in planned.uses else []
-                views += [built.transpose()] if backward or "transposed" in planned.uses else []
-        if "tiles" in self.layouts and self.is_batched(geometry.device):
+            forward, transposed = "product" in planned.uses, "transposed" in planned.uses
+            views += [built] if forward or (backward and transposed) else []
+            views += [built.transpose()] if transposed or (backward and forward) else []
+        if "tiles" in self.layouts and views and self.is_batched(_device(grids)):
             _tile(views)
         for view in views:
             for name in self.layouts:
                 view.layout(name)
 
 
+def _device(grids: list[VoxelGrid | None]) -> torch.device:
+    root = grids[0]
+    assert root is not None
+    return root.device
+
+
 def _tile(views: Iterable[KernelMap]) -> None:
     """Row orders of many maps from one sort; a symmetric map's transpose needs none of its own."""
     wanted = [
-        view
-        for view in views
-        if not view.has("tiles") and not (view.symmetric and view.flipped)
+        view for view in views if not view.has("tiles") and not (view.symmetric and view.flipped)
     ]
     if wanted:
         masks = [(view.layout("masks")[0], view.volume) for view in wanted]
