@@ -41,8 +41,8 @@
 
 struct Arguments {
     const i64* keys;   // [n] sorted input sites
-    i64* candidates;   // fused: [capacity], the first `count` are written; else [n K]
-    u32* count;        // fused: number of candidates, zero before
+    i64* candidates;   // [capacity], the first `count` are written, in any order
+    u32* count;        // number of candidates that are kept, zero before
     int* coords;       // separate: [n K, 4] (batch, x, y, z), the axes as cells of an output candidate
     unsigned char* kept;  // separate: [n K] whether the candidate has passed so far
     i64 n;
@@ -71,6 +71,31 @@ __device__ __forceinline__ u32 field_of(const Arguments& a, int cell, int axis) 
 
 __device__ __forceinline__ bool inside(const Arguments& a, int cell, int axis) {
     return field_of(a, cell, axis) >> a.bits[axis] == 0;
+}
+
+// First of `own` places in a list, taken with one atomic a block. All threads of the block call it.
+__device__ __forceinline__ u32 places_for(u32* count, u32 own) {
+    __shared__ u32 warp_start[THREADS / WARP];
+    __shared__ u32 block_start;
+    u32 end = own;  // of this lane's places in the warp's
+#pragma unroll
+    for (int delta = 1; delta < WARP; delta *= 2) {
+        const u32 lower = __shfl_up_sync(FULL_MASK, end, delta);
+        if (lane_index() >= delta) end += lower;
+    }
+    if (lane_index() == WARP - 1) warp_start[warp_index()] = end;
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        u32 total = 0;
+        for (int warp = 0; warp < THREADS / WARP; ++warp) {
+            const u32 places = warp_start[warp];
+            warp_start[warp] = total;
+            total += places;
+        }
+        block_start = total ? atomicAdd(count, total) : 0;
+    }
+    __syncthreads();
+    return block_start + warp_start[warp_index()] + (end - own);
 }
 
 // ---- fused
@@ -159,32 +184,11 @@ __device__ __forceinline__ void visit_candidates(const Arguments& a, i64 i, Visi
 #endif
 
 KERNEL(reach, Arguments, THREADS) {
-    __shared__ u32 warp_start[THREADS / WARP];
-    __shared__ u32 block_start;
     const i64 i = (i64)blockIdx.x * THREADS + threadIdx.x;
-
     // visited twice, to count and to write: cheaper than holding an unknown number of keys
     u32 own = 0;
     if (i < a.n) visit_candidates(a, i, [&](i64) { ++own; });
-    u32 end = own;  // of this lane's candidates in the warp's
-#pragma unroll
-    for (int delta = 1; delta < WARP; delta *= 2) {
-        const u32 lower = __shfl_up_sync(FULL_MASK, end, delta);
-        if (lane_index() >= delta) end += lower;
-    }
-    if (lane_index() == WARP - 1) warp_start[warp_index()] = end;
-    __syncthreads();
-    if (threadIdx.x == 0) {
-        u32 total = 0;
-        for (int warp = 0; warp < THREADS / WARP; ++warp) {
-            const u32 candidates = warp_start[warp];
-            warp_start[warp] = total;
-            total += candidates;
-        }
-        block_start = total ? atomicAdd(a.count, total) : 0;  // one atomic a block
-    }
-    __syncthreads();
-    i64* out = a.candidates + block_start + warp_start[warp_index()] + (end - own);
+    i64* out = a.candidates + places_for(a.count, own);
     if (i < a.n) visit_candidates(a, i, [&](i64 key) { *out++ = key; });
 }
 
@@ -226,12 +230,14 @@ KERNEL(boundary, Arguments, THREADS) {
     a.kept[pair] = kept;
 }
 
-// 4: one number each, the largest where there is no candidate
+// 4: one number each, those that passed put together
 KERNEL(flatten, Arguments, THREADS) {
     const i64 pair = pair_index();
-    if (pair >= pairs_of(a)) return;
+    const bool kept = pair < pairs_of(a) && a.kept[pair];
+    const u32 place = places_for(a.count, kept);
+    if (!kept) return;
     i64 key = (i64)a.coords[4 * pair] << a.batch_shift;
     for (int axis = 0; axis < 3; ++axis)
         key |= (i64)field_of(a, a.coords[4 * pair + 1 + axis], axis) << a.shift[axis];
-    a.candidates[pair] = a.kept[pair] ? key : 0x7fffffffffffffffll;
+    a.candidates[place] = key;
 }

@@ -53,7 +53,7 @@ __device__ __forceinline__ i64 volume_of(const Box& box, i64 batches) {
 }
 
 struct Store {
-    void* slots;         // HASH: u64 entries, GRID: int cells, RUNS: Run entries
+    void* slots;         // HASH: u64 entries, GRID: int cells, RUNS: RunEntry
     const i64* sources;  // keys of the sites, sorted
     const Box* box;      // GRID
     Cells cells;
@@ -197,11 +197,21 @@ __device__ __forceinline__ void search_column(const Store& store, const Box& box
 
 #else
 
-struct alignas(16) Run {
+struct Run {
     i64 key;    // of the column, with the number of the run in place of z
     u32 cells;  // bit c: cell 32 run + c is a site
     int first;  // row of the lowest of them
 };
+
+// A run in memory: words of one kind, so that one instruction reads all four.
+struct alignas(16) RunEntry {
+    u32 word[4];  // key low, key high, cells, first
+};
+
+__device__ __forceinline__ Run read_run(const Store& store, u32 place) {
+    const RunEntry entry = static_cast<const RunEntry*>(store.slots)[place];
+    return {(i64)((u64)entry.word[1] << 32 | entry.word[0]), entry.word[2], (int)entry.word[3]};
+}
 
 __device__ __forceinline__ i64 run_key(const Store& store, i64 key, int z) {
     const i64 z_mask = ((i64)1 << store.cells.bits[2]) - 1;
@@ -225,19 +235,17 @@ __device__ __forceinline__ void insert_site(const Store& store, i64 i, i64 n) {
         z = cell_of(store.cells, keys[j], 2);
         if (run_key(store, keys[j], z) != own) break;
     }
-    Run* runs = static_cast<Run*>(store.slots);
+    u64* words = static_cast<u64*>(store.slots);  // two an entry: key | cells, first
     u32 place = home_of(store, own);
-    while (atomicCAS(reinterpret_cast<u64*>(&runs[place].key), EMPTY, (u64)own) != EMPTY)
+    while (atomicCAS(&words[2 * (i64)place], EMPTY, (u64)own) != EMPTY)
         place = (place + 1) & store.capacity_mask;
-    runs[place].cells = cells;
-    runs[place].first = (int)i;
+    words[2 * (i64)place + 1] = (u64)(u32)i << 32 | cells;
 }
 
 // A column of slots lies in one run or two: one look-up and a count of bits for each slot.
 template <int COUNT>
 __device__ __forceinline__ void search_column(const Store& store, const Box&, const Site& site,
                                               const Column& column, int (&rows)[COUNT]) {
-    const Run* runs = static_cast<const Run*>(store.slots);
     const i64 first_key = site.key + column.key_delta;
     const int first_z = site.cell[2] + column.cell_delta[2];
     Run run = {-1, 0, 0};
@@ -247,10 +255,10 @@ __device__ __forceinline__ void search_column(const Store& store, const Box&, co
         const i64 wanted = run_key(store, first_key, z);
         if (site.live && wanted != run.key) {
             u32 place = home_of(store, wanted);
-            run = runs[place];
+            run = read_run(store, place);
             while (run.key != wanted && run.key != (i64)EMPTY) {
                 place = (place + 1) & store.capacity_mask;
-                run = runs[place];
+                run = read_run(store, place);
             }
             if (run.key != wanted) run = {wanted, 0, 0};  // an empty run is known as well
         }

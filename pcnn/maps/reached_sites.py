@@ -8,8 +8,11 @@ import struct
 import torch
 from torch import Tensor
 
-from pcnn.geometry import Kernel, VoxelGrid
+from pcnn.geometry import Kernel, KeyLayout, VoxelGrid
+from pcnn.geometry.kernel import Triple
 from pcnn.kernels.cuda import module
+from pcnn.maps.levels import extent_of, unique_sites
+from pcnn.maps.radix_sort import MAX_ITEMS
 
 SOURCE = "reached_sites.cu"
 
@@ -18,9 +21,6 @@ ARGUMENTS = struct.Struct("5Pq25i0q")
 
 #: Threads of a block of every kernel.
 THREADS = 256
-
-#: What stands where there is no candidate: above every key.
-SENTINEL = (1 << 63) - 1
 
 #: Most candidates of an input that are enumerated in unrolled loops.
 UNROLLED = 64
@@ -36,7 +36,9 @@ def reached_sites(
     packed key; then sorted, unique. Equals the sites that ``VoxelGrid.strided`` derives under
     ``sites="reached"``.
 
-    The host waits once, for the number of sites: their memory is allocated exactly.
+    The host waits once, for the number of sites: their memory is allocated exactly. Candidates
+    take 48 bytes each of scratch memory, as many as there may be: ``prod_axis ceil(K / s)`` an
+    input, 8 of them for K = 3, s = 2.
 
     Source: TorchSparse (MLSys 2022), appendix A, algorithm 3, and section 4.4.
 
@@ -55,8 +57,8 @@ def reached_sites(
 
     Raises:
         ValueError: the grid is on no CUDA device, coordinates come too close to the limit of the
-            layout, the layout has an axis of more than 30 bits, or there may be more than
-            2^31 - 1 candidates.
+            layout, the layout has an axis of more than 30 bits, or there may be more
+            candidates than one sort takes.
     """
     if not kernel.is_strided:
         return grid
@@ -66,52 +68,67 @@ def reached_sites(
     grid.layout.check_bound(grid.bound, reach, "reached sites")
     periods = [s // math.gcd(s, d) for s, d in zip(kernel.stride, kernel.dilation, strict=True)]
     most = math.prod(-(-k // period) for k, period in zip(kernel.size, periods, strict=True))
-    slots = most if fused else kernel.volume
-    if grid.rows * slots >= 1 << 31:
+    if grid.rows * max(most, 0 if fused else kernel.volume) > MAX_ITEMS:
         raise ValueError(
-            f"reached sites: {grid.rows} sites x {slots} candidates exceed 2^31 - 1; split the "
-            "batch, or use sites='floor'"
+            f"reached sites: {grid.rows} sites with up to {most} candidates each (of "
+            f"{kernel.volume} slots) exceed the {MAX_ITEMS} of one sort; split the batch, or use "
+            "sites='floor'"
         )
-    if fused:
-        keys = _fused(grid, kernel, grid.rows * most, simplified and most <= UNROLLED)
-    else:
-        keys = _separate(grid, kernel)
+    keys = grid.keys.contiguous()
+    if grid.rows:
+        found = torch.empty(grid.rows * most, dtype=torch.int64, device=grid.device)
+        count = torch.zeros(1, dtype=torch.int32, device=grid.device)
+        if fused:
+            _fused(grid, kernel, keys, found, count, simplified and most <= UNROLLED)
+        else:
+            _separate(grid, kernel, keys, found, count)
+        keys = _unique(keys, found, count, grid.layout, (x, y, z), reach)
     return VoxelGrid(
         keys, grid.batch_size, grid.bound + reach, (x, y, z), grid.sites, None, grid.layout
     )
 
 
-def _fused(grid: VoxelGrid, kernel: Kernel, capacity: int, simplified: bool) -> Tensor:
-    device = grid.device
+def _fused(
+    grid: VoxelGrid, kernel: Kernel, keys: Tensor, found: Tensor, count: Tensor, unrolled: bool
+) -> None:
     defines: dict[str, int] = {}
-    if simplified:
+    if unrolled:
         for letter, values in (("K", kernel.size), ("S", kernel.stride), ("D", kernel.dilation)):
             defines |= {letter + axis: value for axis, value in zip("XYZ", values, strict=True)}
-    found = torch.empty(capacity, dtype=torch.int64, device=device)
-    count = torch.zeros(1, dtype=torch.int32, device=device)
-    keys = grid.keys.contiguous()
-    arguments = _arguments(grid, kernel, keys, found.data_ptr(), count.data_ptr(), 0, 0)
-    blocks = -(-grid.rows // THREADS)
-    module(SOURCE, device, **defines).launch("reach", blocks, arguments, device)
-    return _unique(found, count)
+    arguments = _arguments(grid, kernel, keys, found, count, 0, 0)
+    kernels, blocks = module(SOURCE, grid.device, **defines), -(-grid.rows // THREADS)
+    kernels.launch("reach", blocks, arguments, grid.device)
 
 
-def _separate(grid: VoxelGrid, kernel: Kernel) -> Tensor:
+def _separate(grid: VoxelGrid, kernel: Kernel, keys: Tensor, found: Tensor, count: Tensor) -> None:
     device, pairs = grid.device, grid.rows * kernel.volume
     coords = torch.empty(pairs, 4, dtype=torch.int32, device=device)
     kept = torch.empty(pairs, dtype=torch.uint8, device=device)
-    found = torch.empty(pairs, dtype=torch.int64, device=device)
-    keys = grid.keys.contiguous()
-    pointers = (found.data_ptr(), 0, coords.data_ptr(), kept.data_ptr())
-    arguments = _arguments(grid, kernel, keys, *pointers)
+    arguments = _arguments(grid, kernel, keys, found, count, coords.data_ptr(), kept.data_ptr())
     kernels, blocks = module(SOURCE, device), -(-pairs // THREADS)
     for stage in ("candidates", "modular", "boundary", "flatten"):
         kernels.launch(stage, blocks, arguments, device)
-    return _unique(found, None)
+
+
+def _unique(
+    keys: Tensor, found: Tensor, count: Tensor, layout: KeyLayout, stride: Triple, reach: int
+) -> Tensor:
+    """Ascending distinct keys of the first ``count`` ones ``found``, which lie around ``keys``."""
+    extent = extent_of(keys, layout)
+    extent[1:4].add_(reach)  # highest x, y, z
+    extent[5:8].add_(reach)  # lowest, counted from the top
+    levels = unique_sites(found, extent, [stride], layout, count)
+    return levels.keys[0, : int(levels.counts[0])].clone()
 
 
 def _arguments(
-    grid: VoxelGrid, kernel: Kernel, keys: Tensor, found: int, count: int, coords: int, kept: int
+    grid: VoxelGrid,
+    kernel: Kernel,
+    keys: Tensor,
+    found: Tensor,
+    count: Tensor,
+    coords: int,
+    kept: int,
 ) -> bytes:
     layout = grid.layout
     if max(layout.axis_bits) > 30:
@@ -119,8 +136,8 @@ def _arguments(
     steps = [t * s for t, s in zip(grid.tensor_stride, kernel.stride, strict=True)]
     return ARGUMENTS.pack(
         keys.data_ptr(),
-        found,
-        count,
+        found.data_ptr(),
+        count.data_ptr(),
         coords,
         kept,
         grid.rows,
@@ -134,14 +151,3 @@ def _arguments(
         *kernel.dilation,
         *kernel.padding,
     )
-
-
-def _unique(keys: Tensor, count: Tensor | None) -> Tensor:
-    """Ascending distinct keys, of the first ``count`` or of all that are not the sentinel."""
-    if count is not None:
-        places = torch.arange(keys.shape[0], device=keys.device)
-        keys = torch.where(places < count, keys, SENTINEL)
-    ordered = torch.sort(keys).values
-    first = ordered != SENTINEL
-    first[1:] &= ordered[1:] != ordered[:-1]
-    return ordered[first]
