@@ -92,7 +92,7 @@ def measure(
     syncs = count_sync_warnings(calls(0), device)
     memory_mb = peak_memory_mb(calls(0), device)
     seen = trace(calls(0), device) if count else None
-    if seen is None or not seen.kernels:  # not asked for, or CUPTI is not served here
+    if seen is None or not seen.timeline:  # not asked for, or CUPTI is not served here
         return Measurement(wall, gpu, cache, memory_mb, syncs=syncs)
     return Measurement(
         wall, gpu, cache, memory_mb, seen.launches, seen.busy_ms, max(syncs, seen.syncs)

@@ -28,7 +28,7 @@ TITLES = {
     "wall_ms": "wall ms",
     "min_ms": "min",
     "p90_ms": "p90",
-    "gpu_busy_ms": "GPU busy",
+    "gpu_busy_ms": "busy ms",
     "floor_ms": "floor",
     "memory_mb": "MB",
     "launches": "launches",

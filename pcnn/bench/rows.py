@@ -82,6 +82,7 @@ class Row:
         l2_hit_percent: sectors found in the L2 cache [%].
         params: settings that tell rows apart, by name.
         figure: the paper's figure that the row belongs to.
+        run: number of the run, where everything was measured several times.
         checked: the very configuration agreed with float64 before it was timed.
 
     Raises:
@@ -113,6 +114,7 @@ class Row:
     l2_hit_percent: float | None = None
     params: dict[str, int | float | str] | None = None
     figure: str | None = None
+    run: int | None = None
     checked: bool = False
 
     def __post_init__(self) -> None:

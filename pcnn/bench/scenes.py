@@ -1,23 +1,35 @@
 """Workloads: voxel scenes read from files, and generated ones for machines without files.
 
-A workload file is an ``.npz`` with ``coords``, ``[N, 4]`` integers (batch, x, y, z). Generated
-scenes are named ``surface_<n>k`` or ``random_<n>k``, for about ``n`` thousand voxels. Both are
-stand-ins: a surface has the neighbourhoods of a scan roughly, a random cloud has not at all.
+* A workload file is an ``.npz`` with ``coords``, ``[N, 4]`` integers (batch, x, y, z).
+* A scan is a file of points [m]: ``.bin``, ``.npy``, ``.ply``, or an ``.npz`` with the points under
+  ``points`` or under a name given after a colon, as ``clouds.npz:kitti005``. It becomes one scene a
+  voxel size: a scan of growing size.
+* Generated scenes are named ``surface_<n>k`` or ``random_<n>k``, for about ``n`` thousand voxels;
+  ``rand_1m`` and ``rand_2m`` are uniform noise of 1.25 % in a slab. All are stand-ins: a surface
+  has the neighbourhoods of a scan roughly, a random cloud has not at all.
 """
 
 from __future__ import annotations
 
 import re
 import zipfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
 
-from pcnn.geometry import VoxelGrid, grid_of_cells
+from pcnn.datasets.point_files import SUFFIXES, read_points
+from pcnn.geometry import VoxelGrid, grid_of_cells, quantize
 
 GENERATED = re.compile(r"(surface|random)_([1-9][0-9]*)k")
+#: Cells of a slab along x, y, z, and how many of them are filled.
+SLABS = {"rand_1m": ((632, 632, 200), 1_000_000), "rand_2m": ((894, 894, 200), 2_000_000)}
+
+
+#: Follows the name of a generated scene in result rows.
+GENERATED_MARK = " (generated)"
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,6 +45,23 @@ class Scene:
     grid: VoxelGrid
 
 
+def load_scenes(workload: str, voxel_sizes: Sequence[float] = ()) -> list[Scene]:
+    """Scenes of a workload: of a scan one for every voxel size [m], else one.
+
+    Raises:
+        FileNotFoundError: no such file, and no name of a generated scene either.
+        ValueError: a file that is no workload, or a scan without voxel sizes.
+    """
+    path, _, key = workload.partition(":")
+    points = _points(Path(path), key) if Path(path).is_file() else None
+    if points is None or not (voxel_sizes or key):
+        return [load_scene(workload)]
+    if not voxel_sizes:
+        raise ValueError(f"workload {workload} is a scan of points; give --voxel-sizes [m] too")
+    name = key or Path(path).stem
+    return [Scene(f"{name}@{size:g}", quantize(points, voxel_size=size)) for size in voxel_sizes]
+
+
 def load_scene(workload: str) -> Scene:
     """Scene of a workload file, or of a generated scene's name.
 
@@ -40,20 +69,50 @@ def load_scene(workload: str) -> Scene:
         FileNotFoundError: no such file, and no name of a generated scene either.
         ValueError: a file that is no workload.
     """
-    generated = GENERATED.fullmatch(workload)
-    if generated:
-        kind, thousands = generated.groups()
-        cells = (
-            surface(1000 * int(thousands)) if kind == "surface" else noise(1000 * int(thousands))
-        )
-        return Scene(f"{workload} (generated)", grid_of_cells(torch.from_numpy(cells)))
+    cells = _generated(workload)
+    if cells is not None:
+        return Scene(f"{workload}{GENERATED_MARK}", grid_of_cells(torch.from_numpy(cells)))
     path = Path(workload)
     if not path.is_file():
         raise FileNotFoundError(
             f"workload {workload}: no such file; give an .npz with coords [N, 4], or the name of a "
             "generated scene such as surface_20k or random_20k"
         )
+    if path.suffix in SUFFIXES:
+        raise ValueError(f"workload {workload} is a scan of points; give --voxel-sizes [m] too")
     return Scene(path.stem, _read(path))
+
+
+def _generated(name: str) -> np.ndarray | None:
+    if name in SLABS:
+        return slab(*SLABS[name])
+    match = GENERATED.fullmatch(name)
+    if match is None:
+        return None
+    kind, thousands = match.groups()
+    return (surface if kind == "surface" else noise)(1000 * int(thousands))
+
+
+def _points(path: Path, key: str) -> torch.Tensor | None:
+    """Points ``[P, 3]`` of a scan, ``None`` if the file holds none."""
+    if path.suffix in SUFFIXES:
+        return read_points(path).points
+    try:
+        with np.load(path) as content:
+            names = list(content)
+            if key and key not in names:
+                raise KeyError(f"no array {key}; there are {', '.join(names)}")
+            points = content[key or "points"] if (key or "points") in names else None
+    except (KeyError, ValueError, OSError, zipfile.BadZipFile) as error:
+        raise ValueError(f"workload {path}: no points in an .npz file ({error})") from error
+    if points is None:
+        return None
+    if points.ndim != 2 or points.shape[1] < 3 or points.dtype.kind != "f":
+        raise ValueError(
+            f"workload {path}: points must be floats [P, 3 or more], got {points.dtype} "
+            f"{list(points.shape)}"
+        )
+    return torch.from_numpy(np.ascontiguousarray(points[:, :3]))
 
 
 def _read(path: Path) -> VoxelGrid:
@@ -76,6 +135,15 @@ def noise(n: int, *, fill: float = 0.0125, seed: int = 0) -> np.ndarray:
     side = max(2, round((n / fill) ** (1 / 3)))
     flat = np.random.default_rng(seed).choice(side**3, size=min(n, side**3), replace=False)
     return np.stack(np.unravel_index(flat, (side, side, side)), axis=1)
+
+
+def slab(shape: tuple[int, int, int], n: int, *, seed: int = 0) -> np.ndarray:
+    """Distinct uniform cells ``[n, 3]`` of a box of the given shape."""
+    # unshuffled: the quick way to draw few of many without repetition
+    flat = np.random.default_rng(seed).choice(
+        int(np.prod(shape)), size=n, replace=False, shuffle=False
+    )
+    return np.stack(np.unravel_index(flat, shape), axis=1)
 
 
 def surface(n: int, *, seed: int = 0) -> np.ndarray:

@@ -57,22 +57,32 @@ class Trace:
     """What one call did.
 
     Args:
-        kernels: longest first.
+        timeline: every launch, in the order in which the device began them.
         syncs: times the host waited for the device.
     """
 
-    kernels: tuple[KernelTime, ...]
+    timeline: tuple[KernelTime, ...]
     syncs: int = 0
+
+    @property
+    def kernels(self) -> tuple[KernelTime, ...]:
+        """Launches summed by name, longest first."""
+        sums: dict[str, tuple[float, int]] = {}
+        for kernel in self.timeline:
+            spent, count = sums.get(kernel.name, (0.0, 0))
+            sums[kernel.name] = spent + kernel.microseconds, count + kernel.count
+        times = [KernelTime(name, spent, count) for name, (spent, count) in sums.items()]
+        return tuple(sorted(times, key=lambda kernel: -kernel.microseconds))
 
     @property
     def launches(self) -> int:
         """Kernels, copies and fills that the device ran."""
-        return sum(kernel.count for kernel in self.kernels)
+        return sum(kernel.count for kernel in self.timeline)
 
     @property
     def busy_ms(self) -> float:
         """Sum of their durations [ms]; more than the call took where streams overlap."""
-        return sum(kernel.microseconds for kernel in self.kernels) / 1e3
+        return sum(kernel.microseconds for kernel in self.timeline) / 1e3
 
 
 def trace(call: Call, device: torch.device) -> Trace:
@@ -107,17 +117,15 @@ def read_trace(events: Iterable[Mapping[str, Any]]) -> Trace:
     """
     timed = [event for event in events if event.get("ph") == "X"]
     marks = [e for e in timed if e.get("cat") == "user_annotation" and e["name"] == MARK]
-    kernels: dict[str, tuple[float, int]] = {}
+    launches: list[tuple[float, KernelTime]] = []
     syncs = 0
     for event in timed:
-        category, name = event.get("cat"), str(event["name"])
+        category, name, at = event.get("cat"), str(event["name"]), float(event["ts"])
         if category in DEVICE_WORK:
-            spent, count = kernels.get(name, (0.0, 0))
-            kernels[name] = spent + float(event["dur"]), count + 1
+            launches.append((at, KernelTime(name, float(event["dur"]), 1)))
         elif category in CUDA_CALLS and _waits(name):
-            at = float(event["ts"])
             syncs += any(float(m["ts"]) <= at < float(m["ts"]) + float(m["dur"]) for m in marks)
-    return Trace(_longest_first(kernels), syncs)
+    return Trace(_in_order(launches), syncs)
 
 
 def _waits(name: str) -> bool:
@@ -130,16 +138,19 @@ def _cpu_trace(call: Call) -> Trace:
     with torch.profiler.profile(activities=[ProfilerActivity.CPU]) as profiler:
         kept = call()
     del kept
-    averages = {
-        event.key: (float(event.self_cpu_time_total), int(event.count))
-        for event in profiler.key_averages()
-    }
-    return Trace(_longest_first(averages))
+    return Trace(
+        _in_order(
+            (
+                float(event.time_range.start),
+                KernelTime(event.name, float(event.self_cpu_time_total), 1),
+            )
+            for event in profiler.events()
+        )
+    )
 
 
-def _longest_first(kernels: Mapping[str, tuple[float, int]]) -> tuple[KernelTime, ...]:
-    times = [KernelTime(name, spent, count) for name, (spent, count) in kernels.items()]
-    return tuple(sorted(times, key=lambda kernel: -kernel.microseconds))
+def _in_order(launches: Iterable[tuple[float, KernelTime]]) -> tuple[KernelTime, ...]:
+    return tuple(kernel for _, kernel in sorted(launches, key=lambda entry: entry[0]))
 
 
 def count_sync_warnings(call: Call, device: torch.device) -> int:

@@ -38,6 +38,8 @@ class Configuration:
     c_in: int | None = None
     c_out: int | None = None
     backward: bool = False
+    product: str | None = None
+    params: tuple[tuple[str, int | float | str], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -68,8 +70,20 @@ def check_map(
         CheckFailed: a triplet is missing, or there is one too many.
     """
     truth = oracle.triplets(source, target, configuration.kernel)
-    counts = torch.tensor([len(j) for j, _ in truth], device=source.device)
-    slots = torch.arange(len(truth), device=source.device).repeat_interleave(counts)
+    return check_triplets(configuration, built, truth)
+
+
+def check_triplets(
+    configuration: Configuration, built: KernelMap, truth: list[oracle.Pair]
+) -> Proof:
+    """Compare a kernel map with triplets, given as the rows (j, i) of every slot.
+
+    Raises:
+        CheckFailed: a triplet is missing, or there is one too many.
+    """
+    device = built.in_index.device
+    counts = torch.tensor([len(j) for j, _ in truth], device=device)
+    slots = torch.arange(len(truth), device=device).repeat_interleave(counts)
     in_index, out_index = (torch.cat(rows) for rows in zip(*truth, strict=True))
     wanted = _numbers(slots, in_index, out_index, built)
     got = _numbers(built.slot_index, built.in_index.long(), built.out_index.long(), built)

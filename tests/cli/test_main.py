@@ -4,6 +4,7 @@ import json
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -47,17 +48,68 @@ def test_bench_writes_checked_rows(tmp_path: Path) -> None:
     assert all(row["checked"] and row["dtype"] == "float32" for row in rows)
 
 
-def test_bench_maps_takes_several_engines_and_scenes(tmp_path: Path) -> None:
-    out = tmp_path / "mapping.json"
-    words = (
-        "bench maps --workload surface_1k --workload random_1k --engine reference "
-        "--engine auto --repeats 3 --device cpu --out"
-    )
-    run(*words.split(), str(out))
-    rows = json.loads(out.read_text())["rows"]
-    assert {(row["engine"], row["workload"].split()[0]) for row in rows} == {
-        (engine, scene) for engine in ("reference", "auto") for scene in ("surface_1k", "random_1k")
+def test_bench_mapping_measures_figures_on_several_scenes_and_draws_them(tmp_path: Path) -> None:
+    out, peers = tmp_path / "mapping.json", tmp_path / "peers.json"
+    peer = {"what": "map", "engine": "spira", "variant": "dataflow1", "workload": "random_1k"}
+    peer |= {"k": 3, "stride": 1, "gpu_ms": 0.1, "wall_ms": 0.1}
+    peers.write_text(json.dumps({"header": {}, "rows": [peer]}))
+    words = "bench mapping --workload surface_1k --workload random_1k --product pairs"
+    words += f" --kernels 3:1,2:2 --repeats 3 --runs 2 --device cpu --out {out} --peers {peers}"
+    figures = ("spira_fig12", "minuet_fig18", "minuet_fig17")
+    text = run(*words.split(), *(word for name in figures for word in ("--figure", name)))
+    assert "minuet_fig18: left out, it needs the double-traversed builder" in text
+    assert "spira dataflow1" in text
+    content = json.loads(out.read_text())
+    rows = [row for row in content["rows"] if row["figure"] == "spira_fig12"]
+    timed = [row for row in rows if "wall_ms" in row]
+    assert {(row["workload"].split()[0], row["k"], row["run"]) for row in timed} == {
+        (scene, k, run) for scene in ("surface_1k", "random_1k") for k in (3, 2) for run in (0, 1)
     }
+    assert all(row["checked"] for row in content["rows"])
+    assert set(content["header"]["stand_ins"]) == {"spira_fig12", "minuet_fig17"}
+    assert (tmp_path / "mapping-spira_fig12-pairs.png").is_file()
+    assert (tmp_path / "mapping-minuet_fig17.png").is_file()
+    assert "spira dataflow1" in run("bench", "compare", str(out), "--peers", str(peers))
+    assert "mapping-minuet_fig17.png" in run("bench", "charts", str(out)).replace("\n", "")
+
+
+def test_bench_mapping_keeps_figures_measured_before(tmp_path: Path) -> None:
+    out = tmp_path / "mapping.json"
+    words = f"bench mapping --workload random_1k --repeats 3 --device cpu --out {out} --figure"
+    run(*words.split(), "minuet_fig17")
+    run(*words.split(), "minuet_fig16")
+    rows = json.loads(out.read_text())["rows"]
+    assert {row["figure"] for row in rows} == {"minuet_fig17", "minuet_fig16"}
+
+
+def test_a_scan_is_measured_at_several_voxel_sizes(tmp_path: Path) -> None:
+    scan, out = tmp_path / "scan.bin", tmp_path / "mapping.json"
+    np.random.default_rng(0).uniform(-3, 3, (2000, 4)).astype(np.float32).tofile(scan)
+    words = f"bench mapping --workload {scan} --voxel-sizes 1,0.5 --repeats 3 --device cpu"
+    run(*words.split(), "--figure", "minuet_fig17", "--out", str(out))
+    rows = json.loads(out.read_text())["rows"]
+    assert [row["workload"] for row in rows] == ["scan@1", "scan@0.5"]
+    assert rows[0]["n"] < rows[1]["n"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("--figure minuet_fig1", "no figure minuet_fig1"),
+        ("--builder hash_table", "no map builder named hash_table on cpu"),
+        ("--product everything", "want table, pairs, ready, train"),
+        ("--kernels 3", "want size:stride"),
+        ("--voxel-sizes 0.1,x", "want numbers"),
+        ("--voxel-sizes=-1", "want positive lengths"),
+        ("--peers nowhere.json", "not a file of peers"),
+        ("--figure minuet_fig18", "none of these figures"),
+    ],
+)
+def test_bad_options_of_mapping_are_named(options: str, message: str, tmp_path: Path) -> None:
+    out = tmp_path / "rows.json"
+    words = f"bench mapping --device cpu --workload random_1k {options} --out {out}"
+    assert message in " ".join(run(*words.split(), code=2).replace("│", " ").split())
+    assert not out.exists()
 
 
 @pytest.mark.parametrize(

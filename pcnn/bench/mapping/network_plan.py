@@ -1,0 +1,182 @@
+"""All maps of a network, built one after the other, on streams, and as `pcnn.plan` builds them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+
+import torch
+from torch import nn
+
+from pcnn.bench import oracle
+from pcnn.bench.calls import Call
+from pcnn.bench.harness import measure
+from pcnn.bench.mapping.measured import Setting
+from pcnn.bench.mapping.planned import Planned
+from pcnn.bench.mapping.products import bare
+from pcnn.bench.rows import Row
+from pcnn.bench.verify import CheckFailed, Configuration, check_triplets
+from pcnn.geometry import Kernel, KernelMap, VoxelGrid
+from pcnn.maps import MapBuilder
+from pcnn.models import MinkUNet42, SparseResNet21, SparseResNetLarge
+from pcnn.ops.plan import Planner
+from pcnn.ops.recipe import PlannedMap, Recipe
+
+#: Networks of Spira's evaluation. Maps do not depend on the width: the thinnest is quickest made.
+MODELS: dict[str, Callable[[], nn.Module]] = {
+    "sparse_resnet": partial(SparseResNet21, width=0.25),
+    "sparse_resnet_large": partial(SparseResNetLarge, width=0.25),
+    "minkunet": partial(MinkUNet42, width=0.25),
+}
+#: Streams among which Spira's way deals the maps.
+STREAMS = 4
+
+#: What every map delivers, forward.
+LAYOUTS = ("table",)
+
+#: Leaves all levels and maps of a network on sites whose caches are empty.
+Schedule = Callable[[Planner, VoxelGrid], VoxelGrid]
+
+
+def plan_rows(setting: Setting, figure: str) -> Iterator[Row]:
+    """Check, then time, every schedule of every network, from the sorted keys of level 0 alone.
+
+    Raises:
+        CheckFailed: a map that does not hold exactly the oracle's triplets.
+    """
+    for name, make in MODELS.items():
+        planner = Planner(make(), LAYOUTS)
+        for scene in setting.scenes:
+            grid = scene.grid.to(setting.device)
+            truth = true_maps(grid, planner.recipe)
+            for schedule, engine, run in schedules(setting, planner):
+                configuration = Configuration(
+                    engine,
+                    scene.name,
+                    str(setting.device),
+                    Kernel.of(1),
+                    params=(("model", name), ("schedule", schedule)),
+                )
+                check_plan(configuration, run(planner, bare(grid)), planner.recipe, truth)
+                measured = measure(
+                    fresh(run, planner, grid),
+                    setting.device,
+                    repeats=setting.repeats,
+                    budget_s=setting.budget_s,
+                    cold=setting.cold,
+                    count=setting.count,
+                )
+                yield Row(
+                    "map",
+                    scene.name,
+                    engine,
+                    n=grid.rows,
+                    triplets=sum(len(j) for pairs in truth for j, _ in pairs),
+                    model=name,
+                    figure=figure,
+                    params={"schedule": schedule, "maps": len(truth)},
+                    checked=True,
+                    **measured.columns(),
+                )
+
+
+def schedules(setting: Setting, planner: Planner) -> Iterator[tuple[str, str, Schedule]]:
+    """Name of every schedule, its engine, and how it runs."""
+    yield "pcnn.plan", planner.engine.name, as_planned
+    for builder in setting.builders:
+        if isinstance(builder, Planned):
+            continue  # that is the schedule above
+        yield "sequential", builder.name, partial(sequential, builder)
+        if setting.device.type == "cuda":
+            yield "streams", builder.name, partial(streamed, builder)
+
+
+def fresh(run: Schedule, planner: Planner, grid: VoxelGrid) -> Callable[[int], Call]:
+    """Calls of a schedule, each on sites without caches."""
+
+    def prepared(_: int) -> Call:
+        sites = bare(grid)
+        return lambda: run(planner, sites)
+
+    return prepared
+
+
+def levels_of(grid: VoxelGrid, recipe: Recipe) -> list[VoxelGrid]:
+    """Level 0 and those derived from it."""
+    levels = [grid]
+    for parent, direction, kernel in recipe.levels:
+        derive = levels[parent].strided if direction == "down" else levels[parent].generated
+        levels.append(derive(kernel))
+    return levels
+
+
+def as_planned(planner: Planner, grid: VoxelGrid) -> VoxelGrid:
+    """What `pcnn.plan` does before a forward pass."""
+    return planner(grid, backward=False)
+
+
+def sequential(builder: MapBuilder, planner: Planner, grid: VoxelGrid) -> VoxelGrid:
+    """All maps on one stream, one after the other."""
+    levels = levels_of(grid, planner.recipe)
+    for planned in planner.recipe.maps:
+        finish(builder, planned, levels)
+    return grid
+
+
+def streamed(builder: MapBuilder, planner: Planner, grid: VoxelGrid) -> VoxelGrid:
+    """All maps dealt among several streams, once the levels are there (Spira 5.6)."""
+    levels = levels_of(grid, planner.recipe)
+    current = torch.cuda.current_stream(grid.device)
+    ready = current.record_event()
+    streams = [torch.cuda.Stream(grid.device) for _ in range(STREAMS)]
+    for place, planned in enumerate(planner.recipe.maps):
+        stream = streams[place % STREAMS]
+        stream.wait_event(ready)
+        with torch.cuda.stream(stream):
+            finish(builder, planned, levels)
+    # the levels live until here, so that no stream reads memory that another has taken over
+    for stream in streams:
+        current.wait_stream(stream)
+    return grid
+
+
+def finish(builder: MapBuilder, planned: PlannedMap, levels: Sequence[VoxelGrid]) -> None:
+    """Build a map and the layouts that a forward pass reads of it, as the planner does."""
+    source, target = levels[planned.source], levels[planned.target]
+    built = source.map_to(target, planned.kernel, builder.build)
+    if "pairs" in planned.uses:
+        built.layout("pairs")
+    for use, view in (("product", built), ("transposed", built.transpose())):
+        for name in LAYOUTS if use in planned.uses else ():
+            view.layout(name)
+
+
+def true_maps(grid: VoxelGrid, recipe: Recipe) -> list[list[oracle.Pair]]:
+    """Triplets of every map of a network."""
+    levels = levels_of(bare(grid), recipe)
+    return [
+        oracle.triplets(levels[planned.source], levels[planned.target], planned.kernel)
+        for planned in recipe.maps
+    ]
+
+
+def check_plan(
+    configuration: Configuration,
+    grid: VoxelGrid,
+    recipe: Recipe,
+    truth: Sequence[list[oracle.Pair]],
+) -> None:
+    """Compare all maps that a schedule left on a grid with the oracle's triplets.
+
+    Raises:
+        CheckFailed: a map is missing, or does not hold exactly these.
+    """
+    levels = levels_of(grid, recipe)
+    for planned, pairs in zip(recipe.maps, truth, strict=True):
+        source, target = levels[planned.source], levels[planned.target]
+        built = source.map_to(target, planned.kernel, _unplanned)
+        check_triplets(configuration, built, pairs).admit(configuration)
+
+
+def _unplanned(source: VoxelGrid, target: VoxelGrid, kernel: Kernel) -> KernelMap:
+    raise CheckFailed(f"a plan left out the map of {kernel}")

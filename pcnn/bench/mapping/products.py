@@ -1,0 +1,90 @@
+"""What a kernel map delivers, by name, so that work cannot hide.
+
+* ``table``: the neighbour table alone.
+* ``pairs``: the triplets by slot.
+* ``ready``: all that a forward pass of an implicit GEMM reads: table, order and slots of its tiles.
+* ``train``: that, the triplets, and table and tiles of the transpose: all that backward reads too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from torch import Tensor
+
+from pcnn.bench.mapping.planned import Planned
+from pcnn.geometry import Kernel, KernelMap, VoxelGrid
+from pcnn.maps import MapBuilder
+
+#: By product, the layouts of the map and of its transpose.
+PRODUCTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "table": (("table",), ()),
+    "pairs": (("pairs",), ()),
+    "ready": (("table", "tiles"), ()),
+    "train": (("table", "tiles", "pairs"), ("table", "tiles")),
+}
+
+#: Device memory, bytes read plus bytes written [bytes/s], by a word in the device's name. Measured
+#: with a copy from device to device.
+BANDWIDTH = {"H200": 4.2e12, "H100": 3.0e12}
+
+
+def bare(grid: VoxelGrid) -> VoxelGrid:
+    """Return the same sites without the levels and maps that are cached on a grid."""
+    return replace(grid, _levels={}, _maps=type(grid._maps)())
+
+
+def build(grid: VoxelGrid, builder: MapBuilder, kernel: Kernel, product: str) -> KernelMap:
+    """Find the output sites, build the kernel map and a product of it.
+
+    Args:
+        grid: input sites; `bare`, if their levels shall be found anew.
+        builder: finds the triplets.
+        kernel: the relation.
+        product: a name in `PRODUCTS`.
+    """
+    if isinstance(builder, Planned):
+        built = builder.make(grid, kernel, PRODUCTS[product][0])
+    else:
+        built = builder.build(grid, grid.strided(kernel), kernel)
+    deliver(built, product)
+    return built
+
+
+def deliver(built: KernelMap, product: str) -> None:
+    """Have a kernel map hold a product."""
+    forward, backward = PRODUCTS[product]
+    for name in forward:
+        built.layout(name)
+    for name in backward:
+        built.transpose().layout(name)
+
+
+def floor_ms(
+    built: KernelMap, source: VoxelGrid, target: VoxelGrid, product: str, bandwidth: float
+) -> float:
+    """Lower bound of the time to build a product: keys read once, product written once [ms].
+
+    Args:
+        built: a map that holds the product.
+        source: input sites; their keys are read.
+        target: output sites; other ones than the input's are written.
+        product: a name in `PRODUCTS`.
+        bandwidth: bytes read plus bytes written in a second [bytes/s].
+    """
+    size = source.keys.nbytes + (0 if target is source else target.keys.nbytes)
+    written = {(t.data_ptr(), t.shape): t.nbytes for t in _tensors(built, product)}
+    return 1e3 * (size + sum(written.values())) / bandwidth
+
+
+def _tensors(built: KernelMap, product: str) -> Iterator[Tensor]:
+    forward, backward = PRODUCTS[product]
+    for view, names in ((built, forward), (built.transpose(), backward)):
+        for name in names:
+            yield from view.layout(name)
+
+
+def known_bandwidth(device_name: str) -> float | None:
+    """Bandwidth of a device by its name, ``None`` if it is not in `BANDWIDTH`."""
+    return next((rate for word, rate in BANDWIDTH.items() if word in device_name), None)

@@ -1,0 +1,227 @@
+"""Our maps against other engines' on the same workloads.
+
+A peer's time is the smaller of its GPU and its wall time: with host syncs the GPU time behind a
+spin can exceed the wall time. Ours is both, each compared. Of several runs the smallest counts.
+*No slower* means within 5 % or 2 microseconds.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+
+from pcnn.bench.rows import Row
+from pcnn.bench.scenes import GENERATED_MARK
+
+#: What a peer's setting delivers, in the names of `pcnn.bench.mapping.products`. Spira's dataflow 0
+#: reads a neighbour table, 1 the triplets by slot, 2 both; TorchSparse++ has the table on the fly
+#: and sorts it for split masks; spconv's implicit GEMM and FlexGEMM's masked one sort by mask too.
+DELIVERS = {
+    ("spira", "dataflow0"): "table",
+    ("spira", "dataflow1"): "pairs",
+    ("spira", "dataflow2"): "pairs",
+    ("spira64", "dataflow0"): "table",
+    ("spira64", "dataflow1"): "pairs",
+    ("spira64", "dataflow2"): "pairs",
+    ("torchsparse", "hashmap_on_the_fly"): "table",
+    ("torchsparse", "hashmap"): "pairs",
+    ("torchsparse", "hashmap_on_the_fly+sort3"): "ready",
+    ("minuet", "full"): "pairs",
+    ("spconv", "Native"): "pairs",
+    ("spconv", "MaskImplicitGemm"): "ready",
+    ("flexgemm", "implicit_gemm"): "table",
+    ("flexgemm", "masked_implicit_gemm"): "ready",
+    ("warpconvnet", "default"): "pairs",
+}
+#: The map that a layer's time may stand on: ours of this product, no slower than this peer's.
+BAR = ("ready", "spira", "dataflow1")
+
+SLACK, SLACK_MS = 1.05, 0.002
+
+#: workload, K, stride, product.
+Place = tuple[str, int, int, str]
+
+
+@dataclass(frozen=True)
+class Best:
+    """The best time there is at a place.
+
+    Args:
+        name: engine and setting.
+        gpu_ms: without launch gaps; ``None`` where the call waits for the device.
+        wall_ms: from start to end.
+    """
+
+    name: str
+    gpu_ms: float | None
+    wall_ms: float | None
+
+    @property
+    def least(self) -> float:
+        """The smaller of the two."""
+        return min((t for t in (self.gpu_ms, self.wall_ms) if t is not None), default=math.inf)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Ours and the best peer at one place.
+
+    Args:
+        place: workload, K, stride, product; a product ``ready (bar)`` is held to `BAR`.
+        ours: our best builder.
+        peer: the best peer.
+    """
+
+    place: Place
+    ours: Best
+    peer: Best
+
+    @property
+    def gpu_ratio(self) -> float:
+        """The peer's time over our GPU time (wall time where there is no other)."""
+        ours = self.ours.least if self.ours.gpu_ms is None else self.ours.gpu_ms
+        return self.peer.least / ours
+
+    @property
+    def wall_ratio(self) -> float | None:
+        """The peer's wall time over our wall time."""
+        if self.ours.wall_ms is None or self.peer.wall_ms is None:
+            return None
+        return self.peer.wall_ms / self.ours.wall_ms
+
+    @property
+    def no_slower(self) -> bool:
+        """Whether our GPU time is within 5 % or 2 us of the peer's time."""
+        ours = self.ours.least if self.ours.gpu_ms is None else self.ours.gpu_ms
+        return no_slower(ours, self.peer.least)
+
+
+def no_slower(ours: float, theirs: float) -> bool:
+    """Whether a time is within 5 % or 2 us of another [ms]."""
+    return ours <= max(theirs * SLACK, theirs + SLACK_MS)
+
+
+def read_peers(path: Path) -> list[dict[str, Any]]:
+    """Rows of a file of peers' times.
+
+    Raises:
+        ValueError: the file is none.
+    """
+    try:
+        rows = json.loads(path.read_text())["rows"]
+        return [dict(row) for row in rows]
+    except (OSError, json.JSONDecodeError, KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"{path}: not a file of peers' times ({error})") from error
+
+
+def compare(ours: Sequence[Row], peers: Iterable[Mapping[str, Any]]) -> list[Comparison]:
+    """Ours against the best peer, at every place that both have.
+
+    Args:
+        ours: rows of maps on a warm cache, of one run or several.
+        peers: as `read_peers` returns them.
+    """
+    mine = best_of_ours(ours)
+    theirs: dict[Place, Best] = {}
+    for row in peers:
+        product = DELIVERS.get((str(row.get("engine")), str(row.get("variant"))))
+        if row.get("what") != "map" or product is None:
+            continue
+        name = f"{row['engine']} {row['variant']}"
+        best = Best(name, row.get("gpu_ms"), row.get("wall_ms"))
+        products = [product]
+        if (row["engine"], row["variant"]) == BAR[1:]:
+            products.append(f"{BAR[0]} (bar)")
+        for kind in products:
+            place = row["workload"], row["k"], row["stride"], kind
+            if place not in theirs or best.least < theirs[place].least:
+                theirs[place] = best
+    comparisons = []
+    for place, best in theirs.items():
+        own = mine.get((*place[:3], place[3].removesuffix(" (bar)")))
+        if own is not None:
+            comparisons.append(Comparison(place, own, best))
+    return sorted(comparisons, key=lambda entry: (entry.place[3], entry.place))
+
+
+def best_of_ours(rows: Iterable[Row]) -> dict[Place, Best]:
+    """Our best builder at every place; of several runs of one builder the smallest times count."""
+    runs: dict[tuple[Place, str], list[Row]] = {}
+    for row in rows:
+        if row.what != "map" or row.params or row.cache == "cold":
+            continue
+        if row.product is None or row.k is None or row.stride is None:
+            continue
+        place = (row.workload.removesuffix(GENERATED_MARK), row.k, row.stride, row.product)
+        runs.setdefault((place, row.engine), []).append(row)
+    best: dict[Place, Best] = {}
+    for (place, engine), repeats in runs.items():
+        gpu = [row.gpu_ms for row in repeats if row.gpu_ms is not None]
+        wall = [row.wall_ms for row in repeats if row.wall_ms is not None]
+        found = Best(engine, min(gpu, default=None), min(wall, default=None))
+        if place not in best or found.least < best[place].least:
+            best[place] = found
+    return best
+
+
+def geometric_mean(values: Sequence[float]) -> float:
+    """Geometric mean of positive numbers; NaN of none."""
+    if not values:
+        return math.nan
+    return math.exp(sum(map(math.log, values)) / len(values))
+
+
+def comparison_table(comparisons: Sequence[Comparison]) -> Table:
+    """Table for a person, with the geometric mean of every product."""
+    drawn = Table(
+        title="ours against the best peer",
+        caption="ratios are peer / ours: above 1 we are quicker. Peer: the smaller of GPU and "
+        "wall time; no slower: within 5 % or 2 us in GPU time",
+    )
+    for title in ("product", "workload"):
+        drawn.add_column(title)
+    for title in ("K", "stride"):
+        drawn.add_column(title, justify="right")
+    for title in ("ours", "GPU ms", "wall ms", "peer", "GPU ms", "wall ms", "ratio", "wall ratio"):
+        drawn.add_column(title, justify="left" if title in ("ours", "peer") else "right")
+    drawn.add_column("no slower")
+    for product in dict.fromkeys(entry.place[3] for entry in comparisons):
+        own = [entry for entry in comparisons if entry.place[3] == product]
+        for entry in own:
+            workload, k, stride, _ = entry.place
+            drawn.add_row(
+                product,
+                workload,
+                str(k),
+                str(stride),
+                *_cells(entry.ours),
+                *_cells(entry.peer),
+                f"{entry.gpu_ratio:.2f}",
+                _number(entry.wall_ratio, 2),
+                "yes" if entry.no_slower else "NO",
+            )
+        walls = [entry.wall_ratio for entry in own if entry.wall_ratio is not None]
+        drawn.add_row(
+            product,
+            f"geometric mean of {len(own)}",
+            *[""] * 8,
+            f"{geometric_mean([entry.gpu_ratio for entry in own]):.2f}",
+            f"{geometric_mean(walls):.2f}",
+            f"{sum(entry.no_slower for entry in own)} of {len(own)}",
+            end_section=True,
+        )
+    return drawn
+
+
+def _cells(best: Best) -> tuple[str, str, str]:
+    return best.name, _number(best.gpu_ms, 4), _number(best.wall_ms, 4)
+
+
+def _number(value: float | None, digits: int) -> str:
+    return "" if value is None else f"{value:.{digits}f}"

@@ -1,0 +1,165 @@
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import pytest
+import torch
+
+from pcnn.bench.mapping.check import check_product, check_tiles
+from pcnn.bench.mapping.figures import scaling
+from pcnn.bench.mapping.measured import (
+    Case,
+    Setting,
+    attempt,
+    middle_trace,
+    stage_rows,
+    timed_row,
+)
+from pcnn.bench.mapping.products import PRODUCTS, bare, build, floor_ms, known_bandwidth
+from pcnn.bench.scenes import load_scene
+from pcnn.bench.trace import KernelTime, Trace
+from pcnn.bench.verify import CheckFailed
+from pcnn.geometry import Kernel, KernelMap, VoxelGrid
+from pcnn.maps import SortedSearch
+
+DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
+KERNELS = [(3, 1), (2, 2), (3, 2), (5, 1)]
+
+
+def setting(device: str = "cpu", **options: object) -> Setting:
+    words = {"repeats": 3, "budget_s": 0.1, **options}
+    return Setting(torch.device(device), [load_scene("random_1k")], [SortedSearch()], **words)
+
+
+def case(size: int = 3, stride: int = 1) -> Case:
+    scene = load_scene("random_1k")
+    return Case(scene.name, scene.grid, Kernel.of(size, stride))
+
+
+@dataclass(frozen=True)
+class Damaged:
+    """A builder whose maps lack a triplet, or are none at all."""
+
+    name: str = "damaged"
+    error: str | None = None
+
+    def build(self, source: VoxelGrid, target: VoxelGrid, kernel: Kernel) -> KernelMap:
+        if self.error:
+            raise ValueError(self.error)
+        (table,) = SortedSearch().build(source, target, kernel).layout("table")
+        table = table.clone()
+        table[0] = -1
+        return KernelMap.from_table(table, source.rows)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize(("size", "stride"), KERNELS)
+def test_every_product_is_checked_and_timed(size: int, stride: int, device: str) -> None:
+    rows = list(
+        scaling(setting(device, kernels=[(size, stride)], bandwidth=4.2e12, count=False), "figure")
+    )
+    timed = [row for row in rows if not row.params]
+    assert [row.product for row in timed] == list(PRODUCTS)
+    for row in timed:
+        assert row.checked
+        assert (row.k, row.stride, row.engine) == (size, stride, "sorted_search")
+        assert 0 < row.min_ms <= row.wall_ms <= row.p90_ms
+        assert row.floor_ms > 0
+        assert (row.what, row.figure, row.cache) == ("map", "figure", "warm")
+    floors = {row.product: row.floor_ms for row in timed}
+    assert floors["table"] <= floors["ready"] <= floors["train"]
+    stages = [row for row in rows if row.params]
+    assert [row.params["stage"] for row in stages] == ["prepare", "search", "finish"]
+    assert all(row.checked and row.gpu_busy_ms is not None for row in stages)
+
+
+def test_a_wrong_map_becomes_a_row_without_a_time() -> None:
+    with pytest.raises(CheckFailed, match="in common"):
+        timed_row(setting(), case(), Damaged(), "table", "figure")
+    for measurement in (timed_row, stage_rows):
+        (row,) = attempt(measurement, setting(), case(), Damaged(), "table", "figure", {"B": 1})
+        assert not row.checked
+        assert row.wall_ms is row.gpu_busy_ms is None
+        assert row.params["B"] == 1
+        assert row.params["left_out"].startswith("CheckFailed")
+    (row,) = attempt(
+        timed_row, setting(), case(), Damaged(error="keys do not fit"), "table", "figure"
+    )
+    assert row.params == {"left_out": "ValueError: keys do not fit"}
+
+
+@pytest.mark.parametrize("product", list(PRODUCTS))
+@pytest.mark.parametrize(("size", "stride"), KERNELS)
+def test_right_products_pass(size: int, stride: int, product: str) -> None:
+    of = case(size, stride)
+    built = build(bare(of.grid), SortedSearch(), of.kernel, product)
+    configuration = of.configuration(SortedSearch(), product)
+    check_product(configuration, built, of.truth).admit(configuration)
+
+
+def test_a_layout_that_disagrees_with_the_pairs_is_found() -> None:
+    of = case()
+    for product, flipped, name in (
+        ("table", False, "table"),
+        ("train", True, "table"),
+        ("ready", False, "tiles"),
+    ):
+        built = build(bare(of.grid), SortedSearch(), of.kernel, product)
+        view = built.transpose() if flipped else built
+        first, *others = view.layout(name)
+        wrong = first.clone()
+        wrong[0] = wrong[1]
+        built.edges.layouts[name, flipped] = (wrong, *others)
+        with pytest.raises(CheckFailed, match=r"neighbour table|permutation"):
+            check_product(of.configuration(SortedSearch(), product), built, of.truth)
+
+
+def test_tiles_that_list_other_slots_are_found() -> None:
+    of = case()
+    built = build(bare(of.grid), SortedSearch(), of.kernel, "ready")
+    configuration = of.configuration(SortedSearch(), "ready")
+    order, slots, counts = built.layout("tiles")
+    fewer, doubled = counts.clone(), slots.clone()
+    fewer[0] -= 1
+    doubled[0, 1] = doubled[0, 0]
+    for tiles in ((order, slots, fewer), (order, doubled, counts)):
+        built.edges.layouts["tiles", False] = tiles
+        with pytest.raises(CheckFailed, match="other slots"):
+            check_tiles(configuration, built)
+    built.edges.layouts["tiles", False] = (order, slots, counts)
+    check_tiles(configuration, built)
+
+
+def test_levels_are_found_anew_in_every_call() -> None:
+    of = case(2, 2)
+    calls = of.call(SortedSearch(), "table")
+    first, second = calls(0)(), calls(1)()
+    assert first.edges is not second.edges
+    assert not bare(of.grid)._levels
+
+
+def test_the_floor_counts_keys_and_product_once() -> None:
+    of = case()
+    n, volume = of.grid.rows, 27
+    built = build(bare(of.grid), SortedSearch(), of.kernel, "table")
+    wanted = 1e3 * (8 * n + 4 * n * volume) / 4.2e12
+    assert floor_ms(built, of.grid, of.grid, "table", 4.2e12) == pytest.approx(wanted)
+    strided = case(2, 2)
+    built = build(bare(strided.grid), SortedSearch(), strided.kernel, "pairs")
+    m, t = strided.target.rows, strided.triplets
+    wanted = 1e3 * (8 * (n + m) + 8 * t + 8 * 9) / 3e12
+    assert floor_ms(built, strided.grid, strided.target, "pairs", 3e12) == pytest.approx(wanted)
+    assert known_bandwidth("NVIDIA H200") == 4.2e12
+    assert known_bandwidth("cpu (Some Model)") is None
+
+
+def test_cases_are_scenes_times_kernels() -> None:
+    two = replace(setting(), scenes=[load_scene("random_1k"), load_scene("surface_1k")])
+    found = [(c.workload.split()[0], c.kernel.size[0]) for c in two.cases(((3, 1), (2, 2)))]
+    assert found == [(name, k) for name in ("random_1k", "surface_1k") for k in (3, 2)]
+    assert len(list(two.cases())) == 8
+
+
+def test_the_middle_of_several_traces_is_the_median() -> None:
+    traces = [Trace((KernelTime("a", spent, 1),)) for spent in (5.0, 1.0, 3.0)]
+    assert middle_trace(traces).busy_ms == 0.003
