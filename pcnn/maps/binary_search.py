@@ -1,0 +1,42 @@
+"""Simple binary search of packed keys: the baseline of z-delta search (Spira, section 6.4)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from pcnn.geometry import Kernel, KernelMap, VoxelGrid
+from pcnn.maps.packed_search import Search, search_table
+from pcnn.maps.table_to_pairs import NATIVE
+
+
+@dataclass(frozen=True)
+class BinarySearch:
+    """One search of all input keys for every (output, slot): N_out K log N_in comparisons.
+
+    Args:
+        name: in configurations and reports.
+        key_bits: 64, 32 (one cloud whose coordinates fit 12 / 12 / 8 bits), or ``auto``, which is
+            64: those keys are there already.
+        rows: output rows of a tile; ``None`` picks by size.
+    """
+
+    name: str = "binary_search"
+    key_bits: int | str = "auto"
+    rows: int | None = None
+    _search: Search = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        search = Search("binary_search", False, self.key_bits, self.rows)
+        object.__setattr__(self, "_search", search)
+
+    def build(self, source: VoxelGrid, target: VoxelGrid, kernel: Kernel) -> KernelMap:
+        """Kernel map as a neighbour table; see `MapBuilder.build`.
+
+        Raises:
+            ValueError: the tensors are not on a CUDA device, or 32-bit keys cannot hold the sites.
+        """
+        table, masks, counts = search_table(self._search, source, target, kernel)
+        symmetric = kernel.is_symmetric and source is target
+        return KernelMap.from_table(
+            table, source.rows, masks, counts, symmetric=symmetric, derive=NATIVE
+        )

@@ -1,0 +1,192 @@
+"""Tables to pairs and back, by kernels that keep the promised order: by slot, then output row."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping
+
+import torch
+from torch import Tensor
+
+from pcnn.geometry import KernelMap
+from pcnn.geometry.layouts import Layout, check_table, pairs
+from pcnn.kernels.cuda import module
+from pcnn.maps.packed_search import chunk_rows
+
+Pairs = tuple[Tensor, Tensor, Tensor]
+
+#: Slots of a block and threads of the kernels, as in ``csrc/pairs.cu``.
+STAGED_COLUMNS, PAIR_THREADS, PAIR_WARPS = 128, 256, 8
+
+TABLE_ARGUMENTS = struct.Struct("6P2q3i0q")
+SCAN_ARGUMENTS = struct.Struct("3Pq")
+TRANSPOSED_ARGUMENTS = struct.Struct("5P2q3i0q")
+REVERSE_ARGUMENTS = struct.Struct("2Pqi0q")
+SCATTER_ARGUMENTS = struct.Struct("4Pqi0q")
+
+
+def pairs_from_table(table: Tensor, offsets: Tensor | None = None) -> Pairs:
+    """List the filled entries of a neighbour table by slot, then output row.
+
+    Args:
+        table: ``[N_out, K]`` int32, -1 where a slot is empty.
+        offsets: ``[K + 1]`` int64 on the host, where they are known; without them the host waits
+            once, for the number of triplets to allocate.
+
+    Returns:
+        ``in_index [T]``, ``out_index [T]`` int32, ``offsets [K + 1]`` int64 on the host.
+    """
+    (rows, volume), device = table.shape, table.device
+    size = chunk_rows(rows)
+    chunks, strips = -(-rows // size), -(-volume // STAGED_COLUMNS)
+    scratch = torch.empty(2, volume, chunks, dtype=torch.int32, device=device)
+    starts = torch.empty(volume + 1, dtype=torch.int64, device=device)
+    kernels = module("pairs.cu", device)
+
+    def arguments(in_index: int, out_index: int) -> bytes:
+        pointers = (table, scratch[0], scratch[1], starts)
+        addresses = (tensor.data_ptr() for tensor in pointers)
+        shape = (rows, chunks, volume, size, strips)
+        return TABLE_ARGUMENTS.pack(*addresses, in_index, out_index, *shape)
+
+    kernels.launch("count_table", chunks * strips, arguments(0, 0), device)
+    scan_counts(scratch[0], scratch[1], starts)
+    if offsets is None:
+        offsets = starts.cpu()
+    found = torch.empty(2, int(offsets[-1]), dtype=torch.int32, device=device)
+    in_index, out_index = found.unbind()
+    kernels.launch(
+        "fill_from_table",
+        chunks * strips,
+        arguments(in_index.data_ptr(), out_index.data_ptr()),
+        device,
+    )
+    return in_index, out_index, offsets
+
+
+def scan_counts(counts: Tensor, starts: Tensor, offsets: Tensor) -> None:
+    """Turn the triplets of every (slot, chunk of rows) into positions.
+
+    Args:
+        counts: ``[slots, chunks]`` int32.
+        starts: ``[slots, chunks]`` int32, written: sums of the chunks before, inside a slot.
+        offsets: ``[slots + 1]`` int64, written: sums of the slots before.
+    """
+    slots, chunks = counts.shape
+    pointers = (tensor.data_ptr() for tensor in (counts, starts, offsets))
+    arguments = SCAN_ARGUMENTS.pack(*pointers, chunks)
+    module("pairs.cu", counts.device).launch("scan_counts", slots, arguments, counts.device)
+
+
+def pairs_from_transposed(
+    transposed: Tensor, counts: Tensor, rows: int, mirrored: bool, offsets: Tensor | None = None
+) -> Pairs:
+    """List the filled entries of a transposed table, whose chunks are counted already.
+
+    Args:
+        transposed: ``[slots, N_out]`` int32, -1 where a slot is empty.
+        counts: ``[slots, chunks]`` int32, filled entries of every chunk.
+        rows: output rows of a chunk.
+        mirrored: the slots are the first half of a symmetric map of ``2 slots + 1``; the central
+            slot and the mirrored half are listed too.
+        offsets: as in `pairs_from_table`, of all slots.
+
+    Returns:
+        As `pairs_from_table`, for all slots.
+    """
+    slots, length = transposed.shape
+    device, chunks = transposed.device, counts.shape[1]
+    if slots == 0:
+        every = torch.arange(length if mirrored else 0, dtype=torch.int32, device=device)
+        return every, every, torch.tensor([0, length] if mirrored else [0])
+    starts = torch.empty_like(counts)
+    positions = torch.empty(slots + 1, dtype=torch.int64, device=device)
+    scan_counts(counts, starts, positions)
+    if offsets is None:
+        offsets = positions.cpu()
+        if mirrored:  # K + 1 offsets from those of the first half
+            total = 2 * offsets[-1] + length
+            offsets = torch.cat([offsets, (total - offsets).flip(0)])
+    found = torch.empty(2, int(offsets[-1]), dtype=torch.int32, device=device)
+    in_index, out_index = found.unbind()
+    pointers = (transposed, starts, positions, in_index, out_index)
+    module("pairs.cu", device).launch(
+        "fill_from_transposed",
+        -(-(slots + mirrored) * chunks // PAIR_WARPS),
+        TRANSPOSED_ARGUMENTS.pack(
+            *(tensor.data_ptr() for tensor in pointers), length, chunks, slots, rows, int(mirrored)
+        ),
+        device,
+    )
+    return in_index, out_index, offsets
+
+
+def transposed_table(table: Tensor, n_in: int) -> Tensor:
+    """Neighbour table of the transposed map, ``[N_in, K]`` int32.
+
+    Args:
+        table: ``[N_out, K]`` int32, in which an input fills each slot at most once.
+        n_in: rows of the input geometry.
+    """
+    rows, volume = table.shape
+    reversed_ = torch.full((n_in, volume), -1, dtype=torch.int32, device=table.device)
+    arguments = REVERSE_ARGUMENTS.pack(table.data_ptr(), reversed_.data_ptr(), rows, volume)
+    module("pairs.cu", table.device).launch(
+        "reverse_table", -(-rows // PAIR_WARPS), arguments, table.device
+    )
+    return reversed_
+
+
+def table_from_pairs(in_index: Tensor, out_index: Tensor, offsets: Tensor, n_out: int) -> Tensor:
+    """Neighbour table ``[N_out, K]`` int32 of pairs that fill each slot of an output at most once.
+
+    Args:
+        in_index: ``[T]`` int32, by slot.
+        out_index: ``[T]`` int32.
+        offsets: ``[K + 1]`` int64 on any device.
+        n_out: rows of the output geometry.
+    """
+    device, volume = in_index.device, offsets.shape[0] - 1
+    table = torch.full((n_out, volume), -1, dtype=torch.int32, device=device)
+    there = offsets.to(device, non_blocking=True)
+    pointers = (tensor.data_ptr() for tensor in (in_index, out_index, there, table))
+    arguments = SCATTER_ARGUMENTS.pack(*pointers, in_index.shape[0], volume)
+    module("pairs.cu", device).launch(
+        "scatter_pairs", -(-in_index.shape[0] // PAIR_THREADS), arguments, device
+    )
+    return table
+
+
+def pairs_layout(kernel_map: KernelMap) -> Layout:
+    """Layout ``pairs`` of a map with a table; see `pcnn.geometry.layouts.pairs`."""
+    if kernel_map.transpose().has("pairs") or not kernel_map.has("table"):
+        return pairs(kernel_map)  # the same triplets read backwards
+    offsets = None
+    for view in (kernel_map, kernel_map.transpose()):
+        if view.has("offsets"):
+            (offsets,) = view.layout("offsets")
+    return pairs_from_table(kernel_map.layout("table")[0], offsets)
+
+
+def table_layout(kernel_map: KernelMap) -> Layout:
+    """Layout ``table`` from the other side's table, or from pairs.
+
+    Raises:
+        ValueError: as in `pcnn.geometry.layouts.check_table`.
+    """
+    check_table(kernel_map)
+    other = kernel_map.transpose()
+    if other.has("table"):
+        (table,) = other.layout("table")
+        if kernel_map.symmetric:
+            return (table.flip(1),)
+        return (transposed_table(table, kernel_map.n_out),)
+    in_index, out_index, offsets = kernel_map.layout("pairs")
+    return (table_from_pairs(in_index, out_index, offsets, kernel_map.n_out),)
+
+
+#: Layouts that maps on a CUDA device derive by these kernels (`KernelMap.from_table`).
+NATIVE: Mapping[str, Callable[[KernelMap], Layout]] = {
+    "pairs": pairs_layout,
+    "table": table_layout,
+}

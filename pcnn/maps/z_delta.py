@@ -1,0 +1,161 @@
+"""Z-delta search on packed keys (Spira, sections 5.2 to 5.4)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from pcnn.geometry import Kernel, KernelMap, VoxelGrid
+from pcnn.geometry.layouts import MASK_BITS
+from pcnn.maps.hybrid_map import HybridMap, split_slots
+from pcnn.maps.packed_search import (
+    HALF_TABLE,
+    HYBRID,
+    TRANSPOSED,
+    Found,
+    Search,
+    chunk_rows,
+    run_search,
+    search_table,
+    table_rows,
+)
+from pcnn.maps.table_to_pairs import NATIVE, Pairs, pairs_from_transposed
+
+PRODUCTS = ("table", "pairs")
+
+
+@dataclass(frozen=True)
+class ZDelta:
+    """One binary search for every output and (x, y) of the kernel, then steps along z.
+
+    Keys are sorted, so inputs of equal (x, y) are consecutive and ascend in z: from the smallest z
+    of the kernel, found by binary search, the other K_z - 1 slots are a few steps forward. The
+    kernel writes each layout directly, as the dataflow wants it.
+
+    Args:
+        name: in configurations and reports.
+        product: layout that `build` writes: ``table`` without waiting for the device, ``pairs``
+            with one wait for the number of triplets. Either is derived from the other on demand.
+        key_bits: 64, 32 (one cloud whose coordinates fit 12 / 12 / 8 bits), or ``auto``, which is
+            64: those keys are there already.
+        half: search only the first half of a symmetric map, and mirror it. ``None``: for ``pairs``,
+            where the mirrored half costs nothing; a ``table`` pays for it with scattered writes.
+        rows: output rows of a tile; ``None`` picks by size.
+    """
+
+    name: str = "z_delta"
+    product: str = "table"
+    key_bits: int | str = "auto"
+    half: bool | None = None
+    rows: int | None = None
+    _search: Search = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if self.product not in PRODUCTS:
+            raise ValueError(
+                f"{self.name}: product must be one of {', '.join(PRODUCTS)}, got {self.product!r}"
+            )
+        object.__setattr__(self, "_search", Search("z_delta", True, self.key_bits, self.rows))
+
+    def build(self, source: VoxelGrid, target: VoxelGrid, kernel: Kernel) -> KernelMap:
+        """Kernel map by z-delta search; see `MapBuilder.build`.
+
+        Raises:
+            ValueError: the tensors are not on a CUDA device, or 32-bit keys cannot hold the sites.
+        """
+        symmetric = kernel.is_symmetric and source is target
+        if self.product == "pairs":
+            in_index, out_index, offsets = self.pairs(source, target, kernel)
+            sizes = (source.rows, target.rows)
+            return KernelMap.from_pairs(
+                in_index, out_index, offsets, *sizes, symmetric=symmetric, derive=NATIVE
+            )
+        table, masks, counts = self.table(source, target, kernel)
+        return KernelMap.from_table(
+            table, source.rows, masks, counts, symmetric=symmetric, derive=NATIVE
+        )
+
+    def table(
+        self, source: VoxelGrid, target: VoxelGrid, kernel: Kernel
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Neighbour table, row masks and triplets of every slot, without waiting for the device.
+
+        Returns:
+            ``[N_out, K]`` int32 (-1 empty), ``[N_out, ceil(K / 31)]`` int32, ``[K]`` int64.
+        """
+        if not (self.half and self._halves(source, target, kernel)):
+            return search_table(self._search, source, target, kernel)
+        rows, volume, device = target.rows, kernel.volume, source.device
+        table = torch.full((rows, volume), -1, dtype=torch.int32, device=device)
+        # both halves of a mask are joined by atomics, like the counts
+        masks = torch.zeros(rows, -(-volume // MASK_BITS), dtype=torch.int32, device=device)
+        counts = torch.zeros(volume, dtype=torch.int64, device=device)
+        size = self.rows or table_rows(rows, volume // 2)
+        found = Found(table, None, masks, counts)
+        run_search(self._search, HALF_TABLE, source, target, kernel, found, size)
+        return table, masks, counts
+
+    def transposed(
+        self, source: VoxelGrid, target: VoxelGrid, kernel: Kernel, slots: int | None = None
+    ) -> tuple[Tensor, Tensor, int]:
+        """Neighbour table by slot, written along outputs, without waiting for the device.
+
+        Args:
+            source: input sites.
+            target: output sites.
+            kernel: the relation.
+            slots: how many of the first slots are searched; ``None`` is all of them.
+
+        Returns:
+            ``[slots, N_out]`` int32, -1 where a slot is empty; ``[slots, chunks]`` int32, the
+            triplets of every slot and chunk of output rows; the rows of a chunk.
+        """
+        rows, device = target.rows, source.device
+        slots = kernel.volume if slots is None else slots
+        size = self.rows or chunk_rows(rows)
+        table = torch.empty(slots, rows, dtype=torch.int32, device=device)
+        counts = torch.empty(slots, -(-rows // size), dtype=torch.int32, device=device)
+        found = Found(transposed=table, tile_counts=counts)
+        run_search(self._search, TRANSPOSED, source, target, kernel, found, size)
+        return table, counts, size
+
+    def pairs(self, source: VoxelGrid, target: VoxelGrid, kernel: Kernel) -> Pairs:
+        """Triplets by slot, then output row; waits for the device once.
+
+        Three kernels: search, scan of the counts, fill.
+
+        Returns:
+            ``in_index [T]``, ``out_index [T]`` int32, ``offsets [K + 1]`` int64 on the host.
+        """
+        half = self.half is not False and self._halves(source, target, kernel)
+        slots = kernel.volume // 2 if half else kernel.volume
+        table, counts, size = self.transposed(source, target, kernel, slots)
+        return pairs_from_transposed(table, counts, size, half)
+
+    def hybrid(
+        self, source: VoxelGrid, target: VoxelGrid, kernel: Kernel, threshold: int
+    ) -> HybridMap:
+        """Slots of L1 norm below a threshold as a table, the others as pairs; waits once.
+
+        Args:
+            source: input sites.
+            target: output sites.
+            kernel: the relation.
+            threshold: norm of an offset in units of the input's voxels (Spira's t).
+        """
+        rows, device = target.rows, source.device
+        dense, sparse = split_slots(kernel, threshold)
+        size = self.rows or table_rows(rows, max(1, len(dense)))
+        table = torch.empty(rows, len(dense), dtype=torch.int32, device=device)
+        transposed = torch.empty(len(sparse), rows, dtype=torch.int32, device=device)
+        counts = torch.empty(len(sparse), -(-rows // size), dtype=torch.int32, device=device)
+        found = Found(table, transposed, None, None, counts)
+        run_search(self._search, HYBRID, source, target, kernel, found, size, threshold)
+        in_index, out_index, offsets = pairs_from_transposed(transposed, counts, size, False)
+        return HybridMap(table, dense, in_index, out_index, offsets, sparse, source.rows)
+
+    @staticmethod
+    def _halves(source: VoxelGrid, target: VoxelGrid, kernel: Kernel) -> bool:
+        return kernel.is_symmetric and source is target and kernel.volume > 1

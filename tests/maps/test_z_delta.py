@@ -1,0 +1,300 @@
+import pytest
+import torch
+
+from pcnn.geometry import Kernel, KernelMap, VoxelGrid, grid_of_cells
+from pcnn.geometry.layouts import LAYOUTS
+from pcnn.maps import SortedSearch
+from pcnn.maps.binary_search import BinarySearch
+from pcnn.maps.table_to_pairs import table_from_pairs
+from pcnn.maps.z_delta import ZDelta
+from tests import oracle
+from tests.clouds import surface, surface_grid
+from tests.maps.guarded import POISON, guarded
+
+pytestmark = pytest.mark.usefixtures("emulated")
+
+KERNELS = [
+    Kernel.of(3),
+    Kernel.of(2),
+    Kernel.of(1),
+    Kernel.of((1, 3, 2)),
+    Kernel.of((3, 1, 5)),
+    Kernel.of(3, dilation=(1, 3, 2)),
+    Kernel.of(3, padding=0),
+    Kernel.of(2, 2),
+    Kernel.of(3, 2),
+    Kernel.of(4, 3),
+    Kernel.of((1, 1, 3), (1, 1, 2)),
+    Kernel.of(1, 2),
+]
+BUILDERS = [
+    ZDelta(),
+    ZDelta(half=True),
+    ZDelta(product="pairs"),
+    ZDelta(product="pairs", half=False),
+]
+
+
+def expected(source: VoxelGrid, target: VoxelGrid, kernel: Kernel) -> list[tuple[int, int, int]]:
+    """(slot, output, input) in the promised order."""
+    relation = (kernel.size, kernel.stride, kernel.dilation, kernel.padding)
+    sites = (source.coords.tolist(), target.coords.tolist())
+    found = oracle.triplets(*sites, *relation, source.tensor_stride)
+    return sorted((k, i, j) for i, j, k in found)
+
+
+def listed(kernel_map: KernelMap) -> list[tuple[int, int, int]]:
+    columns = (kernel_map.slot_index, kernel_map.out_index, kernel_map.in_index)
+    return list(zip(*(column.tolist() for column in columns), strict=True))
+
+
+def check(builder: ZDelta, source: VoxelGrid, target: VoxelGrid, kernel: Kernel) -> KernelMap:
+    kernel_map = builder.build(source, target, kernel)
+    kernel_map.validate()
+    assert listed(kernel_map) == expected(source, target, kernel)
+    assert (kernel_map.n_in, kernel_map.n_out) == (source.rows, target.rows)
+    assert kernel_map.symmetric == (kernel.is_symmetric and source is target)
+    for name in ("table", "masks", "counts"):
+        (found,) = kernel_map.layout(name)
+        plain = KernelMap.from_pairs(*kernel_map.layout("pairs"), source.rows, target.rows)
+        (wanted,) = LAYOUTS[name](plain)
+        assert found.dtype == wanted.dtype
+        assert torch.equal(found, wanted), name
+    return kernel_map
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=str)
+@pytest.mark.parametrize("n", [0, 1, 2, 33])
+def test_triplets_equal_the_oracles(kernel: Kernel, n: int) -> None:
+    grid = surface_grid(n, batch_size=3)
+    for builder in BUILDERS:
+        check(builder, grid, grid.strided(kernel), kernel)
+
+
+@pytest.mark.parametrize("kernel", [Kernel.of(3), Kernel.of(5), Kernel.of(3, 2)], ids=str)
+@pytest.mark.parametrize("builder", BUILDERS, ids=str)
+def test_a_thousand_sites(builder: ZDelta, kernel: Kernel) -> None:
+    grid = surface_grid(1000, batch_size=2)
+    check(builder, grid, grid.strided(kernel), kernel)
+
+
+@pytest.mark.parametrize("rows", [32, 128, 1024])
+def test_any_tile_size(rows: int) -> None:
+    grid = surface_grid(500, batch_size=2)
+    for product in ("table", "pairs"):
+        check(ZDelta(product=product, rows=rows), grid, grid, Kernel.of(3))
+
+
+def test_deeper_levels_and_other_sites() -> None:
+    grid = surface_grid(300, batch_size=2).strided(Kernel.of(2, 2))
+    reached = surface_grid(200, batch_size=2, sites="reached")
+    one, other = surface_grid(200, seed=3), surface_grid(150, seed=4)
+    for builder in (ZDelta(), ZDelta(product="pairs")):
+        for kernel in (Kernel.of(3), Kernel.of(3, 2), Kernel.of(2, (1, 1, 2))):
+            check(builder, grid, grid.strided(kernel), kernel)
+        check(builder, reached, reached.strided(Kernel.of(3, 2)), Kernel.of(3, 2))
+        check(builder, one, other, Kernel.of(3))
+        check(builder, one, other.strided(Kernel.of(2, 2)), Kernel.of(2, 2))
+        empty = surface_grid(0)
+        check(builder, empty, one, Kernel.of(3))
+        check(builder, one, empty, Kernel.of(3))
+
+
+def test_sites_between_two_wanted_ones_are_passed_over() -> None:
+    column = torch.zeros(60, 3, dtype=torch.int64)
+    column[:, 2] = torch.arange(60) - 30
+    grid = grid_of_cells(column, torch.zeros(60, dtype=torch.int64), 1)
+    for kernel in (Kernel.of((1, 1, 3), dilation=7), Kernel.of((1, 1, 4), 3, dilation=5)):
+        check(ZDelta(), grid, grid.strided(kernel), kernel)
+
+
+def test_clouds_do_not_see_each_other_at_the_packing_limit() -> None:
+    limit = 131071 - 1
+    cells = surface(200) % 3 + torch.tensor([limit - 2, -limit, 0])
+    grid = grid_of_cells(cells, torch.arange(200) % 4, 4)
+    for builder in BUILDERS:
+        check(builder, grid, grid, Kernel.of(3))
+
+
+@pytest.mark.parametrize("kernel", [Kernel.of(3), Kernel.of(3, 2), Kernel.of(2, 2)], ids=str)
+@pytest.mark.parametrize("n", [0, 1, 33, 400])
+def test_keys_of_32_bits(kernel: Kernel, n: int) -> None:
+    grid = surface_grid(n)
+    for product in ("table", "pairs"):
+        check(ZDelta(product=product, key_bits=32), grid, grid.strided(kernel), kernel)
+
+
+def test_keys_of_32_bits_at_their_limit() -> None:
+    limit = 127 - 1
+    cells = surface(100) % 3 + torch.tensor([limit - 2, -limit, limit - 2])
+    grid = grid_of_cells(cells, torch.zeros(100, dtype=torch.int64), 1)
+    assert grid.bound == limit
+    for half in (False, True):
+        check(ZDelta(key_bits=32, half=half), grid, grid, Kernel.of(3))
+    with pytest.raises(ValueError, match=r"at most 127 on axis z.*kernel 2 more.*key_bits=64"):
+        ZDelta(key_bits=32).build(grid, grid, Kernel.of(5))
+    check(ZDelta(key_bits="auto"), grid, grid, Kernel.of(5))
+
+
+def test_keys_of_32_bits_hold_one_cloud() -> None:
+    grid = surface_grid(10, batch_size=2)
+    with pytest.raises(ValueError, match=r"one cloud.*holds 2"):
+        ZDelta(key_bits=32).build(grid, grid, Kernel.of(3))
+
+
+@pytest.mark.parametrize("half", [False, True])
+def test_kernels_of_more_slots_than_a_tile_holds(half: bool) -> None:
+    grid = surface_grid(60)
+    check(ZDelta(half=half), grid, grid, Kernel.of(11))
+
+
+def test_a_kernel_too_long_for_a_tile_is_refused() -> None:
+    grid = surface_grid(10)
+    with pytest.raises(ValueError, match="too long; product=.pairs. serves it"):
+        ZDelta().build(grid, grid, Kernel.of((1, 1, 1001)))
+    check(ZDelta(product="pairs"), grid, grid, Kernel.of((1, 1, 1001)))
+
+
+@pytest.mark.parametrize("threshold", [0, 1, 2, 3, 4])
+@pytest.mark.parametrize("key_bits", [64, 32])
+def test_hybrid_maps_hold_every_triplet_once(threshold: int, key_bits: int) -> None:
+    grid = surface_grid(150)
+    for kernel in (Kernel.of(3), Kernel.of(3, 2), Kernel.of((3, 1, 2), dilation=2)):
+        target = grid.strided(kernel)
+        split = ZDelta(key_bits=key_bits).hybrid(grid, target, kernel, threshold)
+        assert sorted(split.dense_slots + split.sparse_slots) == list(range(kernel.volume))
+        norms = [sum(map(abs, offset)) for offset in kernel.offsets]
+        assert all((norms[slot] < threshold) == (slot in split.dense_slots) for slot in range(6))
+        found = [
+            (slot, row, int(split.table[row, column]))
+            for column, slot in enumerate(split.dense_slots)
+            for row in range(target.rows)
+            if split.table[row, column] != -1
+        ]
+        sparse = []
+        for place, slot in enumerate(split.sparse_slots):
+            part = slice(int(split.offsets[place]), int(split.offsets[place + 1]))
+            rows, inputs = split.out_index[part].tolist(), split.in_index[part].tolist()
+            sparse += [(slot, row, i) for row, i in zip(rows, inputs, strict=True)]
+        assert sparse == sorted(sparse)
+        assert sorted(found + sparse) == expected(grid, target, kernel)
+        assert (split.n_in, split.n_out) == (grid.rows, target.rows)
+
+
+def test_transposed_table_and_its_counts() -> None:
+    grid = surface_grid(300, batch_size=2)
+    kernel = Kernel.of(3)
+    table, _, counts = ZDelta().table(grid, grid, kernel)
+    for slots in (None, 13, 5):
+        by_slot, tile_counts, rows = ZDelta().transposed(grid, grid, kernel, slots)
+        wanted = table.t()[:slots]
+        assert torch.equal(by_slot, wanted)
+        chunks = [(part >= 0).sum(1) for part in wanted.split(rows, dim=1)]
+        assert torch.equal(tile_counts.long(), torch.stack(chunks, dim=1))
+        assert torch.equal(tile_counts.sum(1), counts[:slots])
+
+
+def test_writes_all_of_its_outputs_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    grid = surface_grid(333, batch_size=2)
+    for kernel in (Kernel.of(3), Kernel.of(2, 2), Kernel.of((5, 9, 11))):
+        if kernel.volume > 27:
+            grid = surface_grid(40)
+        target = grid.strided(kernel)
+        wanted = expected(grid, target, kernel)
+        for builder in BUILDERS:
+            with guarded(monkeypatch):
+                kernel_map = builder.build(grid, target, kernel)
+                for layout in kernel_map.edges.layouts.values():
+                    assert all((tensor != POISON).all() for tensor in layout)
+                assert listed(kernel_map) == wanted
+        with guarded(monkeypatch):
+            split = ZDelta().hybrid(grid, target, kernel, 2)
+            for tensor in (split.table, split.in_index, split.out_index, split.offsets):
+                assert (tensor != POISON).all()
+
+
+def test_transposed_view_of_a_map() -> None:
+    grid = surface_grid(200, batch_size=2)
+    for kernel in (Kernel.of(3), Kernel.of(2), Kernel.of(3, 2)):
+        target = grid.strided(kernel)
+        for builder in (ZDelta(), ZDelta(product="pairs")):
+            view = builder.build(grid, target, kernel).transpose()
+            (table,) = view.layout("table")
+            wanted = [(k, j, i) for k, i, j in expected(grid, target, kernel)]
+            assert sorted(wanted) == listed(view)
+            columns, rows = (table.t() >= 0).nonzero(as_tuple=True)
+            inputs = table[rows, columns].tolist()
+            places = zip(columns.tolist(), rows.tolist(), inputs, strict=True)
+            assert sorted(wanted) == list(places)
+
+
+def test_settings_that_cannot_be() -> None:
+    with pytest.raises(ValueError, match="product must be one of table, pairs"):
+        ZDelta(product="list")
+    with pytest.raises(ValueError, match="key_bits must be 32, 64 or auto"):
+        ZDelta(key_bits=16)
+    with pytest.raises(ValueError, match="power of two from 32 to 1024"):
+        ZDelta(rows=48)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("kernel", [Kernel.of(3), Kernel.of(5), Kernel.of(3, 2), Kernel.of(2, 2)])
+def test_a_hundred_thousand_sites_on_a_gpu(kernel: Kernel) -> None:
+    grid = surface_grid(100_000, batch_size=2).to("cuda")
+    target = grid.strided(kernel)
+    wanted = SortedSearch().build(grid, target, kernel)
+    for builder in (*BUILDERS, BinarySearch(), ZDelta(rows=32), ZDelta(product="pairs", rows=1024)):
+        found = builder.build(grid, target, kernel)
+        for name in ("pairs", "table", "masks", "counts"):
+            for one, other in zip(found.layout(name), wanted.layout(name), strict=True):
+                assert torch.equal(one, other), (builder, name)
+        (reverse,) = found.transpose().layout("table")
+        assert torch.equal(reverse, wanted.transpose().layout("table")[0])
+    by_norm = ZDelta().hybrid(grid, target, kernel, 2)
+    (table,) = wanted.layout("table")
+    assert torch.equal(by_norm.table, table[:, list(by_norm.dense_slots)])
+    assert torch.equal(
+        table_from_pairs(by_norm.in_index, by_norm.out_index, by_norm.offsets, target.rows),
+        table[:, list(by_norm.sparse_slots)],
+    )
+
+
+@pytest.mark.gpu
+def test_a_table_is_built_without_waiting_for_the_gpu() -> None:
+    grid = surface_grid(20_000).to("cuda")
+    for builder in (ZDelta(), ZDelta(half=True), BinarySearch()):
+        builder.build(grid, grid, Kernel.of(3))  # compiles
+        torch.cuda.set_sync_debug_mode("error")
+        try:
+            kernel_map = builder.build(grid, grid, Kernel.of(3))
+            ZDelta().transposed(grid, grid, Kernel.of(3))
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+        offsets = kernel_map.offsets  # one wait; then none
+        torch.cuda.set_sync_debug_mode("error")
+        try:
+            assert kernel_map.layout("pairs")[2] is offsets
+            kernel_map.transpose().layout("table")
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+
+
+@pytest.mark.gpu
+@pytest.mark.slow
+def test_tables_of_more_than_two_to_the_31_entries() -> None:
+    cells = torch.arange(260, device="cuda")
+    cells = torch.cartesian_prod(cells, cells, cells[:96])  # 6.5 M sites, 343 slots: 8.9 GB
+    grid = grid_of_cells(cells, torch.zeros(len(cells), dtype=torch.int64, device="cuda"), 1)
+    kernel = Kernel.of(7)
+    assert grid.rows * kernel.volume > 1 << 31
+    table, _, counts = ZDelta().table(grid, grid, kernel)
+    rows = torch.arange(grid.rows, device="cuda")
+    assert torch.equal(table[:, 171].long(), rows)
+    inside = torch.tensor([[260 - abs(x), 260 - abs(y), 96 - abs(z)] for x, y, z in kernel.offsets])
+    assert counts.tolist() == inside.prod(1).tolist()
+    last = table[-1].tolist()  # the last corner sees the slots of offset <= 0 on every axis
+    assert [place >= 0 for place in last] == [max(offset) <= 0 for offset in kernel.offsets]
+    del table
+    by_slot, _, _ = ZDelta().transposed(grid, grid, kernel)
+    assert torch.equal(by_slot[171].long(), rows)
+    assert torch.equal((by_slot[-1] >= 0).sum(), counts[-1])
