@@ -12,6 +12,7 @@
 // largest key of a layout.
 
 #include "common.cuh"
+#include "quad.cuh"
 
 #ifndef SOURCE_BLOCK
 #define SOURCE_BLOCK 256  // B, a power of two
@@ -218,16 +219,12 @@ __device__ __forceinline__ u32 transposed_bits(u32 bits) {
     return bits;
 }
 
-struct __align__(16) Four {
-    int values[4];
-};
-
 // Tiles of 32 rows x up to 31 slots (a mask word), one a warp: read by columns, written by rows,
 // turned in shared memory. A lane holds a row while reading, hence its mask.
 #define BATCH 8  // columns of a tile that are on their way at once
 
 KERNEL(write_rows, Arguments, THREADS) {
-    __shared__ Four tiles[THREADS / WARP][WARP * MASK_BITS / 4];
+    __shared__ Quad tiles[THREADS / WARP][WARP * MASK_BITS / 4];
     __shared__ int totals[THREADS / WARP][WARP];
     const int lane = lane_index(), warp = warp_index();
     const int words = (a.volume + MASK_BITS - 1) / MASK_BITS;
@@ -242,7 +239,7 @@ KERNEL(write_rows, Arguments, THREADS) {
     const int tile_step = (int)(gridDim.x / words) * (THREADS / WARP);
     const int slot_step = WARP % width;
     const i64 row_step = (i64)(WARP / width) * a.volume;
-    int* tile = tiles[warp]->values;
+    int* tile = (int*)tiles[warp];
 
     int total = 0;  // filled places of slot number `lane`
     for (i64 number = (i64)(blockIdx.x / words) * (THREADS / WARP) + warp; number < tile_count;
@@ -279,10 +276,10 @@ KERNEL(write_rows, Arguments, THREADS) {
         int* out = a.table + first_row * a.volume + first_slot;
         const int size = (int)min((i64)WARP, a.n_target - first_row) * width;
         if (whole) {
-            const int fours = size / 4;
-            for (int place = lane; place < fours; place += WARP)
-                ((Four*)out)[place] = ((const Four*)tile)[place];
-            if (fours * 4 + lane < size) out[fours * 4 + lane] = tile[fours * 4 + lane];
+            const int quads = size / 4;  // a tile of the table begins at a multiple of 128 bytes
+            for (int place = lane; place < quads; place += WARP)
+                ((Quad*)out)[place] = tiles[warp][place];
+            if (quads * 4 + lane < size) out[quads * 4 + lane] = tile[quads * 4 + lane];
         } else {
             // a step of 32 elements is some rows and a rest, which may wrap into one row more
             int slot = lane % width, from = lane / width * stride + slot;
