@@ -104,7 +104,7 @@ __device__ __forceinline__ u32 places_for(u32* count, u32 own) {
 
 #if KX
 
-constexpr int divisor(int a, int b) { return b ? divisor(b, a % b) : a; }
+__device__ constexpr int divisor(int a, int b) { return b ? divisor(b, a % b) : a; }
 
 // Slots q of one axis that pass the modular check, stride | cell + padding - dilation q: from the
 // first of them every PERIOD-th, at most COUNT.
