@@ -31,6 +31,7 @@ class Measurement:
     Args:
         wall: from start to end on an idle device.
         gpu: behind a spin kernel; ``None`` on a CPU and for a call that waits for the device.
+        host: until the call returns to the host; absent where ``gpu`` is.
         cache: ``warm`` (repeats follow each other) or ``cold`` (flushed before every repeat).
         memory_mb: peak of the allocator above what was allocated before the call [MiB].
         launches: kernels, copies and fills that the device ran in one call.
@@ -40,6 +41,7 @@ class Measurement:
 
     wall: Timing
     gpu: Timing | None = None
+    host: Timing | None = None
     cache: str = "warm"
     memory_mb: float | None = None
     launches: int | None = None
@@ -51,6 +53,7 @@ class Measurement:
         return {
             "gpu_ms": None if self.gpu is None else round(self.gpu.median, DIGITS),
             "wall_ms": round(self.wall.median, DIGITS),
+            "host_ms": None if self.host is None else round(self.host.median, DIGITS),
             "min_ms": round(self.wall.fastest, DIGITS),
             "p90_ms": round(self.wall.p90, DIGITS),
             "gpu_busy_ms": None if self.busy_ms is None else round(self.busy_ms, DIGITS),
@@ -88,15 +91,15 @@ def measure(
     cache = "cold" if cold else "warm"
     if device.type != "cuda":
         return Measurement(wall, cache=cache)
-    gpu = gpu_time(calls, device, warmup=warmup, repeats=repeats, budget_s=budget_s, flush=flush)
+    behind = gpu_time(calls, device, warmup=warmup, repeats=repeats, budget_s=budget_s, flush=flush)
+    gpu, host = behind or (None, None)
     syncs = count_sync_warnings(calls(0), device)
     memory_mb = peak_memory_mb(calls(0), device)
+    launches = busy_ms = None
     seen = trace(calls(0), device) if count else None
-    if seen is None or not seen.timeline:  # not asked for, or CUPTI is not served here
-        return Measurement(wall, gpu, cache, memory_mb, syncs=syncs)
-    return Measurement(
-        wall, gpu, cache, memory_mb, seen.launches, seen.busy_ms, max(syncs, seen.syncs)
-    )
+    if seen is not None and seen.timeline:  # empty where CUPTI is not served
+        launches, busy_ms, syncs = seen.launches, seen.busy_ms, max(syncs, seen.syncs)
+    return Measurement(wall, gpu, host, cache, memory_mb, launches, busy_ms, syncs)
 
 
 def wall_time(

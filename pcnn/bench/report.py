@@ -26,6 +26,7 @@ TITLES = {
     "c_out": "C_out",
     "gpu_ms": "GPU ms",
     "wall_ms": "wall ms",
+    "host_ms": "host ms",
     "min_ms": "min",
     "p90_ms": "p90",
     "gpu_busy_ms": "busy ms",
@@ -34,6 +35,7 @@ TITLES = {
     "launches": "launches",
     "syncs": "syncs",
     "cache": "cache",
+    "inputs": "inputs",
     "l2_hit_percent": "L2 hits %",
 }
 WORDS = (

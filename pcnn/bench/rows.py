@@ -17,7 +17,7 @@ from typing import Any
 
 WHAT = ("map", "layer", "train", "map+layer", "network", "radius")
 PRODUCTS = ("table", "pairs", "ready", "train")
-TIMES = ("gpu_ms", "wall_ms", "min_ms", "p90_ms", "gpu_busy_ms")
+TIMES = ("gpu_ms", "wall_ms", "host_ms", "min_ms", "p90_ms", "gpu_busy_ms")
 CACHES = ("warm", "cold")
 
 
@@ -70,8 +70,9 @@ class Row:
         model: name of the network.
         gpu_ms: device time without launch gaps, median.
         wall_ms: from start to end on an idle device, launches and syncs included, median.
-        min_ms: smallest of the repeats.
-        p90_ms: nine in ten repeats took at most this.
+        host_ms: until the call returned to the host, which waited for nothing, median.
+        min_ms: smallest wall time of the repeats.
+        p90_ms: nine in ten repeats took at most this wall time.
         gpu_busy_ms: sum of the durations of all kernels of one call; of one stage where ``params``
             names a stage.
         floor_ms: lower bound by arithmetic and memory traffic, where the device's rates are known.
@@ -79,6 +80,7 @@ class Row:
         launches: kernels, copies and fills that the device ran.
         syncs: times the host waited for the device.
         cache: ``warm`` (repeats follow each other) or ``cold`` (flushed before every repeat).
+        inputs: copies of the input that repeats took turns among, if several.
         l2_hit_percent: sectors found in the L2 cache [%].
         params: settings that tell rows apart, by name.
         figure: the paper's figure that the row belongs to.
@@ -103,6 +105,7 @@ class Row:
     model: str | None = None
     gpu_ms: float | None = None
     wall_ms: float | None = None
+    host_ms: float | None = None
     min_ms: float | None = None
     p90_ms: float | None = None
     gpu_busy_ms: float | None = None
@@ -111,6 +114,7 @@ class Row:
     launches: int | None = None
     syncs: int | None = None
     cache: str | None = None
+    inputs: int | None = None
     l2_hit_percent: float | None = None
     params: dict[str, int | float | str] | None = None
     figure: str | None = None

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 
@@ -30,6 +31,21 @@ LONGEST_MS = 32.0
 CHANCES = 3
 
 
+@dataclass(frozen=True)
+class BehindSpin:
+    """Times of one repeat.
+
+    Args:
+        gpu_ms: on the device, without launch gaps.
+        host_ms: until the call returned to the host, which waited for nothing.
+        ahead: whether the host had enqueued everything before the spin ended.
+    """
+
+    gpu_ms: float
+    host_ms: float
+    ahead: bool
+
+
 def gpu_time(
     calls: Calls,
     device: torch.device,
@@ -38,7 +54,7 @@ def gpu_time(
     repeats: int = 20,
     budget_s: float = 10.0,
     flush: Callable[[], None] | None = None,
-) -> Timing | None:
+) -> tuple[Timing, Timing] | None:
     """Time calls between two events behind a spin kernel.
 
     Args:
@@ -50,13 +66,14 @@ def gpu_time(
         flush: enqueued before every spin (`CacheFlush`).
 
     Returns:
-        The times, ``None`` if the host cannot run ahead: the call synchronises, or it enqueues more
-        than the device's queue of launches holds (about a thousand).
+        Times on the device, and of the host; ``None`` if the host cannot run ahead: the call
+        synchronises, or it enqueues more than the device's queue of launches holds (about a
+        thousand).
     """
     with torch.cuda.device(device):
         cycles = cycles_per_ms()
 
-        def once(index: int, spin_ms: float) -> tuple[float, bool]:
+        def once(index: int, spin_ms: float) -> BehindSpin:
             call = calls(index)
             start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
             torch.cuda.synchronize()
@@ -64,31 +81,34 @@ def gpu_time(
                 flush()
             torch.cuda._sleep(int(spin_ms * cycles))
             start.record()
+            began = time.perf_counter()
             kept = call()  # freed after the end event: a deallocation may take host time
+            host_ms = 1e3 * (time.perf_counter() - began)
             end.record()
             ahead = not start.query()
             torch.cuda.synchronize()
             del kept
-            return float(start.elapsed_time(end)), ahead
+            return BehindSpin(float(start.elapsed_time(end)), host_ms, ahead)
 
-        milliseconds = while_ahead(once, warmup=warmup, repeats=repeats, budget_s=budget_s)
-    return Timing.of(milliseconds) if milliseconds else None
+        found = while_ahead(once, warmup=warmup, repeats=repeats, budget_s=budget_s)
+    if not found:
+        return None
+    return Timing.of([one.gpu_ms for one in found]), Timing.of([one.host_ms for one in found])
 
 
 def while_ahead(
-    once: Callable[[int, float], tuple[float, bool]],
+    once: Callable[[int, float], BehindSpin],
     *,
     warmup: int,
     repeats: int,
     budget_s: float,
     shortest_ms: float = SHORTEST_MS,
     longest_ms: float = LONGEST_MS,
-) -> list[float]:
+) -> list[BehindSpin]:
     """Repeat a measurement, with spins as long as it takes for the host to be ahead.
 
     Args:
-        once: takes the number of the repeat and a spin [ms]; returns a time [ms] and whether the
-            host was ahead.
+        once: measures, from the number of the repeat and a spin [ms].
         warmup: times that do not count.
         repeats: times that count.
         budget_s: as in `gpu_time`.
@@ -96,27 +116,27 @@ def while_ahead(
         longest_ms: no spin is longer.
 
     Returns:
-        Times of repeats in which the host was ahead; none if it stays behind the longest spin.
+        Repeats in which the host was ahead; none if it stays behind the longest spin.
     """
     spin, behind, index = shortest_ms, 0, 0
-    milliseconds: list[float] = []
+    found: list[BehindSpin] = []
     started = time.perf_counter()
-    while len(milliseconds) < repeats + warmup:
+    while len(found) < repeats + warmup:
         over = time.perf_counter() - started > budget_s
-        if over and len(milliseconds) >= warmup + 3:
+        if over and len(found) >= warmup + 3:
             break
-        took, ahead = once(index, spin)
+        one = once(index, spin)
         index += 1
-        if ahead:
+        if one.ahead:
             behind = 0
-            milliseconds.append(took)
+            found.append(one)
         elif spin < longest_ms:
             spin = min(2 * spin, longest_ms)
         else:
             behind += 1
             if behind == CHANCES:
                 return []
-    return milliseconds[warmup:]
+    return found[warmup:]
 
 
 def cycles_per_ms(probe: int = 1_000_000) -> float:

@@ -81,6 +81,9 @@ def mapping(
     runs: Annotated[int, typer.Option(min=1, help="Measure everything so many times.")] = 1,
     budget: Annotated[float, typer.Option(help="Seconds at most for one kind of time.")] = 2.0,
     cold: Annotated[bool, typer.Option(help="Flush the cache before every call.")] = False,
+    inputs: Annotated[
+        int, typer.Option(min=1, help="Copies of the input that calls take turns among.")
+    ] = 1,
     count: Annotated[bool, typer.Option(help="Count launches and syncs (0.2 s a row).")] = True,
     ncu: Annotated[bool, typer.Option(help="L2 hits of minuet_fig16, by Nsight Compute.")] = False,
     bandwidth: Annotated[
@@ -130,6 +133,7 @@ def mapping(
         count,
         rate,
         ncu,
+        inputs,
     )
     console = _console()
     path = out or Path("benchmarks") / "results" / f"mapping-{short_name(where)}.json"

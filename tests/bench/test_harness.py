@@ -9,7 +9,7 @@ import torch
 from pcnn.bench.calls import rotate, same
 from pcnn.bench.cold_cache import CacheFlush
 from pcnn.bench.harness import Measurement, measure, peak_memory_mb, wall_time
-from pcnn.bench.spin import cycles_per_ms, gpu_time, while_ahead
+from pcnn.bench.spin import BehindSpin, cycles_per_ms, gpu_time, while_ahead
 from pcnn.bench.timing import Timing
 from pcnn.bench.trace import count_sync_warnings, trace
 
@@ -94,16 +94,17 @@ def test_a_cpu_measurement_claims_no_gpu_time() -> None:
     columns = measured.columns()
     assert columns["wall_ms"] >= columns["min_ms"] > 0
     assert columns["cache"] == "warm"
-    for name in ("gpu_ms", "gpu_busy_ms", "memory_mb", "launches", "syncs"):
+    for name in ("gpu_ms", "host_ms", "gpu_busy_ms", "memory_mb", "launches", "syncs"):
         assert columns[name] is None
 
 
 def test_columns_are_those_of_a_result_row() -> None:
     timing = Timing(0.123456, 0.1, 0.2, 9)
-    columns = Measurement(timing, timing, "cold", 1.0, 7, 0.05, 2).columns()
+    columns = Measurement(timing, timing, timing, "cold", 1.0, 7, 0.05, 2).columns()
     assert columns == {
         "gpu_ms": 0.1235,
         "wall_ms": 0.1235,
+        "host_ms": 0.1235,
         "min_ms": 0.1,
         "p90_ms": 0.2,
         "gpu_busy_ms": 0.05,
@@ -120,33 +121,37 @@ class Host:
     def __init__(self, needs_ms: float, interrupted: tuple[int, ...] = ()) -> None:
         self.needs_ms, self.interrupted, self.spins = needs_ms, interrupted, []
 
-    def once(self, index: int, spin_ms: float) -> tuple[float, bool]:
+    def once(self, index: int, spin_ms: float) -> BehindSpin:
         self.spins.append(spin_ms)
-        return float(index), spin_ms > self.needs_ms and index not in self.interrupted
+        ahead = spin_ms > self.needs_ms and index not in self.interrupted
+        return BehindSpin(float(index), self.needs_ms, ahead)
+
+    def times(self, **options: float) -> list[float]:
+        return [one.gpu_ms for one in while_ahead(self.once, **options)]
 
 
 def test_a_spin_is_doubled_until_the_host_is_ahead() -> None:
     host = Host(needs_ms=3.0)
-    times = while_ahead(host.once, warmup=1, repeats=3, budget_s=10.0)
+    times = host.times(warmup=1, repeats=3, budget_s=10.0)
     assert host.spins == [1.0, 2.0, 4.0, 4.0, 4.0, 4.0]
     assert times == [3.0, 4.0, 5.0], "neither repeats behind nor warm-up count"
 
 
 def test_a_call_that_waits_for_the_device_has_no_gpu_time() -> None:
     host = Host(needs_ms=float("inf"))
-    assert while_ahead(host.once, warmup=1, repeats=3, budget_s=10.0, longest_ms=4.0) == []
+    assert host.times(warmup=1, repeats=3, budget_s=10.0, longest_ms=4.0) == []
     assert host.spins == [1.0, 2.0, 4.0, 4.0, 4.0]
 
 
 def test_an_interrupted_host_is_forgiven() -> None:
     host = Host(needs_ms=0.5, interrupted=(1, 2, 4))
-    times = while_ahead(host.once, warmup=0, repeats=4, budget_s=10.0, longest_ms=2.0)
+    times = host.times(warmup=0, repeats=4, budget_s=10.0, longest_ms=2.0)
     assert times == [0.0, 3.0, 5.0, 6.0]
 
 
 def test_a_budget_still_leaves_three_repeats_after_the_warm_up() -> None:
     host = Host(needs_ms=0.5)
-    assert while_ahead(host.once, warmup=2, repeats=50, budget_s=0.0) == [2.0, 3.0, 4.0]
+    assert host.times(warmup=2, repeats=50, budget_s=0.0) == [2.0, 3.0, 4.0]
 
 
 @pytest.mark.gpu
@@ -158,26 +163,26 @@ def test_gpu_time_leaves_out_launch_gaps() -> None:
             x.add_(1.0)
             time.sleep(0.0004)
 
-    gpu = gpu_time(same(slow_host), GPU, repeats=5)
+    gpu, host = gpu_time(same(slow_host), GPU, repeats=5)
     wall = wall_time(same(slow_host), GPU, repeats=5)
-    assert gpu is not None
     assert wall.median > 2.0
+    assert host.median > 2.0
     assert gpu.median < 0.5
 
 
 @pytest.mark.gpu
 def test_gpu_time_is_that_of_the_kernels() -> None:
     cycles = int(5 * cycles_per_ms(20_000_000))
-    gpu = gpu_time(same(lambda: torch.cuda._sleep(cycles)), GPU, repeats=5)
-    assert gpu is not None
+    gpu, host = gpu_time(same(lambda: torch.cuda._sleep(cycles)), GPU, repeats=5)
     assert gpu.median == pytest.approx(5.0, rel=0.3)
+    assert host.median < 1.0
 
 
 @pytest.mark.gpu
 def test_a_call_that_syncs_is_recognised() -> None:
     x = torch.randn(1000, device=GPU)
     measured = measure(same(lambda: x.sum().item()), GPU, repeats=3)
-    assert measured.gpu is None
+    assert measured.gpu is measured.host is None
     assert measured.syncs
     assert measured.syncs >= 1
     assert measured.wall.median > 0

@@ -8,9 +8,11 @@ import torch
 
 from pcnn.bench.mapping.planned import Planned
 from pcnn.maps import MapBuilder, SortedSearch
+from pcnn.maps.binary_search import BinarySearch
 from pcnn.maps.double_traversed import DoubleTraversed
 from pcnn.maps.hash_table import HashTable
 from pcnn.maps.windowed import Windowed
+from pcnn.maps.z_delta import ZDelta
 
 #: Served by every device. Brute force, N^2, is the oracle's business.
 EVERYWHERE: tuple[MapBuilder, ...] = (SortedSearch(),)
@@ -19,11 +21,17 @@ ON_CUDA: tuple[MapBuilder, ...] = (
     HashTable(),
     HashTable("hash_runs", search="runs"),
     DoubleTraversed(),
+    BinarySearch(),
+    ZDelta(),
+    ZDelta("z_delta_32", key_bits=32),
     Windowed(),
     Planned(),
 )
 #: Settings of a builder that suit one product, by its name and the product's.
-FOR_PRODUCT: dict[tuple[str, str], MapBuilder] = {}
+FOR_PRODUCT: dict[tuple[str, str], MapBuilder] = {
+    ("z_delta", "pairs"): ZDelta(product="pairs"),
+    ("z_delta_32", "pairs"): ZDelta("z_delta_32", product="pairs", key_bits=32),
+}
 #: Names of those that fill a hash table with the source side before they search.
 HASHED = ("hash_table", "hash_runs")
 

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pcnn.bench.mapping import charts
 from pcnn.bench.mapping.ablation import ablation_rows
 from pcnn.bench.mapping.builders import BLOCK_SIZES, HASHED, builders_for, for_product
 from pcnn.bench.mapping.charts import Chart
 from pcnn.bench.mapping.l2_hits import l2_hit_percent
-from pcnn.bench.mapping.measured import Setting, attempt, stage_rows, timed_row
+from pcnn.bench.mapping.measured import Case, Setting, attempt, stage_rows, timed_row
 from pcnn.bench.mapping.network_plan import plan_rows
 from pcnn.bench.mapping.source_side import sort_row
 from pcnn.bench.rows import Row
+from pcnn.maps import MapBuilder
 from pcnn.maps.double_traversed import DoubleTraversed
 
 SUBMANIFOLD_3 = ((3, 1),)
@@ -57,9 +58,18 @@ def query(setting: Setting, figure: str) -> Iterator[Row]:
         for builder in setting.builders:
             for row in attempt(stage_rows, setting, case, builder, "table", figure):
                 if setting.ncu and _stage(row) == "search":
-                    yield l2_hit_percent(row, case, builder)
+                    yield from _with_hits(row, case, builder)
                 elif _stage(row) in ("search", None):
                     yield row
+
+
+def _with_hits(row: Row, case: Case, builder: MapBuilder) -> Iterator[Row]:
+    try:
+        yield l2_hit_percent(row, case, builder)
+    except RuntimeError as error:
+        yield row
+        params = {**(row.params or {}), "left_out": f"L2 hits: {error}"}
+        yield replace(row, gpu_busy_ms=None, checked=False, params=params)
 
 
 def source_side(setting: Setting, figure: str) -> Iterator[Row]:

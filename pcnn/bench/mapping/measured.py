@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -48,6 +48,7 @@ class Setting:
         repeats: calls that count.
         budget_s: seconds for every kind of time [s].
         cold: flush the cache before every repeat.
+        inputs: copies of the keys that repeats take turns among.
         count: count launches and syncs.
         bandwidth: of the device's memory, for the floor [bytes/s].
         ncu: ask Nsight Compute for cache hits.
@@ -64,13 +65,14 @@ class Setting:
     count: bool = True
     bandwidth: float | None = None
     ncu: bool = False
+    inputs: int = 1
 
     def cases(self, kernels: Sequence[tuple[int, int]] | None = None) -> Iterator[Case]:
         """Every scene with every kernel; those of the setting unless others are given."""
         for scene in self.scenes:
             grid = scene.grid.to(self.device)
             for size, stride in self.kernels if kernels is None else kernels:
-                yield Case(scene.name, grid, Kernel.of(size, stride))
+                yield Case(scene.name, grid, Kernel.of(size, stride), self.inputs)
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,11 +83,13 @@ class Case:
         workload: name of the scene.
         grid: its voxels, on the device.
         kernel: the relation.
+        inputs: copies of the keys that calls take turns among.
     """
 
     workload: str
     grid: VoxelGrid
     kernel: Kernel
+    inputs: int = 1
 
     @cached_property
     def target(self) -> VoxelGrid:
@@ -104,9 +108,11 @@ class Case:
 
     def call(self, builder: MapBuilder, product: str) -> Callable[[int], Call]:
         """Calls that build from the sorted keys of the sites alone, for every repeat anew."""
+        copies = [self.grid]
+        copies += [replace(self.grid, keys=self.grid.keys.clone()) for _ in range(self.inputs - 1)]
 
-        def prepared(_: int) -> Call:
-            grid = bare(self.grid)
+        def prepared(index: int) -> Call:
+            grid = bare(copies[index % len(copies)])
             return lambda: build(grid, builder, self.kernel, product)
 
         return prepared
@@ -171,6 +177,7 @@ def timed_row(
         Row(
             "map",
             floor_ms=None if floor is None else round(floor, 6),  # often below a microsecond
+            inputs=case.inputs if case.inputs > 1 else None,
             checked=True,
             **_identity(case, builder, product, figure, params),
             **measured.columns(),

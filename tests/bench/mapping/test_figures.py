@@ -137,6 +137,17 @@ def test_minuet_fig16_keeps_the_search_alone(monkeypatch: pytest.MonkeyPatch) ->
     assert row.l2_hit_percent == 95.0
 
 
+def test_hits_that_cannot_be_read_leave_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object) -> Row:
+        raise RuntimeError("no counters")
+
+    monkeypatch.setattr(figures, "l2_hit_percent", fails)
+    timed, left_out = measured("minuet_fig16", setting(ncu=True))
+    assert timed.gpu_busy_ms > 0
+    assert left_out.gpu_busy_ms is None
+    assert left_out.params == {"stage": "search", "left_out": "L2 hits: no counters"}
+
+
 def test_minuet_fig17_sorts_shuffled_coordinates() -> None:
     (row,) = measured("minuet_fig17", setting())
     assert (row.engine, row.checked, row.n) == ("pack_and_sort", True, scene().grid.rows)

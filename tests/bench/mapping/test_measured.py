@@ -138,6 +138,21 @@ def test_levels_are_found_anew_in_every_call() -> None:
     assert not bare(of.grid)._levels
 
 
+def test_calls_take_turns_among_copies_of_the_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[int] = []
+
+    def note(grid: VoxelGrid, *_: object) -> None:
+        seen.append(grid.keys.data_ptr())
+
+    monkeypatch.setattr("pcnn.bench.mapping.measured.build", note)
+    of = replace(case(), inputs=3)
+    calls = of.call(SortedSearch(), "table")
+    for index in range(6):
+        calls(index)()
+    assert seen[:3] == seen[3:]
+    assert len(set(seen)) == 3
+
+
 def test_the_floor_counts_keys_and_product_once() -> None:
     of = case()
     n, volume = of.grid.rows, 27
