@@ -39,6 +39,9 @@ TILE_BYTES = 16 << 10
 #: The same where one row of 32 is larger than that, and the most that any device of today grants.
 LARGE_TILE_BYTES, SHARED_BYTES = 48 << 10, 96 << 10
 
+#: Threads of a block of ``narrow_keys``.
+NARROW_THREADS = 256
+
 ARGUMENTS = struct.Struct("7P6q29i0q")
 NARROW_ARGUMENTS = struct.Struct("2Pq9i0q")
 
@@ -140,115 +143,144 @@ def key_bits(search: Search, source: VoxelGrid, target: VoxelGrid, kernel: Kerne
     raise ValueError(f"{search.kernel}: {problem}; use key_bits=64")
 
 
+class Tiling(NamedTuple):
+    """How a search is cut into blocks: a tile of outputs, and a chunk of its runs of slots.
+
+    Args:
+        rows: output rows of a tile.
+        tiles: number of tiles.
+        limit: slots searched, from the first.
+        runs: runs of slots with one binary search each.
+        chunk_runs: runs of a block.
+        chunks: blocks of a tile; where there are several they join their masks by atomics.
+        columns: of the table.
+        words: of a row's mask.
+        shared_bytes: shared memory of a block.
+    """
+
+    rows: int
+    tiles: int
+    limit: int
+    runs: int
+    chunk_runs: int
+    chunks: int
+    columns: int
+    words: int
+    shared_bytes: int
+
+
+def tiling(
+    search: Search,
+    layout: int,
+    kernel: Kernel,
+    n_out: int,
+    rows: int,
+    columns: int = 0,
+    words: int = 0,
+    slots: int | None = None,
+) -> Tiling:
+    """Cut a search into blocks whose tile of the table fits in shared memory.
+
+    Args:
+        search: how.
+        layout: `TABLE`, `TRANSPOSED`, `HYBRID` or `HALF_TABLE`.
+        kernel: the relation.
+        n_out: output rows.
+        rows: output rows of a tile.
+        columns: of the table, if one is written.
+        words: of a row's mask, if masks are written.
+        slots: how many of the first slots are searched; ``None`` is all of them.
+
+    Raises:
+        ValueError: a single run of slots is too long for shared memory.
+    """
+    limit = kernel.volume if slots is None else slots
+    run_slots = kernel.size[2] if search.grouped else 1
+    runs = chunk_runs = -(-limit // run_slots)
+    if layout in (TABLE, HALF_TABLE):
+        most = max(1, LARGE_TILE_BYTES // (4 * rows * run_slots))
+        chunk_runs = -(-runs // max(1, -(-runs // most)))  # chunks of even length
+    width = {TRANSPOSED: 0, HYBRID: columns}.get(layout, chunk_runs * run_slots)
+    shared = 4 * (rows * (width + words) + chunk_runs * (4 + run_slots))
+    if layout == HYBRID:
+        shared += 4 * kernel.volume
+    if shared > SHARED_BYTES:
+        raise ValueError(
+            f"{search.kernel}: {width} slots at once take {shared} bytes of shared memory, a block "
+            f"has {SHARED_BYTES}: kernel size {kernel.size} is too long for a table; "
+            "ZDelta(product='pairs') serves it"
+        )
+    chunks = -(-runs // chunk_runs) if runs else 0
+    tiles = -(-n_out // rows)
+    return Tiling(rows, tiles, limit, runs, chunk_runs, chunks, columns, words, shared)
+
+
 def run_search(
     search: Search,
     layout: int,
     source: VoxelGrid,
     target: VoxelGrid,
     kernel: Kernel,
+    tiles: Tiling,
     found: Found,
-    rows: int,
     threshold: int = 0,
 ) -> None:
     """Find the input row of every (output, slot) and write it as ``found`` asks.
 
     Args:
         search: how.
-        layout: `TABLE`, `TRANSPOSED`, `HYBRID` or `HALF_TABLE`. A transposed output of fewer rows
-            than the kernel has slots holds the first slots only.
+        layout: `TABLE`, `TRANSPOSED`, `HYBRID` or `HALF_TABLE`.
         source: input sites.
         target: output sites.
         kernel: the relation.
+        tiles: from `tiling`, for this layout and this kernel.
         found: outputs.
-        rows: output rows of a tile.
         threshold: in the hybrid layout, slots of a smaller L1 norm go to the table.
 
     Raises:
-        ValueError: too many rows for int32, or a kernel too long in z for a tile.
+        ValueError: a grid of more rows than int32 numbers, or 32-bit keys that cannot hold it.
     """
     if max(source.rows, target.rows) >= 1 << 31:
         raise ValueError(f"{search.kernel}: a grid of 2 ** 31 sites or more; split the batch")
-    if target.rows == 0:
+    blocks = tiles.tiles * tiles.chunks
+    if blocks == 0:
         return
-    device = source.device
     bits = key_bits(search, source, target, kernel)
-    limit = kernel.volume // 2 if layout == HALF_TABLE else kernel.volume
-    if layout == TRANSPOSED and found.transposed is not None:
-        limit = found.transposed.shape[0]
-    if limit == 0:
-        return
-    run_slots = kernel.size[2] if search.grouped else 1
-    runs = -(-limit // run_slots)
-    columns = 0 if found.table is None else found.table.shape[1]
-    chunk_runs = runs
-    if layout in (TABLE, HALF_TABLE):
-        chunk_runs = min(runs, max(1, LARGE_TILE_BYTES // (4 * rows * run_slots)))
-    chunks = -(-runs // chunk_runs)
-    tiles = -(-target.rows // rows)
-
-    words = 0 if found.masks is None else found.masks.shape[1]
-    tile = {TABLE: chunk_runs * run_slots, TRANSPOSED: 0, HYBRID: columns}
-    width = tile.get(layout, chunk_runs * run_slots)
-    shared = rows * (width + words) + chunk_runs * (4 + run_slots)
-    shared = 4 * (shared + (kernel.volume if layout == HYBRID else 0))
-    if shared > SHARED_BYTES:
-        raise ValueError(
-            f"{search.kernel}: {width} slots at once take {shared} bytes of shared memory, but a "
-            f"block has {SHARED_BYTES}: kernel size {kernel.size} is too long; product='pairs' serves it"
-        )
-
+    kernels = module(f"{search.kernel}.cu", source.device, KEY_BITS=bits, LAYOUT=layout)
     own = source.layout
-    fields = (*own.shifts, *own.axis_bits, *_narrow_bias(own))
     keys, packing = source.keys, own
+    bias = (NARROW.half[axis] - own.half[axis] for axis in range(3))
+    fields = (*own.shifts, *own.axis_bits, *bias)
     if bits == 32:
         packing = NARROW
-        keys = torch.empty(source.rows, dtype=torch.int32, device=device)
-        module(f"{search.kernel}.cu", device, KEY_BITS=32, LAYOUT=layout).launch(
-            "narrow_keys",
-            -(-source.rows // 256),
-            NARROW_ARGUMENTS.pack(source.keys.data_ptr(), keys.data_ptr(), source.rows, *fields),
-            device,
-        )
+        keys = torch.empty(source.rows, dtype=torch.int32, device=source.device)
+        pointers = (source.keys.data_ptr(), keys.data_ptr())
+        narrow = NARROW_ARGUMENTS.pack(*pointers, source.rows, *fields)
+        kernels.launch("narrow_keys", -(-source.rows // NARROW_THREADS), narrow, source.device)
     stride = source.tensor_stride
     first = [value * step for value, step in zip(kernel.offsets[0], stride, strict=True)]
-    steps = [
+    steps = (
         dilation * step << shift
         for dilation, step, shift in zip(kernel.dilation, stride, packing.shifts, strict=True)
-    ]
+    )
     arguments = ARGUMENTS.pack(
         keys.data_ptr(),
         target.keys.data_ptr(),
         *(0 if tensor is None else tensor.data_ptr() for tensor in found),
-        target.rows,
-        tiles,
+        *(target.rows, tiles.tiles),
         packing.delta(first),
         *steps,
-        source.rows,
-        kernel.size[1],
-        kernel.size[2],
-        kernel.volume,
-        limit,
-        rows,
-        (rows // FEWEST_ROWS).bit_length() - 1,
-        runs,
-        chunk_runs,
-        chunks,
-        columns,
-        words,
-        int(chunks > 1 or layout == HALF_TABLE),
-        threshold,
+        *(source.rows, kernel.size[1], kernel.size[2], kernel.volume),
+        *(tiles.limit, tiles.rows, (tiles.rows // FEWEST_ROWS).bit_length() - 1),
+        *(tiles.runs, tiles.chunk_runs, tiles.chunks),
+        *(tiles.columns, tiles.words),
+        int(tiles.chunks > 1 or layout == HALF_TABLE),
+        min(threshold, (1 << 31) - 1),
         *kernel.dilation,
         *kernel.padding,
         *fields,
     )
-    module(f"{search.kernel}.cu", device, KEY_BITS=bits, LAYOUT=layout).launch(
-        search.kernel, tiles * chunks, arguments, device, shared_bytes=shared
-    )
-
-
-def _narrow_bias(layout: KeyLayout) -> tuple[int, int, int]:
-    x, y, z = (small - large for small, large in zip(NARROW.half, layout.half, strict=True))
-    return x, y, z
+    kernels.launch(search.kernel, blocks, arguments, source.device, shared_bytes=tiles.shared_bytes)
 
 
 def search_table(
@@ -262,10 +294,13 @@ def search_table(
     rows, volume, device = target.rows, kernel.volume, source.device
     words = -(-volume // MASK_BITS)
     size = search.rows or table_rows(rows, volume)
+    tiles = tiling(search, TABLE, kernel, rows, size, volume, words)
     table = torch.empty(rows, volume, dtype=torch.int32, device=device)
-    masks = torch.empty(rows, words, dtype=torch.int32, device=device)
-    if 4 * size * volume > LARGE_TILE_BYTES:
-        masks.zero_()  # several blocks share a row's mask
+    # several chunks join the masks of their row
+    masks = (torch.empty if tiles.chunks == 1 else torch.zeros)(
+        rows, words, dtype=torch.int32, device=device
+    )
     counts = torch.zeros(volume, dtype=torch.int64, device=device)
-    run_search(search, TABLE, source, target, kernel, Found(table, None, masks, counts), size)
+    found = Found(table, None, masks, counts)
+    run_search(search, TABLE, source, target, kernel, tiles, found)
     return table, masks, counts

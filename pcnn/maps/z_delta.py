@@ -20,6 +20,7 @@ from pcnn.maps.packed_search import (
     run_search,
     search_table,
     table_rows,
+    tiling,
 )
 from pcnn.maps.table_to_pairs import NATIVE, Pairs, pairs_from_transposed
 
@@ -92,9 +93,12 @@ class ZDelta:
         # both halves of a mask are joined by atomics, like the counts
         masks = torch.zeros(rows, -(-volume // MASK_BITS), dtype=torch.int32, device=device)
         counts = torch.zeros(volume, dtype=torch.int64, device=device)
-        size = self.rows or table_rows(rows, volume // 2)
+        half = volume // 2
+        size = self.rows or table_rows(rows, half)
+        words = masks.shape[1]
+        tiles = tiling(self._search, HALF_TABLE, kernel, rows, size, volume, words, half)
         found = Found(table, None, masks, counts)
-        run_search(self._search, HALF_TABLE, source, target, kernel, found, size)
+        run_search(self._search, HALF_TABLE, source, target, kernel, tiles, found)
         return table, masks, counts
 
     def transposed(
@@ -115,10 +119,11 @@ class ZDelta:
         rows, device = target.rows, source.device
         slots = kernel.volume if slots is None else slots
         size = self.rows or chunk_rows(rows)
+        tiles = tiling(self._search, TRANSPOSED, kernel, rows, size, slots=slots)
         table = torch.empty(slots, rows, dtype=torch.int32, device=device)
-        counts = torch.empty(slots, -(-rows // size), dtype=torch.int32, device=device)
+        counts = torch.empty(slots, tiles.tiles, dtype=torch.int32, device=device)
         found = Found(transposed=table, tile_counts=counts)
-        run_search(self._search, TRANSPOSED, source, target, kernel, found, size)
+        run_search(self._search, TRANSPOSED, source, target, kernel, tiles, found)
         return table, counts, size
 
     def pairs(self, source: VoxelGrid, target: VoxelGrid, kernel: Kernel) -> Pairs:
@@ -147,12 +152,13 @@ class ZDelta:
         """
         rows, device = target.rows, source.device
         dense, sparse = split_slots(kernel, threshold)
-        size = self.rows or table_rows(rows, max(1, len(dense)))
+        size = self.rows or table_rows(rows, len(dense))
+        tiles = tiling(self._search, HYBRID, kernel, rows, size, len(dense))
         table = torch.empty(rows, len(dense), dtype=torch.int32, device=device)
         transposed = torch.empty(len(sparse), rows, dtype=torch.int32, device=device)
-        counts = torch.empty(len(sparse), -(-rows // size), dtype=torch.int32, device=device)
+        counts = torch.empty(len(sparse), tiles.tiles, dtype=torch.int32, device=device)
         found = Found(table, transposed, None, None, counts)
-        run_search(self._search, HYBRID, source, target, kernel, found, size, threshold)
+        run_search(self._search, HYBRID, source, target, kernel, tiles, found, threshold)
         in_index, out_index, offsets = pairs_from_transposed(transposed, counts, size, False)
         return HybridMap(table, dense, in_index, out_index, offsets, sparse, source.rows)
 
