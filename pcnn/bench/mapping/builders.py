@@ -35,6 +35,9 @@ FOR_PRODUCT: dict[tuple[str, str], MapBuilder] = {
 #: Names of those that fill a hash table with the source side before they search.
 HASHED = ("hash_table", "hash_runs")
 
+#: Those that build all maps of a network: Spira's and ours; all there are, if neither is there.
+IN_NETWORKS = ("z_delta", "windowed")
+
 #: TorchSparse 4.4: steps of the hash-table builder, each with those before it, by label.
 HASH_TABLE_STEPS: tuple[tuple[str, HashTable], ...] = (
     ("baseline", HashTable(search="hash", fused=False, simplified=False, symmetry=False)),

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 HOLLOW = "hollow: wall time, because the call waits for the device"
 
 
+#: Share of a panel above the tallest bar, for the legend.
+HEADROOM = 0.3
 #: Label of the times of stages.
 BUSY = "time in kernels, on a CPU in operators [ms]"
 
@@ -113,7 +115,7 @@ def over_size(rows: Sequence[Row]) -> list[Chart]:
         panel = Panel("hits in the L2 cache", "lines", "hits [%]", log=False)
         for row in hits:
             panel.put(row.engine, Point(row.n or 0, row.l2_hit_percent or 0.0))
-        charts.append(Chart("l2", "sectors found in the L2 cache", [panel]))
+        charts.append(Chart("l2", "the L2 cache is empty before every kernel", [panel]))
     return charts
 
 
@@ -146,10 +148,10 @@ def _stacked(rows: Sequence[Row]) -> list[Panel]:
         point = time_of(row)
         if row.n != largest or point is None or row.params is None:
             continue
-        title = f"K = {row.k}, stride {row.stride}, {row.workload}"
+        title = f"K = {row.k}, stride {row.stride}, {row.workload}, product {row.product}"
         panel = panels.setdefault((row.k, row.stride), Panel(title, "stacked", BUSY, log=False))
         label = STAGES[str(row.params["stage"])]
-        panel.put(label, Point(f"{row.engine}\n{row.product}", point.y))
+        panel.put(label, Point(row.engine, point.y))
     return list(panels.values())
 
 
@@ -201,7 +203,7 @@ def render(chart: Chart, title: str, path: Path) -> Path:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    columns = min(3, len(chart.panels))
+    columns = 2 if len(chart.panels) in (2, 4) else min(3, len(chart.panels))
     lines = -(-len(chart.panels) // columns)
     figure = Figure(figsize=(max(8.0, 5.2 * columns), 1.2 + 4.2 * lines), layout="constrained")
     FigureCanvasAgg(figure)
@@ -253,19 +255,26 @@ def _plain(axis: Axis) -> None:
 
 def _draw_bars(axes: Axes, panel: Panel) -> None:
     labels = list(dict.fromkeys(str(p.x) for points in panel.series.values() for p in points))
-    width = 0.8 / len(panel.series)
-    for number, (label, points) in enumerate(panel.series.items()):
+    present = {
+        label: [name for name, points in panel.series.items() if any(p.x == label for p in points)]
+        for label in labels
+    }
+    width = 0.8 / max(map(len, present.values()))
+    for number, (name, points) in enumerate(panel.series.items()):
         color = f"C{number % 10}"
         for place, point in enumerate(points):
+            group = present[str(point.x)]
+            shift = group.index(name) - (len(group) - 1) / 2  # a group stands around its label
             axes.bar(
-                labels.index(str(point.x)) + (number + 0.5) * width - 0.4,
+                labels.index(str(point.x)) + shift * width,
                 point.y,
                 width,
                 edgecolor=color,
                 color="none" if point.hollow else color,
-                label=label if place == 0 else None,
+                label=name if place == 0 else None,
             )
     axes.set_xticks(range(len(labels)), labels, fontsize=7)
+    axes.margins(y=HEADROOM)
 
 
 def _draw_stacked(axes: Axes, panel: Panel) -> None:
@@ -288,3 +297,4 @@ def _draw_stacked(axes: Axes, panel: Panel) -> None:
         )
         bottom = [low + height for low, height in zip(bottom, heights, strict=True)]
     axes.set_xticks(range(len(labels)), labels, fontsize=7, rotation=30)
+    axes.margins(y=HEADROOM)

@@ -63,7 +63,7 @@ def l2_hit_percent(row: Row, case: Case, builder: MapBuilder) -> Row:
         text = log.read_text() if log.is_file() else ""
         if done.returncode or not text:
             raise RuntimeError(f"ncu failed: {(text + done.stdout + done.stderr)[-2000:]}")
-    return replace(row, l2_hit_percent=round(mean_hits(read_ncu_csv(text)), 2), cache="cold")
+    return replace(row, l2_hit_percent=round(mean_hits(read_ncu_csv(text)), 2))
 
 
 def ncu_command(log: Path, program: Sequence[str]) -> list[str]:

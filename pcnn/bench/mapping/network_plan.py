@@ -11,6 +11,7 @@ from torch import nn
 from pcnn.bench import oracle
 from pcnn.bench.calls import Call
 from pcnn.bench.harness import measure
+from pcnn.bench.mapping.builders import IN_NETWORKS
 from pcnn.bench.mapping.measured import Setting
 from pcnn.bench.mapping.planned import Planned
 from pcnn.bench.mapping.products import bare
@@ -83,9 +84,8 @@ def plan_rows(setting: Setting, figure: str) -> Iterator[Row]:
 def schedules(setting: Setting, planner: Planner) -> Iterator[tuple[str, str, Schedule]]:
     """Name of every schedule, its engine, and how it runs."""
     yield "pcnn.plan", planner.engine.name, as_planned
-    for builder in setting.builders:
-        if isinstance(builder, Planned):
-            continue  # that is the schedule above
+    builders = [b for b in setting.builders if not isinstance(b, Planned)]  # the schedule above
+    for builder in [b for b in builders if b.name in IN_NETWORKS] or builders:
         yield "sequential", builder.name, partial(sequential, builder)
         if setting.device.type == "cuda":
             yield "streams", builder.name, partial(streamed, builder)

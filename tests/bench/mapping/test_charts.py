@@ -76,7 +76,7 @@ def test_stages_are_stacked_at_the_largest_scan() -> None:
     assert chart.suffix == "stages"
     (panel,) = chart.panels
     assert panel.kind == "stacked"
-    assert panel.series["search"] == [Point("windowed\ntable", 2000.0)]
+    assert panel.series["search"] == [Point("windowed", 2000.0)]
     assert list(panel.series) == ["sort, pack, hash", "search", "post-processing"]
 
 
