@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 
 import torch
 from torch import Tensor
@@ -11,6 +12,7 @@ from torch import Tensor
 from pcnn.geometry import KernelMap
 from pcnn.geometry.layouts import Layout, check_table, pairs
 from pcnn.kernels.cuda import module
+from pcnn.maps.native import NATIVE
 from pcnn.maps.packed_search import chunk_rows
 
 Pairs = tuple[Tensor, Tensor, Tensor]
@@ -185,8 +187,7 @@ def table_layout(kernel_map: KernelMap) -> Layout:
     return (table_from_pairs(in_index, out_index, offsets, kernel_map.n_out),)
 
 
-#: Layouts that maps on a CUDA device derive by these kernels (`KernelMap.from_table`).
-NATIVE: Mapping[str, Callable[[KernelMap], Layout]] = {
-    "pairs": pairs_layout,
-    "table": table_layout,
-}
+#: Layouts that maps on a CUDA device derive by kernels (`KernelMap.from_table`, `from_pairs`).
+DERIVED: Mapping[str, Callable[[KernelMap], Layout]] = MappingProxyType(
+    {**NATIVE, "pairs": pairs_layout, "table": table_layout}
+)

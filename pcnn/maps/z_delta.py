@@ -22,7 +22,7 @@ from pcnn.maps.packed_search import (
     table_rows,
     tiling,
 )
-from pcnn.maps.table_to_pairs import NATIVE, Pairs, pairs_from_transposed
+from pcnn.maps.table_to_pairs import DERIVED, Pairs, pairs_from_transposed
 
 PRODUCTS = ("table", "pairs")
 
@@ -71,11 +71,11 @@ class ZDelta:
             in_index, out_index, offsets = self.pairs(source, target, kernel)
             sizes = (source.rows, target.rows)
             return KernelMap.from_pairs(
-                in_index, out_index, offsets, *sizes, symmetric=symmetric, derive=NATIVE
+                in_index, out_index, offsets, *sizes, symmetric=symmetric, derive=DERIVED
             )
         table, masks, counts = self.table(source, target, kernel)
         return KernelMap.from_table(
-            table, source.rows, masks, counts, symmetric=symmetric, derive=NATIVE
+            table, source.rows, masks, counts, symmetric=symmetric, derive=DERIVED
         )
 
     def table(
