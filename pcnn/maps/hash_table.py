@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import struct
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 
-from pcnn.geometry import Kernel, KernelMap, VoxelGrid
+from pcnn.geometry import Kernel, KernelMap, KeyLayout, VoxelGrid
+from pcnn.geometry.kernel import Triple
 from pcnn.geometry.layouts import MASK_BITS
 from pcnn.kernels.cuda import module
 from pcnn.maps.reached_sites import reached_sites
@@ -39,9 +42,12 @@ BOX_BLOCKS = 64
 #: Ints at the head of a grid's memory, and where in it the partial boxes follow the box.
 GRID_HEAD, PARTIAL = 512, 16
 
-#: Blocks that clear, and that search: enough to fill any GPU several times. A block of the search
-#: adds once to each of K counters, so there must not be many more.
-CLEAR_BLOCKS, SEARCH_BLOCKS = 1056, 8192
+#: Blocks that clear: enough to fill any GPU.
+CLEAR_BLOCKS = 1056
+
+#: Warps that search, at most: what 132 multiprocessors hold. They walk over the rows, so that each
+#: of the K counters gets one atomic a block, not one a tile.
+SEARCH_WARPS = 132 * 64
 
 #: Words of 4 bytes that a block clears before another one helps.
 CLEAR_WORDS = 4096
@@ -120,29 +126,31 @@ class HashTable:
         n_in, n_out = source.rows, target.rows
         symmetric = kernel.is_symmetric and source is target
         mirrored = self.symmetry and symmetric and volume > 1
-        searched = volume // 2 if mirrored else volume
         search = self.search_of(source)
-        kernels = module(SOURCE, device, **self._defines(kernel, search, searched, mirrored))
+        by_grid = search == "grid"
+        layer = _layer(
+            kernel, source.layout, source.tensor_stride, search, mirrored, self.simplified
+        )
+        kernels = module(SOURCE, device, **layer.defines)
 
         table = torch.empty(n_out, volume, dtype=torch.int32, device=device)
         masks = torch.empty(n_out, -(-volume // MASK_BITS), dtype=torch.int32, device=device)
         counts = torch.empty(volume, dtype=torch.int64, device=device)
-        by_grid = search == "grid"
         capacity = 0 if by_grid else _capacity(n_in, ENTRY_BYTES[search])
         words = GRID_HEAD + _grid_cells(source) if by_grid else capacity * ENTRY_BYTES[search] // 4
         scratch = torch.empty(words, dtype=torch.int32, device=device)
         box, partial = scratch.data_ptr(), scratch.data_ptr() + 4 * PARTIAL
         slots = box + 4 * GRID_HEAD if by_grid else box
         source_keys, target_keys = source.keys.contiguous(), target.keys.contiguous()
-        fields = _cells(source)
         # bits of a hash that number the groups of a hash table, or the runs
         hash_bits = capacity.bit_length() - 1 - (GROUP_BITS if search == "hash" else 0)
         hashing = (0, 0) if by_grid else (32 - hash_bits, capacity - 1)
-        store = (slots, source_keys.data_ptr(), box, *fields, *hashing)
+        store = (slots, source_keys.data_ptr(), box, *layer.cells, *hashing)
 
         boxes = min(BOX_BLOCKS, -(-n_in // (4 * THREADS))) if by_grid else 0
-        arguments = BOX.pack(source_keys.data_ptr(), partial, n_in, *fields)
-        kernels.launch("bound_box", boxes, arguments, device)
+        if by_grid:
+            arguments = BOX.pack(source_keys.data_ptr(), partial, n_in, *layer.cells)
+            kernels.launch("bound_box", boxes, arguments, device)
         # where entries are mirrored nobody writes the empty ones above the centre
         cleared = (table.numel(), masks.numel()) if mirrored else (0, 0)
         arguments = CLEAR.pack(
@@ -161,9 +169,6 @@ class HashTable:
         blocks = min(CLEAR_BLOCKS, -(-(words + cleared[0]) // CLEAR_WORDS))
         kernels.launch("clear", blocks, arguments, device)
         kernels.launch("insert", -(-n_in // THREADS), INSERT.pack(*store, n_in), device)
-
-        written = volume - searched if mirrored else volume
-        pass_slots = written if written <= TILE_SLOTS else PASS_SLOTS
         arguments = SEARCH.pack(
             *store,
             target_keys.data_ptr(),
@@ -171,15 +176,10 @@ class HashTable:
             masks.data_ptr(),
             counts.data_ptr(),
             n_out,
-            *_key_steps(source, kernel),
-            *(-padding for padding in kernel.padding),
-            *kernel.dilation,
-            *kernel.size,
-            pass_slots,
+            *layer.relation,
         )
-        shared_bytes = 4 * (ROWS * (pass_slots | 1) + pass_slots)
-        blocks = min(SEARCH_BLOCKS, -(-n_out // ROWS))
-        kernels.launch("search", blocks, arguments, device, shared_bytes=shared_bytes)
+        blocks = min(layer.blocks, -(-n_out // ROWS))
+        kernels.launch("search", blocks, arguments, device, shared_bytes=layer.shared_bytes)
         return KernelMap.from_table(table, n_in, masks, counts, symmetric)
 
     def search_of(self, source: VoxelGrid) -> str:
@@ -199,16 +199,40 @@ class HashTable:
             )
         return self.search
 
-    def _defines(
-        self, kernel: Kernel, search: str, searched: int, mirrored: bool
-    ) -> dict[str, int]:
-        columns = -(-searched // kernel.size[2])
-        defines = {"STORE": STORES[search], "SYMMETRIC": int(mirrored), "WARPS": _warps(columns)}
-        defines["GROUP_BITS"] = GROUP_BITS
-        unrolled = kernel.volume <= TILE_SLOTS and kernel.size[2] <= UNROLLED_SLOTS
-        if self.simplified and unrolled:
-            defines |= zip(("KX", "KY", "KZ"), kernel.size, strict=True)
-        return defines
+
+class _Layer(NamedTuple):
+    """What every batch of a layer shares."""
+
+    defines: dict[str, int]
+    cells: tuple[int, ...]  # the struct `Cells`
+    relation: tuple[int, ...]  # the struct `SearchArguments` from `origin` on
+    shared_bytes: int
+    blocks: int  # that search, at most
+
+
+@functools.cache
+def _layer(
+    kernel: Kernel, layout: KeyLayout, stride: Triple, search: str, mirrored: bool, simplified: bool
+) -> _Layer:
+    volume = kernel.volume
+    searched = volume // 2 if mirrored else volume
+    written = volume - searched if mirrored else volume
+    pass_slots = written if written <= TILE_SLOTS else PASS_SLOTS
+    columns = -(-searched // kernel.size[2])
+    defines = {"STORE": STORES[search], "SYMMETRIC": int(mirrored), "WARPS": _warps(columns)}
+    defines["GROUP_BITS"] = GROUP_BITS
+    if simplified and volume <= TILE_SLOTS and kernel.size[2] <= UNROLLED_SLOTS:
+        defines |= zip(("KX", "KY", "KZ"), kernel.size, strict=True)
+    relation = (
+        *_key_steps(kernel, layout, stride),
+        *(-padding for padding in kernel.padding),
+        *kernel.dilation,
+        *kernel.size,
+        pass_slots,
+    )
+    shared_bytes = 4 * (ROWS * (pass_slots | 1) + pass_slots)
+    blocks = SEARCH_WARPS // defines["WARPS"]
+    return _Layer(defines, _cells(layout, stride), relation, shared_bytes, blocks)
 
 
 def _capacity(sites: int, entry_bytes: int) -> int:
@@ -232,22 +256,19 @@ def _grid_cells(source: VoxelGrid) -> int:
     return cells
 
 
-def _cells(source: VoxelGrid) -> tuple[int, ...]:
+def _cells(layout: KeyLayout, stride: Triple) -> tuple[int, ...]:
     """The struct ``Cells``: shifts, bits, tensor stride and bias of every axis, batch shift."""
-    layout = source.layout
     if max(layout.axis_bits) > 30:
         raise ValueError(f"hash_table serves key layouts of at most 30 bits an axis, got {layout}")
-    spacing = source.tensor_stride
     # a multiple of the stride, once biased by half the range, is a multiple again
-    bias = (-half % step for half, step in zip(layout.half, spacing, strict=True))
-    return *layout.shifts, *layout.axis_bits, *spacing, *bias, layout.batch_shift
+    bias = (-half % step for half, step in zip(layout.half, stride, strict=True))
+    return *layout.shifts, *layout.axis_bits, *stride, *bias, layout.batch_shift
 
 
-def _key_steps(source: VoxelGrid, kernel: Kernel) -> tuple[int, int, int, int]:
+def _key_steps(kernel: Kernel, layout: KeyLayout, stride: Triple) -> tuple[int, int, int, int]:
     """Key delta of slot (0, 0, 0), and what one slot along x, y and z adds to it."""
-    stride, shifts = source.tensor_stride, source.layout.shifts
-    origin = source.layout.delta([-p * s for p, s in zip(kernel.padding, stride, strict=True)])
+    origin = layout.delta([-p * s for p, s in zip(kernel.padding, stride, strict=True)])
     x, y, z = (
-        (d * s) << shift for d, s, shift in zip(kernel.dilation, stride, shifts, strict=True)
+        (d * s) << shift for d, s, shift in zip(kernel.dilation, stride, layout.shifts, strict=True)
     )
     return origin, x, y, z

@@ -5,7 +5,7 @@ import torch
 
 from pcnn.geometry import Kernel, KernelMap, KeyLayout, VoxelGrid, grid_of_cells
 from pcnn.geometry.layouts import masks as masks_of
-from pcnn.maps import hash_table
+from pcnn.maps import SortedSearch, hash_table
 from pcnn.maps.hash_table import HashTable
 from tests import oracle
 from tests.clouds import dense_grid, surface, surface_grid
@@ -65,12 +65,19 @@ def check(builder: HashTable, source: VoxelGrid, target: VoxelGrid, kernel: Kern
     return built
 
 
-@pytest.mark.parametrize("builder", SWITCHES, ids=switches)
-@pytest.mark.parametrize("kernel", KERNELS, ids=str)
+# a kernel without symmetry has nothing to mirror
+CASES = [
+    pytest.param(kernel, builder, id=f"{kernel}-{switches(builder)}")
+    for kernel, builder in itertools.product(KERNELS, SWITCHES)
+    if kernel.is_symmetric or not builder.symmetry
+]
+
+
+@pytest.mark.parametrize(("kernel", "builder"), CASES)
 def test_table_masks_and_counts_equal_the_oracles(
     emulated: None, kernel: Kernel, builder: HashTable
 ) -> None:
-    for n in (0, 1, 2, 33, 400):
+    for n in (0, 1, 2, 33, 250):
         grid = surface_grid(n, batch_size=3)
         check(builder, grid, grid.strided(kernel), kernel)
 
@@ -150,6 +157,17 @@ def test_keys_that_share_their_low_half(emulated: None) -> None:
             check(builder, grid, grid, Kernel.of(3))
 
 
+@pytest.mark.parametrize("builder", SWITCHES, ids=switches)
+def test_blocks_walk_over_the_rows(
+    emulated: None, builder: HashTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hash_table, "SEARCH_WARPS", 8)
+    hash_table._layer.cache_clear()
+    grid = surface_grid(500, batch_size=2)
+    check(builder, grid, grid, Kernel.of((3, 1, 3)))
+    hash_table._layer.cache_clear()
+
+
 def test_auto_takes_the_grid_within_its_budget() -> None:
     dense = dense_grid(8)  # 15^3 cells by the bound, 512 sites
     assert HashTable(grid_bytes_per_site=27).search_of(dense) == "grid"
@@ -164,9 +182,12 @@ def test_auto_takes_the_grid_within_its_budget() -> None:
 def test_what_cannot_be_served_says_so() -> None:
     with pytest.raises(ValueError, match="search"):
         HashTable(search="cuckoo")
-    grid = VoxelGrid(torch.zeros(0, dtype=torch.int64), 1, 0, layout=KeyLayout(1, (2, 31, 2)))
+    layout = KeyLayout(1, (2, 31, 2))
+    grid = VoxelGrid(torch.zeros(0, dtype=torch.int64), 1, 0, layout=layout)
     with pytest.raises(ValueError, match="30 bits"):
-        hash_table._cells(grid)
+        HashTable().build(grid, grid, Kernel.of(1))
+    with pytest.raises(ValueError, match="CUDA device"):
+        HashTable().build(surface_grid(9), surface_grid(9), Kernel.of(3))
 
 
 @pytest.mark.parametrize("builder", SWITCHES, ids=switches)
@@ -197,3 +218,47 @@ def test_nothing_is_written_beside_the_results(
         assert int(built.layout("table")[0].max()) < grid.rows
     assert len(guards) == 4 * len(maps)
     assert all(bool((side == 77).all()) for pair in guards for side in pair)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("builder", SWITCHES, ids=switches)
+def test_maps_on_a_device_equal_those_of_the_sorted_search(builder: HashTable) -> None:
+    grid = surface_grid(100_000, batch_size=2).to("cuda")
+    for kernel in (Kernel.of(3), Kernel.of(5), Kernel.of(2, 2), Kernel.of(3, 2), Kernel.of(7)):
+        target = grid.strided(kernel)
+        builder.build(grid, target, kernel)  # compiles
+        torch.cuda.set_sync_debug_mode("error")
+        try:
+            built = builder.build(grid, target, kernel)
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+        expected = SortedSearch().build(grid, target, kernel)
+        for layout in ("table", "masks", "counts"):
+            assert built.has(layout)
+            assert torch.equal(built.layout(layout)[0], expected.layout(layout)[0])
+
+
+@pytest.mark.gpu
+@pytest.mark.slow
+@pytest.mark.parametrize("search", ["hash", "grid", "runs"])
+@pytest.mark.parametrize("symmetry", [True, False])
+def test_tables_of_more_than_two_billion_entries(search: str, symmetry: bool) -> None:
+    side = 264
+    axis = torch.arange(side, device="cuda") + 131072
+    keys = (axis[:, None, None] << 36) + (axis[:, None] << 18) + axis
+    grid = VoxelGrid(keys.view(-1), 1, side - 1)
+    built = HashTable(search=search, symmetry=symmetry).build(grid, grid, Kernel.of(5))
+    table = built.layout("table")[0]
+    assert table.numel() > 1 << 31
+    reach = torch.arange(-2, 3, device="cuda")
+    shared = side - reach.abs()
+    counts = shared[:, None, None] * shared[:, None] * shared
+    assert torch.equal(built.layout("counts")[0], counts.view(-1))
+    delta = (reach[:, None, None] * side + reach[:, None]) * side + reach
+    delta = delta.view(-1)
+    # an inner site has all neighbours; the last has those that come before it
+    inner = ((side - 3) * side + side - 3) * side + side - 3
+    assert torch.equal(table[inner].long(), inner + delta)
+    last = grid.rows - 1
+    before = (torch.cartesian_prod(reach, reach, reach) <= 0).all(1)
+    assert torch.equal(table[last].long(), torch.where(before, last + delta, -1))

@@ -86,3 +86,11 @@ def test_too_many_candidates_are_refused(emulated: None) -> None:
     keys = torch.zeros(1, dtype=torch.int64).expand(1 << 29)
     with pytest.raises(ValueError, match="candidates"):
         reached_sites(VoxelGrid(keys, 1, 0), Kernel.of(3, 2))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(("fused", "simplified"), STEPS, ids=["unrolled", "fused", "separate"])
+def test_sites_on_a_device_equal_those_of_the_geometry(fused: bool, simplified: bool) -> None:
+    grid = surface_grid(100_000, batch_size=2, sites="reached").to("cuda")
+    for kernel in (Kernel.of(2, 2), Kernel.of(3, 2), Kernel.of(5, 2), Kernel.of(3, 3, dilation=2)):
+        check(grid, kernel, fused, simplified)
