@@ -9,6 +9,7 @@ from torch import Tensor
 
 from pcnn.bench import oracle
 from pcnn.bench.calls import same
+from pcnn.bench.device_rates import convolution_floor_ms
 from pcnn.bench.harness import measure
 from pcnn.bench.rows import Row
 from pcnn.bench.scenes import Scene
@@ -78,6 +79,7 @@ def bench_layers(
                     stride=stride,
                     c_in=c_in,
                     c_out=c_out,
+                    floor_ms=layer.floor_ms(backward),
                     checked=True,
                     **measured.columns(),
                 )
@@ -119,6 +121,18 @@ class Layer:
     def forward(self) -> Tensor:
         """Output ``[N_out, C_out]``, without gradients."""
         return convolution(self.x, self.weight, self.map, self.engine.dataflow)
+
+    def floor_ms(self, backward: bool) -> float | None:
+        """Lower bound on this device [ms]; with backward of three products instead of one."""
+        name = torch.cuda.get_device_name(self.x.device) if self.x.is_cuda else "cpu"
+        dtype = str(self.x.dtype).removeprefix("torch.")
+        once = self.map.triplets * self.weight.shape[1] * self.weight.shape[2]
+        # x, weight, out; then grad in, x and weight again, and their gradients out
+        moved = self.x.nbytes + self.weight.nbytes + self.grad.nbytes
+        if backward:
+            moved = moved + self.grad.nbytes + 2 * (self.x.nbytes + self.weight.nbytes)
+        floor = convolution_floor_ms(name, dtype, (3 if backward else 1) * once, moved)
+        return None if floor is None else round(floor, 6)
 
     def train(self) -> tuple[Tensor, Tensor, Tensor]:
         """Output and the gradients with respect to features and weights."""

@@ -107,15 +107,28 @@ def no_slower(ours: float, theirs: float) -> bool:
     return ours <= max(theirs * SLACK, theirs + SLACK_MS)
 
 
-def read_peers(path: Path) -> list[dict[str, Any]]:
-    """Rows of a file of peers' times.
+@dataclass(frozen=True)
+class Peers:
+    """Times of other engines.
+
+    Args:
+        device: where they were measured.
+        rows: as in `pcnn.bench.rows`, with the setting of the engine under ``variant``.
+    """
+
+    device: str
+    rows: list[dict[str, Any]]
+
+
+def read_peers(path: Path) -> Peers:
+    """Read a file of peers' times.
 
     Raises:
         ValueError: the file is none.
     """
     try:
-        rows = json.loads(path.read_text())["rows"]
-        return [dict(row) for row in rows]
+        content = json.loads(path.read_text())
+        return Peers(str(content["header"]["device"]), [dict(row) for row in content["rows"]])
     except (OSError, json.JSONDecodeError, KeyError, TypeError, ValueError) as error:
         raise ValueError(f"{path}: not a file of peers' times ({error})") from error
 
@@ -125,7 +138,7 @@ def compare(ours: Sequence[Row], peers: Iterable[Mapping[str, Any]]) -> list[Com
 
     Args:
         ours: rows of maps on a warm cache, of one run or several.
-        peers: as `read_peers` returns them.
+        peers: rows of `Peers`.
     """
     mine = best_of_ours(ours)
     theirs: dict[Place, Best] = {}
@@ -177,10 +190,16 @@ def geometric_mean(values: Sequence[float]) -> float:
     return math.exp(sum(map(math.log, values)) / len(values))
 
 
-def comparison_table(comparisons: Sequence[Comparison]) -> Table:
-    """Table for a person, with the geometric mean of every product."""
+def comparison_table(comparisons: Sequence[Comparison], ours_on: str, peers_on: str) -> Table:
+    """Table for a person, with the geometric mean of every product.
+
+    Args:
+        comparisons: as `compare` returns them.
+        ours_on: device of our times.
+        peers_on: device of the peers'.
+    """
     drawn = Table(
-        title="ours against the best peer",
+        title=f"ours on {ours_on} against the best peer on {peers_on}",
         caption="ratios are peer / ours: above 1 we are quicker. Peer: the smaller of GPU and "
         "wall time; no slower: within 5 % or 2 us in GPU time",
     )

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import torch
     from rich.console import Console
 
+    from pcnn.bench.peers import Peers
     from pcnn.bench.rows import Row
     from pcnn.bench.scenes import Scene
     from pcnn.ops.engine import Engine
@@ -98,11 +99,12 @@ def mapping(
     out: Out = None,
 ) -> None:
     """Time the building of kernel maps, figure by figure of the papers, with charts."""
+    from pcnn.bench.device_rates import known_bandwidth
     from pcnn.bench.environment import describe, short_name
     from pcnn.bench.gpu_state import read_state
     from pcnn.bench.mapping.builders import named
     from pcnn.bench.mapping.measured import Setting
-    from pcnn.bench.mapping.products import PRODUCTS, known_bandwidth
+    from pcnn.bench.mapping.products import PRODUCTS
     from pcnn.bench.mapping.suite import chosen_figures, draw, kept, stand_in
     from pcnn.bench.peers import read_peers
     from pcnn.bench.report import table
@@ -168,7 +170,7 @@ def mapping(
     for file in (path, *draw(path)):
         console.print(f"written: {file}")
     if theirs is not None:
-        _print_comparison(measured, theirs, console)
+        _print_comparison(measured, header.device, theirs, console)
     left_out = [row for row in measured if row.params and "left_out" in row.params]
     for row in left_out:
         where_it_was = f"{row.figure} {row.workload} K={row.k} stride {row.stride} {row.product}"
@@ -181,17 +183,22 @@ def mapping(
 def compare(
     ours: Annotated[list[Path], typer.Argument(help="Result files; of several the least counts.")],
     peers: Annotated[Path, typer.Option(help="File of other engines' times.")],
+    builder: Annotated[
+        list[str] | None, typer.Option(help="Only these of our builders; repeat.")
+    ] = None,
 ) -> None:
     """Hold measured maps against other engines' times."""
     from pcnn.bench.peers import read_peers
     from pcnn.bench.rows import read_rows
 
     try:
-        rows = [row for path in ours for row in read_rows(path)[1]]
+        files = [read_rows(path) for path in ours]
         theirs = read_peers(peers)
     except (OSError, ValueError) as error:
         raise typer.BadParameter(str(error)) from error
-    _print_comparison(rows, theirs, _console())
+    rows = [row for _, own in files for row in own if not builder or row.engine in builder]
+    devices = ", ".join(dict.fromkeys(header.device for header, _ in files))
+    _print_comparison(rows, devices, theirs, _console())
 
 
 @app.command()
@@ -290,13 +297,13 @@ def _kernels(text: str) -> list[tuple[int, int]]:
     return [(int(size), int(stride)) for size, stride in pairs]
 
 
-def _print_comparison(rows: list[Row], peers: list[dict[str, Any]], console: Console) -> None:
+def _print_comparison(rows: list[Row], device: str, peers: Peers, console: Console) -> None:
     from pcnn.bench.peers import compare as compare_with
     from pcnn.bench.peers import comparison_table
 
-    comparisons = compare_with(rows, peers)
+    comparisons = compare_with(rows, peers.rows)
     if comparisons:
-        console.print(comparison_table(comparisons))
+        console.print(comparison_table(comparisons, device, peers.device))
     else:
         console.print("peers: no workload, kernel and product in common")
 

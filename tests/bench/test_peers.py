@@ -9,6 +9,7 @@ from rich.console import Console
 
 from pcnn.bench.peers import (
     Best,
+    Peers,
     best_of_ours,
     compare,
     comparison_table,
@@ -99,8 +100,9 @@ def test_means_are_geometric() -> None:
 def test_the_table_names_ratios_and_the_mean() -> None:
     rows = [ours("z_delta", "table", 0.02, 0.05), ours("z_delta", "pairs", 0.2, 0.3)]
     console = Console(width=200, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
-    console.print(comparison_table(compare(rows, PEERS)))
+    console.print(comparison_table(compare(rows, PEERS), "a CPU", "a GPU"))
     text = console.export_text()
+    assert "ours on a CPU against the best peer on a GPU" in text
     assert "geometric mean of 1" in text
     assert "2.00" in text
     assert "NO" in text
@@ -110,9 +112,9 @@ def test_the_table_names_ratios_and_the_mean() -> None:
 
 def test_peers_are_read_from_their_file(tmp_path: Path) -> None:
     path = tmp_path / "peers.json"
-    path.write_text(json.dumps({"header": {}, "rows": PEERS}))
-    assert read_peers(path) == PEERS
-    for text in ("", "[]", '{"rows": [1]}'):
+    path.write_text(json.dumps({"header": {"device": "GPU"}, "rows": PEERS}))
+    assert read_peers(path) == Peers("GPU", PEERS)
+    for text in ("", "[]", '{"rows": []}', '{"header": {"device": "GPU"}, "rows": [1]}'):
         path.write_text(text)
         with pytest.raises(ValueError, match="not a file of peers"):
             read_peers(path)

@@ -52,7 +52,7 @@ def test_bench_mapping_measures_figures_on_several_scenes_and_draws_them(tmp_pat
     out, peers = tmp_path / "mapping.json", tmp_path / "peers.json"
     peer = {"what": "map", "engine": "spira", "variant": "dataflow1", "workload": "random_1k"}
     peer |= {"k": 3, "stride": 1, "gpu_ms": 0.1, "wall_ms": 0.1}
-    peers.write_text(json.dumps({"header": {}, "rows": [peer]}))
+    peers.write_text(json.dumps({"header": {"device": "GPU"}, "rows": [peer]}))
     words = "bench mapping --workload surface_1k --workload random_1k --product pairs"
     words += f" --kernels 3:1,2:2 --repeats 3 --runs 2 --device cpu --out {out} --peers {peers}"
     figures = ("spira_fig12", "minuet_fig18", "minuet_fig17")

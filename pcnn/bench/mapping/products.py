@@ -25,10 +25,6 @@ PRODUCTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "train": (("table", "tiles", "pairs"), ("table", "tiles")),
 }
 
-#: Device memory, bytes read plus bytes written [bytes/s], by a word in the device's name. Measured
-#: with a copy from device to device.
-BANDWIDTH = {"H200": 4.2e12, "H100": 3.0e12}
-
 
 def bare(grid: VoxelGrid) -> VoxelGrid:
     """Return the same sites without the levels and maps that are cached on a grid."""
@@ -83,8 +79,3 @@ def _tensors(built: KernelMap, product: str) -> Iterator[Tensor]:
     for view, names in ((built, forward), (built.transpose(), backward)):
         for name in names:
             yield from view.layout(name)
-
-
-def known_bandwidth(device_name: str) -> float | None:
-    """Bandwidth of a device by its name, ``None`` if it is not in `BANDWIDTH`."""
-    return next((rate for word, rate in BANDWIDTH.items() if word in device_name), None)

@@ -15,7 +15,7 @@ from pcnn.bench.mapping.measured import (
     stage_rows,
     timed_row,
 )
-from pcnn.bench.mapping.products import PRODUCTS, bare, build, floor_ms, known_bandwidth
+from pcnn.bench.mapping.products import PRODUCTS, bare, build, floor_ms
 from pcnn.bench.scenes import load_scene
 from pcnn.bench.trace import KernelTime, Trace
 from pcnn.bench.verify import CheckFailed
@@ -164,8 +164,6 @@ def test_the_floor_counts_keys_and_product_once() -> None:
     m, t = strided.target.rows, strided.triplets
     wanted = 1e3 * (8 * (n + m) + 8 * t + 8 * 9) / 3e12
     assert floor_ms(built, strided.grid, strided.target, "pairs", 3e12) == pytest.approx(wanted)
-    assert known_bandwidth("NVIDIA H200") == 4.2e12
-    assert known_bandwidth("cpu (Some Model)") is None
 
 
 def test_cases_are_scenes_times_kernels() -> None:

@@ -1,0 +1,24 @@
+from __future__ import annotations
+
+import pytest
+
+from pcnn.bench.device_rates import convolution_floor_ms, known_bandwidth, known_matrix_rate
+
+
+def test_rates_are_known_by_the_name_of_the_device() -> None:
+    assert known_bandwidth("NVIDIA H200") == 4.2e12
+    assert known_bandwidth("NVIDIA H100 80GB HBM3") == 3.0e12
+    assert known_bandwidth("cpu (Some Model)") is None
+    assert known_matrix_rate("NVIDIA H200", "float16") == 7.2e14
+    assert known_matrix_rate("NVIDIA H200", "float64") is None
+
+
+def test_the_floor_is_the_longer_of_arithmetic_and_traffic() -> None:
+    # 284141 triplets of 64 x 64 channels in half precision: moving the features takes longer
+    moved = 2 * (2 * 94289 * 64 + 27 * 64 * 64)
+    floor = convolution_floor_ms("NVIDIA H200", "float16", 284141 * 64 * 64, moved)
+    assert floor == pytest.approx(moved / 4.2e12 * 1e3)
+    assert floor == pytest.approx(0.0058, abs=2e-5)
+    dense = convolution_floor_ms("NVIDIA H200", "float16", 10**12, moved)
+    assert dense == pytest.approx(2e12 / 7.2e14 * 1e3)
+    assert convolution_floor_ms("cpu", "float16", 1, 1) is None
