@@ -215,9 +215,14 @@ KERNEL(search, SearchArguments, WARPS * 32) {
         const int last = min(first + pass_slots, written), width = last - first;
         for (int k = threadIdx.x; k < width; k += WARPS * 32) hits[k] = 0;
         __syncthreads();
-        for (i64 t = blockIdx.x; t < tiles; t += gridDim.x) {
-            const i64 first_row = t * ROWS, row = first_row + lane;
-            const Site site = site_at(a.store.cells, a.targets, row, a.n_out);
+        const i64 row_step = (i64)gridDim.x * ROWS;
+        i64 row = (i64)blockIdx.x * ROWS + lane;
+        i64 next = row < a.n_out ? a.targets[row] : 0;
+        for (i64 t = blockIdx.x; t < tiles; t += gridDim.x, row += row_step) {
+            const i64 first_row = row - lane;
+            const Site site = site_of(a.store.cells, next, row < a.n_out);
+            // the next tile's keys are on their way while this one is searched
+            next = row + row_step < a.n_out ? a.targets[row + row_step] : 0;
             int* own = tile + lane * pitch - first;  // row of the tile, by slot
 #if KX
             for (int column = warp; column * KZ < searched; column += WARPS) {

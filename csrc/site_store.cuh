@@ -69,13 +69,13 @@ struct Site {
     bool live;
 };
 
-__device__ __forceinline__ Site site_at(const Cells& cells, const i64* keys, i64 row, i64 n) {
+__device__ __forceinline__ Site site_of(const Cells& cells, i64 key, bool live) {
     Site site;
-    site.live = row < n;
-    site.key = site.live ? keys[row] : 0;
-    site.batch = site.key >> cells.batch_shift;
+    site.live = live;
+    site.key = key;
+    site.batch = key >> cells.batch_shift;
 #pragma unroll
-    for (int axis = STORE == GRID ? 0 : 2; axis < 3; ++axis) site.cell[axis] = cell_of(cells, site.key, axis);
+    for (int axis = STORE == GRID ? 0 : 2; axis < 3; ++axis) site.cell[axis] = cell_of(cells, key, axis);
     return site;
 }
 
