@@ -3,7 +3,7 @@
 // Outputs are sorted, so for one (x, y) group of slots the wanted positions only move forwards. A
 // warp takes 32 consecutive outputs at a time, loads the stretch of source keys that their queries can meet
 // into shared memory, and finds every query there. Only where a block's
-// first output's queries lie is looked for in the whole array, once a group. As in Spira's z-delta search (section 5.2) the slots of a
+// first output's queries lie is looked for in the whole array, by a launch of its own. As in Spira's z-delta search (section 5.2) the slots of a
 // group follow the first one by local steps.
 
 #include "common.cuh"
@@ -12,7 +12,7 @@
 #define THREADS 288
 #define WARPS 9     // a group of K = 3 each
 #ifndef WINDOW
-#define WINDOW 256  // source keys a warp holds; beyond that it searches memory
+#define WINDOW 64   // source keys a warp holds; beyond that it searches memory
 #endif
 
 struct SearchTask {
@@ -27,7 +27,10 @@ struct SearchTask {
     i64 target_rows;
     i64 delta;             // key of slot 0 minus key of the output
     i64 step[3];           // key difference of neighbouring slots along x, y, z
+    u32* starts;           // [groups, blocks] where the first window of a block begins
     i64 first_block;
+    i64 blocks;
+    i64 first_probe_block;
     int size[3];
     int words;
     int chunks;            // of 32 outputs, that a block takes
@@ -54,36 +57,52 @@ __device__ __forceinline__ u32 quarter_search(const i64* keys, u32 n, i64 query)
     return low;
 }
 
-// What a warp notes down while it walks along the slots of a group.
-struct Tile {
-    int* out;      // this lane's row of the table, at the group's first slot
-    u32* masks;    // this lane's row of masks, or null
-    u32* counts;   // of the block, or null
-    int slot;      // the group's first
-    bool valid;    // whether the lane has a row
+// Where the queries of every block's first output lie: the only search through all keys, a thread a
+// block and group. Neighbouring threads take neighbouring blocks, so they walk the same way down.
+KERNEL(first_windows, SearchArguments, 256) {
+    int number = 0;
+    while (number + 1 < a.n && (i64)blockIdx.x >= a.tasks[number + 1].first_probe_block) ++number;
+    const SearchTask& task = a.tasks[number];
+    i64 index = ((i64)blockIdx.x - task.first_probe_block) * blockDim.x + threadIdx.x;
+    if (index >= task.blocks * task.size[0] * task.size[1]) return;
+    i64 n_out = task.target_count ? (i64)*task.target_count : task.target_rows;
+    u32 n_in = task.source_count ? *task.source_count : (u32)task.source_rows;
+    int group = (int)(index / task.blocks);
+    i64 row = (index - group * task.blocks) * task.chunks * WARP;
+    if (row >= n_out) return;
+    int x = group / task.size[1], y = group - x * task.size[1];
+    i64 query = __ldg(task.target + row) + task.delta + x * task.step[0] + y * task.step[1];
+    task.starts[index] = quarter_search(task.source, n_in, query);
+}
+
+// Where a lane's results go: its row of the tile and of the masks, at one group of slots.
+struct Place {
+    int* out;
+    u32* masks;
+    u32* counts;  // of the block, or null
+    int slot;     // the group's first
 };
 
-// Local steps of z-delta search: from the first slot's position forwards, one slot after another.
-__device__ __forceinline__ void walk(
-    const i64* keys, u32 p, u32 limit, u32 base, i64 wanted, i64 step, int size_z, const Tile& tile) {
+// Local steps of z-delta search (Spira, section 5.2), over what is there instead of what is wanted: the
+// keys from the first slot's position on, as far as the last slot reaches.
+__device__ __forceinline__ void take_hits(
+    const i64* keys, u32 p, u32 limit, u32 base, i64 query, u32 reach, u32 step, float inverse, const Place& place) {
     u32 bits = 0;
-    int word = tile.slot / 31, bit = tile.slot % 31;
-    for (int z = 0; z < size_z; ++z, wanted += step) {
-        while (p < limit && keys[p] < wanted) ++p;
-        bool hit = tile.valid && p < limit && keys[p] == wanted;
-        if (tile.valid) tile.out[z] = hit ? (int)(base + p) : -1;
-        if (hit) bits |= 1u << bit;
-        if (++bit == 31 || z == size_z - 1) {
-            if (bits && tile.masks) atomicOr(&tile.masks[word], bits);
-            bits = 0;
-            bit = 0;
-            ++word;
-        }
-        if (tile.counts) {
-            u32 hits = __ballot_sync(FULL_MASK, hit);
-            if (hits && lane_index() == 0) atomicAdd(&tile.counts[tile.slot + z], (u32)__popc(hits));
-        }
+    int word = place.slot / 31, bit = place.slot % 31;
+    for (; p < limit; ++p) {
+        u64 distance = (u64)(keys[p] - query);
+        if (distance > reach) break;
+        int z = (int)((float)(u32)distance * inverse + 0.5f);
+        if ((u32)z * step != (u32)distance) continue;  // between two slots of a dilated kernel
+        place.out[z] = (int)(base + p);
+        if (place.counts) atomicAdd(&place.counts[place.slot + z], 1u);
+        int at = bit + z;
+        if (at < 31)
+            bits |= 1u << at;
+        else
+            atomicOr(&place.masks[word + at / 31], 1u << (at % 31));
     }
+    if (bits) atomicOr(&place.masks[word], bits);
 }
 
 KERNEL(windowed_search, SearchArguments, THREADS) {
@@ -104,64 +123,60 @@ KERNEL(windowed_search, SearchArguments, THREADS) {
     int* tile = (int*)(bytes + sizeof(i64) * WARPS * WINDOW);  // [rows, slots of the batch]
     u32* masks = (u32*)(tile + rows * task.batch * size_z);    // [rows, words]
     u32* counts = masks + rows * task.words;                   // [K]
-    u32* starts = counts + volume;                             // [groups]
     for (int k = threadIdx.x; k < rows * task.words; k += blockDim.x) masks[k] = 0;
     for (int k = threadIdx.x; k < volume; k += blockDim.x) counts[k] = 0;
-    // where the first output's queries lie: the only search through all keys, a lane a group
-    i64 first_key = __ldg(task.target + first_row) + task.delta;
-    for (int g = threadIdx.x; g < groups; g += blockDim.x)
-        starts[g] = quarter_search(
-            task.source, n_in, first_key + g / task.size[1] * task.step[0] + g % task.size[1] * task.step[1]);
-    __syncthreads();
-
+    u32 step = (u32)task.step[2], reach_z = (u32)(size_z - 1) * step;
+    float inverse = 1.0f / (float)step;
     for (int first_group = 0; first_group < groups; first_group += task.batch) {
         int batch = min(task.batch, groups - first_group), slots = batch * size_z;
+        int4* empty = (int4*)tile;  // rows are a multiple of 32, so the tile is one of 16 bytes
+        for (int w = threadIdx.x; w < rows * slots / 4; w += blockDim.x) empty[w] = {-1, -1, -1, -1};
+        __syncthreads();
         for (int group = warp_index(); group < batch; group += WARPS) {
-          u32 low = starts[first_group + group];
-          i64 shift = task.delta + (first_group + group) / task.size[1] * task.step[0] +
-                      (first_group + group) % task.size[1] * task.step[1];
-          for (int chunk = 0; chunk * WARP < here; ++chunk) {
-            int last_lane = min(WARP, here - chunk * WARP) - 1;
-            int row = chunk * WARP + min(lane_index(), last_lane);
-            bool valid = lane_index() <= last_lane;
-            i64 query = __ldg(task.target + first_row + row) + shift;
-            i64 reach = __shfl_sync(FULL_MASK, query, last_lane) + (size_z - 1) * task.step[2];
+            u32 low = __ldg(task.starts + (first_group + group) * task.blocks + block);
+            int x = (first_group + group) / task.size[1], y = first_group + group - x * task.size[1];
+            i64 shift = task.delta + x * task.step[0] + y * task.step[1];
+            for (int chunk = 0; chunk * WARP < here; ++chunk) {
+                int last_lane = min(WARP, here - chunk * WARP) - 1;
+                int row = chunk * WARP + lane_index();
+                bool valid = lane_index() <= last_lane;
+                i64 query = __ldg(task.target + first_row + (valid ? row : here - 1)) + shift;
+                i64 last = __shfl_sync(FULL_MASK, query, WARP - 1) + reach_z;
 
-            int loaded = 0;
-            i64 end;
-            do {
-                u32 p = low + loaded + lane_index();
-                i64 one = p < n_in ? __ldg(task.source + p) : 0x7fffffffffffffffll;
-                i64 two = p + WARP < n_in ? __ldg(task.source + p + WARP) : 0x7fffffffffffffffll;
-                window[loaded + lane_index()] = one;
-                window[loaded + WARP + lane_index()] = two;
-                loaded += 2 * WARP;
-                end = __shfl_sync(FULL_MASK, two, WARP - 1);
-            } while (end <= reach && loaded < WINDOW);
-            __syncwarp();
+                int loaded = 0;
+                i64 end;
+                do {
+                    u32 p = low + loaded + lane_index();
+                    i64 one = p < n_in ? __ldg(task.source + p) : 0x7fffffffffffffffll;
+                    i64 two = p + WARP < n_in ? __ldg(task.source + p + WARP) : 0x7fffffffffffffffll;
+                    window[loaded + lane_index()] = one;
+                    window[loaded + WARP + lane_index()] = two;
+                    loaded += 2 * WARP;
+                    end = __shfl_sync(FULL_MASK, two, WARP - 1);
+                } while (end <= last && loaded < WINDOW);
+                __syncwarp();
 
-            Tile mine = {
-                tile + row * slots + group * size_z,
-                task.masks ? masks + row * task.words : nullptr,
-                task.counts ? counts : nullptr,
-                (first_group + group) * size_z,
-                valid,
-            };
-            u32 anchor;  // position of the first slot's query, or where it would be
-            if (end > reach) {  // every position wanted lies in the window, before its last key
-                u32 p = 0;
-                for (int step = loaded > 128 ? 128 : loaded > 64 ? 64 : 32; step > 0; step >>= 1)
-                    if (window[p + step - 1] < query) p += step;
-                anchor = low + p;
-                walk(window, p, (u32)loaded, low, query, task.step[2], size_z, mine);
-            } else {  // a jump in density: search memory between the first and the last query
-                u32 high = low + quarter_search(task.source + low, n_in - low, reach + 1);
-                anchor = low + (u32)lower_bound(task.source + low, (i64)(high - low), query);
-                walk(task.source, anchor, high, 0, query, task.step[2], size_z, mine);
+                Place place = {
+                    tile + row * slots + group * size_z,
+                    masks + row * task.words,
+                    task.counts ? counts : nullptr,
+                    (first_group + group) * size_z,
+                };
+                u32 anchor;  // position of the first slot's query, or where it would be
+                if (end > last) {  // every position wanted lies in the window, before its last key
+                    u32 p = 0;
+                    for (int half = loaded >> 1; half > 0; half >>= 1)
+                        if (window[p + half - 1] < query) p += half;
+                    anchor = low + p;
+                    if (valid) take_hits(window, p, (u32)loaded, low, query, reach_z, step, inverse, place);
+                } else {  // a jump in density: search memory between the first and the last query
+                    u32 high = low + quarter_search(task.source + low, n_in - low, last + 1);
+                    anchor = low + (u32)lower_bound(task.source + low, (i64)(high - low), query);
+                    if (valid) take_hits(task.source, anchor, high, 0, query, reach_z, step, inverse, place);
+                }
+                low = __shfl_sync(FULL_MASK, anchor, WARP - 1);  // the next outputs' queries begin here
+                __syncwarp();  // every lane has read the window before it is filled again
             }
-            low = __shfl_sync(FULL_MASK, anchor, last_lane);  // the next outputs' queries begin here
-            __syncwarp();
-          }
         }
         __syncthreads();
         int* table = task.table + first_row * volume;

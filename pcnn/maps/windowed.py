@@ -21,11 +21,13 @@ from pcnn.kernels import cuda
 from pcnn.maps.native import NATIVE
 
 MAX_TASKS = 16
-WARPS, WINDOW = 9, 256
+WARPS, WINDOW = 9, 64
 
-_TASK = struct.Struct("PPPPPPPqqq3qq3iiii0q")
+_TASK = struct.Struct("PPPPPPPqqq3qPqqq3iiii0q")
 _NO_TASK = b"\0" * _TASK.size
 _NUMBER = struct.Struct("i0q")
+
+_THREADS = 256
 
 #: Dynamic shared memory a block may ask for on every supported device, in bytes.
 SHARED_BUDGET = 96 << 10
@@ -71,6 +73,11 @@ class SearchShape:
     deltas: tuple[int, int, int, int]
     sizes: tuple[int, int, int, int, int, int]
 
+    @property
+    def groups(self) -> int:
+        """Groups of slots that differ in z only."""
+        return self.sizes[0] * self.sizes[1]
+
     @classmethod
     def of(cls, kernel: Kernel, spacing: Triple, layout: KeyLayout) -> SearchShape:
         """Shape of the search for a kernel.
@@ -90,9 +97,9 @@ class SearchShape:
         )
         volume, (size_x, size_y, size_z) = kernel.volume, kernel.size
         groups, words = size_x * size_y, words_of(volume)
-        fixed = 8 * WARPS * WINDOW + 4 * (volume + groups)
-        # several chunks share the search for a group's first window, as long as 6 blocks fit an SM
-        chunks = max(1, min(4, (16 << 10) // (128 * volume)))
+        fixed = 8 * WARPS * WINDOW + 4 * volume
+        # several chunks share a group's first window, as long as 5 blocks fit a multiprocessor
+        chunks = max(1, min(4, (34 << 10) // (128 * volume)))
         row = 32 * chunks * 4
         batch = min(groups, (SHARED_BUDGET - fixed - row * words) // (row * size_z))
         if batch < 1:
@@ -152,20 +159,30 @@ def search_windows(searches: Sequence[Search]) -> None:
 
 
 def _launch(searches: Sequence[Search]) -> None:
-    tasks, blocks, shared = [], 0, 0
-    for search in searches:
+    device = searches[0].table.device
+    blocks = [-(-search.target.rows // (32 * search.shape.chunks)) for search in searches]
+    probes = [n * search.shape.groups for n, search in zip(blocks, searches, strict=True)]
+    starts = torch.empty(sum(probes), dtype=torch.int32, device=device)
+    tasks, shared = [], 0
+    place, first_block, first_probe = starts.data_ptr(), 0, 0
+    for search, own, probed in zip(searches, blocks, probes, strict=True):
         shape, rows = search.shape, search.target.rows
         counts = 0 if search.counts is None else search.counts.data_ptr()
         outputs = search.table.data_ptr(), search.masks.data_ptr(), counts
         pointers = *search.source.pointers, *search.target.pointers, *outputs
-        task = _TASK.pack(*pointers, search.source.rows, rows, *shape.deltas, blocks, *shape.sizes)
-        tasks.append(task)
-        blocks += -(-rows // (32 * shape.chunks))
+        plan = place, first_block, own, first_probe
+        tasks.append(
+            _TASK.pack(*pointers, search.source.rows, rows, *shape.deltas, *plan, *shape.sizes)
+        )
+        place += 4 * probed
+        first_block += own
+        first_probe += -(-probed // _THREADS)
         shared = max(shared, shape.shared_bytes)
     tasks += [_NO_TASK] * (MAX_TASKS - len(tasks)) + [_NUMBER.pack(len(searches))]
-    device = searches[0].table.device
+    arguments = b"".join(tasks)
     module = cuda.module("windowed_search.cu", device)
-    module.launch("windowed_search", blocks, b"".join(tasks), device, shared_bytes=shared)
+    module.launch("first_windows", first_probe, arguments, device)
+    module.launch("windowed_search", first_block, arguments, device, shared_bytes=shared)
 
 
 @dataclass(frozen=True)
