@@ -65,7 +65,7 @@ def mapping(
     ] = None,
     workload: Workloads = None,
     voxel_sizes: Annotated[
-        str, typer.Option(help="Voxel sizes [m] of a scan of points, as 0.2,0.1,0.05.")
+        str, typer.Option(help="Voxel sizes of a scan of points in metres, as 0.2,0.1,0.05.")
     ] = "",
     builder: Annotated[
         list[str] | None, typer.Option(help="Map builder; repeat; all unless given.")
@@ -88,7 +88,7 @@ def mapping(
     count: Annotated[bool, typer.Option(help="Count launches and syncs (0.2 s a row).")] = True,
     ncu: Annotated[bool, typer.Option(help="L2 hits of minuet_fig16, by Nsight Compute.")] = False,
     bandwidth: Annotated[
-        float | None, typer.Option(help="Of the device memory [TB/s]; known for H100 and H200.")
+        float | None, typer.Option(help="Of the device memory in TB/s; known for H100 and H200.")
     ] = None,
     peers: Annotated[
         Path | None, typer.Option(help="File of other engines' times to compare with.")
@@ -105,7 +105,7 @@ def mapping(
     from pcnn.bench.mapping.builders import named
     from pcnn.bench.mapping.measured import Setting
     from pcnn.bench.mapping.products import PRODUCTS
-    from pcnn.bench.mapping.suite import chosen_figures, draw, kept, stand_in
+    from pcnn.bench.mapping.suite import chosen_figures, draw, kept, merged, stand_ins
     from pcnn.bench.peers import read_peers
     from pcnn.bench.report import table
     from pcnn.bench.rows import write_rows
@@ -140,14 +140,12 @@ def mapping(
     console = _console()
     path = out or Path("benchmarks") / "results" / f"mapping-{short_name(where)}.json"
     measured: list[Row] = []
-    stand_ins: dict[str, str] = {}
+    old = kept(path, header)
 
     def save() -> None:
-        others, old = kept(path, header, list(stand_ins))
-        header_now = describe(
-            where, before=before, after=read_state(where), stand_ins={**others, **stand_ins}
-        )
-        write_rows(path, header_now, [*old, *measured])
+        rows = merged(old, measured)
+        state = {"before": before, "after": read_state(where)}
+        write_rows(path, describe(where, **state, stand_ins=stand_ins(rows)), rows)
 
     for chosen in figures:
         first = len(measured)
@@ -155,7 +153,6 @@ def mapping(
         for run in range(runs):
             for row in _watched(chosen.name, chosen.measure(setting, chosen.name), console):
                 measured.append(replace(row, run=run) if runs > 1 else row)
-                stand_ins[chosen.name] = stand_in(chosen, setting.scenes)
                 if time.monotonic() - saved > SAVE_S:  # a run cut short leaves what it has
                     save()
                     saved = time.monotonic()
@@ -199,6 +196,23 @@ def compare(
     rows = [row for _, own in files for row in own if not builder or row.engine in builder]
     devices = ", ".join(dict.fromkeys(header.device for header, _ in files))
     _print_comparison(rows, devices, theirs, _console())
+
+
+@app.command()
+def join(
+    paths: Annotated[list[Path], typer.Argument(help="Result files of the suite mapping.")],
+    out: Annotated[Path, typer.Option(help="File to write; charts stand beside it.")],
+) -> None:
+    """Join result files of one device and commit, and draw their charts."""
+    from pcnn.bench.mapping.suite import draw
+    from pcnn.bench.mapping.suite import join as join_files
+
+    try:
+        written = join_files(paths, out)
+    except (OSError, ValueError) as error:
+        raise typer.BadParameter(str(error)) from error
+    for file in (written, *draw(written)):
+        typer.echo(f"written: {file}")
 
 
 @app.command()

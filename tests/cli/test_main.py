@@ -80,6 +80,9 @@ def test_bench_mapping_keeps_figures_measured_before(tmp_path: Path) -> None:
     run(*words.split(), "minuet_fig16")
     rows = json.loads(out.read_text())["rows"]
     assert {row["figure"] for row in rows} == {"minuet_fig17", "minuet_fig16"}
+    joined = tmp_path / "joined.json"
+    assert "joined-minuet_fig17.png" in run("bench", "join", str(out), "--out", str(joined))
+    assert json.loads(joined.read_text())["rows"] == rows
 
 
 def test_a_scan_is_measured_at_several_voxel_sizes(tmp_path: Path) -> None:

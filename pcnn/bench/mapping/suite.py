@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from pcnn.bench.mapping.charts import render
 from pcnn.bench.mapping.figures import FIGURES, Figure
-from pcnn.bench.rows import Header, Row, read_rows
-from pcnn.bench.scenes import Scene
+from pcnn.bench.rows import Header, Row, read_rows, write_rows
 
 
 def chosen_figures(names: Sequence[str]) -> list[Figure]:
@@ -24,34 +24,71 @@ def chosen_figures(names: Sequence[str]) -> list[Figure]:
     return [known[name] for name in names] if names else list(FIGURES)
 
 
-def stand_in(figure: Figure, scenes: Sequence[Scene]) -> str:
-    """What was measured in place of a figure's data, for the header and the titles."""
-    return f"{', '.join(scene.name for scene in scenes)}, in place of {figure.data}"
+def stand_ins(rows: Sequence[Row]) -> dict[str, str]:
+    """By figure, what was measured in place of its data, for the header and the titles."""
+    found = {}
+    for figure in FIGURES:
+        workloads = dict.fromkeys(row.workload for row in rows if row.figure == figure.name)
+        if workloads:
+            found[figure.name] = f"{', '.join(workloads)}, in place of {figure.data}"
+    return found
 
 
-def kept(path: Path, header: Header, measured: Sequence[str]) -> tuple[dict[str, str], list[Row]]:
-    """Stand-ins and rows of other figures that a result file holds already.
+def merged(old: Sequence[Row], new: Sequence[Row]) -> list[Row]:
+    """New rows, after those old ones whose figure, workload and engine were not measured again."""
+    again = {_place(row) for row in new}
+    return [*(row for row in old if _place(row) not in again), *new]
 
-    They stay if they were measured on the same device with the same torch and commit.
+
+def _place(row: Row) -> tuple[str | None, str, str]:
+    return row.figure, row.workload, row.engine
+
+
+def alike(first: Header, second: Header) -> bool:
+    """Whether two headers are of the same device, torch and commit."""
+    return (first.device, first.torch, first.revision) == (
+        second.device,
+        second.torch,
+        second.revision,
+    )
+
+
+def kept(path: Path, header: Header) -> list[Row]:
+    """Rows that a result file holds already, if they are of the same device, torch and commit.
 
     Args:
         path: the file; it need not be there.
         header: of the rows to be added.
-        measured: names of the figures that were measured anew.
 
     Raises:
         ValueError: the file is no result file.
     """
     if not path.is_file():
-        return {}, []
+        return []
     old, rows = read_rows(path)
-    same = all(
-        getattr(old, name) == getattr(header, name) for name in ("device", "torch", "revision")
-    )
-    if not same:
-        return {}, []
-    others = {k: v for k, v in (old.stand_ins or {}).items() if k not in measured}
-    return others, [row for row in rows if row.figure not in measured]
+    return rows if alike(old, header) else []
+
+
+def join(paths: Sequence[Path], out: Path) -> Path:
+    """Join result files into one; of rows measured twice the later file's stay.
+
+    Returns:
+        ``out``.
+
+    Raises:
+        ValueError: no result file, or files of several devices, versions of torch, or commits.
+    """
+    header, rows = read_rows(paths[0])
+    for path in paths[1:]:
+        other, own = read_rows(path)
+        if not alike(header, other):
+            raise ValueError(
+                f"{path} is of {other.device}, torch {other.torch}, revision {other.revision}, but "
+                f"{paths[0]} of {header.device}, torch {header.torch}, revision {header.revision}"
+            )
+        rows = merged(rows, own)
+        header = replace(header, after=other.after)
+    return write_rows(out, replace(header, stand_ins=stand_ins(rows)), rows)
 
 
 def draw(path: Path) -> list[Path]:

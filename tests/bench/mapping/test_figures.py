@@ -208,7 +208,8 @@ def test_a_plan_that_leaves_a_map_out_is_refused(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize("name", list(KNOWN))
 def test_every_figure_is_measured_on_a_gpu(name: str) -> None:
     device = torch.device("cuda")
-    chosen = Setting(device, [scene(2000)], builders_for(device), repeats=3, budget_s=0.2)
+    kernels = [(3, 1), (2, 2)]
+    chosen = Setting(device, [scene(2000)], builders_for(device), kernels, repeats=3, budget_s=0.2)
     rows = measured(name, chosen)
     assert rows
     assert not [row for row in rows if row.params and "left_out" in row.params]

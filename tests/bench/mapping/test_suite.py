@@ -4,21 +4,26 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import torch
 
 from pcnn.bench.mapping.figures import FIGURES
-from pcnn.bench.mapping.suite import chosen_figures, draw, kept, stand_in, title_of
-from pcnn.bench.rows import Header, Row, write_rows
-from pcnn.bench.scenes import Scene
-from pcnn.geometry import grid_of_cells
+from pcnn.bench.mapping.suite import (
+    chosen_figures,
+    draw,
+    join,
+    kept,
+    merged,
+    stand_ins,
+    title_of,
+)
+from pcnn.bench.rows import Header, Row, read_rows, write_rows
 
 HEADER = Header(device="cpu", torch="2.6.0", revision="abc", date="2026-01-31")
-SCENE = Scene("surface_1k (generated)", grid_of_cells(torch.zeros(1, 3, dtype=torch.int64)))
 
 
 def row(figure: str, n: int = 1000, **other: object) -> Row:
-    words = {"product": "table", "k": 3, "stride": 1, "cache": "warm", **other}
-    return Row("map", "a", "b", n=n, wall_ms=1.0, checked=True, figure=figure, **words)
+    words = {"product": "table", "k": 3, "stride": 1, "cache": "warm", "checked": True}
+    words |= {"workload": "a", "engine": "b", "n": n, "figure": figure, "wall_ms": 1.0, **other}
+    return Row("map", **words)
 
 
 def test_figures_are_chosen_by_name() -> None:
@@ -28,23 +33,43 @@ def test_figures_are_chosen_by_name() -> None:
         chosen_figures(["minuet_fig1"])
 
 
-def test_rows_of_other_figures_stay_if_device_and_commit_are_the_same(tmp_path: Path) -> None:
+def test_rows_in_the_file_stay_if_device_and_commit_are_the_same(tmp_path: Path) -> None:
     path = tmp_path / "mapping.json"
-    assert kept(path, HEADER, ["minuet_fig16"]) == ({}, [])
-    stand_ins = {"minuet_fig16": "a", "minuet_fig17": "b"}
+    assert kept(path, HEADER) == []
     rows = [row("minuet_fig16"), row("minuet_fig17")]
-    write_rows(path, replace(HEADER, stand_ins=stand_ins), rows)
-    assert kept(path, HEADER, ["minuet_fig16"]) == ({"minuet_fig17": "b"}, rows[1:])
+    write_rows(path, HEADER, rows)
+    assert kept(path, replace(HEADER, date="2027-01-01")) == rows
     for other in ({"device": "gpu"}, {"torch": "2.7.0"}, {"revision": "def"}):
-        assert kept(path, replace(HEADER, **other), ["minuet_fig16"]) == ({}, [])
+        assert kept(path, replace(HEADER, **other)) == []
+
+
+def test_what_is_measured_again_replaces_what_was() -> None:
+    old = [row("minuet_fig16", engine=engine) for engine in "ab"]
+    old += [row("minuet_fig17", engine="a"), row("minuet_fig16", engine="a", workload="other")]
+    new = [row("minuet_fig16", engine="a", product=product) for product in ("table", "pairs")]
+    assert merged(old, new) == [*old[1:], *new]
+
+
+def test_files_are_joined(tmp_path: Path) -> None:
+    first = write_rows(tmp_path / "a.json", HEADER, [row("minuet_fig16"), row("minuet_fig17")])
+    header = replace(HEADER, after={"sm_mhz": 1980.0})
+    second = write_rows(tmp_path / "b.json", header, [row("minuet_fig17", n=2000)])
+    joined, rows = read_rows(join([first, second], tmp_path / "new" / "all.json"))
+    assert rows == [row("minuet_fig16"), row("minuet_fig17", n=2000)]
+    assert joined.after == {"sm_mhz": 1980.0}
+    assert joined.stand_ins["minuet_fig16"] == "a, in place of Semantic3D and random clouds"
+    other = write_rows(tmp_path / "c.json", replace(HEADER, device="gpu"), rows)
+    with pytest.raises(ValueError, match=r"c\.json is of gpu, torch 2\.6\.0, revision abc, but"):
+        join([first, other], tmp_path / "none.json")
+    assert not (tmp_path / "none.json").exists()
 
 
 def test_a_title_names_the_device_and_what_stands_in() -> None:
     (figure,) = chosen_figures(["minuet_fig16"])
-    words = stand_in(figure, [SCENE])
-    assert words == "surface_1k (generated), in place of Semantic3D and random clouds"
-    header = replace(HEADER, stand_ins={figure.name: words})
-    title = title_of(figure, header, [row(figure.name)], "stage search")
+    rows = [row(figure.name, workload="surface_1k (generated)")]
+    words = "surface_1k (generated), in place of Semantic3D and random clouds"
+    header = replace(HEADER, stand_ins=stand_ins(rows))
+    title = title_of(figure, header, rows, "stage search")
     for part in ("minuet_fig16", "stage search", "cpu", "torch 2.6.0", "warm cache", words):
         assert part in title
     assert "surface" not in title_of(figure, HEADER, [row(figure.name)], "")
