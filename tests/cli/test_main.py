@@ -85,6 +85,14 @@ def test_bench_mapping_keeps_figures_measured_before(tmp_path: Path) -> None:
     assert json.loads(joined.read_text())["rows"] == rows
 
 
+def test_a_file_that_holds_something_else_is_not_overwritten(tmp_path: Path) -> None:
+    out = tmp_path / "notes.json"
+    out.write_text("[]")
+    words = f"bench mapping --workload random_1k --figure minuet_fig17 --device cpu --out {out}"
+    assert "not a benchmark result file" in run(*words.split(), code=2).replace("\n", " ")
+    assert out.read_text() == "[]"
+
+
 def test_a_scan_is_measured_at_several_voxel_sizes(tmp_path: Path) -> None:
     scan, out = tmp_path / "scan.bin", tmp_path / "mapping.json"
     np.random.default_rng(0).uniform(-3, 3, (2000, 4)).astype(np.float32).tofile(scan)

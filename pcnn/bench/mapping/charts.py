@@ -127,7 +127,7 @@ def _lines(rows: Sequence[Row]) -> list[Panel]:
             continue
         title = f"K = {row.k}, stride {row.stride}" if row.k else ""
         panel = panels.setdefault((row.k, row.stride), Panel(title, "lines", "time [ms]"))
-        panel.put(row.engine, point)
+        panel.put(f"{row.engine}, cold cache" if row.cache == "cold" else row.engine, point)
     return _merged(list(panels.values()))
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from typing import Any
 
 import torch
 from torch import nn
 
 from pcnn.bench import oracle
-from pcnn.bench.calls import Call
+from pcnn.bench.calls import Call, Calls
 from pcnn.bench.harness import measure
 from pcnn.bench.mapping.builders import IN_NETWORKS
 from pcnn.bench.mapping.measured import Setting
@@ -42,15 +43,17 @@ Schedule = Callable[[Planner, VoxelGrid], VoxelGrid]
 def plan_rows(setting: Setting, figure: str) -> Iterator[Row]:
     """Check, then time, every schedule of every network, from the sorted keys of level 0 alone.
 
-    Raises:
-        CheckFailed: a map that does not hold exactly the oracle's triplets.
+    What a builder cannot serve, or does wrongly, is a row without times that says so.
     """
     for name, make in MODELS.items():
         planner = Planner(make(), LAYOUTS)
         for scene in setting.scenes:
             grid = scene.grid.to(setting.device)
             truth = true_maps(grid, planner.recipe)
+            triplets = sum(len(j) for pairs in truth for j, _ in pairs)
             for schedule, engine, run in schedules(setting, planner):
+                params: dict[str, int | float | str] = {"schedule": schedule, "maps": len(truth)}
+                columns: dict[str, Any] = {}
                 configuration = Configuration(
                     engine,
                     scene.name,
@@ -58,27 +61,35 @@ def plan_rows(setting: Setting, figure: str) -> Iterator[Row]:
                     Kernel.of(1),
                     params=(("model", name), ("schedule", schedule)),
                 )
-                check_plan(configuration, run(planner, bare(grid)), planner.recipe, truth)
-                measured = measure(
-                    fresh(run, planner, grid),
-                    setting.device,
-                    repeats=setting.repeats,
-                    budget_s=setting.budget_s,
-                    cold=setting.cold,
-                    count=setting.count,
-                )
+                try:
+                    check_plan(configuration, run(planner, bare(grid)), planner.recipe, truth)
+                    columns = _times(setting, fresh(run, planner, grid))
+                except (ValueError, RuntimeError) as error:
+                    params["left_out"] = f"{type(error).__name__}: {error}"
                 yield Row(
                     "map",
                     scene.name,
                     engine,
                     n=grid.rows,
-                    triplets=sum(len(j) for pairs in truth for j, _ in pairs),
+                    triplets=triplets,
                     model=name,
                     figure=figure,
-                    params={"schedule": schedule, "maps": len(truth)},
-                    checked=True,
-                    **measured.columns(),
+                    params=params,
+                    checked=bool(columns),
+                    **columns,
                 )
+
+
+def _times(setting: Setting, calls: Calls) -> dict[str, Any]:
+    measured = measure(
+        calls,
+        setting.device,
+        repeats=setting.repeats,
+        budget_s=setting.budget_s,
+        cold=setting.cold,
+        count=setting.count,
+    )
+    return measured.columns()
 
 
 def schedules(setting: Setting, planner: Planner) -> Iterator[tuple[str, str, Schedule]]:
@@ -91,7 +102,7 @@ def schedules(setting: Setting, planner: Planner) -> Iterator[tuple[str, str, Sc
             yield "streams", builder.name, partial(streamed, builder)
 
 
-def fresh(run: Schedule, planner: Planner, grid: VoxelGrid) -> Callable[[int], Call]:
+def fresh(run: Schedule, planner: Planner, grid: VoxelGrid) -> Calls:
     """Calls of a schedule, each on sites without caches."""
 
     def prepared(_: int) -> Call:

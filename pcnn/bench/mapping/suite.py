@@ -35,13 +35,16 @@ def stand_ins(rows: Sequence[Row]) -> dict[str, str]:
 
 
 def merged(old: Sequence[Row], new: Sequence[Row]) -> list[Row]:
-    """New rows, after those old ones whose figure, workload and engine were not measured again."""
+    """New rows, after those old ones whose like was not measured again.
+
+    Rows are alike in figure, workload, engine and cache.
+    """
     again = {_place(row) for row in new}
     return [*(row for row in old if _place(row) not in again), *new]
 
 
-def _place(row: Row) -> tuple[str | None, str, str]:
-    return row.figure, row.workload, row.engine
+def _place(row: Row) -> tuple[object, ...]:
+    return row.figure, row.workload, row.engine, row.cache
 
 
 def alike(first: Header, second: Header) -> bool:

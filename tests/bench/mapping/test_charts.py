@@ -54,6 +54,11 @@ def test_a_chart_a_product_a_panel_a_kernel_a_line_a_builder() -> None:
     assert table.panels[0].log
 
 
+def test_a_cold_cache_is_a_line_of_its_own() -> None:
+    (chart,) = over_size([row(cache="warm"), row(cache="cold", wall_ms=2.0)])
+    assert list(chart.panels[0].series) == ["windowed", "windowed, cold cache"]
+
+
 def test_of_several_runs_the_least_is_drawn() -> None:
     rows = [row(wall_ms=spent, run=number) for number, spent in enumerate((3.0, 1.0, 2.0))]
     (chart,) = over_size(rows)

@@ -46,6 +46,7 @@ def test_rows_in_the_file_stay_if_device_and_commit_are_the_same(tmp_path: Path)
 def test_what_is_measured_again_replaces_what_was() -> None:
     old = [row("minuet_fig16", engine=engine) for engine in "ab"]
     old += [row("minuet_fig17", engine="a"), row("minuet_fig16", engine="a", workload="other")]
+    old += [row("minuet_fig16", engine="a", cache="cold")]
     new = [row("minuet_fig16", engine="a", product=product) for product in ("table", "pairs")]
     assert merged(old, new) == [*old[1:], *new]
 
