@@ -63,7 +63,10 @@ def check_tiles(configuration: Configuration, built: KernelMap) -> None:
     listed = torch.zeros_like(touched)
     used = torch.arange(volume, device=order.device) < counts[:, None]  # [tiles, K]
     owner = torch.arange(tiles, device=order.device)[:, None].expand_as(used)
-    listed[owner[used], slots[used]] = 1
+    named = slots[used]
+    if bool(((named < 0) | (named >= volume)).any()):
+        raise CheckFailed(f"{configuration}: a tile lists slots that the kernel does not have")
+    listed[owner[used], named] = 1
     distinct = int(counts.sum()) == int(listed.sum())
     if not distinct or not torch.equal(listed > 0, touched > 0):
         raise CheckFailed(f"{configuration}: a tile lists other slots than its rows fill")

@@ -20,7 +20,7 @@ STAGES = {
 
 #: Names of kernels, and of torch's operators on a CPU, that search. `split_queries` is the backward
 #: half of the double-traversed search; `disjoint_map` looks for the one parent of every site.
-SEARCH = re.compile(r"search|split_queries|z_delta|disjoint", re.IGNORECASE)
+SEARCH = re.compile(r"search|split_queries|z_delta|disjoint|first_windows", re.IGNORECASE)
 #: Names that the pattern above meets but that do not search.
 NO_SEARCH = re.compile(r"sort(?!ed)", re.IGNORECASE)
 

@@ -122,9 +122,11 @@ def test_tiles_that_list_other_slots_are_found() -> None:
     fewer, doubled = counts.clone(), slots.clone()
     fewer[0] -= 1
     doubled[0, 1] = doubled[0, 0]
-    for tiles in ((order, slots, fewer), (order, doubled, counts)):
+    beyond = slots.clone()
+    beyond[0, 0] = 27
+    for tiles in ((order, slots, fewer), (order, doubled, counts), (order, beyond, counts)):
         built.edges.layouts["tiles", False] = tiles
-        with pytest.raises(CheckFailed, match="other slots"):
+        with pytest.raises(CheckFailed, match=r"other slots|does not have"):
             check_tiles(configuration, built)
     built.edges.layouts["tiles", False] = (order, slots, counts)
     check_tiles(configuration, built)

@@ -28,6 +28,7 @@ def test_without_a_search_all_is_preparation() -> None:
         "search_blocks",
         "split_queries",
         "windowed_search",
+        "first_windows",
         "z_delta",
         "binary_search",
         "disjoint_map",
