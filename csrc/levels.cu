@@ -150,6 +150,7 @@ struct LevelArguments {
     u32* values_a;
     u32* values_b;
     u32* state;
+    u32* needed;         // passes that the sort takes, or null
     i64 n;
     int levels;
     int key_bits;        // of the level number
@@ -174,6 +175,7 @@ KERNEL(level_keys, LevelArguments, 256) {
     i64 n = a.count ? (i64)*a.count : a.n;
     if (widest + a.key_bits > 64 && threadIdx.x == 0 && blockIdx.x == 0) atomicOr(&a.extent->overflow, 256u);
     int passes = min(passes_for(widest + a.key_bits), MAX_PASSES);
+    if (a.needed && threadIdx.x == 0 && blockIdx.x == 0) *a.needed = passes;
     u64* keys = in_second_buffer(passes, 0) ? a.keys_b : a.keys_a;
     u32* values = in_second_buffer(passes, 0) ? a.values_b : a.values_a;
     i64 step = (i64)gridDim.x * blockDim.x;

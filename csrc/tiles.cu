@@ -53,6 +53,26 @@ __device__ __forceinline__ u32 gray_rank(u32 mask) {
     return mask;
 }
 
+struct RowMasksArguments {
+    const int* table;  // [rows, K]
+    int* masks;        // [rows, words]
+    i64 rows;
+    int volume;
+    int words;
+};
+
+// A warp a row: every word is a ballot over 31 slots.
+KERNEL(row_masks, RowMasksArguments, 256) {
+    i64 row = (i64)blockIdx.x * (blockDim.x / WARP) + warp_index();
+    if (row >= a.rows) return;
+    for (int w = 0; w < a.words; ++w) {
+        int slot = w * 31 + lane_index();
+        bool filled = lane_index() < 31 && slot < a.volume && a.table[row * a.volume + slot] >= 0;
+        u32 bits = __ballot_sync(FULL_MASK, filled);
+        if (lane_index() == 0) a.masks[row * a.words + w] = (int)bits;
+    }
+}
+
 KERNEL(mask_keys, MaskKeysArguments, 256) {
     __shared__ u32 histogram[MAX_PASSES][RADIX];
     for (int pass = 0; pass < MAX_PASSES; ++pass) histogram[pass][threadIdx.x] = 0;

@@ -96,7 +96,6 @@ def poisoned_memory(monkeypatch: pytest.MonkeyPatch) -> None:
 def emulated(monkeypatch: pytest.MonkeyPatch) -> None:
     """CUDA kernels serve CPU tensors, compiled by the C++ compiler (tests/kernels/emulator.h)."""
     from pcnn.kernels import cuda
-
     from tests.kernels.emulator import COMPILER, emulated_module
 
     if COMPILER is None:

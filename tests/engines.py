@@ -3,7 +3,29 @@
 from __future__ import annotations
 
 from pcnn.dataflows import Blocked, Dataflow, Reference
-from pcnn.maps import BruteForce, MapBuilder, SortedSearch
+from pcnn.maps import (
+    BinarySearch,
+    BruteForce,
+    DoubleTraversed,
+    HashTable,
+    MapBuilder,
+    SortedSearch,
+    Windowed,
+    ZDelta,
+)
 
-BUILDERS: list[MapBuilder] = [BruteForce(), SortedSearch()]
+#: Builders made of device kernels; on a CPU they need the fixture `emulated`.
+KERNEL_BUILDERS: list[MapBuilder] = [
+    BinarySearch(),
+    DoubleTraversed(),
+    DoubleTraversed(symmetry=True, source_block=8, query_block=8),
+    HashTable(search="hash"),
+    HashTable(search="grid", grid_bytes_per_site=1 << 40),
+    HashTable(search="runs"),
+    Windowed(),
+    ZDelta(),
+    ZDelta(half=True),
+    ZDelta(product="pairs"),
+]
+BUILDERS: list[MapBuilder] = [BruteForce(), SortedSearch(), *KERNEL_BUILDERS]
 DATAFLOWS: list[Dataflow] = [Reference(), Blocked()]

@@ -195,16 +195,8 @@ class VoxelGrid:
         return found
 
     def add_map(self, out: VoxelGrid, kernel: Kernel, built: KernelMap) -> KernelMap:
-        """Keep a map that was built elsewhere; the one that is there already stays.
-
-        Raises:
-            ValueError: as in `map_to`.
-        """
-        maps = self._maps.setdefault(out, {})
-        if kernel not in maps:
-            self._check_output(out, kernel)
-            maps[kernel] = built
-        return maps[kernel]
+        """Keep a map that a plan has built and checked; the one that is there already stays."""
+        return self._maps.setdefault(out, {}).setdefault(kernel, built)
 
     def _check_output(self, out: VoxelGrid, kernel: Kernel) -> None:
         expected = tuple(t * s for t, s in zip(self.tensor_stride, kernel.stride, strict=True))

@@ -2,8 +2,24 @@
 
 from pcnn.maps.automatic import Automatic
 from pcnn.maps.base import MapBuilder
+from pcnn.maps.binary_search import BinarySearch
 from pcnn.maps.brute_force import BruteForce
+from pcnn.maps.double_traversed import DoubleTraversed
+from pcnn.maps.hash_table import HashTable
+from pcnn.maps.hybrid_map import HybridMap
 from pcnn.maps.sorted_search import SortedSearch
 from pcnn.maps.windowed import Windowed
+from pcnn.maps.z_delta import ZDelta
 
-__all__ = ["Automatic", "BruteForce", "MapBuilder", "SortedSearch", "Windowed"]
+__all__ = [
+    "Automatic",
+    "BinarySearch",
+    "BruteForce",
+    "DoubleTraversed",
+    "HashTable",
+    "HybridMap",
+    "MapBuilder",
+    "SortedSearch",
+    "Windowed",
+    "ZDelta",
+]

@@ -17,7 +17,7 @@ from pcnn.geometry import KernelMap, KeyLayout
 from pcnn.geometry.kernel import Triple
 from pcnn.kernels import cuda
 from pcnn.maps.native import NATIVE
-from pcnn.maps.windowed import Sites, words_of
+from pcnn.maps.windowed import Sites, first_rows, words_of
 
 MAX_TASKS = 16
 
@@ -75,11 +75,11 @@ class DisjointTables:
 
     def kernel_map(self, n_in: int, n_out: int, counts: Tensor | None = None) -> KernelMap:
         """The map of the first ``n_in`` inputs and ``n_out`` outputs."""
-        built = KernelMap.from_table(
-            self.table[:n_out], n_in, self.masks[:n_out], counts, derive=NATIVE
-        )
-        built.edges.layouts["table", True] = (self.table_t[:n_in],)
-        built.edges.layouts["masks", True] = (self.masks_t[:n_in],)
+        table, masks = first_rows(n_out, self.table, self.masks)
+        built = KernelMap.from_table(table, n_in, masks, counts, derive=NATIVE)
+        table, masks = first_rows(n_in, self.table_t, self.masks_t)
+        built.edges.layouts["table", True] = (table,)
+        built.edges.layouts["masks", True] = (masks,)
         return built
 
 
@@ -96,8 +96,8 @@ def _launch(maps: Sequence[DisjointMap], layout: KeyLayout) -> list[DisjointTabl
     # outputs are written by scatter: all tables start empty, in one launch each
     cells = [m.n_out * m.volume for m in maps]
     marks = [m.n_out * words_of(m.volume) for m in maps]
-    empty = torch.full((sum(cells),), -1, dtype=torch.int32, device=device).split(cells)
-    unset = torch.zeros(sum(marks), dtype=torch.int32, device=device).split(marks)
+    empty = torch.full((sum(cells),), -1, dtype=torch.int32, device=device).split_with_sizes(cells)
+    unset = torch.zeros(sum(marks), dtype=torch.int32, device=device).split_with_sizes(marks)
     tasks, results = [], []
     blocks = 0
     for entry, table, masks in zip(maps, empty, unset, strict=True):

@@ -10,6 +10,7 @@ import torch
 from pcnn.geometry import Kernel, KernelMap, VoxelGrid
 from pcnn.geometry.layouts import MASK_BITS
 from pcnn.kernels.cuda import module
+from pcnn.maps.native import NATIVE
 
 #: The struct ``Arguments`` of csrc/double_traversed.cu: pointers, key deltas and pitch, sizes.
 ARGUMENTS = struct.Struct("8P5q7i0q")
@@ -79,9 +80,10 @@ class DoubleTraversed:
             table = torch.full((n_out, volume), -1, dtype=torch.int32, device=device)
             masks = torch.zeros(n_out, words, dtype=torch.int32, device=device)
             counts = torch.zeros(volume, dtype=torch.int64, device=device)
-            return KernelMap.from_table(table, n_in, masks, counts, symmetric)
+            return KernelMap.from_table(table, n_in, masks, counts, symmetric, NATIVE)
 
-        mirrored = self.symmetry and symmetric and volume > 1
+        # an even number of slots has none at the centre, between the halves
+        mirrored = self.symmetry and symmetric and volume > 1 and volume % 2 == 1
         slots = volume // 2 if mirrored else volume
         blocks = -(-n_in // self.source_block)
         segments = blocks + n_out // self.query_block
@@ -128,7 +130,7 @@ class DoubleTraversed:
         kernels.launch("search_blocks", slots * segments, arguments, device)
         rows = words * min(-(-n_out // ROWS), ROW_BLOCKS)
         kernels.launch("write_rows", rows, arguments, device)
-        return KernelMap.from_table(table, n_in, masks, counts, symmetric)
+        return KernelMap.from_table(table, n_in, masks, counts, symmetric, NATIVE)
 
 
 def _key_steps(source: VoxelGrid, kernel: Kernel) -> tuple[int, int, int, int]:

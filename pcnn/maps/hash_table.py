@@ -13,6 +13,7 @@ from pcnn.geometry import Kernel, KernelMap, KeyLayout, VoxelGrid
 from pcnn.geometry.kernel import Triple
 from pcnn.geometry.layouts import MASK_BITS
 from pcnn.kernels.cuda import module
+from pcnn.maps.native import NATIVE
 from pcnn.maps.reached_sites import reached_sites
 
 SOURCE = "hash_table.cu"
@@ -180,7 +181,7 @@ class HashTable:
         )
         blocks = min(layer.blocks, -(-n_out // ROWS))
         kernels.launch("search", blocks, arguments, device, shared_bytes=layer.shared_bytes)
-        return KernelMap.from_table(table, n_in, masks, counts, symmetric)
+        return KernelMap.from_table(table, n_in, masks, counts, symmetric, NATIVE)
 
     def search_of(self, source: VoxelGrid) -> str:
         """How the sites of a layer are kept: `search`, or what ``auto`` chooses.

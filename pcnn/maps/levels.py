@@ -1,8 +1,8 @@
 """Sites of all levels of a network, straight from the finest ones, without a host sync.
 
-A level's sites are ``stride * floor(c / stride)`` of the finest sites, whatever lies between
-(Spira, section 5.5, the closed form). So one sort over (level, coarse cell) serves all levels; how many
-sites each has stays on the device.
+A level is ``stride * floor(c / stride)`` of the finest sites, whatever lies between (Spira, section
+5.5, the closed form). So one sort over (level, coarse cell) serves all levels; how many sites each
+has stays on the device.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from torch import Tensor
 from pcnn.geometry import KeyLayout
 from pcnn.geometry.kernel import Triple
 from pcnn.kernels import cuda
-from pcnn.maps.radix_sort import TILE, RadixSort, state_words
+from pcnn.maps.radix_sort import MAX_PASSES, TILE, RadixSort, passes_of, state_words
 
 MAX_LEVELS = 12
 
 _FIELDS = "iiii"
 _PACK = struct.Struct(f"PPPq{_FIELDS}0q")
 _EXTENT = struct.Struct(f"PPq{_FIELDS}0q")
-_LEVELS = struct.Struct(f"PPPPPPPPqii{_FIELDS}{3 * MAX_LEVELS}i0q")
+_LEVELS = struct.Struct(f"PPPPPPPPPqii{_FIELDS}{3 * MAX_LEVELS}i0q")
 _UNIQUE = struct.Struct(f"10P3q{_FIELDS}{3 * MAX_LEVELS}i0q")
 #: Words of an extent: largest and smallest batch index, x, y and z, and the flags of what fails.
 EXTENT_WORDS = 9
@@ -128,6 +128,8 @@ def unique_sites(
     bits: int | None = None,
     counts: Tensor | None = None,
     scratch: Tensor | None = None,
+    passes: int = MAX_PASSES,
+    needed: Tensor | None = None,
 ) -> Levels:
     """Sorted unique sites ``stride * floor(c / stride)`` for each of several strides.
 
@@ -140,6 +142,8 @@ def unique_sites(
         bits: a bound on the bits of a cell, if the host knows one.
         counts: ``[L]`` int32 for the numbers of sites, made if not given.
         scratch: ``[scratch_words(L, N)]`` int32, zeroed, made if not given.
+        passes: of the sort to launch. With fewer than ``needed`` the result is worthless.
+        needed: ``[1]`` int32 for the passes that the cloud's extent takes.
 
     Raises:
         ValueError: more levels or keys than one sort takes.
@@ -164,6 +168,7 @@ def unique_sites(
             counted,
             extent.data_ptr(),
             *sort.pointers,
+            0 if needed is None else needed.data_ptr(),
             n,
             levels,
             level_bits,
@@ -172,7 +177,7 @@ def unique_sites(
         ),
         device,
     )
-    sort.run(min(64, widest + level_bits))
+    sort.run(min(passes, passes_of(widest + level_bits)))
     tiles = max(1, -(-n // TILE))
     words = scratch.data_ptr() + 4 * state_words(levels * n)
     sites = torch.empty(levels, n, dtype=torch.int64, device=device)

@@ -25,6 +25,11 @@ _PASS = struct.Struct("PPPPPqi0q")
 MAX_ITEMS = (1 << 30) - 1
 
 
+def passes_of(bits: int) -> int:
+    """Passes that sort keys of so many bits."""
+    return min(MAX_PASSES, -(-bits // 8))
+
+
 def state_words(items: int) -> int:
     """Words of the state of a sort of so many items."""
     return STATE_WORDS + MAX_PASSES * max(1, -(-items // TILE)) * RADIX
@@ -77,14 +82,14 @@ class RadixSort:
         keys, values, items = self.keys.data_ptr(), self.values.data_ptr(), self.items
         return keys, keys + 8 * items, values, values + 4 * items, self.state.data_ptr()
 
-    def run(self, bits: int) -> None:
+    def run(self, passes: int) -> None:
         """Sort what the caller's kernel wrote.
 
         Args:
-            bits: no key has more; fewer passes run if the keys turn out to need fewer.
+            passes: to launch, of 8 bits each; what the keys turn out not to need returns at once.
+                With fewer than they need, the result is worthless.
         """
-        tiles = -(-self.items // TILE)
-        module = cuda.module("radix_sort.cu", self.keys.device)
-        for number in range(min(MAX_PASSES, -(-bits // 8))):
-            arguments = _PASS.pack(*self.pointers, tiles, number)
-            module.launch("radix_pass", tiles, arguments, self.keys.device)
+        tiles, device, pointers = -(-self.items // TILE), self.keys.device, self.pointers
+        module = cuda.module("radix_sort.cu", device)
+        for number in range(passes):
+            module.launch("radix_pass", tiles, _PASS.pack(*pointers, tiles, number), device)

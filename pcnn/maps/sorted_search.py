@@ -39,9 +39,11 @@ class SortedSearch:
         if kernel.is_symmetric and source is target:
             found = _search(source.keys, source.keys, deltas[: kernel.volume // 2])
             rows = torch.arange(source.rows, device=source.device)
+            # an even number of slots has none at the centre
+            centre = [(rows, rows)] if kernel.volume % 2 else []
             # slot K-1-k of a symmetric map is slot k with input and output exchanged
             mirrored = [(out_index, in_index) for in_index, out_index in reversed(found)]
-            return assemble_pairs([*found, (rows, rows), *mirrored], source, target, True)
+            return assemble_pairs([*found, *centre, *mirrored], source, target, True)
         return assemble_pairs(_search(source.keys, target.keys, deltas), source, target)
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
 
 import torch
 from torch import Tensor
@@ -12,7 +10,6 @@ from torch import Tensor
 from pcnn.geometry import KernelMap
 from pcnn.geometry.layouts import Layout, check_table, pairs
 from pcnn.kernels.cuda import module
-from pcnn.maps.native import NATIVE
 from pcnn.maps.packed_search import chunk_rows
 
 Pairs = tuple[Tensor, Tensor, Tensor]
@@ -185,9 +182,3 @@ def table_layout(kernel_map: KernelMap) -> Layout:
         return (transposed_table(table, kernel_map.n_out),)
     in_index, out_index, offsets = kernel_map.layout("pairs")
     return (table_from_pairs(in_index, out_index, offsets, kernel_map.n_out),)
-
-
-#: Layouts that maps on a CUDA device derive by kernels (`KernelMap.from_table`, `from_pairs`).
-DERIVED: Mapping[str, Callable[[KernelMap], Layout]] = MappingProxyType(
-    {**NATIVE, "pairs": pairs_layout, "table": table_layout}
-)

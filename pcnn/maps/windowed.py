@@ -109,6 +109,11 @@ class SearchShape:
         return cls(volume, words, chunks, shared, deltas, (*kernel.size, words, chunks, batch))
 
 
+def first_rows(n: int, *tensors: Tensor) -> tuple[Tensor, ...]:
+    """The first ``n`` rows of tensors of one length."""
+    return tensors if tensors[0].shape[0] == n else tuple(tensor[:n] for tensor in tensors)
+
+
 def words_of(volume: int) -> int:
     """Words of a slot mask."""
     return -(-volume // MASK_BITS)

@@ -10,6 +10,7 @@ from torch import Tensor
 from pcnn.geometry import Kernel, KernelMap, VoxelGrid
 from pcnn.geometry.layouts import MASK_BITS
 from pcnn.maps.hybrid_map import HybridMap, split_slots
+from pcnn.maps.native import NATIVE
 from pcnn.maps.packed_search import (
     HALF_TABLE,
     HYBRID,
@@ -22,7 +23,7 @@ from pcnn.maps.packed_search import (
     table_rows,
     tiling,
 )
-from pcnn.maps.table_to_pairs import DERIVED, Pairs, pairs_from_transposed
+from pcnn.maps.table_to_pairs import Pairs, pairs_from_transposed
 
 PRODUCTS = ("table", "pairs")
 
@@ -71,11 +72,11 @@ class ZDelta:
             in_index, out_index, offsets = self.pairs(source, target, kernel)
             sizes = (source.rows, target.rows)
             return KernelMap.from_pairs(
-                in_index, out_index, offsets, *sizes, symmetric=symmetric, derive=DERIVED
+                in_index, out_index, offsets, *sizes, symmetric=symmetric, derive=NATIVE
             )
         table, masks, counts = self.table(source, target, kernel)
         return KernelMap.from_table(
-            table, source.rows, masks, counts, symmetric=symmetric, derive=DERIVED
+            table, source.rows, masks, counts, symmetric=symmetric, derive=NATIVE
         )
 
     def table(
@@ -164,4 +165,6 @@ class ZDelta:
 
     @staticmethod
     def _halves(source: VoxelGrid, target: VoxelGrid, kernel: Kernel) -> bool:
-        return kernel.is_symmetric and source is target and kernel.volume > 1
+        # an even number of slots has none at the centre, between the halves
+        odd = kernel.volume % 2 and kernel.volume > 1
+        return kernel.is_symmetric and source is target and bool(odd)

@@ -28,11 +28,14 @@ from pcnn.maps.levels import (
     unique_sites,
 )
 from pcnn.maps.native import NATIVE
-from pcnn.maps.windowed import Search, SearchShape, Sites, search_windows
+from pcnn.maps.radix_sort import MAX_PASSES
+from pcnn.maps.windowed import Search, SearchShape, Sites, first_rows, search_windows
 from pcnn.ops.recipe import Recipe
 
-#: What a report begins with: the extent of the cloud, and the number of finest sites.
-_HEAD = EXTENT_WORDS + 1
+#: What a report begins with: the extent of the cloud, the number of finest sites, and the passes
+#: that sorting the finest sites and the levels took.
+_HEAD = EXTENT_WORDS + 3
+_ROOT_PASSES, _LEVEL_PASSES = EXTENT_WORDS + 1, EXTENT_WORDS + 2
 
 Maps = list[KernelMap | None]
 
@@ -82,6 +85,19 @@ class DevicePlan:
             self.maps.append(_Map(number, planned.source, planned.target, shape, word))
             word += planned.kernel.volume
         self.words = word
+        #: passes to launch for the two sorts: what the last batch took, as scans of one sensor are
+        #: alike. A cloud that takes more is sorted again.
+        self.passes = [MAX_PASSES, MAX_PASSES]
+        self.margin = max((self._margin(entry) for entry in self.maps), default=0)
+
+    def _margin(self, entry: _Map) -> int:
+        """How far a map reaches beyond the coordinates of the finest sites."""
+        reach = self.recipe.maps[entry.number].kernel.reach * max(self.strides[entry.source])
+        level, coarsest = entry.target, 0
+        while level:  # floor moves a coordinate by up to its stride
+            coarsest += max(self.strides[level]) - 1
+            level = self.recipe.levels[level - 1][0]
+        return coarsest + reach
 
     def on_cells(
         self, cells: Tensor, batch_size: int, listed: bool
@@ -100,19 +116,30 @@ class DevicePlan:
         Raises:
             ValueError: a cell beyond the packed keys; names the axis and its limit.
         """
-        n, layout = cells.shape[0], self.layout
+        n, layout, passes = cells.shape[0], self.layout, self.passes
         parts = [self.words, scratch_words(1, n), scratch_words(max(1, len(self.wanted)), n)]
         zeros = torch.zeros(sum(parts), dtype=torch.int32, device=cells.device)
-        report, scratch, more = zeros.split(parts)
-        extent, count = report[:EXTENT_WORDS], report[EXTENT_WORDS:_HEAD]
+        report, scratch, more = zeros.split_with_sizes(parts)
+        extent, count, needed, _ = report[:_HEAD].split_with_sizes([EXTENT_WORDS, 1, 1, 1])
         keys, _ = pack_cells(cells, layout, extent)
-        finest = unique_sites(keys, extent, [(1, 1, 1)], layout, counts=count, scratch=scratch)
+        finest = unique_sites(
+            keys,
+            extent,
+            [(1, 1, 1)],
+            layout,
+            counts=count,
+            scratch=scratch,
+            passes=passes[0],
+            needed=needed,
+        )
         root = finest.keys[0]
         levels = self._levels(Sites(root, n, count), report, None, more)
         sites = self._sites(Sites(root, n, count), levels, None)
         tables = self._tables(sites, levels, report) if listed else None
         numbers = read_report(report)
         check_overflow(numbers[EXTENT_WORDS - 1], layout)
+        if self._took_more(numbers):
+            return self.on_cells(cells, batch_size, listed)
         grid = VoxelGrid(
             root[: numbers[EXTENT_WORDS]],
             batch_size,
@@ -127,9 +154,8 @@ class DevicePlan:
     def on_grid(self, grid: VoxelGrid, listed: bool) -> tuple[list[VoxelGrid | None], Maps]:
         """Levels and tables of a geometry; see `on_cells`."""
         parts = [self.words, scratch_words(max(1, len(self.wanted)), grid.rows)]
-        report, scratch = torch.zeros(sum(parts), dtype=torch.int32, device=grid.device).split(
-            parts
-        )
+        zeros = torch.zeros(sum(parts), dtype=torch.int32, device=grid.device)
+        report, scratch = zeros.split_with_sizes(parts)
         root = Sites(grid.keys, grid.rows)
         if self.wanted:
             extent_of(grid.keys, self.layout, report[:EXTENT_WORDS])
@@ -138,7 +164,15 @@ class DevicePlan:
         tables = self._tables(sites, levels, report) if listed else None
         numbers = read_report(report) if self.wanted or listed else [0] * self.words
         check_overflow(numbers[EXTENT_WORDS - 1], self.layout)
+        if self._took_more(numbers):
+            return self.on_grid(grid, listed)
         return self._finish(grid, levels, tables, numbers)
+
+    def _took_more(self, numbers: list[int]) -> bool:
+        """Whether a sort was cut short; remembers what the sorts take."""
+        launched, took = self.passes, numbers[_ROOT_PASSES:_HEAD]
+        self.passes = [new or old for new, old in zip(took, launched, strict=True)]
+        return any(new > old for new, old in zip(took, launched, strict=True))
 
     def _levels(
         self, root: Sites, report: Tensor, grid: VoxelGrid | None, scratch: Tensor
@@ -158,6 +192,8 @@ class DevicePlan:
             bits,
             report[_HEAD : _HEAD + len(self.wanted)],
             scratch,
+            self.passes[1],
+            report[_LEVEL_PASSES:_HEAD],
         )
 
     def _sites(
@@ -216,6 +252,7 @@ class DevicePlan:
         numbers: list[int],
     ) -> tuple[list[VoxelGrid | None], Maps]:
         """Cut results to their length, and cache levels and maps on the geometry."""
+        self.layout.check_bound(grid.bound, self.margin, "plan")
         rows = numbers[_HEAD : _HEAD + len(self.wanted)]
         sites = self._sites(Sites(grid.keys, grid.rows), levels, rows)
         grids: list[VoxelGrid | None] = [grid] + [None] * len(self.recipe.levels)
@@ -238,8 +275,8 @@ class DevicePlan:
             found = tables[entry.number]
             if isinstance(found, Search):
                 symmetric = planned.kernel.is_symmetric and source is target
-                cut = found.table[: target.rows], source.rows, found.masks[: target.rows]
-                built = KernelMap.from_table(*cut, None, symmetric, NATIVE)
+                table, masks = first_rows(target.rows, found.table, found.masks)
+                built = KernelMap.from_table(table, source.rows, masks, None, symmetric, NATIVE)
             else:
                 built = found.kernel_map(source.rows, target.rows)
             if listed:

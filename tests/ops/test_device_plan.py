@@ -105,5 +105,17 @@ def test_cells_beyond_the_packing_are_named() -> None:
     cells = torch.tensor([[0, 0, 0, 0], [0, 0, 1 << 20, 0]], dtype=torch.int32)
     with pytest.raises(ValueError, match=r"y leaves -131072\.\.131071"):
         planner.voxelize(cells)
-    with pytest.raises(ValueError, match="kernel 16 more"):
+    with pytest.raises(ValueError, match=r"plan: .* kernel 42 more"):
         planner.voxelize(torch.tensor([[0, 131030, 0, 0]], dtype=torch.int32))
+
+
+def test_a_cloud_that_takes_more_passes_than_the_last_is_sorted_again() -> None:
+    planner = pcnn.Planner(MODELS["minkunet42"](), layouts=("table", "tiles"))
+    small = surface_grid(50).coords
+    wide = small.clone()
+    wide[0, 1:] = torch.tensor([-90000, 100000, 70000])
+    for cells in (small, wide, small, wide):
+        grid = planner.voxelize(cells)
+        assert torch.equal(grid.keys, pcnn.geometry.grid_of_cells(cells[:, 1:]).keys)
+        check(grid, 9)
+        check(planner(VoxelGrid(grid.keys, 1, grid.bound)), 9)
