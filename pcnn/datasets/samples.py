@@ -196,6 +196,11 @@ class SegmentationBatch:
             lambda t: t.to(target, non_blocking=non_blocking),
         )
 
+    def tensors(self) -> list[Tensor]:
+        """Every tensor beside the network's input."""
+        own = (self.labels, self.points, self.point_labels, self.point_offsets, self.point_index)
+        return [tensor for tensor in own if tensor is not None]
+
     def pin_memory(self) -> SegmentationBatch:
         """Return the batch in page-locked memory."""
         return self._mapped(self.tensor.pin_memory(), lambda t: t.pin_memory())

@@ -141,7 +141,9 @@ def blocks(kernel_map: KernelMap) -> Layout:
     if kernel_map.symmetric and other.has("blocks"):
         return mirrored_blocks(other.layout("blocks"))
     volume, n_out = kernel_map.volume, kernel_map.n_out
-    rows = BLOCK_ROWS if kernel_map.in_index.device.type == "cpu" else max(1, n_out)
+    if kernel_map.in_index.device.type != "cpu":
+        return _one_block(kernel_map)
+    rows = BLOCK_ROWS
     block = torch.div(kernel_map.out_index, rows, rounding_mode="floor")
     place = block * volume + kernel_map.slot_index  # block-major, slot-minor
     order = torch.argsort(place, stable=True)
@@ -155,6 +157,18 @@ def blocks(kernel_map: KernelMap) -> Layout:
     shape = torch.tensor([volume, rows])
     in_index = kernel_map.in_index[order]
     return in_index, out_index, by_row, _offsets(out_index, n_out), segments, shape
+
+
+def _one_block(kernel_map: KernelMap) -> Layout:
+    """Blocks of a map whose output rows are one block: the order of the pairs, and no host sync."""
+    in_index, out_index, offsets = kernel_map.layout("pairs")
+    ends = offsets[1:]
+    slots = torch.arange(kernel_map.volume)
+    fields = torch.stack((torch.zeros_like(slots), slots, offsets[:-1], ends), dim=1)
+    by_row = torch.argsort(out_index, stable=True).to(torch.int32)
+    shape = torch.tensor([kernel_map.volume, max(1, kernel_map.n_out)])
+    starts = _offsets(out_index, kernel_map.n_out)
+    return in_index, out_index, by_row, starts, fields[ends > offsets[:-1]], shape
 
 
 def mirrored_blocks(layout: Layout) -> Layout:
@@ -206,7 +220,11 @@ def _folded(occupied: Tensor) -> Tensor:
 
 def _offsets(index: Tensor, rows: int) -> Tensor:
     """Start of every row's run in a list sorted by row, from the unsorted row indices."""
-    counts = torch.bincount(index, minlength=rows)
+    if index.device.type == "cpu":
+        counts = torch.bincount(index, minlength=rows)
+    else:  # bincount asks the device for its largest value
+        counts = torch.zeros(rows, dtype=torch.int64, device=index.device)
+        counts.index_add_(0, index, torch.ones_like(index, dtype=torch.int64))
     offsets = counts.new_zeros(rows + 1)
     torch.cumsum(counts, 0, out=offsets[1:])
     return offsets

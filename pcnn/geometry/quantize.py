@@ -35,13 +35,9 @@ def quantize(
         ValueError: wrong shapes, a voxel size that is not positive, NaN or infinite coordinates,
             a batch index out of range, or coordinates beyond the packed keys.
     """
-    if points.ndim != 2 or points.shape[1] != 3:
-        raise ValueError(f"points must be [P, 3], got {tuple(points.shape)}")
-    if not points.is_floating_point():
-        raise ValueError(f"points must be floating point, got {points.dtype}")
-    size = torch.as_tensor(voxel_size, dtype=torch.float64, device=points.device)
-    if size.numel() not in (1, 3) or not bool((size > 0).all()) or bool(size.isinf().any()):
-        raise ValueError(f"voxel_size must be positive [m], one number or three; got {voxel_size}")
+    check_points(points, batch)
+    sizes = voxel_sizes(voxel_size)
+    size = torch.tensor(sizes, dtype=torch.float64, device=points.device)
     finite = torch.isfinite(points).all(1)
     if not bool(finite.all()):
         bad = int((~finite).sum())
@@ -50,6 +46,33 @@ def quantize(
     # float64: at 1e5 m a float32 quotient is off by whole voxels
     cells = torch.floor(points.to(torch.float64) / size)
     return grid_of_cells(cells, batch, batch_size, sites)
+
+
+def check_points(points: Tensor, batch: Tensor | None) -> None:
+    """Refuse points that are not ``[P, 3]`` floating point, or a batch that is not ``[P]``.
+
+    Raises:
+        ValueError: wrong shape or dtype.
+    """
+    if points.ndim != 2 or points.shape[1] != 3:
+        raise ValueError(f"points must be [P, 3], got {tuple(points.shape)}")
+    if not points.is_floating_point():
+        raise ValueError(f"points must be floating point, got {points.dtype}")
+    if batch is not None and batch.shape != points.shape[:1]:
+        raise ValueError(f"batch must be [{len(points)}], got {tuple(batch.shape)}")
+
+
+def voxel_sizes(voxel_size: float | Sequence[float]) -> tuple[float, float, float]:
+    """Edge of a voxel along x, y and z [m].
+
+    Raises:
+        ValueError: neither one number nor three, or not positive and finite.
+    """
+    size = torch.as_tensor(voxel_size, dtype=torch.float64).flatten().tolist()
+    size = size * 3 if len(size) == 1 else size
+    if len(size) != 3 or not all(0 < edge < float("inf") for edge in size):
+        raise ValueError(f"voxel_size must be positive [m], one number or three; got {voxel_size}")
+    return size[0], size[1], size[2]
 
 
 def grid_of_cells(

@@ -16,6 +16,8 @@ from pcnn.geometry.packing import DEFAULT_LAYOUT, KeyLayout
 
 MapBuild = Callable[["VoxelGrid", "VoxelGrid", Kernel], KernelMap]
 
+SiteBuild = Callable[["VoxelGrid", Kernel], "VoxelGrid"]
+
 SITES = ("floor", "reached")
 
 
@@ -34,7 +36,8 @@ class VoxelGrid:
         tensor_stride: spacing of the sites per axis, in level-0 voxels.
         sites: output sites of strided convolutions: ``floor`` (the coarse voxel of every site) or
             ``reached`` (every site that some triplet reaches).
-        inverse: ``[P]`` int64, row of every point the grid was made from; ``None`` otherwise.
+        inverse: ``[P]`` int64, row of every point the grid was made from; for a level made by
+            floor, the row above every site of the finer grid; ``None`` otherwise.
         layout: bit layout of the keys.
     """
 
@@ -150,19 +153,29 @@ class VoxelGrid:
             first.layout,
         )
 
-    def strided(self, kernel: Kernel) -> VoxelGrid:
+    def strided(self, kernel: Kernel, derive: SiteBuild | None = None) -> VoxelGrid:
         """Output sites of a convolution with this kernel; the grid itself at stride 1.
 
         ``floor``: ``stride * floor(c / stride)`` of every site, whatever the kernel.
         ``reached``: every coarse site that some triplet of the relation reaches.
+
+        Args:
+            kernel: the relation.
+            derive: makes the sites when they are not there yet; ``None`` for torch operations.
+                Every way yields the same sites, so the cache does not ask which one it was.
         """
         if not kernel.is_strided:
             return self
         by_floor = self.sites == "floor"
         key = ("down", kernel.stride if by_floor else kernel)
         if key not in self._levels:
-            self._levels[key] = _floor_sites(self, kernel) if by_floor else _reached(self, kernel)
+            derive = derive or (_floor_sites if by_floor else _reached)
+            self._levels[key] = derive(self, kernel)
         return self._levels[key]
+
+    def is_below(self, coarse: VoxelGrid, kernel: Kernel) -> bool:
+        """Whether ``coarse`` was made from this grid by the floor of the kernel's stride."""
+        return self._levels.get(("down", kernel.stride)) is coarse
 
     def generated(self, kernel: Kernel) -> VoxelGrid:
         """Finer sites that a transposed convolution of this grid reaches.
@@ -193,6 +206,24 @@ class VoxelGrid:
             self._check_output(out, kernel)
             found = maps[kernel] = build(self, out, kernel)
         return found
+
+    def cached_level(self, kernel: Kernel, down: bool) -> VoxelGrid | None:
+        """The level that `strided` (or `generated`) has made for this kernel, if it has."""
+        if not down:
+            return self._levels.get(("up", kernel))
+        return self._levels.get(("down", kernel.stride if self.sites == "floor" else kernel))
+
+    def cached_map(self, out: VoxelGrid, kernel: Kernel) -> KernelMap | None:
+        """The map to ``out`` that is kept with this grid, if there is one."""
+        return self._maps.get(out, {}).get(kernel)
+
+    def cached_levels(self) -> list[VoxelGrid]:
+        """Levels made from this grid so far."""
+        return list(self._levels.values())
+
+    def cached_maps(self) -> list[KernelMap]:
+        """Maps from this grid's sites built so far."""
+        return [built for maps in self._maps.values() for built in maps.values()]
 
     def add_map(self, out: VoxelGrid, kernel: Kernel, built: KernelMap) -> KernelMap:
         """Keep a map that a plan has built and checked; the one that is there already stays."""
@@ -229,7 +260,9 @@ def _floor_sites(grid: VoxelGrid, kernel: Kernel) -> VoxelGrid:
     coords = grid.coords.to(torch.int64)
     step = torch.tensor(stride, device=grid.device)
     coords[:, 1:] = torch.div(coords[:, 1:], step, rounding_mode="floor") * step
-    return _from_fields(grid, coords, stride, grid.bound + max(stride) - 1)
+    keys, inverse = torch.unique(grid.layout.pack(coords), sorted=True, return_inverse=True)
+    bound = grid.bound + max(stride) - 1
+    return VoxelGrid(keys, grid.batch_size, bound, stride, grid.sites, inverse, grid.layout)
 
 
 def _reached(grid: VoxelGrid, kernel: Kernel) -> VoxelGrid:

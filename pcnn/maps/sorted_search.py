@@ -72,15 +72,19 @@ def _search(source_keys: Tensor, target_keys: Tensor, deltas: list[int]) -> list
 def _parents(source: VoxelGrid, target: VoxelGrid, kernel: Kernel) -> KernelMap:
     """Map of a kernel that tiles space: the one parent and the one slot of every input."""
     coords = source.coords.to(torch.int64)
+    above = target.inverse if source.is_below(target, kernel) else None
     fine = torch.tensor(source.tensor_stride, device=source.device)
     step = torch.tensor(target.tensor_stride, device=source.device)
     parent = torch.div(coords[:, 1:], step, rounding_mode="floor") * step
     place = torch.div(coords[:, 1:] - parent, fine, rounding_mode="floor")  # [N_in, 3]
     _, size_y, size_z = kernel.size
     slot = (place[:, 0] * size_y + place[:, 1]) * size_z + place[:, 2]
-    keys = source.layout.pack(torch.cat([coords[:, :1], parent], dim=1))
-    row = torch.searchsorted(target.keys, keys).clamp_(max=target.rows - 1)
-    known = target.keys[row] == keys  # given sites may lack a parent
+    if above is not None:
+        row, known = above, torch.ones_like(slot, dtype=torch.bool)
+    else:
+        keys = source.layout.pack(torch.cat([coords[:, :1], parent], dim=1))
+        row = torch.searchsorted(target.keys, keys).clamp_(max=target.rows - 1)
+        known = target.keys[row] == keys  # given sites may lack a parent
     # one stable sort puts pairs in slot order; within a slot inputs, hence parents, ascend
     order = torch.argsort(torch.where(known, slot, kernel.volume), stable=True)
     counts = torch.bincount(slot[known], minlength=kernel.volume).tolist()

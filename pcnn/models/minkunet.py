@@ -13,7 +13,7 @@ from itertools import pairwise
 from torch import nn
 
 from pcnn.models.blocks import ConvFactory, ConvNorm, NormFactory, residual_stack
-from pcnn.nn import Conv3d, ConvTranspose3d, FeatureWise, concatenate
+from pcnn.nn import Conv3d, ConvTranspose3d, FeatureWise, PlannedModule, concatenate
 from pcnn.ops import Engine
 from pcnn.tensor import SparseTensor
 
@@ -22,7 +22,7 @@ DECODER = (256, 128, 96, 96)
 STEM = 32
 
 
-class MinkUNet(nn.Module):
+class MinkUNet(PlannedModule):
     """U-Net on sparse tensors; every level halves the resolution.
 
     Args:

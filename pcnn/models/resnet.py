@@ -7,14 +7,14 @@ from functools import partial
 from torch import Tensor, nn
 
 from pcnn.models.blocks import ConvFactory, ConvNorm, NormFactory, ResidualBlock
-from pcnn.nn import Conv3d, GlobalAvgPool, MaxPool3d
+from pcnn.nn import Conv3d, GlobalAvgPool, MaxPool3d, PlannedModule
 from pcnn.ops import Engine
 from pcnn.tensor import SparseTensor
 
 CHANNELS = (64, 128, 256, 512)
 
 
-class ResNet(nn.Module):
+class ResNet(PlannedModule):
     """Stem of stride 2, max pooling of stride 2, four stages of residual blocks.
 
     Args:

@@ -13,7 +13,7 @@ from itertools import pairwise
 from torch import nn
 
 from pcnn.models.blocks import ConvFactory, ConvNorm, NormFactory, ResidualBlock
-from pcnn.nn import Conv3d, ConvTranspose3d, FeatureWise, concatenate
+from pcnn.nn import Conv3d, ConvTranspose3d, FeatureWise, PlannedModule, concatenate
 from pcnn.ops import Engine
 from pcnn.tensor import SparseTensor
 
@@ -40,7 +40,7 @@ class Level(nn.Module):
         return out
 
 
-class ResUNet(nn.Module):
+class ResUNet(PlannedModule):
     """U-Net of a convolution and a residual block a level.
 
     Args:

@@ -13,7 +13,7 @@ from itertools import pairwise
 from torch import nn
 
 from pcnn.models.blocks import ConvFactory, ConvNorm, NormFactory, residual_stack
-from pcnn.nn import Conv3d, normalize, unpool
+from pcnn.nn import Conv3d, PlannedModule, normalize, unpool
 from pcnn.nn.conv import Size
 from pcnn.ops import Engine, resolve
 from pcnn.tensor import SparseTensor
@@ -21,7 +21,7 @@ from pcnn.tensor import SparseTensor
 CHANNELS = (16, 32, 64, 128)
 
 
-class SparseResNet(nn.Module):
+class SparseResNet(PlannedModule):
     """Encoder of stages, each at half the resolution of the one before.
 
     Args:
@@ -91,7 +91,7 @@ def SparseResNetLarge(
     return SparseResNet(in_channels, tuple(int(width * c) for c in CHANNELS), 5, None, make, norm)
 
 
-class SparseResNetSegmentation(nn.Module):
+class SparseResNetSegmentation(PlannedModule):
     """A `SparseResNet` with a light decoder of linear layers.
 
     From coarse to fine, the features of a site are those of the coarse site above it plus a linear

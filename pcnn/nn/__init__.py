@@ -3,6 +3,7 @@
 from pcnn.nn.conv import Conv3d, ConvTranspose3d
 from pcnn.nn.features import FeatureWise, Sequential, add, concatenate
 from pcnn.nn.norm import normalize
+from pcnn.nn.planned import PlannedModule
 from pcnn.nn.pooling import (
     AvgPool3d,
     GlobalAvgPool,
@@ -22,6 +23,7 @@ __all__ = [
     "GlobalMaxPool",
     "GlobalSumPool",
     "MaxPool3d",
+    "PlannedModule",
     "Sequential",
     "SumPool3d",
     "add",

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from pcnn.geometry import Kernel, KernelMap, VoxelGrid
 from pcnn.ops.convolution import convolution
 from pcnn.ops.engine import Engine, resolve
+from pcnn.ops.sites import strided
 from pcnn.tensor import SparseTensor
 
 Size = int | Sequence[int]
@@ -120,7 +121,7 @@ class Conv3d(_Convolution):
         """
         if self.kernel.is_pointwise and (sites is None or sites is x.geometry):
             return x.replace(self._pointwise(x.features))
-        target = x.geometry.strided(self.kernel) if sites is None else sites
+        target = strided(x.geometry, self.kernel) if sites is None else sites
         kernel_map = x.geometry.map_to(target, self.kernel, self.engine.builder.build)
         return SparseTensor(self._apply_map(x.features, kernel_map), target)
 

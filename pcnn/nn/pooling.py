@@ -11,6 +11,7 @@ from pcnn.geometry import Kernel, KernelMap, VoxelGrid
 from pcnn.nn.conv import Size
 from pcnn.ops.engine import Engine, resolve
 from pcnn.ops.reduce import reduce_max, reduce_mean, reduce_sum
+from pcnn.ops.sites import strided
 from pcnn.tensor import SparseTensor
 
 
@@ -42,7 +43,7 @@ class _Pool3d(nn.Module):
 
     def forward(self, x: SparseTensor, sites: VoxelGrid | None = None) -> SparseTensor:
         """Pool ``[N_in, C]`` to ``[N_out, C]`` on the strided sites, or on those given."""
-        target = x.geometry.strided(self.kernel) if sites is None else sites
+        target = strided(x.geometry, self.kernel) if sites is None else sites
         kernel_map = x.geometry.map_to(target, self.kernel, self.engine.builder.build)
         return SparseTensor(type(self).reduction(x.features, kernel_map), target)
 

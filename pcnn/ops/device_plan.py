@@ -100,13 +100,13 @@ class DevicePlan:
         return coarsest + reach
 
     def on_cells(
-        self, cells: Tensor, batch_size: int, listed: bool
+        self, cells: Tensor, batch_size: int | None, listed: bool
     ) -> tuple[list[VoxelGrid | None], Maps]:
         """Quantised cells in any order to a geometry with its levels and tables.
 
         Args:
             cells: ``[P, 4]`` int32 (batch, x, y, z), duplicates allowed.
-            batch_size: number of clouds.
+            batch_size: number of clouds; ``None`` means the largest batch index + 1.
             listed: whether triplets will be listed by slot, so that their number must be known.
 
         Returns:
@@ -114,7 +114,8 @@ class DevicePlan:
             finest one's ``inverse`` ``[P]`` holds the row of every cell.
 
         Raises:
-            ValueError: a cell beyond the packed keys; names the axis and its limit.
+            ValueError: a cell beyond the packed keys (names the axis and its limit), or of a cloud
+                beyond the batch.
         """
         n, layout, passes = cells.shape[0], self.layout, self.passes
         parts = [self.words, scratch_words(1, n), scratch_words(max(1, len(self.wanted)), n)]
@@ -140,9 +141,12 @@ class DevicePlan:
         check_overflow(numbers[EXTENT_WORDS - 1], layout)
         if self._took_more(numbers):
             return self.on_cells(cells, batch_size, listed)
+        clouds = max(1, numbers[0])
+        if batch_size is not None and clouds > batch_size:
+            raise ValueError(f"batch index {clouds - 1} does not fit {batch_size} clouds")
         grid = VoxelGrid(
             root[: numbers[EXTENT_WORDS]],
-            batch_size,
+            batch_size or clouds,
             largest_coordinate(numbers, layout),
             self.strides[0],
             self.sites,
@@ -255,17 +259,18 @@ class DevicePlan:
         self.layout.check_bound(grid.bound, self.margin, "plan")
         rows = numbers[_HEAD : _HEAD + len(self.wanted)]
         sites = self._sites(Sites(grid.keys, grid.rows), levels, rows)
-        grids: list[VoxelGrid | None] = [grid] + [None] * len(self.recipe.levels)
-        for number, (parent, _, kernel) in enumerate(self.recipe.levels, 1):
-            above = grids[parent]
-            if number in self.place and above is not None:
-                key = ("down", kernel.stride)
-                if key not in above._levels:
-                    above._levels[key] = self._level(above, sites[number], self.strides[number])
-                grids[number] = above._levels[key]
         listed = tables is not None
         if tables is None:
             tables = self._tables(sites, levels, None)
+        grids: list[VoxelGrid | None] = [grid] + [None] * len(self.recipe.levels)
+        for number, (parent, _, kernel) in enumerate(self.recipe.levels, 1):
+            finer = grids[parent]
+            if number in self.place and finer is not None and levels is not None:
+                key = ("down", kernel.stride)
+                if key not in finer._levels:
+                    inverse = self._inverse(finer, parent, number, levels, tables)
+                    finer._levels[key] = self._level(finer, sites[number], number, inverse)
+                grids[number] = finer._levels[key]
         maps: Maps = [None] * len(self.recipe.maps)
         for entry in self.maps:
             planned = self.recipe.maps[entry.number]
@@ -286,10 +291,35 @@ class DevicePlan:
             maps[entry.number] = source.add_map(target, planned.kernel, built)
         return grids, maps
 
-    def _level(self, parent: VoxelGrid, sites: Sites, stride: Triple) -> VoxelGrid:
-        bound = parent.bound + max(stride) - 1
-        keys = sites.keys[: sites.rows]
-        return VoxelGrid(keys, parent.batch_size, bound, stride, parent.sites, None, parent.layout)
+    def _inverse(
+        self,
+        finer: VoxelGrid,
+        parent: int,
+        number: int,
+        levels: Levels,
+        tables: dict[int, Search | DisjointTables],
+    ) -> Tensor:
+        """Row of a level above every row of the finer one, ``[N_finer]`` int64."""
+        for entry in self.maps:
+            found = tables[entry.number]
+            if (entry.source, entry.target) == (parent, number) and not isinstance(found, Search):
+                return first_rows(finer.rows, found.inverse)[0]
+        above = levels.inverse[self.place[number]]  # of every finest row
+        if parent:
+            above = above.index_select(0, levels.first[self.place[parent]][: finer.rows])
+        return above[: finer.rows].to(torch.int64)
+
+    def _level(self, finer: VoxelGrid, sites: Sites, number: int, inverse: Tensor) -> VoxelGrid:
+        stride = self.strides[number]
+        return VoxelGrid(
+            sites.keys[: sites.rows],
+            finer.batch_size,
+            finer.bound + max(stride) - 1,
+            stride,
+            finer.sites,
+            inverse,
+            finer.layout,
+        )
 
 
 def read_report(report: Tensor) -> list[int]:

@@ -20,7 +20,8 @@ from pcnn.maps.native import has_kernels
 from pcnn.maps.tiles import tiles_of_masks
 from pcnn.ops.device_plan import DevicePlan, Maps
 from pcnn.ops.engine import Engine, resolve
-from pcnn.ops.recipe import Recipe, trace
+from pcnn.ops.recipe import PlannedMap, Recipe, trace
+from pcnn.ops.sites import strided
 
 #: Layouts that list triplets, so that their number must be known on the host.
 LISTED = ("pairs", "blocks", "rows_csr")
@@ -46,7 +47,7 @@ class Planner:
         self._device_plans: dict[tuple[Triple, str, KeyLayout], DevicePlan] = {}
 
     def __call__(self, geometry: VoxelGrid, backward: bool | None = None) -> VoxelGrid:
-        """Derive all levels and build all maps of a geometry.
+        """Derive all levels and build all maps of a geometry that are not there yet.
 
         Args:
             geometry: the sites of a batch.
@@ -56,6 +57,8 @@ class Planner:
             The geometry itself.
         """
         both = torch.is_grad_enabled() if backward is None else backward
+        if self.is_planned(geometry, both):
+            return geometry
         grids: list[VoxelGrid | None] = [geometry]
         maps: Maps = []
         if self.is_batched(geometry.device):
@@ -64,14 +67,42 @@ class Planner:
         self._finish(grids, maps, both)
         return geometry
 
+    def is_planned(self, geometry: VoxelGrid, backward: bool) -> bool:
+        """Whether all that a call would build is there already."""
+        grids = [geometry]
+        for parent, direction, kernel in self.recipe.levels:
+            level = grids[parent].cached_level(kernel, direction == "down")
+            if level is None:
+                return False
+            grids.append(level)
+        for planned in self.recipe.maps:
+            built = grids[planned.source].cached_map(grids[planned.target], planned.kernel)
+            if built is None or not (built.has("pairs") or "pairs" not in planned.uses):
+                return False
+            views = self._views(built, planned, backward)
+            if not all(view.has(name) for view in views for name in self.layouts):
+                return False
+        return True
+
+    def _views(self, built: KernelMap, planned: PlannedMap, backward: bool) -> list[KernelMap]:
+        """The sides from which convolutions read a map, forward and backward."""
+        forward, transposed = "product" in planned.uses, "transposed" in planned.uses
+        views = [built] if forward or (backward and transposed) else []
+        return views + ([built.transpose()] if transposed or (backward and forward) else [])
+
     def voxelize(
-        self, cells: Tensor, batch_size: int = 1, *, sites: str = "floor", backward: bool = False
+        self,
+        cells: Tensor,
+        batch_size: int | None = None,
+        *,
+        sites: str = "floor",
+        backward: bool = False,
     ) -> VoxelGrid:
         """Geometry of integer cells in any order, planned in the same go.
 
         Args:
             cells: ``[P, 4]`` int32 (batch, x, y, z); duplicates are merged.
-            batch_size: number of clouds.
+            batch_size: number of clouds; ``None`` means the largest batch index + 1.
             sites: output sites of strided convolutions, ``floor`` or ``reached``.
             backward: as in a call.
 
@@ -81,11 +112,7 @@ class Planner:
         Raises:
             ValueError: wrong shape or dtype, or cells beyond the packed keys.
         """
-        if cells.ndim != 2 or cells.shape[1] != 4 or cells.dtype != torch.int32:
-            raise ValueError(
-                f"cells must be [P, 4] int32 (batch, x, y, z), got {cells.dtype} "
-                f"{tuple(cells.shape)}"
-            )
+        _check_cells(cells)
         grids: list[VoxelGrid | None]
         maps: Maps = []
         if self.is_batched(cells.device):
@@ -120,7 +147,7 @@ class Planner:
             above = grids[parent]
             if grids[number] is None and above is not None:
                 down = direction == "down"
-                grids[number] = above.strided(kernel) if down else above.generated(kernel)
+                grids[number] = strided(above, kernel) if down else above.generated(kernel)
         views: list[KernelMap] = []
         for planned, built in zip(self.recipe.maps, maps, strict=True):
             if built is None:
@@ -130,14 +157,31 @@ class Planner:
                 built = source.map_to(target, planned.kernel, self.engine.builder.build)
             if "pairs" in planned.uses:
                 built.layout("pairs")
-            forward, transposed = "product" in planned.uses, "transposed" in planned.uses
-            views += [built] if forward or (backward and transposed) else []
-            views += [built.transpose()] if transposed or (backward and forward) else []
+            views += self._views(built, planned, backward)
         if "tiles" in self.layouts and views and self.is_batched(_device(grids)):
             _tile(views)
         for view in views:
             for name in self.layouts:
                 view.layout(name)
+
+
+def _check_cells(cells: Tensor) -> None:
+    if cells.ndim != 2 or cells.shape[1] != 4 or cells.dtype != torch.int32:
+        raise ValueError(
+            f"cells must be [P, 4] int32 (batch, x, y, z), got {cells.dtype} {tuple(cells.shape)}"
+        )
+
+
+def plan_nothing(cells: Tensor, batch_size: int | None, sites: str) -> VoxelGrid:
+    """Geometry of integer cells on a device with kernels, without levels or maps.
+
+    Args and errors as in `Planner.voxelize`.
+    """
+    _check_cells(cells)
+    ready = DevicePlan(Recipe((), ()), (1, 1, 1), sites, DEFAULT_LAYOUT)
+    (grid,), _ = ready.on_cells(cells, batch_size, False)
+    assert grid is not None
+    return grid
 
 
 def _device(grids: list[VoxelGrid | None]) -> torch.device:
@@ -160,6 +204,8 @@ def _tile(views: Iterable[KernelMap]) -> None:
 def plan(model: nn.Module, geometry: VoxelGrid) -> VoxelGrid:
     """Build every geometry and kernel map that ``model`` needs on ``geometry``.
 
-    For one batch; in a loop keep a `Planner`, which traces the model once.
+    For one batch; in a loop keep a `Planner`, which traces the model once. Networks that plan by
+    themselves (`pcnn.nn.PlannedModule`) have one.
     """
-    return Planner(model)(geometry)
+    own = getattr(model, "planner", None)
+    return (own if isinstance(own, Planner) else Planner(model))(geometry)

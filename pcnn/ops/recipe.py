@@ -54,6 +54,10 @@ def trace(model: nn.Module) -> Recipe:
     grid = grid_of_cells(cells)
     features = parameter.new_zeros(grid.rows, _input_channels(model))
     flags = [(module, module.training) for module in model.modules()]
+    # networks that plan their input by themselves would begin a dry run of their own
+    planning = [m for m in model.modules() if getattr(m, "plans_input", False) is True]
+    for module in planning:
+        module.plans_input = False  # type: ignore[assignment]
     model.eval()
     try:
         with torch.no_grad():
@@ -61,6 +65,8 @@ def trace(model: nn.Module) -> Recipe:
     finally:
         for module, training in flags:
             module.training = training
+        for module in planning:
+            module.plans_input = True  # type: ignore[assignment]
     return _read(grid)
 
 

@@ -8,10 +8,16 @@ import torch
 from torch import Tensor
 
 from pcnn.geometry import KernelMap, VoxelGrid, quantize
+from pcnn.geometry.quantize import check_points, voxel_sizes
+from pcnn.maps.native import has_kernels
+from pcnn.ops.plan import Planner, plan_nothing
 from pcnn.ops.reduce import reduce_mean, reduce_sum
 from pcnn.tensor import SparseTensor
 
 REDUCTIONS = ("mean", "first", "sum")
+
+#: A cell beyond any packing: what a point that is not finite falls into.
+_NOWHERE = 1 << 30
 
 
 def voxelize(
@@ -23,6 +29,7 @@ def voxelize(
     reduce: str = "mean",
     batch_size: int | None = None,
     sites: str = "floor",
+    planner: Planner | None = None,
 ) -> SparseTensor:
     """Quantise points to voxels ``floor(p / voxel_size)`` and reduce the features of each voxel.
 
@@ -35,6 +42,8 @@ def voxelize(
             first in the input represents them (``first``).
         batch_size: number of clouds; ``None`` means the largest batch index + 1.
         sites: output sites of strided convolutions, ``floor`` or ``reached``.
+        planner: of the network that the tensor will enter: its levels and kernel maps are built in
+            the same go.
 
     Returns:
         A tensor whose rows are sorted by (batch, x, y, z); ``geometry.inverse`` ``[P]`` holds the
@@ -48,8 +57,56 @@ def voxelize(
             f"features must be [{points.shape[0]}, C] to match the points, got "
             f"{tuple(features.shape)}"
         )
-    grid = quantize(points, batch, voxel_size=voxel_size, batch_size=batch_size, sites=sites)
+    grid = _quantized(points, batch, voxel_size, batch_size, sites, planner)
     return SparseTensor(reduce_points(features, grid, reduce), grid)
+
+
+def _quantized(
+    points: Tensor,
+    batch: Tensor | None,
+    voxel_size: float | Sequence[float],
+    batch_size: int | None,
+    sites: str,
+    planner: Planner | None,
+) -> VoxelGrid:
+    """Voxel grid of points, planned for a network if a planner is given.
+
+    Args:
+        points: ``[P, 3]`` floating point coordinates [m].
+        batch: ``[P]`` integers; ``None`` means one cloud.
+        voxel_size: edge of a voxel [m].
+        batch_size: number of clouds; ``None`` means the largest batch index + 1.
+        sites: output sites of strided convolutions.
+        planner: of the network that will run on the grid.
+
+    Raises:
+        ValueError: as `pcnn.geometry.quantize`.
+    """
+    if not has_kernels(points.device):
+        grid = quantize(points, batch, voxel_size=voxel_size, batch_size=batch_size, sites=sites)
+        return grid if planner is None else planner(grid)
+    check_points(points, batch)
+    size = torch.tensor(voxel_sizes(voxel_size), dtype=torch.float64).to(
+        points.device, non_blocking=True
+    )
+    cells = torch.empty(points.shape[0], 4, dtype=torch.int32, device=points.device)
+    cells[:, 0] = 0 if batch is None else batch
+    # float64: at 1e5 m a float32 quotient is off by whole voxels
+    floor = torch.floor(points.to(torch.float64) / size)
+    cells[:, 1:] = floor.nan_to_num(nan=_NOWHERE).clamp(-_NOWHERE, _NOWHERE)
+    try:
+        if planner is None:
+            return plan_nothing(cells, batch_size, sites)
+        return planner.voxelize(cells, batch_size, sites=sites)
+    except ValueError:
+        finite = torch.isfinite(points).all(1)
+        if bool(finite.all()):
+            raise
+        row = int((~finite).nonzero()[0])
+        bad = int((~finite).sum())
+        raise ValueError(
+            f"{bad} of {len(points)} points are NaN or infinite, the first is {row}"
+        ) from None
 
 
 def reduce_points(features: Tensor, grid: VoxelGrid, reduce: str = "mean") -> Tensor:

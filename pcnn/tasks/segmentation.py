@@ -13,6 +13,8 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from pcnn.metrics import ConfusionMatrix, iou, miou_official, summary
+from pcnn.nn import PlannedModule
+from pcnn.ops.prefetch import SideStream, tensors_of
 from pcnn.tasks.mean import Mean
 from pcnn.tasks.parameter_groups import parameter_groups
 
@@ -49,6 +51,8 @@ class SegmentationTask(L.LightningModule):
         scheduler: makes a schedule from (optimiser, total_steps); stepped after every step.
         ignore_index: label that counts nowhere.
         decay_norms_and_biases: whether weight decay acts on parameters with one dimension.
+        prefetch_maps: on a CUDA device, move and plan a batch on a side stream, while the device is
+            still busy with the step before.
     """
 
     def __init__(
@@ -60,6 +64,7 @@ class SegmentationTask(L.LightningModule):
         scheduler: Callable[..., LRScheduler],
         ignore_index: int = 255,
         decay_norms_and_biases: bool = False,
+        prefetch_maps: bool = True,
     ) -> None:
         super().__init__()
         self.net = net
@@ -68,6 +73,8 @@ class SegmentationTask(L.LightningModule):
         self.make_optimizer = optimizer
         self.make_scheduler = scheduler
         self.decay_norms_and_biases = decay_norms_and_biases
+        self.prefetch_maps = prefetch_maps
+        self._side: SideStream | None = None
         self.train_confusion = ConfusionMatrix(len(class_names), ignore_index)
         self.val_meters = Meters(len(class_names), ignore_index)
         self.test_meters = Meters(len(class_names), ignore_index)
@@ -77,6 +84,23 @@ class SegmentationTask(L.LightningModule):
         """Logits [N, C] of every voxel."""
         logits: Tensor = self.net(tensor).features
         return logits
+
+    def transfer_batch_to_device(
+        self, batch: Any, device: torch.device, dataloader_idx: int
+    ) -> Any:
+        """Move a batch; its maps are planned on the way where the device can do both at once."""
+        net = self.net
+        if device.type != "cuda" or not self.prefetch_maps or not isinstance(net, PlannedModule):
+            return super().transfer_batch_to_device(batch, device, dataloader_idx)
+        if self._side is None or self._side.device != device:
+            self._side = SideStream(device)
+
+        def prepare() -> Any:
+            moved = batch.to(device, non_blocking=True)
+            net.planner(moved.tensor.geometry, self.training)
+            return moved
+
+        return self._side.run(prepare, lambda moved: [*moved.tensors(), *tensors_of(moved.tensor)])
 
     def training_step(self, batch: Any, batch_idx: int) -> Tensor:
         """Loss of one batch."""

@@ -2,6 +2,7 @@ import pytest
 import torch
 
 import pcnn
+from pcnn.geometry import VoxelGrid
 from pcnn.ops import reduce_points
 
 
@@ -44,7 +45,7 @@ def test_bad_requests_are_named() -> None:
     with pytest.raises(ValueError, match="features of"):
         reduce_points(features[:4], grid)
     with pytest.raises(ValueError, match="not made from points"):
-        reduce_points(features, grid.strided(pcnn.Kernel.of(2, 2)))
+        reduce_points(features, VoxelGrid(grid.keys, 1, grid.bound))
 
 
 def test_features_must_match_their_geometry() -> None:
