@@ -16,6 +16,7 @@ from torch import Tensor
 from pcnn.bench.mapping.planned import Planned
 from pcnn.geometry import Kernel, KernelMap, VoxelGrid
 from pcnn.maps import MapBuilder
+from pcnn.ops.sites import strided
 
 #: By product, the layouts of the map and of its transpose.
 PRODUCTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
@@ -43,7 +44,7 @@ def build(grid: VoxelGrid, builder: MapBuilder, kernel: Kernel, product: str) ->
     if isinstance(builder, Planned):
         built = builder.make(grid, kernel, PRODUCTS[product][0])
     else:
-        built = builder.build(grid, grid.strided(kernel), kernel)
+        built = builder.build(grid, strided(grid, kernel), kernel)
     deliver(built, product)
     return built
 

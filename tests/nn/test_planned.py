@@ -1,0 +1,57 @@
+import copy
+
+import pytest
+import torch
+
+import pcnn
+from pcnn.geometry import VoxelGrid
+from pcnn.maps import Automatic
+from pcnn.models import MinkUNet42, SparseResNet21, SparseResNetSegmentation
+from tests.clouds import surface_grid
+
+
+def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    calls: list[str] = []
+    built = pcnn.Planner._finish
+    monkeypatch.setattr(pcnn.Planner, "_finish", lambda *a: calls.append("plan") or built(*a))
+    return calls
+
+
+def test_a_network_plans_a_geometry_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    net, grid = MinkUNet42(width=0.125), surface_grid(100)
+    x = pcnn.SparseTensor(torch.randn(grid.rows, 4), grid)
+    calls = counted(monkeypatch)
+    first = net(x).features
+    assert net.planner.is_planned(grid, backward=True)
+    monkeypatch.setattr(Automatic, "build", lambda *_: pytest.fail("an unplanned map"))
+    net(x)
+    assert calls == ["plan"]
+    assert first.requires_grad
+
+
+def test_a_network_inside_another_leaves_the_planning_to_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    net, grid = SparseResNetSegmentation(SparseResNet21(width=0.25), 3), surface_grid(100)
+    calls = counted(monkeypatch)
+    with torch.no_grad():
+        net(pcnn.SparseTensor(torch.randn(grid.rows, 4), grid))
+    assert calls == ["plan"]
+
+
+def test_planning_can_be_left_to_the_user() -> None:
+    net, grid = MinkUNet42(width=0.125), surface_grid(50)
+    net.plans_input = False
+    net(pcnn.SparseTensor(torch.randn(grid.rows, 4), grid))
+    assert net._planner is None
+
+
+def test_copies_plan_too() -> None:
+    net, grid = MinkUNet42(width=0.125).eval(), surface_grid(50)
+    x = torch.randn(grid.rows, 4)
+    with torch.no_grad():
+        out = net(pcnn.SparseTensor(x, grid)).features
+        twin = copy.deepcopy(net)
+        fresh = VoxelGrid(grid.keys, grid.batch_size, grid.bound)
+        assert torch.equal(out, twin(pcnn.SparseTensor(x, fresh)).features)
+        assert twin.planner.is_planned(fresh, backward=False)

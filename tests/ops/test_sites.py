@@ -1,0 +1,78 @@
+import pytest
+import torch
+
+import pcnn
+from pcnn.geometry import Kernel, VoxelGrid, quantize
+from pcnn.models import MinkUNet42
+from pcnn.ops.sites import strided
+from tests.clouds import surface_grid
+
+pytestmark = pytest.mark.usefixtures("emulated")
+
+KERNELS = [Kernel.of(2, 2), Kernel.of(3, 2), Kernel.of(3, (1, 2, 3)), Kernel.of(5, 4, 2, 3)]
+
+
+def bare(grid: VoxelGrid) -> VoxelGrid:
+    return VoxelGrid(grid.keys, grid.batch_size, grid.bound, grid.tensor_stride, grid.sites)
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=str)
+@pytest.mark.parametrize("sites", ["floor", "reached"])
+@pytest.mark.parametrize("n", [0, 1, 400])
+def test_kernels_make_the_sites_that_torch_makes(kernel: Kernel, sites: str, n: int) -> None:
+    grid = surface_grid(n, batch_size=2, seed=n, sites=sites)
+    for source in (grid, grid.strided(Kernel.of(2, 2))):
+        made, wanted = strided(bare(source), kernel), bare(source).strided(kernel)
+        assert torch.equal(made.keys, wanted.keys)
+        assert (made.tensor_stride, made.bound) == (wanted.tensor_stride, wanted.bound)
+        assert (made.inverse is None) == (wanted.inverse is None)
+        if made.inverse is not None:
+            assert torch.equal(made.inverse, wanted.inverse)
+
+
+@pytest.mark.parametrize("n", [0, 1, 500])
+@pytest.mark.parametrize("clouds", [None, 3, 5])
+def test_points_fall_into_the_voxels_that_torch_finds(n: int, clouds: int | None) -> None:
+    points = torch.randn(n, 3) * 4
+    batch = None if clouds is None else torch.randint(0, 3, (n,))
+    size = (0.3, 0.5, 0.4)
+    made = pcnn.voxelize(
+        points, torch.ones(n, 2), batch, voxel_size=size, batch_size=clouds
+    ).geometry
+    wanted = quantize(points, batch, voxel_size=size, batch_size=clouds)
+    assert torch.equal(made.keys, wanted.keys)
+    assert torch.equal(made.inverse, wanted.inverse)
+    assert (made.batch_size, made.bound) == (wanted.batch_size, wanted.bound)
+
+
+def test_a_network_is_planned_while_its_points_are_quantised() -> None:
+    net = MinkUNet42(width=0.125).eval()
+    points, features = torch.randn(300, 3), torch.randn(300, 4)
+    with torch.no_grad():
+        x = pcnn.voxelize(points, features, voxel_size=0.2, planner=net.planner)
+        assert net.planner.is_planned(x.geometry, backward=False)
+        net(x)
+
+
+@pytest.mark.parametrize(
+    ("points", "batch", "message"),
+    [
+        ([[0.0, float("nan"), 0.0]], None, "1 of 1 points are NaN or infinite, the first is 0"),
+        ([[0.0, 0.0, float("inf")]], None, "NaN or infinite"),
+        ([[1e9, 0.0, 0.0]], None, "x leaves"),
+        ([[0.0, 0.0, 0.0]], [2], "batch index 2 does not fit 2 clouds"),
+        ([[0.0, 0.0, 0.0]], [-1], "batch index leaves"),
+    ],
+)
+def test_bad_points_are_named(
+    points: list[list[float]], batch: list[int] | None, message: str
+) -> None:
+    clouds = None if batch is None else torch.tensor(batch)
+    with pytest.raises(ValueError, match=message):
+        pcnn.voxelize(
+            torch.tensor(points),
+            torch.ones(1, 1),
+            clouds,
+            voxel_size=0.1,
+            batch_size=None if batch is None else 2,
+        )
