@@ -1,4 +1,5 @@
-// CUDA kernels as C++ on a CPU: every thread of a block is a fiber, blocks run one after another.
+// CUDA kernels as C++ on a CPU: every thread of a block is a fiber, blocks run one after another, in
+// ascending order or in descending order.
 //
 // Covers what csrc uses and nothing more. Finds wrong indices, wrong results, deadlocks, collectives
 // that some lanes of a warp never reach, and argument structs of the wrong size; it does not find
@@ -174,14 +175,15 @@ inline bool run_block(unsigned threads) {
     return true;
 }
 
-inline const char* launch(long long grid, unsigned threads, void (*kernel)(const void*), const void* packed) {
+inline const char* launch(long long grid, unsigned threads, void (*kernel)(const void*), const void* packed,
+                          int descending) {
     message[0] = 0;
     body = kernel;
     arguments = packed;
     gridDim.x = static_cast<unsigned>(grid);
     blockDim.x = threads;
     for (long long b = 0; b < grid; ++b) {
-        blockIdx.x = static_cast<unsigned>(b);
+        blockIdx.x = static_cast<unsigned>(descending ? grid - 1 - b : b);
         std::memset(dynamic_shared, 0xCD, sizeof dynamic_shared);
         if (!run_block(threads)) {
             fibers.clear();
@@ -209,7 +211,7 @@ T from_bits(unsigned long long raw) {
 
 #define KERNEL(name, Arguments, threads)                                                        \
     static void name##_body(const Arguments& a);                                                \
-    extern "C" const char* name(long long grid, const void* packed, long long size) {           \
+    extern "C" const char* name(long long grid, const void* packed, long long size, int down) { \
         if (size != (long long)sizeof(Arguments)) {                                             \
             std::snprintf(emulator::message, sizeof emulator::message,                          \
                           #name ": the arguments take %lld bytes, the struct has %lld", size,   \
@@ -217,7 +219,8 @@ T from_bits(unsigned long long raw) {
             return emulator::message;                                                           \
         }                                                                                       \
         return emulator::launch(                                                                \
-            grid, threads, [](const void* p) { name##_body(*(const Arguments*)p); }, packed);   \
+            grid, threads, [](const void* p) { name##_body(*(const Arguments*)p); }, packed,    \
+            down);                                                                              \
     }                                                                                           \
     static void name##_body(const Arguments& a)
 

@@ -1,4 +1,4 @@
-"""Memory with guards around every tensor that a builder allocates."""
+"""Memory with guards around every tensor that a builder allocates, on any device."""
 
 from __future__ import annotations
 
@@ -9,11 +9,43 @@ from typing import Any
 import pytest
 import torch
 
-from pcnn.maps import packed_search, table_to_pairs, z_delta
+from pcnn.maps import (
+    disjoint,
+    double_traversed,
+    hash_table,
+    levels,
+    packed_search,
+    radix_sort,
+    reached_sites,
+    table_to_pairs,
+    tiles,
+    windowed,
+    z_delta,
+)
 
+#: Elements on either side; a multiple of 16 bytes for every dtype, so alignment stays.
 GUARD = 64
 CANARY = -123456789
 POISON = torch.iinfo(torch.int32).min
+
+ALLOCATING = (
+    disjoint,
+    double_traversed,
+    hash_table,
+    levels,
+    packed_search,
+    radix_sort,
+    reached_sites,
+    table_to_pairs,
+    tiles,
+    windowed,
+    z_delta,
+)
+
+
+def canary_of(dtype: torch.dtype) -> int:
+    """What guards hold."""
+    return CANARY & 255 if dtype == torch.uint8 else CANARY
 
 
 @contextmanager
@@ -23,10 +55,13 @@ def guarded(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
     def allocate(fill: int | None, *args: Any, **kwargs: Any) -> torch.Tensor:
         shape = torch.Size(args[0] if isinstance(args[0], (tuple, torch.Size)) else args)
-        whole = torch.full((shape.numel() + 2 * GUARD,), CANARY, dtype=kwargs["dtype"])
+        size, device = (shape.numel() + 2 * GUARD,), kwargs.get("device")
+        dtype = kwargs["dtype"]
+        whole = torch.full(size, canary_of(dtype), dtype=dtype, device=device)
         kept.append((whole, shape.numel()))
         inside = whole[GUARD : GUARD + shape.numel()]
-        return inside.fill_(POISON if fill is None else fill).view(shape)
+        poison = max(POISON, torch.iinfo(dtype).min)
+        return inside.fill_(poison if fill is None else fill).view(shape)
 
     class Guarded:
         """torch, with three of its functions replaced."""
@@ -39,16 +74,17 @@ def guarded(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
         @staticmethod
         def empty_like(tensor: torch.Tensor) -> torch.Tensor:
-            return allocate(None, tensor.shape, dtype=tensor.dtype)
+            return allocate(None, tensor.shape, dtype=tensor.dtype, device=tensor.device)
 
         def __getattr__(self, name: str) -> Any:
             return getattr(torch, name)
 
     with monkeypatch.context() as patch:
-        for module in (packed_search, table_to_pairs, z_delta):
+        for module in ALLOCATING:
             patch.setattr(module, "torch", Guarded())
         yield
     assert kept
     for whole, length in kept:
-        assert (whole[:GUARD] == CANARY).all()
-        assert (whole[GUARD + length :] == CANARY).all()
+        canary = canary_of(whole.dtype)
+        assert (whole[:GUARD] == canary).all()
+        assert (whole[GUARD + length :] == canary).all()

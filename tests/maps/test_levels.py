@@ -3,6 +3,7 @@ import torch
 
 from pcnn.geometry.packing import DEFAULT_LAYOUT, KeyLayout
 from pcnn.maps.levels import check_overflow, extent_of, pack_cells, unique_sites
+from pcnn.maps.radix_sort import RadixSort
 from tests.clouds import surface
 
 pytestmark = pytest.mark.usefixtures("emulated")
@@ -17,7 +18,7 @@ def cells(n: int, batch: int = 1, centre: int = 0) -> torch.Tensor:
 
 
 def expected(coords: torch.Tensor, stride: tuple[int, int, int]) -> tuple[torch.Tensor, ...]:
-    step = torch.tensor((1, *stride))
+    step = torch.tensor((1, *stride), device=coords.device)
     coarse = torch.div(coords.long(), step, rounding_mode="floor") * step
     return torch.unique(DEFAULT_LAYOUT.pack(coarse), sorted=True, return_inverse=True)
 
@@ -37,6 +38,44 @@ def test_every_level_holds_the_floor_of_every_cell(n: int, batch: int) -> None:
         assert torch.equal(levels.inverse[level].long(), inverse)
         first = levels.first[level, : len(sites)].long()
         assert torch.equal(inverse[first], torch.arange(len(sites)))
+
+
+@pytest.mark.usefixtures("reversed_blocks")
+def test_blocks_may_run_in_descending_order() -> None:
+    test_every_level_holds_the_floor_of_every_cell(5000, 3)
+    test_a_count_on_the_device_cuts_the_keys_short()
+
+
+@pytest.mark.parametrize("passes", [1, 2, 8])
+def test_a_sort_tells_how_many_passes_it_takes(passes: int) -> None:
+    coords = cells(3000, 2)
+    keys, extent = pack_cells(coords, DEFAULT_LAYOUT)
+    needed = torch.zeros(1, dtype=torch.int32)
+    levels = unique_sites(keys, extent, STRIDES, DEFAULT_LAYOUT, passes=passes, needed=needed)
+    assert 2 < int(needed) < 8
+    if passes >= int(needed):
+        sites, _ = expected(coords, STRIDES[0])
+        assert torch.equal(levels.keys[0, : len(sites)], sites)
+
+
+def test_levels_that_exceed_a_sort_key_are_refused() -> None:
+    # all 63 bits of a packed key, and a bit for the number of the level
+    corners = torch.tensor([[0, -(1 << 17)], [510, (1 << 17) - 1]])[:, [0, 1, 1, 1]]
+    keys, extent = pack_cells(corners.to(torch.int32), DEFAULT_LAYOUT)
+    unique_sites(keys, extent, [(1, 1, 1), (2, 2, 2)], DEFAULT_LAYOUT)
+    check_overflow(int(extent[-1]), DEFAULT_LAYOUT)
+    unique_sites(keys, extent, STRIDES, DEFAULT_LAYOUT)
+    with pytest.raises(ValueError, match="more than 64 bits"):
+        check_overflow(int(extent[-1]), DEFAULT_LAYOUT)
+
+
+def test_more_levels_or_items_than_a_sort_takes_are_refused() -> None:
+    keys = torch.zeros(3, dtype=torch.int64)
+    extent = extent_of(keys, DEFAULT_LAYOUT)
+    with pytest.raises(ValueError, match="at most 12 levels, got 13"):
+        unique_sites(keys, extent, [(n, n, n) for n in range(1, 14)], DEFAULT_LAYOUT)
+    with pytest.raises(ValueError, match="at most 1073741823 items"):
+        RadixSort.of(1 << 30, keys.device)
 
 
 def test_a_count_on_the_device_cuts_the_keys_short() -> None:
