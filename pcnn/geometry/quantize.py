@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from pcnn.geometry.packing import DEFAULT_LAYOUT
-from pcnn.geometry.voxel_grid import VoxelGrid
+from pcnn.geometry.voxel_grid import Box, VoxelGrid
 
 
 def quantize(
@@ -100,14 +100,23 @@ def grid_of_cells(
         batch = torch.zeros(len(cells), dtype=torch.int64, device=cells.device)
     elif batch.shape != cells.shape[:1]:
         raise ValueError(f"batch must be [{len(cells)}], got {tuple(batch.shape)}")
-    low, high = (int(batch.min()), int(batch.max())) if len(batch) else (0, 0)
-    clouds = high + 1 if batch_size is None else batch_size
-    if low < 0 or high >= clouds:
-        raise ValueError(f"batch indices {low}..{high} do not fit {clouds} clouds")
+    first, last = (int(batch.min()), int(batch.max())) if len(batch) else (0, 0)
+    clouds = last + 1 if batch_size is None else batch_size
+    if first < 0 or last >= clouds:
+        raise ValueError(f"batch indices {first}..{last} do not fit {clouds} clouds")
     if not 1 <= clouds <= layout.max_batch:
         raise ValueError(f"a batch holds 1 to {layout.max_batch} clouds, got {clouds}")
-    bound = int(cells.abs().max()) if cells.numel() else 0
+    low, high = _box(cells)
+    bound = max(0, *high, *(-value for value in low))
     layout.check_bound(bound, 0, "voxel grid")
     coords = torch.cat([batch.to(torch.int64)[:, None], cells.to(torch.int64)], dim=1)
     keys, inverse = torch.unique(layout.pack(coords), sorted=True, return_inverse=True)
-    return VoxelGrid(keys, clouds, bound, (1, 1, 1), sites, inverse, layout)
+    return VoxelGrid(keys, clouds, bound, (1, 1, 1), sites, inverse, layout, (low, high))
+
+
+def _box(cells: Tensor) -> Box:
+    """Lowest and highest cell along every axis."""
+    if not cells.numel():
+        return (0, 0, 0), (0, 0, 0)
+    (x, y, z), (u, v, w) = torch.stack(cells.aminmax(dim=0)).tolist()
+    return (int(x), int(y), int(z)), (int(u), int(v), int(w))

@@ -14,6 +14,7 @@ from pcnn.geometry.kernel import Kernel, Triple
 from pcnn.geometry.kernel_map import KernelMap
 from pcnn.geometry.packing import DEFAULT_LAYOUT, KeyLayout
 
+Box = tuple[Triple, Triple]
 MapBuild = Callable[["VoxelGrid", "VoxelGrid", Kernel], KernelMap]
 
 SiteBuild = Callable[["VoxelGrid", Kernel], "VoxelGrid"]
@@ -39,6 +40,7 @@ class VoxelGrid:
         inverse: ``[P]`` int64, row of every point the grid was made from; for a level made by
             floor, the row above every site of the finer grid; ``None`` otherwise.
         layout: bit layout of the keys.
+        box: lowest and highest coordinate along x, y and z, if the host knows them.
     """
 
     keys: Tensor
@@ -48,6 +50,7 @@ class VoxelGrid:
     sites: str = "floor"
     inverse: Tensor | None = None
     layout: KeyLayout = DEFAULT_LAYOUT
+    box: Box | None = None
     _levels: dict[tuple[str, Kernel | Triple], VoxelGrid] = field(default_factory=dict, repr=False)
     _maps: WeakKeyDictionary[VoxelGrid, dict[Kernel, KernelMap]] = field(
         default_factory=WeakKeyDictionary, repr=False
@@ -61,7 +64,7 @@ class VoxelGrid:
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the sites without the caches: a worker sends them, the receiver derives anew."""
         fields = (self.keys, self.batch_size, self.bound, self.tensor_stride, self.sites)
-        return VoxelGrid, (*fields, self.inverse, self.layout)
+        return VoxelGrid, (*fields, self.inverse, self.layout, self.box)
 
     @property
     def rows(self) -> int:
@@ -72,6 +75,18 @@ class VoxelGrid:
     def device(self) -> torch.device:
         """Device of the keys."""
         return self.keys.device
+
+    @property
+    def extent(self) -> Box:
+        """A box that holds all sites: lowest and highest coordinate along x, y and z."""
+        return self.box or ((-self.bound,) * 3, (self.bound,) * 3)
+
+    def coarse_box(self, stride: Triple) -> Box:
+        """The box of the sites ``stride * floor(c / stride)``."""
+        low, high = self.extent
+        (a, b, c), (d, e, f) = low, high
+        x, y, z = stride
+        return (a // x * x, b // y * y, c // z * z), (d // x * x, e // y * y, f // z * z)
 
     @property
     def coords(self) -> Tensor:
@@ -151,6 +166,7 @@ class VoxelGrid:
             first.sites,
             inverse,
             first.layout,
+            _joint_box([grid.extent for grid in grids]),
         )
 
     def strided(self, kernel: Kernel, derive: SiteBuild | None = None) -> VoxelGrid:
@@ -244,6 +260,13 @@ class VoxelGrid:
         self.layout.check_bound(max(self.bound, out.bound), reach, "kernel map")
 
 
+def _joint_box(boxes: Sequence[Box]) -> Box:
+    lows, highs = zip(*boxes, strict=True)
+    x, y, z = (min(axis) for axis in zip(*lows, strict=True))
+    u, v, w = (max(axis) for axis in zip(*highs, strict=True))
+    return (x, y, z), (u, v, w)
+
+
 def _from_fields(grid: VoxelGrid, coords: Tensor, stride: Triple, bound: int) -> VoxelGrid:
     """Grid of the unique sites among ``coords`` ``[M, 4]``, on the batch of ``grid``."""
     keys = torch.unique(grid.layout.pack(coords), sorted=True)
@@ -262,7 +285,8 @@ def _floor_sites(grid: VoxelGrid, kernel: Kernel) -> VoxelGrid:
     coords[:, 1:] = torch.div(coords[:, 1:], step, rounding_mode="floor") * step
     keys, inverse = torch.unique(grid.layout.pack(coords), sorted=True, return_inverse=True)
     bound = grid.bound + max(stride) - 1
-    return VoxelGrid(keys, grid.batch_size, bound, stride, grid.sites, inverse, grid.layout)
+    box = grid.coarse_box(stride)
+    return VoxelGrid(keys, grid.batch_size, bound, stride, grid.sites, inverse, grid.layout, box)
 
 
 def _reached(grid: VoxelGrid, kernel: Kernel) -> VoxelGrid:

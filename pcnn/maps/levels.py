@@ -16,6 +16,7 @@ from torch import Tensor
 
 from pcnn.geometry import KeyLayout
 from pcnn.geometry.kernel import Triple
+from pcnn.geometry.voxel_grid import Box
 from pcnn.kernels import cuda
 from pcnn.maps.radix_sort import MAX_PASSES, TILE, RadixSort, passes_of, state_words
 
@@ -214,24 +215,27 @@ def scratch_words(levels: int, n: int) -> int:
     return state_words(levels * n) + levels * (max(1, -(-n // TILE)) + 1)
 
 
-def largest_coordinate(extent: Sequence[int], layout: KeyLayout) -> int:
-    """Largest absolute coordinate on any axis, from the words of an extent on the host."""
+def box_of(extent: Sequence[int], layout: KeyLayout) -> Box:
+    """Lowest and highest coordinate of every axis, from the words of an extent on the host."""
     if not extent[1]:
-        return 0
-    highest = max(extent[1 + axis] - 1 - layout.half[axis] for axis in range(3))
-    lowest = max(extent[5 + axis] - layout.half[axis] for axis in range(3))
-    return max(highest, lowest)
+        return (0, 0, 0), (0, 0, 0)
+    x, y, z = (layout.half[axis] - extent[5 + axis] for axis in range(3))
+    u, v, w = (extent[1 + axis] - 1 - layout.half[axis] for axis in range(3))
+    return (x, y, z), (u, v, w)
 
 
-def bound_bits(bound: int, batch_size: int, stride: Triple = (1, 1, 1)) -> int:
+def box_bits(box: Box, batch_size: int, stride: Triple = (1, 1, 1)) -> int:
     """Bits of a cell counted from the lowest one, from what the host knows.
 
     Args:
-        bound: largest absolute coordinate.
+        box: lowest and highest coordinates.
         batch_size: number of clouds.
         stride: of the finest level that is sorted.
     """
-    axes = [(2 * bound // step + 2).bit_length() for step in stride]
+    axes = (
+        (high // step - low // step).bit_length()
+        for low, high, step in zip(*box, stride, strict=True)
+    )
     return sum(axes) + (batch_size - 1).bit_length()
 
 

@@ -19,10 +19,9 @@ from pcnn.maps.disjoint import DisjointMap, DisjointTables, disjoint_maps
 from pcnn.maps.levels import (
     EXTENT_WORDS,
     Levels,
-    bound_bits,
+    box_of,
     check_overflow,
     extent_of,
-    largest_coordinate,
     pack_cells,
     scratch_words,
     unique_sites,
@@ -134,7 +133,7 @@ class DevicePlan:
             needed=needed,
         )
         root = finest.keys[0]
-        levels = self._levels(Sites(root, n, count), report, None, more)
+        levels = self._levels(Sites(root, n, count), report, more)
         sites = self._sites(Sites(root, n, count), levels, None)
         tables = self._tables(sites, levels, report) if listed else None
         numbers = read_report(report)
@@ -144,14 +143,16 @@ class DevicePlan:
         clouds = max(1, numbers[0])
         if batch_size is not None and clouds > batch_size:
             raise ValueError(f"batch index {clouds - 1} does not fit {batch_size} clouds")
+        box = box_of(numbers, layout)
         grid = VoxelGrid(
             root[: numbers[EXTENT_WORDS]],
             batch_size or clouds,
-            largest_coordinate(numbers, layout),
+            max(0, *box[1], *(-value for value in box[0])),
             self.strides[0],
             self.sites,
             finest.inverse[0].to(torch.int64),
             layout,
+            box,
         )
         return self._finish(grid, levels, tables, numbers)
 
@@ -163,7 +164,7 @@ class DevicePlan:
         root = Sites(grid.keys, grid.rows)
         if self.wanted:
             extent_of(grid.keys, self.layout, report[:EXTENT_WORDS])
-        levels = self._levels(root, report, grid, scratch)
+        levels = self._levels(root, report, scratch)
         sites = self._sites(root, levels, None)
         tables = self._tables(sites, levels, report) if listed else None
         numbers = read_report(report) if self.wanted or listed else [0] * self.words
@@ -178,22 +179,17 @@ class DevicePlan:
         self.passes = [new or old for new, old in zip(took, launched, strict=True)]
         return any(new > old for new, old in zip(took, launched, strict=True))
 
-    def _levels(
-        self, root: Sites, report: Tensor, grid: VoxelGrid | None, scratch: Tensor
-    ) -> Levels | None:
+    def _levels(self, root: Sites, report: Tensor, scratch: Tensor) -> Levels | None:
         """Launch what makes the sites of all levels."""
         if not self.wanted:
             return None
-        bits = None
-        if grid is not None:
-            bits = bound_bits(grid.bound, grid.batch_size, self.wanted[0])
         return unique_sites(
             root.keys,
             report[:EXTENT_WORDS],
             self.wanted,
             self.layout,
             root.count,
-            bits,
+            None,
             report[_HEAD : _HEAD + len(self.wanted)],
             scratch,
             self.passes[1],
@@ -319,6 +315,7 @@ class DevicePlan:
             finer.sites,
             inverse,
             finer.layout,
+            finer.coarse_box(stride),
         )
 
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 import torch
 
 from pcnn.geometry import Kernel, VoxelGrid
-from pcnn.maps.levels import bound_bits, extent_of, unique_sites
+from pcnn.maps.dense_sites import bitmap_sites, fits_bitmap
+from pcnn.maps.levels import box_bits, extent_of, unique_sites
 from pcnn.maps.native import has_kernels
 from pcnn.maps.reached_sites import reached_sites
 
@@ -23,15 +24,21 @@ def _on_device(grid: VoxelGrid, kernel: Kernel) -> VoxelGrid:
     if grid.sites == "reached":
         return reached_sites(grid, kernel)
     x, y, z = (t * s for t, s in zip(grid.tensor_stride, kernel.stride, strict=True))
-    extent = extent_of(grid.keys, grid.layout)
-    bits = bound_bits(grid.bound, grid.batch_size, (x, y, z))
-    levels = unique_sites(grid.keys, extent, [(x, y, z)], grid.layout, bits=bits)
+    stride = x, y, z
+    if fits_bitmap(grid, stride):
+        keys, inverse, count = bitmap_sites(grid, stride)
+    else:
+        bits = box_bits(grid.extent, grid.batch_size, stride)
+        extent = extent_of(grid.keys, grid.layout)
+        levels = unique_sites(grid.keys, extent, [stride], grid.layout, bits=bits)
+        keys, inverse, count = levels.keys[0], levels.inverse[0].to(torch.int64), levels.counts
     return VoxelGrid(
-        levels.keys[0, : int(levels.counts[0])],
+        keys[: int(count)],
         grid.batch_size,
-        grid.bound + max(x, y, z) - 1,
-        (x, y, z),
+        grid.bound + max(stride) - 1,
+        stride,
         grid.sites,
-        levels.inverse[0].to(torch.int64),
+        inverse,
         grid.layout,
+        grid.coarse_box(stride),
     )

@@ -3,6 +3,7 @@ import torch
 
 import pcnn
 from pcnn.geometry import Kernel, VoxelGrid, quantize
+from pcnn.maps import dense_sites
 from pcnn.models import MinkUNet42
 from pcnn.ops.sites import strided
 from tests.clouds import surface_grid
@@ -17,9 +18,14 @@ def bare(grid: VoxelGrid) -> VoxelGrid:
 
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=str)
-@pytest.mark.parametrize("sites", ["floor", "reached"])
+@pytest.mark.parametrize("sites", ["floor by bitmap", "floor by sort", "reached"])
 @pytest.mark.parametrize("n", [0, 1, 400])
-def test_kernels_make_the_sites_that_torch_makes(kernel: Kernel, sites: str, n: int) -> None:
+def test_kernels_make_the_sites_that_torch_makes(
+    kernel: Kernel, sites: str, n: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if sites == "floor by sort":
+        monkeypatch.setattr(dense_sites, "FREE_BYTES", -(1 << 40))
+    sites = sites.split()[0]
     grid = surface_grid(n, batch_size=2, seed=n, sites=sites)
     for source in (grid, grid.strided(Kernel.of(2, 2))):
         made, wanted = strided(bare(source), kernel), bare(source).strided(kernel)
