@@ -2,7 +2,7 @@
 //
 // Bit ((batch X + x) Y + y) Z + z is set where a coarse cell is occupied, so the order of the bits
 // is that of the keys, and a site's row is the number of bits before it. Nothing is sorted; the
-// price is one pass over the box, so it pays where the box is small for the number of sites.
+// price is a pass over the box, so it pays where the box is small for the number of sites.
 
 #include "common.cuh"
 #include "look_back.cuh"
@@ -51,21 +51,18 @@ __device__ __forceinline__ u32 cell_number(const Box& box, i64 key) {
     return number;
 }
 
-__device__ __forceinline__ i64 key_of(const Box& box, u32 number) {
-    int cell[4];
+// Key of the coarse site above a fine one.
+__device__ __forceinline__ i64 coarse_key(const Box& box, i64 key) {
+    i64 coarse = key;
+    int shift = 0;
 #pragma unroll
-    for (int field = 3; field > 0; --field) {
-        u32 rest = number / (u32)box.size[field];
-        cell[field] = (int)(number - rest * (u32)box.size[field]) + box.low[field];
-        number = rest;
+    for (int axis = 2; axis >= 0; --axis) {
+        int half = 1 << (box.bits[axis] - 1);
+        int cell = (int)((key >> shift) & ((1ll << box.bits[axis]) - 1)) - half;
+        coarse -= (i64)(cell - floor_divide(cell, box.stride[axis]) * box.stride[axis]) << shift;
+        shift += box.bits[axis];
     }
-    i64 key = (i64)number + box.low[0];
-#pragma unroll
-    for (int axis = 0; axis < 3; ++axis) {
-        i64 biased = (i64)cell[axis + 1] * box.stride[axis] + (1ll << (box.bits[axis] - 1));
-        key = (key << box.bits[axis]) | biased;
-    }
-    return key;
+    return coarse;
 }
 
 KERNEL(mark_cells, DenseArguments, THREADS) {
@@ -81,20 +78,19 @@ KERNEL(mark_cells, DenseArguments, THREADS) {
     if (bit && !odd_joins) atomicOr(&a.words[word], even_takes ? bit | next_bit : bit);
 }
 
-// A thread a line: its bits counted, the bits before it, and a key for each.
-KERNEL(list_cells, DenseArguments, THREADS) {
+// A thread a line: the bits before it.
+KERNEL(count_cells, DenseArguments, THREADS) {
     __shared__ u32 ticket, before_tile;
     if (threadIdx.x == 0) ticket = atomicAdd(a.ticket, 1u);
     __syncthreads();
     u32 tile = ticket;
     i64 line = (i64)tile * THREADS + threadIdx.x;
-    uint4 part[LINE_WORDS / 4];
     u32 own = 0;
 #pragma unroll
     for (int q = 0; q < LINE_WORDS / 4; ++q) {
-        part[q] = {0, 0, 0, 0};
-        if (line < a.lines) part[q] = ((const uint4*)a.words)[line * (LINE_WORDS / 4) + q];
-        own += __popc(part[q].x) + __popc(part[q].y) + __popc(part[q].z) + __popc(part[q].w);
+        uint4 part = {0, 0, 0, 0};
+        if (line < a.lines) part = ((const uint4*)a.words)[line * (LINE_WORDS / 4) + q];
+        own += __popc(part.x) + __popc(part.y) + __popc(part.z) + __popc(part.w);
     }
     u32 total;
     u32 row = block_prefix(own, &total);
@@ -103,27 +99,18 @@ KERNEL(list_cells, DenseArguments, THREADS) {
         if (lane_index() == 0) before_tile = before;
     }
     __syncthreads();
-    row += before_tile;
-    if (line < a.lines) a.before[line] = row;
+    if (line < a.lines) a.before[line] = row + before_tile;
     if ((i64)(tile + 1) * THREADS >= a.lines && threadIdx.x == 0) *a.count = before_tile + total;
-    if (!own) return;
-#pragma unroll
-    for (int q = 0; q < LINE_WORDS / 4; ++q) {
-        u32 words[4] = {part[q].x, part[q].y, part[q].z, part[q].w};
-#pragma unroll
-        for (int w = 0; w < 4; ++w)
-            for (u32 rest = words[w]; rest; rest &= rest - 1) {
-                u32 number = (u32)(line * LINE_WORDS + q * 4 + w) * 32 + (u32)(__ffs((int)rest) - 1);
-                a.sites[row++] = key_of(a.box, number);
-            }
-    }
 }
 
+// The row of a site is the number of bits before its own; all sites below write the same key there.
 KERNEL(rank_cells, DenseArguments, THREADS) {
     i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= a.n) return;
-    u32 number = cell_number(a.box, a.keys[i]), word = number >> 5, line = word / LINE_WORDS;
+    i64 key = a.keys[i];
+    u32 number = cell_number(a.box, key), word = number >> 5, line = word / LINE_WORDS;
     u32 row = a.before[line] + __popc(a.words[word] & ((1u << (number & 31)) - 1u));
     for (u32 w = line * LINE_WORDS; w < word; ++w) row += __popc(a.words[w]);
     a.inverse[i] = row;
+    a.sites[row] = coarse_key(a.box, key);
 }

@@ -23,31 +23,42 @@ _LINE_BITS = 512
 FREE_BYTES, BYTES_PER_SITE = 32 << 20, 64
 
 
-def fits_bitmap(grid: VoxelGrid, stride: Triple) -> bool:
-    """Whether the box of a grid, in cells of a stride, makes a bitmap worth its memory."""
-    bits = _cells(grid, stride)
-    return bits < 1 << 32 and bits <= 8 * (FREE_BYTES + BYTES_PER_SITE * grid.rows)
+def bitmap_box(grid: VoxelGrid, stride: Triple) -> tuple[Triple, Triple] | None:
+    """Lowest coarse cell of a grid and their number along x, y and z.
+
+    ``None`` if a bitmap over them takes more memory than it is worth.
+    """
+    (a, b, c), (d, e, f) = grid.extent
+    x, y, z = stride
+    low = a // x, b // y, c // z
+    size = d // x - low[0] + 1, e // y - low[1] + 1, f // z - low[2] + 1
+    bits = grid.batch_size * size[0] * size[1] * size[2]
+    if bits >= 1 << 32 or bits > 8 * (FREE_BYTES + BYTES_PER_SITE * grid.rows):
+        return None
+    return low, size
 
 
-def bitmap_sites(grid: VoxelGrid, stride: Triple) -> tuple[Tensor, Tensor, Tensor]:
+def bitmap_sites(
+    grid: VoxelGrid, stride: Triple, box: tuple[Triple, Triple]
+) -> tuple[Tensor, Tensor, Tensor]:
     """Sorted unique sites ``stride * floor(c / stride)`` of a grid.
 
     Args:
-        grid: fine sites whose box fits (`fits_bitmap`).
+        grid: fine sites.
         stride: in level-0 voxels.
+        box: their box in coarse cells, by `bitmap_box`.
 
     Returns:
         ``[N]`` int64 keys, of which the first ``count`` are sites; ``[N]`` int64 row above every
         fine site; ``count [1]`` int32 on the device.
     """
-    n, device = grid.rows, grid.device
-    lines = max(1, -(-_cells(grid, stride) // _LINE_BITS))
+    n, device, (low, size) = grid.rows, grid.device, box
+    lines = max(1, -(-grid.batch_size * size[0] * size[1] * size[2] // _LINE_BITS))
     tiles = -(-lines // _THREADS)
     zeros = torch.zeros(16 * lines + tiles + 1, dtype=torch.int32, device=device)
     rest = torch.empty(lines + 1, dtype=torch.int32, device=device)
     sites, inverse = torch.empty(2, n, dtype=torch.int64, device=device).unbind()
-    words, before, row = zeros.data_ptr(), rest.data_ptr(), grid.layout
-    low, high = _coarse(grid, stride)
+    words, before = zeros.data_ptr(), rest.data_ptr()
     arguments = _ARGUMENTS.pack(
         grid.keys.data_ptr(),
         words,
@@ -60,31 +71,14 @@ def bitmap_sites(grid: VoxelGrid, stride: Triple) -> tuple[Tensor, Tensor, Tenso
         n,
         lines,
         *(0, *low),
-        *(grid.batch_size, *(b - a + 1 for a, b in zip(low, high, strict=True))),
+        *(grid.batch_size, *size),
         *stride,
-        *row.axis_bits,
-        row.batch_bits,
+        *grid.layout.axis_bits,
+        grid.layout.batch_bits,
     )
     module = cuda.module("dense_sites.cu", device)
     blocks = -(-n // _THREADS)
     module.launch("mark_cells", blocks, arguments, device)
-    module.launch("list_cells", tiles, arguments, device)
+    module.launch("count_cells", tiles, arguments, device)
     module.launch("rank_cells", blocks, arguments, device)
     return sites, inverse, rest[lines:]
-
-
-def _coarse(grid: VoxelGrid, stride: Triple) -> tuple[list[int], list[int]]:
-    """Lowest and highest coarse cell along x, y and z."""
-    low, high = grid.extent
-    return (
-        [a // s for a, s in zip(low, stride, strict=True)],
-        [b // s for b, s in zip(high, stride, strict=True)],
-    )
-
-
-def _cells(grid: VoxelGrid, stride: Triple) -> int:
-    low, high = _coarse(grid, stride)
-    cells = grid.batch_size
-    for a, b in zip(low, high, strict=True):
-        cells *= b - a + 1
-    return cells

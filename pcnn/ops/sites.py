@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 
 from pcnn.geometry import Kernel, VoxelGrid
-from pcnn.maps.dense_sites import bitmap_sites, fits_bitmap
+from pcnn.maps.dense_sites import bitmap_box, bitmap_sites
 from pcnn.maps.levels import box_bits, extent_of, unique_sites
 from pcnn.maps.native import has_kernels
 from pcnn.maps.reached_sites import reached_sites
@@ -25,8 +25,9 @@ def _on_device(grid: VoxelGrid, kernel: Kernel) -> VoxelGrid:
         return reached_sites(grid, kernel)
     x, y, z = (t * s for t, s in zip(grid.tensor_stride, kernel.stride, strict=True))
     stride = x, y, z
-    if fits_bitmap(grid, stride):
-        keys, inverse, count = bitmap_sites(grid, stride)
+    box = bitmap_box(grid, stride)
+    if box is not None:
+        keys, inverse, count = bitmap_sites(grid, stride, box)
     else:
         bits = box_bits(grid.extent, grid.batch_size, stride)
         extent = extent_of(grid.keys, grid.layout)
