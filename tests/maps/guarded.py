@@ -1,4 +1,4 @@
-"""Memory with guards around every tensor that a builder allocates, on any device."""
+"""Memory with guards around every tensor that a builder or a plan allocates, on any device."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from pcnn.maps import (
     windowed,
     z_delta,
 )
+from pcnn.ops import device_plan
 
 #: Elements on either side; a multiple of 16 bytes for every dtype, so alignment stays.
 GUARD = 64
@@ -29,6 +30,7 @@ CANARY = -123456789
 POISON = torch.iinfo(torch.int32).min
 
 ALLOCATING = (
+    device_plan,
     disjoint,
     double_traversed,
     hash_table,
@@ -54,6 +56,8 @@ def guarded(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     kept: list[tuple[torch.Tensor, int]] = []
 
     def allocate(fill: int | None, *args: Any, **kwargs: Any) -> torch.Tensor:
+        if kwargs.get("pin_memory"):  # of the host, for a copy
+            return torch.empty(*args, **kwargs)
         shape = torch.Size(args[0] if isinstance(args[0], (tuple, torch.Size)) else args)
         size, device = (shape.numel() + 2 * GUARD,), kwargs.get("device")
         dtype = kwargs["dtype"]

@@ -1,0 +1,274 @@
+"""Plans of the networks by device kernels: equal to torch's, with one wait, in few launches.
+
+What needs no GPU runs small through the emulator as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import pcnn
+from pcnn.bench.trace import trace
+from pcnn.dataflows import Reference
+from pcnn.geometry import KernelMap, VoxelGrid, layouts
+from pcnn.maps import SortedSearch, Windowed
+from pcnn.models import MinkUNet42, ResNet18, ResUNetBN2C, SparseResNet21
+from pcnn.ops import Engine, Planner, device_plan
+from pcnn.tensor import SparseTensor
+from tests.clouds import surface
+from tests.maps import conftest
+from tests.maps.guarded import guarded
+
+device = conftest.device
+
+MODELS: dict[str, Callable[..., nn.Module]] = {
+    "minkunet42": partial(MinkUNet42, width=0.125),
+    "sparse_resnet21": partial(SparseResNet21, width=0.25),
+    "resunet": partial(ResUNetBN2C, in_channels=4, width=0.25),
+    "resnet18": partial(ResNet18, width=0.125),
+}
+#: Neither of the two asks the device anything once the numbers of triplets are known.
+QUIET = Engine("quiet", Windowed(), Reference())
+LAYOUTS = [("table", "tiles"), None]
+
+
+def cells_on(device: torch.device, seed: int = 0, n: int = 50_000) -> Tensor:
+    """``[P, 4]`` int32 (batch, x, y, z) in any order, with duplicates; always the same cells."""
+    n = n if device.type == "cuda" else 80
+    cells = torch.cat([(torch.arange(n) % 3)[:, None], surface(n)], 1).int()
+    generator = torch.Generator().manual_seed(seed)
+    return torch.cat([cells, cells[: n // 2]])[torch.randperm(n + n // 2, generator=generator)].to(
+        device
+    )
+
+
+def names_of(planner: Planner) -> list[str]:
+    return [*{*planner.layouts, "table", "masks", "counts", "offsets", "pairs", "tiles"}]
+
+
+def same(found: KernelMap, wanted: KernelMap, name: str) -> bool:
+    one, other = found.layout(name), wanted.layout(name)
+    if name == "tiles":  # what follows the listed slots is undefined
+        one, other = listed(one), listed(other)
+    if name == "blocks":  # the last says how many rows a block may hold
+        one, other = one[:-1], other[:-1]
+    return all(torch.equal(a.cpu().long(), b.long()) for a, b in zip(one, other, strict=True))
+
+
+def listed(tiles: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    order, slots, counts = tiles
+    return order, slots[torch.arange(slots.shape[1], device=slots.device) < counts[:, None]], counts
+
+
+def check(planner: Planner, root: VoxelGrid, backward: bool) -> None:
+    """Hold every level and map of a planned geometry against torch's on the host."""
+    planned = [root]
+    plain = [VoxelGrid(root.keys.cpu(), root.batch_size, root.bound)]
+    for parent, direction, kernel in planner.recipe.levels:
+        above, down = plain[parent], direction == "down"
+        plain.append(above.strided(kernel) if down else above.generated(kernel))
+        level = planned[parent].cached_level(kernel, down)
+        assert level is not None
+        planned.append(level)
+        assert torch.equal(level.keys.cpu(), plain[-1].keys)
+        assert level.tensor_stride == plain[-1].tensor_stride
+    for entry in planner.recipe.maps:
+        source, target = planned[entry.source], planned[entry.target]
+        built = source.cached_map(target, entry.kernel)
+        assert built is not None
+        assert all(
+            view.has(name)
+            for view in planner._views(built, entry, backward)
+            for name in planner.layouts
+        )
+        truth = SortedSearch().build(plain[entry.source], plain[entry.target], entry.kernel)
+        assert built.symmetric == truth.symmetric
+        for name in names_of(planner):
+            assert same(built, truth, name), (entry, name)
+            assert same(built.transpose(), truth.transpose(), name), (entry, name, "transposed")
+
+
+@pytest.fixture
+def one_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a GPU one block holds all rows."""
+    monkeypatch.setattr(layouts, "BLOCK_ROWS", 1 << 30)
+
+
+@pytest.mark.gpu
+@pytest.mark.usefixtures("one_block")
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("names", LAYOUTS, ids=["tiles", "default"])
+@pytest.mark.parametrize("backward", [False, True])
+def test_plans_equal_those_of_torch(
+    model: str, names: tuple[str, ...] | None, backward: bool
+) -> None:
+    check_plans(torch.device("cuda"), model, names, backward)
+
+
+@pytest.mark.usefixtures("emulated", "one_block")
+@pytest.mark.parametrize("names", LAYOUTS, ids=["tiles", "default"])
+def test_small_plans_equal_those_of_torch(names: tuple[str, ...] | None) -> None:
+    check_plans(torch.device("cpu"), "minkunet42", names, True)
+
+
+def check_plans(
+    device: torch.device, model: str, names: tuple[str, ...] | None, backward: bool
+) -> None:
+    planner = Planner(MODELS[model](), names)
+    cells = cells_on(device)
+    grid = planner.voxelize(cells, 3, backward=backward)
+    wanted = pcnn.geometry.grid_of_cells(cells[:, 1:].cpu(), cells[:, 0].cpu(), 3)
+    assert torch.equal(grid.keys.cpu(), wanted.keys)
+    assert grid.inverse is not None
+    assert torch.equal(grid.inverse.cpu(), wanted.inverse)
+    check(planner, grid, backward)
+    again = VoxelGrid(grid.keys.clone(), 3, grid.bound)
+    check(planner, planner(again, backward), backward)
+
+
+@contextmanager
+def nothing_waits(device: torch.device) -> Iterator[None]:
+    """Torch refuses to wait for the device; `read_report` waits behind an event, unseen by it."""
+    if device.type != "cuda":
+        yield
+        return
+    torch.cuda.synchronize()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        yield
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
+def loss_of(out: SparseTensor | Tensor | list[SparseTensor]) -> Tensor:
+    if isinstance(out, Tensor):
+        return out.square().mean()
+    parts = out if isinstance(out, list) else [out]
+    return torch.stack([part.features.square().mean() for part in parts]).sum()
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("start", ["cells", "sites"])
+def test_a_training_step_waits_for_the_device_once(
+    model: str, start: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    train(torch.device("cuda"), model, start, monkeypatch)
+
+
+@pytest.mark.usefixtures("emulated")
+@pytest.mark.parametrize("start", ["cells", "sites"])
+def test_a_training_step_on_small_clouds_reads_one_report(
+    start: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    train(torch.device("cpu"), "minkunet42", start, monkeypatch)
+
+
+def train(device: torch.device, model: str, start: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    net = MODELS[model](engine=QUIET).to(device)
+    planner = Planner(net)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.9)
+    batches = [cells_on(device, seed) for seed in range(2)]
+    keys = pcnn.geometry.grid_of_cells(batches[0][:, 1:], batches[0][:, 0], 3).keys
+    waits: list[int] = []
+    read = device_plan.read_report
+    monkeypatch.setattr(device_plan, "read_report", lambda r: waits.append(0) or read(r))
+    losses = []
+    with nothing_waits(device):
+        for cells in batches:
+            if start == "cells":
+                grid = planner.voxelize(cells, 3, backward=True)
+            else:
+                grid = planner(VoxelGrid(keys, 3, 1000), backward=True)
+            x = SparseTensor(torch.randn(grid.rows, 4, device=device), grid)
+            loss = loss_of(net(x))
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.detach())
+    assert len(waits) == len(batches)
+    assert torch.stack(losses).isfinite().all()
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in net.parameters())
+
+
+def test_nothing_is_written_beside_what_is_planned(
+    device: torch.device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planner = Planner(MODELS["minkunet42"](), ("table", "tiles"))
+    for backward in (False, True):
+        with guarded(monkeypatch):
+            grid = planner.voxelize(cells_on(device), 3, backward=backward)
+            planner(VoxelGrid(grid.keys, 3, grid.bound), backward)
+        check(planner, grid, backward)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("backward", [False, True])
+@pytest.mark.parametrize("start", ["cells", "sites"])
+@pytest.mark.parametrize("n", [50_000, 500_000])
+def test_a_plan_takes_one_wait_and_forty_launches(
+    start: str, backward: bool, n: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.undo()  # memory that is poisoned takes launches of its own
+    there = torch.device("cuda")
+    planner = Planner(MinkUNet42(width=0.125), ("table", "tiles"))
+    cells = cells_on(there, n=n)
+    grid = planner.voxelize(cells, 3)
+
+    def call() -> VoxelGrid:
+        if start == "cells":
+            return planner.voxelize(cells, 3, backward=backward)
+        return planner(VoxelGrid(grid.keys, 3, grid.bound), backward)
+
+    call()  # compiles, and learns how many passes sorts take
+    torch.cuda.synchronize()
+    seen = trace(call, there)
+    for kernel in seen.kernels:
+        print(f"{kernel.count:3} {kernel.microseconds:8.1f} us {kernel.name[:90]}")
+    print(f"{seen.launches} launches, {seen.busy_ms:.3f} ms, {seen.syncs} waits")
+    assert seen.syncs <= 1
+    assert seen.launches <= 40
+
+
+@pytest.mark.gpu
+def test_a_plan_follows_a_late_producer_on_another_stream() -> None:
+    there = torch.device("cuda")
+    planner = Planner(MODELS["minkunet42"](), ("table", "tiles"))
+    cells = cells_on(there)
+    planner.voxelize(cells, 3, backward=True)  # compiles
+    late = torch.zeros_like(cells)
+    torch.cuda.synchronize()
+    side = torch.cuda.Stream()
+    with torch.cuda.stream(side):
+        torch.cuda._sleep(200_000_000)  # some 0.1 s
+        late.copy_(cells)
+        grid = planner.voxelize(late, 3, backward=True)
+        again = planner(VoxelGrid(grid.keys, 3, grid.bound), backward=True)
+    side.synchronize()
+    assert grid.rows == len(torch.unique(cells, dim=0))
+    check(planner, grid, backward=True)
+    check(planner, again, backward=True)
+
+
+@pytest.mark.gpu
+def test_two_plans_are_identical_bits() -> None:
+    there = torch.device("cuda")
+    planner = Planner(MODELS["minkunet42"](), ("table", "tiles"))
+    one, other = (planner.voxelize(cells_on(there), 3, backward=True) for _ in range(2))
+    pairs = [(one, other)]
+    for first, second in pairs:
+        assert torch.equal(first.keys, second.keys)
+        pairs += zip(first.cached_levels(), second.cached_levels(), strict=True)
+        for a, b in zip(first.cached_maps(), second.cached_maps(), strict=True):
+            for view, twin in ((a, b), (a.transpose(), b.transpose())):
+                for x, y in zip(
+                    listed(view.layout("tiles")), listed(twin.layout("tiles")), strict=True
+                ):
+                    assert torch.equal(x, y)
+                assert torch.equal(view.layout("table")[0], twin.layout("table")[0])
