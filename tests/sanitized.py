@@ -32,6 +32,7 @@ from pcnn.maps.native import NATIVE
 from pcnn.maps.reached_sites import reached_sites
 from pcnn.models import MinkUNet42
 from pcnn.ops import Planner
+from pcnn.ops.sites import strided
 from tests.clouds import surface, surface_grid
 from tests.engines import KERNEL_BUILDERS
 from tests.kernels.emulator import emulated_module
@@ -163,6 +164,16 @@ def sites(device: torch.device) -> Iterator[Compared]:
         for fused, simplified in ((True, True), (True, False), (False, False)):
             found = reached_sites(source, kernel, fused=fused, simplified=simplified)
             yield f"reached sites {kernel}, fused {fused}", found.keys, wanted
+    far = VoxelGrid(
+        DEFAULT_LAYOUT.pack(torch.tensor([[0, -(1 << 16), 5, 0], [1, 9, 1, 1]])), 2, 1 << 16
+    )
+    for grid in (surface_grid(ROWS, 2), far):  # by a bitmap, and by a sort where the box is large
+        for kernel in (Kernel.of(2, 2), Kernel.of(3, (1, 3, 2))):
+            found, truth = strided(grid.to(device), kernel), grid.strided(kernel)
+            assert found.inverse is not None
+            assert truth.inverse is not None
+            yield f"sites {kernel}", found.keys, truth.keys
+            yield f"rows above {kernel}", found.inverse, truth.inverse
 
 
 def plans(device: torch.device) -> Iterator[Compared]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -9,19 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from pcnn.maps import (
-    disjoint,
-    double_traversed,
-    hash_table,
-    levels,
-    packed_search,
-    radix_sort,
-    reached_sites,
-    table_to_pairs,
-    tiles,
-    windowed,
-    z_delta,
-)
+from pcnn import maps
 from pcnn.ops import device_plan
 
 #: Elements on either side; a multiple of 16 bytes for every dtype, so alignment stays.
@@ -29,20 +19,12 @@ GUARD = 64
 CANARY = -123456789
 POISON = torch.iinfo(torch.int32).min
 
-ALLOCATING = (
-    device_plan,
-    disjoint,
-    double_traversed,
-    hash_table,
-    levels,
-    packed_search,
-    radix_sort,
-    reached_sites,
-    table_to_pairs,
-    tiles,
-    windowed,
-    z_delta,
-)
+#: Every module of the maps that allocates by itself.
+ALLOCATING = [
+    module
+    for info in pkgutil.iter_modules(maps.__path__, f"{maps.__name__}.")
+    if hasattr(module := importlib.import_module(info.name), "torch")
+]
 
 
 def canary_of(dtype: torch.dtype) -> int:
@@ -84,7 +66,7 @@ def guarded(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
             return getattr(torch, name)
 
     with monkeypatch.context() as patch:
-        for module in ALLOCATING:
+        for module in (*ALLOCATING, device_plan):
             patch.setattr(module, "torch", Guarded())
         yield
     assert kept

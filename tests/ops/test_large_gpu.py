@@ -51,7 +51,7 @@ def products(side: int, channels: int, dtype: torch.dtype, device: str) -> Voxel
         assert relative_rms(out[rows], wanted) < RELATIVE_RMS[dtype]
         del out
     # a gradient of few rows, the last ones among them, makes the outer products small sums
-    rows = torch.unique(rows)
+    rows = torch.unique(torch.cat([rows[:100], rows[2000:2100], rows[4000:4100]]))
     grad = torch.zeros_like(x)
     grad[rows] = torch.randn(len(rows), channels, device=device).to(dtype)
     outer = Reference().vvor(x, grad, list(built.layout("pairs")), 1, dtype, torch.float32)
