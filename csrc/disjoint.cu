@@ -10,10 +10,11 @@ struct DisjointTask {
     const i64* keys;     // [N_in] of the inputs
     const u32* count;    // N_in on the device, or null: then `rows`
     const u32* first;    // [N_in] row of the finest level inside every input, or null: the same row
+    const i64* above;    // [N_in] output of every input, or null: then by the finest level
     const u32* parent;   // [finest rows] output of every row of the finest level
     int* table;          // [N_out, K], -1 everywhere
-    int* masks;          // [N_out, words], 0 everywhere
-    int* table_t;        // [N_in, K]
+    int* masks;          // [N_out, words], 0 everywhere, or null
+    int* table_t;        // [N_in, K], or null with the next
     int* masks_t;        // [N_in, words]
     i64* inverse;        // [N_in] output of every input, or null
     u32* counts;         // [K] triplets of every slot, zeroed before, or null
@@ -49,11 +50,12 @@ KERNEL(disjoint_map, DisjointArguments, 256) {
     int x = slot_along(key >> (task.bits[2] + task.bits[1]), task.bits[0], task.spacing[0], task.size[0]);
     int slot = (x * task.size[1] + y) * task.size[2] + z;
     int volume = task.size[0] * task.size[1] * task.size[2];
-    i64 i = task.parent[task.first ? task.first[j] : j];
+    i64 i = task.above ? task.above[j] : (i64)task.parent[task.first ? task.first[j] : j];
     if (task.inverse) task.inverse[j] = i;
     if (task.counts) atomicAdd(&task.counts[slot], 1u);
     task.table[i * volume + slot] = (int)j;
-    atomicOr((u32*)&task.masks[i * task.words + slot / 31], 1u << (slot % 31));
+    if (task.masks) atomicOr((u32*)&task.masks[i * task.words + slot / 31], 1u << (slot % 31));
+    if (!task.table_t) return;
     for (int k = 0; k < volume; ++k) task.table_t[j * volume + k] = k == slot ? (int)i : -1;
     for (int w = 0; w < task.words; ++w)
         task.masks_t[j * task.words + w] = w == slot / 31 ? 1 << (slot % 31) : 0;

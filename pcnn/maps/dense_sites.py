@@ -13,7 +13,7 @@ from torch import Tensor
 
 from pcnn.geometry import VoxelGrid
 from pcnn.geometry.kernel import Triple
-from pcnn.kernels import cuda
+from pcnn.kernels import cuda, pinned
 
 _ARGUMENTS = struct.Struct("8Pqq4i4i3i3ii0q")
 _THREADS = 256
@@ -50,13 +50,15 @@ def bitmap_sites(
 
     Returns:
         ``[N]`` int64 keys, of which the first ``count`` are sites; ``[N]`` int64 row above every
-        fine site; ``count [1]`` int32 on the device.
+        fine site; ``count [1]`` int32, which the device writes into the host's own memory: it is
+        there once the device has come so far (`pcnn.kernels.pinned.read`).
     """
     n, device, (low, size) = grid.rows, grid.device, box
     lines = max(1, -(-grid.batch_size * size[0] * size[1] * size[2] // _LINE_BITS))
     tiles = -(-lines // _THREADS)
     zeros = torch.zeros(16 * lines + tiles + 1, dtype=torch.int32, device=device)
-    rest = torch.empty(lines + 1, dtype=torch.int32, device=device)
+    rest = torch.empty(lines, dtype=torch.int32, device=device)
+    count = pinned.words(1, device)
     sites, inverse = torch.empty(2, n, dtype=torch.int64, device=device).unbind()
     words, before = zeros.data_ptr(), rest.data_ptr()
     arguments = _ARGUMENTS.pack(
@@ -67,7 +69,7 @@ def bitmap_sites(
         words + 64 * lines + 4 * tiles,
         sites.data_ptr(),
         inverse.data_ptr(),
-        before + 4 * lines,
+        count.data_ptr(),
         n,
         lines,
         *(0, *low),
@@ -81,4 +83,4 @@ def bitmap_sites(
     module.launch("mark_cells", blocks, arguments, device)
     module.launch("count_cells", tiles, arguments, device)
     module.launch("rank_cells", blocks, arguments, device)
-    return sites, inverse, rest[lines:]
+    return sites, inverse, count

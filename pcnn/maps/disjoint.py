@@ -17,11 +17,11 @@ from pcnn.geometry import KernelMap, KeyLayout
 from pcnn.geometry.kernel import Triple
 from pcnn.kernels import cuda
 from pcnn.maps.native import NATIVE
-from pcnn.maps.windowed import Sites, first_rows, words_of
+from pcnn.maps.window_search import Sites, first_rows, words_of
 
 MAX_TASKS = 16
 
-_TASK = struct.Struct("PPPPPPPPPPqq3i3i3ii0q")
+_TASK = struct.Struct("11Pqq3i3i3ii0q")
 _NO_TASK = b"\0" * _TASK.size
 _NUMBER = struct.Struct("i0q")
 _THREADS = 256
@@ -34,20 +34,25 @@ class DisjointMap:
     Args:
         source: input sites.
         first: ``[N_in]`` int32, a finest row inside every input; ``None``: the inputs are finest.
-        parent: ``[finest rows]`` int32, output of every finest row.
+        parent: ``[finest rows]`` int32, output of every finest row; ``None`` with ``above``.
         size: of the kernel, which is its stride.
         spacing: tensor stride of the inputs.
         n_out: rows there is room for on the output side.
         counts: ``[K]`` int32, zeroed, for the triplets of every slot; ``None`` to leave them.
+        above: ``[N_in]`` int64, output of every input, where that is known directly.
+        both: whether the transposed map is wanted too, and the slot masks of both; without, they
+            are derived if they are asked for.
     """
 
     source: Sites
     first: Tensor | None
-    parent: Tensor
+    parent: Tensor | None
     size: Triple
     spacing: Triple
     n_out: int
     counts: Tensor | None = None
+    above: Tensor | None = None
+    both: bool = True
 
     @property
     def volume(self) -> int:
@@ -61,25 +66,27 @@ class DisjointTables:
 
     Args:
         table: ``[N_out, K]`` int32, input of every slot, -1 where it is empty.
-        masks: ``[N_out, words]`` int32, its slot masks.
-        table_t: ``[N_in, K]`` int32 of the transposed map.
+        masks: ``[N_out, words]`` int32, its slot masks, if wanted.
+        table_t: ``[N_in, K]`` int32 of the transposed map, if it was wanted.
         masks_t: ``[N_in, words]`` int32, its slot masks.
         inverse: ``[N_in]`` int64, output of every input.
     """
 
     table: Tensor
-    masks: Tensor
-    table_t: Tensor
-    masks_t: Tensor
-    inverse: Tensor
+    masks: Tensor | None
+    table_t: Tensor | None
+    masks_t: Tensor | None
+    inverse: Tensor | None
 
     def kernel_map(self, n_in: int, n_out: int, counts: Tensor | None = None) -> KernelMap:
         """The map of the first ``n_in`` inputs and ``n_out`` outputs."""
-        table, masks = first_rows(n_out, self.table, self.masks)
+        (table,) = first_rows(n_out, self.table)
+        masks = None if self.masks is None else first_rows(n_out, self.masks)[0]
         built = KernelMap.from_table(table, n_in, masks, counts, derive=NATIVE)
-        table, masks = first_rows(n_in, self.table_t, self.masks_t)
-        built.edges.layouts["table", True] = (table,)
-        built.edges.layouts["masks", True] = (masks,)
+        if self.table_t is not None and self.masks_t is not None:
+            table, masks = first_rows(n_in, self.table_t, self.masks_t)
+            built.edges.layouts["table", True] = (table,)
+            built.edges.layouts["masks", True] = (masks,)
         return built
 
 
@@ -95,9 +102,10 @@ def _launch(maps: Sequence[DisjointMap], layout: KeyLayout) -> list[DisjointTabl
     device = maps[0].source.keys.device
     # outputs are written by scatter: all tables start empty, in one launch each
     cells = [m.n_out * m.volume for m in maps]
-    marks = [m.n_out * words_of(m.volume) for m in maps]
+    marks = [m.n_out * words_of(m.volume) if m.both else 0 for m in maps]
     empty = torch.full((sum(cells),), -1, dtype=torch.int32, device=device).split_with_sizes(cells)
-    unset = torch.zeros(sum(marks), dtype=torch.int32, device=device).split_with_sizes(marks)
+    flat = torch.zeros(sum(marks), dtype=torch.int32, device=device)  # no launch if none is due
+    unset = flat.split_with_sizes(marks)
     tasks, results = [], []
     blocks = 0
     for entry, table, masks in zip(maps, empty, unset, strict=True):
@@ -105,20 +113,20 @@ def _launch(maps: Sequence[DisjointMap], layout: KeyLayout) -> list[DisjointTabl
         words = words_of(volume)
         tables = DisjointTables(
             table.view(-1, volume),
-            masks.view(-1, words),
-            torch.empty(rows, volume, dtype=torch.int32, device=device),
-            torch.empty(rows, words, dtype=torch.int32, device=device),
-            torch.empty(rows, dtype=torch.int64, device=device),
+            masks.view(-1, words) if entry.both else None,
+            torch.empty(rows, volume, dtype=torch.int32, device=device) if entry.both else None,
+            torch.empty(rows, words, dtype=torch.int32, device=device) if entry.both else None,
+            torch.empty(rows, dtype=torch.int64, device=device) if entry.both else None,
         )
         task = _TASK.pack(
             *entry.source.pointers,
             0 if entry.first is None else entry.first.data_ptr(),
-            entry.parent.data_ptr(),
+            0 if entry.above is None else entry.above.data_ptr(),
+            0 if entry.parent is None else entry.parent.data_ptr(),
             tables.table.data_ptr(),
-            tables.masks.data_ptr(),
-            tables.table_t.data_ptr(),
-            tables.masks_t.data_ptr(),
-            tables.inverse.data_ptr(),
+            0 if tables.masks is None else tables.masks.data_ptr(),
+            *(0 if t is None else t.data_ptr() for t in (tables.table_t, tables.masks_t)),
+            0 if tables.inverse is None else tables.inverse.data_ptr(),
             0 if entry.counts is None else entry.counts.data_ptr(),
             rows,
             blocks,

@@ -1,206 +1,37 @@
-"""Search of windows: neighbour tables of one map, or of all maps of a network, in one launch.
-
-Outputs are sorted, so the positions that a group of slots asks for only move forwards. Instead of a
-binary search through all keys, 32 outputs share a stretch of source keys in fast memory; only the
-first stretch of a block is searched for in all keys (`csrc/windowed_search.cu`).
-"""
+"""The builder of ``engine=auto`` on CUDA devices: windowed search, or none where none is due."""
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-import torch
-from torch import Tensor
-
-from pcnn.geometry import Kernel, KernelMap, KeyLayout, VoxelGrid
-from pcnn.geometry.kernel import Triple
-from pcnn.geometry.layouts import MASK_BITS, check_table_size
-from pcnn.kernels import cuda
+from pcnn.geometry import Kernel, KernelMap, VoxelGrid
+from pcnn.maps.disjoint import DisjointMap, disjoint_maps
 from pcnn.maps.native import NATIVE
-
-MAX_TASKS = 16
-WARPS, WINDOW = 9, 64
-
-_TASK = struct.Struct("PPPPPPPqqq3qPqqq3iiii0q")
-_NO_TASK = b"\0" * _TASK.size
-_NUMBER = struct.Struct("i0q")
-
-_THREADS = 256
-
-#: Dynamic shared memory a block may ask for on every supported device, in bytes.
-SHARED_BUDGET = 96 << 10
-
-
-@dataclass(frozen=True)
-class Sites:
-    """Sorted keys, of which the first ``count`` are sites.
-
-    Args:
-        keys: ``[rows]`` int64.
-        rows: sites there is room for.
-        count: ``[1]`` int32 on the device; ``None`` means every row.
-    """
-
-    keys: Tensor
-    rows: int
-    count: Tensor | None = None
-
-    @property
-    def pointers(self) -> tuple[int, int]:
-        """Addresses of keys and count, 0 where there is none."""
-        return self.keys.data_ptr(), 0 if self.count is None else self.count.data_ptr()
-
-
-@dataclass(frozen=True)
-class SearchShape:
-    """What a search is before its sites are known; made once for a network.
-
-    Args:
-        volume: number of kernel slots K.
-        words: words of a slot mask.
-        chunks: groups of 32 outputs that a block takes.
-        shared_bytes: shared memory of a block.
-        deltas: key of slot 0 minus key of the output, and between neighbouring slots of x, y, z.
-        sizes: kernel size, then words, chunks and the groups of slots that a block holds at once.
-    """
-
-    volume: int
-    words: int
-    chunks: int
-    shared_bytes: int
-    deltas: tuple[int, int, int, int]
-    sizes: tuple[int, int, int, int, int, int]
-
-    @property
-    def groups(self) -> int:
-        """Groups of slots that differ in z only."""
-        return self.sizes[0] * self.sizes[1]
-
-    @classmethod
-    def of(cls, kernel: Kernel, spacing: Triple, layout: KeyLayout) -> SearchShape:
-        """Shape of the search for a kernel.
-
-        Args:
-            kernel: the relation.
-            spacing: tensor stride of the inputs.
-            layout: bit widths of the keys.
-
-        Raises:
-            ValueError: a kernel so large that a block cannot hold one group of its slots.
-        """
-        padding = [-p * s for p, s in zip(kernel.padding, spacing, strict=True)]
-        x, y, z = (
-            (d * s) << shift
-            for d, s, shift in zip(kernel.dilation, spacing, layout.shifts, strict=True)
-        )
-        volume, (size_x, size_y, size_z) = kernel.volume, kernel.size
-        groups, words = size_x * size_y, words_of(volume)
-        fixed = 8 * WARPS * WINDOW + 4 * volume
-        # several chunks share a group's first window, as long as 5 blocks fit a multiprocessor
-        chunks = max(1, min(4, (34 << 10) // (128 * volume)))
-        row = 32 * chunks * 4
-        batch = min(groups, (SHARED_BUDGET - fixed - row * words) // (row * size_z))
-        if batch < 1:
-            raise ValueError(f"windowed search: a kernel of size {kernel.size} is too large")
-        shared = fixed + row * (words + batch * size_z)
-        deltas = layout.delta(padding), x, y, z
-        return cls(volume, words, chunks, shared, deltas, (*kernel.size, words, chunks, batch))
-
-
-def first_rows(n: int, *tensors: Tensor) -> tuple[Tensor, ...]:
-    """The first ``n`` rows of tensors of one length."""
-    return tensors if tensors[0].shape[0] == n else tuple(tensor[:n] for tensor in tensors)
-
-
-def words_of(volume: int) -> int:
-    """Words of a slot mask."""
-    return -(-volume // MASK_BITS)
-
-
-@dataclass(frozen=True)
-class Search:
-    """One map to be searched, and where its results go.
-
-    Args:
-        source: input sites.
-        target: output sites.
-        shape: the relation.
-        table: ``[N_out, K]`` int32 for the input row of every slot, -1 where it is empty.
-        masks: ``[N_out, words]`` int32 for the slot masks.
-        counts: ``[K]`` int32, zeroed, for the triplets of every slot; ``None`` to leave them.
-    """
-
-    source: Sites
-    target: Sites
-    shape: SearchShape
-    table: Tensor
-    masks: Tensor
-    counts: Tensor | None = None
-
-    @classmethod
-    def allocate(
-        cls, source: Sites, target: Sites, shape: SearchShape, counts: Tensor | None = None
-    ) -> Search:
-        """A search with fresh memory for its results.
-
-        Raises:
-            ValueError: the table exceeds the memory budget, or keys of more than 2^31 rows.
-        """
-        check_table_size(target.rows, shape.volume)
-        if source.rows >= 1 << 31:
-            raise ValueError(f"a row is a 32-bit number, but there are {source.rows} keys")
-        device = target.keys.device
-        table = torch.empty(target.rows, shape.volume, dtype=torch.int32, device=device)
-        masks = torch.empty(target.rows, shape.words, dtype=torch.int32, device=device)
-        return cls(source, target, shape, table, masks, counts)
-
-
-def search_windows(searches: Sequence[Search]) -> None:
-    """Fill the tables and masks of many maps of one device, `MAX_TASKS` in a launch."""
-    for start in range(0, len(searches), MAX_TASKS):
-        _launch(searches[start : start + MAX_TASKS])
-
-
-def _launch(searches: Sequence[Search]) -> None:
-    device = searches[0].table.device
-    blocks = [-(-search.target.rows // (32 * search.shape.chunks)) for search in searches]
-    probes = [n * search.shape.groups for n, search in zip(blocks, searches, strict=True)]
-    starts = torch.empty(sum(probes), dtype=torch.int32, device=device)
-    tasks, shared = [], 0
-    place, first_block, first_probe = starts.data_ptr(), 0, 0
-    for search, own, probed in zip(searches, blocks, probes, strict=True):
-        shape, rows = search.shape, search.target.rows
-        counts = 0 if search.counts is None else search.counts.data_ptr()
-        outputs = search.table.data_ptr(), search.masks.data_ptr(), counts
-        pointers = *search.source.pointers, *search.target.pointers, *outputs
-        plan = place, first_block, own, first_probe
-        tasks.append(
-            _TASK.pack(*pointers, search.source.rows, rows, *shape.deltas, *plan, *shape.sizes)
-        )
-        place += 4 * probed
-        first_block += own
-        first_probe += -(-probed // _THREADS)
-        shared = max(shared, shape.shared_bytes)
-    tasks += [_NO_TASK] * (MAX_TASKS - len(tasks)) + [_NUMBER.pack(len(searches))]
-    arguments = b"".join(tasks)
-    module = cuda.module("windowed_search.cu", device)
-    module.launch("first_windows", first_probe, arguments, device)
-    module.launch("windowed_search", first_block, arguments, device, shared_bytes=shared)
+from pcnn.maps.window_search import Search, SearchShape, Sites, chunks_for, search_windows
 
 
 @dataclass(frozen=True)
 class Windowed:
-    """Windowed search on packed keys; every kernel, stride, dilation and batch."""
+    """Windowed search on packed keys; every kernel, stride, dilation and batch.
+
+    A kernel that tiles space is not searched for, where the coarse sites know the inputs below
+    them (``VoxelGrid.inverse``).
+    """
 
     name: str = "windowed"
 
     def build(self, source: VoxelGrid, target: VoxelGrid, kernel: Kernel) -> KernelMap:
         """Kernel map by windowed search; see `MapBuilder.build`."""
-        shape = SearchShape.of(kernel, source.tensor_stride, source.layout)
-        sites = Sites(source.keys, source.rows), Sites(target.keys, target.rows)
-        search = Search.allocate(*sites, shape)
+        sites = Sites(source.keys, source.rows)
+        if kernel.is_disjoint and target.inverse is not None and source.is_below(target, kernel):
+            spacing, above = source.tensor_stride, target.inverse
+            task = DisjointMap(
+                sites, None, None, kernel.size, spacing, target.rows, above=above, both=False
+            )
+            return disjoint_maps([task], source.layout)[0].kernel_map(source.rows, target.rows)
+        most = chunks_for(target.rows)
+        shape = SearchShape.of(kernel, source.tensor_stride, source.layout, most)
+        search = Search.allocate(sites, Sites(target.keys, target.rows), shape)
         search_windows([search])
         symmetric = kernel.is_symmetric and source is target
         return KernelMap.from_table(

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from pcnn.geometry import KernelMap, KeyLayout, VoxelGrid
 from pcnn.geometry.kernel import Triple
+from pcnn.kernels import pinned
 from pcnn.maps.disjoint import DisjointMap, DisjointTables, disjoint_maps
 from pcnn.maps.levels import (
     EXTENT_WORDS,
@@ -28,7 +29,7 @@ from pcnn.maps.levels import (
 )
 from pcnn.maps.native import NATIVE
 from pcnn.maps.radix_sort import MAX_PASSES
-from pcnn.maps.windowed import Search, SearchShape, Sites, first_rows, search_windows
+from pcnn.maps.window_search import Search, SearchShape, Sites, first_rows, search_windows
 from pcnn.ops.recipe import Recipe
 
 #: What a report begins with: the extent of the cloud, the number of finest sites, and the passes
@@ -298,7 +299,9 @@ class DevicePlan:
         """Row of a level above every row of the finer one, ``[N_finer]`` int64."""
         for entry in self.maps:
             found = tables[entry.number]
-            if (entry.source, entry.target) == (parent, number) and not isinstance(found, Search):
+            if (entry.source, entry.target) != (parent, number) or isinstance(found, Search):
+                continue
+            if found.inverse is not None:
                 return first_rows(finer.rows, found.inverse)[0]
         above = levels.inverse[self.place[number]]  # of every finest row
         if parent:
@@ -321,11 +324,6 @@ class DevicePlan:
 
 def read_report(report: Tensor) -> list[int]:
     """The one host sync of a plan: wait until the device has counted, and read its numbers."""
-    if report.device.type != "cuda":
-        return [int(value) for value in report.tolist()]
-    host = torch.empty(report.shape, dtype=report.dtype, pin_memory=True)
+    host = pinned.words(report.shape[0], report.device)
     host.copy_(report, non_blocking=True)
-    done = torch.cuda.Event()
-    done.record(torch.cuda.current_stream(report.device))
-    done.synchronize()
-    return [int(value) for value in host.tolist()]
+    return pinned.read(host, report.device)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import torch
 
 from pcnn.geometry import Kernel, VoxelGrid
+from pcnn.kernels import pinned
 from pcnn.maps.dense_sites import bitmap_box, bitmap_sites
 from pcnn.maps.levels import box_bits, extent_of, unique_sites
 from pcnn.maps.native import has_kernels
@@ -28,13 +29,15 @@ def _on_device(grid: VoxelGrid, kernel: Kernel) -> VoxelGrid:
     box = bitmap_box(grid, stride)
     if box is not None:
         keys, inverse, count = bitmap_sites(grid, stride, box)
+        (rows,) = pinned.read(count, grid.device)
     else:
         bits = box_bits(grid.extent, grid.batch_size, stride)
         extent = extent_of(grid.keys, grid.layout)
         levels = unique_sites(grid.keys, extent, [stride], grid.layout, bits=bits)
-        keys, inverse, count = levels.keys[0], levels.inverse[0].to(torch.int64), levels.counts
+        keys, inverse = levels.keys[0], levels.inverse[0].to(torch.int64)
+        rows = int(levels.counts[0])
     return VoxelGrid(
-        keys[: int(count)],
+        keys[:rows],
         grid.batch_size,
         grid.bound + max(stride) - 1,
         stride,

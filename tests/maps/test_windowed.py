@@ -4,7 +4,8 @@ import torch
 from pcnn.geometry import Kernel, VoxelGrid, grid_of_cells
 from pcnn.geometry.packing import DEFAULT_LAYOUT
 from pcnn.maps import SortedSearch
-from pcnn.maps.windowed import Search, SearchShape, Sites, Windowed
+from pcnn.maps.window_search import Search, SearchShape, Sites
+from pcnn.maps.windowed import Windowed
 from tests.clouds import surface, surface_grid
 
 pytestmark = pytest.mark.usefixtures("emulated")
