@@ -246,15 +246,19 @@ KERNEL(write_rows, Arguments, THREADS) {
          number += tile_step) {
         const i64 first_row = number * WARP, row = first_row + lane;
         const bool inside = row < a.n_target;
-        // columns are padded to whole tiles, so no lane reads outside
-        const int* column = a.columns + first_slot * a.pitch + row;
+        // lanes behind the last row read it once more: what they find is not written
+        const int* column = a.columns + first_slot * a.pitch + min(row, (i64)a.n_target - 1);
         u32 mask = 0;
         for (int start = 0; start < width; start += BATCH) {
             int rows[BATCH];
 #pragma unroll
             for (int b = 0; b < BATCH; ++b) {
                 // past the last slot it is read again: no load waits for a condition
-                rows[b] = column[(u64)(u32)min(start + b, width - 1) * (u32)a.pitch];
+                int place = min(start + b, width - 1);
+#if MIRRORED
+                if (first_slot + place == a.slots) place += place > 0 ? -1 : 1;  // never written
+#endif
+                rows[b] = column[(u64)(u32)place * (u32)a.pitch];
             }
             u32 filled = 0;
 #pragma unroll
