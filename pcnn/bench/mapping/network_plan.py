@@ -7,10 +7,10 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from pcnn.bench import oracle
-from pcnn.bench.calls import Call, Calls
+from pcnn.bench.calls import Calls
 from pcnn.bench.harness import measure
 from pcnn.bench.mapping.builders import IN_NETWORKS
 from pcnn.bench.mapping.measured import Setting
@@ -23,6 +23,7 @@ from pcnn.maps import MapBuilder
 from pcnn.models import MinkUNet42, SparseResNet21, SparseResNetLarge
 from pcnn.ops.plan import Planner
 from pcnn.ops.recipe import PlannedMap, Recipe
+from pcnn.ops.sites import strided
 
 #: Networks of Spira's evaluation. Maps do not depend on the width: the thinnest is quickest made.
 MODELS: dict[str, Callable[[], nn.Module]] = {
@@ -33,15 +34,21 @@ MODELS: dict[str, Callable[[], nn.Module]] = {
 #: Streams among which Spira's way deals the maps.
 STREAMS = 4
 
-#: What every map delivers, forward.
+#: What every map delivers, forward, and what it delivers on the way from cells.
 LAYOUTS = ("table",)
+READY = ("table", "tiles")
 
 #: Leaves all levels and maps of a network on sites whose caches are empty.
 Schedule = Callable[[Planner, VoxelGrid], VoxelGrid]
+#: A schedule's call of every repeat.
+Plans = Callable[[int], Callable[[], VoxelGrid]]
 
 
 def plan_rows(setting: Setting, figure: str) -> Iterator[Row]:
     """Check, then time, every schedule of every network, from the sorted keys of level 0 alone.
+
+    The schedule ``from cells`` does more: from shuffled cells, packed and sorted on the way, to the
+    product ``ready`` of every map.
 
     What a builder cannot serve, or does wrongly, is a row without times that says so.
     """
@@ -51,7 +58,14 @@ def plan_rows(setting: Setting, figure: str) -> Iterator[Row]:
             grid = scene.grid.to(setting.device)
             truth = true_maps(grid, planner.recipe)
             triplets = sum(len(j) for pairs in truth for j, _ in pairs)
-            for schedule, engine, run in schedules(setting, planner):
+            ready = Planner(make(), READY)
+            cells = shuffled(grid)
+            ways: list[tuple[str, str, Plans, str | None]] = [
+                (way, engine, fresh(run, planner, grid), None)
+                for way, engine, run in schedules(setting, planner)
+            ]
+            ways.append(("from cells", ready.engine.name, from_cells(ready, cells), "ready"))
+            for schedule, engine, calls, product in ways:
                 params: dict[str, int | float | str] = {"schedule": schedule, "maps": len(truth)}
                 columns: dict[str, Any] = {}
                 configuration = Configuration(
@@ -62,8 +76,8 @@ def plan_rows(setting: Setting, figure: str) -> Iterator[Row]:
                     params=(("model", name), ("schedule", schedule)),
                 )
                 try:
-                    check_plan(configuration, run(planner, bare(grid)), planner.recipe, truth)
-                    columns = _times(setting, fresh(run, planner, grid))
+                    check_plan(configuration, calls(0)(), planner.recipe, truth)
+                    columns = _times(setting, calls)
                 except (ValueError, RuntimeError) as error:
                     params["left_out"] = f"{type(error).__name__}: {error}"
                 yield Row(
@@ -72,6 +86,7 @@ def plan_rows(setting: Setting, figure: str) -> Iterator[Row]:
                     engine,
                     n=grid.rows,
                     triplets=triplets,
+                    product=product,
                     model=name,
                     figure=figure,
                     params=params,
@@ -102,22 +117,33 @@ def schedules(setting: Setting, planner: Planner) -> Iterator[tuple[str, str, Sc
             yield "streams", builder.name, partial(streamed, builder)
 
 
-def fresh(run: Schedule, planner: Planner, grid: VoxelGrid) -> Calls:
+def fresh(run: Schedule, planner: Planner, grid: VoxelGrid) -> Plans:
     """Calls of a schedule, each on sites without caches."""
 
-    def prepared(_: int) -> Call:
+    def prepared(_: int) -> Callable[[], VoxelGrid]:
         sites = bare(grid)
         return lambda: run(planner, sites)
 
     return prepared
 
 
+def shuffled(grid: VoxelGrid) -> Tensor:
+    """Cells of a grid in no order, ``[N, 4]`` int32."""
+    order = torch.randperm(grid.rows, generator=torch.Generator().manual_seed(0))
+    return grid.coords[order.to(grid.device)].contiguous()
+
+
+def from_cells(planner: Planner, cells: Tensor) -> Plans:
+    """Calls that quantise and plan cells in one go."""
+    return lambda _: lambda: planner.voxelize(cells)
+
+
 def levels_of(grid: VoxelGrid, recipe: Recipe) -> list[VoxelGrid]:
     """Level 0 and those derived from it."""
     levels = [grid]
     for parent, direction, kernel in recipe.levels:
-        derive = levels[parent].strided if direction == "down" else levels[parent].generated
-        levels.append(derive(kernel))
+        finer = levels[parent]
+        levels.append(strided(finer, kernel) if direction == "down" else finer.generated(kernel))
     return levels
 
 
@@ -135,7 +161,7 @@ def sequential(builder: MapBuilder, planner: Planner, grid: VoxelGrid) -> VoxelG
 
 
 def streamed(builder: MapBuilder, planner: Planner, grid: VoxelGrid) -> VoxelGrid:
-    """All maps dealt among several streams, once the levels are there (Spira 5.6)."""
+    """All maps dealt among several streams, once the levels are there (Spira 5.5)."""
     levels = levels_of(grid, planner.recipe)
     current = torch.cuda.current_stream(grid.device)
     ready = current.record_event()

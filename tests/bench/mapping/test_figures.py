@@ -182,7 +182,12 @@ def test_minuet_fig18_measures_every_pair_of_sizes(monkeypatch: pytest.MonkeyPat
 def test_spira_fig15_plans_every_network(device: str) -> None:
     chosen = replace(setting(), device=torch.device(device))
     rows = measured("spira_fig15", chosen)
-    schedules = ["pcnn.plan", "sequential"] + (["streams"] if device == "cuda" else [])
+    schedules = [
+        "pcnn.plan",
+        "sequential",
+        *(["streams"] if device == "cuda" else []),
+        "from cells",
+    ]
     assert [(row.model, row.params["schedule"]) for row in rows] == [
         (model, schedule) for model in network_plan.MODELS for schedule in schedules
     ]
