@@ -126,7 +126,7 @@ def test_no_blocks_are_no_launch(kernels, straw) -> None:
 def test_arguments_of_another_length_are_refused(kernels, straw, length) -> None:
     with pytest.raises(ValueError, match=f"fill: {length} bytes .* its struct has 24"):
         kernels.launch("fill", 1, bytes(length), FIRST)
-    assert straw.calls == []
+    assert not [call for call in straw.calls if call[0] == "launch"]
 
 
 def test_another_device_is_current_for_the_launch_only(kernels, straw) -> None:
