@@ -1,4 +1,4 @@
-"""Numbers that kernels write straight into the host's memory."""
+"""Numbers on their way from a device to the host, by way of page-locked memory."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import torch
 from torch import Tensor
 
 
-def words(n: int, device: torch.device) -> Tensor:
-    """``[n]`` int32 on the host that kernels of a device can write.
+def words(n: int, device: torch.device, dtype: torch.dtype = torch.int32) -> Tensor:
+    """``[n]`` integers on the host that kernels of a device can write.
 
     CUDA addresses page-locked memory as its own, so no copy is launched.
     """
-    return torch.empty(n, dtype=torch.int32, pin_memory=device.type == "cuda")
+    return torch.empty(n, dtype=dtype, pin_memory=device.type == "cuda")
 
 
 def read(numbers: Tensor, device: torch.device) -> list[int]:
@@ -26,3 +26,10 @@ def read(numbers: Tensor, device: torch.device) -> list[int]:
         done.record(torch.cuda.current_stream(device))
         done.synchronize()
     return [int(value) for value in numbers.tolist()]
+
+
+def read_copy(numbers: Tensor) -> list[int]:
+    """Copy a few integers to the host, and wait for them alone."""
+    host = words(numbers.shape[0], numbers.device, numbers.dtype)
+    host.copy_(numbers, non_blocking=True)
+    return read(host, numbers.device)

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from pcnn.geometry import KernelMap
 from pcnn.geometry.layouts import Layout, check_table, pairs
+from pcnn.kernels import pinned
 from pcnn.kernels.cuda import module
 from pcnn.maps.packed_search import chunk_rows
 
@@ -51,7 +52,7 @@ def pairs_from_table(table: Tensor, offsets: Tensor | None = None) -> Pairs:
     kernels.launch("count_table", chunks * strips, arguments(0, 0), device)
     scan_counts(scratch[0], scratch[1], starts)
     if offsets is None:
-        offsets = starts.cpu()
+        offsets = torch.tensor(pinned.read_copy(starts))
     found = torch.empty(2, int(offsets[-1]), dtype=torch.int32, device=device)
     in_index, out_index = found.unbind()
     kernels.launch(
@@ -102,10 +103,11 @@ def pairs_from_transposed(
     positions = torch.empty(slots + 1, dtype=torch.int64, device=device)
     scan_counts(counts, starts, positions)
     if offsets is None:
-        offsets = positions.cpu()
+        numbers = pinned.read_copy(positions)
         if mirrored:  # K + 1 offsets from those of the first half
-            total = 2 * offsets[-1] + length
-            offsets = torch.cat([offsets, (total - offsets).flip(0)])
+            total = 2 * numbers[-1] + length
+            numbers += [total - number for number in reversed(numbers)]
+        offsets = torch.tensor(numbers)
     found = torch.empty(2, int(offsets[-1]), dtype=torch.int32, device=device)
     in_index, out_index = found.unbind()
     pointers = (transposed, starts, positions, in_index, out_index)
