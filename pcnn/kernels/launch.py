@@ -62,16 +62,18 @@ class CudaModule:
         # bytes: it is that array, of length one, and keeps the bytes alive.
         pointer = ctypes.c_char_p(arguments)
         launch = (
-            *(found.function, grid, 1, 1, found.threads, 1, 1, shared_bytes),
-            *(torch._C._cuda_getCurrentRawStream(index), ctypes.addressof(pointer), 0),
+            *(found.address, grid, 1, 1, found.threads, 1, 1, shared_bytes),
+            *(torch._C._cuda_getCurrentRawStream(index), ctypes.addressof(pointer), None),
         )
-        refused, current = driver.cuCtxGetDevice()
-        if refused or int(current) != index:
+        # through ctypes, at half the time that the bindings take to wrap results
+        library, current = _library(), ctypes.c_int(-1)
+        if library.cuCtxGetDevice(ctypes.byref(current)) or current.value != index:
             with _current(index):
-                (error,) = driver.cuLaunchKernel(*launch)
+                number = library.cuLaunchKernel(*launch)
         else:
-            (error,) = driver.cuLaunchKernel(*launch)
-        if error:
+            number = library.cuLaunchKernel(*launch)
+        if number:
+            error = driver.CUresult(number)
             raise RuntimeError(
                 f"{self.source}: {kernel} did not start on {device} (grid {grid}, {found.threads} "
                 f"threads, {shared_bytes} bytes of shared memory): {_reason(error)}; a failure of "
@@ -98,7 +100,7 @@ class _Kernel:
     def __init__(self, name: str, handle: Any, threads: int) -> None:
         self.name = name
         self.handle = handle
-        self.function = driver.CUfunction(int(handle))  # what the driver's launch takes instead
+        self.address = int(handle)  # which the driver's launch takes for a function
         self.threads = threads
         self.bytes = -1  # of its struct; the driver answers only in a context
         # dynamic shared memory allowed so far [bytes], on each device that the kernel is ready for
@@ -130,6 +132,16 @@ class _Kernel:
                 )
                 _check(answer, f"{self.name}: {shared_bytes} bytes of shared memory on a block")
             self.shared[device] = max(shared_bytes, self.shared.get(device, 0))
+
+
+@functools.cache
+def _library() -> Any:
+    """The driver itself, for the two calls of every launch."""
+    library = ctypes.CDLL("libcuda.so.1")
+    sizes = [ctypes.c_uint] * 7
+    library.cuLaunchKernel.argtypes = [ctypes.c_void_p, *sizes, *[ctypes.c_void_p] * 3]
+    library.cuCtxGetDevice.argtypes = [ctypes.POINTER(ctypes.c_int)]
+    return library
 
 
 @contextmanager

@@ -85,6 +85,12 @@ class DevicePlan:
             self.maps.append(_Map(number, planned.source, planned.target, shape, word))
             word += planned.kernel.volume
         self.words = word
+        #: the map, if there is one, whose inputs learn the row above them while it is built
+        self.above: dict[int, int] = {}
+        for entry in self.maps:
+            level = recipe.levels[entry.target - 1] if entry.target else None
+            if entry.shape is None and level is not None and level[0] == entry.source:
+                self.above[entry.target] = entry.number
         #: passes to launch for the two sorts: what the last batch took, as scans of one sensor are
         #: alike. A cloud that takes more is sorted again.
         self.passes = [MAX_PASSES, MAX_PASSES]
@@ -135,8 +141,10 @@ class DevicePlan:
         )
         root = finest.keys[0]
         levels = self._levels(Sites(root, n, count), report, more)
-        sites = self._sites(Sites(root, n, count), levels, None)
-        tables = self._tables(sites, levels, report) if listed else None
+        tables = None
+        if listed:
+            sites = self._sites(Sites(root, n, count), levels, None)
+            tables = self._tables(sites, levels, report)
         numbers = read_report(report)
         check_overflow(numbers[EXTENT_WORDS - 1], layout)
         if self._took_more(numbers):
@@ -166,8 +174,9 @@ class DevicePlan:
         if self.wanted:
             extent_of(grid.keys, self.layout, report[:EXTENT_WORDS])
         levels = self._levels(root, report, scratch)
-        sites = self._sites(root, levels, None)
-        tables = self._tables(sites, levels, report) if listed else None
+        tables = None
+        if listed:
+            tables = self._tables(self._sites(root, levels, None), levels, report)
         numbers = read_report(report) if self.wanted or listed else [0] * self.words
         check_overflow(numbers[EXTENT_WORDS - 1], self.layout)
         if self._took_more(numbers):
@@ -297,12 +306,9 @@ class DevicePlan:
         tables: dict[int, Search | DisjointTables],
     ) -> Tensor:
         """Row of a level above every row of the finer one, ``[N_finer]`` int64."""
-        for entry in self.maps:
-            found = tables[entry.number]
-            if (entry.source, entry.target) != (parent, number) or isinstance(found, Search):
-                continue
-            if found.inverse is not None:
-                return first_rows(finer.rows, found.inverse)[0]
+        found = tables[self.above[number]] if number in self.above else None
+        if isinstance(found, DisjointTables) and found.inverse is not None:
+            return first_rows(finer.rows, found.inverse)[0]
         above = levels.inverse[self.place[number]]  # of every finest row
         if parent:
             above = above.index_select(0, levels.first[self.place[parent]][: finer.rows])

@@ -161,8 +161,10 @@ class Planner:
         if "tiles" in self.layouts and views and self.is_batched(_device(grids)):
             _tile(views)
         for view in views:
+            layouts, flipped = view.edges.layouts, view.flipped
             for name in self.layouts:
-                view.layout(name)
+                if (name, flipped) not in layouts:
+                    view.layout(name)
 
 
 def _check_cells(cells: Tensor) -> None:

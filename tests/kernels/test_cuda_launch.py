@@ -23,7 +23,7 @@ FILL = struct.Struct("Pqi")  # FillArguments of csrc/probe.cu, 20 bytes without 
 class StrawDriver:
     """The driver calls that a launch makes, on two devices, written down as they come."""
 
-    CUfunction = staticmethod(int)
+    CUresult = driver.CUresult
     CUdevice = staticmethod(int)
     CUfunction_attribute = driver.CUfunction_attribute
     CUstreamCaptureMode = driver.CUstreamCaptureMode
@@ -67,11 +67,12 @@ class StrawDriver:
         self.here.context = context
         return (SUCCESS,)
 
-    def cuCtxGetDevice(self) -> Any:
+    def cuCtxGetDevice(self, out: Any) -> int:  # called through ctypes, as cuLaunchKernel is
         context = getattr(self.here, "context", 0)
         if not context:
-            return driver.CUresult.CUDA_ERROR_INVALID_CONTEXT, None
-        return SUCCESS, context - 100
+            return int(driver.CUresult.CUDA_ERROR_INVALID_CONTEXT)
+        out._obj.value = context - 100
+        return 0
 
     def cuGetErrorString(self, error: Any) -> Any:
         return SUCCESS, b"the driver's words"
@@ -82,7 +83,7 @@ class StrawDriver:
         assert address is not None
         content = FILL.unpack(ctypes.string_at(address, 24)[: FILL.size])
         self.calls.append(("launch", self.here.context - 100, tuple(sizes), stream, content))
-        return (self.answer,)
+        return int(self.answer)
 
 
 @pytest.fixture
@@ -90,6 +91,7 @@ def straw(monkeypatch: pytest.MonkeyPatch) -> Iterator[StrawDriver]:
     """Two devices that this process does not have; torch's current one is the first."""
     straw = StrawDriver()
     monkeypatch.setattr(launch, "driver", straw)
+    monkeypatch.setattr(launch, "_library", lambda: straw)
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
     # torch's CPU build has no streams
     monkeypatch.setattr(
