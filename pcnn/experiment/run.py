@@ -197,6 +197,10 @@ def quieten() -> None:
     warnings.filterwarnings("ignore", ".*smaller than the logging interval.*")
     # Lightning's own use of torch
     warnings.filterwarnings("ignore", ".*LeafSpec.*")
+    # the task moves batches itself, to plan them on the way (pcnn.ops.prefetch)
+    warnings.filterwarnings(
+        "ignore", ".*overridden `transfer_batch_to_device` in `LightningModule`.*"
+    )
 
 
 def nearby(path: Path) -> Path:
