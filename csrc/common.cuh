@@ -1,4 +1,4 @@
-// What every kernel file shares: integer names, the kernel declaration, flags between blocks.
+// What every kernel file shares: integer names, the kernel declaration, small arithmetic.
 //
 // A kernel takes one struct of arguments, passed by value and named `a`:
 //     struct FillArguments { int* out; i64 n; int value; };
@@ -22,32 +22,16 @@ typedef unsigned int u32;
 // Shared memory whose size the launch decides, 16-byte aligned.
 #define DYNAMIC_SHARED(name) extern __shared__ __align__(16) unsigned char name[]
 
-// A value that another block published; later reads see what that block wrote before it.
-__device__ __forceinline__ u32 load_acquire(const u32* address) {
-    u32 value;
-    asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(address) : "memory");
-    return value;
-}
-
-__device__ __forceinline__ u64 load_acquire(const u64* address) {
-    u64 value;
-    asm volatile("ld.acquire.gpu.global.u64 %0, [%1];" : "=l"(value) : "l"(address) : "memory");
-    return value;
-}
-
-// Publish a value after everything this thread wrote before.
-__device__ __forceinline__ void store_release(u32* address, u32 value) {
-    asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(address), "r"(value) : "memory");
-}
-
-__device__ __forceinline__ void store_release(u64* address, u64 value) {
-    asm volatile("st.release.gpu.global.u64 [%0], %1;" ::"l"(address), "l"(value) : "memory");
-}
-
 #endif  // PCNN_EMULATED
 
 __device__ __forceinline__ int lane_index() { return threadIdx.x & (WARP - 1); }
 __device__ __forceinline__ int warp_index() { return threadIdx.x / WARP; }
+
+// Quotient rounded down, also where the value is negative.
+__device__ __forceinline__ int floor_divide(int value, int divisor) {
+    int quotient = value / divisor;
+    return quotient - (value % divisor < 0);
+}
 
 // Number of set bits of a ballot below this lane.
 __device__ __forceinline__ int rank_below(u32 ballot) {

@@ -32,11 +32,6 @@ struct DenseArguments {
     Box box;
 };
 
-__device__ __forceinline__ int floor_divide(int value, int divisor) {
-    int quotient = value / divisor;
-    return quotient - (value % divisor < 0);
-}
-
 // Number of a fine site's coarse cell in the box.
 __device__ __forceinline__ u32 cell_number(const Box& box, i64 key) {
     int shift = box.bits[0] + box.bits[1] + box.bits[2];

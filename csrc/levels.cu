@@ -113,11 +113,6 @@ KERNEL(extent_of_keys, ExtentArguments, 256) {
     seen.flush(a.extent);
 }
 
-__device__ __forceinline__ int floor_divide(int value, int divisor) {
-    int quotient = value / divisor;
-    return quotient - (value % divisor < 0);
-}
-
 struct Stride {
     int axis[3];
 };

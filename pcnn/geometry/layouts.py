@@ -110,6 +110,11 @@ def table(kernel_map: KernelMap) -> Layout:
     return (neighbours.view(rows, volume),)
 
 
+def mask_words(volume: int) -> int:
+    """Words of the slot mask of a row, for a kernel of so many slots."""
+    return -(-volume // MASK_BITS)
+
+
 def masks(kernel_map: KernelMap) -> Layout:
     """``[N_out, ceil(K / 31)]`` int32: bit ``k % 31`` of word ``k // 31`` is set if k is filled."""
     occupied = kernel_map.layout("table")[0] >= 0  # [N_out, K]

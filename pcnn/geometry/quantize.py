@@ -38,11 +38,7 @@ def quantize(
     check_points(points, batch)
     sizes = voxel_sizes(voxel_size)
     size = torch.tensor(sizes, dtype=torch.float64, device=points.device)
-    finite = torch.isfinite(points).all(1)
-    if not bool(finite.all()):
-        bad = int((~finite).sum())
-        row = int((~finite).nonzero()[0])
-        raise ValueError(f"{bad} of {len(points)} points are NaN or infinite, the first is {row}")
+    check_finite(points)
     # float64: at 1e5 m a float32 quotient is off by whole voxels
     cells = torch.floor(points.to(torch.float64) / size)
     return grid_of_cells(cells, batch, batch_size, sites)
@@ -60,6 +56,19 @@ def check_points(points: Tensor, batch: Tensor | None) -> None:
         raise ValueError(f"points must be floating point, got {points.dtype}")
     if batch is not None and batch.shape != points.shape[:1]:
         raise ValueError(f"batch must be [{len(points)}], got {tuple(batch.shape)}")
+
+
+def check_finite(points: Tensor) -> None:
+    """Refuse NaN and infinite coordinates.
+
+    Raises:
+        ValueError: some are; says how many and where the first is.
+    """
+    finite = torch.isfinite(points).all(1)
+    if not bool(finite.all()):
+        bad = int((~finite).sum())
+        row = int((~finite).nonzero()[0])
+        raise ValueError(f"{bad} of {len(points)} points are NaN or infinite, the first is {row}")
 
 
 def voxel_sizes(voxel_size: float | Sequence[float]) -> tuple[float, float, float]:

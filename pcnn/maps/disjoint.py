@@ -15,9 +15,10 @@ from torch import Tensor
 
 from pcnn.geometry import KernelMap, KeyLayout
 from pcnn.geometry.kernel import Triple
+from pcnn.geometry.layouts import mask_words
 from pcnn.kernels import cuda
 from pcnn.maps.native import NATIVE
-from pcnn.maps.window_search import Sites, first_rows, words_of
+from pcnn.maps.window_search import Sites, first_rows
 
 MAX_TASKS = 16
 
@@ -102,7 +103,7 @@ def _launch(maps: Sequence[DisjointMap], layout: KeyLayout) -> list[DisjointTabl
     device = maps[0].source.keys.device
     # outputs are written by scatter: all tables start empty, in one launch each
     cells = [m.n_out * m.volume for m in maps]
-    marks = [m.n_out * words_of(m.volume) if m.both else 0 for m in maps]
+    marks = [m.n_out * mask_words(m.volume) if m.both else 0 for m in maps]
     empty = torch.full((sum(cells),), -1, dtype=torch.int32, device=device).split_with_sizes(cells)
     flat = torch.zeros(sum(marks), dtype=torch.int32, device=device)  # no launch if none is due
     unset = flat.split_with_sizes(marks)
@@ -110,7 +111,7 @@ def _launch(maps: Sequence[DisjointMap], layout: KeyLayout) -> list[DisjointTabl
     blocks = 0
     for entry, table, masks in zip(maps, empty, unset, strict=True):
         volume, rows = entry.volume, entry.source.rows
-        words = words_of(volume)
+        words = mask_words(volume)
         tables = DisjointTables(
             table.view(-1, volume),
             masks.view(-1, words) if entry.both else None,

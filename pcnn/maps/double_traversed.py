@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 
 from pcnn.geometry import Kernel, KernelMap, VoxelGrid
-from pcnn.geometry.layouts import MASK_BITS
+from pcnn.geometry.layouts import mask_words
 from pcnn.kernels.cuda import module
 from pcnn.maps.native import NATIVE
 
@@ -74,7 +74,7 @@ class DoubleTraversed:
         """
         volume, n_in, n_out = kernel.volume, source.rows, target.rows
         device = source.device
-        words = -(-volume // MASK_BITS)
+        words = mask_words(volume)
         symmetric = kernel.is_symmetric and source is target
         if n_in == 0 or n_out == 0:
             table = torch.full((n_out, volume), -1, dtype=torch.int32, device=device)

@@ -11,7 +11,7 @@ import torch
 
 from pcnn.geometry import Kernel, KernelMap, KeyLayout, VoxelGrid
 from pcnn.geometry.kernel import Triple
-from pcnn.geometry.layouts import MASK_BITS
+from pcnn.geometry.layouts import MASK_BITS, mask_words
 from pcnn.kernels.cuda import module
 from pcnn.maps.native import NATIVE
 from pcnn.maps.reached_sites import reached_sites
@@ -135,7 +135,7 @@ class HashTable:
         kernels = module(SOURCE, device, **layer.defines)
 
         table = torch.empty(n_out, volume, dtype=torch.int32, device=device)
-        masks = torch.empty(n_out, -(-volume // MASK_BITS), dtype=torch.int32, device=device)
+        masks = torch.empty(n_out, mask_words(volume), dtype=torch.int32, device=device)
         counts = torch.empty(volume, dtype=torch.int64, device=device)
         capacity = 0 if by_grid else _capacity(n_in, ENTRY_BYTES[search])
         words = GRID_HEAD + _grid_cells(source) if by_grid else capacity * ENTRY_BYTES[search] // 4

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from pcnn.geometry import Kernel, KeyLayout, VoxelGrid
-from pcnn.geometry.layouts import MASK_BITS
+from pcnn.geometry.layouts import mask_words
 from pcnn.kernels.cuda import module
 
 #: Layouts of `csrc/packed_search.cuh`.
@@ -292,7 +292,7 @@ def search_table(
         ``[N_out, K]`` int32, ``[N_out, ceil(K / 31)]`` int32, ``[K]`` int64.
     """
     rows, volume, device = target.rows, kernel.volume, source.device
-    words = -(-volume // MASK_BITS)
+    words = mask_words(volume)
     size = search.rows or table_rows(rows, volume)
     tiles = tiling(search, TABLE, kernel, rows, size, volume, words)
     table = torch.empty(rows, volume, dtype=torch.int32, device=device)

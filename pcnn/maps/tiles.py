@@ -8,12 +8,11 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from pcnn.geometry.layouts import MASK_BITS, TILE_ROWS, Layout
+from pcnn.geometry.layouts import GRAY_BITS, TILE_ROWS, Layout, mask_words
 from pcnn.kernels import cuda
 from pcnn.maps.radix_sort import RadixSort, passes_of
 
 MAX_TASKS = 32
-GRAY_BITS = 27
 _BLOCKS = 264
 
 _TASK = struct.Struct("PPPqqqii0q")
@@ -26,7 +25,7 @@ _SLOTS = struct.Struct("Pqi0q")
 def row_masks(table: Tensor) -> Tensor:
     """Slot masks ``[N_out, ceil(K / 31)]`` int32 of a neighbour table ``[N_out, K]`` int32."""
     rows, volume = table.shape
-    words = -(-volume // MASK_BITS)
+    words = mask_words(volume)
     masks = torch.empty(rows, words, dtype=torch.int32, device=table.device)
     arguments = _MASKS.pack(table.data_ptr(), masks.data_ptr(), rows, volume, words)
     cuda.module("tiles.cu", table.device).launch(

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from pcnn.geometry import Kernel, KeyLayout
 from pcnn.geometry.kernel import Triple
-from pcnn.geometry.layouts import MASK_BITS, check_table_size
+from pcnn.geometry.layouts import check_table_size, mask_words
 from pcnn.kernels import cuda
 
 MAX_TASKS = 16
@@ -98,7 +98,7 @@ class SearchShape:
             for d, s, shift in zip(kernel.dilation, spacing, layout.shifts, strict=True)
         )
         volume, (size_x, size_y, size_z) = kernel.volume, kernel.size
-        groups, words = size_x * size_y, words_of(volume)
+        groups, words = size_x * size_y, mask_words(volume)
         fixed = 8 * WARPS * WINDOW + 4 * volume
         # several chunks share a group's first window, as long as 5 blocks fit a multiprocessor
         chunks = max(1, min(most, (34 << 10) // (128 * volume)))
@@ -126,11 +126,6 @@ def chunks_for(rows: int) -> int:
 def first_rows(n: int, *tensors: Tensor) -> tuple[Tensor, ...]:
     """The first ``n`` rows of tensors of one length."""
     return tensors if tensors[0].shape[0] == n else tuple(tensor[:n] for tensor in tensors)
-
-
-def words_of(volume: int) -> int:
-    """Words of a slot mask."""
-    return -(-volume // MASK_BITS)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from pcnn.geometry import Kernel, KernelMap, VoxelGrid
-from pcnn.geometry.layouts import MASK_BITS
+from pcnn.geometry.layouts import mask_words
 from pcnn.maps.hybrid_map import HybridMap, split_slots
 from pcnn.maps.native import NATIVE
 from pcnn.maps.packed_search import (
@@ -92,7 +92,7 @@ class ZDelta:
         rows, volume, device = target.rows, kernel.volume, source.device
         table = torch.full((rows, volume), -1, dtype=torch.int32, device=device)
         # both halves of a mask are joined by atomics, like the counts
-        masks = torch.zeros(rows, -(-volume // MASK_BITS), dtype=torch.int32, device=device)
+        masks = torch.zeros(rows, mask_words(volume), dtype=torch.int32, device=device)
         counts = torch.zeros(volume, dtype=torch.int64, device=device)
         half = volume // 2
         size = self.rows or table_rows(rows, half)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from pcnn.geometry import KernelMap, VoxelGrid, quantize
-from pcnn.geometry.quantize import check_points, voxel_sizes
+from pcnn.geometry.quantize import check_finite, check_points, voxel_sizes
 from pcnn.maps.native import has_kernels
 from pcnn.ops.plan import Planner, plan_nothing
 from pcnn.ops.reduce import reduce_mean, reduce_sum
@@ -98,15 +98,10 @@ def _quantized(
         if planner is None:
             return plan_nothing(cells, batch_size, sites)
         return planner.voxelize(cells, batch_size, sites=sites)
-    except ValueError:
-        finite = torch.isfinite(points).all(1)
-        if bool(finite.all()):
-            raise
-        row = int((~finite).nonzero()[0])
-        bad = int((~finite).sum())
-        raise ValueError(
-            f"{bad} of {len(points)} points are NaN or infinite, the first is {row}"
-        ) from None
+    except ValueError as error:
+        refused = error
+    check_finite(points)  # such a point falls nowhere: name it rather than its cell
+    raise refused
 
 
 def reduce_points(features: Tensor, grid: VoxelGrid, reduce: str = "mean") -> Tensor:

@@ -362,8 +362,3 @@ std::common_type_t<A, B> max(A x, B y) {
     std::common_type_t<A, B> p = x, q = y;
     return p > q ? p : q;
 }
-
-inline unsigned load_acquire(const unsigned* address) { return *address; }
-inline unsigned long long load_acquire(const unsigned long long* address) { return *address; }
-inline void store_release(unsigned* address, unsigned value) { *address = value; }
-inline void store_release(unsigned long long* address, unsigned long long value) { *address = value; }
