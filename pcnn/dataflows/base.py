@@ -8,12 +8,14 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from pcnn.dataflows.epilogue import Epilogue
+
 
 class Dataflow(Protocol):
     """Computes ``mvmr`` and ``vvor`` from the layouts it needs.
 
     Implementations are frozen dataclasses: equal settings are equal objects. Layout tensors arrive
-    as one flat list, in the order of ``needs`` (see `pcnn.geometry.KernelMap.layout`).
+    as one flat list, in the order of ``needs`` or ``needs_vvor`` (`KernelMap.layout`).
     """
 
     def __hash__(self) -> int:
@@ -25,7 +27,15 @@ class Dataflow(Protocol):
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """Layouts read by both products."""
+        """Layouts that ``mvmr`` reads."""
+
+    @property
+    def needs_vvor(self) -> tuple[str, ...]:
+        """Layouts that ``vvor`` reads."""
+
+    @property
+    def fuses(self) -> bool:
+        """Whether ``mvmr`` takes an epilogue and a second source."""
 
     @property
     def deterministic(self) -> bool:
@@ -41,18 +51,27 @@ class Dataflow(Protocol):
         transposed: bool,
         compute_dtype: torch.dtype,
         out_dtype: torch.dtype,
+        *,
+        mirrored: bool = False,
+        second: Tensor | None = None,
+        epilogue: Epilogue | None = None,
     ) -> Tensor:
         """Matrix-vector multiply and reduce: ``out[i] = sum over (i, j, k) of x[j] @ W[k]``.
 
         Args:
             x: ``[N_in, C_in]``; ``[N_in, C_out]`` when ``transposed``.
             weight: ``[K, C_in / groups, C_out]``, output channels group-major.
-            layouts: tensors of the layouts in ``needs``.
+            layouts: tensors of the layouts in ``needs``, one after another.
             n_out: rows of the output.
             groups: groups of channels.
             transposed: multiply by the transpose of every ``W[k]``.
             compute_dtype: dtype the operands are rounded to; sums are at least float32.
             out_dtype: dtype of the result.
+            mirrored: slot k of the layouts multiplies ``W[K - 1 - k]``: a symmetric map serves as
+                its own transpose.
+            second: ``[N_in, C_2]``, channels that follow those of ``x`` (a skip connection that
+                nobody copied); only where ``fuses``, at groups = 1 and not ``transposed``.
+            epilogue: applied to the sums before they are rounded; only where ``fuses``.
 
         Returns:
             ``[n_out, C_out]``; ``[n_out, C_in]`` when ``transposed``.
@@ -66,16 +85,19 @@ class Dataflow(Protocol):
         groups: int,
         compute_dtype: torch.dtype,
         out_dtype: torch.dtype,
+        *,
+        mirrored: bool = False,
     ) -> Tensor:
         """Vector-vector outer product and reduce: ``out[k] = sum over (i, j) of x[j]^T grad[i]``.
 
         Args:
             x: ``[N_in, C_in]``.
             grad: ``[N_out, C_out]``.
-            layouts: tensors of the layouts in ``needs``.
+            layouts: tensors of the layouts in ``needs_vvor``, one after another.
             groups: groups of channels.
             compute_dtype: dtype the operands are rounded to; sums are at least float32.
             out_dtype: dtype of the result.
+            mirrored: slot k of the layouts fills ``out[K - 1 - k]``.
 
         Returns:
             ``[K, C_in / groups, C_out]``.
