@@ -1,0 +1,83 @@
+"""Which pairs of a slot a Triton program works on, found from the slots' counts on the device.
+
+Triplets lie slot by slot. Every slot is cut into chunks of at most L pairs; the chunks of slot 0
+come first, then those of slot 1, ... The host knows the number of triplets T but not how many
+each slot has, so it launches as many programs as any split of T could need (`most_chunks`), each
+looks its chunk up, and spare ones find an empty range.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import triton
+import triton.language as tl
+
+
+def most_chunks(triplets: int, volume: int, chunk: int) -> int:
+    """Chunks that ``triplets`` pairs in ``volume`` slots can have at most: ``floor(T / L) + K``.
+
+    ``sum of ceil(count / L) <= (T + K (L - 1)) / L``, and no chunk is empty.
+
+    Args:
+        triplets: number of pairs T.
+        volume: number of slots K.
+        chunk: pairs of a chunk L.
+    """
+    return min(triplets, triplets // chunk + volume)
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def slot_chunk(
+    number: Any,
+    counts_ptr: Any,  # [K] int64
+    chunk: Any,
+    VOLUME: tl.constexpr,
+    SLOTS: tl.constexpr,
+) -> Any:
+    """Slot, first and one-past-last pair of chunk ``number``.
+
+    Args:
+        number: of the chunk, from 0; a program's.
+        counts_ptr: ``[K]`` int64, pairs of every slot.
+        chunk: pairs of a chunk L, at least 1.
+        VOLUME: number of slots K.
+        SLOTS: the power of two from K upwards, ``triton.next_power_of_2(K)``.
+
+    Returns:
+        slot int32, K for a spare program; first and last int64, ``first == last`` for a spare one.
+    """
+    slots = tl.arange(0, SLOTS)
+    counts = tl.load(counts_ptr + slots, mask=slots < VOLUME, other=0)
+    chunks = (counts + chunk - 1) // chunk
+    # slots that end before this chunk: all of them, padding included, for a spare program
+    slot = tl.sum((tl.cumsum(chunks, 0) <= number).to(tl.int32), 0)
+    before = slots < slot
+    start = tl.sum(tl.where(before, counts, 0), 0)
+    end = start + tl.sum(tl.where(slots == slot, counts, 0), 0)
+    first = start + (number - tl.sum(tl.where(before, chunks, 0), 0)) * chunk
+    return tl.minimum(slot, VOLUME), tl.minimum(first, end), tl.minimum(first + chunk, end)
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def chunks_of_slot(
+    slot: Any,
+    counts_ptr: Any,  # [K] int64
+    chunk: Any,
+    VOLUME: tl.constexpr,
+    SLOTS: tl.constexpr,
+) -> Any:
+    """First and one-past-last chunk of a slot, both int64; the inverse of `slot_chunk`.
+
+    Args:
+        slot: number of the slot.
+        counts_ptr: ``[K]`` int64, pairs of every slot.
+        chunk: pairs of a chunk L, at least 1.
+        VOLUME: number of slots K.
+        SLOTS: the power of two from K upwards.
+    """
+    slots = tl.arange(0, SLOTS)
+    counts = tl.load(counts_ptr + slots, mask=slots < VOLUME, other=0)
+    chunks = (counts + chunk - 1) // chunk
+    first = tl.sum(tl.where(slots < slot, chunks, 0), 0)
+    return first, first + tl.sum(tl.where(slots == slot, chunks, 0), 0)
