@@ -8,8 +8,6 @@ looks its chunk up, and spare ones find an empty range.
 
 from __future__ import annotations
 
-from typing import Any
-
 import triton
 import triton.language as tl
 
@@ -28,13 +26,13 @@ def most_chunks(triplets: int, volume: int, chunk: int) -> int:
 
 
 @triton.jit  # type: ignore[untyped-decorator]
-def slot_chunk(
-    number: Any,
-    counts_ptr: Any,  # [K] int64
-    chunk: Any,
+def slot_chunk(  # type: ignore[no-untyped-def]  # the compiler reads annotations too
+    number,
+    counts_ptr,  # [K] int64
+    chunk,
     VOLUME: tl.constexpr,
     SLOTS: tl.constexpr,
-) -> Any:
+):
     """Slot, first and one-past-last pair of chunk ``number``.
 
     Args:
@@ -60,13 +58,13 @@ def slot_chunk(
 
 
 @triton.jit  # type: ignore[untyped-decorator]
-def chunks_of_slot(
-    slot: Any,
-    counts_ptr: Any,  # [K] int64
-    chunk: Any,
+def chunks_of_slot(  # type: ignore[no-untyped-def]
+    slot,
+    counts_ptr,  # [K] int64
+    chunk,
     VOLUME: tl.constexpr,
     SLOTS: tl.constexpr,
-) -> Any:
+):
     """First and one-past-last chunk of a slot, both int64; the inverse of `slot_chunk`.
 
     Args:

@@ -1,7 +1,6 @@
 """Chunks of slots, on a GPU, or with TRITON_INTERPRET=1 on a CPU."""
 
 import os
-from typing import Any
 
 import pytest
 import torch
@@ -17,9 +16,7 @@ DEVICE = "cpu" if os.environ.get("TRITON_INTERPRET") == "1" else "cuda"
 
 
 @triton.jit
-def write_chunks(
-    counts_ptr: Any, out_ptr: Any, chunk: Any, VOLUME: tl.constexpr, SLOTS: tl.constexpr
-):
+def write_chunks(counts_ptr, out_ptr, chunk, VOLUME: tl.constexpr, SLOTS: tl.constexpr):
     number = tl.program_id(0)
     slot, first, last = slot_chunk(number, counts_ptr, chunk, VOLUME, SLOTS)
     tl.store(out_ptr + 3 * number, slot)
@@ -28,9 +25,7 @@ def write_chunks(
 
 
 @triton.jit
-def write_ranges(
-    counts_ptr: Any, out_ptr: Any, chunk: Any, VOLUME: tl.constexpr, SLOTS: tl.constexpr
-):
+def write_ranges(counts_ptr, out_ptr, chunk, VOLUME: tl.constexpr, SLOTS: tl.constexpr):
     slot = tl.program_id(0)
     first, last = chunks_of_slot(slot, counts_ptr, chunk, VOLUME, SLOTS)
     tl.store(out_ptr + 2 * slot, first)
