@@ -1,7 +1,9 @@
 """Dataflows: the two products of a convolution over the triplets of a kernel map."""
 
+from pcnn.dataflows.automatic import Automatic
 from pcnn.dataflows.base import Dataflow
 from pcnn.dataflows.blocked import Blocked
+from pcnn.dataflows.epilogue import Epilogue
 from pcnn.dataflows.reference import Reference
 
-__all__ = ["Blocked", "Dataflow", "Reference"]
+__all__ = ["Automatic", "Blocked", "Dataflow", "Epilogue", "Reference"]

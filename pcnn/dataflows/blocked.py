@@ -15,7 +15,8 @@ from itertools import groupby
 import torch
 from torch import Tensor, nn
 
-from pcnn.dataflows.reference import accumulator, multiply, per_group
+from pcnn.dataflows.epilogue import Epilogue
+from pcnn.dataflows.reference import accumulator, finish, join, multiply, per_group
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,8 @@ class Blocked:
 
     name: str = "blocked"
     needs: tuple[str, ...] = ("blocks",)
+    needs_vvor: tuple[str, ...] = ("blocks",)
+    fuses: bool = True
     deterministic: bool = True
 
     def mvmr(
@@ -39,16 +42,20 @@ class Blocked:
         transposed: bool,
         compute_dtype: torch.dtype,
         out_dtype: torch.dtype,
+        *,
+        mirrored: bool = False,
+        second: Tensor | None = None,
+        epilogue: Epilogue | None = None,
     ) -> Tensor:
         """See `Dataflow.mvmr`."""
         in_index, _, by_row, row_offsets, segments, shape = layouts
         block_rows = int(shape[1])
         sums = accumulator(compute_dtype)
-        rows = x.to(compute_dtype).to(sums)
+        rows = join(x, second).to(compute_dtype).to(sums)
         matrices = per_group(weight.to(compute_dtype).to(sums), groups)  # [K, G, C_in/G, C_out/G]
         if transposed:
             matrices = matrices.transpose(2, 3)
-        slots = matrices.unbind(0)
+        slots = matrices.unbind(0)[:: -1 if mirrored else 1]
         out = rows.new_zeros(n_out, groups * matrices.shape[3])
         # one workspace for all blocks: memory that was just written is still in the cache
         blocks = by_block(segments)
@@ -70,7 +77,7 @@ class Blocked:
             bags = (row_offsets[first:last] - start).to(by_row.dtype)
             order = by_row[start:end] - start
             out[first:last] = nn.functional.embedding_bag(order, products, bags, mode="sum")
-        return out.to(out_dtype)
+        return finish(out, epilogue, out_dtype)
 
     def vvor(
         self,
@@ -80,6 +87,8 @@ class Blocked:
         groups: int,
         compute_dtype: torch.dtype,
         out_dtype: torch.dtype,
+        *,
+        mirrored: bool = False,
     ) -> Tensor:
         """See `Dataflow.vvor`."""
         in_index, out_index, _, _, segments, shape = layouts
@@ -87,7 +96,7 @@ class Blocked:
         left, right = (tensor.to(compute_dtype).to(sums) for tensor in (x, grad))
         c_in, c_out = x.shape[1] // groups, grad.shape[1] // groups
         out = left.new_zeros(int(shape[0]), groups, c_in, c_out)
-        slots = out.unbind(0)
+        slots = out.unbind(0)[:: -1 if mirrored else 1]
         blocks = by_block(segments)
         largest = max((end - start for _, start, end, _, _ in blocks), default=0)
         input_space = left.new_empty(largest, left.shape[1])

@@ -13,6 +13,8 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
+from pcnn.dataflows.epilogue import Epilogue
+
 
 @dataclass(frozen=True)
 class Reference:
@@ -24,6 +26,8 @@ class Reference:
 
     name: str = "reference"
     needs: tuple[str, ...] = ("pairs",)
+    needs_vvor: tuple[str, ...] = ("pairs",)
+    fuses: bool = True
     deterministic: bool = True
 
     def mvmr(
@@ -36,19 +40,24 @@ class Reference:
         transposed: bool,
         compute_dtype: torch.dtype,
         out_dtype: torch.dtype,
+        *,
+        mirrored: bool = False,
+        second: Tensor | None = None,
+        epilogue: Epilogue | None = None,
     ) -> Tensor:
         """See `Dataflow.mvmr`."""
         in_index, out_index, offsets = layouts
         sums = accumulator(compute_dtype)
-        rows = x.to(compute_dtype).to(sums)
+        rows = join(x, second).to(compute_dtype).to(sums)
         matrices = per_group(weight.to(compute_dtype).to(sums), groups)  # [K, G, C_in/G, C_out/G]
         if transposed:
             matrices = matrices.transpose(2, 3)
         out = rows.new_zeros(n_out, groups * matrices.shape[3])
         for k, (start, end) in enumerate(slot_ranges(offsets)):
-            product = multiply(rows.index_select(0, in_index[start:end]), matrices[k])
+            matrix = matrices[-1 - k if mirrored else k]
+            product = multiply(rows.index_select(0, in_index[start:end]), matrix)
             out.index_add_(0, out_index[start:end], product)
-        return out.to(out_dtype)
+        return finish(out, epilogue, out_dtype)
 
     def vvor(
         self,
@@ -58,6 +67,8 @@ class Reference:
         groups: int,
         compute_dtype: torch.dtype,
         out_dtype: torch.dtype,
+        *,
+        mirrored: bool = False,
     ) -> Tensor:
         """See `Dataflow.vvor`."""
         in_index, out_index, offsets = layouts
@@ -68,11 +79,12 @@ class Reference:
         for k, (start, end) in enumerate(slot_ranges(offsets)):
             a = left.index_select(0, in_index[start:end])
             b = right.index_select(0, out_index[start:end])
+            slot = out[-1 - k if mirrored else k]
             if groups == 1:
-                torch.mm(a.t(), b, out=out[k, 0])
+                torch.mm(a.t(), b, out=slot[0])
             else:
                 a, b = a.view(-1, groups, c_in), b.view(-1, groups, c_out)
-                out[k] = torch.einsum("tgc,tgd->gcd", a, b)
+                slot.copy_(torch.einsum("tgc,tgd->gcd", a, b))
         # group-major output channels: [K, C_in/G, G * C_out/G]
         return out.transpose(1, 2).reshape(out.shape[0], c_in, groups * c_out).to(out_dtype)
 
@@ -80,6 +92,16 @@ class Reference:
 def accumulator(compute_dtype: torch.dtype) -> torch.dtype:
     """Dtype sums are kept in: float64 for float64, else float32."""
     return torch.float64 if compute_dtype == torch.float64 else torch.float32
+
+
+def join(x: Tensor, second: Tensor | None) -> Tensor:
+    """Channels of both sources side by side: ``[N, C_1 + C_2]``."""
+    return x if second is None else torch.cat([x, second], dim=1)
+
+
+def finish(sums: Tensor, epilogue: Epilogue | None, dtype: torch.dtype) -> Tensor:
+    """What follows the sums, and the one rounding of the result."""
+    return (sums if epilogue is None else epilogue.apply(sums)).to(dtype)
 
 
 def per_group(weight: Tensor, groups: int) -> Tensor:

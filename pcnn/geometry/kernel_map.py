@@ -28,6 +28,7 @@ class EdgeSet:
         symmetric: ``(i, j, k)`` implies ``(j, i, K - 1 - k)``.
         derive: layouts this edge set derives in its own way, by name; others as in `LAYOUTS`.
         layouts: what is there already, by (name, whether of the transposed map).
+        flat: lists of layout tensors handed out already, by (names, whether of the transposed map).
         uses: what operations did with it so far (see `KernelMap.note`).
     """
 
@@ -37,6 +38,7 @@ class EdgeSet:
     symmetric: bool
     derive: Mapping[str, Callable[[KernelMap], Layout]] = field(default_factory=dict)
     layouts: dict[tuple[str, bool], Layout] = field(default_factory=dict, repr=False)
+    flat: dict[tuple[tuple[str, ...], bool], list[Tensor]] = field(default_factory=dict, repr=False)
     uses: set[str] = field(default_factory=set, repr=False)
 
 
@@ -208,6 +210,21 @@ class KernelMap:
             derive = self.edges.derive.get(name) or LAYOUTS[name]
             self.edges.layouts[key] = derive(self)
         return self.edges.layouts[key]
+
+    def flat(self, names: tuple[str, ...]) -> list[Tensor]:
+        """Tensors of several layouts, one after another: what a dataflow takes.
+
+        The list is kept, so that asking again costs one look; whoever gets it leaves it as it is.
+
+        Raises:
+            ValueError: as in `layout`.
+        """
+        key = names, self.flipped
+        found = self.edges.flat.get(key)
+        if found is None:
+            found = [tensor for name in names for tensor in self.layout(name)]
+            self.edges.flat[key] = found
+        return found
 
     def validate(self) -> None:
         """Check every claim the map makes about itself; a debugging aid, never run in training.

@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from pcnn.dataflows import Dataflow
+from pcnn.dataflows import Dataflow, Epilogue
+from pcnn.dataflows.reference import accumulator, finish, join
 from pcnn.geometry import KernelMap
 from pcnn.ops.library import products
 
@@ -18,6 +19,8 @@ def convolution(
     *,
     groups: int = 1,
     compute_dtype: torch.dtype | None = None,
+    second: Tensor | None = None,
+    epilogue: Epilogue | None = None,
 ) -> Tensor:
     """Sum ``x[j] @ W[k]`` into ``out[i]`` over the triplets (i, j, k) of the kernel map.
 
@@ -32,44 +35,115 @@ def convolution(
         dataflow: how the products are computed.
         groups: groups of channels; divides C_in and C_out.
         compute_dtype: dtype operands are rounded to (autocast); ``None`` means that of ``x``.
+        second: ``[N_in, C_2]``, input channels that follow those of ``x``, as if concatenated; for
+            inference, at groups = 1.
+        epilogue: applied to the sums before they are rounded to ``compute_dtype``; for inference.
 
     Returns:
         ``[N_out, C_out]`` in ``compute_dtype``.
 
     Raises:
-        ValueError: shapes that do not fit each other.
+        ValueError: shapes that do not fit each other, or a second source or an epilogue where
+            gradients follow.
     """
-    _check(x, weight, kernel_map, groups)
-    kernel_map.note("product")
+    _check(x, weight, kernel_map, groups, second)
     dtype = x.dtype if compute_dtype is None else compute_dtype
-    layouts = _layouts(kernel_map, dataflow)
-    backward_follows = torch.is_grad_enabled() and (x.requires_grad or weight.requires_grad)
-    if not backward_follows and not torch.compiler.is_compiling():
+    # a symmetric map is read from one side only, whichever is asked for
+    mirrored = kernel_map.symmetric and kernel_map.flipped
+    side = kernel_map.transpose() if mirrored else kernel_map
+    side.note("product")
+    layouts = side.flat(dataflow.needs)
+    grad_x = grad_weight = False
+    if torch.is_grad_enabled():
+        grad_x, grad_weight = x.requires_grad, weight.requires_grad
+    extra = second is not None or epilogue is not None
+    if extra:
+        _check_inference(x, weight, second, epilogue, groups)
+    if not (
+        grad_x or grad_weight or (extra and not dataflow.fuses) or torch.compiler.is_compiling()
+    ):
         # no dispatcher between the layer and the dataflow: half the host time of a call
-        n_out = kernel_map.n_out
-        return dataflow.mvmr(x, weight, layouts, n_out, groups, False, dtype, dtype)
-    layouts_t = _layouts(kernel_map.transpose(), dataflow) if backward_follows else []
-    return products(dataflow).mvmr(
-        x, weight, layouts, layouts_t, kernel_map.n_out, groups, False, dtype, dtype
-    )
+        return dataflow.mvmr(
+            x,
+            weight,
+            layouts,
+            side.n_out,
+            groups,
+            False,
+            dtype,
+            dtype,
+            mirrored=mirrored,
+            second=second,
+            epilogue=epilogue,
+        )
+    if not extra:
+        layouts_t = side.transpose().flat(dataflow.needs) if grad_x and not side.symmetric else []
+        layouts_vvor = side.flat(dataflow.needs_vvor) if grad_weight else []
+        lists = layouts, layouts_t, layouts_vvor, side.symmetric, mirrored
+        return products(dataflow).mvmr(x, weight, *lists, side.n_out, groups, False, dtype, dtype)
+    if dataflow.fuses:
+        parts = Epilogue() if epilogue is None else epilogue
+        return products(dataflow).fused(
+            x,
+            weight,
+            second,
+            layouts,
+            mirrored,
+            side.n_out,
+            groups,
+            dtype,
+            parts.scale,
+            parts.shift,
+            parts.residual,
+            parts.relu,
+        )
+    wide = accumulator(dtype)  # rounded once, after the epilogue
+    sizes = side.n_out, groups, False, dtype, wide
+    x = join(x, second)
+    if torch.compiler.is_compiling():
+        lists = layouts, [], [], side.symmetric, mirrored
+        return finish(products(dataflow).mvmr(x, weight, *lists, *sizes), epilogue, dtype)
+    product = dataflow.mvmr(x, weight, layouts, *sizes, mirrored=mirrored)
+    return finish(product, epilogue, dtype)
 
 
-def _layouts(kernel_map: KernelMap, dataflow: Dataflow) -> list[Tensor]:
-    return [tensor for name in dataflow.needs for tensor in kernel_map.layout(name)]
-
-
-def _check(x: Tensor, weight: Tensor, kernel_map: KernelMap, groups: int) -> None:
-    if x.ndim != 2 or x.shape[0] != kernel_map.n_in:
+def _check(
+    x: Tensor, weight: Tensor, kernel_map: KernelMap, groups: int, second: Tensor | None
+) -> None:
+    rows, channels = x.shape if x.ndim == 2 else (-1, -1)
+    if rows != kernel_map.n_in:
         raise ValueError(
             f"features must be [{kernel_map.n_in}, C_in] for this map, got {tuple(x.shape)}"
         )
+    if second is not None:
+        if second.ndim != 2 or second.shape[0] != rows:
+            raise ValueError(
+                f"second features must be [{rows}, C_2] to match the first, got "
+                f"{tuple(second.shape)}"
+            )
+        channels += second.shape[1]
     if weight.ndim != 3 or weight.shape[0] != kernel_map.volume:
         raise ValueError(
             f"weight must be [{kernel_map.volume}, C_in / groups, C_out] for this map, got "
             f"{tuple(weight.shape)}"
         )
-    if groups < 1 or weight.shape[1] * groups != x.shape[1] or weight.shape[2] % groups:
+    if groups < 1 or weight.shape[1] * groups != channels or weight.shape[2] % groups:
         raise ValueError(
-            f"{x.shape[1]} input channels in {groups} groups do not fit a weight of shape "
+            f"{channels} input channels in {groups} groups do not fit a weight of shape "
             f"{tuple(weight.shape)}"
         )
+
+
+def _check_inference(
+    x: Tensor, weight: Tensor, second: Tensor | None, epilogue: Epilogue | None, groups: int
+) -> None:
+    """Refuse a second source or an epilogue where their gradients would be lost."""
+    if second is not None and groups != 1:
+        raise ValueError(f"a second source of features needs groups=1, got {groups}")
+    if torch.is_grad_enabled():
+        others = () if epilogue is None else (epilogue.scale, epilogue.shift, epilogue.residual)
+        if any(t is not None and t.requires_grad for t in (x, weight, second, *others)):
+            raise ValueError(
+                "a second source or an epilogue is for inference, but gradients are enabled: call "
+                "under torch.no_grad(), or concatenate, add and activate in operations of their own"
+            )

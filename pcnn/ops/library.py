@@ -5,8 +5,11 @@
     d mvmr(x, W, m) / dx = mvmr(g, W, t, transposed)      d / dW = vvor(x, g, m)
     d vvor(x, y, m) / dx = mvmr(y, h, t, transposed)      d / dy = mvmr(x, h, m)
 
-so first, second and higher derivatives are these two operators again. Kernel maps enter as flat
-lists of layout tensors, because a dispatcher operator takes no classes.
+so first, second and higher derivatives are these two operators again, and whatever the order, a
+``vvor`` is one over ``m``. Kernel maps enter as flat lists of layout tensors, because a dispatcher
+operator takes no classes: ``layouts`` of the side that is read, ``layouts_t`` of the other side,
+``layouts_vvor`` of ``m``. A symmetric map is its own transpose: ``layouts_t`` is empty, and the
+other side is ``layouts`` read mirrored.
 """
 
 from __future__ import annotations
@@ -18,39 +21,46 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from pcnn.dataflows import Dataflow
+from pcnn.dataflows import Dataflow, Epilogue
 
 Dtype = torch.dtype
 
+_MAP = "Tensor[] layouts, Tensor[] layouts_t, Tensor[] layouts_vvor, bool symmetric, bool mirrored"
 _MVMR = (
-    "(Tensor x, Tensor weight, Tensor[] layouts, Tensor[] layouts_t, SymInt n_out, int groups, "
-    "bool transposed, ScalarType compute_dtype, ScalarType out_dtype) -> Tensor"
+    f"(Tensor x, Tensor weight, {_MAP}, SymInt n_out, int groups, bool transposed, "
+    "ScalarType compute_dtype, ScalarType out_dtype) -> Tensor"
 )
 _VVOR = (
-    "(Tensor x, Tensor grad, Tensor[] layouts, Tensor[] layouts_t, int volume, int groups, "
+    f"(Tensor x, Tensor grad, {_MAP}, int volume, int groups, "
     "ScalarType compute_dtype, ScalarType out_dtype) -> Tensor"
+)
+_FUSED = (
+    "(Tensor x, Tensor weight, Tensor? second, Tensor[] layouts, bool mirrored, SymInt n_out, "
+    "int groups, ScalarType dtype, Tensor? scale, Tensor? shift, Tensor? residual, bool relu)"
+    " -> Tensor"
 )
 
 
 class Products(NamedTuple):
-    """The two differentiable operators of one dataflow."""
+    """The operators of one dataflow: two differentiable products, and ``mvmr`` with an epilogue."""
 
     mvmr: Callable[..., Tensor]
     vvor: Callable[..., Tensor]
+    fused: Callable[..., Tensor]
 
 
 @functools.cache
 def products(dataflow: Dataflow) -> Products:
-    """Operators ``torch.ops.pcnn.{mvmr,vvor}_<name>`` of a dataflow, defined at first use.
+    """Operators ``torch.ops.pcnn.{mvmr,vvor,fused}_<name>`` of a dataflow, defined at first use.
 
     Args:
         dataflow: its ``name`` must be unique per setting.
     """
     library = torch.library.Library("pcnn", "FRAGMENT")
     _KEEP.append(library)
-    names = f"mvmr_{dataflow.name}", f"vvor_{dataflow.name}"
-    library.define(names[0] + _MVMR)
-    library.define(names[1] + _VVOR)
+    names = [f"{product}_{dataflow.name}" for product in Products._fields]
+    for name, signature in zip(names, (_MVMR, _VVOR, _FUSED), strict=True):
+        library.define(name + signature)
     handles = Products(*(getattr(torch.ops.pcnn, name).default for name in names))
 
     def mvmr(
@@ -58,6 +68,9 @@ def products(dataflow: Dataflow) -> Products:
         weight: Tensor,
         layouts: list[Tensor],
         layouts_t: list[Tensor],
+        layouts_vvor: list[Tensor],
+        symmetric: bool,
+        mirrored: bool,
         n_out: int,
         groups: int,
         transposed: bool,
@@ -65,7 +78,15 @@ def products(dataflow: Dataflow) -> Products:
         out_dtype: Dtype,
     ) -> Tensor:
         return dataflow.mvmr(
-            x, weight, layouts, n_out, groups, transposed, compute_dtype, out_dtype
+            x,
+            weight,
+            layouts,
+            n_out,
+            groups,
+            transposed,
+            compute_dtype,
+            out_dtype,
+            mirrored=mirrored,
         )
 
     def vvor(
@@ -73,17 +94,50 @@ def products(dataflow: Dataflow) -> Products:
         grad: Tensor,
         layouts: list[Tensor],
         layouts_t: list[Tensor],
+        layouts_vvor: list[Tensor],
+        symmetric: bool,
+        mirrored: bool,
         volume: int,
         groups: int,
         compute_dtype: Dtype,
         out_dtype: Dtype,
     ) -> Tensor:
-        return dataflow.vvor(x, grad, layouts, groups, compute_dtype, out_dtype)
+        return dataflow.vvor(
+            x, grad, layouts_vvor, groups, compute_dtype, out_dtype, mirrored=mirrored
+        )
 
-    library.impl(names[0], mvmr, "CompositeExplicitAutograd")
-    library.impl(names[1], vvor, "CompositeExplicitAutograd")
-    torch.library.register_fake(f"pcnn::{names[0]}", _fake_mvmr, lib=library)
-    torch.library.register_fake(f"pcnn::{names[1]}", _fake_vvor, lib=library)
+    def fused(
+        x: Tensor,
+        weight: Tensor,
+        second: Tensor | None,
+        layouts: list[Tensor],
+        mirrored: bool,
+        n_out: int,
+        groups: int,
+        dtype: Dtype,
+        scale: Tensor | None,
+        shift: Tensor | None,
+        residual: Tensor | None,
+        relu: bool,
+    ) -> Tensor:
+        return dataflow.mvmr(
+            x,
+            weight,
+            layouts,
+            n_out,
+            groups,
+            False,
+            dtype,
+            dtype,
+            mirrored=mirrored,
+            second=second,
+            epilogue=Epilogue(scale, shift, residual, relu),
+        )
+
+    kernels = zip(names, (mvmr, vvor, fused), (_fake_mvmr, _fake_vvor, _fake_fused), strict=True)
+    for name, kernel, fake in kernels:
+        library.impl(name, kernel, "CompositeExplicitAutograd")
+        torch.library.register_fake(f"pcnn::{name}", fake, lib=library)
     library.impl(names[0], functools.partial(_apply_mvmr, handles), "Autograd")
     library.impl(names[1], functools.partial(_apply_vvor, handles), "Autograd")
     return handles
@@ -98,6 +152,9 @@ def _fake_mvmr(
     weight: Tensor,
     layouts: Sequence[Tensor],
     layouts_t: Sequence[Tensor],
+    layouts_vvor: Sequence[Tensor],
+    symmetric: bool,
+    mirrored: bool,
     n_out: int,
     groups: int,
     transposed: bool,
@@ -113,6 +170,9 @@ def _fake_vvor(
     grad: Tensor,
     layouts: Sequence[Tensor],
     layouts_t: Sequence[Tensor],
+    layouts_vvor: Sequence[Tensor],
+    symmetric: bool,
+    mirrored: bool,
     volume: int,
     groups: int,
     compute_dtype: Dtype,
@@ -121,29 +181,43 @@ def _fake_vvor(
     return x.new_empty((volume, x.shape[1] // groups, grad.shape[1]), dtype=out_dtype)
 
 
+def _fake_fused(
+    x: Tensor,
+    weight: Tensor,
+    second: Tensor | None,
+    layouts: Sequence[Tensor],
+    mirrored: bool,
+    n_out: int,
+    groups: int,
+    dtype: Dtype,
+    scale: Tensor | None,
+    shift: Tensor | None,
+    residual: Tensor | None,
+    relu: bool,
+) -> Tensor:
+    return x.new_empty((n_out, weight.shape[2]), dtype=dtype)
+
+
 class _Mvmr(torch.autograd.Function):
     """Autograd of ``mvmr``; the only one a convolution has."""
 
     @staticmethod
     def forward(ctx: Any, handles: Products, *args: Any) -> Tensor:
-        x, weight, layouts, layouts_t, _, groups, transposed, compute_dtype, _ = args
-        ctx.handles, ctx.split = handles, len(layouts)
-        ctx.groups, ctx.transposed, ctx.compute_dtype = groups, transposed, compute_dtype
-        ctx.save_for_backward(x, weight, *layouts, *layouts_t)
+        _save(ctx, handles, *args[:7])
+        ctx.groups, ctx.transposed, ctx.compute_dtype = args[8:11]
         with torch._C._AutoDispatchBelowAutograd():
             return handles.mvmr(*args)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         (grad,) = grads
-        x, weight, layouts, layouts_t = _saved(ctx)
+        x, weight, saved = _saved(ctx)
         grad_x = grad_weight = None
         if ctx.needs_input_grad[1]:
             grad_x = ctx.handles.mvmr(
                 grad,
                 weight,
-                layouts_t,
-                layouts,
+                *saved.other_side(),
                 x.shape[0],
                 ctx.groups,
                 not ctx.transposed,
@@ -152,13 +226,11 @@ class _Mvmr(torch.autograd.Function):
             )
         if ctx.needs_input_grad[2]:
             # with transposed weights the gradient plays the input's part, on the map read backwards
-            sides = (
-                (grad, x, layouts_t, layouts) if ctx.transposed else (x, grad, layouts, layouts_t)
-            )
+            sides = (grad, x, *saved.other_side()) if ctx.transposed else (x, grad, *saved)
             grad_weight = ctx.handles.vvor(
                 *sides, weight.shape[0], ctx.groups, ctx.compute_dtype, weight.dtype
             )
-        return None, grad_x, grad_weight, *(None,) * 7
+        return None, grad_x, grad_weight, *(None,) * 10
 
 
 class _Vvor(torch.autograd.Function):
@@ -166,55 +238,71 @@ class _Vvor(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, handles: Products, *args: Any) -> Tensor:
-        x, grad, layouts, layouts_t, _, groups, compute_dtype, _ = args
-        ctx.handles, ctx.split = handles, len(layouts)
-        ctx.groups, ctx.compute_dtype = groups, compute_dtype
-        ctx.save_for_backward(x, grad, *layouts, *layouts_t)
+        _save(ctx, handles, *args[:7])
+        ctx.groups, ctx.compute_dtype = args[8:10]
         with torch._C._AutoDispatchBelowAutograd():
             return handles.vvor(*args)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         (outer,) = grads
-        x, grad, layouts, layouts_t = _saved(ctx)
-        settings = ctx.groups, ctx.compute_dtype
+        x, grad, saved = _saved(ctx)
+        groups, dtype = ctx.groups, ctx.compute_dtype
         grad_x = grad_grad = None
         if ctx.needs_input_grad[1]:
             grad_x = ctx.handles.mvmr(
-                grad,
-                outer,
-                layouts_t,
-                layouts,
-                x.shape[0],
-                settings[0],
-                True,
-                settings[1],
-                x.dtype,
+                grad, outer, *saved.other_side(), x.shape[0], groups, True, dtype, x.dtype
             )
         if ctx.needs_input_grad[2]:
             grad_grad = ctx.handles.mvmr(
-                x,
-                outer,
-                layouts,
-                layouts_t,
-                grad.shape[0],
-                settings[0],
-                False,
-                settings[1],
-                grad.dtype,
+                x, outer, *saved, grad.shape[0], groups, False, dtype, grad.dtype
             )
-        return None, grad_x, grad_grad, *(None,) * 6
+        return None, grad_x, grad_grad, *(None,) * 9
 
 
-def _saved(ctx: Any) -> tuple[Tensor, Tensor, list[Tensor], list[Tensor]]:
-    first, second, *layouts = ctx.saved_tensors
-    forward, backward = layouts[: ctx.split], layouts[ctx.split :]
-    if not backward:
-        raise RuntimeError(
-            "backward through a convolution whose transposed layouts were not built: gradients "
-            "were disabled when the forward pass ran"
-        )
-    return first, second, forward, backward
+class _Map(NamedTuple):
+    """The arguments of an operator that say over which map it runs."""
+
+    layouts: list[Tensor]
+    layouts_t: list[Tensor]
+    layouts_vvor: list[Tensor]
+    symmetric: bool
+    mirrored: bool
+
+    def other_side(self) -> _Map:
+        """The transposed map."""
+        layouts, layouts_t, layouts_vvor, symmetric, mirrored = self
+        if symmetric:
+            return _Map(layouts, layouts_t, layouts_vvor, True, not mirrored)
+        if not layouts_t:
+            raise RuntimeError(
+                "backward through a convolution whose transposed layouts were not built: gradients "
+                "were disabled when the forward pass ran"
+            )
+        return _Map(layouts_t, layouts, layouts_vvor, False, mirrored)
+
+
+def _save(
+    ctx: Any,
+    handles: Products,
+    first: Tensor,
+    second: Tensor,
+    layouts: list[Tensor],
+    layouts_t: list[Tensor],
+    layouts_vvor: list[Tensor],
+    symmetric: bool,
+    mirrored: bool,
+) -> None:
+    ctx.handles, ctx.symmetric, ctx.mirrored = handles, symmetric, mirrored
+    ctx.ends = len(layouts), len(layouts) + len(layouts_t)
+    ctx.save_for_backward(first, second, *layouts, *layouts_t, *layouts_vvor)
+
+
+def _saved(ctx: Any) -> tuple[Tensor, Tensor, _Map]:
+    first, second, *tensors = ctx.saved_tensors
+    a, b = ctx.ends
+    lists = tensors[:a], tensors[a:b], tensors[b:]
+    return first, second, _Map(*lists, ctx.symmetric, ctx.mirrored)
 
 
 _apply_mvmr: Callable[..., Tensor] = _Mvmr.apply

@@ -18,6 +18,7 @@ CASES = {
     "submanifold": (Kernel.of(3), 1, False),
     "strided": (Kernel.of(3, 2), 1, False),
     "transposed": (Kernel.of(2, 2), 1, True),
+    "mirrored": (Kernel.of(3), 1, True),
     "grouped": (Kernel.of((1, 3, 2)), 2, False),
     "grouped_transposed": (Kernel.of(3, 2), 2, True),
 }
@@ -55,19 +56,21 @@ def test_first_and_second_derivatives(
 
 
 @pytest.mark.parametrize("dataflow", DATAFLOWS, ids=lambda d: d.name)
+@pytest.mark.parametrize("symmetric", [True, False])
 @pytest.mark.parametrize("name", ["mvmr", "vvor"])
-def test_operators_keep_the_dispatchers_contract(dataflow: Dataflow, name: str) -> None:
-    kernel_map = make(Kernel.of(3), False)
+def test_operators_keep_the_dispatchers_contract(
+    dataflow: Dataflow, name: str, symmetric: bool
+) -> None:
+    kernel_map = make(Kernel.of(3, 1 if symmetric else 2), False)
+    assert kernel_map.symmetric == symmetric
     x, weight = inputs(kernel_map, 1)
     y = torch.randn(kernel_map.n_out, 2, dtype=torch.float64, requires_grad=True)
-    forward, backward = (
-        [t for need in dataflow.needs for t in m.layout(need)]
-        for m in (kernel_map, kernel_map.transpose())
-    )
+    others = [] if symmetric else kernel_map.transpose().flat(dataflow.needs)
+    lists = kernel_map.flat(dataflow.needs), others, kernel_map.flat(dataflow.needs_vvor)
     double = torch.float64
     arguments = {
-        "mvmr": (x, weight, forward, backward, kernel_map.n_out, 1, False, double, double),
-        "vvor": (x, y, forward, backward, kernel_map.volume, 1, double, double),
+        "mvmr": (x, weight, *lists, symmetric, False, kernel_map.n_out, 1, False, double, double),
+        "vvor": (x, y, *lists, symmetric, False, kernel_map.volume, 1, double, double),
     }[name]
     torch.library.opcheck(getattr(products(dataflow), name), arguments)
 
