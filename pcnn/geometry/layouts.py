@@ -53,7 +53,8 @@ def counts(kernel_map: KernelMap) -> Layout:
     if kernel_map.has("table"):
         return ((kernel_map.layout("table")[0] >= 0).sum(0),)
     in_index, _, offsets = kernel_map.layout("pairs")
-    return ((offsets[1:] - offsets[:-1]).to(in_index.device),)
+    # a few bytes that the driver stages at once: the host does not wait for the device
+    return ((offsets[1:] - offsets[:-1]).to(in_index.device, non_blocking=True),)
 
 
 def offsets(kernel_map: KernelMap) -> Layout:
@@ -131,6 +132,40 @@ def rows_csr(kernel_map: KernelMap) -> Layout:
     order = torch.argsort(kernel_map.out_index, stable=True)
     slots = kernel_map.slot_index[order].to(torch.int32)
     return kernel_map.in_index[order], slots, _offsets(kernel_map.out_index, kernel_map.n_out)
+
+
+def by_out(kernel_map: KernelMap) -> Layout:
+    """Where in ``pairs`` the triplets of every output row are, in the order of their slots.
+
+    Returns:
+        ``position [T]`` int32 into ``pairs``; ``slot [T]`` int16 of the triplet there;
+        ``row_offsets [N_out + 1]`` int64: those of output row i are ``row_offsets[i]..[i + 1]``.
+    """
+    in_index, out_index, _ = kernel_map.layout("pairs")
+    (sizes,) = kernel_map.layout("counts")
+    names = torch.arange(kernel_map.volume, dtype=torch.int16, device=in_index.device)
+    slots = torch.repeat_interleave(names, sizes, output_size=in_index.shape[0])
+    # stable: pairs lie by slot already, so within a row slots stay ascending
+    position = torch.argsort(out_index, stable=True)
+    return position.to(torch.int32), slots[position], _offsets(out_index, kernel_map.n_out)
+
+
+def by_in(kernel_map: KernelMap) -> Layout:
+    """The same as `by_out` for every input row; positions count in the same ``pairs``."""
+    return kernel_map.transpose().layout("by_out")
+
+
+def identity_slot(kernel_map: KernelMap) -> Layout:
+    """``[1]`` int64 on the host: the slot that takes every row to itself, -1 if none is known.
+
+    It is the central slot of a symmetric map with an odd number of slots, if it holds no other
+    triplets (on native points it may hold near neighbours too).
+    """
+    centre = kernel_map.volume // 2
+    ends = kernel_map.offsets[centre : centre + 2]
+    central = kernel_map.symmetric and kernel_map.volume % 2 == 1
+    known = central and int(ends[1] - ends[0]) == kernel_map.n_in
+    return (torch.tensor([centre if known else -1]),)
 
 
 def blocks(kernel_map: KernelMap) -> Layout:
@@ -257,6 +292,9 @@ LAYOUTS: dict[str, Callable[[KernelMap], Layout]] = {
     "table": table,
     "masks": masks,
     "rows_csr": rows_csr,
+    "by_out": by_out,
+    "by_in": by_in,
+    "identity_slot": identity_slot,
     "blocks": blocks,
     "tiles": tiles,
 }

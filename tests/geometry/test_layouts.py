@@ -57,6 +57,37 @@ def test_every_layout_holds_the_same_triplets(
     assert by_row.unique().numel() == kernel_map.triplets
 
 
+@pytest.mark.parametrize(("n", "size", "stride"), CASES)
+@pytest.mark.parametrize("transposed", [False, True])
+def test_triplets_are_found_by_their_rows(n: int, size: int, stride: int, transposed: bool) -> None:
+    kernel_map = make(n, size, stride)
+    kernel_map = kernel_map.transpose() if transposed else kernel_map
+    for name, index, rows in (
+        ("by_out", kernel_map.out_index, kernel_map.n_out),
+        ("by_in", kernel_map.in_index, kernel_map.n_in),
+    ):
+        position, slot, offsets = kernel_map.layout(name)
+        assert (position.dtype, slot.dtype) == (torch.int32, torch.int16)
+        assert position.long().sort().values.tolist() == list(range(kernel_map.triplets))
+        assert slot.tolist() == kernel_map.slot_index[position.long()].tolist()
+        owner = torch.repeat_interleave(torch.arange(rows), offsets.diff())
+        assert index[position.long()].tolist() == owner.tolist()
+        ascending = (slot.diff() >= 0) | (owner.diff() > 0)
+        assert ascending.all()
+
+
+@pytest.mark.parametrize(("n", "size", "stride"), CASES)
+def test_only_a_slot_that_moves_nothing_is_the_identity(n: int, size: int, stride: int) -> None:
+    kernel_map = make(n, size, stride)
+    (slot,) = kernel_map.layout("identity_slot")[0].tolist()
+    assert slot == (size**3 // 2 if kernel_map.symmetric else -1)
+    if slot >= 0:
+        start, end = kernel_map.offsets[slot : slot + 2].tolist()
+        rows = list(range(kernel_map.n_out))
+        assert kernel_map.in_index[start:end].tolist() == rows
+        assert kernel_map.out_index[start:end].tolist() == rows
+
+
 @pytest.mark.parametrize(("n", "size"), [(400, 3), (90, 5), (1, 3), (0, 3)])
 def test_masks_and_tiles_list_every_slot_that_is_filled(n: int, size: int) -> None:
     kernel_map = make(n, size)
