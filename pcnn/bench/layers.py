@@ -9,13 +9,13 @@ from torch import Tensor
 
 from pcnn.bench import oracle
 from pcnn.bench.calls import same
-from pcnn.bench.device_rates import convolution_floor_ms
 from pcnn.bench.harness import measure
 from pcnn.bench.rows import Row
 from pcnn.bench.scenes import Scene
 from pcnn.bench.verify import Configuration, check_values
 from pcnn.geometry import Kernel, KernelMap
 from pcnn.ops.convolution import convolution
+from pcnn.ops.device_rates import convolution_floor_ms
 from pcnn.ops.engine import Engine
 
 #: (size, stride) of the measured kernels: submanifold and down-sampling.

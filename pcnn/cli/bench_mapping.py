@@ -71,7 +71,6 @@ def mapping(
     out: Out = None,
 ) -> None:
     """Time the building of kernel maps, figure by figure of the papers, with charts."""
-    from pcnn.bench.device_rates import known_bandwidth
     from pcnn.bench.environment import describe, short_name
     from pcnn.bench.gpu_state import read_state
     from pcnn.bench.mapping.builders import named
@@ -81,6 +80,7 @@ def mapping(
     from pcnn.bench.peers import read_peers
     from pcnn.bench.report import table
     from pcnn.bench.rows import write_rows
+    from pcnn.ops.device_rates import known_bandwidth
 
     where = chosen_device(device)
     unknown = [name for name in product or () if name not in PRODUCTS]

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from pcnn.bench.device_rates import convolution_floor_ms, known_bandwidth, known_matrix_rate
+from pcnn.ops.device_rates import convolution_floor_ms, known_bandwidth, known_matrix_rate
 
 
 def test_rates_are_known_by_the_name_of_the_device() -> None:
