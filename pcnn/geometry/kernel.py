@@ -101,6 +101,11 @@ class Kernel:
         return torch.tensor(self.offsets, dtype=torch.int64, device=device)
 
     @cached_property
+    def norms(self) -> tuple[int, ...]:
+        """L1 norm of every slot's offset, in units of the input's voxels."""
+        return tuple(sum(abs(value) for value in offset) for offset in self.offsets)
+
+    @cached_property
     def reach(self) -> int:
         """Largest absolute offset on any axis, in units of the input's voxels."""
         return max((abs(value) for offset in self.offsets for value in offset), default=0)

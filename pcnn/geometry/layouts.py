@@ -6,11 +6,14 @@ dataflow receives them.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
+
+from pcnn.geometry.slot_subsets import half_pairs, hybrid, slot_norms
 
 if TYPE_CHECKING:
     from pcnn.geometry.kernel_map import KernelMap
@@ -297,4 +300,27 @@ LAYOUTS: dict[str, Callable[[KernelMap], Layout]] = {
     "identity_slot": identity_slot,
     "blocks": blocks,
     "tiles": tiles,
+    "half_pairs": half_pairs,
+    "slot_norms": slot_norms,
 }
+
+#: Layouts with a threshold, asked for as ``name:threshold``.
+WITH_THRESHOLD: dict[str, Callable[..., Layout]] = {"hybrid": hybrid}
+
+
+def layout_function(name: str) -> Callable[[KernelMap], Layout]:
+    """The function that derives a layout, by the name a dataflow asks for.
+
+    Args:
+        name: a key of `LAYOUTS`, or one of `WITH_THRESHOLD` and an integer, such as ``hybrid:3``.
+
+    Raises:
+        ValueError: unknown name, or a threshold that is missing or no natural number.
+    """
+    if name in LAYOUTS:
+        return LAYOUTS[name]
+    base, _, setting = name.partition(":")
+    if base in WITH_THRESHOLD and setting.isdecimal():
+        return functools.partial(WITH_THRESHOLD[base], threshold=int(setting))
+    names = [*LAYOUTS, *(f"{base}:<threshold>" for base in WITH_THRESHOLD)]
+    raise ValueError(f"unknown layout {name!r}; there are {', '.join(names)}")

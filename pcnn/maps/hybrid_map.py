@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from pcnn.geometry import Kernel
-
 
 @dataclass(frozen=True)
 class HybridMap:
@@ -39,14 +37,3 @@ class HybridMap:
     def n_out(self) -> int:
         """Rows of the output geometry."""
         return self.table.shape[0]
-
-
-def split_slots(kernel: Kernel, threshold: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Slots of L1 norm below a threshold, in units of the input's voxels, and the others.
-
-    At 0 all slots are sparse; at one more than the largest norm all are dense.
-    """
-    norms = [sum(abs(value) for value in offset) for offset in kernel.offsets]
-    dense = tuple(slot for slot, norm in enumerate(norms) if norm < threshold)
-    sparse = tuple(slot for slot, norm in enumerate(norms) if norm >= threshold)
-    return dense, sparse

@@ -9,7 +9,8 @@ from torch import Tensor
 
 from pcnn.geometry import Kernel, KernelMap, VoxelGrid
 from pcnn.geometry.layouts import mask_words
-from pcnn.maps.hybrid_map import HybridMap, split_slots
+from pcnn.geometry.slot_subsets import split_slots
+from pcnn.maps.hybrid_map import HybridMap
 from pcnn.maps.native import NATIVE
 from pcnn.maps.packed_search import (
     HALF_TABLE,
@@ -152,7 +153,7 @@ class ZDelta:
             threshold: norm of an offset in units of the input's voxels (Spira's t).
         """
         rows, device = target.rows, source.device
-        dense, sparse = split_slots(kernel, threshold)
+        dense, sparse = split_slots(kernel.norms, threshold)
         size = self.rows or table_rows(rows, len(dense))
         tiles = tiling(self._search, HYBRID, kernel, rows, size, len(dense))
         table = torch.empty(rows, len(dense), dtype=torch.int32, device=device)

@@ -1,0 +1,120 @@
+"""Layouts of a kernel map that hold some of its slots: one half of them, or near and far apart."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from pcnn.geometry.kernel_map import KernelMap
+
+
+def is_halved(kernel_map: KernelMap) -> bool:
+    """Whether half of a map's slots say it all: a submanifold map (Spira, section 5.4).
+
+    ``(i, j, k)`` implies ``(j, i, K - 1 - k)``, and at the central slot of an odd kernel every row
+    meets itself. Where a slot holds several inputs, the centre may hold others besides.
+    """
+    return kernel_map.symmetric and kernel_map.one_per_slot
+
+
+def half_pairs(kernel_map: KernelMap) -> tuple[Tensor, ...]:
+    """Pairs of the slots that a weight-stationary product has to read.
+
+    Returns:
+        ``in_index [T']``, ``out_index [T']`` int32 by slot; ``counts [S]`` int64, pairs of each of
+        the first S slots, on the map's device. ``S = K // 2`` where half of the slots say it all:
+        a pair (i, j) of slot k also stands for (j, i) of slot K - 1 - k, and the central slot of an
+        odd kernel is the identity. ``S = K`` for every other map.
+    """
+    in_index, out_index, offsets = kernel_map.layout("pairs")
+    (counts,) = kernel_map.layout("counts")
+    if not is_halved(kernel_map):
+        return in_index, out_index, counts
+    slots = kernel_map.volume // 2
+    end = int(offsets[slots])  # on the host
+    return in_index[:end], out_index[:end], counts[:slots]
+
+
+def slot_norms(kernel_map: KernelMap) -> tuple[Tensor, ...]:
+    """``[K]`` int64 on the host: L1 norm of every slot's offset, in units of the input's voxels.
+
+    Raises:
+        ValueError: nobody told the map; those that a `VoxelGrid` keeps have been told.
+    """
+    other = kernel_map.transpose()
+    if other.has("slot_norms"):
+        return other.layout("slot_norms")
+    raise ValueError(
+        "this kernel map does not know the offsets of its slots, so they cannot be told apart by "
+        "norm; build it through VoxelGrid.map_to, or use a dataflow without a threshold"
+    )
+
+
+def split_slots(norms: Sequence[int], threshold: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Slots of L1 norm below a threshold, and the others, both ascending.
+
+    At 0 all slots are sparse; at one more than the largest norm all are dense.
+
+    Args:
+        norms: L1 norm of every slot's offset, in units of the input's voxels.
+        threshold: Spira's t (section 5.4).
+    """
+    dense = tuple(slot for slot, norm in enumerate(norms) if norm < threshold)
+    sparse = tuple(slot for slot, norm in enumerate(norms) if norm >= threshold)
+    return dense, sparse
+
+
+def hybrid(kernel_map: KernelMap, threshold: int) -> tuple[Tensor, ...]:
+    """Slots near the centre as a table, the others as pairs (Spira, section 5.4).
+
+    Near slots are filled often and serve an output-stationary product; far ones are mostly empty
+    and serve a weight-stationary one.
+
+    Args:
+        kernel_map: a map that knows its ``slot_norms``.
+        threshold: slots of a smaller L1 norm are dense.
+
+    Returns:
+        ``table [N_out, D]`` int32, input row of every dense slot, -1 where it is empty;
+        ``dense_slots [D]`` int32; ``in_index [T']``, ``out_index [T']`` int32, pairs by sparse
+        slot; ``counts [S]`` int64, pairs of every listed slot; ``sparse_slots [S]`` int32. Where
+        half of the slots say it all (`half_pairs`), only the first half of the sparse ones is
+        listed: then ``D + 2 S = K`` instead of ``D + S = K``.
+
+    Raises:
+        ValueError: as in `slot_norms` and `layouts.check_table`.
+    """
+    (norms,) = kernel_map.layout("slot_norms")
+    dense, sparse = split_slots(norms.tolist(), threshold)
+    (table,) = kernel_map.layout("table")
+    near = torch.tensor(dense, dtype=torch.int32).to(table.device, non_blocking=True)
+    columns = table.index_select(1, near)
+    if is_halved(kernel_map) and dense:  # the centre is dense, as its norm is 0
+        sparse = sparse[: len(sparse) // 2]
+    far = torch.tensor(sparse, dtype=torch.int32).to(table.device, non_blocking=True)
+    if not sparse:
+        none = far.new_empty(0)
+        return columns, near, none, none, far.new_empty(0, dtype=torch.int64), far
+    in_index, out_index, offsets = kernel_map.layout("pairs")
+    (counts,) = kernel_map.layout("counts")
+    parts = [slice(first, last) for first, last in _runs(sparse, offsets.tolist())]
+    inputs, outputs = (
+        torch.cat([index[part] for part in parts]) for index in (in_index, out_index)
+    )
+    return columns, near, inputs, outputs, counts.index_select(0, far), far
+
+
+def _runs(slots: Sequence[int], offsets: Sequence[int]) -> list[tuple[int, int]]:
+    """Ranges of triplets of some slots, joined where slots follow each other."""
+    ranges: list[tuple[int, int]] = []
+    for slot in slots:
+        first, last = offsets[slot], offsets[slot + 1]
+        if ranges and ranges[-1][1] == first:
+            ranges[-1] = ranges[-1][0], last
+        else:
+            ranges.append((first, last))
+    return ranges
