@@ -1,0 +1,34 @@
+"""Tests of Triton kernels run on a GPU, or with TRITON_INTERPRET=1 on a CPU."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What Triton's interpreter (3.6) lacks: loops with computed bounds, products of bfloat16.
+
+    It rounds float32 to bfloat16 towards zero; that is tested with float16.
+    """
+    module = pytest.importorskip("triton.runtime.interpreter")
+    patch_tensor, dot = module._patch_lang_tensor, module.InterpreterBuilder.create_dot
+
+    def patched(tensor: Any, scope: Any) -> None:
+        patch_tensor(tensor, scope)
+        # scalars are arrays of one element, which NumPy 2.4 no longer turns into integers
+        scope.set_attr(tensor, "__index__", lambda self: self.handle.data.item())
+
+    def widened(handle: Any) -> Any:
+        """Bfloat16 is kept as the upper half of a float32's bits."""
+        if str(handle.dtype.scalar) != "bf16":
+            return handle
+        data = (handle.data.astype(np.uint32) << 16).view(np.float32)
+        return module.TensorHandle(data, module.tl.float32)
+
+    def widened_dot(self: Any, a: Any, b: Any, *rest: Any) -> Any:
+        return dot(self, widened(a), widened(b), *rest)
+
+    monkeypatch.setattr(module, "_patch_lang_tensor", patched)
+    monkeypatch.setattr(module.InterpreterBuilder, "create_dot", widened_dot)
