@@ -9,11 +9,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from pcnn.geometry.layouts import Layout, layout_function
+from pcnn.geometry.layouts import LAYOUTS, Layout
+
+
+class Reading(NamedTuple):
+    """Layouts that one operation reads of a map, by name.
+
+    Args:
+        flipped: whether the operation ran over the transposed map.
+        forward: layouts of the side it ran over.
+        backward: layouts of the same side that its backward reads besides.
+        transposed: layouts of the other side that its backward reads.
+    """
+
+    flipped: bool
+    forward: tuple[str, ...]
+    backward: tuple[str, ...] = ()
+    transposed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,7 +46,7 @@ class EdgeSet:
         derive: layouts this edge set derives in its own way, by name; others as in `LAYOUTS`.
         layouts: what is there already, by (name, whether of the transposed map).
         flat: lists of layout tensors handed out already, by (names, whether of the transposed map).
-        uses: what operations did with it so far (see `KernelMap.note`).
+        readings: what operations read so far (see `KernelMap.note`).
     """
 
     rows: tuple[int, int]
@@ -39,7 +56,7 @@ class EdgeSet:
     derive: Mapping[str, Callable[[KernelMap], Layout]] = field(default_factory=dict)
     layouts: dict[tuple[str, bool], Layout] = field(default_factory=dict, repr=False)
     flat: dict[tuple[tuple[str, ...], bool], list[Tensor]] = field(default_factory=dict, repr=False)
-    uses: set[str] = field(default_factory=set, repr=False)
+    readings: set[Reading] = field(default_factory=set, repr=False)
 
 
 @dataclass(frozen=True)
@@ -181,13 +198,20 @@ class KernelMap:
         """The same triplets read backwards: input and output change places, slots stay."""
         return KernelMap(self.edges, not self.flipped)
 
-    def note(self, use: str) -> None:
-        """Remember what the map serves for, so that a plan can prepare it for the next batch.
+    def note(
+        self,
+        forward: tuple[str, ...],
+        backward: tuple[str, ...] = (),
+        transposed: tuple[str, ...] = (),
+    ) -> None:
+        """Remember what an operation reads, so that a plan can prepare it for the next batch.
 
         Args:
-            use: ``product`` (of a convolution, from this side) or ``pairs`` (its triplets listed).
+            forward: layouts of this side.
+            backward: layouts of this side that backward reads besides.
+            transposed: layouts of the other side that backward reads.
         """
-        self.edges.uses.add("transposed" if use == "product" and self.flipped else use)
+        self.edges.readings.add(Reading(self.flipped, forward, backward, transposed))
 
     def has(self, name: str) -> bool:
         """Whether a layout is there already."""
@@ -197,15 +221,17 @@ class KernelMap:
         """Return the tensors of a layout, deriving them at the first request.
 
         Args:
-            name: a name that `pcnn.geometry.layouts.layout_function` knows; what each holds is said
-                at the function of that name.
+            name: a name in `pcnn.geometry.layouts.LAYOUTS`; what each holds is said at the function
+                of that name.
 
         Raises:
             ValueError: unknown name, or a table that cannot exist or exceeds the memory budget.
         """
+        if name not in LAYOUTS:
+            raise ValueError(f"unknown layout {name!r}; there are {', '.join(LAYOUTS)}")
         key = name, self.flipped
         if key not in self.edges.layouts:
-            derive = self.edges.derive.get(name) or layout_function(name)
+            derive = self.edges.derive.get(name) or LAYOUTS[name]
             self.edges.layouts[key] = derive(self)
         return self.edges.layouts[key]
 

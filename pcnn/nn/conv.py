@@ -72,7 +72,7 @@ class _Convolution(nn.Module):
             features,
             self.weight,
             kernel_map,
-            self.engine.dataflow,
+            self.engine.dataflow_on(features.device),
             groups=self.groups,
             compute_dtype=None if features.dtype == torch.float64 else dtype,
         )

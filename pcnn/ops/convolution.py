@@ -51,7 +51,8 @@ def convolution(
     # a symmetric map is read from one side only, whichever is asked for
     mirrored = kernel_map.symmetric and kernel_map.flipped
     side = kernel_map.transpose() if mirrored else kernel_map
-    side.note("product")
+    if not torch.compiler.is_compiling():
+        side.note(dataflow.needs, dataflow.needs_vvor, () if side.symmetric else dataflow.needs)
     layouts = side.flat(dataflow.needs)
     grad_x = grad_weight = False
     if torch.is_grad_enabled():

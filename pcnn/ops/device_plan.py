@@ -163,7 +163,7 @@ class DevicePlan:
             layout,
             box,
         )
-        return self._finish(grid, levels, tables, numbers)
+        return self._finish(grid, levels, tables, report, numbers)
 
     def on_grid(self, grid: VoxelGrid, listed: bool) -> tuple[list[VoxelGrid | None], Maps]:
         """Levels and tables of a geometry; see `on_cells`."""
@@ -181,7 +181,7 @@ class DevicePlan:
         check_overflow(numbers[EXTENT_WORDS - 1], self.layout)
         if self._took_more(numbers):
             return self.on_grid(grid, listed)
-        return self._finish(grid, levels, tables, numbers)
+        return self._finish(grid, levels, tables, report, numbers)
 
     def _took_more(self, numbers: list[int]) -> bool:
         """Whether a sort was cut short; remembers what the sorts take."""
@@ -259,6 +259,7 @@ class DevicePlan:
         grid: VoxelGrid,
         levels: Levels | None,
         tables: dict[int, Search | DisjointTables] | None,
+        report: Tensor,
         numbers: list[int],
     ) -> tuple[list[VoxelGrid | None], Maps]:
         """Cut results to their length, and cache levels and maps on the geometry."""
@@ -266,6 +267,7 @@ class DevicePlan:
         rows = numbers[_HEAD : _HEAD + len(self.wanted)]
         sites = self._sites(Sites(grid.keys, grid.rows), levels, rows)
         listed = tables is not None
+        counted = report.to(torch.int64) if listed else report
         if tables is None:
             tables = self._tables(sites, levels, None)
         grids: list[VoxelGrid | None] = [grid] + [None] * len(self.recipe.levels)
@@ -291,9 +293,10 @@ class DevicePlan:
             else:
                 built = found.kernel_map(source.rows, target.rows)
             if listed:
-                slots = numbers[entry.first_word : entry.first_word + planned.kernel.volume]
-                counts = torch.tensor([0, *slots], dtype=torch.int64)
+                slots = slice(entry.first_word, entry.first_word + planned.kernel.volume)
+                counts = torch.tensor([0, *numbers[slots]], dtype=torch.int64)
                 built.edges.layouts["offsets", False] = (counts.cumsum(0),)
+                built.edges.layouts["counts", False] = (counted[slots],)
             maps[entry.number] = source.add_map(target, planned.kernel, built)
         return grids, maps
 

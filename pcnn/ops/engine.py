@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 import torch
 
-from pcnn.dataflows import Blocked, Dataflow, Reference
-from pcnn.maps import Automatic, BruteForce, MapBuilder, SortedSearch
+from pcnn import dataflows, maps
+from pcnn.dataflows import Dataflow, Reference
+from pcnn.maps import BruteForce, MapBuilder, SortedSearch
 
 
 @dataclass(frozen=True)
@@ -17,30 +18,35 @@ class Engine:
     Args:
         name: name in configurations and reports.
         builder: finds the triplets.
-        dataflow: computes over them.
+        dataflow: computes over them; `pcnn.dataflows.Automatic` stands for one a device.
     """
 
     name: str
     builder: MapBuilder
-    dataflow: Dataflow
+    dataflow: Dataflow | dataflows.Automatic
 
     def builder_on(self, device: torch.device) -> MapBuilder:
         """The builder that serves tensors of a device."""
-        if isinstance(self.builder, Automatic):
+        if isinstance(self.builder, maps.Automatic):
             return self.builder.on(device)
         return self.builder
 
-    @property
-    def deterministic(self) -> bool:
-        """Whether two runs give identical bits."""
-        return self.dataflow.deterministic
+    def dataflow_on(self, device: torch.device) -> Dataflow:
+        """The dataflow that serves tensors of a device."""
+        if isinstance(self.dataflow, dataflows.Automatic):
+            return self.dataflow.on(device)
+        return self.dataflow
+
+    def deterministic_on(self, device: torch.device) -> bool:
+        """Whether two runs on a device give identical bits."""
+        return self.dataflow_on(device).deterministic
 
 
 #: Engines by name. ``auto`` is the quickest choice there is for every device.
 ENGINES = {
     engine.name: engine
     for engine in (
-        Engine("auto", Automatic(), Blocked()),
+        Engine("auto", maps.Automatic(), dataflows.Automatic()),
         Engine("reference", SortedSearch(), Reference()),
         Engine("brute_force", BruteForce(), Reference()),
     )

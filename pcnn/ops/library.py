@@ -134,8 +134,9 @@ def products(dataflow: Dataflow) -> Products:
             epilogue=Epilogue(scale, shift, residual, relu),
         )
 
-    kernels = zip(names, (mvmr, vvor, fused), (_fake_mvmr, _fake_vvor, _fake_fused), strict=True)
-    for name, kernel, fake in kernels:
+    kernels: tuple[Callable[..., Tensor], ...] = (mvmr, vvor, fused)
+    fakes: tuple[Callable[..., Tensor], ...] = (_fake_mvmr, _fake_vvor, _fake_fused)
+    for name, kernel, fake in zip(names, kernels, fakes, strict=True):
         library.impl(name, kernel, "CompositeExplicitAutograd")
         torch.library.register_fake(f"pcnn::{name}", fake, lib=library)
     library.impl(names[0], functools.partial(_apply_mvmr, handles), "Autograd")

@@ -7,7 +7,8 @@ in a few launches with one host sync (`pcnn.ops.device_plan`), elsewhere map by 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import weakref
+from collections.abc import Callable, Iterable, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -20,31 +21,72 @@ from pcnn.maps.native import has_kernels
 from pcnn.maps.tiles import tiles_of_masks
 from pcnn.ops.device_plan import DevicePlan, Maps
 from pcnn.ops.engine import Engine, resolve
-from pcnn.ops.recipe import PlannedMap, Recipe, trace
+from pcnn.ops.recipe import Recipe, trace
 from pcnn.ops.sites import strided
 
-#: Layouts that list triplets, so that their number must be known on the host.
-LISTED = ("pairs", "blocks", "rows_csr")
+#: Layouts of one map, by (name, whether of the transposed map).
+Wanted = tuple[tuple[str, bool], ...]
 
 
 class Planner:
     """Builds every geometry and kernel map a model will need, for one batch after another.
 
+    Of every map it builds the layouts that its layers' dataflows read, on the device where the
+    model lies; a model that moves to another, or gets other engines, is traced again.
+
     Args:
         model: any module that takes a `SparseTensor`; user models need no preparation. Sites that
             a model passes to a layer by hand, other than levels of its own input, are not planned.
-        layouts: names of the layouts to build; ``None`` means those the engine's dataflow needs.
+        layouts: names of the layouts to build of every map that a convolution reads; ``None``
+            means those its dataflow needs.
 
     Raises:
         ValueError: the number of input channels cannot be read off the model.
     """
 
     def __init__(self, model: nn.Module, layouts: Sequence[str] | None = None) -> None:
-        engines = (getattr(module, "engine", None) for module in model.modules())
-        self.engine = next((e for e in engines if isinstance(e, Engine)), resolve(None))
-        self.layouts = tuple(self.engine.dataflow.needs if layouts is None else layouts)
-        self.recipe: Recipe = trace(model)
+        self.layouts = None if layouts is None else tuple(layouts)
+        # a network owns its planner: no reference back, or neither would be freed
+        self._model: Callable[[], nn.Module | None] = weakref.ref(model)
+        found = ((m, getattr(m, "engine", None)) for m in model.modules())
+        self._layers = [module for module, engine in found if isinstance(engine, Engine)]
+        self._trace(model)
+
+    def __getstate__(self) -> dict[str, object]:
+        """Copies and pickles leave the model behind, and keep what was traced."""
+        return {**self.__dict__, "_model": _no_model}
+
+    def plans(self, model: nn.Module) -> bool:
+        """Whether this is a planner of that very model."""
+        return self._model() is model
+
+    @property
+    def recipe(self) -> Recipe:
+        """Levels and maps that the model asks for."""
+        model = self._model()
+        if model is not None and self._traced != (_place(model), self._engines()):
+            self._trace(model)
+        return self._recipe
+
+    @property
+    def engine(self) -> Engine:
+        """The engine whose builder finds the triplets: that of the first layer."""
+        engines = self._engines()
+        return engines[0] if engines else resolve(None)
+
+    def _engines(self) -> tuple[Engine, ...]:
+        engines: list[Engine] = [module.engine for module in self._layers]  # type: ignore[misc]
+        return tuple(engines)
+
+    def _trace(self, model: nn.Module) -> None:
+        self._recipe: Recipe = trace(model)
+        self._traced = _place(model), self._engines()
         self._device_plans: dict[tuple[Triple, str, KeyLayout], DevicePlan] = {}
+        #: layouts of every map, by whether backward follows
+        self._wanted: dict[bool, list[Wanted]] = {}
+        for both in (False, True):
+            maps = self._recipe.maps
+            self._wanted[both] = [planned.layouts(both, self.layouts) for planned in maps]
 
     def __call__(self, geometry: VoxelGrid, backward: bool | None = None) -> VoxelGrid:
         """Derive all levels and build all maps of a geometry that are not there yet.
@@ -69,26 +111,17 @@ class Planner:
 
     def is_planned(self, geometry: VoxelGrid, backward: bool) -> bool:
         """Whether all that a call would build is there already."""
-        grids = [geometry]
-        for parent, direction, kernel in self.recipe.levels:
+        grids, recipe = [geometry], self.recipe
+        for parent, direction, kernel in recipe.levels:
             level = grids[parent].cached_level(kernel, direction == "down")
             if level is None:
                 return False
             grids.append(level)
-        for planned in self.recipe.maps:
+        for planned, wanted in zip(recipe.maps, self._wanted[backward], strict=True):
             built = grids[planned.source].cached_map(grids[planned.target], planned.kernel)
-            if built is None or not (built.has("pairs") or "pairs" not in planned.uses):
-                return False
-            views = self._views(built, planned, backward)
-            if not all(view.has(name) for view in views for name in self.layouts):
+            if built is None or not all(key in built.edges.layouts for key in wanted):
                 return False
         return True
-
-    def _views(self, built: KernelMap, planned: PlannedMap, backward: bool) -> list[KernelMap]:
-        """The sides from which convolutions read a map, forward and backward."""
-        forward, transposed = "product" in planned.uses, "transposed" in planned.uses
-        views = [built] if forward or (backward and transposed) else []
-        return views + ([built.transpose()] if transposed or (backward and forward) else [])
 
     def voxelize(
         self,
@@ -130,8 +163,7 @@ class Planner:
         return isinstance(self.engine.builder_on(device), Windowed) and has_kernels(device)
 
     def _lists(self, backward: bool) -> bool:
-        pooled = any("pairs" in planned.uses for planned in self.recipe.maps)
-        return backward or pooled or any(name in LISTED for name in self.layouts)
+        return self.recipe.lists_triplets(backward, self.layouts)
 
     def _device_plan(self, spacing: Triple, sites: str, layout: KeyLayout) -> DevicePlan:
         key = spacing, sites, layout
@@ -148,23 +180,32 @@ class Planner:
             if grids[number] is None and above is not None:
                 down = direction == "down"
                 grids[number] = strided(above, kernel) if down else above.generated(kernel)
-        views: list[KernelMap] = []
-        for planned, built in zip(self.recipe.maps, maps, strict=True):
+        views: list[tuple[KernelMap, str]] = []
+        for planned, built, wanted in zip(
+            self.recipe.maps, maps, self._wanted[backward], strict=True
+        ):
             if built is None:
                 source, target = grids[planned.source], grids[planned.target]
                 assert source is not None
                 assert target is not None
                 built = source.map_to(target, planned.kernel, self.engine.builder.build)
-            if "pairs" in planned.uses:
-                built.layout("pairs")
-            views += self._views(built, planned, backward)
-        if "tiles" in self.layouts and views and self.is_batched(_device(grids)):
-            _tile(views)
-        for view in views:
-            layouts, flipped = view.edges.layouts, view.flipped
-            for name in self.layouts:
-                if (name, flipped) not in layouts:
-                    view.layout(name)
+            sides = built, built.transpose()
+            missing = (key for key in wanted if key not in built.edges.layouts)
+            views += [(sides[flipped], name) for name, flipped in missing]
+        if self.is_batched(_device(grids)):
+            _tile([view for view, name in views if name == "tiles"])
+        for view, name in views:
+            view.layout(name)
+
+
+def _no_model() -> None:
+    """What a weak reference to a model that is gone returns."""
+
+
+def _place(model: nn.Module) -> str:
+    """Type of the device where a model lies."""
+    parameter = next(model.parameters(), None)
+    return "cpu" if parameter is None else parameter.device.type
 
 
 def _check_cells(cells: Tensor) -> None:
@@ -194,9 +235,7 @@ def _device(grids: list[VoxelGrid | None]) -> torch.device:
 
 def _tile(views: Iterable[KernelMap]) -> None:
     """Row orders of many maps from one sort; a symmetric map's transpose needs none of its own."""
-    wanted = [
-        view for view in views if not view.has("tiles") and not (view.symmetric and view.flipped)
-    ]
+    wanted = [view for view in views if not (view.symmetric and view.flipped)]
     if wanted:
         masks = [(view.layout("masks")[0], view.volume) for view in wanted]
         for view, layout in zip(wanted, tiles_of_masks(masks), strict=True):

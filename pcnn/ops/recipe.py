@@ -8,7 +8,11 @@ import torch
 from torch import nn
 
 from pcnn.geometry import Kernel, VoxelGrid, grid_of_cells
+from pcnn.geometry.kernel_map import Reading
 from pcnn.tensor import SparseTensor
+
+#: Layouts that list triplets, so that their number must be known on the host.
+LISTED = frozenset({"pairs", "blocks", "rows_csr"})
 
 
 @dataclass(frozen=True)
@@ -19,13 +23,32 @@ class PlannedMap:
         source: number of the input level.
         target: number of the output level.
         kernel: the relation.
-        uses: ``product``, ``transposed`` and ``pairs``, as noted in `KernelMap.note`.
+        readings: what operations read of it.
     """
 
     source: int
     target: int
     kernel: Kernel
-    uses: frozenset[str] = frozenset({"product"})
+    readings: frozenset[Reading]
+
+    def layouts(
+        self, backward: bool, names: tuple[str, ...] | None = None
+    ) -> tuple[tuple[str, bool], ...]:
+        """Layouts that are read, by (name, whether of the transposed map).
+
+        Args:
+            backward: whether those that backward reads are among them.
+            names: read these instead, wherever a convolution reads.
+        """
+        found: set[tuple[str, bool]] = set()
+        for flipped, forward, again, transposed in self.readings:
+            replace = names is not None and bool(again)  # nothing is read again by a pooling
+            found.update((name, flipped) for name in (names if replace else forward) or ())
+            if backward:
+                found.update((name, flipped) for name in again if not replace)
+                other = names if replace and transposed else transposed
+                found.update((name, not flipped) for name in other or ())
+        return tuple(sorted(found, key=lambda key: (key[1], key[0])))
 
 
 @dataclass(frozen=True)
@@ -39,6 +62,11 @@ class Recipe:
 
     levels: tuple[tuple[int, str, Kernel], ...]
     maps: tuple[PlannedMap, ...]
+
+    def lists_triplets(self, backward: bool, names: tuple[str, ...] | None = None) -> bool:
+        """Whether some layout lists triplets; arguments as in `PlannedMap.layouts`."""
+        wanted = (name for planned in self.maps for name, _ in planned.layouts(backward, names))
+        return not LISTED.isdisjoint(wanted)
 
 
 def trace(model: nn.Module) -> Recipe:
@@ -96,6 +124,6 @@ def _read(root: VoxelGrid) -> Recipe:
     for source in grids:
         for target, built in source._maps.items():
             for kernel, kernel_map in built.items() if target in number else ():
-                uses = frozenset(kernel_map.edges.uses)
-                maps.append(PlannedMap(number[source], number[target], kernel, uses))
+                readings = frozenset(kernel_map.edges.readings)
+                maps.append(PlannedMap(number[source], number[target], kernel, readings))
     return Recipe(tuple(levels), tuple(maps))

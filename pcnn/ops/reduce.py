@@ -34,7 +34,7 @@ def reduce_sum(x: Tensor, kernel_map: KernelMap, weight: Tensor | None = None) -
     Returns:
         ``[N_out, C]`` in the dtype of ``x``; 0 where an output has no input.
     """
-    kernel_map.note("pairs")
+    kernel_map.note(("pairs",))
     reduced: Tensor = torch.ops.pcnn.reduce(
         x, weight, kernel_map.in_index, kernel_map.out_index, kernel_map.n_out
     )
@@ -63,7 +63,7 @@ def reduce_max(x: Tensor, kernel_map: KernelMap) -> Tensor:
     Returns:
         ``[N_out, C]``; 0 where an output has no input.
     """
-    kernel_map.note("pairs")
+    kernel_map.note(("pairs",))
     rows = _argmax(x.detach(), kernel_map)  # [N_out, C], N_in where there is no input
     padded = torch.cat([x, x.new_zeros(1, x.shape[1])])
     return padded.gather(0, rows)

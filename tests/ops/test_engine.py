@@ -1,4 +1,5 @@
 import pytest
+import torch
 
 from pcnn.dataflows import Reference
 from pcnn.maps import BruteForce
@@ -9,7 +10,7 @@ def test_engines_by_name_and_by_object() -> None:
     own = Engine("own", BruteForce(), Reference())
     assert resolve(own) is own
     assert resolve(None) is ENGINES["auto"]
-    assert resolve("reference").deterministic
+    assert resolve("reference").deterministic_on(torch.device("cpu"))
     assert {name: engine.name for name, engine in ENGINES.items()} == {n: n for n in ENGINES}
 
 

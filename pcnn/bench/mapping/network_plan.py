@@ -181,11 +181,8 @@ def finish(builder: MapBuilder, planned: PlannedMap, levels: Sequence[VoxelGrid]
     """Build a map and the layouts that a forward pass reads of it, as the planner does."""
     source, target = levels[planned.source], levels[planned.target]
     built = source.map_to(target, planned.kernel, builder.build)
-    if "pairs" in planned.uses:
-        built.layout("pairs")
-    for use, view in (("product", built), ("transposed", built.transpose())):
-        for name in LAYOUTS if use in planned.uses else ():
-            view.layout(name)
+    for name, flipped in planned.layouts(False, LAYOUTS):
+        (built.transpose() if flipped else built).layout(name)
 
 
 def true_maps(grid: VoxelGrid, recipe: Recipe) -> list[list[oracle.Pair]]:
