@@ -14,7 +14,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from pcnn.geometry.layouts import LAYOUTS, Layout
+from pcnn.geometry.layouts import Layout, layout_function
 
 
 class Reading(NamedTuple):
@@ -221,17 +221,15 @@ class KernelMap:
         """Return the tensors of a layout, deriving them at the first request.
 
         Args:
-            name: a name in `pcnn.geometry.layouts.LAYOUTS`; what each holds is said at the function
-                of that name.
+            name: a name that `pcnn.geometry.layouts.layout_function` knows; what each holds is said
+                at the function of that name.
 
         Raises:
             ValueError: unknown name, or a table that cannot exist or exceeds the memory budget.
         """
-        if name not in LAYOUTS:
-            raise ValueError(f"unknown layout {name!r}; there are {', '.join(LAYOUTS)}")
         key = name, self.flipped
         if key not in self.edges.layouts:
-            derive = self.edges.derive.get(name) or LAYOUTS[name]
+            derive = self.edges.derive.get(name) or layout_function(name)
             self.edges.layouts[key] = derive(self)
         return self.edges.layouts[key]
 
