@@ -7,6 +7,8 @@ if TYPE_CHECKING:
     from pcnn import models, nn
     from pcnn.geometry import Kernel, KernelMap, VoxelGrid
     from pcnn.ops import Engine, Planner, plan, voxelize
+    from pcnn.runtime.explaining import explain
+    from pcnn.runtime.tuning import tune
     from pcnn.tensor import SparseTensor
 
 __version__ = "0.1.0"
@@ -19,9 +21,11 @@ __all__ = [
     "SparseTensor",
     "VoxelGrid",
     "__version__",
+    "explain",
     "models",
     "nn",
     "plan",
+    "tune",
     "voxelize",
 ]
 
@@ -32,7 +36,9 @@ _HOMES = {
     "Planner": "pcnn.ops",
     "SparseTensor": "pcnn.tensor",
     "VoxelGrid": "pcnn.geometry",
+    "explain": "pcnn.runtime.explaining",
     "plan": "pcnn.ops",
+    "tune": "pcnn.runtime.tuning",
     "voxelize": "pcnn.ops",
 }
 

@@ -13,6 +13,7 @@ from pcnn.cli.bench import app as bench_app
 from pcnn.cli.doctor import doctor
 from pcnn.cli.predict import predict
 from pcnn.cli.simulate import app as simulate_app
+from pcnn.cli.tune import tune
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -23,6 +24,7 @@ app.add_typer(bench_app, name="bench")
 app.add_typer(simulate_app, name="simulate")
 app.command()(doctor)
 app.command()(predict)
+app.command()(tune)
 
 
 def print_version(wanted: bool) -> None:

@@ -1,0 +1,116 @@
+"""`pcnn tune`: choose dataflows for a network on samples of its data, and keep the choice."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    import torch
+    from omegaconf import DictConfig
+
+#: Autocast dtype of the trainer's precisions.
+AUTOCAST = {"16-mixed": "float16", "bf16-mixed": "bfloat16"}
+#: Dtype of weights and features of the others.
+PURE = {"16-true": "float16", "bf16-true": "bfloat16", "64-true": "float64"}
+
+
+def tune(
+    overrides: Annotated[
+        list[str] | None, typer.Argument(help="As for train.py: model=minkunet dataset=kitti")
+    ] = None,
+    samples: Annotated[int, typer.Option(min=1, help="Batches to measure on.")] = 5,
+    backward: Annotated[bool, typer.Option(help="Choose for gradients too.")] = False,
+    precision: Annotated[
+        str | None,
+        typer.Option(help="32-true, 16-mixed, bf16-mixed, ...; default trainer.precision."),
+    ] = None,
+    device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1, or auto.")] = "auto",
+    cache: Annotated[
+        Path | None, typer.Option(help="File of decisions; default: the user's own.")
+    ] = None,
+    fresh: Annotated[bool, typer.Option(help="Measure again what the file knows.")] = False,
+    conf: Annotated[Path, typer.Option(help="Folder of configurations, that of train.py.")] = Path(
+        "conf"
+    ),
+) -> None:
+    """Find the quickest dataflow for every layer of a network, on samples of a data set.
+
+    Decisions go to a file that networks on this device consult from then on. Give the options of
+    the training: the dtype and the size of the batches matter.
+    """
+    from pcnn.cli.device import chosen_device
+    from pcnn.experiment.errors import short_errors
+
+    if not (conf / "train.yaml").is_file():
+        raise typer.BadParameter(f"--conf {conf}: no train.yaml there; run this in a checkout")
+    where = chosen_device(device)
+    with short_errors(conf):
+        _tune(_composed(overrides or [], conf), where, precision, samples, backward, cache, fresh)
+
+
+def _composed(overrides: list[str], conf: Path) -> DictConfig:
+    """The configuration of train.py for these overrides, checked."""
+    from hydra import compose, initialize_config_dir
+
+    from pcnn.experiment.check import checked
+
+    with initialize_config_dir(str(conf.resolve()), version_base="1.3"):
+        return checked(compose("train", overrides))
+
+
+def _tune(
+    cfg: DictConfig,
+    device: torch.device,
+    precision: str | None,
+    samples: int,
+    backward: bool,
+    cache: Path | None,
+    fresh: bool,
+) -> None:
+    import torch
+    from rich.console import Console
+
+    from pcnn.dataflows.tuning_file import user_path
+    from pcnn.experiment import build
+    from pcnn.runtime.explaining import explain
+    from pcnn.runtime.layer_calls import sparse_of
+    from pcnn.runtime.tuning import tune
+
+    console = Console()
+    precise = str(precision or cfg.trainer.get("precision", "32-true"))
+    data: Any = build.data(cfg)
+    loader = data.train_dataloader() if backward else data.val_dataloader()
+    batches = list(islice(loader or data.train_dataloader(), samples))
+    torch.manual_seed(cfg.seed)
+    net = build.network(cfg, int(data.in_channels), len(data.class_names)).to(device)
+    if precise in PURE:
+        net = net.to(getattr(torch, PURE[precise]))
+    with _autocast(precise, device):
+        layers = tune(net, batches, samples, backward=backward, cache=cache, fresh=fresh)
+        for layer in layers:
+            console.print(str(layer), highlight=False, soft_wrap=True)
+        explain(net, sparse_of(batches[0]))
+    known = sum(layer.known for layer in layers)
+    chosen = sum(bool(layer.ms) for layer in layers)
+    if not chosen:
+        console.print(f"{device}: one dataflow serves all layers, there is nothing to choose")
+        return
+    console.print(
+        f"{chosen} layers tuned, {known} of them by decisions on disk: {cache or user_path()}",
+        soft_wrap=True,
+    )
+    if data.source_kind != "real":
+        console.print("measured on SIMULATED data", style="bold yellow")
+
+
+def _autocast(precision: str, device: torch.device) -> AbstractContextManager[Any]:
+    import torch
+
+    if precision not in AUTOCAST:
+        return nullcontext()
+    return torch.autocast(device.type, getattr(torch, AUTOCAST[precision]))

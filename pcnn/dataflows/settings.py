@@ -1,0 +1,92 @@
+"""A dataflow as plain data, and back: how decisions about dataflows are written to files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import Field, fields, is_dataclass
+from typing import Any
+
+from pcnn.dataflows.base import Dataflow
+from pcnn.dataflows.blocked import Blocked
+from pcnn.dataflows.per_product import PerProduct
+from pcnn.dataflows.reference import Reference
+
+#: Every class that a file may name: dataflows, and the settings they hold.
+CLASSES: dict[str, type] = {made.__name__: made for made in (Blocked, PerProduct, Reference)}
+
+#: Fields that describe a dataflow; written only where they differ from the class's own.
+DESCRIPTIONS = ("name", "needs", "needs_vvor", "fuses", "deterministic")
+
+
+def settings_of(dataflow: Any) -> dict[str, Any]:
+    """Class and fields of a dataflow, as `json` takes them.
+
+    Args:
+        dataflow: a frozen dataclass whose class is in `CLASSES`; so are those of its fields.
+
+    Returns:
+        ``{"name": class, "fields": {...}}``.
+
+    Raises:
+        ValueError: a class that is not in `CLASSES`.
+    """
+    kind: Any = type(dataflow)
+    name = kind.__name__
+    if CLASSES.get(name) is not kind:
+        raise ValueError(f"{name} cannot be written: there are {', '.join(CLASSES)}")
+    kept = [field for field in fields(dataflow) if field.init and not _is_usual(dataflow, field)]
+    return {"name": name, "fields": {f.name: _plain(getattr(dataflow, f.name)) for f in kept}}
+
+
+def dataflow_of(settings: Mapping[str, Any]) -> Dataflow:
+    """The dataflow of what `settings_of` wrote.
+
+    Raises:
+        ValueError: a class or a field that does not exist, or a value that a class refuses.
+    """
+    made: Dataflow = _made(settings)
+    return made
+
+
+def described(dataflow: Any) -> str:
+    """A dataflow in one short line, as ``OutputStationary(tiles=Tiles(64, 64, 32))``."""
+    if not is_dataclass(dataflow) or isinstance(dataflow, type):
+        return str(getattr(dataflow, "name", dataflow))
+    kept = [
+        field
+        for field in fields(dataflow)
+        if field.init and not _is_usual(dataflow, field) and field.name not in DESCRIPTIONS
+    ]
+    words = ", ".join(f"{field.name}={_word(getattr(dataflow, field.name))}" for field in kept)
+    return f"{type(dataflow).__name__}({words})" if words else type(dataflow).__name__
+
+
+def _is_usual(dataflow: Any, field: Field[Any]) -> bool:
+    return field.name in DESCRIPTIONS and getattr(dataflow, field.name) == field.default
+
+
+def _plain(value: Any) -> Any:
+    if is_dataclass(value):
+        return settings_of(value)
+    if isinstance(value, tuple):
+        return [_plain(part) for part in value]
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    raise ValueError(f"a setting of type {type(value).__name__} cannot be written: {value!r}")
+
+
+def _made(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        made = CLASSES.get(str(value.get("name")))
+        given = value.get("fields", {})
+        if made is None or not isinstance(given, Mapping):
+            raise ValueError(f"no settings named {value.get('name')!r}: {', '.join(CLASSES)}")
+        try:
+            return made(**{str(name): _made(part) for name, part in given.items()})
+        except TypeError as error:
+            raise ValueError(f"{value['name']}: {error}") from error
+    return tuple(_made(part) for part in value) if isinstance(value, list) else value
+
+
+def _word(value: Any) -> str:
+    return described(value) if is_dataclass(value) else str(value)

@@ -1,0 +1,109 @@
+"""Tables of tuned dataflows on disk: the user's own, and those that come with the package."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import re
+import tempfile
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+from pcnn.dataflows.tuning_table import TuningTable
+from pcnn.kernels.cubin_cache import folder
+
+#: Tables that come with the package, one a device.
+SHIPPED = Path(__file__).parents[1] / "tuned"
+
+
+def user_path() -> Path:
+    """The user's own table, in the user's cache folder (XDG base directories).
+
+    Raises:
+        RuntimeError: the user has no home folder.
+    """
+    return folder().parent / "tuned.json"
+
+
+def shipped_path(device_name: str) -> Path:
+    """Where the table of a device lies that comes with the package.
+
+    Args:
+        device_name: as torch gives it, ``NVIDIA H200``.
+    """
+    return SHIPPED / (re.sub(r"[^a-z0-9]+", "_", device_name.lower()).strip("_") + ".json")
+
+
+def read(path: Path) -> TuningTable:
+    """The table of a file; empty where there is none.
+
+    A file that is damaged, or of another version, counts as empty, and a warning says so.
+    """
+    try:
+        return TuningTable.of_plain(json.loads(path.read_text()))
+    except FileNotFoundError:
+        return TuningTable()
+    except (OSError, ValueError) as error:  # undecodable text and JSON are ValueErrors too
+        warnings.warn(
+            f"{path} is not used: {error}. The next pcnn.tune writes it anew.",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+        return TuningTable()
+
+
+def save(path: Path, table: TuningTable) -> TuningTable:
+    """Add decisions to a file; those that other processes wrote meanwhile stay.
+
+    The file is written under a temporary name, then renamed: readers see all of it or nothing.
+    Where it cannot be written a warning says so.
+
+    Args:
+        path: the file.
+        table: new decisions, which count where the file has one of the same key.
+
+    Returns:
+        All decisions that the file holds now.
+    """
+    try:
+        with _locked(path):
+            merged = read(path).updated(table)
+            _write(path, _text(merged))
+    except OSError as error:
+        warnings.warn(
+            f"what was tuned cannot be stored ({error}): the next process tunes again. Make the "
+            f"folder of {path} writable, or name another file.",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+        return table
+    return merged
+
+
+def _text(table: TuningTable) -> str:
+    """JSON with one row a line, so that two versions of a file can be compared."""
+    plain = table.plain()
+    rows = ",\n".join(json.dumps(row) for row in plain["rows"])
+    return f'{{"format": {plain["format"]}, "rows": [\n{rows}\n]}}\n'
+
+
+def _write(path: Path, text: str) -> None:
+    number, part = tempfile.mkstemp(dir=path.parent, prefix=path.stem, suffix=".part")
+    try:
+        with os.fdopen(number, "w") as file:
+            file.write(text)
+        os.replace(part, path)
+    except BaseException:
+        Path(part).unlink(missing_ok=True)
+        raise
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.with_name(f".{path.name}.lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)  # given back when the file closes, or the process dies
+        yield

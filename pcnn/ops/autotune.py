@@ -1,0 +1,143 @@
+"""The quickest dataflow for a product: candidates are checked, then timed, on real kernel maps."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import torch
+
+from pcnn.dataflows import Dataflow
+from pcnn.dataflows.per_product import PerProduct
+from pcnn.dataflows.tuning_table import Bucket, Choice, Choices
+from pcnn.ops.agreement import disagreement
+from pcnn.ops.device_time import device_ms
+from pcnn.ops.layer_products import LayerCall, Product
+
+#: A candidate that takes so many times as long as the best is not tried on further samples.
+HOPELESS = 1.5
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How the candidates for one product did.
+
+    Args:
+        ms: time of those that were right on every sample, all samples together [ms].
+        refused: why the others were not; ``None`` if they were too slow to go on with.
+    """
+
+    ms: Mapping[Dataflow, float]
+    refused: Mapping[Dataflow, str | None] = field(default_factory=dict)
+
+    def choices(self) -> Choices:
+        """The quickest dataflow for each set of layouts, quickest first."""
+        best: dict[tuple[tuple[str, ...], tuple[str, ...]], Choice] = {}
+        for dataflow, ms in sorted(self.ms.items(), key=lambda one: one[1]):
+            best.setdefault((dataflow.needs, dataflow.needs_vvor), Choice(dataflow, ms))
+        return tuple(best.values())
+
+
+def compare(
+    calls: Sequence[LayerCall],
+    product: str,
+    candidates: Iterable[Dataflow],
+    *,
+    repeats: int = 9,
+) -> Outcome:
+    """Check and time candidates for one product of a layer.
+
+    A candidate computes the product of random operands on every call's own kernel map. Its result
+    is compared with float64 before its time counts, and once more afterwards: a race shows rarely.
+
+    Args:
+        calls: calls of the layer, one or more a sample.
+        product: ``forward``, ``transposed`` or ``vvor``.
+        candidates: dataflows to try.
+        repeats: timed repeats on every call.
+
+    Raises:
+        RuntimeError: no candidate gives right values; the message says what was wrong with each.
+    """
+    alive = dict.fromkeys(candidates, 0.0)
+    refused: dict[Dataflow, str | None] = {}
+    for call in calls:
+        operands = Product(call, product)
+        for dataflow in list(alive):
+            ms = _checked_ms(operands, dataflow, repeats)
+            if isinstance(ms, str):
+                refused[dataflow] = ms
+                del alive[dataflow]
+            else:
+                alive[dataflow] += ms
+        limit = HOPELESS * min(alive.values(), default=0.0)
+        for dataflow in [one for one, ms in alive.items() if ms > limit]:
+            refused[dataflow] = None
+            del alive[dataflow]
+    if not alive:
+        reasons = "; ".join(f"{one.name}: {why}" for one, why in refused.items() if why)
+        raise RuntimeError(f"no dataflow computes this layer's {product} product: {reasons}")
+    return Outcome(alive, refused)
+
+
+def _checked_ms(operands: Product, dataflow: Dataflow, repeats: int) -> float | str:
+    """Median time [ms], or what is wrong with the candidate."""
+    device, dtype, truth = operands.call.device, operands.call.dtype, operands.truth
+    terms = operands.terms
+    try:
+        run = operands.prepared(dataflow)
+        # memory that was just freed is handed out next: let it not hold the last one's right values
+        torch.full(truth.shape, math.nan, dtype=operands.out_dtype, device=device)
+        wrong = disagreement(run(), truth, dtype, terms)
+        if wrong:
+            return wrong
+        ms = device_ms(run, device, repeats=repeats)
+        wrong = disagreement(run(), truth, dtype, terms)
+    except (RuntimeError, ValueError, TypeError, NotImplementedError, MemoryError) as error:
+        return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+    return wrong or ms
+
+
+def mean_bucket(calls: Sequence[LayerCall], product: str) -> Bucket:
+    """The size under which a decision about several calls is kept: geometric means."""
+    rows = [max(1, call.rows(product)) for call in calls]
+    pairs = [call.pairs_per_row(product) for call in calls]
+    size = math.exp(sum(map(math.log, rows)) / len(rows))
+    return Bucket.of(size, sum(pairs) / len(pairs))
+
+
+def combined(choices: Mapping[str, Choices]) -> Dataflow:
+    """The dataflow of a layer, from the choices for its products.
+
+    Output and gradient of features read the same layouts, so their dataflows are the pair that is
+    quickest together among those that do; the gradient of weights has its own.
+
+    Args:
+        choices: by product; ``forward`` at least.
+
+    Raises:
+        ValueError: no two dataflows for output and gradient read the same layouts.
+    """
+    if "transposed" not in choices:
+        return choices["forward"][0].dataflow
+    pairs = [
+        (first.ms + second.ms, first.dataflow, second.dataflow)
+        for first, second in itertools.product(choices["forward"], choices["transposed"])
+        if first.dataflow.needs == second.dataflow.needs
+    ]
+    if not pairs:
+        raise ValueError("no two dataflows for output and gradient read the same layouts")
+    _, forward, transposed = min(pairs, key=lambda pair: pair[0])
+    outer = choices["vvor"][0].dataflow if "vvor" in choices else forward
+    same = forward == transposed == outer
+    return forward if same else PerProduct(forward, transposed, outer)
+
+
+def groups_of(calls: Mapping[str, Sequence[LayerCall]]) -> Iterator[list[str]]:
+    """Names of the layers that compute the same: equal maps, channels and dtypes, call by call."""
+    groups: dict[tuple[LayerCall, ...], list[str]] = {}
+    for name, own in calls.items():
+        groups.setdefault(tuple(own), []).append(name)
+    yield from groups.values()

@@ -1,0 +1,84 @@
+"""What a call takes on its device, without the host's share.
+
+All repeats are enqueued behind a kernel that only spins, so the device finds them waiting:
+
+    host:    spin | event call event | event call event | ...
+    device:  spinning........................... | call | call | ...
+
+That holds only if the spin was still running when the last repeat was enqueued, which is checked; a
+spin that was too short is doubled.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+#: First spin and longest spin, in cycles of the device (about 1 and 64 ms).
+SHORTEST, LONGEST = 2_000_000, 128_000_000
+
+
+def device_ms(
+    call: Callable[[], Any], device: torch.device, *, warmup: int = 2, repeats: int = 9
+) -> float:
+    """Median time of a call whose operands are in the cache as far as they fit [ms].
+
+    On a GPU from event to event. A call that waits for the device, or enqueues more than its queue
+    holds, cannot be enqueued ahead: its time includes the gaps, as its user's would. On a CPU the
+    clock's.
+
+    Args:
+        call: its result is dropped.
+        device: where it runs.
+        warmup: calls before those that count.
+        repeats: calls that count.
+    """
+    for _ in range(warmup):
+        call()
+    if device.type != "cuda":
+        return statistics.median(_by_clock(call) for _ in range(repeats))
+    with torch.cuda.device(device):
+        times = _behind_spin(call, repeats)
+        if times is None:
+            single = [_behind_spin(call, 1) for _ in range(repeats)]
+            times = [ms for found in single for ms in found or ()]
+        return statistics.median(times or [_between_events(call) for _ in range(repeats)])
+
+
+def _by_clock(call: Callable[[], Any]) -> float:
+    start = time.perf_counter()
+    call()
+    return 1e3 * (time.perf_counter() - start)
+
+
+def _between_events(call: Callable[[], Any]) -> float:
+    torch.cuda.synchronize()
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    start.record()
+    call()
+    end.record()
+    torch.cuda.synchronize()
+    return float(start.elapsed_time(end))
+
+
+def _behind_spin(call: Callable[[], Any], repeats: int) -> list[float] | None:
+    """Time of every repeat, ``None`` if the host was behind the longest spin."""
+    spin = SHORTEST
+    while spin <= LONGEST:
+        events = [[torch.cuda.Event(enable_timing=True) for _ in range(2)] for _ in range(repeats)]
+        torch.cuda.synchronize()
+        torch.cuda._sleep(spin)
+        for start, end in events:
+            start.record()
+            call()
+            end.record()
+        ahead = not events[0][0].query()
+        torch.cuda.synchronize()
+        if ahead:
+            return [float(start.elapsed_time(end)) for start, end in events]
+        spin *= 2
+    return None

@@ -1,0 +1,1 @@
+"""Networks made ready to run: what their layers do, and what is quickest for them."""

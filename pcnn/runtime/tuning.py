@@ -1,0 +1,189 @@
+"""The quickest dataflow for every layer of a network, found on samples before the network is used.
+
+Layer by layer as in the engines of the papers (Spira 5.4, Minuet 5.2.1, TorchSparse++), with three
+differences: every candidate is checked against float64 first, each product of a layer has a
+dataflow of its own, and decisions are kept on disk by device and size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.progress import Progress
+from torch import nn
+
+from pcnn.dataflows import Dataflow
+from pcnn.dataflows.settings import described
+from pcnn.dataflows.tuned import forget
+from pcnn.dataflows.tuning_file import read, save, user_path
+from pcnn.dataflows.tuning_table import PRODUCTS, Choice, Choices, TuningTable
+from pcnn.ops.autotune import combined, compare, groups_of, mean_bucket
+from pcnn.ops.candidates import default_candidates
+from pcnn.ops.layer_products import LayerCall
+from pcnn.runtime.layer_calls import convolutions, inputs, recorded, unwrapped
+from pcnn.runtime.rank_zero import on_rank_zero
+
+
+@dataclass(frozen=True)
+class TunedLayer:
+    """What was decided about a layer.
+
+    Args:
+        name: of the layer in the network.
+        dataflow: what it uses from now on.
+        ms: of each product by the dataflow that was quickest there, all samples together [ms];
+            empty where there was nothing to choose.
+        known: whether the decision was on disk already.
+    """
+
+    name: str
+    dataflow: Dataflow
+    ms: Mapping[str, float]
+    known: bool = False
+
+    def __str__(self) -> str:
+        """One line."""
+        times = ", ".join(f"{product} {ms:.3f} ms" for product, ms in self.ms.items())
+        return f"{self.name}: {described(self.dataflow)}" + (f" ({times})" if times else "")
+
+
+def tune(
+    model: nn.Module,
+    loader: Iterable[Any],
+    samples: int = 5,
+    candidates: Sequence[Dataflow] | None = None,
+    backward: bool = False,
+    *,
+    cache: str | Path | None = None,
+    fresh: bool = False,
+    progress: bool = True,
+) -> list[TunedLayer]:
+    """Give every convolution layer the dataflow that is quickest on samples of the data.
+
+    The network runs on a few samples, without gradients; then, layer by layer, the candidates
+    compute its products on the very kernel maps it was called with. One whose values differ from
+    float64 by more than its dtype explains cannot win. Call it under the autocast that the network
+    will run under: operands have the dtype that the layers were seen to use.
+
+    Under `torch.distributed` every rank calls this, outside of training steps; rank 0 measures, and
+    all get its decisions.
+
+    Args:
+        model: takes a `SparseTensor`; its layers' engines are replaced.
+        loader: batches; see `pcnn.runtime.layer_calls.inputs`.
+        samples: how many of them.
+        candidates: dataflows to try; ``None`` means `default_candidates` of the device. Given
+            candidates are always timed; else decisions on disk are used again.
+        backward: whether to choose for gradients too.
+        cache: file of decisions; ``None`` means the user's own, which untuned ``auto`` layers
+            consult too.
+        fresh: time again what is on disk.
+        progress: show a progress bar on a terminal.
+
+    Returns:
+        The layers that were tuned, in the network's order.
+
+    Raises:
+        ValueError: no sample has a site, or nothing to choose from.
+        RuntimeError: no candidate computes right values for some layer.
+        TypeError: a batch without a sparse tensor.
+    """
+    network = unwrapped(model)
+
+    def work() -> list[TunedLayer]:
+        calls = recorded(network, inputs(network, loader, samples))
+        if not calls:
+            raise ValueError("nothing to tune: no sample led to a convolution over a kernel map")
+        path = _path(cache)
+        tuner = _Tuner(candidates, backward, read(path) if path else TuningTable(), fresh)
+        groups = list(groups_of(calls))
+        with Progress(transient=True, disable=not progress) as bar:
+            found = [
+                layer
+                for names in bar.track(groups, description="tuning layers")
+                for layer in tuner.decide(names, calls[names[0]])
+            ]
+        if path and len(tuner.made):
+            save(path, tuner.made)
+        order = list(calls)
+        return sorted(found, key=lambda layer: order.index(layer.name))
+
+    tuned = on_rank_zero(work)
+    forget()
+    layers = convolutions(network)
+    for one in tuned:
+        layers[one.name].engine = replace(layers[one.name].engine, dataflow=one.dataflow)
+    return tuned
+
+
+def _path(cache: str | Path | None) -> Path | None:
+    if cache is not None:
+        return Path(cache)
+    try:
+        return user_path()
+    except RuntimeError:  # no home folder to keep decisions in
+        return None
+
+
+class _Tuner:
+    """Decides about layers, from what is known and what is measured.
+
+    Args:
+        candidates: as in `tune`.
+        backward: as in `tune`.
+        known: decisions on disk.
+        fresh: whether to measure again what is known.
+    """
+
+    def __init__(
+        self,
+        candidates: Sequence[Dataflow] | None,
+        backward: bool,
+        known: TuningTable,
+        fresh: bool,
+    ) -> None:
+        self._candidates = candidates
+        self._products = PRODUCTS if backward else PRODUCTS[:1]
+        self._known = known if candidates is None and not fresh else TuningTable()
+        self.made = TuningTable()
+
+    def decide(self, names: list[str], calls: list[LayerCall]) -> list[TunedLayer]:
+        """Decisions about layers whose calls are the same."""
+        offered = self._offered(calls[0].device)
+        if self._candidates is None and len(offered) == 1:
+            return [TunedLayer(name, offered[0], {}) for name in names]
+        found = {product: self._choices(calls, product, offered) for product in self._products}
+        choices = {product: one for product, (one, _) in found.items()}
+        dataflow = combined(choices)
+        times = {product: one[0].ms for product, one in choices.items()}
+        known = all(is_known for _, is_known in found.values())
+        return [TunedLayer(name, dataflow, times, known) for name in names]
+
+    def _offered(self, device: torch.device) -> tuple[Dataflow, ...]:
+        given = self._candidates
+        offered = default_candidates(device) if given is None else tuple(given)
+        if torch.are_deterministic_algorithms_enabled():
+            offered = tuple(one for one in offered if one.deterministic)
+        if not offered:
+            raise ValueError(
+                "no candidate to choose from: give some, or allow those whose sums vary in the "
+                "last bits (torch.use_deterministic_algorithms)"
+            )
+        return offered
+
+    def _choices(
+        self, calls: list[LayerCall], product: str, offered: tuple[Dataflow, ...]
+    ) -> tuple[Choices, bool]:
+        signature, bucket = calls[0].signature(product), mean_bucket(calls, product)
+        for table in (self._known, self.made):
+            known = [one for one in table.exact(signature, bucket) if one.dataflow in offered]
+            if known:
+                return tuple(known), True
+        choices = compare(calls, product, offered).choices()
+        kept = tuple(Choice(one.dataflow, round(one.ms, 5)) for one in choices)
+        self.made = self.made.updated(TuningTable([(signature, bucket, kept)]))
+        return kept, False
