@@ -1,0 +1,55 @@
+"""The gradient of the weights on tensor cores, for every dataflow that runs in Triton."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from pcnn.kernels.outer_products import OuterProductTiles
+
+#: Layouts that `vvor` reads, of the forward map.
+NEEDS_VVOR = ("pairs", "counts")
+
+
+def vvor(
+    x: Tensor,
+    grad: Tensor,
+    layouts: Sequence[Tensor],
+    groups: int,
+    compute_dtype: torch.dtype,
+    out_dtype: torch.dtype,
+    *,
+    mirrored: bool = False,
+    tiles: OuterProductTiles | None = None,
+) -> Tensor:
+    """``out[k] = sum over the triplets (i, j, k) of x[j]^T grad[i]``, see `Dataflow.vvor`.
+
+    Deterministic unless ``tiles`` ask for atomic additions.
+
+    Args:
+        x: ``[N_in, C_in]``.
+        grad: ``[N_out, C_out]``.
+        layouts: tensors of the layouts in `NEEDS_VVOR`, one after another.
+        groups: groups of channels.
+        compute_dtype: float16, bfloat16 or float32; sums are float32.
+        out_dtype: dtype of the result.
+        mirrored: slot k of the layouts fills ``out[K - 1 - k]``.
+        tiles: how the kernel cuts the work; by default from the sizes.
+
+    Returns:
+        ``[K, C_in / groups, C_out]``.
+
+    Raises:
+        ValueError: another ``compute_dtype``.
+    """
+    from pcnn.kernels.outer_products import outer_products
+
+    in_index, out_index, _, counts = layouts
+    dtypes = (compute_dtype, out_dtype)
+    return outer_products(
+        x, grad, in_index, out_index, counts, groups, *dtypes, mirrored=mirrored, tiles=tiles
+    )

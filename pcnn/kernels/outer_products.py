@@ -1,0 +1,269 @@
+"""Gradient of the weights: per slot, the sum of outer products of gathered rows.
+
+    out[k] = sum over the triplets (i, j, k) of x[j]^T grad[i]
+
+A program gathers the rows of one chunk of a slot's pairs and multiplies ``x^T [C_in, pairs]`` by
+``grad [pairs, C_out]`` on the tensor cores, adding in float32 registers. Two rows are read for
+every pair and tile of the result, so a tile covers all of ``C_in x C_out`` where registers allow.
+What happens to a chunk's sum is the ``variant``:
+
+* ``partials``: it is stored, and a second kernel adds the chunks of every slot in a fixed order and
+  rounds once. Two runs give identical bits. The number of chunks follows from the device, not from
+  T: partial sums take at most ``(T / chunk + K) * C_in / groups * C_out`` float32, with
+  `default_tiles` about 4 programs a multiprocessor (under 70 MB on a large device) plus one float32
+  copy of the result.
+* ``segment``: one program a slot and tile walks all pairs and stores the result. No partial sums,
+  identical bits; but the largest slot decides how long it takes.
+* ``atomic``: chunks add to a zeroed float32 buffer in any order.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from pcnn.kernels.gathered_product import compute_type, precision_of
+from pcnn.kernels.slot_chunks import most_chunks, slot_chunk
+from pcnn.kernels.sum_of_chunks import sum_of_chunks
+
+Variant = Literal["partials", "segment", "atomic"]
+
+
+@dataclass(frozen=True)
+class OuterProductTiles:
+    """How the work is cut.
+
+    Args:
+        block_in: input channels of a tile, a power of two from 16 up.
+        block_out: output channels of a tile, a power of two from 16 up.
+        block_pairs: pairs multiplied at once, a power of two from 16 up.
+        chunk: pairs of a program; of no meaning to ``segment``.
+        num_warps: warps of a program.
+        num_stages: depth of the software pipeline. Row numbers and then rows are loaded ahead, so
+            ``num_stages // 2 + 1`` blocks of gathered rows lie in shared memory.
+        variant: what happens to the sum of a chunk.
+    """
+
+    block_in: int
+    block_out: int
+    block_pairs: int
+    chunk: int
+    num_warps: int
+    num_stages: int
+    variant: Variant = "partials"
+
+    @property
+    def deterministic(self) -> bool:
+        """Whether two runs give identical bits."""
+        return self.variant != "atomic"
+
+
+def default_tiles(
+    triplets: int,
+    c_in: int,
+    c_out: int,
+    groups: int = 1,
+    itemsize: int = 2,
+    multiprocessors: int = 132,
+) -> OuterProductTiles:
+    """A good cut without measuring.
+
+    Tiles cover ``C_in x C_out`` up to 128 x 256: that is as many float32 sums as 8 warps can hold,
+    and rows are read once for every tile. Programs are as many as run at once, so that the second
+    kernel has little to add, and a chunk is at least 4 steps long.
+
+    Args:
+        triplets: number of pairs T.
+        c_in: input channels of a group.
+        c_out: output channels of a group.
+        groups: groups of channels.
+        itemsize: bytes of an operand.
+        multiprocessors: of the device.
+    """
+    widest = 128 if itemsize == 2 else 64  # float32 operands take twice the shared memory
+    block_in = min(widest, max(16, triton.next_power_of_2(c_in)))
+    block_out = min(widest, max(16, triton.next_power_of_2(c_out)))
+    if itemsize == 2 and block_in == block_out == 128 and c_out > 128:
+        block_out = 256
+    sums = block_in * block_out
+    num_warps = 1 if sums <= 256 else 2 if sums <= 1024 else 4 if sums <= 8192 else 8
+    block_pairs = 64 if itemsize == 2 else 32
+    tiles = groups * -(-c_in // block_in) * -(-c_out // block_out)
+    programs = max(1, multiprocessors * 16 // num_warps // tiles)
+    steps = max(4, -(-triplets // (programs * block_pairs)))
+    return OuterProductTiles(block_in, block_out, block_pairs, steps * block_pairs, num_warps, 5)
+
+
+def outer_products(
+    x: Tensor,
+    grad: Tensor,
+    in_index: Tensor,
+    out_index: Tensor,
+    counts: Tensor,
+    groups: int,
+    compute_dtype: torch.dtype,
+    out_dtype: torch.dtype,
+    *,
+    mirrored: bool = False,
+    tiles: OuterProductTiles | None = None,
+) -> Tensor:
+    """``out[k] = sum over the pairs (i, j) of slot k of x[j]^T grad[i]``.
+
+    Args:
+        x: ``[N_in, C_in]``, any dtype that is rounded to ``compute_dtype``.
+        grad: ``[N_out, C_out]``.
+        in_index: ``[T]`` int32, input row of every pair, slot by slot.
+        out_index: ``[T]`` int32, output row of every pair.
+        counts: ``[K]`` int64 on the same device, pairs of every slot.
+        groups: groups of channels.
+        compute_dtype: float16, bfloat16 or float32 (TF32 where torch's switch allows it).
+        out_dtype: dtype of the result.
+        mirrored: slot k fills ``out[K - 1 - k]``.
+        tiles: how the work is cut; `default_tiles` without.
+
+    Returns:
+        ``[K, C_in / groups, C_out]``, output channels group-major; zero for a slot without pairs.
+
+    Raises:
+        ValueError: a ``compute_dtype`` that tensor cores do not multiply.
+    """
+    compute = compute_type(compute_dtype, "vvor on the tensor cores")
+    triplets, volume = in_index.shape[0], counts.shape[0]
+    c_in, c_out = x.shape[1] // groups, grad.shape[1] // groups
+    shape = (volume, c_in, groups * c_out)
+    if triplets == 0 or c_in * c_out == 0 or volume == 0:
+        return torch.zeros(shape, dtype=out_dtype, device=x.device)
+    if tiles is None:
+        processors = _multiprocessors(x.device)
+        tiles = default_tiles(triplets, c_in, c_out, groups, compute_dtype.itemsize, processors)
+    segment, atomic = tiles.variant == "segment", tiles.variant == "atomic"
+    chunks = volume if segment else most_chunks(triplets, volume, tiles.chunk)
+    if segment:
+        target = torch.empty(shape, dtype=out_dtype, device=x.device)
+    elif atomic:
+        target = torch.zeros(shape, dtype=torch.float32, device=x.device)
+    else:
+        target = torch.empty((chunks, *shape[1:]), dtype=torch.float32, device=x.device)
+    blocks = triton.cdiv(c_in, tiles.block_in) * triton.cdiv(c_out, tiles.block_out)
+    outer_products_kernel[(chunks * groups * blocks,)](
+        x.contiguous(),
+        grad.contiguous(),
+        in_index,
+        out_index,
+        counts,
+        target,
+        triplets if segment else tiles.chunk,
+        VOLUME=volume,
+        SLOTS=triton.next_power_of_2(volume),
+        C_IN=c_in,
+        C_OUT=c_out,
+        GROUPS=groups,
+        BLOCK_IN=tiles.block_in,
+        BLOCK_OUT=tiles.block_out,
+        BLOCK_PAIRS=tiles.block_pairs,
+        STAGES=tiles.num_stages,
+        COMPUTE=compute,
+        PRECISION=precision_of(compute_dtype),
+        VARIANT=tiles.variant,
+        MIRRORED=mirrored,
+        num_warps=tiles.num_warps,
+    )
+    if segment or atomic:
+        return target.to(out_dtype)
+    return sum_of_chunks(target, counts, tiles.chunk, out_dtype, mirrored=mirrored)
+
+
+@functools.cache
+def _multiprocessors(device: torch.device) -> int:
+    """Multiprocessors of a device; in the interpreter the CPU counts as one."""
+    if device.type != "cuda":
+        return 1
+    count: int = torch.cuda.get_device_properties(device).multi_processor_count
+    return count
+
+
+@triton.jit(do_not_specialize=["chunk"])  # type: ignore[untyped-decorator]
+def outer_products_kernel(  # type: ignore[no-untyped-def]
+    x_ptr,  # [N_in, GROUPS * C_IN]
+    grad_ptr,  # [N_out, GROUPS * C_OUT]
+    in_index_ptr,  # [T] int32
+    out_index_ptr,  # [T] int32
+    counts_ptr,  # [VOLUME] int64
+    target_ptr,  # [chunks, C_IN, GROUPS * C_OUT] float32, or [VOLUME, C_IN, GROUPS * C_OUT]
+    chunk,
+    VOLUME: tl.constexpr,
+    SLOTS: tl.constexpr,
+    C_IN: tl.constexpr,
+    C_OUT: tl.constexpr,
+    GROUPS: tl.constexpr,
+    BLOCK_IN: tl.constexpr,
+    BLOCK_OUT: tl.constexpr,
+    BLOCK_PAIRS: tl.constexpr,
+    STAGES: tl.constexpr,
+    COMPUTE: tl.constexpr,
+    PRECISION: tl.constexpr,
+    VARIANT: tl.constexpr,
+    MIRRORED: tl.constexpr,
+):
+    """One tile of the result, summed over one chunk of pairs."""
+    IN_BLOCKS: tl.constexpr = (C_IN + BLOCK_IN - 1) // BLOCK_IN
+    OUT_BLOCKS: tl.constexpr = (C_OUT + BLOCK_OUT - 1) // BLOCK_OUT
+    TILES: tl.constexpr = GROUPS * IN_BLOCKS * OUT_BLOCKS
+
+    # programs of one chunk follow each other: they gather the same rows
+    number = tl.program_id(0) // TILES
+    tile = tl.program_id(0) % TILES
+    group = tile // (IN_BLOCKS * OUT_BLOCKS)
+    if VARIANT == "segment":
+        counts = tl.load(
+            counts_ptr + tl.arange(0, SLOTS), mask=tl.arange(0, SLOTS) < VOLUME, other=0
+        )
+        slot = number
+        first = tl.sum(tl.where(tl.arange(0, SLOTS) < slot, counts, 0), 0)
+        last = first + tl.load(counts_ptr + slot)
+    else:
+        slot, first, last = slot_chunk(number, counts_ptr, chunk, VOLUME, SLOTS)
+        if first == last:
+            return
+    in_index_ptr += first
+    out_index_ptr += first
+    length = (last - first).to(tl.int32)
+
+    rows = tile // OUT_BLOCKS % IN_BLOCKS * BLOCK_IN + tl.arange(0, BLOCK_IN)
+    columns = tile % OUT_BLOCKS * BLOCK_OUT + tl.arange(0, BLOCK_OUT)
+    x_ptr += group * C_IN
+    grad_ptr += group * C_OUT
+    pairs = tl.arange(0, BLOCK_PAIRS)
+    sums = tl.zeros((BLOCK_IN, BLOCK_OUT), dtype=tl.float32)
+    for start in tl.range(0, length, BLOCK_PAIRS, num_stages=STAGES):
+        live = start + pairs < length
+        j = tl.load(in_index_ptr + start + pairs, mask=live, other=0).to(tl.int64)
+        i = tl.load(out_index_ptr + start + pairs, mask=live, other=0).to(tl.int64)
+        in_mask = live[:, None]
+        if C_IN % BLOCK_IN != 0:
+            in_mask = in_mask & (rows < C_IN)[None, :]
+        out_mask = live[:, None]
+        if C_OUT % BLOCK_OUT != 0:
+            out_mask = out_mask & (columns < C_OUT)[None, :]
+        # both sides are masked: a row that no pair names may hold infinities
+        a = tl.load(x_ptr + j[:, None] * (GROUPS * C_IN) + rows[None, :], in_mask, 0.0)
+        b = tl.load(grad_ptr + i[:, None] * (GROUPS * C_OUT) + columns[None, :], out_mask, 0.0)
+        a = tl.trans(a.to(COMPUTE))
+        sums = tl.dot(a, b.to(COMPUTE), sums, input_precision=PRECISION)
+
+    place = number
+    if VARIANT != "partials":
+        place = VOLUME - 1 - slot if MIRRORED else slot
+    places = (place.to(tl.int64) * C_IN + rows[:, None]) * (GROUPS * C_OUT)
+    targets = target_ptr + places + group * C_OUT + columns[None, :]
+    inside = (rows < C_IN)[:, None] & (columns < C_OUT)[None, :]
+    if VARIANT == "atomic":
+        tl.atomic_add(targets, sums, mask=inside, sem="relaxed")
+    else:
+        tl.store(targets, sums.to(target_ptr.dtype.element_ty), mask=inside)
