@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from pcnn.dataflows import Epilogue
 from pcnn.geometry import Kernel, KernelMap, VoxelGrid
 from pcnn.ops.convolution import convolution
 from pcnn.ops.engine import Engine, resolve
@@ -66,17 +67,26 @@ class _Convolution(nn.Module):
         )
 
     def _apply_map(self, features: Tensor, kernel_map: KernelMap) -> Tensor:
-        device = features.device.type
-        dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else None
+        device, dtype = features.device, features.dtype
+        if dtype != torch.float64 and torch.is_autocast_enabled(device.type):
+            dtype = torch.get_autocast_dtype(device.type)
+        weight, bias = self.weight, self.bias
+        epilogue = None
+        if bias is not None and not (
+            torch.is_grad_enabled()
+            and (features.requires_grad or weight.requires_grad or bias.requires_grad)
+        ):
+            epilogue = Epilogue(None, bias if bias.dtype.itemsize > 2 else bias.float())
         out = convolution(
             features,
-            self.weight,
+            weight,
             kernel_map,
-            self.engine.dataflow_on(features.device),
+            self.engine.dataflow_on(device),
             groups=self.groups,
-            compute_dtype=None if features.dtype == torch.float64 else dtype,
+            compute_dtype=dtype,
+            epilogue=epilogue,
         )
-        return out if self.bias is None else out + self.bias.to(out.dtype)
+        return out if bias is None or epilogue is not None else out + bias.to(out.dtype)
 
     def _pointwise(self, features: Tensor) -> Tensor:
         if self.groups == 1:
