@@ -31,6 +31,7 @@ from torch import Tensor
 from pcnn.kernels.gathered_product import compute_type, precision_of
 from pcnn.kernels.slot_chunks import most_chunks, slot_chunk
 from pcnn.kernels.sum_of_chunks import sum_of_chunks
+from pcnn.kernels.triton_launch import TritonLauncher
 
 Variant = Literal["partials", "segment", "atomic"]
 
@@ -151,28 +152,17 @@ def outer_products(
     else:
         target = torch.empty((chunks, *shape[1:]), dtype=torch.float32, device=x.device)
     blocks = triton.cdiv(c_in, tiles.block_in) * triton.cdiv(c_out, tiles.block_out)
-    outer_products_kernel[(chunks * groups * blocks,)](
-        x.contiguous(),
-        grad.contiguous(),
-        in_index,
-        out_index,
-        counts,
-        target,
-        triplets if segment else tiles.chunk,
-        VOLUME=volume,
-        SLOTS=triton.next_power_of_2(volume),
-        C_IN=c_in,
-        C_OUT=c_out,
-        GROUPS=groups,
-        BLOCK_IN=tiles.block_in,
-        BLOCK_OUT=tiles.block_out,
-        BLOCK_PAIRS=tiles.block_pairs,
-        STAGES=tiles.num_stages,
-        COMPUTE=compute,
-        PRECISION=precision_of(compute_dtype),
-        VARIANT=tiles.variant,
-        MIRRORED=mirrored,
-        num_warps=tiles.num_warps,
+    constants = (
+        *(volume, triton.next_power_of_2(volume), c_in, c_out, groups),
+        *(tiles.block_in, tiles.block_out, tiles.block_pairs, tiles.num_stages),
+        *(compute, precision_of(compute_dtype), tiles.variant, mirrored),
+    )
+    _LAUNCH(
+        (chunks * groups * blocks, 1),
+        (x.contiguous(), grad.contiguous(), in_index, out_index, counts, target),
+        (triplets if segment else tiles.chunk,),
+        constants,
+        tiles.num_warps,
     )
     if segment or atomic:
         return target.to(out_dtype)
@@ -267,3 +257,6 @@ def outer_products_kernel(  # type: ignore[no-untyped-def]
         tl.atomic_add(targets, sums, mask=inside, sem="relaxed")
     else:
         tl.store(targets, sums.to(target_ptr.dtype.element_ty), mask=inside)
+
+
+_LAUNCH = TritonLauncher(outer_products_kernel)

@@ -8,6 +8,7 @@ import triton.language as tl
 from torch import Tensor
 
 from pcnn.kernels.slot_chunks import chunks_of_slot
+from pcnn.kernels.triton_launch import TritonLauncher
 
 #: Values a program holds at once.
 BLOCK = 4096
@@ -34,19 +35,9 @@ def sum_of_chunks(
     size = out[0].numel()
     # narrow blocks add many chunks at once and are many: for small weights; wide ones for large
     block = min(256, max(32, triton.next_power_of_2(size * volume // 4096 + 1)))
-    sum_of_chunks_kernel[(triton.cdiv(size, block), volume)](
-        partials,
-        counts,
-        out,
-        chunk,
-        SIZE=size,
-        VOLUME=volume,
-        SLOTS=triton.next_power_of_2(volume),
-        MIRRORED=mirrored,
-        CHUNKS=BLOCK // block,
-        ELEMENTS=block,
-        num_warps=4,
-    )
+    constants = size, volume, triton.next_power_of_2(volume), mirrored, BLOCK // block, block
+    grid = triton.cdiv(size, block), volume
+    _LAUNCH(grid, (partials, counts, out), (chunk,), constants, num_warps=4)
     return out
 
 
@@ -77,3 +68,6 @@ def sum_of_chunks_kernel(  # type: ignore[no-untyped-def]
     target = VOLUME - 1 - slot if MIRRORED else slot
     out = out_ptr + target.to(tl.int64) * SIZE + elements
     tl.store(out, tl.sum(sums, 0).to(out_ptr.dtype.element_ty), mask=elements < SIZE)
+
+
+_LAUNCH = TritonLauncher(sum_of_chunks_kernel)
