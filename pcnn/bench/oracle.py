@@ -59,6 +59,15 @@ class Products:
     grad_weight: Tensor
 
 
+def output(pairs: list[Pair], x: Tensor, weight: Tensor, n_out: int) -> Tensor:
+    """Output ``[n_out, C_out]`` of one convolution; arguments as in `products`."""
+    x, weight = x.detach().double(), weight.detach().double()
+    out = x.new_zeros(n_out, weight.shape[2])
+    for slot, (j, i) in enumerate(pairs):
+        out.index_add_(0, i, x[j] @ weight[slot])
+    return out
+
+
 def products(pairs: list[Pair], x: Tensor, weight: Tensor, grad: Tensor) -> Products:
     """Output and gradients of one convolution.
 
@@ -68,10 +77,10 @@ def products(pairs: list[Pair], x: Tensor, weight: Tensor, grad: Tensor) -> Prod
         weight: ``[K, C_in, C_out]``.
         grad: ``[N_out, C_out]``, gradient with respect to the output.
     """
+    out = output(pairs, x, weight, grad.shape[0])
     x, weight, grad = (tensor.detach().double() for tensor in (x, weight, grad))
-    out, grad_x, grad_weight = torch.zeros_like(grad), torch.zeros_like(x), torch.zeros_like(weight)
+    grad_x, grad_weight = torch.zeros_like(x), torch.zeros_like(weight)
     for slot, (j, i) in enumerate(pairs):
-        out.index_add_(0, i, x[j] @ weight[slot])
         grad_x.index_add_(0, j, grad[i] @ weight[slot].T)
         grad_weight[slot] = x[j].T @ grad[i]
     return Products(out, grad_x, grad_weight)

@@ -31,6 +31,7 @@ TITLES = {
     "p90_ms": "p90",
     "gpu_busy_ms": "busy ms",
     "floor_ms": "floor",
+    "over_floor": "x floor",
     "memory_mb": "MB",
     "launches": "launches",
     "syncs": "syncs",
@@ -53,7 +54,7 @@ WORDS = (
 
 def table(header: Header, rows: Sequence[Row]) -> Table:
     """Table of the columns that differ; what all rows share stands in the caption."""
-    records = [present(row) for row in rows]
+    records = [_with_ratio(present(row)) for row in rows]
     used = [key for key in TITLES if any(key in record for record in records)]
     shared = [key for key in used if key != "what" and _constant(key, records)]
     caption = ", ".join(f"{TITLES[key]} {_cell(records[0][key])}" for key in shared)
@@ -67,6 +68,14 @@ def table(header: Header, rows: Sequence[Row]) -> Table:
     for record in records:
         drawn.add_row(*(_cell(record.get(key)) for key in columns))
     return drawn
+
+
+def _with_ratio(record: dict[str, object]) -> dict[str, object]:
+    """Add how many times its floor a GPU time is."""
+    time, floor = record.get("gpu_ms"), record.get("floor_ms")
+    if isinstance(time, float) and isinstance(floor, float) and floor > 0:
+        record["over_floor"] = round(time / floor, 1)
+    return record
 
 
 def _constant(key: str, records: Sequence[dict[str, object]]) -> bool:

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-WHAT = ("map", "layer", "train", "map+layer", "network", "radius")
+WHAT = ("map", "layer", "train", "map+layer", "map+train", "network", "radius")
 PRODUCTS = ("table", "pairs", "ready", "train")
 TIMES = ("gpu_ms", "wall_ms", "host_ms", "min_ms", "p90_ms", "gpu_busy_ms")
 CACHES = ("warm", "cold")
@@ -56,7 +56,7 @@ class Row:
 
     Args:
         what: what ran: ``map``, ``layer`` (forward), ``train`` (forward and backward),
-            ``map+layer``, ``network`` or ``radius``.
+            ``map+layer`` and ``map+train`` (a new map, then these), ``network`` or ``radius``.
         workload: name of the scene.
         engine: name of the engine.
         product: what a map measurement delivers: ``table``, ``pairs``, ``ready``, ``train``.

@@ -18,6 +18,8 @@ RELATIVE_RMS = {
     torch.float32: 2e-6,
     torch.float64: 1e-12,
 }
+#: Name of float32 operands that are rounded to ten bits, as half precision has.
+TF32 = "tf32"
 #: No single element is off by more than this many times the bound times the RMS of the truth.
 WORST_OVER_RMS = 50.0
 
@@ -99,6 +101,11 @@ def _numbers(slot: Tensor, j: Tensor, i: Tensor, shape: KernelMap) -> Tensor:
     return ((slot * shape.n_out + i) * shape.n_in + j).sort().values
 
 
+def bound_of(dtype: str) -> float:
+    """Bound on the relative RMS error of a dtype's name; ``tf32`` rounds as float16 does."""
+    return RELATIVE_RMS[torch.float16 if dtype == TF32 else getattr(torch, dtype)]
+
+
 def check_values(
     configuration: Configuration, results: dict[str, Tensor], truth: dict[str, Tensor]
 ) -> Proof:
@@ -114,7 +121,7 @@ def check_values(
     """
     if set(results) != set(truth):
         raise CheckFailed(f"{configuration}: results {sorted(results)}, truth {sorted(truth)}")
-    bound = RELATIVE_RMS[getattr(torch, str(configuration.dtype))]
+    bound = bound_of(str(configuration.dtype))
     for name, expected in truth.items():
         result = results[name].detach().double()
         if result.shape != expected.shape or not bool(torch.isfinite(result).all()):

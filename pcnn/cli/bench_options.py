@@ -11,8 +11,10 @@ import typer
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from pcnn.bench.peers import Peers
     from pcnn.bench.rows import Row
     from pcnn.bench.scenes import Scene
+    from pcnn.ops.engine import Engine
 
 #: Columns of a table that no terminal shows.
 LOG_WIDTH = 220
@@ -28,6 +30,53 @@ Workloads = Annotated[
 Device = Annotated[str, typer.Option(help="cpu, cuda, cuda:1, or auto.")]
 Repeats = Annotated[int, typer.Option(min=3, help="Calls that count.")]
 Out = Annotated[Path | None, typer.Option(help="Result file (JSON).")]
+Runs = Annotated[int, typer.Option(min=1, help="Measure everything so many times.")]
+Budget = Annotated[float, typer.Option(help="Seconds at most for one kind of time.")]
+Count = Annotated[bool, typer.Option(help="Count launches and syncs (0.2 s a row).")]
+PrintRows = Annotated[bool, typer.Option("--print/--no-print", help="Print all rows as tables.")]
+PeerFiles = Annotated[
+    list[Path] | None,
+    typer.Option("--peers", help="File of other engines' times to compare with; repeat."),
+]
+Engines = Annotated[
+    list[str] | None, typer.Option("--engine", help="Engine; repeat for several, or 'all'.")
+]
+
+#: Brute force, N^2, serves tiny scenes only.
+NEVER_TIMED = ("brute_force",)
+
+
+def engines_of(names: list[str] | None) -> list[Engine]:
+    """Engines of the option --engine; all but brute force unless given.
+
+    Raises:
+        typer.BadParameter: no engine of that name.
+    """
+    from pcnn.ops.engine import ENGINES, resolve
+
+    every = [name for name in ENGINES if name not in NEVER_TIMED]
+    wanted = every if not names or "all" in names else names
+    try:
+        return [resolve(name) for name in wanted]
+    except ValueError as error:
+        raise typer.BadParameter(f"--engine: {error}") from error
+
+
+def peers_of(paths: list[Path] | None) -> Peers | None:
+    """Rows of the files of the option --peers together, ``None`` without a file.
+
+    Raises:
+        typer.BadParameter: a file is none of peers' times.
+    """
+    from pcnn.bench.peers import Peers, read_peers
+
+    try:
+        files = [read_peers(path) for path in paths or ()]
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+    if not files:
+        return None
+    return Peers(files[0].device, [row for file in files for row in file.rows])
 
 
 def scenes_of(names: list[str] | None, voxel_sizes: Sequence[float] = ()) -> list[Scene]:

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from pcnn.bench import oracle
-from pcnn.bench.layers import Layer
+from pcnn.bench.layers.layer import Layer, Operands
 from pcnn.bench.scenes import noise
 from pcnn.bench.verify import CheckFailed, Configuration, check_map, check_values
 from pcnn.geometry import Kernel, KernelMap, VoxelGrid, grid_of_cells
@@ -63,14 +63,15 @@ def test_a_right_map_passes_and_a_wrong_one_does_not() -> None:
             check_map(configuration(kernel), wrong, source, source)
 
 
-@pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16", "float16"])
+@pytest.mark.parametrize("dtype", ["float64", "float32", "tf32", "bfloat16", "float16"])
 def test_every_dtype_of_the_reference_passes(dtype: str) -> None:
     source, kernel = grid(), Kernel.of(3)
     engine = resolve("reference")
-    built = engine.builder.build(source, source, kernel)
-    layer = Layer(engine, built, 3, 5, getattr(torch, dtype), CPU)
+    sizes = source.rows, source.rows, kernel.volume
+    layer = Layer(engine, source, kernel, Operands.random(sizes, (3, 5), dtype, CPU))
+    x, weight, grad = layer.operands.x, layer.operands.weight, layer.operands.grad
     pairs = oracle.triplets(source, source, kernel)
-    truth = vars(oracle.products(pairs, layer.x, layer.weight, layer.grad))
+    truth = vars(oracle.products(pairs, x, weight, grad))
     results = dict(zip(("out", "grad_x", "grad_weight"), layer.train(), strict=True))
     assert check_values(configuration(kernel, dtype, backward=True), results, truth)
 

@@ -38,13 +38,14 @@ def test_an_unknown_command_is_refused() -> None:
 
 def test_bench_writes_checked_rows(tmp_path: Path) -> None:
     out = tmp_path / "layers.json"
-    words = "bench layers --workload surface_1k --channels 4 --repeats 3 --device cpu --out"
+    words = "bench layers --workload surface_1k --layers 4:4:3 --repeats 3 --device cpu --out"
     text = run(*words.split(), str(out))
     assert str(out) in text.replace("\n", "")
     content = json.loads(out.read_text())
     assert "cpu" in content["header"]["device"]
     rows = content["rows"]
-    assert {row["engine"] for row in rows} == {"reference"}
+    assert {row["engine"] for row in rows} >= {"auto", "reference"}
+    assert {row["what"] for row in rows} == {"layer", "train", "map+layer", "map+train"}
     assert all(row["checked"] and row["dtype"] == "float32" for row in rows)
 
 
@@ -128,8 +129,12 @@ def test_bad_options_of_mapping_are_named(options: str, message: str, tmp_path: 
     [
         ("--engine nonsense", "no engine named"),
         ("--workload nowhere.npz", "no such file"),
-        ("--channels a,b", "want numbers"),
-        ("--channels 0", "want numbers"),
+        ("--layers 16,32", "want c_in:c_out:size"),
+        ("--layers 16:0:3", "want c_in:c_out:size"),
+        ("--what everything", "want layer, train, map+layer, map+train"),
+        ("--figure minuet_fig0", "no figure minuet_fig0"),
+        ("--peers nowhere.json", "not a file of peers"),
+        ("--only-peers", "give --peers too"),
         ("--device toaster", "want cpu, cuda"),
         ("--device cuda:99", "CUDA devices"),
         ("--dtype int8", "float16"),

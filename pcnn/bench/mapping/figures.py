@@ -2,43 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import replace
 
-from pcnn.bench.mapping import charts
+from pcnn.bench.charts import bars_of, stacked_by
 from pcnn.bench.mapping.ablation import ablation_rows
 from pcnn.bench.mapping.builders import BLOCK_SIZES, HASHED, builders_for, for_product
-from pcnn.bench.mapping.charts import Chart
+from pcnn.bench.mapping.charts import over_size
 from pcnn.bench.mapping.l2_hits import l2_hit_percent
 from pcnn.bench.mapping.measured import Case, Setting, attempt, stage_rows, timed_row
 from pcnn.bench.mapping.network_plan import plan_rows
 from pcnn.bench.mapping.source_side import sort_row
 from pcnn.bench.rows import Row
+from pcnn.bench.suite import Figure
 from pcnn.maps import MapBuilder
 from pcnn.maps.double_traversed import DoubleTraversed
 
 SUBMANIFOLD_3 = ((3, 1),)
-
-
-@dataclass(frozen=True)
-class Figure:
-    """A figure of a paper.
-
-    Args:
-        name: of its rows and its file.
-        shows: what it shows, for the title.
-        data: what the paper measured on; other scenes stand in for it.
-        measure: its rows, from a setting; none where the device cannot serve it.
-        draw: charts of its rows.
-        needs: what must be there for it.
-    """
-
-    name: str
-    shows: str
-    data: str
-    measure: Callable[[Setting, str], Iterator[Row]]
-    draw: Callable[[Sequence[Row]], list[Chart]]
-    needs: str = "a map builder"
 
 
 def scaling(setting: Setting, figure: str) -> Iterator[Row]:
@@ -100,20 +80,20 @@ def block_sizes(setting: Setting, figure: str) -> Iterator[Row]:
             yield from attempt(timed_row, setting, case, builder, "table", figure, params)
 
 
-FIGURES = (
+FIGURES: tuple[Figure[Setting], ...] = (
     Figure(
         "spira_fig12",
         "mapping over the size of a scan",
         "scans of the paper's data sets",
         scaling,
-        charts.over_size,
+        over_size,
     ),
     Figure(
         "torchsparse_fig13",
         "steps of the hash-table builder, each with those before it",
         "three frames of Waymo, CenterPoint",
         ablation_rows,
-        charts.stacked_by("part", "step"),
+        stacked_by("part", "step"),
         "the hash-table builder (a CUDA device)",
     ),
     Figure(
@@ -121,7 +101,7 @@ FIGURES = (
         "the search alone",
         "Semantic3D and random clouds",
         query,
-        charts.over_size,
+        over_size,
         "a profiler that sees the search",
     ),
     Figure(
@@ -129,14 +109,14 @@ FIGURES = (
         "preparing the source side: sorting against a hash table",
         "KITTI, S3DIS, Semantic3D, ShapeNet",
         source_side,
-        charts.over_size,
+        over_size,
     ),
     Figure(
         "minuet_fig18",
         "sizes of the source blocks (B) and the query blocks (C)",
         "the paper's clouds and GPUs",
         block_sizes,
-        charts.bars_of("B", "C"),
+        bars_of("B", "C"),
         "the double-traversed builder (a CUDA device)",
     ),
     Figure(
@@ -144,6 +124,6 @@ FIGURES = (
         "all maps of a network: one after the other, on streams, and as planned here",
         "the paper's networks on its data sets",
         plan_rows,
-        charts.bars_of("schedule"),
+        bars_of("schedule"),
     ),
 )

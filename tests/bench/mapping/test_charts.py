@@ -4,16 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from pcnn.bench.mapping.charts import (
-    Chart,
-    Panel,
-    Point,
-    bars_of,
-    over_size,
-    render,
-    stacked_by,
-    time_of,
-)
+from pcnn.bench.charts import Chart, Panel, Point, bars_of, render, stacked_by, time_of
+from pcnn.bench.mapping.charts import over_size
 from pcnn.bench.rows import Row
 
 

@@ -1,33 +1,59 @@
-"""The suite's result file: which figures it holds, and the charts made from it."""
+"""Figures of the papers, their result file, and the charts made from it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Generic, TypeVar
 
-from pcnn.bench.mapping.charts import render
-from pcnn.bench.mapping.figures import FIGURES, Figure
+from pcnn.bench.charts import Chart, render
 from pcnn.bench.rows import Header, Row, read_rows, write_rows
 
+#: What a suite measures and how; every suite has its own.
+S = TypeVar("S")
 
-def chosen_figures(names: Sequence[str]) -> list[Figure]:
+
+@dataclass(frozen=True)
+class Figure(Generic[S]):
+    """A figure of a paper, or a chart of our own.
+
+    Args:
+        name: of its rows and its file.
+        shows: what it shows, for the title.
+        data: what the paper measured on; other scenes stand in for it. Empty for our own charts.
+        measure: its rows, from a setting; none where the device cannot serve it.
+        draw: charts of its rows.
+        needs: what must be there for it.
+    """
+
+    name: str
+    shows: str
+    data: str
+    measure: Callable[[S, str], Iterator[Row]]
+    draw: Callable[[Sequence[Row]], list[Chart]]
+    needs: str = "a map builder"
+
+
+def chosen_figures(names: Sequence[str], figures: Sequence[Figure[S]]) -> list[Figure[S]]:
     """Figures of these names, all if there is no name.
 
     Raises:
         ValueError: no figure of that name.
     """
-    known = {figure.name: figure for figure in FIGURES}
+    known = {figure.name: figure for figure in figures}
     unknown = [name for name in names if name not in known]
     if unknown:
         raise ValueError(f"no figure {', '.join(unknown)}; there are {', '.join(known)}")
-    return [known[name] for name in names] if names else list(FIGURES)
+    return [known[name] for name in names] if names else list(figures)
 
 
-def stand_ins(rows: Sequence[Row]) -> dict[str, str]:
+def stand_ins(rows: Sequence[Row], figures: Sequence[Figure[S]]) -> dict[str, str]:
     """By figure, what was measured in place of its data, for the header and the titles."""
     found = {}
-    for figure in FIGURES:
+    for figure in figures:
+        if not figure.data:
+            continue
         workloads = dict.fromkeys(row.workload for row in rows if row.figure == figure.name)
         if workloads:
             found[figure.name] = f"{', '.join(workloads)}, in place of {figure.data}"
@@ -37,14 +63,17 @@ def stand_ins(rows: Sequence[Row]) -> dict[str, str]:
 def merged(old: Sequence[Row], new: Sequence[Row]) -> list[Row]:
     """New rows, after those old ones whose like was not measured again.
 
-    Rows are alike in figure, workload, engine and cache.
+    Rows are alike in figure, workload, engine, cache, dtype and network, and of a convolution in
+    its kernel size and channels.
     """
     again = {_place(row) for row in new}
     return [*(row for row in old if _place(row) not in again), *new]
 
 
 def _place(row: Row) -> tuple[object, ...]:
-    return row.figure, row.workload, row.engine, row.cache
+    layer = (row.k, row.c_in, row.c_out) if row.c_in is not None else None
+    cache = row.cache or "warm"  # a row without times has none
+    return row.figure, row.workload, row.engine, cache, row.dtype, row.model, layer
 
 
 def alike(first: Header, second: Header) -> bool:
@@ -72,7 +101,7 @@ def kept(path: Path, header: Header) -> list[Row]:
     return rows if alike(old, header) else []
 
 
-def join(paths: Sequence[Path], out: Path) -> Path:
+def join(paths: Sequence[Path], out: Path, figures: Sequence[Figure[S]]) -> Path:
     """Join result files into one; of rows measured twice the later file's stay.
 
     Returns:
@@ -91,10 +120,10 @@ def join(paths: Sequence[Path], out: Path) -> Path:
             )
         rows = merged(rows, own)
         header = replace(header, after=other.after)
-    return write_rows(out, replace(header, stand_ins=stand_ins(rows)), rows)
+    return write_rows(out, replace(header, stand_ins=stand_ins(rows, figures) or None), rows)
 
 
-def draw(path: Path) -> list[Path]:
+def draw(path: Path, figures: Sequence[Figure[S]]) -> list[Path]:
     """Draw the charts of all figures in a result file, next to it.
 
     Raises:
@@ -102,7 +131,7 @@ def draw(path: Path) -> list[Path]:
     """
     header, rows = read_rows(path)
     drawn = []
-    for figure in FIGURES:
+    for figure in figures:
         own = [row for row in rows if row.figure == figure.name]
         for chart in figure.draw(own) if own else []:
             names = (path.stem, figure.name, chart.suffix)
@@ -111,7 +140,7 @@ def draw(path: Path) -> list[Path]:
     return drawn
 
 
-def title_of(figure: Figure, header: Header, rows: Sequence[Row], about: str) -> str:
+def title_of(figure: Figure[S], header: Header, rows: Sequence[Row], about: str) -> str:
     """Title that names what is shown, the device, and what was measured in place of what."""
     caches = sorted({row.cache for row in rows if row.cache})
     what = (header.stand_ins or {}).get(figure.name)

@@ -1,0 +1,163 @@
+"""One convolution with fixed random operands, and the calls that are timed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from pcnn.bench.calls import Call, Calls, same
+from pcnn.bench.layers.setting import BACKWARD, WITH_MAP
+from pcnn.bench.mapping.products import bare
+from pcnn.bench.verify import TF32
+from pcnn.geometry import Kernel, KernelMap, VoxelGrid
+from pcnn.ops.convolution import convolution
+from pcnn.ops.device_rates import convolution_floor_ms
+from pcnn.ops.engine import Engine
+from pcnn.ops.sites import strided
+
+#: Results of a call with backward; without it there is the first alone.
+NAMES = ("out", "grad_x", "grad_weight")
+
+
+@contextmanager
+def products_of(dtype: str) -> Iterator[None]:
+    """Allow TF32 products for the dtype ``tf32``, and forbid them for all others."""
+    before = torch.backends.cuda.matmul.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = dtype == TF32
+    try:
+        yield
+    finally:
+        torch.backends.cuda.matmul.allow_tf32 = before
+
+
+def torch_dtype(name: str) -> torch.dtype:
+    """Dtype of tensors of a name; ``tf32`` is float32 in memory."""
+    dtype = torch.float32 if name == TF32 else getattr(torch, name)
+    assert isinstance(dtype, torch.dtype)
+    return dtype
+
+
+@dataclass(frozen=True, eq=False)
+class Operands:
+    """What a convolution multiplies, the same for all engines.
+
+    Args:
+        x: ``[N_in, C_in]``.
+        weight: ``[K, C_in, C_out]``.
+        grad: ``[N_out, C_out]``, gradient with respect to the output.
+        dtype: name of their dtype; ``tf32``: float32 whose products may be rounded.
+    """
+
+    x: Tensor
+    weight: Tensor
+    grad: Tensor
+    dtype: str
+
+    @classmethod
+    def random(
+        cls,
+        sizes: tuple[int, int, int],
+        channels: tuple[int, int],
+        dtype: str,
+        device: torch.device,
+    ) -> Operands:
+        """Normal features and gradients, and weights that keep the scale.
+
+        Args:
+            sizes: rows of the input, rows of the output, kernel slots.
+            channels: of input and output.
+            dtype: as above.
+            device: where they are made: a host takes a second for a hundred million numbers.
+        """
+        (n_in, n_out, volume), (c_in, c_out) = sizes, channels
+        random = torch.Generator(device).manual_seed(0)
+
+        def operand(*shape: int) -> Tensor:
+            return torch.randn(shape, generator=random, device=device)
+
+        kind = torch_dtype(dtype)
+        x = operand(n_in, c_in).to(kind).requires_grad_()
+        weight = (operand(volume, c_in, c_out) * (volume * c_in) ** -0.5).to(kind).requires_grad_()
+        return cls(x, weight, operand(n_out, c_out).to(kind), dtype)
+
+
+class Layer:
+    """One convolution of an engine.
+
+    Args:
+        engine: finds the triplets and computes.
+        source: input sites.
+        kernel: the relation.
+        operands: what is multiplied.
+    """
+
+    def __init__(
+        self, engine: Engine, source: VoxelGrid, kernel: Kernel, operands: Operands
+    ) -> None:
+        self.engine, self.source, self.kernel = engine, source, kernel
+        self.operands = operands
+        self.dataflow = engine.dataflow_on(source.device)
+        self.map = engine.builder.build(source, strided(source, kernel), kernel)
+
+    @torch.no_grad()
+    def forward(self, built: KernelMap | None = None) -> tuple[Tensor]:
+        """Output ``[N_out, C_out]`` over a map, without gradients; over the layer's own if none."""
+        x, weight = self.operands.x, self.operands.weight
+        return (convolution(x, weight, built or self.map, self.dataflow),)
+
+    def train(self, built: KernelMap | None = None) -> tuple[Tensor, Tensor, Tensor]:
+        """Output and the gradients with respect to features and weights."""
+        x, weight = self.operands.x, self.operands.weight
+        out = convolution(x, weight, built or self.map, self.dataflow)
+        grad_x, grad_weight = torch.autograd.grad(out, (x, weight), self.operands.grad)
+        return out, grad_x, grad_weight
+
+    def calls(self, kind: str) -> Calls:
+        """Calls of every repeat; what builds a map finds sites without levels and maps.
+
+        Args:
+            kind: a name in `pcnn.bench.layers.setting.KINDS`.
+        """
+        run = self.train if kind in BACKWARD else self.forward
+        if kind not in WITH_MAP:
+            return same(run)
+
+        def prepared(_: int) -> Call:
+            sites = bare(self.source)
+
+            def build_and_run() -> object:
+                target = strided(sites, self.kernel)
+                return run(self.engine.builder.build(sites, target, self.kernel))
+
+            return build_and_run
+
+        return prepared
+
+    def results(self, kind: str) -> dict[str, Tensor]:
+        """What the call of a kind returns, by name."""
+        found = self.calls(kind)(0)()
+        assert isinstance(found, tuple)
+        return dict(zip(NAMES, found, strict=False))
+
+
+def floor_ms(operands: Operands, triplets: int, backward: bool) -> float | None:
+    """Lower bound of a convolution on its device [ms]; with backward of three products.
+
+    Args:
+        operands: read and written once each.
+        triplets: number of triplets T.
+        backward: whether the two gradients are computed too.
+    """
+    x, weight, grad = operands.x, operands.weight, operands.grad
+    name = torch.cuda.get_device_name(x.device) if x.is_cuda else "cpu"
+    once = triplets * weight.shape[1] * weight.shape[2]
+    # x, weight, out; then grad in, x and weight again, and their gradients out
+    moved = x.nbytes + weight.nbytes + grad.nbytes
+    if backward:
+        moved = moved + grad.nbytes + 2 * (x.nbytes + weight.nbytes)
+    floor = convolution_floor_ms(name, operands.dtype, (3 if backward else 1) * once, moved)
+    return None if floor is None else round(floor, 6)

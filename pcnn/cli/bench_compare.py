@@ -1,0 +1,88 @@
+"""What is done with result files: compare them with other engines' times, join them, draw them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pcnn.cli.bench_options import console_of_width, peers_of
+
+if TYPE_CHECKING:
+    from pcnn.bench.peers import Peers
+    from pcnn.bench.rows import Row
+
+
+def compare(
+    ours: Annotated[list[Path], typer.Argument(help="Result files; of several the least counts.")],
+    peers: Annotated[list[Path], typer.Option(help="File of other engines' times; repeat.")],
+    builder: Annotated[
+        list[str] | None,
+        typer.Option("--builder", "--engine", help="Only these builders and engines; repeat."),
+    ] = None,
+) -> None:
+    """Hold measured maps, layers and networks against other engines' times."""
+    from pcnn.bench.rows import read_rows
+
+    try:
+        files = [read_rows(path) for path in ours]
+    except (OSError, ValueError) as error:
+        raise typer.BadParameter(str(error)) from error
+    theirs = peers_of(peers)
+    assert theirs is not None
+    rows = [row for _, own in files for row in own if not builder or row.engine in builder]
+    print_comparisons(rows, ", ".join(dict.fromkeys(h.device for h, _ in files)), theirs)
+
+
+def join(
+    paths: Annotated[list[Path], typer.Argument(help="Result files of one device and commit.")],
+    out: Annotated[Path, typer.Option(help="File to write; charts stand beside it.")],
+) -> None:
+    """Join result files of one device and commit, and draw their charts."""
+    from pcnn.bench.figures import FIGURES
+    from pcnn.bench.suite import draw
+    from pcnn.bench.suite import join as join_files
+
+    try:
+        written = join_files(paths, out, FIGURES)
+    except (OSError, ValueError) as error:
+        raise typer.BadParameter(str(error)) from error
+    for file in (written, *draw(written, FIGURES)):
+        typer.echo(f"written: {file}")
+
+
+def charts(path: Annotated[Path, typer.Argument(help="Result file.")]) -> None:
+    """Draw the charts of a result file again."""
+    from pcnn.bench.figures import FIGURES
+    from pcnn.bench.suite import draw
+
+    try:
+        drawn = draw(path, FIGURES)
+    except (OSError, ValueError) as error:
+        raise typer.BadParameter(str(error)) from error
+    for file in drawn:
+        typer.echo(f"written: {file}")
+
+
+def print_comparisons(rows: Sequence[Row], device: str, peers: Peers) -> None:
+    """Print a table for every kind of row that both sides have.
+
+    Args:
+        rows: ours.
+        device: of ours.
+        peers: theirs.
+    """
+    from pcnn.bench import peers as maps
+    from pcnn.bench.layers import compare as layers
+
+    console = console_of_width()
+    of_maps = maps.compare(rows, peers.rows)
+    if of_maps:
+        console.print(maps.comparison_table(of_maps, device, peers.device))
+    of_layers = layers.compare(rows, peers.rows)
+    if of_layers:
+        console.print(layers.comparison_table(of_layers, device, peers.device))
+    if not (of_maps or of_layers):
+        console.print("peers: no workload and work in common")
