@@ -13,7 +13,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -53,9 +54,8 @@ class Kernel:
     dilation: Triple
     padding: Triple
 
-    @classmethod
+    @staticmethod
     def of(
-        cls,
         size: int | Sequence[int],
         stride: int | Sequence[int] = 1,
         dilation: int | Sequence[int] = 1,
@@ -80,7 +80,18 @@ class Kernel:
                 d * (k - 1) // 2 if k % 2 else 0 for k, d in zip(sizes, dilations, strict=True)
             ]
             padding = centred
-        return cls(sizes, triple(stride, "stride", 1), dilations, triple(padding, "padding", 0))
+        strides, paddings = triple(stride, "stride", 1), triple(padding, "padding", 0)
+        return _shared(sizes, strides, dilations, paddings)
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.size, self.stride, self.dilation, self.padding))
+
+    def __hash__(self) -> int:
+        return self._hash  # every layer of every call looks its map up by the kernel
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _shared, (self.size, self.stride, self.dilation, self.padding)
 
     @cached_property
     def volume(self) -> int:
@@ -110,12 +121,12 @@ class Kernel:
         """Largest absolute offset on any axis, in units of the input's voxels."""
         return max((abs(value) for offset in self.offsets for value in offset), default=0)
 
-    @property
+    @cached_property
     def is_strided(self) -> bool:
         """Whether the output's tensor stride differs from the input's."""
         return self.stride != (1, 1, 1)
 
-    @property
+    @cached_property
     def is_pointwise(self) -> bool:
         """Whether the convolution is a linear layer on every site (one slot, at offset 0)."""
         return not self.is_strided and self.offsets == ((0, 0, 0),)
@@ -144,3 +155,9 @@ class Kernel:
             and self.padding == (0, 0, 0)
             and self.is_strided
         )
+
+
+@cache
+def _shared(size: Triple, stride: Triple, dilation: Triple, padding: Triple) -> Kernel:
+    """One object for equal kernels: a look-up that finds itself compares nothing."""
+    return Kernel(size, stride, dilation, padding)

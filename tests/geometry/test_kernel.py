@@ -1,3 +1,4 @@
+import copy
 import itertools
 
 import pytest
@@ -48,3 +49,14 @@ def test_equal_kernels_are_one_key() -> None:
 def test_refuses_what_cannot_be(arguments: tuple, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Kernel.of(*arguments)
+
+
+def test_equal_kernels_are_one_object() -> None:
+    kernel = Kernel.of(3, [2, 2, 2])
+    assert kernel is Kernel.of((3, 3, 3), 2)
+    assert pickle.loads(pickle.dumps(kernel)) is kernel
+    assert copy.deepcopy(kernel) is kernel
+    other = Kernel(kernel.size, kernel.stride, kernel.dilation, kernel.padding)
+    assert other is not kernel
+    assert {kernel: 1}[other] == 1
+    assert kernel != Kernel.of(3)
