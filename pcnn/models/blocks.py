@@ -6,10 +6,11 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import Protocol
 
+import torch
 from torch import nn
 
 from pcnn.geometry import VoxelGrid
-from pcnn.nn import add, normalize
+from pcnn.nn import FoldedNorm, add, fused_convolution, is_hooked
 from pcnn.nn.conv import Size
 from pcnn.tensor import SparseTensor
 
@@ -35,6 +36,8 @@ class ConvFactory(Protocol):
 class ConvNorm(nn.Module):
     """Convolution without bias, norm, and ReLU unless ``activation`` is off.
 
+    Evaluation without gradients is one call of the dataflow (`pcnn.nn.fused_convolution`).
+
     Args:
         conv: the convolution; its output may be placed on given sites.
         norm: norm of the output features.
@@ -44,15 +47,32 @@ class ConvNorm(nn.Module):
     def __init__(self, conv: nn.Module, norm: nn.Module, activation: bool = True) -> None:
         super().__init__()
         self.conv, self.norm, self.activation = conv, norm, activation
+        self._folded = FoldedNorm()
 
     def forward(
         self, x: SparseTensor, sites: SparseTensor | VoxelGrid | None = None
     ) -> SparseTensor:
         """Features ``[N_in, C_in]`` to ``[N_out, C_out]``."""
-        y: SparseTensor = self.conv(x) if sites is None else self.conv(x, sites)
-        features = normalize(self.norm, y.features)
-        # in place: no norm needs its own output in backward
-        return y.replace(features.relu_() if self.activation else features)
+        return self.added_to(None, x, sites, self.activation)
+
+    def added_to(
+        self,
+        residual: SparseTensor | None,
+        x: SparseTensor,
+        sites: SparseTensor | VoxelGrid | None = None,
+        relu: bool = True,
+    ) -> SparseTensor:
+        """``relu(norm(conv(x)) + residual)``, with ReLU if ``relu``, whatever ``activation`` is."""
+        parts = self._modules  # self.conv and self.norm cost a microsecond
+        conv, norm = parts["conv"], parts["norm"]
+        assert conv is not None
+        return fused_convolution(conv, x, sites, norm, residual, relu, self._folded)
+
+    def train(self, mode: bool = True) -> ConvNorm:
+        """Switch between training and evaluation; the folded norm is computed anew after it."""
+        # sees also what changed behind torch's back, as in `parameter.data.mul_`
+        self._folded.clear()
+        return super().train(mode)
 
 
 class ResidualBlock(nn.Module):
@@ -95,8 +115,12 @@ class ResidualBlock(nn.Module):
 
     def forward(self, x: SparseTensor) -> SparseTensor:
         """Features ``[N_in, C_in]`` to ``[N_out, C_out]``."""
-        y = add(self.second(self.first(x)), self.shortcut(x))
-        return y.replace(y.features.relu_())
+        second = self.second
+        if torch.is_grad_enabled() or type(second) is not ConvNorm or is_hooked(second):
+            y = add(second(self.first(x)), self.shortcut(x))
+            return y.replace(y.features.relu_())
+        y = self.first(x)
+        return second.added_to(self.shortcut(x), y)
 
 
 def residual_stack(

@@ -13,7 +13,14 @@ from itertools import pairwise
 from torch import nn
 
 from pcnn.models.blocks import ConvFactory, ConvNorm, NormFactory, ResidualBlock
-from pcnn.nn import Conv3d, ConvTranspose3d, FeatureWise, PlannedModule, concatenate
+from pcnn.nn import (
+    Conv3d,
+    ConvTranspose3d,
+    FeatureWise,
+    PlannedModule,
+    concatenate,
+    fused_convolution,
+)
 from pcnn.ops import Engine
 from pcnn.tensor import SparseTensor
 
@@ -103,7 +110,7 @@ class ResUNet(PlannedModule):
         for level in self.decoder:
             skip = levels.pop()
             y = concatenate(level(y, skip), skip)
-        y = self.final(self.relu(self.merge(y)))
+        y = self.final(self.relu(fused_convolution(self.merge, y)))
         if not self.normalize_features:
             return y
         # eps: a zero row stays zero instead of turning into NaN

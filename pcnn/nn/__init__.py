@@ -2,6 +2,9 @@
 
 from pcnn.nn.conv import Conv3d, ConvTranspose3d
 from pcnn.nn.features import FeatureWise, Sequential, add, concatenate
+from pcnn.nn.folded_norm import FoldedNorm
+from pcnn.nn.fused import fused_convolution, is_hooked
+from pcnn.nn.joined import JoinedTensor
 from pcnn.nn.norm import normalize
 from pcnn.nn.planned import PlannedModule
 from pcnn.nn.pooling import (
@@ -19,15 +22,19 @@ __all__ = [
     "Conv3d",
     "ConvTranspose3d",
     "FeatureWise",
+    "FoldedNorm",
     "GlobalAvgPool",
     "GlobalMaxPool",
     "GlobalSumPool",
+    "JoinedTensor",
     "MaxPool3d",
     "PlannedModule",
     "Sequential",
     "SumPool3d",
     "add",
     "concatenate",
+    "fused_convolution",
+    "is_hooked",
     "normalize",
     "unpool",
 ]

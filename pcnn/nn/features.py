@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
+from pcnn.nn.joined import JoinedTensor
 from pcnn.nn.norm import normalize
 from pcnn.tensor import SparseTensor
 
@@ -44,10 +45,18 @@ def _is_plain(module: nn.Module) -> bool:
 def concatenate(*tensors: SparseTensor) -> SparseTensor:
     """Join the channels of tensors on one geometry: ``[N, C_1 + C_2 + ...]``.
 
+    Without gradients two tensors are not copied but read where they lie (`JoinedTensor`) by the
+    layers that can, and copied at the first request for ``features`` by everything else; do not
+    change them in place before that.
+
     Raises:
         ValueError: no tensor, or tensors on different geometries.
     """
     check_same_sites(*tensors)
+    if len(tensors) == 2 and not (torch.is_grad_enabled() or torch.compiler.is_compiling()):
+        first, second = (tensor.features for tensor in tensors)
+        if first.dtype == second.dtype:
+            return JoinedTensor(first, second, tensors[0].geometry)
     return tensors[0].replace(torch.cat([tensor.features for tensor in tensors], dim=1))
 
 

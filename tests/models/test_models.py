@@ -1,5 +1,6 @@
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import pytest
 import torch
@@ -14,7 +15,7 @@ from pcnn.models import (
     SparseResNetLarge,
     SparseResNetSegmentation,
 )
-from pcnn.nn import Conv3d, ConvTranspose3d
+from pcnn.nn import Conv3d, ConvTranspose3d, JoinedTensor
 from tests.clouds import surface_grid
 
 PUBLISHED = {
@@ -126,6 +127,67 @@ def test_engines_and_parts_are_injected() -> None:
     model = MinkUNet42(width=0.125, engine="reference", norm=nn.Identity().__class__)
     assert {layer.engine.name for layer in convolutions(model)} == {"reference"}
     assert not any(isinstance(m, nn.BatchNorm1d) for m in model.modules())
+
+
+NETWORKS = {
+    **{name: partial(make, out_channels=5) for name, make in SEGMENTERS.items()},
+    "resnet18": partial(ResNet18, out_channels=5, width=0.125),
+}
+
+
+def shaken(model: nn.Module) -> nn.Module:
+    """Norms with statistics and weights of no special value, in evaluation mode."""
+    for module in model.modules():
+        if isinstance(module, nn.BatchNorm1d):
+            for tensor in (module.weight, module.bias, module.running_mean, module.running_var):
+                tensor.data.uniform_(0.5, 1.5)
+    return model.eval()
+
+
+@pytest.mark.parametrize("make", NETWORKS.values(), ids=NETWORKS.keys())
+def test_inference_fuses_and_gives_the_same(make: Callable[..., nn.Module]) -> None:
+    model, grid = shaken(make().double()), surface_grid(200, batch_size=2)
+    x = pcnn.SparseTensor(torch.randn(grid.rows, 4, dtype=torch.float64), grid)
+    expected = model(x)
+    folded = [m._folded for m in model.eval().modules() if hasattr(m, "_folded")]
+    assert not any(f._kept for f in folded)
+    with torch.no_grad():
+        y = model(x)
+    assert folded
+    assert all(f._kept for f in folded)
+    if isinstance(y, pcnn.SparseTensor):
+        y, expected = y.features, expected.features
+    torch.testing.assert_close(y, expected.detach())
+
+
+@pytest.mark.parametrize("make", [MinkUNet42, ResUNetBN2C])
+def test_inference_copies_no_skips(
+    make: Callable[..., nn.Module], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, grid = shaken(make(in_channels=4, width=0.125)), surface_grid(200)
+    joined: list[JoinedTensor] = []
+    start = JoinedTensor.__init__
+
+    def remembered(self: JoinedTensor, *args: Any) -> None:
+        start(self, *args)
+        joined.append(self)
+
+    monkeypatch.setattr(JoinedTensor, "__init__", remembered)
+    with torch.no_grad():
+        model(pcnn.SparseTensor(torch.randn(grid.rows, 4), grid))
+    assert joined
+    assert all(x.is_apart for x in joined)
+
+
+@pytest.mark.parametrize("make", NETWORKS.values(), ids=NETWORKS.keys())
+def test_inference_leaves_the_state_as_it_is(make: Callable[..., nn.Module]) -> None:
+    model, grid = make().eval(), surface_grid(50)
+    before = {key: value.clone() for key, value in model.state_dict().items()}
+    with torch.no_grad():
+        model(pcnn.SparseTensor(torch.randn(grid.rows, 4), grid))
+    after = model.state_dict()
+    assert list(before) == list(after)
+    assert all(torch.equal(before[key], after[key]) for key in before)
 
 
 def test_engines_agree_on_a_whole_network() -> None:

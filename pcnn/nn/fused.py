@@ -1,0 +1,181 @@
+"""A convolution, its norm, a residual and ReLU in one call: what inference issues for a block."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.module import _global_forward_hooks, _global_forward_pre_hooks
+
+from pcnn.geometry import KernelMap, VoxelGrid
+from pcnn.nn.conv import Conv3d, ConvTranspose3d
+from pcnn.nn.features import add
+from pcnn.nn.folded_norm import Folded, FoldedNorm
+from pcnn.nn.joined import JoinedTensor
+from pcnn.nn.norm import normalize
+from pcnn.ops.convolution import convolution
+from pcnn.ops.sites import strided
+from pcnn.tensor import SparseTensor
+
+Sites = SparseTensor | VoxelGrid | None
+
+
+def fused_convolution(
+    layer: nn.Module,
+    x: SparseTensor,
+    sites: Sites = None,
+    norm: nn.Module | None = None,
+    residual: SparseTensor | None = None,
+    relu: bool = False,
+    folded: FoldedNorm | None = None,
+) -> SparseTensor:
+    """``relu(norm(layer(x, sites)) + residual)``, in one product where that changes nothing else.
+
+    Fused where gradients are off, the layer is a `Conv3d` or `ConvTranspose3d` and the norm can be
+    folded (`FoldedNorm`): the dataflow scales, shifts, adds and rectifies the float32 sums while it
+    stores them, and reads both sources of a `JoinedTensor`. A pointwise layer takes the scale into
+    a copy of its weights. Everything else runs as it is written, one module after another: with
+    gradients, under `torch.compile`, for layers and norms of other classes, and where a module is
+    hooked, so that its hooks fire.
+
+    Args:
+        layer: any module that maps a sparse tensor, and optional sites, to a sparse tensor.
+        x: features ``[N_in, C_in]``.
+        sites: output sites for the layer, if they are given.
+        norm: any module on ``[N_out, C_out]``.
+        residual: ``[N_out, C_out]`` on the output's sites.
+        relu: whether ReLU follows.
+        folded: keeps the folded norm from call to call; ``None`` folds anew.
+
+    Returns:
+        Features ``[N_out, C_out]``.
+
+    Raises:
+        ValueError: a residual on other sites, and what the layer raises.
+    """
+    quiet = not (torch.is_grad_enabled() or torch.compiler.is_compiling())
+    if quiet and _is_free(layer, norm):
+        found = (folded or FoldedNorm()).fold(
+            norm, layer._parameters.get("bias"), layer.__dict__["out_channels"]
+        )
+        if found is not None:
+            return _fused(layer, x, sites, found, residual, relu)  # type: ignore[arg-type]
+    y: SparseTensor = layer(x) if sites is None else layer(x, sites)
+    if norm is not None:
+        y = y.replace(normalize(norm, y.features))
+    if residual is not None:
+        y = add(y, residual)
+    # in place: no norm needs its own output in backward
+    return y.replace(y.features.relu_()) if relu else y
+
+
+def is_hooked(module: nn.Module) -> bool:
+    """Whether calling the module does more than its class says: hooks, wrapped or compiled."""
+    return bool(
+        module._forward_hooks
+        or module._forward_pre_hooks
+        or "forward" in module.__dict__
+        or module._compiled_call_impl
+    )
+
+
+def _is_free(layer: nn.Module, norm: nn.Module | None) -> bool:
+    """Whether the modules are of known classes and nobody notices that they are not called."""
+    if type(layer) is not Conv3d and type(layer) is not ConvTranspose3d:
+        return False
+    if layer.groups > 1 and layer.kernel.is_pointwise:
+        return False
+    if is_hooked(layer) or (norm is not None and is_hooked(norm)):
+        return False
+    return not (_global_forward_hooks or _global_forward_pre_hooks)
+
+
+def _fused(
+    layer: Conv3d | ConvTranspose3d,
+    x: SparseTensor,
+    sites: Sites,
+    folded: Folded,
+    residual: SparseTensor | None,
+    relu: bool,
+) -> SparseTensor:
+    weight = layer._parameters["weight"]  # layer.weight costs ten times as much
+    assert weight is not None
+    kernel_map, target = _route(layer, x.geometry, sites)
+    added = None
+    if residual is not None:
+        if residual.geometry is not target:
+            raise ValueError(
+                f"the residual lives on another geometry than the output ({residual.geometry.rows} "
+                f"and {target.rows} sites); bring both to the same sites first"
+            )
+        added = residual.features
+    second = None
+    if type(x) is JoinedTensor and x.is_apart and layer.groups == 1:
+        features, second = x.first, x.second
+    else:
+        features = x.features
+    dtype = _compute_dtype(features)
+    if residual is not None and residual.features.dtype != dtype:  # it decides the sum's dtype
+        y = add(_fused(layer, x, sites, folded, None, False), residual)
+        return y.replace(y.features.relu_()) if relu else y
+    if kernel_map is None:
+        out = _pointwise(features, second, weight, folded, added, relu, dtype)
+        return SparseTensor(out, target)
+    out = convolution(
+        features,
+        weight,
+        kernel_map,
+        layer.engine.dataflow_on(features.device),
+        groups=layer.groups,
+        compute_dtype=dtype,
+        second=second,
+        epilogue=folded.epilogue(added, relu),
+    )
+    return SparseTensor(out, target)
+
+
+def _route(
+    layer: Conv3d | ConvTranspose3d, geometry: VoxelGrid, sites: Sites
+) -> tuple[KernelMap | None, VoxelGrid]:
+    """Kernel map and output sites of a call; no map where the layer is linear on every site."""
+    target = sites.geometry if isinstance(sites, SparseTensor) else sites
+    kernel, build = layer.kernel, layer.engine.builder.build
+    if isinstance(layer, Conv3d):
+        if target is None:
+            target = strided(geometry, kernel) if kernel.is_strided else geometry
+        if target is geometry and layer.groups == 1 and kernel.is_pointwise:
+            return None, geometry
+        return geometry.map_to(target, kernel, build), target
+    if target is None:
+        target = geometry.generated(kernel)
+    return target.map_to(geometry, kernel, build).transpose(), target
+
+
+def _pointwise(
+    features: Tensor,
+    second: Tensor | None,
+    weight: Tensor,
+    folded: Folded,
+    residual: Tensor | None,
+    relu: bool,
+    dtype: torch.dtype,
+) -> Tensor:
+    """A linear layer ``[N, C_in]`` to ``[N, C_out]`` of one source or two, in few launches."""
+    matrix, shift = folded.matrix(weight, dtype)
+    split = features.shape[1]
+    own = matrix if second is None else matrix[:split]
+    features = features.to(dtype)
+    out = features @ own if shift is None else torch.addmm(shift, features, own)
+    if second is not None:
+        out.addmm_(second.to(dtype), matrix[split:])
+    if residual is not None:
+        out += residual
+    return out.relu_() if relu else out
+
+
+def _compute_dtype(features: Tensor) -> torch.dtype:
+    """Dtype of the operands: that of the features, or autocast's."""
+    dtype = features.dtype
+    device = "cuda" if features.is_cuda else features.device.type
+    if not torch.is_autocast_enabled(device) or dtype == torch.float64:
+        return dtype
+    return torch.get_autocast_dtype(device)

@@ -1,0 +1,418 @@
+import copy
+import pickle
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import pcnn
+from pcnn.dataflows import Reference
+from pcnn.maps import SortedSearch
+from pcnn.models.blocks import ConvNorm, ResidualBlock
+from pcnn.nn import (
+    Conv3d,
+    ConvTranspose3d,
+    FoldedNorm,
+    JoinedTensor,
+    add,
+    concatenate,
+    fused_convolution,
+    normalize,
+)
+from pcnn.ops import Engine
+from tests.clouds import surface_grid
+from tests.tolerance import RELATIVE_RMS, relative_rms
+
+
+@dataclass(frozen=True)
+class Recorded(Reference):
+    """The reference, writing down what each product was asked to do on the way."""
+
+    name: str = "recorded"
+    fuses: bool = True
+    calls: list[dict[str, Any]] = field(default_factory=list, compare=False)
+
+    def mvmr(self, *args: Any, **kwargs: Any) -> torch.Tensor:
+        self.calls.append(kwargs)
+        return super().mvmr(*args, **kwargs)
+
+
+def recorded(fuses: bool = True) -> tuple[Engine, list[dict[str, Any]]]:
+    dataflow = Recorded(fuses=fuses)
+    return Engine("recorded", SortedSearch(), dataflow), dataflow.calls
+
+
+def shaken(module: nn.Module) -> nn.Module:
+    """Norms with statistics and weights of no special value, in evaluation mode."""
+    for part in module.modules():
+        if isinstance(part, nn.BatchNorm1d | nn.SyncBatchNorm):
+            for tensor in (part.weight, part.bias, part.running_mean, part.running_var):
+                tensor.data.uniform_(0.5, 2)
+    return module.eval()
+
+
+def tensor(
+    n: int = 200, channels: int = 4, dtype: torch.dtype = torch.float32
+) -> pcnn.SparseTensor:
+    grid = surface_grid(n)
+    return pcnn.SparseTensor(torch.randn(grid.rows, channels).to(dtype), grid)
+
+
+def joined(dtype: torch.dtype = torch.float32) -> pcnn.SparseTensor:
+    first = tensor(200, 3, dtype)
+    second = first.replace(torch.randn(first.geometry.rows, 1).to(dtype))
+    with torch.no_grad():
+        return concatenate(first, second)
+
+
+def separate(module: nn.Module, x: pcnn.SparseTensor, *sites: Any) -> pcnn.SparseTensor:
+    """What the module computes one operation after another: gradients are enabled."""
+    with torch.enable_grad():
+        y: pcnn.SparseTensor = module(x.replace(x.features), *sites)
+    return y.replace(y.features.detach())
+
+
+def layer(kind: str, **arguments: Any) -> ConvNorm:
+    conv: nn.Module
+    if kind == "transposed":
+        conv = ConvTranspose3d(4, 6, 2, 2, **arguments)
+    else:
+        size, stride = {"3": (3, 1), "strided": (2, 2), "1": (1, 1), "strided 1": (1, 2)}[kind]
+        conv = Conv3d(4, 6, size, stride, **arguments)
+    return shaken(ConvNorm(conv, nn.BatchNorm1d(6)))  # type: ignore[return-value]
+
+
+KINDS = ["3", "strided", "transposed", "1", "strided 1"]
+DTYPES = [torch.float64, torch.float32, torch.float16, torch.bfloat16]
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_layer_against_float64(kind: str, bias: bool, dtype: torch.dtype) -> None:
+    engine, calls = recorded()
+    block = layer(kind, bias=bias, engine=engine).to(dtype)
+    x = tensor(dtype=dtype)
+    sites = ()
+    if kind == "transposed":
+        fine = x.geometry
+        x = pcnn.SparseTensor(*_coarse(x, dtype))
+        sites = (fine,)  # type: ignore[assignment]
+    with torch.no_grad():
+        y = block(x, *sites)
+    assert len(calls) == (kind != "1")
+    assert y.features.dtype == dtype
+    exact = copy.deepcopy(block).double()
+    expected = separate(exact, x.replace(x.features.double()), *sites).features
+    error = relative_rms(y.features, expected)
+    plain = separate(block, x, *sites).features
+    # a pointwise layer rounds scaled weights instead of the product; 1.2 is chance (float32)
+    assert error <= (1.5 if kind == "1" else 1.2) * relative_rms(plain, expected) + 1e-15
+    # one rounding of the result; of the weights and the shift too where the layer is pointwise
+    assert error < (2 if kind == "1" else 1) * RELATIVE_RMS[dtype]
+
+
+def _coarse(x: pcnn.SparseTensor, dtype: torch.dtype) -> tuple[torch.Tensor, pcnn.VoxelGrid]:
+    kernel = Conv3d(1, 1, 2, 2).kernel
+    grid = x.geometry.strided(kernel)
+    return torch.randn(grid.rows, 4).to(dtype), grid
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("source", [tensor, joined])
+@pytest.mark.parametrize("channels", [4, 6])
+def test_a_block_against_float64(
+    channels: int, source: Callable[..., pcnn.SparseTensor], dtype: torch.dtype
+) -> None:
+    engine, calls = recorded()
+
+    def conv(*args: Any, **kwargs: Any) -> Conv3d:
+        return Conv3d(*args, engine=engine, **kwargs)
+
+    block = shaken(ResidualBlock(4, channels, conv, nn.BatchNorm1d)).to(dtype)
+    x = source(dtype=dtype)
+    with torch.no_grad():
+        y = block(x)
+    first, second = (call["epilogue"] for call in calls)
+    assert first.relu
+    assert first.residual is None
+    assert second.relu
+    assert second.residual is not None
+    assert (calls[0]["second"] is not None) == (source is joined)
+    exact = copy.deepcopy(block).double()
+    expected = separate(exact, x.replace(x.features.double())).features
+    error = relative_rms(y.features, expected)
+    assert error < 2 * RELATIVE_RMS[dtype]  # of two layers
+    assert error <= 1.2 * relative_rms(separate(block, x).features, expected) + 1e-15
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_dataflows_that_fuse_nothing_give_the_same(kind: str) -> None:
+    if kind == "transposed":
+        pytest.skip("needs given sites; the other kinds go the same way")
+    x = joined()
+    outputs = []
+    for fuses in (True, False):
+        torch.manual_seed(0)
+        engine, _ = recorded(fuses)
+        with torch.no_grad():
+            outputs.append(layer(kind, engine=engine)(x).features)
+    torch.testing.assert_close(*outputs)
+
+
+def test_autocast_reaches_the_fused_layers() -> None:
+    block = shaken(ResidualBlock(4, 6, Conv3d, nn.BatchNorm1d))
+    x = tensor()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        expected = separate(block, x).features
+        with torch.no_grad():
+            y = block(x).features
+    assert y.dtype == expected.dtype == torch.bfloat16
+    assert relative_rms(y, expected) < 4 * RELATIVE_RMS[torch.bfloat16]
+
+
+def test_a_residual_of_another_dtype_decides_the_dtype_of_the_sum() -> None:
+    block = shaken(ResidualBlock(4, 4, Conv3d, nn.BatchNorm1d))
+    x = tensor()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        expected = separate(block, x).features
+        with torch.no_grad():
+            y = block(x).features
+    assert y.dtype == expected.dtype == torch.float32
+    assert relative_rms(y, expected) < 2 * RELATIVE_RMS[torch.bfloat16]
+
+
+def test_a_residual_lives_on_the_sites_of_the_output() -> None:
+    x, other = tensor(), tensor(300)
+    block = layer("3")
+    residual = other.replace(torch.zeros(other.geometry.rows, 6))
+    for grad in (False, True):
+        with torch.set_grad_enabled(grad), pytest.raises(ValueError, match="another geometry"):
+            block.added_to(residual, x)
+
+
+@pytest.mark.parametrize("module", ["conv", "norm"])
+@pytest.mark.parametrize("where", ["register_forward_hook", "register_forward_pre_hook"])
+def test_hooks_fire(module: str, where: str) -> None:
+    engine, calls = recorded()
+    block, x, seen = layer("3", engine=engine, bias=False), tensor(), []
+    with torch.no_grad():
+        expected = block(x).features
+        assert calls.pop()["epilogue"] is not None
+        getattr(block.get_submodule(module), where)(lambda *args: seen.append(args))
+        y = block(x).features
+    assert len(seen) == 1
+    assert calls.pop()["epilogue"] is None
+    torch.testing.assert_close(y, expected)
+
+
+def test_hooks_of_a_block_fire() -> None:
+    block, x, seen = shaken(ResidualBlock(4, 6, Conv3d, nn.BatchNorm1d)), tensor(), []
+    for part in block.modules():
+        part.register_forward_hook(lambda module, *_: seen.append(module))
+    with torch.no_grad():
+        block(x)
+    assert set(seen) == set(block.modules())
+
+
+def test_hooks_of_all_modules_fire() -> None:
+    block, x, seen = layer("3"), tensor(), []
+    handle = nn.modules.module.register_module_forward_hook(lambda m, *_: seen.append(m))
+    try:
+        with torch.no_grad():
+            block(x)
+    finally:
+        handle.remove()
+    assert set(seen) == set(block.modules())
+
+
+class Doubled(Conv3d):
+    def forward(self, x: pcnn.SparseTensor, sites: Any = None) -> pcnn.SparseTensor:
+        y = super().forward(x, sites)
+        return y.replace(2 * y.features)
+
+
+class Dense(nn.Module):
+    """A layer that is none of ours."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 6)
+
+    def forward(self, x: pcnn.SparseTensor) -> pcnn.SparseTensor:
+        return x.replace(self.linear(x.features))
+
+
+OTHERS = {
+    "a subclass": lambda: Doubled(4, 6, 3),
+    "a foreign layer": Dense,
+    "grouped and pointwise": lambda: Conv3d(4, 6, 1, groups=2),
+    "a wrapped layer": lambda: torch.nn.utils.parametrizations.weight_norm(Conv3d(4, 6, 3)),
+}
+
+
+@pytest.mark.parametrize("make", OTHERS.values(), ids=OTHERS.keys())
+def test_other_layers_run_as_they_are(make: Callable[[], nn.Module]) -> None:
+    block, x = shaken(ConvNorm(make(), nn.BatchNorm1d(6))), joined()
+    with torch.no_grad():
+        y = block(x).features
+    torch.testing.assert_close(y, separate(block, x).features)
+
+
+@pytest.mark.parametrize(
+    "norm",
+    [
+        nn.BatchNorm1d(6, track_running_stats=False),
+        nn.InstanceNorm1d(6),
+        nn.LayerNorm(6),
+        nn.Sequential(nn.BatchNorm1d(6), nn.Dropout(0.5)),
+        nn.Identity(),
+    ],
+    ids=lambda norm: type(norm).__name__,
+)
+def test_other_norms_run_as_they_are(norm: nn.Module) -> None:
+    block, x = ConvNorm(Conv3d(4, 6, 3), norm).eval(), tensor()
+    with torch.no_grad():
+        assert torch.equal(block(x).features, separate(block, x).features)
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+def test_grouped_layers_are_fused(groups: int) -> None:
+    engine, calls = recorded()
+    block, x = layer("3", groups=groups, engine=engine), joined()
+    with torch.no_grad():
+        y = block(x).features
+    assert len(calls) == 1
+    torch.testing.assert_close(y, separate(block, x).features)
+
+
+def test_training_is_the_plain_sequence_bit_for_bit() -> None:
+    block, x = ResidualBlock(4, 6, Conv3d, nn.BatchNorm1d), tensor()
+    other = copy.deepcopy(block)
+    first, second, shortcut = other.first, other.second, other.shortcut
+    hidden = normalize(first.norm, first.conv(x).features).relu_()
+    main = normalize(second.norm, second.conv(x.replace(hidden)).features)
+    expected = main + normalize(shortcut.norm, shortcut.conv(x).features)  # type: ignore
+    for net, y in ((block, block(x).features), (other, expected.relu_())):
+        y.square().sum().backward()
+        net.get_buffer("first.norm.running_mean")
+    assert torch.equal(block(x).features, other(x).features)
+    for ours, plain in zip(block.parameters(), other.parameters(), strict=True):
+        assert torch.equal(ours.grad, plain.grad)  # type: ignore[arg-type]
+
+
+def test_frozen_statistics_in_training_give_the_same_values() -> None:
+    block, x = shaken(ResidualBlock(4, 6, Conv3d, nn.BatchNorm1d)), tensor()
+    with torch.no_grad():
+        expected = block(x).features
+    block.train()
+    for part in block.modules():
+        if isinstance(part, nn.BatchNorm1d):
+            part.eval()
+    torch.testing.assert_close(block(x).features, expected)
+
+
+def test_synchronised_norms_are_fused() -> None:
+    engine, calls = recorded()
+    block, x = layer("3", engine=engine), tensor()
+    with torch.no_grad():
+        expected = block(x).features
+        calls.clear()
+        y = nn.SyncBatchNorm.convert_sync_batchnorm(block)(x).features
+    assert calls[0]["epilogue"].scale is not None
+    assert torch.equal(y, expected)
+
+
+@pytest.mark.parametrize(
+    "copied", [copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))], ids=["deepcopy", "pickle"]
+)
+def test_copies_have_norms_of_their_own(copied: Callable[[nn.Module], nn.Module]) -> None:
+    block, x = layer("3", engine="reference"), tensor()
+    with torch.no_grad():
+        expected = block(x).features
+        other = copied(block)
+        other.norm.weight.mul_(2)  # type: ignore[operator, union-attr]
+        torch.testing.assert_close(other(x).features, separate(other, x).features)
+        assert torch.equal(block(x).features, expected)
+
+
+def test_a_switch_of_mode_forgets_what_was_folded() -> None:
+    block, x = layer("3"), tensor()
+    with torch.no_grad():
+        block(x)
+        block.norm.weight.data.mul_(2)  # type: ignore[operator, union-attr]  # unseen by torch
+        y = block.eval()(x).features
+    torch.testing.assert_close(y, separate(block, x).features)
+
+
+def test_wrapped_models_are_fused() -> None:
+    engine, calls = recorded()
+    block, x = nn.DataParallel(layer("3", engine=engine)), tensor()
+    with torch.no_grad():
+        y = block.module(x).features
+        state = block.state_dict()
+    assert calls[0]["epilogue"] is not None
+    assert set(state) == {f"module.{key}" for key in layer("3").state_dict()}
+    torch.testing.assert_close(y, separate(block.module, x).features)
+
+
+def test_a_layer_without_a_norm() -> None:
+    x = joined()
+    for kernel_size, bias in ((1, True), (1, False), (3, True), (3, False)):
+        conv = Conv3d(4, 6, kernel_size, bias=bias)
+        with torch.no_grad():
+            y = fused_convolution(conv, x, relu=True).features
+        torch.testing.assert_close(y, conv(x).features.relu().detach())
+
+
+def test_scratch_without_a_folded_norm_sees_every_change() -> None:
+    block, x, folded = layer("1"), tensor(), FoldedNorm()
+    with torch.no_grad():
+        for _ in range(3):
+            block.conv.weight.mul_(2)  # type: ignore[operator, union-attr]
+            y = fused_convolution(block.conv, x, None, block.norm, None, True, folded)
+            torch.testing.assert_close(y.features, separate(block, x).features)
+
+
+@pytest.mark.parametrize("n", [0, 1])
+def test_small_clouds(n: int) -> None:
+    block, x = shaken(ResidualBlock(4, 6, Conv3d, nn.BatchNorm1d)), tensor(n)
+    with torch.no_grad():
+        torch.testing.assert_close(block(x).features, separate(block, x).features)
+
+
+def test_a_joined_tensor_copies_at_the_first_request() -> None:
+    x = joined()
+    assert type(x) is JoinedTensor
+    assert isinstance(x, pcnn.SparseTensor)
+    assert (x.channels, x.is_apart) == (4, True)
+    assert torch.equal(x.features, torch.cat([x.first, x.second], dim=1))
+    assert x.features is x.features
+    assert not x.is_apart
+    assert torch.equal(x.replace(2 * x.features).features, 2 * x.features)
+
+
+def test_a_joined_tensor_is_a_sparse_tensor() -> None:
+    for act in (
+        lambda x: x.to("cpu").features,
+        lambda x: add(x, x).features / 2,
+        lambda x: copy.deepcopy(x).features,
+        lambda x: pickle.loads(pickle.dumps(x)).features,
+        lambda x: concatenate(x, x).features[:, :4],
+        lambda x: pcnn.nn.FeatureWise(nn.Identity())(x).features,
+    ):
+        x = joined()
+        with torch.no_grad():
+            assert torch.equal(act(x), torch.cat([x.first, x.second], dim=1))
+
+
+def test_what_cannot_be_joined_is_copied() -> None:
+    x = tensor()
+    assert type(concatenate(x, x)) is pcnn.SparseTensor  # gradients are enabled
+    with torch.no_grad():
+        assert type(concatenate(x)) is pcnn.SparseTensor
+        assert type(concatenate(x, x, x)) is pcnn.SparseTensor
+        assert type(concatenate(x, x.replace(x.features.double()))) is pcnn.SparseTensor
