@@ -1,0 +1,228 @@
+"""Sums over some slots by output row: every tile of rows goes through all of them, without masks.
+
+The output-stationary half of Spira's hybrid (section 5.4), for slots that most rows fill. No two
+programs write one element: no atomics, no memory to clear. Without a table it is the plain product
+of the central slot, at which every row of a submanifold map meets itself.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from pcnn.kernels.finished_sums import with_epilogue
+from pcnn.kernels.gathered_product import row_tile, slot_weight, weight_tile
+from pcnn.kernels.product_tiles import ProductShape, RowTiles
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def dense_sums(  # type: ignore[no-untyped-def]  # the compiler reads annotations too
+    sums,  # [ROWS, COLUMNS] float32
+    x_ptr,  # [N_in, G * CHANNELS]
+    weight_ptr,  # [K, SLOT_CHANNELS, G * OUTPUTS]
+    table_ptr,  # [N_out, DENSE] int32, or None: row i meets row i
+    slots_ptr,  # [DENSE] int32, or None: the central slot alone
+    outputs,  # [ROWS] int64
+    exists,  # [ROWS] bool
+    columns,  # [COLUMNS]
+    group,
+    BEFORE: tl.constexpr,
+    VOLUME: tl.constexpr,
+    DENSE: tl.constexpr,
+    SLOT_CHANNELS: tl.constexpr,
+    CHANNELS: tl.constexpr,
+    OUTPUTS: tl.constexpr,
+    GROUPS: tl.constexpr,
+    TRANSPOSED: tl.constexpr,
+    MIRRORED: tl.constexpr,
+    DEPTH: tl.constexpr,
+    COMPUTE: tl.constexpr,
+    PRECISION: tl.constexpr,
+):
+    """Add the dense slots' products with one source, whose weights follow ``BEFORE`` others."""
+    # slots and channels in one loop, so that the pipeline does not drain between slots
+    steps: tl.constexpr = (CHANNELS + DEPTH - 1) // DEPTH
+    for step in range(0, DENSE * steps):
+        place = step // steps
+        start = (step % steps) * DEPTH
+        if table_ptr is None:
+            rows = outputs
+            live = exists
+            slot = tl.full([], VOLUME // 2, tl.int32)
+        else:
+            rows = tl.load(table_ptr + outputs * DENSE + place, mask=exists, other=-1).to(tl.int64)
+            live = rows >= 0
+            slot = tl.load(slots_ptr + place)
+            if MIRRORED:
+                slot = VOLUME - 1 - slot
+        matrix_ptr = BEFORE * OUTPUTS + slot_weight(
+            weight_ptr, slot, group, SLOT_CHANNELS, OUTPUTS, GROUPS, TRANSPOSED
+        )
+        inputs = row_tile(x_ptr, rows, live, start, group, CHANNELS, GROUPS, DEPTH, COMPUTE)
+        weight = weight_tile(
+            matrix_ptr, start, columns, CHANNELS, OUTPUTS, GROUPS, TRANSPOSED, DEPTH, COMPUTE
+        )
+        sums = tl.dot(inputs, weight, sums, input_precision=PRECISION)
+    return sums
+
+
+@triton.jit(do_not_specialize=["n_out"])  # type: ignore[untyped-decorator]
+def dense_slots_kernel(  # type: ignore[no-untyped-def]
+    x_ptr,  # [N_in, G * CHANNELS]
+    second_ptr,  # [N_in, SECOND] or None
+    weight_ptr,  # [K, C_in / G, C_out]
+    table_ptr,  # [N_out, DENSE] int32 or None
+    slots_ptr,  # [DENSE] int32 or None
+    out_ptr,  # [N_out, G * OUTPUTS]
+    scale_ptr,
+    shift_ptr,
+    residual_ptr,
+    n_out,
+    VOLUME: tl.constexpr,
+    DENSE: tl.constexpr,
+    CHANNELS: tl.constexpr,
+    SECOND: tl.constexpr,
+    OUTPUTS: tl.constexpr,
+    GROUPS: tl.constexpr,
+    TRANSPOSED: tl.constexpr,
+    MIRRORED: tl.constexpr,
+    RELU: tl.constexpr,
+    ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    DEPTH: tl.constexpr,
+    COMPUTE: tl.constexpr,
+    PRECISION: tl.constexpr,
+):
+    """One tile of output rows and channels, all dense slots."""
+    tiles: tl.constexpr = (OUTPUTS + COLUMNS - 1) // COLUMNS
+    program = tl.program_id(0)
+    columns = (program % tiles) * COLUMNS + tl.arange(0, COLUMNS)
+    group = (program // tiles) % GROUPS
+    outputs = (program // (tiles * GROUPS)).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    exists = outputs < n_out
+    sums = tl.zeros([ROWS, COLUMNS], tl.float32)
+    sums = dense_sums(
+        sums,
+        x_ptr,
+        weight_ptr,
+        table_ptr,
+        slots_ptr,
+        outputs,
+        exists,
+        columns,
+        group,
+        0,
+        VOLUME,
+        DENSE,
+        CHANNELS + SECOND,
+        CHANNELS,
+        OUTPUTS,
+        GROUPS,
+        TRANSPOSED,
+        MIRRORED,
+        DEPTH,
+        COMPUTE,
+        PRECISION,
+    )
+    if SECOND > 0:
+        sums = dense_sums(
+            sums,
+            second_ptr,
+            weight_ptr,
+            table_ptr,
+            slots_ptr,
+            outputs,
+            exists,
+            columns,
+            group,
+            CHANNELS,
+            VOLUME,
+            DENSE,
+            CHANNELS + SECOND,
+            SECOND,
+            OUTPUTS,
+            GROUPS,
+            TRANSPOSED,
+            MIRRORED,
+            DEPTH,
+            COMPUTE,
+            PRECISION,
+        )
+    channels = group * OUTPUTS + columns
+    places = (outputs * (GROUPS * OUTPUTS))[:, None] + channels[None, :]
+    there = exists[:, None] & (columns < OUTPUTS)[None, :]
+    channels = tl.broadcast_to(channels[None, :], [ROWS, COLUMNS])
+    sums = with_epilogue(sums, places, channels, there, scale_ptr, shift_ptr, residual_ptr, RELU)
+    tl.store(out_ptr + places, sums.to(out_ptr.dtype.element_ty), mask=there)
+
+
+def write_dense(
+    out: Tensor,
+    x: Tensor,
+    weight: Tensor,
+    table: Tensor | None,
+    slots: Tensor | None,
+    shape: ProductShape,
+    compute: Any,
+    precision: str,
+    tiles: RowTiles,
+    second: Tensor | None = None,
+    scale: Tensor | None = None,
+    shift: Tensor | None = None,
+    residual: Tensor | None = None,
+    relu: bool = False,
+) -> None:
+    """Write ``sum over dense slots of x[table[i, k]] @ W[k]`` to every row ``out[i]``.
+
+    Args:
+        out: ``[N_out, C_out]`` of any float dtype, written.
+        x: ``[N_in, C_in]``.
+        weight: ``[K, C_in / groups, C_out]``.
+        table: ``[N_out, D]`` int32, input row of every dense slot, -1 where it is empty; ``None``:
+            the central slot alone, at which row i meets row i.
+        slots: ``[D]`` int32, slots of the table's columns.
+        shape: of the product.
+        compute: Triton's dtype of the operands.
+        precision: ``ieee`` or ``tf32``.
+        tiles: how the work is cut.
+        second: ``[N_in, C_2]``, channels that follow those of ``x``.
+        scale: ``[C_out]``, see `pcnn.dataflows.epilogue.Epilogue`.
+        shift: ``[C_out]``.
+        residual: ``[N_out, C_out]``.
+        relu: whether ReLU follows.
+    """
+    n_out = out.shape[0]
+    programs = -(-n_out // tiles.rows) * shape.groups * -(-shape.outputs // tiles.columns)
+    if programs == 0:
+        return
+    dense_slots_kernel[(programs,)](
+        x,
+        second,
+        weight,
+        table,
+        slots,
+        out,
+        scale,
+        shift,
+        None if residual is None else residual.contiguous(),
+        n_out,
+        shape.volume,
+        1 if table is None else table.shape[1],
+        shape.channels,
+        shape.second,
+        shape.outputs,
+        shape.groups,
+        shape.transposed,
+        shape.mirrored,
+        relu,
+        tiles.rows,
+        tiles.columns,
+        tiles.depth,
+        compute,
+        precision,
+        num_warps=tiles.warps,
+        num_stages=tiles.stages,
+    )

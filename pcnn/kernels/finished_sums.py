@@ -1,0 +1,106 @@
+"""What follows float32 sums: an epilogue, and rounding to the dtype of the result."""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+#: Elements of a program.
+BLOCK = 1024
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def with_epilogue(  # type: ignore[no-untyped-def]  # the compiler reads annotations too
+    sums,
+    places,
+    channels,
+    there,
+    scale_ptr,
+    shift_ptr,
+    residual_ptr,
+    RELU: tl.constexpr,
+):
+    """``relu(sums * scale + shift + residual)``; what is ``None`` is left out.
+
+    Args:
+        sums: float32, of any shape.
+        places: int64 elements of the output, of the same shape; the residual lies likewise.
+        channels: output channels, broadcast to that shape.
+        there: which elements exist.
+        scale_ptr: ``[C_out]`` or None.
+        shift_ptr: ``[C_out]`` or None.
+        residual_ptr: ``[N_out, C_out]`` or None.
+        RELU: whether ReLU follows.
+    """
+    if scale_ptr is not None:
+        sums *= tl.load(scale_ptr + channels, mask=there, other=0.0).to(tl.float32)
+    if shift_ptr is not None:
+        sums += tl.load(shift_ptr + channels, mask=there, other=0.0).to(tl.float32)
+    if residual_ptr is not None:
+        sums += tl.load(residual_ptr + places, mask=there, other=0.0).to(tl.float32)
+    if RELU:
+        sums = tl.where(sums < 0, 0.0, sums)  # as torch's ReLU, NaN stays
+    return sums
+
+
+@triton.jit(do_not_specialize=["elements"])  # type: ignore[untyped-decorator]
+def finish_kernel(  # type: ignore[no-untyped-def]
+    sums_ptr,
+    out_ptr,
+    scale_ptr,
+    shift_ptr,
+    residual_ptr,
+    elements,
+    CHANNELS: tl.constexpr,
+    RELU: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """``BLOCK`` consecutive elements of the output."""
+    places = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    there = places < elements
+    sums = tl.load(sums_ptr + places, mask=there, other=0.0)
+    channels = (places % CHANNELS).to(tl.int32)
+    sums = with_epilogue(sums, places, channels, there, scale_ptr, shift_ptr, residual_ptr, RELU)
+    tl.store(out_ptr + places, sums.to(out_ptr.dtype.element_ty), mask=there)
+
+
+def finish(
+    sums: Tensor,
+    out_dtype: torch.dtype,
+    scale: Tensor | None = None,
+    shift: Tensor | None = None,
+    residual: Tensor | None = None,
+    relu: bool = False,
+) -> Tensor:
+    """``relu(sums * scale + shift + residual)`` in one pass; what is absent is left out.
+
+    Args:
+        sums: ``[N_out, C_out]`` float32, contiguous; overwritten where it can hold the result.
+        out_dtype: dtype of the result.
+        scale: ``[C_out]``.
+        shift: ``[C_out]``.
+        residual: ``[N_out, C_out]``.
+        relu: whether ReLU follows.
+
+    Returns:
+        ``[N_out, C_out]`` in ``out_dtype``.
+    """
+    if scale is None and shift is None and residual is None and not relu:
+        return sums.to(out_dtype)
+    out = sums if out_dtype == sums.dtype else torch.empty_like(sums, dtype=out_dtype)
+    elements = sums.numel()
+    if elements:
+        finish_kernel[(-(-elements // BLOCK),)](
+            sums,
+            out,
+            scale,
+            shift,
+            None if residual is None else residual.contiguous(),
+            elements,
+            sums.shape[1],
+            relu,
+            BLOCK,
+        )
+    return out

@@ -1,0 +1,157 @@
+"""Rows gathered from features, times one slot of the weight: what Triton kernels share.
+
+The weight ``[K, C_in / G, C_out]`` is read in place, transposed or not: a group's part of a slot is
+a matrix of contracted channels by output channels, whose strides exchange when it is transposed.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+
+#: Dtypes that the kernels multiply in, as Triton calls them.
+COMPUTE = {torch.float16: tl.float16, torch.bfloat16: tl.bfloat16, torch.float32: tl.float32}
+
+
+def precision_of(compute_dtype: torch.dtype) -> str:
+    """How `tl.dot` multiplies float32: in TF32 where torch's own switch allows it, else exactly."""
+    allowed = compute_dtype == torch.float32 and torch.backends.cuda.matmul.allow_tf32
+    return "tf32" if allowed else "ieee"
+
+
+def compute_type(compute_dtype: torch.dtype, name: str) -> Any:
+    """Triton's dtype of the operands.
+
+    Args:
+        compute_dtype: dtype the operands are rounded to.
+        name: of the dataflow, for the message.
+
+    Raises:
+        ValueError: a dtype that tensor cores do not multiply, such as float64.
+    """
+    if compute_dtype not in COMPUTE:
+        raise ValueError(
+            f"{name} multiplies float16, bfloat16 and float32, got compute_dtype={compute_dtype}; "
+            "use the dataflow 'reference', which serves every float dtype"
+        )
+    return COMPUTE[compute_dtype]
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def slot_weight(  # type: ignore[no-untyped-def]  # the compiler reads annotations too
+    weight_ptr,
+    slot,
+    group,
+    CHANNELS: tl.constexpr,
+    OUTPUTS: tl.constexpr,
+    GROUPS: tl.constexpr,
+    TRANSPOSED: tl.constexpr,
+):
+    """Address of one group's part of ``W[slot]``.
+
+    Args:
+        weight_ptr: the weight ``[K, C_in / G, C_out]``.
+        slot: number of the slot.
+        group: number of the group.
+        CHANNELS: contracted channels of a group, of both sources.
+        OUTPUTS: output channels of a group.
+        GROUPS: groups of channels.
+        TRANSPOSED: whether the weight is read transposed.
+    """
+    step = CHANNELS if TRANSPOSED else OUTPUTS  # groups lie side by side on the last axis
+    return weight_ptr + slot.to(tl.int64) * (CHANNELS * OUTPUTS * GROUPS) + group * step
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def weight_tile(  # type: ignore[no-untyped-def]
+    matrix_ptr,
+    start,
+    columns,  # [COLUMNS]
+    CHANNELS: tl.constexpr,
+    OUTPUTS: tl.constexpr,
+    GROUPS: tl.constexpr,
+    TRANSPOSED: tl.constexpr,
+    DEPTH: tl.constexpr,
+    COMPUTE: tl.constexpr,
+):
+    """Tile ``[DEPTH, COLUMNS]`` of a group's part of a slot; what lies outside it is zero.
+
+    Args:
+        matrix_ptr: address of the part, see `slot_weight`.
+        start: first contracted channel of the tile.
+        columns: output channels of the tile, inside the group.
+        CHANNELS: contracted channels of a group, up to which the tile is filled.
+        OUTPUTS: output channels of a group.
+        GROUPS: groups of channels.
+        TRANSPOSED: whether the weight is read transposed.
+        DEPTH: contracted channels of the tile.
+        COMPUTE: dtype the tile is rounded to.
+    """
+    channels = start + tl.arange(0, DEPTH)
+    if TRANSPOSED:
+        places = channels[:, None] + columns[None, :] * (CHANNELS * GROUPS)
+    else:
+        places = channels[:, None] * (OUTPUTS * GROUPS) + columns[None, :]
+    there = (channels < CHANNELS)[:, None] & (columns < OUTPUTS)[None, :]
+    return tl.load(matrix_ptr + places, mask=there, other=0.0).to(COMPUTE)
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def row_tile(  # type: ignore[no-untyped-def]
+    x_ptr,
+    rows,  # [ROWS] int64
+    live,  # [ROWS] bool
+    start,
+    group,
+    CHANNELS: tl.constexpr,
+    GROUPS: tl.constexpr,
+    DEPTH: tl.constexpr,
+    COMPUTE: tl.constexpr,
+):
+    """Tile ``[ROWS, DEPTH]`` of gathered rows of one group.
+
+    Args:
+        x_ptr: features ``[N_in, GROUPS * CHANNELS]``.
+        rows: the rows; int64, as their addresses overflow int32.
+        live: which of them are there; the others are zero and cost no traffic.
+        start: first channel of the tile, inside the group.
+        group: number of the group.
+        CHANNELS: channels of a group, up to which the tile is filled.
+        GROUPS: groups of channels.
+        DEPTH: channels of the tile.
+        COMPUTE: dtype the tile is rounded to.
+    """
+    channels = start + tl.arange(0, DEPTH)
+    places = (rows * (CHANNELS * GROUPS))[:, None] + (group * CHANNELS + channels)[None, :]
+    there = live[:, None] & (channels < CHANNELS)[None, :]
+    return tl.load(x_ptr + places, mask=there, other=0.0).to(COMPUTE)
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def gathered_product(  # type: ignore[no-untyped-def]
+    sums,  # [ROWS, COLUMNS] float32
+    x_ptr,
+    rows,  # [ROWS] int64
+    live,  # [ROWS] bool
+    group,
+    matrix_ptr,
+    columns,  # [COLUMNS]
+    CHANNELS: tl.constexpr,
+    OUTPUTS: tl.constexpr,
+    GROUPS: tl.constexpr,
+    TRANSPOSED: tl.constexpr,
+    DEPTH: tl.constexpr,
+    COMPUTE: tl.constexpr,
+    PRECISION: tl.constexpr,
+):
+    """``sums + x[rows] @ W[k]`` of one group; arguments as of `row_tile` and `weight_tile`."""
+    for start in range(0, CHANNELS, DEPTH):
+        inputs = row_tile(x_ptr, rows, live, start, group, CHANNELS, GROUPS, DEPTH, COMPUTE)
+        weight = weight_tile(
+            matrix_ptr, start, columns, CHANNELS, OUTPUTS, GROUPS, TRANSPOSED, DEPTH, COMPUTE
+        )
+        sums = tl.dot(inputs, weight, sums, input_precision=PRECISION)
+    return sums

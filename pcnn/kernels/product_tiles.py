@@ -1,0 +1,173 @@
+"""Shape of a product of gathered rows with weights, and how kernels cut it.
+
+Torch only, so that settings of dataflows are there without Triton.
+"""
+
+from __future__ import annotations
+
+from dataclasses import astuple, dataclass
+
+import torch
+from torch import Tensor
+
+#: Pairs, and output rows, from which tiles of 128 fill a device: 132 multiprocessors, a few
+#: programs each. Fewer are cut into tiles of 64.
+MANY_PAIRS, MANY_ROWS = 1 << 17, 1 << 15
+
+#: Widest column tile and deepest step on tensor cores, and of exact float32 products, which run on
+#: ordinary cores and hold their operands in registers.
+TENSOR_CORES, ORDINARY_CORES = (128, 64), (64, 32)
+
+
+@dataclass(frozen=True)
+class ProductShape:
+    """What a product looks like, seen from the side it is computed from.
+
+    Args:
+        volume: number of kernel slots K.
+        channels: contracted channels of a group, those of a second source not counted.
+        second: channels of a second source, which follow those of the first; 0 without one.
+        outputs: output channels of a group.
+        groups: groups of channels.
+        transposed: whether every ``W[k]`` is read transposed.
+        mirrored: whether slot k multiplies ``W[K - 1 - k]``.
+    """
+
+    volume: int
+    channels: int
+    second: int
+    outputs: int
+    groups: int
+    transposed: bool
+    mirrored: bool
+
+    @classmethod
+    def of(
+        cls,
+        weight: Tensor,
+        groups: int,
+        transposed: bool,
+        mirrored: bool = False,
+        second: Tensor | None = None,
+    ) -> ProductShape:
+        """Shape of a product with ``weight`` ``[K, C_in / groups, C_out]``."""
+        volume, inputs, outputs = weight.shape
+        outputs //= groups
+        if transposed:
+            inputs, outputs = outputs, inputs
+        beside = 0 if second is None else second.shape[1]
+        return cls(volume, inputs - beside, beside, outputs, groups, transposed, mirrored)
+
+    @property
+    def width(self) -> int:
+        """Channels of an output row."""
+        return self.groups * self.outputs
+
+    def block(self, compute_dtype: torch.dtype) -> tuple[int, int]:
+        """Output channels of a tile, contracted channels of a step: all of them where they fit."""
+        on_tensor_cores = compute_dtype.itemsize == 2
+        columns, depth = TENSOR_CORES if on_tensor_cores else ORDINARY_CORES
+        return min(columns, _power(self.outputs)), min(depth, _power(self.channels))
+
+
+@dataclass(frozen=True)
+class RowTiles:
+    """How an output-stationary product is cut.
+
+    Args:
+        rows: output rows of a program; a power of two from 16.
+        columns: output channels of a program; a power of two from 16.
+        depth: contracted channels of a step; a power of two from 16.
+        warps: of a program.
+        stages: of the pipeline that gathers ahead of the products.
+    """
+
+    rows: int
+    columns: int
+    depth: int
+    warps: int = 4
+    stages: int = 3
+
+    def __post_init__(self) -> None:
+        _check(self, self.rows, self.columns, self.depth)
+
+    @classmethod
+    def of(cls, shape: ProductShape, n_out: int, compute_dtype: torch.dtype) -> RowTiles:
+        """Tiles without measuring: wide ones where there are rows enough to fill a device.
+
+        Args:
+            shape: of the product.
+            n_out: rows of the output.
+            compute_dtype: dtype of the operands.
+        """
+        columns, depth = shape.block(compute_dtype)
+        rows = 64 if compute_dtype.itemsize == 4 or n_out < MANY_ROWS else 128
+        return cls(rows, columns, depth, 8 if rows * columns >= 128 * 128 else 4)
+
+    @property
+    def name(self) -> str:
+        """All sizes, as part of an identifier."""
+        return "x".join(map(str, astuple(self)))
+
+
+@dataclass(frozen=True)
+class ChunkTiles:
+    """How a weight-stationary product is cut.
+
+    Args:
+        chunk: pairs L of a program, all of one slot; a multiple of ``rows``.
+        rows: pairs that are multiplied at a time; a power of two from 16.
+        columns: output channels of a program; a power of two from 16.
+        depth: contracted channels of a step; a power of two from 16. Where it covers all of them,
+            the weight is loaded once for the whole chunk.
+        warps: of a program.
+        stages: of the pipeline that gathers ahead of the products.
+    """
+
+    chunk: int
+    rows: int
+    columns: int
+    depth: int
+    warps: int = 4
+    stages: int = 3
+
+    def __post_init__(self) -> None:
+        _check(self, self.rows, self.columns, self.depth)
+        if self.chunk < 1 or self.chunk % self.rows:
+            raise ValueError(f"chunk must be a multiple of rows={self.rows}, got {self.chunk}")
+
+    @classmethod
+    def of(cls, shape: ProductShape, pairs: int, compute_dtype: torch.dtype) -> ChunkTiles:
+        """Tiles without measuring, by what bounds the product.
+
+        A gathered row is read once per column tile and a slot's weight once per chunk, so columns
+        cover all outputs up to 128, and 128 rows share a weight tile where there are pairs enough
+        to fill a device. Narrow layers load their weight once for two such tiles; in wide ones a
+        chunk of one tile is work enough.
+
+        Args:
+            shape: of the product.
+            pairs: number of pairs T, known without asking the device.
+            compute_dtype: dtype of the operands.
+        """
+        columns, depth = shape.block(compute_dtype)
+        many = pairs >= MANY_PAIRS
+        rows = 64 if compute_dtype.itemsize == 4 or not many else 128
+        held = shape.channels <= depth and not shape.second
+        warps = 8 if rows * columns >= 128 * 128 else 4
+        return cls(rows * (2 if held and many else 1), rows, columns, depth, warps)
+
+    @property
+    def name(self) -> str:
+        """All sizes, as part of an identifier."""
+        return "x".join(map(str, astuple(self)))
+
+
+def _power(channels: int) -> int:
+    """Smallest power of two that holds so many channels, and that tensor cores take."""
+    return max(16, 1 << (channels - 1).bit_length())
+
+
+def _check(tiles: object, *sizes: int) -> None:
+    if any(size < 16 or size & (size - 1) for size in sizes):
+        raise ValueError(f"rows, columns and depth must be powers of two from 16, got {tiles}")

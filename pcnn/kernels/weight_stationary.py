@@ -1,0 +1,204 @@
+"""Sums over pairs by slot: a program multiplies a chunk of one slot's pairs and adds atomically.
+
+The fetch-on-demand dataflow of TorchSparse++ and of Spira (section 5.4), as PointCNN++'s code runs
+it: products stay in float32 registers over all input channels, and every (chunk, column tile) is
+added to the output once. The host needs no number that only the device knows.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from pcnn.kernels.gathered_product import (
+    gathered_product,
+    row_tile,
+    slot_weight,
+    weight_tile,
+)
+from pcnn.kernels.product_tiles import ChunkTiles, ProductShape
+from pcnn.kernels.slot_chunks import most_chunks, slot_chunk
+
+
+@triton.jit(do_not_specialize_on_alignment=["in_ptr", "out_ptr"])  # type: ignore[untyped-decorator]
+def weight_stationary_kernel(  # type: ignore[no-untyped-def]  # the compiler reads annotations too
+    x_ptr,  # [N_in, G * CHANNELS]
+    second_ptr,  # [N_in, SECOND] or None
+    weight_ptr,  # [K, C_in / G, C_out]
+    in_ptr,  # [T] int32
+    out_ptr,  # [T] int32
+    counts_ptr,  # [LISTED] int64
+    slots_ptr,  # [LISTED] int32, or None: slot s of the list is slot s of the kernel
+    sums_ptr,  # [N_out, G * OUTPUTS] float32
+    VOLUME: tl.constexpr,
+    LISTED: tl.constexpr,
+    LISTED_POWER: tl.constexpr,
+    BOTH: tl.constexpr,
+    CHANNELS: tl.constexpr,
+    SECOND: tl.constexpr,
+    OUTPUTS: tl.constexpr,
+    GROUPS: tl.constexpr,
+    TRANSPOSED: tl.constexpr,
+    MIRRORED: tl.constexpr,
+    CHUNK: tl.constexpr,
+    ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    DEPTH: tl.constexpr,
+    COMPUTE: tl.constexpr,
+    PRECISION: tl.constexpr,
+):
+    """One chunk of pairs, one tile of output channels, one of the directions of its pairs.
+
+    ``BOTH``: every pair (i, j) of slot k stands for (j, i) of slot ``K - 1 - k`` too. Each
+    direction is a program of its own, so that neither holds two accumulators.
+    """
+    tiles: tl.constexpr = (OUTPUTS + COLUMNS - 1) // COLUMNS
+    both: tl.constexpr = CHANNELS + SECOND  # contracted channels
+    program = tl.program_id(0)
+    # tiles and directions of a chunk are neighbours: they gather the same rows while L2 has them
+    tile = program % tiles
+    group = (program // tiles) % GROUPS
+    program = program // (tiles * GROUPS)
+    backwards = False
+    if BOTH:
+        backwards = program % 2 == 1
+        program = program // 2
+    place, first, last = slot_chunk(program, counts_ptr, CHUNK, LISTED, LISTED_POWER)
+    if first >= last:  # a spare program
+        return
+    slot = place
+    if slots_ptr is not None:
+        slot = tl.load(slots_ptr + place)
+    if BOTH:
+        slot = tl.where(backwards, VOLUME - 1 - slot, slot)
+    if MIRRORED:
+        slot = VOLUME - 1 - slot
+    matrix_ptr = slot_weight(weight_ptr, slot, group, both, OUTPUTS, GROUPS, TRANSPOSED)
+    columns = tile * COLUMNS + tl.arange(0, COLUMNS)
+    held: tl.constexpr = SECOND == 0 and CHANNELS <= DEPTH
+    if held:
+        weight = weight_tile(
+            matrix_ptr, 0, columns, both, OUTPUTS, GROUPS, TRANSPOSED, DEPTH, COMPUTE
+        )
+    lanes = tl.arange(0, ROWS)
+    for start in range(0, (last - first).to(tl.int32), ROWS):
+        pairs = first + start + lanes
+        live = pairs < last
+        inputs = tl.load(in_ptr + pairs, mask=live, other=0).to(tl.int64)
+        outputs = tl.load(out_ptr + pairs, mask=live, other=0).to(tl.int64)
+        if BOTH:
+            inputs, outputs = (
+                tl.where(backwards, outputs, inputs),
+                tl.where(backwards, inputs, outputs),
+            )
+        sums = tl.zeros([ROWS, COLUMNS], tl.float32)
+        if held:
+            rows = row_tile(x_ptr, inputs, live, 0, group, CHANNELS, GROUPS, DEPTH, COMPUTE)
+            sums = tl.dot(rows, weight, sums, input_precision=PRECISION)
+        else:
+            sums = gathered_product(
+                sums,
+                x_ptr,
+                inputs,
+                live,
+                group,
+                matrix_ptr,
+                columns,
+                CHANNELS,
+                OUTPUTS,
+                GROUPS,
+                TRANSPOSED,
+                DEPTH,
+                COMPUTE,
+                PRECISION,
+            )
+            if SECOND > 0:
+                sums = gathered_product(
+                    sums,
+                    second_ptr,
+                    inputs,
+                    live,
+                    group,
+                    matrix_ptr + CHANNELS * OUTPUTS,
+                    columns,
+                    SECOND,
+                    OUTPUTS,
+                    GROUPS,
+                    TRANSPOSED,
+                    DEPTH,
+                    COMPUTE,
+                    PRECISION,
+                )
+        places = (outputs * (GROUPS * OUTPUTS))[:, None] + (group * OUTPUTS + columns)[None, :]
+        there = live[:, None] & (columns < OUTPUTS)[None, :]
+        tl.atomic_add(sums_ptr + places, sums, mask=there, sem="relaxed")
+
+
+def add_pairs(
+    sums: Tensor,
+    x: Tensor,
+    weight: Tensor,
+    in_index: Tensor,
+    out_index: Tensor,
+    counts: Tensor,
+    slots: Tensor | None,
+    both: bool,
+    shape: ProductShape,
+    compute: Any,
+    precision: str,
+    tiles: ChunkTiles,
+    second: Tensor | None = None,
+) -> None:
+    """Add ``x[j] @ W[k]`` to ``sums[i]`` over pairs listed by slot.
+
+    Args:
+        sums: ``[N_out, C_out]`` float32, added to.
+        x: ``[N_in, C_in]``.
+        weight: ``[K, C_in / groups, C_out]``.
+        in_index: ``[T]`` int32, rows j, by slot.
+        out_index: ``[T]`` int32, rows i.
+        counts: ``[S]`` int64, pairs of every listed slot.
+        slots: ``[S]`` int32, the listed slots; ``None``: the first S.
+        both: whether (i, j) of slot k also stands for (j, i) of slot K - 1 - k.
+        shape: of the product.
+        compute: Triton's dtype of the operands.
+        precision: ``ieee`` or ``tf32``.
+        tiles: how the work is cut.
+        second: ``[N_in, C_2]``, channels that follow those of ``x``.
+    """
+    listed = counts.shape[0]
+    chunks = most_chunks(in_index.shape[0], listed, tiles.chunk)
+    programs = chunks * (1 + both) * shape.groups * -(-shape.outputs // tiles.columns)
+    if programs == 0:
+        return
+    weight_stationary_kernel[(programs,)](
+        x,
+        second,
+        weight,
+        in_index,
+        out_index,
+        counts,
+        slots,
+        sums,
+        shape.volume,
+        listed,
+        triton.next_power_of_2(listed),
+        both,
+        shape.channels,
+        shape.second,
+        shape.outputs,
+        shape.groups,
+        shape.transposed,
+        shape.mirrored,
+        tiles.chunk,
+        tiles.rows,
+        tiles.columns,
+        tiles.depth,
+        compute,
+        precision,
+        num_warps=tiles.warps,
+        num_stages=tiles.stages,
+    )
