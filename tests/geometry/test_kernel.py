@@ -1,5 +1,6 @@
 import copy
 import itertools
+import pickle
 
 import pytest
 
