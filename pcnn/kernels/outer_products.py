@@ -141,7 +141,7 @@ def outer_products(
     if triplets == 0 or c_in * c_out == 0 or volume == 0:
         return torch.zeros(shape, dtype=out_dtype, device=x.device)
     if tiles is None:
-        processors = _multiprocessors(x.device)
+        processors = multiprocessors_of(x.device)
         tiles = default_tiles(triplets, c_in, c_out, groups, compute_dtype.itemsize, processors)
     segment, atomic = tiles.variant == "segment", tiles.variant == "atomic"
     chunks = volume if segment else most_chunks(triplets, volume, tiles.chunk)
@@ -170,7 +170,7 @@ def outer_products(
 
 
 @functools.cache
-def _multiprocessors(device: torch.device) -> int:
+def multiprocessors_of(device: torch.device) -> int:
     """Multiprocessors of a device; in the interpreter the CPU counts as one."""
     if device.type != "cuda":
         return 1
@@ -235,17 +235,17 @@ def outer_products_kernel(  # type: ignore[no-untyped-def]
         live = start + pairs < length
         j = tl.load(in_index_ptr + start + pairs, mask=live, other=0).to(tl.int64)
         i = tl.load(out_index_ptr + start + pairs, mask=live, other=0).to(tl.int64)
-        in_mask = live[:, None]
+        in_mask = live[None, :]
         if C_IN % BLOCK_IN != 0:
-            in_mask = in_mask & (rows < C_IN)[None, :]
+            in_mask = in_mask & (rows < C_IN)[:, None]
         out_mask = live[:, None]
         if C_OUT % BLOCK_OUT != 0:
             out_mask = out_mask & (columns < C_OUT)[None, :]
-        # both sides are masked: a row that no pair names may hold infinities
-        a = tl.load(x_ptr + j[:, None] * (GROUPS * C_IN) + rows[None, :], in_mask, 0.0)
+        # both sides are masked: a row that no pair names may hold infinities. x is loaded as
+        # [C_in, pairs]: turned after the load, it would not be loaded ahead for mma.sync
+        a = tl.load(x_ptr + j[None, :] * (GROUPS * C_IN) + rows[:, None], in_mask, 0.0)
         b = tl.load(grad_ptr + i[:, None] * (GROUPS * C_OUT) + columns[None, :], out_mask, 0.0)
-        a = tl.trans(a.to(COMPUTE))
-        sums = tl.dot(a, b.to(COMPUTE), sums, input_precision=PRECISION)
+        sums = tl.dot(a.to(COMPUTE), b.to(COMPUTE), sums, input_precision=PRECISION)
 
     place = number
     if VARIANT != "partials":
