@@ -10,9 +10,13 @@ from torch import Tensor
 
 if TYPE_CHECKING:
     from pcnn.kernels.outer_products import OuterProductTiles
+    from pcnn.kernels.outer_products_by_row import RowTiles
 
 #: Layouts that `vvor` reads, of the forward map.
 NEEDS_VVOR = ("pairs", "counts")
+
+#: Layouts that `vvor_by_row` reads.
+NEEDS_VVOR_BY_ROW = ("table",)
 
 
 def vvor(
@@ -52,4 +56,41 @@ def vvor(
     dtypes = (compute_dtype, out_dtype)
     return outer_products(
         x, grad, in_index, out_index, counts, groups, *dtypes, mirrored=mirrored, tiles=tiles
+    )
+
+
+def vvor_by_row(
+    x: Tensor,
+    grad: Tensor,
+    layouts: Sequence[Tensor],
+    groups: int,
+    compute_dtype: torch.dtype,
+    out_dtype: torch.dtype,
+    *,
+    mirrored: bool = False,
+    tiles: RowTiles | None = None,
+) -> Tensor:
+    """The same from the neighbour table, for maps with most slots filled; deterministic.
+
+    Args:
+        x: ``[N_in, C_in]``.
+        grad: ``[N_out, C_out]``, finite.
+        layouts: tensors of the layouts in `NEEDS_VVOR_BY_ROW`.
+        groups: groups of channels.
+        compute_dtype: float16, bfloat16 or float32; sums are float32.
+        out_dtype: dtype of the result.
+        mirrored: slot k of the layouts fills ``out[K - 1 - k]``.
+        tiles: how the kernel cuts the work; by default from the sizes.
+
+    Returns:
+        ``[K, C_in / groups, C_out]``.
+
+    Raises:
+        ValueError: another ``compute_dtype``.
+    """
+    from pcnn.kernels.outer_products_by_row import outer_products_by_row
+
+    dtypes = (compute_dtype, out_dtype)
+    return outer_products_by_row(
+        x, grad, layouts[0], groups, *dtypes, mirrored=mirrored, tiles=tiles
     )

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from pcnn.dataflows.outer_products import NEEDS_VVOR, vvor
+from pcnn.dataflows.outer_products import NEEDS_VVOR, vvor, vvor_by_row
 from pcnn.geometry import Kernel, KernelMap
 from pcnn.maps import Windowed
 from tests.clouds import surface_grid
@@ -81,6 +81,36 @@ def test_variants(variant: str, c_in: int, c_out: int, dtype: torch.dtype) -> No
     tiles = default_tiles(len(lists[0]), c_in, c_out, itemsize=dtype.itemsize)
     tiles = dataclasses.replace(tiles, variant=variant)
     check(*features(kernel_map, c_in, c_out, dtype), lists, tiles=tiles)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS.keys())
+@pytest.mark.parametrize(
+    ("c_in", "c_out", "groups"), [(4, 16, 1), (32, 33, 1), (64, 64, 1), (128, 256, 1), (64, 32, 4)]
+)
+def test_sums_by_row(
+    c_in: int, c_out: int, groups: int, kernel: Kernel, dtype: torch.dtype
+) -> None:
+    kernel_map = map_of(20_000, kernel)
+    x, grad = features(kernel_map, c_in, c_out, dtype)
+    table, expected = kernel_map.layout("table"), exact(x, grad, lists_of(kernel_map), groups)
+    runs = [vvor_by_row(x, grad, table, groups, dtype, torch.float32) for _ in range(3)]
+    assert relative_rms(runs[0], expected) < BOUND
+    assert all(torch.equal(runs[0], run) for run in runs)
+    mirrored = vvor_by_row(x, grad, table, groups, dtype, torch.float32, mirrored=True)
+    assert torch.equal(mirrored, runs[0].flip(0))
+
+
+@pytest.mark.parametrize("slots", [1, 2, 3, 4])
+def test_slots_of_a_program(slots: int) -> None:
+    from pcnn.kernels.outer_products_by_row import default_row_tiles
+
+    kernel_map = map_of(20_000, Kernel.of(3))
+    x, grad = features(kernel_map, 64, 64, torch.float16)
+    cut = dataclasses.replace(default_row_tiles(kernel_map.n_out, 27, 64, 64), slots=slots)
+    table = kernel_map.layout("table")
+    out = vvor_by_row(x, grad, table, 1, torch.float16, torch.float32, tiles=cut)
+    assert relative_rms(out, exact(x, grad, lists_of(kernel_map))) < BOUND
 
 
 @pytest.mark.parametrize("groups", [2, 4, 16])
