@@ -38,6 +38,9 @@ class Group:
 class Grouping(Protocol):
     """A strategy: sizes of the slots to groups. Implementations are frozen dataclasses."""
 
+    def __hash__(self) -> int:
+        """Equal settings have equal hashes; a frozen dataclass has this by itself."""
+
     @property
     def name(self) -> str:
         """Identifier, unique per setting."""

@@ -1,0 +1,97 @@
+"""Products of padded buffers, one call a group of slots, by torch's own matrix multiplication."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from pcnn.dataflows.padded_buffer import Block
+
+
+def has_wide_products() -> bool:
+    """Whether torch multiplies half precision operands to float32 results (2.8 and later)."""
+    return hasattr(torch.ops.aten.bmm, "dtype_out")
+
+
+def multiply_block(gathered: Tensor, matrices: Tensor, products: Tensor, block: Block) -> None:
+    """``products = gathered @ matrices`` for the slots of one block, padding included.
+
+    Args:
+        gathered: ``[S * R, G * A]``, rows of S slots one after another.
+        matrices: ``[K, G, A, C]`` of all slots.
+        products: ``[S * R or more, G * C]``, written.
+        block: slots and rows.
+    """
+    count, rows, groups = len(block.slots), block.rows, matrices.shape[1]
+    left = gathered.view(count, rows, gathered.shape[1])
+    right = block.take(matrices)
+    out = products[: count * rows].view(count, rows, products.shape[1])
+    if groups == 1:
+        batched_product(left, right[:, 0], out)
+        return
+    left = left.unflatten(2, (groups, right.shape[2])).to(out.dtype)
+    out.copy_(torch.einsum("nrga,ngac->nrgc", left, right.to(out.dtype)).flatten(2))
+
+
+def reduce_block(
+    operands: Sequence[Tensor], block: Block, groups: int, parts: list[Tensor]
+) -> None:
+    """``parts[k] = left[slot]^T @ right[slot]`` for the slots of one block.
+
+    Args:
+        operands: left ``[S * R, G * A]`` and right ``[S * R, G * C]``, padding zero.
+        block: slots and rows.
+        groups: groups of channels G.
+        parts: ``[G, A, C]`` of every matrix, replaced; float32 (float64 of float64).
+    """
+    count, rows = len(block.slots), block.rows
+    one, other = (side.view(count, rows, groups, -1) for side in operands)
+    if groups == 1:
+        shape = count, one.shape[3], other.shape[3]
+        out = one.new_empty(shape, dtype=parts[0].dtype)
+        batched_product(one[:, :, 0].transpose(1, 2), other[:, :, 0], out)
+        out = out[:, None]
+    else:
+        out = torch.einsum("nrga,nrgc->ngac", one, other)
+    for k, part in zip(block.weights, out.unbind(), strict=True):
+        parts[k] = part
+
+
+def batched_product(left: Tensor, right: Tensor, out: Tensor) -> None:
+    """``out = left @ right``, ``[S, M, A] x [S, A, C]``; ``out`` may be float32 for half operands.
+
+    One matrix is a plain ``mm``. Sums are float32 inside (float64 of float64).
+    """
+    dtype = [] if out.dtype == left.dtype else [out.dtype]
+    if left.shape[0] == 1:
+        torch.mm(left[0], right[0], *dtype, out=out[0])
+    else:
+        torch.bmm(left, right, *dtype, out=out)
+
+
+def run_on_streams(jobs: Sequence[Callable[[], None]], tensors: Sequence[Tensor], n: int) -> None:
+    """Run launches one after another, or spread over ``n`` side streams (Minuet 5.2.2).
+
+    Args:
+        jobs: each launches on the current stream; none waits for another.
+        tensors: what they read and write, for the memory allocator.
+        n: number of streams; 1 is the current one.
+    """
+    device = tensors[0].device
+    if n == 1 or len(jobs) < 2 or device.type != "cuda":
+        for job in jobs:
+            job()
+        return
+    current = torch.cuda.current_stream(device)
+    pool = [torch.cuda.Stream(device) for _ in range(min(n, len(jobs)))]
+    for stream in pool:
+        stream.wait_stream(current)
+        for tensor in tensors:
+            tensor.record_stream(stream)
+    for number, job in enumerate(jobs):
+        with torch.cuda.stream(pool[number % len(pool)]):
+            job()
+    for stream in pool:
+        current.wait_stream(stream)

@@ -1,0 +1,93 @@
+"""Gather, multiply, scatter by kernels, on a GPU, or with TRITON_INTERPRET=1 on a CPU."""
+
+import os
+from dataclasses import replace
+
+import pytest
+import torch
+
+pytest.importorskip("triton")
+if not torch.cuda.is_available() and os.environ.get("TRITON_INTERPRET") != "1":
+    pytest.skip("no CUDA device and no TRITON_INTERPRET=1", allow_module_level=True)
+
+from pcnn.dataflows import Reference, gather_scatter
+from pcnn.dataflows.gather_scatter import MINUET, TORCHSPARSE, GatherScatter
+from pcnn.dataflows.grouping import Fixed, Separate
+from pcnn.geometry import Kernel
+from tests.kernels.triton.rows import DEVICE, MAPS, make
+from tests.tolerance import RELATIVE_RMS, relative_rms
+
+DOUBLE = (torch.float64, torch.float64)
+SETTINGS = [
+    TORCHSPARSE,
+    MINUET,
+    replace(TORCHSPARSE, locality=False, vectorised=False),
+    GatherScatter(Fixed(), identity=False, gather_tile=8, scatter_tile=4),
+    GatherScatter(Separate(), fused=False, locality=False),
+]
+
+
+@pytest.fixture(autouse=True)
+def kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gather_scatter, "uses_kernels", lambda x: True)
+
+
+@pytest.mark.parametrize("dataflow", SETTINGS, ids=lambda d: d.name)
+@pytest.mark.parametrize("kernel", MAPS.values(), ids=MAPS.keys())
+@pytest.mark.parametrize(
+    ("c_in", "c_out", "groups", "transposed", "mirrored"),
+    [(5, 8, 1, False, False), (8, 6, 2, True, True)],
+)
+def test_both_products_equal_the_reference(
+    dataflow: GatherScatter,
+    kernel: tuple[Kernel, bool],
+    c_in: int,
+    c_out: int,
+    groups: int,
+    transposed: bool,
+    mirrored: bool,
+) -> None:
+    kernel_map = make(*kernel, n=30)
+    weight = torch.randn(kernel_map.volume, c_in // groups, c_out, device=DEVICE).double()
+    x = torch.randn(kernel_map.n_in, c_in, device=DEVICE).double()
+    grad = torch.randn(kernel_map.n_out, c_out, device=DEVICE).double()
+    mine = kernel_map.flat(dataflow.needs)
+    theirs = kernel_map.flat(("pairs",))
+    rows = torch.randn(kernel_map.n_in, c_out, device=DEVICE).double() if transposed else x
+    how = kernel_map.n_out, groups, transposed, *DOUBLE
+    out = dataflow.mvmr(rows, weight, mine, *how, mirrored=mirrored)
+    expected = Reference().mvmr(rows, weight, theirs, *how, mirrored=mirrored)
+    torch.testing.assert_close(out, expected)
+    how = groups, *DOUBLE
+    out = dataflow.vvor(x, grad, kernel_map.flat(dataflow.needs_vvor), *how, mirrored=mirrored)
+    expected = Reference().vvor(x, grad, theirs, *how, mirrored=mirrored)
+    torch.testing.assert_close(out, expected)
+
+
+@pytest.mark.parametrize("dataflow", [TORCHSPARSE, SETTINGS[2]], ids=lambda d: d.name)
+def test_half_precision_stays_under_its_bound(dataflow: GatherScatter) -> None:
+    kernel_map = make(Kernel.of(3))
+    x = torch.randn(kernel_map.n_in, 16, device=DEVICE)  # rounded while gathered
+    weight = torch.randn(27, 16, 8, device=DEVICE).half()
+    half = torch.float16
+    mine, theirs = kernel_map.flat(dataflow.needs), kernel_map.flat(("pairs",))
+    out = dataflow.mvmr(x, weight, mine, kernel_map.n_out, 1, False, half, half)
+    exact = x.half().double(), weight.double()
+    expected = Reference().mvmr(*exact, theirs, kernel_map.n_out, 1, False, *DOUBLE)
+    assert out.dtype == half
+    assert relative_rms(out, expected) < RELATIVE_RMS[half]
+
+
+@pytest.mark.parametrize("dataflow", SETTINGS, ids=lambda d: d.name)
+@pytest.mark.parametrize("n", [0, 1])
+def test_small_and_empty_clouds(dataflow: GatherScatter, n: int) -> None:
+    kernel_map = make(Kernel.of(3), n=n)
+    x, weight = torch.randn(kernel_map.n_in, 4, device=DEVICE), torch.randn(27, 4, 5, device=DEVICE)
+    single = torch.float32, torch.float32
+    layouts = kernel_map.flat(dataflow.needs)
+    out = dataflow.mvmr(x, weight, layouts, kernel_map.n_out, 1, False, *single)
+    theirs = kernel_map.flat(("pairs",))
+    expected = Reference().mvmr(x, weight, theirs, kernel_map.n_out, 1, False, *single)
+    torch.testing.assert_close(out, expected)
+    grad = dataflow.vvor(x, out, layouts, 1, *single)
+    torch.testing.assert_close(grad, Reference().vvor(x, out, theirs, 1, *single))
