@@ -140,10 +140,11 @@ class ChunkTiles:
     def of(cls, shape: ProductShape, pairs: int, compute_dtype: torch.dtype) -> ChunkTiles:
         """Tiles without measuring, by what bounds the product.
 
-        A gathered row is read once per column tile and a slot's weight once per chunk, so columns
-        cover all outputs up to 128, and 128 rows share a weight tile where there are pairs enough
-        to fill a device. Narrow layers load their weight once for two such tiles; in wide ones a
-        chunk of one tile is work enough.
+        A gathered row is read once per column tile, so columns cover all outputs up to 128. A
+        slot's weight is read once per chunk: up to 64 channels it stays in place while a chunk of
+        four tiles passes; beyond, 128 rows share it. A thread holds at most 64 sums, and programs
+        stay under 128 registers, so that two of 8 warps or more of 4 share a multiprocessor. Few
+        pairs are cut finer, to fill the device.
 
         Args:
             shape: of the product.
@@ -151,11 +152,13 @@ class ChunkTiles:
             compute_dtype: dtype of the operands.
         """
         columns, depth = shape.block(compute_dtype)
-        many = pairs >= MANY_PAIRS
-        rows = 64 if compute_dtype.itemsize == 4 or not many else 128
-        held = shape.channels <= depth and not shape.second
-        warps = 8 if rows * columns >= 128 * 128 else 4
-        return cls(rows * (2 if held and many else 1), rows, columns, depth, warps)
+        if pairs < MANY_PAIRS or compute_dtype.itemsize == 4:
+            return cls(64, 64, columns, depth, 8 if columns == 128 else 4)
+        if shape.channels <= depth and columns <= 64 and not shape.second:
+            return cls(256, 64, columns, depth, 4)
+        if columns < 128:
+            return cls(128, 128, columns, depth, 8)
+        return cls(128, 128, columns, 32, 8, 4)
 
     @property
     def name(self) -> str:

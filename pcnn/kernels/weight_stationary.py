@@ -23,6 +23,40 @@ from pcnn.kernels.product_tiles import ChunkTiles, ProductShape
 from pcnn.kernels.slot_chunks import most_chunks, slot_chunk
 
 
+@triton.jit  # type: ignore[untyped-decorator]
+def add_tile(  # type: ignore[no-untyped-def]  # the compiler reads annotations too
+    rows_ptr,  # [ROWS], rows of the sums
+    live,  # [ROWS] bool
+    tile,  # [ROWS, COLUMNS] float32
+    start,
+    OUTPUTS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+):
+    """Add a tile to rows of the sums, from output channel ``start`` of a group on."""
+    columns = start + tl.arange(0, COLUMNS)
+    there = live[:, None] & (columns < OUTPUTS)[None, :]
+    tl.atomic_add(rows_ptr[:, None] + columns[None, :], tile, mask=there, sem="relaxed")
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def add_sums(  # type: ignore[no-untyped-def]
+    rows_ptr, live, tile, start, OUTPUTS: tl.constexpr, COLUMNS: tl.constexpr
+):
+    """The same in tiles of at most 32 columns.
+
+    Sums are rearranged for additions of four channels at once; rearranging all of them together
+    would hold twice the registers.
+    """
+    if COLUMNS <= 32:
+        add_tile(rows_ptr, live, tile, start, OUTPUTS, COLUMNS)
+    else:
+        half: tl.constexpr = COLUMNS // 2
+        halves = tl.permute(tl.reshape(tile, [tile.shape[0], 2, half]), [0, 2, 1])
+        left, right = tl.split(halves)
+        add_sums(rows_ptr, live, left, start, OUTPUTS, half)
+        add_sums(rows_ptr, live, right, start + half, OUTPUTS, half)
+
+
 @triton.jit(do_not_specialize_on_alignment=["in_ptr", "out_ptr"])  # type: ignore[untyped-decorator]
 def weight_stationary_kernel(  # type: ignore[no-untyped-def]  # the compiler reads annotations too
     x_ptr,  # [N_in, G * CHANNELS]
@@ -132,9 +166,8 @@ def weight_stationary_kernel(  # type: ignore[no-untyped-def]  # the compiler re
                     COMPUTE,
                     PRECISION,
                 )
-        places = (outputs * (GROUPS * OUTPUTS))[:, None] + (group * OUTPUTS + columns)[None, :]
-        there = live[:, None] & (columns < OUTPUTS)[None, :]
-        tl.atomic_add(sums_ptr + places, sums, mask=there, sem="relaxed")
+        rows_ptr = sums_ptr + outputs * (GROUPS * OUTPUTS) + group * OUTPUTS
+        add_sums(rows_ptr, live, sums, tile * COLUMNS, OUTPUTS, COLUMNS)
 
 
 def add_pairs(
