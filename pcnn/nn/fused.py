@@ -69,10 +69,12 @@ def fused_convolution(
 
 
 def is_hooked(module: nn.Module) -> bool:
-    """Whether calling the module does more than its class says: hooks, wrapped or compiled."""
+    """Whether a call does more than the class says: it is hooked, wrapped or compiled."""
     return bool(
         module._forward_hooks
         or module._forward_pre_hooks
+        or _global_forward_hooks
+        or _global_forward_pre_hooks
         or "forward" in module.__dict__
         or module._compiled_call_impl
     )
@@ -84,9 +86,7 @@ def _is_free(layer: nn.Module, norm: nn.Module | None) -> bool:
         return False
     if layer.groups > 1 and layer.kernel.is_pointwise:
         return False
-    if is_hooked(layer) or (norm is not None and is_hooked(norm)):
-        return False
-    return not (_global_forward_hooks or _global_forward_pre_hooks)
+    return not (is_hooked(layer) or (norm is not None and is_hooked(norm)))
 
 
 def _fused(

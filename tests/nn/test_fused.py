@@ -219,7 +219,7 @@ def test_hooks_of_a_block_fire() -> None:
 
 
 def test_hooks_of_all_modules_fire() -> None:
-    block, x, seen = layer("3"), tensor(), []
+    block, x, seen = shaken(ResidualBlock(4, 6, Conv3d, nn.BatchNorm1d)), tensor(), []
     handle = nn.modules.module.register_module_forward_hook(lambda m, *_: seen.append(m))
     try:
         with torch.no_grad():
