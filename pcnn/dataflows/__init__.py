@@ -4,6 +4,7 @@ from pcnn.dataflows.automatic import Automatic
 from pcnn.dataflows.base import Dataflow
 from pcnn.dataflows.blocked import Blocked
 from pcnn.dataflows.epilogue import Epilogue
+from pcnn.dataflows.output_stationary import OutputStationary
 from pcnn.dataflows.reference import Reference
 
-__all__ = ["Automatic", "Blocked", "Dataflow", "Epilogue", "Reference"]
+__all__ = ["Automatic", "Blocked", "Dataflow", "Epilogue", "OutputStationary", "Reference"]

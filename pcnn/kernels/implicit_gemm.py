@@ -1,0 +1,248 @@
+"""Output-stationary implicit GEMM over the row lists of tiles.
+
+A program owns the rows of one tile and a block of output channels. It walks the slots that some row
+of the tile fills, and for each of them the input channels block by block: gathers the rows of the
+features, multiplies them by the slot's weights on the tensor cores, and adds in float32 registers.
+Every output is written once, so there are no atomics, and two runs give identical bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from pcnn.geometry.layouts import TILE_ROWS
+from pcnn.kernels.finished_sums import finish, with_epilogue
+from pcnn.kernels.gathered_product import precision_of
+from pcnn.kernels.gemm_blocks import GemmBlocks
+from pcnn.kernels.triton_launch import TritonLauncher
+
+
+@triton.jit(do_not_specialize=["n_out", "second_offset"])  # type: ignore[untyped-decorator]
+def implicit_gemm(  # type: ignore[no-untyped-def]  # the compiler reads annotations too
+    x,  # [N_in, GROUPS * C_IN]
+    weight,  # [VOLUME, C_IN + C_SECOND, GROUPS * C_OUT]; TRANSPOSED [VOLUME, C_OUT, GROUPS * C_IN]
+    out,  # [N_out, GROUPS * C_OUT]; float32 partial sums [SPLIT, N_out, ...] if SPLIT > 1
+    tile_out,  # [tiles, TILE_ROWS] int32, output row of every place; -1 where there is none
+    tile_slots,  # [tiles, WIDTH] int32
+    tile_counts,  # [tiles] int32, slots that the tile fills
+    tile_rows,  # [tiles, WIDTH, TILE_ROWS] int32, input rows; -1 where a slot is empty
+    scale,  # [GROUPS * C_OUT] or None
+    shift,  # [GROUPS * C_OUT] or None
+    residual,  # [N_out, GROUPS * C_OUT] or None
+    n_out,
+    second_offset,  # elements from x to the second source [N_in, C_SECOND]
+    C_IN: tl.constexpr,
+    C_SECOND: tl.constexpr,
+    C_OUT: tl.constexpr,
+    GROUPS: tl.constexpr,
+    VOLUME: tl.constexpr,
+    WIDTH: tl.constexpr,
+    TILE_ROWS: tl.constexpr,
+    TRANSPOSED: tl.constexpr,
+    MIRRORED: tl.constexpr,
+    ADDS: tl.constexpr,  # add to what is there: the sections of a kernel meet in the output
+    RELU: tl.constexpr,
+    PRECISION: tl.constexpr,
+    BLOCK_ROWS: tl.constexpr,
+    BLOCK_OUT: tl.constexpr,
+    BLOCK_IN: tl.constexpr,
+    SPLIT: tl.constexpr,
+    PACK: tl.constexpr,  # slots of a step, side by side; more than one where BLOCK_IN = PACK * C_IN
+    STAGES: tl.constexpr,
+):
+    """The rows ``part`` of one tile, and one block of output channels."""
+    OUT_BLOCKS: tl.constexpr = (C_OUT + BLOCK_OUT - 1) // BLOCK_OUT
+    PARTS: tl.constexpr = TILE_ROWS // BLOCK_ROWS
+    FIRST_BLOCKS: tl.constexpr = (C_IN + BLOCK_IN - 1) // BLOCK_IN
+    IN_BLOCKS: tl.constexpr = FIRST_BLOCKS + (C_SECOND + BLOCK_IN - 1) // BLOCK_IN
+    EXACT: tl.constexpr = C_IN % BLOCK_IN == 0 and C_SECOND % BLOCK_IN == 0 and PACK == 1
+
+    # programs of one tile follow each other: they gather the same rows
+    program = tl.program_id(0)
+    out_block = program % OUT_BLOCKS
+    part = program // OUT_BLOCKS % PARTS
+    split = program // (OUT_BLOCKS * PARTS) % SPLIT
+    tile = program // (OUT_BLOCKS * PARTS * SPLIT)
+    group = tl.program_id(1)
+
+    count = tl.load(tile_counts + tile)
+    steps = (count + PACK - 1) // PACK * IN_BLOCKS
+    if ADDS:  # noqa: SIM102 (what is known when compiling stands alone)
+        if steps == 0:
+            return
+    share = (steps + SPLIT - 1) // SPLIT
+    first = split * share
+    last = tl.minimum(first + share, steps)
+
+    columns = out_block * BLOCK_OUT + tl.arange(0, BLOCK_OUT)  # [BLOCK_OUT]
+    channels = tl.arange(0, BLOCK_IN)  # [BLOCK_IN]
+    places = part * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)  # [BLOCK_ROWS]
+    lists = tile.to(tl.int64) * WIDTH
+    list_rows = tile_rows + lists * TILE_ROWS + places
+    sums = tl.zeros((BLOCK_ROWS, BLOCK_OUT), dtype=tl.float32)
+    for step in tl.range(first, last, num_stages=STAGES):
+        start = step % IN_BLOCKS * BLOCK_IN  # first channel of the block within its source
+        inside = start + channels < C_IN
+        if PACK == 1:
+            listed = step // IN_BLOCKS
+            rows = tl.load(list_rows + listed * TILE_ROWS)[:, None]  # [BLOCK_ROWS, 1]
+            slot = tl.load(tile_slots + lists + listed)
+            channel = start + channels  # [BLOCK_IN]
+        else:
+            listed = step * PACK + channels // C_IN  # [BLOCK_IN]
+            inside = listed < count
+            # C_IN neighbours read one number: said aloud, so that their channels are one access
+            rows = tl.load(
+                list_rows[:, None] + listed[None, :] * TILE_ROWS, mask=inside[None, :], other=-1
+            )
+            rows = tl.max_constancy(rows, [1, C_IN])  # [BLOCK_ROWS, BLOCK_IN]
+            slot = tl.load(tile_slots + lists + listed, mask=inside, other=0)
+            channel = channels % C_IN
+        if MIRRORED:
+            slot = VOLUME - 1 - slot
+        filled = rows >= 0
+        wide = rows.to(tl.int64)
+        weight_row = channel
+        if C_SECOND == 0:
+            source = x + wide * (GROUPS * C_IN) + (group * C_IN + channel)[None, :]
+        else:
+            in_second = start >= FIRST_BLOCKS * BLOCK_IN
+            skipped = tl.where(in_second, FIRST_BLOCKS * BLOCK_IN, 0)
+            offset = tl.where(in_second, second_offset, 0)
+            stride = tl.where(in_second, C_SECOND, C_IN)
+            if C_IN % 8 == 0 and C_SECOND % 8 == 0:  # so that rows are gathered in wide accesses
+                offset = tl.multiple_of(offset, 8)
+                stride = tl.multiple_of(stride, 8)
+            channel = start - skipped + channels
+            inside = channel < stride
+            weight_row = tl.where(in_second, C_IN, 0) + channel
+            source = x + offset + wide * stride + channel[None, :]
+        weights = weight + (slot.to(tl.int64) * ((C_IN + C_SECOND) * GROUPS * C_OUT))
+        if PACK > 1:
+            weights = weights[:, None]
+        if TRANSPOSED:
+            weights += (group * C_IN + weight_row)[:, None]
+            weights += columns[None, :] * (GROUPS * C_IN)
+        else:
+            weights += weight_row[:, None] * (GROUPS * C_OUT)
+            weights += group * C_OUT + columns[None, :]
+        if EXACT:
+            a = tl.load(source, mask=filled, other=0.0)
+        else:
+            a = tl.load(source, mask=filled & inside[None, :], other=0.0)
+        if EXACT and C_OUT % BLOCK_OUT == 0:
+            b = tl.load(weights)
+        elif EXACT:
+            b = tl.load(weights, mask=columns[None, :] < C_OUT, other=0.0)
+        else:
+            b = tl.load(weights, mask=inside[:, None] & (columns[None, :] < C_OUT), other=0.0)
+        sums = tl.dot(a, b, sums, input_precision=PRECISION)
+
+    out_rows = tl.load(tile_out + tile.to(tl.int64) * TILE_ROWS + places)
+    shown = columns < C_OUT
+    written = (out_rows >= 0)[:, None] & shown[None, :]
+    out_channels = group * C_OUT + columns
+    targets = out_rows.to(tl.int64)[:, None] * (GROUPS * C_OUT) + out_channels[None, :]
+    if ADDS:
+        tl.atomic_add(out + targets, sums, mask=written, sem="relaxed")
+    elif SPLIT > 1:
+        offset = split * n_out.to(tl.int64) * (GROUPS * C_OUT)
+        tl.store(out + offset + targets, sums, mask=written)
+    else:
+        sums = with_epilogue(
+            sums, targets, out_channels[None, :], written, scale, shift, residual, RELU
+        )
+        tl.store(out + targets, sums.to(out.dtype.element_ty), mask=written)
+
+
+def launch_implicit_gemm(
+    x: Tensor,
+    weight: Tensor,
+    layouts: Sequence[Tensor],
+    n_out: int,
+    groups: int,
+    blocks: GemmBlocks,
+    compute_dtype: torch.dtype,
+    out_dtype: torch.dtype,
+    *,
+    transposed: bool = False,
+    mirrored: bool = False,
+    adds: bool = False,
+    second: Tensor | None = None,
+    scale: Tensor | None = None,
+    shift: Tensor | None = None,
+    residual: Tensor | None = None,
+    relu: bool = False,
+) -> Tensor:
+    """``out[i] = sum over (i, j, k) of x[j] @ W[k]`` over the row lists of tiles.
+
+    Args:
+        x: ``[N_in, C_in]``.
+        weight: ``[K, C_in / groups, C_out]``; read transposed if ``transposed``.
+        layouts: ``tiles`` or ``section_tiles`` of the map.
+        n_out: rows of the output.
+        groups: groups of channels.
+        blocks: shape of the work of a program.
+        compute_dtype: float16, bfloat16 or float32, which operands are rounded to.
+        out_dtype: dtype of the result.
+        transposed: multiply by the transpose of every ``W[k]``.
+        mirrored: slot k multiplies ``W[K - 1 - k]``.
+        adds: an output row has places in several tiles, whose sums meet by atomics.
+        second: ``[N_in, C_2]``, channels that follow those of ``x``; at groups = 1.
+        scale: ``[C_out]``, multiplies the sums.
+        shift: ``[C_out]``, added to them.
+        residual: ``[n_out, C_out]``, added to them.
+        relu: whether ReLU follows.
+
+    Returns:
+        ``[n_out, C_out]`` (``[n_out, C_in]`` if transposed) in ``out_dtype``.
+    """
+    tile_out, tile_slots, tile_counts, tile_rows = layouts
+    x, weight = x.to(compute_dtype).contiguous(), weight.to(compute_dtype).contiguous()
+    volume, c_in, c_out = weight.shape[0], x.shape[1] // groups, weight.shape[2] // groups
+    if transposed:
+        c_out = weight.shape[1]
+    offset = c_second = 0
+    if second is not None:
+        second = second.to(compute_dtype).contiguous()
+        c_second = second.shape[1]
+        # both sources are read through one pointer, so that one load serves them
+        offset = (second.data_ptr() - x.data_ptr()) // x.element_size()
+    channels, tiles = groups * c_out, tile_counts.shape[0]
+    split = 1 if adds else blocks.split
+    pack = max(1, blocks.channels_in // c_in) if second is None else 1
+    if pack * c_in != blocks.channels_in:
+        pack = 1
+    if adds:
+        out = torch.zeros(n_out, channels, dtype=torch.float32, device=x.device)
+    elif split > 1:
+        out = torch.empty(split, n_out, channels, dtype=torch.float32, device=x.device)
+    else:
+        out = torch.empty(n_out, channels, dtype=out_dtype, device=x.device)
+    residual = None if residual is None else residual.contiguous()
+    later = adds or split > 1  # what follows the sums waits until they are complete
+    now = (None, None, None) if later else (scale, shift, residual)
+    out_blocks = -(-c_out // blocks.channels_out)
+    _LAUNCHER(
+        (tiles * (TILE_ROWS // blocks.rows) * out_blocks * split, groups),
+        (x, weight, out, tile_out, tile_slots, tile_counts, tile_rows, *now),
+        (n_out, offset),
+        (
+            *(c_in, c_second, c_out, groups, volume, tile_slots.shape[1], TILE_ROWS),
+            *(transposed, mirrored, adds, relu and not later, precision_of(compute_dtype)),
+            *(blocks.rows, blocks.channels_out, blocks.channels_in, split, pack, blocks.stages),
+        ),
+        blocks.warps,
+    )
+    if later:
+        total = out.sum(0) if split > 1 else out
+        return finish(total, out_dtype, scale, shift, residual, relu)
+    return out
+
+
+_LAUNCHER = TritonLauncher(implicit_gemm)
