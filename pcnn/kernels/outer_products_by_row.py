@@ -38,6 +38,8 @@ class RowTiles:
         chunk: output rows of a program.
         num_warps: warps of a program.
         num_stages: depth of the software pipeline.
+        cached: whether gathers pass through the cache of the multiprocessor, at half the width:
+            slots that are neighbours along the fastest axis gather many of the same rows.
     """
 
     block_in: int
@@ -47,6 +49,7 @@ class RowTiles:
     chunk: int
     num_warps: int
     num_stages: int
+    cached: bool = False
 
 
 def default_row_tiles(
@@ -132,7 +135,7 @@ def outer_products_by_row(
     constants = (
         *(volume, tiles.slots, c_in, c_out, groups),
         *(tiles.block_in, tiles.block_out, tiles.block_rows, tiles.num_stages),
-        *(compute, precision_of(compute_dtype), mirrored),
+        *(compute, precision_of(compute_dtype), mirrored, tiles.cached),
     )
     _LAUNCH(
         (chunks * blocks * triton.cdiv(volume, tiles.slots), 1),
@@ -186,6 +189,7 @@ def outer_products_by_row_kernel(  # type: ignore[no-untyped-def]
     COMPUTE: tl.constexpr,
     PRECISION: tl.constexpr,
     MIRRORED: tl.constexpr,
+    CACHED: tl.constexpr,
 ):
     """One tile of a few slots of the result, summed over one chunk of rows."""
     IN_BLOCKS: tl.constexpr = (C_IN + BLOCK_IN - 1) // BLOCK_IN
@@ -203,6 +207,9 @@ def outer_products_by_row_kernel(  # type: ignore[no-untyped-def]
     channels = tile // OUT_BLOCKS % IN_BLOCKS * BLOCK_IN + tl.arange(0, BLOCK_IN)
     columns = tile % OUT_BLOCKS * BLOCK_OUT + tl.arange(0, BLOCK_OUT)
     x_ptr += group * C_IN
+    if CACHED:  # asynchronous copies of 16 bytes bypass the cache, those of 8 do not. This adds 0;
+        # the compiler only knows that it is a multiple of 8 bytes
+        x_ptr += (n_out < 0).to(tl.int32) * (64 // x_ptr.dtype.element_ty.primitive_bitwidth)
     grad_ptr += group * C_OUT
 
     first = number * chunk

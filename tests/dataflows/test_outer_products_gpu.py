@@ -101,13 +101,15 @@ def test_sums_by_row(
     assert torch.equal(mirrored, runs[0].flip(0))
 
 
+@pytest.mark.parametrize("cached", [False, True], ids=["past_the_cache", "cached"])
 @pytest.mark.parametrize("slots", [1, 2, 3, 4])
-def test_slots_of_a_program(slots: int) -> None:
+def test_slots_of_a_program(slots: int, cached: bool) -> None:
     from pcnn.kernels.outer_products_by_row import default_row_tiles
 
     kernel_map = map_of(20_000, Kernel.of(3))
     x, grad = features(kernel_map, 64, 64, torch.float16)
-    cut = dataclasses.replace(default_row_tiles(kernel_map.n_out, 27, 64, 64), slots=slots)
+    cut = default_row_tiles(kernel_map.n_out, 27, 64, 64)
+    cut = dataclasses.replace(cut, slots=slots, cached=cached)
     table = kernel_map.layout("table")
     out = vvor_by_row(x, grad, table, 1, torch.float16, torch.float32, tiles=cut)
     assert relative_rms(out, exact(x, grad, lists_of(kernel_map))) < BOUND

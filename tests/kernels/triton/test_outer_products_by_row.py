@@ -35,7 +35,7 @@ def poisoned(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def tiles(slots: int, chunk: int = 48) -> RowTiles:
-    return RowTiles(16, 16, 16, slots, chunk, 4, 3)
+    return RowTiles(16, 16, 16, slots, chunk, 4, 3, cached=slots > 2)
 
 
 def neighbours(n_out: int, volume: int, n_in: int = 50) -> Tensor:
