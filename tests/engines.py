@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from pcnn.dataflows import Blocked, Dataflow, Reference
+from pcnn.dataflows.gather_scatter import TORCHSPARSE, GatherScatter
+from pcnn.dataflows.grouping import Sorted
 from pcnn.maps import (
     BinarySearch,
     BruteForce,
@@ -28,4 +30,9 @@ KERNEL_BUILDERS: list[MapBuilder] = [
     ZDelta(product="pairs"),
 ]
 BUILDERS: list[MapBuilder] = [BruteForce(), SortedSearch(), *KERNEL_BUILDERS]
-DATAFLOWS: list[Dataflow] = [Reference(), Blocked()]
+DATAFLOWS: list[Dataflow] = [
+    Reference(),
+    Blocked(),
+    TORCHSPARSE,
+    GatherScatter(Sorted(0.5), fused=False, locality=False),
+]

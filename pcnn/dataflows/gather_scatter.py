@@ -262,4 +262,4 @@ TORCHSPARSE = GatherScatter(ADAPTIVE)
 
 #: Minuet (EuroSys 2024). Its padding threshold and tiles are searched for each layer
 #: (`search_sorted`, `search_tile`); these are used until then.
-MINUET = GatherScatter(Sorted(0.1), streams=4)
+MINUET = GatherScatter(Sorted(0.15), streams=4)
