@@ -8,11 +8,29 @@ from typing import Any
 
 from pcnn.dataflows.base import Dataflow
 from pcnn.dataflows.blocked import Blocked
+from pcnn.dataflows.gather_scatter import GatherScatter
+from pcnn.dataflows.grouping import Adaptive, Fixed, Separate, Sorted, Symmetric
+from pcnn.dataflows.hybrid import Hybrid
+from pcnn.dataflows.output_stationary import OutputStationary
 from pcnn.dataflows.per_product import PerProduct
 from pcnn.dataflows.reference import Reference
+from pcnn.dataflows.weight_stationary import WeightStationary
+from pcnn.kernels.gemm_blocks import GemmBlocks
+from pcnn.kernels.product_tiles import ChunkTiles, RowTiles
+
+_DATAFLOWS = (
+    Blocked,
+    GatherScatter,
+    Hybrid,
+    OutputStationary,
+    PerProduct,
+    Reference,
+    WeightStationary,
+)
+_SETTINGS = (Adaptive, ChunkTiles, Fixed, GemmBlocks, RowTiles, Separate, Sorted, Symmetric)
 
 #: Every class that a file may name: dataflows, and the settings they hold.
-CLASSES: dict[str, type] = {made.__name__: made for made in (Blocked, PerProduct, Reference)}
+CLASSES: dict[str, type] = {made.__name__: made for made in (*_DATAFLOWS, *_SETTINGS)}
 
 #: Fields that describe a dataflow; written only where they differ from the class's own.
 DESCRIPTIONS = ("name", "needs", "needs_vvor", "fuses", "deterministic")
@@ -48,15 +66,20 @@ def dataflow_of(settings: Mapping[str, Any]) -> Dataflow:
     return made
 
 
+def is_writable(dataflow: Any) -> bool:
+    """Whether `settings_of` knows its class and those of its fields; a user's own are unknown."""
+    try:
+        settings_of(dataflow)
+    except ValueError:
+        return False
+    return True
+
+
 def described(dataflow: Any) -> str:
-    """A dataflow in one short line, as ``OutputStationary(tiles=Tiles(64, 64, 32))``."""
-    if not is_dataclass(dataflow) or isinstance(dataflow, type):
+    """A dataflow in one short line: its class, and the settings that are not the usual ones."""
+    if not is_dataclass(dataflow):
         return str(getattr(dataflow, "name", dataflow))
-    kept = [
-        field
-        for field in fields(dataflow)
-        if field.init and not _is_usual(dataflow, field) and field.name not in DESCRIPTIONS
-    ]
+    kept = [f for f in fields(dataflow) if f.init and getattr(dataflow, f.name) != f.default]
     words = ", ".join(f"{field.name}={_word(getattr(dataflow, field.name))}" for field in kept)
     return f"{type(dataflow).__name__}({words})" if words else type(dataflow).__name__
 
@@ -89,4 +112,4 @@ def _made(value: Any) -> Any:
 
 
 def _word(value: Any) -> str:
-    return described(value) if is_dataclass(value) else str(value)
+    return described(value) if hasattr(value, "mvmr") else str(getattr(value, "name", value))

@@ -48,23 +48,19 @@ def tuned(
     """
     size = round(math.log2(rows)) if rows > 1 else 0
     pairs = round(2 * math.log2(pairs_per_row)) / 2 if pairs_per_row else None
-    return _tuned(device, dtype, c_in, c_out, volume, product, size, pairs, groups, layouts)
+    key = (_dtype_name(dtype), c_in, c_out, groups, volume, product)
+    return _tuned(device, key, size, pairs, layouts)
 
 
 @functools.lru_cache(maxsize=65536)
 def _tuned(
     device: torch.device,
-    dtype: torch.dtype,
-    c_in: int,
-    c_out: int,
-    volume: int,
-    product: str,
+    key: tuple[str, int, int, int, int, str],
     size: int,
     pairs: float | None,
-    groups: int,
     layouts: tuple[str, ...] | None,
 ) -> Dataflow | None:
-    signature = signature_of(device, dtype, c_in, c_out, groups, volume, product)
+    signature = Signature(*place(device), *key)
     found = (table.nearest(signature, size, pairs, layouts) for table in _tables(device))
     near = [one for one in found if one is not None]
     return min(near, key=lambda one: one[0])[1] if near else None
@@ -80,8 +76,17 @@ def signature_of(
     product: str,
 ) -> Signature:
     """The key of a product on a device and with the Triton that are there."""
-    name = str(dtype).removeprefix("torch.")
-    return Signature(*place(device), name, c_in, c_out, groups, volume, product)
+    return Signature(*place(device), _dtype_name(dtype), c_in, c_out, groups, volume, product)
+
+
+def _dtype_name(dtype: torch.dtype) -> str:
+    """What is multiplied: float32 operands may be TF32, which other settings suit."""
+    if dtype is torch.float32:
+        return "tf32" if torch.backends.cuda.matmul.allow_tf32 else "float32"
+    return _NAMES.get(dtype) or str(dtype).removeprefix("torch.")
+
+
+_NAMES = {torch.float16: "float16", torch.bfloat16: "bfloat16", torch.float64: "float64"}
 
 
 @functools.lru_cache

@@ -72,8 +72,10 @@ def compare(
                 del alive[dataflow]
             else:
                 alive[dataflow] += ms
+        # the best of each set of layouts stays: other products may have to read the same
+        stay = {choice.dataflow for choice in Outcome(alive).choices()}
         limit = HOPELESS * min(alive.values(), default=0.0)
-        for dataflow in [one for one, ms in alive.items() if ms > limit]:
+        for dataflow in [one for one, ms in alive.items() if ms > limit and one not in stay]:
             refused[dataflow] = None
             del alive[dataflow]
     if not alive:

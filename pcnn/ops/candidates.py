@@ -1,16 +1,72 @@
-"""Dataflows worth trying on a device."""
+"""Dataflows worth trying for a product of a layer."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
+
 import torch
 
-from pcnn.dataflows import Automatic, Dataflow
+from pcnn.dataflows import Blocked, Dataflow, Reference
+from pcnn.dataflows.gather_scatter import GatherScatter
+from pcnn.dataflows.grouping import Sorted
+from pcnn.dataflows.hybrid import Hybrid
+from pcnn.dataflows.output_stationary import OutputStationary
+from pcnn.dataflows.weight_stationary import WeightStationary
+from pcnn.kernels.gemm_blocks import GemmBlocks, default_blocks
+from pcnn.ops.layer_products import LayerCall
+
+#: L1 norms up to which the slots of a hybrid are dense; beyond them a slot is as rare as all are.
+THRESHOLDS = (1, 2, 3)
+
+#: Row order by sections pays from so many slots on: masks of more have little in common.
+SECTIONED_VOLUME = 28
 
 
-def default_candidates(device: torch.device) -> tuple[Dataflow, ...]:
-    """What `pcnn.tune` tries unless told otherwise; the first is what an untuned layer uses.
+def default_candidates(call: LayerCall, product: str) -> tuple[Dataflow, ...]:
+    """What `pcnn.tune` tries unless told otherwise.
+
+    On a CPU there is one quick dataflow, for float64 on a GPU one that serves it. On a GPU the
+    others are tried: implicit GEMM with the blocks that an untuned layer gets and with those that
+    differ from them in one setting, Spira's hybrids, weight-stationary and gather-scatter flows.
 
     Args:
-        device: where the layers run; a CPU has one quick dataflow.
+        call: of the layer.
+        product: ``forward``, ``transposed`` or ``vvor``.
     """
-    return (Automatic().on(device),)
+    if call.device.type != "cuda":
+        return (Blocked(),)
+    if call.dtype == torch.float64:
+        return (Reference(),)
+    grouped = GatherScatter(Sorted(0.25))
+    if product == "vvor":  # all but the last share one kernel
+        return OutputStationary(), grouped
+    side = call.c_in // call.groups, call.c_out // call.groups
+    c_in, c_out = side[::-1] if product == "transposed" else side
+    usual = default_blocks(c_in, c_out, call.rows(product), call.dtype)
+    found: list[Dataflow] = [OutputStationary(blocks) for blocks in (usual, *neighbours(usual))]
+    volume = call.kernel_map.volume
+    if volume >= SECTIONED_VOLUME:
+        found.append(OutputStationary(sections=True))
+    found.append(WeightStationary())
+    if call.kernel_map.symmetric:
+        found += [Hybrid(threshold) for threshold in THRESHOLDS]
+    return (*found, grouped)
+
+
+def neighbours(blocks: GemmBlocks) -> Iterator[GemmBlocks]:
+    """Blocks that differ from others in one setting, a step up or down."""
+    if blocks.rows > 64:
+        yield replace(blocks, rows=blocks.rows // 2)
+    else:
+        yield replace(blocks, rows=128)
+    if blocks.channels_out > 32:
+        yield replace(blocks, channels_out=blocks.channels_out // 2)
+    if blocks.channels_in > 32:
+        yield replace(blocks, channels_in=blocks.channels_in // 2)
+    if blocks.split > 1:
+        yield replace(blocks, split=blocks.split // 2)
+    if blocks.split < 8:
+        yield replace(blocks, split=2 * blocks.split)
+    yield replace(blocks, warps=8 if blocks.warps < 8 else 4)
+    yield replace(blocks, stages=blocks.stages - 1 if blocks.stages > 3 else blocks.stages + 1)

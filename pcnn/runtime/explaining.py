@@ -137,8 +137,9 @@ def explain(
 
     Times are medians: on a GPU of the device alone, with all work enqueued ahead (launches cost
     nothing), on a CPU of the clock. A layer is measured on the very input it gets, right after its
-    call, without gradients; layouts and compiled kernels are there by then. The floor is the longer
-    of a convolution's arithmetic and its traffic (features, weights and output, each once).
+    call, without gradients; layouts and compiled kernels are there by then. Norms that a network
+    fuses into its convolutions count for the network alone. The floor is the longer of a
+    convolution's arithmetic and its traffic (features, weights and output, each once).
 
     Args:
         model: takes a `SparseTensor`; its mode stays as it is.
@@ -166,7 +167,6 @@ def explain(
         reports.append(_report(name, layer, args, kwargs, out, ms))
 
     with torch.no_grad(), evaluation(network):
-        network(own)  # maps, layouts, compiled kernels
         run_observed(network, own, observe)
         run: Callable[[], Any] = lambda: network(own)  # noqa: E731
         network_ms = device_ms(run, own.features.device, repeats=repeats)

@@ -70,7 +70,7 @@ def sparse_of(batch: Any) -> SparseTensor:
 
 
 def run_observed(model: nn.Module, x: SparseTensor, observe: Observer) -> None:
-    """Run a network once, in evaluation mode and without gradients, watching its convolutions."""
+    """Run a network in evaluation mode and without gradients, watching its convolutions."""
 
     def hook_of(name: str) -> Callable[..., None]:
         def hook(
@@ -81,16 +81,18 @@ def run_observed(model: nn.Module, x: SparseTensor, observe: Observer) -> None:
 
         return hook
 
-    handles = [
-        layer.register_forward_hook(hook_of(name), with_kwargs=True)
-        for name, layer in convolutions(model).items()
-    ]
-    try:
-        with evaluation(model), torch.no_grad():
+    with evaluation(model), torch.no_grad():
+        # unwatched at first: a network that plans for itself begins with a dry run on two voxels
+        model(x)
+        handles = [
+            layer.register_forward_hook(hook_of(name), with_kwargs=True)
+            for name, layer in convolutions(model).items()
+        ]
+        try:
             model(x)
-    finally:
-        for handle in handles:
-            handle.remove()
+        finally:
+            for handle in handles:
+                handle.remove()
 
 
 @contextmanager

@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from rich.console import Console
 from rich.progress import Progress
 from torch import nn
 
 from pcnn.dataflows import Dataflow
-from pcnn.dataflows.settings import described
+from pcnn.dataflows.settings import described, is_writable
 from pcnn.dataflows.tuned import forget
 from pcnn.dataflows.tuning_file import read, save, user_path
 from pcnn.dataflows.tuning_table import PRODUCTS, Choice, Choices, TuningTable
@@ -100,15 +101,15 @@ def tune(
             raise ValueError("nothing to tune: no sample led to a convolution over a kernel map")
         path = _path(cache)
         tuner = _Tuner(candidates, backward, read(path) if path else TuningTable(), fresh)
-        groups = list(groups_of(calls))
-        with Progress(transient=True, disable=not progress) as bar:
-            found = [
-                layer
-                for names in bar.track(groups, description="tuning layers")
-                for layer in tuner.decide(names, calls[names[0]])
-            ]
-        if path and len(tuner.made):
-            save(path, tuner.made)
+        groups, found = list(groups_of(calls)), []
+        console = Console(stderr=True)
+        shown = progress and console.is_terminal
+        with Progress(console=console, transient=True, disable=not shown) as bar:
+            for names in bar.track(groups, description="tuning layers"):
+                before = len(tuner.made)
+                found += tuner.decide(names, calls[names[0]])
+                if path and len(tuner.made) > before:  # at once: tuning may be interrupted
+                    save(path, tuner.writable())
         order = list(calls)
         return sorted(found, key=lambda layer: order.index(layer.name))
 
@@ -153,19 +154,23 @@ class _Tuner:
 
     def decide(self, names: list[str], calls: list[LayerCall]) -> list[TunedLayer]:
         """Decisions about layers whose calls are the same."""
-        offered = self._offered(calls[0].device)
-        if self._candidates is None and len(offered) == 1:
-            return [TunedLayer(name, offered[0], {}) for name in names]
-        found = {product: self._choices(calls, product, offered) for product in self._products}
+        offered = {product: self._offered(calls, product) for product in self._products}
+        every = {dataflow for candidates in offered.values() for dataflow in candidates}
+        if self._candidates is None and len(every) == 1:
+            return [TunedLayer(name, offered[PRODUCTS[0]][0], {}) for name in names]
+        found = {product: self._choices(calls, product, offered[product]) for product in offered}
         choices = {product: one for product, (one, _) in found.items()}
         dataflow = combined(choices)
         times = {product: one[0].ms for product, one in choices.items()}
         known = all(is_known for _, is_known in found.values())
         return [TunedLayer(name, dataflow, times, known) for name in names]
 
-    def _offered(self, device: torch.device) -> tuple[Dataflow, ...]:
-        given = self._candidates
-        offered = default_candidates(device) if given is None else tuple(given)
+    def _offered(self, calls: list[LayerCall], product: str) -> tuple[Dataflow, ...]:
+        if self._candidates is None:
+            largest = max(calls, key=lambda call: call.rows(product))
+            offered = default_candidates(largest, product)
+        else:
+            offered = tuple(self._candidates)
         if torch.are_deterministic_algorithms_enabled():
             offered = tuple(one for one in offered if one.deterministic)
         if not offered:
@@ -179,11 +184,21 @@ class _Tuner:
         self, calls: list[LayerCall], product: str, offered: tuple[Dataflow, ...]
     ) -> tuple[Choices, bool]:
         signature, bucket = calls[0].signature(product), mean_bucket(calls, product)
+        steady = torch.are_deterministic_algorithms_enabled()
         for table in (self._known, self.made):
-            known = [one for one in table.exact(signature, bucket) if one.dataflow in offered]
+            found = table.exact(signature, bucket)
+            known = tuple(one for one in found if one.dataflow.deterministic or not steady)
             if known:
-                return tuple(known), True
+                return known, table is self._known
         choices = compare(calls, product, offered).choices()
         kept = tuple(Choice(one.dataflow, round(one.ms, 5)) for one in choices)
         self.made = self.made.updated(TuningTable([(signature, bucket, kept)]))
         return kept, False
+
+    def writable(self) -> TuningTable:
+        """What was measured of dataflows that a file may name."""
+        rows = (
+            (signature, bucket, tuple(one for one in choices if is_writable(one.dataflow)))
+            for signature, bucket, choices in self.made
+        )
+        return TuningTable(row for row in rows if row[2])

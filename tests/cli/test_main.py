@@ -21,7 +21,7 @@ def run(*words: str, code: int = 0) -> str:
 
 def test_help_names_every_subcommand() -> None:
     text = run("--help")
-    for name in ("simulate", "predict", "bench", "doctor"):
+    for name in ("simulate", "predict", "tune", "bench", "doctor"):
         assert name in text
         assert "Usage" in run(name, "--help")
 

@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from pcnn.dataflows import Blocked, Dataflow, Reference
+from pcnn.dataflows.gather_scatter import GatherScatter
+from pcnn.dataflows.grouping import Sorted
+from pcnn.dataflows.hybrid import Hybrid
+from pcnn.dataflows.output_stationary import OutputStationary
+from pcnn.dataflows.per_product import PerProduct
+from pcnn.dataflows.settings import CLASSES, dataflow_of, described, settings_of
+from pcnn.dataflows.weight_stationary import WeightStationary
+from pcnn.kernels.gemm_blocks import GemmBlocks
+from pcnn.kernels.product_tiles import ChunkTiles, RowTiles
+
+NESTED = PerProduct(Blocked(), Blocked(), Reference())
+
+
+def usual(kind: type) -> object | None:
+    """An object of a class without obligatory settings."""
+    try:
+        return kind()
+    except TypeError:
+        return None
+
+
+EVERY = [
+    NESTED,
+    OutputStationary(GemmBlocks(64, 32, 16, 2, 8, 3)),
+    WeightStationary(tiles=ChunkTiles(128, 64, 32, 32), central_tiles=RowTiles(64, 32, 32)),
+    Hybrid(2, dense_tiles=RowTiles(64, 32, 32)),
+    GatherScatter(Sorted(0.5, float("inf")), locality=False),
+    *(made for made in map(usual, CLASSES.values()) if made is not None),
+]
+
+
+@pytest.mark.parametrize("dataflow", EVERY, ids=lambda one: type(one).__name__)
+def test_settings_survive_a_file(dataflow: Dataflow) -> None:
+    written = json.loads(json.dumps(settings_of(dataflow)))
+    assert dataflow_of(written) == dataflow
+    assert hash(dataflow_of(written)) == hash(dataflow)
+
+
+def test_what_is_usual_is_not_written() -> None:
+    assert settings_of(Blocked()) == {"name": "Blocked", "fields": {}}
+    other = settings_of(Reference(name="other"))
+    assert other["fields"] == {"name": "other"}
+    assert dataflow_of(other).name == "other"
+
+
+def test_classes_that_no_file_may_name_are_refused() -> None:
+    class Strange:
+        pass
+
+    with pytest.raises(ValueError, match=r"Strange cannot be written.*Blocked"):
+        settings_of(Strange())
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({"name": "Exotic", "fields": {}}, "no settings named 'Exotic'"),
+        ({}, "no settings named None"),
+        ({"name": "Blocked", "fields": {"speed": 9}}, "Blocked.*speed"),
+        ({"name": "Blocked", "fields": 3}, "no settings"),
+        ({"name": "PerProduct", "fields": {"forward": {"name": "Blocked"}}}, "PerProduct"),
+    ],
+)
+def test_unknown_settings_are_refused(settings: dict[str, object], reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        dataflow_of(settings)
+
+
+def test_a_dataflow_is_described_in_one_line() -> None:
+    assert described(Blocked()) == "Blocked"
+    blocks = GemmBlocks(64, 32, 16, 2, 8, 3)
+    assert described(OutputStationary(blocks)) == "OutputStationary(blocks=64_32_16_2_8_3)"
+    assert described(NESTED) == "PerProduct(forward=Blocked, transposed=Blocked, outer=Reference)"

@@ -1,0 +1,144 @@
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import warnings
+from pathlib import Path
+
+import pytest
+import torch
+
+from pcnn.dataflows import Blocked, Reference
+from pcnn.dataflows.tuned import forget, place, signature_of, tuned
+from pcnn.dataflows.tuning_file import SHIPPED, read, save, shipped_path, user_path
+from pcnn.dataflows.tuning_table import Bucket, Choice, Signature, TuningTable
+
+HERE = Signature("GPU sm_90", "3.6", "float16", 32, 64, 1, 27, "forward")
+CPU = torch.device("cpu")
+
+
+def row(channels: int, rows: int = 17) -> TuningTable:
+    signature = Signature("GPU sm_90", "3.6", "float16", channels, 64, 1, 27, "forward")
+    return TuningTable([(signature, Bucket(rows, 2.0), (Choice(Blocked(), 0.5),))])
+
+
+def test_what_is_saved_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "folder" / "tuned.json"
+    assert len(read(path)) == 0
+    assert list(save(path, row(1))) == list(row(1))
+    assert list(read(path)) == list(row(1))
+
+
+def test_saving_adds_to_what_is_there(tmp_path: Path) -> None:
+    path = tmp_path / "tuned.json"
+    save(path, row(1))
+    assert len(save(path, row(2))) == 2
+    assert list(read(path)) == [*row(1), *row(2)]
+
+
+def test_nothing_else_is_left_behind(tmp_path: Path) -> None:
+    save(tmp_path / "tuned.json", row(1))
+    visible = [one.name for one in tmp_path.iterdir() if not one.name.startswith(".")]
+    assert visible == ["tuned.json"]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", '{"format": 1', "null", '{"format": 99, "rows": []}', "\x00\xff"]
+)
+def test_a_damaged_or_foreign_file_is_warned_of_and_written_anew(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "tuned.json"
+    path.write_bytes(text.encode("latin-1"))
+    with pytest.warns(RuntimeWarning, match="is not used"):
+        assert len(read(path)) == 0
+    with pytest.warns(RuntimeWarning, match="is not used"):
+        save(path, row(3))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert list(read(path)) == list(row(3))
+
+
+def test_a_writer_that_dies_leaves_the_old_file_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "tuned.json"
+    save(path, row(1))
+
+    def fail(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "replace", fail)
+    with pytest.raises(KeyboardInterrupt):
+        save(path, row(2))
+    monkeypatch.undo()
+    assert list(read(path)) == list(row(1))
+    assert not list(tmp_path.glob("*.part"))
+
+
+def test_a_folder_that_cannot_be_written_is_warned_of(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with pytest.warns(RuntimeWarning, match="cannot be stored"):
+        assert len(save(tmp_path / "file" / "tuned.json", row(1))) == 1
+
+
+def write_many(path: Path, first: int) -> None:
+    for channels in range(first, first + 8):
+        save(path, row(channels))
+
+
+def test_processes_that_write_together_lose_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "tuned.json"
+    context = multiprocessing.get_context("spawn")
+    writers = [context.Process(target=write_many, args=(path, 8 * n)) for n in range(3)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join(120)
+        assert writer.exitcode == 0
+    assert {signature.c_in for signature, _, _ in read(path)} == set(range(24))
+
+
+def test_shipped_tables_are_whole_and_named_by_their_devices() -> None:
+    assert shipped_path("NVIDIA H200").name == "nvidia_h200.json"
+    files = list(SHIPPED.glob("*.json"))
+    assert shipped_path("NVIDIA H200") in files
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for path in files:
+            for signature, _, choices in read(path):
+                assert shipped_path(signature.device.rsplit(" sm_", 1)[0]) == path
+                assert choices
+
+
+def test_lookups_read_the_users_file_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    forget()
+    wanted = (CPU, torch.float32, 4, 8, 27, "forward")
+    assert user_path() == tmp_path / "pcnn" / "tuned.json"
+    assert tuned(*wanted, 1000) is None
+    signature = signature_of(CPU, torch.float32, 4, 8, 1, 27, "forward")
+    choices = Choice(Reference(), 0.5), Choice(Blocked(), 0.6)
+    save(user_path(), TuningTable([(signature, Bucket.of(1000, 6), choices)]))
+    assert tuned(*wanted, 1000) is None  # answered from memory
+    forget()
+    assert tuned(*wanted, 1000) == Reference()
+    assert tuned(*wanted, 1900, 5.0) == Reference()
+    assert tuned(*wanted, 1000, layouts=Blocked().needs) == Blocked()
+    assert tuned(*wanted, 1000, groups=2) is None
+    assert tuned(*wanted, 0) is None
+    monkeypatch.undo()
+    forget()
+
+
+def test_a_cpu_is_named_and_needs_no_triton() -> None:
+    name, triton = place(CPU)
+    assert name.startswith("cpu ")
+    assert triton == "none"
+
+
+def test_a_file_has_one_row_a_line(tmp_path: Path) -> None:
+    path = tmp_path / "tuned.json"
+    save(path, row(1))
+    save(path, row(2))
+    lines = path.read_text().splitlines()
+    assert [json.loads(line.rstrip(","))["c_in"] for line in lines[1:-1]] == [1, 2]

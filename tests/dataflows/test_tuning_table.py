@@ -1,0 +1,121 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from pcnn.dataflows import Blocked, Reference
+from pcnn.dataflows.tuning_table import REACH, Bucket, Choice, Signature, TuningTable
+
+HERE = Signature("GPU sm_90", "3.6", "float16", 32, 64, 1, 27, "forward")
+FAST = (Choice(Blocked(), 0.5),)
+SLOW = (Choice(Reference(), 0.9),)
+
+
+def test_sizes_fall_into_octaves_and_densities_into_halves_of_them() -> None:
+    assert Bucket.of(100_000, 8) == Bucket(17, 3.0)
+    assert Bucket.of(100_000, 5.8) == Bucket(17, 2.5)
+    assert Bucket.of(1, 1) == Bucket(0, 0.0)
+    assert Bucket.of(0, 0) == Bucket(0, -8.0)
+
+
+def test_the_nearest_size_decides() -> None:
+    small, large = (HERE, Bucket(12, 2.0), FAST), (HERE, Bucket(17, 2.0), SLOW)
+    table = TuningTable([small, large])
+    assert table.nearest(HERE, 13, 2.0) == (1.0, Blocked())
+    assert table.nearest(HERE, 15, 2.0) == (2.0, Reference())
+    assert table.nearest(HERE, 17, 2.0) == (0.0, Reference())
+
+
+def test_density_counts_where_it_is_known() -> None:
+    table = TuningTable([(HERE, Bucket(15, 0.0), FAST), (HERE, Bucket(16, 3.0), SLOW)])
+    assert table.nearest(HERE, 15, 3.0) == (1.0, Reference())
+    assert table.nearest(HERE, 15, None) == (0.0, Blocked())
+
+
+def test_what_is_out_of_reach_decides_nothing() -> None:
+    table = TuningTable([(HERE, Bucket(10, 2.0), FAST)])
+    assert table.nearest(HERE, 10 + int(REACH), 2.0) is not None
+    assert table.nearest(HERE, 11 + int(REACH), 2.0) is None
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"device": "GPU sm_80"},
+        {"triton": "3.2"},
+        {"dtype": "bfloat16"},
+        {"c_in": 64},
+        {"c_out": 32},
+        {"groups": 2},
+        {"volume": 8},
+        {"product": "transposed"},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_nothing_is_borrowed_across(change: dict[str, object]) -> None:
+    table = TuningTable([(HERE, Bucket(17, 2.0), FAST)])
+    assert table.nearest(replace(HERE, **change), 17, 2.0) is None  # type: ignore[arg-type]
+
+
+def test_a_dataflow_that_needs_other_layouts_is_passed_over() -> None:
+    both = (*FAST, *SLOW)
+    table = TuningTable([(HERE, Bucket(17, 2.0), both), (HERE, Bucket(18, 2.0), FAST)])
+    assert table.nearest(HERE, 18, 2.0, ("pairs", "counts")) == (1.0, Reference())
+    assert table.nearest(HERE, 18, 2.0, ("table",)) is None
+    vvor = replace(HERE, product="vvor")
+    other = Reference(needs=("table",))
+    table = TuningTable([(vvor, Bucket(17, 2.0), (Choice(other, 1.0),))])
+    assert table.nearest(vvor, 17, 2.0, ("pairs",)) == (0.0, other)
+
+
+def test_newer_decisions_count_and_others_stay() -> None:
+    old = TuningTable([(HERE, Bucket(12, 2.0), FAST), (HERE, Bucket(17, 2.0), FAST)])
+    new = TuningTable([(HERE, Bucket(17, 2.0), SLOW)])
+    merged = old.updated(new)
+    assert merged.exact(HERE, Bucket(12, 2.0)) == FAST
+    assert merged.exact(HERE, Bucket(17, 2.0)) == SLOW
+    assert merged.exact(HERE, Bucket(16, 2.0)) == ()
+    assert (len(merged), len(old), len(new)) == (2, 2, 1)
+
+
+def test_a_table_survives_a_file() -> None:
+    table = TuningTable([(HERE, Bucket(12, 2.5), (*FAST, *SLOW)), (HERE, Bucket(17, 2.0), SLOW)])
+    read = TuningTable.of_plain(json.loads(json.dumps(table.plain())))
+    assert list(read) == list(table)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        [],
+        {"rows": []},
+        {"format": -1, "rows": []},
+        {"format": 1, "rows": 3},
+        {"format": 1, "rows": [7]},
+        {"format": 1, "rows": [{"device": "x", "choices": []}]},
+    ],
+)
+def test_something_else_is_no_table(content: object) -> None:
+    with pytest.raises(ValueError):
+        TuningTable.of_plain(content)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"c_in": "many"},
+        {"device": 3},
+        {"log2_rows": None},
+        {"choices": [{"name": "Blocked", "fields": {}}]},
+        {"choices": [{"name": "Exotic", "fields": {}, "ms": 1.0}]},
+        {"choices": ["Blocked"]},
+    ],
+    ids=str,
+)
+def test_a_damaged_row_is_refused(damage: dict[str, object]) -> None:
+    plain = TuningTable([(HERE, Bucket(17, 2.0), FAST)]).plain()
+    plain["rows"][0].update(damage)
+    with pytest.raises(ValueError):
+        TuningTable.of_plain(plain)

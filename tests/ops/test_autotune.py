@@ -1,0 +1,137 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from pcnn.dataflows import Blocked, Reference
+from pcnn.dataflows.per_product import PerProduct
+from pcnn.dataflows.tuning_table import PRODUCTS, Bucket, Choice
+from pcnn.geometry import Kernel, KernelMap
+from pcnn.maps import SortedSearch
+from pcnn.ops.autotune import Outcome, combined, compare, groups_of, mean_bucket
+from pcnn.ops.convolution import convolution
+from pcnn.ops.layer_products import LayerCall, Product
+from tests.clouds import dense_grid, surface_grid
+from tests.ops.candidates import Slow, SlowElsewhere, Wrong
+
+FLAWS = ("zeros", "nan", "shape", "raises")
+
+
+def kernel_map(size: int = 3, stride: int = 1, n: int = 120) -> KernelMap:
+    grid, kernel = surface_grid(n), Kernel.of(size, stride)
+    return SortedSearch().build(grid, grid.strided(kernel), kernel)
+
+
+def call(size: int = 3, stride: int = 1, groups: int = 1, **kwargs: int) -> LayerCall:
+    return LayerCall(kernel_map(size, stride, **kwargs), 4, 6, groups, torch.float32)
+
+
+@pytest.mark.parametrize("product", PRODUCTS)
+@pytest.mark.parametrize("flaw", FLAWS)
+def test_a_wrong_dataflow_loses_however_quick(product: str, flaw: str) -> None:
+    candidates = [Wrong(flaw=flaw), Slow()]
+    outcome = compare([call()], product, candidates, repeats=2)
+    assert list(outcome.ms) == [Slow()]
+    assert outcome.refused[candidates[0]]
+
+
+def test_the_reason_is_kept() -> None:
+    refused = compare([call()], "forward", [Wrong(flaw="raises"), Reference()]).refused
+    reason = refused[Wrong(flaw="raises")]
+    assert reason == "RuntimeError: out of resources: shared memory"
+
+
+@pytest.mark.parametrize("product", PRODUCTS)
+def test_a_slow_right_dataflow_loses_to_a_quick_right_one(product: str) -> None:
+    outcome = compare([call(), call(n=150)], product, [Slow(), Reference()], repeats=2)
+    assert outcome.choices()[0].dataflow == Reference()
+    assert outcome.refused == {Slow(): None}
+    # the only one that reads these layouts is no winner, but may be needed beside another product
+    outcome = compare([call()], product, [SlowElsewhere(), Reference()], repeats=2)
+    assert [choice.dataflow for choice in outcome.choices()] == [Reference(), SlowElsewhere()]
+
+
+def test_no_right_candidate_is_an_error_that_says_why() -> None:
+    flawed = [Wrong(name="one", flaw="nan"), Wrong(name="two", flaw="raises")]
+    with pytest.raises(RuntimeError, match=r"one: is not finite; two: RuntimeError: out of"):
+        compare([call()], "forward", flawed)
+
+
+def test_a_candidate_must_be_right_on_every_sample() -> None:
+    class SmallOnly(Reference):
+        def mvmr(self, x: torch.Tensor, *args: object, **kwargs: object) -> torch.Tensor:
+            out = super().mvmr(x, *args, **kwargs)  # type: ignore[arg-type]
+            return out if x.shape[0] < 100 else out * 1.01
+
+    small = SmallOnly(name="small_only")
+    outcome = compare([call(n=60), call(n=300)], "forward", [small, Reference()], repeats=1)
+    assert list(outcome.ms) == [Reference()]
+
+
+@pytest.mark.parametrize(("size", "stride"), [(3, 1), (2, 2), (3, 2)])
+@pytest.mark.parametrize("groups", [1, 2])
+@pytest.mark.parametrize("flip", [False, True], ids=["forward map", "transposed map"])
+def test_products_are_those_of_a_layer(size: int, stride: int, groups: int, flip: bool) -> None:
+    built = kernel_map(size, stride)
+    own = LayerCall(built.transpose() if flip else built, 4, 6, groups, torch.float64)
+    forward, transposed, vvor = (Product(own, name) for name in PRODUCTS)
+    x = forward.x.clone().requires_grad_()
+    weight = forward.other.clone().requires_grad_()
+    out = convolution(x, weight, own.kernel_map, Reference(), groups=groups)
+    torch.testing.assert_close(forward.truth, out.detach())
+    assert (forward.x.shape[0], out.shape[0]) == (own.kernel_map.n_in, own.kernel_map.n_out)
+    grad_x, _ = torch.autograd.grad(out, (x, weight), transposed.x, retain_graph=True)
+    # the gradient is linear in the weights, and both products draw the same shape of them
+    scaled = convolution(x, transposed.other, own.kernel_map, Reference(), groups=groups)
+    (grad_x,) = torch.autograd.grad(scaled, x, transposed.x)
+    torch.testing.assert_close(transposed.truth, grad_x)
+    out = convolution(vvor.x, weight, own.kernel_map, Reference(), groups=groups)
+    (grad_weight,) = torch.autograd.grad(out, weight, vvor.other)
+    torch.testing.assert_close(vvor.truth, grad_weight)
+    for product in (forward, transposed, vvor):
+        torch.testing.assert_close(product.prepared(Blocked())(), product.truth)
+
+
+def test_sizes_are_those_of_each_product() -> None:
+    own = call(2, 2)
+    built = own.kernel_map
+    assert built.n_in > built.n_out
+    assert own.rows("transposed") == built.n_in
+    assert own.rows("forward") == own.rows("vvor") == built.n_out
+    assert own.pairs_per_row("transposed") == 1.0
+    assert own.signature("vvor").product == "vvor"
+    assert own.signature("forward").volume == 8
+    dense = dense_grid(8)
+    kernel = Kernel.of(2, 2)
+    map_ = SortedSearch().build(dense, dense.strided(kernel), kernel)
+    halved = LayerCall(map_, 4, 6, 1, torch.float32)
+    assert mean_bucket([halved], "forward") == Bucket(6, 3.0)
+    assert mean_bucket([halved], "transposed") == Bucket(9, 0.0)
+
+
+def test_equal_layers_are_measured_once() -> None:
+    first, other = call(), call(2, 2)
+    twin = LayerCall(first.kernel_map, 4, 6, 1, torch.float32)
+    calls = {"a": [first], "b": [other], "c": [twin]}
+    assert list(groups_of(calls)) == [["a", "c"], ["b"]]
+
+
+def test_choices_are_the_best_of_each_set_of_layouts() -> None:
+    one, two = Reference(name="one"), Reference(name="two")
+    outcome = Outcome({one: 3.0, two: 2.0, Blocked(): 4.0})
+    assert outcome.choices() == (Choice(two, 2.0), Choice(Blocked(), 4.0))
+
+
+def test_output_and_gradient_are_chosen_together() -> None:
+    pairs, blocks = Reference(), Blocked()
+    # blocks win the output, but pairs are quicker for both together
+    forward = Choice(blocks, 1.0), Choice(pairs, 1.5)
+    transposed = Choice(pairs, 1.0), Choice(blocks, 2.0)
+    vvor = (Choice(blocks, 1.0),)
+    assert combined({"forward": forward}) == blocks
+    chosen = combined({"forward": forward, "transposed": transposed, "vvor": vvor})
+    assert chosen == PerProduct(pairs, pairs, blocks)
+    every = {name: (Choice(pairs, 1.0),) for name in PRODUCTS}
+    assert combined(every) == pairs
+    with pytest.raises(ValueError, match="same layouts"):
+        combined({"forward": forward[:1], "transposed": transposed[:1]})

@@ -1,0 +1,147 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch import nn
+
+import pcnn
+from pcnn.dataflows import Blocked, Reference
+from pcnn.dataflows.tuned import forget
+from pcnn.dataflows.tuning_file import read, user_path
+from pcnn.runtime.layer_calls import convolutions, recorded, sparse_of
+from tests.clouds import surface_grid
+from tests.ops.candidates import Slow, Wrong
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    forget()
+    yield
+    forget()
+
+
+def cloud(n: int = 100, channels: int = 4, seed: int = 0) -> pcnn.SparseTensor:
+    grid = surface_grid(n, seed=seed)
+    return pcnn.SparseTensor(torch.randn(grid.rows, channels), grid)
+
+
+def small_net() -> nn.Module:
+    return nn.Sequential(
+        pcnn.nn.Conv3d(4, 6, 3), pcnn.nn.Conv3d(6, 6, 1), pcnn.nn.Conv3d(6, 5, 2, 2)
+    )
+
+
+def dataflows(net: nn.Module) -> dict[str, object]:
+    return {name: layer.engine.dataflow for name, layer in convolutions(net).items()}
+
+
+def test_the_quickest_right_candidate_is_given_to_every_layer() -> None:
+    net, x = small_net(), cloud()
+    before, wanted = dataflows(net)["1"], net(x).features
+    candidates = [Wrong(), Slow(), Reference()]
+    layers = pcnn.tune(net, [x], candidates=candidates)
+    assert [layer.name for layer in layers] == ["0", "2"]
+    assert {layer.dataflow for layer in layers} == {Reference()}
+    assert dataflows(net) == {"0": Reference(), "1": before, "2": Reference()}
+    torch.testing.assert_close(net(x).features, wanted)
+    kept = {choice.dataflow for _, _, choices in read(user_path()) for choice in choices}
+    assert kept == {Reference()}  # of classes that no file may name there is nothing on disk
+
+
+def test_gradients_are_tuned_on_request(tmp_path: Path) -> None:
+    net, x = small_net(), cloud()
+    path = tmp_path / "tuned.json"
+    layers = pcnn.tune(net, [x], candidates=[Reference(), Slow()], backward=True, cache=path)
+    assert all(set(layer.ms) == {"forward", "transposed", "vvor"} for layer in layers)
+    assert {signature.product for signature, _, _ in read(path)} == set(layers[0].ms)
+    net(x).features.sum().backward()
+
+
+def test_a_cpu_has_nothing_to_choose_from() -> None:
+    net = small_net()
+    layers = pcnn.tune(net, [cloud()])
+    assert {layer.dataflow for layer in layers} == {Blocked()}
+    assert not any(layer.ms for layer in layers)
+    assert not user_path().exists()
+
+
+def test_decisions_are_kept_and_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    offered = (Reference(), Blocked())
+    monkeypatch.setattr("pcnn.runtime.tuning.default_candidates", lambda *_: offered)
+    first = pcnn.tune(small_net(), [cloud()])
+    assert not any(layer.known for layer in first)
+    assert user_path().exists()
+
+    def fail(*args: object, **kwargs: object) -> None:
+        raise AssertionError("measured again")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("pcnn.runtime.tuning.compare", fail)
+        second = pcnn.tune(small_net(), [cloud()])
+        assert all(layer.known for layer in second)
+        assert [one.dataflow for one in second] == [one.dataflow for one in first]
+        with pytest.raises(AssertionError, match="measured again"):
+            pcnn.tune(small_net(), [cloud()], fresh=True)
+        with pytest.raises(AssertionError, match="measured again"):
+            pcnn.tune(small_net(), [cloud()], candidates=offered)
+
+
+def test_only_deterministic_candidates_under_torchs_switch() -> None:
+    shaky = Reference(name="shaky", deterministic=False)
+    torch.use_deterministic_algorithms(True)
+    layers = pcnn.tune(small_net(), [cloud()], candidates=[shaky, Slow()])
+    assert {layer.dataflow for layer in layers} == {Slow()}
+    with pytest.raises(ValueError, match="no candidate"):
+        pcnn.tune(small_net(), [cloud()], candidates=[shaky])
+
+
+def test_batches_of_a_data_module_serve_and_others_do_not() -> None:
+    x = cloud()
+    assert sparse_of(x) is x
+    assert sparse_of(SimpleNamespace(tensor=x)) is x
+    assert sparse_of((x, torch.zeros(3))) is x
+    assert sparse_of([SimpleNamespace(tensor=x)]) is x
+    with pytest.raises(TypeError, match="holds no SparseTensor"):
+        pcnn.tune(small_net(), [torch.zeros(3)])
+
+
+def test_nothing_to_measure_on_is_an_error() -> None:
+    with pytest.raises(ValueError, match="nothing to tune"):
+        pcnn.tune(small_net(), [])
+    with pytest.raises(ValueError, match="nothing to tune"):
+        pcnn.tune(small_net(), [cloud(0)])
+
+
+def test_samples_are_limited_and_an_endless_loader_serves() -> None:
+    served = 0
+
+    def endless() -> Iterator[pcnn.SparseTensor]:
+        nonlocal served
+        while True:
+            served += 1
+            yield cloud(60, seed=served)
+
+    pcnn.tune(small_net(), endless(), samples=2, candidates=[Reference()])
+    assert served == 2
+
+
+def test_calls_are_those_the_layers_saw() -> None:
+    net = pcnn.models.MinkUNet42(width=0.125).train()
+    x = cloud(200)
+    with torch.autocast("cpu", torch.bfloat16):
+        calls = recorded(net, [x, cloud(150, seed=1)])
+    assert net.training
+    layers = convolutions(net)
+    assert set(calls) == {name for name in layers if layers[name].kernel.volume > 1}
+    assert all(len(own) == 2 for own in calls.values())
+    assert {call.dtype for own in calls.values() for call in own} == {torch.bfloat16}
+    up = calls["up.3.conv"][0].kernel_map
+    down = calls["encoder.0.0.conv"][0].kernel_map
+    assert up.edges is down.edges
+    assert (up.n_in, up.n_out) == (down.n_out, down.n_in)
+    assert calls["stem.0.conv"][0].kernel_map.n_in == x.geometry.rows

@@ -1,0 +1,105 @@
+"""Tuning on a GPU: candidates are right or refused, times are the device's, decisions are used."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+import pcnn
+from pcnn.dataflows import Reference
+from pcnn.dataflows.tuned import forget, tuned
+from pcnn.dataflows.tuning_file import read, user_path
+from pcnn.dataflows.tuning_table import PRODUCTS
+from pcnn.ops.autotune import compare
+from pcnn.ops.candidates import default_candidates
+from pcnn.runtime.layer_calls import convolutions, recorded
+from tests.clouds import surface_grid
+from tests.ops.candidates import Slow
+
+pytestmark = pytest.mark.gpu
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    forget()
+    yield
+    forget()
+
+
+def cloud(n: int, channels: int = 4) -> pcnn.SparseTensor:
+    grid = surface_grid(n).to("cuda")
+    return pcnn.SparseTensor(torch.randn(grid.rows, channels, device="cuda"), grid)
+
+
+@pytest.mark.parametrize("product", PRODUCTS)
+@pytest.mark.parametrize(("size", "stride"), [(3, 1), (2, 2)])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32], ids=str)
+def test_every_candidate_is_right(
+    product: str, size: int, stride: int, dtype: torch.dtype
+) -> None:
+    layer = pcnn.nn.Conv3d(32, 48, size, stride).cuda().to(dtype)
+    x = cloud(20_000, 32)
+    (calls,) = recorded(layer, [x.replace(x.features.to(dtype))]).values()
+    offered = default_candidates(calls[0], product)
+    outcome = compare(calls, product, [*offered, Reference()], repeats=3)
+    wrong = {dataflow.name: why for dataflow, why in outcome.refused.items() if why}
+    assert not wrong
+
+
+def test_the_hosts_time_does_not_count() -> None:
+    layer = pcnn.nn.Conv3d(16, 16, 3).cuda().half()
+    x = cloud(5_000, 16)
+    (calls,) = recorded(layer, [x.replace(x.features.half())]).values()
+    lazy = Slow(seconds=0.002)
+    ms = compare(calls, "forward", [lazy, Reference()], repeats=3).ms
+    assert ms[lazy] < 1.5 * ms[Reference()] + 1.0
+
+
+def test_a_tuned_network_gives_the_same_values_and_remembers() -> None:
+    net = pcnn.models.MinkUNet42(width=0.25).cuda().eval()
+    x = cloud(20_000)
+    with torch.no_grad(), torch.autocast("cuda", torch.float16):
+        before = net(x).features
+        layers = pcnn.tune(net, [x], samples=1, progress=False)
+        after = net(x).features
+    scale = before.float().square().mean().sqrt()
+    assert (after.float() - before.float()).square().mean().sqrt() < 0.02 * scale
+    assert all(layer.ms for layer in layers)
+    assert len(read(user_path()))
+    stem = convolutions(net)["stem.1.conv"]
+    found = tuned(
+        x.features.device, torch.float16, 8, 8, 27, "forward", x.geometry.rows, layouts=None
+    )
+    assert found == stem.engine.dataflow
+    started = time.perf_counter()
+    with torch.autocast("cuda", torch.float16):
+        again = pcnn.tune(pcnn.models.MinkUNet42(width=0.25).cuda(), [x], samples=1)
+    assert all(layer.known for layer in again)
+    assert time.perf_counter() - started < 30
+
+
+def test_gradients_of_a_tuned_network_agree() -> None:
+    net = pcnn.models.MinkUNet42(width=0.125).cuda().eval()
+    x = cloud(3_000)
+    net(x).features.square().sum().backward()
+    before = [p.grad.clone() for p in net.parameters() if p.grad is not None]
+    pcnn.tune(net, [x], samples=1, backward=True, progress=False)
+    net.zero_grad()
+    net(x).features.square().sum().backward()
+    after = [p.grad for p in net.parameters() if p.grad is not None]
+    for one, other in zip(before, after, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-4 * float(one.abs().max()))
+
+
+def test_explain_measures_on_the_device() -> None:
+    net = pcnn.models.MinkUNet42(width=0.25).cuda().half()
+    explanation = pcnn.explain(net, cloud(20_000), repeats=3)
+    assert all(0 < layer.ms < 50 for layer in explanation.layers)
+    if "H200" in explanation.device:
+        assert all(layer.floor_ms for layer in explanation.layers)
+        assert all((layer.over_floor or 0) > 0.5 for layer in explanation.layers)
