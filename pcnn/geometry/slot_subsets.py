@@ -30,6 +30,10 @@ def half_pairs(kernel_map: KernelMap) -> tuple[Tensor, ...]:
         a pair (i, j) of slot k also stands for (j, i) of slot K - 1 - k, and the central slot of an
         odd kernel is the identity. ``S = K`` for every other map.
     """
+    other = kernel_map.transpose()
+    if other.has("half_pairs"):
+        out_index, in_index, counts = other.layout("half_pairs")  # the same read backwards
+        return in_index, out_index, counts
     in_index, out_index, offsets = kernel_map.layout("pairs")
     (counts,) = kernel_map.layout("counts")
     if not is_halved(kernel_map):

@@ -1,28 +1,38 @@
-"""A kernel map split by slot: near slots as a table, far ones as pairs."""
+"""A kernel map split by slot: near slots as a table, far ones as pairs (Spira, section 5.4)."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
+
+from pcnn.geometry import KernelMap
+from pcnn.geometry.kernel_map import EdgeSet
+from pcnn.geometry.layouts import Layout
+from pcnn.maps.native import NATIVE
+from pcnn.maps.table_to_pairs import pairs_from_table, table_from_pairs, transposed_table
 
 
 @dataclass(frozen=True)
 class HybridMap:
-    """Two halves of one kernel map, for a dataflow that treats them differently.
+    """Two parts of one kernel map, for a dataflow that treats them differently.
 
     Slots near the centre are filled often and serve an output-stationary product; far ones are
-    mostly empty and serve a weight-stationary one (Spira, section 5.4).
+    mostly empty and serve a weight-stationary one.
 
     Args:
-        table: ``[N_out, K_dense]`` int32, input row of every dense slot, -1 where it is empty.
+        table: ``[N_out, D]`` int32, input row of every dense slot, -1 where it is empty.
         dense_slots: kernel slots of the table's columns, ascending.
-        in_index: ``[T]`` int32, input rows of the sparse slots' triplets, by slot.
+        in_index: ``[T]`` int32, input rows of the listed sparse slots' triplets, by slot.
         out_index: ``[T]`` int32, their output rows, ascending within a slot.
-        offsets: ``[K_sparse + 1]`` int64 on the host: triplets of ``sparse_slots[s]`` are
+        offsets: ``[S + 1]`` int64 on the host: triplets of ``sparse_slots[s]`` are
             ``offsets[s]..offsets[s + 1]``.
         sparse_slots: kernel slots of the pairs, ascending.
         n_in: rows of the input geometry.
+        mirrored: only the first half of the sparse slots is listed: (i, j) of slot k stands for
+            (j, i) of slot K - 1 - k too.
     """
 
     table: Tensor
@@ -32,8 +42,64 @@ class HybridMap:
     offsets: Tensor
     sparse_slots: tuple[int, ...]
     n_in: int
+    mirrored: bool = False
 
     @property
     def n_out(self) -> int:
         """Rows of the output geometry."""
         return self.table.shape[0]
+
+    @property
+    def volume(self) -> int:
+        """Number of kernel slots K."""
+        return len(self.dense_slots) + (1 + self.mirrored) * len(self.sparse_slots)
+
+    def layout(self) -> Layout:
+        """Tensors of the layout ``hybrid``; see `pcnn.geometry.slot_subsets.hybrid`."""
+        dense, sparse = self._on_device(self.dense_slots), self._on_device(self.sparse_slots)
+        counts = self.offsets.diff().to(dense.device, non_blocking=True)
+        return self.table, dense, self.in_index, self.out_index, counts, sparse
+
+    def _on_device(self, slots: tuple[int, ...]) -> Tensor:
+        return torch.tensor(slots, dtype=torch.int32).to(self.table.device, non_blocking=True)
+
+    def whole_table(self) -> Tensor:
+        """Neighbour table ``[N_out, K]`` int32 of all slots."""
+        table = self.table.new_empty(self.n_out, self.volume)
+        table.index_copy_(1, self._on_device(self.dense_slots).long(), self.table)
+        lists = self.in_index, self.out_index
+        far = self._on_device(self.sparse_slots).long()
+        table.index_copy_(1, far, table_from_pairs(*lists, self.offsets, self.n_out))
+        if self.mirrored:
+            opposite = table_from_pairs(*lists[::-1], self.offsets, self.n_out)
+            table.index_copy_(1, self.volume - 1 - far, opposite)
+        return table
+
+    def kernel_map(self, threshold: int, symmetric: bool) -> KernelMap:
+        """Kernel map that holds the layout ``hybrid:<threshold>``; others are derived from it.
+
+        Args:
+            threshold: slots of a smaller L1 norm are the dense ones.
+            symmetric: the map serves as its own transpose, slots mirrored.
+        """
+
+        def table(view: KernelMap) -> Layout:
+            if not view.flipped:
+                return (self.whole_table(),)
+            (forward,) = view.transpose().layout("table")
+            return (forward.flip(1) if symmetric else transposed_table(forward, self.n_in),)
+
+        def pairs(view: KernelMap) -> Layout:
+            if not view.flipped:
+                return pairs_from_table(view.layout("table")[0])
+            out_index, in_index, offsets = view.transpose().layout("pairs")
+            return in_index, out_index, offsets
+
+        derive: dict[str, Callable[[KernelMap], Layout]] = {
+            **NATIVE,
+            "table": table,
+            "pairs": pairs,
+        }
+        edges = EdgeSet((self.n_in, self.n_out), self.volume, (True, True), symmetric, derive)
+        edges.layouts[f"hybrid:{threshold}", False] = self.layout()
+        return KernelMap(edges)

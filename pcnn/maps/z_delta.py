@@ -10,6 +10,7 @@ from torch import Tensor
 from pcnn.geometry import Kernel, KernelMap, VoxelGrid
 from pcnn.geometry.layouts import mask_words
 from pcnn.geometry.slot_subsets import split_slots
+from pcnn.maps.half_map import map_of_half
 from pcnn.maps.hybrid_map import HybridMap
 from pcnn.maps.native import NATIVE
 from pcnn.maps.packed_search import (
@@ -26,7 +27,7 @@ from pcnn.maps.packed_search import (
 )
 from pcnn.maps.table_to_pairs import Pairs, pairs_from_transposed
 
-PRODUCTS = ("table", "pairs")
+PRODUCTS = ("table", "pairs", "half_pairs")
 
 
 @dataclass(frozen=True)
@@ -39,8 +40,11 @@ class ZDelta:
 
     Args:
         name: in configurations and reports.
-        product: layout that `build` writes: ``table`` without waiting for the device, ``pairs``
-            with one wait for the number of triplets. Either is derived from the other on demand.
+        product: layout that `build` writes: ``table`` without waiting for the device; with one
+            wait for the number of triplets ``pairs``, ``half_pairs`` (of a submanifold map of odd
+            size only the first half of its slots; ``pairs`` of any other), or ``hybrid:<t>``
+            (slots of L1 norm below t as a table, the others as pairs). Others are derived from it
+            on demand.
         key_bits: 64, 32 (one cloud whose coordinates fit 12 / 12 / 8 bits), or ``auto``, which is
             64: those keys are there already.
         half: search only the first half of a symmetric map, and mirror it. ``None``: for ``pairs``,
@@ -56,9 +60,10 @@ class ZDelta:
     _search: Search = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        if self.product not in PRODUCTS:
+        if self.product not in PRODUCTS and self._threshold is None:
             raise ValueError(
-                f"{self.name}: product must be one of {', '.join(PRODUCTS)}, got {self.product!r}"
+                f"{self.name}: product must be one of {', '.join(PRODUCTS)}, hybrid:<threshold>, "
+                f"got {self.product!r}"
             )
         object.__setattr__(self, "_search", Search("z_delta", True, self.key_bits, self.rows))
 
@@ -69,7 +74,13 @@ class ZDelta:
             ValueError: the tensors are not on a CUDA device, or 32-bit keys cannot hold the sites.
         """
         symmetric = kernel.is_symmetric and source is target
-        if self.product == "pairs":
+        if self._threshold is not None:
+            split = self.hybrid(source, target, kernel, self._threshold, symmetric)
+            return split.kernel_map(self._threshold, symmetric)
+        if self.product == "half_pairs" and self._halves(source, target, kernel):
+            by_slot, counts, size = self.transposed(source, target, kernel, kernel.volume // 2)
+            return map_of_half(pairs_from_transposed(by_slot, counts, size, False), source.rows)
+        if self.product != "table":
             in_index, out_index, offsets = self.pairs(source, target, kernel)
             sizes = (source.rows, target.rows)
             return KernelMap.from_pairs(
@@ -142,7 +153,12 @@ class ZDelta:
         return pairs_from_transposed(table, counts, size, half)
 
     def hybrid(
-        self, source: VoxelGrid, target: VoxelGrid, kernel: Kernel, threshold: int
+        self,
+        source: VoxelGrid,
+        target: VoxelGrid,
+        kernel: Kernel,
+        threshold: int,
+        halved: bool = False,
     ) -> HybridMap:
         """Slots of L1 norm below a threshold as a table, the others as pairs; waits once.
 
@@ -151,6 +167,8 @@ class ZDelta:
             target: output sites.
             kernel: the relation.
             threshold: norm of an offset in units of the input's voxels (Spira's t).
+            halved: list only the first half of the sparse slots of a symmetric map, if its central
+                slot is dense.
         """
         rows, device = target.rows, source.device
         dense, sparse = split_slots(kernel.norms, threshold)
@@ -161,8 +179,17 @@ class ZDelta:
         counts = torch.empty(len(sparse), tiles.tiles, dtype=torch.int32, device=device)
         found = Found(table, transposed, None, None, counts)
         run_search(self._search, HYBRID, source, target, kernel, tiles, found, threshold)
-        in_index, out_index, offsets = pairs_from_transposed(transposed, counts, size, False)
-        return HybridMap(table, dense, in_index, out_index, offsets, sparse, source.rows)
+        mirrored = halved and bool(dense)
+        if mirrored:
+            sparse = sparse[: len(sparse) // 2]
+        lists = pairs_from_transposed(transposed[: len(sparse)], counts[: len(sparse)], size, False)
+        return HybridMap(table, dense, *lists, sparse, source.rows, mirrored)
+
+    @property
+    def _threshold(self) -> int | None:
+        """Threshold in the product's name; ``None``: another product."""
+        name, _, threshold = self.product.partition(":")
+        return int(threshold) if name == "hybrid" and threshold.isdecimal() else None
 
     @staticmethod
     def _halves(source: VoxelGrid, target: VoxelGrid, kernel: Kernel) -> bool:

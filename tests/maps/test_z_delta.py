@@ -32,6 +32,8 @@ BUILDERS = [
     ZDelta(half=True),
     ZDelta(product="pairs"),
     ZDelta(product="pairs", half=False),
+    ZDelta(product="half_pairs"),
+    ZDelta(product="hybrid:2"),
 ]
 
 
@@ -229,7 +231,9 @@ def test_transposed_view_of_a_map() -> None:
 
 
 def test_settings_that_cannot_be() -> None:
-    with pytest.raises(ValueError, match="product must be one of table, pairs"):
+    with pytest.raises(
+        ValueError, match="product must be one of table, pairs, half_pairs, hybrid:<threshold>, got"
+    ):
         ZDelta(product="list")
     with pytest.raises(ValueError, match="key_bits must be 32, 64 or auto"):
         ZDelta(key_bits=16)
