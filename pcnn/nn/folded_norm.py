@@ -141,12 +141,12 @@ def _fold_norm(sources: Sequence[Tensor | None], eps: float, channels: int) -> F
     layer_bias, weight, bias, mean, variance, batches = sources
     if mean is None or variance is None or batches is None or mean.shape != (channels,):
         return None
-    # in float64: scale and shift are rounded once, and computed once
-    scale = (variance.double() + eps).rsqrt()
+    # in float64, which the other operands are promoted to: scale and shift are rounded once
+    scale = (variance.double() + eps).rsqrt_()
     if weight is not None:
-        scale = scale * weight.double()
-    shift = mean.double() if layer_bias is None else mean.double() - layer_bias.double()
-    shift = -shift * scale if bias is None else bias.double() - shift * scale
+        scale.mul_(weight)
+    shift = (mean if layer_bias is None else mean.double() - layer_bias) * scale
+    shift = -shift if bias is None else bias - shift
     dtype = _sums(variance)
     return Folded(scale.to(dtype), shift.to(dtype))
 

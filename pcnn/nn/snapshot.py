@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from torch import Tensor
+from torch.nn import Parameter
 
 
 class Snapshot:
@@ -29,8 +30,15 @@ class Snapshot:
 
     @staticmethod
     def is_possible(tensors: Sequence[Tensor | None]) -> bool:
-        """Whether changes can be seen: tensors made in inference mode do not count theirs."""
-        return not any(tensor is not None and tensor.is_inference() for tensor in tensors)
+        """Whether changes can be seen.
+
+        Tensors made in inference mode do not count theirs, and classes of tensors other than
+        torch's own keep their values elsewhere.
+        """
+        return all(
+            tensor is None or (type(tensor) in (Tensor, Parameter) and not tensor.is_inference())
+            for tensor in tensors
+        )
 
     def holds(self, tensors: Sequence[Tensor | None]) -> bool:
         """Whether these are the remembered tensors, unchanged; under a microsecond for four."""

@@ -93,6 +93,16 @@ def test_tensors_that_count_no_changes_are_not_folded() -> None:
         assert FoldedNorm().fold(norm(), None, CHANNELS) is None
 
 
+class Wrapped(torch.Tensor):
+    """A class of tensors of somebody else."""
+
+
+def test_other_classes_of_tensors_are_not_folded() -> None:
+    module = norm()
+    module.running_mean = module.running_mean.as_subclass(Wrapped)  # type: ignore
+    assert FoldedNorm().fold(module, None, CHANNELS) is None
+
+
 def test_what_inference_mode_folds_serves_outside() -> None:
     module, folded_norm = norm(), FoldedNorm()
     with torch.inference_mode():

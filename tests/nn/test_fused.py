@@ -368,7 +368,15 @@ def test_a_layer_without_a_norm() -> None:
         torch.testing.assert_close(y, conv(x).features.relu().detach())
 
 
-def test_scratch_without_a_folded_norm_sees_every_change() -> None:
+def test_a_bias_that_is_no_parameter_is_added() -> None:
+    x, conv = tensor(), Conv3d(4, 6, 3, bias=False)
+    conv.bias = torch.randn(6)  # type: ignore[assignment]
+    block = shaken(ConvNorm(conv, nn.BatchNorm1d(6)))
+    with torch.no_grad():
+        torch.testing.assert_close(block(x).features, separate(block, x).features)
+
+
+def test_scaled_weights_follow_every_change() -> None:
     block, x, folded = layer("1"), tensor(), FoldedNorm()
     with torch.no_grad():
         for _ in range(3):
