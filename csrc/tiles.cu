@@ -1,23 +1,39 @@
-// Row order and slot lists of tiles, for many maps in one sort.
+// Tiles of rows that share slots, and the input rows they gather, for many maps in one sort.
 //
 // Rows are sorted by the Gray code of their slot mask, so that neighbours differ in few slots and
-// the rows of a tile share most of theirs.
+// the rows of a tile share most of theirs. A map may be cut into sections: some of its slots, with
+// an order of rows of their own. Tiles of a map are stored by falling number of slots; how many
+// tiles stand before one is counted in groups, so that every block finds its place by itself.
 
 #include "radix.cuh"
 
 #define MAX_TASKS 32
 #define GRAY_BITS 27  // of the mask in a sort key; larger masks are folded
-#define TILE_ROWS 64
+#define TILE_ROWS 128
+#define GROUP_TILES 128
+#define LIST_THREADS TILE_ROWS
 
-struct MaskTask {
+// A section of a map: slots `section`, `section + sections`, ... All sections write into the tiles
+// of their map.
+struct TileTask {
     const int* masks;  // [rows, words]
-    int* slots;        // [tiles, K]
+    const int* table;  // [rows, K]
+    int* out;          // [tiles, TILE_ROWS]
+    int* slots;        // [tiles, width]
     int* counts;       // [tiles]
+    int* lists;        // [tiles, width, TILE_ROWS]
     i64 rows;
-    i64 first_item;    // rows of the maps before
-    i64 first_tile;    // tiles of the maps before
+    i64 first_item;    // rows of the tasks before
+    i64 first_tile;    // tiles of the tasks before
+    i64 map_tile;      // tiles of the maps before
+    i64 first_word;    // of the task's [tiles, words] slots of tiles
+    i64 first_bin;     // of the map's [width + 1, groups] counts of groups, then [width + 1] of all
     int volume;
     int words;
+    int section;
+    int sections;
+    int width;         // most slots of a section
+    int groups;        // of GROUP_TILES tiles in the map
 };
 
 struct MaskKeysArguments {
@@ -26,25 +42,39 @@ struct MaskKeysArguments {
     u32* values_a;
     u32* values_b;
     u32* state;
+    u32* bins;   // [n_bins], made zero
     i64 items;
+    i64 n_bins;
     int n;
+    int gray_bits;
     int map_bits;
-    MaskTask tasks[MAX_TASKS];
+    TileTask tasks[MAX_TASKS];
 };
 
-__device__ __forceinline__ int task_of(const MaskTask* tasks, int n, i64 number, bool by_tile) {
+__device__ __forceinline__ int task_of(const TileTask* tasks, int n, i64 number, bool by_tile) {
     int task = 0;
     while (task + 1 < n && number >= (by_tile ? tasks[task + 1].first_tile : tasks[task + 1].first_item)) ++task;
     return task;
 }
 
-// A bin is set if one of its neighbouring slots is: slot k falls into bin 27 k / K.
-__device__ __forceinline__ u32 folded(const int* masks, int words, int volume) {
-    if (volume <= GRAY_BITS) return (u32)masks[0];
+// A bin is set if one of its neighbouring slots is: slot i of n falls into bin 27 i / n.
+__device__ __forceinline__ u32 folded(const int* masks, const TileTask& task) {
     u32 bins = 0;
-    for (int w = 0; w < words; ++w)
-        for (u32 rest = (u32)masks[w]; rest; rest &= rest - 1)
-            bins |= 1u << ((w * 31 + __ffs((int)rest) - 1) * GRAY_BITS / volume);
+    if (task.sections == 1) {
+        if (task.volume <= GRAY_BITS) return (u32)masks[0];
+        for (int w = 0; w < task.words; ++w)
+            for (u32 rest = (u32)masks[w]; rest; rest &= rest - 1)
+                bins |= 1u << ((w * 31 + __ffs((int)rest) - 1) * GRAY_BITS / task.volume);
+        return bins;
+    }
+    int slots = (task.volume - task.section + task.sections - 1) / task.sections;
+    int word = -1;
+    u32 bits = 0;
+    for (int i = 0, slot = task.section; i < slots; ++i, slot += task.sections) {
+        if (slot / 31 != word) bits = (u32)masks[word = slot / 31];
+        u32 filled = bits >> (slot - word * 31) & 1u;
+        bins |= filled << (slots <= GRAY_BITS ? i : i * GRAY_BITS / slots);
+    }
     return bins;
 }
 
@@ -73,24 +103,27 @@ KERNEL(row_masks, RowMasksArguments, 256) {
     }
 }
 
+// Keys of all rows, those of rows without a slot behind all others.
 KERNEL(mask_keys, MaskKeysArguments, 256) {
     __shared__ u32 histogram[MAX_PASSES][RADIX];
     for (int pass = 0; pass < MAX_PASSES; ++pass) histogram[pass][threadIdx.x] = 0;
     __syncthreads();
-    int passes = passes_for(GRAY_BITS + a.map_bits);
+    int passes = passes_for(a.gray_bits + a.map_bits);
     u64* keys = in_second_buffer(passes, 0) ? a.keys_b : a.keys_a;
     u32* values = in_second_buffer(passes, 0) ? a.values_b : a.values_a;
-    i64 step = (i64)gridDim.x * blockDim.x;
-    for (i64 base = (i64)blockIdx.x * blockDim.x; base < a.items; base += step) {
+    i64 step = (i64)gridDim.x * blockDim.x, start = (i64)blockIdx.x * blockDim.x;
+    for (i64 bin = start + threadIdx.x; bin < a.n_bins; bin += step) a.bins[bin] = 0;
+    for (i64 base = start; base < a.items; base += step) {
         i64 item = base + threadIdx.x;
         bool valid = item < a.items;
         u64 key = 0;
         if (valid) {
             int number = task_of(a.tasks, a.n, item, false);
-            const MaskTask& task = a.tasks[number];
+            const TileTask& task = a.tasks[number];
             i64 row = item - task.first_item;
-            u32 rank = gray_rank(folded(task.masks + row * task.words, task.words, task.volume));
-            key = ((u64)number << GRAY_BITS) | rank;
+            u32 rank = gray_rank(folded(task.masks + row * task.words, task));
+            u32 behind = (rank - 1u) & ((1u << a.gray_bits) - 1u);  // the empty mask has rank 0
+            key = ((u64)number << a.gray_bits) | behind;
             keys[item] = key;
             values[item] = (u32)row;
         }
@@ -99,37 +132,124 @@ KERNEL(mask_keys, MaskKeysArguments, 256) {
     finish_histogram(histogram, a.state, passes, (u32)a.items);
 }
 
-struct TileSlotsArguments {
+struct TilesArguments {
     const u32* order;  // [items] rows in the order of the sort
+    u32* bins;         // how many tiles have so many slots
+    u32* words;        // slots of every tile
+    int* counts;       // [tiles] how many they are
     i64 tiles;
     int n;
-    MaskTask tasks[MAX_TASKS];
+    TileTask tasks[MAX_TASKS];
 };
 
-// A warp a tile: OR of its rows' masks, and the set bits listed.
-KERNEL(tile_slots, TileSlotsArguments, 256) {
+// A warp a tile: OR of its rows' masks, and how many slots that is.
+KERNEL(tile_masks, TilesArguments, 256) {
     i64 tile = (i64)blockIdx.x * (blockDim.x / WARP) + warp_index();
     if (tile >= a.tiles) return;
-    const MaskTask& task = a.tasks[task_of(a.tasks, a.n, tile, true)];
-    i64 place = (tile - task.first_tile) * TILE_ROWS;
-    i64 rows[2];
-    bool valid[2];
+    const TileTask& task = a.tasks[task_of(a.tasks, a.n, tile, true)];
+    const int parts = TILE_ROWS / WARP;
+    i64 own = tile - task.first_tile;
+    i64 rows[parts];
+    bool valid[parts];
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-        i64 p = place + half * WARP + lane_index();
-        valid[half] = p < task.rows;
-        rows[half] = valid[half] ? (i64)a.order[task.first_item + p] : 0;
+    for (int part = 0; part < parts; ++part) {
+        i64 place = own * TILE_ROWS + part * WARP + lane_index();
+        valid[part] = place < task.rows;
+        rows[part] = valid[part] ? (i64)a.order[task.first_item + place] : 0;
     }
     int count = 0;
-    int* slots = task.slots + (tile - task.first_tile) * task.volume;
+    u32* words = a.words + task.first_word + own * task.words;
     for (int w = 0; w < task.words; ++w) {
         u32 bits = 0;
 #pragma unroll
-        for (int half = 0; half < 2; ++half)
-            if (valid[half]) bits |= (u32)task.masks[rows[half] * task.words + w];
+        for (int part = 0; part < parts; ++part)
+            if (valid[part]) bits |= (u32)task.masks[rows[part] * task.words + w];
         bits = __reduce_or_sync(FULL_MASK, bits);
-        if (bits >> lane_index() & 1u) slots[count + rank_below(bits)] = w * 31 + lane_index();
+        if (task.sections > 1) {
+            bool of_section = (w * 31 + lane_index()) % task.sections == task.section;
+            bits &= __ballot_sync(FULL_MASK, of_section);
+        }
+        if (lane_index() == 0) words[w] = bits;
         count += __popc(bits);
     }
-    if (lane_index() == 0) task.counts[tile - task.first_tile] = count;
+    if (lane_index() == 0) {
+        i64 group = (tile - task.map_tile) / GROUP_TILES;
+        u32* bins = a.bins + task.first_bin;
+        a.counts[tile] = count;
+        atomicAdd(&bins[(i64)count * task.groups + group], 1u);
+        atomicAdd(&bins[(i64)(task.width + 1) * task.groups + count], 1u);
+    }
+}
+
+// Sum over the threads of a block of tile_lists.
+__device__ __forceinline__ u32 list_sum(u32 own) {
+    __shared__ u32 warp_sums[LIST_THREADS / WARP];
+    own = __reduce_add_sync(FULL_MASK, own);
+    if (lane_index() == 0) warp_sums[warp_index()] = own;
+    __syncthreads();
+    u32 all = 0;
+#pragma unroll
+    for (int w = 0; w < LIST_THREADS / WARP; ++w) all += warp_sums[w];
+    return all;
+}
+
+// Tiles of the map with more slots, and those before this one with as many.
+__device__ __forceinline__ u32 tiles_before(
+    const TileTask& task, const u32* bins, const int* counts, i64 tile, int count) {
+    i64 number = tile - task.map_tile, group = number / GROUP_TILES;
+    const u32* totals = bins + (i64)(task.width + 1) * task.groups;
+    const u32* equal = bins + (i64)count * task.groups;
+    u32 before = 0;
+    for (int bin = count + 1 + threadIdx.x; bin <= task.width; bin += LIST_THREADS) before += totals[bin];
+    for (i64 g = threadIdx.x; g < group; g += LIST_THREADS) before += equal[g];
+    for (i64 t = group * GROUP_TILES + threadIdx.x; t < number; t += LIST_THREADS)
+        before += counts[task.map_tile + t] == count;
+    return list_sum(before);
+}
+
+// A block a tile: its output rows, its slots, and the input rows of every slot. A warp reads 32 slots
+// of one row after another, and writes 32 rows of one slot after another.
+KERNEL(tile_lists, TilesArguments, LIST_THREADS) {
+    __shared__ int stage[LIST_THREADS / WARP][WARP][WARP + 1];  // by warp, slot, row
+    i64 tile = blockIdx.x;
+    const TileTask& task = a.tasks[task_of(a.tasks, a.n, tile, true)];
+    int count = a.counts[tile], lane = lane_index(), warp = warp_index();
+    i64 own = tile - task.first_tile;
+    i64 place = own * TILE_ROWS + threadIdx.x;
+    int row = place < task.rows ? (int)a.order[task.first_item + place] : -1;
+    i64 stored = tiles_before(task, a.bins + task.first_bin, a.counts, tile, count);
+
+    int* slots = task.slots + stored * task.width;
+    if (warp == 0) {
+        const u32* words = a.words + task.first_word + own * task.words;
+        int listed = 0;
+        for (int w = 0; w < task.words; ++w) {
+            u32 bits = words[w];
+            if (bits >> lane & 1u) slots[listed + rank_below(bits)] = w * 31 + lane;
+            listed += __popc(bits);
+        }
+        if (lane == 0) task.counts[stored] = count;
+    }
+    __syncthreads();
+
+    int* lists = task.lists + stored * task.width * TILE_ROWS + threadIdx.x;
+    bool filled = task.sections == 1;  // of a map that is one section every row is written
+    for (int first = 0; first < count; first += WARP) {
+        int listed = min(WARP, count - first);
+        int slot = lane < listed ? slots[first + lane] : -1;
+#pragma unroll 8
+        for (int r = 0; r < WARP; ++r) {
+            int other = __shfl_sync(FULL_MASK, row, r);
+            bool there = slot >= 0 && other >= 0;
+            stage[warp][lane][r] = there ? task.table[(i64)other * task.volume + slot] : -1;
+        }
+        __syncwarp();
+        for (int s = 0; s < listed; ++s) {
+            int input = stage[warp][s][lane];
+            filled |= input >= 0;
+            lists[(i64)(first + s) * TILE_ROWS] = input;
+        }
+        __syncwarp();
+    }
+    task.out[stored * TILE_ROWS + threadIdx.x] = filled ? row : -1;
 }

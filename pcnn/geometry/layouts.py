@@ -14,6 +14,8 @@ import torch
 from torch import Tensor
 
 from pcnn.geometry.slot_subsets import half_pairs, hybrid, slot_norms
+from pcnn.geometry.slot_tiles import TILE_ROWS as TILE_ROWS
+from pcnn.geometry.slot_tiles import bits, kernel_size, section_tiles, tiles
 
 if TYPE_CHECKING:
     from pcnn.geometry.kernel_map import KernelMap
@@ -25,12 +27,6 @@ TABLE_BUDGET_BYTES = 16 << 30
 
 #: Output rows of a block on a CPU; elsewhere one block holds all rows.
 BLOCK_ROWS = 4096
-
-#: Output rows of a tile of the ``tiles`` layout.
-TILE_ROWS = 64
-
-#: Bits of a mask that rows are ordered by; masks of more slots are folded.
-GRAY_BITS = 27
 
 #: Bits of a mask word: one less than an int32 has, so that no mask is negative.
 MASK_BITS = 31
@@ -122,7 +118,7 @@ def mask_words(volume: int) -> int:
 def masks(kernel_map: KernelMap) -> Layout:
     """``[N_out, ceil(K / 31)]`` int32: bit ``k % 31`` of word ``k // 31`` is set if k is filled."""
     occupied = kernel_map.layout("table")[0] >= 0  # [N_out, K]
-    words = [_bits(part) for part in torch.split(occupied, MASK_BITS, dim=1)]
+    words = [bits(part) for part in torch.split(occupied, MASK_BITS, dim=1)]
     return (torch.stack(words, dim=1).to(torch.int32),)
 
 
@@ -225,42 +221,6 @@ def mirrored_blocks(layout: Layout) -> Layout:
     return *tensors, mirrored, shape
 
 
-def tiles(kernel_map: KernelMap) -> Layout:
-    """Row order and slot lists for implicit GEMM over the neighbour table.
-
-    Rows are ordered by the Gray code of their slot mask, so that the rows of a tile share slots;
-    masks of more than 27 slots are folded to 27 bins first (slot k into bin ``27 k // K``).
-
-    Returns:
-        ``order [N_out]`` int32, row at every place; ``tile_slots [tiles, K]`` int32, the slots that
-        some row of the tile fills, in order, in the first ``tile_counts [tiles]`` int32 columns
-        (what follows is undefined). A tile is ``TILE_ROWS`` consecutive places.
-    """
-    other = kernel_map.transpose()
-    if kernel_map.symmetric and other.has("tiles"):
-        order, slots, counts = other.layout("tiles")  # the same rows, slots mirrored
-        return order, kernel_map.volume - 1 - slots, counts
-    occupied = kernel_map.layout("table")[0] >= 0  # [N_out, K]
-    rows, volume = occupied.shape
-    order = torch.argsort(_gray_rank(_bits(_folded(occupied))), stable=True)
-    count = -(-rows // TILE_ROWS)
-    tile = torch.arange(rows, device=order.device) // TILE_ROWS
-    touched = torch.zeros(count, volume, dtype=torch.int64, device=order.device)
-    touched.index_add_(0, tile, occupied[order].to(torch.int64))
-    slots = torch.argsort((touched == 0).to(torch.int8), dim=1, stable=True)  # filled ones first
-    return order.to(torch.int32), slots.to(torch.int32), (touched > 0).sum(1, dtype=torch.int32)
-
-
-def _folded(occupied: Tensor) -> Tensor:
-    """``[N, min(K, 27)]`` bool: whether a bin of neighbouring slots has a filled one."""
-    volume = occupied.shape[1]
-    if volume <= GRAY_BITS:
-        return occupied
-    bins = torch.arange(volume, device=occupied.device) * GRAY_BITS // volume
-    sums = torch.zeros(len(occupied), GRAY_BITS, dtype=torch.int32, device=occupied.device)
-    return sums.index_add_(1, bins, occupied.to(torch.int32)) > 0
-
-
 def _offsets(index: Tensor, rows: int) -> Tensor:
     """Start of every row's run in a list sorted by row, from the unsorted row indices."""
     if index.device.type == "cpu":
@@ -271,20 +231,6 @@ def _offsets(index: Tensor, rows: int) -> Tensor:
     offsets = counts.new_zeros(rows + 1)
     torch.cumsum(counts, 0, out=offsets[1:])
     return offsets
-
-
-def _bits(occupied: Tensor) -> Tensor:
-    """Bitmask ``[N]`` int64 of boolean columns, column 0 in the lowest bit."""
-    weights = 2 ** torch.arange(occupied.shape[1], device=occupied.device)
-    return (occupied.to(torch.int64) * weights).sum(1)
-
-
-def _gray_rank(mask: Tensor) -> Tensor:
-    """Position of a mask in the Gray code order: neighbours in this order differ in few slots."""
-    rank = mask.clone()
-    for shift in (1, 2, 4, 8, 16):
-        rank ^= rank >> shift
-    return rank
 
 
 #: Layouts by the name a dataflow asks for.
@@ -300,6 +246,8 @@ LAYOUTS: dict[str, Callable[[KernelMap], Layout]] = {
     "identity_slot": identity_slot,
     "blocks": blocks,
     "tiles": tiles,
+    "section_tiles": section_tiles,
+    "kernel_size": kernel_size,
     "half_pairs": half_pairs,
     "slot_norms": slot_norms,
 }

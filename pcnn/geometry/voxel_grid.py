@@ -220,7 +220,7 @@ class VoxelGrid:
         found = maps.get(kernel)
         if found is None:
             self._check_output(out, kernel)
-            found = maps[kernel] = _with_norms(build(self, out, kernel), kernel)
+            found = maps[kernel] = _with_slots(build(self, out, kernel), kernel)
         return found
 
     def cached_level(self, kernel: Kernel, down: bool) -> VoxelGrid | None:
@@ -243,7 +243,7 @@ class VoxelGrid:
 
     def add_map(self, out: VoxelGrid, kernel: Kernel, built: KernelMap) -> KernelMap:
         """Keep a map that a plan has built and checked; the one that is there already stays."""
-        return self._maps.setdefault(out, {}).setdefault(kernel, _with_norms(built, kernel))
+        return self._maps.setdefault(out, {}).setdefault(kernel, _with_slots(built, kernel))
 
     def _check_output(self, out: VoxelGrid, kernel: Kernel) -> None:
         expected = tuple(t * s for t, s in zip(self.tensor_stride, kernel.stride, strict=True))
@@ -260,9 +260,10 @@ class VoxelGrid:
         self.layout.check_bound(max(self.bound, out.bound), reach, "kernel map")
 
 
-def _with_norms(built: KernelMap, kernel: Kernel) -> KernelMap:
-    """Tell a map the L1 norms of its slots' offsets."""
-    built.edges.layouts.setdefault(("slot_norms", False), (torch.tensor(kernel.norms),))
+def _with_slots(built: KernelMap, kernel: Kernel) -> KernelMap:
+    """Tell a map what its slots are: the kernel's size, and the L1 norms of their offsets."""
+    built.edges.layouts.setdefault(("kernel_size", False), kernel.size_layout)
+    built.edges.layouts.setdefault(("slot_norms", False), kernel.norm_layout)
     return built
 
 

@@ -11,7 +11,7 @@ from pcnn.geometry import KernelMap
 from pcnn.geometry.layouts import LAYOUTS, Layout
 from pcnn.kernels import cuda
 from pcnn.maps.table_to_pairs import pairs_layout, table_layout
-from pcnn.maps.tiles import row_masks, tiles_of_masks
+from pcnn.maps.tiles import row_masks, tile_views
 
 
 def has_kernels(device: torch.device) -> bool:
@@ -25,14 +25,30 @@ def masks(kernel_map: KernelMap) -> Layout:
 
 
 def tiles(kernel_map: KernelMap) -> Layout:
-    """Row order and slot lists; see `pcnn.geometry.layouts.tiles`."""
-    other = kernel_map.transpose()
-    if kernel_map.symmetric and other.has("tiles"):
-        return LAYOUTS["tiles"](kernel_map)  # mirrored, without another sort
-    return tiles_of_masks([(kernel_map.layout("masks")[0], kernel_map.volume)])[0]
+    """Rows and slots of tiles; see `pcnn.geometry.slot_tiles.tiles`."""
+    return _tiled(kernel_map, "tiles")
+
+
+def section_tiles(kernel_map: KernelMap) -> Layout:
+    """Tiles of every plane of slots; see `pcnn.geometry.slot_tiles.section_tiles`."""
+    return _tiled(kernel_map, "section_tiles")
+
+
+def _tiled(kernel_map: KernelMap, name: str) -> Layout:
+    tile_views([(kernel_map, name)])
+    key = name, kernel_map.flipped
+    if key in kernel_map.edges.layouts:
+        return kernel_map.edges.layouts[key]
+    return LAYOUTS[name](kernel_map)  # from another layout, without a sort
 
 
 #: By the name of the layout, for `KernelMap.from_table` and `KernelMap.from_pairs`.
 NATIVE: Mapping[str, Callable[[KernelMap], Layout]] = MappingProxyType(
-    {"pairs": pairs_layout, "table": table_layout, "masks": masks, "tiles": tiles}
+    {
+        "pairs": pairs_layout,
+        "table": table_layout,
+        "masks": masks,
+        "tiles": tiles,
+        "section_tiles": section_tiles,
+    }
 )

@@ -8,7 +8,7 @@ in a few launches with one host sync (`pcnn.ops.device_plan`), elsewhere map by 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -18,7 +18,7 @@ from pcnn.geometry.kernel import Triple
 from pcnn.geometry.packing import DEFAULT_LAYOUT, KeyLayout
 from pcnn.maps import Windowed
 from pcnn.maps.native import has_kernels
-from pcnn.maps.tiles import tiles_of_masks
+from pcnn.maps.tiles import TILED, tile_views
 from pcnn.ops.device_plan import DevicePlan, Maps
 from pcnn.ops.engine import Engine, resolve
 from pcnn.ops.recipe import Recipe, trace
@@ -193,7 +193,7 @@ class Planner:
             missing = (key for key in wanted if key not in built.edges.layouts)
             views += [(sides[flipped], name) for name, flipped in missing]
         if self.is_batched(_device(grids)):
-            _tile([view for view, name in views if name == "tiles"])
+            tile_views((view, name) for view, name in views if name in TILED)
         for view, name in views:
             view.layout(name)
 
@@ -231,15 +231,6 @@ def _device(grids: list[VoxelGrid | None]) -> torch.device:
     root = grids[0]
     assert root is not None
     return root.device
-
-
-def _tile(views: Iterable[KernelMap]) -> None:
-    """Row orders of many maps from one sort; a symmetric map's transpose needs none of its own."""
-    wanted = [view for view in views if not (view.symmetric and view.flipped)]
-    if wanted:
-        masks = [(view.layout("masks")[0], view.volume) for view in wanted]
-        for view, layout in zip(wanted, tiles_of_masks(masks), strict=True):
-            view.edges.layouts["tiles", view.flipped] = layout
 
 
 def plan(model: nn.Module, geometry: VoxelGrid) -> VoxelGrid:

@@ -53,15 +53,19 @@ def check_rows(grid: VoxelGrid, table: Tensor, masks: Tensor, kernel: Kernel) ->
         assert torch.equal(masks[rows, word].long(), bits)
 
 
-def check_tiles(order: Tensor, slots: Tensor, counts: Tensor, table: Tensor) -> None:
+def check_tiles(out: Tensor, slots: Tensor, counts: Tensor, rows: Tensor, table: Tensor) -> None:
     n = len(table)
-    every = torch.arange(n, dtype=order.dtype, device=order.device)
-    assert torch.equal(order.sort().values, every)
+    every = torch.arange(n, dtype=out.dtype, device=out.device)
+    assert torch.equal(out.flatten().sort().values[-n:], every)
+    assert int((out >= 0).sum()) == n
+    assert (counts.diff() <= 0).all()
     tiles = len(counts)
     for tile in {0, 1, tiles // 2, *range(max(0, tiles - 3), tiles)}:
-        rows = order[64 * tile : 64 * (tile + 1)].long()
-        (touched,) = (table[rows] >= 0).any(0).nonzero(as_tuple=True)
-        assert torch.equal(slots[tile, : int(counts[tile])].long(), touched)
+        count = int(counts[tile])
+        entries = torch.where(out[tile, :, None] >= 0, table[out[tile].clamp(min=0).long()], -1)
+        (touched,) = (entries >= 0).any(0).nonzero(as_tuple=True)
+        assert torch.equal(slots[tile, :count].long(), touched)
+        assert torch.equal(rows[tile, :count], entries.t()[touched])
 
 
 @pytest.mark.usefixtures("emulated")

@@ -20,7 +20,7 @@ from pcnn.maps import MapBuilder, SortedSearch, Windowed
 from pcnn.maps.disjoint import DisjointMap, disjoint_maps
 from pcnn.maps.levels import Levels, extent_of, pack_cells, unique_sites
 from pcnn.maps.reached_sites import reached_sites
-from pcnn.maps.tiles import tiles_of_masks
+from pcnn.maps.tiles import Tiled, tiles_of
 from pcnn.maps.window_search import Search, SearchShape, Sites, search_windows
 from pcnn.ops.sites import strided
 from tests.clouds import surface, surface_grid
@@ -67,10 +67,10 @@ def far_scene(device: torch.device) -> VoxelGrid:
 
 
 def used(tiles: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    """Order, listed slots (what follows them is undefined) and counts of the layout ``tiles``."""
-    order, slots, counts = tiles
+    """What of the layout ``tiles`` is defined: slots and inputs up to the count of a tile."""
+    out, slots, counts, rows = tiles
     listed = torch.arange(slots.shape[1], device=slots.device) < counts[:, None]
-    return order, slots[listed], counts
+    return out, slots[listed], counts, rows[listed]
 
 
 def content(view: KernelMap) -> dict[str, tuple[Tensor, ...]]:
@@ -196,7 +196,7 @@ def test_tiles_of_more_maps_than_a_launch_takes(device: torch.device) -> None:
     tables = [SortedSearch().build(grid, grid, kernel).layout("table")[0] for kernel in FEW[:2]]
     parts = [tables[n % 2][: grid.rows >> n % 7] for n in range(35)]
     plain = [KernelMap.from_table(part, grid.rows) for part in parts]
-    found = tiles_of_masks([(p.layout("masks")[0], p.volume) for p in plain])
+    found = tiles_of([Tiled(p.layout("table")[0], p.layout("masks")[0]) for p in plain])
     for layout, wanted in zip(found, plain, strict=True):
         for one, other in zip(used(layout), used(wanted.layout("tiles")), strict=True):
             assert torch.equal(one, other)

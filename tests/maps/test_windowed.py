@@ -63,20 +63,6 @@ def test_given_sites_and_empty_sides() -> None:
     check(source, empty, Kernel.of(3))
 
 
-@pytest.mark.parametrize("name", ["3", "5", "k2s2", "7"])
-@pytest.mark.parametrize("n", [0, 1, 64, 65, 900])
-def test_tiles_equal_those_of_torch(name: str, n: int) -> None:
-    grid = surface_grid(n, seed=n)
-    kernel = KERNELS[name]
-    target = grid.strided(kernel)
-    order, slots, counts = Windowed().build(grid, target, kernel).layout("tiles")
-    wanted = SortedSearch().build(grid, target, kernel).layout("tiles")
-    assert torch.equal(counts, wanted[2])
-    assert torch.equal(order, wanted[0])
-    for tile, count in enumerate(counts.tolist()):
-        assert torch.equal(slots[tile, :count], wanted[1][tile, :count])
-
-
 @pytest.mark.usefixtures("reversed_blocks")
 @pytest.mark.parametrize("name", KERNELS)
 def test_blocks_may_run_in_descending_order(name: str) -> None:

@@ -63,8 +63,9 @@ def same(found: KernelMap, wanted: KernelMap, name: str) -> bool:
 
 
 def listed(tiles: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    order, slots, counts = tiles
-    return order, slots[torch.arange(slots.shape[1], device=slots.device) < counts[:, None]], counts
+    out, slots, counts, rows = tiles
+    there = torch.arange(slots.shape[1], device=slots.device) < counts[:, None]
+    return out, slots[there], counts, rows[there]
 
 
 def check(planner: Planner, root: VoxelGrid, backward: bool) -> None:

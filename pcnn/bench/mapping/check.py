@@ -9,7 +9,6 @@ from pcnn.bench.mapping.products import PRODUCTS
 from pcnn.bench.oracle import Pair
 from pcnn.bench.verify import CheckFailed, Configuration, Proof, check_triplets
 from pcnn.geometry import KernelMap
-from pcnn.geometry.layouts import TILE_ROWS
 
 
 def check_product(configuration: Configuration, built: KernelMap, truth: list[Pair]) -> Proof:
@@ -46,27 +45,27 @@ def true_table(shape: KernelMap, pairs: list[Pair]) -> Tensor:
 
 
 def check_tiles(configuration: Configuration, built: KernelMap) -> None:
-    """Check that a map's tiles hold every row once, and just the slots of their rows.
+    """Check that a map's tiles hold every row once, and just the slots and inputs of their rows.
 
     Raises:
         CheckFailed: they do not.
     """
-    occupied = built.layout("table")[0] >= 0  # [N_out, K]
-    order, slots, counts = (tensor.long() for tensor in built.layout("tiles"))
-    rows, volume = occupied.shape
-    if not torch.equal(order.sort().values, torch.arange(rows, device=order.device)):
-        raise CheckFailed(f"{configuration}: the order of the tiles is no permutation of the rows")
-    tile = torch.arange(rows, device=order.device) // TILE_ROWS
-    tiles = -(-rows // TILE_ROWS)
-    touched = torch.zeros(tiles, volume, dtype=torch.int32, device=order.device)
-    touched.index_add_(0, tile, occupied[order].to(torch.int32))
-    listed = torch.zeros_like(touched)
-    used = torch.arange(volume, device=order.device) < counts[:, None]  # [tiles, K]
-    owner = torch.arange(tiles, device=order.device)[:, None].expand_as(used)
+    table = built.layout("table")[0]  # [N_out, K]
+    out, slots, counts, inputs = (tensor.long() for tensor in built.layout("tiles"))
+    rows, volume = table.shape
+    if not torch.equal(out[out >= 0].sort().values, torch.arange(rows, device=out.device)):
+        raise CheckFailed(f"{configuration}: the tiles hold a row not just once")
+    used = torch.arange(slots.shape[1], device=out.device) < counts[:, None]  # [tiles, K]
+    owner = torch.arange(len(slots), device=out.device)[:, None].expand_as(used)[used]
     named = slots[used]
     if bool(((named < 0) | (named >= volume)).any()):
         raise CheckFailed(f"{configuration}: a tile lists slots that the kernel does not have")
-    listed[owner[used], named] = 1
-    distinct = int(counts.sum()) == int(listed.sum())
-    if not distinct or not torch.equal(listed > 0, touched > 0):
+    expected = torch.where(out[:, None, :] >= 0, table.t()[:, out.clamp(min=0)].movedim(1, 0), -1)
+    listed = torch.zeros(len(slots), volume, dtype=torch.int64, device=out.device)
+    listed.index_put_((owner, named), torch.ones_like(named), accumulate=True)
+    if not torch.equal(listed, (expected >= 0).any(2).long()):
         raise CheckFailed(f"{configuration}: a tile lists other slots than its rows fill")
+    if not torch.equal(inputs[used], expected[owner, named].long()):
+        raise CheckFailed(f"{configuration}: a tile gathers other inputs than the table holds")
+    if bool((counts.diff() > 0).any()):
+        raise CheckFailed(f"{configuration}: the tiles do not stand by falling number of slots")

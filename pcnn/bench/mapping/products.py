@@ -2,7 +2,7 @@
 
 * ``table``: the neighbour table alone.
 * ``pairs``: the triplets by slot.
-* ``ready``: all that a forward pass of an implicit GEMM reads: table, order and slots of its tiles.
+* ``ready``: all that a forward pass of an implicit GEMM reads: table, rows and slots of its tiles.
 * ``train``: that, the triplets, and table and tiles of the transpose: all that backward reads too.
 """
 

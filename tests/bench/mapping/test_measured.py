@@ -110,7 +110,7 @@ def test_a_layout_that_disagrees_with_the_pairs_is_found() -> None:
         wrong = first.clone()
         wrong[0] = wrong[1]
         built.edges.layouts[name, flipped] = (wrong, *others)
-        with pytest.raises(CheckFailed, match=r"neighbour table|permutation"):
+        with pytest.raises(CheckFailed, match=r"neighbour table|not just once"):
             check_product(of.configuration(SortedSearch(), product), built, of.truth)
 
 
@@ -118,17 +118,26 @@ def test_tiles_that_list_other_slots_are_found() -> None:
     of = case()
     built = build(bare(of.grid), SortedSearch(), of.kernel, "ready")
     configuration = of.configuration(SortedSearch(), "ready")
-    order, slots, counts = built.layout("tiles")
-    fewer, doubled = counts.clone(), slots.clone()
+    out, slots, counts, rows = built.layout("tiles")
+    fewer, doubled, beyond, other = counts.clone(), slots.clone(), slots.clone(), rows.clone()
     fewer[0] -= 1
     doubled[0, 1] = doubled[0, 0]
-    beyond = slots.clone()
     beyond[0, 0] = 27
-    for tiles in ((order, slots, fewer), (order, doubled, counts), (order, beyond, counts)):
+    other[0, 0] = other[0, 0].roll(1)
+    for tiles in (
+        (out, slots, fewer, rows),
+        (out, doubled, counts, rows),
+        (out, beyond, counts, rows),
+        (out, slots, counts, other),
+    ):
         built.edges.layouts["tiles", False] = tiles
-        with pytest.raises(CheckFailed, match=r"other slots|does not have"):
+        with pytest.raises(CheckFailed, match=r"other slots|does not have|other inputs"):
             check_tiles(configuration, built)
-    built.edges.layouts["tiles", False] = (order, slots, counts)
+    built.edges.layouts["tiles", False] = out.flip(0), slots.flip(0), counts.flip(0), rows.flip(0)
+    if counts[0] > counts[-1]:
+        with pytest.raises(CheckFailed, match="falling"):
+            check_tiles(configuration, built)
+    built.edges.layouts["tiles", False] = out, slots, counts, rows
     check_tiles(configuration, built)
 
 

@@ -1,0 +1,152 @@
+"""Tiles of output rows that share kernel slots, with the input rows that every slot gathers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from pcnn.geometry.kernel_map import KernelMap
+
+#: Output rows of a tile.
+TILE_ROWS = 128
+
+#: Bits of a mask that rows are ordered by; masks of more slots are folded.
+GRAY_BITS = 27
+
+#: Most sections a map is cut into.
+MAX_SECTIONS = 32
+
+
+def tiles(kernel_map: KernelMap) -> tuple[Tensor, ...]:
+    """Output rows, slots and gathered input rows of tiles, for implicit GEMM.
+
+    Rows are ordered by the Gray code of their slot mask, so that the rows of a tile share slots;
+    masks of more than 27 slots are folded to 27 bins first (slot k into bin ``27 k // K``), and
+    rows without a slot stand last. A tile is ``TILE_ROWS`` places of that order. Tiles are stored
+    by falling number of slots, so that long ones start first; equal ones keep their order.
+
+    Returns:
+        ``tile_out [tiles, TILE_ROWS]`` int32, output row of every place, -1 for a spare one;
+        ``tile_slots [tiles, W]`` int32, the slots that some row of the tile fills, ascending, in
+        the first ``tile_counts [tiles]`` int32 columns (what follows is undefined);
+        ``tile_rows [tiles, W, TILE_ROWS]`` int32, the input row that the slot of the same column
+        takes to a place, -1 where there is none. ``W = K``, ``tiles = ceil(N_out / TILE_ROWS)``,
+        and every output row has a place.
+    """
+    return _mirrored(kernel_map, "tiles") or tiles_of_table(kernel_map.layout("table")[0])
+
+
+def section_tiles(kernel_map: KernelMap) -> tuple[Tensor, ...]:
+    """Tiles of every plane of slots with one z, each with a row order of its own.
+
+    On sparse clouds a row fills few slots of a large kernel, and tiles of all slots are mostly
+    padding; within a plane the rows are more alike. With S planes, plane g holds the slots
+    ``g, g + S, ...``; only rows that fill one of them stand in its order.
+
+    Returns:
+        As `tiles`, the tiles of all planes together, with ``W = ceil(K / S)`` and
+        ``tiles = S ceil(N_out / TILE_ROWS)``. A row stands in as many tiles as it fills planes,
+        maybe none; tiles that nobody needs have no slots and come last. A map of one plane, or
+        that does not know its kernel's size, has its `tiles`.
+    """
+    sections = sections_of(kernel_map)
+    if sections == 1:
+        return kernel_map.layout("tiles")
+    found = _mirrored(kernel_map, "section_tiles")
+    return found or tiles_of_table(kernel_map.layout("table")[0], sections)
+
+
+def sections_of(kernel_map: KernelMap) -> int:
+    """Number of sections of a map's `section_tiles`: the kernel's size along z, at most 32."""
+    for view in (kernel_map, kernel_map.transpose()):
+        if view.has("kernel_size"):
+            planes = int(view.layout("kernel_size")[0][2])  # on the host
+            return planes if planes <= MAX_SECTIONS else 1
+    return 1
+
+
+def kernel_size(kernel_map: KernelMap) -> tuple[Tensor, ...]:
+    """``[3]`` int64 on the host: slots of the kernel along x, y and z; z is the fastest.
+
+    Raises:
+        ValueError: nobody told the map; those that a `VoxelGrid` keeps have been told.
+    """
+    other = kernel_map.transpose()
+    if other.has("kernel_size"):
+        return other.layout("kernel_size")
+    raise ValueError(
+        "this kernel map does not know the size of its kernel; build it through VoxelGrid.map_to"
+    )
+
+
+def _mirrored(kernel_map: KernelMap, name: str) -> tuple[Tensor, ...] | None:
+    """Tiles of the transpose of a symmetric map: the same rows, slots mirrored."""
+    other = kernel_map.transpose()
+    if not (kernel_map.symmetric and other.has(name)):
+        return None
+    out, slots, counts, rows = other.layout(name)
+    return out, kernel_map.volume - 1 - slots, counts, rows
+
+
+def tiles_of_table(table: Tensor, sections: int = 1) -> tuple[Tensor, ...]:
+    """Tiles of a neighbour table ``[N_out, K]``; see `tiles` and `section_tiles`.
+
+    Args:
+        table: input row of every slot, -1 where it is empty.
+        sections: number S of sections, 1 for `tiles`.
+    """
+    width = -(-table.shape[1] // sections)
+    parts = [_section(table, number, sections, width) for number in range(sections)]
+    out, slots, counts = (torch.cat(column) for column in zip(*parts, strict=True))
+    order = torch.argsort(counts, descending=True, stable=True)
+    out, slots, counts = out[order], slots[order], counts[order]
+    # [tiles, W, TILE_ROWS]: the table's entry at (row of the place, slot of the column)
+    entries = out.clamp(min=0)[:, None, :] * table.shape[1] + slots[:, :, None]
+    rows = torch.where(out[:, None, :] >= 0, table.reshape(-1)[entries], -1)
+    return out.to(torch.int32), slots.to(torch.int32), counts.to(torch.int32), rows
+
+
+def _section(table: Tensor, number: int, sections: int, width: int) -> tuple[Tensor, ...]:
+    """Output rows, slots and counts, int64, of the tiles of one section in their own order."""
+    occupied = table[:, number::sections] >= 0  # [N, slots of the section]
+    rows, volume = occupied.shape
+    filled = occupied.any(1)
+    mask = bits(_folded(occupied))
+    # rows without a slot stand behind all others
+    order = torch.argsort(torch.where(filled, _gray_rank(mask), 1 << GRAY_BITS), stable=True)
+    tiles = -(-rows // TILE_ROWS)
+    out = order.new_full((tiles * TILE_ROWS,), -1)
+    out[:rows] = order if sections == 1 else torch.where(filled[order], order, -1)
+    touched = occupied.new_zeros(tiles * TILE_ROWS, volume)
+    touched[:rows] = occupied[order]
+    touched = touched.view(tiles, TILE_ROWS, volume).any(1)
+    first = torch.argsort((~touched).to(torch.int8), dim=1, stable=True)  # filled ones first
+    slots = torch.nn.functional.pad(first * sections + number, (0, width - volume))
+    return out.view(tiles, TILE_ROWS), slots, touched.sum(1)
+
+
+def _folded(occupied: Tensor) -> Tensor:
+    """``[N, min(K, 27)]`` bool: whether a bin of neighbouring slots has a filled one."""
+    volume = occupied.shape[1]
+    if volume <= GRAY_BITS:
+        return occupied
+    bins = torch.arange(volume, device=occupied.device) * GRAY_BITS // volume
+    sums = torch.zeros(len(occupied), GRAY_BITS, dtype=torch.int32, device=occupied.device)
+    return sums.index_add_(1, bins, occupied.to(torch.int32)) > 0
+
+
+def bits(occupied: Tensor) -> Tensor:
+    """Bitmask ``[N]`` int64 of boolean columns, column 0 in the lowest bit."""
+    weights = 2 ** torch.arange(occupied.shape[1], device=occupied.device)
+    return (occupied.to(torch.int64) * weights).sum(1)
+
+
+def _gray_rank(mask: Tensor) -> Tensor:
+    """Position of a mask in the Gray code order: neighbours in this order differ in few slots."""
+    rank = mask.clone()
+    for shift in (1, 2, 4, 8, 16):
+        rank ^= rank >> shift
+    return rank
