@@ -9,19 +9,10 @@ from torch import Tensor
 
 from pcnn.bench import oracle
 from pcnn.geometry import Kernel, KernelMap, VoxelGrid
+from pcnn.ops.agreement import RELATIVE_RMS, disagreement
 
-#: Bound on the relative RMS error. Half and bfloat16 results are rounded once, at 2^-11 and 2^-8
-#: relative; float32 sums K x C products; float64 differs from the reference by summation order.
-RELATIVE_RMS = {
-    torch.float16: 1e-3,
-    torch.bfloat16: 8e-3,
-    torch.float32: 2e-6,
-    torch.float64: 1e-12,
-}
 #: Name of float32 operands that are rounded to ten bits, as half precision has.
 TF32 = "tf32"
-#: No single element is off by more than this many times the bound times the RMS of the truth.
-WORST_OVER_RMS = 50.0
 
 
 class CheckFailed(RuntimeError):
@@ -103,7 +94,7 @@ def _numbers(slot: Tensor, j: Tensor, i: Tensor, shape: KernelMap) -> Tensor:
 
 def bound_of(dtype: str) -> float:
     """Bound on the relative RMS error of a dtype's name; ``tf32`` rounds as float16 does."""
-    return RELATIVE_RMS[torch.float16 if dtype == TF32 else getattr(torch, dtype)]
+    return RELATIVE_RMS[dtype]
 
 
 def check_values(
@@ -121,18 +112,8 @@ def check_values(
     """
     if set(results) != set(truth):
         raise CheckFailed(f"{configuration}: results {sorted(results)}, truth {sorted(truth)}")
-    bound = bound_of(str(configuration.dtype))
     for name, expected in truth.items():
-        result = results[name].detach().double()
-        if result.shape != expected.shape or not bool(torch.isfinite(result).all()):
-            raise CheckFailed(f"{configuration}: {name} has another shape or is not finite")
-        scale = expected.square().mean().sqrt().item() if expected.numel() else 0.0
-        error = result - expected
-        rms = error.square().mean().sqrt().item() if error.numel() else 0.0
-        worst = error.abs().max().item() if error.numel() else 0.0
-        if rms > bound * scale or worst > WORST_OVER_RMS * bound * scale:
-            raise CheckFailed(
-                f"{configuration}: {name} is off by {rms:.2e} (RMS) and {worst:.2e} (worst) at a "
-                f"scale of {scale:.2e}; the bound for {configuration.dtype} is {bound:.0e}"
-            )
+        wrong = disagreement(results[name], expected, str(configuration.dtype))
+        if wrong:
+            raise CheckFailed(f"{configuration}: {name} {wrong}")
     return Proof(configuration)

@@ -60,7 +60,8 @@ def _tuned(
     pairs: float | None,
     layouts: tuple[str, ...] | None,
 ) -> Dataflow | None:
-    signature = Signature(*place(device), *key)
+    name, triton = place(device)
+    signature = Signature(name, triton, *key)
     found = (table.nearest(signature, size, pairs, layouts) for table in _tables(device))
     near = [one for one in found if one is not None]
     return min(near, key=lambda one: one[0])[1] if near else None

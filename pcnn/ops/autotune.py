@@ -86,8 +86,8 @@ def compare(
 
 def _checked_ms(operands: Product, dataflow: Dataflow, repeats: int) -> float | str:
     """Median time [ms], or what is wrong with the candidate."""
-    device, dtype, truth = operands.call.device, operands.call.dtype, operands.truth
-    terms = operands.terms
+    device, truth, terms = operands.call.device, operands.truth, operands.terms
+    dtype = operands.call.signature(operands.name).dtype
     try:
         run = operands.prepared(dataflow)
         # memory that was just freed is handed out next: let it not hold the last one's right values
