@@ -29,7 +29,7 @@ import triton.language as tl
 from torch import Tensor
 
 from pcnn.kernels.gathered_product import compute_type, precision_of
-from pcnn.kernels.slot_chunks import most_chunks, slot_chunk
+from pcnn.kernels.slot_chunks import most_chunks, power_of_two, slot_chunk
 from pcnn.kernels.sum_of_chunks import sum_of_chunks
 from pcnn.kernels.triton_launch import TritonLauncher
 
@@ -88,8 +88,8 @@ def default_tiles(
         multiprocessors: of the device.
     """
     widest = 128 if itemsize == 2 else 64  # float32 operands take twice the shared memory
-    block_in = min(widest, max(16, triton.next_power_of_2(c_in)))
-    block_out = min(widest, max(16, triton.next_power_of_2(c_out)))
+    block_in = min(widest, max(16, power_of_two(c_in)))
+    block_out = min(widest, max(16, power_of_two(c_out)))
     if itemsize == 2 and block_in == block_out == 128 and c_out > 128:
         block_out = 256
     sums = block_in * block_out
@@ -151,9 +151,9 @@ def outer_products(
         target = torch.zeros(shape, dtype=torch.float32, device=x.device)
     else:
         target = torch.empty((chunks, *shape[1:]), dtype=torch.float32, device=x.device)
-    blocks = triton.cdiv(c_in, tiles.block_in) * triton.cdiv(c_out, tiles.block_out)
+    blocks = -(-c_in // tiles.block_in) * -(-c_out // tiles.block_out)
     constants = (
-        *(volume, triton.next_power_of_2(volume), c_in, c_out, groups),
+        *(volume, power_of_two(volume), c_in, c_out, groups),
         *(tiles.block_in, tiles.block_out, tiles.block_pairs, tiles.num_stages),
         *(compute, precision_of(compute_dtype), tiles.variant, mirrored),
     )

@@ -23,6 +23,7 @@ from torch import Tensor
 
 from pcnn.kernels.gathered_product import compute_type, precision_of
 from pcnn.kernels.outer_products import multiprocessors_of
+from pcnn.kernels.slot_chunks import power_of_two
 from pcnn.kernels.triton_launch import TritonLauncher
 
 
@@ -77,8 +78,8 @@ def default_row_tiles(
         multiprocessors: of the device.
     """
     widest = 128 if itemsize == 2 else 64
-    block_in = min(widest, max(16, triton.next_power_of_2(c_in)))
-    block_out = min(widest, max(16, triton.next_power_of_2(c_out)))
+    block_in = min(widest, max(16, power_of_two(c_in)))
+    block_out = min(widest, max(16, power_of_two(c_out)))
     sums = block_in * block_out
     slots = min(volume, 3 if sums <= 8192 else 2)
     num_warps = 1 if sums <= 256 else 4 if sums <= 2048 else 8
@@ -129,16 +130,16 @@ def outer_products_by_row(
     if tiles is None:
         sizes = rows, volume, c_in, c_out, groups, compute_dtype.itemsize
         tiles = default_row_tiles(*sizes, multiprocessors_of(x.device))
-    chunks = triton.cdiv(rows, tiles.chunk)
+    chunks = -(-rows // tiles.chunk)
     target = torch.empty((chunks, *shape), dtype=torch.float32, device=x.device)
-    blocks = triton.cdiv(c_in, tiles.block_in) * triton.cdiv(c_out, tiles.block_out) * groups
+    blocks = -(-c_in // tiles.block_in) * -(-c_out // tiles.block_out) * groups
     constants = (
         *(volume, tiles.slots, c_in, c_out, groups),
         *(tiles.block_in, tiles.block_out, tiles.block_rows, tiles.num_stages),
         *(compute, precision_of(compute_dtype), mirrored, tiles.cached),
     )
     _LAUNCH(
-        (chunks * blocks * triton.cdiv(volume, tiles.slots), 1),
+        (chunks * blocks * -(-volume // tiles.slots), 1),
         (x.contiguous(), grad.contiguous(), table, target),
         (rows, tiles.chunk),
         constants,

@@ -25,6 +25,11 @@ def most_chunks(triplets: int, volume: int, chunk: int) -> int:
     return min(triplets, triplets // chunk + volume)
 
 
+def power_of_two(number: int) -> int:
+    """The power of two from ``number`` upwards; Triton's own function takes 5 us."""
+    return 1 << max(0, number - 1).bit_length()
+
+
 @triton.jit  # type: ignore[untyped-decorator]
 def slot_chunk(  # type: ignore[no-untyped-def]  # the compiler reads annotations too
     number,
@@ -40,7 +45,7 @@ def slot_chunk(  # type: ignore[no-untyped-def]  # the compiler reads annotation
         counts_ptr: ``[K]`` int64, pairs of every slot.
         chunk: pairs of a chunk L, at least 1.
         VOLUME: number of slots K.
-        SLOTS: the power of two from K upwards, ``triton.next_power_of_2(K)``.
+        SLOTS: the power of two from K upwards, ``power_of_two(K)``.
 
     Returns:
         slot int32, K for a spare program; first and last int64, ``first == last`` for a spare one.

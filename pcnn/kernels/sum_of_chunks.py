@@ -7,7 +7,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from pcnn.kernels.slot_chunks import chunks_of_slot
+from pcnn.kernels.slot_chunks import chunks_of_slot, power_of_two
 from pcnn.kernels.triton_launch import TritonLauncher
 
 #: Values a program holds at once.
@@ -32,11 +32,11 @@ def sum_of_chunks(
     """
     volume = counts.shape[0]
     out = torch.empty((volume, *partials.shape[1:]), dtype=out_dtype, device=partials.device)
-    size = out[0].numel()
+    size = partials.shape[1] * partials.shape[2]
     # narrow blocks add many chunks at once and are many: for small weights; wide ones for large
-    block = min(256, max(32, triton.next_power_of_2(size * volume // 4096 + 1)))
-    constants = size, volume, triton.next_power_of_2(volume), mirrored, BLOCK // block, block
-    grid = triton.cdiv(size, block), volume
+    block = min(256, max(32, power_of_two(size * volume // 4096 + 1)))
+    constants = size, volume, power_of_two(volume), mirrored, BLOCK // block, block
+    grid = -(-size // block), volume
     _LAUNCH(grid, (partials, counts, out), (chunk,), constants, num_warps=4)
     return out
 

@@ -9,7 +9,7 @@ triton = pytest.importorskip("triton")
 if not torch.cuda.is_available() and os.environ.get("TRITON_INTERPRET") != "1":
     pytest.skip("no CUDA device and no TRITON_INTERPRET=1", allow_module_level=True)
 
-from pcnn.kernels.slot_chunks import chunks_of_slot, most_chunks, slot_chunk  # noqa: E402
+from pcnn.kernels.slot_chunks import chunks_of_slot, most_chunks, power_of_two, slot_chunk  # noqa: E402
 
 tl = triton.language
 DEVICE = "cpu" if os.environ.get("TRITON_INTERPRET") == "1" else "cuda"
@@ -80,3 +80,8 @@ def test_most_chunks_is_never_short() -> None:
             for row in counts.tolist():
                 needed = sum(-(-count // chunk) for count in row)
                 assert needed <= most_chunks(sum(row), volume, chunk)
+
+
+def test_powers_of_two() -> None:
+    numbers = 1, 2, 3, 4, 27, 32, 33, 125, 1000
+    assert [power_of_two(n) for n in numbers] == [triton.next_power_of_2(n) for n in numbers]
