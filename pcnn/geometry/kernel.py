@@ -90,6 +90,11 @@ class Kernel:
     def __hash__(self) -> int:
         return self._hash  # every layer of every call looks its map up by the kernel
 
+    @property
+    def key(self) -> tuple[Triple, Triple, Triple, Triple]:
+        """Its fields, and what a geometry keeps its maps under."""
+        return self.size, self.stride, self.dilation, self.padding
+
     def __reduce__(self) -> tuple[Any, ...]:
         return _shared, (self.size, self.stride, self.dilation, self.padding)
 
@@ -131,15 +136,15 @@ class Kernel:
         """Largest absolute offset on any axis, in units of the input's voxels."""
         return max((abs(value) for offset in self.offsets for value in offset), default=0)
 
-    @cached_property
+    @property
     def is_strided(self) -> bool:
         """Whether the output's tensor stride differs from the input's."""
         return self.stride != (1, 1, 1)
 
-    @cached_property
+    @property
     def is_pointwise(self) -> bool:
         """Whether the convolution is a linear layer on every site (one slot, at offset 0)."""
-        return not self.is_strided and self.offsets == ((0, 0, 0),)
+        return self.size == self.stride == (1, 1, 1) and self.padding == (0, 0, 0)
 
     @cached_property
     def is_symmetric(self) -> bool:

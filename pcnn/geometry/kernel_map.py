@@ -241,6 +241,8 @@ class KernelMap:
         Raises:
             ValueError: as in `layout`.
         """
+        if torch.compiler.is_compiling():  # a list that is kept would be a side effect
+            return [tensor for name in names for tensor in self.layout(name)]
         key = names, self.flipped
         found = self.edges.flat.get(key)
         if found is None:

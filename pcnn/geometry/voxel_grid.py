@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
 
 from pcnn.geometry.kernel import Kernel, Triple
 from pcnn.geometry.kernel_map import KernelMap
+from pcnn.geometry.map_cache import MapCache
 from pcnn.geometry.packing import DEFAULT_LAYOUT, KeyLayout
 
 Box = tuple[Triple, Triple]
@@ -52,9 +52,7 @@ class VoxelGrid:
     layout: KeyLayout = DEFAULT_LAYOUT
     box: Box | None = None
     _levels: dict[tuple[str, Kernel | Triple], VoxelGrid] = field(default_factory=dict, repr=False)
-    _maps: WeakKeyDictionary[VoxelGrid, dict[Kernel, KernelMap]] = field(
-        default_factory=WeakKeyDictionary, repr=False
-    )
+    _maps: MapCache = field(default_factory=MapCache, repr=False)
 
     def __post_init__(self) -> None:
         if self.sites not in SITES:
@@ -121,7 +119,7 @@ class VoxelGrid:
             keys=move(self.keys),
             inverse=inverse,
             _levels={},
-            _maps=WeakKeyDictionary(),
+            _maps=MapCache(),
         )
 
     @staticmethod
@@ -215,13 +213,18 @@ class VoxelGrid:
 
         Raises:
             ValueError: strides that do not fit, another batch, or coordinates beyond the packing.
+            RuntimeError: the map is not there and the call is being compiled.
         """
-        maps = self._maps.setdefault(out, {})
-        found = maps.get(kernel)
-        if found is None:
-            self._check_output(out, kernel)
-            found = maps[kernel] = _with_slots(build(self, out, kernel), kernel)
-        return found
+        found = self._maps.of(self, out).get(kernel.key)
+        if found is not None:
+            return found
+        if torch.compiler.is_compiling():
+            raise RuntimeError(
+                f"the kernel map of {kernel} was not planned, and maps are not built in compiled "
+                "code; call pcnn.plan(model, geometry) first"
+            )
+        self._check_output(out, kernel)
+        return self.add_map(out, kernel, build(self, out, kernel))
 
     def cached_level(self, kernel: Kernel, down: bool) -> VoxelGrid | None:
         """The level that `strided` (or `generated`) has made for this kernel, if it has."""
@@ -231,7 +234,11 @@ class VoxelGrid:
 
     def cached_map(self, out: VoxelGrid, kernel: Kernel) -> KernelMap | None:
         """The map to ``out`` that is kept with this grid, if there is one."""
-        return self._maps.get(out, {}).get(kernel)
+        return self._maps.of(self, out).get(kernel.key)
+
+    def maps_to(self, out: VoxelGrid) -> dict[Kernel, KernelMap]:
+        """All maps to ``out`` that are kept with this grid, by kernel."""
+        return {Kernel.of(*key): built for key, built in self._maps.of(self, out).items()}
 
     def cached_levels(self) -> list[VoxelGrid]:
         """Levels made from this grid so far."""
@@ -239,11 +246,11 @@ class VoxelGrid:
 
     def cached_maps(self) -> list[KernelMap]:
         """Maps from this grid's sites built so far."""
-        return [built for maps in self._maps.values() for built in maps.values()]
+        return self._maps.all()
 
     def add_map(self, out: VoxelGrid, kernel: Kernel, built: KernelMap) -> KernelMap:
         """Keep a map that a plan has built and checked; the one that is there already stays."""
-        return self._maps.setdefault(out, {}).setdefault(kernel, _with_slots(built, kernel))
+        return self._maps.add(self, out, kernel, _with_slots(built, kernel))
 
     def _check_output(self, out: VoxelGrid, kernel: Kernel) -> None:
         expected = tuple(t * s for t, s in zip(self.tensor_stride, kernel.stride, strict=True))

@@ -49,19 +49,37 @@ class Products(NamedTuple):
     fused: Callable[..., Tensor]
 
 
-@functools.cache
 def products(dataflow: Dataflow) -> Products:
     """Operators ``torch.ops.pcnn.{mvmr,vvor,fused}_<name>`` of a dataflow, defined at first use.
 
     Args:
         dataflow: its ``name`` must be unique per setting.
     """
+    if torch.compiler.is_compiling():
+        return _handles(_defined_name(dataflow))
+    return _define(dataflow)
+
+
+@torch.compiler.assume_constant_result
+def _defined_name(dataflow: Dataflow) -> str:
+    """Name of a dataflow whose operators exist; runs while a call is being compiled."""
+    _define(dataflow)
+    return dataflow.name
+
+
+def _handles(dataflow_name: str) -> Products:
+    names = (f"{product}_{dataflow_name}" for product in Products._fields)
+    return Products(*[getattr(torch.ops.pcnn, name).default for name in names])
+
+
+@functools.cache
+def _define(dataflow: Dataflow) -> Products:
     library = torch.library.Library("pcnn", "FRAGMENT")
     _KEEP.append(library)
     names = [f"{product}_{dataflow.name}" for product in Products._fields]
     for name, signature in zip(names, (_MVMR, _VVOR, _FUSED), strict=True):
         library.define(name + signature)
-    handles = Products(*(getattr(torch.ops.pcnn, name).default for name in names))
+    handles = _handles(dataflow.name)
 
     def mvmr(
         x: Tensor,

@@ -122,8 +122,8 @@ def _read(root: VoxelGrid) -> Recipe:
     number = {grid: index for index, grid in enumerate(grids)}
     maps = []
     for source in grids:
-        for target, built in source._maps.items():
-            for kernel, kernel_map in built.items() if target in number else ():
+        for target in grids:
+            for kernel, kernel_map in source.maps_to(target).items():
                 readings = frozenset(kernel_map.edges.readings)
                 maps.append(PlannedMap(number[source], number[target], kernel, readings))
     return Recipe(tuple(levels), tuple(maps))

@@ -8,13 +8,13 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from dataclasses import replace
-from weakref import WeakKeyDictionary
 
 import pytest
 import torch
 from torch import Tensor
 
 from pcnn.geometry import Kernel, KernelMap, VoxelGrid, grid_of_cells
+from pcnn.geometry.map_cache import MapCache
 from pcnn.geometry.packing import DEFAULT_LAYOUT
 from pcnn.maps import MapBuilder, SortedSearch, Windowed
 from pcnn.maps.disjoint import DisjointMap, disjoint_maps
@@ -214,7 +214,7 @@ def everything(grid: VoxelGrid, builder: MapBuilder) -> list[Tensor]:
 
 
 def bare(grid: VoxelGrid, keys: Tensor) -> VoxelGrid:
-    return replace(grid, keys=keys, inverse=None, _levels={}, _maps=WeakKeyDictionary())
+    return replace(grid, keys=keys, inverse=None, _levels={}, _maps=MapCache())
 
 
 def levels_and_sites(grid: VoxelGrid) -> list[Tensor]:

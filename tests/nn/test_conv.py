@@ -131,7 +131,7 @@ def test_transposed_is_the_adjoint_on_the_earlier_map() -> None:
     g = torch.randn_like(y.features)
     back = up(y.replace(g), x)
     assert back.geometry is grid
-    kernels = grid._maps[y.geometry]
+    kernels = grid.maps_to(y.geometry)
     assert len(kernels) == 1  # the earlier map, read backwards
     inner = float((y.features * g).sum())
     assert float((back.features * x.features).sum()) == pytest.approx(inner, rel=1e-12)

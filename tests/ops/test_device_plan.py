@@ -26,8 +26,8 @@ def all_maps(root: VoxelGrid) -> list[tuple[VoxelGrid, VoxelGrid, Kernel]]:
     return [
         (source, target, kernel)
         for source in grids
-        for target, kernels in source._maps.items()
-        for kernel in kernels
+        for target in grids
+        for kernel in source.maps_to(target)
     ]
 
 

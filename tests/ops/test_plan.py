@@ -10,7 +10,7 @@ from tests.clouds import surface_grid
 
 def cached(grid: VoxelGrid) -> tuple[int, int]:
     """Number of levels and of maps below a grid, itself included."""
-    maps = sum(len(kernels) for kernels in grid._maps.values())
+    maps = len(grid.cached_maps())
     below = [cached(level) for level in grid._levels.values()]
     return 1 + sum(b[0] for b in below), maps + sum(b[1] for b in below)
 
