@@ -1,0 +1,170 @@
+"""Gather, multiply, scatter at the size of scans."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import replace
+
+import pytest
+import torch
+
+from pcnn.dataflows import Reference
+from pcnn.dataflows.gather_scatter import MINUET, TORCHSPARSE, GatherScatter
+from pcnn.dataflows.grouping import Adaptive, Fixed, Separate, Sorted, Symmetric
+from pcnn.geometry import Kernel, KernelMap
+from pcnn.maps import SortedSearch
+from tests.clouds import surface_grid
+from tests.tolerance import RELATIVE_RMS, relative_rms
+
+pytestmark = pytest.mark.gpu
+
+DOUBLE = (torch.float64, torch.float64)
+SETTINGS = [
+    TORCHSPARSE,
+    MINUET,
+    GatherScatter(Symmetric(), locality=False),
+    GatherScatter(Fixed(), fused=False, locality=False, vectorised=False),
+    GatherScatter(Separate(), identity=False, gather_tile=8, scatter_tile=16, streams=3),
+    GatherScatter(Adaptive(1), products="float32", vectorised=False),
+    GatherScatter(Sorted(0.3, 3000)),
+]
+KERNELS = {
+    "submanifold": (Kernel.of(3), False),
+    "strided": (Kernel.of(3, 2), False),
+    "even": (Kernel.of(2, 2), False),
+    "even_transposed": (Kernel.of(2, 2), True),
+}
+
+
+@functools.cache
+def make(kernel: Kernel, transposed: bool = False, n: int = 10_000) -> KernelMap:
+    grid = surface_grid(n, batch_size=2).to("cuda")
+    kernel_map = SortedSearch().build(grid, grid.strided(kernel), kernel)
+    return kernel_map.transpose() if transposed else kernel_map
+
+
+def randn(*shape: int, dtype: torch.dtype) -> torch.Tensor:
+    return torch.randn(*shape, device="cuda").to(dtype)
+
+
+@pytest.mark.parametrize("dataflow", SETTINGS, ids=lambda d: d.name)
+@pytest.mark.parametrize(
+    ("kernel", "dtype", "c_in", "c_out", "groups", "backwards"),
+    [
+        ("submanifold", torch.float16, 64, 96, 1, True),
+        ("submanifold", torch.float16, 33, 20, 1, False),
+        ("submanifold", torch.bfloat16, 16, 16, 1, False),
+        ("submanifold", torch.float32, 16, 16, 1, True),
+        ("submanifold", torch.float64, 16, 16, 1, False),
+        ("strided", torch.float16, 8, 12, 2, True),
+        ("even", torch.float16, 4, 16, 1, False),
+        ("even_transposed", torch.float16, 16, 4, 1, False),
+        ("even_transposed", torch.float32, 1, 3, 1, False),
+    ],
+)
+def test_both_products_equal_the_reference(
+    dataflow: GatherScatter,
+    kernel: str,
+    dtype: torch.dtype,
+    c_in: int,
+    c_out: int,
+    groups: int,
+    backwards: bool,
+) -> None:
+    kernel_map = make(*KERNELS[kernel])
+    mine, theirs = kernel_map.flat(dataflow.needs), kernel_map.flat(("pairs",))
+    weight = randn(kernel_map.volume, c_in // groups, c_out, dtype=dtype)
+    x = randn(kernel_map.n_in, c_in, dtype=dtype)
+    grad = randn(kernel_map.n_out, c_out, dtype=dtype)
+    rows = randn(kernel_map.n_in, c_out, dtype=dtype) if backwards else x
+    how = kernel_map.n_out, groups, backwards
+    out = dataflow.mvmr(rows, weight, mine, *how, dtype, dtype, mirrored=backwards)
+    exact = rows.double(), weight.double(), theirs
+    expected = Reference().mvmr(*exact, *how, *DOUBLE, mirrored=backwards)
+    assert out.dtype == dtype
+    assert relative_rms(out, expected) < RELATIVE_RMS[dtype]
+    wide = torch.float64 if dtype == torch.float64 else torch.float32
+    of_map = kernel_map.flat(dataflow.needs_vvor)
+    out = dataflow.vvor(x, grad, of_map, groups, dtype, wide, mirrored=backwards)
+    exact = x.double(), grad.double(), theirs
+    expected = Reference().vvor(*exact, groups, *DOUBLE, mirrored=backwards)
+    assert out.dtype == wide
+    # sums over thousands of rows in the order of a library
+    assert relative_rms(out, expected) < 4 * RELATIVE_RMS[wide]
+
+
+@pytest.mark.parametrize("dataflow", SETTINGS, ids=lambda d: d.name)
+def test_the_host_never_waits(dataflow: GatherScatter) -> None:
+    made = make(Kernel.of(3))
+    x, weight = (randn(*shape, dtype=torch.float16) for shape in ((made.n_in, 16), (27, 16, 8)))
+    half = torch.float16
+    dataflow.mvmr(x, weight, made.flat(dataflow.needs), made.n_out, 1, False, half, half)
+    torch.cuda.synchronize()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        fresh = KernelMap.from_pairs(*made.layout("pairs"), made.n_in, made.n_out, symmetric=True)
+        layouts = fresh.flat(dataflow.needs)
+        out = dataflow.mvmr(x, weight, layouts, fresh.n_out, 1, False, half, half)
+        dataflow.vvor(x, out, layouts, 1, half, torch.float32)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
+@pytest.mark.parametrize("dataflow", SETTINGS, ids=lambda d: d.name)
+def test_a_late_producer_on_another_stream_is_followed(dataflow: GatherScatter) -> None:
+    kernel_map = make(Kernel.of(3))
+    layouts, half = kernel_map.flat(dataflow.needs), torch.float16
+    ready, weight = randn(kernel_map.n_in, 32, dtype=half), randn(27, 32, 32, dtype=half)
+    how = layouts, kernel_map.n_out, 1, False, half, half
+    expected = dataflow.mvmr(ready, weight, *how)
+    late = torch.zeros_like(ready)
+    torch.cuda.synchronize()
+    side = torch.cuda.Stream()
+    with torch.cuda.stream(side):
+        torch.cuda._sleep(100_000_000)
+        late.copy_(ready)
+        out = dataflow.mvmr(late, weight, *how)
+        # memory of the buffers may be taken again at once
+        torch.full((kernel_map.triplets, 64), float("nan"), device="cuda", dtype=half)
+    side.synchronize()
+    if dataflow.deterministic:
+        assert torch.equal(out, expected)
+    assert relative_rms(out, expected) < RELATIVE_RMS[half]
+
+
+@pytest.mark.parametrize("dataflow", [d for d in SETTINGS if d.deterministic], ids=lambda d: d.name)
+def test_two_runs_give_identical_bits(dataflow: GatherScatter) -> None:
+    kernel_map = make(Kernel.of(3))
+    x, weight = randn(kernel_map.n_in, 32, dtype=torch.float16), randn(27, 32, 64, dtype=torch.half)
+    layouts, half = kernel_map.flat(dataflow.needs), torch.float16
+    how = layouts, kernel_map.n_out, 1, False, half, half
+    outs = [dataflow.mvmr(x, weight, *how) for _ in range(2)]
+    assert torch.equal(*outs)
+    grads = [dataflow.vvor(x, outs[0], layouts, 1, half, torch.float32) for _ in range(2)]
+    assert torch.equal(*grads)
+
+
+@pytest.mark.parametrize("dataflow", SETTINGS, ids=lambda d: d.name)
+def test_weight_gradients_beyond_float16_do_not_overflow(dataflow: GatherScatter) -> None:
+    kernel_map = make(Kernel.of(3))
+    x = torch.full((kernel_map.n_in, 8), 300.0, dtype=torch.float16, device="cuda")
+    layouts = kernel_map.flat(dataflow.needs_vvor)
+    grad = dataflow.vvor(x, x, layouts, 1, torch.float16, torch.float32)
+    expected = 9e4 * kernel_map.offsets.diff().to("cuda")
+    torch.testing.assert_close(grad[:, 0, 0], expected.float(), rtol=1e-5, atol=0)
+
+
+@pytest.mark.parametrize("settings", [{}, {"vectorised": False}])
+def test_strided_and_unaligned_features_are_read_rightly(settings: dict[str, bool]) -> None:
+    kernel_map, dataflow = make(Kernel.of(3)), replace(TORCHSPARSE, **settings)
+    weight = randn(27, 16, 8, dtype=torch.half)
+    wide = randn(kernel_map.n_in * 32 + 1, dtype=torch.half)
+    layouts, half = kernel_map.flat(dataflow.needs), torch.float16
+    how = layouts, kernel_map.n_out, 1, False, half, half
+    for x in (wide[:-1].view(-1, 32)[:, ::2], wide[1:].view(-1, 2, 16)[: kernel_map.n_in, 0]):
+        out = dataflow.mvmr(x, weight, *how)
+        assert torch.equal(out, dataflow.mvmr(x.clone(), weight, *how))
+    unaligned = wide[1 : 1 + kernel_map.n_in * 16].view(-1, 16)
+    assert unaligned.is_contiguous()
+    out = dataflow.mvmr(unaligned, weight, *how)
+    assert torch.equal(out, dataflow.mvmr(unaligned.clone(), weight, *how))
