@@ -5,7 +5,8 @@
   ``points`` or under a name given after a colon, as ``clouds.npz:kitti005``. It becomes one scene a
   voxel size: a scan of growing size.
 * Generated scenes are named ``surface_<n>k`` or ``random_<n>k``, for about ``n`` thousand voxels;
-  ``rand_1m`` and ``rand_2m`` are uniform noise of 1.25 % in a slab. All are stand-ins: a surface
+  ``box200_<n>k`` and ``box400_<n>k`` are uniform noise in a cube of that side, ``slab_<n>k`` of
+  1.25 % in a box 200 cells high, as ``rand_1m`` and ``rand_2m`` are. All are stand-ins: a surface
   has the neighbourhoods of a scan roughly, a random cloud has not at all.
 """
 
@@ -23,7 +24,7 @@ import torch
 from pcnn.datasets.point_files import SUFFIXES, read_points
 from pcnn.geometry import VoxelGrid, grid_of_cells, quantize
 
-GENERATED = re.compile(r"(surface|random)_([1-9][0-9]*)k")
+GENERATED = re.compile(r"(surface|random|box200|box400|slab)_([1-9][0-9]*)k")
 #: Cells of a slab along x, y, z, and how many of them are filled.
 SLABS = {"rand_1m": ((632, 632, 200), 1_000_000), "rand_2m": ((894, 894, 200), 2_000_000)}
 
@@ -90,7 +91,14 @@ def _generated(name: str) -> np.ndarray | None:
     if match is None:
         return None
     kind, thousands = match.groups()
-    return (surface if kind == "surface" else noise)(1000 * int(thousands))
+    count = 1000 * int(thousands)
+    if kind.startswith("box"):
+        side = int(kind.removeprefix("box"))
+        return slab((side, side, side), min(count, side**3))
+    if kind == "slab":
+        side = max(1, round((count / (0.0125 * 200)) ** 0.5))
+        return slab((side, side, 200), count)
+    return (surface if kind == "surface" else noise)(count)
 
 
 def _points(path: Path, key: str) -> torch.Tensor | None:

@@ -76,6 +76,7 @@ def print_comparisons(rows: Sequence[Row], device: str, peers: Peers) -> None:
     """
     from pcnn.bench import peers as maps
     from pcnn.bench.layers import compare as layers
+    from pcnn.bench.networks import compare as networks
 
     console = console_of_width()
     of_maps = maps.compare(rows, peers.rows)
@@ -84,5 +85,8 @@ def print_comparisons(rows: Sequence[Row], device: str, peers: Peers) -> None:
     of_layers = layers.compare(rows, peers.rows)
     if of_layers:
         console.print(layers.comparison_table(of_layers, device, peers.device))
-    if not (of_maps or of_layers):
+    of_networks = networks.compare(rows, peers.rows)
+    if of_networks:
+        console.print(networks.comparison_table(of_networks, device, peers.device))
+    if not (of_maps or of_layers or of_networks):
         console.print("peers: no workload and work in common")

@@ -78,3 +78,17 @@ def test_a_scan_needs_voxel_sizes_and_a_known_name(tmp_path: Path) -> None:
         load_scenes(str(tmp_path / "clouds.npz:kitchen"), [0.1])
     with pytest.raises(ValueError, match="floats"):
         load_scenes(str(tmp_path / "clouds.npz:labels"), [0.1])
+
+
+@pytest.mark.parametrize(
+    ("name", "rows", "extent"),
+    [("box200_2k", 2000, 200), ("box400_2k", 2000, 400), ("slab_2k", 2000, 200)],
+)
+def test_random_scenes_of_the_papers_have_their_size(name: str, rows: int, extent: int) -> None:
+    scene = load_scene(name)
+    assert scene.name == f"{name} (generated)"
+    assert scene.grid.rows == rows
+    x, _, z = scene.grid.coords[:, 1:].max(0).values.tolist()
+    assert 0.9 * extent < z < extent
+    if name.startswith("slab"):
+        assert x < (rows / 2.5) ** 0.5 + 1, "1.25 % of the cells are filled"

@@ -124,6 +124,33 @@ def test_bad_options_of_mapping_are_named(options: str, message: str, tmp_path: 
     assert not out.exists()
 
 
+def test_bench_networks_writes_checked_rows(tmp_path: Path) -> None:
+    out = tmp_path / "networks.json"
+    words = "bench networks --workload random_1k --model sparse_resnet --width 0.25 --repeats 3"
+    text = run(*words.split(), "--engine", "auto", "--device", "cpu", "--out", str(out))
+    assert str(out) in text.replace("\n", "")
+    rows = json.loads(out.read_text())["rows"]
+    assert [row["params"]["mode"] for row in rows] == ["infer", "forward", "train", "step"]
+    assert all(row["checked"] and row["wall_ms"] > 0 for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("--model resnet50", "want sparse_resnet, sparse_resnet_large, minkunet"),
+        ("--mode sleep", "want infer, forward, train, step"),
+        ("--figure spira_fig0", "no figure spira_fig0"),
+        ("--sizes 10,x", "want numbers"),
+        ("--kernel-sizes 0", "want numbers"),
+    ],
+)
+def test_bad_options_of_networks_are_named(options: str, message: str, tmp_path: Path) -> None:
+    out = tmp_path / "rows.json"
+    words = f"bench networks --device cpu --workload random_1k {options} --out {out}"
+    assert message in " ".join(run(*words.split(), code=2).replace("│", " ").split())
+    assert not out.exists()
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -1,0 +1,1 @@
+"""Suite ``networks``: whole networks from shuffled cells, inference and training steps."""

@@ -1,0 +1,118 @@
+"""The papers' figures on whole networks, each measured anew on the scenes at hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from pcnn.bench.networks.charts import (
+    by_mode,
+    by_setting,
+    megabytes,
+    milliseconds,
+    over_size,
+    per_second,
+)
+from pcnn.bench.networks.measured import Setting, Variant, network_rows
+from pcnn.bench.rows import Row
+from pcnn.bench.scenes import load_scene
+from pcnn.bench.suite import Figure
+
+#: What is measured unless a figure is asked for by name.
+PLAIN = "networks"
+
+#: Clouds of a batch in Spira Table 4.
+BATCHES = (1, 4)
+
+
+def inference(*models: str) -> Callable[[Setting, str], Iterator[Row]]:
+    """Inference from cells, of some networks; of the setting's if none is named."""
+
+    def measure(setting: Setting, figure: str) -> Iterator[Row]:
+        variants = [Variant(name) for name in models] or None
+        return network_rows(setting, figure, variants, ["infer"])
+
+    return measure
+
+
+def over_generated(kind: str, *models: str) -> Callable[[Setting, str], Iterator[Row]]:
+    """Inference from cells on generated scenes of growing size."""
+
+    def measure(setting: Setting, figure: str) -> Iterator[Row]:
+        scenes = [load_scene(f"{kind}_{max(1, size // 1000)}k") for size in setting.sizes]
+        return inference(*models)(replace(setting, scenes=scenes), figure)
+
+    return measure
+
+
+def kernels_and_batches(setting: Setting, figure: str) -> Iterator[Row]:
+    """Spira Table 4: MinkUNet of larger kernels and batches, time and peak memory.
+
+    Networks of large kernels are checked on few voxels: the reference keeps all their products.
+    """
+    few = replace(setting, check_voxels=min(setting.check_voxels, 20_000))
+    for batches in BATCHES:
+        for size in setting.kernel_sizes:
+            chosen = setting if size <= 3 and batches == 1 else few
+            yield from network_rows(chosen, figure, [Variant("minkunet", size, batches)], ["infer"])
+
+
+FIGURES: tuple[Figure[Setting], ...] = (
+    Figure(PLAIN, "whole networks", "", network_rows, by_mode(milliseconds, "time [ms]"), "a net"),
+    Figure(
+        "torchsparse_fig11",
+        "networks by engine, runs in a second; figure 14 in absolute numbers",
+        "MinkUNet and CenterPoint on SemanticKITTI, nuScenes and Waymo",
+        inference("minkunet", "sparse_resnet"),
+        by_mode(per_second, "runs in a second"),
+    ),
+    Figure(
+        "minuet_fig12",
+        "networks by engine",
+        "SemanticKITTI, S3DIS, Semantic3D, ShapeNetSem",
+        inference("sparse_resnet", "minkunet"),
+        by_mode(milliseconds, "time [ms]"),
+    ),
+    Figure(
+        "minuet_fig13",
+        "networks by engine, over the density of a random scene",
+        "the same kind of scene, 400^3 cells",
+        over_generated("box400", "sparse_resnet", "minkunet"),
+        over_size,
+    ),
+    Figure(
+        "spira_fig8",
+        "networks by engine; figures 9 and 18 to 21 on other GPUs",
+        "SemanticKITTI, ScanNet and Waymo",
+        inference(),
+        by_mode(milliseconds, "time [ms]"),
+    ),
+    Figure(
+        "spira_fig16",
+        "networks by engine, over the density of a random scene",
+        "the same kind of scene, 200^3 cells",
+        over_generated("box200"),
+        over_size,
+    ),
+    Figure(
+        "spira_fig17",
+        "SparseResNet21 by engine, over the size of a random scene of 1.25 %",
+        "the same kind of scene, 200 cells high",
+        over_generated("slab", "sparse_resnet"),
+        over_size,
+    ),
+    Figure(
+        "spira_table4",
+        "MinkUNet42 by kernel size (K) and batch (B)",
+        "Waymo",
+        kernels_and_batches,
+        by_setting(
+            "K",
+            "B",
+            values=(
+                ("time", milliseconds, "time [ms]"),
+                ("memory", megabytes, "peak memory [MiB]"),
+            ),
+        ),
+    ),
+)

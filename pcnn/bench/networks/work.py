@@ -1,0 +1,145 @@
+"""What a network is given, and the calls that are timed."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from pcnn.bench.calls import Calls, same
+from pcnn.bench.networks.models import CHANNELS, features_of, parameters_of
+from pcnn.geometry import VoxelGrid
+from pcnn.nn.planned import PlannedModule
+from pcnn.tensor import SparseTensor
+
+#: What is timed: inference from shuffled cells (sort, levels, maps and network), the network alone
+#: on planned input, and the same two of a training step (forward and backward).
+MODES = ("infer", "forward", "train", "step")
+#: Those with backward.
+TRAINING = ("train", "step")
+
+
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """Shuffled cells and their features, as a reader delivers them.
+
+    Args:
+        cells: ``[P, 4]`` int32 (batch, x, y, z), distinct, in no order.
+        features: ``[P, 4]`` float32.
+        batches: number of clouds.
+    """
+
+    cells: Tensor
+    features: Tensor
+    batches: int
+
+    @classmethod
+    def of(cls, grid: VoxelGrid, device: torch.device, batches: int = 1) -> Cells:
+        """Cells of a scene, as often as there are clouds in the batch.
+
+        Raises:
+            ValueError: several clouds of a scene that is a batch itself.
+        """
+        if batches > 1 and grid.batch_size > 1:
+            raise ValueError("this scene holds several clouds; it cannot be repeated as a batch")
+        coords = grid.coords.to(device)
+        copies = [coords + coords.new_tensor([b, 0, 0, 0]) for b in range(batches)]
+        cells = torch.cat(copies)
+        order = torch.randperm(cells.shape[0], generator=torch.Generator().manual_seed(0))
+        random = torch.Generator(device).manual_seed(1)
+        features = torch.randn(cells.shape[0], CHANNELS, generator=random, device=device)
+        clouds = grid.batch_size * batches
+        return cls(cells[order.to(device)].contiguous(), features, clouds)
+
+    def on(
+        self, network: PlannedModule, backward: bool, dtype: torch.dtype | None = None
+    ) -> SparseTensor:
+        """Input of a network: cells sorted and planned, features in the order of the sites.
+
+        Args:
+            network: whose planner finds the geometry.
+            backward: whether to build what backward reads too.
+            dtype: of the features; ``None``: as they are.
+        """
+        grid = network.planner.voxelize(self.cells, self.batches, backward=backward)
+        features = self.features if dtype is None else self.features.to(dtype)
+        assert grid.inverse is not None
+        rows = torch.empty_like(features)
+        rows.index_copy_(0, grid.inverse, features)
+        return SparseTensor(rows, grid)
+
+
+class Work:
+    """A network on its input, in one dtype.
+
+    Args:
+        network: in ``dtype`` for inference; in training in float32 under autocast, unless
+            ``dtype`` is the network's own.
+        cells: what it is given.
+        dtype: that products are computed in.
+    """
+
+    def __init__(self, network: PlannedModule, cells: Cells, dtype: torch.dtype) -> None:
+        self.network, self.cells, self.dtype = network, cells, dtype
+        own = next(network.parameters()).dtype
+        self.casts = own != dtype
+        self.input = Cells(cells.cells, cells.features.to(own), cells.batches)
+        self._pulls: list[Tensor] = []
+
+    def _autocast(self) -> AbstractContextManager[object]:
+        device = self.cells.cells.device.type
+        return torch.autocast(device, self.dtype) if self.casts else nullcontext()
+
+    @torch.no_grad()
+    def infer(self, x: SparseTensor | None = None) -> list[Tensor]:
+        """Outputs, from cells unless there is a planned input."""
+        if x is None:
+            x = self.input.on(self.network, backward=False)
+        with self._autocast():
+            return features_of(self.network(x))
+
+    def train(self, x: SparseTensor | None = None) -> list[Tensor]:
+        """Outputs and the gradients of all parameters, from cells unless the input is planned."""
+        if x is None:
+            x = self.input.on(self.network, backward=True)
+        with self._autocast():
+            outputs = features_of(self.network(x))
+        grads = [self._gradient(number, out) for number, out in enumerate(outputs)]
+        weights = list(parameters_of(self.network).values())
+        return [*outputs, *torch.autograd.grad(outputs, weights, grads)]
+
+    def _gradient(self, number: int, output: Tensor) -> Tensor:
+        """Gradient of ``(c * y^2).sum() / 2`` with ``c`` of every channel fixed.
+
+        Rows pull the same way, unlike under random gradients, which leave of a weight's gradient
+        little but rounding.
+        """
+        if number == len(self._pulls):
+            random = torch.Generator(output.device).manual_seed(number)
+            pull = torch.rand(output.shape[1], generator=random, device=output.device)
+            self._pulls.append((pull - 0.3).to(output.dtype))
+        return output.detach() * self._pulls[number]
+
+    def calls(self, mode: str) -> Calls:
+        """Calls of every repeat.
+
+        Args:
+            mode: a name in `MODES`.
+        """
+        training = mode in TRAINING
+        self.network.train(training)
+        run = self.train if training else self.infer
+        if mode in ("infer", "train"):
+            return same(run)
+        with torch.set_grad_enabled(training):
+            x = self.input.on(self.network, backward=training)
+        return same(lambda: run(x))
+
+    def results(self, mode: str) -> dict[str, Tensor]:
+        """What the call of a mode returns, by name, without the graph behind it."""
+        found = [tensor.detach() for tensor in self.calls(mode)(0)()]  # type: ignore[attr-defined]
+        weights = list(parameters_of(self.network)) if mode in TRAINING else []
+        count = len(found) - len(weights)
+        return dict(zip([*(f"out{n}" for n in range(count)), *weights], found, strict=True))

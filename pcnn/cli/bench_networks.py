@@ -1,0 +1,116 @@
+"""`pcnn bench networks`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from pcnn.cli.bench_compare import print_comparisons
+from pcnn.cli.bench_layers import Precision
+from pcnn.cli.bench_options import (
+    Budget,
+    Count,
+    Device,
+    Engines,
+    Out,
+    PeerFiles,
+    PrintRows,
+    Repeats,
+    Runs,
+    Workloads,
+    engines_of,
+    peers_of,
+    scenes_of,
+)
+from pcnn.cli.bench_run import Run, stop_if_wrong
+from pcnn.cli.device import chosen_device
+
+
+def networks(
+    engine: Engines = None,
+    workload: Workloads = None,
+    model: Annotated[
+        list[str] | None,
+        typer.Option(help="sparse_resnet, sparse_resnet_large or minkunet; repeat; all three."),
+    ] = None,
+    mode: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="infer and train (from shuffled cells), forward and step (on planned input); "
+            "repeat; all four."
+        ),
+    ] = None,
+    figure: Annotated[
+        list[str] | None,
+        typer.Option(help="Figure of a paper; repeat, or 'all'; else the networks alone."),
+    ] = None,
+    dtype: Annotated[
+        Precision,
+        typer.Option(help="Training casts to it. auto: float16 on a GPU, float32 on a CPU."),
+    ] = Precision.auto,
+    width: Annotated[float, typer.Option(help="Factor on all channels; the papers' is 1.")] = 1.0,
+    device: Device = "auto",
+    repeats: Repeats = 22,
+    runs: Runs = 1,
+    budget: Budget = 3.0,
+    count: Count = True,
+    check_voxels: Annotated[
+        int, typer.Option(min=100, help="Check scenes of more voxels on so many of them.")
+    ] = 200_000,
+    sizes: Annotated[
+        str, typer.Option(help="Thousands of voxels of generated scenes, as 10,50,100.")
+    ] = "10,50,100,500,1000",
+    kernel_sizes: Annotated[str, typer.Option(help="Kernel sizes of spira_table4.")] = "3,7,13",
+    peers: PeerFiles = None,
+    print_rows: PrintRows = True,
+    out: Out = None,
+) -> None:
+    """Time networks: inference and training steps, from shuffled cells and on planned input."""
+    from pcnn.bench.networks.figures import FIGURES, PLAIN
+    from pcnn.bench.networks.measured import Setting
+    from pcnn.bench.networks.models import MODELS
+    from pcnn.bench.networks.work import MODES
+    from pcnn.bench.suite import chosen_figures
+
+    where = chosen_device(device)
+    name = dtype.value
+    if dtype is Precision.auto:
+        name = "float16" if where.type == "cuda" else "float32"
+    for option, words, known in (("--model", model, MODELS), ("--mode", mode, MODES)):
+        unknown = [word for word in words or () if word not in known]
+        if unknown:
+            raise typer.BadParameter(f"{option} {unknown[0]}: want {', '.join(known)}")
+    names = [] if figure and "all" in figure else figure or [PLAIN]
+    try:
+        chosen = chosen_figures(names, FIGURES)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+    theirs = peers_of(peers)
+    setting = Setting(
+        where,
+        scenes_of(workload),
+        engines_of(engine),
+        model or tuple(MODELS),
+        mode or MODES,
+        name,
+        width,
+        repeats,
+        runs,
+        budget,
+        count,
+        check_voxels,
+        [1000 * size for size in _integers("--sizes", sizes)],
+        _integers("--kernel-sizes", kernel_sizes),
+    )
+    header, measured = Run("networks", FIGURES, chosen, where, out, print_rows).measure(setting)
+    if theirs is not None:
+        print_comparisons(measured, header.device, theirs)
+    stop_if_wrong(measured)
+
+
+def _integers(option: str, text: str) -> list[int]:
+    parts = text.split(",")
+    if not all(part.isdecimal() and int(part) for part in parts):
+        raise typer.BadParameter(f"{option} {text}: want numbers, as 10,50")
+    return [int(part) for part in parts]
