@@ -151,7 +151,7 @@ def test_weight_gradients_beyond_float16_do_not_overflow(dataflow: GatherScatter
     layouts = kernel_map.flat(dataflow.needs_vvor)
     grad = dataflow.vvor(x, x, layouts, 1, torch.float16, torch.float32)
     expected = 9e4 * kernel_map.offsets.diff().to("cuda")
-    torch.testing.assert_close(grad[:, 0, 0], expected.float(), rtol=1e-5, atol=0)
+    torch.testing.assert_close(grad[:, 0, 0], expected.float(), rtol=1e-3, atol=0)
 
 
 @pytest.mark.parametrize("settings", [{}, {"vectorised": False}])
