@@ -16,6 +16,10 @@ from pcnn.nn.snapshot import Snapshot
 FOLDABLE = (nn.BatchNorm1d, nn.SyncBatchNorm)
 
 
+#: Weights of the first source, of the second, and bias.
+Linear = tuple[Tensor, Tensor, Tensor | None]
+
+
 @dataclass(frozen=True, eq=False)
 class Folded:
     """What follows the product of a convolution with bias b and norm: ``y * scale + shift``.
@@ -28,7 +32,7 @@ class Folded:
     scale: Tensor | None
     shift: Tensor | None
     _epilogues: tuple[Epilogue, Epilogue] = field(init=False, repr=False)
-    _matrices: dict[torch.dtype, tuple[Snapshot, Tensor, Tensor | None]] = field(
+    _linear: dict[tuple[torch.dtype, int], tuple[Snapshot, Linear]] = field(
         default_factory=dict, init=False, repr=False
     )
 
@@ -42,26 +46,29 @@ class Folded:
             return self._epilogues[relu]
         return Epilogue(self.scale, self.shift, residual, relu)
 
-    def matrix(self, weight: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor | None]:
-        """Weight and bias of the linear layer that a pointwise convolution and the norm make.
+    def linear(self, weight: Tensor, dtype: torch.dtype, split: int) -> Linear:
+        """The linear layer that a pointwise convolution and the norm make together.
 
         Args:
             weight: ``[1, C_in, C_out]``.
-            dtype: of both results.
+            dtype: of the result.
+            split: C_1, channels of the first of two sources; C_in if there is one.
 
         Returns:
-            ``weight * scale`` ``[C_in, C_out]`` and the shift ``[C_out]``, rounded once.
+            ``weight * scale`` of the first source ``[C_1, C_out]`` and of the second, and the shift
+            ``[C_out]``, each rounded once.
         """
-        kept = self._matrices.get(dtype)
+        kept = self._linear.get((dtype, split))
         if kept is not None and kept[0].holds((weight,)):
-            return kept[1], kept[2]
+            return kept[1]
         matrix = weight[0]
         if self.scale is not None:
             matrix = matrix.to(self.scale.dtype) * self.scale
         matrix, shift = matrix.to(dtype), None if self.shift is None else self.shift.to(dtype)
+        linear = matrix[:split], matrix[split:], shift
         if Snapshot.is_possible((weight,)):
-            self._matrices[dtype] = Snapshot((weight,)), matrix, shift
-        return matrix, shift
+            self._linear[dtype, split] = Snapshot((weight,)), linear
+        return linear
 
 
 class FoldedNorm:

@@ -162,13 +162,12 @@ def _pointwise(
     dtype: torch.dtype,
 ) -> Tensor:
     """A linear layer ``[N, C_in]`` to ``[N, C_out]`` of one source or two, in few launches."""
-    matrix, shift = folded.matrix(weight, dtype)
-    split = features.shape[1]
-    own = matrix if second is None else matrix[:split]
+    split = weight.shape[1] if second is None else features.shape[1]
+    own, others, shift = folded.linear(weight, dtype, split)
     features = features.to(dtype)
     out = features @ own if shift is None else torch.addmm(shift, features, own)
     if second is not None:
-        out.addmm_(second.to(dtype), matrix[split:])
+        out.addmm_(second.to(dtype), others)
     if residual is not None:
         out += residual
     return out.relu_() if relu else out

@@ -204,7 +204,7 @@ def test_scaled_weights_follow_the_weights_and_the_norm() -> None:
         folded = folded_norm.fold(module, None, CHANNELS)
         assert folded is not None
         with torch.no_grad():
-            return folded.matrix(weight, torch.float32)[0]
+            return folded.linear(weight, torch.float32, 3)[0]
 
     first = matrix()
     assert matrix() is first

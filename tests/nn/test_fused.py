@@ -385,6 +385,16 @@ def test_scaled_weights_follow_every_change() -> None:
             torch.testing.assert_close(y.features, separate(block, x).features)
 
 
+@pytest.mark.parametrize("source", [tensor, joined])
+def test_inference_mode_and_no_grad_take_turns(source: Callable[[], pcnn.SparseTensor]) -> None:
+    block, x = shaken(ResidualBlock(4, 6, Conv3d, nn.BatchNorm1d)), source()
+    with torch.inference_mode():
+        inside = block(x).features
+    with torch.no_grad():
+        assert torch.equal(block(x).features, inside)
+    torch.testing.assert_close(separate(block, x).features, inside)
+
+
 @pytest.mark.parametrize("n", [0, 1])
 def test_small_clouds(n: int) -> None:
     block, x = shaken(ResidualBlock(4, 6, Conv3d, nn.BatchNorm1d)), tensor(n)
