@@ -64,14 +64,25 @@ def compare(
             for one, other in zip(view.layout(name), wanted.layout(name), strict=True):
                 yield f"{what}: {name}{side}", one, other
         if tiles and not (side and built.symmetric):  # mirrored lists copy what is undefined
-            order, slots, counts = view.layout("tiles")
-            right_order, right, numbers = wanted.layout("tiles")
-            yield f"{what}: order of tiles{side}", order, right_order
-            yield f"{what}: counts of tiles{side}", counts, numbers
-            for tile, number in enumerate(numbers.tolist()):
-                yield f"{what}: tile{side}", slots[tile, :number], right[tile, :number]
+            for name in ("tiles", "section_tiles"):
+                yield from compare_tiles(
+                    f"{what}: {name}{side}", view.layout(name), wanted.layout(name)
+                )
     if built.has("counts"):
         yield f"{what}: counts", built.layout("counts")[0], truth.layout("counts")[0]
+
+
+def compare_tiles(
+    what: str, found: Sequence[Tensor], wanted: Sequence[Tensor]
+) -> Iterator[Compared]:
+    """What of tiles is defined."""
+    out, slots, counts, rows = found
+    right_out, right_slots, numbers, right_rows = wanted
+    yield f"{what}: outputs", out, right_out
+    yield f"{what}: counts", counts, numbers
+    for tile, number in enumerate(numbers.tolist()):
+        yield f"{what}: slots", slots[tile, :number], right_slots[tile, :number]
+        yield f"{what}: inputs", rows[tile, :number], right_rows[tile, :number]
 
 
 def build(
@@ -85,6 +96,8 @@ def build(
         there = source if target is grid else target.to(device)
         for builder in builders:
             built = builder.build(source, there, kernel)  # type: ignore[attr-defined]
+            for each in (built, truth):  # as a geometry does that keeps maps
+                each.edges.layouts["kernel_size", False] = kernel.size_layout
             yield from compare(f"{builder} {kernel}", built, truth, tiles)
 
 
@@ -198,9 +211,10 @@ def planned(root: VoxelGrid, backward: bool) -> Iterator[Compared]:
         grid: VoxelGrid(grid.keys.cpu(), 3, grid.bound, grid.tensor_stride) for grid in grids
     }
     for source in grids:
-        for target, kernel_maps in source._maps.items():
-            for kernel, built in kernel_maps.items():
+        for target in grids:
+            for kernel, built in source.maps_to(target).items():
                 truth = SortedSearch().build(on_host[source], on_host[target], kernel)
+                truth.edges.layouts["kernel_size", False] = kernel.size_layout
                 yield from compare(f"plan, {kernel}", built, truth, tiles=not backward)
 
 
