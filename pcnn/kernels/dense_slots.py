@@ -16,6 +16,7 @@ from torch import Tensor
 from pcnn.kernels.finished_sums import with_epilogue
 from pcnn.kernels.gathered_product import row_tile, slot_weight, weight_tile
 from pcnn.kernels.product_tiles import ProductShape, RowTiles
+from pcnn.kernels.triton_launch import TritonLauncher
 
 
 @triton.jit  # type: ignore[untyped-decorator]
@@ -196,33 +197,30 @@ def write_dense(
     """
     n_out = out.shape[0]
     programs = -(-n_out // tiles.rows) * shape.groups * -(-shape.outputs // tiles.columns)
-    if programs == 0:
-        return
-    dense_slots_kernel[(programs,)](
-        x,
-        second,
-        weight,
-        table,
-        slots,
-        out,
-        scale,
-        shift,
-        None if residual is None else residual.contiguous(),
-        n_out,
-        shape.volume,
-        1 if table is None else table.shape[1],
-        shape.channels,
-        shape.second,
-        shape.outputs,
-        shape.groups,
-        shape.transposed,
-        shape.mirrored,
-        relu,
-        tiles.rows,
-        tiles.columns,
-        tiles.depth,
-        compute,
-        precision,
-        num_warps=tiles.warps,
-        num_stages=tiles.stages,
+    residual = None if residual is None else residual.contiguous()
+    _LAUNCH(
+        (programs, 1),
+        (x, second, weight, table, slots, out, scale, shift, residual),
+        (n_out,),
+        (
+            shape.volume,
+            1 if table is None else table.shape[1],
+            shape.channels,
+            shape.second,
+            shape.outputs,
+            shape.groups,
+            shape.transposed,
+            shape.mirrored,
+            relu,
+            tiles.rows,
+            tiles.columns,
+            tiles.depth,
+            compute,
+            precision,
+        ),
+        tiles.warps,
+        tiles.stages,
     )
+
+
+_LAUNCH = TritonLauncher(dense_slots_kernel)

@@ -7,6 +7,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from pcnn.kernels.triton_launch import TritonLauncher
+
 #: Elements of a program.
 BLOCK = 1024
 
@@ -91,16 +93,15 @@ def finish(
         return sums.to(out_dtype)
     out = sums if out_dtype == sums.dtype else torch.empty_like(sums, dtype=out_dtype)
     elements = sums.numel()
-    if elements:
-        finish_kernel[(-(-elements // BLOCK),)](
-            sums,
-            out,
-            scale,
-            shift,
-            None if residual is None else residual.contiguous(),
-            elements,
-            sums.shape[1],
-            relu,
-            BLOCK,
-        )
+    residual = None if residual is None else residual.contiguous()
+    _LAUNCH(
+        (-(-elements // BLOCK), 1),
+        (sums, out, scale, shift, residual),
+        (elements,),
+        (sums.shape[1], relu, BLOCK),
+        num_warps=4,
+    )
     return out
+
+
+_LAUNCH = TritonLauncher(finish_kernel)

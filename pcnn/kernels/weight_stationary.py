@@ -21,6 +21,7 @@ from pcnn.kernels.gathered_product import (
 )
 from pcnn.kernels.product_tiles import ChunkTiles, ProductShape
 from pcnn.kernels.slot_chunks import most_chunks, slot_chunk
+from pcnn.kernels.triton_launch import TritonLauncher
 
 
 @triton.jit  # type: ignore[untyped-decorator]
@@ -205,33 +206,31 @@ def add_pairs(
     listed = counts.shape[0]
     chunks = most_chunks(in_index.shape[0], listed, tiles.chunk)
     programs = chunks * (1 + both) * shape.groups * -(-shape.outputs // tiles.columns)
-    if programs == 0:
-        return
-    weight_stationary_kernel[(programs,)](
-        x,
-        second,
-        weight,
-        in_index,
-        out_index,
-        counts,
-        slots,
-        sums,
-        shape.volume,
-        listed,
-        triton.next_power_of_2(listed),
-        both,
-        shape.channels,
-        shape.second,
-        shape.outputs,
-        shape.groups,
-        shape.transposed,
-        shape.mirrored,
-        tiles.chunk,
-        tiles.rows,
-        tiles.columns,
-        tiles.depth,
-        compute,
-        precision,
-        num_warps=tiles.warps,
-        num_stages=tiles.stages,
+    _LAUNCH(
+        (programs, 1),
+        (x, second, weight, in_index, out_index, counts, slots, sums),
+        (),
+        (
+            shape.volume,
+            listed,
+            triton.next_power_of_2(listed),
+            both,
+            shape.channels,
+            shape.second,
+            shape.outputs,
+            shape.groups,
+            shape.transposed,
+            shape.mirrored,
+            tiles.chunk,
+            tiles.rows,
+            tiles.columns,
+            tiles.depth,
+            compute,
+            precision,
+        ),
+        tiles.warps,
+        tiles.stages,
     )
+
+
+_LAUNCH = TritonLauncher(weight_stationary_kernel)
