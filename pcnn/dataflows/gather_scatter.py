@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal
@@ -25,6 +25,19 @@ from pcnn.dataflows.row_movement import KernelRows, Side, TorchRows, Triplets, u
 
 #: The grouping of TorchSparse until its tolerance and threshold are searched for a layer.
 ADAPTIVE = Adaptive(0.25)
+
+
+@dataclass(frozen=True, eq=False)
+class Stage:
+    """Launches of one gather, the products of what was gathered, and one scatter."""
+
+    gather: Callable[[], object]
+    multiply: Callable[[], object]
+    scatter: Callable[[], object]
+
+
+def _nothing() -> None:
+    """A phase that has nothing to do."""
 
 
 def uses_kernels(x: Tensor) -> bool:
@@ -140,39 +153,92 @@ class GatherScatter:
         """See `Dataflow.mvmr`."""
         if second is not None or epilogue is not None:
             raise ValueError("gather_scatter fuses neither a second source nor an epilogue")
+        dtypes = compute_dtype, out_dtype
+        how = n_out, groups, transposed
+        sums, stages = self.stages(x, weight, layouts, *how, *dtypes, mirrored=mirrored)
+        for stage in stages:
+            stage.gather()
+            stage.multiply()
+            stage.scatter()
+        return sums.to(out_dtype)
+
+    def stages(
+        self,
+        x: Tensor,
+        weight: Tensor,
+        layouts: Sequence[Tensor],
+        n_out: int,
+        groups: int,
+        transposed: bool,
+        compute_dtype: torch.dtype,
+        out_dtype: torch.dtype,
+        *,
+        mirrored: bool = False,
+    ) -> tuple[Tensor, Iterator[Stage]]:
+        """What `mvmr` does, to be run, or measured, phase by phase.
+
+        Arguments are those of `Dataflow.mvmr`.
+
+        Returns:
+            The sums ``[n_out, C]``, ready when every stage has run, and the stages: one where
+            ``fused``, else one a group of slots. Buffers of a stage are made when it is asked for.
+        """
         move = self._movement(x, layouts, compute_dtype, mirrored)
-        dtype = self._product_dtype(move.operands)
+        place, dtype = move.place, self._product_dtype(move.operands)
         rows = move.prepare(x)
         matrices = per_group(weight.to(compute_dtype).to(move.operands), groups)  # [K, G, A, C]
         if transposed:
             matrices = matrices.transpose(2, 3)
-        channels, place = groups * matrices.shape[3], move.place
+        channels = groups * matrices.shape[3]
+        sums = move.sums(n_out, channels, out_dtype, x.device)
         if self.fused:
-            gathered = rows.new_empty(place.gathered, rows.shape[1], dtype=move.operands)
-            products = rows.new_empty(place.rows, channels, dtype=dtype)
-            move.gather(rows, "in", gathered)
-            jobs = [
-                partial(multiply_block, gathered[b.start : b.end], matrices, products[b.start :], b)
-                for b in place.blocks
-            ]
+            return sums, iter([self._fused_stage(move, rows, matrices, sums, dtype)])
+
+        def by_block() -> Iterator[Stage]:
+            for block in place.blocks:
+                size = block.end - block.start
+                gathered = rows.new_empty(size, rows.shape[1], dtype=move.operands)
+                products = rows.new_empty(size, channels, dtype=dtype)
+                yield Stage(
+                    partial(move.gather_block, rows, "in", gathered, block),
+                    partial(multiply_block, gathered, matrices, products, block),
+                    partial(move.scatter_block, products, block, sums),
+                )
             for block in place.identity_blocks():
-                last = products[place.gathered :]
-                jobs.append(partial(multiply_block, rows.to(move.operands), matrices, last, block))
-            run_on_streams(jobs, (gathered, matrices, products, rows), self.streams)
-            return move.scatter(products, n_out, out_dtype)
-        sums = rows.new_zeros(n_out, channels, dtype=accumulator(compute_dtype))
-        for block in place.blocks:
-            size = block.end - block.start
-            gathered = rows.new_empty(size, rows.shape[1], dtype=move.operands)
-            products = rows.new_empty(size, channels, dtype=dtype)
-            move.gather_block(rows, "in", gathered, block)
-            multiply_block(gathered, matrices, products, block)
-            move.scatter_block(products, block, sums)
+                products = rows.new_empty(n_out, channels, dtype=dtype)
+                same = rows.to(move.operands)
+                yield Stage(
+                    _nothing,
+                    partial(multiply_block, same, matrices, products, block),
+                    partial(sums.add_, products),
+                )
+
+        return sums, by_block()
+
+    def _fused_stage(
+        self,
+        move: KernelRows | TorchRows,
+        rows: Tensor,
+        matrices: Tensor,
+        sums: Tensor,
+        dtype: torch.dtype,
+    ) -> Stage:
+        place = move.place
+        gathered = rows.new_empty(place.gathered, rows.shape[1], dtype=move.operands)
+        products = rows.new_empty(place.rows, sums.shape[1], dtype=dtype)
+        jobs = [
+            partial(multiply_block, gathered[b.start : b.end], matrices, products[b.start :], b)
+            for b in place.blocks
+        ]
         for block in place.identity_blocks():
-            products = rows.new_empty(n_out, channels, dtype=dtype)
-            multiply_block(rows.to(move.operands), matrices, products, block)
-            sums += products
-        return sums.to(out_dtype)
+            same, last = rows.to(move.operands), products[place.gathered :]
+            jobs.append(partial(multiply_block, same, matrices, last, block))
+        tensors = gathered, matrices, products, rows
+        return Stage(
+            partial(move.gather, rows, "in", gathered),
+            partial(run_on_streams, jobs, tensors, self.streams),
+            partial(move.scatter, products, sums),
+        )
 
     def vvor(
         self,

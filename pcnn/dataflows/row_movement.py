@@ -70,12 +70,14 @@ class TorchRows:
             positions, rows = _ranges(self.place, slot, block.start)
             torch.index_select(x, 0, index[positions], out=buffer[rows])
 
-    def scatter(self, products: Tensor, n_out: int, dtype: torch.dtype) -> Tensor:
-        """Sum the products of every output row: ``[n_out, C]``."""
-        sums = products.new_zeros(n_out, products.shape[1])
+    def sums(self, n_out: int, channels: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+        """What products are added to: ``[n_out, channels]`` zeros, wide whatever ``dtype``."""
+        return torch.zeros(n_out, channels, dtype=self.operands, device=device)
+
+    def scatter(self, products: Tensor, sums: Tensor) -> None:
+        """Add all products to their output rows."""
         for slot in range(len(self.place.shifts)):
             self._add(products, slot, 0, sums)
-        return sums.to(dtype)
 
     def scatter_block(self, products: Tensor, block: Block, sums: Tensor) -> None:
         """Add the products of one block, which ``products`` holds alone."""
@@ -153,23 +155,31 @@ class KernelRows:
             tile, vectorised = self.gather_tile, self.vectorised
             gather_slots(x, *lists, buffer, part=part, tile=tile, vectorised=vectorised)
 
-    def scatter(self, products: Tensor, n_out: int, dtype: torch.dtype) -> Tensor:
-        """Sum the products of every output row, in one launch: ``[n_out, C]``."""
-        channels, tile, vectorised = products.shape[1], self.scatter_tile, self.vectorised
+    def sums(self, n_out: int, channels: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+        """What products are summed in, ``[n_out, channels]``.
+
+        In the order of the rows it is the result itself, every row of which is written once;
+        otherwise zeros that products are added to, float32 or float64.
+        """
+        if self.triplets.by_out is not None:
+            return torch.empty(n_out, channels, dtype=dtype, device=device)
+        wide = accumulator(self.compute_dtype)
+        return torch.zeros(n_out, channels, dtype=wide, device=device)
+
+    def scatter(self, products: Tensor, sums: Tensor) -> None:
+        """Sum all products of every output row, in one launch."""
+        tile, vectorised = self.scatter_tile, self.vectorised
         if self.triplets.by_out is not None:
             from pcnn.kernels.scatter import scatter
 
-            out = products.new_empty(n_out, channels, dtype=dtype)
             lists = self.triplets.by_out, self.shifts
-            scatter(products, *lists, out, tile=tile, vectorised=vectorised)
-            return out
-        from pcnn.kernels.scatter_slots import scatter_slots
+            scatter(products, *lists, sums, tile=tile, vectorised=vectorised)
+        else:
+            from pcnn.kernels.scatter_slots import scatter_slots
 
-        assert self.triplets.counts is not None
-        sums = products.new_zeros(n_out, channels, dtype=accumulator(products.dtype))
-        index, counts = self.triplets.out_index, self.triplets.counts
-        scatter_slots(products, index, counts, self.shifts, sums, tile=tile, vectorised=vectorised)
-        return sums.to(dtype)
+            assert self.triplets.counts is not None
+            lists_of_slots = self.triplets.out_index, self.triplets.counts, self.shifts
+            scatter_slots(products, *lists_of_slots, sums, tile=tile, vectorised=vectorised)
 
     def scatter_block(self, products: Tensor, block: Block, sums: Tensor) -> None:
         """Add the products of one block, which ``products`` holds alone, a slot a launch."""
