@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from pcnn.dataflows import Blocked, Dataflow, Reference
+import torch
+
+from pcnn.dataflows import Automatic, Blocked, Dataflow, OutputStationary, Reference
 from pcnn.dataflows.gather_scatter import TORCHSPARSE, GatherScatter
 from pcnn.dataflows.grouping import Sorted
+from pcnn.dataflows.hybrid import Hybrid
+from pcnn.dataflows.weight_stationary import WeightStationary
 from pcnn.maps import (
     BinarySearch,
     BruteForce,
@@ -35,4 +39,14 @@ DATAFLOWS: list[Dataflow] = [
     Blocked(),
     TORCHSPARSE,
     GatherScatter(Sorted(0.5), fused=False, locality=False),
+]
+#: Dataflows of device kernels, for tests on a GPU.
+CUDA_DATAFLOWS: list[Dataflow] = [
+    Automatic().on(torch.device("cuda")),
+    OutputStationary(),
+    OutputStationary(sections=None),
+    WeightStationary(),
+    WeightStationary(half=False),
+    Hybrid(2),
+    TORCHSPARSE,
 ]

@@ -16,6 +16,10 @@ RELATIVE_RMS = {
     torch.bfloat16: 4e-3,
 }
 
+#: Float32 results of sums on a GPU: tensor cores truncate where they align the terms of a sum, so
+#: errors of thousands of terms do not cancel.
+SUMS_ON_TENSOR_CORES = 2e-5
+
 #: A dense block against torch's own convolution, float64: order of additions only.
 DENSE = 1e-10
 

@@ -9,6 +9,8 @@ from pcnn.geometry import Kernel, KernelMap, layouts
 from pcnn.maps import SortedSearch
 from tests import oracle
 from tests.clouds import surface_grid
+from tests.dataflows import conformance
+from tests.dataflows.conformance import Case
 from tests.engines import DATAFLOWS
 from tests.tolerance import RELATIVE_RMS, relative_rms
 
@@ -27,7 +29,11 @@ def make(n: int, kernel: Kernel, transposed: bool = False) -> KernelMap:
 
 
 def layout_list(kernel_map: KernelMap, dataflow: Dataflow) -> list[torch.Tensor]:
-    return [tensor for name in dataflow.needs for tensor in kernel_map.layout(name)]
+    return kernel_map.flat(dataflow.needs)
+
+
+def outer_list(kernel_map: KernelMap, dataflow: Dataflow) -> list[torch.Tensor]:
+    return kernel_map.flat(dataflow.needs_vvor)
 
 
 def numpy_of(x: torch.Tensor) -> np.ndarray:
@@ -62,7 +68,7 @@ def test_products_equal_the_oracle(
     y = torch.randn(kernel_map.n_out, c_out, dtype=torch.float64)
     backwards = layout_list(kernel_map.transpose(), dataflow)
     x_like = dataflow.mvmr(y, weight, backwards, kernel_map.n_in, groups, True, *double)
-    weight_like = dataflow.vvor(x, y, tensors, groups, *double)
+    weight_like = dataflow.vvor(x, y, outer_list(kernel_map, dataflow), groups, *double)
     assert x_like.shape == x.shape
     assert weight_like.shape == weight.shape
     inner = float((out * y).sum())
@@ -87,7 +93,7 @@ def test_rounding_stays_under_the_bound_of_the_dtype(
     )
     assert out.dtype == dtype
     assert relative_rms(out, expected) < RELATIVE_RMS[dtype]
-    grad = dataflow.vvor(x, y, tensors, 1, dtype, torch.float64)
+    grad = dataflow.vvor(x, y, outer_list(kernel_map, dataflow), 1, dtype, torch.float64)
     expected = Reference().vvor(x.double(), y.double(), exact, 1, *double)
     assert (
         relative_rms(grad, expected) < RELATIVE_RMS[torch.float32 if dtype.itemsize < 8 else dtype]
@@ -98,7 +104,7 @@ def test_rounding_stays_under_the_bound_of_the_dtype(
 def test_weight_gradients_beyond_float16_do_not_overflow(dataflow: Dataflow) -> None:
     kernel_map = make(500, Kernel.of(1))
     x = torch.full((kernel_map.n_in, 2), 300.0, dtype=torch.float16)
-    grad = dataflow.vvor(x, x, layout_list(kernel_map, dataflow), 1, torch.float16, torch.float32)
+    grad = dataflow.vvor(x, x, outer_list(kernel_map, dataflow), 1, torch.float16, torch.float32)
     assert float(grad.max()) == pytest.approx(9e4 * kernel_map.n_in)
 
 
@@ -114,7 +120,7 @@ def test_small_and_empty_clouds(dataflow: Dataflow, n: int) -> None:
         numpy_of(x), numpy_of(weight), edges_of(kernel_map), kernel_map.n_out
     )
     np.testing.assert_allclose(out.numpy(), expected, rtol=1e-4, atol=1e-5)
-    assert dataflow.vvor(x, out, tensors, 1, *single).shape == weight.shape
+    assert dataflow.vvor(x, out, outer_list(kernel_map, dataflow), 1, *single).shape == weight.shape
 
 
 @pytest.mark.parametrize("dataflow", DATAFLOWS, ids=lambda d: d.name)
@@ -163,3 +169,49 @@ def test_strided_tensors_are_read_rightly(dataflow: Dataflow) -> None:
         x.contiguous(), turned.contiguous(), tensors, kernel_map.n_out, 1, False, *single
     )
     torch.testing.assert_close(out, plain)
+
+
+@pytest.mark.parametrize("dataflow", DATAFLOWS, ids=lambda d: d.name)
+@pytest.mark.parametrize(
+    "case",
+    [
+        Case(Kernel.of(3), 4, 6, torch.float64, groups=2),
+        Case(Kernel.of(3), 33, 16, torch.float16),
+        Case(Kernel.of(5), 3, 8, torch.float32),
+        Case(Kernel.of((1, 3, 5)), 8, 3, torch.bfloat16, transposed=True),
+        Case(Kernel.of(2, 2), 4, 4, torch.float64, transposed=True),
+        Case(Kernel.of(3), 4, 6, torch.float64, n=1),
+        Case(Kernel.of(3), 4, 6, torch.float64, n=0),
+    ],
+    ids=str,
+)
+def test_products_mirrored_or_not_equal_the_references(dataflow: Dataflow, case: Case) -> None:
+    conformance.check_products(dataflow, case)
+
+
+@pytest.mark.parametrize("dataflow", DATAFLOWS, ids=lambda d: d.name)
+def test_a_mirrored_map_is_the_transposed_one(dataflow: Dataflow) -> None:
+    kernel_map = make(300, Kernel.of(3))
+    x, weight = torch.randn(kernel_map.n_in, 3), torch.randn(27, 3, 5)
+    y = torch.randn(kernel_map.n_out, 5)
+    exact = torch.float64, torch.float64
+    view = kernel_map.transpose()
+    expected = Reference().mvmr(x, weight, view.flat(("pairs",)), view.n_out, 1, False, *exact)
+    tensors = layout_list(kernel_map, dataflow)
+    out = dataflow.mvmr(x, weight, tensors, view.n_out, 1, False, *exact, mirrored=True)
+    assert relative_rms(out, expected) < RELATIVE_RMS[torch.float64]
+    expected = Reference().vvor(x, y, view.flat(("pairs",)), 1, *exact)
+    grad = dataflow.vvor(x, y, outer_list(kernel_map, dataflow), 1, *exact, mirrored=True)
+    assert relative_rms(grad, expected) < RELATIVE_RMS[torch.float64]
+
+
+@pytest.mark.parametrize("dataflow", [d for d in DATAFLOWS if d.fuses], ids=lambda d: d.name)
+@pytest.mark.parametrize("epilogue", ["", "a", "b", "r", "+", "abr+"])
+@pytest.mark.parametrize("c_second", [0, 5])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float16], ids=str)
+def test_what_follows_a_product(
+    dataflow: Dataflow, epilogue: str, c_second: int, dtype: torch.dtype
+) -> None:
+    for kernel, n in ((Kernel.of(3), 200), (Kernel.of(2, 2), 200), (Kernel.of(3), 0)):
+        case = Case(kernel, 4, 6, dtype, n=n)
+        conformance.check_fused(dataflow, case, c_second, epilogue)
