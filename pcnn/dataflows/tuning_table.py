@@ -79,7 +79,7 @@ class Choice:
 
     Args:
         dataflow: the quickest of those that read the same layouts.
-        ms: its time, of all samples together [ms].
+        ms: its time, mean of the samples [ms].
     """
 
     dataflow: Dataflow

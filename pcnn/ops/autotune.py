@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,7 +9,6 @@ from dataclasses import dataclass, field
 import torch
 
 from pcnn.dataflows import Dataflow
-from pcnn.dataflows.per_product import PerProduct
 from pcnn.dataflows.tuning_table import Bucket, Choice, Choices
 from pcnn.ops.agreement import disagreement
 from pcnn.ops.device_time import device_ms
@@ -25,7 +23,7 @@ class Outcome:
     """How the candidates for one product did.
 
     Args:
-        ms: time of those that were right on every sample, all samples together [ms].
+        ms: time of those that were right on every sample, mean of the calls [ms].
         refused: why the others were not; ``None`` if they were too slow to go on with.
     """
 
@@ -81,7 +79,7 @@ def compare(
     if not alive:
         reasons = "; ".join(f"{one.name}: {why}" for one, why in refused.items() if why)
         raise RuntimeError(f"no dataflow computes this layer's {product} product: {reasons}")
-    return Outcome(alive, refused)
+    return Outcome({dataflow: ms / len(calls) for dataflow, ms in alive.items()}, refused)
 
 
 def _checked_ms(operands: Product, dataflow: Dataflow, repeats: int) -> float | str:
@@ -108,33 +106,6 @@ def mean_bucket(calls: Sequence[LayerCall], product: str) -> Bucket:
     pairs = [call.pairs_per_row(product) for call in calls]
     size = math.exp(sum(map(math.log, rows)) / len(rows))
     return Bucket.of(size, sum(pairs) / len(pairs))
-
-
-def combined(choices: Mapping[str, Choices]) -> Dataflow:
-    """The dataflow of a layer, from the choices for its products.
-
-    Output and gradient of features read the same layouts, so their dataflows are the pair that is
-    quickest together among those that do; the gradient of weights has its own.
-
-    Args:
-        choices: by product; ``forward`` at least.
-
-    Raises:
-        ValueError: no two dataflows for output and gradient read the same layouts.
-    """
-    if "transposed" not in choices:
-        return choices["forward"][0].dataflow
-    pairs = [
-        (first.ms + second.ms, first.dataflow, second.dataflow)
-        for first, second in itertools.product(choices["forward"], choices["transposed"])
-        if first.dataflow.needs == second.dataflow.needs
-    ]
-    if not pairs:
-        raise ValueError("no two dataflows for output and gradient read the same layouts")
-    _, forward, transposed = min(pairs, key=lambda pair: pair[0])
-    outer = choices["vvor"][0].dataflow if "vvor" in choices else forward
-    same = forward == transposed == outer
-    return forward if same else PerProduct(forward, transposed, outer)
 
 
 def groups_of(calls: Mapping[str, Sequence[LayerCall]]) -> Iterator[list[str]]:

@@ -13,14 +13,12 @@ from pcnn.dataflows.grouping import Sorted
 from pcnn.dataflows.hybrid import Hybrid
 from pcnn.dataflows.output_stationary import OutputStationary
 from pcnn.dataflows.weight_stationary import WeightStationary
+from pcnn.geometry.layouts import TILE_ROWS
 from pcnn.kernels.gemm_blocks import GemmBlocks, default_blocks
 from pcnn.ops.layer_products import LayerCall
 
 #: L1 norms up to which the slots of a hybrid are dense; beyond them a slot is as rare as all are.
 THRESHOLDS = (1, 2, 3)
-
-#: Row order by sections pays from so many slots on: masks of more have little in common.
-SECTIONED_VOLUME = 28
 
 
 def default_candidates(call: LayerCall, product: str) -> tuple[Dataflow, ...]:
@@ -43,11 +41,14 @@ def default_candidates(call: LayerCall, product: str) -> tuple[Dataflow, ...]:
         return OutputStationary(), grouped
     side = call.c_in // call.groups, call.c_out // call.groups
     c_in, c_out = side[::-1] if product == "transposed" else side
-    usual = default_blocks(c_in, c_out, call.rows(product), call.dtype)
-    found: list[Dataflow] = [OutputStationary(blocks) for blocks in (usual, *neighbours(usual))]
-    volume = call.kernel_map.volume
-    if volume >= SECTIONED_VOLUME:
-        found.append(OutputStationary(sections=True))
+    tiles = -(-call.rows(product) // TILE_ROWS)
+    exact = not torch.backends.cuda.matmul.allow_tf32
+    usual = default_blocks(c_in, c_out, tiles, call.dtype, exact)
+    # rows ordered as an untuned layer has them, so that it can use what is found
+    sections = False if torch.are_deterministic_algorithms_enabled() else None
+    found: list[Dataflow] = [
+        OutputStationary(blocks, sections) for blocks in (None, *neighbours(usual))
+    ]
     found.append(WeightStationary())
     if call.kernel_map.symmetric:
         found += [Hybrid(threshold) for threshold in THRESHOLDS]

@@ -1,12 +1,13 @@
 """The quickest dataflow for every layer of a network, found on samples before the network is used.
 
-Layer by layer as in the engines of the papers (Spira 5.4, Minuet 5.2.1, TorchSparse++), with three
-differences: every candidate is checked against float64 first, each product of a layer has a
-dataflow of its own, and decisions are kept on disk by device and size.
+As in the engines of the papers (Spira 5.4, Minuet 5.2.1, TorchSparse++), with three differences:
+every candidate is checked against float64 first, each product of a layer has a dataflow of its own,
+and measurements are kept on disk by device and size.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,9 +23,10 @@ from pcnn.dataflows.settings import described, is_writable
 from pcnn.dataflows.tuned import forget
 from pcnn.dataflows.tuning_file import read, save, user_path
 from pcnn.dataflows.tuning_table import PRODUCTS, Choice, Choices, TuningTable
-from pcnn.ops.autotune import combined, compare, groups_of, mean_bucket
+from pcnn.ops.autotune import compare, groups_of, mean_bucket
 from pcnn.ops.candidates import default_candidates
 from pcnn.ops.layer_products import LayerCall
+from pcnn.ops.shared_layouts import decide, joined, layers_by_map, layouts_ms
 from pcnn.runtime.layer_calls import convolutions, inputs, recorded, unwrapped
 from pcnn.runtime.rank_zero import on_rank_zero
 
@@ -36,8 +38,8 @@ class TunedLayer:
     Args:
         name: of the layer in the network.
         dataflow: what it uses from now on.
-        ms: of each product by the dataflow that was quickest there, all samples together [ms];
-            empty where there was nothing to choose.
+        ms: of each product by its dataflow, mean of the samples [ms]; empty where there was
+            nothing to choose.
         known: whether the decision was on disk already.
     """
 
@@ -45,6 +47,12 @@ class TunedLayer:
     dataflow: Dataflow
     ms: Mapping[str, float]
     known: bool = False
+
+    @classmethod
+    def of(cls, name: str, choices: Mapping[str, Choice], known: bool) -> TunedLayer:
+        """The layer of a choice for each product; what nothing was compared with has no time."""
+        times = {product: choice.ms for product, choice in choices.items() if choice.ms}
+        return cls(name, joined(choices), times, known)
 
     def __str__(self) -> str:
         """One line."""
@@ -67,8 +75,9 @@ def tune(
 
     The network runs on a few samples, without gradients; then, layer by layer, the candidates
     compute its products on the very kernel maps it was called with. One whose values differ from
-    float64 by more than its dtype explains cannot win. Call it under the autocast that the network
-    will run under: operands have the dtype that the layers were seen to use.
+    float64 by more than its dtype explains cannot win. Layers of one kernel map read the same
+    layouts, whose making counts. Call it under the autocast that the network will run under:
+    operands have the dtype that the layers were seen to use.
 
     Under `torch.distributed` every rank calls this, outside of training steps; rank 0 measures, and
     all get its decisions.
@@ -101,17 +110,21 @@ def tune(
             raise ValueError("nothing to tune: no sample led to a convolution over a kernel map")
         path = _path(cache)
         tuner = _Tuner(candidates, backward, read(path) if path else TuningTable(), fresh)
-        groups, found = list(groups_of(calls)), []
+        measured: dict[str, dict[str, Choices]] = {}
         console = Console(stderr=True)
         shown = progress and console.is_terminal
         with Progress(console=console, transient=True, disable=not shown) as bar:
-            for names in bar.track(groups, description="tuning layers"):
+            for names in bar.track(list(groups_of(calls)), description="tuning layers"):
                 before = len(tuner.made)
-                found += tuner.decide(names, calls[names[0]])
+                measured.update(dict.fromkeys(names, tuner.choices(calls[names[0]])))
                 if path and len(tuner.made) > before:  # at once: tuning may be interrupted
                     save(path, tuner.writable())
-        order = list(calls)
-        return sorted(found, key=lambda layer: order.index(layer.name))
+        decided: dict[str, dict[str, Choice]] = {}
+        for names in layers_by_map(calls):
+            maps = [call.kernel_map for call in calls[names[0]]]
+            cost = functools.cache(functools.partial(layouts_ms, maps))
+            decided |= decide({name: measured[name] for name in names}, cost)
+        return [TunedLayer.of(name, decided[name], tuner.known(calls[name])) for name in calls]
 
     tuned = on_rank_zero(work)
     forget()
@@ -152,18 +165,14 @@ class _Tuner:
         self._known = known if candidates is None and not fresh else TuningTable()
         self.made = TuningTable()
 
-    def decide(self, names: list[str], calls: list[LayerCall]) -> list[TunedLayer]:
-        """Decisions about layers whose calls are the same."""
-        offered = {product: self._offered(calls, product) for product in self._products}
-        every = {dataflow for candidates in offered.values() for dataflow in candidates}
-        if self._candidates is None and len(every) == 1:
-            return [TunedLayer(name, offered[PRODUCTS[0]][0], {}) for name in names]
-        found = {product: self._choices(calls, product, offered[product]) for product in offered}
-        choices = {product: one for product, (one, _) in found.items()}
-        dataflow = combined(choices)
-        times = {product: one[0].ms for product, one in choices.items()}
-        known = all(is_known for _, is_known in found.values())
-        return [TunedLayer(name, dataflow, times, known) for name in names]
+    def choices(self, calls: list[LayerCall]) -> dict[str, Choices]:
+        """Choices for the products of a layer, measured where they are not known."""
+        return {product: self._choices(calls, product) for product in self._products}
+
+    def known(self, calls: list[LayerCall]) -> bool:
+        """Whether all decisions about a layer were on disk."""
+        keys = ((calls[0].signature(one), mean_bucket(calls, one)) for one in self._products)
+        return all(self._known.exact(*key) for key in keys)
 
     def _offered(self, calls: list[LayerCall], product: str) -> tuple[Dataflow, ...]:
         if self._candidates is None:
@@ -180,20 +189,21 @@ class _Tuner:
             )
         return offered
 
-    def _choices(
-        self, calls: list[LayerCall], product: str, offered: tuple[Dataflow, ...]
-    ) -> tuple[Choices, bool]:
+    def _choices(self, calls: list[LayerCall], product: str) -> Choices:
         signature, bucket = calls[0].signature(product), mean_bucket(calls, product)
         steady = torch.are_deterministic_algorithms_enabled()
         for table in (self._known, self.made):
             found = table.exact(signature, bucket)
             known = tuple(one for one in found if one.dataflow.deterministic or not steady)
             if known:
-                return known, table is self._known
+                return known
+        offered = self._offered(calls, product)
+        if self._candidates is None and len(offered) == 1:
+            return (Choice(offered[0], 0.0),)
         choices = compare(calls, product, offered).choices()
         kept = tuple(Choice(one.dataflow, round(one.ms, 5)) for one in choices)
         self.made = self.made.updated(TuningTable([(signature, bucket, kept)]))
-        return kept, False
+        return kept
 
     def writable(self) -> TuningTable:
         """What was measured of dataflows that a file may name."""

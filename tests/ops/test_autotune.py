@@ -4,11 +4,10 @@ import pytest
 import torch
 
 from pcnn.dataflows import Blocked, Reference
-from pcnn.dataflows.per_product import PerProduct
 from pcnn.dataflows.tuning_table import PRODUCTS, Bucket, Choice
 from pcnn.geometry import Kernel, KernelMap
 from pcnn.maps import SortedSearch
-from pcnn.ops.autotune import Outcome, combined, compare, groups_of, mean_bucket
+from pcnn.ops.autotune import Outcome, compare, groups_of, mean_bucket
 from pcnn.ops.convolution import convolution
 from pcnn.ops.layer_products import LayerCall, Product
 from tests.clouds import dense_grid, surface_grid
@@ -120,18 +119,3 @@ def test_choices_are_the_best_of_each_set_of_layouts() -> None:
     one, two = Reference(name="one"), Reference(name="two")
     outcome = Outcome({one: 3.0, two: 2.0, Blocked(): 4.0})
     assert outcome.choices() == (Choice(two, 2.0), Choice(Blocked(), 4.0))
-
-
-def test_output_and_gradient_are_chosen_together() -> None:
-    pairs, blocks = Reference(), Blocked()
-    # blocks win the output, but pairs are quicker for both together
-    forward = Choice(blocks, 1.0), Choice(pairs, 1.5)
-    transposed = Choice(pairs, 1.0), Choice(blocks, 2.0)
-    vvor = (Choice(blocks, 1.0),)
-    assert combined({"forward": forward}) == blocks
-    chosen = combined({"forward": forward, "transposed": transposed, "vvor": vvor})
-    assert chosen == PerProduct(pairs, pairs, blocks)
-    every = {name: (Choice(pairs, 1.0),) for name in PRODUCTS}
-    assert combined(every) == pairs
-    with pytest.raises(ValueError, match="same layouts"):
-        combined({"forward": forward[:1], "transposed": transposed[:1]})

@@ -1,0 +1,145 @@
+"""One choice of layouts for all layers that read a kernel map.
+
+A layout that nobody else reads has to be worth its own making: the layers of a map are decided
+together, with the time that its layouts take (as TorchSparse++ and Spira tune groups of layers).
+"""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import torch
+
+from pcnn.dataflows import Dataflow
+from pcnn.dataflows.per_product import PerProduct
+from pcnn.dataflows.tuning_table import Choice, Choices
+from pcnn.geometry import KernelMap
+from pcnn.ops.layer_products import LayerCall
+
+#: Choices for a layer's products, by product; ``forward`` at least.
+LayerChoices = Mapping[str, Choices]
+
+Names = tuple[str, ...]
+
+#: What map builders write; everything else is derived from it.
+BUILT = ("table", "masks", "counts", "offsets")
+
+
+def layers_by_map(calls: Mapping[str, Sequence[LayerCall]]) -> Iterator[list[str]]:
+    """Names of the layers that read the same kernel maps, from whichever side."""
+    groups: dict[tuple[int, ...], list[str]] = {}
+    for name, own in calls.items():
+        groups.setdefault(tuple(id(call.kernel_map.edges) for call in own), []).append(name)
+    yield from groups.values()
+
+
+def decide(
+    layers: Mapping[str, LayerChoices], cost: Callable[[Names], float]
+) -> dict[str, dict[str, Choice]]:
+    """The choice for every product of every layer of a map.
+
+    Outputs and gradients of features read the same layouts in all layers, gradients of weights
+    theirs; of all such combinations the quickest one, the making of the layouts included. Layers
+    that have no combination in common are decided one by one.
+
+    Args:
+        layers: choices by layer.
+        cost: time to make layouts of the map [ms], in the choices' unit.
+
+    Raises:
+        ValueError: output and gradient of a layer have no layouts in common.
+    """
+    reads = _common(layers, ("forward", "transposed"))
+    outer = _common(layers, ("vvor",))
+    if not reads or not outer:
+        if len(layers) > 1:
+            return {
+                name: own
+                for one, choices in layers.items()
+                for name, own in decide({one: choices}, cost).items()
+            }
+        raise ValueError("no two dataflows for output and gradient read the same layouts")
+
+    def total(setting: tuple[Names, Names]) -> float:
+        made = cost(tuple(dict.fromkeys([*setting[0], *setting[1]])))
+        return made + sum(
+            choice.ms
+            for choices in layers.values()
+            for choice in _chosen(choices, *setting).values()
+        )
+
+    best = min(itertools.product(reads, outer), key=total)
+    return {name: _chosen(choices, *best) for name, choices in layers.items()}
+
+
+def _common(layers: Mapping[str, LayerChoices], products: Names) -> list[Names]:
+    """Layouts that some choice reads for all these products of all layers; no layouts for none."""
+    options = [
+        [choice.layouts(product) for choice in found]
+        for choices in layers.values()
+        for product, found in choices.items()
+        if product in products
+    ]
+    if not options:
+        return [()]
+    return [names for names in options[0] if all(names in others for others in options)]
+
+
+def _chosen(choices: LayerChoices, reads: Names, outer: Names) -> dict[str, Choice]:
+    return {
+        product: min(
+            (
+                one
+                for one in found
+                if one.layouts(product) == (outer if product == "vvor" else reads)
+            ),
+            key=lambda one: one.ms,
+        )
+        for product, found in choices.items()
+    }
+
+
+def joined(choices: Mapping[str, Choice]) -> Dataflow:
+    """The dataflow of a layer, from one for each of its products."""
+    forward = choices["forward"].dataflow
+    transposed = choices.get("transposed", choices["forward"]).dataflow
+    outer = choices.get("vvor", choices["forward"]).dataflow
+    if forward == transposed == outer:
+        return forward
+    return PerProduct(forward, transposed, outer)
+
+
+def layouts_ms(maps: Iterable[KernelMap], names: Names, repeats: int = 3) -> float:
+    """Time to derive layouts from what the builder wrote, mean of the maps [ms].
+
+    From an idle device to a finished layout, since making one may wait for the device.
+
+    Args:
+        maps: one or more; each counts once.
+        names: of the layouts.
+        repeats: the median of so many.
+    """
+    views = {id(one.edges): one for one in maps}.values()
+    return statistics.fmean(
+        statistics.median(_once(view, names) for _ in range(repeats + 1)) for view in views
+    )
+
+
+def _once(view: KernelMap, names: Names) -> float:
+    there = view.edges.layouts
+    written = BUILT if ("table", False) in there else ("pairs",)
+    kept = {key: tensors for key, tensors in there.items() if key in {(n, False) for n in written}}
+    fresh = KernelMap(replace(view.edges, layouts=kept), view.flipped)
+    on_gpu = any(tensor.is_cuda for tensors in kept.values() for tensor in tensors)
+    if on_gpu:
+        torch.cuda.synchronize()
+    start = time.perf_counter()
+    for name in names:
+        fresh.layout(name)
+    if on_gpu:
+        torch.cuda.synchronize()
+    return 1e3 * (time.perf_counter() - start)
