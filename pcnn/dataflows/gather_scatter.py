@@ -258,7 +258,7 @@ class GatherScatter:
         move = self._movement(x, layouts, compute_dtype, mirrored)
         place, wide = move.place, accumulator(compute_dtype)
         # sums over rows leave float16's range: the results are wide, or else the operands too
-        operands = move.operands if groups == 1 and has_wide_products() else wide
+        operands = move.operands if has_wide_products() else wide
         sides: tuple[tuple[Tensor, Side], ...] = (
             (move.prepare(x), "in"),
             (move.prepare(grad), "out"),

@@ -25,14 +25,16 @@ def multiply_block(gathered: Tensor, matrices: Tensor, products: Tensor, block: 
         block: slots and rows.
     """
     count, rows, groups = len(block.slots), block.rows, matrices.shape[1]
-    left = gathered.view(count, rows, gathered.shape[1])
-    right = block.take(matrices)
+    left = _by_group(gathered, block, groups)  # [S * G, R, A]
+    right = block.take(matrices).flatten(0, 1)  # [S * G, A, C]
     out = products[: count * rows].view(count, rows, products.shape[1])
     if groups == 1:
-        batched_product(left, right[:, 0], out)
+        batched_product(left, right, out)
         return
-    left = left.unflatten(2, (groups, right.shape[2])).to(out.dtype)
-    out.copy_(torch.einsum("nrga,ngac->nrgc", left, right.to(out.dtype)).flatten(2))
+    found = out.new_empty(count * groups, rows, right.shape[2])
+    batched_product(left, right, found)
+    found = found.unflatten(0, (count, groups)).transpose(1, 2)
+    out.unflatten(2, (groups, right.shape[2])).copy_(found)
 
 
 def reduce_block(
@@ -46,23 +48,25 @@ def reduce_block(
         groups: groups of channels G.
         parts: ``[G, A, C]`` of every matrix, replaced; float32 (float64 of float64).
     """
-    count, rows = len(block.slots), block.rows
-    one, other = (side.view(count, rows, groups, -1) for side in operands)
-    if groups == 1:
-        shape = count, one.shape[3], other.shape[3]
-        out = one.new_empty(shape, dtype=parts[0].dtype)
-        batched_product(one[:, :, 0].transpose(1, 2), other[:, :, 0], out)
-        out = out[:, None]
-    else:
-        out = torch.einsum("nrga,nrgc->ngac", one, other)
-    for k, part in zip(block.weights, out.unbind(), strict=True):
+    left, right = (_by_group(side, block, groups) for side in operands)
+    found = left.new_empty(len(left), left.shape[2], right.shape[2], dtype=parts[0].dtype)
+    batched_product(left.transpose(1, 2), right, found)
+    found = found.unflatten(0, (len(block.slots), groups))
+    for k, part in zip(block.weights, found.unbind(), strict=True):
         parts[k] = part
+
+
+def _by_group(buffer: Tensor, block: Block, groups: int) -> Tensor:
+    """``[S * G, R, A]`` of ``[S * R, G * A]``; a view where there is one group."""
+    shape = len(block.slots), block.rows, groups, buffer.shape[1] // groups
+    return buffer.view(shape).transpose(1, 2).flatten(0, 1)
 
 
 def batched_product(left: Tensor, right: Tensor, out: Tensor) -> None:
     """``out = left @ right``, ``[S, M, A] x [S, A, C]``; ``out`` may be float32 for half operands.
 
-    One matrix is a plain ``mm``. Sums are float32 inside (float64 of float64).
+    One matrix is a plain ``mm``. Sums are float32 inside (float64 of float64). Autocast leaves
+    products with ``out`` alone, so operands keep the dtype they were given.
     """
     dtype = [] if out.dtype == left.dtype else [out.dtype]
     if left.shape[0] == 1:
