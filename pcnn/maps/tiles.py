@@ -11,8 +11,16 @@ from torch import Tensor
 
 from pcnn.geometry import KernelMap
 from pcnn.geometry.layouts import Layout, mask_words
-from pcnn.geometry.slot_tiles import GRAY_BITS, MAX_SECTIONS, TILE_ROWS, sections_of
+from pcnn.geometry.slot_tiles import (
+    GRAY_BITS,
+    MAX_SECTIONS,
+    TILE_ROWS,
+    is_sparse,
+    may_be_cut,
+    sections_of,
+)
 from pcnn.kernels import cuda
+from pcnn.kernels.pinned import read_copy
 from pcnn.maps.radix_sort import RadixSort, passes_of
 
 MAX_TASKS = MAX_SECTIONS
@@ -26,7 +34,7 @@ _MASKS = struct.Struct("PPqii0q")
 _TILES = struct.Struct("PPPPqi0q")
 
 #: Names of the layouts made here.
-TILED = ("tiles", "section_tiles")
+TILED = ("tiles", "section_tiles", "fitting_tiles")
 
 
 def row_masks(table: Tensor) -> Tensor:
@@ -56,14 +64,42 @@ class Tiled(NamedTuple):
 
 
 def tile_views(views: Iterable[tuple[KernelMap, str]]) -> None:
-    """Have many maps hold their ``tiles`` or ``section_tiles`` after one sort.
+    """Have many maps hold their tiles after one sort.
 
-    Left out is what follows from another layout without a sort: the tiles of the transpose of a
-    symmetric map; and a map of one section gets its ``tiles`` only.
+    Waits for the device once if there are maps whose density decides (``fitting_tiles`` of large
+    kernels) and whose triplets nobody has counted on the host. Left out is what follows from
+    another layout without a sort: the tiles of the transpose of a symmetric map; and a map of one
+    section gets its ``tiles`` only.
 
     Args:
-        views: maps, and which of the two layouts each shall hold.
+        views: maps, and which of the layouts `TILED` each shall hold.
     """
+    asked = list(views)
+    fitting = [view for view, name in asked if name == "fitting_tiles"]
+    names = dict(zip(fitting, _fitting(fitting), strict=True))
+    _tile([(view, names[view] if name == "fitting_tiles" else name) for view, name in asked])
+    for view, name in names.items():
+        view.edges.layouts["fitting_tiles", view.flipped] = view.layout(name)
+
+
+def _fitting(views: Sequence[KernelMap]) -> list[str]:
+    """Which tiles fit each of many maps."""
+    large = [view for view in views if may_be_cut(view)]
+    open_ones = [view for view in large if not _is_counted(view)]
+    sums = [view.layout("counts")[0].sum() for view in open_ones]
+    read = dict(zip(open_ones, read_copy(torch.stack(sums)) if sums else [], strict=True))
+    known = {view: read[view] if view in read else int(view.offsets[-1]) for view in large}
+    cut = {view for view, triplets in known.items() if is_sparse(view, triplets)}
+    return ["section_tiles" if view in cut else "tiles" for view in views]
+
+
+def _is_counted(view: KernelMap) -> bool:
+    """Whether the host knows the number of triplets."""
+    sides = view, view.transpose()
+    return any(side.has(name) for side in sides for name in ("pairs", "offsets"))
+
+
+def _tile(views: Sequence[tuple[KernelMap, str]]) -> None:
     wanted: dict[tuple[KernelMap, str], int] = {}
     for view, name in sorted(views, key=lambda asked: asked[0].flipped):
         sections = sections_of(view) if name == "section_tiles" else 1
@@ -96,83 +132,50 @@ def tiles_of(maps: Sequence[Tiled]) -> list[Layout]:
 
 
 class _Shape(NamedTuple):
-    """Sizes of the tiles of one map."""
+    """Sizes of the tiles of one map, worked out once: the host is what small clouds wait for."""
 
+    rows: int
+    volume: int
+    sections: int
+    words: int
     tiles: int
     width: int
     groups: int
+    bins: int  # how many tiles of every group, and of the map, have each number of slots
+    slots: int  # elements of tile_slots, rounded up so that what follows begins at 16 bytes
+    size: int  # elements of all four tensors
 
     @classmethod
     def of(cls, one: Tiled) -> _Shape:
         rows, volume = one.table.shape
-        tiles = one.sections * -(-rows // TILE_ROWS)
-        return cls(tiles, -(-volume // one.sections), -(-tiles // GROUP_TILES))
-
-    @property
-    def bins(self) -> int:
-        """How many tiles of a group, and of the map, have each number of slots."""
-        return (self.width + 1) * (self.groups + 1)
-
-    @property
-    def sizes(self) -> tuple[int, int, int, int]:
-        """Elements of the four tensors, rounded up so that each begins at a multiple of 16 B."""
-        tiles, width, _ = self
-        return (
-            tiles * TILE_ROWS,
-            -(-tiles * width // 4) * 4,
-            -(-tiles // 4) * 4,
-            tiles * width * TILE_ROWS,
-        )
+        sections = one.sections
+        tiles = sections * -(-rows // TILE_ROWS)
+        width = -(-volume // sections)
+        groups = -(-tiles // GROUP_TILES)
+        bins = (width + 1) * (groups + 1)
+        slots = (tiles * width + 3) & ~3
+        size = tiles * TILE_ROWS * (1 + width) + slots + ((tiles + 3) & ~3)
+        words = mask_words(volume)
+        return cls(rows, volume, sections, words, tiles, width, groups, bins, slots, size)
 
 
 def _tiles(maps: Sequence[Tiled]) -> list[Layout]:
     device = maps[0].table.device
     shapes = [_Shape.of(one) for one in maps]
-    items = sum(one.table.shape[0] * one.sections for one in maps)
-    tiles = sum(shape.tiles for shape in shapes)
-    words = sum(s.tiles * one.masks.shape[1] for s, one in zip(shapes, maps, strict=True))
-    bins = sum(shape.bins for shape in shapes)
+    items = tiles = words = bins = size = gray_bits = 0
+    for shape in shapes:
+        items += shape.rows * shape.sections
+        tiles += shape.tiles
+        words += shape.tiles * shape.words
+        bins += shape.bins
+        size += shape.size
+        gray_bits = max(gray_bits, min(GRAY_BITS, shape.width))
     scratch = torch.empty(bins + words + tiles, dtype=torch.int32, device=device)
-    size = sum(sum(shape.sizes) for shape in shapes)
     made = torch.empty(size, dtype=torch.int32, device=device)
     sort = RadixSort.of(items, device)
 
-    layouts: list[Layout] = []
-    tasks: list[bytes] = []
-    place = made.storage_offset()
-    base = made.data_ptr() - 4 * place
-    item = tile = word = bin_ = gray_bits = 0
-    for one, shape in zip(maps, shapes, strict=True):
-        (rows, volume), row_words = one.table.shape, one.masks.shape[1]
-        gray_bits = max(gray_bits, min(GRAY_BITS, shape.width))
-        count, width, _ = shape
-        starts = [place]
-        for part in shape.sizes:
-            starts.append(starts[-1] + part)
-        out, slots, counts, lists, place = starts
-        layouts.append(
-            (
-                made.as_strided((count, TILE_ROWS), (TILE_ROWS, 1), out),
-                made.as_strided((count, width), (width, 1), slots),
-                made.as_strided((count,), (1,), counts),
-                made.as_strided(
-                    (count, width, TILE_ROWS), (width * TILE_ROWS, TILE_ROWS, 1), lists
-                ),
-            )
-        )
-        pointers = (
-            *(one.masks.data_ptr(), one.table.data_ptr()),
-            *(base + 4 * out, base + 4 * slots, base + 4 * counts, base + 4 * lists),
-        )
-        first, own = tile, count // one.sections
-        for section in range(one.sections):
-            sizes = rows, item, tile, first, word, bin_
-            kind = volume, row_words, section, one.sections, width, shape.groups
-            tasks.append(_TASK.pack(*pointers, *sizes, *kind))
-            item, tile, word = item + rows, tile + own, word + own * row_words
-        bin_ += shape.bins
+    tasks, layouts = _tasks(maps, shapes, made)
     packed = b"".join([*tasks, *[_NO_TASK] * (MAX_TASKS - len(tasks))])
-
     module = cuda.module("tiles.cu", device)
     map_bits = (len(tasks) - 1).bit_length()
     counted = scratch.data_ptr()
@@ -185,3 +188,40 @@ def _tiles(maps: Sequence[Tiled]) -> list[Layout]:
     module.launch("tile_masks", -(-tiles // 8), arguments, device)
     module.launch("tile_lists", tiles, arguments, device)
     return layouts
+
+
+def _tasks(
+    maps: Sequence[Tiled], shapes: Sequence[_Shape], made: Tensor
+) -> tuple[list[bytes], list[Layout]]:
+    """What kernels are told of every section, and the parts of one tensor that they write."""
+    tasks: list[bytes] = []
+    layouts: list[Layout] = []
+    out = made.storage_offset()
+    base = made.data_ptr() - 4 * out
+    item = tile = word = bin_ = 0
+    for one, shape in zip(maps, shapes, strict=True):
+        rows, volume, sections, words, tiles, width, groups, bins, size, _ = shape
+        lists = out + tiles * TILE_ROWS
+        slots = lists + tiles * width * TILE_ROWS
+        counts = slots + size
+        layouts.append(
+            (
+                made.as_strided((tiles, TILE_ROWS), (TILE_ROWS, 1), out),
+                made.as_strided((tiles, width), (width, 1), slots),
+                made.as_strided((tiles,), (1,), counts),
+                made.as_strided(
+                    (tiles, width, TILE_ROWS), (width * TILE_ROWS, TILE_ROWS, 1), lists
+                ),
+            )
+        )
+        masks, table = one.masks.data_ptr(), one.table.data_ptr()
+        places = base + 4 * out, base + 4 * slots, base + 4 * counts, base + 4 * lists
+        first, own = tile, tiles // sections
+        for section in range(sections):
+            starts = rows, item, tile, first, word, bin_
+            kind = volume, words, section, sections, width, groups
+            tasks.append(_TASK.pack(masks, table, *places, *starts, *kind))
+            item, tile, word = item + rows, tile + own, word + own * words
+        bin_ += bins
+        out += shape.size
+    return tasks, layouts
