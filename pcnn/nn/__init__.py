@@ -1,7 +1,7 @@
 """Layers on sparse tensors, look-alikes of `torch.nn`."""
 
 from pcnn.nn.conv import Conv3d, ConvTranspose3d
-from pcnn.nn.features import FeatureWise, Sequential, add, concatenate
+from pcnn.nn.features import FeatureWise, add, concatenate
 from pcnn.nn.folded_norm import FoldedNorm
 from pcnn.nn.fused import fused_convolution, is_hooked
 from pcnn.nn.joined import JoinedTensor
@@ -16,6 +16,7 @@ from pcnn.nn.pooling import (
     SumPool3d,
     unpool,
 )
+from pcnn.nn.sequential import Sequential
 
 __all__ = [
     "AvgPool3d",

@@ -26,22 +26,6 @@ class FeatureWise(nn.Module):
         return x.replace(normalize(self.module, x.features))
 
 
-class Sequential(nn.Sequential):
-    """`torch.nn.Sequential` of sparse layers; plain norms and activations are wrapped by itself.
-
-    A module of `torch.nn` acts on features; every other module takes the sparse tensor.
-    """
-
-    def __init__(self, *modules: nn.Module) -> None:
-        super().__init__(*(FeatureWise(m) if _is_plain(m) else m for m in modules))
-
-
-def _is_plain(module: nn.Module) -> bool:
-    containers = nn.Sequential | nn.ModuleList | nn.ModuleDict
-    in_torch = type(module).__module__.startswith("torch.nn.modules.")
-    return in_torch and not isinstance(module, containers)
-
-
 def concatenate(*tensors: SparseTensor) -> SparseTensor:
     """Join the channels of tensors on one geometry: ``[N, C_1 + C_2 + ...]``.
 

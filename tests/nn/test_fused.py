@@ -1,7 +1,6 @@
 import copy
 import pickle
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -9,81 +8,15 @@ import torch
 from torch import nn
 
 import pcnn
-from pcnn.dataflows import Reference
-from pcnn.maps import SortedSearch
 from pcnn.models.blocks import ConvNorm, ResidualBlock
 from pcnn.nn import (
     Conv3d,
-    ConvTranspose3d,
     FoldedNorm,
-    JoinedTensor,
-    add,
-    concatenate,
     fused_convolution,
     normalize,
 )
-from pcnn.ops import Engine
-from tests.clouds import surface_grid
+from tests.nn.fusing import joined, layer, recorded, separate, shaken, tensor
 from tests.tolerance import RELATIVE_RMS, relative_rms
-
-
-@dataclass(frozen=True)
-class Recorded(Reference):
-    """The reference, writing down what each product was asked to do on the way."""
-
-    name: str = "recorded"
-    fuses: bool = True
-    calls: list[dict[str, Any]] = field(default_factory=list, compare=False)
-
-    def mvmr(self, *args: Any, **kwargs: Any) -> torch.Tensor:
-        self.calls.append(kwargs)
-        return super().mvmr(*args, **kwargs)
-
-
-def recorded(fuses: bool = True) -> tuple[Engine, list[dict[str, Any]]]:
-    dataflow = Recorded(fuses=fuses)
-    return Engine("recorded", SortedSearch(), dataflow), dataflow.calls
-
-
-def shaken(module: nn.Module) -> nn.Module:
-    """Norms with statistics and weights of no special value, in evaluation mode."""
-    for part in module.modules():
-        if isinstance(part, nn.BatchNorm1d | nn.SyncBatchNorm):
-            for tensor in (part.weight, part.bias, part.running_mean, part.running_var):
-                tensor.data.uniform_(0.5, 2)
-    return module.eval()
-
-
-def tensor(
-    n: int = 200, channels: int = 4, dtype: torch.dtype = torch.float32
-) -> pcnn.SparseTensor:
-    grid = surface_grid(n)
-    return pcnn.SparseTensor(torch.randn(grid.rows, channels).to(dtype), grid)
-
-
-def joined(dtype: torch.dtype = torch.float32) -> pcnn.SparseTensor:
-    first = tensor(200, 3, dtype)
-    second = first.replace(torch.randn(first.geometry.rows, 1).to(dtype))
-    with torch.no_grad():
-        return concatenate(first, second)
-
-
-def separate(module: nn.Module, x: pcnn.SparseTensor, *sites: Any) -> pcnn.SparseTensor:
-    """What the module computes one operation after another: gradients are enabled."""
-    with torch.enable_grad():
-        y: pcnn.SparseTensor = module(x.replace(x.features), *sites)
-    return y.replace(y.features.detach())
-
-
-def layer(kind: str, **arguments: Any) -> ConvNorm:
-    conv: nn.Module
-    if kind == "transposed":
-        conv = ConvTranspose3d(4, 6, 2, 2, **arguments)
-    else:
-        size, stride = {"3": (3, 1), "strided": (2, 2), "1": (1, 1), "strided 1": (1, 2)}[kind]
-        conv = Conv3d(4, 6, size, stride, **arguments)
-    return shaken(ConvNorm(conv, nn.BatchNorm1d(6)))  # type: ignore[return-value]
-
 
 KINDS = ["3", "strided", "transposed", "1", "strided 1"]
 DTYPES = [torch.float64, torch.float32, torch.float16, torch.bfloat16]
@@ -192,91 +125,6 @@ def test_a_residual_lives_on_the_sites_of_the_output() -> None:
     for grad in (False, True):
         with torch.set_grad_enabled(grad), pytest.raises(ValueError, match="another geometry"):
             block.added_to(residual, x)
-
-
-@pytest.mark.parametrize("module", ["conv", "norm"])
-@pytest.mark.parametrize("where", ["register_forward_hook", "register_forward_pre_hook"])
-def test_hooks_fire(module: str, where: str) -> None:
-    engine, calls = recorded()
-    block, x, seen = layer("3", engine=engine, bias=False), tensor(), []
-    with torch.no_grad():
-        expected = block(x).features
-        assert calls.pop()["epilogue"] is not None
-        getattr(block.get_submodule(module), where)(lambda *args: seen.append(args))
-        y = block(x).features
-    assert len(seen) == 1
-    assert calls.pop()["epilogue"] is None
-    torch.testing.assert_close(y, expected)
-
-
-def test_hooks_of_a_block_fire() -> None:
-    block, x, seen = shaken(ResidualBlock(4, 6, Conv3d, nn.BatchNorm1d)), tensor(), []
-    for part in block.modules():
-        part.register_forward_hook(lambda module, *_: seen.append(module))
-    with torch.no_grad():
-        block(x)
-    assert set(seen) == set(block.modules())
-
-
-def test_hooks_of_all_modules_fire() -> None:
-    block, x, seen = shaken(ResidualBlock(4, 6, Conv3d, nn.BatchNorm1d)), tensor(), []
-    handle = nn.modules.module.register_module_forward_hook(lambda m, *_: seen.append(m))
-    try:
-        with torch.no_grad():
-            block(x)
-    finally:
-        handle.remove()
-    assert set(seen) == set(block.modules())
-
-
-class Doubled(Conv3d):
-    def forward(self, x: pcnn.SparseTensor, sites: Any = None) -> pcnn.SparseTensor:
-        y = super().forward(x, sites)
-        return y.replace(2 * y.features)
-
-
-class Dense(nn.Module):
-    """A layer that is none of ours."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.linear = nn.Linear(4, 6)
-
-    def forward(self, x: pcnn.SparseTensor) -> pcnn.SparseTensor:
-        return x.replace(self.linear(x.features))
-
-
-OTHERS = {
-    "a subclass": lambda: Doubled(4, 6, 3),
-    "a foreign layer": Dense,
-    "grouped and pointwise": lambda: Conv3d(4, 6, 1, groups=2),
-    "a wrapped layer": lambda: torch.nn.utils.parametrizations.weight_norm(Conv3d(4, 6, 3)),
-}
-
-
-@pytest.mark.parametrize("make", OTHERS.values(), ids=OTHERS.keys())
-def test_other_layers_run_as_they_are(make: Callable[[], nn.Module]) -> None:
-    block, x = shaken(ConvNorm(make(), nn.BatchNorm1d(6))), joined()
-    with torch.no_grad():
-        y = block(x).features
-    torch.testing.assert_close(y, separate(block, x).features)
-
-
-@pytest.mark.parametrize(
-    "norm",
-    [
-        nn.BatchNorm1d(6, track_running_stats=False),
-        nn.InstanceNorm1d(6),
-        nn.LayerNorm(6),
-        nn.Sequential(nn.BatchNorm1d(6), nn.Dropout(0.5)),
-        nn.Identity(),
-    ],
-    ids=lambda norm: type(norm).__name__,
-)
-def test_other_norms_run_as_they_are(norm: nn.Module) -> None:
-    block, x = ConvNorm(Conv3d(4, 6, 3), norm).eval(), tensor()
-    with torch.no_grad():
-        assert torch.equal(block(x).features, separate(block, x).features)
 
 
 @pytest.mark.parametrize("groups", [1, 2])
@@ -409,37 +257,3 @@ def test_small_clouds(n: int) -> None:
     block, x = shaken(ResidualBlock(4, 6, Conv3d, nn.BatchNorm1d)), tensor(n)
     with torch.no_grad():
         torch.testing.assert_close(block(x).features, separate(block, x).features)
-
-
-def test_a_joined_tensor_copies_at_the_first_request() -> None:
-    x = joined()
-    assert type(x) is JoinedTensor
-    assert isinstance(x, pcnn.SparseTensor)
-    assert (x.channels, x.is_apart) == (4, True)
-    assert torch.equal(x.features, torch.cat([x.first, x.second], dim=1))
-    assert x.features is x.features
-    assert not x.is_apart
-    assert torch.equal(x.replace(2 * x.features).features, 2 * x.features)
-
-
-def test_a_joined_tensor_is_a_sparse_tensor() -> None:
-    for act in (
-        lambda x: x.to("cpu").features,
-        lambda x: add(x, x).features / 2,
-        lambda x: copy.deepcopy(x).features,
-        lambda x: pickle.loads(pickle.dumps(x)).features,
-        lambda x: concatenate(x, x).features[:, :4],
-        lambda x: pcnn.nn.FeatureWise(nn.Identity())(x).features,
-    ):
-        x = joined()
-        with torch.no_grad():
-            assert torch.equal(act(x), torch.cat([x.first, x.second], dim=1))
-
-
-def test_what_cannot_be_joined_is_copied() -> None:
-    x = tensor()
-    assert type(concatenate(x, x)) is pcnn.SparseTensor  # gradients are enabled
-    with torch.no_grad():
-        assert type(concatenate(x)) is pcnn.SparseTensor
-        assert type(concatenate(x, x, x)) is pcnn.SparseTensor
-        assert type(concatenate(x, x.replace(x.features.double()))) is pcnn.SparseTensor
