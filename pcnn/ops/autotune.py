@@ -43,6 +43,7 @@ def compare(
     product: str,
     candidates: Iterable[Dataflow],
     *,
+    inference: bool = False,
     repeats: int = 9,
 ) -> Outcome:
     """Check and time candidates for one product of a layer.
@@ -54,6 +55,7 @@ def compare(
         calls: calls of the layer, one or more a sample.
         product: ``forward``, ``transposed`` or ``vvor``.
         candidates: dataflows to try.
+        inference: as in `Product`.
         repeats: timed repeats on every call.
 
     Raises:
@@ -62,7 +64,7 @@ def compare(
     alive = dict.fromkeys(candidates, 0.0)
     refused: dict[Dataflow, str | None] = {}
     for call in calls:
-        operands = Product(call, product)
+        operands = Product(call, product, inference)
         for dataflow in list(alive):
             ms = _checked_ms(operands, dataflow, repeats)
             if isinstance(ms, str):

@@ -17,8 +17,8 @@ from pcnn.geometry.layouts import TILE_ROWS
 from pcnn.kernels.gemm_blocks import GemmBlocks, default_blocks
 from pcnn.ops.layer_products import LayerCall
 
-#: L1 norms up to which the slots of a hybrid are dense; beyond them a slot is as rare as all are.
-THRESHOLDS = (1, 2, 3)
+#: Thresholds of hybrids: the L1 norms that Spira's tuning chose, where it chose any.
+THRESHOLDS = (2,)
 
 
 def default_candidates(call: LayerCall, product: str) -> tuple[Dataflow, ...]:
@@ -56,18 +56,11 @@ def default_candidates(call: LayerCall, product: str) -> tuple[Dataflow, ...]:
 
 
 def neighbours(blocks: GemmBlocks) -> Iterator[GemmBlocks]:
-    """Blocks that differ from others in one setting, a step up or down."""
-    if blocks.rows > 64:
-        yield replace(blocks, rows=blocks.rows // 2)
-    else:
-        yield replace(blocks, rows=128)
+    """Blocks that differ from others in one setting; a kernel has to be compiled for each."""
+    yield replace(blocks, rows=64 if blocks.rows > 64 else 128)
     if blocks.channels_out > 32:
         yield replace(blocks, channels_out=blocks.channels_out // 2)
     if blocks.channels_in > 32:
         yield replace(blocks, channels_in=blocks.channels_in // 2)
-    if blocks.split > 1:
-        yield replace(blocks, split=blocks.split // 2)
-    if blocks.split < 8:
-        yield replace(blocks, split=2 * blocks.split)
+    yield replace(blocks, split=blocks.split // 2 if blocks.split > 1 else 2)
     yield replace(blocks, warps=8 if blocks.warps < 8 else 4)
-    yield replace(blocks, stages=blocks.stages - 1 if blocks.stages > 3 else blocks.stages + 1)

@@ -9,10 +9,11 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from pcnn.dataflows import Dataflow, Reference
+from pcnn.dataflows import Dataflow, Epilogue, Reference
 from pcnn.dataflows.tuned import signature_of
 from pcnn.dataflows.tuning_table import Signature
 from pcnn.geometry import KernelMap
+from pcnn.ops.convolution import convolution
 
 
 @dataclass(frozen=True)
@@ -59,9 +60,11 @@ class Product:
     Args:
         call: the call.
         name: ``forward``, ``transposed`` or ``vvor``.
+        inference: whether a folded norm and ReLU follow the forward product, as they do in
+            networks while no gradients are kept: what fuses them saves passes over the output.
     """
 
-    def __init__(self, call: LayerCall, name: str) -> None:
+    def __init__(self, call: LayerCall, name: str, inference: bool = False) -> None:
         self.call, self.name = call, name
         # gradients of weights are float32 at least, as under autocast
         wide = torch.promote_types(call.dtype, torch.float32)
@@ -84,6 +87,10 @@ class Product:
             scale = (map_.volume * self.x.shape[1] / call.groups) ** -0.5
             shape = map_.volume, call.c_in // call.groups, call.c_out
             self.other = (scale * operand(*shape)).to(call.dtype)
+        self.epilogue: Epilogue | None = None
+        if inference and name == "forward":
+            norm = torch.rand(2, call.c_out, generator=random, device=call.device)
+            self.epilogue = Epilogue(scale=norm[0] + 0.5, shift=norm[1], relu=True)
 
     def prepared(self, dataflow: Dataflow) -> Callable[[], Tensor]:
         """The product by a dataflow, its layouts built; what is left is what a layer's call does.
@@ -93,8 +100,17 @@ class Product:
         """
         needs = dataflow.needs_vvor if self.name == "vvor" else dataflow.needs
         layouts = [tensor for name in needs for tensor in self.view.layout(name)]
+        if self.epilogue is not None:
+            return lambda: self._finished(dataflow)
         dtype = self.call.dtype
         return lambda: self._compute(dataflow, layouts, self.x, self.other, dtype)
+
+    @torch.no_grad()
+    def _finished(self, dataflow: Dataflow) -> Tensor:
+        map_, groups = self.call.kernel_map, self.call.groups
+        return convolution(
+            self.x, self.other, map_, dataflow, groups=groups, epilogue=self.epilogue
+        )
 
     @property
     def terms(self) -> int:
@@ -105,10 +121,11 @@ class Product:
 
     @cached_property
     def truth(self) -> Tensor:
-        """The product of the same operands in float64."""
+        """The same of the same operands in float64."""
         layouts = list(self.view.layout("pairs"))
         operands = self.x.double(), self.other.double()
-        return self._compute(Reference(), layouts, *operands, torch.float64)
+        product = self._compute(Reference(), layouts, *operands, torch.float64)
+        return product if self.epilogue is None else self.epilogue.apply(product)
 
     def _compute(
         self,

@@ -73,6 +73,7 @@ def tune(
 ) -> list[TunedLayer]:
     """Give every convolution layer the dataflow that is quickest on samples of the data.
 
+    Takes minutes on a GPU the first time, most of them for compiling kernels, which stay on disk.
     The network runs on a few samples, without gradients; then, layer by layer, the candidates
     compute its products on the very kernel maps it was called with. One whose values differ from
     float64 by more than its dtype explains cannot win. Layers of one kernel map read the same
@@ -88,7 +89,8 @@ def tune(
         samples: how many of them.
         candidates: dataflows to try; ``None`` means `default_candidates` of the device. Given
             candidates are always timed; else decisions on disk are used again.
-        backward: whether to choose for gradients too.
+        backward: whether to choose for gradients too; without, outputs are timed together with the
+            norm and ReLU that inference fuses.
         cache: file of decisions; ``None`` means the user's own, which untuned ``auto`` layers
             consult too.
         fresh: time again what is on disk.
@@ -200,7 +202,8 @@ class _Tuner:
         offered = self._offered(calls, product)
         if self._candidates is None and len(offered) == 1:
             return (Choice(offered[0], 0.0),)
-        choices = compare(calls, product, offered).choices()
+        inference = self._products == PRODUCTS[:1]
+        choices = compare(calls, product, offered, inference=inference).choices()
         kept = tuple(Choice(one.dataflow, round(one.ms, 5)) for one in choices)
         self.made = self.made.updated(TuningTable([(signature, bucket, kept)]))
         return kept

@@ -119,3 +119,17 @@ def test_choices_are_the_best_of_each_set_of_layouts() -> None:
     one, two = Reference(name="one"), Reference(name="two")
     outcome = Outcome({one: 3.0, two: 2.0, Blocked(): 4.0})
     assert outcome.choices() == (Choice(two, 2.0), Choice(Blocked(), 4.0))
+
+
+def test_inference_times_what_follows_the_product_too() -> None:
+    own = call()
+    product = Product(own, "forward", inference=True)
+    assert product.epilogue is not None
+    plain = Product(own, "forward").truth
+    torch.testing.assert_close(product.truth, product.epilogue.apply(plain))
+    for dataflow in (Reference(), Blocked(), Reference(name="apart", fuses=False)):
+        torch.testing.assert_close(product.prepared(dataflow)(), product.truth.float())
+    assert Product(own, "vvor", inference=True).epilogue is None
+    assert list(compare([own], "forward", [Wrong(), Reference()], inference=True).ms) == [
+        Reference()
+    ]
