@@ -41,7 +41,7 @@ def test_searches_are_known_by_name(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["radix_pass", "insert", "clear", "bound_box", "aten::sort", "mask_keys", "tile_slots"]
+    "name", ["radix_pass", "insert", "clear", "bound_box", "aten::sort", "mask_keys", "tile_lists"]
 )
 def test_other_kernels_do_not_search(name: str) -> None:
     assert not searches(name)
