@@ -27,21 +27,23 @@ class OutputStationary:
         blocks: shape of the work of a program; ``None`` chooses by channels and rows.
         sections: slots are walked section by section, each with a row order of its own; sections
             meet in the output by atomics. For large kernels on sparse clouds, whose masks have
-            little in common.
+            little in common. ``None``: where the map is of that kind.
     """
 
     blocks: GemmBlocks | None = None
-    sections: bool = False
+    sections: bool | None = False
 
     @property
     def name(self) -> str:
         """Identifier of the setting."""
         own = "" if self.blocks is None else f"_{self.blocks.name}"
-        return ("section_stationary" if self.sections else "output_stationary") + own
+        return f"output_stationary_{self.needs[0]}{own}"
 
     @property
     def needs(self) -> tuple[str, ...]:
         """See `Dataflow.needs`."""
+        if self.sections is None:
+            return ("fitting_tiles",)
         return ("section_tiles",) if self.sections else ("tiles",)
 
     @property
@@ -57,7 +59,7 @@ class OutputStationary:
     @property
     def deterministic(self) -> bool:
         """See `Dataflow.deterministic`."""
-        return not self.sections
+        return self.sections is False
 
     def mvmr(
         self,
@@ -82,11 +84,10 @@ class OutputStationary:
             return finish(product, epilogue, out_dtype)
         from pcnn.kernels.implicit_gemm import launch_implicit_gemm
 
-        blocks, follows = self.blocks, epilogue or Epilogue()
+        blocks, follows, tiles = self.blocks, epilogue or Epilogue(), layouts[2].shape[0]
         if blocks is None:
             c_out = weight.shape[1] if transposed else weight.shape[2] // groups
             tf32 = torch.backends.cuda.matmul.allow_tf32
-            tiles = layouts[2].shape[0]
             blocks = default_blocks(x.shape[1] // groups, c_out, tiles, compute_dtype, not tf32)
         return launch_implicit_gemm(
             x,
@@ -99,7 +100,7 @@ class OutputStationary:
             out_dtype,
             transposed=transposed,
             mirrored=mirrored,
-            adds=self.sections,
+            adds=tiles > -(-n_out // TILE_ROWS),  # a row has places in several sections
             second=second,
             scale=follows.scale,
             shift=follows.shift,

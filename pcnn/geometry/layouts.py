@@ -15,7 +15,7 @@ from torch import Tensor
 
 from pcnn.geometry.slot_subsets import half_pairs, hybrid, slot_norms
 from pcnn.geometry.slot_tiles import TILE_ROWS as TILE_ROWS
-from pcnn.geometry.slot_tiles import bits, kernel_size, section_tiles, tiles
+from pcnn.geometry.slot_tiles import bits, fitting_tiles, kernel_size, section_tiles, tiles
 
 if TYPE_CHECKING:
     from pcnn.geometry.kernel_map import KernelMap
@@ -247,6 +247,7 @@ LAYOUTS: dict[str, Callable[[KernelMap], Layout]] = {
     "blocks": blocks,
     "tiles": tiles,
     "section_tiles": section_tiles,
+    "fitting_tiles": fitting_tiles,
     "kernel_size": kernel_size,
     "half_pairs": half_pairs,
     "slot_norms": slot_norms,

@@ -34,6 +34,11 @@ def section_tiles(kernel_map: KernelMap) -> Layout:
     return _tiled(kernel_map, "section_tiles")
 
 
+def fitting_tiles(kernel_map: KernelMap) -> Layout:
+    """Tiles as the map's density asks; see `pcnn.geometry.slot_tiles.fitting_tiles`."""
+    return _tiled(kernel_map, "fitting_tiles")
+
+
 def _tiled(kernel_map: KernelMap, name: str) -> Layout:
     tile_views([(kernel_map, name)])
     key = name, kernel_map.flipped
@@ -50,5 +55,6 @@ NATIVE: Mapping[str, Callable[[KernelMap], Layout]] = MappingProxyType(
         "masks": masks,
         "tiles": tiles,
         "section_tiles": section_tiles,
+        "fitting_tiles": fitting_tiles,
     }
 )

@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from pcnn.geometry import Kernel, KernelMap
+from pcnn.geometry import Kernel, KernelMap, grid_of_cells
 from pcnn.geometry.slot_tiles import TILE_ROWS, tiles_of_table
-from pcnn.maps import SortedSearch
+from pcnn.maps import SortedSearch, Windowed
 from pcnn.maps.native import NATIVE
 from pcnn.maps.tiles import Tiled, row_masks, tile_views, tiles_of
 from tests.clouds import surface_grid
@@ -171,6 +171,24 @@ def test_maps_hold_tiles_of_planes_if_they_know_their_kernel() -> None:
     for view in (native, built):
         view.layout("section_tiles")
         check_promises_of_view(view.transpose())
+
+
+@pytest.mark.usefixtures("emulated")
+@pytest.mark.parametrize("n", [0, 400])
+def test_sparse_maps_of_large_kernels_are_cut_into_sections(n: int) -> None:
+    for builder in (Windowed(), SortedSearch()):
+        block = torch.cartesian_prod(*[torch.arange(6)] * 3)
+        sparse, dense = surface_grid(n), grid_of_cells(block)
+        views = [
+            grid.map_to(grid, Kernel.of(size), builder.build)
+            for grid, size in ((sparse, 5), (dense, 5), (sparse, 3))
+        ]
+        if builder.name == "windowed":
+            tile_views([(view, "fitting_tiles") for view in views])
+        names = ["section_tiles" if n else "tiles", "tiles", "tiles"]
+        for view, name in zip(views, names, strict=True):
+            assert view.layout("fitting_tiles") is view.layout(name)
+            assert view.has("section_tiles") == (name == "section_tiles")
 
 
 def check_promises_of_view(mirrored: KernelMap) -> None:

@@ -1,0 +1,102 @@
+"""The dataflow that was measured to be quickest for a product, where somebody measured it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from pcnn.dataflows.base import Dataflow
+from pcnn.dataflows.epilogue import Epilogue
+from pcnn.dataflows.tuned import tuned
+
+
+@dataclass(frozen=True)
+class ByTable:
+    """Asks the tables of measured decisions product by product; they know this and like devices.
+
+    Only dataflows that read the same layouts as the usual one are taken: a map is laid out before
+    anybody knows who reads it.
+
+    Args:
+        usual: computes what no table knows.
+    """
+
+    usual: Dataflow
+
+    @property
+    def name(self) -> str:
+        """Identifier of the setting."""
+        return f"by_table_{self.usual.name}"
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """See `Dataflow.needs`."""
+        return self.usual.needs
+
+    @property
+    def needs_vvor(self) -> tuple[str, ...]:
+        """See `Dataflow.needs_vvor`."""
+        return self.usual.needs_vvor
+
+    @property
+    def fuses(self) -> bool:
+        """See `Dataflow.fuses`."""
+        return self.usual.fuses
+
+    @property
+    def deterministic(self) -> bool:
+        """See `Dataflow.deterministic`."""
+        return self.usual.deterministic
+
+    def mvmr(
+        self,
+        x: Tensor,
+        weight: Tensor,
+        layouts: Sequence[Tensor],
+        n_out: int,
+        groups: int,
+        transposed: bool,
+        compute_dtype: torch.dtype,
+        out_dtype: torch.dtype,
+        *,
+        mirrored: bool = False,
+        second: Tensor | None = None,
+        epilogue: Epilogue | None = None,
+    ) -> Tensor:
+        """See `Dataflow.mvmr`."""
+        volume, c_in, c_out = weight.shape
+        product = "transposed" if transposed else "forward"
+        shape = c_in * groups, c_out, volume, product, n_out, None, groups, self.needs
+        chosen = tuned(x.device, compute_dtype, *shape)
+        return (chosen or self.usual).mvmr(
+            x,
+            weight,
+            layouts,
+            n_out,
+            groups,
+            transposed,
+            compute_dtype,
+            out_dtype,
+            mirrored=mirrored,
+            second=second,
+            epilogue=epilogue,
+        )
+
+    def vvor(
+        self,
+        x: Tensor,
+        grad: Tensor,
+        layouts: Sequence[Tensor],
+        groups: int,
+        compute_dtype: torch.dtype,
+        out_dtype: torch.dtype,
+        *,
+        mirrored: bool = False,
+    ) -> Tensor:
+        """See `Dataflow.vvor`."""
+        return self.usual.vvor(
+            x, grad, layouts, groups, compute_dtype, out_dtype, mirrored=mirrored
+        )
