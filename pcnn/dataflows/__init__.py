@@ -4,7 +4,16 @@ from pcnn.dataflows.automatic import Automatic
 from pcnn.dataflows.base import Dataflow
 from pcnn.dataflows.blocked import Blocked
 from pcnn.dataflows.epilogue import Epilogue
+from pcnn.dataflows.gather_scatter import GatherScatter
 from pcnn.dataflows.output_stationary import OutputStationary
 from pcnn.dataflows.reference import Reference
 
-__all__ = ["Automatic", "Blocked", "Dataflow", "Epilogue", "OutputStationary", "Reference"]
+__all__ = [
+    "Automatic",
+    "Blocked",
+    "Dataflow",
+    "Epilogue",
+    "GatherScatter",
+    "OutputStationary",
+    "Reference",
+]

@@ -1,0 +1,72 @@
+"""How wide the accesses of compiled kernels are; compiled for a GPU, without one."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Any
+
+import pytest
+
+pytest.importorskip("triton")
+if os.environ.get("TRITON_INTERPRET") == "1":
+    pytest.skip("the interpreter compiles nothing", allow_module_level=True)
+
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+
+from pcnn.kernels.gather import gather_kernel
+from pcnn.kernels.gather_slots import gather_slots_kernel
+from pcnn.kernels.row_tiles import WARPS, tile_shape
+from pcnn.kernels.scatter import scatter_kernel
+
+TYPES = {
+    "position_ptr": "*i32",
+    "slot_ptr": "*i16",
+    "offsets_ptr": "*i64",
+    "shifts_ptr": "*i64",
+    "counts_ptr": "*i64",
+    "in_index_ptr": "*i32",
+}
+#: Kernel, constants besides the tile, rows it reads and rows it writes in its text.
+KERNELS = {
+    "gather": (gather_kernel, {}, 1, 4),
+    "scatter": (scatter_kernel, {"SUMS": triton.language.float32}, 4, 1),
+    "gather_slots": (gather_slots_kernel, {"VOLUME": 27, "SLOTS": 32, "FUSED": True}, 1, 1),
+}
+
+
+def compiled(kernel: Any, constants: dict[str, Any], channels: int, vectorised: bool) -> str:
+    """PTX for compute capability 9.0, all pointers aligned to 16 bytes, rows of float16."""
+    _, tile, rows = tile_shape(channels, None, 2, vectorised)
+    constants = {**constants, "CHANNELS": channels, "TILE": tile, "ROWS": rows}
+    names = kernel.arg_names
+    plain = {n: TYPES.get(n, "*fp16" if n.endswith("_ptr") else "i32") for n in names}
+    source = ASTSource(
+        kernel,
+        signature={n: "constexpr" if n in constants else kind for n, kind in plain.items()},
+        constexprs=constants,
+        attrs={(i,): [["tt.divisibility", 16]] for i, n in enumerate(names) if "_ptr" in n},
+    )
+    target = GPUTarget("cuda", 90, 32)
+    return str(triton.compile(source, target=target, options={"num_warps": WARPS}).asm["ptx"])
+
+
+@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize("channels", [16, 64, 96])
+def test_threads_move_sixteen_bytes(name: str, channels: int) -> None:
+    kernel, constants, reads, writes = KERNELS[name]
+    text = compiled(kernel, constants, channels, vectorised=True)
+    assert len(re.findall(r"ld\.global\S*\.v4\.b32", text)) == reads
+    assert len(re.findall(r"st\.global\S*\.v4\.b32", text)) == writes
+    assert not re.search(r"st\.global\S*\.b16", text)
+
+
+@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize("channels", [33, 64, 256])
+def test_scalar_threads_move_one_channel(name: str, channels: int) -> None:
+    kernel, constants, _, writes = KERNELS[name]
+    text = compiled(kernel, constants, channels, vectorised=False)
+    assert len(re.findall(r"st\.global\S*\.b16", text)) == writes
+    assert not re.search(r"global\S*\.v[24]\.", text)
