@@ -85,7 +85,8 @@ class Chart:
 
 def time_of(row: Row) -> Point | None:
     """Time of a row, by preference on the GPU without launch gaps; ``None`` if it has none."""
-    if row.params and "stage" in row.params and row.gpu_busy_ms is not None:
+    of_part = row.params is not None and not {"stage", "part"}.isdisjoint(row.params)
+    if of_part and row.gpu_busy_ms is not None:
         return Point(row.n or 0, row.gpu_busy_ms)
     if row.gpu_ms is not None:
         return Point(row.n or 0, row.gpu_ms)
@@ -213,6 +214,9 @@ def _draw_bars(axes: Axes, panel: Panel) -> None:
                 color="none" if point.hollow else color,
                 label=name if place == 0 else None,
             )
+    if panel.log:
+        axes.set_yscale("log")
+        _plain(axes.yaxis)
     axes.set_xticks(range(len(labels)), labels, fontsize=7)
     axes.margins(y=HEADROOM)
 

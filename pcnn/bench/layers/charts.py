@@ -38,20 +38,29 @@ def over_layers(rows: Sequence[Row]) -> list[Chart]:
 
 
 def by_setting(*params: str) -> Callable[[Sequence[Row]], list[Chart]]:
-    """A panel a scene, a group of bars a layer, a bar a value of these settings."""
+    """A chart a part, a panel a scene, a group of bars a layer, a bar a value of these settings."""
 
     def draw(rows: Sequence[Row]) -> list[Chart]:
-        panels: dict[str, Panel] = {}
-        for row in rows:
-            point = time_of(row)
-            if point is None or row.params is None:
-                continue
-            panel = panels.setdefault(row.workload, Panel(row.workload, "bars", "time [ms]"))
-            label = ", ".join(str(row.params[name]) for name in params if name in row.params)
-            panel.put(label, Point(layer_label(row), point.y, point.hollow))
-        return [Chart("", ", ".join(params), list(panels.values()))] if panels else []
+        charts = []
+        for part in dict.fromkeys(_part(row) for row in rows):
+            panels: dict[str, Panel] = {}
+            for row in rows:
+                point = time_of(row)
+                if point is None or row.params is None or _part(row) != part:
+                    continue
+                panel = panels.setdefault(row.workload, Panel(row.workload, "bars", "time [ms]"))
+                label = ", ".join(str(row.params[name]) for name in params if name in row.params)
+                panel.put(label, Point(layer_label(row), point.y, point.hollow))
+            if panels:
+                about = ", ".join((*params, part) if part else params)
+                charts.append(Chart(part, about, list(panels.values())))
+        return charts
 
     return draw
+
+
+def _part(row: Row) -> str:
+    return str((row.params or {}).get("part", ""))
 
 
 def parts_of(part: str) -> Callable[[Sequence[Row]], list[Chart]]:

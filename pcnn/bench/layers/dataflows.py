@@ -1,13 +1,129 @@
-"""Engines of single figures: one dataflow in several settings, each with its label.
+"""Engines of single figures: map builders and dataflows in the settings that a figure compares.
 
-A new setting is one line here.
+A new setting is one line here. Names are those of the papers' figures; what stands in is said where
+it differs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
+import torch
+
+from pcnn.dataflows import Dataflow
+from pcnn.dataflows.gather_scatter import MINUET, TORCHSPARSE, GatherScatter
+from pcnn.dataflows.grouping import Adaptive, Fixed, Grouping, Separate, Sorted, Symmetric
+from pcnn.dataflows.hybrid import Hybrid
+from pcnn.dataflows.output_stationary import OutputStationary
+from pcnn.dataflows.weight_stationary import WeightStationary
+from pcnn.maps import MapBuilder, SortedSearch, ZDelta
+from pcnn.maps.binary_search import BinarySearch
+from pcnn.maps.double_traversed import DoubleTraversed
+from pcnn.maps.hash_table import HashTable
 from pcnn.ops.engine import Engine
 
 #: An engine, and the settings that tell its rows from others'.
 Entry = tuple[Engine, Mapping[str, int | float | str]]
+
+#: TorchSparse Table 2 and Minuet Fig. 5: ways to group the products of the slots.
+GROUPINGS: dict[str, Grouping] = {
+    "separate": Separate(),
+    "symmetric": Symmetric(),
+    "fixed": Fixed(),
+    "adaptive": Adaptive(0.25),
+    "sorted": Sorted(0.1),
+}
+
+#: TorchSparse Table 3: dtype and data movement, each step with those before it.
+MOVEMENT = {
+    "float32, scalar": ("float32", GatherScatter(fused=False, locality=False, vectorised=False)),
+    "half": ("float16", GatherScatter(fused=False, locality=False, vectorised=False)),
+    "+ vectorised": ("float16", GatherScatter(fused=False, locality=False)),
+    "+ fused": ("float16", GatherScatter(locality=False)),
+    "+ locality-aware": ("float16", GatherScatter()),
+}
+
+
+def on(device: torch.device, builder: MapBuilder) -> MapBuilder:
+    """A builder that has CUDA kernels, or what stands in for it elsewhere."""
+    return builder if device.type == "cuda" else SortedSearch()
+
+
+def served(device: torch.device, entries: Sequence[Entry]) -> list[Entry]:
+    """Entries whose dataflows run on a device: elsewhere than on a GPU gather-scatter alone."""
+    if device.type == "cuda":
+        return list(entries)
+    return [entry for entry in entries if isinstance(entry[0].dataflow, GatherScatter)]
+
+
+def grouped(device: torch.device) -> list[Entry]:
+    """Gather-scatter with every grouping, on the maps of a hash table."""
+    builder = on(device, HashTable())
+    return [
+        (Engine("torchsparse", builder, GatherScatter(grouping)), {"grouping": name})
+        for name, grouping in GROUPINGS.items()
+    ]
+
+
+def papers(device: torch.device) -> list[Entry]:
+    """The dataflows of the papers' engines, each on its own map.
+
+    The output-stationary one is masked and sorted here, which only TorchSparse++ has.
+    """
+    found: list[tuple[str, MapBuilder, Dataflow, str]] = [
+        ("torchsparse++", HashTable(), OutputStationary(), "output-stationary"),
+        ("torchsparse++", HashTable(), WeightStationary(half=False), "weight-stationary"),
+        ("torchsparse", HashTable(), TORCHSPARSE, "gather-scatter"),
+        ("minuet", DoubleTraversed(), MINUET, "gather-scatter"),
+        ("spira", ZDelta(), OutputStationary(), "output-stationary"),
+        ("spira", ZDelta(product="half_pairs"), WeightStationary(), "weight-stationary"),
+        ("spira", ZDelta(product="hybrid:3"), Hybrid(3), "hybrid"),
+    ]
+    entries: list[Entry] = [
+        (Engine(name, on(device, builder), dataflow), {"variant": f"{name}\n{about}"})
+        for name, builder, dataflow, about in found
+    ]
+    return served(device, entries)
+
+
+def thresholds(size: int) -> list[Entry]:
+    """Spira Fig. 11: all slots sparse (t = 0), a threshold, all dense, for a kernel size.
+
+    Every map is written in the layout that its dataflow reads.
+    """
+    largest = 3 * (size // 2)
+    entries: list[Entry] = [
+        (Engine("spira", ZDelta(product="half_pairs"), WeightStationary()), {"t": 0})
+    ]
+    for t in range(1, largest + 1):
+        entries.append((Engine("spira", ZDelta(product=f"hybrid:{t}"), Hybrid(t)), {"t": t}))
+    entries.append((Engine("spira", ZDelta(), OutputStationary()), {"t": largest + 1}))
+    return entries
+
+
+def ideas_of_spira() -> list[Entry]:
+    """Spira Fig. 14: its ideas one after another, the last two of our own."""
+    steps: dict[str, tuple[MapBuilder, Dataflow]] = {
+        "hash table, output-stationary": (HashTable(), OutputStationary()),
+        "packed binary search": (BinarySearch(), OutputStationary()),
+        "+ z-delta search": (ZDelta(), OutputStationary()),
+        "+ hybrid, t = 3": (ZDelta(product="hybrid:3"), Hybrid(3)),
+    }
+    return [
+        (Engine("spira", builder, dataflow), {"step": name})
+        for name, (builder, dataflow) in steps.items()
+    ]
+
+
+def tiled(device: torch.device, tiles: Sequence[int]) -> list[Entry]:
+    """Minuet Fig. 4: gather-scatter with tiles of so many channels."""
+    builder = on(device, DoubleTraversed())
+    return [
+        (
+            Engine(
+                "minuet", builder, GatherScatter(MINUET.grouping, gather_tile=t, scatter_tile=t)
+            ),
+            {"tile": t},
+        )
+        for t in tiles
+    ]

@@ -2,14 +2,221 @@
 
 from __future__ import annotations
 
-from pcnn.bench.layers.charts import over_layers
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+from pcnn.bench.layers import dataflows
+from pcnn.bench.layers.charts import by_setting, over_layers, parts_of, values_of
+from pcnn.bench.layers.dataflows import MOVEMENT, Entry
 from pcnn.bench.layers.measured import layer_rows
-from pcnn.bench.layers.setting import Setting
+from pcnn.bench.layers.occupancy import filled_by_norm, pairs_by_slot
+from pcnn.bench.layers.parts import part_rows
+from pcnn.bench.layers.setting import LayerShape, Setting
+from pcnn.bench.layers.specialised import specialised
+from pcnn.bench.rows import Row
 from pcnn.bench.suite import Figure
+from pcnn.kernels.row_tiles import tiles_of
+from pcnn.maps.hash_table import HashTable
+from pcnn.ops.engine import Engine
 
 #: What is measured unless a figure is asked for by name.
 PLAIN = "layers"
 
+Measure = Callable[[Setting, str], Iterator[Row]]
+
+
+def _shapes(*channels: tuple[int, int, int]) -> tuple[LayerShape, ...]:
+    return tuple(LayerShape(*shape) for shape in channels)
+
+
+MINUET = _shapes(
+    (4, 16, 3),
+    (8, 8, 3),
+    (16, 16, 3),
+    (32, 32, 3),
+    (64, 64, 3),
+    (64, 96, 3),
+    (128, 128, 3),
+    (256, 256, 3),
+    (256, 384, 3),
+)
+SPIRA = _shapes(
+    (4, 32, 3),
+    (16, 32, 3),
+    (32, 32, 3),
+    (32, 64, 3),
+    (128, 128, 3),
+    (16, 16, 5),
+    (32, 32, 5),
+    (32, 64, 5),
+)
+THRESHOLDS = _shapes(
+    (16, 16, 3), (32, 32, 3), (64, 64, 3), (128, 128, 3), (16, 16, 5), (32, 32, 5), (64, 64, 5)
+)
+BREAKDOWN = _shapes((32, 32, 3), (32, 32, 5))
+#: Layers of MinkUNet42, where TorchSparse compares its groupings and data movement.
+MINKUNET = _shapes((32, 32, 3), (64, 64, 3), (96, 96, 3), (128, 128, 3))
+ONE_K5 = _shapes((32, 32, 5))
+
+
+def engines(kind: str, shapes: Sequence[LayerShape]) -> Measure:
+    """Rows of one kind: the setting's engines and the papers' dataflows on these layers."""
+
+    def measure(setting: Setting, figure: str) -> Iterator[Row]:
+        own: list[Entry] = [(engine, {"variant": engine.name}) for engine in setting.engines]
+        entries = own + dataflows.papers(setting.device)
+        return layer_rows(setting, figure, entries, shapes, [kind])
+
+    return measure
+
+
+def breakdown(setting: Setting, figure: str) -> Iterator[Row]:
+    """Spira Fig. 2: stages of the map and computation, by engine."""
+    own: list[Entry] = [(engine, {"variant": engine.name}) for engine in setting.engines]
+    entries = own + dataflows.papers(setting.device)
+    return part_rows(setting, figure, entries, BREAKDOWN, with_map=True)
+
+
+def groupings(setting: Setting, figure: str) -> Iterator[Row]:
+    """TorchSparse Table 2: time in matrix products by grouping."""
+    entries = dataflows.grouped(setting.device)
+    return part_rows(setting, figure, entries, MINKUNET, ["products"])
+
+
+def groups(setting: Setting, figure: str) -> Iterator[Row]:
+    """Minuet Fig. 5: launches and time of products by grouping, movement beside them."""
+    entries = dataflows.grouped(setting.device)
+    return part_rows(setting, figure, entries, MINKUNET[:2], ["gather", "products", "scatter"])
+
+
+def movement(setting: Setting, figure: str) -> Iterator[Row]:
+    """TorchSparse Table 3: time of gather and scatter, step by step."""
+    builder = dataflows.on(setting.device, HashTable())
+    for name, (dtype, dataflow) in MOVEMENT.items():
+        entry: Entry = Engine("torchsparse", builder, dataflow), {"step": name}
+        chosen = replace(setting, dtype=dtype)
+        yield from part_rows(chosen, figure, [entry], MINKUNET, ["gather", "scatter"])
+
+
+def tiles(setting: Setting, figure: str) -> Iterator[Row]:
+    """Minuet Fig. 4: time of gather and scatter over the tile, for several channels."""
+    for shape in _shapes((16, 16, 3), (64, 64, 3), (128, 128, 3)):
+        entries = dataflows.tiled(setting.device, tiles_of(shape.c_in))
+        yield from part_rows(setting, figure, entries, [shape], ["gather", "scatter"])
+
+
+def thresholds(setting: Setting, figure: str) -> Iterator[Row]:
+    """Spira Fig. 11: map and layer over the threshold between the two dataflows."""
+    if setting.device.type != "cuda":
+        return
+    for size in dict.fromkeys(shape.size for shape in THRESHOLDS):
+        shapes = [shape for shape in THRESHOLDS if shape.size == size]
+        entries = dataflows.thresholds(size)
+        yield from layer_rows(setting, figure, entries, shapes, ["map+layer"])
+
+
+def ideas(setting: Setting, figure: str) -> Iterator[Row]:
+    """Spira Fig. 14: map and layer with one more of its ideas at a time."""
+    if setting.device.type != "cuda":
+        return
+    entries = dataflows.ideas_of_spira()
+    yield from layer_rows(setting, figure, entries, ONE_K5, ["map+layer"])
+
+
+SCANS = "scans of the paper's data sets"
 FIGURES: tuple[Figure[Setting], ...] = (
     Figure(PLAIN, "single convolutions", "", layer_rows, over_layers, "a layer"),
+    Figure(
+        "torchsparse_fig12",
+        "triplets of every slot",
+        "SemanticKITTI and nuScenes",
+        pairs_by_slot,
+        values_of("slot", "pairs", "triplets"),
+    ),
+    Figure(
+        "torchsparse_table1",
+        "an adaptive grouping searched on one scene, used on others",
+        "SemanticKITTI and nuScenes",
+        specialised,
+        by_setting("searched_on"),
+    ),
+    Figure(
+        "torchsparse_table2",
+        "time in matrix products by grouping",
+        "SemanticKITTI and nuScenes",
+        groupings,
+        by_setting("grouping"),
+    ),
+    Figure(
+        "torchsparse_table3",
+        "time of gather and scatter, each step with those before it",
+        "SemanticKITTI",
+        movement,
+        by_setting("step"),
+    ),
+    Figure(
+        "minuet_fig4",
+        "time of gather and scatter over the channels of a tile",
+        "the paper's clouds and GPUs",
+        tiles,
+        by_setting("tile"),
+    ),
+    Figure(
+        "minuet_fig5",
+        "gather, products and scatter by grouping",
+        "an example",
+        groups,
+        parts_of("part"),
+    ),
+    Figure(
+        "minuet_fig15",
+        "map and layer by engine",
+        "SemanticKITTI, S3DIS, Semantic3D, ShapeNetSem",
+        engines("map+layer", MINUET),
+        by_setting("variant"),
+    ),
+    Figure(
+        "minuet_fig19",
+        "layer without map by engine",
+        "SemanticKITTI, S3DIS, Semantic3D, ShapeNetSem",
+        engines("layer", MINUET),
+        by_setting("variant"),
+    ),
+    Figure(
+        "spira_fig2",
+        "stages of the map, and computation, by engine",
+        SCANS,
+        breakdown,
+        parts_of("part"),
+    ),
+    Figure(
+        "spira_fig3b",
+        "share of filled slots by their L1 norm",
+        "SemanticKITTI, ScanNet and Waymo",
+        filled_by_norm,
+        values_of("norm", "filled_percent", "filled [%]"),
+    ),
+    Figure(
+        "spira_fig10",
+        "map and layer by engine",
+        "SemanticKITTI, ScanNet and Waymo",
+        engines("map+layer", SPIRA),
+        by_setting("variant"),
+    ),
+    Figure(
+        "spira_fig11",
+        "map and layer over the threshold t: slots of smaller L1 norm are output-stationary",
+        "SemanticKITTI, ScanNet and Waymo",
+        thresholds,
+        by_setting("t"),
+        "a CUDA device",
+    ),
+    Figure(
+        "spira_fig14",
+        "map and layer with one more of Spira's ideas at a time",
+        "SemanticKITTI, ScanNet and Waymo",
+        ideas,
+        by_setting("step"),
+        "a CUDA device",
+    ),
 )

@@ -121,7 +121,7 @@ def _of_layer(
     for engine, params in entries:
         layer = None
         for kind in kinds:
-            identity = _identity(setting, place, shape, engine, figure, params)
+            identity = identity_of(setting, place, shape, engine, figure, params)
             try:
                 layer = layer or Layer(engine, place.grid, place.kernel, operands)
                 configuration = _configuration(setting, place, shape, engine, kind, params)
@@ -171,9 +171,10 @@ def _configuration(
     )
 
 
-def _identity(
+def identity_of(
     setting: Setting, place: Place, shape: LayerShape, engine: Engine, figure: str, params: Params
 ) -> dict[str, Any]:
+    """What a row says of its layer, by the names of the row format."""
     return {
         "workload": place.workload,
         "engine": engine.name,

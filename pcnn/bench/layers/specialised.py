@@ -1,0 +1,90 @@
+"""TorchSparse Table 1: an adaptive grouping searched on one scene, used on others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from pcnn.bench.calls import same
+from pcnn.bench.harness import wall_time
+from pcnn.bench.layers.dataflows import Entry, on
+from pcnn.bench.layers.layer import torch_dtype
+from pcnn.bench.layers.measured import Place, layer_rows
+from pcnn.bench.layers.setting import LayerShape, Setting
+from pcnn.bench.rows import Row
+from pcnn.dataflows.gather_scatter import GatherScatter
+from pcnn.dataflows.grouped_product import multiply_block
+from pcnn.dataflows.grouping import Adaptive, Group
+from pcnn.dataflows.grouping_search import search_adaptive
+from pcnn.dataflows.padded_buffer import padded_buffer
+from pcnn.dataflows.reference import per_group
+from pcnn.maps.hash_table import HashTable
+from pcnn.ops.engine import Engine
+
+#: Layers of the table, of MinkUNet.
+SHAPES = (LayerShape(32, 32, 3), LayerShape(96, 96, 3))
+#: A coarse search space: tolerances, and rows from which single products serve.
+EPSILONS = (0.0, 0.1, 0.25, 0.5, 1.0)
+THRESHOLDS = (0.0, 4096.0, 65536.0, float("inf"))
+
+
+@dataclass(frozen=True)
+class Given:
+    """Groups that are given, whatever the sizes.
+
+    Args:
+        found: the groups.
+        name: in the way of groupings.
+    """
+
+    found: tuple[Group, ...]
+    name: str = "given"
+
+    def groups(self, sizes: Sequence[int], skip: int = -1) -> tuple[Group, ...]:
+        """See `pcnn.dataflows.grouping.Grouping.groups`."""
+        return self.found
+
+
+def specialised(setting: Setting, figure: str) -> Iterator[Row]:
+    """Search on every scene, then time what was found on every scene."""
+    builder = on(setting.device, HashTable())
+    for shape in SHAPES:
+        entries: list[Entry] = []
+        for scene in setting.scenes:
+            found = searched(setting, Place.of(scene, shape.kernel, setting.device), shape)
+            engine = Engine("torchsparse", builder, GatherScatter(found))
+            entries.append((engine, {"searched_on": scene.name, "grouping": found.name}))
+        yield from layer_rows(setting, figure, entries, [shape], ["layer"])
+
+
+def searched(setting: Setting, place: Place, shape: LayerShape) -> Adaptive:
+    """The quickest adaptive grouping of a layer's products on a scene.
+
+    Args:
+        setting: device and dtype.
+        place: scene and kernel.
+        shape: channels.
+    """
+    dtype, device = torch_dtype(setting.dtype), setting.device
+    sizes = [len(j) for j, _ in place.pairs]
+    weight = torch.ones(place.kernel.volume, shape.c_in, shape.c_out, dtype=dtype, device=device)
+    matrices = per_group(weight, 1)
+    ends = [0]
+    for size in sizes:
+        ends.append(ends[-1] + size)
+
+    def cost(_: Sequence[int], groups: tuple[Group, ...]) -> float:
+        buffer = padded_buffer(tuple(ends), Given(groups), -1, False)
+        rows = torch.ones(buffer.rows, shape.c_in, dtype=dtype, device=device)
+        products = rows.new_empty(buffer.rows, shape.c_out)
+
+        def run() -> None:
+            for block in buffer.blocks:
+                part = rows[block.start : block.end]
+                multiply_block(part, matrices, products[block.start :], block)
+
+        return wall_time(same(run), device, warmup=2, repeats=5, budget_s=0.2).median
+
+    return search_adaptive([sizes], cost, epsilons=EPSILONS, thresholds=THRESHOLDS)
