@@ -9,6 +9,9 @@ import torch
 from torch import Tensor
 
 from pcnn.dataflows.epilogue import Epilogue
+from pcnn.dataflows.listed_pairs import PlainSums
+from pcnn.dataflows.outer_products import NEEDS_VVOR
+from pcnn.dataflows.reference import finish
 from pcnn.dataflows.weight_stationary import WeightStationary, steps_of
 from pcnn.kernels.product_tiles import ChunkTiles, ProductShape, RowTiles
 
@@ -24,8 +27,8 @@ class Hybrid:
 
     Where one of the two has no slot, only the other runs: at threshold 0 the `WeightStationary`
     flow; beyond the largest norm every slot is dense, and the result is written directly. Otherwise
-    two runs do not give identical bits. Needs CUDA (or Triton's interpreter); multiplies float16,
-    bfloat16 and float32.
+    two runs do not give identical bits. Kernels serve float16, bfloat16 and float32 on CUDA;
+    elsewhere, and in float64, the same sums are plain torch.
 
     Args:
         threshold: Spira's t: slots of a smaller L1 norm are dense; the norm is in units of the
@@ -40,7 +43,7 @@ class Hybrid:
     threshold: int
     tiles: ChunkTiles | None = None
     dense_tiles: RowTiles | None = None
-    needs_vvor: tuple[str, ...] = ("pairs", "counts")
+    needs_vvor: tuple[str, ...] = NEEDS_VVOR
     fuses: bool = True
     deterministic: bool = False
 
@@ -81,25 +84,79 @@ class Hybrid:
         second: Tensor | None = None,
         epilogue: Epilogue | None = None,
     ) -> Tensor:
-        """See `Dataflow.mvmr`.
-
-        Raises:
-            ValueError: a compute dtype that tensor cores do not multiply.
-        """
+        """See `Dataflow.mvmr`."""
+        if x.is_cuda and compute_dtype != torch.float64:
+            return self.by_kernels(
+                x,
+                weight,
+                layouts,
+                n_out,
+                groups,
+                transposed,
+                compute_dtype,
+                out_dtype,
+                mirrored=mirrored,
+                second=second,
+                epilogue=epilogue,
+            )
         if not self.threshold:
-            settings = groups, transposed, compute_dtype, out_dtype
             return self._sparse.mvmr(
                 x,
                 weight,
                 layouts,
                 n_out,
-                *settings,
+                groups,
+                transposed,
+                compute_dtype,
+                out_dtype,
+                mirrored=mirrored,
+                second=second,
+                epilogue=epilogue,
+            )
+        table, dense, in_index, out_index, counts, sparse = layouts
+        reading = groups, transposed, mirrored
+        plain = PlainSums.of(x, second, weight, n_out, *reading, compute_dtype)
+        plain.add_table(table, dense)
+        both = dense.shape[0] + sparse.shape[0] < weight.shape[0]
+        plain.add_pairs(in_index, out_index, counts, sparse, both)
+        return finish(plain.sums, epilogue, out_dtype)
+
+    def by_kernels(
+        self,
+        x: Tensor,
+        weight: Tensor,
+        layouts: Sequence[Tensor],
+        n_out: int,
+        groups: int,
+        transposed: bool,
+        compute_dtype: torch.dtype,
+        out_dtype: torch.dtype,
+        *,
+        mirrored: bool = False,
+        second: Tensor | None = None,
+        epilogue: Epilogue | None = None,
+    ) -> Tensor:
+        """`mvmr` by the Triton kernels: CUDA tensors, or any in Triton's interpreter.
+
+        Raises:
+            ValueError: a compute dtype that tensor cores do not multiply.
+        """
+        if not self.threshold:
+            return self._sparse.by_kernels(
+                x,
+                weight,
+                layouts,
+                n_out,
+                groups,
+                transposed,
+                compute_dtype,
+                out_dtype,
                 mirrored=mirrored,
                 second=second,
                 epilogue=epilogue,
             )
         from pcnn.kernels.dense_slots import write_dense
-        from pcnn.kernels.finished_sums import finish
+        from pcnn.kernels.finished_sums import finish as finish_by_kernel
         from pcnn.kernels.gathered_product import compute_type, precision_of
         from pcnn.kernels.weight_stationary import add_pairs
 
@@ -120,7 +177,7 @@ class Hybrid:
         tiles = self.tiles or ChunkTiles.of(shape, (1 + both) * in_index.shape[0], compute_dtype)
         pairs = in_index, out_index, counts, sparse
         add_pairs(sums, x, weight, *pairs, both, shape, *compute, tiles, second)
-        return finish(sums, out_dtype, *steps_of(epilogue))
+        return finish_by_kernel(sums, out_dtype, *steps_of(epilogue))
 
     def vvor(
         self,

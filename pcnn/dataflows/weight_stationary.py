@@ -9,6 +9,9 @@ import torch
 from torch import Tensor
 
 from pcnn.dataflows.epilogue import Epilogue
+from pcnn.dataflows.listed_pairs import PlainSums
+from pcnn.dataflows.outer_products import NEEDS_VVOR, vvor
+from pcnn.dataflows.reference import Reference, finish
 from pcnn.kernels.product_tiles import ChunkTiles, ProductShape, RowTiles
 
 
@@ -22,7 +25,8 @@ class WeightStationary:
     weight-stationary one of Spira (section 5.4), and what the code of PointCNN++ runs.
 
     Sums are float32, added in an order that differs from run to run: two runs do not give identical
-    bits. Needs CUDA (or Triton's interpreter); multiplies float16, bfloat16 and float32.
+    bits. Kernels serve float16, bfloat16 and float32 on CUDA; elsewhere, and in float64, the same
+    sums are plain torch.
 
     Args:
         half: read one half of the pairs of a submanifold map; its central slot, where every row
@@ -35,7 +39,7 @@ class WeightStationary:
     half: bool = True
     tiles: ChunkTiles | None = None
     central_tiles: RowTiles | None = None
-    needs_vvor: tuple[str, ...] = ("pairs", "counts")
+    needs_vvor: tuple[str, ...] = NEEDS_VVOR
     fuses: bool = True
     deterministic: bool = False
 
@@ -68,13 +72,52 @@ class WeightStationary:
         second: Tensor | None = None,
         epilogue: Epilogue | None = None,
     ) -> Tensor:
-        """See `Dataflow.mvmr`.
+        """See `Dataflow.mvmr`."""
+        if x.is_cuda and compute_dtype != torch.float64:
+            return self.by_kernels(
+                x,
+                weight,
+                layouts,
+                n_out,
+                groups,
+                transposed,
+                compute_dtype,
+                out_dtype,
+                mirrored=mirrored,
+                second=second,
+                epilogue=epilogue,
+            )
+        in_index, out_index, counts = layouts[0], layouts[1], layouts[-1]
+        reading = groups, transposed, mirrored
+        plain = PlainSums.of(x, second, weight, n_out, *reading, compute_dtype)
+        both = counts.shape[0] < weight.shape[0]
+        if both and weight.shape[0] % 2:
+            plain.add_centre()
+        plain.add_pairs(in_index, out_index, counts, None, both)
+        return finish(plain.sums, epilogue, out_dtype)
+
+    def by_kernels(
+        self,
+        x: Tensor,
+        weight: Tensor,
+        layouts: Sequence[Tensor],
+        n_out: int,
+        groups: int,
+        transposed: bool,
+        compute_dtype: torch.dtype,
+        out_dtype: torch.dtype,
+        *,
+        mirrored: bool = False,
+        second: Tensor | None = None,
+        epilogue: Epilogue | None = None,
+    ) -> Tensor:
+        """`mvmr` by the Triton kernels: CUDA tensors, or any in Triton's interpreter.
 
         Raises:
             ValueError: a compute dtype that tensor cores do not multiply.
         """
         from pcnn.kernels.dense_slots import write_dense
-        from pcnn.kernels.finished_sums import finish
+        from pcnn.kernels.finished_sums import finish as finish_by_kernel
         from pcnn.kernels.gathered_product import compute_type, precision_of
         from pcnn.kernels.weight_stationary import add_pairs
 
@@ -93,7 +136,7 @@ class WeightStationary:
         tiles = self.tiles or ChunkTiles.of(shape, (1 + both) * in_index.shape[0], compute_dtype)
         pairs = in_index, out_index, counts, None
         add_pairs(sums, x, weight, *pairs, both, shape, *compute, tiles, second)
-        return finish(sums, out_dtype, *steps_of(epilogue))
+        return finish_by_kernel(sums, out_dtype, *steps_of(epilogue))
 
     def vvor(
         self,
@@ -107,13 +150,10 @@ class WeightStationary:
         mirrored: bool = False,
     ) -> Tensor:
         """See `Dataflow.vvor`."""
-        from pcnn.kernels.outer_products import outer_products
-
-        in_index, out_index, _, counts = layouts
         dtypes = compute_dtype, out_dtype
-        return outer_products(
-            x, grad, in_index, out_index, counts, groups, *dtypes, mirrored=mirrored
-        )
+        if x.is_cuda and compute_dtype != torch.float64:
+            return vvor(x, grad, layouts, groups, *dtypes, mirrored=mirrored)
+        return Reference().vvor(x, grad, layouts[:3], groups, *dtypes, mirrored=mirrored)
 
 
 def steps_of(epilogue: Epilogue | None) -> tuple[Tensor | None, Tensor | None, Tensor | None, bool]:

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from pcnn.kernels.triton_launch import TritonLauncher
 
-#: Elements of a program.
-BLOCK = 1024
+#: Elements of a program, places beyond the last channel included.
+BLOCK = 2048
 
 
 @triton.jit  # type: ignore[untyped-decorator]
@@ -47,23 +47,26 @@ def with_epilogue(  # type: ignore[no-untyped-def]  # the compiler reads annotat
     return sums
 
 
-@triton.jit(do_not_specialize=["elements"])  # type: ignore[untyped-decorator]
+@triton.jit(do_not_specialize=["n_out"])  # type: ignore[untyped-decorator]
 def finish_kernel(  # type: ignore[no-untyped-def]
-    sums_ptr,
-    out_ptr,
+    sums_ptr,  # [N_out, CHANNELS] float32
+    out_ptr,  # [N_out, CHANNELS]
     scale_ptr,
     shift_ptr,
     residual_ptr,
-    elements,
+    n_out,
     CHANNELS: tl.constexpr,
     RELU: tl.constexpr,
-    BLOCK: tl.constexpr,
+    ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
 ):
-    """``BLOCK`` consecutive elements of the output."""
-    places = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
-    there = places < elements
+    """Some rows of the output."""
+    rows = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    columns = tl.arange(0, COLUMNS)
+    there = (rows < n_out)[:, None] & (columns < CHANNELS)[None, :]
+    places = rows[:, None] * CHANNELS + columns[None, :]
+    channels = tl.broadcast_to(columns[None, :], [ROWS, COLUMNS])
     sums = tl.load(sums_ptr + places, mask=there, other=0.0)
-    channels = (places % CHANNELS).to(tl.int32)
     sums = with_epilogue(sums, places, channels, there, scale_ptr, shift_ptr, residual_ptr, RELU)
     tl.store(out_ptr + places, sums.to(out_ptr.dtype.element_ty), mask=there)
 
@@ -92,13 +95,15 @@ def finish(
     if scale is None and shift is None and residual is None and not relu:
         return sums.to(out_dtype)
     out = sums if out_dtype == sums.dtype else torch.empty_like(sums, dtype=out_dtype)
-    elements = sums.numel()
+    n_out, channels = sums.shape
+    columns = triton.next_power_of_2(max(1, channels))
+    rows = max(1, BLOCK // columns)
     residual = None if residual is None else residual.contiguous()
     _LAUNCH(
-        (-(-elements // BLOCK), 1),
+        (-(-n_out // rows), 1),
         (sums, out, scale, shift, residual),
-        (elements,),
-        (sums.shape[1], relu, BLOCK),
+        (n_out,),
+        (channels, relu, rows, columns),
         num_warps=4,
     )
     return out

@@ -42,7 +42,8 @@ def make(n: int, kernel: Kernel, transposed: bool = False) -> KernelMap:
 def multiply(flow: Dataflow, kernel_map: KernelMap, x: Tensor, weight: Tensor, **more: Any) -> Any:
     settings = {"groups": 1, "transposed": False, "compute_dtype": x.dtype, "out_dtype": x.dtype}
     layouts = [tensor for name in flow.needs for tensor in kernel_map.layout(name)]
-    return flow.mvmr(x, weight, layouts, kernel_map.n_out, **{**settings, **more})
+    by_kernels = getattr(flow, "by_kernels", flow.mvmr)
+    return by_kernels(x, weight, layouts, kernel_map.n_out, **{**settings, **more})
 
 
 def exact(kernel_map: KernelMap, x: Tensor, weight: Tensor, **more: Any) -> Tensor:
