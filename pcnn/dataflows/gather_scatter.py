@@ -322,10 +322,9 @@ class GatherScatter:
         return torch.float32
 
 
-#: TorchSparse (MLSys 2022). Its tolerance and threshold are searched for each layer
-#: (`pcnn.dataflows.grouping_search.search_adaptive`); these are used until then.
+#: TorchSparse (MLSys 2022). The paper searches tolerance and threshold for each layer
+#: (`pcnn.dataflows.gather_scatter_search.searched`); on scans these give its average padding.
 TORCHSPARSE = GatherScatter(ADAPTIVE)
 
-#: Minuet (EuroSys 2024). Its padding threshold and tiles are searched for each layer
-#: (`search_sorted`, `search_tile`); these are used until then.
+#: Minuet (EuroSys 2024). The paper searches padding threshold and tiles for each layer (`searched`).
 MINUET = GatherScatter(Sorted(0.15), streams=4)

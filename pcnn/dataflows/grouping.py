@@ -193,6 +193,27 @@ class Sorted:
         return _grown([[k] for k in ordered], sizes, fits, self.threshold)
 
 
+@dataclass(frozen=True)
+class Given:
+    """Groups that were decided before, for sizes that are known.
+
+    Args:
+        decided: what `groups` returns, whatever it is asked.
+    """
+
+    decided: tuple[Group, ...]
+
+    @property
+    def name(self) -> str:
+        """Identifier, unique per setting."""
+        slots = ("_".join(map(str, group.slots)) for group in self.decided)
+        return "given_" + "__".join(slots)
+
+    def groups(self, sizes: Sequence[int], skip: int = -1) -> tuple[Group, ...]:
+        """See `Grouping.groups`."""
+        return self.decided
+
+
 def padded_rows(groups: Iterable[Group], sizes: Sequence[int]) -> int:
     """Rows of padding in all groups together."""
     return sum(group.rows - sizes[k] for group in groups for k in group.slots)
