@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
+from torch import nn
 
 import pcnn
 from pcnn.dataflows import Reference
@@ -16,7 +16,7 @@ from pcnn.dataflows.tuning_file import read, user_path
 from pcnn.dataflows.tuning_table import PRODUCTS
 from pcnn.ops.autotune import compare
 from pcnn.ops.candidates import default_candidates
-from pcnn.runtime.layer_calls import convolutions, recorded
+from pcnn.runtime.layer_calls import recorded
 from tests.clouds import surface_grid
 from tests.ops.candidates import Slow
 
@@ -39,9 +39,7 @@ def cloud(n: int, channels: int = 4) -> pcnn.SparseTensor:
 @pytest.mark.parametrize("product", PRODUCTS)
 @pytest.mark.parametrize(("size", "stride"), [(3, 1), (2, 2)])
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32], ids=str)
-def test_every_candidate_is_right(
-    product: str, size: int, stride: int, dtype: torch.dtype
-) -> None:
+def test_every_candidate_is_right(product: str, size: int, stride: int, dtype: torch.dtype) -> None:
     layer = pcnn.nn.Conv3d(32, 48, size, stride).cuda().to(dtype)
     x = cloud(20_000, 32)
     (calls,) = recorded(layer, [x.replace(x.features.to(dtype))]).values()
@@ -60,40 +58,55 @@ def test_the_hosts_time_does_not_count() -> None:
     assert ms[lazy] < 1.5 * ms[Reference()] + 1.0
 
 
+def small_net() -> nn.Module:
+    """Few shapes: a kernel is compiled for each candidate and shape."""
+    layers = pcnn.nn.Conv3d(16, 32, 3), pcnn.nn.Conv3d(32, 32, 2, 2), pcnn.nn.Conv3d(32, 32, 3)
+    return nn.Sequential(*layers).cuda()
+
+
 def test_a_tuned_network_gives_the_same_values_and_remembers() -> None:
-    net = pcnn.models.MinkUNet42(width=0.25).cuda().eval()
-    x = cloud(20_000)
+    net, x = small_net(), cloud(20_000, 16)
     with torch.no_grad(), torch.autocast("cuda", torch.float16):
         before = net(x).features
         layers = pcnn.tune(net, [x], samples=1, progress=False)
         after = net(x).features
     scale = before.float().square().mean().sqrt()
-    assert (after.float() - before.float()).square().mean().sqrt() < 0.02 * scale
+    assert (after.float() - before.float()).square().mean().sqrt() < 0.01 * scale
     assert all(layer.ms for layer in layers)
     assert len(read(user_path()))
-    stem = convolutions(net)["stem.1.conv"]
-    found = tuned(
-        x.features.device, torch.float16, 8, 8, 27, "forward", x.geometry.rows, layouts=None
-    )
-    assert found == stem.engine.dataflow
-    started = time.perf_counter()
+    first = net[0]
+    built = x.geometry.cached_map(x.geometry, first.kernel)
+    shape = 16, 32, 27, "forward", x.geometry.rows, built.triplets / x.geometry.rows
+    needs = first.engine.dataflow.needs
+    found = tuned(x.features.device, torch.float16, *shape, layouts=needs)
+    assert found == first.engine.dataflow
     with torch.autocast("cuda", torch.float16):
-        again = pcnn.tune(pcnn.models.MinkUNet42(width=0.25).cuda(), [x], samples=1)
+        again = pcnn.tune(small_net(), [x], samples=1)
     assert all(layer.known for layer in again)
-    assert time.perf_counter() - started < 30
 
 
 def test_gradients_of_a_tuned_network_agree() -> None:
-    net = pcnn.models.MinkUNet42(width=0.125).cuda().eval()
-    x = cloud(3_000)
+    net, x = small_net(), cloud(3_000, 16)
     net(x).features.square().sum().backward()
-    before = [p.grad.clone() for p in net.parameters() if p.grad is not None]
+    before = [p.grad.clone() for p in net.parameters()]
     pcnn.tune(net, [x], samples=1, backward=True, progress=False)
     net.zero_grad()
     net(x).features.square().sum().backward()
-    after = [p.grad for p in net.parameters() if p.grad is not None]
-    for one, other in zip(before, after, strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-4 * float(one.abs().max()))
+    for one, parameter in zip(before, net.parameters(), strict=True):
+        atol = 1e-4 * float(one.abs().max())
+        torch.testing.assert_close(parameter.grad, one, rtol=1e-3, atol=atol)
+
+
+def test_a_tuned_network_waits_for_nothing() -> None:
+    net, x = small_net(), cloud(5_000, 16)
+    pcnn.tune(net, [x], samples=1, progress=False)
+    with torch.no_grad():
+        net(x)
+        torch.cuda.set_sync_debug_mode("error")
+        try:
+            net(x)
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
 
 
 def test_explain_measures_on_the_device() -> None:
