@@ -326,5 +326,5 @@ class GatherScatter:
 #: (`pcnn.dataflows.gather_scatter_search.searched`); on scans these give its average padding.
 TORCHSPARSE = GatherScatter(ADAPTIVE)
 
-#: Minuet (EuroSys 2024). The paper searches padding threshold and tiles for each layer (`searched`).
+#: Minuet (EuroSys 2024). The paper searches padding threshold and tiles for each layer.
 MINUET = GatherScatter(Sorted(0.15), streams=4)
