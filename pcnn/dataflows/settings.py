@@ -11,6 +11,7 @@ from pcnn.dataflows.blocked import Blocked
 from pcnn.dataflows.gather_scatter import GatherScatter
 from pcnn.dataflows.grouping import Adaptive, Fixed, Separate, Sorted, Symmetric
 from pcnn.dataflows.hybrid import Hybrid
+from pcnn.dataflows.outer_by_row import OuterByRow
 from pcnn.dataflows.output_stationary import OutputStationary
 from pcnn.dataflows.per_product import PerProduct
 from pcnn.dataflows.reference import Reference
@@ -22,6 +23,7 @@ _DATAFLOWS = (
     Blocked,
     GatherScatter,
     Hybrid,
+    OuterByRow,
     OutputStationary,
     PerProduct,
     Reference,

@@ -11,6 +11,7 @@ from pcnn.dataflows import Blocked, Dataflow, Reference
 from pcnn.dataflows.gather_scatter import GatherScatter
 from pcnn.dataflows.grouping import Sorted
 from pcnn.dataflows.hybrid import Hybrid
+from pcnn.dataflows.outer_by_row import OuterByRow
 from pcnn.dataflows.output_stationary import OutputStationary
 from pcnn.dataflows.weight_stationary import WeightStationary
 from pcnn.geometry.layouts import TILE_ROWS
@@ -21,7 +22,9 @@ from pcnn.ops.layer_products import LayerCall
 THRESHOLDS = (2,)
 
 
-def default_candidates(call: LayerCall, product: str) -> tuple[Dataflow, ...]:
+def default_candidates(
+    call: LayerCall, product: str, reproducible: bool = False
+) -> tuple[Dataflow, ...]:
     """What `pcnn.tune` tries unless told otherwise.
 
     On a CPU there is one quick dataflow, for float64 on a GPU one that serves it. On a GPU the
@@ -31,21 +34,26 @@ def default_candidates(call: LayerCall, product: str) -> tuple[Dataflow, ...]:
     Args:
         call: of the layer.
         product: ``forward``, ``transposed`` or ``vvor``.
+        reproducible: only what gives identical bits in two runs.
     """
+    found = _candidates(call, product, False if reproducible else None)
+    return tuple(one for one in found if one.deterministic or not reproducible)
+
+
+def _candidates(call: LayerCall, product: str, sections: bool | None) -> tuple[Dataflow, ...]:
     if call.device.type != "cuda":
         return (Blocked(),)
     if call.dtype == torch.float64:
         return (Reference(),)
     grouped = GatherScatter(Sorted(0.25))
-    if product == "vvor":  # all but the last share one kernel
-        return OutputStationary(), grouped
+    if product == "vvor":
+        return OutputStationary(sections=sections), OuterByRow(), grouped
     side = call.c_in // call.groups, call.c_out // call.groups
     c_in, c_out = side[::-1] if product == "transposed" else side
     tiles = -(-call.rows(product) // TILE_ROWS)
     exact = not torch.backends.cuda.matmul.allow_tf32
     usual = default_blocks(c_in, c_out, tiles, call.dtype, exact)
     # rows ordered as an untuned layer has them, so that it can use what is found
-    sections = False if torch.are_deterministic_algorithms_enabled() else None
     found: list[Dataflow] = [
         OutputStationary(blocks, sections) for blocks in (None, *neighbours(usual))
     ]

@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.progress import Progress
 from torch import nn
 
-from pcnn.dataflows import Dataflow
+from pcnn.dataflows import Automatic, Dataflow
 from pcnn.dataflows.settings import described, is_writable
 from pcnn.dataflows.tuned import forget
 from pcnn.dataflows.tuning_file import read, save, user_path
@@ -111,7 +111,8 @@ def tune(
         if not calls:
             raise ValueError("nothing to tune: no sample led to a convolution over a kernel map")
         path = _path(cache)
-        tuner = _Tuner(candidates, backward, read(path) if path else TuningTable(), fresh)
+        known = TuningTable() if fresh or path is None else read(path)
+        tuner = _Tuner(candidates, backward, known, _reproducible(network))
         measured: dict[str, dict[str, Choices]] = {}
         console = Console(stderr=True)
         shown = progress and console.is_terminal
@@ -136,6 +137,13 @@ def tune(
     return tuned
 
 
+def _reproducible(network: nn.Module) -> bool:
+    """Whether torch's switch or an engine of a layer asks for identical bits in two runs."""
+    flows = (layer.engine.dataflow for layer in convolutions(network).values())
+    asked = any(isinstance(flow, Automatic) and flow.reproducible for flow in flows)
+    return asked or torch.are_deterministic_algorithms_enabled()
+
+
 def _path(cache: str | Path | None) -> Path | None:
     if cache is not None:
         return Path(cache)
@@ -152,7 +160,7 @@ class _Tuner:
         candidates: as in `tune`.
         backward: as in `tune`.
         known: decisions on disk.
-        fresh: whether to measure again what is known.
+        reproducible: whether only what gives identical bits in two runs may be chosen.
     """
 
     def __init__(
@@ -160,11 +168,12 @@ class _Tuner:
         candidates: Sequence[Dataflow] | None,
         backward: bool,
         known: TuningTable,
-        fresh: bool,
+        reproducible: bool,
     ) -> None:
         self._candidates = candidates
         self._products = PRODUCTS if backward else PRODUCTS[:1]
-        self._known = known if candidates is None and not fresh else TuningTable()
+        self._known = known if candidates is None else TuningTable()
+        self._reproducible = reproducible
         self.made = TuningTable()
 
     def choices(self, calls: list[LayerCall]) -> dict[str, Choices]:
@@ -179,24 +188,24 @@ class _Tuner:
     def _offered(self, calls: list[LayerCall], product: str) -> tuple[Dataflow, ...]:
         if self._candidates is None:
             largest = max(calls, key=lambda call: call.rows(product))
-            offered = default_candidates(largest, product)
-        else:
-            offered = tuple(self._candidates)
-        if torch.are_deterministic_algorithms_enabled():
-            offered = tuple(one for one in offered if one.deterministic)
+            return default_candidates(largest, product, self._reproducible)
+        offered = tuple(
+            one for one in self._candidates if one.deterministic or not self._reproducible
+        )
         if not offered:
             raise ValueError(
-                "no candidate to choose from: give some, or allow those whose sums vary in the "
-                "last bits (torch.use_deterministic_algorithms)"
+                "no candidate to choose from: give one that is deterministic, which an engine or "
+                "torch.use_deterministic_algorithms asks for"
             )
         return offered
 
     def _choices(self, calls: list[LayerCall], product: str) -> Choices:
         signature, bucket = calls[0].signature(product), mean_bucket(calls, product)
-        steady = torch.are_deterministic_algorithms_enabled()
         for table in (self._known, self.made):
             found = table.exact(signature, bucket)
-            known = tuple(one for one in found if one.dataflow.deterministic or not steady)
+            known = tuple(
+                one for one in found if one.dataflow.deterministic or not self._reproducible
+            )
             if known:
                 return known
         offered = self._offered(calls, product)

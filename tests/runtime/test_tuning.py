@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -9,7 +10,7 @@ import torch
 from torch import nn
 
 import pcnn
-from pcnn.dataflows import Blocked, Reference
+from pcnn.dataflows import Automatic, Blocked, Reference
 from pcnn.dataflows.tuned import forget
 from pcnn.dataflows.tuning_file import read, user_path
 from pcnn.runtime.layer_calls import convolutions, recorded, sparse_of
@@ -98,6 +99,16 @@ def test_only_deterministic_candidates_under_torchs_switch() -> None:
     assert {layer.dataflow for layer in layers} == {Slow()}
     with pytest.raises(ValueError, match="no candidate"):
         pcnn.tune(small_net(), [cloud()], candidates=[shaky])
+
+
+def test_only_deterministic_candidates_for_an_engine_that_asks() -> None:
+    shaky = Reference(name="shaky", deterministic=False)
+    net = small_net()
+    steady = replace(convolutions(net)["0"].engine, dataflow=Automatic(reproducible=True))
+    convolutions(net)["0"].engine = steady
+    assert {layer.dataflow for layer in pcnn.tune(net, [cloud()], candidates=[shaky, Slow()])} == {
+        Slow()
+    }
 
 
 def test_batches_of_a_data_module_serve_and_others_do_not() -> None:
