@@ -93,22 +93,59 @@ def by_setting(
     return draw
 
 
-def counts_of(part: str, whole: str) -> Callable[[Sequence[Row]], list[Chart]]:
-    """A panel a network, a stack of bars a scene, from rows whose settings hold counts.
+def stacked(
+    part: str, value: Value, label: str, bar: Callable[[Row], str]
+) -> Callable[[Sequence[Row]], list[Chart]]:
+    """A panel a network and scene, a stack of bars from the values of one setting.
 
     Args:
         part: setting that names a part of the stack.
-        whole: setting that holds its height.
+        value: its height.
+        label: quantity and unit.
+        bar: name of the bar that a row belongs to.
     """
+
+    def draw(rows: Sequence[Row]) -> list[Chart]:
+        panels: dict[tuple[str, str], Panel] = {}
+        for row in rows:
+            height = value(row)
+            if height is None or not setting_of(row, part):
+                continue
+            key = str(row.model), row.workload
+            title = f"{row.model}\n{row.workload}"
+            panel = panels.setdefault(key, Panel(title, "stacked", label, log=False))
+            panel.put(setting_of(row, part), Point(bar(row), height))
+        return [Chart("", part, list(panels.values()))] if panels else []
+
+    return draw
+
+
+def busy(row: Row) -> float | None:
+    """Time in kernels [ms]."""
+    return row.gpu_busy_ms
+
+
+def number(name: str) -> Value:
+    """A setting of a row that is a number."""
+
+    def value(row: Row) -> float | None:
+        found = (row.params or {}).get(name)
+        return float(found) if isinstance(found, int | float) else None
+
+    return value
+
+
+def over_numbers(x: str, *names: str) -> Callable[[Sequence[Row]], list[Chart]]:
+    """A panel a scene, a group of bars a value of ``x``, a bar a setting that is a number."""
 
     def draw(rows: Sequence[Row]) -> list[Chart]:
         panels: dict[str, Panel] = {}
         for row in rows:
-            height = setting_of(row, whole)
-            if height:
-                model = str(row.model)
-                panel = panels.setdefault(model, Panel(model, "stacked", whole, log=False))
-                panel.put(setting_of(row, part), Point(row.workload, float(height)))
-        return [Chart("", part, list(panels.values()))] if panels else []
+            for name in names:
+                height = number(name)(row)
+                if height is not None:
+                    panel = panels.setdefault(row.workload, Panel(row.workload, "bars", "channels"))
+                    panel.put(name, Point(setting_of(row, x), height))
+        return [Chart("", ", ".join(names), list(panels.values()))] if panels else []
 
     return draw

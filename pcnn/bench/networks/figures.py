@@ -5,15 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
+from pcnn.bench.charts import BUSY
+from pcnn.bench.networks import dataflows
 from pcnn.bench.networks.charts import (
+    busy,
     by_mode,
     by_setting,
     megabytes,
     milliseconds,
+    number,
+    over_numbers,
     over_size,
     per_second,
+    stacked,
 )
+from pcnn.bench.networks.choices import chosen_thresholds, chosen_tiles
 from pcnn.bench.networks.measured import Setting, Variant, network_rows
+from pcnn.bench.networks.parts import part_rows
 from pcnn.bench.rows import Row
 from pcnn.bench.scenes import load_scene
 from pcnn.bench.suite import Figure
@@ -21,11 +29,13 @@ from pcnn.bench.suite import Figure
 #: What is measured unless a figure is asked for by name.
 PLAIN = "networks"
 
+Measure = Callable[[Setting, str], Iterator[Row]]
+
 #: Clouds of a batch in Spira Table 4.
 BATCHES = (1, 4)
 
 
-def inference(*models: str) -> Callable[[Setting, str], Iterator[Row]]:
+def inference(*models: str) -> Measure:
     """Inference from cells, of some networks; of the setting's if none is named."""
 
     def measure(setting: Setting, figure: str) -> Iterator[Row]:
@@ -35,7 +45,7 @@ def inference(*models: str) -> Callable[[Setting, str], Iterator[Row]]:
     return measure
 
 
-def over_generated(kind: str, *models: str) -> Callable[[Setting, str], Iterator[Row]]:
+def over_generated(kind: str, *models: str) -> Measure:
     """Inference from cells on generated scenes of growing size."""
 
     def measure(setting: Setting, figure: str) -> Iterator[Row]:
@@ -55,6 +65,23 @@ def kernels_and_batches(setting: Setting, figure: str) -> Iterator[Row]:
         for size in setting.kernel_sizes:
             chosen = setting if size <= 3 and batches == 1 else few
             yield from network_rows(chosen, figure, [Variant("minkunet", size, batches)], ["infer"])
+
+
+def parts(setting: Setting, figure: str) -> Iterator[Row]:
+    """TorchSparse Fig. 4: time of mapping, movement, products and the rest, by engine."""
+    entries = [*dataflows.torchsparse(setting.device), *((e, {}) for e in setting.engines)]
+    return part_rows(setting, figure, ["minkunet", "sparse_resnet"], entries)
+
+
+def ideas(name: str, steps: tuple[dataflows.Step, ...], *models: str) -> Measure:
+    """Inference from cells with one more idea of a paper at a time."""
+
+    def measure(setting: Setting, figure: str) -> Iterator[Row]:
+        entries = dataflows.steps(name, setting.device, steps)
+        variants = [Variant(model) for model in models]
+        return network_rows(setting, figure, variants, ["infer"], entries)
+
+    return measure
 
 
 FIGURES: tuple[Figure[Setting], ...] = (
@@ -114,5 +141,41 @@ FIGURES: tuple[Figure[Setting], ...] = (
                 ("memory", megabytes, "peak memory [MiB]"),
             ),
         ),
+    ),
+    Figure(
+        "torchsparse_fig4",
+        "where the time of a network goes, by engine",
+        "MinkUNet on SemanticKITTI, CenterPoint on Waymo",
+        parts,
+        stacked("part", busy, BUSY, lambda row: row.engine),
+    ),
+    Figure(
+        "minuet_fig14",
+        "networks with one more of Minuet's ideas at a time",
+        "SemanticKITTI, S3DIS, Semantic3D, ShapeNetSem",
+        ideas("minuet", dataflows.MINUET_STEPS, "sparse_resnet", "minkunet"),
+        by_setting("step"),
+    ),
+    Figure(
+        "minuet_fig20",
+        "quickest tiles of gather and scatter, layer by layer of MinkUNet42",
+        "the paper's clouds and GPUs",
+        chosen_tiles,
+        over_numbers("layer", "gather", "scatter"),
+    ),
+    Figure(
+        "spira_fig13",
+        "MinkUNet42 with one more of Spira's ideas at a time",
+        "SemanticKITTI, ScanNet and Waymo",
+        ideas("spira", dataflows.SPIRA_STEPS, "minkunet"),
+        by_setting("step"),
+    ),
+    Figure(
+        "spira_table1",
+        "layers by their quickest threshold; tables 2 and 3 are the other networks",
+        "SemanticKITTI, ScanNet and Waymo",
+        chosen_thresholds,
+        stacked("t", number("layers"), "layers", lambda row: str(row.model)),
+        "a CUDA device",
     ),
 )

@@ -184,10 +184,7 @@ def _of_network(
     modes: Sequence[str] | None,
     entries: Sequence[Entry] | None,
 ) -> Iterator[Row]:
-    grid = scene.grid.to(setting.device)
-    cells = Cells.of(grid, setting.device, variant.batches)
-    part = _part(grid, setting.check_voxels // variant.batches)
-    to_check = cells if part is grid else Cells.of(part, setting.device, variant.batches)
+    cells, to_check = cells_of(setting, scene, variant)
     standard = Standard(setting, variant, to_check)
     admitted: list[_Admitted] = []
     engines = [(engine, {}) for engine in setting.engines] if entries is None else entries
@@ -196,9 +193,9 @@ def _of_network(
             said: dict[str, Any] = {"mode": mode, **variant.params, **params}
             if to_check is not cells:
                 said["checked_on"] = f"{to_check.cells.shape[0]} voxels"
-            identity = _identity(setting, scene, variant, engine, figure, cells)
+            identity = identity_of(setting, scene, variant, engine, figure, cells)
             try:
-                configuration = _configuration(setting, scene, variant, engine, said)
+                configuration = configuration_of(setting, scene, variant, engine, said)
                 work = standard.work(engine, mode, to_check)
                 truth, plain = standard.results(mode)
                 proof = check_network(configuration, work.results(mode), truth, plain)
@@ -233,6 +230,14 @@ def _timed(setting: Setting, admitted: Sequence[_Admitted]) -> Iterator[Row]:
             yield replace(row, checked=True, **measured.columns())
 
 
+def cells_of(setting: Setting, scene: Scene, variant: Variant) -> tuple[Cells, Cells]:
+    """What a network is timed on, and what it is checked on: the same, if there is not too much."""
+    grid = scene.grid.to(setting.device)
+    cells = Cells.of(grid, setting.device, variant.batches)
+    part = _part(grid, setting.check_voxels // variant.batches)
+    return cells, cells if part is grid else Cells.of(part, setting.device, variant.batches)
+
+
 def _part(grid: VoxelGrid, rows: int) -> VoxelGrid:
     """A grid of the first sites, which lie side by side; the grid itself if it has no more."""
     if grid.rows <= rows:
@@ -240,9 +245,10 @@ def _part(grid: VoxelGrid, rows: int) -> VoxelGrid:
     return replace(grid, keys=grid.keys[:rows], inverse=None, _levels={}, _maps=type(grid._maps)())
 
 
-def _configuration(
+def configuration_of(
     setting: Setting, scene: Scene, variant: Variant, engine: Engine, params: Params
 ) -> Configuration:
+    """What the check and the time of a row have in common."""
     return Configuration(
         engine.name,
         scene.name,
@@ -254,7 +260,7 @@ def _configuration(
     )
 
 
-def _identity(
+def identity_of(
     setting: Setting,
     scene: Scene,
     variant: Variant,
@@ -262,6 +268,7 @@ def _identity(
     figure: str,
     cells: Cells,
 ) -> dict[str, Any]:
+    """What a row says of its network, by the names of the row format."""
     return {
         "workload": scene.name,
         "engine": engine.name,
