@@ -30,13 +30,14 @@ class SortedSearch:
 
     def build(self, source: VoxelGrid, target: VoxelGrid, kernel: Kernel) -> KernelMap:
         """Kernel map by sorted search; see `MapBuilder.build`."""
+        symmetric = kernel.is_symmetric and source is target
         if source.rows == 0 or target.rows == 0:
             empty = source.keys.new_zeros(0)
-            return assemble_pairs([(empty, empty)] * kernel.volume, source, target)
+            return assemble_pairs([(empty, empty)] * kernel.volume, source, target, symmetric)
         if kernel.is_disjoint:
             return _parents(source, target, kernel)
         deltas = [_delta(source, offset) for offset in kernel.offsets]
-        if kernel.is_symmetric and source is target:
+        if symmetric:
             found = _search(source.keys, source.keys, deltas[: kernel.volume // 2])
             rows = torch.arange(source.rows, device=source.device)
             # an even number of slots has none at the centre
