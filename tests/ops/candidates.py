@@ -44,6 +44,10 @@ class SlowElsewhere(Slow):
         return super().vvor(x, grad, layouts[:3], *args, **kwargs)
 
 
+class CompilerError(Exception):
+    """As Triton's: no subclass of what torch raises."""
+
+
 @dataclass(frozen=True)
 class Wrong(Reference):
     """In no time, but a part of the sums is missing, or never written."""
@@ -64,7 +68,7 @@ class Wrong(Reference):
         **kwargs: Any,
     ) -> Tensor:
         if self.flaw == "raises":
-            raise RuntimeError("out of resources: shared memory\nand a long story")
+            raise CompilerError("out of resources: shared memory\nand a long story")
         channels = weight.shape[1] * groups if transposed else weight.shape[2]
         if self.flaw == "shape":
             channels += 1

@@ -37,7 +37,7 @@ def test_a_wrong_dataflow_loses_however_quick(product: str, flaw: str) -> None:
 def test_the_reason_is_kept() -> None:
     refused = compare([call()], "forward", [Wrong(flaw="raises"), Reference()]).refused
     reason = refused[Wrong(flaw="raises")]
-    assert reason == "RuntimeError: out of resources: shared memory"
+    assert reason == "CompilerError: out of resources: shared memory"
 
 
 @pytest.mark.parametrize("product", PRODUCTS)
@@ -52,7 +52,7 @@ def test_a_slow_right_dataflow_loses_to_a_quick_right_one(product: str) -> None:
 
 def test_no_right_candidate_is_an_error_that_says_why() -> None:
     flawed = [Wrong(name="one", flaw="nan"), Wrong(name="two", flaw="raises")]
-    with pytest.raises(RuntimeError, match=r"one: is not finite; two: RuntimeError: out of"):
+    with pytest.raises(RuntimeError, match=r"one: is not finite; two: CompilerError: out of"):
         compare([call()], "forward", flawed)
 
 
