@@ -11,11 +11,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 from rich.table import Table
 
-from pcnn.bench.layers.setting import BACKWARD, KINDS, WITH_MAP, LayerShape
+from pcnn.bench.layers.setting import KINDS, WITH_MAP, LayerShape
 from pcnn.bench.peers import Best, geometric_mean, no_slower
 from pcnn.bench.rows import Row
 from pcnn.bench.scenes import GENERATED_MARK
@@ -111,8 +112,12 @@ def compare(ours: Sequence[Row], peers: Sequence[Mapping[str, Any]]) -> list[Com
     for place, (best, floor) in best_of_ours(ours).items():
         if place in theirs:
             found.append(Comparison(place, best, theirs[place], floor))
-    order = {shape: number for number, shape in enumerate(dict.fromkeys(c.place[2] for c in found))}
-    return sorted(found, key=lambda c: (KINDS.index(c.place[3]), c.place[0], order[c.place[2]]))
+    return sorted(found, key=_order)
+
+
+def _order(entry: Comparison) -> tuple[object, ...]:
+    workload, dtype, shape, kind = entry.place
+    return KINDS.index(kind), dtype, workload, shape.size, shape.c_in, shape.c_out, shape.stride
 
 
 def best_of_ours(rows: Iterable[Row]) -> dict[Place, tuple[Best, float | None]]:
@@ -211,8 +216,11 @@ def comparison_table(comparisons: Sequence[Comparison], ours_on: str, peers_on: 
         drawn.add_column(title, justify="left" if title in ("ours", "peer") else "right")
     for title in ("ratio", "wall ratio", "no slower"):
         drawn.add_column(title, justify="right")
-    for aim in AIMS:
-        own = [c for c in comparisons if c.place[3] == aim.kind and aim.holds(c.place[2])]
+    dtypes = list(dict.fromkeys(entry.place[1] for entry in comparisons))
+    for aim, dtype in product(AIMS, dtypes):
+        wanted = aim.kind, dtype
+        own = [c for c in comparisons if (c.place[3], c.place[1]) == wanted]
+        own = [c for c in own if aim.holds(c.place[2])]
         for entry in own:
             drawn.add_row(*_cells(entry))
         if not own:
@@ -226,7 +234,7 @@ def comparison_table(comparisons: Sequence[Comparison], ours_on: str, peers_on: 
             aim.kind,
             f"geometric mean of {len(own)}",
             aim.about,
-            "",
+            dtype,
             goal,
             *[""] * 6,
             f"{mean:.2f}",
@@ -244,7 +252,7 @@ def _cells(entry: Comparison) -> list[str]:
         floor = entry.time / entry.floor_ms
     stride = f" stride {shape.stride}" if shape.stride > 1 else ""
     return [
-        kind + (" (backward)" if kind in BACKWARD else ""),
+        kind,
         workload,
         f"{shape.c_in} -> {shape.c_out} K{shape.size}{stride}",
         dtype,
