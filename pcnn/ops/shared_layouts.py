@@ -72,7 +72,8 @@ def decide(
             for choice in _chosen(choices, *setting).values()
         )
 
-    best = min(itertools.product(reads, outer), key=total)
+    settings = list(itertools.product(reads, outer))
+    best = settings[0] if len(settings) == 1 else min(settings, key=total)
     return {name: _chosen(choices, *best) for name, choices in layers.items()}
 
 
