@@ -1,11 +1,13 @@
 import gc
 import weakref
+from dataclasses import dataclass
+from typing import Any
 
 import pytest
 import torch
 from torch.autograd import gradcheck, gradgradcheck
 
-from pcnn.dataflows import Dataflow, Reference
+from pcnn.dataflows import Blocked, Dataflow, Epilogue, Reference
 from pcnn.geometry import Kernel, KernelMap, layouts
 from pcnn.maps import SortedSearch
 from pcnn.ops import convolution
@@ -158,4 +160,93 @@ def test_shapes_that_do_not_fit_are_named(
     with pytest.raises(ValueError, match=message):
         convolution(
             torch.randn(rows, x[1]), torch.randn(weight), kernel_map, Reference(), groups=groups
+        )
+
+
+def test_a_symmetric_map_is_read_from_one_side_only() -> None:
+    for transposed in (False, True):
+        kernel_map = make(Kernel.of(3), transposed)
+        x, weight = inputs(kernel_map, 1)
+        convolution(x, weight, kernel_map, Blocked()).sum().backward()
+        assert {flipped for _, flipped in kernel_map.edges.layouts} == {False}
+
+
+@dataclass(frozen=True)
+class Unfused(Blocked):
+    """A dataflow that takes neither a second source nor an epilogue."""
+
+    name: str = "unfused"
+    fuses: bool = False
+
+    def mvmr(self, *args: Any, mirrored: bool = False, **extra: Any) -> torch.Tensor:
+        assert set(extra.values()) <= {None}
+        return super().mvmr(*args, mirrored=mirrored)
+
+
+@pytest.mark.parametrize("c_second", [0, 3])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("transposed", [False, True])
+def test_what_follows_a_product_is_the_same_fused_or_not(
+    transposed: bool, dtype: torch.dtype, c_second: int
+) -> None:
+    kernel_map = make(Kernel.of(3), transposed, n=200)
+    x = torch.randn(kernel_map.n_in, 4, dtype=dtype)
+    second = torch.randn(kernel_map.n_in, c_second, dtype=dtype) if c_second else None
+    weight = torch.randn(27, 4 + c_second, 6, dtype=dtype)
+    wide = torch.float64 if dtype == torch.float64 else torch.float32
+    residual = torch.randn(kernel_map.n_out, 6, dtype=dtype)
+    epilogue = Epilogue(torch.randn(6, dtype=wide), torch.randn(6, dtype=wide), residual, True)
+    outs = [
+        convolution(x, weight, kernel_map, flow, second=second, epilogue=epilogue)
+        for flow in (Blocked(), Unfused())
+    ]
+    assert outs[0].dtype == outs[1].dtype == dtype
+    assert torch.equal(*outs)
+    # rounded once, so closer than the separate operations are
+    joined = x if second is None else torch.cat([x, second], 1)
+    product = convolution(joined.double(), weight.double(), kernel_map, Reference())
+    exact = Epilogue(epilogue.scale, epilogue.shift, residual, True).apply(product)
+    assert relative_rms(outs[0], exact) < RELATIVE_RMS[dtype]
+
+
+@pytest.mark.parametrize("which", ["x", "weight", "second", "shift"])
+def test_an_epilogue_does_not_lose_gradients(which: str) -> None:
+    kernel_map = make(Kernel.of(3), False)
+    tensors = {
+        "x": torch.randn(kernel_map.n_in, 4),
+        "weight": torch.randn(27, 6, 2),
+        "second": torch.randn(kernel_map.n_in, 2),
+        "shift": torch.randn(2),
+    }
+    tensors[which].requires_grad_()
+
+    def call() -> torch.Tensor:
+        return convolution(
+            tensors["x"],
+            tensors["weight"],
+            kernel_map,
+            Reference(),
+            second=tensors["second"],
+            epilogue=Epilogue(shift=tensors["shift"]),
+        )
+
+    with pytest.raises(ValueError, match="for inference"):
+        call()
+    with torch.no_grad():
+        assert call().shape == (kernel_map.n_out, 2)
+
+
+def test_a_second_source_that_does_not_fit_is_named() -> None:
+    kernel_map = make(Kernel.of(3), False)
+    x, weight = torch.randn(kernel_map.n_in, 4), torch.randn(27, 6, 2)
+    with pytest.raises(ValueError, match="second features must be"):
+        convolution(x, weight, kernel_map, Reference(), second=torch.randn(3, 2))
+    with pytest.raises(ValueError, match="groups=1"):
+        convolution(
+            x,
+            torch.randn(27, 3, 2),
+            kernel_map,
+            Reference(),
+            groups=2,
+            second=torch.randn(kernel_map.n_in, 2),
         )

@@ -1,10 +1,18 @@
+import copy
+import pickle
+from dataclasses import dataclass
+from typing import Any
+
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 import pcnn
-from pcnn.geometry import VoxelGrid
+from pcnn.dataflows import Reference
+from pcnn.geometry import KernelMap, VoxelGrid, layouts
+from pcnn.maps import MapBuilder, SortedSearch, Windowed
 from pcnn.models import MinkUNet42, ResNet18, ResUNetBN2C, SparseResNet21
+from pcnn.ops import Engine
 from tests.clouds import surface_grid
 
 
@@ -64,3 +72,117 @@ def test_a_users_model_needs_no_preparation() -> None:
 def test_a_model_without_channels_is_named() -> None:
     with pytest.raises(ValueError, match="in_channels"):
         pcnn.plan(nn.Identity(), surface_grid(5))
+
+
+@dataclass(frozen=True)
+class Stub:
+    """A dataflow that reads what it is told to, and computes nothing."""
+
+    name: str
+    needs: tuple[str, ...]
+    needs_vvor: tuple[str, ...] = ("pairs", "counts")
+    fuses: bool = True
+    deterministic: bool = True
+
+    def mvmr(
+        self, x: Tensor, weight: Tensor, layouts: Any, n_out: int, *args: Any, **_: Any
+    ) -> Any:
+        return x.new_zeros(n_out, weight.shape[1 if args[1] else 2])
+
+    def vvor(self, x: Tensor, grad: Tensor, *_: Any, **__: Any) -> Tensor:
+        return x.new_zeros(27, x.shape[1], grad.shape[1])
+
+
+TILED, LISTED = Stub("tiled", ("table", "tiles")), Stub("listed", ("pairs", "counts"))
+
+
+class UpAndDown(nn.Module):
+    """A layer on the sites, one down and one up again on the same map, read backwards."""
+
+    def __init__(self, builder: MapBuilder, first: Any = TILED, others: Any = TILED) -> None:
+        super().__init__()
+        one, other = Engine("one", builder, first), Engine("other", builder, others)
+        self.first = pcnn.nn.Conv3d(4, 4, 3, engine=one)
+        self.down = pcnn.nn.Conv3d(4, 4, 3, 2, engine=other)
+        self.up = pcnn.nn.ConvTranspose3d(4, 4, 3, 2, engine=other)
+
+    def forward(self, x: pcnn.SparseTensor) -> pcnn.SparseTensor:
+        x = self.first(x)
+        return self.up(self.down(x), x)
+
+
+def laid_out(grid: VoxelGrid) -> dict[bool, set[tuple[str, bool]]]:
+    """Layouts of the maps from a grid, by whether the map is symmetric; sizes left out."""
+    tensors = {"table", "tiles", "pairs", "counts", "blocks"}
+    return {
+        built.symmetric: {key for key in built.edges.layouts if key[0] in tensors}
+        for built in grid.cached_maps()
+    }
+
+
+@pytest.mark.parametrize("builder", [SortedSearch(), Windowed()], ids=lambda b: b.name)
+def test_every_map_gets_what_its_layers_read(builder: MapBuilder, emulated: None) -> None:
+    grid = surface_grid(300)
+    planner = pcnn.Planner(UpAndDown(builder))
+    found = laid_out(planner(grid, backward=False))
+    tiled = {("table", False), ("tiles", False)}
+    # triplets are listed by a builder that lists them itself, and by nobody else
+    pairs = {("pairs", False), ("pairs", True)} if isinstance(builder, SortedSearch) else set()
+    assert found[True] - pairs == tiled
+    assert found[False] - pairs == {(name, side) for name, _ in tiled for side in (False, True)}
+
+    found = laid_out(planner(surface_grid(300), backward=True))
+    listed = {("pairs", False), ("counts", False)}
+    assert found[True] - pairs == (tiled | listed) - pairs  # its own transpose
+    assert found[False] >= {(name, side) for name, _ in tiled | listed for side in (False, True)}
+
+
+def test_layers_of_one_network_may_have_different_dataflows(emulated: None) -> None:
+    net = UpAndDown(Windowed(), LISTED, TILED)
+    found = laid_out(pcnn.Planner(net)(surface_grid(300), backward=False))
+    assert found[True] == {("table", False), ("pairs", False), ("counts", False)}
+    assert not {("pairs", False), ("pairs", True)} & found[False]
+
+
+def test_a_device_plan_knows_the_counts(emulated: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    planner = pcnn.Planner(UpAndDown(Windowed()))
+    derive = layouts.LAYOUTS["counts"]
+
+    def counts(kernel_map: KernelMap) -> layouts.Layout:
+        assert kernel_map.transpose().has("counts"), "counted again"
+        return derive(kernel_map)
+
+    monkeypatch.setitem(layouts.LAYOUTS, "counts", counts)
+    cells = surface_grid(300).coords
+    for grid in (planner(surface_grid(300), True), planner.voxelize(cells, backward=True)):
+        for built in grid.cached_maps():
+            (counts,) = built.edges.layouts["counts", False]
+            filled = (built.layout("table")[0] >= 0).sum(0)
+            assert counts.dtype == torch.int64
+            assert torch.equal(counts, filled)
+            assert torch.equal(counts.cumsum(0), built.offsets[1:])
+
+
+def test_a_planner_notices_other_engines() -> None:
+    net = UpAndDown(SortedSearch())
+    planner = pcnn.Planner(net)
+    grid = surface_grid(300)
+    planner(grid, backward=False)
+    assert planner.is_planned(grid, backward=False)
+    net.first.engine = Engine("one", SortedSearch(), Reference())
+    net.down.engine = Engine("other", SortedSearch(), Stub("blocks", ("blocks",)))
+    assert not planner.is_planned(grid, backward=False)
+    planner(grid, backward=False)
+    assert ("blocks", False) in laid_out(grid)[False]
+
+
+def test_copies_and_pickles_plan_for_themselves() -> None:
+    net = MinkUNet42(width=0.125)
+    assert net.planner is net.planner
+    for twin in (copy.deepcopy(net), pickle.loads(pickle.dumps(net))):
+        assert twin.planner is not net.planner
+        assert twin.planner.plans(twin)
+    held = pickle.loads(pickle.dumps(net.planner))
+    grid = surface_grid(100)
+    assert held(grid, backward=False) is grid
+    assert net.planner.is_planned(grid, backward=False)
