@@ -60,11 +60,13 @@ def products(dataflow: Dataflow) -> Products:
     return _define(dataflow)
 
 
-@torch.compiler.assume_constant_result
 def _defined_name(dataflow: Dataflow) -> str:
-    """Name of a dataflow whose operators exist; runs while a call is being compiled."""
+    """Name of a dataflow whose operators exist; runs, not traced, while a call is compiled."""
     _define(dataflow)
     return dataflow.name
+
+
+torch.compiler.assume_constant_result(_defined_name)
 
 
 def _handles(dataflow_name: str) -> Products:
