@@ -48,9 +48,30 @@ SPIRA_STEPS: tuple[Step, ...] = (
 )
 
 
+#: The papers' engines, where no engine of their name serves. Spira chooses a dataflow for every
+#: layer; its hybrid of threshold 3 stands here for all.
+PAPERS: tuple[Step, ...] = (
+    ("torchsparse", HashTable(), TORCHSPARSE),
+    ("torchsparse++", HashTable(), OutputStationary()),
+    ("minuet", DoubleTraversed(), MINUET),
+    ("spira", ZDelta(product="hybrid:3"), Hybrid(3)),
+)
+
+
 def torchsparse(device: torch.device) -> list[Entry]:
     """The engine that TorchSparse Fig. 4 takes apart."""
     return [(Engine("torchsparse", on(device, HashTable()), TORCHSPARSE), {})]
+
+
+def with_papers(engines: Sequence[Engine], device: torch.device) -> list[Entry]:
+    """Engines, and the papers' where there is none of their name."""
+    names = {engine.name for engine in engines}
+    papers: list[Entry] = [
+        (Engine(name, on(device, builder), dataflow), {})
+        for name, builder, dataflow in PAPERS
+        if name not in names
+    ]
+    return [*((engine, {}) for engine in engines), *served(device, papers)]
 
 
 def steps(name: str, device: torch.device, chosen: Sequence[Step]) -> list[Entry]:

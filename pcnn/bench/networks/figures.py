@@ -20,7 +20,7 @@ from pcnn.bench.networks.charts import (
     stacked,
 )
 from pcnn.bench.networks.choices import chosen_thresholds, chosen_tiles
-from pcnn.bench.networks.measured import Setting, Variant, network_rows
+from pcnn.bench.networks.measured import Entry, Setting, Variant, network_rows
 from pcnn.bench.networks.parts import part_rows
 from pcnn.bench.rows import Row
 from pcnn.bench.scenes import load_scene
@@ -36,11 +36,12 @@ BATCHES = (1, 4)
 
 
 def inference(*models: str) -> Measure:
-    """Inference from cells, of some networks; of the setting's if none is named."""
+    """Inference from cells by all engines, of some networks; of the setting's if none is named."""
 
     def measure(setting: Setting, figure: str) -> Iterator[Row]:
         variants = [Variant(name) for name in models] or None
-        return network_rows(setting, figure, variants, ["infer"])
+        entries = dataflows.with_papers(setting.engines, setting.device)
+        return network_rows(setting, figure, variants, ["infer"], entries)
 
     return measure
 
@@ -69,7 +70,8 @@ def kernels_and_batches(setting: Setting, figure: str) -> Iterator[Row]:
 
 def parts(setting: Setting, figure: str) -> Iterator[Row]:
     """TorchSparse Fig. 4: time of mapping, movement, products and the rest, by engine."""
-    entries = [*dataflows.torchsparse(setting.device), *((e, {}) for e in setting.engines)]
+    own: list[Entry] = [(e, {}) for e in setting.engines if e.name != "torchsparse"]
+    entries = [*dataflows.torchsparse(setting.device), *own]
     return part_rows(setting, figure, ["minkunet", "sparse_resnet"], entries)
 
 

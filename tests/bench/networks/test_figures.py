@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from pcnn.bench.networks.dataflows import MINUET_STEPS, SPIRA_STEPS
+from pcnn.bench.networks.dataflows import MINUET_STEPS, SPIRA_STEPS, with_papers
 from pcnn.bench.networks.dataflows import steps as dataflow_steps
 from pcnn.bench.networks.figures import FIGURES
 from pcnn.bench.networks.measured import Setting
@@ -17,15 +17,17 @@ from pcnn.geometry import grid_of_cells
 from pcnn.ops.engine import resolve
 
 SMALL = Scene("small", grid_of_cells(torch.from_numpy(noise(200, fill=0.3))))
+CPU = torch.device("cpu")
 NEEDS_CUDA = ("spira_table1",)
 SETTING = Setting(
-    torch.device("cpu"),
+    CPU,
     [SMALL],
     [resolve("auto")],
     width=0.25,
     repeats=3,
     check_voxels=300,
-    sizes=(1000, 2000),
+    models=("sparse_resnet", "minkunet"),
+    sizes=(1000,),
     kernel_sizes=(3, 5),
 )
 
@@ -57,6 +59,11 @@ def test_every_setting_of_a_figure_is_served_on_a_gpu(figure) -> None:
 
 def test_steps_of_a_paper_end_with_ours() -> None:
     for steps in (MINUET_STEPS, SPIRA_STEPS):
-        entries = dataflow_steps("name", torch.device("cpu"), steps)
+        entries = dataflow_steps("name", CPU, steps)
         assert entries[-1] == (resolve("auto"), {"step": "ours, planned"})
     assert len(entries) == 1, "hybrids need a GPU"
+
+
+def test_the_papers_engines_stand_beside_those_that_are_asked_for() -> None:
+    entries = with_papers([resolve("auto"), replace(resolve("auto"), name="minuet")], CPU)
+    assert [engine.name for engine, _ in entries] == ["auto", "minuet", "torchsparse"]
