@@ -26,15 +26,15 @@ class SparseTensor:
     geometry: VoxelGrid
 
     def __post_init__(self) -> None:
-        if self.features.ndim != 2 or self.features.shape[0] != self.geometry.rows:
+        # every layer makes one of these: each property that is asked for once counts
+        features, keys = self.features, self.geometry.keys
+        shape = features.shape
+        if len(shape) != 2 or shape[0] != keys.shape[0]:
             raise ValueError(
-                f"features must be [{self.geometry.rows}, C] to match the geometry, got "
-                f"{tuple(self.features.shape)}"
+                f"features must be [{keys.shape[0]}, C] to match the geometry, got {tuple(shape)}"
             )
-        if self.features.device != self.geometry.device:
-            raise ValueError(
-                f"features are on {self.features.device}, their geometry on {self.geometry.device}"
-            )
+        if features.device != keys.device:
+            raise ValueError(f"features are on {features.device}, their geometry on {keys.device}")
 
     @property
     def channels(self) -> int:

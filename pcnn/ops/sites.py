@@ -18,6 +18,8 @@ from pcnn.maps.reached_sites import reached_sites
 
 def strided(grid: VoxelGrid, kernel: Kernel) -> VoxelGrid:
     """Output sites of a convolution; see `VoxelGrid.strided`."""
+    if not kernel.is_strided:
+        return grid
     return grid.strided(kernel, _on_device if has_kernels(grid.device) else None)
 
 
