@@ -215,6 +215,8 @@ struct UniqueArguments {
     u32* first;           // [levels, capacity] a row of the finest level inside every site
     u32* inverse;         // [levels, capacity] site of every row of the finest level
     u32* counts;          // [levels] sites
+    const u32* state;     // of the sort
+    i64 launched;         // passes of the sort
     i64 n;
     i64 capacity;
     i64 tiles;            // of a level
@@ -230,6 +232,15 @@ KERNEL(unique_sites, UniqueArguments, 256) {
     i64 tiles = (n + SORT_TILE - 1) / SORT_TILE;
     if ((i64)(blockIdx.x % a.tiles) >= tiles) {
         if (n == 0 && blockIdx.x % a.tiles == 0 && threadIdx.x == 0) a.counts[level] = 0;
+        return;
+    }
+    if ((i64)a.state[STATE_PASSES] > a.launched) {  // cut short: no sites, and no row that leads anywhere
+        if (blockIdx.x % a.tiles == 0 && threadIdx.x == 0) a.counts[level] = 0;
+        i64 start = (i64)(blockIdx.x % a.tiles) * SORT_TILE;
+        for (i64 i = start + threadIdx.x; i < min(n, start + SORT_TILE); i += blockDim.x) {
+            a.first[level * a.capacity + i] = 0;
+            a.inverse[level * a.capacity + i] = 0;
+        }
         return;
     }
     if (threadIdx.x == 0) ticket = atomicAdd(&a.tickets[level], 1u);

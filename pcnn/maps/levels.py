@@ -26,7 +26,7 @@ _FIELDS = "iiii"
 _PACK = struct.Struct(f"PPPq{_FIELDS}0q")
 _EXTENT = struct.Struct(f"PPq{_FIELDS}0q")
 _LEVELS = struct.Struct(f"PPPPPPPPPqii{_FIELDS}{3 * MAX_LEVELS}i0q")
-_UNIQUE = struct.Struct(f"10P3q{_FIELDS}{3 * MAX_LEVELS}i0q")
+_UNIQUE = struct.Struct(f"11P4q{_FIELDS}{3 * MAX_LEVELS}i0q")
 #: Words of an extent: largest and smallest batch index, x, y and z, and the flags of what fails.
 EXTENT_WORDS = 9
 _FIELD_NAMES = ("the batch index", "x", "y", "z")
@@ -143,7 +143,8 @@ def unique_sites(
         bits: a bound on the bits of a cell, if the host knows one.
         counts: ``[L]`` int32 for the numbers of sites, made if not given.
         scratch: ``[scratch_words(L, N)]`` int32, zeroed, made if not given.
-        passes: of the sort to launch. With fewer than ``needed`` the result is worthless.
+        passes: of the sort to launch. With fewer than ``needed`` there are no sites, and
+            rows lead to row 0, so that what follows stays inside its memory.
         needed: ``[1]`` int32 for the passes that the cloud's extent takes.
 
     Raises:
@@ -178,7 +179,8 @@ def unique_sites(
         ),
         device,
     )
-    sort.run(min(passes, passes_of(widest + level_bits)))
+    launched = min(passes, passes_of(widest + level_bits))
+    sort.run(launched)
     tiles = max(1, -(-n // TILE))
     words = scratch.data_ptr() + 4 * state_words(levels * n)
     sites = torch.empty(levels, n, dtype=torch.int64, device=device)
@@ -199,6 +201,8 @@ def unique_sites(
             rows[0].data_ptr(),
             rows[1].data_ptr(),
             counts.data_ptr(),
+            sort.state.data_ptr(),
+            launched,
             n,
             n,
             tiles,

@@ -109,13 +109,15 @@ def test_cells_beyond_the_packing_are_named() -> None:
         planner.voxelize(torch.tensor([[0, 131030, 0, 0]], dtype=torch.int32))
 
 
-def test_a_cloud_that_takes_more_passes_than_the_last_is_sorted_again() -> None:
+@pytest.mark.parametrize("backward", [False, True])
+def test_a_cloud_that_takes_more_passes_than_the_last_is_sorted_again(backward: bool) -> None:
     planner = pcnn.Planner(MODELS["minkunet42"](), layouts=("table", "tiles"))
     small = surface_grid(50).coords
     wide = small.clone()
     wide[0, 1:] = torch.tensor([-90000, 100000, 70000])
     for cells in (small, wide, small, wide):
-        grid = planner.voxelize(cells)
+        # with backward maps are searched before anybody knows that the sort was cut short
+        grid = planner.voxelize(cells, backward=backward)
         assert torch.equal(grid.keys, pcnn.geometry.grid_of_cells(cells[:, 1:]).keys)
         check(grid, 9)
-        check(planner(VoxelGrid(grid.keys, 1, grid.bound)), 9)
+        check(planner(VoxelGrid(grid.keys, 1, grid.bound), backward), 9)
