@@ -18,7 +18,13 @@ from pcnn.ops.engine import resolve
 CPU = torch.device("cpu")
 CELLS = torch.from_numpy(noise(200, fill=0.3))
 SCENES = [Scene("small", grid_of_cells(CELLS)), Scene("half", grid_of_cells(CELLS[:100]))]
+#: Profiling a CPU takes a second a call.
+SLOW = ("torchsparse_table2", "torchsparse_table3", "minuet_fig4")
 NEEDS_CUDA = ("spira_fig11", "spira_fig14")
+EVERY = [
+    pytest.param(figure, id=figure.name, marks=[pytest.mark.slow] if figure.name in SLOW else [])
+    for figure in FIGURES
+]
 
 
 def setting(device: str = "cpu") -> Setting:
@@ -31,7 +37,7 @@ def rows_of(name: str, device: str = "cpu") -> list[Row]:
     return list(figure.measure(setting(device), name))
 
 
-@pytest.mark.parametrize("figure", FIGURES, ids=lambda figure: figure.name)
+@pytest.mark.parametrize("figure", EVERY)
 def test_a_figure_is_measured_and_drawn(figure, tmp_path: Path) -> None:
     rows = rows_of(figure.name)
     if figure.name in NEEDS_CUDA:

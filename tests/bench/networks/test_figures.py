@@ -18,6 +18,8 @@ from pcnn.ops.engine import resolve
 
 SMALL = Scene("small", grid_of_cells(torch.from_numpy(noise(200, fill=0.3))))
 CPU = torch.device("cpu")
+#: Profiling a CPU takes a second a call.
+SLOW = ("torchsparse_fig4", "minuet_fig20")
 NEEDS_CUDA = ("spira_table1",)
 SETTING = Setting(
     CPU,
@@ -30,9 +32,13 @@ SETTING = Setting(
     sizes=(1000,),
     kernel_sizes=(3, 5),
 )
+EVERY = [
+    pytest.param(figure, id=figure.name, marks=[pytest.mark.slow] if figure.name in SLOW else [])
+    for figure in FIGURES[1:]
+]
 
 
-@pytest.mark.parametrize("figure", FIGURES[1:], ids=lambda figure: figure.name)
+@pytest.mark.parametrize("figure", EVERY)
 def test_a_figure_is_measured_and_drawn(figure, tmp_path: Path) -> None:
     rows = list(figure.measure(SETTING, figure.name))
     if figure.name in NEEDS_CUDA:
