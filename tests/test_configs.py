@@ -34,7 +34,7 @@ WORKING_MODELS = {
 }
 WORKING_DATASETS = {"kitti", "folder"}
 WORKING_GEOMETRIES = {"voxel"}
-WORKING_ENGINES = {"auto", "reference"}
+WORKING_ENGINES = {"auto", "reference", "torchsparse", "minuet", "spira"}
 
 OWN_DATA = ("dataset.root=x", "dataset.class_names=[a,b]")
 

@@ -14,7 +14,7 @@ from tests.experiment.command import run
 CASES = {
     "model=nonsense": ("minkunet", "resnet18"),
     "model=minkunett": ("Did you mean minkunet?",),
-    "engine=spira": ("engine=spira is not available", "auto, reference"),
+    "engine=pointcnnpp": ("engine=pointcnnpp is not available", "auto, minuet, reference"),
     "geometry=point": ("voxel",),
     "task=registration": ("segmentation",),
     "model=resunet": ("task=registration", "model=resunet task=segmentation"),

@@ -8,7 +8,9 @@ import torch
 
 from pcnn import dataflows, maps
 from pcnn.dataflows import Dataflow, Reference
-from pcnn.maps import BruteForce, MapBuilder, SortedSearch
+from pcnn.dataflows.gather_scatter import MINUET, TORCHSPARSE
+from pcnn.dataflows.hybrid import Hybrid
+from pcnn.maps import BruteForce, DoubleTraversed, HashTable, MapBuilder, SortedSearch, ZDelta
 
 
 @dataclass(frozen=True)
@@ -42,12 +44,16 @@ class Engine:
         return self.dataflow_on(device).deterministic
 
 
-#: Engines by name. ``auto`` is the quickest choice there is for every device.
+#: Engines by name. ``auto`` is the quickest choice there is for every device; those named after a
+#: system follow its paper, and search on CUDA devices only.
 ENGINES = {
     engine.name: engine
     for engine in (
         Engine("auto", maps.Automatic(), dataflows.Automatic()),
         Engine("reference", SortedSearch(), Reference()),
+        Engine("torchsparse", HashTable(), TORCHSPARSE),
+        Engine("minuet", DoubleTraversed(), MINUET),
+        Engine("spira", ZDelta(product="hybrid:3"), Hybrid(3)),
         Engine("brute_force", BruteForce(), Reference()),
     )
 }

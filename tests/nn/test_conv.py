@@ -10,6 +10,8 @@ from tests.clouds import dense_grid, surface_grid
 from tests.tolerance import DENSE
 
 SIDE = 6
+#: Engines whose maps device kernels build, emulated on a CPU.
+KERNEL_ENGINES = ("torchsparse", "minuet", "spira")
 CASES = [
     # kernel size, stride, dilation, groups, padding
     (3, 1, 1, 1, None),
@@ -58,8 +60,16 @@ def all_sites(side: list[int], stride: tuple[int, int, int], batch_size: int) ->
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize(("size", "stride", "dilation", "groups", "padding"), CASES)
 def test_a_dense_block_equals_torch(
-    size: int, stride: int, dilation: int, groups: int, padding: int | None, engine: str
+    size: int,
+    stride: int,
+    dilation: int,
+    groups: int,
+    padding: int | None,
+    engine: str,
+    request: pytest.FixtureRequest,
 ) -> None:
+    if engine in KERNEL_ENGINES:
+        request.getfixturevalue("emulated")
     layer = Conv3d(4, 6, size, stride, padding, dilation, groups, engine=engine).double()
     kernel = layer.kernel
     grid = dense_grid(SIDE, batch_size=2)
@@ -92,8 +102,16 @@ def test_a_dense_block_equals_torch(
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize(("size", "stride", "dilation", "groups", "padding"), CASES)
 def test_a_transposed_dense_block_equals_torch(
-    size: int, stride: int, dilation: int, groups: int, padding: int | None, engine: str
+    size: int,
+    stride: int,
+    dilation: int,
+    groups: int,
+    padding: int | None,
+    engine: str,
+    request: pytest.FixtureRequest,
 ) -> None:
+    if engine in KERNEL_ENGINES:
+        request.getfixturevalue("emulated")
     layer = ConvTranspose3d(4, 6, size, stride, padding, dilation, groups, engine=engine).double()
     kernel = layer.kernel
     coarse = all_sites([3, 3, 3], kernel.stride, 2)
