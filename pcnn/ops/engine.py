@@ -6,10 +6,11 @@ from dataclasses import dataclass
 
 import torch
 
-from pcnn import dataflows, maps
+from pcnn.dataflows import Automatic as AutomaticDataflow
 from pcnn.dataflows import Dataflow, Reference
 from pcnn.dataflows.gather_scatter import MINUET, TORCHSPARSE
 from pcnn.dataflows.hybrid import Hybrid
+from pcnn.maps import Automatic as AutomaticBuilder
 from pcnn.maps import BruteForce, DoubleTraversed, HashTable, MapBuilder, SortedSearch, ZDelta
 
 
@@ -25,17 +26,17 @@ class Engine:
 
     name: str
     builder: MapBuilder
-    dataflow: Dataflow | dataflows.Automatic
+    dataflow: Dataflow | AutomaticDataflow
 
     def builder_on(self, device: torch.device) -> MapBuilder:
         """The builder that serves tensors of a device."""
-        if isinstance(self.builder, maps.Automatic):
+        if isinstance(self.builder, AutomaticBuilder):
             return self.builder.on(device)
         return self.builder
 
     def dataflow_on(self, device: torch.device) -> Dataflow:
         """The dataflow that serves tensors of a device."""
-        if isinstance(self.dataflow, dataflows.Automatic):
+        if isinstance(self.dataflow, AutomaticDataflow):
             return self.dataflow.on(device)
         return self.dataflow
 
@@ -49,7 +50,7 @@ class Engine:
 ENGINES = {
     engine.name: engine
     for engine in (
-        Engine("auto", maps.Automatic(), dataflows.Automatic()),
+        Engine("auto", AutomaticBuilder(), AutomaticDataflow()),
         Engine("reference", SortedSearch(), Reference()),
         Engine("torchsparse", HashTable(), TORCHSPARSE),
         Engine("minuet", DoubleTraversed(), MINUET),
