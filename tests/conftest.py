@@ -14,7 +14,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import pytest
 import torch
 
-POISONED = ("pcnn.dataflows", "pcnn.ops", "pcnn.maps")
+POISONED = ("pcnn.dataflows", "pcnn.kernels", "pcnn.ops", "pcnn.maps")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
