@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 
 import torch
@@ -26,6 +27,11 @@ class Automatic:
 
     def on(self, device: torch.device) -> Dataflow:
         """The dataflow for tensors of a device."""
-        if device.type != "cuda":
-            return Blocked()
-        return ByTable(OutputStationary(sections=False if self.reproducible else None))
+        return _on(device.type, self.reproducible)
+
+
+@functools.cache
+def _on(device_type: str, reproducible: bool) -> Dataflow:
+    if device_type != "cuda":
+        return Blocked()
+    return ByTable(OutputStationary(sections=False if reproducible else None))

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from pcnn.dataflows.base import Dataflow
 from pcnn.dataflows.epilogue import Epilogue
-from pcnn.dataflows.tuned import tuned
+from pcnn.dataflows.tuned import has_decisions, tuned
 
 
 @dataclass(frozen=True)
@@ -67,10 +67,12 @@ class ByTable:
         epilogue: Epilogue | None = None,
     ) -> Tensor:
         """See `Dataflow.mvmr`."""
-        volume, c_in, c_out = weight.shape
-        product = "transposed" if transposed else "forward"
-        shape = c_in * groups, c_out, volume, product, n_out, None, groups, self.needs
-        chosen = tuned(x.device, compute_dtype, *shape)
+        chosen: Dataflow | None = None
+        if has_decisions(x.device):
+            volume, c_in, c_out = weight.shape
+            product = "transposed" if transposed else "forward"
+            shape = c_in * groups, c_out, volume, product, n_out, None, groups, self.needs
+            chosen = tuned(x.device, compute_dtype, *shape)
         return (chosen or self.usual).mvmr(
             x,
             weight,
@@ -97,6 +99,11 @@ class ByTable:
         mirrored: bool = False,
     ) -> Tensor:
         """See `Dataflow.vvor`."""
-        return self.usual.vvor(
+        chosen: Dataflow | None = None
+        if has_decisions(x.device):
+            counts, channels = layouts[-1], (x.shape[1], grad.shape[1])
+            shape = *channels, counts.shape[0], "vvor", grad.shape[0], None, groups
+            chosen = tuned(x.device, compute_dtype, *shape, self.needs_vvor)
+        return (chosen or self.usual).vvor(
             x, grad, layouts, groups, compute_dtype, out_dtype, mirrored=mirrored
         )

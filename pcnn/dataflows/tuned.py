@@ -52,6 +52,12 @@ def tuned(
     return _tuned(device, key, size, pairs, layouts)
 
 
+@functools.lru_cache
+def has_decisions(device: torch.device) -> bool:
+    """Whether there is a table to ask; most processes have none."""
+    return any(len(table) for table in _tables(device))
+
+
 @functools.lru_cache(maxsize=65536)
 def _tuned(
     device: torch.device,
@@ -120,3 +126,4 @@ def forget() -> None:
     """Read the files again at the next request: something was tuned since."""
     _tuned.cache_clear()
     _tables.cache_clear()
+    has_decisions.cache_clear()

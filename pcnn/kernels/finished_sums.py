@@ -49,13 +49,14 @@ def with_epilogue(  # type: ignore[no-untyped-def]  # the compiler reads annotat
 
 @triton.jit(do_not_specialize=["n_out"])  # type: ignore[untyped-decorator]
 def finish_kernel(  # type: ignore[no-untyped-def]
-    sums_ptr,  # [N_out, CHANNELS] float32
+    sums_ptr,  # [PARTS, N_out, CHANNELS] float32
     out_ptr,  # [N_out, CHANNELS]
     scale_ptr,
     shift_ptr,
     residual_ptr,
     n_out,
     CHANNELS: tl.constexpr,
+    PARTS: tl.constexpr,
     RELU: tl.constexpr,
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
@@ -67,6 +68,9 @@ def finish_kernel(  # type: ignore[no-untyped-def]
     places = rows[:, None] * CHANNELS + columns[None, :]
     channels = tl.broadcast_to(columns[None, :], [ROWS, COLUMNS])
     sums = tl.load(sums_ptr + places, mask=there, other=0.0)
+    for part in tl.static_range(1, PARTS):
+        first = part * n_out.to(tl.int64) * CHANNELS
+        sums += tl.load(sums_ptr + first + places, mask=there, other=0.0)
     sums = with_epilogue(sums, places, channels, there, scale_ptr, shift_ptr, residual_ptr, RELU)
     tl.store(out_ptr + places, sums.to(out_ptr.dtype.element_ty), mask=there)
 
@@ -82,7 +86,8 @@ def finish(
     """``relu(sums * scale + shift + residual)`` in one pass; what is absent is left out.
 
     Args:
-        sums: ``[N_out, C_out]`` float32, contiguous; overwritten where it can hold the result.
+        sums: ``[N_out, C_out]`` float32, contiguous, overwritten where it can hold the result; or
+            ``[parts, N_out, C_out]``, added in that order first.
         out_dtype: dtype of the result.
         scale: ``[C_out]``.
         shift: ``[C_out]``.
@@ -92,18 +97,20 @@ def finish(
     Returns:
         ``[N_out, C_out]`` in ``out_dtype``.
     """
-    if scale is None and shift is None and residual is None and not relu:
+    parts = sums.shape[0] if sums.ndim == 3 else 1
+    if parts == 1 and scale is None and shift is None and residual is None and not relu:
         return sums.to(out_dtype)
-    out = sums if out_dtype == sums.dtype else torch.empty_like(sums, dtype=out_dtype)
-    n_out, channels = sums.shape
-    columns = triton.next_power_of_2(max(1, channels))
+    n_out, channels = sums.shape[-2:]
+    reuse = parts == 1 and out_dtype == sums.dtype
+    out = sums if reuse else torch.empty(n_out, channels, dtype=out_dtype, device=sums.device)
+    columns = 1 << max(0, channels - 1).bit_length()
     rows = max(1, BLOCK // columns)
     residual = None if residual is None else residual.contiguous()
     _LAUNCH(
         (-(-n_out // rows), 1),
         (sums, out, scale, shift, residual),
         (n_out,),
-        (channels, relu, rows, columns),
+        (channels, parts, relu, rows, columns),
         num_warps=4,
     )
     return out

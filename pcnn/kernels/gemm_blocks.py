@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 
 import torch
@@ -37,6 +38,7 @@ class GemmBlocks:
         return "_".join(map(str, parts))
 
 
+@functools.lru_cache(maxsize=4096)
 def default_blocks(
     c_in: int, c_out: int, tiles: int, dtype: torch.dtype, exact: bool = True
 ) -> GemmBlocks:

@@ -203,13 +203,13 @@ def launch_implicit_gemm(
         ``[n_out, C_out]`` (``[n_out, C_in]`` if transposed) in ``out_dtype``.
     """
     tile_out, tile_slots, tile_counts, tile_rows = layouts
-    x, weight = x.to(compute_dtype).contiguous(), weight.to(compute_dtype).contiguous()
+    x, weight = _operand(x, compute_dtype), _operand(weight, compute_dtype)
     volume, c_in, c_out = weight.shape[0], x.shape[1] // groups, weight.shape[2] // groups
     if transposed:
         c_out = weight.shape[1]
     offset = c_second = 0
     if second is not None:
-        second = second.to(compute_dtype).contiguous()
+        second = _operand(second, compute_dtype)
         c_second = second.shape[1]
         # both sources are read through one pointer, so that one load serves them
         offset = (second.data_ptr() - x.data_ptr()) // x.element_size()
@@ -240,9 +240,14 @@ def launch_implicit_gemm(
         blocks.warps,
     )
     if later:
-        total = out.sum(0) if split > 1 else out
-        return finish(total, out_dtype, scale, shift, residual, relu)
+        return finish(out, out_dtype, scale, shift, residual, relu)
     return out
+
+
+def _operand(tensor: Tensor, dtype: torch.dtype) -> Tensor:
+    """Rounded once, not in every program that reads it."""
+    tensor = tensor if tensor.dtype == dtype else tensor.to(dtype)
+    return tensor if tensor.is_contiguous() else tensor.contiguous()
 
 
 _LAUNCHER = TritonLauncher(implicit_gemm)

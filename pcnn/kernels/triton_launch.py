@@ -60,14 +60,24 @@ class TritonLauncher:
             with torch.cuda.device(index):
                 self(grid, tensors, sizes, constants, num_warps, num_stages)
             return
-        pointers = [None if tensor is None else tensor.data_ptr() for tensor in tensors]
-        if any(pointer and pointer % _ALIGNMENT for pointer in pointers):
+        pointers: list[int | None] = []
+        dtypes: list[torch.dtype | None] = []
+        bits = 0
+        for tensor in tensors:  # one loop: this runs in every layer
+            if tensor is None:
+                pointers.append(None)
+                dtypes.append(None)
+            else:
+                pointer = tensor.data_ptr()
+                bits |= pointer
+                pointers.append(pointer)
+                dtypes.append(tensor.dtype)
+        if bits % _ALIGNMENT:
             # rare: a view that starts anywhere; Triton finds the variant
             self._launch(grid, tensors, sizes, constants, num_warps, num_stages)
             return
-        dtypes = tuple([None if tensor is None else tensor.dtype for tensor in tensors])
-        wide = tuple([-_INT32 <= size < _INT32 for size in sizes])
-        key = index, dtypes, wide, constants, num_warps, num_stages
+        wide = [-_INT32 <= size < _INT32 for size in sizes]
+        key = index, *dtypes, *wide, constants, num_warps, num_stages
         compiled = self._compiled.get(key)
         if compiled is None:
             compiled = self._launch(grid, tensors, sizes, constants, num_warps, num_stages)
