@@ -8,6 +8,7 @@ from torch import Tensor
 from pcnn.dataflows import Dataflow, Epilogue
 from pcnn.dataflows.reference import accumulator, finish, join
 from pcnn.geometry import KernelMap
+from pcnn.ops.eager import Product
 from pcnn.ops.library import products
 
 
@@ -81,6 +82,8 @@ def convolution(
         layouts_t = side.transpose().flat(dataflow.needs) if grad_x and not side.symmetric else []
         layouts_vvor = side.flat(dataflow.needs_vvor) if grad_weight else []
         lists = layouts, layouts_t, layouts_vvor, side.symmetric, mirrored
+        if not torch.compiler.is_compiling():
+            return Product(dataflow, *lists, side.n_out, groups, dtype)(x, weight)
         return products(dataflow).mvmr(x, weight, *lists, side.n_out, groups, False, dtype, dtype)
     if dataflow.fuses:
         parts = Epilogue() if epilogue is None else epilogue

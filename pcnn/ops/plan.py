@@ -63,24 +63,39 @@ class Planner:
     @property
     def recipe(self) -> Recipe:
         """Levels and maps that the model asks for."""
+        return self._refresh()
+
+    def _refresh(self) -> Recipe:
+        """Trace the model again if it lies elsewhere or has other engines than when it was."""
         model = self._model()
-        if model is not None and self._traced != (_place(model), self._engines()):
+        if model is not None and self._traced != (self._place(model), self._engines()):
             self._trace(model)
         return self._recipe
 
     @property
     def engine(self) -> Engine:
         """The engine whose builder finds the triplets: that of the first layer."""
-        engines = self._engines()
-        return engines[0] if engines else resolve(None)
+        if not self._layers:
+            return resolve(None)
+        engine: Engine = self._layers[0].engine  # type: ignore[assignment]
+        return engine
 
     def _engines(self) -> tuple[Engine, ...]:
         engines: list[Engine] = [module.engine for module in self._layers]  # type: ignore[misc]
         return tuple(engines)
 
+    def _place(self, model: nn.Module) -> str:
+        """Type of the device where a model lies."""
+        # a layer's own dictionary: a walk over the model takes as long as several launches
+        own = (w for layer in self._layers for w in layer._parameters.values() if w is not None)
+        parameter = next(own, None)
+        if parameter is None:
+            parameter = next(model.parameters(), None)
+        return "cpu" if parameter is None else parameter.device.type
+
     def _trace(self, model: nn.Module) -> None:
         self._recipe: Recipe = trace(model)
-        self._traced = _place(model), self._engines()
+        self._traced = self._place(model), self._engines()
         self._device_plans: dict[tuple[Triple, str, KeyLayout], DevicePlan] = {}
         #: layouts of every map, by whether backward follows
         self._wanted: dict[bool, list[Wanted]] = {}
@@ -99,7 +114,7 @@ class Planner:
             The geometry itself.
         """
         both = torch.is_grad_enabled() if backward is None else backward
-        if self.is_planned(geometry, both):
+        if self.is_planned(geometry, both):  # which traces again what has changed
             return geometry
         grids: list[VoxelGrid | None] = [geometry]
         maps: Maps = []
@@ -146,6 +161,7 @@ class Planner:
             ValueError: wrong shape or dtype, or cells beyond the packed keys.
         """
         _check_cells(cells)
+        self._refresh()
         grids: list[VoxelGrid | None]
         maps: Maps = []
         if self.is_batched(cells.device):
@@ -163,26 +179,26 @@ class Planner:
         return isinstance(self.engine.builder_on(device), Windowed) and has_kernels(device)
 
     def _lists(self, backward: bool) -> bool:
-        return self.recipe.lists_triplets(backward, self.layouts)
+        return self._recipe.lists_triplets(backward, self.layouts)
 
     def _device_plan(self, spacing: Triple, sites: str, layout: KeyLayout) -> DevicePlan:
         key = spacing, sites, layout
         if key not in self._device_plans:
-            self._device_plans[key] = DevicePlan(self.recipe, *key)
+            self._device_plans[key] = DevicePlan(self._recipe, *key)
         return self._device_plans[key]
 
     def _finish(self, grids: list[VoxelGrid | None], maps: Maps, backward: bool) -> None:
         """Levels and maps that are not there yet, then the layouts of all maps."""
-        grids = grids + [None] * (1 + len(self.recipe.levels) - len(grids))
-        maps = maps or [None] * len(self.recipe.maps)
-        for number, (parent, direction, kernel) in enumerate(self.recipe.levels, 1):
+        grids = grids + [None] * (1 + len(self._recipe.levels) - len(grids))
+        maps = maps or [None] * len(self._recipe.maps)
+        for number, (parent, direction, kernel) in enumerate(self._recipe.levels, 1):
             above = grids[parent]
             if grids[number] is None and above is not None:
                 down = direction == "down"
                 grids[number] = strided(above, kernel) if down else above.generated(kernel)
         views: list[tuple[KernelMap, str]] = []
         for planned, built, wanted in zip(
-            self.recipe.maps, maps, self._wanted[backward], strict=True
+            self._recipe.maps, maps, self._wanted[backward], strict=True
         ):
             if built is None:
                 source, target = grids[planned.source], grids[planned.target]
@@ -200,12 +216,6 @@ class Planner:
 
 def _no_model() -> None:
     """What a weak reference to a model that is gone returns."""
-
-
-def _place(model: nn.Module) -> str:
-    """Type of the device where a model lies."""
-    parameter = next(model.parameters(), None)
-    return "cpu" if parameter is None else parameter.device.type
 
 
 def _check_cells(cells: Tensor) -> None:
