@@ -6,15 +6,18 @@ import itertools
 from pathlib import Path
 
 import pytest
+import torch
 from hydra import compose, initialize_config_dir
 from hydra.errors import HydraException
 from lightning.pytorch.loggers import Logger
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from pcnn.experiment import build
 from pcnn.experiment.check import checked
 from pcnn.experiment.errors import ConfigError, explain, options
-from pcnn.experiment.schema import EvalConfig
+from pcnn.experiment.schema import Config, EvalConfig
+from pcnn.nn import Conv3d
+from pcnn.ops import resolve
 
 CONF = Path(__file__).parents[1] / "conf"
 FILES = sorted(path.relative_to(CONF) for path in CONF.rglob("*.yaml"))
@@ -75,6 +78,33 @@ def test_product(model: str, dataset: str) -> None:
             assert said is not None, overrides
             assert len(said.splitlines()) <= 3
             assert "available" in said or "serves" in said or "possible" in said
+
+
+@pytest.mark.parametrize("engine", sorted(WORKING_ENGINES))
+def test_deterministic_engines(engine: str) -> None:
+    overrides = f"engine={engine}", "engine.deterministic=true", "model.width=0.25"
+    said = refusal(*overrides)
+    if engine == "spira":
+        assert "'spira' adds by atomics" in str(said)
+        return
+    assert said is None
+    net = build.network(checked(composed(*overrides)), 4, 19)
+    (used,) = {layer.engine for layer in net.modules() if isinstance(layer, Conv3d)}
+    assert used == resolve(engine, deterministic=True)
+    assert used.deterministic_on(torch.device("cuda"))
+
+
+def test_an_engine_of_an_earlier_checkpoint_is_not_asked_to_be_deterministic() -> None:
+    cfg = checked(composed("model.width=0.25"))
+    cfg = OmegaConf.create({**cfg, "engine": {"name": "auto"}})
+    net = build.network(cfg, 4, 19)
+    assert {m.engine.name for m in net.modules() if isinstance(m, Conv3d)} == {"auto"}
+    assert not OmegaConf.merge(OmegaConf.structured(Config), cfg).engine.deterministic
+
+
+@pytest.mark.parametrize("value", ["maybe", "3.5"])
+def test_deterministic_is_true_or_false(value: str) -> None:
+    assert "engine.deterministic" in str(refusal(f"engine.deterministic={value}"))
 
 
 @pytest.mark.parametrize("model", MODELS)

@@ -18,6 +18,7 @@ from torch import nn
 from pcnn.experiment.arguments import signature
 from pcnn.experiment.check import ABOUT_MODEL, without
 from pcnn.experiment.errors import MAX_LINES, ConfigError
+from pcnn.ops.engine import resolve
 
 # arguments of callbacks and loggers that are paths in the run folder
 PATHS = ("folder", "path", "save_dir")
@@ -75,10 +76,18 @@ def data(cfg: DictConfig) -> L.LightningDataModule:
 
 def network(cfg: DictConfig, in_channels: int, out_channels: int) -> nn.Module:
     """The network, with random weights drawn from torch's global generator."""
+    engine = {
+        "engine": cfg.engine.name,
+        # checkpoints of earlier versions do not say
+        "deterministic": bool(cfg.engine.get("deterministic", False)),
+    }
+    with refused_values():
+        resolve(**engine)
     given = {
         "in_channels": in_channels,
         "out_channels": out_channels,
-        "engine": cfg.engine.name,
+        # a node, because nodes take no objects
+        "engine": {"_target_": "pcnn.ops.engine.resolve", **engine},
     }
     net = make(filled(without(plain(cfg.model), ABOUT_MODEL), given))
     assert isinstance(net, nn.Module)

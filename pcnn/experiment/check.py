@@ -17,6 +17,7 @@ from omegaconf.errors import (
 from pcnn.experiment.arguments import check_arguments, named
 from pcnn.experiment.errors import ConfigError, listed, nearest
 from pcnn.experiment.schema import Config
+from pcnn.ops.engine import resolve
 
 # keys of a model that describe it; the others are arguments of its constructor
 ABOUT_MODEL = ("name", "tasks", "geometries")
@@ -80,7 +81,7 @@ def merged(cfg: DictConfig, schema: type[Config]) -> DictConfig:
 
 
 def check_combination(cfg: DictConfig) -> None:
-    """Whether model, data set, task and geometry go together, and the training has an end."""
+    """Whether the chosen options go together, and the training has an end."""
     model, dataset, task = cfg.model.name, cfg.dataset.name, cfg.task.name
     if task not in cfg.model.tasks:
         raise ConfigError(
@@ -97,6 +98,10 @@ def check_combination(cfg: DictConfig) -> None:
             f"model={model} does not run on geometry={cfg.geometry.name}.\n"
             f"model={model} runs on: {listed(cfg.model.geometries)}"
         )
+    try:
+        resolve(cfg.engine.name, cfg.engine.deterministic)
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
     if cfg.trainer.get("max_steps") == -1 and cfg.trainer.get("max_epochs") in (None, -1):
         raise ConfigError(
             "trainer.max_steps=-1 leaves the length of the training open, and the schedule with it."

@@ -19,13 +19,20 @@ class Named:
 
 
 @dataclass
+class EngineChoice(Named):
+    """An engine by name."""
+
+    deterministic: bool = False  # refuse what does not give identical bits in two runs
+
+
+@dataclass
 class Config:
     """Everything `train.py` reads."""
 
     model: dict[str, Any] = MISSING  # name, tasks, geometries and the network's arguments
     dataset: dict[str, Any] = MISSING  # name and one block per task: a data module
     geometry: Named = MISSING
-    engine: Named = MISSING
+    engine: EngineChoice = MISSING
     task: dict[str, Any] = MISSING  # name and the Lightning module's arguments
     trainer: dict[str, Any] = MISSING  # arguments of lightning.Trainer
     callbacks: dict[str, Any] = field(default_factory=dict)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -60,15 +60,33 @@ ENGINES = {
 }
 
 
-def resolve(engine: str | Engine | None) -> Engine:
+def resolve(engine: str | Engine | None, deterministic: bool = False) -> Engine:
     """Return the engine of a name; an engine object passes through, ``None`` means ``auto``.
 
+    Args:
+        engine: name or engine.
+        deterministic: only what gives identical bits in two runs; ``auto`` then leaves out what is
+            quicker but adds by atomics.
+
     Raises:
-        ValueError: no engine of that name; the message names those there are.
+        ValueError: no engine of that name, or one whose dataflow adds in an order that differs
+            from run to run; the message names those there are.
     """
-    if isinstance(engine, Engine):
-        return engine
     name = "auto" if engine is None else engine
-    if name not in ENGINES:
+    if isinstance(name, str) and name not in ENGINES:
         raise ValueError(f"no engine named {name!r}; there are {', '.join(ENGINES)}")
-    return ENGINES[name]
+    found = ENGINES[name] if isinstance(name, str) else name
+    return _reproducible(found) if deterministic else found
+
+
+def _reproducible(engine: Engine) -> Engine:
+    if isinstance(engine.dataflow, AutomaticDataflow):
+        return replace(engine, dataflow=replace(engine.dataflow, reproducible=True))
+    if not engine.dataflow.deterministic:
+        flows = ((name, one.dataflow) for name, one in ENGINES.items())
+        others = [n for n, d in flows if isinstance(d, AutomaticDataflow) or d.deterministic]
+        raise ValueError(
+            f"engine {engine.name!r} adds by atomics, so two runs differ in the last bits; "
+            f"deterministic are {', '.join(others)}"
+        )
+    return engine
