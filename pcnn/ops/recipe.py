@@ -11,8 +11,20 @@ from pcnn.geometry import Kernel, VoxelGrid, grid_of_cells
 from pcnn.geometry.kernel_map import Reading
 from pcnn.tensor import SparseTensor
 
-#: Layouts that list triplets, so that their number must be known on the host.
-LISTED = frozenset({"pairs", "blocks", "rows_csr"})
+#: Layouts that list triplets, so that their number must be known on the host; without a threshold.
+LISTED = frozenset(
+    {
+        "blocks",
+        "by_in",
+        "by_out",
+        "half_pairs",
+        "hybrid",
+        "identity_slot",
+        "offsets",
+        "pairs",
+        "rows_csr",
+    }
+)
 
 
 @dataclass(frozen=True)
@@ -66,7 +78,7 @@ class Recipe:
     def lists_triplets(self, backward: bool, names: tuple[str, ...] | None = None) -> bool:
         """Whether some layout lists triplets; arguments as in `PlannedMap.layouts`."""
         wanted = (name for planned in self.maps for name, _ in planned.layouts(backward, names))
-        return not LISTED.isdisjoint(wanted)
+        return not LISTED.isdisjoint(name.partition(":")[0] for name in wanted)
 
 
 def trace(model: nn.Module) -> Recipe:

@@ -8,8 +8,11 @@ import torch
 from torch import Tensor, nn
 
 import pcnn
-from pcnn.dataflows import Reference
+from pcnn.dataflows import Dataflow, GatherScatter, Reference
+from pcnn.dataflows.hybrid import Hybrid
+from pcnn.dataflows.weight_stationary import WeightStationary
 from pcnn.geometry import KernelMap, VoxelGrid, layouts
+from pcnn.kernels import pinned
 from pcnn.maps import MapBuilder, SortedSearch, Windowed
 from pcnn.models import MinkUNet42, ResNet18, ResUNetBN2C, SparseResNet21
 from pcnn.ops import Engine
@@ -161,6 +164,21 @@ def test_a_device_plan_knows_the_counts(emulated: None, monkeypatch: pytest.Monk
             assert counts.dtype == torch.int64
             assert torch.equal(counts, filled)
             assert torch.equal(counts.cumsum(0), built.offsets[1:])
+
+
+@pytest.mark.parametrize(
+    "dataflow",
+    [WeightStationary(), WeightStationary(half=False), Hybrid(2), GatherScatter()],
+    ids=lambda dataflow: dataflow.name,
+)
+def test_the_host_waits_once_whatever_lists_triplets(
+    dataflow: Dataflow, emulated: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planner = pcnn.Planner(UpAndDown(Windowed(), dataflow, dataflow))
+    read, waits = pinned.read_copy, []
+    monkeypatch.setattr(pinned, "read_copy", lambda numbers: waits.append(0) or read(numbers))
+    planner(surface_grid(300), backward=False)
+    assert len(waits) == 1
 
 
 def test_a_planner_notices_other_engines() -> None:
