@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -25,31 +25,17 @@ class ByTable:
     """
 
     usual: Dataflow
+    name: str = field(init=False)
+    needs: tuple[str, ...] = field(init=False)
+    needs_vvor: tuple[str, ...] = field(init=False)
+    fuses: bool = field(init=False)
+    deterministic: bool = field(init=False)
 
-    @property
-    def name(self) -> str:
-        """Identifier of the setting."""
-        return f"by_table_{self.usual.name}"
-
-    @property
-    def needs(self) -> tuple[str, ...]:
-        """See `Dataflow.needs`."""
-        return self.usual.needs
-
-    @property
-    def needs_vvor(self) -> tuple[str, ...]:
-        """See `Dataflow.needs_vvor`."""
-        return self.usual.needs_vvor
-
-    @property
-    def fuses(self) -> bool:
-        """See `Dataflow.fuses`."""
-        return self.usual.fuses
-
-    @property
-    def deterministic(self) -> bool:
-        """See `Dataflow.deterministic`."""
-        return self.usual.deterministic
+    def __post_init__(self) -> None:
+        # kept, as every layer of every call reads them
+        object.__setattr__(self, "name", f"by_table_{self.usual.name}")
+        for name in ("needs", "needs_vvor", "fuses", "deterministic"):
+            object.__setattr__(self, name, getattr(self.usual, name))
 
     def mvmr(
         self,

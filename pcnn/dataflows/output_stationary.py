@@ -18,6 +18,8 @@ from pcnn.dataflows.reference import Reference, accumulator, finish, join, per_g
 from pcnn.geometry.layouts import TILE_ROWS
 from pcnn.kernels.gemm_blocks import GemmBlocks, default_blocks
 
+_NOTHING = Epilogue()
+
 
 @dataclass(frozen=True)
 class OutputStationary:
@@ -84,11 +86,11 @@ class OutputStationary:
             return finish(product, epilogue, out_dtype)
         from pcnn.kernels.implicit_gemm import launch_implicit_gemm
 
-        blocks, follows, tiles = self.blocks, epilogue or Epilogue(), layouts[2].shape[0]
+        blocks, follows, tiles = self.blocks, epilogue or _NOTHING, layouts[2].shape[0]
         if blocks is None:
             c_out = weight.shape[1] if transposed else weight.shape[2] // groups
-            tf32 = torch.backends.cuda.matmul.allow_tf32
-            blocks = default_blocks(x.shape[1] // groups, c_out, tiles, compute_dtype, not tf32)
+            exact = compute_dtype == torch.float32 and not torch.backends.cuda.matmul.allow_tf32
+            blocks = default_blocks(x.shape[1] // groups, c_out, tiles, compute_dtype, exact)
         return launch_implicit_gemm(
             x,
             weight,

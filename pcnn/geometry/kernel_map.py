@@ -233,21 +233,20 @@ class KernelMap:
             self.edges.layouts[key] = derive(self)
         return self.edges.layouts[key]
 
-    def flat(self, names: tuple[str, ...]) -> list[Tensor]:
+    def listed(self, names: tuple[str, ...]) -> list[Tensor]:
         """Tensors of several layouts, one after another: what a dataflow takes.
-
-        The list is kept, so that asking again costs one look; whoever gets it leaves it as it is.
 
         Raises:
             ValueError: as in `layout`.
         """
-        if torch.compiler.is_compiling():  # a list that is kept would be a side effect
-            return [tensor for name in names for tensor in self.layout(name)]
+        return [tensor for name in names for tensor in self.layout(name)]
+
+    def flat(self, names: tuple[str, ...]) -> list[Tensor]:
+        """What `listed` returns, kept: whoever gets it leaves it as it is. Not in compiled code."""
         key = names, self.flipped
         found = self.edges.flat.get(key)
         if found is None:
-            found = [tensor for name in names for tensor in self.layout(name)]
-            self.edges.flat[key] = found
+            found = self.edges.flat[key] = self.listed(names)
         return found
 
     def validate(self) -> None:

@@ -52,18 +52,20 @@ def convolution(
     # a symmetric map is read from one side only, whichever is asked for
     mirrored = kernel_map.symmetric and kernel_map.flipped
     side = kernel_map.transpose() if mirrored else kernel_map
-    if not torch.compiler.is_compiling():
-        side.note(dataflow.needs, dataflow.needs_vvor, () if side.symmetric else dataflow.needs)
-    layouts = side.flat(dataflow.needs)
+    compiling, needs = torch.compiler.is_compiling(), dataflow.needs
+    if compiling:  # a list that is kept would be a side effect
+        tensors = KernelMap.listed
+    else:
+        side.note(needs, dataflow.needs_vvor, () if side.symmetric else needs)
+        tensors = KernelMap.flat
+    layouts = tensors(side, needs)
     grad_x = grad_weight = False
     if torch.is_grad_enabled():
         grad_x, grad_weight = x.requires_grad, weight.requires_grad
     extra = second is not None or epilogue is not None
     if extra:
         _check_inference(x, weight, second, epilogue, groups)
-    if not (
-        grad_x or grad_weight or (extra and not dataflow.fuses) or torch.compiler.is_compiling()
-    ):
+    if not (grad_x or grad_weight or compiling or (extra and not dataflow.fuses)):
         # no dispatcher between the layer and the dataflow: half the host time of a call
         return dataflow.mvmr(
             x,
@@ -79,10 +81,11 @@ def convolution(
             epilogue=epilogue,
         )
     if not extra:
-        layouts_t = side.transpose().flat(dataflow.needs) if grad_x and not side.symmetric else []
-        layouts_vvor = side.flat(dataflow.needs_vvor) if grad_weight else []
+        both = grad_x and not side.symmetric
+        layouts_t = tensors(side.transpose(), needs) if both else []
+        layouts_vvor = tensors(side, dataflow.needs_vvor) if grad_weight else []
         lists = layouts, layouts_t, layouts_vvor, side.symmetric, mirrored
-        if not torch.compiler.is_compiling():
+        if not compiling:
             return Product(dataflow, *lists, side.n_out, groups, dtype)(x, weight)
         return products(dataflow).mvmr(x, weight, *lists, side.n_out, groups, False, dtype, dtype)
     if dataflow.fuses:
@@ -104,7 +107,7 @@ def convolution(
     wide = accumulator(dtype)  # rounded once, after the epilogue
     sizes = side.n_out, groups, False, dtype, wide
     x = join(x, second)
-    if torch.compiler.is_compiling():
+    if compiling:
         lists = layouts, [], [], side.symmetric, mirrored
         return finish(products(dataflow).mvmr(x, weight, *lists, *sizes), epilogue, dtype)
     product = dataflow.mvmr(x, weight, layouts, *sizes, mirrored=mirrored)

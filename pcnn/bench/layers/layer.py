@@ -101,7 +101,7 @@ class Layer:
         self.engine, self.source, self.kernel = engine, source, kernel
         self.operands = operands
         self.dataflow = engine.dataflow_on(source.device)
-        self.map = engine.builder.build(source, strided(source, kernel), kernel)
+        self.map = new_map(engine, source, kernel)
 
     @torch.no_grad()
     def forward(self, built: KernelMap | None = None) -> tuple[Tensor]:
@@ -130,8 +130,7 @@ class Layer:
             sites = bare(self.source)
 
             def build_and_run() -> object:
-                target = strided(sites, self.kernel)
-                return run(self.engine.builder.build(sites, target, self.kernel))
+                return run(new_map(self.engine, sites, self.kernel))
 
             return build_and_run
 
@@ -142,6 +141,12 @@ class Layer:
         found = self.calls(kind)(0)()
         assert isinstance(found, tuple)
         return dict(zip(NAMES, found, strict=False))
+
+
+def new_map(engine: Engine, source: VoxelGrid, kernel: Kernel) -> KernelMap:
+    """The map that a layer of an engine would find on sites without levels and maps."""
+    sites = bare(source)
+    return sites.map_to(strided(sites, kernel), kernel, engine.builder.build)
 
 
 def floor_ms(operands: Operands, triplets: int, backward: bool) -> float | None:

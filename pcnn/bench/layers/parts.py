@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from pcnn.bench.calls import Call
 from pcnn.bench.harness import DIGITS
-from pcnn.bench.layers.layer import Layer, products_of
+from pcnn.bench.layers.layer import Layer, new_map, products_of
 from pcnn.bench.layers.measured import Entry, Place, identity_of
 from pcnn.bench.layers.setting import LayerShape, Setting
 from pcnn.bench.mapping.measured import middle_trace
@@ -16,7 +16,6 @@ from pcnn.bench.mapping.stages import STAGES, split
 from pcnn.bench.rows import Row
 from pcnn.bench.trace import KernelTime, trace
 from pcnn.bench.verify import Configuration, check_values
-from pcnn.ops.sites import strided
 
 #: Parts of a call by the names of its kernels, of torch's operators on a CPU; the first that meets.
 PARTS = {
@@ -126,7 +125,7 @@ def _map_call(layer: Layer) -> Call:
     sites = bare(layer.source)
 
     def build() -> object:
-        built = layer.engine.builder.build(sites, strided(sites, layer.kernel), layer.kernel)
+        built = new_map(layer.engine, sites, layer.kernel)
         return [built.layout(name) for name in layer.dataflow.needs]
 
     return build
