@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from pcnn.dataflows.epilogue import Epilogue
-from pcnn.dataflows.reference import accumulator, finish, join, multiply, per_group
+from pcnn.dataflows.reference import accumulator, finish, join, multiply, outer, per_group
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ class Blocked:
                 if groups == 1:
                     slots[k][0].addmm_(a[:, 0].t(), b[:, 0])
                 else:
-                    slots[k].add_(torch.einsum("tgc,tgd->gcd", a, b))
+                    slots[k].add_(outer(a, b))
         # group-major output channels: [K, C_in/G, G * C_out/G]
         return out.transpose(1, 2).reshape(out.shape[0], c_in, groups * c_out).to(out_dtype)
 

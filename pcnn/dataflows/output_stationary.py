@@ -14,7 +14,14 @@ from torch import Tensor
 
 from pcnn.dataflows.epilogue import Epilogue
 from pcnn.dataflows.outer_products import NEEDS_VVOR, vvor
-from pcnn.dataflows.reference import Reference, accumulator, finish, join, per_group
+from pcnn.dataflows.reference import (
+    Reference,
+    accumulator,
+    finish,
+    in_given_dtype,
+    join,
+    per_group,
+)
 from pcnn.geometry.layouts import TILE_ROWS
 from pcnn.kernels.gemm_blocks import GemmBlocks, default_blocks
 
@@ -158,7 +165,8 @@ def _plain(
         rows = tile_rows[:, listed].long()  # [tiles, TILE_ROWS]
         rows = torch.where(there[:, None] & (rows >= 0), rows, x.shape[0] - 1)
         gathered = x[rows].view(tiles, TILE_ROWS, groups, c_in)
-        products += torch.einsum("trgc,tgcd->trgd", gathered, matrices[slots])
+        with in_given_dtype(x):
+            products += torch.einsum("trgc,tgcd->trgd", gathered, matrices[slots])
     # spare places add to a row that is cut off
     places = torch.where(tile_out >= 0, tile_out, n_out).flatten().long()
     out = x.new_zeros(n_out + 1, groups * c_out)

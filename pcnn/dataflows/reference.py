@@ -7,6 +7,7 @@ that makes this plain loop quicker there than one large gather.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -83,8 +84,7 @@ class Reference:
             if groups == 1:
                 torch.mm(a.t(), b, out=slot[0])
             else:
-                a, b = a.view(-1, groups, c_in), b.view(-1, groups, c_out)
-                slot.copy_(torch.einsum("tgc,tgd->gcd", a, b))
+                slot.copy_(outer(a.view(-1, groups, c_in), b.view(-1, groups, c_out)))
         # group-major output channels: [K, C_in/G, G * C_out/G]
         return out.transpose(1, 2).reshape(out.shape[0], c_in, groups * c_out).to(out_dtype)
 
@@ -119,7 +119,26 @@ def slot_ranges(offsets: Tensor) -> list[tuple[int, int]]:
 def multiply(rows: Tensor, matrices: Tensor) -> Tensor:
     """Rows ``[T, G * A]`` times one matrix per group ``[G, A, B]``: ``[T, G * B]``."""
     groups, a, b = matrices.shape
-    if groups == 1:
-        return rows @ matrices[0]
-    product = torch.einsum("tga,gab->tgb", rows.view(-1, groups, a), matrices)
-    return product.reshape(-1, groups * b)
+    with in_given_dtype(rows):
+        if groups == 1:
+            return rows @ matrices[0]
+        product = torch.einsum("tga,gab->tgb", rows.view(-1, groups, a), matrices)
+        return product.reshape(-1, groups * b)
+
+
+def outer(a: Tensor, b: Tensor) -> Tensor:
+    """Sum of the outer products of rows ``[T, G, A]`` and ``[T, G, B]``: ``[G, A, B]``."""
+    with in_given_dtype(a):
+        return torch.einsum("tgc,tgd->gcd", a, b)
+
+
+def in_given_dtype(operand: Tensor) -> AbstractContextManager[object]:
+    """Products in the dtype of their operands, under a caller's autocast too.
+
+    Operands are rounded to the compute dtype and then multiplied in the dtype of the sums; autocast
+    would round them, and the sums, once more.
+    """
+    device = operand.device.type
+    if not torch.is_autocast_enabled(device):
+        return nullcontext()
+    return torch.autocast(device, enabled=False)

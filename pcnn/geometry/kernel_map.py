@@ -14,6 +14,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from pcnn.geometry.kept import kept
 from pcnn.geometry.layouts import Layout, layout_function
 
 
@@ -230,7 +231,8 @@ class KernelMap:
         key = name, self.flipped
         if key not in self.edges.layouts:
             derive = self.edges.derive.get(name) or layout_function(name)
-            self.edges.layouts[key] = derive(self)
+            with kept():
+                self.edges.layouts[key] = derive(self)
         return self.edges.layouts[key]
 
     def listed(self, names: tuple[str, ...]) -> list[Tensor]:

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from pcnn.geometry.kept import kept
 from pcnn.geometry.kernel import Kernel, Triple
 from pcnn.geometry.kernel_map import KernelMap
 from pcnn.geometry.map_cache import MapCache
@@ -184,7 +185,8 @@ class VoxelGrid:
         key = ("down", kernel.stride if by_floor else kernel)
         if key not in self._levels:
             derive = derive or (_floor_sites if by_floor else _reached)
-            self._levels[key] = derive(self, kernel)
+            with kept():
+                self._levels[key] = derive(self, kernel)
         return self._levels[key]
 
     def is_below(self, coarse: VoxelGrid, kernel: Kernel) -> bool:
@@ -199,7 +201,8 @@ class VoxelGrid:
         """
         key = ("up", kernel)
         if key not in self._levels:
-            self._levels[key] = _generated_sites(self, kernel)
+            with kept():
+                self._levels[key] = _generated_sites(self, kernel)
         return self._levels[key]
 
     def map_to(self, out: VoxelGrid, kernel: Kernel, build: MapBuild) -> KernelMap:
@@ -224,7 +227,8 @@ class VoxelGrid:
                 "code; call pcnn.plan(model, geometry) first"
             )
         self._check_output(out, kernel)
-        return self.add_map(out, kernel, build(self, out, kernel))
+        with kept():
+            return self.add_map(out, kernel, build(self, out, kernel))
 
     def cached_level(self, kernel: Kernel, down: bool) -> VoxelGrid | None:
         """The level that `strided` (or `generated`) has made for this kernel, if it has."""
