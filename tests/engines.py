@@ -32,6 +32,8 @@ KERNEL_BUILDERS: list[MapBuilder] = [
     ZDelta(),
     ZDelta(half=True),
     ZDelta(product="pairs"),
+    ZDelta(product="half_pairs"),
+    ZDelta(product="hybrid:2"),
 ]
 BUILDERS: list[MapBuilder] = [BruteForce(), SortedSearch(), *KERNEL_BUILDERS]
 DATAFLOWS: list[Dataflow] = [
@@ -39,6 +41,8 @@ DATAFLOWS: list[Dataflow] = [
     Blocked(),
     TORCHSPARSE,
     GatherScatter(Sorted(0.5), fused=False, locality=False),
+    WeightStationary(),
+    Hybrid(2),
 ]
 #: Dataflows of device kernels, for tests on a GPU.
 CUDA_DATAFLOWS: list[Dataflow] = [

@@ -41,7 +41,7 @@ class Case:
         """The kernel map, by the builder of the device."""
         grid = surface_grid(self.n, batch_size=2).to(self.device)
         builder = Windowed() if grid.device.type == "cuda" else SortedSearch()
-        built = builder.build(grid, grid.strided(self.kernel), self.kernel)
+        built = grid.map_to(grid.strided(self.kernel), self.kernel, builder.build)
         return built.transpose() if self.transposed else built
 
     def randn(self, *shape: int) -> Tensor:
