@@ -10,7 +10,7 @@ from torch import Tensor
 
 if TYPE_CHECKING:
     from pcnn.kernels.outer_products import OuterProductTiles
-    from pcnn.kernels.outer_products_by_row import RowTiles
+    from pcnn.kernels.outer_products_by_row import ByRowTiles
 
 #: Layouts that `vvor` reads, of the forward map.
 NEEDS_VVOR = ("pairs", "counts")
@@ -68,7 +68,7 @@ def vvor_by_row(
     out_dtype: torch.dtype,
     *,
     mirrored: bool = False,
-    tiles: RowTiles | None = None,
+    tiles: ByRowTiles | None = None,
 ) -> Tensor:
     """The same from the neighbour table, for maps with most slots filled; deterministic.
 

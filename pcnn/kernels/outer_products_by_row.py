@@ -28,7 +28,7 @@ from pcnn.kernels.triton_launch import TritonLauncher
 
 
 @dataclass(frozen=True)
-class RowTiles:
+class ByRowTiles:
     """How the work is cut.
 
     Args:
@@ -61,7 +61,7 @@ def default_row_tiles(
     groups: int = 1,
     itemsize: int = 2,
     multiprocessors: int = 132,
-) -> RowTiles:
+) -> ByRowTiles:
     """A good cut without measuring.
 
     Three slots of a 3^3 kernel are the neighbours along z. Chunks are as many as keep every
@@ -89,7 +89,7 @@ def default_row_tiles(
     if sums > 8192:  # one program fills a multiprocessor
         programs = max(1, programs // 2)
     chunk = max(4, -(-rows // (programs * block_rows))) * block_rows
-    return RowTiles(block_in, block_out, block_rows, slots, chunk, num_warps, 5)
+    return ByRowTiles(block_in, block_out, block_rows, slots, chunk, num_warps, 5)
 
 
 def outer_products_by_row(
@@ -101,7 +101,7 @@ def outer_products_by_row(
     out_dtype: torch.dtype,
     *,
     mirrored: bool = False,
-    tiles: RowTiles | None = None,
+    tiles: ByRowTiles | None = None,
 ) -> Tensor:
     """``out[k] = sum over the rows i with j = table[i, k] >= 0 of x[j]^T grad[i]``.
 

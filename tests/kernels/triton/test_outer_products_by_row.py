@@ -13,7 +13,7 @@ if not torch.cuda.is_available() and os.environ.get("TRITON_INTERPRET") != "1":
 from pcnn.dataflows.outer_products import NEEDS_VVOR_BY_ROW, vvor_by_row  # noqa: E402
 from pcnn.geometry import Kernel  # noqa: E402
 from pcnn.kernels.outer_products_by_row import (  # noqa: E402
-    RowTiles,
+    ByRowTiles,
     default_row_tiles,
     outer_products_by_row,
 )
@@ -34,8 +34,8 @@ def poisoned(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
-def tiles(slots: int, chunk: int = 48) -> RowTiles:
-    return RowTiles(16, 16, 16, slots, chunk, 4, 3, cached=slots > 2)
+def tiles(slots: int, chunk: int = 48) -> ByRowTiles:
+    return ByRowTiles(16, 16, 16, slots, chunk, 4, 3, cached=slots > 2)
 
 
 def neighbours(n_out: int, volume: int, n_in: int = 50) -> Tensor:
