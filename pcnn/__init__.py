@@ -4,7 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pcnn import models, nn
+    from pcnn import models, nn, runtime
     from pcnn.geometry import Kernel, KernelMap, VoxelGrid
     from pcnn.ops import Engine, Planner, plan, voxelize
     from pcnn.runtime.explaining import explain
@@ -25,6 +25,7 @@ __all__ = [
     "models",
     "nn",
     "plan",
+    "runtime",
     "tune",
     "voxelize",
 ]
@@ -45,7 +46,7 @@ _HOMES = {
 
 def __getattr__(name: str) -> Any:
     """Import a public name when it is first asked for, so that `pcnn --help` needs no torch."""
-    if name in ("models", "nn"):
+    if name in ("models", "nn", "runtime"):
         return import_module(f"pcnn.{name}")
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)

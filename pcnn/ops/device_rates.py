@@ -6,7 +6,11 @@ from __future__ import annotations
 #: gigabytes from device to device.
 BANDWIDTH = {"H200": 4.2e12, "H100": 3.0e12}
 #: Matrix products [operations/s] by the same word and the dtype: a square product of 8192.
-MATRIX_RATE = {("H200", "float16"): 7.2e14, ("H200", "bfloat16"): 7.37e14}
+MATRIX_RATE = {
+    ("H200", "float16"): 7.2e14,
+    ("H200", "bfloat16"): 7.37e14,
+    ("H200", "tf32"): 3.82e14,
+}
 
 
 def known_bandwidth(device_name: str) -> float | None:
