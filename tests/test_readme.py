@@ -11,7 +11,11 @@ import pytest
 from hydra import compose, initialize_config_dir
 from typer.main import get_command
 
+from pcnn.bench.layers import figures as layers
+from pcnn.bench.networks import figures as networks
 from pcnn.cli import app
+from pcnn.geometry.layouts import LAYOUTS, WITH_THRESHOLD
+from pcnn.ops import ENGINES
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -110,6 +114,32 @@ def test_the_rooms_of_the_architecture_exist() -> None:
     assert [room for room in rooms if not (ROOT / room).exists()] == []
     packages = {f"pcnn/{path.parent.name}/" for path in ROOT.glob("pcnn/*/__init__.py")}
     assert packages <= set(rooms), "a room without a line in docs/architecture.md"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_what_examples_import_exists(page: Path) -> None:
+    lines = "\n".join(blocks(page, "python")).splitlines()
+    named = [line for line in lines if line.startswith(("import pcnn", "from pcnn"))]
+    for line in named:
+        if "pcnn.kernels.gathered_product" in line or "triton" in line:
+            pytest.importorskip("triton")
+        exec(line, {})
+
+
+def test_the_figures_of_the_suites_are_listed() -> None:
+    text = (ROOT / "docs" / "engines.md").read_text()
+    for suite, figures in (("layers", layers.FIGURES), ("networks", networks.FIGURES)):
+        (row,) = re.findall(rf"^\| `{suite}` \| (.*) \|$", text, re.MULTILINE)
+        assert set(re.findall(r"`(\w+)`", row)) == {f.name for f in figures} - {suite}
+
+
+def test_the_engines_and_layouts_are_listed() -> None:
+    text = (ROOT / "docs" / "engines.md").read_text()
+    rows = re.findall(r"^\| `(\w+)` \| `\w+", text.split("## Dataflows")[0], re.MULTILINE)
+    assert set(rows) == set(ENGINES)
+    table = (ROOT / "docs" / "mapping.md").read_text().split("| layout | tensors |")[1]
+    listed = set(re.findall(r"^\| `([\w:<>]+)` \|", table.split("\n\n")[0], re.MULTILINE))
+    assert listed == {*LAYOUTS, *(f"{name}:<t>" for name in WITH_THRESHOLD)}
 
 
 def test_the_python_example_of_the_readme_runs() -> None:
