@@ -97,7 +97,8 @@ class OutputStationary:
         if blocks is None:
             c_out = weight.shape[1] if transposed else weight.shape[2] // groups
             exact = compute_dtype == torch.float32 and not torch.backends.cuda.matmul.allow_tf32
-            blocks = default_blocks(x.shape[1] // groups, c_out, tiles, compute_dtype, exact)
+            shape = x.shape[1] // groups, c_out, tiles, weight.shape[0]
+            blocks = default_blocks(*shape, compute_dtype, exact)
         return launch_implicit_gemm(
             x,
             weight,

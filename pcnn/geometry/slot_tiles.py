@@ -26,6 +26,11 @@ WHOLE_SLOTS = 32
 #: (0.05 to 0.13 of 5^3) sections are two to three times as fast, in rooms (0.4) no faster.
 SPARSE = 0.2
 
+#: Rows whose float32 sums (of 32 channels) still fit a cache of 64 MB; of more, sections pay only
+#: if a row fills so many slots on average.
+CACHED_ROWS = 1 << 19
+FEW_SLOTS = 4
+
 
 def tiles(kernel_map: KernelMap) -> tuple[Tensor, ...]:
     """Output rows, slots and gathered input rows of tiles, for implicit GEMM.
@@ -78,8 +83,14 @@ def may_be_cut(kernel_map: KernelMap) -> bool:
 
 
 def is_sparse(kernel_map: KernelMap, triplets: int) -> bool:
-    """Whether the rows of a map with so many triplets fill few of its slots."""
-    return triplets < SPARSE * kernel_map.volume * kernel_map.n_out
+    """Whether the rows of a map with so many triplets fill few of its slots, but not too few.
+
+    Sections meet in float32 sums. Of many rows those do not stay in the cache, and rows that fill
+    next to nothing save less than that costs.
+    """
+    rows = kernel_map.n_out
+    many = rows > CACHED_ROWS and triplets < FEW_SLOTS * rows
+    return triplets < SPARSE * kernel_map.volume * rows and not many
 
 
 def sections_of(kernel_map: KernelMap) -> int:

@@ -10,6 +10,9 @@ import torch
 #: Multiprocessors of a large GPU: fewer programs leave some of them idle.
 PROCESSORS = 132
 
+#: Steps of a tile, some 0.5 us each, from which several programs share them.
+MANY_STEPS = 64
+
 
 @dataclass(frozen=True)
 class GemmBlocks:
@@ -40,7 +43,7 @@ class GemmBlocks:
 
 @functools.lru_cache(maxsize=4096)
 def default_blocks(
-    c_in: int, c_out: int, tiles: int, dtype: torch.dtype, exact: bool = True
+    c_in: int, c_out: int, tiles: int, volume: int, dtype: torch.dtype, exact: bool = True
 ) -> GemmBlocks:
     """Blocks for a layer, as measured on LiDAR scans and rooms.
 
@@ -52,6 +55,7 @@ def default_blocks(
         c_in: input channels of a group.
         c_out: output channels of a group.
         tiles: of ``TILE_ROWS`` output rows.
+        volume: kernel slots K.
         dtype: of the operands.
         exact: float32 is multiplied in float32, not in TF32.
     """
@@ -68,7 +72,9 @@ def default_blocks(
         rows, programs = 64, 2 * programs
     if programs < PROCESSORS // 4 and channels_out > 64:
         channels_out, programs = 64, 2 * programs
-    while programs * split < PROCESSORS and split < 8:
+    # adding up parts is a launch more: it pays where one program would take many steps
+    many = volume * c_in >= MANY_STEPS * channels_in
+    while many and programs * split < PROCESSORS and split < 8:
         split *= 2
     return GemmBlocks(rows, channels_out, channels_in, split, warps, 4 if c_in < 16 else 5)
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
+
 from pcnn.geometry import Kernel, KernelMap, VoxelGrid
+from pcnn.geometry.slot_tiles import WHOLE_SLOTS
 from pcnn.maps.disjoint import DisjointMap, disjoint_maps
 from pcnn.maps.native import NATIVE
 from pcnn.maps.window_search import Search, SearchShape, Sites, chunks_for, search_windows
@@ -31,9 +34,14 @@ class Windowed:
             return disjoint_maps([task], source.layout)[0].kernel_map(source.rows, target.rows)
         most = chunks_for(target.rows)
         shape = SearchShape.of(kernel, source.tensor_stride, source.layout, most)
-        search = Search.allocate(sites, Sites(target.keys, target.rows), shape)
+        # the density of large kernels decides how they are tiled, and costs nothing here
+        counts = None
+        if kernel.volume > WHOLE_SLOTS:
+            counts = torch.zeros(kernel.volume, dtype=torch.int32, device=source.device)
+        search = Search.allocate(sites, Sites(target.keys, target.rows), shape, counts)
         search_windows([search])
         symmetric = kernel.is_symmetric and source is target
+        wide = None if counts is None else counts.to(torch.int64)
         return KernelMap.from_table(
-            search.table, source.rows, search.masks, None, symmetric, NATIVE
+            search.table, source.rows, search.masks, wide, symmetric, NATIVE
         )

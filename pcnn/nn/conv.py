@@ -12,6 +12,7 @@ from pcnn.dataflows import Epilogue
 from pcnn.geometry import Kernel, KernelMap, VoxelGrid
 from pcnn.ops.convolution import convolution
 from pcnn.ops.engine import Engine, resolve
+from pcnn.ops.pointwise import pointwise
 from pcnn.ops.sites import strided
 from pcnn.tensor import SparseTensor
 
@@ -66,10 +67,15 @@ class _Convolution(nn.Module):
             f"groups={self.groups}, bias={self.bias is not None}, engine={self.engine.name}"
         )
 
+    def _compute_dtype(self, features: Tensor) -> torch.dtype:
+        """What operands are rounded to: autocast's dtype, where it is on."""
+        kind = features.device.type
+        if features.dtype != torch.float64 and torch.is_autocast_enabled(kind):
+            return torch.get_autocast_dtype(kind)
+        return features.dtype
+
     def _apply_map(self, features: Tensor, kernel_map: KernelMap) -> Tensor:
-        device, dtype = features.device, features.dtype
-        if dtype != torch.float64 and torch.is_autocast_enabled(device.type):
-            dtype = torch.get_autocast_dtype(device.type)
+        device, dtype = features.device, self._compute_dtype(features)
         weight, bias = self.weight, self.bias
         epilogue = None
         if bias is not None and not (
@@ -89,6 +95,10 @@ class _Convolution(nn.Module):
         return out if bias is None or epilogue is not None else out + bias.to(out.dtype)
 
     def _pointwise(self, features: Tensor) -> Tensor:
+        dtype = self._compute_dtype(features)
+        if self.groups == 1 and dtype != self.weight.dtype and torch.is_grad_enabled():
+            out = pointwise(features, self.weight[0], dtype)
+            return out if self.bias is None else out + self.bias.to(out.dtype)
         if self.groups == 1:
             return nn.functional.linear(features, self.weight[0].t(), self.bias)
         rows = features.view(features.shape[0], self.groups, -1)

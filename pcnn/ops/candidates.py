@@ -52,7 +52,7 @@ def _candidates(call: LayerCall, product: str, sections: bool | None) -> tuple[D
     c_in, c_out = side[::-1] if product == "transposed" else side
     tiles = -(-call.rows(product) // TILE_ROWS)
     exact = not torch.backends.cuda.matmul.allow_tf32
-    usual = default_blocks(c_in, c_out, tiles, call.dtype, exact)
+    usual = default_blocks(c_in, c_out, tiles, call.kernel_map.volume, call.dtype, exact)
     # rows ordered as an untuned layer has them, so that it can use what is found
     found: list[Dataflow] = [
         OutputStationary(blocks, sections) for blocks in (None, *neighbours(usual))

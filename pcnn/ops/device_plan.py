@@ -15,6 +15,7 @@ from torch import Tensor
 
 from pcnn.geometry import KernelMap, KeyLayout, VoxelGrid
 from pcnn.geometry.kernel import Triple
+from pcnn.geometry.slot_tiles import WHOLE_SLOTS
 from pcnn.kernels import pinned
 from pcnn.maps.disjoint import DisjointMap, DisjointTables, disjoint_maps
 from pcnn.maps.levels import (
@@ -48,7 +49,8 @@ class _Map:
     source: int
     target: int
     shape: SearchShape | None  # None: the kernel tiles space, nothing is searched
-    first_word: int  # of its slots' counts in the report
+    slots: slice  # of its slots' counts in the report
+    is_large: bool  # its density decides how it is tiled
 
 
 class DevicePlan:
@@ -82,8 +84,10 @@ class DevicePlan:
             steps = tuple(a * b for a, b in zip(fine, planned.kernel.stride, strict=True))
             tiles_space = planned.kernel.is_disjoint and planned.target and steps == coarse
             shape = None if tiles_space else SearchShape.of(planned.kernel, fine, layout)
-            self.maps.append(_Map(number, planned.source, planned.target, shape, word))
-            word += planned.kernel.volume
+            volume = planned.kernel.volume
+            ends, large = (planned.source, planned.target), volume > WHOLE_SLOTS
+            self.maps.append(_Map(number, *ends, shape, slice(word, word + volume), large))
+            word += volume
         self.words = word
         #: the map, if there is one, whose inputs learn the row above them while it is built
         self.above: dict[int, int] = {}
@@ -144,7 +148,7 @@ class DevicePlan:
         tables = None
         if listed:
             sites = self._sites(Sites(root, n, count), levels, None)
-            tables = self._tables(sites, levels, report)
+            tables = self._tables(sites, levels, report, True)
         numbers = read_report(report)
         check_overflow(numbers[EXTENT_WORDS - 1], layout)
         if self._took_more(numbers):
@@ -176,7 +180,7 @@ class DevicePlan:
         levels = self._levels(root, report, scratch)
         tables = None
         if listed:
-            tables = self._tables(self._sites(root, levels, None), levels, report)
+            tables = self._tables(self._sites(root, levels, None), levels, report, True)
         numbers = read_report(report) if self.wanted or listed else [0] * self.words
         check_overflow(numbers[EXTENT_WORDS - 1], self.layout)
         if self._took_more(numbers):
@@ -221,9 +225,9 @@ class DevicePlan:
         return found
 
     def _tables(
-        self, sites: dict[int, Sites], levels: Levels | None, report: Tensor | None
+        self, sites: dict[int, Sites], levels: Levels | None, report: Tensor, listed: bool
     ) -> dict[int, Search | DisjointTables]:
-        """Search every map; count triplets into the report, if there is one."""
+        """Search every map; count triplets into the report if they are listed, or maps large."""
         results: dict[int, Search | DisjointTables] = {}
         tilings: dict[int, DisjointMap] = {}
         searches: list[Search] = []
@@ -232,8 +236,8 @@ class DevicePlan:
             kernel = self.recipe.maps[entry.number].kernel
             source, target = sites[entry.source], sites[entry.target]
             counts = None
-            if report is not None:
-                counts = report[entry.first_word : entry.first_word + kernel.volume]
+            if listed or entry.is_large:
+                counts = report[entry.slots]
             if entry.shape is not None:
                 searches.append(Search.allocate(source, target, entry.shape, counts))
                 results[entry.number] = searches[-1]
@@ -267,9 +271,10 @@ class DevicePlan:
         rows = numbers[_HEAD : _HEAD + len(self.wanted)]
         sites = self._sites(Sites(grid.keys, grid.rows), levels, rows)
         listed = tables is not None
-        counted = report.to(torch.int64) if listed else report
         if tables is None:
-            tables = self._tables(sites, levels, None)
+            tables = self._tables(sites, levels, report, False)
+        large = any(entry.is_large for entry in self.maps)
+        counted = report.to(torch.int64) if listed or large else report
         grids: list[VoxelGrid | None] = [grid] + [None] * len(self.recipe.levels)
         for number, (parent, _, kernel) in enumerate(self.recipe.levels, 1):
             finer = grids[parent]
@@ -293,10 +298,10 @@ class DevicePlan:
             else:
                 built = found.kernel_map(source.rows, target.rows)
             if listed:
-                slots = slice(entry.first_word, entry.first_word + planned.kernel.volume)
-                counts = torch.tensor([0, *numbers[slots]], dtype=torch.int64)
+                counts = torch.tensor([0, *numbers[entry.slots]], dtype=torch.int64)
                 built.edges.layouts["offsets", False] = (counts.cumsum(0),)
-                built.edges.layouts["counts", False] = (counted[slots],)
+            if listed or entry.is_large:
+                built.edges.layouts["counts", False] = (counted[entry.slots],)
             maps[entry.number] = source.add_map(target, planned.kernel, built)
         return grids, maps
 

@@ -1,0 +1,57 @@
+"""A product of matrices whose weight gradient is as wide as the weight."""
+
+import pytest
+import torch
+
+from pcnn.nn import Conv3d
+from pcnn.ops.pointwise import pointwise
+from pcnn.tensor import SparseTensor
+from tests.clouds import surface_grid
+from tests.tolerance import RELATIVE_RMS, relative_rms
+
+DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_gradients_equal_float64(device: str, dtype: torch.dtype) -> None:
+    x = torch.randn(300, 12, device=device).to(dtype).requires_grad_()
+    weight = torch.randn(12, 20, device=device).to(dtype).float().requires_grad_()
+    grad = torch.randn(300, 20, device=device).to(dtype)
+    out = pointwise(x, weight, dtype)
+    grad_x, grad_weight = torch.autograd.grad(out, (x, weight), grad)
+    assert out.dtype == dtype
+    assert (grad_x.dtype, grad_weight.dtype) == (dtype, torch.float32)
+    wide = x.double(), weight.double(), grad.double()
+    assert relative_rms(out, wide[0] @ wide[1]) < RELATIVE_RMS[dtype]
+    assert relative_rms(grad_x, wide[2] @ wide[1].t()) < RELATIVE_RMS[dtype]
+    assert relative_rms(grad_weight, wide[0].t() @ wide[2]) < RELATIVE_RMS[torch.float32]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_gradient_beyond_float16_stays_finite(device: str) -> None:
+    grid = surface_grid(400).to(device)
+    layer = Conv3d(8, 8, 1, bias=False).to(device)
+    features = torch.full((grid.rows, 8), 30.0, device=device)
+    with torch.autocast(device, torch.float16):
+        out = layer(SparseTensor(features, grid)).features
+    assert out.dtype == torch.float16
+    out.backward(torch.full_like(out, 30.0))
+    assert layer.weight.grad is not None
+    assert layer.weight.grad.dtype == torch.float32
+    expected = torch.full_like(layer.weight.grad, 900.0 * grid.rows)  # far beyond 65504
+    torch.testing.assert_close(layer.weight.grad, expected, rtol=1e-6, atol=0)
+
+
+def test_second_derivatives() -> None:
+    x = torch.randn(5, 3, dtype=torch.float64, requires_grad=True)
+    weight = torch.randn(3, 4, requires_grad=True)
+    out = pointwise(x, weight, torch.float64)  # the weight is narrower than what is computed
+    (grad_x,) = torch.autograd.grad(out.square().sum(), x, create_graph=True)
+    (second,) = torch.autograd.grad(grad_x.sum(), weight)
+    wide = weight.detach().double().requires_grad_()
+    plain = x.detach().requires_grad_()
+    (expected_x,) = torch.autograd.grad((plain @ wide).square().sum(), plain, create_graph=True)
+    (expected,) = torch.autograd.grad(expected_x.sum(), wide)
+    torch.testing.assert_close(grad_x, expected_x)
+    torch.testing.assert_close(second.double(), expected, rtol=1e-5, atol=1e-5)
