@@ -28,6 +28,9 @@ Names = tuple[str, ...]
 #: What map builders write; everything else is derived from it.
 BUILT = ("table", "masks", "counts", "offsets")
 
+#: What the geometry tells a map about its kernel.
+TOLD = ("kernel_size", "slot_norms")
+
 
 def layers_by_map(calls: Mapping[str, Sequence[LayerCall]]) -> Iterator[list[str]]:
     """Names of the layers that read the same kernel maps, from whichever side."""
@@ -132,7 +135,7 @@ def layouts_ms(maps: Iterable[KernelMap], names: Names, repeats: int = 3) -> flo
 
 def _once(view: KernelMap, names: Names) -> float:
     there = view.edges.layouts
-    written = BUILT if ("table", False) in there else ("pairs",)
+    written = (*(BUILT if ("table", False) in there else ("pairs",)), *TOLD)
     kept = {key: tensors for key, tensors in there.items() if key in {(n, False) for n in written}}
     fresh = KernelMap(replace(view.edges, layouts=kept), view.flipped)
     on_gpu = any(tensor.is_cuda for tensors in kept.values() for tensor in tensors)

@@ -21,7 +21,7 @@ def nothing(names: tuple[str, ...]) -> float:
 
 def kernel_map(size: int = 3, stride: int = 1) -> KernelMap:
     grid, kernel = surface_grid(150), Kernel.of(size, stride)
-    return SortedSearch().build(grid, grid.strided(kernel), kernel)
+    return grid.map_to(grid.strided(kernel), kernel, SortedSearch().build)
 
 
 def test_the_quickest_wins_where_layouts_cost_nothing() -> None:
@@ -95,5 +95,6 @@ def test_making_layouts_is_timed_and_leaves_the_map_alone() -> None:
     built = kernel_map()
     before = dict(built.edges.layouts)
     assert layouts_ms([built], ("blocks", "table")) > 0
+    assert layouts_ms([built], ("hybrid:2", "fitting_tiles")) > 0
     assert layouts_ms([built, built.transpose()], ()) >= 0
     assert built.edges.layouts == before
