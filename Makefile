@@ -112,13 +112,14 @@ test-cpu: install-dev ## tests in two processes (GPU tests skip where there is n
 # Triton reads TRITON_INTERPRET when it is imported, so these tests have a process of their own
 test-interpret: install-dev ## Triton kernels on the CPU, by Triton's interpreter
 	@if ! ls tests/kernels/triton/test_*.py >/dev/null 2>&1; then echo "no Triton kernels to interpret"; \
-	else set -x; TRITON_INTERPRET=1 $(PY) -m pytest -q tests/kernels/triton; fi
+	else set -x; \
+	  TRITON_INTERPRET=1 $(PY) -m pytest -q -n $(WORKERS) --dist worksteal tests/kernels/triton; fi
 
 test-wheel: install-dev ## build the wheel and use it in an empty environment elsewhere
 	$(PY) -m pytest -q tests/test_wheel.py
 
-bench: install ## time the reference layers on generated scenes
-	$(VENV)/bin/pcnn bench layers --engine reference
+bench: install ## time a few reference layers on generated scenes
+	$(VENV)/bin/pcnn bench layers --engine reference --layers 16:16:3,32:32:3,64:64:3
 
 docs: install-dev ## check the documentation: links, commands, names
 	$(PY) -m pytest -q tests/test_readme.py
