@@ -44,18 +44,9 @@ class _Pointwise(torch.autograd.Function):
         if ctx.needs_input_grad[0]:
             grad_x = torch.mm(grad, weight.to(ctx.dtype).t()).to(x.dtype)
         if ctx.needs_input_grad[1]:
-            grad_weight = _sum_of_products(x.to(ctx.dtype), grad, weight.dtype)
+            wide = x.to(ctx.dtype).to(weight.dtype), grad.to(weight.dtype)
+            grad_weight = torch.mm(wide[0].t(), wide[1])
         return grad_x, grad_weight, None
 
-
-def _sum_of_products(x: Tensor, grad: Tensor, dtype: torch.dtype) -> Tensor:
-    """``x^T grad`` in a wider dtype than its operands'."""
-    if x.is_cuda and dtype == torch.float32 and not torch.is_grad_enabled() and _HAS_WIDE_OUTPUT:
-        return torch.mm(x.t(), grad, out_dtype=dtype)
-    return torch.mm(x.to(dtype).t(), grad.to(dtype))
-
-
-#: torch.mm takes ``out_dtype`` on CUDA since 2.8.
-_HAS_WIDE_OUTPUT = tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 8)
 
 _apply: Callable[[Tensor, Tensor, torch.dtype], Tensor] = _Pointwise.apply
