@@ -8,7 +8,6 @@ spin can exceed the wall time. Ours is both, each compared. Of several runs the 
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +17,7 @@ from rich.table import Table
 
 from pcnn.bench.rows import Row
 from pcnn.bench.scenes import GENERATED_MARK
+from pcnn.bench.versus import Best, Versus, geometric_mean
 
 #: What a peer's setting delivers, in the names of `pcnn.bench.mapping.products`. Spira's dataflow 0
 #: reads a neighbour table, 1 the triplets by slot, 2 both; TorchSparse++ has the table on the fly
@@ -42,69 +42,19 @@ DELIVERS = {
 #: The map that a layer's time may stand on: ours of this product, no slower than this peer's.
 BAR = ("ready", "spira", "dataflow1")
 
-SLACK, SLACK_MS = 1.05, 0.002
-
 #: workload, K, stride, product.
 Place = tuple[str, int, int, str]
 
 
 @dataclass(frozen=True)
-class Best:
-    """The best time there is at a place.
-
-    Args:
-        name: engine and setting.
-        gpu_ms: without launch gaps; ``None`` where the call waits for the device.
-        wall_ms: from start to end.
-    """
-
-    name: str
-    gpu_ms: float | None
-    wall_ms: float | None
-
-    @property
-    def least(self) -> float:
-        """The smaller of the two."""
-        return min((t for t in (self.gpu_ms, self.wall_ms) if t is not None), default=math.inf)
-
-
-@dataclass(frozen=True)
-class Comparison:
+class Comparison(Versus):
     """Ours and the best peer at one place.
 
     Args:
         place: workload, K, stride, product; a product ``ready (bar)`` is held to `BAR`.
-        ours: our best builder.
-        peer: the best peer.
     """
 
     place: Place
-    ours: Best
-    peer: Best
-
-    @property
-    def gpu_ratio(self) -> float:
-        """The peer's time over our GPU time (wall time where there is no other)."""
-        ours = self.ours.least if self.ours.gpu_ms is None else self.ours.gpu_ms
-        return self.peer.least / ours
-
-    @property
-    def wall_ratio(self) -> float | None:
-        """The peer's wall time over our wall time."""
-        if self.ours.wall_ms is None or self.peer.wall_ms is None:
-            return None
-        return self.peer.wall_ms / self.ours.wall_ms
-
-    @property
-    def no_slower(self) -> bool:
-        """Whether our GPU time is within 5 % or 2 us of the peer's time."""
-        ours = self.ours.least if self.ours.gpu_ms is None else self.ours.gpu_ms
-        return no_slower(ours, self.peer.least)
-
-
-def no_slower(ours: float, theirs: float) -> bool:
-    """Whether a time is within 5 % or 2 us of another [ms]."""
-    return ours <= max(theirs * SLACK, theirs + SLACK_MS)
 
 
 @dataclass(frozen=True)
@@ -159,7 +109,7 @@ def compare(ours: Sequence[Row], peers: Iterable[Mapping[str, Any]]) -> list[Com
     for place, best in theirs.items():
         own = mine.get((*place[:3], place[3].removesuffix(" (bar)")))
         if own is not None:
-            comparisons.append(Comparison(place, own, best))
+            comparisons.append(Comparison(own, best, place))
     return sorted(comparisons, key=lambda entry: (entry.place[3], entry.place))
 
 
@@ -175,19 +125,10 @@ def best_of_ours(rows: Iterable[Row]) -> dict[Place, Best]:
         runs.setdefault((place, row.engine), []).append(row)
     best: dict[Place, Best] = {}
     for (place, engine), repeats in runs.items():
-        gpu = [row.gpu_ms for row in repeats if row.gpu_ms is not None]
-        wall = [row.wall_ms for row in repeats if row.wall_ms is not None]
-        found = Best(engine, min(gpu, default=None), min(wall, default=None))
+        found = Best.of(engine, repeats)
         if place not in best or found.least < best[place].least:
             best[place] = found
     return best
-
-
-def geometric_mean(values: Sequence[float]) -> float:
-    """Geometric mean of positive numbers; NaN of none."""
-    if not values:
-        return math.nan
-    return math.exp(sum(map(math.log, values)) / len(values))
 
 
 def comparison_table(comparisons: Sequence[Comparison], ours_on: str, peers_on: str) -> Table:
@@ -221,7 +162,7 @@ def comparison_table(comparisons: Sequence[Comparison], ours_on: str, peers_on: 
                 str(stride),
                 *_cells(entry.ours),
                 *_cells(entry.peer),
-                f"{entry.gpu_ratio:.2f}",
+                f"{entry.ratio:.2f}",
                 _number(entry.wall_ratio, 2),
                 "yes" if entry.no_slower else "NO",
             )
@@ -230,7 +171,7 @@ def comparison_table(comparisons: Sequence[Comparison], ours_on: str, peers_on: 
             product,
             f"geometric mean of {len(own)}",
             *[""] * 8,
-            f"{geometric_mean([entry.gpu_ratio for entry in own]):.2f}",
+            f"{geometric_mean([entry.ratio for entry in own]):.2f}",
             f"{geometric_mean(walls):.2f}",
             f"{sum(entry.no_slower for entry in own)} of {len(own)}",
             end_section=True,

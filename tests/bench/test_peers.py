@@ -7,17 +7,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from pcnn.bench.peers import (
-    Best,
-    Peers,
-    best_of_ours,
-    compare,
-    comparison_table,
-    geometric_mean,
-    no_slower,
-    read_peers,
-)
+from pcnn.bench.peers import Peers, best_of_ours, compare, comparison_table, read_peers
 from pcnn.bench.rows import Row
+from pcnn.bench.versus import Best, geometric_mean, no_slower
 
 
 def peer(engine: str, variant: str, gpu: float, wall: float, **other: object) -> dict[str, object]:
@@ -52,14 +44,14 @@ def test_a_peers_time_is_the_smaller_of_its_two() -> None:
     (found,) = compare([ours("z_delta", "table", 0.02, 0.05)], PEERS)
     assert found.place == ("street", 3, 1, "table")
     assert (found.peer.name, found.peer.least) == ("spira dataflow0", 0.04)
-    assert found.gpu_ratio == pytest.approx(2.0)
+    assert found.ratio == pytest.approx(2.0)
     assert found.wall_ratio == pytest.approx(0.8)
     assert found.no_slower
 
 
 def test_a_call_that_waits_is_judged_by_its_wall_time() -> None:
     (found,) = compare([ours("sorted", "table", None, 0.08)], PEERS)
-    assert found.gpu_ratio == pytest.approx(0.5)
+    assert found.ratio == pytest.approx(0.5)
     assert not found.no_slower
 
 

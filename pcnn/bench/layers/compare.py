@@ -17,9 +17,9 @@ from typing import Any
 from rich.table import Table
 
 from pcnn.bench.layers.setting import KINDS, WITH_MAP, LayerShape
-from pcnn.bench.peers import Best, geometric_mean, no_slower
 from pcnn.bench.rows import Row
 from pcnn.bench.scenes import GENERATED_MARK
+from pcnn.bench.versus import Best, Versus, geometric_mean
 
 #: Dtypes in the peers' files, and ours.
 DTYPES = {"fp16": "float16", "bf16": "bfloat16", "fp32": "float32"}
@@ -62,42 +62,16 @@ AIMS = (
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Comparison(Versus):
     """Ours and the best peer at one place.
 
     Args:
         place: workload, dtype, layer, kind.
-        ours: our best engine.
-        peer: the best peer.
         floor_ms: lower bound of the time, where it is known.
     """
 
     place: Place
-    ours: Best
-    peer: Best
     floor_ms: float | None
-
-    @property
-    def time(self) -> float:
-        """Our time [ms]."""
-        return self.ours.least if self.ours.gpu_ms is None else self.ours.gpu_ms
-
-    @property
-    def ratio(self) -> float:
-        """The peer's time over ours."""
-        return self.peer.least / self.time
-
-    @property
-    def wall_ratio(self) -> float | None:
-        """The peer's time from start to end over ours."""
-        if self.ours.wall_ms is None or self.peer.wall_ms is None:
-            return None
-        return self.peer.wall_ms / self.ours.wall_ms
-
-    @property
-    def no_slower(self) -> bool:
-        """Whether our time is within 5 % or 2 us of the peer's."""
-        return no_slower(self.time, self.peer.least)
 
 
 def compare(ours: Sequence[Row], peers: Sequence[Mapping[str, Any]]) -> list[Comparison]:
@@ -111,7 +85,7 @@ def compare(ours: Sequence[Row], peers: Sequence[Mapping[str, Any]]) -> list[Com
     found = []
     for place, (best, floor) in best_of_ours(ours).items():
         if place in theirs:
-            found.append(Comparison(place, best, theirs[place], floor))
+            found.append(Comparison(best, theirs[place], place, floor))
     return sorted(found, key=_order)
 
 
@@ -131,9 +105,7 @@ def best_of_ours(rows: Iterable[Row]) -> dict[Place, tuple[Best, float | None]]:
         runs.setdefault((place, row.engine), []).append(row)
     best: dict[Place, tuple[Best, float | None]] = {}
     for (place, engine), own in runs.items():
-        gpu = [row.gpu_ms for row in own if row.gpu_ms is not None]
-        wall = [row.wall_ms for row in own if row.wall_ms is not None]
-        found = Best(engine, min(gpu, default=None), min(wall, default=None))
+        found = Best.of(engine, own)
         if place not in best or found.least < best[place][0].least:
             best[place] = found, own[0].floor_ms
     return best

@@ -13,9 +13,9 @@ from typing import Any
 from rich.table import Table
 
 from pcnn.bench.layers.compare import DTYPES
-from pcnn.bench.peers import Best, geometric_mean, no_slower
 from pcnn.bench.rows import Row
 from pcnn.bench.scenes import GENERATED_MARK
+from pcnn.bench.versus import Best, Versus, geometric_mean
 
 #: In the settings of peers that do other work.
 OTHER_WORK = ("NOT the same work", "keeps more outputs")
@@ -27,30 +27,16 @@ Place = tuple[str, str, str]
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Comparison(Versus):
     """Ours and the best peer at one place.
 
     Args:
         place: workload, network, dtype.
-        ours: our best engine.
-        row: the quickest row of it.
-        peer: the best peer.
+        row: the quickest row of ours.
     """
 
     place: Place
-    ours: Best
     row: Row
-    peer: Best
-
-    @property
-    def ratio(self) -> float:
-        """The peer's time over ours."""
-        return self.peer.least / self.ours.least
-
-    @property
-    def no_slower(self) -> bool:
-        """Whether our time is within 5 % or 2 us of the peer's."""
-        return no_slower(self.ours.least, self.peer.least)
 
 
 def compare(ours: Iterable[Row], peers: Iterable[Mapping[str, Any]]) -> list[Comparison]:
@@ -82,7 +68,7 @@ def compare(ours: Iterable[Row], peers: Iterable[Mapping[str, Any]]) -> list[Com
         if place not in mine or row.wall_ms < (mine[place].wall_ms or 0.0):
             mine[place] = row
     return [
-        Comparison(place, Best(row.engine, None, row.wall_ms), row, theirs[place])
+        Comparison(Best(row.engine, None, row.wall_ms), theirs[place], place, row)
         for place, row in sorted(mine.items())
         if place in theirs
     ]

@@ -12,8 +12,8 @@ from pcnn.bench.layers.compare import (
     places_of,
 )
 from pcnn.bench.layers.setting import LayerShape
-from pcnn.bench.peers import Best
 from pcnn.bench.rows import Row
+from pcnn.bench.versus import Best
 
 SHAPE = LayerShape(16, 16, 3)
 
