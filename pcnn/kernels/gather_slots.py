@@ -11,7 +11,7 @@ import triton.language as tl
 from torch import Tensor
 
 from pcnn.kernels.row_tiles import WARPS, tile_shape
-from pcnn.kernels.slot_chunks import most_chunks, slot_chunk
+from pcnn.kernels.slot_chunks import most_chunks, power_of_two, slot_chunk
 from pcnn.kernels.triton_launch import TritonLauncher
 
 
@@ -93,7 +93,7 @@ def gather_slots(
         (chunks * tiles, 1),
         (x, in_index, counts, shifts, buffer),
         (start, end, shift, skip),
-        (channels, tile, block, volume, triton.next_power_of_2(volume), part is None),
+        (channels, tile, block, volume, power_of_two(volume), part is None),
         WARPS,
     )
 

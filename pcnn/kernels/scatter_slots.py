@@ -12,7 +12,7 @@ import triton.language as tl
 from torch import Tensor
 
 from pcnn.kernels.row_tiles import WARPS, tile_shape
-from pcnn.kernels.slot_chunks import most_chunks, slot_chunk
+from pcnn.kernels.slot_chunks import most_chunks, power_of_two, slot_chunk
 from pcnn.kernels.triton_launch import TritonLauncher
 
 
@@ -87,7 +87,7 @@ def scatter_slots(
         (chunks * tiles, 1),
         (products, out_index, counts, shifts, sums),
         (start, end, shift),
-        (channels, tile, block, volume, triton.next_power_of_2(volume), part is None),
+        (channels, tile, block, volume, power_of_two(volume), part is None),
         WARPS,
     )
 

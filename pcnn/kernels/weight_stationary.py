@@ -20,7 +20,7 @@ from pcnn.kernels.gathered_product import (
     weight_tile,
 )
 from pcnn.kernels.product_tiles import ChunkTiles, ProductShape
-from pcnn.kernels.slot_chunks import most_chunks, slot_chunk
+from pcnn.kernels.slot_chunks import most_chunks, power_of_two, slot_chunk
 from pcnn.kernels.triton_launch import TritonLauncher
 
 
@@ -213,7 +213,7 @@ def add_pairs(
         (
             shape.volume,
             listed,
-            triton.next_power_of_2(listed),
+            power_of_two(listed),
             both,
             shape.channels,
             shape.second,
