@@ -1,4 +1,4 @@
-"""The dispatcher operators of a dataflow, and the one autograd of all convolutions.
+"""The dispatcher operators of a dataflow, and their autograd: for compiled code, and any order.
 
 ``mvmr`` and ``vvor`` are closed under differentiation (with ``t`` the transposed map):
 
@@ -220,7 +220,7 @@ def _fake_fused(
 
 
 class _Mvmr(torch.autograd.Function):
-    """Autograd of ``mvmr``; the only one a convolution has."""
+    """Autograd of ``mvmr``, made of the two operators."""
 
     @staticmethod
     def forward(ctx: Any, handles: Products, *args: Any) -> Tensor:
