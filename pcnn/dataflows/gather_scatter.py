@@ -100,7 +100,10 @@ class GatherScatter:
 
     def __post_init__(self) -> None:
         if self.locality and not self.fused:
-            raise ValueError("the order of the rows needs one launch for all slots: fused=True")
+            raise ValueError(
+                "gather_scatter: locality orders the rows of all slots, which needs one launch for "
+                "them; set fused=True, or locality=False"
+            )
         if not 1 <= self.streams <= 4:
             raise ValueError(f"streams must be in 1..4, got {self.streams}")
 
@@ -152,7 +155,10 @@ class GatherScatter:
     ) -> Tensor:
         """See `Dataflow.mvmr`."""
         if second is not None or epilogue is not None:
-            raise ValueError("gather_scatter fuses neither a second source nor an epilogue")
+            raise ValueError(
+                "gather_scatter fuses neither a second source nor an epilogue: join the sources, "
+                "and apply the epilogue to its result"
+            )
         dtypes = compute_dtype, out_dtype
         how = n_out, groups, transposed
         sums, stages = self.stages(x, weight, layouts, *how, *dtypes, mirrored=mirrored)

@@ -53,7 +53,7 @@ def settings_of(dataflow: Any) -> dict[str, Any]:
     kind: Any = type(dataflow)
     name = kind.__name__
     if CLASSES.get(name) is not kind:
-        raise ValueError(f"{name} cannot be written: there are {', '.join(CLASSES)}")
+        raise ValueError(f"{name} cannot be written to a file, which knows {', '.join(CLASSES)}")
     kept = [field for field in fields(dataflow) if field.init and not _is_usual(dataflow, field)]
     return {"name": name, "fields": {f.name: _plain(getattr(dataflow, f.name)) for f in kept}}
 
@@ -105,7 +105,9 @@ def _made(value: Any) -> Any:
         made = CLASSES.get(str(value.get("name")))
         given = value.get("fields", {})
         if made is None or not isinstance(given, Mapping):
-            raise ValueError(f"no settings named {value.get('name')!r}: {', '.join(CLASSES)}")
+            raise ValueError(
+                f"no settings named {value.get('name')!r}; there are {', '.join(CLASSES)}"
+            )
         try:
             return made(**{str(name): _made(part) for name, part in given.items()})
         except TypeError as error:

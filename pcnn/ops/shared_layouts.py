@@ -65,7 +65,10 @@ def decide(
                 for one, choices in layers.items()
                 for name, own in decide({one: choices}, cost).items()
             }
-        raise ValueError("no two dataflows for output and gradient read the same layouts")
+        raise ValueError(
+            "no two dataflows for output and gradient read the same layouts: give candidates that "
+            "serve both"
+        )
 
     def total(setting: tuple[Names, Names]) -> float:
         made = cost(tuple(dict.fromkeys([*setting[0], *setting[1]])))

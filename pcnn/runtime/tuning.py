@@ -109,7 +109,10 @@ def tune(
     def work() -> list[TunedLayer]:
         calls = recorded(network, inputs(network, loader, samples))
         if not calls:
-            raise ValueError("nothing to tune: no sample led to a convolution over a kernel map")
+            raise ValueError(
+                "nothing to tune: no sample led to a convolution over a kernel map; give batches "
+                "that have sites, and a network with kernels larger than 1"
+            )
         path = _path(cache)
         known = TuningTable() if fresh or path is None else read(path)
         tuner = _Tuner(candidates, backward, known, _reproducible(network))
