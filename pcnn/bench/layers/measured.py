@@ -124,7 +124,9 @@ def _of_layer(
             identity = identity_of(setting, place, shape, engine, figure, params)
             try:
                 layer = layer or Layer(engine, place.grid, place.kernel, operands)
-                configuration = _configuration(setting, place, shape, engine, kind, params)
+                configuration = configuration_of(
+                    setting, place, shape, engine, {**params, "kind": kind}, kind in BACKWARD
+                )
                 results = layer.results(kind)
                 proof = check_values(configuration, results, {n: truth[n] for n in results})
             except Exception as error:  # a compiler's errors have no base of their own
@@ -154,10 +156,24 @@ def _of_layer(
             )
 
 
-def _configuration(
-    setting: Setting, place: Place, shape: LayerShape, engine: Engine, kind: str, params: Params
+def configuration_of(
+    setting: Setting,
+    place: Place,
+    shape: LayerShape,
+    engine: Engine,
+    params: Params,
+    backward: bool = False,
 ) -> Configuration:
-    settings = {**params, "kind": kind}
+    """What a check of a layer is about.
+
+    Args:
+        setting: device and dtype.
+        place: workload and kernel.
+        shape: channels.
+        engine: what computes it.
+        params: settings that tell its rows from others'.
+        backward: whether gradients are checked too.
+    """
     return Configuration(
         engine.name,
         place.workload,
@@ -166,8 +182,8 @@ def _configuration(
         setting.dtype,
         shape.c_in,
         shape.c_out,
-        kind in BACKWARD,
-        params=tuple(sorted(settings.items())),
+        backward,
+        params=tuple(sorted(params.items())),
     )
 
 

@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterator, Sequence
 from pcnn.bench.calls import Call
 from pcnn.bench.harness import DIGITS
 from pcnn.bench.layers.layer import Layer, new_map, products_of
-from pcnn.bench.layers.measured import Entry, Place, identity_of
+from pcnn.bench.layers.measured import Entry, Place, configuration_of, identity_of
 from pcnn.bench.layers.setting import LayerShape, Setting
 from pcnn.bench.mapping.measured import middle_trace
 from pcnn.bench.mapping.products import bare
 from pcnn.bench.mapping.stages import STAGES, split
 from pcnn.bench.rows import Row
 from pcnn.bench.trace import KernelTime, trace
-from pcnn.bench.verify import Configuration, check_values
+from pcnn.bench.verify import check_values
 
 #: Parts of a call by the names of its kernels, of torch's operators on a CPU; the first that meets.
 PARTS = {
@@ -98,16 +98,7 @@ def _parts(
     engine, params = entry
     operands = place.operands(shape, setting.dtype)
     layer = Layer(engine, place.grid, place.kernel, operands)
-    configuration = Configuration(
-        engine.name,
-        place.workload,
-        str(setting.device),
-        place.kernel,
-        setting.dtype,
-        shape.c_in,
-        shape.c_out,
-        params=tuple(sorted(params.items())),
-    )
+    configuration = configuration_of(setting, place, shape, engine, params)
     truth = place.truth(operands, backward=False)
     check_values(configuration, layer.results("layer"), truth).admit(configuration)
     parts: dict[str, float] = {}
