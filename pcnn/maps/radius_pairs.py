@@ -1,0 +1,220 @@
+"""All pairs of points within reach of each other, by sorting points into cells, in torch.
+
+Source points are sorted by (cloud, cell) with cells of side 2R. The box of side 2R around a query
+touches two cells per axis, and cells follow each other along z: the eight cells are four runs of
+the sorted points, each found by two binary searches, and no source is met twice (PointCNN++,
+section 3.3: sorting and searching). Runs are counted, then walked for one block of queries after
+another; only pairs within reach are kept.
+
+Whether a pair is within reach is one float32 expression, the same in every implementation, with
+every operation rounded on its own (no fused multiply-add):
+
+    ball   (dx * dx + dy * dy) + dz * dz <= float32(R * R)       dx = query.x - source.x, ...
+    box    |dx| <= float32(R_x)  and  |dy| <= float32(R_y)  and  |dz| <= float32(R_z)
+
+with ``R * R`` in float64 before its rounding. Both include the boundary, both give the same answer
+with the two points exchanged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from pcnn.geometry.quantize import check_finite, check_points
+
+#: Ball radius, or half widths of a box along x, y and z [m].
+Reach = float | tuple[float, float, float]
+
+#: Candidate pairs compared at once, to bound memory.
+CHUNK = 1 << 21
+
+#: Cells an axis is cut into at most: 54 bits for three axes leave room for 511 clouds.
+AXIS_CELLS = 1 << 18
+
+MAX_CLOUDS = 511
+
+# cells and boxes are this much larger than R asks for: no rounding, neither of the float32
+# comparison nor of the float64 cell, moves a pair within reach out of the cells searched
+BOX_MARGIN = 1 + 2.0**-10
+CELL_MARGIN = 1 + 2.0**-9
+
+# R * R must be a normal float32 number
+SMALLEST_REACH, LARGEST_REACH = 2.0**-60, 2.0**60
+
+
+class Runs(NamedTuple):
+    """Source points near every query, as runs of the sorted order.
+
+    Args:
+        order: ``[N]`` int64, source rows sorted by (cloud, cell).
+        starts: ``[M, 4]`` int64, first position of every run in ``order``.
+        counts: ``[M, 4]`` int64, points of every run.
+    """
+
+    order: Tensor
+    starts: Tensor
+    counts: Tensor
+
+
+def radius_pairs(
+    source: Tensor,
+    source_batch: Tensor | None,
+    query: Tensor,
+    query_batch: Tensor | None,
+    reach: float | Sequence[float],
+) -> tuple[Tensor, Tensor]:
+    """Pairs (query, source) of one cloud within reach, exact and inclusive at the boundary.
+
+    Args:
+        source: ``[N, 3]`` float32 points [m].
+        source_batch: ``[N]`` integers, cloud of every point; ``None`` means one cloud.
+        query: ``[M, 3]`` float32 points [m]; may be ``source`` itself, which finds every point
+            itself too.
+        query_batch: ``[M]`` integers; ``None`` means one cloud.
+        reach: ball radius R [m], or half widths of a box along x, y and z [m].
+
+    Returns:
+        ``query_index [T]`` int64 ascending, ``source_index [T]`` int64 ascending within a query.
+
+    Raises:
+        ValueError: wrong shapes or dtypes, a reach that is not positive, NaN or infinite
+            coordinates, or batch indices outside 0..510.
+    """
+    reach = checked_reach(reach)
+    for name, points, batch in (("source", source, source_batch), ("query", query, query_batch)):
+        _check(name, points, batch)
+    if not len(source) or not len(query):
+        empty = torch.zeros(0, dtype=torch.int64, device=source.device)
+        return empty, empty
+    runs = _runs(source, _clouds(source, source_batch), query, _clouds(query, query_batch), reach)
+    found = [_within(source, query, runs, block, reach) for block in _blocks(runs.counts)]
+    # [T] query * N + source: the runs of a query are not in the order of source rows
+    return _split(torch.cat([part.sort().values for part in found]), len(source))
+
+
+def checked_reach(reach: float | Sequence[float]) -> Reach:
+    """Return a ball radius, or the half widths of a box, as floats.
+
+    Raises:
+        ValueError: neither one number nor three, or not positive and finite.
+    """
+    values = [float(reach)] if isinstance(reach, int | float) else [float(v) for v in reach]
+    if len(values) not in (1, 3) or not all(
+        SMALLEST_REACH <= value <= LARGEST_REACH for value in values
+    ):
+        raise ValueError(
+            "reach must be a positive radius [m], or three half widths of a box (x, y, z); "
+            f"got {reach!r}"
+        )
+    return values[0] if len(values) == 1 else (values[0], values[1], values[2])
+
+
+def within_reach(difference: Tensor, reach: Reach) -> Tensor:
+    """Whether two points are within reach: the one comparison of the module's docstring.
+
+    Args:
+        difference: ``[T, 3]`` float32, query - source.
+        reach: ball radius, or half widths of a box.
+
+    Returns:
+        ``[T]`` bool.
+    """
+    if isinstance(reach, tuple):
+        widths = torch.tensor(reach, dtype=torch.float32, device=difference.device)
+        return (difference.abs() <= widths).all(1)
+    limit = torch.tensor(reach * reach, dtype=torch.float32, device=difference.device)
+    dx, dy, dz = difference.unbind(1)
+    return (dx * dx + dy * dy) + dz * dz <= limit
+
+
+def _check(name: str, points: Tensor, batch: Tensor | None) -> None:
+    try:
+        check_points(points, batch)
+        check_finite(points)
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None
+    if points.dtype != torch.float32:
+        raise ValueError(
+            f"{name}: points must be float32, got {points.dtype}; subtract each cloud's centre in "
+            "float64 first, then round"
+        )
+    if batch is not None and len(batch):
+        first, last = int(batch.min()), int(batch.max())
+        if first < 0 or last >= MAX_CLOUDS:
+            raise ValueError(f"{name}: batch indices {first}..{last} leave 0..{MAX_CLOUDS - 1}")
+
+
+def _clouds(points: Tensor, batch: Tensor | None) -> Tensor:
+    if batch is None:
+        return torch.zeros(len(points), dtype=torch.int64, device=points.device)
+    return batch.to(torch.int64)
+
+
+def _runs(
+    source: Tensor, source_batch: Tensor, query: Tensor, query_batch: Tensor, reach: Reach
+) -> Runs:
+    """Runs of the cells that the box of every query touches."""
+    half_widths = reach if isinstance(reach, tuple) else (reach,) * 3
+    widths = torch.tensor(half_widths, dtype=torch.float64, device=source.device)
+    points, centres = source.to(torch.float64), query.to(torch.float64)
+    low, high = points.aminmax(dim=0)
+    # larger cells than 2R cover a box of 2R as well: an axis never needs more bits than it has
+    side = torch.maximum(2 * widths * CELL_MARGIN, (high - low) / (AXIS_CELLS - 2))
+
+    def cells(places: Tensor) -> Tensor:
+        # one monotone function of the coordinate for both sides; far queries stay outside
+        return torch.floor((places - low) / side).clamp_(-2, AXIS_CELLS + 1).to(torch.int64)
+
+    own = cells(points)
+    extent = own.amax(0) + 1  # [3]
+
+    def keys(batch: Tensor, x: Tensor, y: Tensor, z: Tensor) -> Tensor:
+        return ((batch * extent[0] + x) * extent[1] + y) * extent[2] + z
+
+    sorted_keys, order = keys(source_batch, *own.unbind(1)).sort(stable=True)
+    first = cells(centres - widths * BOX_MARGIN)
+    last = cells(centres + widths * BOX_MARGIN)
+    z_first, z_last = first[:, 2].clamp(min=0), torch.minimum(last[:, 2], extent[2] - 1)
+    starts, counts = [], []
+    for step_x in (0, 1):
+        for step_y in (0, 1):
+            x, y = first[:, 0] + step_x, first[:, 1] + step_y
+            inside = (x >= 0) & (x < extent[0]) & (x <= last[:, 0]) & (z_first <= z_last)
+            inside &= (y >= 0) & (y < extent[1]) & (y <= last[:, 1])
+            start = torch.searchsorted(sorted_keys, keys(query_batch, x, y, z_first))
+            end = torch.searchsorted(sorted_keys, keys(query_batch, x, y, z_last), right=True)
+            starts.append(start)
+            counts.append(torch.where(inside, end - start, 0))
+    return Runs(order, torch.stack(starts, dim=1), torch.stack(counts, dim=1))
+
+
+def _blocks(counts: Tensor) -> Iterator[slice]:
+    """Consecutive queries with `CHUNK` candidates together, or one query with more."""
+    ends = counts.sum(1).cumsum(0)  # [M]
+    start, done = 0, 0
+    while start < len(ends):
+        stop = max(start + 1, int(torch.searchsorted(ends, done + CHUNK, right=True)))
+        yield slice(start, stop)
+        start, done = stop, int(ends[stop - 1])
+
+
+def _within(source: Tensor, query: Tensor, runs: Runs, block: slice, reach: Reach) -> Tensor:
+    """Codes ``query * N + source`` of the pairs within reach of one block of queries, unsorted."""
+    starts, counts = runs.starts[block].flatten(), runs.counts[block].flatten()
+    ends = counts.cumsum(0)
+    run = torch.repeat_interleave(counts)  # [C] run of every candidate
+    place = torch.arange(len(run), device=run.device) - (ends - counts)[run]
+    sources = runs.order[starts[run] + place]
+    queries = torch.div(run, 4, rounding_mode="floor") + block.start
+    hit = within_reach(query[queries] - source[sources], reach)
+    codes: Tensor = queries[hit] * len(source) + sources[hit]
+    return codes
+
+
+def _split(codes: Tensor, rows: int) -> tuple[Tensor, Tensor]:
+    queries = torch.div(codes, rows, rounding_mode="floor")
+    return queries, codes - queries * rows

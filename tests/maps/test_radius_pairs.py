@@ -1,0 +1,162 @@
+"""Pairs within a radius against scipy's k-d tree and against every pair compared."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from scipy.spatial import cKDTree
+from torch import Tensor
+
+from pcnn.maps import radius_pairs as module
+from pcnn.maps.radius_pairs import checked_reach, radius_pairs
+from tests.clouds import surface
+
+
+def brute_force(
+    source: Tensor, source_batch: Tensor, query: Tensor, query_batch: Tensor, reach: object
+) -> list[tuple[int, int]]:
+    """Every pair compared in float32, as the module's docstring says, in numpy."""
+    difference = query.numpy()[:, None, :] - source.numpy()[None, :, :]
+    assert difference.dtype == np.float32
+    if isinstance(reach, float):
+        dx, dy, dz = np.moveaxis(difference, -1, 0)
+        with np.errstate(over="ignore"):
+            near = (dx * dx + dy * dy) + dz * dz <= np.float32(reach * reach)
+    else:
+        near = (np.abs(difference) <= np.array(reach, dtype=np.float32)).all(-1)
+    near &= query_batch.numpy()[:, None] == source_batch.numpy()[None, :]
+    return [(int(i), int(j)) for i, j in zip(*near.nonzero(), strict=True)]
+
+
+def tree_pairs(source: Tensor, query: Tensor, radius: float) -> list[tuple[int, int]]:
+    tree = cKDTree(source.double().numpy())
+    near = tree.query_ball_point(query.double().numpy(), radius, return_sorted=True)
+    return [(i, j) for i, row in enumerate(near) for j in row]
+
+
+def listed(pairs: tuple[Tensor, Tensor]) -> list[tuple[int, int]]:
+    return list(zip(pairs[0].tolist(), pairs[1].tolist(), strict=True))
+
+
+def scan(n: int, seed: int = 0) -> Tensor:
+    """A bumpy surface with sub-cell positions, negative coordinates included, in metres."""
+    generator = torch.Generator().manual_seed(seed)
+    return (surface(n, seed) + torch.rand(n, 3, generator=generator)).float() * 0.05
+
+
+def clouds(n: int, batch_size: int, seed: int = 0) -> Tensor:
+    return torch.randint(0, batch_size, (n,), generator=torch.Generator().manual_seed(seed))
+
+
+@pytest.mark.parametrize("reach", [0.093, (0.075, 0.075, 0.075), (0.03, 0.2, 0.08)], ids=str)
+@pytest.mark.parametrize("batch_size", [1, 8])
+def test_scans_equal_brute_force(reach: object, batch_size: int) -> None:
+    source, query = scan(700), scan(500, seed=5)
+    own, other = clouds(700, batch_size), clouds(500, batch_size, seed=3)
+    expected = brute_force(source, own, query, other, reach)
+    assert listed(radius_pairs(source, own, query, other, reach)) == expected
+    itself = brute_force(source, own, source, own, reach)
+    assert listed(radius_pairs(source, own, source, own, reach)) == itself
+    assert len(itself) > len(source)
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 1e4])
+def test_random_clouds_equal_the_tree(scale: float) -> None:
+    generator = torch.Generator().manual_seed(1)
+    source = (torch.rand(3000, 3, generator=generator) - 0.5) * scale
+    query = (torch.rand(1000, 3, generator=generator) - 0.5) * scale
+    radius = 0.1 * scale
+    assert listed(radius_pairs(source, None, query, None, radius)) == tree_pairs(
+        source, query, radius
+    )
+
+
+@pytest.mark.parametrize("radius", [1.0, 2.0, 3.0, 5.0, 2.0**0.5, 3.0**0.5, 6.0**0.5])
+def test_ties_exactly_at_the_radius_are_inside(radius: float) -> None:
+    # whole numbers: squared distances are exact, and many equal the radius
+    points = surface(1500, seed=2).float()
+    squared = round(radius**2)
+    difference = (points[:, None] - points[None]).long()
+    expected = (difference.square().sum(-1) <= squared).nonzero()
+    found = torch.stack(radius_pairs(points, None, points, None, radius), dim=1)
+    assert torch.equal(found, expected)
+    # whole radii are exact in float64 too
+    if radius == int(radius):
+        assert listed((found[:, 0], found[:, 1])) == tree_pairs(points, points, radius)
+
+
+def test_ties_on_the_borders_of_cells_and_boxes() -> None:
+    # points on multiples of R: cells have sides of about 2R, so ties fall on both sides of borders
+    for reach in (0.1, (0.1, 0.1, 0.1)):
+        points = (surface(800, seed=4).float() * np.float32(0.1)).float()
+        batch = torch.zeros(800, dtype=torch.int64)
+        expected = brute_force(points, batch, points, batch, reach)
+        assert listed(radius_pairs(points, batch, points, batch, reach)) == expected
+
+
+def test_exchanged_points_give_the_same_pairs() -> None:
+    source, query = scan(400), scan(300, seed=8)
+    forwards = listed(radius_pairs(source, None, query, None, 0.1))
+    backwards = listed(radius_pairs(query, None, source, None, 0.1))
+    assert sorted((j, i) for i, j in backwards) == forwards
+
+
+def test_duplicates_are_points_of_their_own() -> None:
+    points = scan(50).repeat(5, 1)
+    batch = clouds(250, 2)
+    expected = brute_force(points, batch, points, batch, 0.1)
+    assert listed(radius_pairs(points, batch, points, batch, 0.1)) == expected
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 33])
+@pytest.mark.parametrize("m", [0, 1, 33])
+def test_small_clouds(n: int, m: int) -> None:
+    source, query = scan(max(n, 1))[:n], scan(max(m, 1), seed=1)[:m]
+    own, other = clouds(n, 3), clouds(m, 3, seed=1)
+    pairs = radius_pairs(source, own, query, other, 0.15)
+    assert listed(pairs) == brute_force(source, own, query, other, 0.15)
+    assert pairs[0].dtype == pairs[1].dtype == torch.int64
+
+
+def test_clouds_without_points_and_queries_far_away() -> None:
+    source, query = scan(200), scan(100, seed=1)
+    own = clouds(200, 8)
+    own[own == 3] = 4
+    other = clouds(100, 8, seed=1)
+    query[::7] += 1e6
+    query[::11] -= 1e30
+    expected = brute_force(source, own, query, other, 0.1)
+    assert listed(radius_pairs(source, own, query, other, 0.1)) == expected
+
+
+def test_cells_larger_than_the_radius_when_the_cloud_is_wide() -> None:
+    # 2^18 cells of 2R do not span the cloud: cells grow, pairs stay
+    points = torch.cat([scan(300) * 1e-3, scan(300) * 1e-3 + 4e3])
+    batch = torch.zeros(600, dtype=torch.int64)
+    expected = brute_force(points, batch, points, batch, 1e-4)
+    assert listed(radius_pairs(points, None, points, None, 1e-4)) == expected
+
+
+@pytest.mark.parametrize("chunk", [1, 7, 1000])
+def test_blocks_of_queries_do_not_show(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    source, query = scan(150), scan(90, seed=1)
+    query[5:20] += 100.0  # queries without a candidate
+    expected = listed(radius_pairs(source, None, query, None, 0.12))
+    monkeypatch.setattr(module, "CHUNK", chunk)
+    assert listed(radius_pairs(source, None, query, None, 0.12)) == expected
+
+
+def test_errors_name_the_input() -> None:
+    points = scan(10)
+    for reach in (0.0, -1.0, float("nan"), float("inf"), (1.0, 2.0), (1.0, 0.0, 1.0)):
+        with pytest.raises(ValueError, match="reach must be"):
+            checked_reach(reach)
+    with pytest.raises(ValueError, match="query: points must be float32"):
+        radius_pairs(points, None, points.double(), None, 1.0)
+    with pytest.raises(ValueError, match="source: 1 of 10 points are NaN"):
+        radius_pairs(points.index_fill(0, torch.tensor(3), float("nan")), None, points, None, 1.0)
+    with pytest.raises(ValueError, match=r"source: batch indices 0\.\.511"):
+        radius_pairs(points, torch.arange(10) * 511 // 9, points, None, 1.0)
+    with pytest.raises(ValueError, match=r"query: points must be \[P, 3\]"):
+        radius_pairs(points, None, points[:, :2], None, 1.0)
