@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from pcnn.dataflows.reference import in_given_dtype
+
 
 def pointwise(x: Tensor, weight: Tensor, compute_dtype: torch.dtype) -> Tensor:
     """``x @ W`` in ``compute_dtype``, with a weight gradient in the dtype of the weight.
@@ -45,7 +47,8 @@ class _Pointwise(torch.autograd.Function):
             grad_x = torch.mm(grad, weight.to(ctx.dtype).t()).to(x.dtype)
         if ctx.needs_input_grad[1]:
             wide = x.to(ctx.dtype).to(weight.dtype), grad.to(weight.dtype)
-            grad_weight = torch.mm(wide[0].t(), wide[1])
+            with in_given_dtype(x):  # backward may run inside autocast
+                grad_weight = torch.mm(wide[0].t(), wide[1])
         return grad_x, grad_weight, None
 
 

@@ -29,6 +29,20 @@ def test_gradients_equal_float64(device: str, dtype: torch.dtype) -> None:
 
 
 @pytest.mark.parametrize("device", DEVICES)
+def test_backward_inside_autocast_rounds_no_sum(device: str) -> None:
+    x, weight = torch.randn(300, 12, device=device), torch.randn(12, 20, device=device)
+    grads = []
+    for inside in (False, True):
+        own = weight.clone().requires_grad_()
+        with torch.autocast(device, torch.bfloat16):
+            out = pointwise(x, own, torch.bfloat16)
+        with torch.autocast(device, torch.bfloat16, enabled=inside):
+            out.backward(torch.ones_like(out))
+        grads.append(own.grad)
+    assert torch.equal(*grads)
+
+
+@pytest.mark.parametrize("device", DEVICES)
 def test_a_gradient_beyond_float16_stays_finite(device: str) -> None:
     grid = surface_grid(400).to(device)
     layer = Conv3d(8, 8, 1, bias=False).to(device)
