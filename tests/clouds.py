@@ -1,4 +1,4 @@
-"""Integer clouds that look like scans more than like noise."""
+"""Clouds: integer ones that look like scans more than like noise, and loose points."""
 
 from __future__ import annotations
 
@@ -29,3 +29,14 @@ def dense_grid(size: int, batch_size: int = 1) -> VoxelGrid:
     cells = torch.stack(torch.meshgrid(*axes, indexing="ij"), dim=-1).reshape(-1, 3)
     batch = torch.arange(batch_size).repeat_interleave(len(cells))
     return grid_of_cells(cells.repeat(batch_size, 1), batch, batch_size)
+
+
+def cloud(n: int, seed: int = 0, scale: float = 2.0) -> Tensor:
+    """[n, 3] float64 points around zero."""
+    return scale * torch.randn(n, 3, generator=torch.Generator().manual_seed(seed)).double()
+
+
+def batched(n: int, clouds: int = 3) -> tuple[Tensor, Tensor]:
+    """Points and their clouds, in no order."""
+    batch = torch.randint(0, clouds, (n,), generator=torch.Generator().manual_seed(n))
+    return cloud(n, seed=n), batch

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 from weakref import WeakKeyDictionary
+
+import torch
 
 from pcnn.geometry.kernel import Kernel
 from pcnn.geometry.kernel_map import KernelMap
 
 if TYPE_CHECKING:
+    from pcnn.geometry.point_set import PointSet
     from pcnn.geometry.voxel_grid import VoxelGrid
+
+    Geometry: TypeAlias = VoxelGrid | PointSet
 
 Maps = dict[tuple[Any, ...], KernelMap]
 
@@ -24,9 +29,9 @@ class MapCache:
 
     def __init__(self) -> None:
         self._near: dict[tuple[Any, ...], Maps] = {}
-        self._far: WeakKeyDictionary[VoxelGrid, Maps] = WeakKeyDictionary()
+        self._far: WeakKeyDictionary[Geometry, Maps] = WeakKeyDictionary()
 
-    def of(self, source: VoxelGrid, out: VoxelGrid) -> Maps:
+    def of(self, source: Geometry, out: Geometry) -> Maps:
         """Maps to one geometry, by `Kernel.key`; none of them, if there are none yet.
 
         Args:
@@ -36,8 +41,11 @@ class MapCache:
         place = _place(source, out)
         return self._far.get(out, {}) if place is None else self._near.get(place, {})
 
-    def add(self, source: VoxelGrid, out: VoxelGrid, kernel: Kernel, built: KernelMap) -> KernelMap:
+    def add(self, source: Geometry, out: Geometry, kernel: Kernel, built: KernelMap) -> KernelMap:
         """Keep a map; the one that is there already stays. Arguments as in `of`."""
+        # a map knows what its slots are: the kernel's size, and the L1 norms of their offsets
+        built.edges.layouts.setdefault(("kernel_size", False), kernel.size_layout)
+        built.edges.layouts.setdefault(("slot_norms", False), kernel.norm_layout)
         place = _place(source, out)
         if place is None:
             return self._far.setdefault(out, {}).setdefault(kernel.key, built)
@@ -49,7 +57,36 @@ class MapCache:
         return [built for maps in parts for built in maps.values()]
 
 
-def _place(source: VoxelGrid, out: VoxelGrid) -> tuple[Any, ...] | None:
+def check_new_map(source: Geometry, out: Geometry, kernel: Kernel) -> None:
+    """Refuse a map that cannot be built, before a builder is called.
+
+    Args:
+        source: input geometry.
+        out: output geometry; its tensor stride is the input's times the kernel's stride.
+        kernel: the relation.
+
+    Raises:
+        ValueError: strides that do not fit, or another number of clouds.
+        RuntimeError: the call is being compiled.
+    """
+    if torch.compiler.is_compiling():
+        raise RuntimeError(
+            f"the kernel map of {kernel} was not planned, and maps are not built in compiled "
+            "code; call pcnn.plan(model, geometry) first"
+        )
+    expected = tuple(t * s for t, s in zip(source.tensor_stride, kernel.stride, strict=True))
+    if out.tensor_stride != expected:
+        raise ValueError(
+            f"a kernel of stride {kernel.stride} takes tensor stride {source.tensor_stride} to "
+            f"{expected}, but the output sites have {out.tensor_stride}"
+        )
+    if out.batch_size != source.batch_size:
+        raise ValueError(
+            f"input holds {source.batch_size} clouds, the output sites {out.batch_size}"
+        )
+
+
+def _place(source: Geometry, out: Geometry) -> tuple[Any, ...] | None:
     """What ``out`` is to ``source``, if one was derived from the other."""
     if out is source:
         return ("itself",)

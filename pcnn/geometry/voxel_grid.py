@@ -12,7 +12,7 @@ from torch import Tensor
 from pcnn.geometry.kept import kept
 from pcnn.geometry.kernel import Kernel, Triple
 from pcnn.geometry.kernel_map import KernelMap
-from pcnn.geometry.map_cache import MapCache
+from pcnn.geometry.map_cache import MapCache, check_new_map
 from pcnn.geometry.packing import DEFAULT_LAYOUT, KeyLayout
 
 Box = tuple[Triple, Triple]
@@ -221,12 +221,9 @@ class VoxelGrid:
         found = self._maps.of(self, out).get(kernel.key)
         if found is not None:
             return found
-        if torch.compiler.is_compiling():
-            raise RuntimeError(
-                f"the kernel map of {kernel} was not planned, and maps are not built in compiled "
-                "code; call pcnn.plan(model, geometry) first"
-            )
-        self._check_output(out, kernel)
+        check_new_map(self, out, kernel)
+        reach = kernel.reach * max(self.tensor_stride)
+        self.layout.check_bound(max(self.bound, out.bound), reach, "kernel map")
         with kept():
             return self.add_map(out, kernel, build(self, out, kernel))
 
@@ -254,28 +251,7 @@ class VoxelGrid:
 
     def add_map(self, out: VoxelGrid, kernel: Kernel, built: KernelMap) -> KernelMap:
         """Keep a map that a plan has built and checked; the one that is there already stays."""
-        return self._maps.add(self, out, kernel, _with_slots(built, kernel))
-
-    def _check_output(self, out: VoxelGrid, kernel: Kernel) -> None:
-        expected = tuple(t * s for t, s in zip(self.tensor_stride, kernel.stride, strict=True))
-        if out.tensor_stride != expected:
-            raise ValueError(
-                f"a kernel of stride {kernel.stride} takes tensor stride {self.tensor_stride} to "
-                f"{expected}, but the output sites have {out.tensor_stride}"
-            )
-        if out.batch_size != self.batch_size:
-            raise ValueError(
-                f"input holds {self.batch_size} clouds, the output sites {out.batch_size}"
-            )
-        reach = kernel.reach * max(self.tensor_stride)
-        self.layout.check_bound(max(self.bound, out.bound), reach, "kernel map")
-
-
-def _with_slots(built: KernelMap, kernel: Kernel) -> KernelMap:
-    """Tell a map what its slots are: the kernel's size, and the L1 norms of their offsets."""
-    built.edges.layouts.setdefault(("kernel_size", False), kernel.size_layout)
-    built.edges.layouts.setdefault(("slot_norms", False), kernel.norm_layout)
-    return built
+        return self._maps.add(self, out, kernel, built)
 
 
 def _joint_box(boxes: Sequence[Box]) -> Box:

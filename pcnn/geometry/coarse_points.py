@@ -1,0 +1,80 @@
+"""Downsampling of native points: one point in every coarse cell.
+
+PointCNN++ 3.1 and the authors' code keep the point nearest to the cell's centre, where it is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from pcnn.geometry.kernel import Triple
+from pcnn.geometry.map_cache import MapCache
+
+if TYPE_CHECKING:
+    from pcnn.geometry.point_set import PointSet
+
+
+def coarser(fine: PointSet, stride: Triple) -> PointSet:
+    """One point in every coarse cell; see `PointSet.strided`."""
+    cells = fine.cells.to(torch.int64)
+    step = torch.tensor(stride, device=fine.device)
+    cells[:, 1:] = torch.div(cells[:, 1:], step, rounding_mode="floor")
+    keys, inverse = torch.unique(fine.layout.pack(cells), sorted=True, return_inverse=True)
+    (x, y, z), (a, b, c), (t, u, v) = fine.grid_size, stride, fine.tensor_stride
+    coarse = replace(
+        fine,
+        points=fine.points.new_empty(keys.shape[0], 3),
+        keys=keys,
+        grid_size=(x * a, y * b, z * c),
+        tensor_stride=(t * a, u * b, v * c),
+        one_per_cell=True,
+        inverse=inverse,
+        chosen=None,
+        _levels={},
+        _maps=MapCache(),
+    )
+    if fine.sites == "cell_origin":
+        return replace(coarse, points=in_cells(coarse, 0.0).to(torch.float32))
+    offsets = fine.points.to(torch.float64) - in_cells(coarse, 0.5)[inverse]
+    chosen = nearest_rows(offsets, inverse, coarse.rows)
+    return replace(coarse, points=fine.points[chosen], chosen=chosen)
+
+
+def in_cells(points: PointSet, share: float) -> Tensor:
+    """``[N, 3]`` float64: a place in the cell of every row, relative to the origins of the clouds.
+
+    Args:
+        points: whose cells they are.
+        share: of the cell's edges: 0 is the lowest corner, 0.5 the centre.
+    """
+    size = torch.tensor(points.grid_size, dtype=torch.float64, device=points.device)
+    start = (points.corners - points.origins)[points.batch_index]
+    return (points.cells[:, 1:].to(torch.float64) + share) * size + start
+
+
+def nearest_rows(offsets: Tensor, cell: Tensor, cells: int) -> Tensor:
+    """Row of the point nearest to the centre of every cell; of equally near ones the lowest.
+
+    Distances are sums of squares in the order x, y, z, one rounding an operation, so that every
+    device and every run chooses the same rows. Nothing waits for the device.
+
+    Args:
+        offsets: ``[N, 3]`` float64, every point less the centre of its cell [m].
+        cell: ``[N]`` int64, cell of every point, each of ``0..cells - 1`` at least once.
+        cells: number of cells.
+
+    Returns:
+        ``[cells]`` int64 rows.
+    """
+    x, y, z = (offsets * offsets).unbind(1)
+    distance = x + y + z
+    least = torch.full((cells,), torch.inf, dtype=distance.dtype, device=distance.device)
+    least.scatter_reduce_(0, cell, distance, "amin")
+    n = cell.shape[0]
+    rows = torch.arange(n, device=cell.device)
+    rows = torch.where(distance == least[cell], rows, n)
+    return torch.full((cells,), n, device=cell.device).scatter_reduce_(0, cell, rows, "amin")

@@ -1,0 +1,162 @@
+"""From float points to a point set."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from pcnn.geometry.coarse_points import in_cells, nearest_rows
+from pcnn.geometry.packing import DEFAULT_LAYOUT
+from pcnn.geometry.point_set import PointSet, Sizes
+from pcnn.geometry.quantize import check_finite, check_points
+
+#: Origins are multiples of so many cells, rounded up to a power of two [m].
+_ORIGIN_CELLS = 1024
+
+
+def point_set_of(
+    points: Tensor,
+    batch: Tensor | None = None,
+    batch_size: int | None = None,
+    grid_size: float | Sequence[float] = 1.0,
+    sites: str = "nearest",
+    thin: float | Sequence[float] | None = None,
+) -> PointSet:
+    """Point set of points, each kept where it is, sorted by the cell ``floor(p / grid_size)``.
+
+    Every cloud is centred in float64 before its points are rounded to float32. Origins are
+    multiples of a power of two, at least 1024 cells: a cloud around zero has origin 0 and keeps its
+    float32 points as they are, and differences of float32 points stay what they were. Cells are
+    counted from zero, as voxels are, unless the cloud's centre lies beyond a quarter of what a
+    packed key holds; then from a multiple of that. The host waits for the device twice.
+
+    Args:
+        points: ``[P, 3]`` floating point coordinates [m].
+        batch: ``[P]`` integers, cloud of every point; ``None`` means one cloud.
+        batch_size: number of clouds; ``None`` means the largest batch index + 1 (1 if empty).
+        grid_size: edge of a cell of the finest level [m], one number or one per axis.
+        sites: points of later strided convolutions, ``nearest`` or ``cell_origin``.
+        thin: edge of a cell [m] of which only the point nearest to its centre is kept first
+            (PointCNN++ takes a third of ``grid_size``); ``None`` keeps all points.
+
+    Returns:
+        A set whose ``inverse`` ``[P]`` holds the row of every point (thinned: of the point that
+        stands for it), and whose ``chosen`` ``[N]`` holds the point of every row.
+
+    Raises:
+        ValueError: wrong shapes, a grid size that is not positive, NaN or infinite coordinates, a
+            batch index out of range, or a cloud with too many cells along an axis.
+    """
+    check_points(points, batch)
+    sizes = _sizes(grid_size, "grid_size")
+    if thin is None:
+        return _sorted(points, batch, batch_size, sizes, sites)
+    every = _sorted(points, batch, batch_size, _sizes(thin, "thin"), sites)
+    keys, cell = torch.unique_consecutive(every.keys, return_inverse=True)
+    singles = replace(every, keys=keys)
+    offsets = every.points.to(torch.float64) - in_cells(singles, 0.5)[cell]
+    rows = nearest_rows(offsets, cell, singles.rows)  # of every
+    assert every.chosen is not None
+    assert every.inverse is not None
+    kept_points = every.chosen[rows]  # [kept] of the input
+    few = _sorted(points[kept_points], every.batch_index[rows], every.batch_size, sizes, sites)
+    assert few.chosen is not None
+    assert few.inverse is not None
+    inverse = few.inverse[cell][every.inverse]
+    return replace(few, inverse=inverse, chosen=kept_points[few.chosen])
+
+
+def _sorted(
+    points: Tensor, batch: Tensor | None, batch_size: int | None, sizes: Sizes, sites: str
+) -> PointSet:
+    layout = DEFAULT_LAYOUT
+    device = points.device
+    if batch is None:
+        batch = torch.zeros(len(points), dtype=torch.int64, device=device)
+    batch = batch.to(torch.int64)
+    clouds = _clouds(points, batch, batch_size)
+    if not 1 <= clouds <= layout.max_batch:
+        raise ValueError(f"a batch holds 1 to {layout.max_batch} clouds, got {clouds}")
+    exact = points.to(torch.float64)
+    middle = _middles(exact, batch, clouds)  # [B, 3]
+    unit = 2.0 ** math.ceil(math.log2(_ORIGIN_CELLS * max(sizes)))
+    origins = torch.round(middle / unit) * unit
+    size = torch.tensor(sizes, dtype=torch.float64, device=device)
+    quarter = torch.tensor([half // 2 for half in layout.half], device=device)  # of an axis
+    first_cell = torch.round(middle / size / quarter) * quarter  # [B, 3] float64, whole numbers
+    cells = torch.floor(exact / size) - first_cell[batch]
+    keys, order = torch.sort(_packed(batch, cells), stable=True)
+    repeated = _checked(cells, keys)
+    inverse = torch.empty_like(order)
+    inverse[order] = torch.arange(len(order), device=device)
+    return PointSet(
+        (exact - origins[batch])[order].to(torch.float32),
+        origins,
+        first_cell * size,
+        keys,
+        clouds,
+        sizes,
+        sites=sites,
+        one_per_cell=not repeated,
+        inverse=inverse,
+        chosen=order,
+        layout=layout,
+    )
+
+
+def _sizes(value: float | Sequence[float], name: str) -> Sizes:
+    sizes = [float(value)] * 3 if isinstance(value, int | float) else [float(v) for v in value]
+    if len(sizes) != 3 or not all(0 < edge < math.inf for edge in sizes):
+        raise ValueError(f"{name} must be positive [m], one number or three; got {value!r}")
+    return sizes[0], sizes[1], sizes[2]
+
+
+def _clouds(points: Tensor, batch: Tensor, batch_size: int | None) -> int:
+    """Number of clouds; refuses points and batch indices that are none, in one wait."""
+    if not len(points):
+        return 1 if batch_size is None else batch_size
+    finite = torch.isfinite(points).all().to(torch.int64)
+    whole, first, last = torch.stack([finite, *batch.aminmax()]).tolist()
+    if not whole:
+        check_finite(points)  # says which
+    clouds = last + 1 if batch_size is None else batch_size
+    if first < 0 or last >= clouds:
+        raise ValueError(f"batch indices {first}..{last} do not fit {clouds} clouds")
+    return int(clouds)
+
+
+def _middles(points: Tensor, batch: Tensor, clouds: int) -> Tensor:
+    """``[B, 3]`` float64 middle of the box of every cloud; 0 of an empty one."""
+    index = batch[:, None].expand(-1, 3)
+    box = points.new_full((2, clouds, 3), torch.inf)
+    box[0].scatter_reduce_(0, index, points, "amin")
+    box[1].scatter_reduce_(0, index, -points, "amin")
+    middle = (box[0] - box[1]) / 2
+    return torch.where(torch.isfinite(middle), middle, 0.0)
+
+
+def _packed(batch: Tensor, cells: Tensor) -> Tensor:
+    coords = torch.cat([batch[:, None], cells.to(torch.int64)], dim=1)
+    return DEFAULT_LAYOUT.pack(coords)
+
+
+def _checked(cells: Tensor, keys: Tensor) -> bool:
+    """Whether some cell holds two points; refuses cells beyond the packed keys, in one wait."""
+    if not len(keys):
+        return False
+    repeated = (keys[1:] == keys[:-1]).any().to(torch.float64)
+    numbers = torch.cat([cells.amin(0), cells.amax(0), repeated[None]]).tolist()
+    for axis, name in enumerate("xyz"):
+        limit = DEFAULT_LAYOUT.half[axis] - 1
+        low, high = numbers[axis], numbers[3 + axis]
+        if max(high, -low) > limit:
+            raise ValueError(
+                f"point set: cells lie at {low:.0f}..{high:.0f} along {name} about the middle of "
+                f"their cloud, but a packed key holds {-limit}..{limit}; use a larger grid_size or "
+                "crop the cloud"
+            )
+    return bool(numbers[6])

@@ -1,0 +1,268 @@
+"""Native points of a batch of clouds, sorted by cell, and the levels and maps derived from them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pcnn.geometry.coarse_points import coarser
+from pcnn.geometry.kept import kept
+from pcnn.geometry.kernel import Kernel, Triple
+from pcnn.geometry.kernel_map import KernelMap
+from pcnn.geometry.map_cache import MapCache, check_new_map
+from pcnn.geometry.packing import DEFAULT_LAYOUT, KeyLayout
+
+Sizes = tuple[float, float, float]
+PointMapBuild = Callable[["PointSet", "PointSet", Kernel], KernelMap]
+
+POINT_SITES = ("nearest", "cell_origin")
+
+
+@dataclass(frozen=True, eq=False)
+class PointSet:
+    """Where the features of a native-point tensor live (PointCNN++ 3.1).
+
+    Rows are sorted by (batch, cell x, y, z), points of one cell in the order they came; a point may
+    occur twice. Cell ``c`` of cloud b begins at ``corners[b] + c * grid_size``. Levels and kernel
+    maps derived from a set are cached on it and freed with it; the cache holds no reference cycle.
+
+    Args:
+        points: ``[N, 3]`` float32 [m], relative to the origin of their cloud.
+        origins: ``[B, 3]`` float64 [m]; coordinates are ``points + origins[batch_index]``, so
+            frames far from zero keep their precision.
+        corners: ``[B, 3]`` float64 [m], where cell (0, 0, 0) of every cloud begins.
+        keys: ``[N]`` int64 packed cells, in units of this level's cells; sorted, repeated.
+        batch_size: number of clouds, empty ones included.
+        grid_size: edge of a cell of this level along x, y and z [m].
+        tensor_stride: the same in cells of the finest level.
+        sites: points of strided convolutions, one in each coarse cell: ``nearest`` (the point
+            nearest to the cell's centre) or ``cell_origin`` (the cell's lowest corner, which makes
+            the convolution that of voxels).
+        one_per_cell: no cell holds two points.
+        inverse: ``[P]`` int64, row of every point the set was made from; on a coarser level the
+            row above every row of the finer one; ``None`` if nobody knows.
+        chosen: ``[N]`` int64, which of those points, or rows of the finer level, every row is;
+            ``None`` where the rows are none of them.
+        layout: bit layout of the keys.
+    """
+
+    points: Tensor
+    origins: Tensor
+    corners: Tensor
+    keys: Tensor
+    batch_size: int
+    grid_size: Sizes
+    tensor_stride: Triple = (1, 1, 1)
+    sites: str = "nearest"
+    one_per_cell: bool = False
+    inverse: Tensor | None = None
+    chosen: Tensor | None = None
+    layout: KeyLayout = DEFAULT_LAYOUT
+    _levels: dict[tuple[str, Kernel | Triple], PointSet] = field(default_factory=dict, repr=False)
+    _maps: MapCache = field(default_factory=MapCache, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.sites not in POINT_SITES:
+            raise ValueError(f"sites must be one of {', '.join(POINT_SITES)}, got {self.sites!r}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the points without the caches: a worker sends them, the receiver derives anew."""
+        tensors = self.points, self.origins, self.corners, self.keys
+        fields = self.batch_size, self.grid_size, self.tensor_stride, self.sites, self.one_per_cell
+        return PointSet, (*tensors, *fields, self.inverse, self.chosen, self.layout)
+
+    @property
+    def rows(self) -> int:
+        """Number of points N."""
+        return self.keys.shape[0]
+
+    @property
+    def device(self) -> torch.device:
+        """Device of the points."""
+        return self.keys.device
+
+    @property
+    def cells(self) -> Tensor:
+        """``[N, 4]`` int32 (batch, x, y, z), cell of every point in units of this level's cells."""
+        return self.layout.unpack(self.keys)
+
+    @property
+    def positions(self) -> Tensor:
+        """``[N, 3]`` float64 coordinates [m] in the frame the points came in."""
+        return self.points.to(torch.float64) + self.origins[self.batch_index]
+
+    @property
+    def batch_index(self) -> Tensor:
+        """``[N]`` int64 cloud of every point."""
+        return self.keys >> self.layout.batch_shift
+
+    @property
+    def batch_offsets(self) -> Tensor:
+        """``[B + 1]`` int64: points of cloud b are rows ``offsets[b]..offsets[b + 1]``."""
+        starts = torch.arange(self.batch_size + 1, device=self.device) << self.layout.batch_shift
+        return torch.searchsorted(self.keys, starts)
+
+    def points_about(self, other: PointSet) -> Tensor:
+        """``[N, 3]`` float32 points relative to the origins of another set of the same clouds."""
+        if other.origins is self.origins:
+            return self.points
+        return (self.positions - other.origins[self.batch_index]).to(torch.float32)
+
+    def to(self, device: torch.device | str, non_blocking: bool = False) -> PointSet:
+        """Return the set on another device; cached levels and maps stay behind."""
+        if self.keys.device == torch.device(device):
+            return self
+        return self._mapped(lambda tensor: tensor.to(device, non_blocking=non_blocking))
+
+    def pin_memory(self) -> PointSet:
+        """Return the set in page-locked memory."""
+        return self._mapped(lambda tensor: tensor.pin_memory())
+
+    def _mapped(self, move: Callable[[Tensor], Tensor]) -> PointSet:
+        return replace(
+            self,
+            points=move(self.points),
+            origins=move(self.origins),
+            corners=move(self.corners),
+            keys=move(self.keys),
+            inverse=None if self.inverse is None else move(self.inverse),
+            chosen=None if self.chosen is None else move(self.chosen),
+            _levels={},
+            _maps=MapCache(),
+        )
+
+    @staticmethod
+    def collate(sets: Sequence[PointSet]) -> PointSet:
+        """Join single clouds into one batch, in the order given.
+
+        Rows of the result are the rows of the first set, then of the second, and so on; so are the
+        points that ``inverse`` and ``chosen`` count.
+
+        Raises:
+            ValueError: no set, a set of several clouds, or sets of unlike cells, sites or layout.
+        """
+        if not sets:
+            raise ValueError("collate needs at least one point set")
+        first = sets[0]
+        for position, other in enumerate(sets):
+            if other.batch_size != 1:
+                raise ValueError(
+                    f"collate joins single clouds, but set {position} holds {other.batch_size}"
+                )
+            if other._kind != first._kind:
+                raise ValueError(
+                    f"point set {position} has another grid size, tensor stride, sites or layout "
+                    "than set 0; make all of them alike"
+                )
+        if len(sets) > first.layout.max_batch:
+            raise ValueError(
+                f"a batch holds at most {first.layout.max_batch} clouds, got {len(sets)}"
+            )
+        shift = first.layout.batch_shift
+        inverses = [s.inverse for s in sets if s.inverse is not None]
+        chosen = [s.chosen for s in sets if s.chosen is not None]
+        inverse = None
+        if len(inverses) == len(sets):
+            inverse = _joined(inverses, [s.rows for s in sets])
+        if inverse is None or len(chosen) < len(sets):
+            chosen = []
+        return replace(
+            first,
+            points=torch.cat([s.points for s in sets]),
+            origins=torch.cat([s.origins for s in sets]),
+            corners=torch.cat([s.corners for s in sets]),
+            keys=torch.cat([s.keys + (index << shift) for index, s in enumerate(sets)]),
+            batch_size=len(sets),
+            one_per_cell=all(s.one_per_cell for s in sets),
+            inverse=inverse,
+            chosen=_joined(chosen, [len(i) for i in inverses]) if chosen else None,
+            _levels={},
+            _maps=MapCache(),
+        )
+
+    @property
+    def _kind(self) -> tuple[Any, ...]:
+        return self.grid_size, self.tensor_stride, self.sites, self.layout
+
+    def strided(self, kernel: Kernel) -> PointSet:
+        """Output points of a convolution with this kernel; the set itself at stride 1.
+
+        One point in every coarse cell that holds a point, ``stride`` cells of this level wide (see
+        ``sites``); its ``inverse`` is the coarse row of every row. The host waits for the number of
+        points.
+
+        Args:
+            kernel: only its stride counts.
+        """
+        if not kernel.is_strided:
+            return self
+        key = ("down", kernel.stride)
+        if key not in self._levels:
+            with kept():
+                self._levels[key] = coarser(self, kernel.stride)
+        return self._levels[key]
+
+    def is_below(self, coarse: PointSet, kernel: Kernel) -> bool:
+        """Whether ``coarse`` was made from this set by the kernel's stride."""
+        return self._levels.get(("down", kernel.stride)) is coarse
+
+    def generated(self, kernel: Kernel) -> PointSet:
+        """Refuse to make finer points: nothing says where they would lie.
+
+        Raises:
+            ValueError: always.
+        """
+        raise ValueError(
+            f"a transposed convolution of stride {kernel.stride} cannot generate native points; "
+            "give it the finer points, sites=..., or use voxels"
+        )
+
+    def map_to(self, out: PointSet, kernel: Kernel, build: PointMapBuild) -> KernelMap:
+        """Kernel map from this set (input) to ``out``, built once and kept with this set.
+
+        Args:
+            out: output points; their tensor stride is this set's times the kernel's stride.
+            kernel: the relation.
+            build: map builder, called when the map is not there yet. The cache does not ask which
+                one it was: on one batch, use builders that agree on the triplets.
+
+        Raises:
+            ValueError: strides that do not fit, or another number of clouds.
+            RuntimeError: the map is not there and the call is being compiled.
+        """
+        found = self.cached_map(out, kernel)
+        if found is not None:
+            return found
+        check_new_map(self, out, kernel)
+        with kept():
+            return self.add_map(out, kernel, build(self, out, kernel))
+
+    def cached_level(self, kernel: Kernel, down: bool) -> PointSet | None:
+        """The level that `strided` has made for this kernel, if it has."""
+        return self._levels.get(("down", kernel.stride)) if down else None
+
+    def cached_map(self, out: PointSet, kernel: Kernel) -> KernelMap | None:
+        """The map to ``out`` that is kept with this set, if there is one."""
+        return self._maps.of(self, out).get(kernel.key)
+
+    def cached_levels(self) -> list[PointSet]:
+        """Levels made from this set so far."""
+        return list(self._levels.values())
+
+    def cached_maps(self) -> list[KernelMap]:
+        """Maps from this set's points built so far."""
+        return self._maps.all()
+
+    def add_map(self, out: PointSet, kernel: Kernel, built: KernelMap) -> KernelMap:
+        """Keep a map; the one that is there already stays."""
+        return self._maps.add(self, out, kernel, built)
+
+
+def _joined(parts: Sequence[Tensor], rows: Sequence[int]) -> Tensor:
+    """Row numbers of sets that now lie one after another, ``rows`` long each."""
+    starts = [sum(rows[:index]) for index in range(len(rows))]
+    return torch.cat([part + start for part, start in zip(parts, starts, strict=True)])

@@ -1,0 +1,225 @@
+import gc
+import pickle
+import weakref
+
+import pytest
+import torch
+
+from pcnn.geometry import Kernel, KernelMap, PointSet, point_set_of, quantize
+from tests.clouds import batched, cloud
+
+
+def no_pairs(source: PointSet, target: PointSet, kernel: Kernel) -> KernelMap:
+    none = torch.zeros(0, dtype=torch.int32)
+    offsets = torch.zeros(kernel.volume + 1, dtype=torch.int64)
+    return KernelMap.from_pairs(none, none, offsets, source.rows, target.rows)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("n", [1, 2, 33, 1000])
+def test_rows_are_sorted_by_cell_and_name_their_points(n: int, dtype: torch.dtype) -> None:
+    points, batch = batched(n)
+    points = points.to(dtype)
+    size = (0.3, 0.2, 0.5)
+    made = point_set_of(points, batch, 3, size)
+    assert made.rows == n
+    cells = torch.floor(points.double() / torch.tensor(size, dtype=torch.float64)).long()
+    keys = [(b, *c, p) for p, (b, c) in enumerate(zip(batch.tolist(), cells.tolist(), strict=True))]
+    assert made.chosen is not None
+    assert made.chosen.tolist() == [key[-1] for key in sorted(keys)]
+    assert [tuple(c) for c in made.cells.tolist()] == [key[:4] for key in sorted(keys)]
+    assert made.inverse is not None
+    assert torch.equal(made.chosen[made.inverse], torch.arange(n))
+    assert torch.equal(made.batch_index, batch[made.chosen])
+    assert (made.positions - points[made.chosen].double()).abs().max() < 1e-6
+    counts = torch.bincount(batch, minlength=3)
+    assert torch.equal(made.batch_offsets.diff(), counts)
+
+
+def test_cells_are_those_of_voxels() -> None:
+    points, batch = batched(500)
+    made, grid = point_set_of(points, batch, 3, 0.7), quantize(points, batch, voxel_size=0.7)
+    assert torch.equal(torch.unique_consecutive(made.keys), grid.keys)
+
+
+def test_a_cloud_around_zero_keeps_its_float32_points() -> None:
+    points = cloud(300).float()
+    made = point_set_of(points, grid_size=0.1)
+    assert made.origins.tolist() == [[0, 0, 0]]
+    assert torch.equal(made.points, points[made.chosen])
+
+
+def test_differences_of_float32_points_far_away_are_exact() -> None:
+    points = (cloud(300, scale=20.0) + 1000).float()
+    made = point_set_of(points, grid_size=0.05)
+    assert made.origins.abs().min() > 0
+    assert torch.equal(made.positions, points[made.chosen].double())
+
+
+@pytest.mark.parametrize("where", [1e5, -3e6])
+def test_map_frames_keep_their_precision(where: float) -> None:
+    near = cloud(400, scale=20.0)
+    frame = torch.tensor([where, -where, 100.0], dtype=torch.float64)
+    points = torch.cat([near, near + frame])
+    batch = torch.arange(2).repeat_interleave(400)
+    made = point_set_of(points, batch, grid_size=0.05)
+    assert (made.positions - points[made.chosen]).abs().max() < 5e-6
+    assert made.points.abs().max() < 150
+    # every point lies in its cell, counted from its cloud's corner
+    begin = made.cells[:, 1:].double() * 0.05 + made.corners[made.batch_index]
+    inside = made.positions - begin
+    assert inside.min() > -1e-5
+    assert inside.max() < 0.05 + 1e-5
+
+
+def test_duplicates_are_kept_in_their_order() -> None:
+    points = torch.tensor([[1.2, 0, 0], [0.1, 0, 0], [1.2, 0, 0], [-0.1, 0, 0], [1.7, 0, 0]])
+    made = point_set_of(points)
+    assert made.chosen is not None
+    assert made.chosen.tolist() == [3, 1, 0, 2, 4]
+    assert made.cells[:, 1].tolist() == [-1, 0, 1, 1, 1]
+    assert not made.one_per_cell
+    assert point_set_of(points[:2]).one_per_cell
+
+
+def test_clouds_may_be_empty() -> None:
+    none = point_set_of(torch.zeros(0, 3), batch_size=2)
+    assert (none.rows, none.batch_size) == (0, 2)
+    assert none.batch_offsets.tolist() == [0, 0, 0]
+    coarse = none.strided(Kernel.of(2, 2))
+    assert (coarse.rows, coarse.points.shape) == (0, (0, 3))
+    assert point_set_of(torch.zeros(0, 3)).batch_size == 1
+    assert point_set_of(torch.zeros(0, 3), thin=0.3).rows == 0
+    middle = point_set_of(torch.ones(2, 3), torch.tensor([0, 2]), 4)
+    assert middle.batch_offsets.tolist() == [0, 1, 1, 2, 2]
+    assert torch.isfinite(middle.origins).all()
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("-inf")])
+def test_points_that_are_no_numbers_are_named(bad: float) -> None:
+    points = torch.zeros(5, 3)
+    points[3, 1] = bad
+    with pytest.raises(ValueError, match="1 of 5 points are NaN or infinite, the first is 3"):
+        point_set_of(points)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"points": torch.zeros(3, 4)}, r"\[P, 3\]"),
+        ({"points": torch.zeros(3, 3, dtype=torch.int64)}, "floating"),
+        ({"grid_size": 0.0}, "grid_size must be positive"),
+        ({"grid_size": (0.1, 0.2)}, "grid_size must be positive"),
+        ({"grid_size": float("inf")}, "grid_size must be positive"),
+        ({"thin": -1.0}, "thin must be positive"),
+        ({"batch": torch.zeros(2, dtype=torch.int64)}, "batch must be"),
+        ({"batch": torch.tensor([0, 1, 2]), "batch_size": 2}, "do not fit"),
+        ({"batch": torch.tensor([0, -1, 0])}, "do not fit"),
+        ({"batch_size": 600}, "1 to 511"),
+        ({"sites": "floor"}, "nearest, cell_origin"),
+    ],
+)
+def test_bad_input_is_refused(arguments: dict, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        point_set_of(**{"points": torch.zeros(3, 3), **arguments})
+
+
+def test_cells_up_to_the_limit_of_a_key() -> None:
+    limit = (1 << 17) - 1
+    points = torch.zeros(2, 3, dtype=torch.float64)
+    points[:, 1] = torch.tensor([-limit + 0.5, limit + 0.5])
+    made = point_set_of(points)
+    assert made.cells[:, 2].tolist() == [-limit, limit]
+    assert made.strided(Kernel.of(2, 2)).cells[:, 2].tolist() == [-limit // 2, limit // 2]
+    points[1, 1] += 1
+    with pytest.raises(ValueError, match=r"cells lie at -131071\.\.131072 along y"):
+        point_set_of(points)
+
+
+def test_collate_equals_a_batch_made_at_once() -> None:
+    points, batch = batched(200)
+    order = torch.argsort(batch, stable=True)
+    points, batch = points[order] + 1e4 * batch[order, None], batch[order]
+    whole = point_set_of(points, batch, 3, 0.5)
+    parts = PointSet.collate([point_set_of(points[batch == b], grid_size=0.5) for b in range(3)])
+    for name in ("points", "origins", "corners", "keys", "inverse", "chosen"):
+        assert torch.equal(getattr(parts, name), getattr(whole, name)), name
+    assert parts.batch_size == 3
+    thinned = [point_set_of(points[batch == b], grid_size=0.5, thin=0.9) for b in range(3)]
+    both = PointSet.collate(thinned)
+    whole = point_set_of(points, batch, 3, 0.5, thin=0.9)
+    assert torch.equal(both.keys, whole.keys)
+    assert both.inverse is not None
+    assert torch.equal(both.inverse, whole.inverse)
+    assert torch.equal(both.chosen, whole.chosen)
+
+
+def test_collate_refuses_what_does_not_fit() -> None:
+    one, two = point_set_of(torch.zeros(2, 3)), point_set_of(torch.zeros(2, 3), batch_size=2)
+    with pytest.raises(ValueError, match="at least one"):
+        PointSet.collate([])
+    with pytest.raises(ValueError, match="set 1 holds 2"):
+        PointSet.collate([one, two])
+    with pytest.raises(ValueError, match="another grid size"):
+        PointSet.collate([one, point_set_of(torch.zeros(2, 3), grid_size=2.0)])
+    with pytest.raises(ValueError, match="at most 511"):
+        PointSet.collate([one] * 512)
+
+
+def test_a_pickled_set_carries_no_caches() -> None:
+    made = point_set_of(cloud(50), grid_size=0.5, sites="cell_origin")
+    coarse = made.strided(Kernel.of(2, 2))
+    made.map_to(coarse, Kernel.of(2, 2), no_pairs)
+    back = pickle.loads(pickle.dumps(made))
+    assert back.cached_levels() == []
+    assert back.cached_maps() == []
+    assert torch.equal(back.points, made.points)
+    assert (back.sites, back.grid_size) == (made.sites, made.grid_size)
+    assert torch.equal(back.strided(Kernel.of(2, 2)).points, coarse.points)
+    assert made.to("cpu") is made
+
+
+def test_maps_are_kept_and_freed_with_their_set() -> None:
+    made = point_set_of(cloud(50), grid_size=0.5)
+    kernel = Kernel.of(3, 2)
+    coarse = made.strided(kernel)
+    first = made.map_to(coarse, kernel, no_pairs)
+    assert made.map_to(coarse, kernel, no_pairs) is first
+    assert made.cached_map(coarse, kernel) is first
+    assert made.cached_level(kernel, down=True) is coarse
+    assert made.cached_level(kernel, down=False) is None
+    assert made.cached_maps() == [first]
+    assert first.layout("kernel_size")[0].tolist() == [3, 3, 3]
+    alive = weakref.ref(made), weakref.ref(coarse)
+    gc.disable()
+    try:
+        del made, coarse
+        assert [reference() for reference in alive] == [None, None]
+    finally:
+        gc.enable()
+
+
+def test_maps_that_cannot_be_are_refused() -> None:
+    made = point_set_of(cloud(50), grid_size=0.5)
+    with pytest.raises(ValueError, match="takes tensor stride"):
+        made.map_to(made, Kernel.of(2, 2), no_pairs)
+    with pytest.raises(ValueError, match="1 clouds"):
+        made.map_to(point_set_of(cloud(5), batch_size=2), Kernel.of(3), no_pairs)
+    with pytest.raises(ValueError, match="cannot generate native points"):
+        made.generated(Kernel.of(2, 2))
+
+
+def test_points_in_the_frame_of_another_set() -> None:
+    points = cloud(100, scale=20.0) + 1e6
+    whole, half = point_set_of(points, grid_size=0.05), point_set_of(points[:50], grid_size=0.6)
+    assert not torch.equal(whole.origins, half.origins)
+    moved = half.points_about(whole).double() + whole.origins
+    assert (moved - half.positions).abs().max() < 1e-4
+    assert whole.points_about(whole) is whole.points
+
+
+def test_levels_made_in_inference_mode_serve_training() -> None:
+    made = point_set_of(cloud(50), grid_size=0.5)
+    with torch.inference_mode():
+        coarse = made.strided(Kernel.of(2, 2))
+    assert not coarse.points.is_inference()
