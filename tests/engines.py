@@ -8,6 +8,7 @@ from pcnn.dataflows import Automatic, Blocked, Dataflow, OutputStationary, Refer
 from pcnn.dataflows.gather_scatter import TORCHSPARSE, GatherScatter
 from pcnn.dataflows.grouping import Sorted
 from pcnn.dataflows.hybrid import Hybrid
+from pcnn.dataflows.triplets import Triplets
 from pcnn.dataflows.weight_stationary import WeightStationary
 from pcnn.maps import (
     BinarySearch,
@@ -43,6 +44,14 @@ DATAFLOWS: list[Dataflow] = [
     GatherScatter(Sorted(0.5), fused=False, locality=False),
     WeightStationary(),
     Hybrid(2),
+    Triplets("k"),
+    Triplets("i"),
+    Triplets("j"),
+]
+#: Those that serve maps whose slots hold several inputs.
+SEVERAL_PER_SLOT: list[Dataflow] = [
+    *(flow for flow in DATAFLOWS if not isinstance(flow, Hybrid)),
+    WeightStationary(half=False),
 ]
 #: Dataflows of device kernels, for tests on a GPU.
 CUDA_DATAFLOWS: list[Dataflow] = [
@@ -53,4 +62,7 @@ CUDA_DATAFLOWS: list[Dataflow] = [
     WeightStationary(half=False),
     Hybrid(2),
     TORCHSPARSE,
+    Triplets("k"),
+    Triplets("i", 64, 16, 64),
+    Triplets("j"),
 ]

@@ -15,6 +15,7 @@ from pcnn.dataflows.outer_by_row import OuterByRow
 from pcnn.dataflows.output_stationary import OutputStationary
 from pcnn.dataflows.per_product import PerProduct
 from pcnn.dataflows.reference import Reference
+from pcnn.dataflows.triplets import Triplets
 from pcnn.dataflows.weight_stationary import WeightStationary
 from pcnn.kernels.gemm_blocks import GemmBlocks
 from pcnn.kernels.product_tiles import ChunkTiles, RowTiles
@@ -27,6 +28,7 @@ _DATAFLOWS = (
     OutputStationary,
     PerProduct,
     Reference,
+    Triplets,
     WeightStationary,
 )
 _SETTINGS = (Adaptive, ChunkTiles, Fixed, GemmBlocks, RowTiles, Separate, Sorted, Symmetric)

@@ -133,6 +133,15 @@ def rows_csr(kernel_map: KernelMap) -> Layout:
     return kernel_map.in_index[order], slots, _offsets(kernel_map.out_index, kernel_map.n_out)
 
 
+def columns_csr(kernel_map: KernelMap) -> Layout:
+    """Triplets by input row, then slot: ``out_index``, ``slot_index`` int32, ``column_offsets``.
+
+    ``column_offsets [N_in + 1]`` int64: triplets of input row j are
+    ``column_offsets[j]..[j + 1]``.
+    """
+    return kernel_map.transpose().layout("rows_csr")
+
+
 def by_out(kernel_map: KernelMap) -> Layout:
     """Where in ``pairs`` the triplets of every output row are, in the order of their slots.
 
@@ -241,6 +250,7 @@ LAYOUTS: dict[str, Callable[[KernelMap], Layout]] = {
     "table": table,
     "masks": masks,
     "rows_csr": rows_csr,
+    "columns_csr": columns_csr,
     "by_out": by_out,
     "by_in": by_in,
     "identity_slot": identity_slot,
