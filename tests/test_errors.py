@@ -15,6 +15,7 @@ CASES = {
     "model=nonsense": ("minkunet", "resnet18"),
     "model=minkunett": ("Did you mean minkunet?",),
     "engine=pointcnnpp": ("engine=pointcnnpp is not available", "auto, minuet, reference"),
+    "engine=spira trainer=cpu": ("engine 'spira'", "device is cpu", "auto, reference"),
     "geometry=point": ("voxel",),
     "task=registration": ("segmentation",),
     "model=resunet": ("task=registration", "model=resunet task=segmentation"),

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import lightning as L
+import torch
 from hydra.utils import get_object, instantiate
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.callbacks import Callback, Checkpoint
@@ -18,7 +19,7 @@ from torch import nn
 from pcnn.experiment.arguments import signature
 from pcnn.experiment.check import ABOUT_MODEL, without
 from pcnn.experiment.errors import MAX_LINES, ConfigError
-from pcnn.ops.engine import resolve
+from pcnn.ops.engine import check_served, resolve
 
 # arguments of callbacks and loggers that are paths in the run folder
 PATHS = ("folder", "path", "save_dir")
@@ -92,6 +93,16 @@ def network(cfg: DictConfig, in_channels: int, out_channels: int) -> nn.Module:
     net = make(filled(without(plain(cfg.model), ABOUT_MODEL), given))
     assert isinstance(net, nn.Module)
     return net
+
+
+def check_engine(cfg: DictConfig, device: torch.device) -> None:
+    """Refuse an engine that does not serve the device of the run.
+
+    Raises:
+        ConfigError: naming the engines that serve it.
+    """
+    with refused_values():
+        check_served(resolve(cfg.engine.name, cfg.engine.deterministic), device)
 
 
 def task(cfg: DictConfig) -> L.LightningModule:

@@ -86,12 +86,14 @@ def execute(run: Run) -> float | None:
     quieten()
     console = Console(quiet=rank() != 0)
     L.seed_everything(run.cfg.seed, workers=True, verbose=False)
+    # a device that is not there, or that the engine does not serve, shows before data is made
+    trial = build.trainer(run.cfg, run.folder, [], [])
+    build.check_engine(run.cfg, trial.strategy.root_device)
     datamodule = build.data(run.cfg)
     cfg = describe_data(run.cfg, datamodule)
     task = build.task(cfg)
     if cfg.ckpt_path is not None:
         check_fit(cfg)
-    build.trainer(cfg, run.folder, [], [])  # a device that is not there shows before a run begins
     if rank() == 0:
         run_folder.record(run.folder, cfg, run.resumed)
         tell_other_ranks(run.folder)

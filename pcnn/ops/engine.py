@@ -12,6 +12,7 @@ from pcnn.dataflows.gather_scatter import MINUET, TORCHSPARSE
 from pcnn.dataflows.hybrid import Hybrid
 from pcnn.maps import Automatic as AutomaticBuilder
 from pcnn.maps import BruteForce, DoubleTraversed, HashTable, MapBuilder, SortedSearch, ZDelta
+from pcnn.maps.native import has_kernels
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,11 @@ class Engine:
     name: str
     builder: MapBuilder
     dataflow: Dataflow | AutomaticDataflow
+
+    def serves(self, device: torch.device) -> bool:
+        """Whether the builder runs on a device: several are made of device kernels alone."""
+        made_of_kernels = isinstance(self.builder, HashTable | DoubleTraversed | ZDelta)
+        return has_kernels(device) or not made_of_kernels
 
     def builder_on(self, device: torch.device) -> MapBuilder:
         """The builder that serves tensors of a device."""
@@ -58,6 +64,20 @@ ENGINES = {
         Engine("brute_force", BruteForce(), Reference()),
     )
 }
+
+
+def check_served(engine: Engine, device: torch.device) -> None:
+    """Refuse an engine on a device that it does not serve.
+
+    Raises:
+        ValueError: the message names the engines that serve it.
+    """
+    if not engine.serves(device):
+        others = ", ".join(name for name, one in ENGINES.items() if one.serves(device))
+        raise ValueError(
+            f"engine {engine.name!r} searches with CUDA kernels, but the device is {device.type}; "
+            f"there serve {others}"
+        )
 
 
 def resolve(engine: str | Engine | None, deterministic: bool = False) -> Engine:

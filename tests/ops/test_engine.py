@@ -5,6 +5,7 @@ from pcnn.dataflows import Reference
 from pcnn.dataflows.weight_stationary import WeightStationary
 from pcnn.maps import BruteForce
 from pcnn.ops import ENGINES, Engine, resolve
+from pcnn.ops.engine import check_served
 
 
 def test_engines_by_name_and_by_object() -> None:
@@ -39,3 +40,13 @@ def test_an_engine_that_adds_by_atomics_refuses_to_be_deterministic() -> None:
 def test_an_unknown_engine_names_those_there_are() -> None:
     with pytest.raises(ValueError, match="there are auto, reference"):
         resolve("warp")
+
+
+def test_engines_made_of_device_kernels_refuse_a_cpu() -> None:
+    cpu = torch.device("cpu")
+    for name, engine in ENGINES.items():
+        if name in ("torchsparse", "minuet", "spira"):
+            with pytest.raises(ValueError, match=r"device is cpu; there serve auto, reference"):
+                check_served(engine, cpu)
+        else:
+            check_served(engine, cpu)
