@@ -1,6 +1,7 @@
 """Downsampling of native points: one point in every coarse cell.
 
-PointCNN++ 3.1 and the authors' code keep the point nearest to the cell's centre, where it is.
+PointCNN++ 4.1 downsamples by cells and does not snap points to their centres; its authors' code
+keeps the point nearest to the centre.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ def point_set_of(
         grid_size: edge of a cell of the finest level [m], one number or one per axis.
         sites: points of later strided convolutions, ``nearest`` or ``cell_origin``.
         thin: edge of a cell [m] of which only the point nearest to its centre is kept first
-            (PointCNN++ takes a third of ``grid_size``); ``None`` keeps all points.
+            (PointCNN++'s code takes a third of ``grid_size``); ``None`` keeps all points.
 
     Returns:
         A set whose ``inverse`` ``[P]`` holds the row of every point (thinned: of the point that

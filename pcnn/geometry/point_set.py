@@ -24,7 +24,7 @@ POINT_SITES = ("nearest", "cell_origin")
 
 @dataclass(frozen=True, eq=False)
 class PointSet:
-    """Where the features of a native-point tensor live (PointCNN++ 3.1).
+    """Where the features of a native-point tensor live (PointCNN++ 3.2).
 
     Rows are sorted by (batch, cell x, y, z), points of one cell in the order they came; a point may
     occur twice. Cell ``c`` of cloud b begins at ``corners[b] + c * grid_size``. Levels and kernel
