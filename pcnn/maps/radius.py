@@ -19,6 +19,7 @@ from pcnn.maps.local_voxels import (
     slots_of,
 )
 from pcnn.maps.native import NATIVE, has_kernels
+from pcnn.maps.neighbour_kernels import neighbours
 from pcnn.maps.radius_pairs import Reach, radius_pairs
 
 METRICS = ("auto", "ball", "box")
@@ -30,6 +31,10 @@ class Points(Protocol):
     @property
     def rows(self) -> int:
         """Number of points N."""
+
+    @property
+    def batch_size(self) -> int:
+        """Number of clouds, empty ones included."""
 
     @property
     def points(self) -> Tensor:
@@ -111,7 +116,10 @@ class RadiusSearch:
             ValueError: an even kernel that does not tile space, other than at
                 ``sites=cell_origin``; or two points in a coarse cell of a kernel that does.
         """
-        derive = NATIVE if has_kernels(source.points.device) else None
+        device, points = source.points.device, source.sites != "cell_origin"
+        if has_kernels(device) and points and not kernel.is_disjoint and source.rows * target.rows:
+            return self._on_device(source, target, kernel)
+        derive = NATIVE if has_kernels(device) else None
         if kernel.is_disjoint:
             slot, out_index = _parents(source, target, kernel)
             in_index = torch.arange(source.rows, device=slot.device)
@@ -131,6 +139,34 @@ class RadiusSearch:
             symmetric=kernel.is_symmetric and source is target,
             derive=derive,
         )
+
+    def _on_device(self, source: Points, target: Points, kernel: Kernel) -> KernelMap:
+        """The same map by kernels; it has the layouts ``pairs`` and ``rows_csr`` at once."""
+        _check_odd(kernel)
+        found = neighbours(
+            source.points,
+            source.batch_index,
+            _centres(source, target, kernel),
+            target.batch_index,
+            source.batch_size,
+            self.reach(source, kernel),
+            self._edges(source, kernel),
+            kernel.size,
+            self.outside,
+        )
+        built = KernelMap.from_pairs(
+            found.in_index,
+            found.out_index,
+            found.offsets,
+            source.rows,
+            target.rows,
+            one_per_slot=False,
+            one_per_slot_transposed=False,
+            symmetric=kernel.is_symmetric and source is target,
+            derive=NATIVE,
+        )
+        built.edges.layouts["rows_csr", False] = found.rows_csr
+        return built
 
     def outside_share(self, source: Points, target: Points, kernel: Kernel) -> float:
         """Share of neighbours within reach that lie outside the kernel's box."""
@@ -164,21 +200,23 @@ class RadiusSearch:
         """Slot (-1: none), input row and output row of every pair within reach."""
         if source.sites == "cell_origin":
             return _lattice_triplets(source, target, kernel)
-        if not all(size % 2 for size in kernel.size):
-            raise ValueError(
-                f"native points serve odd kernel sizes, and even ones with stride = size and no "
-                f"padding; got {kernel}. Use such a kernel, sites=cell_origin, or voxels"
-            )
+        _check_odd(kernel)
         reach = self.reach(source, kernel)
         offsets, in_index, out_index = _neighbours(source, target, kernel, reach)
         slot = slots_of(offsets, self._edges(source, kernel), kernel.size, self.outside)
         return slot, in_index, out_index
 
 
-def _neighbours(
-    source: Points, target: Points, kernel: Kernel, reach: Reach
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Offsets ``[T, 3]`` from the field's centre, input rows and output rows within reach."""
+def _check_odd(kernel: Kernel) -> None:
+    if not all(size % 2 for size in kernel.size):
+        raise ValueError(
+            f"native points serve odd kernel sizes, and even ones with stride = size and no "
+            f"padding; got {kernel}. Use such a kernel, sites=cell_origin, or voxels"
+        )
+
+
+def _centres(source: Points, target: Points, kernel: Kernel) -> Tensor:
+    """``[N_out, 3]`` float32 centre of every output's field, about the origins of the inputs."""
     centres = target.points if target is source else target.points_about(source)
     # 0 unless the padding is another than the default: a kernel's field lies around its output
     shift = [
@@ -189,6 +227,14 @@ def _neighbours(
     ]
     if any(shift):
         centres = centres + torch.tensor(shift, dtype=centres.dtype, device=centres.device)
+    return centres
+
+
+def _neighbours(
+    source: Points, target: Points, kernel: Kernel, reach: Reach
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Offsets ``[T, 3]`` from the field's centre, input rows and output rows within reach."""
+    centres = _centres(source, target, kernel)
     out_index, in_index = radius_pairs(
         source.points, source.batch_index, centres, target.batch_index, reach
     )

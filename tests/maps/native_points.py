@@ -27,6 +27,10 @@ class Cloud:
         return len(self.points)
 
     @property
+    def batch_size(self) -> int:
+        return int(self.batch_index.max()) + 1 if self.rows else 1
+
+    @property
     def batch_index(self) -> Tensor:
         return self.keys >> self.layout.batch_shift
 

@@ -1,0 +1,275 @@
+// Native points: neighbours within reach of every output point, each in the kernel slot it lies in.
+//
+// Source points are sorted by cells of side 2R, so that the box around a centre touches two cells an
+// axis. Cells are numbered modulo powers of two: their keys take 32 bits whatever the extent, and a
+// point of a cell with the same number is refused by its distance. A thread takes an output row;
+// rows are in spatial order, so threads of a warp read the same cells.
+//
+// Count per (slot, chunk of rows) and per row, scan, fill: no pair is kept that is not within reach.
+
+#include "look_back.cuh"
+#include "radix.cuh"
+
+#define ROWS 256         // output rows of a block: a chunk
+#define INSERTED 32      // triplets of a row sorted by insertion; more are sorted by a heap
+
+struct __align__(16) Place {
+    float x, y, z;
+    int row;
+};
+
+struct Cells {
+    double inverse[3];  // of the side of a cell
+    double reach[3];    // half widths of the box that is searched, a little above the reach
+    int bits[3];        // of a cell's number along an axis
+};
+
+// Monotone in the coordinate, the same for both sides of the search.
+__device__ __forceinline__ i64 cell_at(const Cells& cells, int axis, double value) {
+    return (i64)floor(value * cells.inverse[axis]);
+}
+
+__device__ __forceinline__ u64 wrapped(const Cells& cells, int axis, i64 cell) {
+    return (u64)cell & ((1ull << cells.bits[axis]) - 1ull);
+}
+
+__device__ __forceinline__ u64 key_of(const Cells& cells, u64 cloud, u64 x, u64 y, u64 z) {
+    return (((cloud << cells.bits[0] | x) << cells.bits[1] | y) << cells.bits[2]) | z;
+}
+
+struct CellArguments {
+    const float* points;  // [n, 3]
+    const i64* batch;     // [n]
+    u64* keys_a;
+    u64* keys_b;
+    u32* values_a;
+    u32* values_b;
+    u32* state;
+    i64 n;
+    Cells cells;
+    int passes;
+};
+
+// Sort keys of the source points, and their digits counted.
+KERNEL(cell_keys, CellArguments, 256) {
+    __shared__ u32 histogram[MAX_PASSES][RADIX];
+    for (int pass = 0; pass < MAX_PASSES; ++pass) histogram[pass][threadIdx.x] = 0;
+    __syncthreads();
+    const bool second = in_second_buffer(a.passes, 0);
+    u64* keys = second ? a.keys_b : a.keys_a;
+    u32* values = second ? a.values_b : a.values_a;
+    const i64 step = (i64)gridDim.x * blockDim.x;
+    for (i64 base = (i64)blockIdx.x * blockDim.x; base < a.n; base += step) {
+        const i64 i = base + threadIdx.x;
+        const bool valid = i < a.n;
+        u64 key = 0;
+        if (valid) {
+            u64 part[3];
+#pragma unroll
+            for (int axis = 0; axis < 3; ++axis)
+                part[axis] = wrapped(a.cells, axis, cell_at(a.cells, axis, (double)a.points[3 * i + axis]));
+            key = key_of(a.cells, (u64)a.batch[i], part[0], part[1], part[2]);
+            keys[i] = key;
+            values[i] = (u32)i;
+        }
+        count_digits(histogram, key, valid, a.passes);
+    }
+    finish_histogram(histogram, a.state, a.passes, (u32)a.n);
+}
+
+struct PlaceArguments {
+    const float* points;  // [n, 3]
+    const u32* order;     // [n] rows sorted by cell
+    Place* places;        // [n]
+    i64 n;
+};
+
+// Points in the order of their cells: candidates of a run lie side by side.
+KERNEL(place_points, PlaceArguments, 256) {
+    const i64 i = (i64)blockIdx.x * 256 + threadIdx.x;
+    if (i >= a.n) return;
+    const i64 row = a.order[i];
+    Place place;
+    place.x = a.points[3 * row], place.y = a.points[3 * row + 1], place.z = a.points[3 * row + 2];
+    place.row = (int)row;
+    a.places[i] = place;
+}
+
+struct Search {
+    const Place* places;   // [n]
+    const u64* keys;       // [n] sorted
+    const float* centres;  // [m, 3]
+    const i64* batch;      // [m]
+    i64 n, m;
+    Cells cells;
+    float limit[3];        // half widths of the box, or the squared radius in the first
+    float edges[3];        // of a kernel cell
+    int size[3];           // odd kernel size
+    int ball, drop;
+};
+
+// Slot of a candidate, -1 where there is no triplet. Every operation is rounded on its own, as on the
+// host: the answer does not depend on the device.
+__device__ __forceinline__ int slot_within(const Search& search, const float* centre, const Place& place) {
+    const float at[3] = {place.x, place.y, place.z};
+    float d[3];
+    bool near = true;
+#pragma unroll
+    for (int axis = 0; axis < 3; ++axis) {
+        d[axis] = centre[axis] - at[axis];
+        near &= search.ball || fabsf(d[axis]) <= search.limit[axis];
+    }
+    if (search.ball) {
+        const float xy = __fadd_rn(__fmul_rn(d[0], d[0]), __fmul_rn(d[1], d[1]));
+        near = __fadd_rn(xy, __fmul_rn(d[2], d[2])) <= search.limit[0];
+    }
+    if (!near) return -1;
+    int slot = 0;
+#pragma unroll
+    for (int axis = 0; axis < 3; ++axis) {
+        const int half = search.size[axis] / 2;
+        // roundf rounds halves away from zero
+        const float cell = roundf(__fdiv_rn(-d[axis], search.edges[axis]));
+        if (search.drop && fabsf(cell) > (float)half) return -1;
+        slot = slot * search.size[axis] + (int)min(max(cell, (float)-half), (float)half) + half;
+    }
+    return slot;
+}
+
+template <typename Visit>
+__device__ __forceinline__ void visit_run(const Search& search, const float* centre, u64 low, u64 high, Visit visit) {
+    for (i64 i = lower_bound(search.keys, search.n, low); i < search.n && search.keys[i] <= high; ++i) {
+        const Place place = search.places[i];
+        const int slot = slot_within(search, centre, place);
+        if (slot >= 0) visit(slot, place.row);
+    }
+}
+
+// Call `visit(slot, source row)` for every triplet of an output row: four columns of cells, in each
+// one run, or two where the numbers of cells begin anew.
+template <typename Visit>
+__device__ __forceinline__ void visit_neighbours(const Search& search, i64 row, Visit visit) {
+    float centre[3];
+    i64 first[3];
+    int more[3];
+#pragma unroll
+    for (int axis = 0; axis < 3; ++axis) {
+        centre[axis] = search.centres[3 * row + axis];
+        const double middle = (double)centre[axis], reach = search.cells.reach[axis];
+        first[axis] = cell_at(search.cells, axis, middle - reach);
+        more[axis] = cell_at(search.cells, axis, middle + reach) > first[axis];
+    }
+    const u64 cloud = (u64)search.batch[row];
+    const u64 z = wrapped(search.cells, 2, first[2]), next = wrapped(search.cells, 2, first[2] + more[2]);
+    for (int step_x = 0; step_x <= more[0]; ++step_x)
+        for (int step_y = 0; step_y <= more[1]; ++step_y) {
+            const u64 x = wrapped(search.cells, 0, first[0] + step_x);
+            const u64 y = wrapped(search.cells, 1, first[1] + step_y);
+            const u64 low = key_of(search.cells, cloud, x, y, z), high = key_of(search.cells, cloud, x, y, next);
+            visit_run(search, centre, low, low <= high ? high : low, visit);
+            if (high < low) visit_run(search, centre, high, high, visit);
+        }
+}
+
+struct CountArguments {
+    Search search;
+    int* counts;  // [slots, chunks]
+    int* sizes;   // [m] triplets of every row
+    i64 chunks;
+};
+
+KERNEL(count_neighbours, CountArguments, ROWS) {
+    DYNAMIC_SHARED(shared);
+    int* counts = (int*)shared;  // [slots]
+    const int slots = a.search.size[0] * a.search.size[1] * a.search.size[2];
+    for (int slot = threadIdx.x; slot < slots; slot += ROWS) counts[slot] = 0;
+    __syncthreads();
+    const i64 row = (i64)blockIdx.x * ROWS + threadIdx.x;
+    if (row < a.search.m) {
+        int size = 0;
+        visit_neighbours(a.search, row, [&](int slot, int) {
+            atomicAdd(&counts[slot], 1);
+            ++size;
+        });
+        a.sizes[row] = size;
+    }
+    __syncthreads();
+    for (int slot = threadIdx.x; slot < slots; slot += ROWS) a.counts[slot * a.chunks + blockIdx.x] = counts[slot];
+}
+
+__device__ __forceinline__ void sift(u64* items, int n, int root) {
+    const u64 item = items[root];
+    for (int child = 2 * root + 1; child < n; child = 2 * root + 1) {
+        if (child + 1 < n && items[child] < items[child + 1]) ++child;
+        if (items[child] <= item) break;
+        items[root] = items[child];
+        root = child;
+    }
+    items[root] = item;
+}
+
+// Ascending, in place, whatever their number.
+__device__ __forceinline__ void sort_row(u64* items, int n) {
+    if (n <= INSERTED) {
+        for (int i = 1; i < n; ++i) {
+            const u64 item = items[i];
+            int to = i;
+            for (; to > 0 && items[to - 1] > item; --to) items[to] = items[to - 1];
+            items[to] = item;
+        }
+        return;
+    }
+    for (int root = n / 2 - 1; root >= 0; --root) sift(items, n, root);
+    for (int end = n - 1; end > 0; --end) {
+        const u64 largest = items[0];
+        items[0] = items[end];
+        items[end] = largest;
+        sift(items, end, 0);
+    }
+}
+
+struct FillArguments {
+    Search search;
+    const int* counts;       // [slots, chunks]
+    const int* starts;       // [slots, chunks] first position inside the slot
+    const i64* offsets;      // [slots + 1] first position of the slot
+    const i64* row_offsets;  // [m + 1]
+    u64* listed;             // [T] scratch: slot and source of the triplets of every row
+    int* in_index;           // [T] by slot
+    int* out_index;          // [T]
+    int* row_in_index;       // [T] by row
+    int* row_slots;          // [T]
+    i64 chunks;
+};
+
+KERNEL(fill_neighbours, FillArguments, ROWS) {
+    const i64 row = (i64)blockIdx.x * ROWS + threadIdx.x;
+    const int slots = a.search.size[0] * a.search.size[1] * a.search.size[2];
+    i64 begin = 0;
+    int size = 0;
+    if (row < a.search.m) {
+        begin = a.row_offsets[row];
+        visit_neighbours(a.search, row, [&](int slot, int source) {
+            a.listed[begin + size++] = (u64)slot << 32 | (u32)source;
+        });
+    }
+    u64* own = a.listed + begin;
+    sort_row(own, size);
+    for (int i = 0; i < size; ++i) {
+        a.row_in_index[begin + i] = (int)own[i];
+        a.row_slots[begin + i] = (int)(own[i] >> 32);
+    }
+    int cursor = 0;
+    for (int slot = 0; slot < slots; ++slot) {
+        const i64 cell = slot * a.chunks + blockIdx.x;
+        if (!a.counts[cell]) continue;  // the whole block agrees
+        const int first = cursor;
+        while (cursor < size && (int)(own[cursor] >> 32) == slot) ++cursor;
+        u32 all;
+        i64 to = a.offsets[slot] + a.starts[cell] + block_prefix((u32)(cursor - first), &all);
+        for (int i = first; i < cursor; ++i, ++to) {
+            a.in_index[to] = (int)own[i];
+            a.out_index[to] = (int)row;
+        }
+    }
+}

@@ -1,0 +1,123 @@
+"""Device kernels of the radius search against the torch functions, bit for bit."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from pcnn.geometry import Kernel
+from pcnn.geometry.layouts import rows_csr
+from pcnn.maps import neighbour_kernels, radius
+from pcnn.maps.radius import RadiusSearch
+from tests.clouds import surface
+from tests.maps.guarded import guarded
+from tests.maps.native_points import Cloud, cloud, coarser
+
+pytestmark = pytest.mark.usefixtures("emulated")
+
+
+def scan(n: int, clouds: int = 3, grid: tuple[float, float, float] = (0.05,) * 3) -> Cloud:
+    generator = torch.Generator().manual_seed(n)
+    cells = surface(n, n) + torch.rand(n, 3, generator=generator)
+    batch = torch.randint(0, clouds, (n,), generator=generator)
+    return cloud(cells * torch.tensor(grid), batch, grid)
+
+
+def agree(
+    monkeypatch: pytest.MonkeyPatch,
+    source: Cloud,
+    target: Cloud,
+    kernel: Kernel,
+    search: RadiusSearch | None = None,
+) -> int:
+    """Number of triplets, after comparing every tensor of both ways."""
+    search = search or RadiusSearch()
+    with guarded(monkeypatch):
+        found = search.build(source, target, kernel)
+    with monkeypatch.context() as plain:
+        plain.setattr(radius, "has_kernels", lambda device: False)
+        wanted = search.build(source, target, kernel)
+    assert found.has("rows_csr")
+    assert found.symmetric == wanted.symmetric
+    same(found.layout("pairs"), wanted.layout("pairs"))
+    same(found.layout("rows_csr"), rows_csr(wanted))
+    found.validate()
+    return found.triplets
+
+
+def same(found: tuple[Tensor, ...], wanted: tuple[Tensor, ...]) -> None:
+    for one, other in zip(found, wanted, strict=True):
+        assert one.dtype == other.dtype
+        assert torch.equal(one, other)
+
+
+@pytest.mark.parametrize("n", [1, 2, 33, 300, 3000])
+@pytest.mark.parametrize("size", [3, 5])
+def test_scans(monkeypatch: pytest.MonkeyPatch, n: int, size: int) -> None:
+    source = scan(n)
+    kernel = Kernel.of(size)
+    assert agree(monkeypatch, source, source, kernel) >= n
+    target = coarser(source, (2, 2, 2))
+    assert agree(monkeypatch, source, target, Kernel.of(size, 2)) >= target.rows
+
+
+@pytest.mark.parametrize(
+    "search",
+    [
+        RadiusSearch("drop"),
+        RadiusSearch(volume=8.0),
+        RadiusSearch(cell=0.6),
+        RadiusSearch(metric="box"),
+    ],
+    ids=str,
+)
+def test_settings(monkeypatch: pytest.MonkeyPatch, search: RadiusSearch) -> None:
+    source = scan(400, clouds=8)
+    assert agree(monkeypatch, source, source, Kernel.of(3), search) > 400
+    assert agree(monkeypatch, source, source, Kernel.of((3, 1, 5)), search) > 400
+
+
+def test_other_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = scan(400, grid=(0.05, 0.1, 0.02))
+    target = coarser(source, (1, 1, 2))
+    agree(monkeypatch, source, target, Kernel.of((1, 1, 3), (1, 1, 2), padding=0))
+    agree(monkeypatch, source, source, Kernel.of(3, dilation=2))
+
+
+@pytest.mark.parametrize("repeats", [3, 40])
+def test_duplicates_and_ties(monkeypatch: pytest.MonkeyPatch, repeats: int) -> None:
+    # whole numbers: many distances equal the reach, many points share a place; with 40 copies the
+    # triplets of a row are too many for insertion
+    points = (surface(60).float()).repeat(repeats, 1)
+    source = cloud(points, grid=(1.0, 1.0, 1.0))
+    box = RadiusSearch(metric="box", volume=8.0 / 27)
+    assert box.reach(source, Kernel.of(3)) == pytest.approx((1.0, 1.0, 1.0))
+    assert agree(monkeypatch, source, source, Kernel.of(3), box) >= len(points) * repeats
+
+
+@pytest.mark.parametrize("bits", [3, 6])
+def test_numbers_of_cells_begin_anew(monkeypatch: pytest.MonkeyPatch, bits: int) -> None:
+    # a few bits: distant cells share their number, and runs of cells are cut in two
+    monkeypatch.setattr(neighbour_kernels, "KEY_BITS", bits + 2)
+    source = scan(500)
+    agree(monkeypatch, source, source, Kernel.of(3))
+    agree(monkeypatch, source, coarser(source, (3, 3, 3)), Kernel.of(5, 3))
+
+
+@pytest.mark.usefixtures("reversed_blocks")
+def test_blocks_in_any_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = scan(1500)
+    agree(monkeypatch, source, source, Kernel.of(3))
+
+
+def test_queries_that_find_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = scan(100, clouds=1)
+    far = Cloud(source.points + 1e3, source.keys, source.grid_size)
+    assert agree(monkeypatch, source, far, Kernel.of(3)) == 0
+
+
+def test_even_kernels_are_refused_as_elsewhere() -> None:
+    source = scan(30)
+    with pytest.raises(ValueError, match="odd kernel sizes"):
+        RadiusSearch().build(source, source, Kernel.of(2))
