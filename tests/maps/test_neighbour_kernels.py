@@ -2,32 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import Tensor
 
-from pcnn.geometry import Kernel
+from pcnn.geometry import Kernel, PointSet, point_set_of
 from pcnn.geometry.layouts import rows_csr
 from pcnn.maps import neighbour_kernels, radius
 from pcnn.maps.radius import RadiusSearch
 from tests.clouds import surface
 from tests.maps.guarded import guarded
-from tests.maps.native_points import Cloud, cloud, coarser
+from tests.maps.native_points import coarser, scan
 
 pytestmark = pytest.mark.usefixtures("emulated")
 
 
-def scan(n: int, clouds: int = 3, grid: tuple[float, float, float] = (0.05,) * 3) -> Cloud:
-    generator = torch.Generator().manual_seed(n)
-    cells = surface(n, n) + torch.rand(n, 3, generator=generator)
-    batch = torch.randint(0, clouds, (n,), generator=generator)
-    return cloud(cells * torch.tensor(grid), batch, grid)
-
-
 def agree(
     monkeypatch: pytest.MonkeyPatch,
-    source: Cloud,
-    target: Cloud,
+    source: PointSet,
+    target: PointSet,
     kernel: Kernel,
     search: RadiusSearch | None = None,
 ) -> int:
@@ -90,7 +85,7 @@ def test_duplicates_and_ties(monkeypatch: pytest.MonkeyPatch, repeats: int) -> N
     # whole numbers: many distances equal the reach, many points share a place; with 40 copies the
     # triplets of a row are too many for insertion
     points = (surface(60).float()).repeat(repeats, 1)
-    source = cloud(points, grid=(1.0, 1.0, 1.0))
+    source = point_set_of(points, grid_size=1.0)
     box = RadiusSearch(metric="box", volume=8.0 / 27)
     assert box.reach(source, Kernel.of(3)) == pytest.approx((1.0, 1.0, 1.0))
     assert agree(monkeypatch, source, source, Kernel.of(3), box) >= len(points) * repeats
@@ -113,8 +108,14 @@ def test_blocks_in_any_order(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_queries_that_find_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     source = scan(100, clouds=1)
-    far = Cloud(source.points + 1e3, source.keys, source.grid_size)
+    far = replace(source, points=source.points + 1e3)
     assert agree(monkeypatch, source, far, Kernel.of(3)) == 0
+
+
+def test_cell_origins(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = scan(300, sites="cell_origin")
+    agree(monkeypatch, source, source, Kernel.of(5))
+    agree(monkeypatch, source, coarser(source, (2, 2, 2)), Kernel.of(3, 2, padding=0))
 
 
 def test_even_kernels_are_refused_as_elsewhere() -> None:

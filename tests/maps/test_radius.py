@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
-from pcnn.geometry import Kernel, KernelMap
+from pcnn.geometry import Kernel, KernelMap, PointSet, point_set_of
+from pcnn.maps.cell_parents import cell_parents
 from pcnn.maps.local_voxels import official_radius
 from pcnn.maps.radius import RadiusSearch
 from tests import oracle
-from tests.clouds import surface
-from tests.maps.native_points import Cloud, cloud, coarser
+from tests.maps.native_points import coarser, scan, single
 
 Triplets = list[tuple[int, int, int]]
-
-
-def scan(n: int, seed: int = 0, grid: tuple[float, float, float] = (0.05,) * 3, **kwargs) -> Cloud:
-    generator = torch.Generator().manual_seed(seed)
-    cells = surface(n, seed) + torch.rand(n, 3, generator=generator)
-    batch = torch.randint(0, 3, (n,), generator=generator)
-    return cloud(cells * torch.tensor(grid), batch, grid, **kwargs)
 
 
 def triplets(built: KernelMap) -> Triplets:
@@ -32,7 +26,12 @@ def triplets(built: KernelMap) -> Triplets:
 
 
 def all_pairs(
-    source: Cloud, target: Cloud, kernel: Kernel, reach: object, edges: tuple[float, ...], rule: str
+    source: PointSet,
+    target: PointSet,
+    kernel: Kernel,
+    reach: object,
+    edges: tuple[float, ...],
+    rule: str,
 ) -> Triplets:
     """(k, i, j) of every pair, one at a time, with numpy's float32 scalars."""
     found = []
@@ -111,35 +110,19 @@ def test_a_kernel_of_five_in_the_field_of_three() -> None:
 def test_padding_moves_the_field() -> None:
     source = scan(200)
     target = coarser(source, (2, 2, 2))
-    shifted = Cloud(target.points + 0.05, target.keys, target.grid_size)
+    shifted = replace(target, points=target.points + 0.05)
     padded = RadiusSearch().build(source, target, Kernel.of(3, 2, padding=0))
     centred = RadiusSearch().build(source, shifted, Kernel.of(3, 2))
     assert triplets(padded) == triplets(centred)
 
 
-@pytest.mark.parametrize("stride", [(2, 2, 2), (1, 1, 2), (3, 3, 3)], ids=str)
-@pytest.mark.parametrize("derived", [True, False])
-def test_a_kernel_that_tiles_space_asks_cells(stride, derived, monkeypatch) -> None:
+def test_a_kernel_that_tiles_space_asks_cells() -> None:
     source = scan(300)
-    kernel = Kernel.of(stride, stride, padding=0)
-    target = coarser(source, stride)
-    monkeypatch.setattr(Cloud, "is_below", lambda self, coarse, kernel: derived)
+    kernel = Kernel.of(2, 2)
+    target = source.strided(kernel)
     built = RadiusSearch().build(source, target, kernel)
-    rows = {tuple(cell): i for i, cell in enumerate(target.cells.tolist())}
-    expected = []
-    for j, (b, *cell) in enumerate(source.cells.tolist()):
-        coarse = [c // s for c, s in zip(cell, stride, strict=True)]
-        x, y, z = (c % s for c, s in zip(cell, stride, strict=True))
-        expected.append(((x * stride[1] + y) * stride[2] + z, rows[(b, *coarse)], j))
-    assert triplets(built) == sorted(expected)
-    assert built.one_per_slot_transposed
-    # given points may lack a parent
-    some = Cloud(
-        target.points[::2], target.keys[::2].contiguous(), target.grid_size, one_per_cell=True
-    )
-    if not derived:
-        kept = [(k, i // 2, j) for k, i, j in sorted(expected) if i % 2 == 0]
-        assert triplets(RadiusSearch().build(source, some, kernel)) == kept
+    assert triplets(built) == triplets(cell_parents(source, target, kernel))
+    assert built.triplets == source.rows
 
 
 @pytest.mark.parametrize(
@@ -160,35 +143,37 @@ def test_a_kernel_that_tiles_space_asks_cells(stride, derived, monkeypatch) -> N
     ids=lambda kernel: f"{kernel.size}{kernel.stride}{kernel.dilation}{kernel.padding}",
 )
 def test_cell_origins_convolve_as_voxels(kernel: Kernel) -> None:
-    source = scan(400, sites="cell_origin")
-    target = coarser(source, kernel.stride) if kernel.is_strided else source
-    built = RadiusSearch().build(source, target, kernel)
-    outputs = target.cells * torch.tensor((1, *kernel.stride))
-    relation = (kernel.size, kernel.stride, kernel.dilation, kernel.padding)
-    expected = oracle.triplets(source.cells.tolist(), outputs.tolist(), *relation)
-    found = triplets(built)
-    assert sorted((i, j, k) for k, i, j in found) == sorted(expected)
-    assert found == sorted(found)
-    assert built.one_per_slot
-    assert built.one_per_slot_transposed
+    crowded = scan(400, sites="cell_origin")
+    for source in (single(crowded), crowded):
+        target = source.strided(kernel)
+        built = RadiusSearch().build(source, target, kernel)
+        found = triplets(built)
+        assert found == sorted(found)
+        assert built.one_per_slot == source.one_per_cell
+        assert built.one_per_slot_transposed or not target.one_per_cell
+        # voxels: the cells of the points, the outputs in units of the finer level
+        cells, inverse = source.cells.long().unique(dim=0, return_inverse=True)
+        outputs = target.cells.long() * torch.tensor((1, *kernel.stride))
+        relation = (kernel.size, kernel.stride, kernel.dilation, kernel.padding)
+        edges = oracle.triplets(cells.tolist(), outputs.unique(dim=0).tolist(), *relation)
+        own = inverse.tolist()
+        out_rows = outputs.unique(dim=0, return_inverse=True)[1].tolist()
+        assert {(out_rows[i], own[j], k) for k, i, j in found} == edges
+        if source.one_per_cell:
+            assert len(found) == len(edges)
 
 
 @pytest.mark.parametrize("n", [0, 1, 2])
-def test_small_clouds(n: int) -> None:
-    for sites in ("nearest", "cell_origin"):
-        made = scan(max(n, 1), sites=sites)
-        single = n < 2 or sites == "cell_origin"
-        source = Cloud(made.points[:n], made.keys[:n], made.grid_size, sites, single)
-        same = RadiusSearch().build(source, source, Kernel.of(3))
-        same.validate()
-        assert same.triplets >= source.rows
-        if n:
-            for kernel in (Kernel.of(2, 2), Kernel.of(3, 2)):
-                built = RadiusSearch().build(source, coarser(source, kernel.stride), kernel)
-                built.validate()
-                assert built.triplets == source.rows or not kernel.is_disjoint
-        else:
-            assert RadiusSearch().build(source, source, Kernel.of(2, 2)).triplets == 0
+@pytest.mark.parametrize("sites", ["nearest", "cell_origin"])
+def test_small_clouds(n: int, sites: str) -> None:
+    source = scan(n, sites=sites)
+    same = RadiusSearch().build(source, source, Kernel.of(3))
+    same.validate()
+    assert same.triplets >= source.rows == n
+    for kernel in (Kernel.of(2, 2), Kernel.of(3, 2)):
+        built = RadiusSearch().build(source, source.strided(kernel), kernel)
+        built.validate()
+        assert built.triplets == n or not kernel.is_disjoint
 
 
 def test_the_share_outside() -> None:
@@ -205,9 +190,6 @@ def test_errors_say_what_is_served() -> None:
     source = scan(50)
     with pytest.raises(ValueError, match="odd kernel sizes, and even ones with stride = size"):
         RadiusSearch().build(source, source, Kernel.of(2))
-    crowded = Cloud(source.points, source.keys, source.grid_size)
-    with pytest.raises(ValueError, match="several output points"):
-        RadiusSearch().build(source, crowded, Kernel.of(2, 2))
     with pytest.raises(ValueError, match="metric=ball serves cubic kernels"):
         RadiusSearch(metric="ball").build(source, source, Kernel.of((1, 1, 3)))
     for wrong in ({"outside": "keep"}, {"metric": "cube"}, {"volume": 0.0}, {"cell": -1.0}):
@@ -232,6 +214,6 @@ def test_triplets_of_real_scans(data_root, name: str, grid: float, expected) -> 
     if not path.exists():
         pytest.skip(f"no {path}")
     points = torch.from_numpy(np.load(path)[name])
-    source = cloud(points, grid=(grid,) * 3)
+    source = point_set_of(points, grid_size=grid)
     counts = [RadiusSearch().build(source, source, Kernel.of(size)).triplets for size in (3, 5)]
     assert tuple(counts) == expected
