@@ -8,8 +8,10 @@ from pcnn.dataflows import Automatic, Blocked, Dataflow, OutputStationary, Refer
 from pcnn.dataflows.gather_scatter import TORCHSPARSE, GatherScatter
 from pcnn.dataflows.grouping import Sorted
 from pcnn.dataflows.hybrid import Hybrid
+from pcnn.dataflows.row_stationary import RowStationary
 from pcnn.dataflows.triplets import Triplets
 from pcnn.dataflows.weight_stationary import WeightStationary
+from pcnn.kernels.product_tiles import RowTiles
 from pcnn.maps import (
     BinarySearch,
     BruteForce,
@@ -47,6 +49,7 @@ DATAFLOWS: list[Dataflow] = [
     Triplets("k"),
     Triplets("i"),
     Triplets("j"),
+    RowStationary(),
 ]
 #: Those that serve maps whose slots hold several inputs.
 SEVERAL_PER_SLOT: list[Dataflow] = [
@@ -62,7 +65,17 @@ CUDA_DATAFLOWS: list[Dataflow] = [
     WeightStationary(half=False),
     Hybrid(2),
     TORCHSPARSE,
+    Triplets(),
+    RowStationary(),
+]
+#: Those that serve maps whose slots hold several inputs.
+CUDA_SEVERAL_PER_SLOT: list[Dataflow] = [
+    WeightStationary(),
+    WeightStationary(half=False),
+    TORCHSPARSE,
     Triplets("k"),
     Triplets("i", 64, 16, 64),
     Triplets("j"),
+    RowStationary(),
+    RowStationary(RowTiles(128, 32, 32, 8)),
 ]

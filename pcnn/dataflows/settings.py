@@ -15,6 +15,7 @@ from pcnn.dataflows.outer_by_row import OuterByRow
 from pcnn.dataflows.output_stationary import OutputStationary
 from pcnn.dataflows.per_product import PerProduct
 from pcnn.dataflows.reference import Reference
+from pcnn.dataflows.row_stationary import RowStationary
 from pcnn.dataflows.triplets import Triplets
 from pcnn.dataflows.weight_stationary import WeightStationary
 from pcnn.kernels.gemm_blocks import GemmBlocks
@@ -28,6 +29,7 @@ _DATAFLOWS = (
     OutputStationary,
     PerProduct,
     Reference,
+    RowStationary,
     Triplets,
     WeightStationary,
 )

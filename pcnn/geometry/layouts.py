@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from pcnn.geometry.row_lists import row_lists as lists_of_rows
 from pcnn.geometry.slot_subsets import half_pairs, hybrid, slot_norms
 from pcnn.geometry.slot_tiles import TILE_ROWS as TILE_ROWS
 from pcnn.geometry.slot_tiles import bits, fitting_tiles, kernel_size, section_tiles, tiles
@@ -142,6 +143,16 @@ def columns_csr(kernel_map: KernelMap) -> Layout:
     return kernel_map.transpose().layout("rows_csr")
 
 
+def row_lists(kernel_map: KernelMap) -> Layout:
+    """See `pcnn.geometry.row_lists.row_lists`.
+
+    Raises:
+        ValueError: as there, or ranges that exceed the memory budget of a table.
+    """
+    check_table_size(kernel_map.n_out, kernel_map.volume + 1)
+    return lists_of_rows(kernel_map)
+
+
 def by_out(kernel_map: KernelMap) -> Layout:
     """Where in ``pairs`` the triplets of every output row are, in the order of their slots.
 
@@ -251,6 +262,7 @@ LAYOUTS: dict[str, Callable[[KernelMap], Layout]] = {
     "masks": masks,
     "rows_csr": rows_csr,
     "columns_csr": columns_csr,
+    "row_lists": row_lists,
     "by_out": by_out,
     "by_in": by_in,
     "identity_slot": identity_slot,

@@ -133,7 +133,7 @@ def tiles_of_table(table: Tensor, sections: int = 1) -> tuple[Tensor, ...]:
         sections: number S of sections, 1 for `tiles`.
     """
     width = -(-table.shape[1] // sections)
-    parts = [_section(table, number, sections, width) for number in range(sections)]
+    parts = [ordered_section(table, number, sections, width) for number in range(sections)]
     out, slots, counts = (torch.cat(column) for column in zip(*parts, strict=True))
     order = torch.argsort(counts, descending=True, stable=True)
     out, slots, counts = out[order], slots[order], counts[order]
@@ -143,8 +143,19 @@ def tiles_of_table(table: Tensor, sections: int = 1) -> tuple[Tensor, ...]:
     return out.to(torch.int32), slots.to(torch.int32), counts.to(torch.int32), rows
 
 
-def _section(table: Tensor, number: int, sections: int, width: int) -> tuple[Tensor, ...]:
-    """Output rows, slots and counts, int64, of the tiles of one section in their own order."""
+def ordered_section(table: Tensor, number: int, sections: int, width: int) -> tuple[Tensor, ...]:
+    """Output rows, slots and counts, int64, of the tiles of one section in their own order.
+
+    Args:
+        table: ``[N_out, K]``, negative where a slot is empty.
+        number: of the section.
+        sections: number S of sections.
+        width: columns of the lists of slots, at least as many as slots of a section.
+
+    Returns:
+        ``[tiles, TILE_ROWS]``, -1 for a spare place; ``[tiles, width]``, filled slots first;
+        ``[tiles]``, number of filled slots.
+    """
     occupied = table[:, number::sections] >= 0  # [N, slots of the section]
     rows, volume = occupied.shape
     filled = occupied.any(1)

@@ -1,0 +1,144 @@
+"""Products of inputs summed at the gather, on a GPU, or with TRITON_INTERPRET=1 on a CPU."""
+
+import os
+from typing import Any
+
+import pytest
+import torch
+
+triton = pytest.importorskip("triton")
+if not torch.cuda.is_available() and os.environ.get("TRITON_INTERPRET") != "1":
+    pytest.skip("no CUDA device and no TRITON_INTERPRET=1", allow_module_level=True)
+
+from pcnn.dataflows import Epilogue, Reference  # noqa: E402
+from pcnn.dataflows.row_stationary import RowStationary  # noqa: E402
+from pcnn.geometry import Kernel, KernelMap  # noqa: E402
+from pcnn.kernels.product_tiles import RowTiles  # noqa: E402
+from pcnn.maps import SortedSearch  # noqa: E402
+from tests.clouds import surface_grid  # noqa: E402
+from tests.dataflows.fan_in import map_of, moved, random_map  # noqa: E402
+from tests.tolerance import RELATIVE_RMS, relative_rms  # noqa: E402
+
+DEVICE = "cpu" if os.environ.get("TRITON_INTERPRET") == "1" else "cuda"
+FLOW = RowStationary(RowTiles(64, 16, 16))
+#: bfloat16 is rounded towards zero by the interpreter, so it is checked on a device.
+DTYPES = [torch.float32, torch.float16] + [torch.bfloat16] * (DEVICE == "cuda")
+DOUBLE = torch.float64, torch.float64
+
+
+@pytest.fixture(autouse=True)
+def poisoned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Memory that a launch allocates holds NaN."""
+    allocate = torch.empty
+
+    def poisoned(*args: Any, **kwargs: Any) -> torch.Tensor:
+        tensor = allocate(*args, **kwargs)
+        return tensor.fill_(float("nan")) if tensor.is_floating_point() else tensor
+
+    monkeypatch.setattr(torch, "empty", poisoned)
+
+
+def make(n_in: int, n_out: int, volume: int, triplets: int, symmetric: bool = False) -> KernelMap:
+    return moved(random_map(n_in, n_out, volume, triplets, symmetric), DEVICE)
+
+
+def check(
+    kernel_map: KernelMap,
+    c_in: int,
+    c_out: int,
+    dtype: torch.dtype = torch.float32,
+    *,
+    flow: RowStationary = FLOW,
+    groups: int = 1,
+    transposed: bool = False,
+    mirrored: bool = False,
+    c_second: int = 0,
+    epilogue: Epilogue | None = None,
+    out_dtype: torch.dtype | None = None,
+) -> None:
+    x = torch.randn(kernel_map.n_in, c_in, device=DEVICE).to(dtype)
+    second = torch.randn(kernel_map.n_in, c_second, device=DEVICE).to(dtype) if c_second else None
+    sides = (c_out, c_in) if transposed else (c_in + c_second, c_out)
+    shape = kernel_map.volume, sides[0] // groups, sides[1]
+    weight = torch.randn(shape, device=DEVICE).to(dtype)
+    how = kernel_map.n_out, groups, transposed
+    more: dict[str, Any] = {"mirrored": mirrored, "epilogue": epilogue}
+    layouts, dtypes = kernel_map.listed(flow.needs), (dtype, out_dtype or dtype)
+    out = flow.by_kernels(x, weight, layouts, *how, *dtypes, second=second, **more)
+    wide = x.double(), weight.double(), kernel_map.listed(("pairs",))
+    more["second"] = None if second is None else second.double()
+    wanted = Reference().mvmr(*wide, *how, *DOUBLE, **more)
+    assert out.dtype == dtypes[1]
+    assert out.shape == wanted.shape
+    # the sums of slots are rounded to the dtype of the operands
+    assert relative_rms(out, wanted) < RELATIVE_RMS[dtype]
+
+
+@pytest.mark.parametrize(("c_in", "c_out"), [(1, 3), (16, 16), (33, 20)])
+def test_any_channels(c_in: int, c_out: int) -> None:
+    kernel_map = make(30, 40, 8, 200)
+    check(kernel_map, c_in, c_out)
+    check(kernel_map.transpose(), c_in, c_out)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_dtypes(dtype: torch.dtype) -> None:
+    kernel_map = make(30, 30, 27, 60, symmetric=True)
+    check(kernel_map, 16, 16, dtype)
+    check(kernel_map, 16, 16, dtype, out_dtype=torch.float32)
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+@pytest.mark.parametrize("mirrored", [False, True])
+def test_gradients_read_the_same_weight_and_lists(groups: int, mirrored: bool) -> None:
+    kernel_map = make(20, 20, 27, 60, symmetric=True)
+    check(kernel_map, 12, 20, groups=groups, transposed=True, mirrored=mirrored)
+    check(kernel_map, 12, 20, groups=groups, mirrored=mirrored)
+
+
+@pytest.mark.parametrize(
+    "tiles", [RowTiles(16, 16, 32), RowTiles(128, 32, 16, 8)], ids=lambda tiles: tiles.name
+)
+def test_every_cut_gives_the_same_sums(tiles: RowTiles) -> None:
+    check(make(50, 70, 4, 300), 20, 20, flow=RowStationary(tiles))
+
+
+def test_tiles_are_chosen_by_shape() -> None:
+    check(make(10, 10, 8, 40), 16, 16, torch.float16, flow=RowStationary())
+
+
+def test_a_second_source_and_an_epilogue_follow() -> None:
+    kernel_map = make(20, 30, 8, 100)
+    check(kernel_map, 12, 18, torch.float16, c_second=17)
+    scale, shift = torch.randn(2, 18, device=DEVICE)
+    residual = torch.randn(30, 18, device=DEVICE).half()
+    for parts in (Epilogue(scale, shift, residual, True), Epilogue(shift=shift)):
+        check(kernel_map, 12, 18, torch.float16, c_second=5, epilogue=parts)
+
+
+def test_many_inputs_and_rows_without_any() -> None:
+    i = torch.tensor([3] * 21 + [0])
+    j = torch.tensor([*range(10), *range(10), 4, 2])
+    k = torch.tensor([1] * 21 + [2])
+    check(moved(map_of(i, j, k, 10, 130, 3), DEVICE), 4, 5)
+
+
+@pytest.mark.parametrize("n", [0, 1])
+def test_few_rows(n: int) -> None:
+    check(make(n, n, 27, 3), 4, 5)
+    check(make(0, 2, 1, 0), 4, 5)
+
+
+def test_a_map_with_one_input_per_slot() -> None:
+    grid, kernel = surface_grid(40).to(DEVICE), Kernel.of(3)
+    check(grid.map_to(grid, kernel, SortedSearch().build), 16, 16)
+
+
+def test_what_cannot_be_served_is_refused() -> None:
+    kernel_map = make(4, 4, 3, 8)
+    x, weight = torch.randn(4, 2, device=DEVICE), torch.randn(3, 2, 2, device=DEVICE)
+    layouts = kernel_map.listed(FLOW.needs)
+    with pytest.raises(ValueError, match="use the dataflow 'reference'"):
+        FLOW.by_kernels(x, weight, layouts, 4, 1, False, *DOUBLE)
+    with pytest.raises(ValueError, match="at most 128 rows"):
+        RowStationary(RowTiles(256, 16, 16))
