@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pcnn import models, nn, runtime
-    from pcnn.geometry import Kernel, KernelMap, VoxelGrid
-    from pcnn.ops import Engine, Planner, plan, voxelize
+    from pcnn.geometry import Kernel, KernelMap, PointSet, VoxelGrid
+    from pcnn.ops import Engine, Planner, native_points, plan, voxelize
     from pcnn.runtime.explaining import explain
     from pcnn.runtime.tuning import tune
     from pcnn.tensor import SparseTensor
@@ -18,11 +18,13 @@ __all__ = [
     "Kernel",
     "KernelMap",
     "Planner",
+    "PointSet",
     "SparseTensor",
     "VoxelGrid",
     "__version__",
     "explain",
     "models",
+    "native_points",
     "nn",
     "plan",
     "runtime",
@@ -35,9 +37,11 @@ _HOMES = {
     "Kernel": "pcnn.geometry",
     "KernelMap": "pcnn.geometry",
     "Planner": "pcnn.ops",
+    "PointSet": "pcnn.geometry",
     "SparseTensor": "pcnn.tensor",
     "VoxelGrid": "pcnn.geometry",
     "explain": "pcnn.runtime.explaining",
+    "native_points": "pcnn.ops",
     "plan": "pcnn.ops",
     "tune": "pcnn.runtime.tuning",
     "voxelize": "pcnn.ops",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pcnn.geometry import VoxelGrid
+from pcnn.geometry import Geometry
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,7 +23,7 @@ class SparseTensor:
     """
 
     features: Tensor
-    geometry: VoxelGrid
+    geometry: Geometry
 
     def __post_init__(self) -> None:
         # every layer makes one of these: each property that is asked for once counts
@@ -55,7 +55,7 @@ class SparseTensor:
         return SparseTensor(self.features.pin_memory(), self.geometry.pin_memory())
 
     def at_points(self) -> Tensor:
-        """Features ``[P, C]`` of the voxel of every point the geometry was made from.
+        """Features ``[P, C]`` of the row of every point the geometry was made from.
 
         Raises:
             ValueError: the geometry was not made from points.

@@ -1,6 +1,7 @@
 """Where features live: voxels, native points, and the layouts of kernel maps."""
 
 from pcnn.geometry.from_points import point_set_of
+from pcnn.geometry.geometries import Geometry
 from pcnn.geometry.kernel import Kernel
 from pcnn.geometry.kernel_map import KernelMap
 from pcnn.geometry.packing import KeyLayout
@@ -9,6 +10,7 @@ from pcnn.geometry.quantize import grid_of_cells, quantize
 from pcnn.geometry.voxel_grid import VoxelGrid
 
 __all__ = [
+    "Geometry",
     "Kernel",
     "KernelMap",
     "KeyLayout",

@@ -28,6 +28,9 @@ def point_set_of(
 ) -> PointSet:
     """Point set of points, each kept where it is, sorted by the cell ``floor(p / grid_size)``.
 
+    At ``sites=cell_origin`` every point moves to its cell's lowest corner instead; with ``thin`` =
+    ``grid_size`` every cell has one point there, as voxels do.
+
     Every cloud is centred in float64 before its points are rounded to float32. Origins are
     multiples of a power of two, at least 1024 cells: a cloud around zero has origin 0 and keeps its
     float32 points as they are, and differences of float32 points stay what they were. Cells are
@@ -55,7 +58,7 @@ def point_set_of(
     sizes = _sizes(grid_size, "grid_size")
     if thin is None:
         return _sorted(points, batch, batch_size, sizes, sites)
-    every = _sorted(points, batch, batch_size, _sizes(thin, "thin"), sites)
+    every = _sorted(points, batch, batch_size, _sizes(thin, "thin"), "nearest")
     keys, cell = torch.unique_consecutive(every.keys, return_inverse=True)
     singles = replace(every, keys=keys)
     offsets = every.points.to(torch.float64) - in_cells(singles, 0.5)[cell]
@@ -93,7 +96,7 @@ def _sorted(
     repeated = _checked(cells, keys)
     inverse = torch.empty_like(order)
     inverse[order] = torch.arange(len(order), device=device)
-    return PointSet(
+    made = PointSet(
         (exact - origins[batch])[order].to(torch.float32),
         origins,
         first_cell * size,
@@ -106,6 +109,9 @@ def _sorted(
         chosen=order,
         layout=layout,
     )
+    if sites != "cell_origin":
+        return made
+    return replace(made, points=in_cells(made, 0.0).to(torch.float32))
 
 
 def _sizes(value: float | Sequence[float], name: str) -> Sizes:

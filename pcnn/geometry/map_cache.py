@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import torch
@@ -11,10 +11,7 @@ from pcnn.geometry.kernel import Kernel
 from pcnn.geometry.kernel_map import KernelMap
 
 if TYPE_CHECKING:
-    from pcnn.geometry.point_set import PointSet
-    from pcnn.geometry.voxel_grid import VoxelGrid
-
-    Geometry: TypeAlias = VoxelGrid | PointSet
+    from pcnn.geometry.geometries import Geometry
 
 Maps = dict[tuple[Any, ...], KernelMap]
 

@@ -40,8 +40,8 @@ class PointSet:
         grid_size: edge of a cell of this level along x, y and z [m].
         tensor_stride: the same in cells of the finest level.
         sites: points of strided convolutions, one in each coarse cell: ``nearest`` (the point
-            nearest to the cell's centre) or ``cell_origin`` (the cell's lowest corner, which makes
-            the convolution that of voxels).
+            nearest to the cell's centre) or ``cell_origin`` (the cell's lowest corner, where the
+            points of the finest level lie too: the convolution is that of voxels).
         one_per_cell: no cell holds two points.
         inverse: ``[P]`` int64, row of every point the set was made from; on a coarser level the
             row above every row of the finer one; ``None`` if nobody knows.

@@ -9,11 +9,12 @@ import torch
 from torch import Tensor, nn
 
 from pcnn.dataflows import Epilogue
-from pcnn.geometry import Kernel, KernelMap, VoxelGrid
+from pcnn.geometry import Geometry, Kernel, KernelMap
 from pcnn.ops.convolution import convolution
 from pcnn.ops.engine import Engine, resolve
+from pcnn.ops.kernel_maps import map_between
 from pcnn.ops.pointwise import pointwise
-from pcnn.ops.sites import strided
+from pcnn.ops.sites import output_sites
 from pcnn.tensor import SparseTensor
 
 Size = int | Sequence[int]
@@ -112,7 +113,7 @@ class Conv3d(_Convolution):
 
     Triplets follow ``in = stride * out + dilation * slot - padding``. At stride 1 the output lives
     on the input's sites (submanifold); a strided layer's sites come from the geometry
-    (`VoxelGrid.strided`), or are given in the call.
+    (`VoxelGrid.strided`, `PointSet.strided`), or are given in the call.
 
     Args:
         in_channels: C_in.
@@ -129,7 +130,7 @@ class Conv3d(_Convolution):
         ValueError: channels, groups, kernel or engine that do not exist or do not fit.
     """
 
-    def forward(self, x: SparseTensor, sites: VoxelGrid | None = None) -> SparseTensor:
+    def forward(self, x: SparseTensor, sites: Geometry | None = None) -> SparseTensor:
         """Convolve.
 
         Args:
@@ -141,8 +142,8 @@ class Conv3d(_Convolution):
         """
         if self.kernel.is_pointwise and (sites is None or sites is x.geometry):
             return x.replace(self._pointwise(x.features))
-        target = strided(x.geometry, self.kernel) if sites is None else sites
-        kernel_map = x.geometry.map_to(target, self.kernel, self.engine.builder.build)
+        target = output_sites(x.geometry, self.kernel) if sites is None else sites
+        kernel_map = map_between(x.geometry, target, self.kernel, self.engine.builder)
         return SparseTensor(self._apply_map(x.features, kernel_map), target)
 
 
@@ -169,7 +170,7 @@ class ConvTranspose3d(_Convolution):
     """
 
     def forward(
-        self, x: SparseTensor, sites: VoxelGrid | SparseTensor | None = None
+        self, x: SparseTensor, sites: Geometry | SparseTensor | None = None
     ) -> SparseTensor:
         """Convolve to finer sites.
 
@@ -186,5 +187,5 @@ class ConvTranspose3d(_Convolution):
             target = x.geometry.generated(self.kernel)
         else:
             target = sites.geometry if isinstance(sites, SparseTensor) else sites
-        forward_map = target.map_to(x.geometry, self.kernel, self.engine.builder.build)
+        forward_map = map_between(target, x.geometry, self.kernel, self.engine.builder)
         return SparseTensor(self._apply_map(x.features, forward_map.transpose()), target)

@@ -8,17 +8,18 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.module import _global_forward_hooks, _global_forward_pre_hooks
 
-from pcnn.geometry import KernelMap, VoxelGrid
+from pcnn.geometry import Geometry, KernelMap
 from pcnn.nn.conv import Conv3d, ConvTranspose3d
 from pcnn.nn.features import add
 from pcnn.nn.folded_norm import Folded, FoldedNorm
 from pcnn.nn.joined import JoinedTensor
 from pcnn.nn.norm import normalize
 from pcnn.ops.convolution import convolution
-from pcnn.ops.sites import strided
+from pcnn.ops.kernel_maps import map_between
+from pcnn.ops.sites import output_sites
 from pcnn.tensor import SparseTensor
 
-Sites = SparseTensor | VoxelGrid | None
+Sites = SparseTensor | Geometry | None
 
 
 def fused_convolution(
@@ -136,20 +137,20 @@ def _fused(
 
 
 def _route(
-    layer: Conv3d | ConvTranspose3d, geometry: VoxelGrid, sites: Sites
-) -> tuple[KernelMap | None, VoxelGrid]:
+    layer: Conv3d | ConvTranspose3d, geometry: Geometry, sites: Sites
+) -> tuple[KernelMap | None, Geometry]:
     """Kernel map and output sites of a call; no map where the layer is linear on every site."""
     target = sites.geometry if isinstance(sites, SparseTensor) else sites
-    kernel, build = layer.kernel, layer.engine.builder.build
+    kernel, builder = layer.kernel, layer.engine.builder
     if isinstance(layer, Conv3d):
         if target is None:
-            target = strided(geometry, kernel) if kernel.is_strided else geometry
+            target = output_sites(geometry, kernel) if kernel.is_strided else geometry
         if target is geometry and layer.groups == 1 and kernel.is_pointwise:
             return None, geometry
-        return geometry.map_to(target, kernel, build), target
+        return map_between(geometry, target, kernel, builder), target
     if target is None:
         target = geometry.generated(kernel)
-    return target.map_to(geometry, kernel, build).transpose(), target
+    return map_between(target, geometry, kernel, builder).transpose(), target
 
 
 def _pointwise(

@@ -7,7 +7,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from pcnn.geometry import VoxelGrid
+from pcnn.geometry import Geometry
 from pcnn.tensor import SparseTensor
 
 
@@ -26,7 +26,7 @@ class JoinedTensor(SparseTensor):
     first: Tensor
     second: Tensor
 
-    def __init__(self, first: Tensor, second: Tensor, geometry: VoxelGrid) -> None:
+    def __init__(self, first: Tensor, second: Tensor, geometry: Geometry) -> None:
         # written past the frozen base, which has no field for two sources
         self.__dict__.update(first=first, second=second, geometry=geometry)
 

@@ -7,11 +7,12 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from pcnn.geometry import Kernel, KernelMap, VoxelGrid
+from pcnn.geometry import Geometry, Kernel, KernelMap
 from pcnn.nn.conv import Size
 from pcnn.ops.engine import Engine, resolve
+from pcnn.ops.kernel_maps import map_between
 from pcnn.ops.reduce import reduce_max, reduce_mean, reduce_sum
-from pcnn.ops.sites import strided
+from pcnn.ops.sites import output_sites
 from pcnn.tensor import SparseTensor
 
 
@@ -41,10 +42,10 @@ class _Pool3d(nn.Module):
         self.kernel = Kernel.of(kernel_size, steps, dilation, padding)
         self.engine = resolve(engine)
 
-    def forward(self, x: SparseTensor, sites: VoxelGrid | None = None) -> SparseTensor:
+    def forward(self, x: SparseTensor, sites: Geometry | None = None) -> SparseTensor:
         """Pool ``[N_in, C]`` to ``[N_out, C]`` on the strided sites, or on those given."""
-        target = strided(x.geometry, self.kernel) if sites is None else sites
-        kernel_map = x.geometry.map_to(target, self.kernel, self.engine.builder.build)
+        target = output_sites(x.geometry, self.kernel) if sites is None else sites
+        kernel_map = map_between(x.geometry, target, self.kernel, self.engine.builder)
         return SparseTensor(type(self).reduction(x.features, kernel_map), target)
 
 
@@ -94,7 +95,7 @@ class GlobalSumPool(_GlobalPool):
     reduction = staticmethod(reduce_sum)
 
 
-def cloud_map(grid: VoxelGrid) -> KernelMap:
+def cloud_map(grid: Geometry) -> KernelMap:
     """Map with one slot from the sites of a batch (input) to its clouds (output)."""
     sites = torch.arange(grid.rows, device=grid.device, dtype=torch.int32)
     clouds = grid.batch_index.to(torch.int32)
@@ -102,7 +103,7 @@ def cloud_map(grid: VoxelGrid) -> KernelMap:
     return KernelMap.from_pairs(sites, clouds, offsets, grid.rows, grid.batch_size, False, True)
 
 
-def unpool(x: SparseTensor, sites: VoxelGrid, engine: str | Engine | None = None) -> SparseTensor:
+def unpool(x: SparseTensor, sites: Geometry, engine: str | Engine | None = None) -> SparseTensor:
     """Copy the features of every coarse site to the finer sites inside its cell.
 
     Args:
@@ -121,5 +122,5 @@ def unpool(x: SparseTensor, sites: VoxelGrid, engine: str | Engine | None = None
         raise ValueError(f"tensor stride {fine} of the sites does not divide {coarse} of x")
     ratio = [c // f for c, f in zip(coarse, fine, strict=True)]
     kernel = Kernel.of(ratio, ratio, padding=0)
-    kernel_map = sites.map_to(x.geometry, kernel, resolve(engine).builder.build)
+    kernel_map = map_between(sites, x.geometry, kernel, resolve(engine).builder)
     return SparseTensor(reduce_sum(x.features, kernel_map.transpose()), sites)

@@ -1,7 +1,8 @@
-"""Operations on sparse tensors: convolution, reduction, voxelisation, engines and plans."""
+"""Operations on sparse tensors: convolution, reduction, making them, engines and plans."""
 
 from pcnn.ops.convolution import convolution
 from pcnn.ops.engine import ENGINES, Engine, resolve
+from pcnn.ops.native_points import native_points
 from pcnn.ops.plan import Planner, plan
 from pcnn.ops.reduce import reduce_max, reduce_mean, reduce_sum
 from pcnn.ops.voxelize import reduce_points, voxelize
@@ -11,6 +12,7 @@ __all__ = [
     "Engine",
     "Planner",
     "convolution",
+    "native_points",
     "plan",
     "reduce_max",
     "reduce_mean",

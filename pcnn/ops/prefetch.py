@@ -8,7 +8,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from pcnn.geometry import VoxelGrid
+from pcnn.geometry import Geometry, PointSet
 from pcnn.tensor import SparseTensor
 
 Batch = TypeVar("Batch")
@@ -55,10 +55,14 @@ def tensors_of(x: SparseTensor) -> Iterator[Tensor]:
     yield from _tensors_of(x.geometry)
 
 
-def _tensors_of(geometry: VoxelGrid) -> Iterator[Tensor]:
+def _tensors_of(geometry: Geometry) -> Iterator[Tensor]:
     yield geometry.keys
     if geometry.inverse is not None:
         yield geometry.inverse
+    if isinstance(geometry, PointSet):
+        yield from (geometry.points, geometry.origins, geometry.corners)
+        if geometry.chosen is not None:
+            yield geometry.chosen
     for built in geometry.cached_maps():
         for layout in built.edges.layouts.values():
             yield from layout

@@ -8,12 +8,19 @@ from __future__ import annotations
 
 import torch
 
-from pcnn.geometry import Kernel, VoxelGrid
+from pcnn.geometry import Geometry, Kernel, VoxelGrid
 from pcnn.kernels import pinned
 from pcnn.maps.dense_sites import bitmap_box, bitmap_sites
 from pcnn.maps.levels import box_bits, extent_of, unique_sites
 from pcnn.maps.native import has_kernels
 from pcnn.maps.reached_sites import reached_sites
+
+
+def output_sites(geometry: Geometry, kernel: Kernel) -> Geometry:
+    """Output sites of a convolution on voxels or points."""
+    if isinstance(geometry, VoxelGrid):
+        return strided(geometry, kernel)
+    return geometry.strided(kernel)
 
 
 def strided(grid: VoxelGrid, kernel: Kernel) -> VoxelGrid:

@@ -32,9 +32,15 @@ class Compiled(nn.Module):
 
     def forward(self, x: SparseTensor, *inputs: Any) -> Any:
         """The model's output."""
+        geometry = x.geometry
+        if not isinstance(geometry, VoxelGrid):
+            raise ValueError(
+                "compiled networks run on voxels, whose levels and maps are planned, but the input "
+                f"lives on a {type(geometry).__name__}; call the model itself, or use pcnn.voxelize"
+            )
         planner = self._planner_of_model()
-        planner(x.geometry)
-        if _smallest(planner, x.geometry) < 2:
+        planner(geometry)
+        if _smallest(planner, geometry) < 2:
             return self.model(x, *inputs)
         return self._compiled(x, *inputs)
 

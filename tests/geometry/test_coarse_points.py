@@ -85,6 +85,9 @@ def test_cell_origins_are_the_voxels_of_the_grid(stride: int, size: float) -> No
     batch = torch.arange(len(points)) % 2
     fine = point_set_of(points, batch, 2, size, sites="cell_origin")
     grid = quantize(points, batch, voxel_size=size)
+    # each point of the finest level moves to its cell's corner
+    corners = torch.floor(points / size)[fine.chosen] * size
+    assert (fine.positions - corners).abs().max() <= 1e-6 * float(points.abs().max())
     kernel = Kernel.of(2, stride)
     for _ in range(2):
         fine, grid = fine.strided(kernel), grid.strided(kernel)

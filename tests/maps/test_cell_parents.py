@@ -6,6 +6,7 @@ from pcnn.dataflows import Reference
 from pcnn.geometry import Kernel, KernelMap, PointSet, point_set_of, quantize
 from pcnn.maps import SortedSearch
 from pcnn.maps.cell_parents import cell_parents
+from pcnn.maps.radius import RadiusSearch
 from pcnn.ops import convolution
 from tests import oracle
 from tests.clouds import batched, surface
@@ -48,6 +49,7 @@ def test_triplets_equal_brute_force(n: int, kernel: Kernel) -> None:
         built = source.map_to(target, kernel, cell_parents)
         built.validate()
         assert edges(built) == brute_force(source, target, kernel)
+        assert edges(RadiusSearch().build(source, target, kernel)) == edges(built)
         assert (built.n_in, built.n_out, built.triplets) == (source.rows, target.rows, source.rows)
         assert built.one_per_slot == source.one_per_cell
         assert built.one_per_slot_transposed

@@ -1,0 +1,52 @@
+"""From points with features to a sparse tensor on the points themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torch import Tensor
+
+from pcnn.geometry import point_set_of
+from pcnn.tensor import SparseTensor
+
+
+def native_points(
+    points: Tensor,
+    features: Tensor,
+    batch: Tensor | None = None,
+    grid_size: float | Sequence[float] = 1.0,
+    *,
+    batch_size: int | None = None,
+    sites: str = "nearest",
+    thin: float | Sequence[float] | None = None,
+) -> SparseTensor:
+    """Put features on native points, each where it is (PointCNN++ 3.2); the other `voxelize`.
+
+    Args:
+        points: ``[P, 3]`` floating point coordinates [m]; float64 where they lie far from zero.
+        features: ``[P, C]`` floating point; gradients flow to it.
+        batch: ``[P]`` integers, cloud of every point; ``None`` means one cloud.
+        grid_size: edge of a cell of the finest level [m], one number or one per axis: the unit of
+            kernels, as ``voxel_size`` is on voxels.
+        batch_size: number of clouds; ``None`` means the largest batch index + 1.
+        sites: points of strided convolutions: ``nearest`` (of every coarse cell the point nearest
+            to its centre) or ``cell_origin`` (the cell's lowest corner, where all points of the
+            finest level move too, as on voxels).
+        thin: edge of a cell [m] of which only the point nearest to its centre is kept, with its own
+            features; ``None`` keeps all points.
+
+    Returns:
+        A tensor whose rows are sorted by (batch, cell x, y, z), points of one cell in the order
+        they came; ``geometry.inverse`` ``[P]`` holds the row of every point.
+
+    Raises:
+        ValueError: as `pcnn.geometry.point_set_of`, or features that do not match the points.
+    """
+    if features.ndim != 2 or features.shape[0] != points.shape[0]:
+        raise ValueError(
+            f"features must be [{points.shape[0]}, C] to match the points, got "
+            f"{tuple(features.shape)}"
+        )
+    geometry = point_set_of(points, batch, batch_size, grid_size, sites, thin)
+    assert geometry.chosen is not None
+    return SparseTensor(features.index_select(0, geometry.chosen), geometry)

@@ -1,0 +1,144 @@
+import pytest
+import torch
+from torch import nn
+
+import pcnn
+from pcnn.geometry import Kernel, point_set_of, quantize
+from pcnn.maps import BruteForce
+from pcnn.maps.radius import RadiusSearch
+from pcnn.nn import AvgPool3d, Conv3d, ConvTranspose3d, GlobalMaxPool, concatenate, unpool
+from pcnn.ops.kernel_maps import map_between
+from pcnn.ops.prefetch import tensors_of
+from tests.clouds import batched, cloud, surface
+
+
+def test_features_follow_their_points_and_gradients_come_back() -> None:
+    points, batch = batched(200)
+    features = torch.randn(200, 4, requires_grad=True)
+    x = pcnn.native_points(points, features, batch, 0.5)
+    assert isinstance(x.geometry, pcnn.PointSet)
+    assert torch.equal(x.at_points(), features)
+    assert x.channels == 4
+    x.features.pow(2).sum().backward()
+    assert torch.equal(features.grad, 2 * features.detach())
+
+
+def test_thinned_points_stand_for_their_neighbours() -> None:
+    points = torch.tensor([[0.1, 0.1, 0.1], [0.5, 0.5, 0.5], [0.9, 0.9, 0.9], [1.5, 0.5, 0.5]])
+    x = pcnn.native_points(points, points, None, 3.0, thin=1.0)
+    assert x.features.tolist() == [[0.5, 0.5, 0.5], [1.5, 0.5, 0.5]]
+    assert x.at_points().tolist() == [[0.5] * 3] * 3 + [[1.5, 0.5, 0.5]]
+
+
+def test_features_that_do_not_match_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"features must be \[5, C\]"):
+        pcnn.native_points(torch.zeros(5, 3), torch.zeros(4, 2))
+    with pytest.raises(ValueError, match="to match the geometry"):
+        pcnn.SparseTensor(torch.zeros(4, 2), point_set_of(torch.zeros(5, 3)))
+
+
+def test_a_tensor_on_points_moves_whole() -> None:
+    x = pcnn.native_points(cloud(20), torch.zeros(20, 2), grid_size=0.5)
+    assert x.to("cpu").geometry is x.geometry
+    moved = x.geometry.to("meta")
+    assert isinstance(moved, pcnn.PointSet)
+    assert {t.device.type for t in (moved.points, moved.origins, moved.corners)} == {"meta"}
+    assert x.replace(torch.ones(20, 5)).channels == 5
+    level = x.geometry.strided(Kernel.of(2, 2))
+    listed = {tensor.data_ptr() for tensor in tensors_of(x)}
+    for geometry in (x.geometry, level):
+        parts = (geometry.points, geometry.origins, geometry.keys, geometry.inverse)
+        assert listed.issuperset(part.data_ptr() for part in parts)
+
+
+class Net(nn.Module):
+    """Down and up again, with a skip connection."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = Conv3d(3, 8, 1)
+        self.down = Conv3d(8, 16, 2, 2)
+        self.deeper = Conv3d(16, 16, (1, 1, 2), (1, 1, 2))
+        self.pool = AvgPool3d(2)
+        self.back = ConvTranspose3d(16, 16, (1, 1, 2), (1, 1, 2))
+        self.up = ConvTranspose3d(16, 8, 2, 2)
+        self.head = Conv3d(16, 5, 1)
+
+    def forward(self, x: pcnn.SparseTensor) -> list[torch.Tensor]:
+        fine = self.stem(x)
+        middle = self.down(fine)
+        low = self.deeper(middle)
+        pooled = self.pool(low)
+        up = self.up(self.back(unpool(pooled, low.geometry), middle), fine)
+        out = self.head(concatenate(fine, up))
+        return [out.features, low.features, GlobalMaxPool()(pooled)]
+
+
+@pytest.mark.parametrize("sites", ["nearest", "cell_origin"])
+def test_kernels_that_tile_space_give_what_they_give_on_voxels(sites: str) -> None:
+    cells = torch.unique(surface(500), dim=0)
+    batch = torch.arange(len(cells)) % 2
+    features = torch.randn(len(cells), 3, dtype=torch.float64)
+    net = Net().double()
+    results = []
+    for x in (
+        pcnn.native_points(cells.double(), features, batch, 1.0, sites=sites),
+        pcnn.voxelize(cells.double(), features, batch, voxel_size=1.0),
+    ):
+        net.zero_grad()
+        outputs = net(x)
+        sum(out.square().sum() for out in outputs).backward()
+        results.append([*outputs, *(p.grad.clone() for p in net.parameters())])
+    for got, expected in zip(*results, strict=True):
+        torch.testing.assert_close(got, expected, rtol=1e-12, atol=1e-12)
+
+
+def test_points_of_one_cell_share_a_slot_of_the_layer() -> None:
+    points, batch = batched(100)
+    x = pcnn.native_points(points, torch.randn(100, 3), batch, 1.5)
+    assert not x.geometry.one_per_cell
+    layer = Conv3d(3, 4, 2, 2, bias=False)
+    y = layer(x)
+    y.features.sum().backward()
+    # as over the cells, with the sum of their points
+    voxels = pcnn.voxelize(points, x.at_points(), batch, voxel_size=1.5, reduce="sum")
+    torch.testing.assert_close(y.features, layer(voxels).features, rtol=1e-4, atol=1e-5)
+
+
+def test_what_no_builder_serves_is_refused() -> None:
+    x = pcnn.native_points(cloud(30), torch.zeros(30, 2), grid_size=0.5)
+    with pytest.raises(ValueError, match="searches voxels"):
+        Conv3d(2, 2, 3)(x)
+    with pytest.raises(ValueError, match="cannot generate native points"):
+        ConvTranspose3d(2, 2, 2, 2)(x)
+    grid = quantize(cloud(30), voxel_size=1.0)
+    with pytest.raises(ValueError, match="from a PointSet to a VoxelGrid"):
+        Conv3d(2, 2, 2, 2)(x, grid)
+    with pytest.raises(ValueError, match="call the model itself"):
+        pcnn.runtime.compile(Conv3d(2, 2, 2, 2))(x)
+
+
+def test_a_map_that_was_given_is_used() -> None:
+    cells = torch.unique(surface(100), dim=0)
+    features = torch.randn(len(cells), 2)
+    x = pcnn.native_points(cells.double(), features)
+    voxels = pcnn.voxelize(cells.double(), features, voxel_size=1.0)
+    kernel = Kernel.of(3)
+    built = BruteForce().build(voxels.geometry, voxels.geometry, kernel)
+    x.geometry.add_map(x.geometry, kernel, built)
+    layer = Conv3d(2, 2, 3)
+    assert torch.equal(layer(x).features, layer(voxels).features)
+
+
+@pytest.mark.parametrize("sites", ["nearest", "cell_origin"])
+def test_a_radius_search_at_integer_coordinates_is_the_voxel_map(sites: str) -> None:
+    cells = torch.unique(surface(300), dim=0).double()
+    x = pcnn.native_points(cells, torch.zeros(len(cells), 1), sites=sites)
+    grid = quantize(cells, voxel_size=1.0)
+    for kernel in (Kernel.of(3), Kernel.of((1, 3, 1)), Kernel.of(2, 2)):
+        got = map_between(x.geometry, x.geometry.strided(kernel), kernel, RadiusSearch())
+        expected = map_between(grid, grid.strided(kernel), kernel, BruteForce())
+        for own, voxel in zip(got.layout("pairs"), expected.layout("pairs"), strict=True):
+            assert torch.equal(own, voxel)
+    with pytest.raises(ValueError, match="searches native points"):
+        map_between(grid, grid, Kernel.of(3), RadiusSearch())
