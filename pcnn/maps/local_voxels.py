@@ -100,7 +100,8 @@ def slots_of(offsets: Tensor, grid: Edges, size: Triple, outside: str = "clamp")
 def outside_share(offsets: Tensor, grid: Edges, size: Triple) -> float:
     """Share of neighbours whose offset leaves the kernel's box; arguments as in `slots_of`.
 
-    For scans and a kernel of 3 at the official radius it is about 0.15.
+    For scans and a kernel of 3 at the official radius it is 0.10 to 0.13, every point among its own
+    neighbours; 0.11 to 0.17 without.
     """
     if not len(offsets):
         return 0.0
