@@ -46,15 +46,15 @@ DATAFLOWS: list[Dataflow] = [
     GatherScatter(Sorted(0.5), fused=False, locality=False),
     WeightStationary(),
     Hybrid(2),
-    Triplets("k"),
-    Triplets("i"),
-    Triplets("j"),
+    Triplets(),
     RowStationary(),
 ]
 #: Those that serve maps whose slots hold several inputs.
 SEVERAL_PER_SLOT: list[Dataflow] = [
     *(flow for flow in DATAFLOWS if not isinstance(flow, Hybrid)),
     WeightStationary(half=False),
+    Triplets("i"),
+    Triplets("j"),
 ]
 #: Dataflows of device kernels, for tests on a GPU.
 CUDA_DATAFLOWS: list[Dataflow] = [

@@ -11,7 +11,7 @@ from torch import Tensor
 from pcnn.dataflows.epilogue import Epilogue
 from pcnn.dataflows.listed_pairs import PlainSums
 from pcnn.dataflows.outer_products import NEEDS_VVOR, vvor
-from pcnn.dataflows.reference import Reference, finish, in_given_dtype
+from pcnn.dataflows.reference import Reference, finish, multiply
 from pcnn.geometry.layouts import TILE_ROWS
 from pcnn.kernels.product_tiles import ProductShape, RowTiles
 
@@ -83,7 +83,7 @@ class RowStationary:
             )
         reading = groups, transposed, mirrored
         plain = PlainSums.of(x, second, weight, n_out, *reading, compute_dtype)
-        return finish(_plain(plain, layouts, groups), epilogue, out_dtype)
+        return finish(_plain(plain, layouts), epilogue, out_dtype)
 
     def by_kernels(
         self,
@@ -159,25 +159,27 @@ def tiles_of(shape: ProductShape, compute_dtype: torch.dtype) -> RowTiles:
     return RowTiles(64, columns, depth)
 
 
-def _plain(plain: PlainSums, layouts: Sequence[Tensor], groups: int) -> Tensor:
-    """The same sums in torch operations, one listed slot of all tiles after another."""
-    tile_out, tile_slots, tile_counts, tile_fan_in, tile_starts, in_index = layouts
+def _plain(plain: PlainSums, layouts: Sequence[Tensor]) -> Tensor:
+    """The same sums in torch operations, slot by slot; waits for the device."""
+    tile_out, tile_slots, tile_counts, _, tile_starts, in_index = layouts
     rows, matrices, out = plain.rows, plain.matrices, plain.sums
-    n_in, n_out, volume = rows.shape[0], out.shape[0], matrices.shape[0]
-    rows = torch.cat((rows, rows.new_zeros(1, rows.shape[1])))  # the last is what nothing reads
-    in_index = torch.cat((in_index, in_index.new_full((1,), n_in)))
-    products = rows.new_zeros(*tile_out.shape, groups, matrices.shape[3])
-    for listed in range(int(tile_counts.max()) if len(tile_counts) else 0):
-        starts, ends = tile_starts[:, listed], tile_starts[:, listed + 1]  # [tiles, TILE_ROWS]
-        gathered = rows.new_zeros(*starts.shape, rows.shape[1])
-        for rank in range(int(tile_fan_in[:, listed].max())):
-            there = starts + rank < ends
-            gathered += rows[in_index[torch.where(there, starts + rank, -1).long()].long()]
-        slots = torch.where(tile_counts > listed, tile_slots[:, listed], 0).clamp(0, volume - 1)
-        gathered = gathered.view(*starts.shape, groups, -1)
-        with in_given_dtype(rows):
-            products += torch.einsum("trgc,tgcd->trgd", gathered, matrices[slots.long()])
-    # spare places add to a row that is cut off
-    places = torch.where(tile_out >= 0, tile_out, n_out).flatten().long()
-    out = torch.cat((out, out.new_zeros(1, out.shape[1])))
-    return out.index_add_(0, places, products.view(-1, out.shape[1]))[:n_out]
+    volume = matrices.shape[0]
+    fan_in = tile_starts[:, 1:] - tile_starts[:, :-1]  # [tiles, K, TILE_ROWS]
+    columns = torch.arange(volume, device=fan_in.device)
+    slots = torch.where(columns < tile_counts[:, None], tile_slots, volume).long()
+    tile, column, place = (fan_in > 0).nonzero(as_tuple=True)
+    slot = slots[tile, column]
+    order = torch.argsort(slot, stable=True)
+    tile, column, place = tile[order], column[order], place[order]
+    starts, fan_in = tile_starts[tile, column, place], fan_in[tile, column, place]
+    summed = rows.new_zeros(len(order), rows.shape[1])
+    # rank by rank, so that inputs of one row are added in one order
+    for rank in range(int(fan_in.max()) if len(fan_in) else 0):
+        (still,) = (fan_in > rank).nonzero(as_tuple=True)
+        inputs = in_index[(starts[still] + rank).long()]
+        summed[still] += rows.index_select(0, inputs)
+    sizes = torch.bincount(slot, minlength=volume).tolist()
+    targets = tile_out[tile, place].long().split(sizes)
+    for matrix, part, target in zip(matrices, summed.split(sizes), targets, strict=True):
+        out.index_add_(0, target, multiply(part, matrix))
+    return out

@@ -49,10 +49,11 @@ def summed_rows(  # type: ignore[no-untyped-def]  # the compiler reads annotatio
     Inputs are added in the order of their numbers, each rounded to ``COMPUTE`` first.
     """
     sums = tl.zeros([ROWS, DEPTH], tl.float32)
+    counts = ends - starts
     for first in range(0, fan_in, RANKS):
         for rank in tl.static_range(RANKS):
+            live = first + rank < counts  # places beyond the last may exceed int32
             places = starts + (first + rank)
-            live = places < ends
             rows = tl.load(in_ptr + places, mask=live, other=0).to(tl.int64)
             tile = row_tile(x_ptr, rows, live, start, group, CHANNELS, GROUPS, DEPTH, COMPUTE)
             sums += tile.to(tl.float32)
