@@ -125,3 +125,17 @@ def test_thinning_keeps_the_nearest_point_of_every_small_cell(n: int) -> None:
     kept = points[made.chosen][made.inverse]
     assert torch.equal(torch.floor(kept / 0.25), torch.floor(points / 0.25))
     assert torch.equal(made.inverse[made.chosen], torch.arange(made.rows))
+
+
+def test_thinned_cell_origins_are_one_in_every_voxel() -> None:
+    points, batch = batched(400)
+    made = point_set_of(points, batch, 3, 0.7, sites="cell_origin", thin=0.7)
+    grid = quantize(points, batch, voxel_size=0.7)
+    assert torch.equal(made.keys, grid.keys)
+    assert made.one_per_cell
+    assert made.inverse is not None
+    assert torch.equal(made.inverse, grid.inverse)
+    # the point that stands for a cell is chosen before it moves to the corner
+    where_they_were = point_set_of(points, batch, 3, 0.7, thin=0.7)
+    assert made.chosen is not None
+    assert torch.equal(made.chosen, where_they_were.chosen)
