@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import itertools
+
 import pytest
 import torch
 
@@ -7,6 +9,7 @@ from pcnn.dataflows import Blocked, Reference
 from pcnn.dataflows.tuning_table import PRODUCTS, Bucket, Choice
 from pcnn.geometry import Kernel, KernelMap
 from pcnn.maps import SortedSearch
+from pcnn.ops import autotune
 from pcnn.ops.autotune import Outcome, compare, groups_of, mean_bucket
 from pcnn.ops.convolution import convolution
 from pcnn.ops.layer_products import LayerCall, Product
@@ -56,7 +59,7 @@ def test_no_right_candidate_is_an_error_that_says_why() -> None:
         compare([call()], "forward", flawed)
 
 
-def test_a_candidate_must_be_right_on_every_sample() -> None:
+def test_a_candidate_must_be_right_on_every_sample(monkeypatch: pytest.MonkeyPatch) -> None:
     class SmallOnly(Reference):
         def mvmr(self, x: torch.Tensor, *args: object, **kwargs: object) -> torch.Tensor:
             out = super().mvmr(x, *args, **kwargs)  # type: ignore[arg-type]
@@ -65,6 +68,13 @@ def test_a_candidate_must_be_right_on_every_sample() -> None:
     small = SmallOnly(name="small_only")
     outcome = compare([call(n=60), call(n=300)], "forward", [small, Reference()], repeats=1)
     assert list(outcome.ms) == [Reference()]
+
+    # nor does it win by having sent the right one away: whatever the clock says
+    times = itertools.cycle([1.0, 9.0])
+    monkeypatch.setattr(autotune, "device_ms", lambda *_, **__: next(times))
+    outcome = compare([call(n=60), call(n=300)], "forward", [small, Reference()], repeats=1)
+    assert list(outcome.ms) == [Reference()]
+    assert list(outcome.refused) == [small]
 
 
 @pytest.mark.parametrize(("size", "stride"), [(3, 1), (2, 2), (3, 2)])
