@@ -10,14 +10,14 @@ from torch import Tensor
 
 from pcnn.dataflows.epilogue import Epilogue
 from pcnn.dataflows.listed_pairs import PlainSums
-from pcnn.dataflows.outer_products import NEEDS_VVOR
-from pcnn.dataflows.reference import finish
+from pcnn.dataflows.outer_products import NEEDS_VVOR, OuterProducts
+from pcnn.dataflows.reference import finish, kernels_serve
 from pcnn.dataflows.weight_stationary import WeightStationary, steps_of
 from pcnn.kernels.product_tiles import ChunkTiles, ProductShape, RowTiles
 
 
 @dataclass(frozen=True)
-class Hybrid:
+class Hybrid(OuterProducts):
     """Slots of small L1 norm output-stationary, the others weight-stationary.
 
     The offsets of a kernel are filled the less often the farther they reach. Near slots are worth a
@@ -85,7 +85,7 @@ class Hybrid:
         epilogue: Epilogue | None = None,
     ) -> Tensor:
         """See `Dataflow.mvmr`."""
-        if x.is_cuda and compute_dtype != torch.float64:
+        if kernels_serve(x, compute_dtype):
             return self.by_kernels(
                 x,
                 weight,
@@ -178,18 +178,3 @@ class Hybrid:
         pairs = in_index, out_index, counts, sparse
         add_pairs(sums, x, weight, *pairs, both, shape, *compute, tiles, second)
         return finish_by_kernel(sums, out_dtype, *steps_of(epilogue))
-
-    def vvor(
-        self,
-        x: Tensor,
-        grad: Tensor,
-        layouts: Sequence[Tensor],
-        groups: int,
-        compute_dtype: torch.dtype,
-        out_dtype: torch.dtype,
-        *,
-        mirrored: bool = False,
-    ) -> Tensor:
-        """See `Dataflow.vvor`."""
-        dtypes = compute_dtype, out_dtype
-        return self._sparse.vvor(x, grad, layouts, groups, *dtypes, mirrored=mirrored)

@@ -8,74 +8,36 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pcnn.dataflows.epilogue import Epilogue
 from pcnn.dataflows.outer_products import NEEDS_VVOR_BY_ROW, vvor_by_row
 from pcnn.dataflows.output_stationary import OutputStationary
-from pcnn.dataflows.reference import accumulator
-
-_OUTPUTS = OutputStationary(sections=None)
+from pcnn.dataflows.reference import accumulator, kernels_serve
 
 
 @dataclass(frozen=True)
-class OuterByRow:
+class OuterByRow(OutputStationary):
     """Outputs by implicit GEMM; gradients of weights row by row of the output.
 
     A row of the gradient is read once for several slots, where other dataflows read it for each of
     its triplets. It pays where most slots are filled and channels are few. Needs a map with at most
     one input in a slot.
+
+    Args:
+        blocks: as of `OutputStationary`.
+        sections: as of `OutputStationary`.
     """
 
-    name: str = "outer_by_row"
+    sections: bool | None = None
 
     @property
-    def needs(self) -> tuple[str, ...]:
-        """See `Dataflow.needs`."""
-        return _OUTPUTS.needs
+    def name(self) -> str:
+        """Identifier of the setting."""
+        usual = self.blocks is None and self.sections is None
+        return "outer_by_row" if usual else f"outer_by_row_{super().name}"
 
     @property
     def needs_vvor(self) -> tuple[str, ...]:
         """See `Dataflow.needs_vvor`."""
         return NEEDS_VVOR_BY_ROW
-
-    @property
-    def fuses(self) -> bool:
-        """See `Dataflow.fuses`."""
-        return _OUTPUTS.fuses
-
-    @property
-    def deterministic(self) -> bool:
-        """See `Dataflow.deterministic`; gradients of weights always are."""
-        return _OUTPUTS.deterministic
-
-    def mvmr(
-        self,
-        x: Tensor,
-        weight: Tensor,
-        layouts: Sequence[Tensor],
-        n_out: int,
-        groups: int,
-        transposed: bool,
-        compute_dtype: torch.dtype,
-        out_dtype: torch.dtype,
-        *,
-        mirrored: bool = False,
-        second: Tensor | None = None,
-        epilogue: Epilogue | None = None,
-    ) -> Tensor:
-        """See `Dataflow.mvmr`."""
-        return _OUTPUTS.mvmr(
-            x,
-            weight,
-            layouts,
-            n_out,
-            groups,
-            transposed,
-            compute_dtype,
-            out_dtype,
-            mirrored=mirrored,
-            second=second,
-            epilogue=epilogue,
-        )
 
     def vvor(
         self,
@@ -89,7 +51,7 @@ class OuterByRow:
         mirrored: bool = False,
     ) -> Tensor:
         """See `Dataflow.vvor`."""
-        if x.is_cuda and compute_dtype != torch.float64:
+        if kernels_serve(x, compute_dtype):
             return vvor_by_row(
                 x, grad, layouts, groups, compute_dtype, out_dtype, mirrored=mirrored
             )

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from pcnn.dataflows.reference import Reference, kernels_serve
+
 if TYPE_CHECKING:
     from pcnn.kernels.outer_products import OuterProductTiles
     from pcnn.kernels.outer_products_by_row import ByRowTiles
@@ -94,3 +96,24 @@ def vvor_by_row(
     return outer_products_by_row(
         x, grad, layouts[0], groups, *dtypes, mirrored=mirrored, tiles=tiles
     )
+
+
+class OuterProducts:
+    """The `vvor` of dataflows whose `needs_vvor` is `NEEDS_VVOR`."""
+
+    def vvor(
+        self,
+        x: Tensor,
+        grad: Tensor,
+        layouts: Sequence[Tensor],
+        groups: int,
+        compute_dtype: torch.dtype,
+        out_dtype: torch.dtype,
+        *,
+        mirrored: bool = False,
+    ) -> Tensor:
+        """See `Dataflow.vvor`."""
+        dtypes = compute_dtype, out_dtype
+        if kernels_serve(x, compute_dtype):
+            return vvor(x, grad, layouts, groups, *dtypes, mirrored=mirrored)
+        return Reference().vvor(x, grad, layouts[:3], groups, *dtypes, mirrored=mirrored)

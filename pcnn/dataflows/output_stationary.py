@@ -13,13 +13,13 @@ import torch
 from torch import Tensor
 
 from pcnn.dataflows.epilogue import Epilogue
-from pcnn.dataflows.outer_products import NEEDS_VVOR, vvor
+from pcnn.dataflows.outer_products import NEEDS_VVOR, OuterProducts
 from pcnn.dataflows.reference import (
-    Reference,
     accumulator,
     finish,
     in_given_dtype,
     join,
+    kernels_serve,
     per_group,
 )
 from pcnn.geometry.layouts import TILE_ROWS
@@ -29,7 +29,7 @@ _NOTHING = Epilogue()
 
 
 @dataclass(frozen=True)
-class OutputStationary:
+class OutputStationary(OuterProducts):
     """Implicit GEMM over the row lists of tiles, in Triton; plain torch on a CPU and in float64.
 
     Args:
@@ -86,7 +86,7 @@ class OutputStationary:
         epilogue: Epilogue | None = None,
     ) -> Tensor:
         """See `Dataflow.mvmr`."""
-        if not x.is_cuda or compute_dtype == torch.float64:
+        if not kernels_serve(x, compute_dtype):
             product = _plain(
                 join(x, second), weight, layouts, n_out, groups, transposed, mirrored, compute_dtype
             )
@@ -117,24 +117,6 @@ class OutputStationary:
             residual=follows.residual,
             relu=follows.relu,
         )
-
-    def vvor(
-        self,
-        x: Tensor,
-        grad: Tensor,
-        layouts: Sequence[Tensor],
-        groups: int,
-        compute_dtype: torch.dtype,
-        out_dtype: torch.dtype,
-        *,
-        mirrored: bool = False,
-    ) -> Tensor:
-        """See `Dataflow.vvor`."""
-        if not x.is_cuda or compute_dtype == torch.float64:
-            return Reference().vvor(
-                x, grad, layouts[:3], groups, compute_dtype, out_dtype, mirrored=mirrored
-            )
-        return vvor(x, grad, layouts, groups, compute_dtype, out_dtype, mirrored=mirrored)
 
 
 def _plain(

@@ -89,6 +89,11 @@ class Reference:
         return out.transpose(1, 2).reshape(out.shape[0], c_in, groups * c_out).to(out_dtype)
 
 
+def kernels_serve(x: Tensor, compute_dtype: torch.dtype) -> bool:
+    """Whether Triton kernels take a product: of CUDA tensors, in what tensor cores multiply."""
+    return x.is_cuda and compute_dtype != torch.float64
+
+
 def accumulator(compute_dtype: torch.dtype) -> torch.dtype:
     """Dtype sums are kept in: float64 for float64, else float32."""
     return torch.float64 if compute_dtype == torch.float64 else torch.float32

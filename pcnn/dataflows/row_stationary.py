@@ -10,14 +10,14 @@ from torch import Tensor
 
 from pcnn.dataflows.epilogue import Epilogue
 from pcnn.dataflows.listed_pairs import PlainSums
-from pcnn.dataflows.outer_products import NEEDS_VVOR, vvor
-from pcnn.dataflows.reference import Reference, finish, multiply
+from pcnn.dataflows.outer_products import NEEDS_VVOR, OuterProducts
+from pcnn.dataflows.reference import finish, kernels_serve, multiply
 from pcnn.geometry.layouts import TILE_ROWS
 from pcnn.kernels.product_tiles import ProductShape, RowTiles
 
 
 @dataclass(frozen=True)
-class RowStationary:
+class RowStationary(OuterProducts):
     """Inputs of a slot are summed while they are gathered, and multiplied once.
 
     ``sum_j x_j W_k = (sum_j x_j) W_k``: where native points put up to 8 inputs into a slot, rows
@@ -67,7 +67,7 @@ class RowStationary:
         epilogue: Epilogue | None = None,
     ) -> Tensor:
         """See `Dataflow.mvmr`."""
-        if x.is_cuda and compute_dtype != torch.float64:
+        if kernels_serve(x, compute_dtype):
             return self.by_kernels(
                 x,
                 weight,
@@ -126,23 +126,6 @@ class RowStationary:
             follows.residual,
             follows.relu,
         )
-
-    def vvor(
-        self,
-        x: Tensor,
-        grad: Tensor,
-        layouts: Sequence[Tensor],
-        groups: int,
-        compute_dtype: torch.dtype,
-        out_dtype: torch.dtype,
-        *,
-        mirrored: bool = False,
-    ) -> Tensor:
-        """See `Dataflow.vvor`."""
-        dtypes = compute_dtype, out_dtype
-        if x.is_cuda and compute_dtype != torch.float64:
-            return vvor(x, grad, layouts, groups, *dtypes, mirrored=mirrored)
-        return Reference().vvor(x, grad, layouts[:3], groups, *dtypes, mirrored=mirrored)
 
 
 def tiles_of(shape: ProductShape, compute_dtype: torch.dtype) -> RowTiles:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from pcnn.dataflows.epilogue import Epilogue
 from pcnn.dataflows.listed_pairs import PlainSums
-from pcnn.dataflows.reference import Reference
+from pcnn.dataflows.reference import Reference, kernels_serve
 from pcnn.dataflows.triplet_order import LAYOUTS_OF, Sort, order_of, triplets_of
 from pcnn.kernels.product_tiles import ProductShape
 
@@ -91,7 +91,7 @@ class Triplets:
         if second is not None or epilogue is not None:
             raise ValueError("triplets fuses neither a second source nor an epilogue")
         how = groups, transposed
-        if x.is_cuda and compute_dtype != torch.float64:
+        if kernels_serve(x, compute_dtype):
             dtypes = compute_dtype, out_dtype
             return self.by_kernels(x, weight, layouts, n_out, *how, *dtypes, mirrored=mirrored)
         plain = PlainSums.of(x, None, weight, n_out, *how, mirrored, compute_dtype)
@@ -142,7 +142,7 @@ class Triplets:
     ) -> Tensor:
         """See `Dataflow.vvor`."""
         dtypes = compute_dtype, out_dtype
-        if x.is_cuda and compute_dtype != torch.float64:
+        if kernels_serve(x, compute_dtype):
             return self.vvor_by_kernels(x, grad, layouts, groups, *dtypes, mirrored=mirrored)
         in_index, out_index, counts = self._by_slot(layouts, layouts[-1].shape[0])
         offsets = torch.nn.functional.pad(counts.cumsum(0), (1, 0)).cpu()

@@ -10,13 +10,13 @@ from torch import Tensor
 
 from pcnn.dataflows.epilogue import Epilogue
 from pcnn.dataflows.listed_pairs import PlainSums
-from pcnn.dataflows.outer_products import NEEDS_VVOR, vvor
-from pcnn.dataflows.reference import Reference, finish
+from pcnn.dataflows.outer_products import NEEDS_VVOR, OuterProducts
+from pcnn.dataflows.reference import finish, kernels_serve
 from pcnn.kernels.product_tiles import ChunkTiles, ProductShape, RowTiles
 
 
 @dataclass(frozen=True)
-class WeightStationary:
+class WeightStationary(OuterProducts):
     """Programs keep to one slot's weight and multiply chunks of its pairs.
 
     Every pair is multiplied and nothing else is: no row is padded, which serves kernels of many
@@ -73,7 +73,7 @@ class WeightStationary:
         epilogue: Epilogue | None = None,
     ) -> Tensor:
         """See `Dataflow.mvmr`."""
-        if x.is_cuda and compute_dtype != torch.float64:
+        if kernels_serve(x, compute_dtype):
             return self.by_kernels(
                 x,
                 weight,
@@ -137,23 +137,6 @@ class WeightStationary:
         pairs = in_index, out_index, counts, None
         add_pairs(sums, x, weight, *pairs, both, shape, *compute, tiles, second)
         return finish_by_kernel(sums, out_dtype, *steps_of(epilogue))
-
-    def vvor(
-        self,
-        x: Tensor,
-        grad: Tensor,
-        layouts: Sequence[Tensor],
-        groups: int,
-        compute_dtype: torch.dtype,
-        out_dtype: torch.dtype,
-        *,
-        mirrored: bool = False,
-    ) -> Tensor:
-        """See `Dataflow.vvor`."""
-        dtypes = compute_dtype, out_dtype
-        if x.is_cuda and compute_dtype != torch.float64:
-            return vvor(x, grad, layouts, groups, *dtypes, mirrored=mirrored)
-        return Reference().vvor(x, grad, layouts[:3], groups, *dtypes, mirrored=mirrored)
 
 
 def steps_of(epilogue: Epilogue | None) -> tuple[Tensor | None, Tensor | None, Tensor | None, bool]:

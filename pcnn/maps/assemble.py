@@ -32,3 +32,26 @@ def assemble_pairs(
     return KernelMap.from_pairs(
         in_index, out_index, offsets, source.rows, target.rows, symmetric=symmetric
     )
+
+
+def sort_by_slot(
+    slot: Tensor, in_index: Tensor, out_index: Tensor, volume: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Bring triplets into the order of `KernelMap.from_pairs`; the host waits for their numbers.
+
+    Args:
+        slot: ``[T]`` int64; triplets of slot -1 are left out.
+        in_index: ``[T]`` input rows; their order within a slot stays.
+        out_index: ``[T]`` output rows, likewise.
+        volume: kernel slots K.
+
+    Returns:
+        ``in_index``, ``out_index`` int32 by slot, ``offsets [K + 1]`` int64 on the host.
+    """
+    order = torch.argsort(torch.where(slot < 0, volume, slot), stable=True)
+    counts = torch.zeros(volume + 1, dtype=torch.int64, device=slot.device)
+    counts.index_add_(0, slot + 1, torch.ones_like(slot, dtype=torch.int64))
+    offsets = torch.zeros(volume + 1, dtype=torch.int64)
+    torch.cumsum(counts[1:].cpu(), 0, out=offsets[1:])
+    order = order[: int(offsets[-1])]
+    return in_index[order].to(torch.int32), out_index[order].to(torch.int32), offsets

@@ -10,6 +10,7 @@ from __future__ import annotations
 import torch
 
 from pcnn.geometry import Kernel, KernelMap, PointSet
+from pcnn.maps.assemble import sort_by_slot
 
 
 def cell_parents(source: PointSet, target: PointSet, kernel: Kernel) -> KernelMap:
@@ -46,16 +47,10 @@ def cell_parents(source: PointSet, target: PointSet, kernel: Kernel) -> KernelMa
     place = source.cells[:, 1:] - target.cells[parent, 1:] * step  # [N_in, 3]
     _, size_y, size_z = kernel.size
     slot = (place[:, 0] * size_y + place[:, 1]) * size_z + place[:, 2]
-    # stable: with a slot given, rows and their parents ascend together
-    order = torch.argsort(slot, stable=True)
-    counts = torch.zeros(kernel.volume, dtype=torch.int64, device=source.device)
-    counts.index_add_(0, slot, torch.ones_like(slot, dtype=torch.int64))
-    offsets = torch.zeros(kernel.volume + 1, dtype=torch.int64)
-    torch.cumsum(counts.cpu(), 0, out=offsets[1:])
+    # with a slot given, rows and their parents ascend together
+    rows = torch.arange(source.rows, device=source.device)
     return KernelMap.from_pairs(
-        order.to(torch.int32),
-        parent[order].to(torch.int32),
-        offsets,
+        *sort_by_slot(slot, rows, parent, kernel.volume),
         source.rows,
         target.rows,
         one_per_slot=source.one_per_cell,

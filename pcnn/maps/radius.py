@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from pcnn.geometry import Kernel, KernelMap, PointSet
+from pcnn.maps.assemble import sort_by_slot
 from pcnn.maps.cell_parents import cell_parents
 from pcnn.maps.local_voxels import (
     Edges,
@@ -116,7 +117,7 @@ class RadiusSearch:
                 slot = _cell_slots(offsets, kernel)
             else:
                 slot = slots_of(offsets, field.edges, kernel.size, outside)
-            pairs = _by_slot(slot, in_index, out_index, kernel.volume)
+            pairs = sort_by_slot(slot, in_index, out_index, kernel.volume)
         built = KernelMap.from_pairs(
             *pairs,
             source.rows,
@@ -207,16 +208,3 @@ def _cell_slots(offsets: Tensor, kernel: Kernel) -> Tensor:
     x, y, z = place.unbind(1)
     slot = (x * kernel.size[1] + y) * kernel.size[2] + z
     return torch.where((place * dilation == cells).all(1), slot, -1)
-
-
-def _by_slot(
-    slot: Tensor, in_index: Tensor, out_index: Tensor, volume: int
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Triplets by slot, those without one left out, and where every slot begins."""
-    # stable: output rows, then input rows, stay ascending within a slot
-    order = torch.argsort(torch.where(slot < 0, volume, slot), stable=True)
-    counts = torch.bincount(slot + 1, minlength=volume + 1)[1:].cpu()
-    offsets = torch.zeros(volume + 1, dtype=torch.int64)
-    torch.cumsum(counts, 0, out=offsets[1:])
-    order = order[: int(offsets[-1])]
-    return in_index[order].to(torch.int32), out_index[order].to(torch.int32), offsets

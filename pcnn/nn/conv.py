@@ -20,6 +20,15 @@ from pcnn.tensor import SparseTensor
 Size = int | Sequence[int]
 
 
+def compute_dtype(features: Tensor) -> torch.dtype:
+    """Dtype that operands are rounded to: that of the features, or autocast's where it is on."""
+    dtype = features.dtype
+    device = "cuda" if features.is_cuda else features.device.type
+    if dtype == torch.float64 or not torch.is_autocast_enabled(device):
+        return dtype
+    return torch.get_autocast_dtype(device)
+
+
 class _Convolution(nn.Module):
     """Weights, initialisation and the call that forward and transposed layers share."""
 
@@ -68,15 +77,8 @@ class _Convolution(nn.Module):
             f"groups={self.groups}, bias={self.bias is not None}, engine={self.engine.name}"
         )
 
-    def _compute_dtype(self, features: Tensor) -> torch.dtype:
-        """What operands are rounded to: autocast's dtype, where it is on."""
-        kind = features.device.type
-        if features.dtype != torch.float64 and torch.is_autocast_enabled(kind):
-            return torch.get_autocast_dtype(kind)
-        return features.dtype
-
     def _apply_map(self, features: Tensor, kernel_map: KernelMap) -> Tensor:
-        device, dtype = features.device, self._compute_dtype(features)
+        device, dtype = features.device, compute_dtype(features)
         weight, bias = self.weight, self.bias
         epilogue = None
         if bias is not None and not (
@@ -96,7 +98,7 @@ class _Convolution(nn.Module):
         return out if bias is None or epilogue is not None else out + bias.to(out.dtype)
 
     def _pointwise(self, features: Tensor) -> Tensor:
-        dtype = self._compute_dtype(features)
+        dtype = compute_dtype(features)
         if self.groups == 1 and dtype != self.weight.dtype and torch.is_grad_enabled():
             out = pointwise(features, self.weight[0], dtype)
             return out if self.bias is None else out + self.bias.to(out.dtype)

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn.modules.module import _global_forward_hooks, _global_forward_pre_hooks
 
 from pcnn.geometry import Geometry, KernelMap
-from pcnn.nn.conv import Conv3d, ConvTranspose3d
+from pcnn.nn.conv import Conv3d, ConvTranspose3d, compute_dtype
 from pcnn.nn.features import add
 from pcnn.nn.folded_norm import Folded, FoldedNorm
 from pcnn.nn.joined import JoinedTensor
@@ -116,7 +116,7 @@ def _fused(
         features, second = x.first, x.second
     else:
         features = x.features
-    dtype = _compute_dtype(features)
+    dtype = compute_dtype(features)
     if residual is not None and residual.features.dtype != dtype:  # it decides the sum's dtype
         y = add(_fused(layer, x, sites, folded, None, False), residual)
         return y.replace(y.features.relu_()) if relu else y
@@ -172,12 +172,3 @@ def _pointwise(
     if residual is not None:
         out += residual
     return out.relu_() if relu else out
-
-
-def _compute_dtype(features: Tensor) -> torch.dtype:
-    """Dtype of the operands: that of the features, or autocast's."""
-    dtype = features.dtype
-    device = "cuda" if features.is_cuda else features.device.type
-    if not torch.is_autocast_enabled(device) or dtype == torch.float64:
-        return dtype
-    return torch.get_autocast_dtype(device)

@@ -9,7 +9,7 @@ from pcnn.dataflows import Dataflow, Epilogue
 from pcnn.dataflows.reference import accumulator, finish, join
 from pcnn.geometry import KernelMap
 from pcnn.ops.eager import Product
-from pcnn.ops.library import products
+from pcnn.ops.library import Side, products
 
 
 def convolution(
@@ -84,10 +84,10 @@ def convolution(
         both = grad_x and not side.symmetric
         layouts_t = tensors(side.transpose(), needs) if both else []
         layouts_vvor = tensors(side, dataflow.needs_vvor) if grad_weight else []
-        lists = layouts, layouts_t, layouts_vvor, side.symmetric, mirrored
+        near = Side(layouts, layouts_t, layouts_vvor, side.symmetric, mirrored)
         if not compiling:
-            return Product(dataflow, *lists, side.n_out, groups, dtype)(x, weight)
-        return products(dataflow).mvmr(x, weight, *lists, side.n_out, groups, False, dtype, dtype)
+            return Product(dataflow, near, side.n_out, groups, dtype)(x, weight)
+        return products(dataflow).mvmr(x, weight, *near, side.n_out, groups, False, dtype, dtype)
     if dataflow.fuses:
         parts = Epilogue() if epilogue is None else epilogue
         return products(dataflow).fused(
@@ -108,8 +108,8 @@ def convolution(
     sizes = side.n_out, groups, False, dtype, wide
     x = join(x, second)
     if compiling:
-        lists = layouts, [], [], side.symmetric, mirrored
-        return finish(products(dataflow).mvmr(x, weight, *lists, *sizes), epilogue, dtype)
+        near = Side(layouts, [], [], side.symmetric, mirrored)
+        return finish(products(dataflow).mvmr(x, weight, *near, *sizes), epilogue, dtype)
     product = dataflow.mvmr(x, weight, layouts, *sizes, mirrored=mirrored)
     return finish(product, epilogue, dtype)
 

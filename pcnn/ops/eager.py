@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from pcnn.dataflows import Dataflow
-from pcnn.ops.library import products
+from pcnn.ops.library import Side, products
 
 
 class Product(NamedTuple):
@@ -22,22 +22,14 @@ class Product(NamedTuple):
 
     Args:
         dataflow: computes it.
-        layouts: of the side of the map that is read.
-        layouts_t: of the other side; empty if nobody asks for it, and for a symmetric map.
-        layouts_vvor: of the forward map, for the gradient of the weight.
-        symmetric: the map is its own transpose.
-        mirrored: slot k multiplies ``W[K - 1 - k]``.
+        side: of the map that is read.
         n_out: rows of the output.
         groups: groups of channels.
         compute_dtype: operands are rounded to it; so is the output.
     """
 
     dataflow: Dataflow
-    layouts: list[Tensor]
-    layouts_t: list[Tensor]
-    layouts_vvor: list[Tensor]
-    symmetric: bool
-    mirrored: bool
+    side: Side
     n_out: int
     groups: int
     compute_dtype: torch.dtype
@@ -66,13 +58,13 @@ class _Product(torch.autograd.Function):
         return product.dataflow.mvmr(
             x,
             rounded,
-            product.layouts,
+            product.side.layouts,
             product.n_out,
             product.groups,
             False,
             dtype,
             dtype,
-            mirrored=product.mirrored,
+            mirrored=product.side.mirrored,
         )
 
     @staticmethod
@@ -83,29 +75,30 @@ class _Product(torch.autograd.Function):
         needs = ctx.needs_input_grad
         if torch.is_grad_enabled():
             return *_differentiable(product, x, weight, grad, needs), None
-        dataflow, mirrored, dtype = product.dataflow, product.mirrored, product.compute_dtype
+        dataflow, near, dtype = product.dataflow, product.side, product.compute_dtype
         grad_x = grad_weight = None
         if needs[0]:
+            far = near.other_side()
             grad_x = dataflow.mvmr(
                 grad,
                 ctx.rounded,
-                product.layouts if product.symmetric else product.layouts_t,
+                far.layouts,
                 x.shape[0],
                 product.groups,
                 True,
                 dtype,
                 x.dtype,
-                mirrored=mirrored != product.symmetric,
+                mirrored=far.mirrored,
             )
         if needs[1]:
             grad_weight = dataflow.vvor(
                 x,
                 grad,
-                product.layouts_vvor,
+                near.layouts_vvor,
                 product.groups,
                 dtype,
                 weight.dtype,
-                mirrored=mirrored,
+                mirrored=near.mirrored,
             )
         return grad_x, grad_weight, None
 
@@ -114,14 +107,11 @@ def _differentiable(
     product: Product, x: Tensor, weight: Tensor, grad: Tensor, needs: tuple[bool, ...]
 ) -> tuple[Tensor | None, Tensor | None]:
     """Both gradients as operators, which have derivatives of their own."""
-    _, layouts, layouts_t, layouts_vvor, symmetric, mirrored, _, groups, dtype = product
-    operators = products(product.dataflow)
-    near = layouts, layouts_t, layouts_vvor, symmetric, mirrored
-    far = (*near[:4], not mirrored)
-    if not symmetric:
-        far = layouts_t, layouts, layouts_vvor, False, mirrored
+    dataflow, near, _, groups, dtype = product
+    operators = products(dataflow)
     grad_x = grad_weight = None
     if needs[0]:
+        far = near.other_side()
         grad_x = operators.mvmr(grad, weight, *far, x.shape[0], groups, True, dtype, x.dtype)
     if needs[1]:
         sizes = weight.shape[0], groups, dtype, weight.dtype

@@ -281,8 +281,16 @@ class _Vvor(torch.autograd.Function):
         return None, grad_x, grad_grad, *(None,) * 9
 
 
-class _Map(NamedTuple):
-    """The arguments of an operator that say over which map it runs."""
+class Side(NamedTuple):
+    """The arguments of an operator that say over which side of which map it runs.
+
+    Args:
+        layouts: of the side that is read.
+        layouts_t: of the other side; empty if nobody asks for it, and for a symmetric map.
+        layouts_vvor: of the forward map, for gradients of weights.
+        symmetric: the map is its own transpose.
+        mirrored: slot k multiplies ``W[K - 1 - k]``.
+    """
 
     layouts: list[Tensor]
     layouts_t: list[Tensor]
@@ -290,17 +298,21 @@ class _Map(NamedTuple):
     symmetric: bool
     mirrored: bool
 
-    def other_side(self) -> _Map:
-        """The transposed map."""
+    def other_side(self) -> Side:
+        """The transposed map.
+
+        Raises:
+            RuntimeError: its layouts were not built.
+        """
         layouts, layouts_t, layouts_vvor, symmetric, mirrored = self
         if symmetric:
-            return _Map(layouts, layouts_t, layouts_vvor, True, not mirrored)
+            return Side(layouts, layouts_t, layouts_vvor, True, not mirrored)
         if not layouts_t:
             raise RuntimeError(
                 "backward through a convolution whose transposed layouts were not built: gradients "
                 "were disabled when the forward pass ran"
             )
-        return _Map(layouts_t, layouts, layouts_vvor, False, mirrored)
+        return Side(layouts_t, layouts, layouts_vvor, False, mirrored)
 
 
 def _save(
@@ -319,11 +331,11 @@ def _save(
     ctx.save_for_backward(first, second, *layouts, *layouts_t, *layouts_vvor)
 
 
-def _saved(ctx: Any) -> tuple[Tensor, Tensor, _Map]:
+def _saved(ctx: Any) -> tuple[Tensor, Tensor, Side]:
     first, second, *tensors = ctx.saved_tensors
     a, b = ctx.ends
     lists = tensors[:a], tensors[a:b], tensors[b:]
-    return first, second, _Map(*lists, ctx.symmetric, ctx.mirrored)
+    return first, second, Side(*lists, ctx.symmetric, ctx.mirrored)
 
 
 _apply_mvmr: Callable[..., Tensor] = _Mvmr.apply
