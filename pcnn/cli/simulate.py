@@ -26,7 +26,9 @@ def simulate_kitti_command(
     ] = 40,
     val_scans: Annotated[int, typer.Option(min=0, help="Validation scans, sequence 08.")] = 8,
     seed: Annotated[int, typer.Option(min=0, help="Seed of streets, traffic and noise.")] = 0,
-    workers: Annotated[int, typer.Option(min=1, help="Processes.")] = 2,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Processes; default: every core.")
+    ] = None,
     frame_stride: Annotated[
         int, typer.Option(min=1, help="10 Hz frames between two scans; 1 gives every frame.")
     ] = 15,

@@ -8,7 +8,7 @@ Embree; ranges get noise, returns get lost. The files carry the official raw ids
 numbers, and a `SIMULATED.json` says what they are.
 """
 
-from pcnn.datasets.simulate.generate import simulate_kitti
 from pcnn.datasets.simulate.marker import MARKER, VERSION, is_simulated
+from pcnn.datasets.simulate.streets.generate import simulate_kitti
 
 __all__ = ["MARKER", "VERSION", "is_simulated", "simulate_kitti"]

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from pcnn.datasets.simulate.mesh import Floats
-from pcnn.datasets.simulate.sensor import Scan
+from pcnn.datasets.simulate.streets.sensor import Scan
 
 # Camera 0 looks forward (x right, y down, z forward), 27 cm before and 8 cm below the sensor,
 # turned by a few thousandths as a real mounting is.
@@ -77,8 +77,8 @@ def write_sequence(
         times: of every scan [s].
     """
     folder = root / "sequences" / f"{sequence:02d}"
-    (folder / "velodyne").mkdir(parents=True)
-    (folder / "labels").mkdir()
+    (folder / "velodyne").mkdir(parents=True, exist_ok=True)
+    (folder / "labels").mkdir(exist_ok=True)
     (root / "poses").mkdir(exist_ok=True)
     poses = poses_text(sensor_poses)
     (folder / "calib.txt").write_text(calibration_text())

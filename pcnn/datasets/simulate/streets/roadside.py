@@ -7,13 +7,13 @@ from collections.abc import Callable
 
 import numpy as np
 
-from pcnn.datasets.simulate import furniture, plants
-from pcnn.datasets.simulate.cycles import bicycle, bicyclist, motorcycle, motorcyclist
-from pcnn.datasets.simulate.layout import Side
 from pcnn.datasets.simulate.mesh import Mesh
-from pcnn.datasets.simulate.people import person
-from pcnn.datasets.simulate.raw_ids import RawId
-from pcnn.datasets.simulate.site import Site
+from pcnn.datasets.simulate.streets import furniture, plants
+from pcnn.datasets.simulate.streets.cycles import bicycle, bicyclist, motorcycle, motorcyclist
+from pcnn.datasets.simulate.streets.layout import Side
+from pcnn.datasets.simulate.streets.people import person
+from pcnn.datasets.simulate.streets.raw_ids import RawId
+from pcnn.datasets.simulate.streets.site import Site
 
 
 def furnish_roadside(site: Site) -> None:

@@ -7,7 +7,7 @@ import numpy as np
 from pcnn.datasets.simulate.materials import Material
 from pcnn.datasets.simulate.mesh import Floats, Mesh, join, surface
 from pcnn.datasets.simulate.primitives import box, boxes, quads
-from pcnn.datasets.simulate.raw_ids import RawId
+from pcnn.datasets.simulate.streets.raw_ids import RawId
 
 _BELOW = -1.5  # [m] walls reach under the ground, wherever the terrain goes
 

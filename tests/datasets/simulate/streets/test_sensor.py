@@ -11,7 +11,7 @@ from pcnn.datasets.simulate.materials import Material
 from pcnn.datasets.simulate.mesh import join, surface
 from pcnn.datasets.simulate.primitives import box, quads
 from pcnn.datasets.simulate.raycast import RayCaster
-from pcnn.datasets.simulate.sensor import AZIMUTH_STEPS, ELEVATIONS, MIN_RANGE, Sensor
+from pcnn.datasets.simulate.streets.sensor import AZIMUTH_STEPS, ELEVATIONS, MIN_RANGE, Sensor
 
 PLANE = surface(
     quads([[[-200, -200, 0], [200, -200, 0], [200, 200, 0], [-200, 200, 0]]]), Material.ASPHALT, 40

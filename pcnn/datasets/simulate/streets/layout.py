@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pcnn.datasets.simulate.settings import BLOCK_LENGTH, StreetSettings
-from pcnn.datasets.simulate.zones import Patch, Zone
+from pcnn.datasets.simulate.streets.settings import BLOCK_LENGTH, StreetSettings
+from pcnn.datasets.simulate.streets.zones import Patch, Zone
 
 WIDTH = 62.0  # [m] ground reaches this far to either side
 ISLAND_HALF = 0.6  # [m] half width of a traffic island

@@ -7,7 +7,7 @@ import numpy as np
 from pcnn.datasets.simulate.materials import Material
 from pcnn.datasets.simulate.mesh import Floats, Mesh, join, surface
 from pcnn.datasets.simulate.primitives import box, boxes, tube
-from pcnn.datasets.simulate.raw_ids import RawId
+from pcnn.datasets.simulate.streets.raw_ids import RawId
 
 # posts reach below their foot, so that no gap shows on sloping ground
 _FOOT = -0.3

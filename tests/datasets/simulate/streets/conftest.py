@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pcnn.datasets.simulate import simulate_kitti
-from pcnn.datasets.simulate.street import Street
+from pcnn.datasets.simulate.streets.street import Street
 
 SMALL = {"seed": 3, "train_scans": 1, "val_scans": 2, "frame_stride": 10}
 

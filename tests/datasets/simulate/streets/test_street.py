@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from scipy.spatial import cKDTree
 
-from pcnn.datasets.simulate.raw_ids import MOVING
 from pcnn.datasets.simulate.raycast import RayCaster
-from pcnn.datasets.simulate.settings import BLOCK_LENGTH, draw_settings
-from pcnn.datasets.simulate.street import Street
+from pcnn.datasets.simulate.streets.raw_ids import MOVING
+from pcnn.datasets.simulate.streets.settings import BLOCK_LENGTH, draw_settings
+from pcnn.datasets.simulate.streets.street import Street
 
 # the training class of every raw id, written down independently of the package
 CLASSES = {

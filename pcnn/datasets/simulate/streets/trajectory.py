@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pcnn.datasets.simulate.mesh import Floats
-from pcnn.datasets.simulate.road import Road
+from pcnn.datasets.simulate.streets.road import Road
 
 FRAME_RATE = 10.0  # [Hz] of the sensor
 

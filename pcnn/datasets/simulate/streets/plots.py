@@ -6,11 +6,11 @@ import math
 
 import numpy as np
 
-from pcnn.datasets.simulate import furniture, plants
-from pcnn.datasets.simulate.buildings import building
-from pcnn.datasets.simulate.layout import Plot, Side
 from pcnn.datasets.simulate.mesh import Mesh
-from pcnn.datasets.simulate.site import Site
+from pcnn.datasets.simulate.streets import furniture, plants
+from pcnn.datasets.simulate.streets.buildings import building
+from pcnn.datasets.simulate.streets.layout import Plot, Side
+from pcnn.datasets.simulate.streets.site import Site
 
 
 def build_plots(site: Site) -> None:

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from pcnn.datasets.simulate.ground import Relief, height
-from pcnn.datasets.simulate.layout import Block
 from pcnn.datasets.simulate.mesh import Mesh
-from pcnn.datasets.simulate.settings import StreetSettings
+from pcnn.datasets.simulate.streets.ground import Relief, height
+from pcnn.datasets.simulate.streets.layout import Block
+from pcnn.datasets.simulate.streets.settings import StreetSettings
 
 #: things of one block: its instance ids are consecutive and no other block has them
 INSTANCES_PER_BLOCK = 128

@@ -6,8 +6,8 @@ import numpy as np
 
 from pcnn.datasets.simulate.materials import Material
 from pcnn.datasets.simulate.mesh import Mesh, join, surface
-from pcnn.datasets.simulate.people import rider
 from pcnn.datasets.simulate.primitives import box, ellipsoid, extrusion, hoop, tube
+from pcnn.datasets.simulate.streets.people import rider
 
 
 def bicycle(rng: np.random.Generator) -> Mesh:

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pcnn.datasets.simulate import vehicles
-from pcnn.datasets.simulate.cycles import bicyclist, motorcyclist
 from pcnn.datasets.simulate.mesh import Mesh
-from pcnn.datasets.simulate.people import person
-from pcnn.datasets.simulate.raw_ids import MOVING, RawId
-from pcnn.datasets.simulate.settings import StreetSettings
-from pcnn.datasets.simulate.site import Site
+from pcnn.datasets.simulate.streets import vehicles
+from pcnn.datasets.simulate.streets.cycles import bicyclist, motorcyclist
+from pcnn.datasets.simulate.streets.people import person
+from pcnn.datasets.simulate.streets.raw_ids import MOVING, RawId
+from pcnn.datasets.simulate.streets.settings import StreetSettings
+from pcnn.datasets.simulate.streets.site import Site
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pcnn.datasets.simulate.settings import Split
+from pcnn.datasets.simulate.streets.settings import Split
 
 #: the official split
 TRAIN_SEQUENCES = (0, 1, 2, 3, 4, 5, 6, 7, 9, 10)
@@ -37,6 +37,11 @@ class Job:
     sequence: int
     split: Split
     scans: tuple[tuple[int, int], ...]  # (scan index, frame)
+
+    @property
+    def name(self) -> str:
+        """Sequence and first scan, which no other job has."""
+        return f"{self.sequence:02d}-{self.scans[0][0]:06d}"
 
 
 def plan_sequences(train_scans: int, val_scans: int, frame_stride: int) -> list[SequencePlan]:

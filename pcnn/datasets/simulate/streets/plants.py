@@ -7,7 +7,7 @@ import numpy as np
 from pcnn.datasets.simulate.materials import Material
 from pcnn.datasets.simulate.mesh import Floats, Mesh, join, surface
 from pcnn.datasets.simulate.primitives import tube
-from pcnn.datasets.simulate.raw_ids import RawId
+from pcnn.datasets.simulate.streets.raw_ids import RawId
 
 
 def leaves(rng: np.random.Generator, centres: Floats, size: float) -> Mesh:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from pcnn.datasets.simulate.materials import Material
 from pcnn.datasets.simulate.mesh import Floats
-from pcnn.datasets.simulate.raw_ids import RawId
+from pcnn.datasets.simulate.streets.raw_ids import RawId
 
 
 class Zone(IntEnum):

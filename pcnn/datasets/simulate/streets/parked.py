@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 
-from pcnn.datasets.simulate import vehicles
-from pcnn.datasets.simulate.cycles import bicycle, motorcycle
-from pcnn.datasets.simulate.layout import Plot, Side
 from pcnn.datasets.simulate.mesh import Mesh
-from pcnn.datasets.simulate.raw_ids import RawId
-from pcnn.datasets.simulate.site import Site
+from pcnn.datasets.simulate.streets import vehicles
+from pcnn.datasets.simulate.streets.cycles import bicycle, motorcycle
+from pcnn.datasets.simulate.streets.layout import Plot, Side
+from pcnn.datasets.simulate.streets.raw_ids import RawId
+from pcnn.datasets.simulate.streets.site import Site
 
 # they park on the far side: beside the sensor one alone would fill a third of a scan
 _LARGE = ("truck", "bus", "caravan")

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from pcnn.datasets.simulate.layout import WIDTH, Block, Side
 from pcnn.datasets.simulate.mesh import Floats, Mesh, join
 from pcnn.datasets.simulate.primitives import quads
-from pcnn.datasets.simulate.zones import EDGE, MATERIAL, RAISED, RAW_ID, Zone, zone_at
+from pcnn.datasets.simulate.streets.layout import WIDTH, Block, Side
+from pcnn.datasets.simulate.streets.zones import EDGE, MATERIAL, RAISED, RAW_ID, Zone, zone_at
 
 Zones = NDArray[np.int64]
 

@@ -7,19 +7,24 @@ from functools import cached_property
 
 import numpy as np
 
-from pcnn.datasets.simulate.ground import Relief, ground_mesh
-from pcnn.datasets.simulate.layout import Block, draw_block, draw_sides
 from pcnn.datasets.simulate.mesh import Floats, Mesh, join
-from pcnn.datasets.simulate.parked import park_vehicles
-from pcnn.datasets.simulate.plots import build_plots
 from pcnn.datasets.simulate.raycast import Hits, RayCaster
-from pcnn.datasets.simulate.road import Road
-from pcnn.datasets.simulate.roadside import furnish_roadside
-from pcnn.datasets.simulate.sensor import Scan, Sensor
-from pcnn.datasets.simulate.settings import BLOCK_LENGTH, Split, StreetSettings, draw_settings
-from pcnn.datasets.simulate.site import INSTANCES_PER_BLOCK, Site
-from pcnn.datasets.simulate.traffic import Mover, block_traffic, convoy
-from pcnn.datasets.simulate.trajectory import FRAME_RATE, Drive
+from pcnn.datasets.simulate.streets.ground import Relief, ground_mesh
+from pcnn.datasets.simulate.streets.layout import Block, draw_block, draw_sides
+from pcnn.datasets.simulate.streets.parked import park_vehicles
+from pcnn.datasets.simulate.streets.plots import build_plots
+from pcnn.datasets.simulate.streets.road import Road
+from pcnn.datasets.simulate.streets.roadside import furnish_roadside
+from pcnn.datasets.simulate.streets.sensor import Scan, Sensor
+from pcnn.datasets.simulate.streets.settings import (
+    BLOCK_LENGTH,
+    Split,
+    StreetSettings,
+    draw_settings,
+)
+from pcnn.datasets.simulate.streets.site import INSTANCES_PER_BLOCK, Site
+from pcnn.datasets.simulate.streets.traffic import Mover, block_traffic, convoy
+from pcnn.datasets.simulate.streets.trajectory import FRAME_RATE, Drive
 
 _VIEW = 85.0  # [m] a little more than the sensor's reach
 _FIRST_BLOCK = -4  # no block before this one is ever seen, as drives begin at s = 0
