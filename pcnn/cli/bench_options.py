@@ -54,7 +54,8 @@ def engines_of(names: list[str] | None) -> list[Engine]:
     """
     from pcnn.ops.engine import ENGINES, resolve
 
-    every = [name for name in ENGINES if name not in NEVER_TIMED]
+    on_voxels = (name for name, engine in ENGINES.items() if engine.serves_geometry("voxel"))
+    every = [name for name in on_voxels if name not in NEVER_TIMED]
     wanted = every if not names or "all" in names else names
     try:
         return [resolve(name) for name in wanted]

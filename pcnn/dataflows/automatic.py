@@ -1,4 +1,4 @@
-"""The quickest dataflow of every device."""
+"""The quickest dataflow of every device, for maps of voxels and of native points."""
 
 from __future__ import annotations
 
@@ -11,6 +11,11 @@ from pcnn.dataflows.base import Dataflow
 from pcnn.dataflows.blocked import Blocked
 from pcnn.dataflows.by_table import ByTable
 from pcnn.dataflows.output_stationary import OutputStationary
+from pcnn.dataflows.row_stationary import RowStationary
+from pcnn.dataflows.weight_stationary import WeightStationary
+from pcnn.geometry import KernelMap
+from pcnn.geometry.layouts import TABLE_BUDGET_BYTES
+from pcnn.geometry.row_lists import MOST_TRIPLETS
 
 
 @dataclass(frozen=True)
@@ -19,15 +24,31 @@ class Automatic:
 
     Args:
         reproducible: only what gives identical bits in two runs. On a GPU large kernels on sparse
-            clouds are then walked in one order of rows, which takes two to three times as long.
+            clouds are then walked in one order of rows, which takes two to three times as long,
+            and maps too large for row lists are refused.
     """
 
     reproducible: bool = False
     name: str = "automatic"
 
     def on(self, device: torch.device) -> Dataflow:
-        """The dataflow for tensors of a device."""
+        """The dataflow for voxels on a device: maps with at most one input in a slot."""
         return _on(device.type, self.reproducible)
+
+    def for_map(self, device: torch.device, kernel_map: KernelMap) -> Dataflow:
+        """The dataflow for a kernel map on a device.
+
+        Where a slot holds several inputs, as on native points, they are summed while they are
+        gathered; a map whose lists of rows int32 cannot count, or whose tiles exceed the memory
+        budget, is read pair by pair. A kernel that tiles space has one input a slot on points too.
+
+        Args:
+            device: where it is computed.
+            kernel_map: the map, from either side.
+        """
+        if all(kernel_map.edges.one_per_slot) or device.type != "cuda":
+            return _on(device.type, self.reproducible)
+        return _WHOLE if _is_huge(kernel_map) and not self.reproducible else _ON_POINTS
 
 
 @functools.cache
@@ -35,3 +56,16 @@ def _on(device_type: str, reproducible: bool) -> Dataflow:
     if device_type != "cuda":
         return Blocked()
     return ByTable(OutputStationary(sections=False if reproducible else None))
+
+
+_ON_POINTS = ByTable(RowStationary())
+_WHOLE = WeightStationary(half=False)
+
+
+def _is_huge(kernel_map: KernelMap) -> bool:
+    """Whether lists of rows, of either side, would be refused."""
+    edges = kernel_map.edges
+    listed = edges.layouts.get(("pairs", False)) or edges.layouts.get(("pairs", True))
+    triplets = 0 if listed is None else listed[0].shape[0]
+    ranges = 4 * max(edges.rows) * (edges.volume + 1)
+    return triplets > MOST_TRIPLETS or ranges > TABLE_BUDGET_BYTES

@@ -4,6 +4,7 @@ from pcnn.geometry.from_points import point_set_of
 from pcnn.geometry.geometries import Geometry
 from pcnn.geometry.kernel import Kernel
 from pcnn.geometry.kernel_map import KernelMap
+from pcnn.geometry.neighbourhood import Neighbourhood
 from pcnn.geometry.packing import KeyLayout
 from pcnn.geometry.point_set import PointSet
 from pcnn.geometry.quantize import grid_of_cells, quantize
@@ -14,6 +15,7 @@ __all__ = [
     "Kernel",
     "KernelMap",
     "KeyLayout",
+    "Neighbourhood",
     "PointSet",
     "VoxelGrid",
     "grid_of_cells",

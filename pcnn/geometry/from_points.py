@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from pcnn.geometry.coarse_points import in_cells, nearest_rows
+from pcnn.geometry.neighbourhood import USUAL, Neighbourhood
 from pcnn.geometry.packing import DEFAULT_LAYOUT
 from pcnn.geometry.point_set import PointSet, Sizes
 from pcnn.geometry.quantize import check_finite, check_points
@@ -25,6 +26,7 @@ def point_set_of(
     grid_size: float | Sequence[float] = 1.0,
     sites: str = "nearest",
     thin: float | Sequence[float] | None = None,
+    neighbourhood: Neighbourhood | None = None,
 ) -> PointSet:
     """Point set of points, each kept where it is, sorted by the cell ``floor(p / grid_size)``.
 
@@ -45,6 +47,7 @@ def point_set_of(
         sites: points of later strided convolutions, ``nearest`` or ``cell_origin``.
         thin: edge of a cell [m] of which only the point nearest to its centre is kept first
             (PointCNN++'s code takes a third of ``grid_size``); ``None`` keeps all points.
+        neighbourhood: how kernels relate the points; ``None`` means `Neighbourhood()`.
 
     Returns:
         A set whose ``inverse`` ``[P]`` holds the row of every point (thinned: of the point that
@@ -56,9 +59,10 @@ def point_set_of(
     """
     check_points(points, batch)
     sizes = _sizes(grid_size, "grid_size")
+    rule = neighbourhood or USUAL
     if thin is None:
-        return _sorted(points, batch, batch_size, sizes, sites)
-    every = _sorted(points, batch, batch_size, _sizes(thin, "thin"), "nearest")
+        return _sorted(points, batch, batch_size, sizes, sites, rule)
+    every = _sorted(points, batch, batch_size, _sizes(thin, "thin"), "nearest", rule)
     keys, cell = torch.unique_consecutive(every.keys, return_inverse=True)
     singles = replace(every, keys=keys)
     offsets = every.points.to(torch.float64) - in_cells(singles, 0.5)[cell]
@@ -66,7 +70,8 @@ def point_set_of(
     assert every.chosen is not None
     assert every.inverse is not None
     kept_points = every.chosen[rows]  # [kept] of the input
-    few = _sorted(points[kept_points], every.batch_index[rows], every.batch_size, sizes, sites)
+    clouds = every.batch_index[rows], every.batch_size
+    few = _sorted(points[kept_points], *clouds, sizes, sites, rule)
     assert few.chosen is not None
     assert few.inverse is not None
     inverse = few.inverse[cell][every.inverse]
@@ -74,7 +79,12 @@ def point_set_of(
 
 
 def _sorted(
-    points: Tensor, batch: Tensor | None, batch_size: int | None, sizes: Sizes, sites: str
+    points: Tensor,
+    batch: Tensor | None,
+    batch_size: int | None,
+    sizes: Sizes,
+    sites: str,
+    neighbourhood: Neighbourhood,
 ) -> PointSet:
     layout = DEFAULT_LAYOUT
     device = points.device
@@ -108,6 +118,7 @@ def _sorted(
         inverse=inverse,
         chosen=order,
         layout=layout,
+        neighbourhood=neighbourhood,
     )
     if sites != "cell_origin":
         return made

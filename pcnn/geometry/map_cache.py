@@ -29,7 +29,7 @@ class MapCache:
         self._far: WeakKeyDictionary[Geometry, Maps] = WeakKeyDictionary()
 
     def of(self, source: Geometry, out: Geometry) -> Maps:
-        """Maps to one geometry, by `Kernel.key`; none of them, if there are none yet.
+        """Maps to one geometry, by the key they were added under; none, if there are none yet.
 
         Args:
             source: the geometry that keeps the maps.
@@ -38,15 +38,31 @@ class MapCache:
         place = _place(source, out)
         return self._far.get(out, {}) if place is None else self._near.get(place, {})
 
-    def add(self, source: Geometry, out: Geometry, kernel: Kernel, built: KernelMap) -> KernelMap:
-        """Keep a map; the one that is there already stays. Arguments as in `of`."""
+    def add(
+        self,
+        source: Geometry,
+        out: Geometry,
+        kernel: Kernel,
+        built: KernelMap,
+        key: tuple[Any, ...] | None = None,
+    ) -> KernelMap:
+        """Keep a map; the one that is there already stays.
+
+        Args:
+            source: as in `of`.
+            out: as in `of`.
+            kernel: the relation.
+            built: the map.
+            key: all that decides about the triplets; ``None`` means `Kernel.key`.
+        """
+        key = kernel.key if key is None else key
         # a map knows what its slots are: the kernel's size, and the L1 norms of their offsets
         built.edges.layouts.setdefault(("kernel_size", False), kernel.size_layout)
         built.edges.layouts.setdefault(("slot_norms", False), kernel.norm_layout)
         place = _place(source, out)
         if place is None:
-            return self._far.setdefault(out, {}).setdefault(kernel.key, built)
-        return self._near.setdefault(place, {}).setdefault(kernel.key, built)
+            return self._far.setdefault(out, {}).setdefault(key, built)
+        return self._near.setdefault(place, {}).setdefault(key, built)
 
     def all(self) -> list[KernelMap]:
         """All maps."""

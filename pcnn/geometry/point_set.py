@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -14,12 +14,19 @@ from pcnn.geometry.kept import kept
 from pcnn.geometry.kernel import Kernel, Triple
 from pcnn.geometry.kernel_map import KernelMap
 from pcnn.geometry.map_cache import MapCache, check_new_map
+from pcnn.geometry.neighbourhood import USUAL, Neighbourhood
 from pcnn.geometry.packing import DEFAULT_LAYOUT, KeyLayout
 
 Sizes = tuple[float, float, float]
-PointMapBuild = Callable[["PointSet", "PointSet", Kernel], KernelMap]
 
 POINT_SITES = ("nearest", "cell_origin")
+
+
+class PointMapBuilder(Hashable, Protocol):
+    """Finds the triplets of a kernel on native points; equal builders find the same ones."""
+
+    def build(self, source: PointSet, target: PointSet, kernel: Kernel) -> KernelMap:
+        """Kernel map from input points ``source`` to output points ``target``."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +55,7 @@ class PointSet:
         chosen: ``[N]`` int64, which of those points, or rows of the finer level, every row is;
             ``None`` where the rows are none of them.
         layout: bit layout of the keys.
+        neighbourhood: how kernels relate the points; levels have that of the finest points.
     """
 
     points: Tensor
@@ -62,6 +70,7 @@ class PointSet:
     inverse: Tensor | None = None
     chosen: Tensor | None = None
     layout: KeyLayout = DEFAULT_LAYOUT
+    neighbourhood: Neighbourhood = USUAL
     _levels: dict[tuple[str, Kernel | Triple], PointSet] = field(default_factory=dict, repr=False)
     _maps: MapCache = field(default_factory=MapCache, repr=False)
 
@@ -73,7 +82,8 @@ class PointSet:
         """Pickle the points without the caches: a worker sends them, the receiver derives anew."""
         tensors = self.points, self.origins, self.corners, self.keys
         fields = self.batch_size, self.grid_size, self.tensor_stride, self.sites, self.one_per_cell
-        return PointSet, (*tensors, *fields, self.inverse, self.chosen, self.layout)
+        rest = self.inverse, self.chosen, self.layout, self.neighbourhood
+        return PointSet, (*tensors, *fields, *rest)
 
     @property
     def rows(self) -> int:
@@ -155,8 +165,8 @@ class PointSet:
                 )
             if other._kind != first._kind:
                 raise ValueError(
-                    f"point set {position} has another grid size, tensor stride, sites or layout "
-                    "than set 0; make all of them alike"
+                    f"point set {position} has another grid size, tensor stride, sites, layout or "
+                    "neighbourhood than set 0; make all of them alike"
                 )
         if len(sets) > first.layout.max_batch:
             raise ValueError(
@@ -186,7 +196,8 @@ class PointSet:
 
     @property
     def _kind(self) -> tuple[Any, ...]:
-        return self.grid_size, self.tensor_stride, self.sites, self.layout
+        cells = self.grid_size, self.tensor_stride, self.sites, self.layout
+        return *cells, self.neighbourhood
 
     def strided(self, kernel: Kernel) -> PointSet:
         """Output points of a convolution with this kernel; the set itself at stride 1.
@@ -221,33 +232,41 @@ class PointSet:
             "give it the finer points, sites=..., or use voxels"
         )
 
-    def map_to(self, out: PointSet, kernel: Kernel, build: PointMapBuild) -> KernelMap:
+    def map_to(self, out: PointSet, kernel: Kernel, builder: PointMapBuilder) -> KernelMap:
         """Kernel map from this set (input) to ``out``, built once and kept with this set.
 
         Args:
             out: output points; their tensor stride is this set's times the kernel's stride.
             kernel: the relation.
-            build: map builder, called when the map is not there yet. The cache does not ask which
-                one it was: on one batch, use builders that agree on the triplets.
+            builder: builds the map when it is not there yet. Another one has another map: settings
+                of builders of native points decide which triplets there are.
 
         Raises:
             ValueError: strides that do not fit, or another number of clouds.
             RuntimeError: the map is not there and the call is being compiled.
         """
-        found = self.cached_map(out, kernel)
+        found = self.cached_map(out, kernel, builder)
         if found is not None:
             return found
         check_new_map(self, out, kernel)
         with kept():
-            return self.add_map(out, kernel, build(self, out, kernel))
+            return self.add_map(out, kernel, builder.build(self, out, kernel), builder)
 
     def cached_level(self, kernel: Kernel, down: bool) -> PointSet | None:
         """The level that `strided` has made for this kernel, if it has."""
         return self._levels.get(("down", kernel.stride)) if down else None
 
-    def cached_map(self, out: PointSet, kernel: Kernel) -> KernelMap | None:
-        """The map to ``out`` that is kept with this set, if there is one."""
-        return self._maps.of(self, out).get(kernel.key)
+    def cached_map(
+        self, out: PointSet, kernel: Kernel, builder: PointMapBuilder | None = None
+    ) -> KernelMap | None:
+        """The map to ``out`` that is kept with this set: the builder's, or one that was given."""
+        maps = self._maps.of(self, out)
+        return maps.get((kernel.key, builder)) or maps.get((kernel.key, None))
+
+    def maps_to(self, out: PointSet) -> dict[tuple[Kernel, PointMapBuilder | None], KernelMap]:
+        """All maps to ``out`` that are kept with this set, by kernel and builder."""
+        maps = self._maps.of(self, out)
+        return {(Kernel.of(*key), builder): built for (key, builder), built in maps.items()}
 
     def cached_levels(self) -> list[PointSet]:
         """Levels made from this set so far."""
@@ -257,9 +276,23 @@ class PointSet:
         """Maps from this set's points built so far."""
         return self._maps.all()
 
-    def add_map(self, out: PointSet, kernel: Kernel, built: KernelMap) -> KernelMap:
-        """Keep a map; the one that is there already stays."""
-        return self._maps.add(self, out, kernel, built)
+    def add_map(
+        self,
+        out: PointSet,
+        kernel: Kernel,
+        built: KernelMap,
+        builder: PointMapBuilder | None = None,
+    ) -> KernelMap:
+        """Keep a map; the one that is there already stays.
+
+        Args:
+            out: output points.
+            kernel: the relation.
+            built: the map.
+            builder: whose map it is; ``None``: it serves every layer of this kernel that has not
+                built its own.
+        """
+        return self._maps.add(self, out, kernel, built, (kernel.key, builder))
 
 
 def _joined(parts: Sequence[Tensor], rows: Sequence[int]) -> Tensor:

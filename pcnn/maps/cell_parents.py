@@ -7,10 +7,23 @@ the map upsamples onto the fine points.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 
 from pcnn.geometry import Kernel, KernelMap, PointSet
 from pcnn.maps.assemble import sort_by_slot
+
+
+@dataclass(frozen=True)
+class CellParents:
+    """`cell_parents` as a builder: there is nothing to set."""
+
+    name: str = "cell_parents"
+
+    def build(self, source: PointSet, target: PointSet, kernel: Kernel) -> KernelMap:
+        """See `cell_parents`."""
+        return cell_parents(source, target, kernel)
 
 
 def cell_parents(source: PointSet, target: PointSet, kernel: Kernel) -> KernelMap:

@@ -12,12 +12,10 @@ import torch
 from torch import Tensor
 
 from pcnn.geometry.kernel import Triple
+from pcnn.geometry.neighbourhood import check_outside
 
 #: Cell edges along x, y and z [m].
 Edges = tuple[float, float, float]
-
-#: What becomes of a neighbour within reach whose offset leaves the kernel's box.
-OUTSIDE = ("clamp", "drop")
 
 
 def official_radius(grid: float, size: int, volume: float = 1.0) -> float:
@@ -41,16 +39,6 @@ def box_reach(grid: Edges, size: Triple, volume: float = 1.0) -> Edges:
     scale = volume ** (1 / 3) / 2
     x, y, z = (edge * cells * scale for edge, cells in zip(grid, size, strict=True))
     return x, y, z
-
-
-def check_outside(outside: str) -> None:
-    """Refuse a rule that does not exist.
-
-    Raises:
-        ValueError: neither ``clamp`` nor ``drop``.
-    """
-    if outside not in OUTSIDE:
-        raise ValueError(f"outside must be one of {', '.join(OUTSIDE)}, got {outside!r}")
 
 
 def cells_of(offsets: Tensor, grid: Edges) -> Tensor:

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from pcnn.geometry import Kernel, KernelMap, PointSet
+from pcnn.geometry import Kernel, KernelMap, Neighbourhood, PointSet
 from pcnn.maps.assemble import sort_by_slot
 from pcnn.maps.cell_parents import cell_parents
 from pcnn.maps.local_voxels import (
     Edges,
     box_reach,
-    check_outside,
     official_radius,
     outside_share,
     slots_of,
@@ -22,8 +21,6 @@ from pcnn.maps.local_voxels import (
 from pcnn.maps.native import NATIVE, has_kernels
 from pcnn.maps.neighbour_kernels import neighbours
 from pcnn.maps.radius_pairs import Reach, radius_pairs
-
-METRICS = ("auto", "ball", "box")
 
 
 class Field(NamedTuple):
@@ -51,27 +48,39 @@ class RadiusSearch:
     as far as its box. A kernel that tiles space (size = stride) takes no search (`cell_parents`).
     At ``sites=cell_origin`` the relation is that of voxels, between the cells of the points.
 
+    What is ``None`` is as the input points say (`pcnn.geometry.Neighbourhood`); what is given
+    counts instead, for layers of their own field or resolution.
+
     Args:
         outside: what becomes of neighbours in the ball and outside the box, ``clamp`` or ``drop``.
         volume: volume of the field over that of the kernel's box, s.
         cell: edge of a kernel cell, in cells of the input's level: 0.6 puts a kernel of 5 into the
             field of one of 3.
-        metric: ``ball``, ``box``, or ``auto`` as said above.
+        metric: ``ball``, ``box`` or ``auto``.
         name: in configurations and reports.
+
+    Raises:
+        ValueError: as `pcnn.geometry.Neighbourhood`.
     """
 
-    outside: str = "clamp"
-    volume: float = 1.0
-    cell: float = 1.0
-    metric: str = "auto"
+    outside: str | None = None
+    volume: float | None = None
+    cell: float | None = None
+    metric: str | None = None
     name: str = "radius_search"
 
     def __post_init__(self) -> None:
-        check_outside(self.outside)
-        if self.metric not in METRICS:
-            raise ValueError(f"metric must be one of {', '.join(METRICS)}, got {self.metric!r}")
-        if not self.volume > 0 or not self.cell > 0:
-            raise ValueError(f"volume and cell must be positive, got {self.volume} and {self.cell}")
+        self._over(Neighbourhood())  # refuses what does not exist
+
+    def rule(self, source: PointSet) -> Neighbourhood:
+        """The rule that relates points to ``source``: its own, with what is given here."""
+        return self._over(source.neighbourhood)
+
+    def _over(self, usual: Neighbourhood) -> Neighbourhood:
+        own = (self.outside, self.volume, self.cell, self.metric)
+        named = zip(("outside", "volume", "cell", "metric"), own, strict=True)
+        given: dict[str, Any] = {name: value for name, value in named if value is not None}
+        return replace(usual, **given) if given else usual
 
     def build(self, source: PointSet, target: PointSet, kernel: Kernel) -> KernelMap:
         """Kernel map from input points ``source`` to output points ``target``.
@@ -95,7 +104,7 @@ class RadiusSearch:
         field = (
             _cell_field(source, target, kernel) if degraded else self._field(source, target, kernel)
         )
-        outside = "drop" if degraded else self.outside
+        outside = "drop" if degraded else self.rule(source).outside
         on_device = has_kernels(source.device) and source.rows > 0 and target.rows > 0
         rows_csr: tuple[Tensor, ...] | None = None
         if on_device and odd and not (degraded and max(kernel.dilation) > 1):
@@ -145,21 +154,22 @@ class RadiusSearch:
         Raises:
             ValueError: ``metric=ball`` where kernel or cells are not cubic.
         """
-        edges = self._edges(source, kernel)
+        edges, rule = self._edges(source, kernel), self.rule(source)
         cubic = len(set(kernel.size)) == 1 and len(set(edges)) == 1
-        if self.metric == "ball" and not cubic:
+        if rule.metric == "ball" and not cubic:
             raise ValueError(
                 f"metric=ball serves cubic kernels over cubic cells; a kernel of size {kernel.size}"
                 f" has cells of {edges} m: use metric=box or auto"
             )
-        if self.metric == "box" or not cubic:
-            return box_reach(edges, kernel.size, self.volume)
-        return official_radius(edges[0], kernel.size[0], self.volume)
+        if rule.metric == "box" or not cubic:
+            return box_reach(edges, kernel.size, rule.volume)
+        return official_radius(edges[0], kernel.size[0], rule.volume)
 
     def _edges(self, source: PointSet, kernel: Kernel) -> Edges:
         """Edges of a kernel cell [m]."""
         edges = zip(source.grid_size, kernel.dilation, strict=True)
-        x, y, z = (edge * self.cell * dilation for edge, dilation in edges)
+        cell = self.rule(source).cell
+        x, y, z = (edge * cell * dilation for edge, dilation in edges)
         return x, y, z
 
     def _field(self, source: PointSet, target: PointSet, kernel: Kernel) -> Field:

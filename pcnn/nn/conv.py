@@ -90,7 +90,7 @@ class _Convolution(nn.Module):
             features,
             weight,
             kernel_map,
-            self.engine.dataflow_on(device),
+            self.engine.dataflow_for(kernel_map, device),
             groups=self.groups,
             compute_dtype=dtype,
             epilogue=epilogue,
@@ -145,7 +145,7 @@ class Conv3d(_Convolution):
         if self.kernel.is_pointwise and (sites is None or sites is x.geometry):
             return x.replace(self._pointwise(x.features))
         target = output_sites(x.geometry, self.kernel) if sites is None else sites
-        kernel_map = map_between(x.geometry, target, self.kernel, self.engine.builder)
+        kernel_map = map_between(x.geometry, target, self.kernel, self.engine)
         return SparseTensor(self._apply_map(x.features, kernel_map), target)
 
 
@@ -189,5 +189,5 @@ class ConvTranspose3d(_Convolution):
             target = x.geometry.generated(self.kernel)
         else:
             target = sites.geometry if isinstance(sites, SparseTensor) else sites
-        forward_map = map_between(target, x.geometry, self.kernel, self.engine.builder)
+        forward_map = map_between(target, x.geometry, self.kernel, self.engine)
         return SparseTensor(self._apply_map(x.features, forward_map.transpose()), target)

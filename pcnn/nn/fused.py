@@ -127,7 +127,7 @@ def _fused(
         features,
         weight,
         kernel_map,
-        layer.engine.dataflow_on(features.device),
+        layer.engine.dataflow_for(kernel_map, features.device),
         groups=layer.groups,
         compute_dtype=dtype,
         second=second,
@@ -141,16 +141,16 @@ def _route(
 ) -> tuple[KernelMap | None, Geometry]:
     """Kernel map and output sites of a call; no map where the layer is linear on every site."""
     target = sites.geometry if isinstance(sites, SparseTensor) else sites
-    kernel, builder = layer.kernel, layer.engine.builder
+    kernel, engine = layer.kernel, layer.engine
     if isinstance(layer, Conv3d):
         if target is None:
             target = output_sites(geometry, kernel) if kernel.is_strided else geometry
         if target is geometry and layer.groups == 1 and kernel.is_pointwise:
             return None, geometry
-        return map_between(geometry, target, kernel, builder), target
+        return map_between(geometry, target, kernel, engine), target
     if target is None:
         target = geometry.generated(kernel)
-    return map_between(target, geometry, kernel, builder).transpose(), target
+    return map_between(target, geometry, kernel, engine).transpose(), target
 
 
 def _pointwise(

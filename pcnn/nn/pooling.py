@@ -45,7 +45,7 @@ class _Pool3d(nn.Module):
     def forward(self, x: SparseTensor, sites: Geometry | None = None) -> SparseTensor:
         """Pool ``[N_in, C]`` to ``[N_out, C]`` on the strided sites, or on those given."""
         target = output_sites(x.geometry, self.kernel) if sites is None else sites
-        kernel_map = map_between(x.geometry, target, self.kernel, self.engine.builder)
+        kernel_map = map_between(x.geometry, target, self.kernel, self.engine)
         return SparseTensor(type(self).reduction(x.features, kernel_map), target)
 
 
@@ -122,5 +122,5 @@ def unpool(x: SparseTensor, sites: Geometry, engine: str | Engine | None = None)
         raise ValueError(f"tensor stride {fine} of the sites does not divide {coarse} of x")
     ratio = [c // f for c, f in zip(coarse, fine, strict=True)]
     kernel = Kernel.of(ratio, ratio, padding=0)
-    kernel_map = map_between(sites, x.geometry, kernel, resolve(engine).builder)
+    kernel_map = map_between(sites, x.geometry, kernel, resolve(engine))
     return SparseTensor(reduce_sum(x.features, kernel_map.transpose()), sites)

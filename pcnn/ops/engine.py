@@ -10,9 +10,15 @@ from pcnn.dataflows import Automatic as AutomaticDataflow
 from pcnn.dataflows import Dataflow, Reference
 from pcnn.dataflows.gather_scatter import MINUET, TORCHSPARSE
 from pcnn.dataflows.hybrid import Hybrid
+from pcnn.dataflows.triplets import Triplets
+from pcnn.geometry import KernelMap
 from pcnn.maps import Automatic as AutomaticBuilder
 from pcnn.maps import BruteForce, DoubleTraversed, HashTable, MapBuilder, SortedSearch, ZDelta
 from pcnn.maps.native import has_kernels
+from pcnn.maps.radius import RadiusSearch
+
+#: Kinds of geometries, as configurations name them.
+GEOMETRIES = ("voxel", "point")
 
 
 @dataclass(frozen=True)
@@ -21,63 +27,124 @@ class Engine:
 
     Args:
         name: name in configurations and reports.
-        builder: finds the triplets.
-        dataflow: computes over them; `pcnn.dataflows.Automatic` stands for one a device.
+        builder: finds the triplets on voxels; a `RadiusSearch` serves native points alone.
+        dataflow: computes over them; `pcnn.dataflows.Automatic` stands for one a device and map.
+        points: finds the triplets on native points; ``None``: the engine does not serve them,
+            unless ``builder`` does.
     """
 
     name: str
-    builder: MapBuilder
+    builder: MapBuilder | RadiusSearch
     dataflow: Dataflow | AutomaticDataflow
+    points: RadiusSearch | None = None
+
+    @property
+    def on_voxels(self) -> MapBuilder | None:
+        """The builder that serves voxels, if one does."""
+        return None if isinstance(self.builder, RadiusSearch) else self.builder
+
+    @property
+    def on_points(self) -> RadiusSearch | None:
+        """The builder that serves native points, if one does."""
+        return self.builder if isinstance(self.builder, RadiusSearch) else self.points
+
+    def serves_geometry(self, geometry: str) -> bool:
+        """Whether it serves ``voxel`` or ``point``."""
+        return (self.on_points if geometry == "point" else self.on_voxels) is not None
 
     def serves(self, device: torch.device) -> bool:
         """Whether the builder runs on a device: several are made of device kernels alone."""
         made_of_kernels = isinstance(self.builder, HashTable | DoubleTraversed | ZDelta)
         return has_kernels(device) or not made_of_kernels
 
-    def builder_on(self, device: torch.device) -> MapBuilder:
-        """The builder that serves tensors of a device."""
+    def builder_on(self, device: torch.device) -> MapBuilder | RadiusSearch:
+        """The builder that serves voxels of a device."""
         if isinstance(self.builder, AutomaticBuilder):
             return self.builder.on(device)
         return self.builder
 
     def dataflow_on(self, device: torch.device) -> Dataflow:
-        """The dataflow that serves tensors of a device."""
+        """The dataflow that serves voxels of a device."""
         if isinstance(self.dataflow, AutomaticDataflow):
             return self.dataflow.on(device)
         return self.dataflow
 
+    def dataflow_for(self, kernel_map: KernelMap, device: torch.device) -> Dataflow:
+        """The dataflow that serves a kernel map on a device."""
+        if isinstance(self.dataflow, AutomaticDataflow):
+            return self.dataflow.for_map(device, kernel_map)
+        return self.dataflow
+
     def deterministic_on(self, device: torch.device) -> bool:
-        """Whether two runs on a device give identical bits."""
+        """Whether two runs on voxels of a device give identical bits."""
         return self.dataflow_on(device).deterministic
 
 
-#: Engines by name. ``auto`` is the quickest choice there is for every device; those named after a
-#: system follow its paper, and search on CUDA devices only.
+#: Engines by name. ``auto`` is the quickest choice there is for every device and map; those named
+#: after a system follow its paper. Those for voxels search on CUDA devices only; ``pointcnnpp``
+#: serves native points, with triplets sorted by slot and the sizes of the paper (replace its
+#: ``dataflow`` by ``Triplets("i")``, ``Triplets("j")`` or other sizes for the ablation of Eq. 3).
 ENGINES = {
     engine.name: engine
     for engine in (
-        Engine("auto", AutomaticBuilder(), AutomaticDataflow()),
-        Engine("reference", SortedSearch(), Reference()),
+        Engine("auto", AutomaticBuilder(), AutomaticDataflow(), RadiusSearch()),
+        Engine("reference", SortedSearch(), Reference(), RadiusSearch()),
         Engine("torchsparse", HashTable(), TORCHSPARSE),
         Engine("minuet", DoubleTraversed(), MINUET),
         Engine("spira", ZDelta(product="hybrid:3"), Hybrid(3)),
+        Engine("pointcnnpp", RadiusSearch(), Triplets()),
         Engine("brute_force", BruteForce(), Reference()),
     )
 }
 
 
-def check_served(engine: Engine, device: torch.device) -> None:
-    """Refuse an engine on a device that it does not serve.
+def check_served(engine: Engine, device: torch.device, geometry: str | None = None) -> None:
+    """Refuse an engine on a device, or for a geometry, that it does not serve.
+
+    Args:
+        engine: the engine.
+        device: where it shall run.
+        geometry: ``voxel`` or ``point``; ``None``: whatever it serves.
 
     Raises:
         ValueError: the message names the engines that serve it.
     """
+    if geometry is not None:
+        check_geometry(engine, geometry)
     if not engine.serves(device):
         others = ", ".join(name for name, one in ENGINES.items() if one.serves(device))
         raise ValueError(
             f"engine {engine.name!r} searches with CUDA kernels, but the device is {device.type}; "
             f"there serve {others}"
         )
+
+
+def check_geometry(engine: Engine, geometry: str) -> None:
+    """Refuse an engine for a geometry that it does not serve.
+
+    Args:
+        engine: the engine.
+        geometry: ``voxel`` or ``point``.
+
+    Raises:
+        ValueError: no such geometry, or one that is not served; the message names the engines that
+            serve it.
+    """
+    if geometry not in GEOMETRIES:
+        raise ValueError(f"no geometry named {geometry!r}; there are {', '.join(GEOMETRIES)}")
+    if not engine.serves_geometry(geometry):
+        raise unserved(engine, geometry)
+
+
+def unserved(engine: Engine, geometry: str) -> ValueError:
+    """The error about a geometry that an engine does not serve."""
+    others = ", ".join(name for name, one in ENGINES.items() if one.serves_geometry(geometry))
+    point = geometry == "point"
+    asked, other = ("native points", "voxels") if point else ("voxels", "native points")
+    return ValueError(
+        f"engine {engine.name!r} does not serve {asked}; there serve {others}; or give it {other} "
+        f"(geometry={'voxel' if point else 'point'})"
+    )
 
 
 def resolve(engine: str | Engine | None, deterministic: bool = False) -> Engine:

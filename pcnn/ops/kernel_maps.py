@@ -3,48 +3,57 @@
 from __future__ import annotations
 
 from pcnn.geometry import Geometry, Kernel, KernelMap, PointSet, VoxelGrid
-from pcnn.maps import MapBuilder
-from pcnn.maps.cell_parents import cell_parents
-from pcnn.maps.radius import RadiusSearch
+from pcnn.geometry.point_set import PointMapBuilder
+from pcnn.maps.cell_parents import CellParents
+from pcnn.ops.engine import Engine, unserved
+
+_TILING = CellParents()
 
 
-def map_between(
-    source: Geometry, target: Geometry, kernel: Kernel, builder: MapBuilder | RadiusSearch
-) -> KernelMap:
+def map_between(source: Geometry, target: Geometry, kernel: Kernel, engine: Engine) -> KernelMap:
     """Kernel map from input to output sites, built once and kept with the input.
 
     Args:
         source: input sites.
         target: output sites, of the same kind.
         kernel: the relation.
-        builder: finds the triplets. On native points a kernel that tiles space needs none
-            (`pcnn.maps.cell_parents`), any other one `pcnn.maps.radius.RadiusSearch`.
+        engine: whose builder finds the triplets. On native points a kernel that tiles space needs
+            none (`pcnn.maps.cell_parents`), any other one `pcnn.maps.radius.RadiusSearch`.
 
     Raises:
-        ValueError: as `VoxelGrid.map_to` and `PointSet.map_to`; voxels and points mixed; or a
-            kernel on native points whose neighbours the builder cannot search.
+        ValueError: as `VoxelGrid.map_to` and `PointSet.map_to`; voxels and points mixed; or an
+            engine that does not serve the geometry.
     """
     if isinstance(source, VoxelGrid) and isinstance(target, VoxelGrid):
-        if isinstance(builder, RadiusSearch):
-            raise ValueError(
-                f"the map builder {builder.name} searches native points, but the input lives on "
-                "voxels; use pcnn.native_points, or an engine for voxels"
-            )
+        builder = engine.on_voxels
+        if builder is None:
+            raise unserved(engine, "voxel")
         return source.map_to(target, kernel, builder.build)
     if not (isinstance(source, PointSet) and isinstance(target, PointSet)):
         kinds = [type(geometry).__name__ for geometry in (source, target)]
         raise ValueError(
             f"no map leads from a {kinds[0]} to a {kinds[1]}; give both as voxels or as points"
         )
-    if kernel.is_disjoint:
-        return source.map_to(target, kernel, cell_parents)
-    if isinstance(builder, RadiusSearch):
-        return source.map_to(target, kernel, builder.build)
+    finder = point_builder(kernel, engine)
+    if finder is not None:
+        return source.map_to(target, kernel, finder)
     found = source.cached_map(target, kernel)
-    if found is not None:
-        return found
-    raise ValueError(
-        f"the map builder {builder.name} searches voxels, and a kernel of size {kernel.size} and "
-        f"stride {kernel.stride} on native points needs a search by radius; use pcnn.voxelize, or "
-        "an engine whose map builder is RadiusSearch"
-    )
+    if found is None:
+        raise unserved(engine, "point")
+    return found
+
+
+def found_map(
+    source: Geometry, target: Geometry, kernel: Kernel, engine: Engine
+) -> KernelMap | None:
+    """The map that `map_between` has built, if it has."""
+    if isinstance(source, PointSet) and isinstance(target, PointSet):
+        return source.cached_map(target, kernel, point_builder(kernel, engine))
+    if isinstance(source, VoxelGrid) and isinstance(target, VoxelGrid):
+        return source.cached_map(target, kernel)
+    return None
+
+
+def point_builder(kernel: Kernel, engine: Engine) -> PointMapBuilder | None:
+    """What relates native points for a layer; ``None`` where its engine cannot."""
+    return _TILING if kernel.is_disjoint else engine.on_points

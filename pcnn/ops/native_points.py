@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from pcnn.geometry import point_set_of
+from pcnn.geometry import Neighbourhood, point_set_of
 from pcnn.tensor import SparseTensor
 
 
@@ -19,6 +19,7 @@ def native_points(
     batch_size: int | None = None,
     sites: str = "nearest",
     thin: float | Sequence[float] | None = None,
+    neighbourhood: Neighbourhood | None = None,
 ) -> SparseTensor:
     """Put features on native points, each where it is (PointCNN++ 3.2); the other `voxelize`.
 
@@ -34,6 +35,8 @@ def native_points(
             finest level move too, as on voxels).
         thin: edge of a cell [m] of which only the point nearest to its centre is kept, with its own
             features; ``None`` keeps all points.
+        neighbourhood: how kernels relate the points (reach, kernel cells, what becomes of
+            neighbours outside the box); ``None`` means that of PointCNN++'s code.
 
     Returns:
         A tensor whose rows are sorted by (batch, cell x, y, z), points of one cell in the order
@@ -47,6 +50,6 @@ def native_points(
             f"features must be [{points.shape[0]}, C] to match the points, got "
             f"{tuple(features.shape)}"
         )
-    geometry = point_set_of(points, batch, batch_size, grid_size, sites, thin)
+    geometry = point_set_of(points, batch, batch_size, grid_size, sites, thin, neighbourhood)
     assert geometry.chosen is not None
     return SparseTensor(features.index_select(0, geometry.chosen), geometry)

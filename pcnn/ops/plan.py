@@ -21,6 +21,7 @@ from pcnn.maps.native import has_kernels
 from pcnn.maps.tiles import TILED, tile_views
 from pcnn.ops.device_plan import DevicePlan, Maps
 from pcnn.ops.engine import Engine, resolve
+from pcnn.ops.kernel_maps import map_between
 from pcnn.ops.recipe import Recipe, trace
 from pcnn.ops.sites import strided
 
@@ -204,7 +205,7 @@ class Planner:
                 source, target = grids[planned.source], grids[planned.target]
                 assert source is not None
                 assert target is not None
-                built = source.map_to(target, planned.kernel, self.engine.builder.build)
+                built = map_between(source, target, planned.kernel, self.engine)
             sides = built, built.transpose()
             missing = (key for key in wanted if key not in built.edges.layouts)
             views += [(sides[flipped], name) for name, flipped in missing]

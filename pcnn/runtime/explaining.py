@@ -198,7 +198,9 @@ def _report(
     if kernel_map is not None:
         channels = layer.in_channels, layer.out_channels, layer.groups
         call = LayerCall(kernel_map, *channels, features.dtype)
-        dataflow = described(_resolved(layer.engine.dataflow_on(features.device), call))
+        dataflow = described(
+            _resolved(layer.engine.dataflow_for(kernel_map, features.device), call)
+        )
     size, stride = layer.kernel.size, layer.kernel.stride
     itemsize = features.element_size()
     moved = itemsize * (source.geometry.rows * layer.in_channels + features.numel())

@@ -12,6 +12,7 @@ from torch import nn
 
 from pcnn.geometry import KernelMap
 from pcnn.nn.conv import Conv3d, ConvTranspose3d
+from pcnn.ops.kernel_maps import found_map
 from pcnn.ops.layer_products import LayerCall
 from pcnn.tensor import SparseTensor
 
@@ -113,10 +114,9 @@ def map_of(
     """The kernel map a layer has used, from the side it read; ``None`` for a linear layer."""
     source = (args[0] if args else kwargs["x"]).geometry
     if isinstance(layer, ConvTranspose3d):
-        found = out.geometry.cached_map(source, layer.kernel)
+        found = found_map(out.geometry, source, layer.kernel, layer.engine)
         return None if found is None else found.transpose()
-    found = source.cached_map(out.geometry, layer.kernel)
-    return found if isinstance(found, KernelMap) else None
+    return found_map(source, out.geometry, layer.kernel, layer.engine)
 
 
 def recorded(model: nn.Module, tensors: Iterable[SparseTensor]) -> dict[str, list[LayerCall]]:

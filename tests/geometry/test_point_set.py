@@ -1,18 +1,25 @@
 import gc
 import pickle
 import weakref
+from dataclasses import dataclass, replace
 
 import pytest
 import torch
 
-from pcnn.geometry import Kernel, KernelMap, PointSet, point_set_of, quantize
+from pcnn.geometry import Kernel, KernelMap, Neighbourhood, PointSet, point_set_of, quantize
 from tests.clouds import batched, cloud
 
 
-def no_pairs(source: PointSet, target: PointSet, kernel: Kernel) -> KernelMap:
-    none = torch.zeros(0, dtype=torch.int32)
-    offsets = torch.zeros(kernel.volume + 1, dtype=torch.int64)
-    return KernelMap.from_pairs(none, none, offsets, source.rows, target.rows)
+@dataclass(frozen=True)
+class Empty:
+    """Builds maps without triplets."""
+
+    setting: int = 0
+
+    def build(self, source: PointSet, target: PointSet, kernel: Kernel) -> KernelMap:
+        none = torch.zeros(0, dtype=torch.int32)
+        offsets = torch.zeros(kernel.volume + 1, dtype=torch.int64)
+        return KernelMap.from_pairs(none, none, offsets, source.rows, target.rows)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -169,7 +176,7 @@ def test_collate_refuses_what_does_not_fit() -> None:
 def test_a_pickled_set_carries_no_caches() -> None:
     made = point_set_of(cloud(50), grid_size=0.5, sites="cell_origin")
     coarse = made.strided(Kernel.of(2, 2))
-    made.map_to(coarse, Kernel.of(2, 2), no_pairs)
+    made.map_to(coarse, Kernel.of(2, 2), Empty())
     back = pickle.loads(pickle.dumps(made))
     assert back.cached_levels() == []
     assert back.cached_maps() == []
@@ -183,9 +190,10 @@ def test_maps_are_kept_and_freed_with_their_set() -> None:
     made = point_set_of(cloud(50), grid_size=0.5)
     kernel = Kernel.of(3, 2)
     coarse = made.strided(kernel)
-    first = made.map_to(coarse, kernel, no_pairs)
-    assert made.map_to(coarse, kernel, no_pairs) is first
-    assert made.cached_map(coarse, kernel) is first
+    first = made.map_to(coarse, kernel, Empty())
+    assert made.map_to(coarse, kernel, Empty()) is first
+    assert made.cached_map(coarse, kernel, Empty()) is first
+    assert made.maps_to(coarse) == {(kernel, Empty()): first}
     assert made.cached_level(kernel, down=True) is coarse
     assert made.cached_level(kernel, down=False) is None
     assert made.cached_maps() == [first]
@@ -202,9 +210,9 @@ def test_maps_are_kept_and_freed_with_their_set() -> None:
 def test_maps_that_cannot_be_are_refused() -> None:
     made = point_set_of(cloud(50), grid_size=0.5)
     with pytest.raises(ValueError, match="takes tensor stride"):
-        made.map_to(made, Kernel.of(2, 2), no_pairs)
+        made.map_to(made, Kernel.of(2, 2), Empty())
     with pytest.raises(ValueError, match="1 clouds"):
-        made.map_to(point_set_of(cloud(5), batch_size=2), Kernel.of(3), no_pairs)
+        made.map_to(point_set_of(cloud(5), batch_size=2), Kernel.of(3), Empty())
     with pytest.raises(ValueError, match="cannot generate native points"):
         made.generated(Kernel.of(2, 2))
 
@@ -223,3 +231,29 @@ def test_levels_made_in_inference_mode_serve_training() -> None:
     with torch.inference_mode():
         coarse = made.strided(Kernel.of(2, 2))
     assert not coarse.points.is_inference()
+
+
+def test_every_builder_has_maps_of_its_own() -> None:
+    made = point_set_of(cloud(50), grid_size=0.5)
+    kernel = Kernel.of(3)
+    first = made.map_to(made, kernel, Empty(1))
+    assert made.map_to(made, kernel, Empty(1)) is first
+    second = made.map_to(made, kernel, Empty(2))
+    assert second is not first
+    assert made.cached_map(made, kernel) is None
+    # a map that was given serves everybody who has none
+    given = made.add_map(made, kernel, Empty().build(made, made, kernel))
+    assert made.map_to(made, kernel, Empty(1)) is first
+    assert made.map_to(made, kernel, Empty(3)) is given
+
+
+def test_the_rule_of_neighbours_stays_with_the_points() -> None:
+    rule = Neighbourhood("drop", cell=0.6)
+    made = point_set_of(cloud(50), grid_size=0.5, thin=0.2, neighbourhood=rule)
+    levels = made, made.strided(Kernel.of(2, 2)), pickle.loads(pickle.dumps(made)), made.to("meta")
+    assert [level.neighbourhood for level in levels] == [rule] * 4
+    with pytest.raises(ValueError, match="neighbourhood than set 0"):
+        PointSet.collate([made, replace(made, neighbourhood=Neighbourhood())])
+    for wrong in ({"outside": "keep"}, {"metric": "cube"}, {"volume": 0.0}, {"cell": -1.0}):
+        with pytest.raises(ValueError, match=next(iter(wrong))):
+            Neighbourhood(**wrong)

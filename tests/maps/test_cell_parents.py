@@ -5,7 +5,7 @@ import torch
 from pcnn.dataflows import Reference
 from pcnn.geometry import Kernel, KernelMap, PointSet, point_set_of, quantize
 from pcnn.maps import SortedSearch
-from pcnn.maps.cell_parents import cell_parents
+from pcnn.maps.cell_parents import CellParents, cell_parents
 from pcnn.maps.radius import RadiusSearch
 from pcnn.ops import convolution
 from tests import oracle
@@ -46,7 +46,7 @@ def test_triplets_equal_brute_force(n: int, kernel: Kernel) -> None:
     source = point_set_of(points, batch, 3, (0.5, 0.25, 0.5))
     for _ in range(2):  # repeated cells, then one point each
         target = source.strided(kernel)
-        built = source.map_to(target, kernel, cell_parents)
+        built = source.map_to(target, kernel, CellParents())
         built.validate()
         assert edges(built) == brute_force(source, target, kernel)
         assert edges(RadiusSearch().build(source, target, kernel)) == edges(built)
@@ -78,7 +78,7 @@ def test_convolution_and_upsampling_over_shared_slots() -> None:
     points, batch = batched(300)
     kernel = Kernel.of(2, 2)
     source = point_set_of(points, batch, 3, 0.8)
-    built = source.map_to(source.strided(kernel), kernel, cell_parents)
+    built = source.map_to(source.strided(kernel), kernel, CellParents())
     assert not built.one_per_slot
     generator = torch.Generator().manual_seed(5)
     x = torch.randn(source.rows, 4, dtype=torch.float64, generator=generator)

@@ -1,11 +1,15 @@
+from dataclasses import replace
+
 import pytest
 import torch
 
-from pcnn.dataflows import Reference
+from pcnn.dataflows import Blocked, Reference
+from pcnn.dataflows.row_stationary import RowStationary
 from pcnn.dataflows.weight_stationary import WeightStationary
 from pcnn.maps import BruteForce
 from pcnn.ops import ENGINES, Engine, resolve
 from pcnn.ops.engine import check_served
+from tests.dataflows.fan_in import random_map
 
 
 def test_engines_by_name_and_by_object() -> None:
@@ -35,6 +39,48 @@ def test_an_engine_that_adds_by_atomics_refuses_to_be_deterministic() -> None:
     assert resolve(own) is own
     with pytest.raises(ValueError, match="'own' adds by atomics"):
         resolve(own, deterministic=True)
+
+
+def test_every_engine_says_which_geometries_it_serves() -> None:
+    served = {
+        geometry: {name for name, engine in ENGINES.items() if engine.serves_geometry(geometry)}
+        for geometry in ("voxel", "point")
+    }
+    assert served["point"] == {"auto", "reference", "pointcnnpp"}
+    assert served["voxel"] == set(ENGINES) - {"pointcnnpp"}
+    cpu = torch.device("cpu")
+    for geometry, names in served.items():
+        for name, engine in ENGINES.items():
+            if name in names and engine.serves(cpu):
+                check_served(engine, cpu, geometry)
+            elif name not in names:
+                with pytest.raises(ValueError, match=f"{name!r} does not serve .* serve auto, ref"):
+                    check_served(engine, cpu, geometry)
+    with pytest.raises(ValueError, match="no geometry named 'mesh'; there are voxel, point"):
+        check_served(ENGINES["auto"], cpu, "mesh")
+    with pytest.raises(ValueError, match="'pointcnnpp' adds by atomics"):
+        resolve("pointcnnpp", deterministic=True)
+
+
+@pytest.mark.parametrize("deterministic", [False, True])
+def test_auto_chooses_by_device_and_map(deterministic: bool) -> None:
+    auto = resolve("auto", deterministic)
+    cpu, cuda = torch.device("cpu"), torch.device("cuda")
+    unique, several = random_map(6, 9, 8, 20), random_map(6, 9, 8, 20)
+    unique = replace(unique, edges=replace(unique.edges, one_per_slot=(True, True)))
+    for side in (several, several.transpose()):
+        assert auto.dataflow_for(side, cpu) == Blocked()
+        chosen = auto.dataflow_for(side, cuda)
+        assert chosen.needs == RowStationary().needs
+        assert chosen.deterministic
+    for side in (unique, unique.transpose()):
+        assert auto.dataflow_for(side, cuda) == auto.dataflow_on(cuda)
+    huge = replace(several, edges=replace(several.edges, rows=(1 << 30, 9)))
+    assert auto.dataflow_for(huge, cuda).needs == (
+        ("row_lists",) if deterministic else ("pairs", "counts")
+    )
+    own = Engine("own", BruteForce(), Reference())
+    assert own.dataflow_for(several, cuda) == Reference()
 
 
 def test_an_unknown_engine_names_those_there_are() -> None:

@@ -1,15 +1,21 @@
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import nn
 
 import pcnn
-from pcnn.geometry import Kernel, point_set_of, quantize
+from pcnn.dataflows import Reference
+from pcnn.geometry import Kernel, Neighbourhood, point_set_of, quantize
+from pcnn.geometry.map_cache import MapCache
 from pcnn.maps import BruteForce
 from pcnn.maps.radius import RadiusSearch
 from pcnn.nn import AvgPool3d, Conv3d, ConvTranspose3d, GlobalMaxPool, concatenate, unpool
-from pcnn.ops.kernel_maps import map_between
+from pcnn.ops import convolution, resolve
+from pcnn.ops.kernel_maps import found_map, map_between
 from pcnn.ops.prefetch import tensors_of
 from tests.clouds import batched, cloud, surface
+from tests.maps.native_points import scan
 
 
 def test_features_follow_their_points_and_gradients_come_back() -> None:
@@ -107,8 +113,11 @@ def test_points_of_one_cell_share_a_slot_of_the_layer() -> None:
 
 def test_what_no_builder_serves_is_refused() -> None:
     x = pcnn.native_points(cloud(30), torch.zeros(30, 2), grid_size=0.5)
-    with pytest.raises(ValueError, match="searches voxels"):
-        Conv3d(2, 2, 3)(x)
+    with pytest.raises(ValueError, match="'spira' does not serve native points; there serve auto"):
+        Conv3d(2, 2, 3, engine="spira")(x)
+    voxels = pcnn.voxelize(cloud(30), torch.zeros(30, 2), voxel_size=0.5)
+    with pytest.raises(ValueError, match="'pointcnnpp' does not serve voxels; there serve auto"):
+        Conv3d(2, 2, 3, engine="pointcnnpp")(voxels)
     with pytest.raises(ValueError, match="cannot generate native points"):
         ConvTranspose3d(2, 2, 2, 2)(x)
     grid = quantize(cloud(30), voxel_size=1.0)
@@ -136,9 +145,35 @@ def test_a_radius_search_at_integer_coordinates_is_the_voxel_map(sites: str) -> 
     x = pcnn.native_points(cells, torch.zeros(len(cells), 1), sites=sites)
     grid = quantize(cells, voxel_size=1.0)
     for kernel in (Kernel.of(3), Kernel.of((1, 3, 1)), Kernel.of(2, 2)):
-        got = map_between(x.geometry, x.geometry.strided(kernel), kernel, RadiusSearch())
-        expected = map_between(grid, grid.strided(kernel), kernel, BruteForce())
+        got = map_between(x.geometry, x.geometry.strided(kernel), kernel, resolve("auto"))
+        expected = map_between(grid, grid.strided(kernel), kernel, resolve("brute_force"))
         for own, voxel in zip(got.layout("pairs"), expected.layout("pairs"), strict=True):
             assert torch.equal(own, voxel)
-    with pytest.raises(ValueError, match="searches native points"):
-        map_between(grid, grid, Kernel.of(3), RadiusSearch())
+
+
+def test_a_layer_may_have_a_field_of_its_own() -> None:
+    """A kernel of 5 in the field of one of 3, beside layers that see as the points say."""
+    x = pcnn.native_points(*_scan_with_features(), neighbourhood=Neighbourhood("drop"))
+    points = x.geometry
+    assert isinstance(points, pcnn.PointSet)
+    fine = replace(resolve(None), points=RadiusSearch(cell=0.6))
+    layers = [Conv3d(2, 3, 5, engine=fine), Conv3d(2, 3, 5), Conv3d(2, 3, 5, engine="reference")]
+    outs = [layer(x).features for layer in layers]
+    maps = [found_map(points, points, layer.kernel, layer.engine) for layer in layers]
+    assert len({id(built) for built in maps}) == 2
+    assert maps[1] is maps[2]
+    free = replace(points, neighbourhood=Neighbourhood(), _maps=MapCache())
+    rules = (RadiusSearch("drop", cell=0.6), RadiusSearch("drop"), RadiusSearch("drop"))
+    for layer, search, out in zip(layers, rules, outs, strict=True):
+        built = search.build(free, free, layer.kernel)
+        expected = convolution(x.features, layer.weight, built, Reference()) + layer.bias
+        torch.testing.assert_close(out, expected)
+    assert maps[0] is not None
+    assert (
+        maps[0].triplets < RadiusSearch("clamp", cell=0.6).build(free, free, Kernel.of(5)).triplets
+    )
+
+
+def _scan_with_features() -> tuple[torch.Tensor, torch.Tensor, None, float]:
+    points = scan(200).points
+    return points, torch.randn(len(points), 2), None, 0.05

@@ -1,0 +1,57 @@
+"""Which neighbours of a native point a kernel sees, and in which of its cells."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+#: What becomes of a neighbour within reach whose offset leaves the kernel's box.
+OUTSIDE = ("clamp", "drop")
+
+METRICS = ("auto", "ball", "box")
+
+
+@dataclass(frozen=True)
+class Neighbourhood:
+    """The rule by which kernels relate native points (PointCNN++ 3.2); part of their geometry.
+
+    It changes values, so it belongs to the points and not to an engine: whatever computes a
+    network, its numbers are the same.
+
+    Args:
+        outside: what becomes of neighbours within reach and outside the kernel's box: ``clamp``
+            takes them into the nearest cell of it, ``drop`` leaves them out.
+        volume: volume of the field over that of the kernel's box, s.
+        cell: edge of a kernel cell, in cells of the input's level: 0.6 puts a kernel of 5 into the
+            field of one of 3.
+        metric: ``ball``, ``box``, or ``auto``: a cubic kernel over cubic cells reaches as far as
+            the ball with the volume of its box, any other one as far as its box.
+
+    Raises:
+        ValueError: a rule that does not exist, or a size that is not positive.
+    """
+
+    outside: str = "clamp"
+    volume: float = 1.0
+    cell: float = 1.0
+    metric: str = "auto"
+
+    def __post_init__(self) -> None:
+        check_outside(self.outside)
+        if self.metric not in METRICS:
+            raise ValueError(f"metric must be one of {', '.join(METRICS)}, got {self.metric!r}")
+        if not self.volume > 0 or not self.cell > 0:
+            raise ValueError(f"volume and cell must be positive, got {self.volume} and {self.cell}")
+
+
+def check_outside(outside: str) -> None:
+    """Refuse a rule that does not exist.
+
+    Raises:
+        ValueError: neither ``clamp`` nor ``drop``.
+    """
+    if outside not in OUTSIDE:
+        raise ValueError(f"outside must be one of {', '.join(OUTSIDE)}, got {outside!r}")
+
+
+#: The rule of PointCNN++'s code.
+USUAL = Neighbourhood()
