@@ -17,8 +17,8 @@ RELATIVE_RMS = {
 }
 
 #: Float32 results of sums on a GPU: tensor cores truncate where they align the terms of a sum, so
-#: errors of thousands of terms do not cancel.
-SUMS_ON_TENSOR_CORES = 2e-5
+#: errors do not cancel (worst seen 6.6e-5, all towards zero, of a million terms a slot).
+SUMS_ON_TENSOR_CORES = 1e-4
 
 #: A dense block against torch's own convolution, float64: order of additions only.
 DENSE = 1e-10

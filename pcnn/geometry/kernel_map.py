@@ -46,7 +46,7 @@ class EdgeSet:
         symmetric: ``(i, j, k)`` implies ``(j, i, K - 1 - k)``.
         derive: layouts this edge set derives in its own way, by name; others as in `LAYOUTS`.
         layouts: what is there already, by (name, whether of the transposed map).
-        flat: lists of layout tensors handed out already, by (names, whether of the transposed map).
+        flat: lists of layout tensors handed out already (see `KernelMap.flat` and `read`).
         readings: what operations read so far (see `KernelMap.note`).
     """
 
@@ -56,7 +56,7 @@ class EdgeSet:
     symmetric: bool
     derive: Mapping[str, Callable[[KernelMap], Layout]] = field(default_factory=dict)
     layouts: dict[tuple[str, bool], Layout] = field(default_factory=dict, repr=False)
-    flat: dict[tuple[tuple[str, ...], bool], list[Tensor]] = field(default_factory=dict, repr=False)
+    flat: dict[tuple[object, ...], list[Tensor]] = field(default_factory=dict, repr=False)
     readings: set[Reading] = field(default_factory=set, repr=False)
 
 
@@ -145,22 +145,23 @@ class KernelMap:
     @property
     def n_in(self) -> int:
         """Rows of the input geometry."""
-        return self.edges.rows[self.flipped]
+        # int, here and below: torch.compile of torch 2.11 does not index by a bool
+        return self.edges.rows[int(self.flipped)]
 
     @property
     def n_out(self) -> int:
         """Rows of the output geometry."""
-        return self.edges.rows[not self.flipped]
+        return self.edges.rows[int(not self.flipped)]
 
     @property
     def one_per_slot(self) -> bool:
         """Whether at most one input fills a slot of an output."""
-        return self.edges.one_per_slot[self.flipped]
+        return self.edges.one_per_slot[int(self.flipped)]
 
     @property
     def one_per_slot_transposed(self) -> bool:
         """Whether at most one output fills a slot of an input."""
-        return self.edges.one_per_slot[not self.flipped]
+        return self.edges.one_per_slot[int(not self.flipped)]
 
     @property
     def symmetric(self) -> bool:
@@ -242,6 +243,21 @@ class KernelMap:
             ValueError: as in `layout`.
         """
         return [tensor for name in names for tensor in self.layout(name)]
+
+    def read(self, forward: tuple[str, ...], backward: tuple[str, ...]) -> list[Tensor]:
+        """What `listed` returns of ``forward``, kept; notes at the first time who reads it.
+
+        Args:
+            forward: layouts that a convolution reads, of the transposed map too where the map does
+                not serve as its own transpose.
+            backward: layouts that its backward reads besides.
+        """
+        key = forward, backward, self.flipped
+        found = self.edges.flat.get(key)
+        if found is None:
+            self.note(forward, backward, () if self.symmetric else forward)
+            found = self.edges.flat[key] = self.listed(forward)
+        return found
 
     def flat(self, names: tuple[str, ...]) -> list[Tensor]:
         """What `listed` returns, kept: whoever gets it leaves it as it is. Not in compiled code."""

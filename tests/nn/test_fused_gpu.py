@@ -114,4 +114,5 @@ def test_a_layer_is_one_launch() -> None:
             torch.cuda.synchronize()
     kernels = [e for e in profile.events() if e.device_type == torch.autograd.DeviceType.CUDA]
     names = [e.name for e in kernels if not e.name.startswith(("cuda", "Memset"))]
+    names = [name for name in names if "Fill" not in name]  # the suite poisons new memory
     assert len(names) == 1, names
