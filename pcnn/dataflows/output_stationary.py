@@ -23,7 +23,7 @@ from pcnn.dataflows.reference import (
     per_group,
 )
 from pcnn.geometry.layouts import TILE_ROWS
-from pcnn.kernels.gemm_blocks import GemmBlocks, default_blocks
+from pcnn.kernels.gemm_blocks import GemmBlocks
 
 _NOTHING = Epilogue()
 
@@ -93,19 +93,14 @@ class OutputStationary(OuterProducts):
             return finish(product, epilogue, out_dtype)
         from pcnn.kernels.implicit_gemm import launch_implicit_gemm
 
-        blocks, follows, tiles = self.blocks, epilogue or _NOTHING, layouts[2].shape[0]
-        if blocks is None:
-            c_out = weight.shape[1] if transposed else weight.shape[2] // groups
-            exact = compute_dtype == torch.float32 and not torch.backends.cuda.matmul.allow_tf32
-            shape = x.shape[1] // groups, c_out, tiles, weight.shape[0]
-            blocks = default_blocks(*shape, compute_dtype, exact)
+        follows, tiles = _NOTHING if epilogue is None else epilogue, layouts[2].shape[0]
         return launch_implicit_gemm(
             x,
             weight,
             layouts,
             n_out,
             groups,
-            blocks,
+            self.blocks,
             compute_dtype,
             out_dtype,
             transposed=transposed,

@@ -8,7 +8,9 @@ Every output is written once, so there are no atomics, and two runs give identic
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 import triton
@@ -18,8 +20,8 @@ from torch import Tensor
 from pcnn.geometry.layouts import TILE_ROWS
 from pcnn.kernels.finished_sums import finish, with_epilogue
 from pcnn.kernels.gathered_product import precision_of
-from pcnn.kernels.gemm_blocks import GemmBlocks
-from pcnn.kernels.triton_launch import TritonLauncher
+from pcnn.kernels.gemm_blocks import GemmBlocks, default_blocks
+from pcnn.kernels.triton_launch import TritonLauncher, Variant
 
 
 @triton.jit(do_not_specialize=["n_out", "second_offset"])  # type: ignore[untyped-decorator]
@@ -166,7 +168,7 @@ def launch_implicit_gemm(
     layouts: Sequence[Tensor],
     n_out: int,
     groups: int,
-    blocks: GemmBlocks,
+    blocks: GemmBlocks | None,
     compute_dtype: torch.dtype,
     out_dtype: torch.dtype,
     *,
@@ -187,7 +189,7 @@ def launch_implicit_gemm(
         layouts: ``tiles`` or ``section_tiles`` of the map.
         n_out: rows of the output.
         groups: groups of channels.
-        blocks: shape of the work of a program.
+        blocks: shape of the work of a program; ``None`` chooses (`default_blocks`).
         compute_dtype: float16, bfloat16 or float32, which operands are rounded to.
         out_dtype: dtype of the result.
         transposed: multiply by the transpose of every ``W[k]``.
@@ -204,50 +206,105 @@ def launch_implicit_gemm(
     """
     tile_out, tile_slots, tile_counts, tile_rows = layouts
     x, weight = _operand(x, compute_dtype), _operand(weight, compute_dtype)
-    volume, c_in, c_out = weight.shape[0], x.shape[1] // groups, weight.shape[2] // groups
-    if transposed:
-        c_out = weight.shape[1]
     offset = c_second = 0
     if second is not None:
         second = _operand(second, compute_dtype)
         c_second = second.shape[1]
         # both sources are read through one pointer, so that one load serves them
         offset = (second.data_ptr() - x.data_ptr()) // x.element_size()
-    channels, tiles = groups * c_out, tile_counts.shape[0]
-    split = 1 if adds else blocks.split
-    pack = max(1, blocks.channels_in // c_in) if second is None else 1
-    if pack * c_in != blocks.channels_in:
-        pack = 1
+    sizes = x.shape[1], c_second, weight.shape, tile_slots.shape, groups
+    kind = transposed, mirrored, adds, relu, compute_dtype, precision_of(compute_dtype)
+    variant, programs, channels, split = _cut(blocks, *sizes, *kind)
     if adds:
         out = torch.zeros(n_out, channels, dtype=torch.float32, device=x.device)
     elif split > 1:
         out = torch.empty(split, n_out, channels, dtype=torch.float32, device=x.device)
     else:
         out = torch.empty(n_out, channels, dtype=out_dtype, device=x.device)
-    residual = None if residual is None else residual.contiguous()
-    later = adds or split > 1  # what follows the sums waits until they are complete
+    if residual is not None:
+        residual = residual.contiguous()
+    # what follows the sums waits until they are complete
+    later = adds or split > 1
     now = (None, None, None) if later else (scale, shift, residual)
-    out_blocks = -(-c_out // blocks.channels_out)
-    _LAUNCHER(
-        (tiles * (TILE_ROWS // blocks.rows) * out_blocks * split, groups),
+    variant(
+        (programs, groups),
         (x, weight, out, tile_out, tile_slots, tile_counts, tile_rows, *now),
         (n_out, offset),
-        (
-            *(c_in, c_second, c_out, groups, volume, tile_slots.shape[1], TILE_ROWS),
-            *(transposed, mirrored, adds, relu and not later, precision_of(compute_dtype)),
-            *(blocks.rows, blocks.channels_out, blocks.channels_in, split, pack, blocks.stages),
-        ),
-        blocks.warps,
     )
     if later:
         return finish(out, out_dtype, scale, shift, residual, relu)
     return out
 
 
+class _Cut(NamedTuple):
+    """A launch without its tensors.
+
+    Args:
+        variant: the kernel.
+        programs: of all tiles, for one group.
+        channels: of the output.
+        split: programs that share a tile, each with sums of its own.
+    """
+
+    variant: Variant
+    programs: int
+    channels: int
+    split: int
+
+
+@functools.lru_cache(maxsize=4096)
+def _cut(
+    blocks: GemmBlocks | None,
+    channels_in: int,
+    c_second: int,
+    weight: tuple[int, ...],
+    slots: tuple[int, ...],
+    groups: int,
+    transposed: bool,
+    mirrored: bool,
+    adds: bool,
+    relu: bool,
+    compute_dtype: torch.dtype,
+    precision: str,
+) -> _Cut:
+    """How a launch of these sizes is cut: the same for every call of a layer on a map.
+
+    Args:
+        blocks: ``None`` chooses.
+        channels_in: of the first source, all groups together.
+        c_second: channels of the second source, 0 if there is none.
+        weight: its shape.
+        slots: shape of ``tile_slots``, ``[tiles, WIDTH]``.
+        groups: like the others, as in `launch_implicit_gemm`.
+        transposed: the weight is.
+        mirrored: slots are.
+        adds: sections meet in the output.
+        relu: follows.
+        compute_dtype: of the operands.
+        precision: of float32 products.
+    """
+    (volume, rows, columns), (tiles, width) = weight, slots
+    c_in, c_out = channels_in // groups, rows if transposed else columns // groups
+    if blocks is None:
+        # all operands are 16 bits wide, or precision decides
+        blocks = default_blocks(c_in, c_out, tiles, volume, compute_dtype, precision == "ieee")
+    split = 1 if adds else blocks.split
+    pack = 1 if c_second else max(1, blocks.channels_in // c_in)
+    if pack * c_in != blocks.channels_in:
+        pack = 1
+    constants = (
+        *(c_in, c_second, c_out, groups, volume, width, TILE_ROWS),
+        *(transposed, mirrored, adds, relu and not (adds or split > 1), precision),
+        *(blocks.rows, blocks.channels_out, blocks.channels_in, split, pack, blocks.stages),
+    )
+    programs = tiles * (TILE_ROWS // blocks.rows) * -(-c_out // blocks.channels_out) * split
+    variant = _LAUNCHER.variant(constants, blocks.warps)
+    return _Cut(variant, programs, groups * c_out, split)
+
+
 def _operand(tensor: Tensor, dtype: torch.dtype) -> Tensor:
     """Rounded once, not in every program that reads it."""
-    tensor = tensor if tensor.dtype == dtype else tensor.to(dtype)
-    return tensor if tensor.is_contiguous() else tensor.contiguous()
+    return (tensor if tensor.dtype is dtype else tensor.to(dtype)).contiguous()
 
 
 _LAUNCHER = TritonLauncher(implicit_gemm)

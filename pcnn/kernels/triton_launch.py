@@ -26,8 +26,7 @@ class TritonLauncher:
 
     def __init__(self, kernel: Any) -> None:
         self.kernel = kernel
-        self._compiled: dict[tuple[Any, ...], Any] = {}
-        self._interpreted = not isinstance(kernel, triton.JITFunction)
+        self._variants: dict[tuple[Any, ...], Variant] = {}
 
     def __call__(
         self,
@@ -38,63 +37,90 @@ class TritonLauncher:
         num_warps: int,
         num_stages: int = 3,
     ) -> None:
+        """Run the kernel; see `Variant.__call__` and `variant`."""
+        self.variant(constants, num_warps, num_stages)(grid, tensors, sizes)
+
+    def variant(self, constants: tuple[Any, ...], num_warps: int, num_stages: int = 3) -> Variant:
+        """The kernel with its constants; the same object for the same ones.
+
+        Args:
+            constants: hashable.
+            num_warps: warps of a program.
+            num_stages: depth of the software pipeline, for loops that do not say theirs.
+        """
+        key = constants, num_warps, num_stages
+        found = self._variants.get(key)
+        if found is None:
+            found = self._variants.setdefault(key, Variant(self.kernel, *key))
+        return found
+
+
+class Variant:
+    """A Triton kernel with its constants; whoever launches it often keeps it.
+
+    Args:
+        kernel: made by ``triton.jit``.
+        constants: as in `TritonLauncher.variant`, like the others.
+        num_warps: warps of a program.
+        num_stages: depth of the software pipeline.
+    """
+
+    __slots__ = ("_compiled", "_constants", "_interpreted", "_kernel", "_options")
+
+    def __init__(
+        self, kernel: Any, constants: tuple[Any, ...], num_warps: int, num_stages: int
+    ) -> None:
+        self._kernel, self._constants = kernel, constants
+        self._options = {"num_warps": num_warps, "num_stages": num_stages}
+        self._compiled: dict[tuple[Any, ...], Any] = {}
+        self._interpreted = not isinstance(kernel, triton.JITFunction)
+
+    def __call__(
+        self, grid: tuple[int, int], tensors: tuple[Tensor | None, ...], sizes: tuple[int, ...]
+    ) -> None:
         """Run the kernel on torch's current stream of the first tensor's device.
 
         Args:
             grid: programs along both axes; none is no launch.
             tensors: contiguous; ``None`` where the kernel takes one.
             sizes: integers that vary from call to call.
-            constants: hashable.
-            num_warps: warps of a program.
-            num_stages: depth of the software pipeline, for loops that do not say theirs.
         """
         if 0 in grid:
             return
         first = tensors[0]
         assert first is not None
         if self._interpreted:
-            self._launch(grid, tensors, sizes, constants, num_warps, num_stages)
+            self._launch(grid, tensors, sizes)
             return
-        index = first.device.index
-        if index != torch.cuda.current_device():
+        index = first.get_device()
+        if index != torch._C._cuda_getDevice():
             with torch.cuda.device(index):
-                self(grid, tensors, sizes, constants, num_warps, num_stages)
+                self(grid, tensors, sizes)
             return
-        pointers: list[int | None] = []
-        dtypes: list[torch.dtype | None] = []
+        # plain loops and no calls of our own: this runs in every layer
+        pointers = [None if tensor is None else tensor.data_ptr() for tensor in tensors]
         bits = 0
-        for tensor in tensors:  # one loop: this runs in every layer
-            if tensor is None:
-                pointers.append(None)
-                dtypes.append(None)
-            else:
-                pointer = tensor.data_ptr()
+        for pointer in pointers:
+            if pointer is not None:
                 bits |= pointer
-                pointers.append(pointer)
-                dtypes.append(tensor.dtype)
         if bits % _ALIGNMENT:
             # rare: a view that starts anywhere; Triton finds the variant
-            self._launch(grid, tensors, sizes, constants, num_warps, num_stages)
+            self._launch(grid, tensors, sizes)
             return
-        wide = [-_INT32 <= size < _INT32 for size in sizes]
-        key = index, *dtypes, *wide, constants, num_warps, num_stages
+        key = (index, *[None if tensor is None else tensor.dtype for tensor in tensors])
+        for size in sizes:
+            if not -_INT32 <= size < _INT32:
+                key += tuple(-_INT32 <= size < _INT32 for size in sizes)
+                break
         compiled = self._compiled.get(key)
         if compiled is None:
-            compiled = self._launch(grid, tensors, sizes, constants, num_warps, num_stages)
-            self._compiled[key] = compiled
+            self._compiled[key] = self._launch(grid, tensors, sizes)
             return
         stream = torch._C._cuda_getCurrentRawStream(index)
         what = compiled.function, compiled.packed_metadata, None, None, None
-        compiled.run(*grid, 1, stream, *what, *pointers, *sizes, *constants)
+        compiled.run(*grid, 1, stream, *what, *pointers, *sizes, *self._constants)
 
     def _launch(
-        self,
-        grid: tuple[int, int],
-        tensors: tuple[Tensor | None, ...],
-        sizes: tuple[int, ...],
-        constants: tuple[Any, ...],
-        num_warps: int,
-        num_stages: int,
+        self, grid: tuple[int, int], tensors: tuple[Tensor | None, ...], sizes: tuple[int, ...]
     ) -> Any:
-        launch = self.kernel[grid]
-        return launch(*tensors, *sizes, *constants, num_warps=num_warps, num_stages=num_stages)
+        return self._kernel[grid](*tensors, *sizes, *self._constants, **self._options)
