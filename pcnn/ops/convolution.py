@@ -50,15 +50,11 @@ def convolution(
     _check(x, weight, kernel_map, groups, second)
     dtype = x.dtype if compute_dtype is None else compute_dtype
     # a symmetric map is read from one side only, whichever is asked for
-    mirrored = kernel_map.symmetric and kernel_map.flipped
+    mirrored = kernel_map.flipped and kernel_map.symmetric
     side = kernel_map.transpose() if mirrored else kernel_map
     compiling, needs = torch.compiler.is_compiling(), dataflow.needs
-    if compiling:  # a list that is kept would be a side effect
-        tensors = KernelMap.listed
-    else:
-        side.note(needs, dataflow.needs_vvor, () if side.symmetric else needs)
-        tensors = KernelMap.flat
-    layouts = tensors(side, needs)
+    # in compiled code a list that is kept would be a side effect
+    layouts = side.listed(needs) if compiling else side.read(needs, dataflow.needs_vvor)
     grad_x = grad_weight = False
     if torch.is_grad_enabled():
         grad_x, grad_weight = x.requires_grad, weight.requires_grad
@@ -81,6 +77,7 @@ def convolution(
             epilogue=epilogue,
         )
     if not extra:
+        tensors = KernelMap.listed if compiling else KernelMap.flat
         both = grad_x and not side.symmetric
         layouts_t = tensors(side.transpose(), needs) if both else []
         layouts_vvor = tensors(side, dataflow.needs_vvor) if grad_weight else []
@@ -117,27 +114,29 @@ def convolution(
 def _check(
     x: Tensor, weight: Tensor, kernel_map: KernelMap, groups: int, second: Tensor | None
 ) -> None:
-    rows, channels = x.shape if x.ndim == 2 else (-1, -1)
-    if rows != kernel_map.n_in:
+    # shapes are read once: this runs in every layer
+    shape, weights = x.shape, weight.shape
+    if len(shape) != 2 or shape[0] != kernel_map.n_in:
         raise ValueError(
-            f"features must be [{kernel_map.n_in}, C_in] for this map, got {tuple(x.shape)}"
+            f"features must be [{kernel_map.n_in}, C_in] for this map, got {tuple(shape)}"
         )
+    channels = shape[1]
     if second is not None:
-        if second.ndim != 2 or second.shape[0] != rows:
+        if second.ndim != 2 or second.shape[0] != shape[0]:
             raise ValueError(
-                f"second features must be [{rows}, C_2] to match the first, got "
+                f"second features must be [{shape[0]}, C_2] to match the first, got "
                 f"{tuple(second.shape)}"
             )
         channels += second.shape[1]
-    if weight.ndim != 3 or weight.shape[0] != kernel_map.volume:
+    if len(weights) != 3 or weights[0] != kernel_map.edges.volume:
         raise ValueError(
             f"weight must be [{kernel_map.volume}, C_in / groups, C_out] for this map, got "
-            f"{tuple(weight.shape)}"
+            f"{tuple(weights)}"
         )
-    if groups < 1 or weight.shape[1] * groups != channels or weight.shape[2] % groups:
+    if groups < 1 or weights[1] * groups != channels or weights[2] % groups:
         raise ValueError(
             f"{channels} input channels in {groups} groups do not fit a weight of shape "
-            f"{tuple(weight.shape)}"
+            f"{tuple(weights)}"
         )
 
 
