@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -76,9 +77,7 @@ class RayCaster:
         if self._scene is None or rays == 0:
             ids = np.zeros(rays, np.uint16)
             return Hits(np.full(rays, np.inf), np.zeros(rays), ids, ids.astype(np.uint8), ids)
-        toward = np.ascontiguousarray(directions, np.float32)
-        starts = np.ascontiguousarray(np.broadcast_to(origin, toward.shape), np.float32)
-        answer = self._scene.run(starts, toward, query="INTERSECT", output=True)
+        answer, toward = self._run(origin, directions)
         face = answer["primID"]
         met = face >= 0
         face = np.where(met, face, 0)
@@ -92,3 +91,30 @@ class RayCaster:
             materials=self._mesh.materials[face],
             instances=np.where(met, self._mesh.instances[face], 0).astype(np.uint16),
         )
+
+    def first_faces(
+        self, origin: NDArray[np.float64], directions: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """Follow rays from one origin; tell only where and what each meets first.
+
+        Args:
+            origin: [3] in the coordinates of the mesh.
+            directions: [R, 3] of unit length.
+
+        Returns:
+            Distances [R] in metres, inf where nothing was met, and triangles [R], -1 there.
+        """
+        rays = len(directions)
+        if self._scene is None or rays == 0:
+            return np.full(rays, np.inf, np.float32), np.full(rays, -1, np.int64)
+        answer, _ = self._run(origin, directions)
+        face = answer["primID"].astype(np.int64)
+        return np.where(face >= 0, answer["tfar"], np.float32(np.inf)), face
+
+    def _run(
+        self, origin: NDArray[np.float64], directions: NDArray[np.float64]
+    ) -> tuple[dict[str, NDArray[Any]], NDArray[np.float32]]:
+        assert self._scene is not None
+        toward = np.ascontiguousarray(directions, np.float32)
+        starts = np.ascontiguousarray(np.broadcast_to(origin, toward.shape), np.float32)
+        return self._scene.run(starts, toward, query="INTERSECT", output=True), toward
