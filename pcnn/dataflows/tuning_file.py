@@ -86,8 +86,9 @@ def save(path: Path, table: TuningTable) -> TuningTable:
 def _text(table: TuningTable) -> str:
     """JSON with one row a line, so that two versions of a file can be compared."""
     plain = table.plain()
-    rows = ",\n".join(json.dumps(row) for row in plain["rows"])
-    return f'{{"format": {plain["format"]}, "rows": [\n{rows}\n]}}\n'
+    lists = {name: ",\n".join(map(json.dumps, plain[name])) for name in ("rows", "layouts")}
+    parts = (f'"{name}": [\n{rows}\n]' for name, rows in lists.items() if rows or name == "rows")
+    return f'{{"format": {plain["format"]}, {", ".join(parts)}}}\n'
 
 
 def _write(path: Path, text: str) -> None:

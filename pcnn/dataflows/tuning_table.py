@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from pcnn.dataflows.base import Dataflow
+from pcnn.dataflows.layout_costs import LayoutCosts
 from pcnn.dataflows.settings import dataflow_of, settings_of
 
 #: Raised when decisions of older files no longer hold: fields of a row, or kernels behind a name.
@@ -99,9 +100,15 @@ class TuningTable:
 
     Args:
         rows: the decisions; of equal keys the last counts.
+        costs: times of making layouts, which decided with those of the dataflows.
     """
 
-    def __init__(self, rows: Iterable[tuple[Signature, Bucket, Choices]] = ()) -> None:
+    def __init__(
+        self,
+        rows: Iterable[tuple[Signature, Bucket, Choices]] = (),
+        costs: LayoutCosts | None = None,
+    ) -> None:
+        self.costs = costs or LayoutCosts()
         self._rows: dict[Signature, dict[Bucket, Choices]] = {}
         for signature, bucket, choices in rows:
             self._rows.setdefault(signature, {})[bucket] = choices
@@ -150,7 +157,7 @@ class TuningTable:
 
     def updated(self, newer: TuningTable) -> TuningTable:
         """This table with the rows of a newer one, which count where both have one."""
-        return TuningTable([*self, *newer])
+        return TuningTable([*self, *newer], LayoutCosts([*self.costs, *newer.costs]))
 
     def plain(self) -> dict[str, Any]:
         """The table as `json` takes it."""
@@ -158,7 +165,7 @@ class TuningTable:
             {**asdict(signature), **asdict(bucket), "choices": [_written(one) for one in choices]}
             for signature, bucket, choices in self
         ]
-        return {"format": FORMAT, "rows": rows}
+        return {"format": FORMAT, "rows": rows, "layouts": self.costs.plain()}
 
     @classmethod
     def of_plain(cls, content: Any) -> TuningTable:
@@ -171,7 +178,8 @@ class TuningTable:
             raise ValueError("this is no table of tuned dataflows")
         if content.get("format") != FORMAT:
             raise ValueError(f"format {content.get('format')}, this version reads {FORMAT}")
-        return cls(_read(row) for row in content["rows"])
+        costs = LayoutCosts.of_plain(content.get("layouts", []))
+        return cls((_read(row) for row in content["rows"]), costs)
 
 
 def _written(choice: Choice) -> dict[str, Any]:

@@ -31,12 +31,15 @@ class Engine:
         dataflow: computes over them; `pcnn.dataflows.Automatic` stands for one a device and map.
         points: finds the triplets on native points; ``None``: the engine does not serve them,
             unless ``builder`` does.
+        reproducible: only what gives identical bits in two runs may take the dataflow's place
+            (`pcnn.tune`).
     """
 
     name: str
     builder: MapBuilder | RadiusSearch
     dataflow: Dataflow | AutomaticDataflow
     points: RadiusSearch | None = None
+    reproducible: bool = False
 
     @property
     def on_voxels(self) -> MapBuilder | None:
@@ -168,7 +171,8 @@ def resolve(engine: str | Engine | None, deterministic: bool = False) -> Engine:
 
 def _reproducible(engine: Engine) -> Engine:
     if isinstance(engine.dataflow, AutomaticDataflow):
-        return replace(engine, dataflow=replace(engine.dataflow, reproducible=True))
+        dataflow = replace(engine.dataflow, reproducible=True)
+        return replace(engine, dataflow=dataflow, reproducible=True)
     if not engine.dataflow.deterministic:
         flows = ((name, one.dataflow) for name, one in ENGINES.items())
         others = [n for n, d in flows if isinstance(d, AutomaticDataflow) or d.deterministic]
@@ -176,4 +180,4 @@ def _reproducible(engine: Engine) -> Engine:
             f"engine {engine.name!r} adds by atomics, so two runs differ in the last bits; "
             f"deterministic are {', '.join(others)}"
         )
-    return engine
+    return replace(engine, reproducible=True)

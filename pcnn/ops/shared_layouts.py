@@ -15,15 +15,16 @@ from dataclasses import replace
 import torch
 
 from pcnn.dataflows import Dataflow
+from pcnn.dataflows.layout_costs import MapSize, Names
 from pcnn.dataflows.per_product import PerProduct
+from pcnn.dataflows.tuned import place
 from pcnn.dataflows.tuning_table import Choice, Choices
 from pcnn.geometry import KernelMap
+from pcnn.ops.autotune import mean_bucket
 from pcnn.ops.layer_products import LayerCall
 
 #: Choices for a layer's products, by product; ``forward`` at least.
 LayerChoices = Mapping[str, Choices]
-
-Names = tuple[str, ...]
 
 #: What map builders write; everything else is derived from it.
 BUILT = ("table", "masks", "counts", "offsets")
@@ -120,6 +121,27 @@ def joined(choices: Mapping[str, Choice]) -> Dataflow:
     return PerProduct(forward, transposed, outer)
 
 
+def map_size(calls: Sequence[LayerCall]) -> MapSize:
+    """The size under which times of layouts are kept, of the maps of a layer's calls."""
+    view = calls[0].kernel_map
+    side = "symmetric" if view.symmetric else ("forward", "transposed")[view.flipped]
+    bucket, (device, triton) = mean_bucket(calls, "forward"), place(calls[0].device)
+    return MapSize(
+        device,
+        triton,
+        side,
+        _written(view),
+        view.volume,
+        bucket.log2_rows,
+        bucket.log2_pairs,
+    )
+
+
+def _written(view: KernelMap) -> str:
+    """The layout that a map's builder wrote, of those that others are derived from."""
+    return "table" if ("table", False) in view.edges.layouts else "pairs"
+
+
 def layouts_ms(maps: Iterable[KernelMap], names: Names, repeats: int = 3) -> float:
     """Time to derive layouts from what the builder wrote, mean of the maps [ms].
 
@@ -138,7 +160,7 @@ def layouts_ms(maps: Iterable[KernelMap], names: Names, repeats: int = 3) -> flo
 
 def _once(view: KernelMap, names: Names) -> float:
     there = view.edges.layouts
-    written = (*(BUILT if ("table", False) in there else ("pairs",)), *TOLD)
+    written = (*(BUILT if _written(view) == "table" else ("pairs",)), *TOLD)
     kept = {key: tensors for key, tensors in there.items() if key in {(n, False) for n in written}}
     fresh = KernelMap(replace(view.edges, layouts=kept), view.flipped)
     on_gpu = any(tensor.is_cuda for tensors in kept.values() for tensor in tensors)

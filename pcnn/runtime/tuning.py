@@ -19,14 +19,16 @@ from rich.progress import Progress
 from torch import nn
 
 from pcnn.dataflows import Automatic, Dataflow
+from pcnn.dataflows.layout_costs import LayoutCosts, MapSize, Names
 from pcnn.dataflows.settings import described, is_writable
 from pcnn.dataflows.tuned import forget
 from pcnn.dataflows.tuning_file import read, save, user_path
 from pcnn.dataflows.tuning_table import PRODUCTS, Choice, Choices, TuningTable
 from pcnn.ops.autotune import compare, groups_of, mean_bucket
 from pcnn.ops.candidates import default_candidates
+from pcnn.ops.engine import Engine
 from pcnn.ops.layer_products import LayerCall
-from pcnn.ops.shared_layouts import decide, joined, layers_by_map, layouts_ms
+from pcnn.ops.shared_layouts import decide, joined, layers_by_map, layouts_ms, map_size
 from pcnn.runtime.layer_calls import convolutions, inputs, recorded, unwrapped
 from pcnn.runtime.rank_zero import on_rank_zero
 
@@ -127,24 +129,33 @@ def tune(
                     save(path, tuner.writable())
         decided: dict[str, dict[str, Choice]] = {}
         for names in layers_by_map(calls):
-            maps = [call.kernel_map for call in calls[names[0]]]
-            cost = functools.cache(functools.partial(layouts_ms, maps))
+            cost = functools.partial(tuner.layouts_ms, calls[names[0]])
             decided |= decide({name: measured[name] for name in names}, cost)
+        if path and tuner.timed:
+            save(path, TuningTable(costs=LayoutCosts(tuner.timed)))
         return [TunedLayer.of(name, decided[name], tuner.known(calls[name])) for name in calls]
 
     tuned = on_rank_zero(work)
     forget()
     layers = convolutions(network)
     for one in tuned:
-        layers[one.name].engine = replace(layers[one.name].engine, dataflow=one.dataflow)
+        engine = layers[one.name].engine
+        # the dataflow does not say what was asked for, and the next tuning asks again
+        asks = _asks(engine)
+        layers[one.name].engine = replace(engine, dataflow=one.dataflow, reproducible=asks)
     return tuned
 
 
 def _reproducible(network: nn.Module) -> bool:
     """Whether torch's switch or an engine of a layer asks for identical bits in two runs."""
-    flows = (layer.engine.dataflow for layer in convolutions(network).values())
-    asked = any(isinstance(flow, Automatic) and flow.reproducible for flow in flows)
+    asked = any(_asks(layer.engine) for layer in convolutions(network).values())
     return asked or torch.are_deterministic_algorithms_enabled()
+
+
+def _asks(engine: Engine) -> bool:
+    """Whether an engine asks for identical bits in two runs."""
+    flow = engine.dataflow
+    return engine.reproducible or (isinstance(flow, Automatic) and flow.reproducible)
 
 
 def _path(cache: str | Path | None) -> Path | None:
@@ -178,6 +189,8 @@ class _Tuner:
         self._known = known if candidates is None else TuningTable()
         self._reproducible = reproducible
         self.made = TuningTable()
+        #: times of layouts that were measured
+        self.timed: list[tuple[MapSize, Names, float]] = []
 
     def choices(self, calls: list[LayerCall]) -> dict[str, Choices]:
         """Choices for the products of a layer, measured where they are not known."""
@@ -219,6 +232,17 @@ class _Tuner:
         kept = tuple(Choice(one.dataflow, round(one.ms, 5)) for one in choices)
         self.made = self.made.updated(TuningTable([(signature, bucket, kept)]))
         return kept
+
+    def layouts_ms(self, calls: list[LayerCall], names: Names) -> float:
+        """Time to make layouts of the maps of a layer's calls [ms], measured if it is not known."""
+        size = map_size(calls)
+        for costs in (self._known.costs, LayoutCosts(self.timed)):
+            known = costs.get(size, names)
+            if known is not None:
+                return known
+        ms = round(layouts_ms([call.kernel_map for call in calls], names), 5)
+        self.timed.append((size, names, ms))
+        return ms
 
     def writable(self) -> TuningTable:
         """What was measured of dataflows that a file may name."""

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from pcnn.dataflows import Blocked, Reference
+from pcnn.dataflows.layout_costs import LayoutCosts, MapSize
 from pcnn.dataflows.tuned import forget, place, signature_of, tuned
 from pcnn.dataflows.tuning_file import SHIPPED, read, save, shipped_path, user_path
 from pcnn.dataflows.tuning_table import Bucket, Choice, Signature, TuningTable
@@ -28,6 +29,30 @@ def test_what_is_saved_is_read(tmp_path: Path) -> None:
     assert len(read(path)) == 0
     assert list(save(path, row(1))) == list(row(1))
     assert list(read(path)) == list(row(1))
+
+
+def test_times_of_layouts_are_kept_beside_decisions(tmp_path: Path) -> None:
+    path = tmp_path / "tuned.json"
+    size = MapSize("GPU sm_90", "3.6", "symmetric", "table", 27, 17, 2.5)
+    times = [(size, ("fitting_tiles",), 0.5), (size, ("pairs", "counts"), 0.25)]
+    save(path, row(1))
+    save(path, TuningTable(costs=LayoutCosts(times[:1])))
+    save(path, TuningTable(costs=LayoutCosts(times[1:])))
+    assert list(read(path)) == list(row(1))
+    assert list(read(path).costs) == times
+    assert read(path).costs.get(size, ("pairs", "counts")) == 0.25
+    assert read(path).costs.get(size, ("pairs",)) is None
+    # the newer time counts
+    save(path, TuningTable(costs=LayoutCosts([(*times[0][:2], 2.0)])))
+    assert read(path).costs.get(size, ("fitting_tiles",)) == 2.0
+
+
+@pytest.mark.parametrize("entry", ["{}", "3", '{"names": ["table"], "ms": 1.0}'])
+def test_damaged_times_of_layouts_are_warned_of(tmp_path: Path, entry: str) -> None:
+    path = tmp_path / "tuned.json"
+    path.write_text(f'{{"format": 1, "rows": [], "layouts": [{entry}]}}')
+    with pytest.warns(RuntimeWarning, match="is no time of layouts"):
+        assert len(read(path).costs) == 0
 
 
 def test_saving_adds_to_what_is_there(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ def test_a_deterministic_engine_is_the_same_one_without_atomics() -> None:
     for kind in ("cpu", "cuda"):
         assert auto.deterministic_on(torch.device(kind))
     for name in ("reference", "torchsparse", "minuet", "brute_force"):
-        assert resolve(name, deterministic=True) is ENGINES[name]
+        assert resolve(name, deterministic=True) == replace(ENGINES[name], reproducible=True)
         assert ENGINES[name].deterministic_on(torch.device("cuda"))
     assert not ENGINES["auto"].deterministic_on(torch.device("cuda"))
 

@@ -13,6 +13,7 @@ import pcnn
 from pcnn.dataflows import Automatic, Blocked, Reference
 from pcnn.dataflows.tuned import forget
 from pcnn.dataflows.tuning_file import read, user_path
+from pcnn.ops.engine import resolve
 from pcnn.runtime.layer_calls import convolutions, recorded, sparse_of
 from tests.clouds import surface_grid
 from tests.ops.candidates import Slow, Wrong
@@ -74,8 +75,6 @@ def test_a_cpu_has_nothing_to_choose_from() -> None:
 def test_decisions_are_kept_and_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
     offered = (Reference(), Blocked())
     monkeypatch.setattr("pcnn.runtime.tuning.default_candidates", lambda *_: offered)
-    # layouts are timed anew in every run, and two near dataflows could change places
-    monkeypatch.setattr("pcnn.runtime.tuning.layouts_ms", lambda *_: 0.0)
     first = pcnn.tune(small_net(), [cloud()])
     assert not any(layer.known for layer in first)
     assert user_path().exists()
@@ -85,6 +84,7 @@ def test_decisions_are_kept_and_used_again(monkeypatch: pytest.MonkeyPatch) -> N
 
     with monkeypatch.context() as patch:
         patch.setattr("pcnn.runtime.tuning.compare", fail)
+        patch.setattr("pcnn.runtime.tuning.layouts_ms", fail)
         second = pcnn.tune(small_net(), [cloud()])
         assert all(layer.known for layer in second)
         assert [one.dataflow for one in second] == [one.dataflow for one in first]
@@ -110,6 +110,25 @@ def test_only_deterministic_candidates_for_an_engine_that_asks() -> None:
     convolutions(net)["0"].engine = steady
     assert {layer.dataflow for layer in pcnn.tune(net, [cloud()], candidates=[shaky, Slow()])} == {
         Slow()
+    }
+
+
+def test_what_an_engine_asks_for_outlives_a_tuning(monkeypatch: pytest.MonkeyPatch) -> None:
+    shaky = Reference(name="shaky", deterministic=False)
+    nets = [small_net(), small_net()]
+    for number, layer in enumerate(convolutions(net)["0"] for net in nets):
+        asked = replace(layer.engine, dataflow=Automatic(reproducible=True))
+        layer.engine = resolve("reference", deterministic=True) if number else asked
+    for net in nets:
+        assert {one.dataflow for one in pcnn.tune(net, [cloud()], candidates=[Slow()])} == {Slow()}
+        # no layer holds an `Automatic` that asks now; Slow takes longer and still has to win
+        again = pcnn.tune(net, [cloud()], candidates=[shaky, Slow()])
+        assert {one.dataflow for one in again} == {Slow()}
+    # and what nobody asked of stays free
+    free = small_net()
+    pcnn.tune(free, [cloud()], candidates=[Slow()])
+    assert {one.dataflow for one in pcnn.tune(free, [cloud()], candidates=[shaky, Slow()])} == {
+        shaky
     }
 
 
