@@ -15,19 +15,24 @@ from pcnn.dataflows.reference import finish, kernels_serve, multiply
 from pcnn.geometry.layouts import TILE_ROWS
 from pcnn.kernels.product_tiles import ProductShape, RowTiles
 
+_NOTHING = Epilogue()
+
+#: Depth of the pipeline: row ranges, rows and their features are loaded ahead of the products.
+STAGES = 9
+
 
 @dataclass(frozen=True)
 class RowStationary(OuterProducts):
     """Inputs of a slot are summed while they are gathered, and multiplied once.
 
-    ``sum_j x_j W_k = (sum_j x_j) W_k``: where native points put up to 8 inputs into a slot, rows
+    ``sum_j x_j W_k = (sum_j x_j) W_k``: where native points put several inputs into a slot, rows
     are neither padded to the fullest of a tile nor added by atomics. Any kernel map is served, in
-    one pass and with identical bits in every run.
+    one pass and with identical bits in every run, and nothing is stored besides the result.
 
-    Inputs are rounded to the compute dtype, summed in float32, and the sum of a slot is rounded to
-    the compute dtype once more before it is multiplied: in float16 that sum must stay below 65504.
-    Kernels serve float16, bfloat16 and float32 on CUDA; elsewhere, and in float64, the same sums
-    are plain torch.
+    Inputs are rounded to the compute dtype; two of a slot are added in float32 and their sum is
+    rounded to the compute dtype once more before it is multiplied, further ones are multiplied two
+    by two and added in float32: in float16 a sum of two must stay below 65504. Kernels serve
+    float16, bfloat16 and float32 on CUDA; elsewhere, and in float64, the same sums are plain torch.
 
     Args:
         tiles: how the work is cut; ``None`` picks by shape (`tiles_of`).
@@ -105,10 +110,11 @@ class RowStationary(OuterProducts):
         Raises:
             ValueError: a compute dtype that tensor cores do not multiply.
         """
-        from pcnn.kernels.gathered_product import compute_type, precision_of
+        from pcnn.kernels.gathered_product import compute_type
         from pcnn.kernels.row_lists import launch_row_lists
 
-        follows = epilogue or Epilogue()
+        compute_type(compute_dtype, self.name)
+        follows = epilogue or _NOTHING
         shape = ProductShape.of(weight, groups, transposed, mirrored, second)
         return launch_row_lists(
             x,
@@ -116,8 +122,7 @@ class RowStationary(OuterProducts):
             layouts,
             n_out,
             shape,
-            compute_type(compute_dtype, self.name),
-            precision_of(compute_dtype),
+            compute_dtype,
             self.tiles or tiles_of(shape, compute_dtype),
             out_dtype,
             second,
@@ -129,40 +134,34 @@ class RowStationary(OuterProducts):
 
 
 def tiles_of(shape: ProductShape, compute_dtype: torch.dtype) -> RowTiles:
-    """Tiles without measuring: 64 rows, whose gathers and sums leave registers for a neighbour.
+    """Tiles without measuring: 64 rows, of which two steps lie in shared memory.
 
-    Sums at the gather wait for memory; four programs of 128 registers a multiprocessor hide that
-    better than one of 128 rows. The rest is as for every output-stationary product.
+    Two inputs of every row are gathered for a step, twice what a neighbour table asks for: half of
+    the rows leaves room for as many programs on a multiprocessor.
 
     Args:
         shape: of the product.
         compute_dtype: dtype of the operands.
     """
     columns, depth = shape.block(compute_dtype)
-    return RowTiles(64, columns, depth)
+    return RowTiles(64, columns, depth, 4, STAGES)
 
 
 def _plain(plain: PlainSums, layouts: Sequence[Tensor]) -> Tensor:
     """The same sums in torch operations, slot by slot; waits for the device."""
-    tile_out, tile_slots, tile_counts, _, tile_starts, in_index = layouts
-    rows, matrices, out = plain.rows, plain.matrices, plain.sums
-    volume = matrices.shape[0]
+    tile_out, tile_starts, _, _, in_index = layouts
+    rows, out = plain.rows, plain.sums
     fan_in = tile_starts[:, 1:] - tile_starts[:, :-1]  # [tiles, K, TILE_ROWS]
-    columns = torch.arange(volume, device=fan_in.device)
-    slots = torch.where(columns < tile_counts[:, None], tile_slots, volume).long()
-    tile, column, place = (fan_in > 0).nonzero(as_tuple=True)
-    slot = slots[tile, column]
-    order = torch.argsort(slot, stable=True)
-    tile, column, place = tile[order], column[order], place[order]
-    starts, fan_in = tile_starts[tile, column, place], fan_in[tile, column, place]
-    summed = rows.new_zeros(len(order), rows.shape[1])
+    slot, tile, place = (fan_in > 0).transpose(0, 1).nonzero(as_tuple=True)
+    starts, fan_in = tile_starts[tile, slot, place], fan_in[tile, slot, place]
+    summed = rows.new_zeros(len(slot), rows.shape[1])
     # rank by rank, so that inputs of one row are added in one order
     for rank in range(int(fan_in.max()) if len(fan_in) else 0):
         (still,) = (fan_in > rank).nonzero(as_tuple=True)
         inputs = in_index[(starts[still] + rank).long()]
         summed[still] += rows.index_select(0, inputs)
-    sizes = torch.bincount(slot, minlength=volume).tolist()
+    sizes = torch.bincount(slot, minlength=len(plain.matrices)).tolist()
     targets = tile_out[tile, place].long().split(sizes)
-    for matrix, part, target in zip(matrices, summed.split(sizes), targets, strict=True):
+    for matrix, part, target in zip(plain.matrices, summed.split(sizes), targets, strict=True):
         out.index_add_(0, target, multiply(part, matrix))
     return out

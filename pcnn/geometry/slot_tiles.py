@@ -159,9 +159,8 @@ def ordered_section(table: Tensor, number: int, sections: int, width: int) -> tu
     occupied = table[:, number::sections] >= 0  # [N, slots of the section]
     rows, volume = occupied.shape
     filled = occupied.any(1)
-    mask = bits(_folded(occupied))
     # rows without a slot stand behind all others
-    order = torch.argsort(torch.where(filled, _gray_rank(mask), 1 << GRAY_BITS), stable=True)
+    order = torch.argsort(torch.where(filled, gray_order(occupied), 1 << GRAY_BITS), stable=True)
     tiles = -(-rows // TILE_ROWS)
     out = order.new_full((tiles * TILE_ROWS,), -1)
     out[:rows] = order if sections == 1 else torch.where(filled[order], order, -1)
@@ -171,6 +170,15 @@ def ordered_section(table: Tensor, number: int, sections: int, width: int) -> tu
     first = torch.argsort((~touched).to(torch.int8), dim=1, stable=True)  # filled ones first
     slots = torch.nn.functional.pad(first * sections + number, (0, width - volume))
     return out.view(tiles, TILE_ROWS), slots, touched.sum(1)
+
+
+def gray_order(occupied: Tensor) -> Tensor:
+    """Where the slot mask of every row stands in the order of tiles: ``[N]`` int64 of `GRAY_BITS`.
+
+    Args:
+        occupied: ``[N, K]`` bool, whether a row fills a slot.
+    """
+    return _gray_rank(bits(_folded(occupied)))
 
 
 def _folded(occupied: Tensor) -> Tensor:

@@ -11,9 +11,13 @@ from typing import Any
 import torch
 import triton
 import triton.language as tl
+from torch import Tensor
 
 #: Dtypes that the kernels multiply in, as Triton calls them.
 COMPUTE = {torch.float16: tl.float16, torch.bfloat16: tl.bfloat16, torch.float32: tl.float32}
+
+#: Bytes that the rows of two sources lie apart by multiples of, for accesses as wide.
+ALIGNMENT = 16
 
 
 def precision_of(compute_dtype: torch.dtype) -> str:
@@ -38,6 +42,26 @@ def compute_type(compute_dtype: torch.dtype, name: str) -> Any:
             "use the dataflow 'reference', which serves every float dtype"
         )
     return COMPUTE[compute_dtype]
+
+
+def operand(tensor: Tensor, dtype: torch.dtype) -> Tensor:
+    """A tensor rounded once, not in every program that reads it, and contiguous."""
+    return (tensor if tensor.dtype is dtype else tensor.to(dtype)).contiguous()
+
+
+def beside(x: Tensor, second: Tensor) -> tuple[Tensor, int]:
+    """A second source that kernels reach from the first: one pointer, so that one load serves both.
+
+    Args:
+        x: the first source, an `operand`.
+        second: the other one, of the same dtype; copied where it is not aligned as kernels assume.
+
+    Returns:
+        The second source, to be kept while the kernel is launched, and elements from ``x`` to it.
+    """
+    if (second.data_ptr() - x.data_ptr()) % ALIGNMENT:
+        second = second.clone()
+    return second, (second.data_ptr() - x.data_ptr()) // x.element_size()
 
 
 @triton.jit  # type: ignore[untyped-decorator]

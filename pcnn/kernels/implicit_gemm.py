@@ -19,7 +19,7 @@ from torch import Tensor
 
 from pcnn.geometry.layouts import TILE_ROWS
 from pcnn.kernels.finished_sums import finish, with_epilogue
-from pcnn.kernels.gathered_product import precision_of
+from pcnn.kernels.gathered_product import beside, operand, precision_of
 from pcnn.kernels.gemm_blocks import GemmBlocks, default_blocks
 from pcnn.kernels.triton_launch import TritonLauncher, Variant
 
@@ -205,13 +205,11 @@ def launch_implicit_gemm(
         ``[n_out, C_out]`` (``[n_out, C_in]`` if transposed) in ``out_dtype``.
     """
     tile_out, tile_slots, tile_counts, tile_rows = layouts
-    x, weight = _operand(x, compute_dtype), _operand(weight, compute_dtype)
+    x, weight = operand(x, compute_dtype), operand(weight, compute_dtype)
     offset = c_second = 0
     if second is not None:
-        second = _operand(second, compute_dtype)
+        second, offset = beside(x, operand(second, compute_dtype))
         c_second = second.shape[1]
-        # both sources are read through one pointer, so that one load serves them
-        offset = (second.data_ptr() - x.data_ptr()) // x.element_size()
     sizes = x.shape[1], c_second, weight.shape, tile_slots.shape, groups
     kind = transposed, mirrored, adds, relu, compute_dtype, precision_of(compute_dtype)
     variant, programs, channels, split = _cut(blocks, *sizes, *kind)
@@ -300,11 +298,6 @@ def _cut(
     programs = tiles * (TILE_ROWS // blocks.rows) * -(-c_out // blocks.channels_out) * split
     variant = _LAUNCHER.variant(constants, blocks.warps)
     return _Cut(variant, programs, groups * c_out, split)
-
-
-def _operand(tensor: Tensor, dtype: torch.dtype) -> Tensor:
-    """Rounded once, not in every program that reads it."""
-    return (tensor if tensor.dtype is dtype else tensor.to(dtype)).contiguous()
 
 
 _LAUNCHER = TritonLauncher(implicit_gemm)

@@ -2,16 +2,16 @@
 
     sum over j of x[j] @ W[k] = (sum over j of x[j]) @ W[k]
 
-A program owns some rows of one tile and a block of output channels. For each slot that the tile
-fills, it adds the inputs of every row in float32, rounds the sums once, and multiplies them by the
-slot's weights on the tensor cores: however many inputs a slot holds, it is one product a row. Every
-output is written once, so there are no atomics, and two runs give identical bits.
+A program owns some rows of one tile and a block of output channels. It walks the steps of the tile:
+in each, every row gathers up to two inputs of one slot, which are added and multiplied by the
+slot's weights on the tensor cores. Slots, inputs of a slot and channels are one loop, so that the
+pipeline that gathers ahead never drains. Every output is written once: there are no atomics, and
+two runs give identical bits.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 import triton
@@ -20,106 +20,25 @@ from torch import Tensor
 
 from pcnn.geometry.layouts import TILE_ROWS
 from pcnn.kernels.finished_sums import with_epilogue
-from pcnn.kernels.gathered_product import row_tile, slot_weight, weight_tile
+from pcnn.kernels.gathered_product import beside, operand, precision_of
 from pcnn.kernels.product_tiles import ProductShape, RowTiles
 from pcnn.kernels.triton_launch import TritonLauncher
 
-#: Inputs of a slot that are gathered at once: most rows of a scan have no more.
-RANKS = 2
 
-
-@triton.jit  # type: ignore[untyped-decorator]
-def summed_rows(  # type: ignore[no-untyped-def]  # the compiler reads annotations too
-    x_ptr,
-    in_ptr,  # [T] int32
-    starts,  # [ROWS] int32
-    ends,  # [ROWS] int32
-    fan_in,
-    start,
-    group,
-    CHANNELS: tl.constexpr,
-    GROUPS: tl.constexpr,
-    ROWS: tl.constexpr,
-    DEPTH: tl.constexpr,
-    RANKS: tl.constexpr,
-    COMPUTE: tl.constexpr,
-):
-    """``[ROWS, DEPTH]`` float32: sums of the features that ranges of ``in_ptr`` name.
-
-    Inputs are added in the order of their numbers, each rounded to ``COMPUTE`` first.
-    """
-    sums = tl.zeros([ROWS, DEPTH], tl.float32)
-    counts = ends - starts
-    for first in range(0, fan_in, RANKS):
-        for rank in tl.static_range(RANKS):
-            live = first + rank < counts  # places beyond the last may exceed int32
-            places = starts + (first + rank)
-            rows = tl.load(in_ptr + places, mask=live, other=0).to(tl.int64)
-            tile = row_tile(x_ptr, rows, live, start, group, CHANNELS, GROUPS, DEPTH, COMPUTE)
-            sums += tile.to(tl.float32)
-    return sums
-
-
-@triton.jit  # type: ignore[untyped-decorator]
-def summed_product(  # type: ignore[no-untyped-def]
-    sums,  # [ROWS, COLUMNS] float32
-    x_ptr,
-    in_ptr,
-    starts,
-    ends,
-    fan_in,
-    group,
-    matrix_ptr,
-    columns,
-    CHANNELS: tl.constexpr,
-    OUTPUTS: tl.constexpr,
-    GROUPS: tl.constexpr,
-    TRANSPOSED: tl.constexpr,
-    ROWS: tl.constexpr,
-    DEPTH: tl.constexpr,
-    RANKS: tl.constexpr,
-    COMPUTE: tl.constexpr,
-    PRECISION: tl.constexpr,
-):
-    """``sums`` plus `summed_rows` times one slot of the weights."""
-    for start in range(0, CHANNELS, DEPTH):
-        rows = summed_rows(
-            x_ptr,
-            in_ptr,
-            starts,
-            ends,
-            fan_in,
-            start,
-            group,
-            CHANNELS,
-            GROUPS,
-            ROWS,
-            DEPTH,
-            RANKS,
-            COMPUTE,
-        )
-        weight = weight_tile(
-            matrix_ptr, start, columns, CHANNELS, OUTPUTS, GROUPS, TRANSPOSED, DEPTH, COMPUTE
-        )
-        sums = tl.dot(rows.to(COMPUTE), weight, sums, input_precision=PRECISION)
-    return sums
-
-
-@triton.jit  # type: ignore[untyped-decorator]
-def row_lists_kernel(  # type: ignore[no-untyped-def]
+@triton.jit(do_not_specialize=["second_offset"])  # type: ignore[untyped-decorator]
+def row_lists_kernel(  # type: ignore[no-untyped-def]  # the compiler reads annotations too
     x_ptr,  # [N_in, GROUPS * CHANNELS]
-    second_ptr,  # [N_in, SECOND] or None
     weight_ptr,  # [VOLUME, C_in / GROUPS, C_out]
     tile_out,  # [tiles, TILE_ROWS] int32
-    tile_slots,  # [tiles, VOLUME] int32
-    tile_counts,  # [tiles] int32
-    tile_fan_in,  # [tiles, VOLUME] int32
     tile_starts,  # [tiles, VOLUME + 1, TILE_ROWS] int32
+    tile_steps,  # [tiles + 1] int32
+    steps_ptr,  # [S, 2] int32, slot and rank of the first input
     in_ptr,  # [T] int32
     out_ptr,  # [N_out, GROUPS * OUTPUTS]
     scale_ptr,
     shift_ptr,
     residual_ptr,
+    second_offset,  # elements from x to the second source [N_in, SECOND]
     VOLUME: tl.constexpr,
     CHANNELS: tl.constexpr,
     SECOND: tl.constexpr,
@@ -132,14 +51,16 @@ def row_lists_kernel(  # type: ignore[no-untyped-def]
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
     DEPTH: tl.constexpr,
-    RANKS: tl.constexpr,
-    COMPUTE: tl.constexpr,
+    STAGES: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
     """Some rows of one tile, one block of output channels of one group."""
     BLOCKS: tl.constexpr = (OUTPUTS + COLUMNS - 1) // COLUMNS
     PARTS: tl.constexpr = TILE_ROWS // ROWS
-    both: tl.constexpr = CHANNELS + SECOND  # contracted channels
+    FIRST_BLOCKS: tl.constexpr = (CHANNELS + DEPTH - 1) // DEPTH
+    IN_BLOCKS: tl.constexpr = FIRST_BLOCKS + (SECOND + DEPTH - 1) // DEPTH
+    EXACT: tl.constexpr = CHANNELS % DEPTH == 0 and SECOND % DEPTH == 0
+    WHOLE: tl.constexpr = OUTPUTS % COLUMNS == 0
     # programs of one tile follow each other: they gather the same rows
     program = tl.program_id(0)
     columns = program % BLOCKS * COLUMNS + tl.arange(0, COLUMNS)
@@ -147,64 +68,69 @@ def row_lists_kernel(  # type: ignore[no-untyped-def]
     tile = (program // (BLOCKS * PARTS)).to(tl.int64)
     group = tl.program_id(1)
     places = part * ROWS + tl.arange(0, ROWS)
+    channels = tl.arange(0, DEPTH)
     starts_ptr = tile_starts + tile * ((VOLUME + 1) * TILE_ROWS) + places
 
+    first = tl.load(tile_steps + tile)
+    number = (tl.load(tile_steps + tile + 1) - first) * IN_BLOCKS
+    steps_ptr += first.to(tl.int64) * 2
     sums = tl.zeros([ROWS, COLUMNS], tl.float32)
-    for listed in range(0, tl.load(tile_counts + tile)):
-        slot = tl.load(tile_slots + tile * VOLUME + listed)
+    for turn in tl.range(0, number, num_stages=STAGES):
+        slot = tl.load(steps_ptr + turn // IN_BLOCKS * 2)
+        rank = tl.load(steps_ptr + turn // IN_BLOCKS * 2 + 1)
+        begin = tl.load(starts_ptr + slot * TILE_ROWS)
+        fan_in = tl.load(starts_ptr + (slot + 1) * TILE_ROWS) - begin
+        # places beyond the last input may exceed int32: nothing is read there
+        inputs = in_ptr + (begin + rank)
+        row = tl.load(inputs, mask=rank < fan_in, other=-1)[:, None]
+        other = tl.load(inputs + 1, mask=rank + 1 < fan_in, other=-1)[:, None]
         if MIRRORED:
             slot = VOLUME - 1 - slot
-        fan_in = tl.load(tile_fan_in + tile * VOLUME + listed)
-        starts = tl.load(starts_ptr + listed * TILE_ROWS)
-        ends = tl.load(starts_ptr + (listed + 1) * TILE_ROWS)
-        matrix_ptr = slot_weight(weight_ptr, slot, group, both, OUTPUTS, GROUPS, TRANSPOSED)
-        sums = summed_product(
-            sums,
-            x_ptr,
-            in_ptr,
-            starts,
-            ends,
-            fan_in,
-            group,
-            matrix_ptr,
-            columns,
-            CHANNELS,
-            OUTPUTS,
-            GROUPS,
-            TRANSPOSED,
-            ROWS,
-            DEPTH,
-            RANKS,
-            COMPUTE,
-            PRECISION,
-        )
-        if SECOND > 0:
-            sums = summed_product(
-                sums,
-                second_ptr,
-                in_ptr,
-                starts,
-                ends,
-                fan_in,
-                group,
-                matrix_ptr + CHANNELS * OUTPUTS,
-                columns,
-                SECOND,
-                OUTPUTS,
-                GROUPS,
-                TRANSPOSED,
-                ROWS,
-                DEPTH,
-                RANKS,
-                COMPUTE,
-                PRECISION,
-            )
+
+        start = turn % IN_BLOCKS * DEPTH  # first channel of the block within its source
+        channel = start + channels
+        inside = channel < CHANNELS
+        weight_row = channel
+        if SECOND == 0:
+            source = x_ptr + (group * CHANNELS + channel)[None, :]
+            stride = GROUPS * CHANNELS
+        else:
+            in_second = start >= FIRST_BLOCKS * DEPTH
+            offset = tl.where(in_second, second_offset, 0)
+            stride = tl.where(in_second, SECOND, CHANNELS)
+            if CHANNELS % 8 == 0 and SECOND % 8 == 0:  # so that rows are gathered in wide accesses
+                offset = tl.multiple_of(offset, 8)
+                stride = tl.multiple_of(stride, 8)
+            channel = start - tl.where(in_second, FIRST_BLOCKS * DEPTH, 0) + channels
+            inside = channel < stride
+            weight_row = tl.where(in_second, CHANNELS, 0) + channel
+            source = x_ptr + offset + channel[None, :]
+        weights = weight_ptr + slot.to(tl.int64) * ((CHANNELS + SECOND) * GROUPS * OUTPUTS)
+        if TRANSPOSED:
+            weights += (group * CHANNELS + weight_row)[:, None]
+            weights += columns[None, :] * (GROUPS * CHANNELS)
+        else:
+            weights += weight_row[:, None] * (GROUPS * OUTPUTS)
+            weights += group * OUTPUTS + columns[None, :]
+
+        there, also = row >= 0, other >= 0
+        if not EXACT:
+            there &= inside[None, :]
+            also &= inside[None, :]
+        a = tl.load(source + row.to(tl.int64) * stride, mask=there, other=0.0)
+        # the sum of two numbers, rounded once: what rounding their float32 sum gives
+        a += tl.load(source + other.to(tl.int64) * stride, mask=also, other=0.0)
+        if EXACT and WHOLE:
+            b = tl.load(weights)
+        else:
+            b = tl.load(weights, inside[:, None] & (columns < OUTPUTS)[None, :], 0.0)
+        sums = tl.dot(a, b, sums, input_precision=PRECISION)
 
     out_rows = tl.load(tile_out + tile * TILE_ROWS + places)
     written = (out_rows >= 0)[:, None] & (columns < OUTPUTS)[None, :]
-    channels = group * OUTPUTS + columns[None, :]
-    targets = out_rows.to(tl.int64)[:, None] * (GROUPS * OUTPUTS) + channels
-    sums = with_epilogue(sums, targets, channels, written, scale_ptr, shift_ptr, residual_ptr, RELU)
+    shown = group * OUTPUTS + columns[None, :]
+    targets = out_rows.to(tl.int64)[:, None] * (GROUPS * OUTPUTS) + shown
+    sums = with_epilogue(sums, targets, shown, written, scale_ptr, shift_ptr, residual_ptr, RELU)
     tl.store(out_ptr + targets, sums.to(out_ptr.dtype.element_ty), mask=written)
 
 
@@ -214,8 +140,7 @@ def launch_row_lists(
     layouts: Sequence[Tensor],
     n_out: int,
     shape: ProductShape,
-    compute: Any,
-    precision: str,
+    compute_dtype: torch.dtype,
     tiles: RowTiles,
     out_dtype: torch.dtype,
     second: Tensor | None = None,
@@ -232,8 +157,7 @@ def launch_row_lists(
         layouts: ``row_lists`` of the map.
         n_out: rows of the output.
         shape: of the product.
-        compute: Triton's dtype of the operands.
-        precision: ``ieee`` or ``tf32``.
+        compute_dtype: float16, bfloat16 or float32, which operands are rounded to.
         tiles: how the work is cut; ``rows`` divides `TILE_ROWS`.
         out_dtype: dtype of the result.
         second: ``[N_in, C_2]``, channels that follow those of ``x``; at groups = 1.
@@ -245,21 +169,23 @@ def launch_row_lists(
     Returns:
         ``[n_out, C_out]`` in ``out_dtype``.
     """
+    x, weight = operand(x, compute_dtype), operand(weight, compute_dtype)
+    offset = 0
+    if second is not None:
+        second, offset = beside(x, operand(second, compute_dtype))
     out = torch.empty(n_out, shape.width, dtype=out_dtype, device=x.device)
-    second = None if second is None else second.contiguous()
     residual = None if residual is None else residual.contiguous()
-    programs = layouts[2].shape[0] * (TILE_ROWS // tiles.rows) * -(-shape.outputs // tiles.columns)
+    programs = layouts[0].shape[0] * (TILE_ROWS // tiles.rows) * -(-shape.outputs // tiles.columns)
     _LAUNCH(
         (programs, shape.groups),
-        (x.contiguous(), second, weight.contiguous(), *layouts, out, scale, shift, residual),
-        (),
+        (x, weight, *layouts, out, scale, shift, residual),
+        (offset,),
         (
             *(shape.volume, shape.channels, shape.second, shape.outputs, shape.groups),
             *(shape.transposed, shape.mirrored, relu, TILE_ROWS),
-            *(tiles.rows, tiles.columns, tiles.depth, RANKS, compute, precision),
+            *(tiles.rows, tiles.columns, tiles.depth, tiles.stages, precision_of(compute_dtype)),
         ),
         tiles.warps,
-        tiles.stages,
     )
     return out
 

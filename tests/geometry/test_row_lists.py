@@ -1,7 +1,10 @@
+from itertools import pairwise
+
 import pytest
 import torch
 
 from pcnn.geometry import Kernel, KernelMap, layouts, row_lists
+from pcnn.geometry.row_lists import fan_in_levels, most_steps
 from pcnn.maps import SortedSearch
 from tests.clouds import surface_grid
 from tests.dataflows.fan_in import map_of, random_map
@@ -15,22 +18,31 @@ def triplets_of(kernel_map: KernelMap) -> Triplets:
 
 
 def listed(kernel_map: KernelMap) -> Triplets:
-    out, slots, counts, fan_in, starts, in_index = kernel_map.layout("row_lists")
+    """What the steps of all tiles gather: every one of them for some row."""
+    out, starts, tile_steps, steps, in_index = kernel_map.layout("row_lists")
     found: Triplets = []
-    for tile, count in enumerate(counts.tolist()):
-        assert (fan_in[tile, count:] == 0).all()
-        for column in range(count):
-            first, last = starts[tile, column], starts[tile, column + 1]
-            assert int((last - first).max()) == int(fan_in[tile, column]) > 0
-            slot = int(slots[tile, column])
-            for row, *ends in zip(*(t.tolist() for t in (out[tile], first, last)), strict=True):
-                found += [(row, j, slot) for j in in_index[slice(*ends)].tolist()]
+    ends = tile_steps.tolist()
+    assert len(ends) == len(out) + 1
+    assert ends[0] == 0
+    assert ends[-1] <= len(steps)
+    for tile, (first, last) in enumerate(pairwise(ends)):
+        order = steps[first:last].tolist()
+        assert order == sorted(order)
+        for slot, rank in order:
+            gathered = []
+            ranges = starts[tile, slot : slot + 2].tolist()
+            for row, begin, end in zip(out[tile].tolist(), *ranges, strict=True):
+                inputs = in_index[min(begin + rank, end) : min(begin + rank + 2, end)]
+                gathered += [(row, j, slot) for j in inputs.tolist()]
+            assert gathered
+            found += gathered
     return sorted(found)
 
 
 @pytest.mark.parametrize(("n_in", "n_out", "volume"), [(50, 300, 27), (9, 1, 8), (40, 128, 125)])
-def test_ranges_hold_every_triplet_once(n_in: int, n_out: int, volume: int) -> None:
-    kernel_map = random_map(n_in, n_out, volume, 5 * n_out)
+@pytest.mark.parametrize("triplets", [1, 5])
+def test_steps_gather_every_triplet_once(n_in: int, n_out: int, volume: int, triplets: int) -> None:
+    kernel_map = random_map(n_in, n_out, volume, triplets * n_out)
     for view in (kernel_map, kernel_map.transpose()):
         assert listed(view) == triplets_of(view)
         out = view.layout("row_lists")[0]
@@ -43,21 +55,45 @@ def test_maps_without_triplets(n_in: int, n_out: int) -> None:
     assert listed(random_map(n_in, n_out, 27, 0)) == []
 
 
-def test_the_transpose_of_a_symmetric_map_names_its_slots_backwards() -> None:
+def test_both_sides_of_a_symmetric_map() -> None:
     kernel_map = random_map(200, 200, 27, 800, symmetric=True)
-    assert listed(kernel_map) == triplets_of(kernel_map)
-    other = kernel_map.transpose()
-    assert other.layout("row_lists")[-1] is kernel_map.layout("row_lists")[-1]
-    assert listed(other) == triplets_of(other)
+    for view in (kernel_map, kernel_map.transpose()):
+        assert listed(view) == triplets_of(view)
 
 
-def test_rows_stand_as_in_the_tiles_of_a_table() -> None:
+def test_long_tiles_come_first_and_rows_of_a_level_stand_together() -> None:
+    kernel_map = random_map(300, 1000, 27, 4000)
+    out, _, tile_steps, _, _ = kernel_map.layout("row_lists")
+    assert (tile_steps.diff().diff() <= 0).all()
+    fan_in = torch.zeros(1000, 27, dtype=torch.int64)
+    entries = kernel_map.out_index.long(), kernel_map.slot_index
+    fan_in.index_put_(entries, torch.ones(4000, dtype=torch.int64), accumulate=True)
+    levels = fan_in_levels(fan_in)
+    for level in levels.unique().tolist():  # at most two tiles hold rows of others
+        tiles = torch.isin(out, (levels == level).nonzero()).any(1).sum()
+        assert tiles <= -(-int((levels == level).sum()) // 128) + 1
+
+
+def test_levels_halve_the_steps() -> None:
+    fan_in = torch.tensor([[0, 1], [2, 2], [3, 0], [4, 1], [5, 5], [8, 0], [9, 0], [0, 0]])
+    assert fan_in_levels(fan_in).tolist() == [0, 0, 1, 1, 2, 2, 3, row_lists.LAST_LEVEL]
+
+
+def test_rows_of_one_input_per_slot_stand_as_in_tiles_of_a_table() -> None:
     grid, kernel = surface_grid(400), Kernel.of(3)
     kernel_map = SortedSearch().build(grid, grid, kernel)
-    for found, expected in zip(
-        kernel_map.layout("row_lists")[:3], kernel_map.layout("tiles"), strict=False
-    ):
-        assert torch.equal(found, expected)
+    out, _, tile_steps, _, _ = kernel_map.layout("row_lists")
+    expected, _, counts, _ = kernel_map.layout("tiles")
+    assert torch.equal(out, expected)
+    assert torch.equal(tile_steps.diff(), counts)
+
+
+def test_the_bound_of_steps_is_met() -> None:
+    ones = torch.zeros(5, dtype=torch.int64)
+    for inputs in (1, 3, 5):  # a tile of one row and slot: an odd number takes most steps
+        kernel_map = map_of(ones[:inputs], ones[:inputs], ones[:inputs], 1, 1, 1)
+        _, _, tile_steps, steps, _ = kernel_map.layout("row_lists")
+        assert len(steps) == most_steps(inputs, 1, 1) == int(tile_steps[-1]) == (inputs + 1) // 2
 
 
 def test_what_does_not_fit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
