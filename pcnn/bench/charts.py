@@ -14,11 +14,16 @@ from pcnn.bench.rows import Row
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
+    from matplotlib.figure import Figure
 
 #: What a hollow marker means: the times in one panel are not of one kind.
 HOLLOW = "hollow: wall time, because the call waits for the device"
 
 
+#: Kinds of rows whose map may wait for the host, between kernels that are timed one by one.
+LAYERS_WITH_MAPS = ("map+layer", "map+train")
+#: Series that fit into a panel's own legend; more stand below all panels, once.
+FEW_SERIES = 5
 #: Share of a panel above the tallest bar, for the legend.
 HEADROOM = 0.3
 #: Label of the times of stages.
@@ -50,6 +55,7 @@ class Panel:
         y_label: quantity and unit.
         series: points by label.
         log: whether the value axis is logarithmic.
+        x_label: what lines run over.
     """
 
     title: str
@@ -57,6 +63,7 @@ class Panel:
     y_label: str
     series: dict[str, list[Point]] = field(default_factory=lambda: defaultdict(list))
     log: bool = True
+    x_label: str = "voxels"
 
     def put(self, label: str, point: Point) -> None:
         """Add a point to a series; of several runs the smallest value stays."""
@@ -90,6 +97,8 @@ def time_of(row: Row) -> Point | None:
         return Point(row.n or 0, row.gpu_busy_ms)
     if row.gpu_ms is not None:
         return Point(row.n or 0, row.gpu_ms)
+    if row.what in LAYERS_WITH_MAPS and row.gpu_busy_ms is not None:
+        return Point(row.n or 0, row.gpu_busy_ms)
     if row.wall_ms is None:
         return None
     on_gpu = row.launches is not None or row.syncs is not None
@@ -156,7 +165,7 @@ def render(chart: Chart, title: str, path: Path) -> Path:
         axes.set_title(panel.title, fontsize=10)
         axes.set_ylabel(panel.y_label)
         axes.grid(True, axis="y", which="both", alpha=0.3)
-        axes.legend(fontsize=7)
+    _explain(figure, list(all_axes[: len(chart.panels)]))
     for axes in all_axes[len(chart.panels) :]:
         axes.set_visible(False)
     if any(p.hollow for panel in chart.panels for points in panel.series.values() for p in points):
@@ -169,10 +178,38 @@ def render(chart: Chart, title: str, path: Path) -> Path:
     return path
 
 
+def _explain(figure: Figure, all_axes: Sequence[Axes]) -> None:
+    """A legend in every panel, or one below them that no bar hides."""
+    entries = [axes.get_legend_handles_labels() for axes in all_axes]
+    if max(len(labels) for _, labels in entries) <= FEW_SERIES:
+        for axes in all_axes:
+            axes.legend(fontsize=7)
+        return
+    by_label = {
+        label.replace("\n", " "): handle
+        for handles, labels in entries
+        for handle, label in zip(handles, labels, strict=True)
+    }
+    columns = max(1, int(figure.get_figwidth() / 2.5))
+    figure.legend(
+        by_label.values(), by_label, loc="outside lower center", ncols=columns, fontsize=8
+    )
+
+
+def color_of(number: int, series: int) -> str | tuple[float, ...]:
+    """Colour of a series among so many: ten of full strength, or else ten and ten pale ones."""
+    if series <= 10:
+        return f"C{number}"
+    from matplotlib import colormaps
+
+    pale, full = number // 10 % 2, number % 10
+    return colormaps["tab20"](2 * full + pale)
+
+
 def _draw_lines(axes: Axes, panel: Panel) -> None:
     for number, (label, points) in enumerate(panel.series.items()):
         ordered = sorted(points, key=lambda point: float(point.x))
-        color = f"C{number % 10}"
+        color = color_of(number, len(panel.series))
         axes.plot([p.x for p in ordered], [p.y for p in ordered], color=color, label=label)
         for point in ordered:
             face = "none" if point.hollow else color
@@ -182,7 +219,7 @@ def _draw_lines(axes: Axes, panel: Panel) -> None:
     if panel.log:
         axes.set_yscale("log")
         _plain(axes.yaxis)
-    axes.set_xlabel("voxels")
+    axes.set_xlabel(panel.x_label)
 
 
 def _plain(axis: Axis) -> None:
@@ -202,7 +239,7 @@ def _draw_bars(axes: Axes, panel: Panel) -> None:
     }
     width = 0.8 / max(map(len, present.values()))
     for number, (name, points) in enumerate(panel.series.items()):
-        color = f"C{number % 10}"
+        color = color_of(number, len(panel.series))
         for place, point in enumerate(points):
             group = present[str(point.x)]
             shift = group.index(name) - (len(group) - 1) / 2  # a group stands around its label
@@ -229,7 +266,7 @@ def _draw_stacked(axes: Axes, panel: Panel) -> None:
         hollow = any(point.hollow for point in points)
         for point in points:
             heights[labels.index(str(point.x))] += point.y
-        color = f"C{number}"
+        color = color_of(number, len(panel.series))
         axes.bar(
             range(len(labels)),
             heights,
@@ -240,5 +277,12 @@ def _draw_stacked(axes: Axes, panel: Panel) -> None:
             label=label,
         )
         bottom = [low + height for low, height in zip(bottom, heights, strict=True)]
-    axes.set_xticks(range(len(labels)), labels, fontsize=7, rotation=30)
+    crowded = len(labels) > 5
+    axes.set_xticks(
+        range(len(labels)),
+        labels,
+        fontsize=7,
+        rotation=30 if crowded else 0,
+        ha="right" if crowded else "center",
+    )
     axes.margins(y=HEADROOM)

@@ -63,8 +63,11 @@ def _part(row: Row) -> str:
     return str((row.params or {}).get("part", ""))
 
 
-def parts_of(part: str) -> Callable[[Sequence[Row]], list[Chart]]:
-    """A panel a scene and layer, a stack of bars an engine, a part a value of one setting."""
+def parts_of(part: str, bars: str = "variant") -> Callable[[Sequence[Row]], list[Chart]]:
+    """A panel a scene and layer, a stack of bars a value of ``bars``, a part one of ``part``.
+
+    Rows without a setting ``bars`` stand under their engine.
+    """
 
     def draw(rows: Sequence[Row]) -> list[Chart]:
         panels: dict[tuple[str, str], Panel] = {}
@@ -75,7 +78,7 @@ def parts_of(part: str) -> Callable[[Sequence[Row]], list[Chart]]:
             key = row.workload, layer
             title = f"{row.workload}\n{layer}"
             panel = panels.setdefault(key, Panel(title, "stacked", "time [ms]", log=False))
-            name = str(row.params.get("variant", row.engine))
+            name = str(row.params.get(bars, row.engine))
             panel.put(str(row.params[part]), Point(name, row.gpu_busy_ms))
         return [Chart("", part, list(panels.values()))] if panels else []
 

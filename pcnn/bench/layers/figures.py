@@ -166,7 +166,7 @@ FIGURES: tuple[Figure[Setting], ...] = (
         "gather, products and scatter by grouping",
         "an example",
         groups,
-        parts_of("part"),
+        parts_of("part", "grouping"),
     ),
     Figure(
         "minuet_fig15",
