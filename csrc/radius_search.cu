@@ -40,11 +40,7 @@ __device__ __forceinline__ u64 key_of(const Cells& cells, u64 cloud, u64 x, u64 
 struct CellArguments {
     const float* points;  // [n, 3]
     const i64* batch;     // [n]
-    u64* keys_a;
-    u64* keys_b;
-    u32* values_a;
-    u32* values_b;
-    u32* state;
+    SortBuffers sort;
     i64 n;
     Cells cells;
     int passes;
@@ -52,29 +48,13 @@ struct CellArguments {
 
 // Sort keys of the source points, and their digits counted.
 KERNEL(cell_keys, CellArguments, 256) {
-    __shared__ u32 histogram[MAX_PASSES][RADIX];
-    for (int pass = 0; pass < MAX_PASSES; ++pass) histogram[pass][threadIdx.x] = 0;
-    __syncthreads();
-    const bool second = in_second_buffer(a.passes, 0);
-    u64* keys = second ? a.keys_b : a.keys_a;
-    u32* values = second ? a.values_b : a.values_a;
-    const i64 step = (i64)gridDim.x * blockDim.x;
-    for (i64 base = (i64)blockIdx.x * blockDim.x; base < a.n; base += step) {
-        const i64 i = base + threadIdx.x;
-        const bool valid = i < a.n;
-        u64 key = 0;
-        if (valid) {
-            u64 part[3];
+    write_sort_keys(a.sort, a.n, a.passes, [&](i64 i, u32*) {
+        u64 part[3];
 #pragma unroll
-            for (int axis = 0; axis < 3; ++axis)
-                part[axis] = wrapped(a.cells, axis, cell_at(a.cells, axis, (double)a.points[3 * i + axis]));
-            key = key_of(a.cells, (u64)a.batch[i], part[0], part[1], part[2]);
-            keys[i] = key;
-            values[i] = (u32)i;
-        }
-        count_digits(histogram, key, valid, a.passes);
-    }
-    finish_histogram(histogram, a.state, a.passes, (u32)a.n);
+        for (int axis = 0; axis < 3; ++axis)
+            part[axis] = wrapped(a.cells, axis, cell_at(a.cells, axis, (double)a.points[3 * i + axis]));
+        return key_of(a.cells, (u64)a.batch[i], part[0], part[1], part[2]);
+    });
 }
 
 struct PlaceArguments {
@@ -106,6 +86,7 @@ struct Search {
     float edges[3];        // of a kernel cell
     int size[3];           // odd kernel size
     int ball, drop;
+    int flipped;           // centres are the inputs, and the points what outputs lie at
 };
 
 // Slot of a candidate, -1 where there is no triplet. Every operation is rounded on its own, as on the
@@ -116,7 +97,8 @@ __device__ __forceinline__ int slot_within(const Search& search, const float* ce
     bool near = true;
 #pragma unroll
     for (int axis = 0; axis < 3; ++axis) {
-        d[axis] = centre[axis] - at[axis];
+        // the negated difference is exact: a pair has one slot from either side
+        d[axis] = search.flipped ? at[axis] - centre[axis] : centre[axis] - at[axis];
         near &= search.ball || fabsf(d[axis]) <= search.limit[axis];
     }
     if (search.ball) {
@@ -173,7 +155,7 @@ __device__ __forceinline__ void visit_neighbours(const Search& search, i64 row, 
 
 struct CountArguments {
     Search search;
-    int* counts;  // [slots, chunks]
+    int* counts;  // [slots, chunks], or null
     int* sizes;   // [m] triplets of every row
     i64 chunks;
 };
@@ -188,42 +170,56 @@ KERNEL(count_neighbours, CountArguments, ROWS) {
     if (row < a.search.m) {
         int size = 0;
         visit_neighbours(a.search, row, [&](int slot, int) {
-            atomicAdd(&counts[slot], 1);
+            if (a.counts) atomicAdd(&counts[slot], 1);
             ++size;
         });
         a.sizes[row] = size;
     }
     __syncthreads();
+    if (!a.counts) return;
     for (int slot = threadIdx.x; slot < slots; slot += ROWS) a.counts[slot * a.chunks + blockIdx.x] = counts[slot];
 }
 
-__device__ __forceinline__ void sift(u64* items, int n, int root) {
+// Slot and source of the triplets of a row, compared as one number; sorted where they are kept.
+struct Listed {
+    int* slots;
+    int* sources;
+
+    __device__ __forceinline__ u64 operator[](int i) const { return (u64)slots[i] << 32 | (u32)sources[i]; }
+
+    __device__ __forceinline__ void set(int i, u64 item) const {
+        slots[i] = (int)(item >> 32);
+        sources[i] = (int)item;
+    }
+};
+
+__device__ __forceinline__ void sift(const Listed& items, int n, int root) {
     const u64 item = items[root];
     for (int child = 2 * root + 1; child < n; child = 2 * root + 1) {
         if (child + 1 < n && items[child] < items[child + 1]) ++child;
         if (items[child] <= item) break;
-        items[root] = items[child];
+        items.set(root, items[child]);
         root = child;
     }
-    items[root] = item;
+    items.set(root, item);
 }
 
 // Ascending, in place, whatever their number.
-__device__ __forceinline__ void sort_row(u64* items, int n) {
+__device__ __forceinline__ void sort_row(const Listed& items, int n) {
     if (n <= INSERTED) {
         for (int i = 1; i < n; ++i) {
             const u64 item = items[i];
             int to = i;
-            for (; to > 0 && items[to - 1] > item; --to) items[to] = items[to - 1];
-            items[to] = item;
+            for (; to > 0 && items[to - 1] > item; --to) items.set(to, items[to - 1]);
+            if (to < i) items.set(to, item);
         }
         return;
     }
     for (int root = n / 2 - 1; root >= 0; --root) sift(items, n, root);
     for (int end = n - 1; end > 0; --end) {
         const u64 largest = items[0];
-        items[0] = items[end];
-        items[end] = largest;
+        items.set(0, items[end]);
+        items.set(end, largest);
         sift(items, end, 0);
     }
 }
@@ -234,8 +230,7 @@ struct FillArguments {
     const int* starts;       // [slots, chunks] first position inside the slot
     const i64* offsets;      // [slots + 1] first position of the slot
     const i64* row_offsets;  // [m + 1]
-    u64* listed;             // [T] scratch: slot and source of the triplets of every row
-    int* in_index;           // [T] by slot
+    int* in_index;           // [T] by slot, or null
     int* out_index;          // [T]
     int* row_in_index;       // [T] by row
     int* row_slots;          // [T]
@@ -250,25 +245,23 @@ KERNEL(fill_neighbours, FillArguments, ROWS) {
     if (row < a.search.m) {
         begin = a.row_offsets[row];
         visit_neighbours(a.search, row, [&](int slot, int source) {
-            a.listed[begin + size++] = (u64)slot << 32 | (u32)source;
+            a.row_slots[begin + size] = slot;
+            a.row_in_index[begin + size++] = source;
         });
     }
-    u64* own = a.listed + begin;
+    const Listed own = {a.row_slots + begin, a.row_in_index + begin};
     sort_row(own, size);
-    for (int i = 0; i < size; ++i) {
-        a.row_in_index[begin + i] = (int)own[i];
-        a.row_slots[begin + i] = (int)(own[i] >> 32);
-    }
+    if (!a.in_index) return;
     int cursor = 0;
     for (int slot = 0; slot < slots; ++slot) {
         const i64 cell = slot * a.chunks + blockIdx.x;
         if (!a.counts[cell]) continue;  // the whole block agrees
         const int first = cursor;
-        while (cursor < size && (int)(own[cursor] >> 32) == slot) ++cursor;
+        while (cursor < size && own.slots[cursor] == slot) ++cursor;
         u32 all;
         i64 to = a.offsets[slot] + a.starts[cell] + block_prefix((u32)(cursor - first), &all);
         for (int i = first; i < cursor; ++i, ++to) {
-            a.in_index[to] = (int)own[i];
+            a.in_index[to] = own.sources[i];
             a.out_index[to] = (int)row;
         }
     }

@@ -68,3 +68,38 @@ __device__ __forceinline__ void finish_histogram(u32 (*histogram)[RADIX], u32* s
         state[STATE_ITEMS] = items;
     }
 }
+
+// Both sides of every pass, as a sort's scratch hands them to the kernel that writes its keys.
+struct SortBuffers {
+    u64* keys_a;
+    u64* keys_b;
+    u32* values_a;
+    u32* values_b;
+    u32* state;
+};
+
+// Write keys and values, and count the digits of the keys: `key_of(item, &value)` says what they are.
+// For any number of blocks of 256 threads.
+template <typename KeyOf>
+__device__ __forceinline__ void write_sort_keys(const SortBuffers& sort, i64 items, int passes, KeyOf key_of) {
+    __shared__ u32 histogram[MAX_PASSES][RADIX];
+    for (int pass = 0; pass < MAX_PASSES; ++pass) histogram[pass][threadIdx.x] = 0;
+    __syncthreads();
+    const bool second = in_second_buffer(passes, 0);
+    u64* keys = second ? sort.keys_b : sort.keys_a;
+    u32* values = second ? sort.values_b : sort.values_a;
+    const i64 step = (i64)gridDim.x * blockDim.x;
+    for (i64 base = (i64)blockIdx.x * blockDim.x; base < items; base += step) {
+        const i64 item = base + threadIdx.x;
+        const bool valid = item < items;
+        u64 key = 0;
+        if (valid) {
+            u32 value = (u32)item;
+            key = key_of(item, &value);
+            keys[item] = key;
+            values[item] = value;
+        }
+        count_digits(histogram, key, valid, passes);
+    }
+    finish_histogram(histogram, sort.state, passes, (u32)items);
+}

@@ -7,12 +7,27 @@ the map upsamples onto the fine points.
 
 from __future__ import annotations
 
+import struct
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
 
 from pcnn.geometry import Kernel, KernelMap, PointSet
+from pcnn.geometry.layouts import Layout
+from pcnn.geometry.packing import KeyLayout
+from pcnn.kernels import cuda
 from pcnn.maps.assemble import sort_by_slot
+from pcnn.maps.counted import CountedMap, filled
+from pcnn.maps.native import NATIVE, has_kernels
+from pcnn.maps.rows_from_pairs import rows_from_pairs
+from pcnn.maps.table_to_pairs import empty_pairs, scan_counts
+
+#: Input rows of a block, as in ``csrc/cell_parents.cu``.
+ROWS = 256
+
+_ARGUMENTS = struct.Struct("10P2q3i3i0q")
 
 
 @dataclass(frozen=True)
@@ -24,6 +39,29 @@ class CellParents:
     def build(self, source: PointSet, target: PointSet, kernel: Kernel) -> KernelMap:
         """See `cell_parents`."""
         return cell_parents(source, target, kernel)
+
+    def counted(
+        self, source: PointSet, target: PointSet, kernel: Kernel, ends: Tensor | None = None
+    ) -> CountedMap | None:
+        """Count the triplets of the map on a device; nothing waits.
+
+        Args:
+            source: as in `cell_parents`.
+            target: as in `cell_parents`.
+            kernel: as in `cell_parents`.
+            ends: where the result is written, made if not given.
+
+        Returns:
+            ``None`` where kernels do not serve: on a CPU, and without points.
+
+        Raises:
+            ValueError: as `cell_parents`.
+        """
+        parent = _parent(source, target, kernel)
+        if not has_kernels(source.device) or not source.rows:
+            return None
+        parents = _Parents(source.keys, parent, kernel, source.layout)
+        return parents.counted(source.one_per_cell, target.rows, ends)
 
 
 def cell_parents(source: PointSet, target: PointSet, kernel: Kernel) -> KernelMap:
@@ -44,18 +82,10 @@ def cell_parents(source: PointSet, target: PointSet, kernel: Kernel) -> KernelMa
     Raises:
         ValueError: another kernel, or output points that were not made from the input's.
     """
-    if not kernel.is_disjoint:
-        raise ValueError(
-            f"only a kernel that tiles space has a parent for every point, got size {kernel.size}, "
-            f"stride {kernel.stride}, dilation {kernel.dilation}, padding {kernel.padding}; search "
-            "the neighbours by radius"
-        )
-    if not source.is_below(target, kernel) or target.inverse is None:
-        raise ValueError(
-            "the output points were not made from the input points, so their cells need not fit; "
-            "give source.strided(kernel)"
-        )
-    parent = target.inverse  # [N_in]
+    on_device = CellParents().counted(source, target, kernel)
+    if on_device is not None:
+        return filled([on_device])[0]
+    parent = _parent(source, target, kernel)  # [N_in]
     step = torch.tensor(kernel.stride, device=source.device)
     place = source.cells[:, 1:] - target.cells[parent, 1:] * step  # [N_in, 3]
     _, size_y, size_z = kernel.size
@@ -68,3 +98,83 @@ def cell_parents(source: PointSet, target: PointSet, kernel: Kernel) -> KernelMa
         target.rows,
         one_per_slot=source.one_per_cell,
     )
+
+
+def _parent(source: PointSet, target: PointSet, kernel: Kernel) -> Tensor:
+    """``[N_in]`` int64 output row of every input."""
+    if not kernel.is_disjoint:
+        raise ValueError(
+            f"only a kernel that tiles space has a parent for every point, got size {kernel.size}, "
+            f"stride {kernel.stride}, dilation {kernel.dilation}, padding {kernel.padding}; search "
+            "the neighbours by radius"
+        )
+    if not source.is_below(target, kernel) or target.inverse is None:
+        raise ValueError(
+            "the output points were not made from the input points, so their cells need not fit; "
+            "give source.strided(kernel)"
+        )
+    return target.inverse
+
+
+@dataclass(frozen=True)
+class _Parents:
+    """The map on a device.
+
+    Args:
+        keys: ``[N_in]`` int64 cells of the inputs.
+        parent: ``[N_in]`` int64.
+        kernel: the relation.
+        layout: of the keys.
+    """
+
+    keys: Tensor
+    parent: Tensor
+    kernel: Kernel
+    layout: KeyLayout
+
+    def counted(self, one_per_cell: bool, n_out: int, ends: Tensor | None) -> CountedMap:
+        device, n, volume = self.keys.device, self.keys.shape[0], self.kernel.volume
+        chunks = -(-n // ROWS)
+        counts = torch.empty(2, volume, chunks, dtype=torch.int32, device=device)
+        self._launch("count_places", counts[0], counts[1], shared_bytes=4 * volume)
+        if ends is None:
+            ends = torch.empty(volume + 1, dtype=torch.int64, device=device)
+        scan_counts(counts[0], counts[1], ends)
+        begins = ends
+
+        def fill(offsets: Tensor) -> KernelMap:
+            in_index, out_index = empty_pairs(n, device)
+            self._launch("fill_parents", counts[0], counts[1], begins, in_index, out_index)
+            derive: dict[str, Callable[[KernelMap], Layout]] = {**NATIVE, "rows_csr": self._rows}
+            built = KernelMap.from_pairs(
+                in_index, out_index, offsets, n, n_out, one_per_cell, True, derive=derive
+            )
+            built.edges.layouts["counts", False] = (begins.diff(),)
+            return built
+
+        return CountedMap(ends, fill)
+
+    def _rows(self, kernel_map: KernelMap) -> Layout:
+        """Layout ``rows_csr`` of either side; see `pcnn.geometry.layouts.rows_csr`."""
+        if not kernel_map.flipped:
+            return rows_from_pairs(kernel_map)
+        n, device = self.keys.shape[0], self.keys.device
+        outputs, slots = empty_pairs(n, device)
+        offsets = torch.empty(n + 1, dtype=torch.int64, device=device)
+        self._launch("list_parents", None, None, None, None, None, outputs, slots, offsets)
+        return outputs, slots, offsets
+
+    def _launch(self, name: str, *written: Tensor | None, shared_bytes: int = 0) -> None:
+        """Run a kernel on what it reads, and up to eight tensors that it writes."""
+        n = self.keys.shape[0]
+        chunks = -(-n // ROWS)
+        pointers = [0 if tensor is None else tensor.data_ptr() for tensor in written]
+        pointers += [0] * (8 - len(pointers))
+        arguments = _ARGUMENTS.pack(
+            *(self.keys.data_ptr(), self.parent.data_ptr(), *pointers, n, chunks),
+            *self.layout.axis_bits,
+            *self.kernel.size,
+        )
+        device = self.keys.device
+        kernels = cuda.module("cell_parents.cu", device)
+        kernels.launch(name, chunks, arguments, device, shared_bytes=shared_bytes)

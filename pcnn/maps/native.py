@@ -10,6 +10,8 @@ import torch
 from pcnn.geometry import KernelMap
 from pcnn.geometry.layouts import LAYOUTS, Layout
 from pcnn.kernels import cuda
+from pcnn.maps.row_lists import row_lists
+from pcnn.maps.rows_from_pairs import rows_from_pairs
 from pcnn.maps.table_to_pairs import pairs_layout, table_layout
 from pcnn.maps.tiles import row_masks, tile_views
 
@@ -53,6 +55,8 @@ NATIVE: Mapping[str, Callable[[KernelMap], Layout]] = MappingProxyType(
         "pairs": pairs_layout,
         "table": table_layout,
         "masks": masks,
+        "rows_csr": rows_from_pairs,
+        "row_lists": row_lists,
         "tiles": tiles,
         "section_tiles": section_tiles,
         "fitting_tiles": fitting_tiles,

@@ -1,20 +1,22 @@
 """Radius search and local voxelisation on a device, by the kernels of ``csrc/radius_search.cu``.
 
 The same triplets in the same order as `pcnn.maps.radius_pairs` and `pcnn.maps.local_voxels` yield:
-whether a pair is within reach, and its slot, are the same float32 expressions. The host waits once,
-for the number of triplets.
+whether a pair is within reach, and its slot, are the same float32 expressions. Count, scan, fill:
+the host waits between, for the number of triplets; several searches share that wait.
 """
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from pcnn.geometry.kernel import Triple
-from pcnn.kernels import cuda, pinned
+from pcnn.kernels import cuda
 from pcnn.maps.local_voxels import Edges
 from pcnn.maps.radius_pairs import BOX_MARGIN, CELL_MARGIN, Reach
 from pcnn.maps.radix_sort import RadixSort, passes_of
@@ -32,9 +34,71 @@ _KEY_BLOCKS = 264
 _CELLS = "3d3d3i"
 _KEYS = struct.Struct(f"7Pq{_CELLS}0qi0q")
 _PLACES = struct.Struct("3Pq0q")
-_SEARCH = struct.Struct(f"4P2q{_CELLS}0q3f3f3i2i0q")
+_SEARCH = struct.Struct(f"4P2q{_CELLS}0q3f3f3i3i0q")
 _COUNT = struct.Struct("2Pq0q")
-_FILL = struct.Struct("9Pq0q")
+_FILL = struct.Struct("8Pq0q")
+
+#: ``in_index [T]``, ``slot [T]`` int32 by output row, then slot, then input row; ``row_offsets
+#: [N_out + 1]`` int64.
+RowsCsr = tuple[Tensor, Tensor, Tensor]
+
+
+class Window(NamedTuple):
+    """What a kernel sees of the points around a centre.
+
+    Args:
+        reach: ball radius, or half widths of a box [m].
+        edges: of a kernel cell [m].
+        size: odd kernel size per axis.
+        outside: ``clamp`` or ``drop``.
+    """
+
+    reach: Reach
+    edges: Edges
+    size: Triple
+    outside: str
+
+    @property
+    def volume(self) -> int:
+        """Kernel slots K."""
+        return self.size[0] * self.size[1] * self.size[2]
+
+
+@dataclass(frozen=True)
+class SortedPoints:
+    """Points sorted by cells of side 2R, for searches with one reach.
+
+    Args:
+        places: ``[N, 4]`` int32, three floats and the row.
+        keys: ``[2, N]`` int64; the first row is sorted.
+        cells: as kernels take them.
+    """
+
+    places: Tensor
+    keys: Tensor
+    cells: tuple[float | int, ...]
+
+    @classmethod
+    def of(cls, points: Tensor, batch: Tensor, batch_size: int, reach: Reach) -> SortedPoints:
+        """Sort points.
+
+        Args:
+            points: ``[N, 3]`` float32 [m], at least one.
+            batch: ``[N]`` int64 cloud of every point, below ``batch_size``.
+            batch_size: number of clouds.
+            reach: ball radius, or half widths of a box [m].
+        """
+        device, n, points = points.device, points.shape[0], points.contiguous()
+        kernels, cells = cuda.module("radius_search.cu", device), _cells(reach, batch_size)
+        sort, passes = RadixSort.of(n, device), passes_of(KEY_BITS)
+        pointers = (points.data_ptr(), batch.data_ptr(), *sort.pointers)
+        blocks = max(1, min(_KEY_BLOCKS, -(-n // ROWS)))
+        kernels.launch("cell_keys", blocks, _KEYS.pack(*pointers, n, *cells, passes), device)
+        sort.run(passes)
+        places = torch.empty(n, 4, dtype=torch.int32, device=device)
+        arguments = (points.data_ptr(), sort.values.data_ptr(), places.data_ptr(), n)
+        kernels.launch("place_points", -(-n // ROWS), _PLACES.pack(*arguments), device)
+        return cls(places, sort.keys, cells)
 
 
 @dataclass(frozen=True)
@@ -44,85 +108,147 @@ class Neighbours:
     Args:
         in_index: ``[T]`` int32 input rows, by slot, then output row, then input row.
         out_index: ``[T]`` int32 output rows in the same order.
-        offsets: ``[K + 1]`` int64 on the host, where every slot begins.
-        rows_csr: ``in_index [T]``, ``slot [T]`` int32 by output row, then slot, then input row;
-            ``row_offsets [N_out + 1]`` int64.
+        rows_csr: see `RowsCsr`.
     """
 
     in_index: Tensor
     out_index: Tensor
-    offsets: Tensor
-    rows_csr: tuple[Tensor, Tensor, Tensor]
+    rows_csr: RowsCsr
 
 
-def neighbours(
-    source: Tensor,
-    source_batch: Tensor,
-    centres: Tensor,
-    centre_batch: Tensor,
-    batch_size: int,
-    reach: Reach,
-    edges: Edges,
-    size: Triple,
-    outside: str,
-) -> Neighbours:
-    """Triplets of an odd kernel around every centre.
+@dataclass(frozen=True)
+class CountedNeighbours:
+    """A search that knows how many triplets there are, on the device.
 
     Args:
-        source: ``[N, 3]`` float32 input points [m].
-        source_batch: ``[N]`` int64 cloud of every input point, below ``batch_size``.
-        centres: ``[M, 3]`` float32, where the kernel lies for every output row.
-        centre_batch: ``[M]`` int64.
-        batch_size: number of clouds.
-        reach: ball radius, or half widths of a box [m].
-        edges: of a kernel cell [m].
-        size: odd kernel size per axis.
-        outside: ``clamp`` or ``drop``.
+        ends: ``[K + 1]`` int64, where every slot begins.
+        counts: ``[2, K, chunks]`` int32, triplets of every slot and chunk of rows, and where they
+            begin inside the slot.
+        row_offsets: ``[N_out + 1]`` int64.
+        search: arguments of the kernels.
+        kept: tensors that the arguments point to.
     """
-    device, n, m = source.device, source.shape[0], centres.shape[0]
-    volume, chunks = size[0] * size[1] * size[2], -(-m // ROWS)
-    kernels = cuda.module("radius_search.cu", device)
-    source, centres = source.contiguous(), centres.contiguous()
-    cells = _cells(reach, batch_size)
-    sort = RadixSort.of(n, device)
-    passes = passes_of(KEY_BITS)
-    pointers = (source.data_ptr(), source_batch.data_ptr(), *sort.pointers)
-    blocks = max(1, min(_KEY_BLOCKS, -(-n // ROWS)))
-    kernels.launch("cell_keys", blocks, _KEYS.pack(*pointers, n, *cells, passes), device)
-    sort.run(passes)
-    places = torch.empty(n, 4, dtype=torch.int32, device=device)  # three floats and a row
-    arguments = (source.data_ptr(), sort.values.data_ptr(), places.data_ptr(), n)
-    kernels.launch("place_points", -(-n // ROWS), _PLACES.pack(*arguments), device)
 
+    ends: Tensor
+    counts: Tensor
+    row_offsets: Tensor
+    search: bytes
+    kept: tuple[Tensor, ...]
+
+    @classmethod
+    def of(
+        cls,
+        source: SortedPoints,
+        centres: Tensor,
+        batch: Tensor,
+        window: Window,
+        ends: Tensor | None = None,
+    ) -> CountedNeighbours:
+        """Count the triplets of an odd kernel around every centre; nothing waits.
+
+        Args:
+            source: input points.
+            centres: ``[M, 3]`` float32, where the kernel lies for every output row; at least one.
+            batch: ``[M]`` int64.
+            window: what the kernel sees.
+            ends: where the result is written, made if not given.
+        """
+        device, m, volume = centres.device, centres.shape[0], window.volume
+        chunks, centres = -(-m // ROWS), centres.contiguous()
+        search = _search(source, centres, batch, window, flipped=False)
+        counts = torch.empty(2, volume, chunks, dtype=torch.int32, device=device)
+        row_offsets = _count(search, m, counts, volume, device)
+        if ends is None:
+            ends = torch.empty(volume + 1, dtype=torch.int64, device=device)
+        scan_counts(counts[0], counts[1], ends)
+        kept = source.places, source.keys, centres, batch
+        return cls(ends, counts, row_offsets, search, kept)
+
+    def fill(self, triplets: int) -> Neighbours:
+        """Write the triplets, of which there are so many."""
+        device = self.ends.device
+        by_slot, by_row = empty_pairs(triplets, device), empty_pairs(triplets, device)
+        _fill(self.search, self.counts, self.ends, self.row_offsets, by_slot, by_row)
+        return Neighbours(*by_slot, (*by_row, self.row_offsets))
+
+
+def listed_by_row(
+    places: SortedPoints,
+    centres: Tensor,
+    batch: Tensor,
+    window: Window,
+    triplets: int,
+    flipped: bool,
+) -> RowsCsr:
+    """The triplets of a map in the order of its rows alone; nothing waits.
+
+    Args:
+        places: input points, sorted.
+        centres: ``[M, 3]`` float32, where the kernel lies for every output row; at least one.
+        batch: ``[M]`` int64.
+        window: what the kernel sees.
+        triplets: how many there are.
+        flipped: inputs and outputs have changed places: ``places`` are the kernel's centres, and
+            ``centres`` the input points, whose rows the result is ordered by.
+    """
+    device, centres = centres.device, centres.contiguous()
+    search = _search(places, centres, batch, window, flipped)
+    offsets = _count(search, centres.shape[0], None, window.volume, device)
+    by_row = empty_pairs(triplets, device)
+    _fill(search, None, None, offsets, None, by_row)
+    return *by_row, offsets
+
+
+def _search(
+    places: SortedPoints, centres: Tensor, batch: Tensor, window: Window, flipped: bool
+) -> bytes:
+    reach = window.reach
     limits = reach if isinstance(reach, tuple) else (reach * reach, 0.0, 0.0)
-    searched = (places, sort.keys, centres, centre_batch)
-    search = _SEARCH.pack(
-        *(tensor.data_ptr() for tensor in searched),
-        *(n, m),
-        *cells,
+    return _SEARCH.pack(
+        *(tensor.data_ptr() for tensor in (places.places, places.keys, centres, batch)),
+        *(places.places.shape[0], centres.shape[0]),
+        *places.cells,
         *limits,
-        *edges,
-        *size,
+        *window.edges,
+        *window.size,
         not isinstance(reach, tuple),
-        outside == "drop",
+        window.outside == "drop",
+        flipped,
     )
-    counts = torch.empty(2, volume, chunks, dtype=torch.int32, device=device)
-    sizes = torch.empty(m, dtype=torch.int32, device=device)
-    count = _COUNT.pack(counts.data_ptr(), sizes.data_ptr(), chunks)
-    kernels.launch("count_neighbours", chunks, search + count, device, shared_bytes=4 * volume)
-    ends = torch.empty(volume + 1, dtype=torch.int64, device=device)
-    scan_counts(counts[0], counts[1], ends)
-    row_offsets = torch.zeros(m + 1, dtype=torch.int64, device=device)
-    torch.cumsum(sizes, 0, out=row_offsets[1:])
-    offsets = torch.tensor(pinned.read_copy(ends))  # the one wait
 
-    triplets = int(offsets[-1])
-    by_slot, by_row = empty_pairs(triplets, device), empty_pairs(triplets, device)
-    listed = torch.empty(triplets, dtype=torch.int64, device=device)
-    written = (counts[0], counts[1], ends, row_offsets, listed, *by_slot, *by_row)
-    fill = _FILL.pack(*(tensor.data_ptr() for tensor in written), chunks)
+
+def _count(
+    search: bytes, rows: int, counts: Tensor | None, volume: int, device: torch.device
+) -> Tensor:
+    """Launch the counting; returns where the triplets of every row begin."""
+    sizes = torch.empty(rows, dtype=torch.int32, device=device)
+    chunks = -(-rows // ROWS)
+    count = _COUNT.pack(0 if counts is None else counts.data_ptr(), sizes.data_ptr(), chunks)
+    kernels = cuda.module("radius_search.cu", device)
+    kernels.launch("count_neighbours", chunks, search + count, device, shared_bytes=4 * volume)
+    offsets = torch.zeros(rows + 1, dtype=torch.int64, device=device)
+    torch.cumsum(sizes, 0, out=offsets[1:])
+    return offsets
+
+
+def _fill(
+    search: bytes,
+    counts: Tensor | None,
+    ends: Tensor | None,
+    row_offsets: Tensor,
+    by_slot: Sequence[Tensor] | None,
+    by_row: Sequence[Tensor],
+) -> None:
+    device, chunks = row_offsets.device, -(-(row_offsets.shape[0] - 1) // ROWS)
+    slots = (0, 0, 0) if counts is None or ends is None else (*_pointers(counts), ends.data_ptr())
+    listed = (0, 0) if by_slot is None else _pointers(by_slot)
+    fill = _FILL.pack(*slots, row_offsets.data_ptr(), *listed, *_pointers(by_row), chunks)
+    kernels = cuda.module("radius_search.cu", device)
     kernels.launch("fill_neighbours", chunks, search + fill, device)
-    return Neighbours(*by_slot, offsets, (*by_row, row_offsets))
+
+
+def _pointers(tensors: Sequence[Tensor] | Tensor) -> tuple[int, ...]:
+    return tuple(tensor.data_ptr() for tensor in tensors)
 
 
 def _cells(reach: Reach, batch_size: int) -> tuple[float | int, ...]:

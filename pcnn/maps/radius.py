@@ -11,6 +11,7 @@ from torch import Tensor
 from pcnn.geometry import Kernel, KernelMap, Neighbourhood, PointSet
 from pcnn.maps.assemble import sort_by_slot
 from pcnn.maps.cell_parents import cell_parents
+from pcnn.maps.counted import CountedMap, filled
 from pcnn.maps.local_voxels import (
     Edges,
     box_reach,
@@ -19,8 +20,9 @@ from pcnn.maps.local_voxels import (
     slots_of,
 )
 from pcnn.maps.native import NATIVE, has_kernels
-from pcnn.maps.neighbour_kernels import neighbours
+from pcnn.maps.neighbour_kernels import Window
 from pcnn.maps.radius_pairs import Reach, radius_pairs
+from pcnn.maps.searched_points import SearchedPoints, Sorts
 
 
 class Field(NamedTuple):
@@ -94,51 +96,79 @@ class RadiusSearch:
         """
         if kernel.is_disjoint:
             return cell_parents(source, target, kernel)
-        odd = all(size % 2 for size in kernel.size)
+        on_device = self.counted(source, target, kernel)
+        if on_device is not None:
+            return filled([on_device])[0]
         degraded = source.sites == "cell_origin"
-        if not odd and not degraded:
+        field = self._seen(source, target, kernel)
+        offsets, in_index, out_index = _within(source, target, field)
+        if degraded:
+            slot = _cell_slots(offsets, kernel)
+        else:
+            slot = slots_of(offsets, field.edges, kernel.size, self.rule(source).outside)
+        pairs = sort_by_slot(slot, in_index, out_index, kernel.volume)
+        derive = NATIVE if has_kernels(source.device) else None
+        return KernelMap.from_pairs(*pairs, **_claims(source, target, kernel), derive=derive)
+
+    def counted(
+        self,
+        source: PointSet,
+        target: PointSet,
+        kernel: Kernel,
+        ends: Tensor | None = None,
+        sorts: Sorts | None = None,
+    ) -> CountedMap | None:
+        """Count the triplets of the map on a device; nothing waits.
+
+        Args:
+            source: input points.
+            target: output points.
+            kernel: the relation; not one that tiles space.
+            ends: where the result is written, made if not given.
+            sorts: sorted points of other searches on the same sets, used and added to.
+
+        Returns:
+            ``None`` where kernels do not serve: on a CPU, without points, and for kernels between
+            cells that are even or dilated.
+
+        Raises:
+            ValueError: as `build`.
+        """
+        field = self._seen(source, target, kernel)
+        degraded = source.sites == "cell_origin"
+        odd = all(size % 2 for size in kernel.size)
+        served = has_kernels(source.device) and source.rows > 0 and target.rows > 0
+        if not served or not odd or (degraded and max(kernel.dilation) > 1):
+            return None
+        outside = "drop" if degraded else self.rule(source).outside
+        window = Window(field.reach, field.edges, kernel.size, outside)
+        places = field.points, source.keys, field.centres, target.keys
+        clouds = source.layout.batch_shift, source.batch_size
+        search = SearchedPoints(*places, *clouds, window)
+        counted = search.counted(ends, {} if sorts is None else sorts, id(source))
+        claims = _claims(source, target, kernel)
+
+        def fill(offsets: Tensor) -> KernelMap:
+            found = counted.fill(int(offsets[-1]))
+            pairs = found.in_index, found.out_index, offsets
+            derive = {**NATIVE, "rows_csr": search.by_row}
+            built = KernelMap.from_pairs(*pairs, **claims, derive=derive)
+            built.edges.layouts["rows_csr", False] = found.rows_csr
+            built.edges.layouts["counts", False] = (counted.ends.diff(),)
+            return built
+
+        return CountedMap(counted.ends, fill)
+
+    def _seen(self, source: PointSet, target: PointSet, kernel: Kernel) -> Field:
+        """Where a kernel looks; refuses those that have no centre."""
+        if source.sites == "cell_origin":
+            return _cell_field(source, target, kernel)
+        if not all(size % 2 for size in kernel.size):
             raise ValueError(
                 f"native points serve odd kernel sizes, and even ones with stride = size and no "
                 f"padding; got {kernel}. Use such a kernel, sites=cell_origin, or voxels"
             )
-        field = (
-            _cell_field(source, target, kernel) if degraded else self._field(source, target, kernel)
-        )
-        outside = "drop" if degraded else self.rule(source).outside
-        on_device = has_kernels(source.device) and source.rows > 0 and target.rows > 0
-        rows_csr: tuple[Tensor, ...] | None = None
-        if on_device and odd and not (degraded and max(kernel.dilation) > 1):
-            found = neighbours(
-                field.points,
-                source.batch_index,
-                field.centres,
-                target.batch_index,
-                source.batch_size,
-                field.reach,
-                field.edges,
-                kernel.size,
-                outside,
-            )
-            pairs, rows_csr = (found.in_index, found.out_index, found.offsets), found.rows_csr
-        else:
-            offsets, in_index, out_index = _within(source, target, field)
-            if degraded:
-                slot = _cell_slots(offsets, kernel)
-            else:
-                slot = slots_of(offsets, field.edges, kernel.size, outside)
-            pairs = sort_by_slot(slot, in_index, out_index, kernel.volume)
-        built = KernelMap.from_pairs(
-            *pairs,
-            source.rows,
-            target.rows,
-            one_per_slot=degraded and source.one_per_cell,
-            one_per_slot_transposed=degraded and target.one_per_cell,
-            symmetric=kernel.is_symmetric and source is target,
-            derive=NATIVE if has_kernels(source.device) else None,
-        )
-        if rows_csr is not None:
-            built.edges.layouts["rows_csr", False] = rows_csr
-        return built
+        return self._field(source, target, kernel)
 
     def outside_share(self, source: PointSet, target: PointSet, kernel: Kernel) -> float:
         """Share of neighbours within reach that lie outside the kernel's box."""
@@ -180,6 +210,18 @@ class RadiusSearch:
             centres = centres + torch.tensor(shift, dtype=centres.dtype, device=centres.device)
         reach, edges = self.reach(source, kernel), self._edges(source, kernel)
         return Field(source.points, centres, reach, edges)
+
+
+def _claims(source: PointSet, target: PointSet, kernel: Kernel) -> dict[str, Any]:
+    """What `KernelMap.from_pairs` is told besides the pairs."""
+    degraded = source.sites == "cell_origin"
+    return {
+        "n_in": source.rows,
+        "n_out": target.rows,
+        "one_per_slot": degraded and source.one_per_cell,
+        "one_per_slot_transposed": degraded and target.one_per_cell,
+        "symmetric": kernel.is_symmetric and source is target,
+    }
 
 
 def _shift(kernel: Kernel) -> Edges:

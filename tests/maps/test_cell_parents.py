@@ -1,3 +1,5 @@
+import itertools
+
 import numpy as np
 import pytest
 import torch
@@ -10,6 +12,7 @@ from pcnn.maps.radius import RadiusSearch
 from pcnn.ops import convolution
 from tests import oracle
 from tests.clouds import batched, surface
+from tests.maps.guarded import guarded
 
 KERNELS = [
     Kernel.of(2, 2),
@@ -54,6 +57,31 @@ def test_triplets_equal_brute_force(n: int, kernel: Kernel) -> None:
         assert built.one_per_slot == source.one_per_cell
         assert built.one_per_slot_transposed
         source = target
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: str(kernel.size))
+@pytest.mark.parametrize("n", [1, 33, 1500])
+def test_device_kernels_find_the_same(
+    n: int, kernel: Kernel, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    points, batch = batched(n)
+    source = point_set_of(points, batch, 3, (0.5, 0.25, 0.5))
+    levels = [source, source.strided(kernel)]
+    levels.append(levels[1].strided(kernel))
+    wanted = [cell_parents(*pair, kernel) for pair in itertools.pairwise(levels)]
+    request.getfixturevalue("emulated")
+    request.getfixturevalue("reversed_blocks")
+    for pair, plain in zip(itertools.pairwise(levels), wanted, strict=True):
+        with guarded(monkeypatch):
+            built = cell_parents(*pair, kernel)
+        assert built.one_per_slot == plain.one_per_slot
+        assert built.one_per_slot_transposed
+        names = ["pairs", "counts", "rows_csr"] + ["table"] * built.one_per_slot
+        for view, other in ((built, plain), (built.transpose(), plain.transpose())):
+            for name in names:
+                for got, expected in zip(view.layout(name), other.layout(name), strict=True):
+                    assert got.dtype == expected.dtype
+                    assert torch.equal(got, expected)
 
 
 @pytest.mark.parametrize("sites", ["nearest", "cell_origin"])

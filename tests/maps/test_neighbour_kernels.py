@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from pcnn.geometry import Kernel, PointSet, point_set_of
+from pcnn.geometry import Kernel, KernelMap, PointSet, point_set_of
 from pcnn.geometry.layouts import rows_csr
 from pcnn.maps import neighbour_kernels, radius
 from pcnn.maps.radius import RadiusSearch
@@ -38,6 +38,12 @@ def agree(
     same(found.layout("pairs"), wanted.layout("pairs"))
     same(found.layout("rows_csr"), rows_csr(wanted))
     found.validate()
+    # searched from the other side, and once more from this one
+    for flipped in (False, True):
+        side = KernelMap(found.edges, flipped)
+        found.edges.layouts.pop(("rows_csr", flipped), None)
+        with guarded(monkeypatch):
+            same(side.layout("rows_csr"), rows_csr(KernelMap(wanted.edges, flipped)))
     return found.triplets
 
 
