@@ -16,6 +16,7 @@ from torch import Tensor
 
 from pcnn.geometry.kept import kept
 from pcnn.geometry.layouts import Layout, layout_function
+from pcnn.geometry.tile_table import has_tiles
 
 
 class Reading(NamedTuple):
@@ -235,6 +236,18 @@ class KernelMap:
             with kept():
                 self.edges.layouts[key] = derive(self)
         return self.edges.layouts[key]
+
+    def rest_on_tiles(self) -> None:
+        """Give up neighbour tables and slot masks of both sides, if one has tiles.
+
+        Tiles hold the same triplets in as many bytes; who asks for a table later gets it back from
+        them. Tensors that are in other hands stay as they are.
+        """
+        layouts = self.edges.layouts
+        if has_tiles(self) or has_tiles(self.transpose()):
+            for flipped in (False, True):
+                for name in ("table", "masks"):
+                    layouts.pop((name, flipped), None)
 
     def listed(self, names: tuple[str, ...]) -> list[Tensor]:
         """Tensors of several layouts, one after another: what a dataflow takes.

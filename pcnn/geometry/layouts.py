@@ -17,6 +17,7 @@ from pcnn.geometry.row_lists import row_lists as lists_of_rows
 from pcnn.geometry.slot_subsets import half_pairs, hybrid, slot_norms
 from pcnn.geometry.slot_tiles import TILE_ROWS as TILE_ROWS
 from pcnn.geometry.slot_tiles import bits, fitting_tiles, kernel_size, section_tiles, tiles
+from pcnn.geometry.tile_table import check_source, has_table, has_tiles, table_of_tiles
 
 if TYPE_CHECKING:
     from pcnn.geometry.kernel_map import KernelMap
@@ -36,7 +37,8 @@ MASK_BITS = 31
 def pairs(kernel_map: KernelMap) -> Layout:
     """``in_index [T]``, ``out_index [T]`` int32 by slot, ``offsets [K + 1]`` int64 on the host."""
     other = kernel_map.transpose()
-    if other.has("pairs") or not kernel_map.has("table"):
+    if other.has("pairs") or not has_table(kernel_map):
+        check_source(other, "pairs")
         out_index, in_index, offsets = other.layout("pairs")  # the same triplets read backwards
         return in_index, out_index, offsets
     columns = kernel_map.layout("table")[0].t()  # [K, N_out]
@@ -101,9 +103,11 @@ def table(kernel_map: KernelMap) -> Layout:
         ValueError: as in `check_table`.
     """
     check_table(kernel_map)
+    if has_tiles(kernel_map):
+        return (table_of_tiles(kernel_map),)
     rows, volume = kernel_map.n_out, kernel_map.volume
     other = kernel_map.transpose()
-    if kernel_map.symmetric and other.has("table"):
+    if kernel_map.symmetric and has_table(other):
         return (other.layout("table")[0].flip(1),)
     in_index, out_index, _ = kernel_map.layout("pairs")
     neighbours = in_index.new_full((rows * volume,), -1)

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from pcnn.geometry import KernelMap
 from pcnn.geometry.layouts import Layout, check_table, pairs
+from pcnn.geometry.tile_table import has_table, has_tiles, table_of_tiles
 from pcnn.kernels import pinned
 from pcnn.kernels.cuda import module
 from pcnn.maps.packed_search import chunk_rows
@@ -167,7 +168,7 @@ def table_from_pairs(in_index: Tensor, out_index: Tensor, offsets: Tensor, n_out
 
 def pairs_layout(kernel_map: KernelMap) -> Layout:
     """Layout ``pairs`` of a map with a table; see `pcnn.geometry.layouts.pairs`."""
-    if kernel_map.transpose().has("pairs") or not kernel_map.has("table"):
+    if kernel_map.transpose().has("pairs") or not has_table(kernel_map):
         return pairs(kernel_map)  # the same triplets read backwards
     offsets = None
     for view in (kernel_map, kernel_map.transpose()):
@@ -183,8 +184,10 @@ def table_layout(kernel_map: KernelMap) -> Layout:
         ValueError: as in `pcnn.geometry.layouts.check_table`.
     """
     check_table(kernel_map)
+    if has_tiles(kernel_map):
+        return (table_of_tiles(kernel_map),)
     other = kernel_map.transpose()
-    if other.has("table"):
+    if has_table(other):
         (table,) = other.layout("table")
         if kernel_map.symmetric:
             return (table.flip(1),)

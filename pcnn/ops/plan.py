@@ -25,6 +25,9 @@ from pcnn.ops.kernel_maps import map_between
 from pcnn.ops.recipe import Recipe, trace
 from pcnn.ops.sites import strided
 
+#: What a map builder writes, and tiles make dispensable.
+BUILT = ("table", "masks")
+
 #: Layouts of one map, by (name, whether of the transposed map).
 Wanted = tuple[tuple[str, bool], ...]
 
@@ -198,6 +201,7 @@ class Planner:
                 down = direction == "down"
                 grids[number] = strided(above, kernel) if down else above.generated(kernel)
         views: list[tuple[KernelMap, str]] = []
+        whole: list[KernelMap] = []
         for planned, built, wanted in zip(
             self._recipe.maps, maps, self._wanted[backward], strict=True
         ):
@@ -209,10 +213,14 @@ class Planner:
             sides = built, built.transpose()
             missing = (key for key in wanted if key not in built.edges.layouts)
             views += [(sides[flipped], name) for name, flipped in missing]
+            if not any(name in BUILT for name, _ in wanted):
+                whole.append(built)
         if self.is_batched(_device(grids)):
             tile_views((view, name) for view, name in views if name in TILED)
         for view, name in views:
             view.layout(name)
+        for built in whole:  # nobody reads what their tiles were made from
+            built.rest_on_tiles()
 
 
 def _no_model() -> None:

@@ -139,7 +139,10 @@ def map_size(calls: Sequence[LayerCall]) -> MapSize:
 
 def _written(view: KernelMap) -> str:
     """The layout that a map's builder wrote, of those that others are derived from."""
-    return "table" if ("table", False) in view.edges.layouts else "pairs"
+    near = KernelMap(view.edges)
+    if not (near.has("table") or near.has("pairs")):
+        near.layout("table")  # a plan has given it up for its tiles
+    return "table" if near.has("table") else "pairs"
 
 
 def layouts_ms(maps: Iterable[KernelMap], names: Names, repeats: int = 3) -> float:
@@ -159,8 +162,8 @@ def layouts_ms(maps: Iterable[KernelMap], names: Names, repeats: int = 3) -> flo
 
 
 def _once(view: KernelMap, names: Names) -> float:
-    there = view.edges.layouts
     written = (*(BUILT if _written(view) == "table" else ("pairs",)), *TOLD)
+    there = view.edges.layouts
     kept = {key: tensors for key, tensors in there.items() if key in {(n, False) for n in written}}
     fresh = KernelMap(replace(view.edges, layouts=kept), view.flipped)
     on_gpu = any(tensor.is_cuda for tensors in kept.values() for tensor in tensors)

@@ -140,6 +140,46 @@ def test_every_map_gets_what_its_layers_read(builder: MapBuilder, emulated: None
     assert found[False] >= {(name, side) for name, _ in tiled | listed for side in (False, True)}
 
 
+def held_bytes(grid: VoxelGrid) -> int:
+    """Bytes of all layouts of the maps between a grid and its levels; shared memory counts once."""
+    grids, kept = [grid], {}
+    for one in grids:
+        grids += one.cached_levels()
+        for built in one.cached_maps():
+            for tensor in (t for layout in built.edges.layouts.values() for t in layout):
+                memory = tensor.untyped_storage()
+                kept[memory.data_ptr()] = memory.nbytes()
+    return sum(kept.values())
+
+
+@pytest.mark.parametrize("backward", [False, True])
+def test_a_plan_keeps_tiles_and_not_the_tables_they_came_from(
+    backward: bool, emulated: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alone = Stub("alone", ("tiles",))
+    net = UpAndDown(Windowed(), alone, alone)
+    grid = pcnn.Planner(net)(surface_grid(700), backward=backward)
+    with monkeypatch.context() as patch:
+        patch.setattr(KernelMap, "rest_on_tiles", lambda _: None)
+        whole = pcnn.Planner(net)(surface_grid(700), backward=backward)
+    maps, others = grid.cached_maps(), whole.cached_maps()
+    assert not any(built.has("table") or built.has("masks") for built in maps)
+    # tables and masks of 27 slots: two maps, the strided one from both sides
+    tables = sum(4 * 28 * (built.n_out + (not built.symmetric) * built.n_in) for built in others)
+    assert held_bytes(whole) - held_bytes(grid) >= 0.9 * tables
+    for built, other in zip(maps, others, strict=True):
+        for mine, wanted in ((built, other), (built.transpose(), other.transpose())):
+            for name in ("table", "masks", "counts", "pairs"):
+                for a, b in zip(mine.layout(name), wanted.layout(name), strict=True):
+                    assert torch.equal(a, b)
+
+
+def test_a_table_that_somebody_reads_stays(emulated: None) -> None:
+    planner = pcnn.Planner(UpAndDown(Windowed()), layouts=("table", "tiles"))
+    maps = planner(surface_grid(300), backward=False).cached_maps()
+    assert all(built.has("table") for built in maps)
+
+
 def test_layers_of_one_network_may_have_different_dataflows(emulated: None) -> None:
     net = UpAndDown(Windowed(), LISTED, TILED)
     found = laid_out(pcnn.Planner(net)(surface_grid(300), backward=False))

@@ -98,3 +98,15 @@ def test_making_layouts_is_timed_and_leaves_the_map_alone() -> None:
     assert layouts_ms([built], ("hybrid:2", "fitting_tiles")) > 0
     assert layouts_ms([built, built.transpose()], ()) >= 0
     assert built.edges.layouts == before
+
+
+@pytest.mark.parametrize("side", [False, True])
+def test_layouts_of_a_map_that_rests_on_its_tiles_are_timed_from_its_table(side: bool) -> None:
+    built = kernel_map(2, 2)
+    built.layout("table")
+    del built.edges.layouts["pairs", False]
+    (built.transpose() if side else built).layout("tiles")
+    built.edges.layouts.pop(("pairs", True), None)
+    built.rest_on_tiles()
+    for view in (built, built.transpose()):
+        assert layouts_ms([view], ("pairs", "tiles")) > 0
