@@ -68,6 +68,22 @@ def output(pairs: list[Pair], x: Tensor, weight: Tensor, n_out: int) -> Tensor:
     return out
 
 
+def dense_weight(weight: Tensor, groups: int) -> Tensor:
+    """Weights ``[K, C_in, C_out]`` of a convolution in groups: zero from one group to another."""
+    volume, depth, width = weight.shape
+    dense = weight.new_zeros(volume, groups, depth, groups, width // groups)
+    for group, block in enumerate(weight.detach().chunk(groups, dim=2)):
+        dense[:, group, :, group] = block
+    return dense.view(volume, groups * depth, width)
+
+
+def grouped_weight(dense: Tensor, groups: int) -> Tensor:
+    """The blocks ``[K, C_in / groups, C_out]`` that `dense_weight` has filled."""
+    volume, depth, width = dense.shape
+    blocks = dense.view(volume, groups, depth // groups, groups, width // groups)
+    return torch.cat([blocks[:, group, :, group] for group in range(groups)], dim=2)
+
+
 def products(pairs: list[Pair], x: Tensor, weight: Tensor, grad: Tensor) -> Products:
     """Output and gradients of one convolution.
 

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-WHAT = ("map", "layer", "train", "map+layer", "map+train", "network", "radius")
+WHAT = ("map", "layer", "backward", "train", "map+layer", "map+train", "network", "radius")
 PRODUCTS = ("table", "pairs", "ready", "train")
 TIMES = ("gpu_ms", "wall_ms", "host_ms", "min_ms", "p90_ms", "gpu_busy_ms")
 CACHES = ("warm", "cold")
@@ -55,8 +55,9 @@ class Row:
     """One measurement.
 
     Args:
-        what: what ran: ``map``, ``layer`` (forward), ``train`` (forward and backward),
-            ``map+layer`` and ``map+train`` (a new map, then these), ``network`` or ``radius``.
+        what: what ran: ``map``, ``layer`` (forward), ``backward``, ``train`` (both),
+            ``map+layer`` and ``map+train`` (a new map, then these), ``network`` or ``radius`` (the
+            map of native points).
         workload: name of the scene.
         engine: name of the engine.
         product: what a map measurement delivers: ``table``, ``pairs``, ``ready``, ``train``.

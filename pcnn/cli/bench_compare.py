@@ -76,6 +76,7 @@ def print_comparisons(rows: Sequence[Row], device: str, peers: Peers) -> None:
     """
     from pcnn.bench import peers as maps
     from pcnn.bench.layers import compare as layers
+    from pcnn.bench.native import compare as native
     from pcnn.bench.networks import compare as networks
 
     console = console_of_width()
@@ -88,5 +89,8 @@ def print_comparisons(rows: Sequence[Row], device: str, peers: Peers) -> None:
     of_networks = networks.compare(rows, peers.rows)
     if of_networks:
         console.print(networks.comparison_table(of_networks, device, peers.device))
-    if not (of_maps or of_layers or of_networks):
+    of_points = native.compare(rows, peers.rows)
+    if of_points:
+        console.print(native.comparison_table(of_points, device, peers.device))
+    if not (of_maps or of_layers or of_networks or of_points):
         console.print("peers: no workload and work in common")

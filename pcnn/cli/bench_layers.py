@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -26,6 +26,9 @@ from pcnn.cli.bench_options import (
 from pcnn.cli.bench_run import Run, stop_if_wrong
 from pcnn.cli.device import chosen_device
 
+if TYPE_CHECKING:
+    import torch
+
 
 class Precision(str, Enum):
     """Dtypes on offer."""
@@ -36,6 +39,12 @@ class Precision(str, Enum):
     tf32 = "tf32"
     float32 = "float32"
     float64 = "float64"
+
+    def on(self, device: torch.device) -> str:
+        """Name of the dtype on a device."""
+        if self is not Precision.auto:
+            return self.value
+        return "float16" if device.type == "cuda" else "float32"
 
 
 def layers(
@@ -75,9 +84,7 @@ def layers(
     from pcnn.bench.suite import chosen_figures
 
     where = chosen_device(device)
-    name = dtype.value
-    if dtype is Precision.auto:
-        name = "float16" if where.type == "cuda" else "float32"
+    name = dtype.on(where)
     unknown = [kind for kind in what or () if kind not in KINDS]
     if unknown:
         raise typer.BadParameter(f"--what {unknown[0]}: want {', '.join(KINDS)}")

@@ -74,9 +74,7 @@ def networks(
     from pcnn.bench.suite import chosen_figures
 
     where = chosen_device(device)
-    name = dtype.value
-    if dtype is Precision.auto:
-        name = "float16" if where.type == "cuda" else "float32"
+    name = dtype.on(where)
     for option, words, known in (("--model", model, MODELS), ("--mode", mode, MODES)):
         unknown = [word for word in words or () if word not in known]
         if unknown:
@@ -100,8 +98,8 @@ def networks(
         budget,
         count,
         check_voxels,
-        [1000 * size for size in _integers("--sizes", sizes)],
-        _integers("--kernel-sizes", kernel_sizes),
+        [1000 * size for size in integers("--sizes", sizes)],
+        integers("--kernel-sizes", kernel_sizes),
     )
     header, measured = Run("networks", FIGURES, chosen, where, out, print_rows).measure(setting)
     if theirs is not None:
@@ -109,7 +107,12 @@ def networks(
     stop_if_wrong(measured)
 
 
-def _integers(option: str, text: str) -> list[int]:
+def integers(option: str, text: str) -> list[int]:
+    """Numbers of an option, separated by commas.
+
+    Raises:
+        typer.BadParameter: something else.
+    """
     parts = text.split(",")
     if not all(part.isdecimal() and int(part) for part in parts):
         raise typer.BadParameter(f"{option} {text}: want numbers, as 10,50")

@@ -16,7 +16,7 @@ from pcnn.bench.layers.setting import BACKWARD, LayerShape, Setting
 from pcnn.bench.rows import Row
 from pcnn.bench.scenes import Scene
 from pcnn.bench.verify import Configuration, Proof, check_values
-from pcnn.geometry import Kernel, VoxelGrid
+from pcnn.geometry import Geometry, Kernel
 from pcnn.ops.engine import Engine
 
 Params = Mapping[str, int | float | str]
@@ -30,14 +30,14 @@ class Place:
 
     Args:
         workload: name of the scene.
-        grid: its voxels, on the device.
+        grid: its voxels or points, on the device.
         kernel: the relation.
         pairs: rows (j, i) of every slot.
         n_out: output sites.
     """
 
     workload: str
-    grid: VoxelGrid
+    grid: Geometry
     kernel: Kernel
     pairs: list[oracle.Pair]
     n_out: int
@@ -57,15 +57,21 @@ class Place:
     def operands(self, shape: LayerShape, dtype: str) -> Operands:
         """Random operands of a layer here."""
         sizes = self.grid.rows, self.n_out, self.kernel.volume
-        return Operands.random(sizes, (shape.c_in, shape.c_out), dtype, self.grid.device)
+        channels = shape.c_in, shape.c_out
+        return Operands.random(sizes, channels, dtype, self.grid.device, shape.groups)
 
     def truth(self, operands: Operands, backward: bool) -> dict[str, Tensor]:
         """What a layer computes, in float64, by name."""
         x, weight, grad = operands.x, operands.weight, operands.grad
+        groups = operands.groups
+        dense = weight if groups == 1 else oracle.dense_weight(weight, groups)
         if not backward:
-            return {"out": oracle.output(self.pairs, x, weight, self.n_out)}
-        found = oracle.products(self.pairs, x, weight, grad)
-        return {name: getattr(found, name) for name in NAMES}
+            return {"out": oracle.output(self.pairs, x, dense, self.n_out)}
+        found = oracle.products(self.pairs, x, dense, grad)
+        truth = {name: getattr(found, name) for name in NAMES}
+        if groups > 1:
+            truth["grad_weight"] = oracle.grouped_weight(found.grad_weight, groups)
+        return truth
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,10 +110,10 @@ def layer_rows(
             place = Place.of(scene, kernel, setting.device)
             for shape, names in wanted:
                 with products_of(setting.dtype):
-                    yield from _of_layer(setting, figure, place, shape, names, chosen)
+                    yield from rows_at(setting, figure, place, shape, names, chosen)
 
 
-def _of_layer(
+def rows_at(
     setting: Setting,
     figure: str,
     place: Place,
@@ -115,6 +121,16 @@ def _of_layer(
     kinds: Sequence[str],
     entries: Sequence[Entry],
 ) -> Iterator[Row]:
+    """Check, then time, a layer at one place; see `layer_rows`.
+
+    Args:
+        setting: dtype, device and how often to repeat.
+        figure: name of the figure.
+        place: sites and their triplets.
+        shape: channels and kernel.
+        kinds: kinds of rows.
+        entries: engines and their settings.
+    """
     operands = place.operands(shape, setting.dtype)
     truth = place.truth(operands, any(kind in BACKWARD for kind in kinds))
     admitted: list[_Admitted] = []
@@ -145,7 +161,7 @@ def _of_layer(
                 count=setting.count and run == 0,
             )
             one.proof.admit(one.configuration)
-            floor = floor_ms(operands, place.triplets, one.kind in BACKWARD)
+            floor = floor_ms(operands, place.triplets, one.kind)
             yield Row(
                 one.kind,
                 floor_ms=floor,

@@ -13,8 +13,8 @@ from pcnn.ops.engine import Engine
 
 #: What is timed: on a map whose layouts are there, or with a map from the sorted keys alone.
 KINDS = ("layer", "train", "map+layer", "map+train")
-#: Those with backward.
-BACKWARD = ("train", "map+train")
+#: Those with backward; ``backward`` is the second half of ``train`` alone.
+BACKWARD = ("backward", "train", "map+train")
 #: Those that build the map in the measured time.
 WITH_MAP = ("map+layer", "map+train")
 
@@ -28,12 +28,14 @@ class LayerShape:
         c_out: output channels.
         size: kernel size, the same along all axes.
         stride: stride, likewise.
+        groups: groups of channels.
     """
 
     c_in: int
     c_out: int
     size: int
     stride: int = 1
+    groups: int = 1
 
     @property
     def kernel(self) -> Kernel:

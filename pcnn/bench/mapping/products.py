@@ -10,13 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any, TypeVar
 
 from torch import Tensor
 
 from pcnn.bench.mapping.planned import Planned
-from pcnn.geometry import Kernel, KernelMap, VoxelGrid
+from pcnn.geometry import Geometry, Kernel, KernelMap, VoxelGrid
 from pcnn.maps import MapBuilder
 from pcnn.ops.sites import strided
+
+#: Voxels or points.
+G = TypeVar("G", bound=Geometry)
 
 #: By product, the layouts of the map and of its transpose.
 PRODUCTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
@@ -27,9 +31,10 @@ PRODUCTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 }
 
 
-def bare(grid: VoxelGrid) -> VoxelGrid:
-    """Return the same sites without the levels and maps that are cached on a grid."""
-    return replace(grid, _levels={}, _maps=type(grid._maps)())
+def bare(sites: G) -> G:
+    """Return the same sites without the levels and maps that are cached on them."""
+    empty: dict[str, Any] = {"_levels": {}, "_maps": type(sites._maps)()}
+    return replace(sites, **empty)
 
 
 def build(grid: VoxelGrid, builder: MapBuilder, kernel: Kernel, product: str) -> KernelMap:

@@ -20,17 +20,18 @@ from pcnn.bench.networks.models import (
     settle_norms,
     with_state,
 )
-from pcnn.bench.networks.work import MODES, TRAINING, Cells, Work
+from pcnn.bench.networks.work import MODES, TRAINING, Cells, Input, Work
 from pcnn.bench.rows import Row
 from pcnn.bench.scenes import Scene
 from pcnn.bench.verify import Configuration, Proof
 from pcnn.dataflows import Blocked
 from pcnn.geometry import Kernel, VoxelGrid
 from pcnn.maps import SortedSearch
+from pcnn.maps.radius import RadiusSearch
 from pcnn.ops.engine import Engine, resolve
 
 #: Plain torch in the dtype that is measured, on every device and under autocast.
-PLAIN_ENGINE = Engine("plain", SortedSearch(), Blocked())
+PLAIN_ENGINE = Engine("plain", SortedSearch(), Blocked(), RadiusSearch())
 
 Params = Mapping[str, int | float | str]
 #: An engine, and the settings that tell its rows from others'.
@@ -120,7 +121,7 @@ class Standard:
         cells: what it is given for the check.
     """
 
-    def __init__(self, setting: Setting, variant: Variant, cells: Cells) -> None:
+    def __init__(self, setting: Setting, variant: Variant, cells: Input) -> None:
         self.setting, self.variant, self.cells = setting, variant, cells
         self.dtype = torch_dtype(setting.dtype)
         self.network = self.made(resolve("reference"))
@@ -134,7 +135,7 @@ class Standard:
         size = self.variant.kernel_size
         return make_network(self.variant.model, engine, size, setting.width, setting.device)
 
-    def work(self, engine: Engine, mode: str, cells: Cells) -> Work:
+    def work(self, engine: Engine, mode: str, cells: Input) -> Work:
         """The network of an engine with the common weights, ready to be called."""
         network = with_state(self.made(engine), self.state)
         return Work(network if mode in TRAINING else network.to(self.dtype), cells, self.dtype)

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from pcnn.models import MinkUNet42, SparseResNet21, SparseResNetLarge
+from pcnn.models import MinkUNet42, ResNet18, SparseResNet21, SparseResNetLarge
 from pcnn.nn import Conv3d
 from pcnn.nn.conv import Size
 from pcnn.nn.planned import PlannedModule
@@ -47,14 +47,23 @@ def resnet(
     return make(CHANNELS, width, engine)
 
 
+def resnet18(engine: Engine, size: int, width: float) -> PlannedModule:
+    """The network of the PointCNN++ benchmark; its first kernel has size 5."""
+    if size != KERNEL_SIZE["resnet18"]:
+        raise ValueError(f"this network has kernels of size 3 after its first, not {size}")
+    return ResNet18(CHANNELS, width=width, engine=engine)
+
+
 #: Networks by name: of an engine, a kernel size and a width.
 MODELS: dict[str, Callable[[Engine, int, float], PlannedModule]] = {
     "sparse_resnet": partial(resnet, SparseResNet21, 3),
     "sparse_resnet_large": partial(resnet, SparseResNetLarge, 5),
     "minkunet": minkunet,
 }
+#: Those, and what other suites measure.
+NETWORKS = {**MODELS, "resnet18": resnet18}
 #: Size of the kernels that name a network.
-KERNEL_SIZE = {"sparse_resnet": 3, "sparse_resnet_large": 5, "minkunet": 3}
+KERNEL_SIZE = {"sparse_resnet": 3, "sparse_resnet_large": 5, "minkunet": 3, "resnet18": 3}
 
 
 def make_network(
@@ -65,7 +74,7 @@ def make_network(
     Made where it runs: 13^3 kernels have more than a thousand million weights.
 
     Args:
-        name: a name in `MODELS`.
+        name: a name in `NETWORKS`.
         engine: of all layers.
         size: of the kernels.
         width: factor on the channels.
@@ -77,7 +86,7 @@ def make_network(
     cuda = [device] if device.type == "cuda" else []
     with torch.random.fork_rng(devices=cuda), torch.device(device):
         torch.manual_seed(0)
-        return MODELS[name](engine, size, width)
+        return NETWORKS[name](engine, size, width)
 
 
 @torch.no_grad()
@@ -106,10 +115,13 @@ def converted(network: PlannedModule, dtype: torch.dtype) -> PlannedModule:
 
 
 def features_of(outputs: object) -> list[torch.Tensor]:
-    """Features of a network's output or outputs."""
+    """Features of a network's output or outputs; logits of clouds as they are."""
     found = outputs if isinstance(outputs, list) else [outputs]
-    tensors = [tensor.features for tensor in found if isinstance(tensor, SparseTensor)]
-    assert len(tensors) == len(found)
+    tensors: list[torch.Tensor] = []
+    for one in found:
+        tensor = one.features if isinstance(one, SparseTensor) else one
+        assert isinstance(tensor, torch.Tensor)
+        tensors.append(tensor)
     return tensors
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
-from pcnn.bench.calls import Calls, same
+from pcnn.bench.calls import Call, Calls, same
 from pcnn.bench.networks.models import CHANNELS, features_of, parameters_of
 from pcnn.geometry import VoxelGrid
 from pcnn.nn.planned import PlannedModule
@@ -18,7 +19,21 @@ from pcnn.tensor import SparseTensor
 #: on planned input, and the same two of a training step (forward and backward).
 MODES = ("infer", "forward", "train", "step")
 #: Those with backward.
-TRAINING = ("train", "step")
+TRAINING = ("train", "step", "backward")
+
+
+class Input(Protocol):
+    """What a network is given, whatever a reader delivers it as."""
+
+    @property
+    def features(self) -> Tensor:
+        """``[P, C]``."""
+
+    def to(self, dtype: torch.dtype) -> Input:
+        """The same with features of another dtype."""
+
+    def on(self, network: PlannedModule, backward: bool) -> SparseTensor:
+        """Input of a network, planned for it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +68,10 @@ class Cells:
         clouds = grid.batch_size * batches
         return cls(cells[order.to(device)].contiguous(), features, clouds)
 
+    def to(self, dtype: torch.dtype) -> Cells:
+        """The same cells with features of another dtype."""
+        return Cells(self.cells, self.features.to(dtype), self.batches)
+
     def on(
         self, network: PlannedModule, backward: bool, dtype: torch.dtype | None = None
     ) -> SparseTensor:
@@ -81,15 +100,15 @@ class Work:
         dtype: that products are computed in.
     """
 
-    def __init__(self, network: PlannedModule, cells: Cells, dtype: torch.dtype) -> None:
+    def __init__(self, network: PlannedModule, cells: Input, dtype: torch.dtype) -> None:
         self.network, self.cells, self.dtype = network, cells, dtype
         own = next(network.parameters()).dtype
         self.casts = own != dtype
-        self.input = Cells(cells.cells, cells.features.to(own), cells.batches)
+        self.input = cells.to(own)
         self._pulls: list[Tensor] = []
 
     def _autocast(self) -> AbstractContextManager[object]:
-        device = self.cells.cells.device.type
+        device = self.cells.features.device.type
         return torch.autocast(device, self.dtype) if self.casts else nullcontext()
 
     @torch.no_grad()
@@ -104,11 +123,19 @@ class Work:
         """Outputs and the gradients of all parameters, from cells unless the input is planned."""
         if x is None:
             x = self.input.on(self.network, backward=True)
+        outputs = self.outputs(x)
+        return [*outputs, *self._gradients(outputs)]
+
+    def outputs(self, x: SparseTensor) -> list[Tensor]:
+        """Outputs of a planned input, with gradients where they are enabled."""
         with self._autocast():
-            outputs = features_of(self.network(x))
+            return features_of(self.network(x))
+
+    def _gradients(self, outputs: list[Tensor]) -> tuple[Tensor, ...]:
+        """Gradients of all parameters."""
         grads = [self._gradient(number, out) for number, out in enumerate(outputs)]
         weights = list(parameters_of(self.network).values())
-        return [*outputs, *torch.autograd.grad(outputs, weights, grads)]
+        return torch.autograd.grad(outputs, weights, grads)
 
     def _gradient(self, number: int, output: Tensor) -> Tensor:
         """Gradient of ``(c * y^2).sum() / 2`` with ``c`` of every channel fixed.
@@ -126,7 +153,7 @@ class Work:
         """Calls of every repeat.
 
         Args:
-            mode: a name in `MODES`.
+            mode: a name in `MODES`, or ``backward``: that of a step whose forward is done.
         """
         training = mode in TRAINING
         self.network.train(training)
@@ -135,7 +162,14 @@ class Work:
             return same(run)
         with torch.set_grad_enabled(training):
             x = self.input.on(self.network, backward=training)
-        return same(lambda: run(x))
+        if mode != "backward":
+            return same(lambda: run(x))
+
+        def prepared(_: int) -> Call:
+            outputs = self.outputs(x)
+            return lambda: self._gradients(outputs)
+
+        return prepared
 
     def results(self, mode: str) -> dict[str, Tensor]:
         """What the call of a mode returns, by name, without the graph behind it."""

@@ -59,7 +59,7 @@ def test_only_places_that_are_wanted_are_measured() -> None:
 
 def test_a_wrong_layer_is_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
     right: Callable[..., torch.Tensor] = layer_file.convolution
-    monkeypatch.setattr(layer_file, "convolution", lambda *args: 1.01 * right(*args))
+    monkeypatch.setattr(layer_file, "convolution", lambda *a, **k: 1.01 * right(*a, **k))
     monkeypatch.setattr(measured_file, "measure", lambda *args, **_: pytest.fail("timed"))
     for row in layer_rows(setting(layers=SHAPES[:1]), "layers"):
         assert "out is off" in str((row.params or {})["left_out"])

@@ -1,0 +1,1 @@
+"""Benchmarks of native points: the figures of PointCNN++, and what bounds them."""

@@ -1,0 +1,142 @@
+"""The figures of PointCNN++, and of what native points must hold, measured anew."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+from pcnn.bench.layers.charts import layer_label
+from pcnn.bench.native.account import account_rows
+from pcnn.bench.native.charts import (
+    MEMORY,
+    TIME,
+    WALL,
+    by_cloud,
+    groups_label,
+    over_points,
+    peaks,
+    product_label,
+    shares,
+)
+from pcnn.bench.native.large_step import step_rows
+from pcnn.bench.native.layers import by_dataflow, in_groups, of_same_size, over_rooms, scanned
+from pcnn.bench.native.limits import largest_rows
+from pcnn.bench.native.network import network_rows
+from pcnn.bench.native.setting import Setting
+from pcnn.bench.native.triplets import triplet_rows
+from pcnn.bench.rows import Row
+from pcnn.bench.suite import Figure
+
+Measure = Callable[[Setting, str], Iterator[Row]]
+
+#: Short names of the paper's figures on the command line.
+SHORT = {f"fig{name}": f"pointcnnpp_fig{name}" for name in ("3", "4", "5", "J")}
+SHORT |= {
+    name: f"native_{name}"
+    for name in ("layers", "triplets", "groups", "dataflows", "same_t", "memory", "step20m")
+}
+S3DIS = "10 scenes of S3DIS"
+
+
+def in_time(measure: Measure) -> Measure:
+    """Begin nothing more after the setting's seconds; a row without times then says so."""
+
+    def measure_for_a_while(setting: Setting, figure: str) -> Iterator[Row]:
+        end = time.monotonic() + setting.limit_s
+        for row in measure(setting, figure):
+            yield row
+            if time.monotonic() > end:
+                said: dict[str, int | float | str] = {
+                    "left_out": f"all after it: {setting.limit_s:g} s are over"
+                }
+                yield Row(row.what, row.workload, "rest", figure=figure, params=said)
+                return
+
+    return measure_for_a_while
+
+
+def full_names(names: Sequence[str]) -> list[str]:
+    """Names of figures with the short ones replaced."""
+    return [SHORT.get(name, name) for name in names]
+
+
+FIGURES: tuple[Figure[Setting], ...] = (
+    Figure(
+        "pointcnnpp_fig3",
+        "peak memory of one layer, 64 -> 128 channels, K = 27, with its triplets",
+        S3DIS,
+        in_time(over_rooms("map+layer", "map+train")),
+        over_points(("", MEMORY[1], MEMORY[2]), ("time", WALL[1], WALL[2])),
+    ),
+    Figure(
+        "pointcnnpp_fig4",
+        "time of one layer, 64 -> 128 channels, K = 27, on triplets that are there",
+        S3DIS,
+        in_time(over_rooms("layer", "backward")),
+        over_points(TIME),
+    ),
+    Figure(
+        "pointcnnpp_fig5",
+        "ResNet18 by what computes its convolutions: time and peak memory",
+        S3DIS,
+        in_time(network_rows),
+        over_points(WALL, MEMORY),
+    ),
+    Figure(
+        "pointcnnpp_figJ",
+        "peak memory of ResNet18 over the size of the cloud, up to the largest that fits",
+        "growing clouds on a GPU of 24 GB",
+        in_time(largest_rows),
+        peaks,
+        "a CUDA device",
+    ),
+    Figure(
+        "native_layers",
+        "layers on scans",
+        "",
+        in_time(scanned),
+        by_cloud(layer_label),
+    ),
+    Figure(
+        "native_triplets",
+        "triplets by slot (pairs), with layouts for forward (ready) and for backward (train)",
+        "",
+        in_time(triplet_rows),
+        by_cloud(product_label),
+    ),
+    Figure(
+        "native_groups",
+        "a layer in groups of channels",
+        "",
+        in_time(in_groups),
+        by_cloud(groups_label),
+    ),
+    Figure(
+        "native_dataflows",
+        "layers on native points by dataflow; triplets sorted by k, i and j",
+        "",
+        in_time(by_dataflow),
+        by_cloud(layer_label),
+    ),
+    Figure(
+        "native_same_t",
+        "layers on native points and on voxels with as many triplets",
+        "",
+        in_time(of_same_size),
+        by_cloud(layer_label),
+    ),
+    Figure(
+        "native_memory",
+        "what a training step of ResNet18 must hold, and its peak over that",
+        "",
+        in_time(account_rows),
+        shares,
+    ),
+    Figure(
+        "native_step20m",
+        "one layer and one training step of ResNet18 on one large room",
+        "",
+        in_time(step_rows),
+        by_cloud(lambda row: f"{row.n or 0:,} points"),
+    ),
+)

@@ -1,0 +1,201 @@
+"""One layer and one training step at many millions of points, where indices leave 32 bits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pcnn.bench.calls import Calls
+from pcnn.bench.harness import DIGITS, peak_memory_mb, wall_time
+from pcnn.bench.layers.layer import Layer, Operands, products_of
+from pcnn.bench.native import oracle
+from pcnn.bench.native.account import MB, bytes_of
+from pcnn.bench.native.cloud import Cloud
+from pcnn.bench.native.limits import clear
+from pcnn.bench.native.lines import Line, sites_of
+from pcnn.bench.native.network import Checked
+from pcnn.bench.native.rooms import room
+from pcnn.bench.native.setting import PAPER, Setting
+from pcnn.bench.rows import Row
+from pcnn.bench.verify import Configuration, check_values
+from pcnn.dataflows.reference import slot_ranges
+from pcnn.geometry import KernelMap, PointSet
+from pcnn.ops.prefetch import tensors_of
+
+#: Rows of the result that are computed anew from all points.
+SAMPLED = 256
+#: Triplets multiplied together where the gradient of weights is computed anew.
+CHUNK = 1 << 21
+
+
+def step_rows(setting: Setting, figure: str) -> Iterator[Row]:
+    """The paper's layer, then a training step of ResNet18, on one large room of native points.
+
+    ``triplet_bytes`` of a layer are those of (i, j, k) at 4 bytes each.
+    """
+    cloud = room(0, setting.step_points, setting.device)
+    with products_of(setting.dtype):
+        for line in setting.chosen("native"):
+            yield _layer_row(setting, figure, cloud, line)
+            clear()
+            yield _network_row(setting, figure, cloud, line)
+            clear()
+
+
+def _layer_row(setting: Setting, figure: str, cloud: Cloud, line: Line) -> Row:
+    sites = sites_of(line.geometry, cloud.points, cloud.grid_size)
+    assert isinstance(sites, PointSet)
+    sizes = sites.rows, sites.rows, PAPER.kernel.volume
+    operands = Operands.random(sizes, (PAPER.c_in, PAPER.c_out), setting.dtype, setting.device)
+    layer = Layer(line.engine, sites, PAPER.kernel, operands)
+    triplets = layer.map.triplets
+    params: dict[str, Any] = {"triplet_bytes": 12 * triplets}
+    identity: dict[str, Any] = {
+        "workload": cloud.name,
+        "engine": line.name,
+        "n": sites.rows,
+        "triplets": triplets,
+        "dtype": setting.dtype,
+        "k": PAPER.size,
+        "stride": PAPER.stride,
+        "c_in": PAPER.c_in,
+        "c_out": PAPER.c_out,
+        "figure": figure,
+        "params": params,
+    }
+    configuration = Configuration(
+        line.name,
+        cloud.name,
+        str(setting.device),
+        PAPER.kernel,
+        setting.dtype,
+        PAPER.c_in,
+        PAPER.c_out,
+        backward=True,
+    )
+    try:
+        truth, rows = sampled_truth(sites, layer)
+        results = layer.results("train")
+        for name in ("out", "grad_x"):
+            results[name] = results[name].detach()[rows]
+        proof = check_values(configuration, results, truth)
+        del results, truth
+        clear()
+        measured = _measured(setting, layer.calls("train"))
+    except Exception as error:  # out of memory, or a compiler's errors without base of their own
+        params["left_out"] = f"{type(error).__name__}: {error}"
+        return Row("train", **identity)
+    proof.admit(configuration)
+    params["layouts_mb"] = round(_layout_bytes(layer.map) / MB, DIGITS)
+    return Row("train", checked=True, **identity, **measured)
+
+
+def sampled_truth(sites: PointSet, layer: Layer) -> tuple[dict[str, Tensor], Tensor]:
+    """Some rows of the output and of the input's gradient, and the gradient of weights, in float64.
+
+    The rows' neighbours are found among all points by looking at every one. The gradient of the
+    weights is summed over the triplets of the map, whose number the rows' own neighbours confirm.
+
+    Args:
+        sites: points of input and output.
+        layer: a submanifold layer on them.
+
+    Returns:
+        Truth by name, and the sampled rows ``[S]``.
+
+    Raises:
+        ValueError: the map has other triplets than the sampled rows' neighbours.
+    """
+    kernel, operands = layer.kernel, layer.operands
+    random = torch.Generator().manual_seed(0)
+    rows = torch.randint(sites.rows, (SAMPLED,), generator=random).unique().to(sites.device)
+    i, j = oracle.every_pair(sites.points, sites.points[rows], oracle.radius(sites, kernel))
+    slot = oracle.slots(sites.points[j] - sites.points[rows[i]], sites.grid_size[0], kernel)
+    _check_sample(layer.map, rows, j, rows[i], slot)
+    weight = operands.weight.detach().double()
+    x, grad = operands.x.detach(), operands.grad
+    out = weight.new_zeros(len(rows), weight.shape[2])
+    grad_x = weight.new_zeros(len(rows), weight.shape[1])
+    for k in range(kernel.volume):
+        of = slot == k
+        out.index_add_(0, i[of], x[j[of]].double() @ weight[k])
+        # the map is its own transpose: what i hears from j by slot k, j hears from i by K - 1 - k
+        back = weight[kernel.volume - 1 - k].t()
+        grad_x.index_add_(0, i[of], grad[j[of]].double() @ back)
+    truth = {"out": out, "grad_x": grad_x, "grad_weight": _grad_weight(layer.map, x, grad)}
+    return truth, rows
+
+
+def _check_sample(built: KernelMap, rows: Tensor, j: Tensor, i: Tensor, slot: Tensor) -> None:
+    in_index, out_index, offsets = built.layout("pairs")
+    wanted = (slot * built.n_out + i) * built.n_in + j
+    found = []
+    for k, (start, end) in enumerate(slot_ranges(offsets)):
+        mine = torch.isin(out_index[start:end], rows.to(out_index.dtype)).nonzero()[:, 0] + start
+        found.append((k * built.n_out + out_index[mine].long()) * built.n_in + in_index[mine])
+    if not torch.equal(torch.cat(found).sort().values, wanted.sort().values):
+        raise ValueError(
+            f"the map has other triplets than {len(rows)} sampled rows have neighbours"
+        )
+
+
+def _grad_weight(built: KernelMap, x: Tensor, grad: Tensor) -> Tensor:
+    in_index, out_index, offsets = built.layout("pairs")
+    shape = built.volume, x.shape[1], grad.shape[1]
+    sums = torch.zeros(shape, dtype=torch.float64, device=x.device)
+    for k, (first, last) in enumerate(slot_ranges(offsets)):
+        for start in range(first, last, CHUNK):
+            part = slice(start, min(last, start + CHUNK))
+            sums[k] += x[in_index[part]].double().t() @ grad[out_index[part]].double()
+    return sums
+
+
+def _network_row(setting: Setting, figure: str, cloud: Cloud, line: Line) -> Row:
+    checked = Checked(setting)
+    identity = checked.identity(line, cloud, figure, "train")
+    try:
+        work = checked.work(line, "train", cloud)
+        calls = work.calls("train")
+        measured = _measured(setting, calls)
+        x = work.input.on(work.network, backward=True)
+        work.train(x)
+        identity["params"]["layouts_mb"] = round(bytes_of(tensors_of(x), ()) / MB, DIGITS)
+        identity["params"]["triplets"] = sum(_triplets(level) for level in _levels(x.geometry))
+    except Exception as error:  # out of memory, or a compiler's errors without base of their own
+        identity["params"]["left_out"] = f"{type(error).__name__}: {error}"
+        return Row("network", **identity)
+    return Row("network", checked=True, **identity, **measured)
+
+
+def _levels(geometry: Any) -> Iterator[Any]:
+    yield geometry
+    for level in geometry.cached_levels():
+        yield from _levels(level)
+
+
+def _triplets(geometry: Any) -> int:
+    return sum(built.triplets for built in geometry.cached_maps())
+
+
+def _measured(setting: Setting, calls: Calls) -> dict[str, Any]:
+    """Wall time of few repeats, and the peak of all memory that torch has given out."""
+    repeats = min(setting.repeats, 3)
+    timing = wall_time(calls, setting.device, warmup=1, repeats=repeats, budget_s=60.0)
+    found: dict[str, Any] = {
+        "wall_ms": round(timing.median, DIGITS),
+        "min_ms": round(timing.fastest, DIGITS),
+        "p90_ms": round(timing.p90, DIGITS),
+        "cache": "warm",
+    }
+    if setting.device.type == "cuda":
+        clear()
+        before = torch.cuda.memory_allocated(setting.device) / MB
+        found["memory_mb"] = round(before + peak_memory_mb(calls(0), setting.device), DIGITS)
+    return found
+
+
+def _layout_bytes(built: KernelMap) -> int:
+    return bytes_of((t for layout in built.edges.layouts.values() for t in layout), ())

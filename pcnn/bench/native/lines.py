@@ -1,0 +1,107 @@
+"""Lines of the figures: a way to lay features over a cloud, and an engine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from pcnn.bench.layers.dataflows import on
+from pcnn.dataflows.gather_scatter import MINUET, TORCHSPARSE
+from pcnn.geometry import Geometry, PointSet
+from pcnn.maps import DoubleTraversed, HashTable
+from pcnn.ops import native_points, voxelize
+from pcnn.ops.engine import Engine, resolve
+from pcnn.ops.plan import Planner
+from pcnn.tensor import SparseTensor
+
+#: Voxels; points moved to the corners of their cells, which computes what voxels do; points as
+#: they are.
+GEOMETRIES = ("voxel", "degraded", "native")
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of a figure.
+
+    Args:
+        name: what result rows call it.
+        geometry: a name in `GEOMETRIES`.
+        engine: finds the triplets and computes; named as the line is.
+    """
+
+    name: str
+    geometry: str
+    engine: Engine
+
+    @classmethod
+    def of(cls, name: str, geometry: str, engine: Engine) -> Line:
+        """A line whose engine has its name."""
+        return cls(name, geometry, replace(engine, name=name))
+
+
+def lines_on(device: torch.device) -> dict[str, Line]:
+    """All lines by name, on a device.
+
+    ``voxel``, ``degraded`` and ``native`` are our engine ``auto``, ``pointcnnpp`` the kernels as
+    the paper prints them; ``torchsparse`` and ``minuet`` gather, multiply and scatter.
+    """
+    auto = resolve("auto")
+    found = [
+        Line.of("voxel", "voxel", auto),
+        Line.of("degraded", "degraded", auto),
+        Line.of("native", "native", auto),
+        Line.of("torchsparse", "voxel", Engine("", on(device, HashTable()), TORCHSPARSE)),
+        Line.of("minuet", "voxel", Engine("", on(device, DoubleTraversed()), MINUET)),
+        Line.of("pointcnnpp", "native", resolve("pointcnnpp")),
+    ]
+    return {line.name: line for line in found}
+
+
+def named_lines(names: Sequence[str], device: torch.device) -> list[Line]:
+    """Lines of these names, all if there is none.
+
+    Raises:
+        ValueError: no line of that name.
+    """
+    known = lines_on(device)
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise ValueError(f"no line {', '.join(unknown)}; there are {', '.join(known)}")
+    return [known[name] for name in names or known]
+
+
+def tensor_on(
+    geometry: str, points: Tensor, features: Tensor, grid_size: float, planner: Planner | None
+) -> SparseTensor:
+    """Features of points on a geometry.
+
+    Args:
+        geometry: a name in `GEOMETRIES`.
+        points: ``[P, 3]`` [m].
+        features: ``[P, C]``.
+        grid_size: edge of a cell or voxel [m].
+        planner: of the network that the tensor will enter; on voxels it plans in the same go.
+
+    Raises:
+        ValueError: no such geometry.
+    """
+    if geometry not in GEOMETRIES:
+        raise ValueError(f"geometry must be one of {', '.join(GEOMETRIES)}, got {geometry!r}")
+    if geometry == "voxel":
+        return voxelize(points, features, voxel_size=grid_size, planner=planner)
+    if geometry == "native":
+        return native_points(points, features, grid_size=grid_size)
+    return native_points(points, features, grid_size=grid_size, sites="cell_origin", thin=grid_size)
+
+
+def sites_of(geometry: str, points: Tensor, grid_size: float) -> Geometry:
+    """The geometry alone; arguments and errors as in `tensor_on`."""
+    return tensor_on(geometry, points, points, grid_size, None).geometry
+
+
+def is_native(sites: Geometry) -> bool:
+    """Whether these are points at their own places."""
+    return isinstance(sites, PointSet) and sites.sites != "cell_origin"
