@@ -25,24 +25,45 @@ def coarser(fine: PointSet, stride: Triple) -> PointSet:
     step = torch.tensor(stride, device=fine.device)
     cells[:, 1:] = torch.div(cells[:, 1:], step, rounding_mode="floor")
     keys, inverse = torch.unique(fine.layout.pack(cells), sorted=True, return_inverse=True)
-    (x, y, z), (a, b, c), (t, u, v) = fine.grid_size, stride, fine.tensor_stride
-    coarse = replace(
-        fine,
-        points=fine.points.new_empty(keys.shape[0], 3),
-        keys=keys,
-        grid_size=(x * a, y * b, z * c),
-        tensor_stride=(t * a, u * b, v * c),
-        one_per_cell=True,
-        inverse=inverse,
-        chosen=None,
-        _levels={},
-        _maps=MapCache(),
-    )
+    coarse = level_of(fine, stride, fine.points.new_empty(keys.shape[0], 3), keys, inverse, None)
     if fine.sites == "cell_origin":
         return replace(coarse, points=in_cells(coarse, 0.0).to(torch.float32))
     offsets = fine.points.to(torch.float64) - in_cells(coarse, 0.5)[inverse]
     chosen = nearest_rows(offsets, inverse, coarse.rows)
     return replace(coarse, points=fine.points[chosen], chosen=chosen)
+
+
+def level_of(
+    fine: PointSet,
+    stride: Triple,
+    points: Tensor,
+    keys: Tensor,
+    inverse: Tensor,
+    chosen: Tensor | None,
+) -> PointSet:
+    """The set of one point a coarse cell.
+
+    Args:
+        fine: the finer level.
+        stride: cells of the finer level along the edges of a coarse one.
+        points: ``[N, 3]`` float32, in the frames of the finer level.
+        keys: ``[N]`` int64 coarse cells, sorted.
+        inverse: ``[N_fine]`` int64 coarse row of every fine one.
+        chosen: ``[N]`` int64, which of the fine rows every coarse one is, if it is one.
+    """
+    (x, y, z), (a, b, c), (t, u, v) = fine.grid_size, stride, fine.tensor_stride
+    return replace(
+        fine,
+        points=points,
+        keys=keys,
+        grid_size=(x * a, y * b, z * c),
+        tensor_stride=(t * a, u * b, v * c),
+        one_per_cell=True,
+        inverse=inverse,
+        chosen=chosen,
+        _levels={},
+        _maps=MapCache(),
+    )
 
 
 def in_cells(points: PointSet, share: float) -> Tensor:

@@ -29,6 +29,9 @@ class PointMapBuilder(Hashable, Protocol):
         """Kernel map from input points ``source`` to output points ``target``."""
 
 
+PointSiteBuild = Callable[["PointSet", Triple], "PointSet"]
+
+
 @dataclass(frozen=True, eq=False)
 class PointSet:
     """Where the features of a native-point tensor live (PointCNN++ 3.2).
@@ -199,7 +202,7 @@ class PointSet:
         cells = self.grid_size, self.tensor_stride, self.sites, self.layout
         return *cells, self.neighbourhood
 
-    def strided(self, kernel: Kernel) -> PointSet:
+    def strided(self, kernel: Kernel, derive: PointSiteBuild | None = None) -> PointSet:
         """Output points of a convolution with this kernel; the set itself at stride 1.
 
         One point in every coarse cell that holds a point, ``stride`` cells of this level wide (see
@@ -208,13 +211,15 @@ class PointSet:
 
         Args:
             kernel: only its stride counts.
+            derive: makes the points when they are not there yet; ``None`` for torch operations.
+                Every way yields the same points, so the cache does not ask which one it was.
         """
         if not kernel.is_strided:
             return self
         key = ("down", kernel.stride)
         if key not in self._levels:
             with kept():
-                self._levels[key] = coarser(self, kernel.stride)
+                self._levels[key] = (derive or coarser)(self, kernel.stride)
         return self._levels[key]
 
     def is_below(self, coarse: PointSet, kernel: Kernel) -> bool:

@@ -13,6 +13,7 @@ from pcnn.kernels import pinned
 from pcnn.maps.dense_sites import bitmap_box, bitmap_sites
 from pcnn.maps.levels import box_bits, extent_of, unique_sites
 from pcnn.maps.native import has_kernels
+from pcnn.maps.point_levels import strided_points
 from pcnn.maps.reached_sites import reached_sites
 
 
@@ -20,7 +21,7 @@ def output_sites(geometry: Geometry, kernel: Kernel) -> Geometry:
     """Output sites of a convolution on voxels or points."""
     if isinstance(geometry, VoxelGrid):
         return strided(geometry, kernel)
-    return geometry.strided(kernel)
+    return geometry.strided(kernel, strided_points if has_kernels(geometry.device) else None)
 
 
 def strided(grid: VoxelGrid, kernel: Kernel) -> VoxelGrid:

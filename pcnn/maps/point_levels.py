@@ -1,0 +1,141 @@
+"""Levels of native points on a device, by the kernels of ``csrc/point_levels.cu``.
+
+The cells of all levels come from the finest points in one sort (`pcnn.maps.levels`); then every
+level chooses its points among those of the finer one. The host waits once, for the numbers of
+cells.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from pcnn.geometry import PointSet
+from pcnn.geometry.coarse_points import level_of
+from pcnn.geometry.kernel import Triple
+from pcnn.kernels import cuda, pinned
+from pcnn.maps.levels import (
+    EXTENT_WORDS,
+    Levels,
+    check_overflow,
+    extent_of,
+    scratch_words,
+    unique_sites,
+)
+from pcnn.maps.radix_sort import MAX_PASSES
+
+_ARGUMENTS = struct.Struct("10P2q3d3i3ii0q")
+_THREADS = 256
+
+
+class Step(NamedTuple):
+    """How a level comes about.
+
+    Args:
+        parent: number of the finer level; 0 is the set that the levels are made from.
+        stride: cells of the finer level along the edges of one of its own.
+    """
+
+    parent: int
+    stride: Triple
+
+
+def strided_points(fine: PointSet, stride: Triple) -> PointSet:
+    """One point in every coarse cell; see `PointSet.strided`."""
+    levels, _ = point_levels(fine, [Step(0, stride)])
+    return levels[1]
+
+
+def point_levels(
+    root: PointSet, steps: Sequence[Step], passes: int = MAX_PASSES
+) -> tuple[list[PointSet], int]:
+    """Levels of a set, each from its parent; they are not kept with the sets.
+
+    Args:
+        root: the finest points.
+        steps: of every level after level 0, a parent before its children.
+        passes: of the sort to launch; a cloud that takes more is sorted again.
+
+    Returns:
+        The set itself and its levels; the passes that the sort took.
+
+    Raises:
+        ValueError: levels that do not fit one sort.
+    """
+    found = [root]
+    if not steps:
+        return found, passes
+    strides: list[Triple] = [(1, 1, 1)]
+    for parent, (a, b, c) in steps:
+        x, y, z = strides[parent]
+        strides.append((x * a, y * b, z * c))
+    wanted = sorted(set(strides[1:]))
+    if not root.rows:
+        return _empty_levels(found, steps), passes
+    parts = [EXTENT_WORDS, 1, len(wanted), scratch_words(len(wanted), root.rows)]
+    words = torch.zeros(sum(parts), dtype=torch.int32, device=root.device)
+    extent, needed, counts, scratch = words.split_with_sizes(parts)
+    extent_of(root.keys, root.layout, extent)
+    given = root.keys, extent, wanted, root.layout, None, None, counts, scratch, passes, needed
+    sites = unique_sites(*given)
+    numbers = pinned.read_copy(words[: sum(parts[:3])])  # the one wait
+    check_overflow(numbers[EXTENT_WORDS - 1], root.layout)
+    took, rows = numbers[EXTENT_WORDS], numbers[EXTENT_WORDS + 1 :]
+    if took > passes:
+        return point_levels(root, steps, took)
+    start = (root.corners - root.origins).contiguous()
+    for (parent, stride), total in zip(steps, strides[1:], strict=True):
+        fine = found[parent]
+        first = sites.first[wanted.index(strides[parent])] if parent else None
+        place = wanted.index(total)
+        found.append(_level(fine, stride, total, first, sites, place, rows[place], start))
+    return found, took
+
+
+def _level(
+    fine: PointSet,
+    stride: Triple,
+    total: Triple,
+    first: Tensor | None,
+    sites: Levels,
+    place: int,
+    m: int,
+    start: Tensor,
+) -> PointSet:
+    device, n, points = fine.device, fine.rows, fine.points.contiguous()
+    nearest = fine.sites == "nearest"
+    coarse = torch.empty(m, 3, dtype=torch.float32, device=device)
+    inverse = torch.empty(n, dtype=torch.int64, device=device)
+    keys = torch.empty(m, dtype=torch.int64, device=device)
+    chosen = least = None
+    if nearest:
+        # all bits set: as unsigned numbers the largest there are
+        least = torch.full((m,), -1, dtype=torch.int64, device=device)
+        chosen = torch.full((m,), -1, dtype=torch.int64, device=device)
+    made = level_of(fine, stride, coarse, keys, inverse, chosen)
+    read = points, first, sites.inverse[place], sites.keys[place], start
+    pointers = (
+        0 if t is None else t.data_ptr() for t in (*read, inverse, least, chosen, coarse, keys)
+    )
+    arguments = _ARGUMENTS.pack(
+        *pointers, n, m, *made.grid_size, *fine.layout.axis_bits, *total, nearest
+    )
+    kernels = cuda.module("point_levels.cu", device)
+    kernels.launch("nearest_distances", -(-n // _THREADS), arguments, device)
+    if nearest:
+        kernels.launch("nearest_rows", -(-n // _THREADS), arguments, device)
+    kernels.launch("place_level", -(-m // _THREADS), arguments, device)
+    return made
+
+
+def _empty_levels(found: list[PointSet], steps: Sequence[Step]) -> list[PointSet]:
+    for parent, stride in steps:
+        fine = found[parent]
+        none = fine.keys.new_empty(0)
+        chosen = none if fine.sites == "nearest" else None
+        found.append(level_of(fine, stride, fine.points, none, none, chosen))
+    return found
