@@ -288,3 +288,25 @@ KERNEL(unique_sites, UniqueArguments, 256) {
     }
     if (tile == tiles - 1 && threadIdx.x == 0) a.counts[level] = before_tile + total;
 }
+
+// Row of a coarser level above every row of a finer one: the coarse site of a finest row inside it.
+struct AboveTask {
+    const u32* first;    // [rows] a finest row inside every site, or null: the finest rows themselves
+    const u32* inverse;  // [finest rows] site of the coarser level
+    i64* above;          // [rows], written
+    i64 rows;
+    i64 first_block;
+};
+
+struct AboveArguments {
+    AboveTask tasks[MAX_LEVELS];
+    int n;
+};
+
+KERNEL(rows_above, AboveArguments, 256) {
+    int number = 0;
+    while (number + 1 < a.n && (i64)blockIdx.x >= a.tasks[number + 1].first_block) ++number;
+    const AboveTask& task = a.tasks[number];
+    i64 row = ((i64)blockIdx.x - task.first_block) * blockDim.x + threadIdx.x;
+    if (row < task.rows) task.above[row] = (i64)task.inverse[task.first ? (i64)task.first[row] : row];
+}

@@ -25,7 +25,8 @@ def read(numbers: Tensor, device: torch.device) -> list[int]:
         done = torch.cuda.Event()
         done.record(torch.cuda.current_stream(device))
         done.synchronize()
-    return [int(value) for value in numbers.tolist()]
+    found: list[int] = numbers.tolist()
+    return found
 
 
 def read_copy(numbers: Tensor) -> list[int]:

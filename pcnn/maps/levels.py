@@ -27,6 +27,9 @@ _PACK = struct.Struct(f"PPPq{_FIELDS}0q")
 _EXTENT = struct.Struct(f"PPq{_FIELDS}0q")
 _LEVELS = struct.Struct(f"PPPPPPPPPqii{_FIELDS}{3 * MAX_LEVELS}i0q")
 _UNIQUE = struct.Struct(f"11P4q{_FIELDS}{3 * MAX_LEVELS}i0q")
+_ABOVE = struct.Struct("PPPqq")
+_NO_TASK = b"\0" * _ABOVE.size
+_NUMBER = struct.Struct("i0q")
 #: Words of an extent: largest and smallest batch index, x, y and z, and the flags of what fails.
 EXTENT_WORDS = 9
 _FIELD_NAMES = ("the batch index", "x", "y", "z")
@@ -212,6 +215,36 @@ def unique_sites(
         device,
     )
     return Levels(sites, rows[0], rows[1], counts)
+
+
+def rows_above(levels: Levels, wanted: Sequence[tuple[int | None, int, int]]) -> list[Tensor]:
+    """Row of a coarser level above every row of a finer one, for many pairs of levels.
+
+    Args:
+        levels: the sites.
+        wanted: of every pair the finer level (``None``: the finest sites, which the levels were
+            made from), the coarser level, and the rows of the finer one.
+
+    Returns:
+        ``[rows]`` int64 of every pair.
+    """
+    device, sizes = levels.inverse.device, [rows for _, _, rows in wanted]
+    found = torch.empty(sum(sizes), dtype=torch.int64, device=device).split_with_sizes(sizes)
+    width = 4 * levels.inverse.shape[1]
+    first, inverse = levels.first.data_ptr(), levels.inverse.data_ptr()
+    module = cuda.module("levels.cu", device)
+    for start in range(0, len(wanted), MAX_LEVELS):
+        tasks, blocks = [], 0
+        for number in range(start, min(start + MAX_LEVELS, len(wanted))):
+            finer, coarser, rows = wanted[number]
+            inside = 0 if finer is None else first + finer * width
+            places = inside, inverse + coarser * width, found[number].data_ptr()
+            tasks.append(_ABOVE.pack(*places, rows, blocks))
+            blocks += -(-rows // _THREADS)
+        count = len(tasks)
+        tasks += [_NO_TASK] * (MAX_LEVELS - count) + [_NUMBER.pack(count)]
+        module.launch("rows_above", blocks, b"".join(tasks), device)
+    return list(found)
 
 
 def scratch_words(levels: int, n: int) -> int:

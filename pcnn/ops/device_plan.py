@@ -25,6 +25,7 @@ from pcnn.maps.levels import (
     check_overflow,
     extent_of,
     pack_cells,
+    rows_above,
     scratch_words,
     unique_sites,
 )
@@ -275,14 +276,14 @@ class DevicePlan:
             tables = self._tables(sites, levels, report, False)
         large = any(entry.is_large for entry in self.maps)
         counted = report.to(torch.int64) if listed or large else report
+        above = self._rows_above(grid.rows, levels, rows, tables)
         grids: list[VoxelGrid | None] = [grid] + [None] * len(self.recipe.levels)
         for number, (parent, _, kernel) in enumerate(self.recipe.levels, 1):
             finer = grids[parent]
-            if number in self.place and finer is not None and levels is not None:
+            if number in above and finer is not None:
                 key = ("down", kernel.stride)
                 if key not in finer._levels:
-                    inverse = self._inverse(finer, parent, number, levels, tables)
-                    finer._levels[key] = self._level(finer, sites[number], number, inverse)
+                    finer._levels[key] = self._level(finer, sites[number], number, above[number])
                 grids[number] = finer._levels[key]
         maps: Maps = [None] * len(self.recipe.maps)
         for entry in self.maps:
@@ -305,22 +306,29 @@ class DevicePlan:
             maps[entry.number] = source.add_map(target, planned.kernel, built)
         return grids, maps
 
-    def _inverse(
+    def _rows_above(
         self,
-        finer: VoxelGrid,
-        parent: int,
-        number: int,
-        levels: Levels,
+        finest: int,
+        levels: Levels | None,
+        rows: Sequence[int],
         tables: dict[int, Search | DisjointTables],
-    ) -> Tensor:
-        """Row of a level above every row of the finer one, ``[N_finer]`` int64."""
-        found = tables[self.above[number]] if number in self.above else None
-        if isinstance(found, DisjointTables) and found.inverse is not None:
-            return first_rows(finer.rows, found.inverse)[0]
-        above = levels.inverse[self.place[number]]  # of every finest row
-        if parent:
-            above = above.index_select(0, levels.first[self.place[parent]][: finer.rows])
-        return above[: finer.rows].to(torch.int64)
+    ) -> dict[int, Tensor]:
+        """Row of every level above each row of the finer one it was made from, int64."""
+        found: dict[int, Tensor] = {}
+        if levels is None:
+            return found
+        wanted: dict[int, tuple[int | None, int, int]] = {}
+        for number, place in self.place.items():
+            finer = self.place.get(self.recipe.levels[number - 1][0])
+            many = finest if finer is None else rows[finer]
+            built = tables[self.above[number]] if number in self.above else None
+            if isinstance(built, DisjointTables) and built.inverse is not None:
+                (found[number],) = first_rows(many, built.inverse)
+            else:
+                wanted[number] = finer, place, many
+        if wanted:
+            found.update(zip(wanted, rows_above(levels, list(wanted.values())), strict=True))
+        return found
 
     def _level(self, finer: VoxelGrid, sites: Sites, number: int, inverse: Tensor) -> VoxelGrid:
         stride = self.strides[number]

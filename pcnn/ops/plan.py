@@ -9,24 +9,29 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
 
-from pcnn.geometry import KernelMap, VoxelGrid, grid_of_cells
+from pcnn.geometry import Geometry, KernelMap, PointSet, VoxelGrid, grid_of_cells
+from pcnn.geometry.kept import kept
 from pcnn.geometry.kernel import Triple
 from pcnn.geometry.packing import DEFAULT_LAYOUT, KeyLayout
 from pcnn.maps import Windowed
 from pcnn.maps.native import has_kernels
 from pcnn.maps.tiles import TILED, tile_views
 from pcnn.ops.device_plan import DevicePlan, Maps
-from pcnn.ops.engine import Engine, resolve
+from pcnn.ops.engine import Engine, check_geometry, resolve
 from pcnn.ops.kernel_maps import map_between
-from pcnn.ops.recipe import Recipe, trace
+from pcnn.ops.point_plan import PointPlan
+from pcnn.ops.recipe import PointKind, Recipe, trace
 from pcnn.ops.sites import strided
 
 #: What a map builder writes, and tiles make dispensable.
 BUILT = ("table", "masks")
+
+Geom = TypeVar("Geom", bound=Geometry)
 
 #: Layouts of one map, by (name, whether of the transposed map).
 Wanted = tuple[tuple[str, bool], ...]
@@ -34,6 +39,8 @@ Wanted = tuple[tuple[str, bool], ...]
 
 class Planner:
     """Builds every geometry and kernel map a model will need, for one batch after another.
+
+    Voxels and native points are both planned, with what the model asks for on each.
 
     Of every map it builds the layouts that its layers' dataflows read, on the device where the
     model lies; a model that moves to another, or gets other engines, is traced again.
@@ -66,15 +73,36 @@ class Planner:
 
     @property
     def recipe(self) -> Recipe:
-        """Levels and maps that the model asks for."""
-        return self._refresh()
+        """Levels and maps that the model asks for on voxels.
 
-    def _refresh(self) -> Recipe:
+        Raises:
+            ValueError: an engine of its layers does not serve voxels.
+        """
+        self._refresh()
+        for engine in self._engines():
+            check_geometry(engine, "voxel")
+        return self._recipe
+
+    def _refresh(self) -> None:
         """Trace the model again if it lies elsewhere or has other engines than when it was."""
         model = self._model()
         if model is not None and self._traced != (self._place(model), self._engines()):
             self._trace(model)
-        return self._recipe
+
+    def _point_plan(self, points: PointSet) -> PointPlan:
+        """The plan for native points of a kind; traced when the first of them come."""
+        self._refresh()
+        kind = PointKind(points.sites, points.one_per_cell)
+        if kind not in self._point_plans:
+            model = self._model()
+            if model is None:
+                raise RuntimeError(
+                    "this planner has outlived its model, or left it behind when it was pickled, "
+                    f"and has not planned native points of the kind {kind} before: make a new "
+                    "Planner(model)"
+                )
+            self._point_plans[kind] = PointPlan(trace(model, kind), self.layouts)
+        return self._point_plans[kind]
 
     @property
     def engine(self) -> Engine:
@@ -98,38 +126,56 @@ class Planner:
         return "cpu" if parameter is None else parameter.device.type
 
     def _trace(self, model: nn.Module) -> None:
-        self._recipe: Recipe = trace(model)
+        on_voxels = all(engine.serves_geometry("voxel") for engine in self._engines())
+        self._recipe: Recipe = trace(model) if on_voxels else Recipe((), ())
+        #: plans for native points, by their kind
+        self._point_plans: dict[PointKind, PointPlan] = {}
         self._traced = self._place(model), self._engines()
         self._device_plans: dict[tuple[Triple, str, KeyLayout], DevicePlan] = {}
         #: layouts of every map, by whether backward follows
         self._wanted: dict[bool, list[Wanted]] = {}
+        #: whether some of them list triplets
+        self._lists: dict[bool, bool] = {}
         for both in (False, True):
             maps = self._recipe.maps
             self._wanted[both] = [planned.layouts(both, self.layouts) for planned in maps]
+            self._lists[both] = self._recipe.lists_triplets(both, self.layouts)
 
-    def __call__(self, geometry: VoxelGrid, backward: bool | None = None) -> VoxelGrid:
+    def __call__(self, geometry: Geom, backward: bool | None = None) -> Geom:
         """Derive all levels and build all maps of a geometry that are not there yet.
 
         Args:
-            geometry: the sites of a batch.
+            geometry: the voxels or points of a batch.
             backward: whether to build what backward reads too; ``None``: if gradients are enabled.
 
         Returns:
             The geometry itself.
+
+        Raises:
+            ValueError: an engine of the model's layers does not serve the geometry.
         """
         both = torch.is_grad_enabled() if backward is None else backward
         if self.is_planned(geometry, both):  # which traces again what has changed
             return geometry
+        with kept():
+            if isinstance(geometry, PointSet):
+                self._point_plan(geometry)(geometry, both)
+            else:
+                self._plan_voxels(geometry, both)
+        return geometry
+
+    def _plan_voxels(self, geometry: VoxelGrid, both: bool) -> None:
         grids: list[VoxelGrid | None] = [geometry]
         maps: Maps = []
         if self.is_batched(geometry.device):
             ready = self._device_plan(geometry.tensor_stride, geometry.sites, geometry.layout)
-            grids, maps = ready.on_grid(geometry, self._lists(both))
+            grids, maps = ready.on_grid(geometry, self._lists[both])
         self._finish(grids, maps, both)
-        return geometry
 
-    def is_planned(self, geometry: VoxelGrid, backward: bool) -> bool:
+    def is_planned(self, geometry: Geometry, backward: bool) -> bool:
         """Whether all that a call would build is there already."""
+        if isinstance(geometry, PointSet):
+            return self._point_plan(geometry).is_planned(geometry, backward)
         grids, recipe = [geometry], self.recipe
         for parent, direction, kernel in recipe.levels:
             level = grids[parent].cached_level(kernel, direction == "down")
@@ -165,15 +211,16 @@ class Planner:
             ValueError: wrong shape or dtype, or cells beyond the packed keys.
         """
         _check_cells(cells)
-        self._refresh()
+        _ = self.recipe  # refuses engines that do not serve voxels
         grids: list[VoxelGrid | None]
         maps: Maps = []
-        if self.is_batched(cells.device):
-            ready = self._device_plan((1, 1, 1), sites, DEFAULT_LAYOUT)
-            grids, maps = ready.on_cells(cells, batch_size, self._lists(backward))
-        else:
-            grids = [grid_of_cells(cells[:, 1:], cells[:, 0], batch_size, sites)]
-        self._finish(grids, maps, backward)
+        with kept():
+            if self.is_batched(cells.device):
+                ready = self._device_plan((1, 1, 1), sites, DEFAULT_LAYOUT)
+                grids, maps = ready.on_cells(cells, batch_size, self._lists[backward])
+            else:
+                grids = [grid_of_cells(cells[:, 1:], cells[:, 0], batch_size, sites)]
+            self._finish(grids, maps, backward)
         geometry = grids[0]
         assert geometry is not None
         return geometry
@@ -181,9 +228,6 @@ class Planner:
     def is_batched(self, device: torch.device) -> bool:
         """Whether a device's kernels build all maps at once."""
         return isinstance(self.engine.builder_on(device), Windowed) and has_kernels(device)
-
-    def _lists(self, backward: bool) -> bool:
-        return self._recipe.lists_triplets(backward, self.layouts)
 
     def _device_plan(self, spacing: Triple, sites: str, layout: KeyLayout) -> DevicePlan:
         key = spacing, sites, layout
@@ -252,7 +296,7 @@ def _device(grids: list[VoxelGrid | None]) -> torch.device:
     return root.device
 
 
-def plan(model: nn.Module, geometry: VoxelGrid) -> VoxelGrid:
+def plan(model: nn.Module, geometry: Geom) -> Geom:
     """Build every geometry and kernel map that ``model`` needs on ``geometry``.
 
     For one batch; in a loop keep a `Planner`, which traces the model once. Networks that plan by

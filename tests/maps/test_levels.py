@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from pcnn.geometry.packing import DEFAULT_LAYOUT, KeyLayout
-from pcnn.maps.levels import check_overflow, extent_of, pack_cells, unique_sites
+from pcnn.maps.levels import check_overflow, extent_of, pack_cells, rows_above, unique_sites
 from pcnn.maps.radix_sort import RadixSort
 from tests.clouds import surface
 
@@ -38,6 +38,21 @@ def test_every_level_holds_the_floor_of_every_cell(n: int, batch: int) -> None:
         assert torch.equal(levels.inverse[level].long(), inverse)
         first = levels.first[level, : len(sites)].long()
         assert torch.equal(inverse[first], torch.arange(len(sites)))
+
+
+@pytest.mark.parametrize("n", [0, 1, 700])
+def test_rows_above_lead_from_level_to_level(n: int) -> None:
+    coords = cells(n, 2)
+    keys, extent = pack_cells(coords, DEFAULT_LAYOUT)
+    strides = [(2, 2, 2), (4, 4, 4), (8, 8, 8)]
+    levels = unique_sites(keys, extent, strides, DEFAULT_LAYOUT)
+    rows = levels.counts.tolist()
+    pairs = [(None, 0, n), (0, 1, rows[0]), (1, 2, rows[1]), (None, 2, n)] * 4  # two launches
+    for (finer, coarser, many), above in zip(pairs, rows_above(levels, pairs), strict=True):
+        of_finest = levels.inverse[coarser].long()
+        inside = slice(None) if finer is None else levels.first[finer, :many].long()
+        assert above.dtype == torch.int64
+        assert torch.equal(above, of_finest[inside])
 
 
 @pytest.mark.usefixtures("reversed_blocks")

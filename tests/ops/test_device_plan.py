@@ -35,6 +35,12 @@ def check(root: VoxelGrid, maps: int) -> None:
     found = all_maps(root)
     assert len(found) == maps
     fresh = VoxelGrid(root.keys, root.batch_size, root.bound, root.tensor_stride, root.sites)
+    for finer in {source for source, _, _ in found}:
+        for (direction, _), level in finer._levels.items():
+            if direction == "down" and level.inverse is not None:
+                step = torch.tensor((1, *level.tensor_stride))
+                coarse = torch.div(finer.coords.long(), step, rounding_mode="floor") * step
+                assert torch.equal(level.keys[level.inverse], finer.layout.pack(coarse))
     for source, target, kernel in found:
         # the sites themselves, from scratch
         for grid in (source, target):
