@@ -10,6 +10,8 @@ from typing import Any
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 
+from pcnn.geometry import PointSet
+
 
 def peak_memory(device: torch.device) -> float:
     """Return the peak memory of this process so far [MiB].
@@ -23,13 +25,16 @@ def peak_memory(device: torch.device) -> float:
 
 
 def batch_size_of(batch: Any) -> tuple[int, int]:
-    """Return points and voxels of a batch, from shapes alone; 0 for what it does not have."""
+    """Return points and voxels of a batch, from shapes alone; 0 for what it does not have.
+
+    Native points are no voxels.
+    """
     points = getattr(batch, "points", None)
     tensor = getattr(batch, "tensor", None)
-    return (
-        0 if points is None else int(points.shape[0]),
-        0 if tensor is None else int(tensor.features.shape[0]),
-    )
+    voxels = 0
+    if tensor is not None and not isinstance(getattr(tensor, "geometry", None), PointSet):
+        voxels = int(tensor.features.shape[0])
+    return 0 if points is None else int(points.shape[0]), voxels
 
 
 class Throughput(Callback):

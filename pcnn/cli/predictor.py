@@ -15,8 +15,8 @@ from pcnn.datasets.collate import CollateSegmentation
 from pcnn.datasets.crop import crop
 from pcnn.datasets.label_files import write_label_file
 from pcnn.datasets.labels import IGNORE, label_map
+from pcnn.datasets.placement import Placement, VoxelSize
 from pcnn.datasets.samples import Cloud
-from pcnn.datasets.voxels import voxelize_cloud
 from pcnn.datasets.whole_file import whole_file
 from pcnn.experiment import build
 
@@ -34,10 +34,11 @@ class Predictor:
         class_names: C names.
         colors: ``[C + 1, 3]`` uint8; the last row is for points without a class.
         in_channels: input channels: x, y, z and the cloud's own.
-        voxel_size: edge of a voxel [m].
+        voxel_size: edge of a voxel [m]; on native points of a cell, the unit of kernels.
         trained_crop: radius the network was trained in [m], ``None`` if whole clouds.
         source: ``real`` or ``simulated``, what it was trained on.
         kitti_labels: name of the SemanticKITTI label map, ``None`` for another data set.
+        placement: puts clouds on the geometry the network was trained on.
     """
 
     net: nn.Module
@@ -45,10 +46,11 @@ class Predictor:
     class_names: tuple[str, ...]
     colors: np.ndarray
     in_channels: int
-    voxel_size: float
+    voxel_size: VoxelSize
     trained_crop: float | None
     source: str
     kitti_labels: str | None
+    placement: Placement
 
     @classmethod
     def load(cls, checkpoint: Path, device: torch.device) -> Predictor:
@@ -79,6 +81,7 @@ class Predictor:
             cfg.dataset.crop,
             str(cfg.data.source),
             cfg.dataset.labels if cfg.dataset.name == "kitti" else None,
+            build.placement(cfg),
         )
 
     @torch.inference_mode()
@@ -106,8 +109,8 @@ class Predictor:
         if part.n_points == 0:
             return classes
         assert part.point_index is not None  # the reader of files sets it
-        sample = voxelize_cloud(part, self.voxel_size)
-        batch = CollateSegmentation(self.in_channels)([sample]).to(self.device)
+        sample = self.placement.sample(part, self.voxel_size)
+        batch = CollateSegmentation(self.in_channels, self.placement)([sample]).to(self.device)
         logits = self.net(batch.tensor).features  # [N, C]
         classes[part.point_index] = logits.argmax(1)[batch.inverse].cpu()
         return classes

@@ -10,9 +10,9 @@ from pcnn.datamodules.segmentation import SegmentationDataModule, Split
 from pcnn.datasets.augment import Augmentation
 from pcnn.datasets.folder import FolderClouds
 from pcnn.datasets.labels import IGNORE, Rgb
+from pcnn.datasets.placement import Placement, VoxelSize
 from pcnn.datasets.simulate import is_simulated
 from pcnn.datasets.source import Kind
-from pcnn.datasets.voxels import VoxelSize
 
 
 class FolderSegmentation(SegmentationDataModule):
@@ -21,15 +21,17 @@ class FolderSegmentation(SegmentationDataModule):
     Args:
         root: the folder.
         class_names: names of the classes 0..C-1.
-        voxel_size: edge of a voxel [m].
+        voxel_size: edge of a voxel [m]; on native points of a cell, the unit of kernels.
         colors: RGB in 0..255 of the classes; None spreads hues.
         crop: horizontal radius about the origin [m], or None.
         augment: random changes of training clouds, or None.
-        batch_size: as in `SegmentationDataModule`, with the following three.
+        batch_size: as in `SegmentationDataModule`, with the following four.
         val_batch_size: ...
         num_workers: ...
         seed: ...
-        cache: keep training clouds as voxels under ``data_dir/cache``.
+        geometry: ...
+        cache: keep training clouds under ``data_dir/cache``: their voxels, or their cropped
+            points.
         data_dir: folder for the cache.
         val_fraction: share of the clouds for validation where there are no train and val folders.
         ignore_label: the label of points that do not count.
@@ -54,12 +56,14 @@ class FolderSegmentation(SegmentationDataModule):
         val_fraction: float = 0.2,
         ignore_label: int = IGNORE,
         seed: int = 0,
+        geometry: Placement | None = None,
     ) -> None:
         super().__init__(
             batch_size=batch_size,
             val_batch_size=val_batch_size,
             num_workers=num_workers,
             seed=seed,
+            geometry=geometry,
         )
         if colors is not None and len(colors) != len(class_names):
             raise ValueError(f"{len(colors)} colors for {len(class_names)} classes")
@@ -115,6 +119,7 @@ class FolderSegmentation(SegmentationDataModule):
             val_fraction=self.val_fraction,
             ignore_label=self.ignore_label,
             seed=self.seed,
+            geometry=self.geometry,
         )
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from pcnn.datamodules.segmentation import SegmentationDataModule, Split
 from pcnn.datasets.augment import Augmentation
 from pcnn.datasets.labels import Rgb, label_map
+from pcnn.datasets.placement import Placement, VoxelSize
 from pcnn.datasets.semantic_kitti import (
     DOWNLOAD,
     TRAIN_SEQUENCES,
@@ -21,7 +22,6 @@ from pcnn.datasets.semantic_kitti import (
 )
 from pcnn.datasets.simulate import VERSION, simulate_kitti
 from pcnn.datasets.source import DataSource, Kind, resolve_source
-from pcnn.datasets.voxels import VoxelSize
 
 
 class KITTISegmentation(SegmentationDataModule):
@@ -35,16 +35,18 @@ class KITTISegmentation(SegmentationDataModule):
         train_sequences: sequences to train on.
         val_sequences: sequences to validate on; may be empty.
         test_sequences: labelled sequences to test on.
-        voxel_size: edge of a voxel [m].
+        voxel_size: edge of a voxel [m]; on native points of a cell, the unit of kernels.
         crop: horizontal radius about the sensor [m], or None; also in validation and test, whose
             metrics then count the points inside it.
         labels: ``official`` or ``spvnas_compat``.
         augment: random changes of training scans, or None.
-        batch_size: as in `SegmentationDataModule`, with the following three.
+        batch_size: as in `SegmentationDataModule`, with the following four.
         val_batch_size: ...
         num_workers: ...
         seed: ...
-        cache: keep training scans as voxels under ``data_dir/cache``.
+        geometry: ...
+        cache: keep training scans under ``data_dir/cache``: their voxels, or their cropped
+            points.
         simulate: arguments of `pcnn.datasets.simulate.simulate_kitti`: seed, train_scans,
             val_scans, ...
         limit_train: number of training scans, spread over the sequences; None uses all.
@@ -71,12 +73,14 @@ class KITTISegmentation(SegmentationDataModule):
         simulate: Mapping[str, Any] | None = None,
         limit_train: int | None = None,
         limit_val: int | None = None,
+        geometry: Placement | None = None,
     ) -> None:
         super().__init__(
             batch_size=batch_size,
             val_batch_size=val_batch_size,
             num_workers=num_workers,
             seed=seed,
+            geometry=geometry,
         )
         self.root = root
         self.source = source
@@ -156,6 +160,7 @@ class KITTISegmentation(SegmentationDataModule):
             cache=self.data_dir / "cache" / "semantic_kitti" if train and self.cache else None,
             labels=self.labels,
             seed=self.seed,
+            geometry=self.geometry,
             limit=self.limit_train if train else self.limit_val,
         )
 

@@ -16,9 +16,11 @@ from pcnn.datamodules.batch_stream import BatchStream, EvaluationLoader, batches
 from pcnn.datasets.cloud_dataset import CloudDataset
 from pcnn.datasets.collate import CollateSegmentation
 from pcnn.datasets.labels import Rgb
+from pcnn.datasets.placement import Placement
 from pcnn.datasets.sampler import EpochSampler, EvaluationSampler
 from pcnn.datasets.samples import SegmentationBatch
 from pcnn.datasets.source import Kind
+from pcnn.datasets.voxels import OnVoxels
 
 log = logging.getLogger(__name__)
 
@@ -50,6 +52,8 @@ class SegmentationDataModule(pl.LightningDataModule, ABC):
         val_batch_size: scans in a validation or test batch, on each rank.
         num_workers: worker processes of each loader; 0 loads in the training process.
         seed: selects order and augmentation.
+        geometry: where the rows of the network's input lie, `pcnn.datasets.OnVoxels` or
+            `pcnn.datasets.OnPoints`; None means voxels.
     """
 
     def __init__(
@@ -59,6 +63,7 @@ class SegmentationDataModule(pl.LightningDataModule, ABC):
         val_batch_size: int = 1,
         num_workers: int = 2,
         seed: int = 0,
+        geometry: Placement | None = None,
     ) -> None:
         super().__init__()
         if num_workers < 0:
@@ -67,6 +72,7 @@ class SegmentationDataModule(pl.LightningDataModule, ABC):
         self.val_batch_size = val_batch_size
         self.num_workers = num_workers
         self.seed = seed
+        self.geometry = geometry or OnVoxels()
         self._datasets: dict[Split, CloudDataset | None] = {}
 
     @property
@@ -190,7 +196,7 @@ class SegmentationDataModule(pl.LightningDataModule, ABC):
     def _loading(self) -> dict[str, Any]:
         on_gpu = self.trainer is not None and self.trainer.strategy.root_device.type == "cuda"
         return {
-            "collate": CollateSegmentation(self.in_channels),
+            "collate": CollateSegmentation(self.in_channels, self.geometry),
             "num_workers": self.num_workers,
             "pin_memory": on_gpu,
         }

@@ -1,4 +1,4 @@
-"""What all sets of labelled clouds do alike: crop, cache, augment, voxelise."""
+"""What all sets of labelled clouds do alike: crop, cache, augment, put on a geometry."""
 
 from __future__ import annotations
 
@@ -11,24 +11,27 @@ from torch.utils.data import Dataset
 from pcnn.datasets.augment import Augmentation, sample_generator
 from pcnn.datasets.cache import CloudCache
 from pcnn.datasets.crop import crop
+from pcnn.datasets.placement import Placement, VoxelSize
 from pcnn.datasets.sampler import Key
 from pcnn.datasets.samples import Cloud, SegmentationSample
-from pcnn.datasets.voxels import VoxelSize, reduce_cloud, voxelize_cloud
+from pcnn.datasets.voxels import OnVoxels
 
 
 class CloudDataset(Dataset[SegmentationSample], ABC):
     """A set of clouds whose samples are pure functions of (seed, epoch, index).
 
     Without a cache a sample holds every point of the file inside the crop, as evaluation needs.
-    With one it holds one mean point per voxel, as a faster training does; augmentation then acts
-    on the means, which are voxelised again.
+    With one, on voxels, it holds one mean point per voxel, as a faster training does; augmentation
+    then acts on the means, which are voxelised again. On native points the cache holds the cropped
+    clouds, and samples are the same with it and without.
 
     Args:
-        voxel_size: edge of a voxel [m].
+        voxel_size: edge of a voxel [m]; on native points of a cell, the unit of kernels.
         crop: horizontal radius about the origin [m], or None.
         augment: random changes, or None.
         cache: folder for reduced clouds, or None.
         seed: selects the augmentations.
+        geometry: where the rows of a sample lie; None means voxels.
     """
 
     def __init__(
@@ -39,7 +42,9 @@ class CloudDataset(Dataset[SegmentationSample], ABC):
         augment: Augmentation | None = None,
         cache: Path | None = None,
         seed: int = 0,
+        geometry: Placement | None = None,
     ) -> None:
+        self.geometry = geometry or OnVoxels()
         self.voxel_size = voxel_size
         self.crop = crop
         self.augment = augment
@@ -84,20 +89,15 @@ class CloudDataset(Dataset[SegmentationSample], ABC):
             cloud = self._cache.get(
                 self.name(index),
                 self.sources(index),
-                lambda: reduce_cloud(crop(self.read(index), self.crop), self.voxel_size),
+                lambda: self.geometry.kept(crop(self.read(index), self.crop), self.voxel_size),
             )
         if self.augment is not None:
             cloud = self.augment(cloud, sample_generator(self.seed, epoch, index))
         return cloud
 
     def __getitem__(self, key: Key | int) -> SegmentationSample:
-        """Return the voxelised sample of a key (epoch, index)."""
-        return voxelize_cloud(self.cloud(key), self.voxel_size)
+        """Return the sample of a key (epoch, index)."""
+        return self.geometry.sample(self.cloud(key), self.voxel_size)
 
     def _full_recipe(self) -> dict[str, object]:
-        size = self.voxel_size
-        return {
-            "voxel_size": float(size) if isinstance(size, (int, float)) else list(map(float, size)),
-            "crop": self.crop,
-            **self.recipe(),
-        }
+        return {**self.geometry.recipe(self.voxel_size), "crop": self.crop, **self.recipe()}

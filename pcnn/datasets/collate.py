@@ -7,21 +7,24 @@ from collections.abc import Sequence
 import torch
 
 from pcnn.datasets.labels import IGNORE
+from pcnn.datasets.placement import Placement
 from pcnn.datasets.samples import Cloud, SegmentationBatch, SegmentationSample
-from pcnn.datasets.voxels import voxelize_cloud
-from pcnn.geometry import VoxelGrid
+from pcnn.datasets.voxels import OnVoxels
+from pcnn.geometry import Geometry, PointSet, VoxelGrid
 from pcnn.tensor import SparseTensor
 
 
 class CollateSegmentation:
-    """Joins voxelised scans into one sparse tensor. A class, so that workers can receive it.
+    """Joins samples into one sparse tensor. A class, so that workers can receive it.
 
     Args:
         in_channels: channels of the network input, which an empty list cannot tell.
+        placement: of the samples; an empty list cannot tell it either. None means voxels.
     """
 
-    def __init__(self, in_channels: int) -> None:
+    def __init__(self, in_channels: int, placement: Placement | None = None) -> None:
         self.in_channels = in_channels
+        self.placement = placement or OnVoxels()
 
     def __call__(self, samples: Sequence[SegmentationSample]) -> SegmentationBatch:
         """Return the batch of the samples, in their order.
@@ -30,7 +33,8 @@ class CollateSegmentation:
         of zero scans whose input is one empty cloud.
 
         Raises:
-            ValueError: a sample with another number of input channels, naming its file.
+            ValueError: a sample with another number of input channels, naming its file, or
+                samples on unlike geometries.
         """
         for sample in samples:
             if sample.features.shape[1] != self.in_channels:
@@ -41,9 +45,7 @@ class CollateSegmentation:
         parts = samples or [self._nothing()]
         counts = [len(s.points) for s in samples]
         return SegmentationBatch(
-            SparseTensor(
-                torch.cat([s.features for s in parts]), VoxelGrid.collate([s.grid for s in parts])
-            ),
+            SparseTensor(torch.cat([s.features for s in parts]), _geometry(parts)),
             torch.cat([s.labels for s in parts]),
             torch.cat([s.points for s in parts]),
             _point_labels(parts),
@@ -57,7 +59,24 @@ class CollateSegmentation:
     def _nothing(self) -> SegmentationSample:
         nothing = torch.empty(0, self.in_channels)
         none = torch.empty(0, dtype=torch.int64)
-        return voxelize_cloud(Cloud(nothing[:, :3], nothing[:, 3:], none, "", "", none), 1.0)
+        cloud = Cloud(nothing[:, :3], nothing[:, 3:], none, "", "", none)
+        return self.placement.sample(cloud, 1.0)
+
+
+def _geometry(samples: Sequence[SegmentationSample]) -> Geometry:
+    """One geometry of all samples.
+
+    Raises:
+        ValueError: some lie on voxels, others on native points.
+    """
+    points = [s.geometry for s in samples if isinstance(s.geometry, PointSet)]
+    voxels = [s.geometry for s in samples if isinstance(s.geometry, VoxelGrid)]
+    if points and voxels:
+        raise ValueError(
+            f"{len(voxels)} samples of a batch lie on voxels, {len(points)} on native points; "
+            "make all of them with one geometry"
+        )
+    return PointSet.collate(points) if points else VoxelGrid.collate(voxels)
 
 
 def _point_labels(samples: Sequence[SegmentationSample]) -> torch.Tensor | None:

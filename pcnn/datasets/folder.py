@@ -14,6 +14,7 @@ import torch
 from pcnn.datasets.augment import Augmentation
 from pcnn.datasets.cloud_dataset import CloudDataset
 from pcnn.datasets.labels import IGNORE
+from pcnn.datasets.placement import Placement, VoxelSize
 from pcnn.datasets.point_files import (
     SUFFIXES,
     is_label_file,
@@ -22,7 +23,6 @@ from pcnn.datasets.point_files import (
     read_points,
 )
 from pcnn.datasets.samples import Cloud
-from pcnn.datasets.voxels import VoxelSize
 
 log = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ class FolderClouds(CloudDataset):
         root: the folder.
         class_names: names of the classes 0..C-1.
         split: ``train``, ``val``, ``test`` or ``all`` (everything under root).
-        voxel_size: edge of a voxel [m].
+        voxel_size: edge of a voxel, or of a cell of native points [m].
         crop: horizontal radius about the origin [m], or None.
         augment: random changes, or None.
         cache: folder for reduced clouds, or None.
@@ -54,6 +54,7 @@ class FolderClouds(CloudDataset):
         ignore_label: the label of points that do not count.
         labelled_only: leave out clouds without labels, and name them.
         seed: selects the augmentations.
+        geometry: where the rows of a sample lie; None means voxels.
 
     Raises:
         FileNotFoundError: no root, or no cloud of the split.
@@ -74,6 +75,7 @@ class FolderClouds(CloudDataset):
         ignore_label: int = IGNORE,
         labelled_only: bool = True,
         seed: int = 0,
+        geometry: Placement | None = None,
     ) -> None:
         if split not in SPLITS:
             raise ValueError(f"split must be one of {', '.join(SPLITS)}, got {split!r}")
@@ -84,7 +86,14 @@ class FolderClouds(CloudDataset):
         self.root = Path(root)
         self.class_names = tuple(class_names)
         self.ignore_label = ignore_label
-        super().__init__(voxel_size=voxel_size, crop=crop, augment=augment, cache=cache, seed=seed)
+        super().__init__(
+            voxel_size=voxel_size,
+            crop=crop,
+            augment=augment,
+            cache=cache,
+            seed=seed,
+            geometry=geometry,
+        )
         clouds = _split(self.root, split, val_fraction)
         self._clouds = self._labelled(clouds) if labelled_only else clouds
         if not self._clouds:

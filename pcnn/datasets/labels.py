@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from torch import Tensor
 
 IGNORE = 255
 """Train id of a point that counts neither in a loss nor in a metric."""
@@ -153,3 +154,16 @@ def label_map(name: str) -> LabelMap:
     if name not in LABEL_MAPS:
         raise ValueError(f"labels must be one of {', '.join(LABEL_MAPS)}, got {name!r}")
     return LABEL_MAPS[name]
+
+
+def check_labels(labels: Tensor) -> None:
+    """Refuse labels ([P] int64) that are neither train ids nor ``IGNORE``.
+
+    Raises:
+        ValueError: a label out of 0..255.
+    """
+    if labels.numel() and not 0 <= int(labels.min()) <= int(labels.max()) <= IGNORE:
+        raise ValueError(
+            f"labels must be train ids 0..254 or {IGNORE}, got {int(labels.min())}.."
+            f"{int(labels.max())}"
+        )

@@ -1,4 +1,4 @@
-"""What a data set returns: a cloud, a voxelised sample, a batch of samples."""
+"""What a data set returns: a cloud, a sample on a geometry, a batch of samples."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from pcnn.geometry import VoxelGrid
+from pcnn.geometry import Geometry
 from pcnn.tensor import SparseTensor
 
 
@@ -71,12 +71,15 @@ class Cloud:
 
 @dataclass(frozen=True, eq=False)
 class SegmentationSample:
-    """A voxelised cloud with what is needed to score every point of it.
+    """A cloud on a geometry with what is needed to score every point of it.
 
     Args:
-        grid: its voxels, ``grid.inverse`` [P] gives the voxel of every point.
-        features: [N, 3 + F] float32, mean of (x, y, z, features) over the points of a voxel.
-        labels: [N] int64, majority of the points' labels; ``IGNORE`` where none is labelled.
+        geometry: its rows, voxels or native points; ``geometry.inverse`` [P] gives the row of
+            every point.
+        features: [N, 3 + F] float32: (x, y, z, features) of a native point, or their mean over the
+            points of a voxel.
+        labels: [N] int64: a native point's own, or the majority of a voxel's points; ``IGNORE``
+            where none is labelled.
         points: [P, 3] float32 [m].
         point_labels: [P] int64 or None.
         name: as in `Cloud`.
@@ -85,7 +88,7 @@ class SegmentationSample:
         n_points_total: as in `Cloud`.
     """
 
-    grid: VoxelGrid
+    geometry: Geometry
     features: Tensor
     labels: Tensor
     points: Tensor
@@ -95,13 +98,30 @@ class SegmentationSample:
     point_index: Tensor | None
     n_points_total: int
 
+    @classmethod
+    def of(
+        cls, geometry: Geometry, features: Tensor, labels: Tensor, cloud: Cloud
+    ) -> SegmentationSample:
+        """Make the sample of a cloud from its rows; arguments as in the class."""
+        return cls(
+            geometry,
+            features,
+            labels,
+            cloud.points,
+            cloud.labels,
+            cloud.name,
+            cloud.path,
+            cloud.point_index,
+            cloud.n_points_total,
+        )
+
 
 class SegmentationBatch:
     """Samples of a step. Not a dataclass: Lightning would take a dataclass apart.
 
     Args:
-        tensor: network input; ``tensor.geometry.inverse`` [P] gives the voxel of every point.
-        labels: [N] int64 voxel labels.
+        tensor: network input; ``tensor.geometry.inverse`` [P] gives the row of every point.
+        labels: [N] int64 labels of the rows.
         points: [P, 3] float32 [m], scan after scan.
         point_labels: [P] int64, or None when no scan of the batch is labelled.
         point_offsets: [B + 1] int64: scan b has the points ``offsets[b]..offsets[b + 1]``.
@@ -148,8 +168,8 @@ class SegmentationBatch:
 
     @property
     def inverse(self) -> Tensor:
-        """[P] int64: the voxel row of every point."""
-        assert self.tensor.geometry.inverse is not None  # grids of samples come from points
+        """[P] int64: the row of every point."""
+        assert self.tensor.geometry.inverse is not None  # geometries of samples come from points
         return self.tensor.geometry.inverse
 
     def scan(self, b: int) -> slice:
@@ -169,12 +189,13 @@ class SegmentationBatch:
             [n_points_total[b]] in the order of the file, dtype and device of ``values``.
 
         Raises:
-            ValueError: the batch holds means of cells, not points of a file.
+            ValueError: the batch comes from a cache, which does not know places in a file.
         """
         if self.point_index is None:
             raise ValueError(
-                f"{self.names[b]}: this batch holds means of cells instead of the points of the "
-                f"file; take it from an evaluation loader"
+                f"{self.names[b]}: this batch comes from a cache of training clouds, means of "
+                f"cells or points without their places in the file; take it from an evaluation "
+                f"loader"
             )
         part = self.scan(b)
         full = values.new_full((self.n_points_total[b],), fill)

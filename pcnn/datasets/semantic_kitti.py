@@ -14,9 +14,9 @@ from pcnn.datasets.augment import Augmentation
 from pcnn.datasets.cloud_dataset import CloudDataset
 from pcnn.datasets.label_files import read_label_file
 from pcnn.datasets.labels import label_map
+from pcnn.datasets.placement import Placement, VoxelSize
 from pcnn.datasets.point_files import read_bin
 from pcnn.datasets.samples import Cloud
-from pcnn.datasets.voxels import VoxelSize
 
 log = logging.getLogger(__name__)
 
@@ -48,7 +48,7 @@ class SemanticKITTI(CloudDataset):
     Args:
         root: folder that holds ``sequences``.
         sequences: numbers 0..21.
-        voxel_size: edge of a voxel [m].
+        voxel_size: edge of a voxel, or of a cell of native points [m].
         crop: horizontal radius about the sensor [m], or None.
         augment: random changes, or None.
         cache: folder for reduced clouds, or None.
@@ -57,6 +57,7 @@ class SemanticKITTI(CloudDataset):
             ``labels=None``.
         seed: selects the augmentations.
         limit: use that many scans, spread evenly over the set; None uses all.
+        geometry: where the rows of a sample lie; None means voxels.
 
     Raises:
         FileNotFoundError: a sequence, a scan or all labels are missing.
@@ -75,11 +76,19 @@ class SemanticKITTI(CloudDataset):
         labelled_only: bool = True,
         seed: int = 0,
         limit: int | None = None,
+        geometry: Placement | None = None,
     ) -> None:
         self.root = Path(root)
         self.label_map = label_map(labels)
         self._labels = labels
-        super().__init__(voxel_size=voxel_size, crop=crop, augment=augment, cache=cache, seed=seed)
+        super().__init__(
+            voxel_size=voxel_size,
+            crop=crop,
+            augment=augment,
+            cache=cache,
+            seed=seed,
+            geometry=geometry,
+        )
         self._scans = _spread(_find(self.root, sequences, labelled_only), limit)
 
     def __len__(self) -> int:

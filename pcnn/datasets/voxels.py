@@ -2,18 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Literal
 
 import torch
 from torch import Tensor
 
-from pcnn.datasets.labels import IGNORE
+from pcnn.datasets.labels import IGNORE, check_labels
+from pcnn.datasets.placement import VoxelSize
 from pcnn.datasets.samples import Cloud, SegmentationSample
 from pcnn.geometry import quantize
 from pcnn.ops.voxelize import reduce_points
 
-VoxelSize = float | Sequence[float]
+
+@dataclass(frozen=True)
+class OnVoxels:
+    """Cells that hold points: inputs are means, labels majorities.
+
+    Args:
+        name: in configurations and reports.
+    """
+
+    name: Literal["voxel"] = "voxel"
+
+    def sample(self, cloud: Cloud, size: VoxelSize) -> SegmentationSample:
+        """Voxelise a cloud; see `voxelize_cloud`."""
+        return voxelize_cloud(cloud, size)
+
+    def kept(self, cloud: Cloud, size: VoxelSize) -> Cloud:
+        """Keep the means of the cells; augmented ones are voxelised again."""
+        return reduce_cloud(cloud, size)
+
+    def recipe(self, size: VoxelSize) -> Mapping[str, object]:
+        """Return the voxel size."""
+        return {
+            "voxel_size": float(size) if isinstance(size, (int, float)) else list(map(float, size))
+        }
 
 
 def voxelize_cloud(cloud: Cloud, voxel_size: VoxelSize) -> SegmentationSample:
@@ -36,17 +61,7 @@ def voxelize_cloud(cloud: Cloud, voxel_size: VoxelSize) -> SegmentationSample:
     except ValueError as error:
         raise ValueError(f"{cloud.path}: {error}") from error
     inputs = torch.cat([cloud.points, cloud.features], dim=1)  # [P, 3 + F]
-    return SegmentationSample(
-        grid,
-        reduce_points(inputs, grid, "mean"),
-        labels,
-        cloud.points,
-        cloud.labels,
-        cloud.name,
-        cloud.path,
-        cloud.point_index,
-        cloud.n_points_total,
-    )
+    return SegmentationSample.of(grid, reduce_points(inputs, grid, "mean"), labels, cloud)
 
 
 def reduce_cloud(cloud: Cloud, voxel_size: VoxelSize) -> Cloud:
@@ -79,11 +94,7 @@ def majority(labels: Tensor, rows: Tensor, n: int) -> Tensor:
     Raises:
         ValueError: a label out of 0..255.
     """
-    if labels.numel() and not 0 <= int(labels.min()) <= int(labels.max()) <= IGNORE:
-        raise ValueError(
-            f"labels must be train ids 0..254 or {IGNORE}, got {int(labels.min())}.."
-            f"{int(labels.max())}"
-        )
+    check_labels(labels)
     votes = labels != IGNORE
     pairs, counts = torch.unique(rows[votes] * 256 + labels[votes], return_counts=True)
     # one number that compares by count first, then by smaller label

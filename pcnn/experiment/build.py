@@ -9,6 +9,7 @@ from typing import Any
 
 import lightning as L
 import torch
+from hydra.errors import InstantiationException
 from hydra.utils import get_object, instantiate
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.callbacks import Callback, Checkpoint
@@ -16,6 +17,7 @@ from lightning.pytorch.loggers import Logger
 from omegaconf import DictConfig, OmegaConf
 from torch import nn
 
+from pcnn.datasets import OnVoxels, Placement
 from pcnn.experiment.arguments import signature
 from pcnn.experiment.check import ABOUT_MODEL, without
 from pcnn.experiment.errors import MAX_LINES, ConfigError
@@ -31,9 +33,8 @@ def make(node: Mapping[str, Any], **given: Any) -> Any:
     Raises:
         ConfigError: the constructor refuses a value.
     """
-    partial = instantiate(dict(node), _partial_=True, _convert_="all")
     with refused_values():
-        return partial(**given)
+        return instantiate(dict(node), _partial_=True, _convert_="all")(**given)
 
 
 @contextmanager
@@ -47,9 +48,18 @@ def refused_values() -> Iterator[None]:
         yield
     except ConfigError:
         raise
+    except InstantiationException as error:  # a node inside another one
+        if not isinstance(error.__cause__, ValueError):
+            raise
+        raise short(error.__cause__) from error
     except (ValueError, MisconfigurationException) as error:
-        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-        raise ConfigError("\n".join(lines[:MAX_LINES])) from error
+        raise short(error) from error
+
+
+def short(error: Exception) -> ConfigError:
+    """The first lines of an error's text."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return ConfigError("\n".join(lines[:MAX_LINES]))
 
 
 def plain(node: DictConfig) -> dict[str, Any]:
@@ -75,6 +85,14 @@ def data(cfg: DictConfig) -> L.LightningDataModule:
     return module
 
 
+def placement(cfg: DictConfig) -> Placement:
+    """What puts clouds on the chosen geometry."""
+    if "_target_" not in cfg.get("geometry", {}):  # an earlier version: its geometry was voxels
+        return OnVoxels()
+    made: Placement = make(plain(cfg.geometry))
+    return made
+
+
 def network(cfg: DictConfig, in_channels: int, out_channels: int) -> nn.Module:
     """The network, with random weights drawn from torch's global generator."""
     engine = {
@@ -96,13 +114,14 @@ def network(cfg: DictConfig, in_channels: int, out_channels: int) -> nn.Module:
 
 
 def check_engine(cfg: DictConfig, device: torch.device) -> None:
-    """Refuse an engine that does not serve the device of the run.
+    """Refuse an engine that does not serve the device or the geometry of the run.
 
     Raises:
         ConfigError: naming the engines that serve it.
     """
     with refused_values():
-        check_served(resolve(cfg.engine.name, cfg.engine.deterministic), device)
+        engine = resolve(cfg.engine.name, cfg.engine.deterministic)
+        check_served(engine, device, cfg.geometry.name)
 
 
 def task(cfg: DictConfig) -> L.LightningModule:

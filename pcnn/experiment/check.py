@@ -17,7 +17,7 @@ from omegaconf.errors import (
 from pcnn.experiment.arguments import check_arguments, named
 from pcnn.experiment.errors import ConfigError, listed, nearest
 from pcnn.experiment.schema import Config
-from pcnn.ops.engine import resolve
+from pcnn.ops.engine import check_geometry, resolve
 
 # keys of a model that describe it; the others are arguments of its constructor
 ABOUT_MODEL = ("name", "tasks", "geometries")
@@ -93,13 +93,19 @@ def check_combination(cfg: DictConfig) -> None:
             f"dataset={dataset} does not serve task={task}.\n"
             f"dataset={dataset} serves: {listed(cfg.dataset.tasks)}"
         )
-    if cfg.geometry.name not in cfg.model.geometries:
+    geometry = cfg.geometry.name
+    if geometry not in cfg.model.geometries:
         raise ConfigError(
-            f"model={model} does not run on geometry={cfg.geometry.name}.\n"
+            f"model={model} does not run on geometry={geometry}.\n"
             f"model={model} runs on: {listed(cfg.model.geometries)}"
         )
+    if geometry != "voxel" and "geometry" not in cfg.dataset.tasks[task]:
+        raise ConfigError(
+            f"dataset={dataset} task={task} does not serve geometry={geometry}.\n"
+            f"dataset={dataset} task={task} serves: voxel"
+        )
     try:
-        resolve(cfg.engine.name, cfg.engine.deterministic)
+        check_geometry(resolve(cfg.engine.name, cfg.engine.deterministic), geometry)
     except ValueError as error:
         raise ConfigError(str(error)) from error
     if cfg.trainer.get("max_steps") == -1 and cfg.trainer.get("max_epochs") in (None, -1):

@@ -9,7 +9,7 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from pcnn.experiment import run_folder
-from pcnn.experiment.check import checked
+from pcnn.experiment.check import ABOUT_MODEL, checked
 from pcnn.experiment.errors import ConfigError
 from pcnn.experiment.run import Run, execute, nearby
 from pcnn.experiment.schema import EvalConfig
@@ -76,14 +76,19 @@ def with_saved(cfg: DictConfig, saved: DictConfig, overrides: Sequence[str]) -> 
     # options precede the user's own; an option that differs from the checkpoint's is the user's
     with open_dict(merged):
         for name in OF_THE_NETWORK:
-            if name not in given or name in NAMED:
+            if name not in given or (name in NAMED and cfg[name].name == saved[name].name):
                 merged[name] = saved[name]
+        for key in ABOUT_MODEL:  # what a model serves now, not at the time of the checkpoint
+            merged.model[key] = cfg.model[key]
+        if cfg.geometry.name == saved.geometry.name:  # of an earlier version: a name alone
+            merged.geometry = OmegaConf.merge(cfg.geometry, saved.geometry)
         if cfg.dataset.name == saved.dataset.name:
             for key, value in saved.dataset.items():
                 if key != "tasks":  # its blocks refer to the keys above
                     merged.dataset[key] = value
         for key in given:
-            if "." in key or key not in (*OF_THE_NETWORK, "dataset"):
+            # what is in none of these groups is as it was composed, and may be left out by ~key
+            if "." in key and key.partition(".")[0] in (*OF_THE_NETWORK, "dataset"):
                 OmegaConf.update(merged, key, value_of(cfg, key), merge=False)
         merged.data = {}
     return merged

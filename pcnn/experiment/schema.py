@@ -31,7 +31,7 @@ class Config:
 
     model: dict[str, Any] = MISSING  # name, tasks, geometries and the network's arguments
     dataset: dict[str, Any] = MISSING  # name and one block per task: a data module
-    geometry: Named = MISSING
+    geometry: dict[str, Any] = MISSING  # name and arguments of what puts clouds on it
     engine: EngineChoice = MISSING
     task: dict[str, Any] = MISSING  # name and the Lightning module's arguments
     trainer: dict[str, Any] = MISSING  # arguments of lightning.Trainer

@@ -29,22 +29,22 @@ class Meters(nn.Module):
 
 
 class SegmentationTask(L.LightningModule):
-    """Train a network on voxel labels, evaluate it on points.
+    """Train a network on the labels of rows (voxels or native points), evaluate it on points.
 
     Training: `loss(net(tensor).features [N, C], labels [N])`. Evaluation: the class of a point is
-    the argmax of its voxel's logits, reached through `tensor.geometry.inverse` [P], and counts
-    against the point's own label, so that voxels hide no mistake.
+    the argmax of its row's logits, reached through `tensor.geometry.inverse` [P], and counts
+    against the point's own label, so that voxels, or points that were left out, hide no mistake.
 
     A batch has `tensor` (SparseTensor), `labels` [N], `points` [P, 3], `point_labels` [P] or None,
     `point_offsets` [B + 1], `names` [B] and `batch_size`. Labels are int64 in 0..C-1 or
     `ignore_index`.
 
-    Logged: `train/loss`, `train/miou` (over the epoch so far, on voxels), `train/lr`, and for
+    Logged: `train/loss`, `train/miou` (over the epoch so far, on rows), `train/lr`, and for
     `val` and `test`: `loss`, `miou` (official: an absent class counts 0), `miou_present`,
     `accuracy`, `best_constant`, `iou/<class>`.
 
     Args:
-        net: maps the input tensor to C logits a voxel.
+        net: maps the input tensor to C logits a row.
         class_names: C names.
         loss: `loss(logits [N, C], labels [N]) -> scalar`.
         optimizer: makes an optimiser from parameter groups.
@@ -81,7 +81,7 @@ class SegmentationTask(L.LightningModule):
         self.confusion: dict[str, Tensor] = {}  # the last pass's counts [C, C + 1] by stage
 
     def forward(self, tensor: Any) -> Tensor:
-        """Logits [N, C] of every voxel."""
+        """Logits [N, C] of every row."""
         logits: Tensor = self.net(tensor).features
         return logits
 

@@ -39,7 +39,7 @@ def test_rows_follow_the_scans(joined: SegmentationBatch):
         part = joined.scan(b)
         # every point finds its own voxel
         assert torch.equal(
-            joined.tensor.features[joined.inverse[part]], one.features[one.grid.inverse]
+            joined.tensor.features[joined.inverse[part]], one.features[one.geometry.inverse]
         )
         assert torch.equal(joined.points[part], one.points)
 

@@ -111,10 +111,10 @@ def test_training_from_the_cache(tmp_path: Path):
     fresh, again, plain = data(True)[0, 1], data(True)[0, 1], data(False)[0, 1]
     assert torch.equal(fresh.features, again.features)
     # without augmentation the same cells, means and labels as from all points
-    assert torch.equal(fresh.grid.keys, plain.grid.keys)
+    assert torch.equal(fresh.geometry.keys, plain.geometry.keys)
     torch.testing.assert_close(fresh.features, plain.features)
     assert torch.equal(fresh.labels, plain.labels)
-    assert len(fresh.points) == fresh.grid.rows < len(plain.points)
+    assert len(fresh.points) == fresh.geometry.rows < len(plain.points)
     augmented = [data(True, augment=Augmentation(), seed=3)[2, 1] for _ in range(2)]
     assert torch.equal(augmented[0].features, augmented[1].features)
     assert len(list((tmp_path / "cache").rglob("*.npz"))) == 1

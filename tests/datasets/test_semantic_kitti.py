@@ -176,6 +176,6 @@ def test_real_scans(data_root: Path, caplog: pytest.LogCaptureFixture):
     assert [everything.read(i).n_points for i in range(3)] == [124668, 124605, 123924]
     # mean number of occupied cells in the 3^3 box, a property of real scans
     sample = data[0, 0]
-    assert 20_000 < sample.grid.rows < 124_668
+    assert 20_000 < sample.geometry.rows < 124_668
     assert float(cloud.features.min()) >= 0.0
     assert float(cloud.features.max()) <= 1.0

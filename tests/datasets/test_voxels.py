@@ -15,13 +15,13 @@ def test_inputs_are_means_and_labels_majorities():
     labels = torch.tensor([3, 1, 1, IGNORE])
     sample = voxelize_cloud(Cloud(points, remission, labels, "n", "p"), 0.5)
     # sorted by x: the cell at x = -1 comes first
-    assert sample.grid.coords.tolist() == [[0, -1, 0, 0], [0, 0, 0, 0]]
+    assert sample.geometry.coords.tolist() == [[0, -1, 0, 0], [0, 0, 0, 0]]
     torch.testing.assert_close(
         sample.features, torch.tensor([[-0.1, 0.0, 0.0, 0.25], [0.2, 0.2, 0.1, 0.5]])
     )
     assert sample.labels.tolist() == [IGNORE, 1]
-    assert sample.grid.inverse is not None
-    assert sample.grid.inverse.tolist() == [1, 1, 1, 0]
+    assert sample.geometry.inverse is not None
+    assert sample.geometry.inverse.tolist() == [1, 1, 1, 0]
 
 
 def test_majority_against_counting():
@@ -46,7 +46,7 @@ def test_tiny_clouds(n: int):
     sample = voxelize_cloud(cloud(n), 0.1)
     assert sample.features.shape == (n, 4)
     assert sample.labels.shape == (n,)
-    assert sample.grid.rows == n
+    assert sample.geometry.rows == n
 
 
 def test_unlabelled_cloud_is_ignored_everywhere():
@@ -64,7 +64,7 @@ def test_reduced_cloud_has_one_point_in_every_cell():
     assert torch.equal(reduced.labels, sample.labels)
     assert reduced.point_index is None
     assert reduced.n_points < given.n_points
-    assert voxelize_cloud(reduced, 2.0).grid.keys.tolist() == sample.grid.keys.tolist()
+    assert voxelize_cloud(reduced, 2.0).geometry.keys.tolist() == sample.geometry.keys.tolist()
 
 
 @pytest.mark.parametrize("label", [-1, 256])

@@ -1,22 +1,66 @@
 """Whole networks on native points whose sites are those of voxels, with the same weights."""
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
+from torch import Tensor, nn
 
 import pcnn
+from pcnn import models
 from pcnn.geometry import quantize
 from pcnn.maps.radius import RadiusSearch
+from pcnn.ops import Engine
 from pcnn.ops.engine import resolve
 from tests.clouds import surface
 
+WIDTH = 0.25  # of all but one network
 
-@pytest.mark.parametrize("size", [1.0, 0.05])
-@pytest.mark.parametrize("model", [pcnn.models.MinkUNet42, pcnn.models.ResNet18])
-def test_a_network_gives_what_it_gives_on_voxels(model: type, size: float) -> None:
-    cells = surface(1500)
-    points = (cells + torch.rand(cells.shape)).double() * size
+
+def segmenting(in_channels: int, out_channels: int, engine: Engine) -> nn.Module:
+    """As `model=sparse_resnet` makes it: it ends in a (1, 1, 3) kernel of stride (1, 1, 2)."""
+    backbone = models.SparseResNet21(in_channels, WIDTH, engine=engine)
+    return models.SparseResNetSegmentation(backbone, out_channels, engine=engine)
+
+
+def stages(in_channels: int, out_channels: int, engine: Engine) -> nn.Module:
+    return models.SparseResNetLarge(in_channels, WIDTH, engine=engine)
+
+
+MODELS = {
+    "minkunet": models.MinkUNet42,
+    "resnet18": partial(models.ResNet18, width=WIDTH),
+    "resunet": partial(models.ResUNetBN2C, width=WIDTH),
+    "sparse_resnet": segmenting,
+    "sparse_resnet_large": stages,
+}
+
+
+def outputs(net: nn.Module, x: pcnn.SparseTensor) -> list[Tensor]:
+    out = net(x)
+    return [getattr(one, "features", one) for one in (out if isinstance(out, list) else [out])]
+
+
+@pytest.mark.parametrize(
+    ("name", "size"),
+    [
+        ("minkunet", 1.0),
+        ("minkunet", 0.05),
+        ("resnet18", 0.05),
+        ("resunet", 0.05),
+        ("sparse_resnet", 0.05),
+        ("sparse_resnet", (0.1, 0.1, 0.2)),
+        ("sparse_resnet_large", (0.1, 0.1, 0.2)),
+    ],
+)
+def test_a_network_gives_what_it_gives_on_voxels(
+    name: str, size: float | tuple[float, float, float]
+) -> None:
+    model: Callable[..., nn.Module] = MODELS[name]
+    cells = surface(1000)
+    points = (cells + torch.rand(cells.shape)).double() * torch.tensor(size).double()
     batch = torch.arange(len(points)) % 2
     features = torch.randn(len(points), 4, dtype=torch.float64)
     native = pcnn.native_points(points, features, batch, size, sites="cell_origin", thin=size)
@@ -31,10 +75,27 @@ def test_a_network_gives_what_it_gives_on_voxels(model: type, size: float) -> No
     ):
         net = model(4, 5, engine=engine).double()
         net.load_state_dict(weights)
-        out = net(x)
-        out = getattr(out, "features", out)
-        out.square().sum().backward()
-        results.append([out.detach(), *(p.grad for p in net.parameters() if p.grad is not None)])
+        out = outputs(net, x)
+        sum(one.square().sum() for one in out).backward()
+        grads = [p.grad for p in net.parameters() if p.grad is not None]
+        results.append([*(one.detach() for one in out), *grads])
     assert len(results[0]) == len(results[1]) > 20
     for expected, got in zip(*results, strict=True):
         torch.testing.assert_close(got, expected, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_network_runs_on_scattered_points(name: str) -> None:
+    """Several points in a cell, and cells that are no cubes: no site is a voxel's."""
+    generator = torch.Generator().manual_seed(0)
+    points = torch.rand(600, 3, generator=generator) * torch.tensor([12.0, 12.0, 4.0])
+    batch = torch.arange(600) % 2
+    x = pcnn.native_points(points, points, batch, (0.5, 0.5, 0.7))
+    assert not x.geometry.one_per_cell
+    engine = replace(resolve("reference"), builder=RadiusSearch())
+    out = outputs(MODELS[name](3, 5, engine=engine), x)
+    assert all(torch.isfinite(one).all() for one in out)
+    if name in ("minkunet", "resunet", "sparse_resnet"):
+        assert out[0].shape == (600, 5)
+    if name == "sparse_resnet_large":
+        assert [one.shape[1] for one in out] == [4, 8, 16, 32]

@@ -1,0 +1,94 @@
+"""From a cloud to native points: every row is a point of the cloud, with its own label."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import torch
+
+from pcnn.datasets.labels import IGNORE, check_labels
+from pcnn.datasets.placement import VoxelSize
+from pcnn.datasets.samples import Cloud, SegmentationSample
+from pcnn.geometry import Neighbourhood, PointSet
+from pcnn.ops.native_points import native_points
+
+
+@dataclass(frozen=True)
+class OnPoints:
+    """The points themselves (PointCNN++, 3.2): `pcnn.native_points` of a cloud.
+
+    Args:
+        sites: points of strided convolutions, ``nearest`` or ``cell_origin``.
+        thin: edge of a cell [m], one number or one per axis, of which only the point nearest to its
+            centre becomes a row, with its own features and label; None makes every point a row.
+            What is predicted for a row holds for all points of its cell.
+        outside: as in `pcnn.geometry.Neighbourhood`, with the following three.
+        volume: ...
+        cell: ...
+        metric: ...
+        name: in configurations and reports.
+
+    Raises:
+        ValueError: as `pcnn.geometry.Neighbourhood`, or cells to thin by that are none.
+    """
+
+    sites: Literal["nearest", "cell_origin"] = "nearest"
+    thin: float | Sequence[float] | None = None
+    outside: Literal["clamp", "drop"] = "clamp"
+    volume: float = 1.0
+    cell: float = 1.0
+    metric: Literal["auto", "box"] = "auto"
+    name: Literal["point"] = "point"
+
+    def __post_init__(self) -> None:
+        _ = self.neighbourhood  # refuses what does not exist
+        if self.thin is not None:
+            edges = [self.thin] * 3 if isinstance(self.thin, (int, float)) else self.thin
+            if len(edges) != 3 or not all(0 < edge < math.inf for edge in edges):
+                raise ValueError(
+                    f"thin must be positive [m], one number or three, or none; got {self.thin}"
+                )
+
+    @property
+    def neighbourhood(self) -> Neighbourhood:
+        """How kernels relate the points."""
+        return Neighbourhood(self.outside, self.volume, self.cell, self.metric)
+
+    def sample(self, cloud: Cloud, size: VoxelSize) -> SegmentationSample:
+        """Put the points of a cloud into cells of ``size``, each where it is.
+
+        Raises:
+            ValueError: as `pcnn.native_points`, or a label out of range, with the name of the file.
+        """
+        inputs = torch.cat([cloud.points, cloud.features], dim=1)  # [P, 3 + F]
+        try:
+            x = native_points(
+                cloud.points,
+                inputs,
+                grid_size=size,
+                batch_size=1,
+                sites=self.sites,
+                thin=self.thin,
+                neighbourhood=self.neighbourhood,
+            )
+            if cloud.labels is None:
+                labels = torch.full((x.geometry.rows,), IGNORE)
+            else:
+                check_labels(cloud.labels)
+                assert isinstance(x.geometry, PointSet)
+                assert x.geometry.chosen is not None  # the set was made from points
+                labels = cloud.labels[x.geometry.chosen]
+        except ValueError as error:
+            raise ValueError(f"{cloud.path}: {error}") from error
+        return SegmentationSample.of(x.geometry, x.features, labels, cloud)
+
+    def kept(self, cloud: Cloud, size: VoxelSize) -> Cloud:
+        """Keep every point: they are thinned after augmentation, as in evaluation."""
+        return replace(cloud, point_index=None)
+
+    def recipe(self, size: VoxelSize) -> Mapping[str, object]:
+        """Nothing but the cropped cloud, whatever the size."""
+        return {"geometry": self.name}
