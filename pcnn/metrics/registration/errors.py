@@ -1,0 +1,89 @@
+"""Errors of an estimated transform against the true one."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from pcnn.registration.transforms import (
+    inverse,
+    quaternion_vector,
+    rotation_angle,
+    transform_points,
+)
+
+
+def rotation_error(estimate: Tensor, truth: Tensor) -> Tensor:
+    """Relative rotation error (RRE): the angle of ``R_trueᵀ R_est``, in degrees.
+
+    Args:
+        estimate: [..., 4, 4] float64; NaN where there is none.
+        truth: [..., 4, 4] float64.
+
+    Returns:
+        [...] 0..180; NaN where there is no estimate.
+    """
+    return rotation_angle(truth[..., :3, :3].mT @ estimate[..., :3, :3])
+
+
+def translation_error(estimate: Tensor, truth: Tensor) -> Tensor:
+    """Relative translation error (RTE): ``|t_est - t_true|`` in the target's frame, in metres.
+
+    Not the error at the sensor, nor the mean displacement of points.
+
+    Args:
+        estimate: [..., 4, 4].
+        truth: [..., 4, 4].
+
+    Returns:
+        [...].
+    """
+    return (estimate[..., :3, 3] - truth[..., :3, 3]).norm(dim=-1)
+
+
+def information_rmse(estimate: Tensor, truth: Tensor, information: Tensor) -> Tensor:
+    """RMSE of the true correspondences under an estimate, by their information matrix, in metres.
+
+    ``sqrt(ξᵀ I ξ / I₀₀)`` with ``E = T_true⁻¹ T_est`` and ``ξ = (t, vector part of E's
+    quaternion)``; ``I₀₀`` is the number of correspondences. The vector part is
+    ``sin(angle / 2) axis``, half of what a rotation moves the points by; that is the benchmark's
+    definition.
+
+    A matrix whose first entry is not positive states no correspondences: nothing can be judged,
+    and the result is NaN, which no threshold accepts.
+
+    Source: Choi, Zhou, Koltun 2015 (Redwood), Eq. 13, and the 3DMatch benchmark's evaluator.
+
+    Args:
+        estimate: [..., 4, 4] float64.
+        truth: [..., 4, 4] float64.
+        information: [..., 6, 6] float64, of a file gt.info.
+
+    Returns:
+        [...]; NaN where the matrix is empty or there is no estimate.
+    """
+    error = inverse(truth) @ estimate
+    known = torch.isfinite(error).flatten(-2).all(-1)
+    # the eigenvectors of NaN raise
+    safe = torch.where(known[..., None, None], error, torch.eye(4).to(error))
+    xi = torch.cat([safe[..., :3, 3], quaternion_vector(safe[..., :3, :3])], -1)  # [..., 6]
+    square = torch.einsum("...i,...ij,...j->...", xi, information, xi)
+    count = information[..., 0, 0]
+    nan = torch.full_like(square, torch.nan)
+    square = torch.where(known & (count > 0), square / count.clamp(min=1e-300), nan)
+    return square.clamp(min=0).sqrt()  # rounding may leave -1e-18
+
+
+def point_rmse(estimate: Tensor, truth: Tensor, points: Tensor) -> Tensor:
+    """Root mean square distance between where two transforms put points, in metres.
+
+    Args:
+        estimate: [4, 4] float64.
+        truth: [4, 4] float64.
+        points: [P, 3] float64 of the source, those that the target sees too.
+
+    Returns:
+        Scalar; NaN without points.
+    """
+    moved = transform_points(estimate, points) - transform_points(truth, points)
+    return moved.square().sum(-1).mean().sqrt()

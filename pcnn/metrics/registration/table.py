@@ -1,0 +1,101 @@
+"""The table that an evaluation of registration prints."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import isnan
+
+from rich.table import Table
+
+from pcnn.metrics.registration.bootstrap import Figure
+from pcnn.metrics.registration.summary import Summary
+
+
+def registration_table(summaries: Mapping[int | None, Summary], title: str) -> Table:
+    """One row a number of samples, one column a figure; intervals are 95 % over pairs.
+
+    Args:
+        summaries: by number of samples; None when all points were used.
+        title: data set, descriptor, solver.
+    """
+    first = next(iter(summaries.values()))
+    rule = first.protocol
+    table = Table(title=title, title_justify="left", caption=caption(first), caption_justify="left")
+    for heading in ("samples", "RR %", "FMR %", "IR %", "RRE deg", "RTE m"):
+        table.add_column(heading, justify="right")
+    other = "pairs" if rule.average == "scenes" else "scenes"
+    table.add_column(f"RR % over {other}", justify="right")
+    for samples, summary in summaries.items():
+        opposite = summary.rr_pairs if other == "pairs" else summary.rr_scenes
+        table.add_row(
+            "all" if samples is None else str(samples),
+            percent(summary.rr),
+            percent(summary.fmr),
+            percent(summary.ir),
+            plain(summary.rre),
+            plain(summary.rte),
+            percent(opposite),
+        )
+    return table
+
+
+def scene_table(summary: Summary, title: str) -> Table:
+    """One row a scene: counted pairs, RR, FMR, IR."""
+    table = Table(title=title, title_justify="left")
+    for heading in ("scene", "pairs", "RR %", "FMR %", "IR %"):
+        table.add_column(heading, justify="left" if heading == "scene" else "right")
+    for name, pairs, *figures in summary.per_scene:
+        shown = ["-" if isnan(figure) else f"{100 * figure:.1f}" for figure in figures]
+        table.add_row(name, str(pairs), *shown)
+    return table
+
+
+def caption(summary: Summary) -> str:
+    """What the figures rest on, in words."""
+    rule = summary.protocol
+    lines = [
+        f"protocol {rule.name}: registered if {rule.success}; right match below "
+        f"{rule.inlier_distance:g} m, FMR above {100 * rule.inlier_share:g} %",
+        f"RR over {summary.counted} of {summary.pairs} pairs"
+        + (", consecutive ones left out" if rule.skip_consecutive else "")
+        + (", the first of every scene lost (predator_compat)" if rule.lose_first else "")
+        + f"; means over {rule.average}; RRE and RTE over {averaged_over(rule.errors_over)}",
+        f"matching {rule.matching}, sampling {rule.sampling}, RANSAC of {rule.ransac.points} "
+        f"matches within {rule.ransac.distance:g} m, {rule.ransac.hypotheses} hypotheses, "
+        f"confidence {rule.ransac.confidence:g}",
+    ]
+    if summary.no_estimate:
+        lines.append(f"{summary.no_estimate} pairs without an estimate count as failures")
+    if summary.unjudged:
+        lines.append(f"{summary.unjudged} pairs cannot be judged (empty gt.info): failures")
+    return "\n".join(lines)
+
+
+def averaged_over(which: str) -> str:
+    """`Protocol.errors_over` in words."""
+    return {
+        "accepted": "accepted pairs",
+        "each": "pairs below the threshold of each on its own",
+        "all": "all pairs with an estimate",
+    }[which]
+
+
+def percent(figure: Figure) -> str:
+    """A share in percent, with its interval."""
+    return with_interval(figure, 100, 1)
+
+
+def plain(figure: Figure) -> str:
+    """A number, with its interval."""
+    return with_interval(figure, 1, 3)
+
+
+def with_interval(figure: Figure, unit: float, digits: int) -> str:
+    """A figure in a unit, with its interval where there is one; `-` for a mean over nothing."""
+    if isnan(figure.value):
+        return "-"
+    text = f"{unit * figure.value:.{digits}f}"
+    if not isnan(figure.low):
+        # escaped: rich reads brackets as markup
+        text += f" \\[{unit * figure.low:.{digits}f}, {unit * figure.high:.{digits}f}]"
+    return text

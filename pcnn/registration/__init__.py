@@ -1,0 +1,1 @@
+"""Registration of point clouds: transforms, matching, solvers."""

@@ -1,0 +1,128 @@
+"""Rigid transforms as 4 x 4 matrices that map homogeneous columns: ``x' = T x``."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+from torch import Tensor
+
+#: How far R Rᵀ may be from the identity in a matrix that is read: published files keep six digits.
+ORTHONORMAL = 1e-3
+
+
+def transform_points(transform: Tensor, points: Tensor) -> Tensor:
+    """Move points: ``R p + t``.
+
+    Args:
+        transform: [..., 4, 4].
+        points: [..., P, 3] of the same dtype.
+
+    Returns:
+        [..., P, 3].
+    """
+    rotation, translation = transform[..., :3, :3], transform[..., :3, 3]
+    return points @ rotation.mT + translation[..., None, :]
+
+
+def inverse(transform: Tensor) -> Tensor:
+    """Inverse of rigid transforms [..., 4, 4]: ``[Rᵀ, -Rᵀ t]``."""
+    return assembled(
+        transform[..., :3, :3].mT,
+        -(transform[..., :3, :3].mT @ transform[..., :3, 3:]).squeeze(-1),
+    )
+
+
+def assembled(rotation: Tensor, translation: Tensor) -> Tensor:
+    """4 x 4 matrices of rotations [..., 3, 3] and translations [..., 3]."""
+    top = torch.cat([rotation, translation[..., None]], -1)  # [..., 3, 4]
+    bottom = torch.zeros_like(top[..., :1, :])
+    bottom[..., 3] = 1
+    return torch.cat([top, bottom], -2)
+
+
+def rigid(matrix: ArrayLike | Tensor, name: str = "transform") -> Tensor:
+    """Check that a matrix is a rigid transform.
+
+    Args:
+        matrix: [4, 4] numbers.
+        name: what it is called in messages.
+
+    Returns:
+        [4, 4] float64; its rotation is as given, not projected onto the rotations.
+
+    Raises:
+        ValueError: another shape, NaN or infinite numbers, a bottom row other than 0 0 0 1, or an
+            upper left block that is no rotation.
+    """
+    given = matrix if isinstance(matrix, Tensor) else torch.from_numpy(np.asarray(matrix, float))
+    value = given.detach().to("cpu", torch.float64)
+    if value.shape != (4, 4):
+        raise ValueError(f"{name} must be a 4 x 4 matrix, got {list(value.shape)}")
+    if not bool(torch.isfinite(value).all()):
+        raise ValueError(f"{name} holds NaN or infinite numbers")
+    bottom = value.new_tensor([0.0, 0.0, 0.0, 1.0])
+    if float((value[3] - bottom).abs().max()) > ORTHONORMAL:
+        raise ValueError(f"{name}: the bottom row must be 0 0 0 1, got {value[3].tolist()}")
+    rotation = value[:3, :3]
+    off = float((rotation @ rotation.T - torch.eye(3, dtype=value.dtype)).abs().max())
+    if off > ORTHONORMAL or float(torch.linalg.det(rotation)) < 0:
+        raise ValueError(
+            f"{name}: the upper left 3 x 3 block is no rotation (R Rᵀ is off the identity by "
+            f"{off:.2g}, determinant {float(torch.linalg.det(rotation)):.3f})"
+        )
+    return value
+
+
+def rotation_angle(rotation: Tensor) -> Tensor:
+    """Angle of rotations, in degrees.
+
+    ``atan2(|(R - Rᵀ)ˇ| / 2, (tr R - 1) / 2)``: what ``arccos((tr R - 1) / 2)`` gives, without its
+    loss of digits at small angles and without an argument that may leave [-1, 1].
+
+    Args:
+        rotation: [..., 3, 3].
+
+    Returns:
+        [...] 0..180.
+    """
+    skew = rotation - rotation.mT
+    sine = torch.stack([skew[..., 2, 1], skew[..., 0, 2], skew[..., 1, 0]], -1).norm(dim=-1) / 2
+    cosine = (rotation.diagonal(dim1=-2, dim2=-1).sum(-1) - 1) / 2
+    return torch.atan2(sine, cosine) * (180 / math.pi)
+
+
+def quaternion_vector(rotation: Tensor) -> Tensor:
+    """Vector part (x, y, z) of the unit quaternion nearest to a rotation, scalar part >= 0.
+
+    Source: Bar-Itzhack 2000, "New method for extracting the quaternion from a rotation matrix":
+    the eigenvector of the largest eigenvalue of a symmetric 4 x 4 matrix.
+
+    Args:
+        rotation: [..., 3, 3] float64.
+
+    Returns:
+        [..., 3]: axis times ``sin(angle / 2)``.
+    """
+    r = rotation
+    xx, yy, zz = r[..., 0, 0], r[..., 1, 1], r[..., 2, 2]
+    xy, xz, yz = (
+        r[..., 0, 1] + r[..., 1, 0],
+        r[..., 0, 2] + r[..., 2, 0],
+        r[..., 1, 2] + r[..., 2, 1],
+    )
+    wx, wy, wz = (
+        r[..., 2, 1] - r[..., 1, 2],
+        r[..., 0, 2] - r[..., 2, 0],
+        r[..., 1, 0] - r[..., 0, 1],
+    )
+    rows = [
+        torch.stack([xx - yy - zz, xy, xz, wx], -1),
+        torch.stack([xy, yy - xx - zz, yz, wy], -1),
+        torch.stack([xz, yz, zz - xx - yy, wz], -1),
+        torch.stack([wx, wy, wz, xx + yy + zz], -1),
+    ]
+    quaternion = torch.linalg.eigh(torch.stack(rows, -2) / 3).eigenvectors[..., -1]  # x y z w
+    return quaternion[..., :3] * torch.where(quaternion[..., 3:] < 0, -1.0, 1.0)

@@ -1,0 +1,162 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from math import nan
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from pcnn.metrics.registration import (
+    NAMES,
+    PairResult,
+    mean_of,
+    paired_difference,
+    protocol,
+    recall_curve,
+    registration_table,
+    scene_table,
+    summarize,
+)
+
+
+def pair(
+    scene: str = "a", target: int = 0, source: int = 2, index: int = 1, **errors: float
+) -> PairResult:
+    figures = {"rre": 0.0, "rte": 0.0, "rmse": 0.0, "inlier_ratio": 1.0} | errors
+    return PairResult(scene, target, source, index=index, **figures)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("benchmark", ["threedmatch", "kitti"])
+def test_perfect_estimates_score_all_and_identity_none(name: str, benchmark: str) -> None:
+    rules = protocol(name, benchmark)
+    perfect = [pair(source=s) for s in range(2, 9)]
+    assert summarize(perfect, rules).rr.value == 1
+    far = [replace(one, rre=90.0, rte=9.0, rmse=5.0, inlier_ratio=0.0) for one in perfect]
+    summary = summarize(far, rules)
+    assert (summary.rr.value, summary.fmr.value, summary.ir.value) == (0, 0, 0)
+
+
+def test_consecutive_pairs_do_not_count_for_recall_but_for_matches() -> None:
+    rules = protocol("geotransformer", "threedmatch")
+    results = [pair(source=1, rmse=9.0, inlier_ratio=0.0), pair(source=2)]
+    summary = summarize(results, rules)
+    assert (summary.counted, summary.pairs, summary.rr.value) == (1, 2, 1)
+    assert summary.fmr.value == 0.5
+    assert summarize(results, protocol("strict", "threedmatch")).counted == 2
+
+
+def test_predator_loses_the_first_pair_of_a_scene() -> None:
+    results = [pair("a", index=0), pair("a", 1, 5, rmse=9.0), pair("b", 0, 1, index=0), pair("b")]
+    assert summarize(results, protocol("predator", "threedmatch")).counted == 3
+    rules = protocol("predator", "threedmatch", predator_compat=True)
+    summary = summarize(results, rules)
+    assert summary.counted == 2  # the first pair of b is consecutive: not counted anyway
+    assert summary.rr_pairs.value == 0.5
+    with pytest.raises(ValueError, match="predator_compat"):
+        protocol("geotransformer", "threedmatch", predator_compat=True)
+
+
+def test_thresholds_include_themselves_where_the_evaluator_does() -> None:
+    on_it = [pair(rmse=0.2, inlier_ratio=0.05)]
+    predator = summarize(on_it, protocol("predator", "threedmatch"))
+    geotransformer = summarize(on_it, protocol("geotransformer", "threedmatch"))
+    assert (predator.rr.value, predator.fmr.value) == (1, 0)
+    assert (geotransformer.rr.value, geotransformer.fmr.value) == (0, 1)
+
+
+def test_scene_means_and_pair_means() -> None:
+    results = [pair("a"), *(pair("b", source=s, rmse=1.0) for s in (2, 3, 4))]
+    summary = summarize(results, protocol("predator", "threedmatch"))
+    assert summary.rr.value == summary.rr_scenes.value == 0.5
+    assert summary.rr_pairs.value == 0.25
+    assert [row[:3] for row in summary.per_scene] == [("a", 1, 1.0), ("b", 3, 0.0)]
+
+
+def test_errors_are_averaged_as_each_protocol_does() -> None:
+    results = [
+        pair(source=2, rre=1.0, rte=3.0),  # turned well, 3 m away
+        pair(source=3, rre=9.0, rte=1.0),
+        pair(source=4, rre=2.0, rte=0.5),
+        pair(source=5, rre=nan, rte=nan),
+    ]
+    each = summarize(results, protocol("fcgf", "kitti"))
+    assert (each.rre.value, each.rte.value) == (pytest.approx(1.5), pytest.approx(0.75))
+    joint = summarize(results, protocol("geotransformer", "kitti"))
+    assert (joint.rre.value, joint.rte.value) == (2.0, 0.5)
+    every = summarize(results, protocol("strict", "kitti"))
+    assert (every.rre.value, every.rte.value) == (pytest.approx(4), pytest.approx(1.5))
+    assert joint.rr.value == 0.25
+    assert joint.no_estimate == 1
+
+
+def test_pairs_without_correspondences_fail_and_are_told() -> None:
+    results = [pair(source=2), pair(source=3, rmse=nan)]
+    summary = summarize(results, protocol("predator", "threedmatch"))
+    assert (summary.rr.value, summary.unjudged) == (0.5, 1)
+    kitti = summarize(results, protocol("fcgf", "kitti"))
+    assert (kitti.rr.value, kitti.unjudged) == (1.0, 0)
+
+
+def test_what_would_be_wrong_is_refused() -> None:
+    rules = protocol("predator", "threedmatch")
+    with pytest.raises(ValueError, match="no pairs"):
+        summarize([], rules)
+    with pytest.raises(ValueError, match="occurs twice"):
+        summarize([pair(), pair()], rules)
+    with pytest.raises(ValueError, match=r"gt\.info"):
+        summarize([pair(rmse=nan)], rules)
+    with pytest.raises(ValueError, match="fcgf, predator"):
+        protocol("pred", "threedmatch")
+
+
+def test_bootstrap_interval_covers_as_it_says() -> None:
+    generator = np.random.default_rng(0)
+    scenes = np.repeat(np.arange(4), 50)
+    covered = 0
+    for seed in range(60):
+        values = (generator.random(200) < 0.7).astype(float)
+        figure = mean_of(values, np.ones(200, bool), scenes, "scenes", draws=300, seed=seed)
+        covered += figure.low <= 0.7 <= figure.high
+    assert 50 <= covered <= 60
+
+
+def test_bootstrap_is_seeded_and_empty_means_are_nan() -> None:
+    values, scenes = np.arange(6.0), np.array([0, 0, 0, 1, 1, 1])
+    every = np.ones(6, bool)
+    one = mean_of(values, every, scenes, "pairs", seed=3)
+    assert one == mean_of(values, every, scenes, "pairs", seed=3)
+    assert one.value == 2.5
+    none = mean_of(values, ~every, scenes, "scenes")
+    assert np.isnan([none.value, none.low, none.high]).all()
+    with pytest.raises(ValueError, match="scenes or pairs"):
+        mean_of(values, every, scenes, "all")
+
+
+def test_paired_difference_averages_seeds_first() -> None:
+    first = np.array([[1.0, 0.0], [1.0, 1.0]])
+    figure = paired_difference(first, np.zeros((2, 2)))
+    assert (figure.value, figure.pairs) == (0.75, 2)
+    assert (figure.low, figure.high) == (0.5, 1.0)
+    with pytest.raises(ValueError, match="same pairs"):
+        paired_difference(first, first[:1])
+
+
+def test_recall_curve_rises_to_the_recall() -> None:
+    results = [pair(source=s, rmse=0.1 * s) for s in (2, 3, 4)]
+    rules = protocol("geotransformer", "threedmatch")
+    curve = recall_curve(results, rules, "rmse", np.array([0.0, 0.25, 0.35, 1.0]))
+    assert curve.tolist() == pytest.approx([0, 1 / 3, 2 / 3, 1])
+    with pytest.raises(ValueError, match="rre, rte or rmse"):
+        recall_curve(results, rules, "ir", np.array([0.0]))
+
+
+def test_tables_say_what_the_figures_rest_on() -> None:
+    console = Console(width=160, record=True)
+    summary = summarize([pair(), pair(source=1)], protocol("predator", "threedmatch"))
+    console.print(registration_table({5000: summary}, "hotel"))
+    console.print(scene_table(summary, "scenes"))
+    text = console.export_text()
+    for words in ("100.0 [100.0, 100.0]", "RMSE <= 0.2 m", "1 of 2 pairs", "one_way", "5000"):
+        assert words in text
