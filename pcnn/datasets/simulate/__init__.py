@@ -1,11 +1,8 @@
-"""Simulated streets in the formats of SemanticKITTI and KITTI odometry.
+"""Simulated data sets in official formats, made by ray casting (trimesh's Embree) anywhere.
 
-A vehicle with a spinning 64-beam LiDAR drives through procedural streets: road with markings and
-islands, kerbs, sidewalks, parking bays, gravel forecourts and gently rolling terrain; houses with
-recessed windows, fences, hedges, bushes and trees of loose leaves; lamps and signs; parked and
-moving cars, lorries, buses, caravans, bicycles, motorcycles, riders and people. Rays are cast with
-Embree; ranges get noise, returns get lost. The files carry the official raw ids with instance
-numbers, and a `SIMULATED.json` says what they are.
+`streets`: a vehicle with a spinning LiDAR of 64 beams drives through procedural streets; files as
+SemanticKITTI and KITTI odometry have them. `driver` writes a set by many processes, goes on where
+one was interrupted, and gives it its name when it is whole; a `SIMULATED.json` says what it is.
 """
 
 from pcnn.datasets.simulate.marker import MARKER, VERSION, is_simulated

@@ -37,30 +37,31 @@ class Material(IntEnum):
     SIGN_FACE = 20
 
 
-# columns: mean remission, spread of one return, roughness [m], share of returns at normal incidence
+# columns: mean remission, spread of one return, roughness [m], share of returns at normal
+# incidence, share of returns that report 0
 _TABLE = np.array(
     [
-        [0.24, 0.09, 0.004, 0.995],  # asphalt
-        [0.42, 0.14, 0.004, 0.995],  # road paint
-        [0.31, 0.09, 0.006, 0.995],  # paving
-        [0.33, 0.10, 0.005, 0.995],  # concrete
-        [0.28, 0.10, 0.020, 0.990],  # gravel
-        [0.33, 0.11, 0.035, 0.985],  # grass
-        [0.35, 0.13, 0.015, 0.980],  # leaf
-        [0.31, 0.13, 0.012, 0.990],  # bark
-        [0.33, 0.12, 0.006, 0.990],  # wood
-        [0.36, 0.13, 0.006, 0.995],  # brick
-        [0.44, 0.14, 0.004, 0.995],  # plaster
-        [0.10, 0.12, 0.010, 0.450],  # glass
-        [0.25, 0.16, 0.004, 0.970],  # metal
-        [0.08, 0.10, 0.004, 0.850],  # dark paint
-        [0.22, 0.17, 0.004, 0.950],  # middle paint
-        [0.38, 0.19, 0.004, 0.985],  # light paint
-        [0.06, 0.05, 0.006, 0.930],  # rubber
-        [0.12, 0.10, 0.010, 0.960],  # dark cloth
-        [0.32, 0.15, 0.010, 0.985],  # light cloth
-        [0.30, 0.10, 0.006, 0.985],  # skin
-        [0.50, 0.25, 0.003, 0.990],  # sign face
+        [0.32, 0.06, 0.004, 0.997, 0.09],  # asphalt
+        [0.50, 0.17, 0.004, 0.997, 0.01],  # road paint
+        [0.38, 0.06, 0.006, 0.997, 0.01],  # paving
+        [0.38, 0.09, 0.005, 0.997, 0.01],  # concrete
+        [0.34, 0.10, 0.020, 0.997, 0.02],  # gravel
+        [0.40, 0.09, 0.035, 0.996, 0.02],  # grass
+        [0.40, 0.11, 0.020, 0.994, 0.01],  # leaf
+        [0.37, 0.12, 0.012, 0.996, 0.04],  # bark
+        [0.36, 0.12, 0.006, 0.996, 0.03],  # wood
+        [0.42, 0.11, 0.006, 0.997, 0.01],  # brick
+        [0.52, 0.13, 0.004, 0.997, 0.01],  # plaster
+        [0.10, 0.12, 0.010, 0.600, 0.30],  # glass
+        [0.28, 0.17, 0.004, 0.985, 0.25],  # metal
+        [0.10, 0.12, 0.004, 0.930, 0.50],  # dark paint
+        [0.24, 0.17, 0.004, 0.980, 0.35],  # middle paint
+        [0.40, 0.19, 0.004, 0.995, 0.20],  # light paint
+        [0.08, 0.06, 0.006, 0.950, 0.60],  # rubber
+        [0.14, 0.10, 0.010, 0.980, 0.20],  # dark cloth
+        [0.36, 0.14, 0.010, 0.995, 0.05],  # light cloth
+        [0.34, 0.10, 0.006, 0.995, 0.02],  # skin
+        [0.48, 0.25, 0.003, 0.995, 0.04],  # sign face
     ]
 )
 
@@ -68,3 +69,4 @@ REMISSION = _TABLE[:, 0]
 REMISSION_SPREAD = _TABLE[:, 1]
 ROUGHNESS = _TABLE[:, 2]
 RETURN_SHARE = _TABLE[:, 3]
+DARK_SHARE = _TABLE[:, 4]

@@ -32,6 +32,25 @@ class Hits:
             np.where(mine, self.instances, other.instances),
         )
 
+    def put(self, rows: NDArray[np.int64], hits: Hits) -> None:
+        """Write the hits of some rays, given by their rows, in place."""
+        self.distance[rows] = hits.distance
+        self.cosine[rows] = hits.cosine
+        self.raw_ids[rows] = hits.raw_ids
+        self.materials[rows] = hits.materials
+        self.instances[rows] = hits.instances
+
+    @staticmethod
+    def none(rays: int) -> Hits:
+        """Return the hits of rays that met nothing."""
+        return Hits(
+            np.full(rays, np.inf),
+            np.zeros(rays),
+            np.zeros(rays, np.uint16),
+            np.zeros(rays, np.uint8),
+            np.zeros(rays, np.uint16),
+        )
+
 
 class RayCaster:
     """An Embree scene of one mesh.
@@ -64,10 +83,10 @@ class RayCaster:
             self._geometry = TriangleMesh(self._scene, mesh.triangles.astype(np.float32))
 
     def cast(self, origin: NDArray[np.float64], directions: NDArray[np.float64]) -> Hits:
-        """Follow rays from one origin.
+        """Follow rays to what they meet first.
 
         Args:
-            origin: [3] in the coordinates of the mesh.
+            origin: [3] of all rays or [R, 3] of each, in the coordinates of the mesh.
             directions: [R, 3] of unit length.
 
         Returns:
@@ -75,8 +94,7 @@ class RayCaster:
         """
         rays = len(directions)
         if self._scene is None or rays == 0:
-            ids = np.zeros(rays, np.uint16)
-            return Hits(np.full(rays, np.inf), np.zeros(rays), ids, ids.astype(np.uint8), ids)
+            return Hits.none(rays)
         answer, toward = self._run(origin, directions)
         face = answer["primID"]
         met = face >= 0
@@ -95,10 +113,10 @@ class RayCaster:
     def first_faces(
         self, origin: NDArray[np.float64], directions: NDArray[np.float64]
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """Follow rays from one origin; tell only where and what each meets first.
+        """Follow rays; tell only where and what each meets first.
 
         Args:
-            origin: [3] in the coordinates of the mesh.
+            origin: [3] of all rays or [R, 3] of each, in the coordinates of the mesh.
             directions: [R, 3] of unit length.
 
         Returns:

@@ -58,6 +58,24 @@ def sign(rng: np.random.Generator, low: bool = False) -> Mesh:
     )
 
 
+def traffic_light(rng: np.random.Generator) -> Mesh:
+    """Make a traffic light that faces -x: a post with a case of lamps, one in three on an arm."""
+    height = float(rng.uniform(2.3, 2.9))
+    parts = [tube((0, 0, _FOOT), (0, 0, height + 0.9), 0.06, sides=7)]
+    cases = [box((-0.2, -0.17, height), (0.05, 0.17, height + 0.9))]
+    if rng.random() < 0.33:
+        reach, top = float(rng.uniform(2.0, 3.5)), height + 2.6
+        parts.append(tube((0, 0, height + 0.9), (0, 0, top), 0.05, sides=6))
+        parts.append(tube((0, 0, top), (0, reach, top), 0.045, sides=6))
+        cases.append(box((-0.2, reach - 0.17, top - 0.9), (0.05, reach + 0.17, top)))
+    return join(
+        [
+            surface(np.concatenate(parts), Material.METAL, RawId.POLE),
+            surface(np.concatenate(cases), Material.DARK_PAINT, RawId.TRAFFIC_SIGN),
+        ]
+    )
+
+
 def fence(rng: np.random.Generator, length: float) -> Mesh:
     """Make a fence along +x from the origin: pickets, wire mesh, boards, railing or a low wall."""
     kind = str(rng.choice(["pickets", "mesh", "boards", "railing", "wall"]))

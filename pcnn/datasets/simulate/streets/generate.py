@@ -15,6 +15,7 @@ from pcnn.datasets.simulate.marker import VERSION
 from pcnn.datasets.simulate.streets.plan import Job, SequencePlan, plan_jobs, plan_sequences
 from pcnn.datasets.simulate.streets.street import Street
 from pcnn.datasets.simulate.streets.trajectory import FRAME_RATE
+from pcnn.datasets.simulate.streets.view import View
 from pcnn.datasets.simulate.streets.writer import write_scan, write_sequence
 
 # points by raw id
@@ -102,19 +103,24 @@ def _record(
         for job in jobs:
             if job.sequence == plan.sequence:
                 points.update(counts[job.name])
+        street = Street(seed, plan.sequence, plan.split)
+        times = [frame / FRAME_RATE for frame in plan.frames()]
+        span = street.drive.along(times[0]), street.drive.along(times[-1])
         record[f"{plan.sequence:02d}"] = {
             "split": plan.split,
             "scans": plan.scans,
             "points": sum(points.values()),
             "points_by_raw_id": {raw: points[raw] for raw in sorted(points, key=int)},
-            "settings": asdict(Street(seed, plan.sequence, plan.split).settings),
+            "settings": asdict(street.settings),
+            "sensor": asdict(street.sensor_settings),
+            "districts": {str(n): asdict(d) for n, d in street.districts(*span).items()},
         }
     return {"sequences": record}
 
 
 def do_job(folder: Path, job: Job) -> Counts:
     """Take and write the scans of one job; return how many points each raw id got."""
-    view = Street(job.seed, job.sequence, job.split).view([frame for _, frame in job.scans])
+    view = View(Street(job.seed, job.sequence, job.split), [frame for _, frame in job.scans])
     counts: Counter[str] = Counter()
     for index, frame in job.scans:
         scan = view.scan(frame)

@@ -17,22 +17,34 @@ Zones = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Relief:
-    """Undulation of the terrain above its flat height, zero along the sidewalk."""
+    """Lie of the land beyond the sidewalks: a slope on either side, and waves of the terrain."""
 
     waves: Floats  # [M, 4]: amplitude [m], wave numbers along s and d [rad/m], phase [rad]
+    banks: tuple[float, float]  # slope away from the street, left and right
 
     @staticmethod
-    def draw(rng: np.random.Generator, amplitude: float) -> Relief:
+    def draw(rng: np.random.Generator, amplitude: float, banks: tuple[float, float]) -> Relief:
         """Draw five waves of 5-30 m whose heights add up to about `amplitude`."""
         length = rng.uniform(5.0, 30.0, 5)
         turn = rng.uniform(0, 2 * np.pi, 5)
         number = 2 * np.pi / length
         height = amplitude * length / length.sum()
         phase = rng.uniform(0, 2 * np.pi, 5)
-        return Relief(np.stack([height, number * np.cos(turn), number * np.sin(turn), phase], 1))
+        waves = np.stack([height, number * np.cos(turn), number * np.sin(turn), phase], 1)
+        return Relief(waves, banks)
+
+    def bank(self, d: Floats, sides: tuple[Side, Side]) -> Floats:
+        """Return what the slopes add to the height at distances d from the centre line [m]."""
+        d = np.asarray(d, np.float64)
+        left = d > 0
+        beyond = np.abs(d) - np.where(left, sides[0].edge, sides[1].edge)
+        # begins within two metres of the sidewalk, ends 45 m behind it
+        run = np.clip(beyond, 0.0, 45.0)
+        slope = np.where(left, self.banks[0], self.banks[1])
+        return np.asarray(slope * run * run / (run + 2.0))
 
     def __call__(self, s: Floats, d: Floats, sides: tuple[Side, Side]) -> Floats:
-        """Return the height above flat terrain at (s, d) [m]."""
+        """Return the height of the terrain above its slope at (s, d) [m]."""
         edge = np.where(d > 0, sides[0].edge, sides[1].edge)
         beyond = np.clip(np.abs(d) - edge, 0.0, None)
         angle = s[..., None] * self.waves[:, 1] + d[..., None] * self.waves[:, 2]
@@ -65,7 +77,8 @@ def height(
     s, d = np.asarray(s, np.float64), np.asarray(d, np.float64)
     kind = zone_at(list(block.patches), s, d) if zone is None else zone
     flat = RAISED[kind] * kerb_height + EDGE[kind]
-    return np.asarray(flat + np.where(kind == Zone.TERRAIN, relief(s, d, block.sides), 0.0))
+    land = flat + relief.bank(d, block.sides)
+    return np.asarray(land + np.where(kind == Zone.TERRAIN, relief(s, d, block.sides), 0.0))
 
 
 def _lines(edges: list[float], low: float, high: float, spacing: Floats) -> Floats:

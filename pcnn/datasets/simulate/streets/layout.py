@@ -9,10 +9,8 @@ import numpy as np
 from pcnn.datasets.simulate.streets.settings import BLOCK_LENGTH, StreetSettings
 from pcnn.datasets.simulate.streets.zones import Patch, Zone
 
-WIDTH = 62.0  # [m] ground reaches this far to either side
+WIDTH = 78.0  # [m] ground reaches this far to either side
 ISLAND_HALF = 0.6  # [m] half width of a traffic island
-_CROSS_HALF = 3.4  # half width of a side street
-_CROSS_WALK = 2.0  # width of the sidewalks along it
 
 
 @dataclass(frozen=True)
@@ -28,6 +26,25 @@ class Side:
     def span(self, inner: float, outer: float) -> tuple[float, float]:
         """Return the interval of d between two distances from the centre line."""
         return (inner, outer) if self.sign > 0 else (-outer, -inner)
+
+
+@dataclass(frozen=True)
+class Crossing:
+    """Where a side street meets the street: with two arms a crossroads, with one a T-junction."""
+
+    s: float  # middle of the side street
+    half: float  # half width of its carriageway
+    walk: float  # width of the sidewalks along it
+    arms: tuple[bool, bool]  # to the left, to the right
+
+    @property
+    def reach(self) -> float:
+        """Half width with sidewalks [m]."""
+        return self.half + self.walk
+
+    def has_arm(self, side: Side) -> bool:
+        """Tell whether the side street goes on beyond a side."""
+        return self.arms[0] if side.sign > 0 else self.arms[1]
 
 
 @dataclass(frozen=True)
@@ -50,21 +67,21 @@ class Block:
     s0: float
     s1: float
     sides: tuple[Side, Side]
-    crossing: float | None  # s of the side street's middle
+    crossing: Crossing | None
     island: tuple[float, float] | None
     plots: tuple[Plot, ...]
     patches: tuple[Patch, ...]
 
     def blocked(self, s: float) -> bool:
         """Tell whether s lies where a side street and its corners must stay free."""
-        return self.crossing is not None and abs(s - self.crossing) < _CROSS_HALF + 1.0
+        return self.crossing is not None and abs(s - self.crossing.s) < self.crossing.half + 1.0
 
     def bay_spans(self) -> list[tuple[float, float]]:
         """Return the stretches of s along which parking bays run."""
         if self.crossing is None:
             return [(self.s0 + 1.5, self.s1 - 1.5)]
-        gap = _CROSS_HALF + _CROSS_WALK + 3.0
-        return [(self.s0 + 1.5, self.crossing - gap), (self.crossing + gap, self.s1 - 1.5)]
+        middle, gap = self.crossing.s, self.crossing.reach + 3.0
+        return [(self.s0 + 1.5, middle - gap), (middle + gap, self.s1 - 1.5)]
 
 
 def draw_sides(rng: np.random.Generator, settings: StreetSettings) -> tuple[Side, Side]:
@@ -113,7 +130,7 @@ def _ground(
     s0: float,
     s1: float,
     sides: tuple[Side, Side],
-    crossing: float | None,
+    crossing: Crossing | None,
     island: tuple[float, float] | None,
     plots: list[Plot],
     spans: list[tuple[float, float]],
@@ -138,13 +155,15 @@ def _ground(
             span = side.span(side.edge, side.edge + plot.front)
             patches.append(Patch(plot.driveway, plot.driveway + 3.0, *span, Zone.PARKING))
     if crossing is not None:
-        walk = _CROSS_HALF + _CROSS_WALK
-        for side in sides:
+        low, high = crossing.s - crossing.half, crossing.s + crossing.half
+        for side in filter(crossing.has_arm, sides):
             out = side.span(side.edge, WIDTH)
-            patches.append(Patch(crossing - walk, crossing + walk, *out, Zone.SIDEWALK))
-            out = side.span(side.kerb, WIDTH)
-            road = (crossing - _CROSS_HALF, crossing + _CROSS_HALF)
-            patches.append(Patch(*road, *out, Zone.ROAD))
+            patches.append(
+                Patch(crossing.s - crossing.reach, crossing.s + crossing.reach, *out, Zone.SIDEWALK)
+            )
+            patches.append(Patch(low, high, *side.span(side.kerb, WIDTH), Zone.ROAD))
+            line = side.span(side.edge + 0.4, side.edge + 0.8)  # where the side street stops
+            patches.append(Patch(low, high, *line, Zone.MARKING))
     patches.append(Patch(s0, s1, -half, half, Zone.ROAD))
     for start in np.arange(s0 + 1.5, s1 - 3.0, 9.0):
         patches.append(Patch(float(start), float(start) + 3.0, -0.07, 0.07, Zone.MARKING))
@@ -153,7 +172,7 @@ def _ground(
         patches += [Patch(a, b, *line, Zone.MARKING) for a, b in spans]
     if crossing is not None:  # bars of a zebra crossing over the main road
         bars = np.arange(-half + 0.4, half - 0.5, 1.0)
-        at = crossing - _CROSS_HALF - 4.5
+        at = crossing.s - crossing.half - 4.5
         patches += [Patch(at, at + 3.0, float(d), float(d) + 0.5, Zone.MARKING) for d in bars]
     if island is not None:
         patches.append(Patch(*island, -ISLAND_HALF, ISLAND_HALF, Zone.ISLAND))
@@ -167,18 +186,19 @@ def draw_block(
     s0, s1 = index * BLOCK_LENGTH, (index + 1) * BLOCK_LENGTH
     crossing = island = None
     if rng.random() < settings.crossing_share:
-        crossing = s0 + float(rng.uniform(15.0, 25.0))
+        arms = ((True, True), (True, False), (False, True))[int(rng.choice(3, p=[0.5, 0.25, 0.25]))]
+        middle, half = s0 + float(rng.uniform(15.0, 25.0)), float(rng.uniform(2.6, 4.2))
+        crossing = Crossing(middle, half, float(rng.uniform(1.4, 2.6)), arms)
     if rng.random() < settings.island_share:
         start = s0 + float(rng.uniform(1.0, 3.0)) if crossing else s0 + float(rng.uniform(3, 28))
         island = (start, start + float(rng.uniform(4.0, 6.0) if crossing else rng.uniform(6, 9)))
-    cut = BLOCK_LENGTH / 2 + s0 if crossing is None else crossing
-    gap = 0.0 if crossing is None else _CROSS_HALF + _CROSS_WALK
+    cut = BLOCK_LENGTH / 2 + s0 if crossing is None else crossing.s
     uses = _uses(rng, settings, 4)
-    plots = [
-        _draw_plot(rng, settings, side, a, b, uses.pop())
-        for side in sides
-        for a, b in ((s0, cut - gap), (cut + gap, s1))
-    ]
+    plots = []
+    for side in sides:
+        gap = crossing.reach if crossing is not None and crossing.has_arm(side) else 0.0
+        for a, b in ((s0, cut - gap), (cut + gap, s1)):
+            plots.append(_draw_plot(rng, settings, side, a, b, uses.pop()))
     empty = Block(index, s0, s1, sides, crossing, island, tuple(plots), ())
     patches = _ground(settings, s0, s1, sides, crossing, island, plots, empty.bay_spans())
     return Block(index, s0, s1, sides, crossing, island, tuple(plots), tuple(patches))

@@ -9,6 +9,7 @@ import numpy as np
 from pcnn.datasets.simulate.mesh import Mesh
 from pcnn.datasets.simulate.streets import furniture, plants
 from pcnn.datasets.simulate.streets.buildings import building
+from pcnn.datasets.simulate.streets.foliage import Plant
 from pcnn.datasets.simulate.streets.layout import Plot, Side
 from pcnn.datasets.simulate.streets.site import Site
 
@@ -26,12 +27,14 @@ def build_plots(site: Site) -> None:
         _backdrop(site, side)
 
 
-def _put_along(site: Site, mesh: Mesh, s0: float, s1: float, distance: float, side: Side) -> None:
-    """Place a mesh drawn along +x from the origin so that its -y side faces the road."""
+def _put_along(
+    site: Site, what: Mesh | Plant, s0: float, s1: float, distance: float, side: Side
+) -> None:
+    """Place what is drawn along +x from the origin so that its -y side faces the road."""
     s, yaw = (s0, 0.0) if side.sign > 0 else (s1, math.pi)
     # footings are deep enough for the whole length, so one height serves
     z = min(site.ground(a, side.sign * distance) for a in (s0 + 0.1, (s0 + s1) / 2, s1 - 0.1))
-    site.meshes.append(mesh.moved(s, side.sign * distance, z, yaw))
+    site.place(what, s, side.sign * distance, z, yaw)
 
 
 def _house(site: Site, plot: Plot) -> None:
@@ -85,17 +88,17 @@ def _border(site: Site, plot: Plot, distance: float, always: bool = False) -> No
             step = (a - at) / pieces
             for n in range(pieces):
                 rng.bit_generator.state = state  # the same style and height all along
-                mesh = (
+                piece: Mesh | Plant = (
                     furniture.fence(rng, step)
                     if kind == "fence"
                     else plants.hedge(rng, step, settings.leaf_density)
                 )
-                _put_along(site, mesh, at + n * step, at + (n + 1) * step, distance, side)
+                _put_along(site, piece, at + n * step, at + (n + 1) * step, distance, side)
         at = max(at, b)
 
 
-def _plant(site: Site, mesh: Mesh, s: float, d: float) -> None:
-    site.put(mesh, s, d, float(site.rng.uniform(0, 2 * np.pi)), sink=0.05)
+def _plant(site: Site, plant: Plant, s: float, d: float) -> None:
+    site.put(plant, s, d, float(site.rng.uniform(0, 2 * np.pi)), sink=0.05)
 
 
 def _garden(site: Site, plot: Plot, near: float, far: float) -> None:
@@ -119,7 +122,7 @@ def _park(site: Site, plot: Plot) -> None:
     """Grass with trees and bushes, behind a fence, a hedge or nothing."""
     rng, side, settings = site.rng, plot.side, site.settings
     _border(site, plot, side.edge + 0.2)
-    if site.happens(0.6):  # a thicket along the street
+    if site.happens(settings.thicket_share):  # along the street
         for s in np.arange(plot.s0 + 1.0, plot.s1 - 1.0, float(rng.uniform(1.0, 1.8))):
             d = side.sign * (side.edge + float(rng.uniform(1.4, 3.5)))
             if site.claim(float(s), d, 0.4):
@@ -138,25 +141,26 @@ def _park(site: Site, plot: Plot) -> None:
 def _backdrop(site: Site, side: Side) -> None:
     """Trees, hedges and houses behind the first row, seen through the gaps."""
     rng, block, density = site.rng, site.block, site.settings.leaf_density
-    for _ in range(int(rng.integers(3, 7))):
-        s, u = (
-            float(rng.uniform(block.s0 + 2, block.s1 - 2)),
-            side.edge + float(rng.uniform(24, 34)),
-        )
-        if not block.blocked(s):
-            make = plants.conifer if site.happens(0.4) else plants.tree
-            _plant(site, make(rng, density), s, side.sign * u)
-    if site.happens(0.6):
+    arm = block.crossing if block.crossing and block.crossing.has_arm(side) else None
+
+    def free(s: float, width: float = 2.0) -> bool:
+        return arm is None or abs(s - arm.s) > arm.reach + width
+
+    for near, far, low, high in ((21.0, 35.0, 5, 12), (52.0, 62.0, 4, 10)):
+        for _ in range(int(rng.integers(low, high))):
+            s = float(rng.uniform(block.s0 + 2, block.s1 - 2))
+            d = side.sign * (side.edge + float(rng.uniform(near, far)))
+            if free(s):
+                make = plants.conifer if site.happens(0.4) else plants.tree
+                _plant(site, make(rng, density), s, d)
+    if arm is None and site.happens(0.6):
         start = block.s0 + float(rng.uniform(0, 10))
-        if block.crossing is None:
-            hedge = plants.hedge(rng, 20.0, density * 0.6)
-            _put_along(site, hedge, start, start + 20.0, side.edge + 22.5, side)
-    width = float(rng.uniform(10, 16))
-    starts = [block.s0 + 0.5, block.s1 - 0.5 - width] if block.crossing is not None else [
-        block.s0 + float(rng.uniform(0, 40 - width))
-    ]  # fmt: skip
-    for start in starts:
-        if block.crossing is not None and start < block.crossing + 6 < start + width + 12:
-            continue
-        mesh = building(rng, width, float(rng.uniform(8, 11)), float(rng.uniform(7, 14)))
-        _put_along(site, mesh, start, start + width, side.edge + 38.0, side)
+        hedge = plants.hedge(rng, 20.0, density)
+        _put_along(site, hedge, start, start + 20.0, side.edge + 22.5, side)
+    start = block.s0 + float(rng.uniform(0.3, 3.0))
+    while start < block.s1 - 6.0:
+        width = min(float(rng.uniform(8.0, 16.0)), block.s1 - 0.3 - start)
+        if free(start + width / 2, width / 2) and not site.happens(0.15):
+            mesh = building(rng, width, float(rng.uniform(8, 11)), float(rng.uniform(5, 14)))
+            _put_along(site, mesh, start, start + width, side.edge + 38.0, side)
+        start += width + float(rng.uniform(0.0, 4.0))

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 
-from pcnn.datasets.simulate.mesh import Mesh
 from pcnn.datasets.simulate.streets import furniture, plants
-from pcnn.datasets.simulate.streets.cycles import bicycle, bicyclist, motorcycle, motorcyclist
+from pcnn.datasets.simulate.streets.cycles import bicycle, motorcycle
 from pcnn.datasets.simulate.streets.layout import Side
 from pcnn.datasets.simulate.streets.people import person
 from pcnn.datasets.simulate.streets.raw_ids import RawId
@@ -26,7 +24,6 @@ def furnish_roadside(site: Site) -> None:
         _standing_people(site, side)
         _clutter(site, side)
     _island(site)
-    _waiting_riders(site)
 
 
 def _try(site: Site, side: Side, distance: float, radius: float) -> float | None:
@@ -66,7 +63,7 @@ def _signs(site: Site, side: Side) -> None:
 
 def _trees(site: Site, side: Side) -> None:
     on_verge = side.verge > side.bay
-    if not on_verge and not site.happens(0.5):
+    if not site.happens(site.settings.tree_share * (1.0 if on_verge else 0.6)):
         return
     distance = (side.bay + side.verge) / 2 if on_verge else side.bay + 0.55
     spacing = site.settings.tree_spacing * (1.0 if on_verge else 1.4)
@@ -136,20 +133,3 @@ def _island(site: Site) -> None:
     site.put(furniture.sign(site.rng, low=site.happens(0.5)), b - 0.6, 0.0, math.pi)
     if b - a > 6.5:
         site.put(furniture.bollard(site.rng), (a + b) / 2, 0.0)
-
-
-def _waiting_riders(site: Site) -> None:
-    """Put riders into a side street, where they wait to turn into the road."""
-    if site.block.crossing is None:
-        return
-    riders: list[tuple[Callable[[np.random.Generator], Mesh], RawId]] = [
-        (bicyclist, RawId.BICYCLIST), (motorcyclist, RawId.MOTORCYCLIST),
-    ]  # fmt: skip
-    for side in site.block.sides:
-        if not site.happens(0.7):
-            continue
-        make, raw_id = riders[int(site.rng.integers(2))]
-        # the right-hand lane as seen by someone who rides towards the road
-        s = site.block.crossing - side.sign * float(site.rng.uniform(1.2, 2.2))
-        d = side.sign * (side.kerb + float(site.rng.uniform(1.2, 2.5)))
-        site.put_thing(make(site.rng), raw_id, s, d, _towards_road(side))

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from pcnn.datasets.simulate.mesh import Mesh
+from pcnn.datasets.simulate.streets.foliage import Foliage, Plant
 from pcnn.datasets.simulate.streets.ground import Relief, height
 from pcnn.datasets.simulate.streets.layout import Block
 from pcnn.datasets.simulate.streets.settings import StreetSettings
@@ -25,6 +26,7 @@ class Site:
     relief: Relief
     first_instance: int
     meshes: list[Mesh] = field(default_factory=list)
+    foliage: list[Foliage] = field(default_factory=list)
     _taken: list[tuple[float, float, float]] = field(default_factory=list)
     _instances: int = 0
 
@@ -55,9 +57,19 @@ class Site:
             self._taken.append((s, d, radius))
         return free
 
-    def put(self, mesh: Mesh, s: float, d: float, yaw: float = 0.0, sink: float = 0.0) -> None:
-        """Stand a mesh on the ground at (s, d), `sink` metres deep."""
-        self.meshes.append(mesh.moved(s, d, self.ground(s, d) - sink, yaw))
+    def put(
+        self, what: Mesh | Plant, s: float, d: float, yaw: float = 0.0, sink: float = 0.0
+    ) -> None:
+        """Stand a mesh or a plant on the ground at (s, d), `sink` metres deep."""
+        self.place(what, s, d, self.ground(s, d) - sink, yaw)
+
+    def place(self, what: Mesh | Plant, s: float, d: float, z: float, yaw: float) -> None:
+        """Stand a mesh or a plant at a height of its own [m]."""
+        there = what.moved(s, d, z, yaw)
+        if isinstance(there, Plant):
+            self.foliage.append(there.leaves)
+            there = there.wood
+        self.meshes.append(there)
 
     def put_thing(self, mesh: Mesh, raw_id: int, s: float, d: float, yaw: float) -> None:
         """Stand a thing on the ground under a new instance id."""

@@ -5,16 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from pcnn.datasets.simulate.mesh import Mesh
 from pcnn.datasets.simulate.streets import vehicles
 from pcnn.datasets.simulate.streets.cycles import bicyclist, motorcyclist
+from pcnn.datasets.simulate.streets.layout import WIDTH
 from pcnn.datasets.simulate.streets.people import person
 from pcnn.datasets.simulate.streets.raw_ids import MOVING, RawId
 from pcnn.datasets.simulate.streets.settings import StreetSettings
 from pcnn.datasets.simulate.streets.site import Site
+
+Place = tuple[float, float, float, float]  # s, d, z [m], yaw [rad]
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,11 +34,42 @@ class Mover:
     speed: float  # [m/s] along s, negative for oncoming ones
     ground: float  # [m] height of what it moves on
 
-    def at(self, time: float, meeting_time: float) -> Mesh:
-        """Return the mesh in street coordinates at a time [s]."""
+    @cached_property
+    def radius(self) -> float:
+        """Of the circle about the origin that holds the mesh, seen from above [m]."""
+        return _radius(self.mesh)
+
+    def place(self, time: float, meeting_time: float) -> Place:
+        """Return where in street coordinates it stands at a time [s]."""
         yaw = 0.0 if self.speed >= 0 else math.pi
-        s = self.s + self.speed * (time - meeting_time)
-        return self.mesh.moved(s, self.d, self.ground, yaw)
+        return self.s + self.speed * (time - meeting_time), self.d, self.ground, yaw
+
+
+@dataclass(frozen=True, eq=False)
+class Arrival:
+    """A vehicle that comes down a side street and stops at its end as the sensor's one passes."""
+
+    mesh: Mesh  # with moving-* ids, facing +x, at the origin
+    s: float  # [m] its lane, along the street
+    stop: float  # [m] distance across the street where its middle comes to rest
+    speed: float  # [m/s]
+    ground: Callable[[float], float]  # height [m] of the side street at a distance across
+
+    @cached_property
+    def radius(self) -> float:
+        """Of the circle about the origin that holds the mesh, seen from above [m]."""
+        return _radius(self.mesh)
+
+    def place(self, time: float, meeting_time: float) -> Place:
+        """Return where in street coordinates it stands at a time [s]."""
+        way = self.speed * max(meeting_time - time, 0.0)
+        d = self.stop + math.copysign(way, self.stop)
+        yaw = math.copysign(math.pi / 2, -self.stop)
+        return self.s, d, self.ground(min(max(d, -WIDTH), WIDTH)), yaw
+
+
+def _radius(mesh: Mesh) -> float:
+    return float(np.linalg.norm(mesh.triangles[..., :2], axis=-1).max())
 
 
 _MAKERS: dict[str, tuple[Callable[[np.random.Generator], Mesh], RawId]] = {
@@ -52,7 +87,7 @@ def _mover(site: Site, kind: str, s: float, d: float, speed: float) -> Mover:
     return Mover(mesh, s, d, speed, ground=0.0)
 
 
-def block_traffic(site: Site, wanted: list[str]) -> list[Mover]:
+def block_traffic(site: Site, wanted: list[str]) -> list[Mover | Arrival]:
     """Draw what the sensor's vehicle meets in a block.
 
     Args:
@@ -60,7 +95,7 @@ def block_traffic(site: Site, wanted: list[str]) -> list[Mover]:
         wanted: kinds of vehicles that must be among the oncoming ones, as far as there is room.
     """
     rng, settings, block = site.rng, site.settings, site.block
-    movers = []
+    movers: list[Mover | Arrival] = []
     # one speed a lane keeps the vehicles of a lane apart for ever
     for offset in (10.0, 30.0):
         kinds = ["car", "motorcyclist", "truck", "bus", ""]
@@ -83,7 +118,32 @@ def block_traffic(site: Site, wanted: list[str]) -> list[Mover]:
         # the outer half of the sidewalk is kept free of furniture
         d = side.sign * (side.edge - float(rng.uniform(0.45, 0.75)))
         movers.append(Mover(mesh, s, d, speed, ground=settings.kerb_height))
+    movers.extend(_arrivals(site))
     return movers
+
+
+def _arrivals(site: Site) -> list[Arrival]:
+    rng, crossing = site.rng, site.block.crossing
+    arrivals = []
+    for side in site.block.sides:
+        if crossing is None or not crossing.has_arm(side) or not site.happens(0.4):
+            continue
+        kind = str(
+            rng.choice(["car", "truck", "motorcyclist", "bicyclist"], p=[0.6, 0.1, 0.15, 0.15])
+        )
+        make, raw_id = _MAKERS[kind]
+        mesh = make(rng).labelled(MOVING[raw_id], site.new_instance())
+        length, width = vehicles.footprint(mesh)
+        # behind the stopping line and whoever waits there, in the lane on the right
+        stop = side.sign * (side.edge + 2.5 + float(length) / 2)
+        s = crossing.s - side.sign * max(crossing.half - float(width) / 2 - 0.3, 0.3)
+        lane = s
+
+        def ground(d: float, lane: float = lane) -> float:
+            return site.ground(lane, d)
+
+        arrivals.append(Arrival(mesh, s, stop, float(rng.uniform(4.0, 8.0)), ground))
+    return arrivals
 
 
 def convoy(

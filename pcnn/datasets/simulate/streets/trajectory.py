@@ -7,9 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from pcnn.datasets.simulate.mesh import Floats
+from pcnn.datasets.simulate.streets.hdl64 import REVOLUTION
 from pcnn.datasets.simulate.streets.road import Road
+from pcnn.datasets.simulate.streets.sweep import Sweep
 
-FRAME_RATE = 10.0  # [Hz] of the sensor
+FRAME_RATE = 1.0 / REVOLUTION  # [Hz]
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,6 +52,11 @@ class Drive:
         pose[:3, :3] = _rotation(yaw, pitch, roll)
         pose[:3, 3] = position
         return pose
+
+    def sweep(self, time: float) -> Sweep:
+        """Return the motion during the revolution about `time` [s]."""
+        half = REVOLUTION / 2
+        return Sweep.between(self.pose(time - half), self.pose(time), self.pose(time + half))
 
 
 def _rotation(yaw: float, pitch: float, roll: float) -> Floats:

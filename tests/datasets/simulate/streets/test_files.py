@@ -44,7 +44,7 @@ def test_points_and_labels(small_set: Path) -> None:
         points = np.fromfile(cloud, np.float32).reshape(-1, 4)
         labels = np.fromfile(label, np.uint32)
         assert len(labels) == len(points)
-        assert 60_000 < len(points) <= 64 * 2083
+        assert 60_000 < len(points) <= 64 * 2171
         assert np.isfinite(points).all()
         assert 0 <= points[:, 3].min() <= points[:, 3].max() <= 1
         raw, instance = labels & 0xFFFF, labels >> 16
@@ -92,7 +92,10 @@ def test_marker_describes_the_set(small_set: Path) -> None:
         assert sequence["points"] == size // 16
     settings = [s["settings"] for s in record["sequences"].values()]
     assert settings[0] != settings[1]
-    assert settings[1]["dropout"] >= 1.2 >= settings[0]["dropout"]
+    sensors = [s["sensor"] for s in record["sequences"].values()]
+    assert sensors[0]["dropout"] <= 1.3
+    assert sensors[1]["dropout"] >= 1.2
+    assert all("leaf_density" in d for d in record["sequences"]["08"]["districts"].values())
 
 
 def test_whatever_lies_under_the_marker_is_simulated(small_set: Path) -> None:
