@@ -22,6 +22,7 @@ from pcnn.maps.assemble import sort_by_slot
 from pcnn.maps.counted import CountedMap, filled
 from pcnn.maps.native import NATIVE, has_kernels
 from pcnn.maps.rows_from_pairs import rows_from_pairs
+from pcnn.maps.searched_points import Sorts
 from pcnn.maps.table_to_pairs import empty_pairs, scan_counts
 
 #: Input rows of a block, as in ``csrc/cell_parents.cu``.
@@ -41,7 +42,7 @@ class CellParents:
         return cell_parents(source, target, kernel)
 
     def counted(
-        self, source: PointSet, target: PointSet, kernel: Kernel, ends: Tensor | None = None
+        self, source: PointSet, target: PointSet, kernel: Kernel, sorts: Sorts | None = None
     ) -> CountedMap | None:
         """Count the triplets of the map on a device; nothing waits.
 
@@ -49,7 +50,7 @@ class CellParents:
             source: as in `cell_parents`.
             target: as in `cell_parents`.
             kernel: as in `cell_parents`.
-            ends: where the result is written, made if not given.
+            sorts: as in `pcnn.maps.radius.RadiusSearch.counted`; nothing is sorted here.
 
         Returns:
             ``None`` where kernels do not serve: on a CPU, and without points.
@@ -61,7 +62,7 @@ class CellParents:
         if not has_kernels(source.device) or not source.rows:
             return None
         parents = _Parents(source.keys, parent, kernel, source.layout)
-        return parents.counted(source.one_per_cell, target.rows, ends)
+        return parents.counted(source.one_per_cell, target.rows)
 
 
 def cell_parents(source: PointSet, target: PointSet, kernel: Kernel) -> KernelMap:
@@ -132,24 +133,22 @@ class _Parents:
     kernel: Kernel
     layout: KeyLayout
 
-    def counted(self, one_per_cell: bool, n_out: int, ends: Tensor | None) -> CountedMap:
+    def counted(self, one_per_cell: bool, n_out: int) -> CountedMap:
         device, n, volume = self.keys.device, self.keys.shape[0], self.kernel.volume
         chunks = -(-n // ROWS)
         counts = torch.empty(2, volume, chunks, dtype=torch.int32, device=device)
         self._launch("count_places", counts[0], counts[1], shared_bytes=4 * volume)
-        if ends is None:
-            ends = torch.empty(volume + 1, dtype=torch.int64, device=device)
+        ends = torch.empty(volume + 1, dtype=torch.int64, device=device)
         scan_counts(counts[0], counts[1], ends)
-        begins = ends
 
         def fill(offsets: Tensor) -> KernelMap:
             in_index, out_index = empty_pairs(n, device)
-            self._launch("fill_parents", counts[0], counts[1], begins, in_index, out_index)
+            self._launch("fill_parents", counts[0], counts[1], ends, in_index, out_index)
             derive: dict[str, Callable[[KernelMap], Layout]] = {**NATIVE, "rows_csr": self._rows}
             built = KernelMap.from_pairs(
                 in_index, out_index, offsets, n, n_out, one_per_cell, True, derive=derive
             )
-            built.edges.layouts["counts", False] = (begins.diff(),)
+            built.edges.layouts["counts", False] = (ends.diff(),)
             return built
 
         return CountedMap(ends, fill)

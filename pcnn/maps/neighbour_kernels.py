@@ -142,7 +142,6 @@ class CountedNeighbours:
         centres: Tensor,
         batch: Tensor,
         window: Window,
-        ends: Tensor | None = None,
     ) -> CountedNeighbours:
         """Count the triplets of an odd kernel around every centre; nothing waits.
 
@@ -151,15 +150,13 @@ class CountedNeighbours:
             centres: ``[M, 3]`` float32, where the kernel lies for every output row; at least one.
             batch: ``[M]`` int64.
             window: what the kernel sees.
-            ends: where the result is written, made if not given.
         """
         device, m, volume = centres.device, centres.shape[0], window.volume
         chunks, centres = -(-m // ROWS), centres.contiguous()
         search = _search(source, centres, batch, window, flipped=False)
         counts = torch.empty(2, volume, chunks, dtype=torch.int32, device=device)
         row_offsets = _count(search, m, counts, volume, device)
-        if ends is None:
-            ends = torch.empty(volume + 1, dtype=torch.int64, device=device)
+        ends = torch.empty(volume + 1, dtype=torch.int64, device=device)
         scan_counts(counts[0], counts[1], ends)
         kept = source.places, source.keys, centres, batch
         return cls(ends, counts, row_offsets, search, kept)

@@ -115,7 +115,6 @@ class RadiusSearch:
         source: PointSet,
         target: PointSet,
         kernel: Kernel,
-        ends: Tensor | None = None,
         sorts: Sorts | None = None,
     ) -> CountedMap | None:
         """Count the triplets of the map on a device; nothing waits.
@@ -124,7 +123,6 @@ class RadiusSearch:
             source: input points.
             target: output points.
             kernel: the relation; not one that tiles space.
-            ends: where the result is written, made if not given.
             sorts: sorted points of other searches on the same sets, used and added to.
 
         Returns:
@@ -145,7 +143,7 @@ class RadiusSearch:
         places = field.points, source.keys, field.centres, target.keys
         clouds = source.layout.batch_shift, source.batch_size
         search = SearchedPoints(*places, *clouds, window)
-        counted = search.counted(ends, {} if sorts is None else sorts, id(source))
+        counted = search.counted({} if sorts is None else sorts, id(source))
         claims = _claims(source, target, kernel)
 
         def fill(offsets: Tensor) -> KernelMap:

@@ -42,11 +42,10 @@ class SearchedPoints:
     batch_size: int
     window: Window
 
-    def counted(self, ends: Tensor | None, sorts: Sorts, name: int) -> CountedNeighbours:
+    def counted(self, sorts: Sorts, name: int) -> CountedNeighbours:
         """Count the triplets; nothing waits.
 
         Args:
-            ends: where the result is written, made if not given.
             sorts: sorted points of other searches, used and added to.
             name: identity of the set of inputs, in ``sorts``.
         """
@@ -54,7 +53,7 @@ class SearchedPoints:
         if key not in sorts:
             sorts[key] = self._sorted(self.points, self.keys)
         batch = self.centre_keys >> self.batch_shift
-        return CountedNeighbours.of(sorts[key], self.centres, batch, self.window, ends)
+        return CountedNeighbours.of(sorts[key], self.centres, batch, self.window)
 
     def by_row(self, kernel_map: KernelMap) -> Layout:
         """Layout ``rows_csr`` of either side of the map, searched anew; nothing waits.

@@ -7,7 +7,6 @@ from typing import Any
 import torch
 from torch import nn
 
-from pcnn.geometry import VoxelGrid
 from pcnn.ops.plan import Planner
 from pcnn.tensor import SparseTensor
 
@@ -43,6 +42,4 @@ def _plan_input(module: nn.Module, inputs: tuple[Any, ...]) -> None:
     if not module.plans_input or torch.compiler.is_compiling():  # compiled code has planned input
         return
     if inputs and isinstance(inputs[0], SparseTensor):
-        geometry = inputs[0].geometry
-        if isinstance(geometry, VoxelGrid):  # on native points layers ask one after another
-            module.planner(geometry)
+        module.planner(inputs[0].geometry)

@@ -1,14 +1,25 @@
-"""What a network asks of a geometry: its levels and maps, read off a dry run on two voxels."""
+"""What a network asks of a geometry: its levels and maps, read off a dry run on two sites."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import nn
 
-from pcnn.geometry import Kernel, VoxelGrid, grid_of_cells
+from pcnn.geometry import (
+    Geometry,
+    Kernel,
+    KernelMap,
+    PointSet,
+    VoxelGrid,
+    grid_of_cells,
+    point_set_of,
+)
 from pcnn.geometry.kernel_map import Reading
+from pcnn.geometry.point_set import PointMapBuilder
 from pcnn.tensor import SparseTensor
 
 #: Layouts that list triplets, so that their number must be known on the host; without a threshold.
@@ -36,12 +47,14 @@ class PlannedMap:
         target: number of the output level.
         kernel: the relation.
         readings: what operations read of it.
+        builder: whose map it is, on native points; ``None`` on voxels, where all agree.
     """
 
     source: int
     target: int
     kernel: Kernel
     readings: frozenset[Reading]
+    builder: PointMapBuilder | None = None
 
     def layouts(
         self, backward: bool, names: tuple[str, ...] | None = None
@@ -63,6 +76,18 @@ class PlannedMap:
         return tuple(sorted(found, key=lambda key: (key[1], key[0])))
 
 
+class PointKind(NamedTuple):
+    """What decides about the maps of a set of native points besides the network.
+
+    Args:
+        sites: ``nearest`` or ``cell_origin``.
+        one_per_cell: whether no cell of the finest level holds two points.
+    """
+
+    sites: str
+    one_per_cell: bool
+
+
 @dataclass(frozen=True)
 class Recipe:
     """Levels and maps of a network, in terms of each other; level 0 is the input's geometry.
@@ -81,17 +106,27 @@ class Recipe:
         return not LISTED.isdisjoint(name.partition(":")[0] for name in wanted)
 
 
-def trace(model: nn.Module) -> Recipe:
-    """Find the levels and maps of a model by a dry run on two voxels, in evaluation mode.
+def trace(model: nn.Module, kind: PointKind | None = None) -> Recipe:
+    """Find the levels and maps of a model by a dry run on two sites, in evaluation mode.
 
     Buffers, gradients and the training flags of the model stay as they are.
 
+    Args:
+        model: takes a `SparseTensor`.
+        kind: of native points; ``None`` for voxels.
+
     Raises:
-        ValueError: the number of input channels cannot be read off the model.
+        ValueError: the number of input channels cannot be read off the model, or it has layers
+            whose engines do not serve the geometry.
     """
     parameter = next((p for p in model.parameters() if p.is_floating_point()), torch.zeros(1))
-    cells = torch.tensor([[0, 0, 0], [1, 0, 0]], device=parameter.device)
-    grid = grid_of_cells(cells)
+    grid: Geometry
+    if kind is None:
+        cells = torch.tensor([[0, 0, 0], [1, 0, 0]], device=parameter.device)
+        grid = grid_of_cells(cells)
+    else:
+        places = [[0.5, 0.5, 0.5], [1.5 if kind.one_per_cell else 0.6, 0.5, 0.5]]
+        grid = point_set_of(torch.tensor(places, device=parameter.device), sites=kind.sites)
     features = parameter.new_zeros(grid.rows, _input_channels(model))
     flags = [(module, module.training) for module in model.modules()]
     # networks that plan their input by themselves would begin a dry run of their own
@@ -121,9 +156,10 @@ def _input_channels(model: nn.Module) -> int:
     )
 
 
-def _read(root: VoxelGrid) -> Recipe:
-    """Recipe of the levels and maps that are cached on a grid."""
-    grids, levels = [root], []
+def _read(root: Geometry) -> Recipe:
+    """Recipe of the levels and maps that are cached on a geometry."""
+    grids: list[Geometry] = [root]
+    levels = []
     position = 0
     while position < len(grids):  # breadth first: a parent comes before its children
         for (direction, key), child in grids[position]._levels.items():
@@ -135,7 +171,19 @@ def _read(root: VoxelGrid) -> Recipe:
     maps = []
     for source in grids:
         for target in grids:
-            for kernel, kernel_map in source.maps_to(target).items():
+            for kernel, builder, kernel_map in _maps_between(source, target):
                 readings = frozenset(kernel_map.edges.readings)
-                maps.append(PlannedMap(number[source], number[target], kernel, readings))
+                places = number[source], number[target]
+                maps.append(PlannedMap(*places, kernel, readings, builder))
     return Recipe(tuple(levels), tuple(maps))
+
+
+def _maps_between(
+    source: Geometry, target: Geometry
+) -> Iterator[tuple[Kernel, PointMapBuilder | None, KernelMap]]:
+    if isinstance(source, VoxelGrid) and isinstance(target, VoxelGrid):
+        for kernel, built in source.maps_to(target).items():
+            yield kernel, None, built
+    elif isinstance(source, PointSet) and isinstance(target, PointSet):
+        for (kernel, builder), built in source.maps_to(target).items():
+            yield kernel, builder, built

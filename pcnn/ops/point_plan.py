@@ -1,0 +1,128 @@
+"""A network's levels and maps on native points: one wait for the levels, one for all maps."""
+
+from __future__ import annotations
+
+from pcnn.geometry import KernelMap, PointSet
+from pcnn.maps.cell_parents import CellParents
+from pcnn.maps.counted import CountedMap, filled
+from pcnn.maps.native import has_kernels
+from pcnn.maps.point_levels import Step, point_levels
+from pcnn.maps.radius import RadiusSearch
+from pcnn.maps.radix_sort import MAX_PASSES
+from pcnn.maps.row_lists import list_rows
+from pcnn.maps.searched_points import Sorts
+from pcnn.maps.tiles import TILED, tile_views
+from pcnn.ops.recipe import PlannedMap, Recipe
+
+View = tuple[KernelMap, str]
+
+
+class PointPlan:
+    """What a recipe comes to on native points of one kind.
+
+    On a device the cells of all levels come out of one sort; then every map is searched and
+    counted, the host waits once for all counts, every map is filled, and its layouts are made of
+    what is there. Elsewhere one level and one map follows the other.
+
+    Args:
+        recipe: what the network asks for, read off a dry run on points of the kind.
+        layouts: names of the layouts to build of every map that a convolution reads; ``None``
+            means those its dataflow needs.
+    """
+
+    def __init__(self, recipe: Recipe, layouts: tuple[str, ...] | None = None) -> None:
+        self.recipe = recipe
+        self._wanted = {
+            both: [planned.layouts(both, layouts) for planned in recipe.maps]
+            for both in (False, True)
+        }
+        #: passes of the sort to launch: what the last batch took, as scans of one sensor are alike
+        self._passes = MAX_PASSES
+
+    def is_planned(self, root: PointSet, backward: bool) -> bool:
+        """Whether all that a call would build is there already."""
+        sets = [root]
+        for parent, direction, kernel in self.recipe.levels:
+            level = sets[parent].cached_level(kernel, direction == "down")
+            if level is None:
+                return False
+            sets.append(level)
+        for planned, wanted in zip(self.recipe.maps, self._wanted[backward], strict=True):
+            built = _found(planned, sets)
+            if built is None or not all(key in built.edges.layouts for key in wanted):
+                return False
+        return True
+
+    def __call__(self, root: PointSet, backward: bool) -> None:
+        """Derive all levels and build all maps that are not there yet, with their layouts.
+
+        Args:
+            root: the points of a batch.
+            backward: whether to build what backward reads too.
+        """
+        maps = self._maps(self._levels(root))
+        views: list[View] = []
+        for built, wanted in zip(maps, self._wanted[backward], strict=True):
+            sides = built, built.transpose()
+            missing = (key for key in wanted if key not in built.edges.layouts)
+            views += [(sides[flipped], name) for name, flipped in missing]
+        if has_kernels(root.device):
+            tile_views((view, name) for view, name in views if name in TILED)
+            listed = [view for view, name in views if name == "row_lists"]
+            for view, layout in zip(listed, list_rows(listed), strict=True):
+                view.edges.layouts["row_lists", view.flipped] = layout
+        for view, name in views:
+            view.layout(name)
+        for built, wanted in zip(maps, self._wanted[backward], strict=True):
+            _give_up(built, set(wanted))
+
+    def _levels(self, root: PointSet) -> list[PointSet]:
+        """The set and its levels, kept with it."""
+        sets, levels = [root], self.recipe.levels
+        kept_there = any(level is not None for level in root._levels.values())
+        if has_kernels(root.device) and not kept_there:
+            steps = [Step(parent, kernel.stride) for parent, _, kernel in levels]
+            sets, self._passes = point_levels(root, steps, self._passes)
+            for (parent, _, kernel), level in zip(levels, sets[1:], strict=True):
+                sets[parent]._levels["down", kernel.stride] = level
+        else:
+            for parent, _, kernel in levels:
+                sets.append(sets[parent].strided(kernel))
+        return sets
+
+    def _maps(self, sets: list[PointSet]) -> list[KernelMap]:
+        """The maps, kept with their sources; those that device kernels serve wait together."""
+        maps: list[KernelMap | None] = [_found(planned, sets) for planned in self.recipe.maps]
+        sorts: Sorts = {}
+        counted: dict[int, CountedMap] = {}
+        for number, planned in enumerate(self.recipe.maps):
+            if maps[number] is not None:
+                continue
+            source, target = sets[planned.source], sets[planned.target]
+            builder = planned.builder
+            if isinstance(builder, CellParents | RadiusSearch):
+                found = builder.counted(source, target, planned.kernel, sorts)
+                if found is not None:
+                    counted[number] = found
+                    continue
+            assert builder is not None
+            maps[number] = source.map_to(target, planned.kernel, builder)
+        for number, built in zip(counted, filled(list(counted.values())), strict=True):
+            planned = self.recipe.maps[number]
+            source, target = sets[planned.source], sets[planned.target]
+            maps[number] = source.add_map(target, planned.kernel, built, planned.builder)
+        return [built for built in maps if built is not None]
+
+
+def _found(planned: PlannedMap, sets: list[PointSet]) -> KernelMap | None:
+    source, target = sets[planned.source], sets[planned.target]
+    return source.cached_map(target, planned.kernel, planned.builder)
+
+
+def _give_up(built: KernelMap, wanted: set[tuple[str, bool]]) -> None:
+    """Free the slots by row that tiles were made from; a map finds them again if it has to."""
+    layouts = built.edges.layouts
+    for flipped in (False, True):
+        key = "rows_csr", flipped
+        if key not in wanted and ("row_lists", flipped) in layouts and ("pairs", False) in layouts:
+            layouts.pop(key, None)

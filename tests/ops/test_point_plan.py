@@ -1,0 +1,229 @@
+"""Plans of networks on native points."""
+
+from __future__ import annotations
+
+import gc
+import pickle
+import weakref
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import nn
+
+import pcnn
+from pcnn.dataflows import Dataflow
+from pcnn.dataflows.row_stationary import RowStationary
+from pcnn.dataflows.triplets import Triplets
+from pcnn.geometry import KernelMap, PointSet
+from pcnn.kernels import pinned
+from pcnn.maps import neighbour_kernels
+from pcnn.maps.radius import RadiusSearch
+from pcnn.nn import Conv3d, ConvTranspose3d, MaxPool3d, PlannedModule
+from pcnn.ops import Engine, Planner, resolve
+from tests.clouds import surface_grid
+from tests.maps.native_points import scan, single
+
+
+def engine(dataflow: Dataflow) -> Engine:
+    return replace(resolve("auto"), name="own", dataflow=dataflow)
+
+
+ROWS = engine(RowStationary())
+
+
+class Net(PlannedModule):
+    """Every kind of map: symmetric, strided, tiling space, pooled, and used again backwards."""
+
+    def __init__(self, engine: Engine | None = None) -> None:
+        super().__init__()
+        self.stem = Conv3d(3, 4, 5, engine=engine)
+        self.first = Conv3d(4, 4, 3, engine=engine)
+        self.down = Conv3d(4, 6, 2, 2, engine=engine)
+        self.deeper = Conv3d(6, 6, 3, 2, engine=engine)
+        self.pool = MaxPool3d(3, 2, engine=engine)
+        self.back = ConvTranspose3d(6, 6, 3, 2, engine=engine)
+        self.up = ConvTranspose3d(6, 4, 2, 2, engine=engine)
+
+    def forward(self, x: pcnn.SparseTensor) -> pcnn.SparseTensor:
+        fine = self.first(self.stem(x))
+        middle = self.down(fine)
+        low = self.deeper(middle)
+        low = low.replace(low.features + self.pool(middle).features)
+        return self.up(self.back(low, middle), fine)
+
+
+def geometries(root: PointSet) -> list[PointSet]:
+    return [root, *(g for level in root.cached_levels() for g in geometries(level))]
+
+
+def features(points: PointSet) -> pcnn.SparseTensor:
+    generator = torch.Generator().manual_seed(points.rows)
+    values = torch.randn(points.rows, 3, generator=generator, dtype=torch.float64)
+    return pcnn.SparseTensor(values, points)
+
+
+def gradients(net: nn.Module, x: pcnn.SparseTensor) -> list[torch.Tensor]:
+    net.zero_grad()
+    y = net(x).features
+    y.square().sum().backward()
+    return [y.detach(), *(p.grad.clone() for p in net.parameters() if p.grad is not None)]
+
+
+@pytest.fixture(params=["torch", "emulated"])
+def where(request: pytest.FixtureRequest) -> str:
+    if request.param == "emulated":
+        request.getfixturevalue("emulated")
+    return str(request.param)
+
+
+@pytest.mark.parametrize("chosen", [None, ROWS], ids=["auto", "row_stationary"])
+@pytest.mark.parametrize("sites", ["nearest", "cell_origin"])
+def test_a_planned_step_builds_nothing(
+    where: str, chosen: Engine | None, sites: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    net = Net(chosen).double()
+    net.plans_input = False
+    for points in (scan(300, sites=sites), single(scan(300, sites=sites))):
+        unplanned = gradients(net, features(points))
+        again = replace(points, _levels={}, _maps=type(points._maps)())
+        planned = net.planner(again, backward=True)
+        assert net.planner.is_planned(planned, True)
+        with monkeypatch.context() as patch:
+            patch.setattr(KernelMap, "layout", _there(KernelMap.layout))
+            for missing in ("strided", "add_map"):
+                patch.setattr(PointSet, missing, _kept(getattr(PointSet, missing), missing))
+            for own, expected in zip(gradients(net, features(planned)), unplanned, strict=True):
+                torch.testing.assert_close(own, expected)
+
+
+def _there(layout):
+    def checked(view: KernelMap, name: str) -> tuple[torch.Tensor, ...]:
+        assert view.has(name), f"{name} is derived while the network runs"
+        return layout(view, name)
+
+    return checked
+
+
+def _kept(method, name: str):
+    def checked(self: PointSet, kernel, *args):
+        assert name == "strided", "a map is built while the network runs"
+        assert not kernel.is_strided or self.cached_level(kernel, True), "a level is made"
+        return method(self, kernel, *args)
+
+    return checked
+
+
+def test_a_network_plans_its_points_by_itself(where: str) -> None:
+    net = Net().double()
+    points = scan(200)
+    net(features(points))
+    assert net.planner.is_planned(points, backward=True)
+    assert sum(len(own.cached_maps()) for own in geometries(points)) == 4
+    assert pcnn.plan(net, points) is points
+
+
+@pytest.mark.usefixtures("emulated")
+def test_the_host_waits_for_levels_and_for_maps(monkeypatch: pytest.MonkeyPatch) -> None:
+    net = Net(ROWS)
+    net.planner(scan(100), True)  # traces the model
+    read, waits = pinned.read_copy, []
+    monkeypatch.setattr(pinned, "read_copy", lambda numbers: waits.append(0) or read(numbers))
+    sorts: list[int] = []
+    of = neighbour_kernels.SortedPoints.of
+    monkeypatch.setattr(
+        neighbour_kernels.SortedPoints, "of", lambda *args: sorts.append(0) or of(*args)
+    )
+    for points in (scan(300), single(scan(300))):
+        net.planner(points, True)
+    assert len(waits) == 2 * 2
+    # a kernel of 5, of 3, one between levels, and its transpose for backward
+    assert len(sorts) == 2 * 4
+
+
+@pytest.mark.usefixtures("emulated")
+def test_what_tiles_were_made_from_is_given_up() -> None:
+    points = scan(300)
+    pcnn.plan(Net(ROWS), points)
+    for own in geometries(points):
+        for built in own.cached_maps():
+            assert not {("rows_csr", False), ("rows_csr", True)} & set(built.edges.layouts)
+            assert built.transpose().layout("rows_csr")[0].shape[0] == built.triplets
+    kept = scan(300)
+    pcnn.plan(Net(engine(Triplets("i"))), kept)
+    assert all(m.has("rows_csr") for own in geometries(kept) for m in own.cached_maps())
+
+
+def test_points_planned_in_inference_mode_serve_training(where: str) -> None:
+    net = Net(ROWS).double()
+    points = scan(200)
+    with torch.inference_mode():
+        net.planner(points, True)
+    assert len(gradients(net, features(points))) > 10
+    voxels = surface_grid(200)
+    model = pcnn.models.ResNet18(3, 2)
+    with torch.inference_mode():
+        model.planner(voxels, True)
+    model(pcnn.SparseTensor(torch.randn(voxels.rows, 3), voxels)).sum().backward()
+
+
+def test_engines_for_points_alone(where: str) -> None:
+    net = Net(resolve("pointcnnpp"))
+    points = scan(150)
+    x = pcnn.SparseTensor(torch.randn(points.rows, 3), points)
+    net(x).features.sum().backward()
+    voxels = surface_grid(50)
+    with pytest.raises(ValueError, match="'pointcnnpp' does not serve voxels"):
+        net(pcnn.SparseTensor(torch.randn(voxels.rows, 3), voxels))
+    with pytest.raises(ValueError, match="'brute_force' does not serve native points"):
+        Net(resolve("brute_force"))(x)
+
+
+def test_layers_of_two_fields_have_maps_of_their_own(where: str) -> None:
+    net = Net()
+    net.first.engine = replace(resolve(None), points=RadiusSearch(outside="drop"))
+    net.first.kernel = net.stem.kernel
+    net.first.weight = nn.Parameter(torch.randn(125, 4, 4))
+    points = scan(200)
+    net.planner(points, True)
+    layers = net.stem, net.first
+    built = [points.cached_map(points, one.kernel, one.engine.on_points) for one in layers]
+    assert built[0] is not None
+    assert built[1] is not None
+    assert built[0].triplets > built[1].triplets
+
+
+def test_planners_without_their_model() -> None:
+    net = Net()
+    points = scan(60)
+    net.planner(points)
+    held = pickle.loads(pickle.dumps(net.planner))
+    assert held(scan(61)).cached_maps()
+    with pytest.raises(RuntimeError, match="has outlived its model"):
+        held(single(points))
+    planner = Planner(net)
+    del net, held
+    gc.collect()
+    with pytest.raises(RuntimeError, match="has outlived its model"):
+        planner(points)
+
+
+@pytest.mark.usefixtures("emulated")
+def test_a_planned_batch_is_freed_with_its_points() -> None:
+    net = Net(ROWS)
+    points = scan(200)
+    net.planner(points, True)
+    alive = [weakref.ref(own) for own in geometries(points)]
+    gc.disable()
+    try:
+        del points
+        assert not any(reference() for reference in alive)
+    finally:
+        gc.enable()
+
+
+def test_small_batches(where: str) -> None:
+    net = Net(ROWS).double()
+    for n in (0, 1, 2):
+        for result in gradients(net, features(scan(n))):
+            assert torch.isfinite(result).all()
