@@ -1,0 +1,120 @@
+"""Plans of networks on native points on a GPU: no waits after them, memory, as on a CPU."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+import pcnn
+from pcnn.geometry import Kernel, PointSet
+from pcnn.geometry import row_lists as plain
+from pcnn.geometry.coarse_points import coarser
+from pcnn.geometry.map_cache import MapCache
+from pcnn.maps.cell_parents import cell_parents
+from pcnn.maps.point_levels import Step, point_levels
+from pcnn.maps.radius import RadiusSearch
+from tests.maps.native_points import scan, single
+
+pytestmark = pytest.mark.gpu
+
+DEVICE = torch.device("cuda")
+
+
+def fresh(points: PointSet) -> PointSet:
+    return replace(points, _levels={}, _maps=MapCache())
+
+
+@pytest.mark.parametrize("sites", ["nearest", "cell_origin"])
+def test_levels_and_maps_are_those_of_the_cpu(sites: str) -> None:
+    here = scan(30_000, sites=sites)
+    steps = [Step(0, (2, 2, 2)), Step(1, (2, 2, 2)), Step(2, (1, 1, 2))]
+    there, _ = point_levels(here.to(DEVICE), steps)
+    sets = [here]
+    for parent, stride in steps:
+        sets.append(coarser(sets[parent], stride))
+        for name in ("points", "keys", "inverse"):
+            assert torch.equal(getattr(there[len(sets) - 1], name).cpu(), getattr(sets[-1], name))
+    kernel = Kernel.of(2, 2)
+    own, other = here.strided(kernel), there[0].strided(kernel)
+    built, wanted = cell_parents(there[0], other, kernel), cell_parents(here, own, kernel)
+    for side in (False, True):
+        views = [type(m)(m.edges, side) for m in (built, wanted)]
+        for name in ("pairs", "rows_csr", "counts"):
+            for got, expected in zip(*(view.layout(name) for view in views), strict=True):
+                assert torch.equal(got.cpu(), expected)
+
+
+@pytest.mark.parametrize("kernel", [Kernel.of(3), Kernel.of(5), Kernel.of(3, 2)], ids=str)
+def test_tiles_of_both_sides_are_those_of_the_cpu(kernel: Kernel) -> None:
+    here = scan(20_000)
+    there = here.to(DEVICE)
+    own, other = here.strided(kernel), there.strided(kernel)
+    wanted = RadiusSearch().build(here, own, kernel)
+    for _ in range(3):
+        built = RadiusSearch().build(there, other, kernel)
+        for view, expected in ((built, wanted), (built.transpose(), wanted.transpose())):
+            found, lists = view.layout("row_lists"), plain.row_lists(expected)
+            for one, same in zip(found[:3], lists[:3], strict=True):
+                assert torch.equal(one.cpu(), same)
+            assert torch.equal(found[-1].cpu(), lists[-1])
+
+
+@pytest.mark.parametrize("engine", ["auto", "pointcnnpp"])
+@pytest.mark.parametrize("several", [True, False])
+def test_nothing_waits_after_the_plan(engine: str, several: bool) -> None:
+    root = scan(20_000)
+    points = (root if several else single(root)).to(DEVICE)
+    net = pcnn.models.MinkUNet42(4, 5, width=0.25, engine=engine).to(DEVICE)
+    optimizer = torch.optim.SGD(net.parameters(), lr=1e-3)
+    x = torch.randn(points.rows, 4, device=DEVICE)
+
+    def step(planned: PointSet) -> None:
+        with torch.autocast("cuda", torch.float16):
+            y = net(pcnn.SparseTensor(x, planned))
+        y.features.float().square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    step(net.planner(fresh(points), True))  # compiles
+    planned = net.planner(fresh(points), True)
+    torch.cuda.synchronize()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        step(planned)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
+def test_a_network_on_points_gives_what_the_cpu_gives() -> None:
+    points = scan(3000)
+    net = pcnn.models.ResNet18(4, 5).eval()
+    x = torch.randn(points.rows, 4)
+    with torch.no_grad():
+        expected = net(pcnn.SparseTensor(x, points))
+        net = net.to(DEVICE)
+        found = net(pcnn.SparseTensor(x.to(DEVICE), points.to(DEVICE)))
+    torch.testing.assert_close(found.cpu(), expected, rtol=2e-3, atol=2e-3)
+
+
+def test_layouts_take_little_besides_themselves() -> None:
+    """Kept: 8 bytes a triplet by slot, 4 by row, ranges and steps a tile; no list of triplets."""
+    points = scan(400_000, clouds=1).to(DEVICE)
+    search, kernel = RadiusSearch(), Kernel.of(3)
+    search.build(points, points, kernel).layout("row_lists")
+    torch.cuda.synchronize()
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    built = search.build(points, points, kernel)
+    built.layout("row_lists")
+    built.edges.layouts.pop(("rows_csr", False))
+    kept = torch.cuda.memory_allocated() - before
+    peak = torch.cuda.max_memory_allocated() - before
+    layouts = {
+        t.untyped_storage().data_ptr(): t for one in built.edges.layouts.values() for t in one
+    }
+    size = sum(t.untyped_storage().nbytes() for t in layouts.values() if t.is_cuda)
+    assert kept < 1.1 * size
+    # while they are made: sorted points, and the slots by row
+    assert peak < kept + 8 * built.triplets + 80 * points.rows
