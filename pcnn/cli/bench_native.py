@@ -17,6 +17,7 @@ from pcnn.cli.bench_options import (
     PrintRows,
     Repeats,
     Runs,
+    console_of_width,
     peers_of,
 )
 from pcnn.cli.bench_run import Run, stop_if_wrong
@@ -37,8 +38,8 @@ def native(
     cloud: Annotated[
         list[str] | None,
         typer.Option(
-            help="Points: file.npz, file.npz:name or file.npz:name@grid [m]; repeat. Without, "
-            "rooms are simulated, as always for fig3, fig4, fig5, figJ and step20m."
+            help="Points: file.npz, file.npz:name or file.npz:name@grid, a grid in metres; repeat. "
+            "Without, rooms are simulated, as always for fig3, fig4, fig5, figJ and step20m."
         ),
     ] = None,
     line: Annotated[
@@ -69,7 +70,7 @@ def native(
     step: Annotated[int, typer.Option(help="Thousands of points of step20m.")] = 20_000,
     check: Annotated[
         int, typer.Option(min=100, help="Points of the room that networks are checked on.")
-    ] = 5_000,
+    ] = 50_000,
     width: Annotated[float, typer.Option(help="Factor on the channels of ResNet18.")] = 1.0,
     count: Count = False,
     peers: PeerFiles = None,
@@ -77,6 +78,7 @@ def native(
     out: Out = None,
 ) -> None:
     """Time convolution on native points beside voxels: layers, ResNet18, triplets and memory."""
+    from pcnn.bench.native.compare import same_size, same_size_table
     from pcnn.bench.native.figures import FIGURES, full_names
     from pcnn.bench.native.lines import named_lines
     from pcnn.bench.native.setting import Setting
@@ -111,6 +113,9 @@ def native(
     header, measured = Run("native", FIGURES, chosen, where, out, print_rows, runs).measure(setting)
     if theirs is not None:
         print_comparisons(measured, header.device, theirs)
+    ratios = same_size(measured)
+    if ratios:
+        console_of_width().print(same_size_table(ratios, header.device))
     stop_if_wrong(measured)
 
 

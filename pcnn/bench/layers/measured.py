@@ -54,6 +54,11 @@ class Place:
         """Number of triplets T."""
         return sum(len(j) for j, _ in self.pairs)
 
+    @property
+    def longest(self) -> int:
+        """Triplets of the slot that has most: terms of its weights' gradient."""
+        return max(len(j) for j, _ in self.pairs)
+
     def operands(self, shape: LayerShape, dtype: str) -> Operands:
         """Random operands of a layer here."""
         sizes = self.grid.rows, self.n_out, self.kernel.volume
@@ -144,7 +149,8 @@ def rows_at(
                     setting, place, shape, engine, {**params, "kind": kind}, kind in BACKWARD
                 )
                 results = layer.results(kind)
-                proof = check_values(configuration, results, {n: truth[n] for n in results})
+                wanted = {name: truth[name] for name in results}
+                proof = check_values(configuration, results, wanted, place.longest)
             except Exception as error:  # a compiler's errors have no base of their own
                 reason = f"{type(error).__name__}: {error}"
                 yield Row(kind, **{**identity, "params": {**params, "left_out": reason}})

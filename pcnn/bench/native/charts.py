@@ -56,7 +56,7 @@ def over_points(*values: tuple[str, Value, str]) -> Draw:
                 x, y = (mean(numbers) for numbers in zip(*places, strict=True))
                 panel.put(engine, Point(x, y))
             if panels:
-                rooms = len({row.workload.split("@")[0] for row in rows})
+                rooms = len({setting_of(row, "room") for row in rows} - {""})
                 charts.append(Chart(suffix, f"mean of {rooms} rooms", list(panels.values())))
         return charts
 

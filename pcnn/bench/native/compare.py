@@ -74,6 +74,76 @@ def compare(ours: Sequence[Row], peers: Iterable[Mapping[str, Any]]) -> list[Com
     return found
 
 
+@dataclass(frozen=True)
+class SameSize:
+    """A layer on native points and on voxels over maps with as many triplets.
+
+    Args:
+        cloud: whose parts they are.
+        kind: of the rows.
+        channels: in and out.
+        triplets: of the native map.
+        native: our times on native points.
+        voxel: our times on voxels.
+    """
+
+    cloud: str
+    kind: str
+    channels: tuple[int | None, int | None]
+    triplets: int | None
+    native: Best
+    voxel: Best
+
+    @property
+    def ratio(self) -> float:
+        """Time on native points over that on voxels, on the device where it is known."""
+        return Versus(self.native, self.voxel).time / Versus(self.voxel, self.native).time
+
+
+def same_size(rows: Iterable[Row]) -> list[SameSize]:
+    """Layers of ``native_same_t`` that both lines have; of several runs the least counts."""
+    found: dict[tuple[str, str, int | None, int | None], dict[str, list[Row]]] = {}
+    for row in rows:
+        if row.figure == "native_same_t" and row.wall_ms is not None:
+            cloud = str((row.params or {})["cloud"])
+            lines = found.setdefault((cloud, row.what, row.c_in, row.c_out), {})
+            lines.setdefault(row.engine, []).append(row)
+    return [
+        SameSize(
+            cloud,
+            kind,
+            (c_in, c_out),
+            lines["native"][0].triplets,
+            *(Best.of(name, lines[name]) for name in ("native", "voxel")),
+        )
+        for (cloud, kind, c_in, c_out), lines in found.items()
+        if {"native", "voxel"} <= set(lines)
+    ]
+
+
+def same_size_table(ratios: Sequence[SameSize], device: str) -> Table:
+    """Table for a person.
+
+    Args:
+        ratios: as `same_size` returns them.
+        device: where they were measured.
+    """
+    drawn = Table(
+        title=f"native points against voxels with as many triplets on {device}",
+        caption="ratios are native / voxel, by GPU time",
+    )
+    for title in ("cloud", "what", "layer"):
+        drawn.add_column(title)
+    for title in ("T", "native GPU ms", "wall ms", "voxel GPU ms", "wall ms", "ratio"):
+        drawn.add_column(title, justify="right")
+    for one in ratios:
+        times = (one.native.gpu_ms, one.native.wall_ms, one.voxel.gpu_ms, one.voxel.wall_ms)
+        layer = "{} -> {}".format(*one.channels)
+        cells = ("" if time is None else f"{time:.3f}" for time in times)
+        drawn.add_row(one.cloud, one.kind, layer, str(one.triplets), *cells, f"{one.ratio:.2f}")
+    return drawn
+
+
 def comparison_table(comparisons: Sequence[Comparison], ours_on: str, peers_on: str) -> Table:
     """Table for a person, with the geometric mean of every kind of row.
 

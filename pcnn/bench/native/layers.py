@@ -80,7 +80,7 @@ def over_rooms(*kinds: str) -> Callable[[Setting, str], Iterator[Row]]:
     """The paper's layer on growing rooms."""
 
     def measure(setting: Setting, figure: str) -> Iterator[Row]:
-        yield from layer_rows(setting, figure, _growing(setting), setting.lines, [PAPER], kinds)
+        yield from layer_rows(setting, figure, setting.growing(), setting.lines, [PAPER], kinds)
 
     return measure
 
@@ -89,11 +89,6 @@ def scanned(setting: Setting, figure: str) -> Iterator[Row]:
     """The layers that the official code was timed on, forward, backward and both."""
     kinds = ("layer", "backward", "train", "map+layer", "map+train")
     yield from layer_rows(setting, figure, _scans(setting), setting.lines, [PAPER, SECOND], kinds)
-
-
-def _growing(setting: Setting) -> Iterator[Named]:
-    for points, cloud in setting.growing():
-        yield {"points": points}, cloud
 
 
 def _scans(setting: Setting) -> Iterator[Named]:

@@ -68,7 +68,7 @@ def _tried(
 ) -> Row:
     """One run on a room of so many points."""
     clear()
-    cloud = room(0, points, setting.device)
+    cloud = room(0, points, setting.device)  # before the memory is limited
     clear()
     identity = checked.identity(line, cloud, figure, mode)
     said = identity["params"]

@@ -141,11 +141,11 @@ def network_rows(setting: Setting, figure: str, modes: Sequence[str] = MODES) ->
     """
     with products_of(setting.dtype):
         checked = Checked(setting)
-        for points, cloud in setting.growing():
+        for named, cloud in setting.growing():
             for line in setting.lines:
                 for mode in modes:
                     identity = checked.identity(line, cloud, figure, mode)
-                    identity["params"]["points"] = points
+                    identity["params"] |= named
                     yield _measured(setting, checked, line, mode, cloud, identity)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -11,11 +11,13 @@ from pcnn.bench.layers.setting import LayerShape
 from pcnn.bench.layers.setting import Setting as LayerSetting
 from pcnn.bench.native.cloud import Cloud
 from pcnn.bench.native.lines import Line
-from pcnn.bench.native.rooms import room
+from pcnn.bench.native.rooms import SIMULATED, room
 
 #: The layer of the paper's figures, and the second one that its code was timed on.
 PAPER = LayerShape(64, 128, 3)
 SECOND = LayerShape(64, 64, 3)
+#: All growing rooms together, in result rows.
+ROOMS = f"rooms{SIMULATED}"
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,7 @@ class Setting:
     budget_s: float = 1.0
     limit_s: float = 600.0
     count: bool = False
-    check_points: int = 5_000
+    check_points: int = 50_000
     largest: int = 400_000_000
     step_points: int = 20_000_000
     memory_gb: float | None = None
@@ -76,11 +78,12 @@ class Setting:
         for cloud in self.clouds:
             yield cloud.to(self.device)
 
-    def growing(self) -> Iterator[tuple[int, Cloud]]:
-        """Every room in all sizes, with the points asked for."""
+    def growing(self) -> Iterator[tuple[dict[str, int], Cloud]]:
+        """Every room in all sizes under one name, with its number and the points asked for."""
         for number in range(self.rooms):
             for points in self.sizes:
-                yield points, room(number, points, self.device)
+                cloud = replace(room(number, points, self.device), name=ROOMS)
+                yield {"room": number, "points": points}, cloud
 
     def chosen(self, *names: str) -> list[Line]:
         """Those of the lines that have these names."""

@@ -132,7 +132,8 @@ def _checked(configuration: Configuration, place: Place, line: Line) -> Proof:
     layer = Layer(line.engine, place.grid, place.kernel, operands)
     results = layer.results("train" if configuration.product == "train" else "layer")
     truth = place.truth(operands, backward=True)
-    return check_values(configuration, results, {name: truth[name] for name in results})
+    wanted = {name: truth[name] for name in results}
+    return check_values(configuration, results, wanted, place.longest)
 
 
 def _calls(place: Place, line: Line, product: str) -> Calls:
