@@ -16,7 +16,11 @@ from torch import Tensor
 
 from pcnn.geometry.kept import kept
 from pcnn.geometry.layouts import Layout, layout_function
-from pcnn.geometry.tile_table import has_tiles
+from pcnn.geometry.tile_table import TILES
+
+#: Layouts of both sides that hold all triplets in tiles, and those that tiles make dispensable.
+TILED = frozenset((name, flipped) for name in TILES for flipped in (False, True))
+BUILT = tuple((name, flipped) for name in ("table", "masks") for flipped in (False, True))
 
 
 class Reading(NamedTuple):
@@ -244,10 +248,9 @@ class KernelMap:
         them. Tensors that are in other hands stay as they are.
         """
         layouts = self.edges.layouts
-        if has_tiles(self) or has_tiles(self.transpose()):
-            for flipped in (False, True):
-                for name in ("table", "masks"):
-                    layouts.pop((name, flipped), None)
+        if not TILED.isdisjoint(layouts):
+            for key in BUILT:
+                layouts.pop(key, None)
 
     def listed(self, names: tuple[str, ...]) -> list[Tensor]:
         """Tensors of several layouts, one after another: what a dataflow takes.

@@ -187,7 +187,7 @@ def unique_sites(
     tiles = max(1, -(-n // TILE))
     words = scratch.data_ptr() + 4 * state_words(levels * n)
     sites = torch.empty(levels, n, dtype=torch.int64, device=device)
-    rows = torch.empty(2, levels, n, dtype=torch.int32, device=device)
+    first, inverse = torch.empty(2, levels, n, dtype=torch.int32, device=device).unbind()
     if counts is None:
         counts = torch.empty(levels, dtype=torch.int32, device=device)
     module.launch(
@@ -201,8 +201,8 @@ def unique_sites(
             words,
             words + 4 * levels * tiles,
             sites.data_ptr(),
-            rows[0].data_ptr(),
-            rows[1].data_ptr(),
+            first.data_ptr(),
+            inverse.data_ptr(),
             counts.data_ptr(),
             sort.state.data_ptr(),
             launched,
@@ -214,7 +214,7 @@ def unique_sites(
         ),
         device,
     )
-    return Levels(sites, rows[0], rows[1], counts)
+    return Levels(sites, first, inverse, counts)
 
 
 def rows_above(levels: Levels, wanted: Sequence[tuple[int | None, int, int]]) -> list[Tensor]:

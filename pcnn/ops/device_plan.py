@@ -90,6 +90,8 @@ class DevicePlan:
             self.maps.append(_Map(number, *ends, shape, slice(word, word + volume), large))
             word += volume
         self.words = word
+        self.has_large = any(entry.is_large for entry in self.maps)
+        self.has_disjoint = any(entry.shape is None for entry in self.maps)
         #: the map, if there is one, whose inputs learn the row above them while it is built
         self.above: dict[int, int] = {}
         for entry in self.maps:
@@ -217,7 +219,8 @@ class DevicePlan:
         """Sites of every level; room for as many as the finest has, until ``rows`` are known."""
         found = {0: root}
         if levels is not None:
-            keys, counts = levels.keys.unbind(), levels.counts.split(1)
+            keys = levels.keys.unbind()
+            counts = levels.counts.split(1) if rows is None else ()
             for level, place in self.place.items():
                 if rows is None:
                     found[level] = Sites(keys[place], root.rows, counts[place])
@@ -232,7 +235,10 @@ class DevicePlan:
         results: dict[int, Search | DisjointTables] = {}
         tilings: dict[int, DisjointMap] = {}
         searches: list[Search] = []
-        first, inverse = (levels.first.unbind(), levels.inverse.unbind()) if levels else ((), ())
+        first: tuple[Tensor, ...] = ()
+        inverse: tuple[Tensor, ...] = ()
+        if levels is not None and self.has_disjoint:
+            first, inverse = levels.first.unbind(), levels.inverse.unbind()
         for entry in self.maps:
             kernel = self.recipe.maps[entry.number].kernel
             source, target = sites[entry.source], sites[entry.target]
@@ -274,8 +280,7 @@ class DevicePlan:
         listed = tables is not None
         if tables is None:
             tables = self._tables(sites, levels, report, False)
-        large = any(entry.is_large for entry in self.maps)
-        counted = report.to(torch.int64) if listed or large else report
+        counted = report.to(torch.int64) if listed or self.has_large else report
         above = self._rows_above(grid.rows, levels, rows, tables)
         grids: list[VoxelGrid | None] = [grid] + [None] * len(self.recipe.levels)
         for number, (parent, _, kernel) in enumerate(self.recipe.levels, 1):

@@ -29,7 +29,7 @@ from pcnn.ops.recipe import PointKind, Recipe, trace
 from pcnn.ops.sites import strided
 
 #: What a map builder writes, and tiles make dispensable.
-BUILT = ("table", "masks")
+BUILT = frozenset({"table", "masks"})
 
 Geom = TypeVar("Geom", bound=Geometry)
 
@@ -79,8 +79,9 @@ class Planner:
             ValueError: an engine of its layers does not serve voxels.
         """
         self._refresh()
-        for engine in self._engines():
-            check_geometry(engine, "voxel")
+        if not self._on_voxels:
+            for engine in self._engines():
+                check_geometry(engine, "voxel")
         return self._recipe
 
     def _refresh(self) -> None:
@@ -126,19 +127,23 @@ class Planner:
         return "cpu" if parameter is None else parameter.device.type
 
     def _trace(self, model: nn.Module) -> None:
-        on_voxels = all(engine.serves_geometry("voxel") for engine in self._engines())
-        self._recipe: Recipe = trace(model) if on_voxels else Recipe((), ())
+        self._on_voxels = all(engine.serves_geometry("voxel") for engine in self._engines())
+        self._recipe: Recipe = trace(model) if self._on_voxels else Recipe((), ())
         #: plans for native points, by their kind
         self._point_plans: dict[PointKind, PointPlan] = {}
         self._traced = self._place(model), self._engines()
         self._device_plans: dict[tuple[Triple, str, KeyLayout], DevicePlan] = {}
         #: layouts of every map, by whether backward follows
         self._wanted: dict[bool, list[Wanted]] = {}
+        #: whether tiles may stand for what a map's builder wrote, as nobody reads that itself
+        self._rests: dict[bool, list[bool]] = {}
         #: whether some of them list triplets
         self._lists: dict[bool, bool] = {}
         for both in (False, True):
             maps = self._recipe.maps
             self._wanted[both] = [planned.layouts(both, self.layouts) for planned in maps]
+            names = [{name for name, _ in wanted} for wanted in self._wanted[both]]
+            self._rests[both] = [BUILT.isdisjoint(read) for read in names]
             self._lists[both] = self._recipe.lists_triplets(both, self.layouts)
 
     def __call__(self, geometry: Geom, backward: bool | None = None) -> Geom:
@@ -245,25 +250,25 @@ class Planner:
                 down = direction == "down"
                 grids[number] = strided(above, kernel) if down else above.generated(kernel)
         views: list[tuple[KernelMap, str]] = []
-        whole: list[KernelMap] = []
-        for planned, built, wanted in zip(
-            self._recipe.maps, maps, self._wanted[backward], strict=True
-        ):
+        resting: list[KernelMap] = []
+        asked = self._wanted[backward], self._rests[backward]
+        for planned, built, wanted, rests in zip(self._recipe.maps, maps, *asked, strict=True):
             if built is None:
                 source, target = grids[planned.source], grids[planned.target]
                 assert source is not None
                 assert target is not None
                 built = map_between(source, target, planned.kernel, self.engine)
-            sides = built, built.transpose()
-            missing = (key for key in wanted if key not in built.edges.layouts)
-            views += [(sides[flipped], name) for name, flipped in missing]
-            if not any(name in BUILT for name, _ in wanted):
-                whole.append(built)
+            there = built.edges.layouts
+            for name, flipped in wanted:
+                if (name, flipped) not in there:
+                    views.append((built.transpose() if flipped else built, name))
+            if rests:
+                resting.append(built)
         if self.is_batched(_device(grids)):
             tile_views((view, name) for view, name in views if name in TILED)
         for view, name in views:
             view.layout(name)
-        for built in whole:  # nobody reads what their tiles were made from
+        for built in resting:
             built.rest_on_tiles()
 
 
