@@ -22,7 +22,7 @@ from pcnn.bench.networks.models import CHANNELS
 from pcnn.bench.networks.work import TRAINING, Work
 from pcnn.bench.rows import Row
 from pcnn.bench.verify import Configuration, Proof
-from pcnn.geometry import Kernel, VoxelGrid
+from pcnn.geometry import Kernel
 from pcnn.nn import PlannedModule
 from pcnn.tensor import SparseTensor
 
@@ -60,11 +60,10 @@ class Points:
         return Points(self.points, self.features.to(dtype), self.grid_size, self.geometry)
 
     def on(self, network: PlannedModule, backward: bool) -> SparseTensor:
-        """Input of a network: points sorted into sites; on voxels planned in the same go."""
-        planner = network.planner if self.geometry == "voxel" else None
+        """Input of a network: points sorted into sites, and planned; on voxels in one go."""
+        planner = network.planner
         x = tensor_on(self.geometry, self.points, self.features, self.grid_size, planner)
-        if planner is not None and isinstance(x.geometry, VoxelGrid):
-            planner(x.geometry, backward)
+        planner(x.geometry, backward)
         return x
 
 
