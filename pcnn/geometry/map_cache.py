@@ -70,13 +70,14 @@ class MapCache:
         return [built for maps in parts for built in maps.values()]
 
 
-def check_new_map(source: Geometry, out: Geometry, kernel: Kernel) -> None:
+def check_new_map(source: Geometry, out: Geometry, kernel: Kernel, anywhere: bool = False) -> None:
     """Refuse a map that cannot be built, before a builder is called.
 
     Args:
         source: input geometry.
         out: output geometry; its tensor stride is the input's times the kernel's stride.
         kernel: the relation.
+        anywhere: whether a kernel of stride 1 may lie around points of any spacing.
 
     Raises:
         ValueError: strides that do not fit, or another number of clouds.
@@ -88,7 +89,7 @@ def check_new_map(source: Geometry, out: Geometry, kernel: Kernel) -> None:
             "code; call pcnn.plan(model, geometry) first"
         )
     expected = tuple(t * s for t, s in zip(source.tensor_stride, kernel.stride, strict=True))
-    if out.tensor_stride != expected:
+    if not (anywhere and not kernel.is_strided) and out.tensor_stride != expected:
         raise ValueError(
             f"a kernel of stride {kernel.stride} takes tensor stride {source.tensor_stride} to "
             f"{expected}, but the output sites have {out.tensor_stride}"

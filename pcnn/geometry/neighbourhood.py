@@ -25,15 +25,19 @@ class Neighbourhood:
             field of one of 3.
         metric: ``ball``, ``box``, or ``auto``: a cubic kernel over cubic cells reaches as far as
             the ball with the volume of its box, any other one as far as its box.
+        cover: whether a strided kernel reaches at least every point of its coarse cell, however
+            far from the one that was kept; otherwise some points may be in nobody's field.
 
     Raises:
-        ValueError: a rule that does not exist, or a size that is not positive.
+        ValueError: a rule that does not exist, a size that is not positive, or ``cover`` where what
+            lies outside the box is dropped.
     """
 
     outside: str = "clamp"
     volume: float = 1.0
     cell: float = 1.0
     metric: str = "auto"
+    cover: bool = False
 
     def __post_init__(self) -> None:
         check_outside(self.outside)
@@ -41,6 +45,8 @@ class Neighbourhood:
             raise ValueError(f"metric must be one of {', '.join(METRICS)}, got {self.metric!r}")
         if not self.volume > 0 or not self.cell > 0:
             raise ValueError(f"volume and cell must be positive, got {self.volume} and {self.cell}")
+        if self.cover and self.outside == "drop":
+            raise ValueError("cover=True reaches points outside the box, which outside=drop drops")
 
 
 def check_outside(outside: str) -> None:

@@ -241,7 +241,8 @@ class PointSet:
         """Kernel map from this set (input) to ``out``, built once and kept with this set.
 
         Args:
-            out: output points; their tensor stride is this set's times the kernel's stride.
+            out: output points; their tensor stride is this set's times the kernel's stride, but a
+                kernel of stride 1 may lie around any points of the same clouds.
             kernel: the relation.
             builder: builds the map when it is not there yet. Another one has another map: settings
                 of builders of native points decide which triplets there are.
@@ -253,7 +254,7 @@ class PointSet:
         found = self.cached_map(out, kernel, builder)
         if found is not None:
             return found
-        check_new_map(self, out, kernel)
+        check_new_map(self, out, kernel, anywhere=True)
         with kept():
             return self.add_map(out, kernel, builder.build(self, out, kernel), builder)
 

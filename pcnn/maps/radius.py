@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import math
+import operator
+from dataclasses import dataclass, fields, replace
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from pcnn.geometry import Kernel, KernelMap, Neighbourhood, PointSet
+from pcnn.geometry.kernel import Triple
+from pcnn.geometry.neighbourhood import USUAL
 from pcnn.maps.assemble import sort_by_slot
 from pcnn.maps.cell_parents import cell_parents
 from pcnn.maps.counted import CountedMap, filled
@@ -23,6 +27,10 @@ from pcnn.maps.native import NATIVE, has_kernels
 from pcnn.maps.neighbour_kernels import Window
 from pcnn.maps.radius_pairs import Reach, radius_pairs
 from pcnn.maps.searched_points import SearchedPoints, Sorts
+
+#: Reach over the size of a cell, so that it covers the cell: the float32 points of a cloud of 2^17
+#: cells may lie 2^-7 of a cell beside where their cells were read off.
+COVERING = 1 + 2.0**-6
 
 
 class Field(NamedTuple):
@@ -53,12 +61,18 @@ class RadiusSearch:
     What is ``None`` is as the input points say (`pcnn.geometry.Neighbourhood`); what is given
     counts instead, for layers of their own field or resolution.
 
+    The output points of a kernel of stride 1 may be any points of the same clouds: those of a finer
+    level, or the original ones, are upsampled onto by a search among the coarse points, which is
+    refused where its reach could miss some (PointCNN++ 4.1; the transpose of a map between levels
+    needs no search).
+
     Args:
         outside: what becomes of neighbours in the ball and outside the box, ``clamp`` or ``drop``.
         volume: volume of the field over that of the kernel's box, s.
         cell: edge of a kernel cell, in cells of the input's level: 0.6 puts a kernel of 5 into the
             field of one of 3.
         metric: ``ball``, ``box`` or ``auto``.
+        cover: whether strided kernels reach every point of their coarse cells.
         name: in configurations and reports.
 
     Raises:
@@ -69,19 +83,19 @@ class RadiusSearch:
     volume: float | None = None
     cell: float | None = None
     metric: str | None = None
+    cover: bool | None = None
     name: str = "radius_search"
 
     def __post_init__(self) -> None:
-        self._over(Neighbourhood())  # refuses what does not exist
+        self._over(USUAL)  # refuses what does not exist
 
     def rule(self, source: PointSet) -> Neighbourhood:
         """The rule that relates points to ``source``: its own, with what is given here."""
         return self._over(source.neighbourhood)
 
     def _over(self, usual: Neighbourhood) -> Neighbourhood:
-        own = (self.outside, self.volume, self.cell, self.metric)
-        named = zip(("outside", "volume", "cell", "metric"), own, strict=True)
-        given: dict[str, Any] = {name: value for name, value in named if value is not None}
+        own = {field.name: getattr(self, field.name) for field in fields(usual)}
+        given: dict[str, Any] = {name: value for name, value in own.items() if value is not None}
         return replace(usual, **given) if given else usual
 
     def build(self, source: PointSet, target: PointSet, kernel: Kernel) -> KernelMap:
@@ -158,15 +172,39 @@ class RadiusSearch:
         return CountedMap(counted.ends, fill)
 
     def _seen(self, source: PointSet, target: PointSet, kernel: Kernel) -> Field:
-        """Where a kernel looks; refuses those that have no centre."""
+        """Where a kernel looks; refuses those that have no centre, or leave points out."""
+        expected = tuple(map(operator.mul, source.tensor_stride, kernel.stride))
         if source.sites == "cell_origin":
+            if target.tensor_stride != expected:
+                raise ValueError(
+                    f"at sites=cell_origin a kernel of stride {kernel.stride} leads from tensor "
+                    f"stride {source.tensor_stride} to {expected}, not to {target.tensor_stride}; "
+                    "use ConvTranspose3d or unpool for finer cells"
+                )
             return _cell_field(source, target, kernel)
         if not all(size % 2 for size in kernel.size):
             raise ValueError(
                 f"native points serve odd kernel sizes, and even ones with stride = size and no "
                 f"padding; got {kernel}. Use such a kernel, sites=cell_origin, or voxels"
             )
+        if any(map(operator.lt, target.tensor_stride, source.tensor_stride)):
+            self._check_covers(source, kernel)
         return self._field(source, target, kernel)
+
+    def _check_covers(self, source: PointSet, kernel: Kernel) -> None:
+        """Refuse to search coarse points for finer ones that may lie out of reach of any."""
+        reach, cell = self.reach(source, kernel), _across(source, (1, 1, 1))
+        if isinstance(reach, tuple):
+            covers, needed = all(map(operator.ge, reach, cell)), f"{cell} m per axis"
+        else:
+            covers, needed = reach >= math.hypot(*cell), f"{math.hypot(*cell):.4g} m"
+        if not covers:
+            raise ValueError(
+                f"a kernel of size {kernel.size} over cells of {source.grid_size} m reaches "
+                f"{reach} m, and finer points may lie {needed} from the nearest coarse one: some "
+                "would have no neighbour. Use a larger kernel or volume, or go back over the map "
+                "that made the coarse points (ConvTranspose3d)"
+            )
 
     def outside_share(self, source: PointSet, target: PointSet, kernel: Kernel) -> float:
         """Share of neighbours within reach that lie outside the kernel's box."""
@@ -189,9 +227,15 @@ class RadiusSearch:
                 f"metric=ball serves cubic kernels over cubic cells; a kernel of size {kernel.size}"
                 f" has cells of {edges} m: use metric=box or auto"
             )
+        covered = rule.cover and kernel.is_strided
         if rule.metric == "box" or not cubic:
-            return box_reach(edges, kernel.size, rule.volume)
-        return official_radius(edges[0], kernel.size[0], rule.volume)
+            widths = box_reach(edges, kernel.size, rule.volume)
+            if not covered:
+                return widths
+            x, y, z = map(max, widths, _across(source, kernel.stride))
+            return x, y, z
+        radius = official_radius(edges[0], kernel.size[0], rule.volume)
+        return max(radius, math.hypot(*_across(source, kernel.stride))) if covered else radius
 
     def _edges(self, source: PointSet, kernel: Kernel) -> Edges:
         """Edges of a kernel cell [m]."""
@@ -220,6 +264,12 @@ def _claims(source: PointSet, target: PointSet, kernel: Kernel) -> dict[str, Any
         "one_per_slot_transposed": degraded and target.one_per_cell,
         "symmetric": kernel.is_symmetric and source is target,
     }
+
+
+def _across(source: PointSet, stride: Triple) -> Edges:
+    """How far two points of a cell of so many cells may lie apart along every axis [m]."""
+    x, y, z = (COVERING * e * s for e, s in zip(source.grid_size, stride, strict=True))
+    return x, y, z
 
 
 def _shift(kernel: Kernel) -> Edges:

@@ -186,13 +186,54 @@ def test_the_share_outside() -> None:
     assert RadiusSearch().outside_share(source, source, Kernel.of(2, 2)) == 0.0
 
 
+@pytest.mark.parametrize("grid", [(0.05, 0.05, 0.05), (0.05, 0.1, 0.03)], ids=str)
+@pytest.mark.parametrize("stride", [2, 3])
+def test_strided_kernels_may_cover_every_point(grid: tuple[float, ...], stride: int) -> None:
+    source = scan(500, grid=grid)
+    kernel = Kernel.of(3, stride)
+    target = source.strided(kernel)
+    usual, covering = (RadiusSearch(cover=c).build(source, target, kernel) for c in (False, True))
+    assert len(usual.in_index.unique()) < source.rows
+    assert len(covering.in_index.unique()) == source.rows
+    assert set(triplets(usual)) < set(triplets(covering))
+    # kernels of stride 1 see what they saw
+    kernel = Kernel.of(3)
+    assert RadiusSearch(cover=True).reach(source, kernel) == RadiusSearch().reach(source, kernel)
+
+
+def test_upsampling_onto_any_points() -> None:
+    every = scan(600)
+    thinned = point_set_of(
+        every.points, every.batch_index, every.batch_size, every.grid_size, thin=0.06
+    )
+    coarse = thinned.strided(Kernel.of(2, 2))
+    for target in (thinned, every):
+        built = coarse.map_to(target, Kernel.of(3), RadiusSearch())
+        edge = coarse.grid_size[0]
+        wanted = all_pairs(
+            coarse, target, Kernel.of(3), official_radius(edge, 3), (edge,) * 3, "clamp"
+        )
+        assert triplets(built) == wanted
+        assert len(built.out_index.unique()) == target.rows  # nobody is left out
+    for search, size in ((RadiusSearch(), 1), (RadiusSearch(volume=0.5), 3)):
+        with pytest.raises(ValueError, match="some would have no neighbour"):
+            coarse.map_to(thinned, Kernel.of(size), search)
+    box = RadiusSearch(metric="box", volume=0.2)
+    with pytest.raises(ValueError, match="m per axis from the nearest"):
+        coarse.map_to(thinned, Kernel.of(3), box)
+    origins = scan(300, sites="cell_origin")
+    with pytest.raises(ValueError, match="use ConvTranspose3d or unpool"):
+        origins.strided(Kernel.of(2, 2)).map_to(origins, Kernel.of(3), RadiusSearch())
+
+
 def test_errors_say_what_is_served() -> None:
     source = scan(50)
     with pytest.raises(ValueError, match="odd kernel sizes, and even ones with stride = size"):
         RadiusSearch().build(source, source, Kernel.of(2))
     with pytest.raises(ValueError, match="metric=ball serves cubic kernels"):
         RadiusSearch(metric="ball").build(source, source, Kernel.of((1, 1, 3)))
-    for wrong in ({"outside": "keep"}, {"metric": "cube"}, {"volume": 0.0}, {"cell": -1.0}):
+    wrongs = ({"outside": "keep"}, {"metric": "cube"}, {"volume": 0.0}, {"cell": -1.0})
+    for wrong in (*wrongs, {"cover": True, "outside": "drop"}):
         with pytest.raises(ValueError, match=next(iter(wrong))):
             RadiusSearch(**wrong)
 
