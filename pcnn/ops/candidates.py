@@ -13,6 +13,7 @@ from pcnn.dataflows.grouping import Sorted
 from pcnn.dataflows.hybrid import Hybrid
 from pcnn.dataflows.outer_by_row import OuterByRow
 from pcnn.dataflows.output_stationary import OutputStationary
+from pcnn.dataflows.row_stationary import RowStationary
 from pcnn.dataflows.weight_stationary import WeightStationary
 from pcnn.geometry.layouts import TILE_ROWS
 from pcnn.kernels.gemm_blocks import GemmBlocks, default_blocks
@@ -30,6 +31,8 @@ def default_candidates(
     On a CPU there is one quick dataflow, for float64 on a GPU one that serves it. On a GPU the
     others are tried: implicit GEMM with the blocks that an untuned layer gets and with those that
     differ from them in one setting, Spira's hybrids, weight-stationary and gather-scatter flows.
+    Maps whose slots hold several inputs have no tables: there sums at the gather take the part of
+    implicit GEMM.
 
     Args:
         call: of the layer.
@@ -46,6 +49,9 @@ def _candidates(call: LayerCall, product: str, sections: bool | None) -> tuple[D
     if call.dtype == torch.float64:
         return (Reference(),)
     grouped = GatherScatter(Sorted(0.25))
+    if not all(call.kernel_map.edges.one_per_slot):
+        several = RowStationary(), WeightStationary(half=False), grouped
+        return several if product != "vvor" else (RowStationary(), grouped)
     if product == "vvor":
         return OutputStationary(sections=sections), OuterByRow(), grouped
     side = call.c_in // call.groups, call.c_out // call.groups

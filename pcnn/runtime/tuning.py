@@ -199,7 +199,7 @@ class _Tuner:
     def known(self, calls: list[LayerCall]) -> bool:
         """Whether all decisions about a layer were on disk."""
         keys = ((calls[0].signature(one), mean_bucket(calls, one)) for one in self._products)
-        return all(self._known.exact(*key) for key in keys)
+        return not _is_shared(calls) and all(self._known.exact(*key) for key in keys)
 
     def _offered(self, calls: list[LayerCall], product: str) -> tuple[Dataflow, ...]:
         if self._candidates is None:
@@ -217,7 +217,8 @@ class _Tuner:
 
     def _choices(self, calls: list[LayerCall], product: str) -> Choices:
         signature, bucket = calls[0].signature(product), mean_bucket(calls, product)
-        for table in (self._known, self.made):
+        shared = _is_shared(calls)
+        for table in () if shared else (self._known, self.made):
             found = table.exact(signature, bucket)
             known = tuple(
                 one for one in found if one.dataflow.deterministic or not self._reproducible
@@ -230,7 +231,8 @@ class _Tuner:
         inference = self._products == PRODUCTS[:1]
         choices = compare(calls, product, offered, inference=inference).choices()
         kept = tuple(Choice(one.dataflow, round(one.ms, 5)) for one in choices)
-        self.made = self.made.updated(TuningTable([(signature, bucket, kept)]))
+        if not shared:
+            self.made = self.made.updated(TuningTable([(signature, bucket, kept)]))
         return kept
 
     def layouts_ms(self, calls: list[LayerCall], names: Names) -> float:
@@ -251,3 +253,12 @@ class _Tuner:
             for signature, bucket, choices in self.made
         )
         return TuningTable(row for row in rows if row[2])
+
+
+def _is_shared(calls: Sequence[LayerCall]) -> bool:
+    """Whether slots of a layer's maps hold several inputs, as on native points.
+
+    Tables of decisions know sizes and not this, and other dataflows serve such maps: what is
+    decided about them is measured every time, and not kept.
+    """
+    return not all(all(call.kernel_map.edges.one_per_slot) for call in calls)

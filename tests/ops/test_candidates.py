@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from pcnn.dataflows import Blocked, Reference
+from pcnn.dataflows.row_stationary import RowStationary
 from pcnn.dataflows.settings import dataflow_of, settings_of
 from pcnn.dataflows.tuning_table import PRODUCTS
 from pcnn.geometry import Kernel
@@ -11,6 +12,7 @@ from pcnn.maps import SortedSearch
 from pcnn.ops.candidates import default_candidates
 from pcnn.ops.layer_products import LayerCall
 from tests.clouds import surface_grid
+from tests.dataflows.fan_in import random_map
 
 
 def call(dtype: torch.dtype = torch.float16) -> LayerCall:
@@ -43,3 +45,16 @@ def test_candidates_of_a_gpu(product: str, reproducible: bool) -> None:
 @pytest.mark.usefixtures("on_gpu")
 def test_float64_is_served_by_the_reference() -> None:
     assert default_candidates(call(torch.float64), "forward") == (Reference(),)
+
+
+@pytest.mark.parametrize("product", PRODUCTS)
+@pytest.mark.parametrize("reproducible", [False, True])
+@pytest.mark.usefixtures("on_gpu")
+def test_maps_whose_slots_hold_several_inputs(product: str, reproducible: bool) -> None:
+    shared = LayerCall(random_map(20, 30, 27, 200), 32, 48, 1, torch.float16)
+    found = default_candidates(shared, product, reproducible)
+    assert RowStationary() in found
+    assert all(one.deterministic or not reproducible for one in found)
+    for one in found:  # none of them asks for a table
+        for side in (shared.kernel_map, shared.kernel_map.transpose()):
+            side.listed((*one.needs, *one.needs_vvor))

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -7,15 +8,19 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from rich.console import Console
 from torch import nn
 
 import pcnn
 from pcnn.dataflows import Automatic, Blocked, Reference
+from pcnn.dataflows.output_stationary import OutputStationary
+from pcnn.dataflows.row_stationary import RowStationary
 from pcnn.dataflows.tuned import forget
 from pcnn.dataflows.tuning_file import read, user_path
 from pcnn.ops.engine import resolve
 from pcnn.runtime.layer_calls import convolutions, recorded, sparse_of
 from tests.clouds import surface_grid
+from tests.maps.native_points import scan
 from tests.ops.candidates import Slow, Wrong
 
 
@@ -177,3 +182,22 @@ def test_calls_are_those_the_layers_saw() -> None:
     assert up.edges is down.edges
     assert (up.n_in, up.n_out) == (down.n_out, down.n_in)
     assert calls["stem.0.conv"][0].kernel_map.n_in == x.geometry.rows
+
+
+def test_layers_on_native_points_are_tuned_and_explained() -> None:
+    points = scan(120)
+    x = pcnn.SparseTensor(torch.randn(points.rows, 4), points)
+    net, candidates = small_net(), [Wrong(), Slow(), RowStationary(), OutputStationary()]
+    wanted = net(x).features
+    for _ in range(2):  # nothing is kept: tables do not know of maps with several inputs a slot
+        layers = pcnn.tune(net, [x], candidates=candidates)
+        assert {layer.dataflow for layer in layers} == {RowStationary()}
+        assert not any(layer.known for layer in layers)
+    torch.testing.assert_close(net(x).features, wanted, rtol=1e-4, atol=1e-5)
+    assert not len(read(user_path()))
+    explanation = pcnn.explain(net, x, repeats=1, console=Console(file=io.StringIO()))
+    assert [layer.dataflow for layer in explanation.layers] == [
+        "RowStationary",
+        "linear",
+        "RowStationary",
+    ]
