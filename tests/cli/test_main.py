@@ -125,6 +125,33 @@ def test_bad_options_of_mapping_are_named(options: str, message: str, tmp_path: 
     assert not out.exists()
 
 
+def test_bench_native_measures_points_of_a_file(tmp_path: Path) -> None:
+    file, out = tmp_path / "clouds.npz", tmp_path / "native.json"
+    np.savez(file, scan025=np.random.default_rng(0).uniform(0, 3, (500, 3)).astype(np.float32))
+    words = "bench native --figure same_t --figure fig4 --rooms 1 --sizes 1 --repeats 3"
+    words += f" --device cpu --cloud {file}:scan025 --line native --line voxel --out {out}"
+    assert "native points against voxels" in run(*words.split())
+    rows = json.loads(out.read_text())["rows"]
+    assert {row["workload"] for row in rows} == {"scan025", "rooms (simulated)"}
+    assert all(row["checked"] and row["dtype"] == "float32" for row in rows)
+    assert (tmp_path / "native-pointcnnpp_fig4.png").is_file()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("--figure fig9", "no figure fig9"),
+        ("--line mesh", "no line mesh"),
+        ("--cloud nowhere.npz:room002", "no file nowhere.npz"),
+        ("--sizes 1,x", "want numbers"),
+        ("--figure figJ", "none of these figures"),
+    ],
+)
+def test_bad_options_of_native_are_named(options: str, message: str, tmp_path: Path) -> None:
+    words = f"bench native --device cpu {options} --out {tmp_path / 'rows.json'}"
+    assert message in " ".join(run(*words.split(), code=2).replace("│", " ").split())
+
+
 def test_bench_networks_writes_checked_rows(tmp_path: Path) -> None:
     out = tmp_path / "networks.json"
     words = "bench networks --workload random_1k --model sparse_resnet --width 0.25 --repeats 3"

@@ -159,6 +159,7 @@ def _network_row(setting: Setting, figure: str, cloud: Cloud, line: Line) -> Row
     identity = checked.identity(line, cloud, figure, "train")
     try:
         work = checked.work(line, "train", cloud)
+        checked.forget()
         calls = work.calls("train")
         measured = _measured(setting, calls)
         x = work.input.on(work.network, backward=True)

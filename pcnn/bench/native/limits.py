@@ -31,8 +31,8 @@ def largest_rows(setting: Setting, figure: str) -> Iterator[Row]:
     """Peak memory of growing rooms until one does not fit, then bisection between the last two.
 
     A run is inference, or a training step, from points with ResNet18. Peaks are those of torch's
-    allocator from nothing: weights, cloud, sites, maps, activations. Rows whose setting ``fits`` is
-    0 ran out of memory; ``stopped_by`` names any other error.
+    allocator above what lay there before the cloud: the cloud, weights, sites, maps, activations.
+    Rows whose setting ``fits`` is 0 ran out of memory; ``stopped_by`` names any other error.
     """
     if setting.device.type != "cuda":
         return
@@ -46,6 +46,14 @@ def largest_rows(setting: Setting, figure: str) -> Iterator[Row]:
 def _of_line(
     setting: Setting, figure: str, checked: Checked, line: Line, mode: str
 ) -> Iterator[Row]:
+    try:
+        checked.check(line, mode)
+    except Exception as error:  # a compiler's errors have no base of their own
+        identity = checked.identity(line, checked.cloud, figure, mode)
+        identity["params"]["left_out"] = f"{type(error).__name__}: {error}"
+        yield Row("network", **identity)
+        return
+    checked.forget()
     fits, fails = 0, 0
     points = FIRST
     while points <= setting.largest:
@@ -68,6 +76,7 @@ def _tried(
 ) -> Row:
     """One run on a room of so many points."""
     clear()
+    held = torch.cuda.memory_allocated(setting.device)
     cloud = room(0, points, setting.device)  # before the memory is limited
     clear()
     identity = checked.identity(line, cloud, figure, mode)
@@ -86,7 +95,7 @@ def _tried(
         return replace(row, params={**said, "fits": 0, "stopped_by": reason})
     finally:
         clear()
-    took, peak_mb = round(1e3 * seconds, DIGITS), round(peak / 2**20, DIGITS)
+    took, peak_mb = round(1e3 * seconds, DIGITS), round((peak - held) / 2**20, DIGITS)
     return replace(row, wall_ms=took, memory_mb=peak_mb, checked=True)
 
 

@@ -90,15 +90,15 @@ class Checked:
             self._standards[geometry] = Standard(self.of_networks, MODEL, points)
         return self._standards[geometry]
 
-    def work(self, line: Line, mode: str, cloud: Cloud) -> Work:
-        """A network on a cloud.
+    def check(self, line: Line, mode: str) -> None:
+        """Hold the network of a line to float64 on the small room, once.
 
         Raises:
-            CheckFailed: it is wrong on the small room.
+            CheckFailed: it is wrong there.
         """
-        standard, key = self.standard(line.geometry), (line.name, mode)
-        configuration = self._configuration(line, mode)
+        key, configuration = (line.name, mode), self._configuration(line, mode)
         if key not in self._proofs:
+            standard = self.standard(line.geometry)
             small = standard.work(line.engine, mode, standard.cells)
             truth, plain = standard.results(mode)
             results = small.results(mode)
@@ -106,7 +106,21 @@ class Checked:
             wanted = ({name: one[name] for name in names} for one in (truth, plain))
             self._proofs[key] = check_network(configuration, results, *wanted)
         self._proofs[key].admit(configuration)
-        return standard.work(line.engine, mode, Points.of(cloud, line.geometry))
+
+    def forget(self) -> None:
+        """Give back what further checks would be held against; they compute it again."""
+        for standard in self._standards.values():
+            standard.forget()
+
+    def work(self, line: Line, mode: str, cloud: Cloud) -> Work:
+        """A network on a cloud.
+
+        Raises:
+            CheckFailed: it is wrong on the small room.
+        """
+        self.check(line, mode)
+        points = Points.of(cloud, line.geometry)
+        return self.standard(line.geometry).work(line.engine, mode, points)
 
     def _configuration(self, line: Line, mode: str) -> Configuration:
         return Configuration(

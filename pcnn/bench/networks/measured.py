@@ -150,6 +150,10 @@ class Standard:
             self._found[kind] = exact.results(kind), plain.results(kind)
         return self._found[kind]
 
+    def forget(self) -> None:
+        """Give the results back; whoever asks for them again has them computed again."""
+        self._found.clear()
+
 
 def network_rows(
     setting: Setting,
