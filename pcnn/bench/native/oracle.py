@@ -54,7 +54,8 @@ def radius(source: PointSet, kernel: Kernel) -> float:
         raise ValueError(f"want an odd cubic kernel over cubic cells, got {kernel}")
     if source.batch_size != 1:
         raise ValueError(f"want one cloud, got {source.batch_size}")
-    return edge * size * (3 / (4 * math.pi)) ** (1 / 3)
+    # in this order of operations: the last bit of R decides about points on the boundary
+    return float(edge * (3 * size**3 / (4 * math.pi)) ** (1 / 3))
 
 
 def every_pair(points: Tensor, centres: Tensor, reach: float) -> tuple[Tensor, Tensor]:
