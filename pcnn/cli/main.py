@@ -13,6 +13,7 @@ from pcnn.cli.bench import app as bench_app
 from pcnn.cli.doctor import doctor
 from pcnn.cli.predict import predict
 from pcnn.cli.simulate import app as simulate_app
+from pcnn.cli.stats import stats
 from pcnn.cli.tune import tune
 
 app = typer.Typer(
@@ -24,6 +25,7 @@ app.add_typer(bench_app, name="bench")
 app.add_typer(simulate_app, name="simulate")
 app.command()(doctor)
 app.command()(predict)
+app.command()(stats)
 app.command()(tune)
 
 

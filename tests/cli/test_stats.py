@@ -1,0 +1,92 @@
+"""`pcnn stats` prints, draws and stores statistics, and names what it cannot read."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from pcnn.cli.main import app
+from pcnn.datasets.simulate import MARKER
+
+RUNNER = CliRunner()
+
+
+def run(*arguments: object) -> tuple[int, str]:
+    result = RUNNER.invoke(app, ["stats", *map(str, arguments), "--no-progress"])
+    return result.exit_code, " ".join(result.output.replace("│", " ").split())
+
+
+@pytest.fixture
+def sets(tmp_path: Path) -> tuple[Path, Path]:
+    """Two folders of three clouds each; the second is marked simulated."""
+    folders = []
+    for seed, name in enumerate(("mine", "theirs")):
+        folder = tmp_path / name
+        folder.mkdir()
+        for n in range(3):
+            rng = np.random.default_rng([seed, n])
+            points = rng.normal(0, 5 + seed, (200, 4)).astype(np.float32)
+            points[:, 3] = rng.random(200)
+            points.tofile(folder / f"{n:06d}.bin")
+        folders.append(folder)
+    (folders[1] / MARKER).write_text("{}")
+    return folders[0], folders[1]
+
+
+def test_two_sets_on_one_page(sets: tuple[Path, Path], tmp_path: Path) -> None:
+    page = tmp_path / "new" / "page.png"
+    code, text = run(*sets, "--out", page)
+    assert code == 0, text
+    for expected in ("mine", "theirs (SIMULATED)", "clouds", "EMD of range", "median remission"):
+        assert expected in text
+    assert page.read_bytes().startswith(b"\x89PNG")
+    content = json.loads(page.with_suffix(".json").read_text())
+    assert [s["source"] for s in content["sets"]] == ["real", "simulated"]
+    assert content["sets"][0]["points"] == [200, 200, 200]
+    assert content["distances_to_first"]["theirs"]["range"] > 0.5
+
+
+def test_stored_numbers_stand_for_a_set(sets: tuple[Path, Path], tmp_path: Path) -> None:
+    assert run(sets[0], "--out", tmp_path / "mine.png")[0] == 0
+    code, text = run(tmp_path / "mine.json", sets[0], "--name", "stored", "--name", "measured")
+    assert code == 0, text
+    assert "EMD of range - 0 m" in text
+
+
+def test_limit_and_voxel_sizes(sets: tuple[Path, Path]) -> None:
+    code, text = run(sets[0], "--limit", 2, "--voxel", 0.5)
+    assert code == 0, text
+    assert "clouds 2" in text
+    assert "neighbours at 0.5 m" in text
+
+
+def test_what_cannot_be_read_is_named(sets: tuple[Path, Path]) -> None:
+    (sets[0] / "000001.bin").write_bytes(b"short")
+    code, text = run(sets[0])
+    assert code == 1
+    assert "clouds 2" in text
+    assert "not read" in text
+    assert "000001.bin" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nowhere"], "no such file or folder"),
+        (["{0}", "{0}"], "given twice"),
+        (["{0}", "--voxel", "0"], "above 0"),
+        (["{0}", "--name", "a", "--name", "b"], "2 times --name for 1 paths"),
+        (["{0}", "--out", "page.pdf"], "ends in .png"),
+        (["{0}"] * 7, "at most 6"),
+    ],
+)
+def test_bad_requests_end_politely(
+    sets: tuple[Path, Path], arguments: list[str], message: str
+) -> None:
+    code, text = run(*(a.format(sets[0]) for a in arguments))
+    assert code == 2
+    assert message in text
