@@ -193,10 +193,10 @@ def test_scans_lie_on_64_rings(small_set: Path) -> None:
     elevation = np.degrees(np.arctan2(points[:, 2] - HEIGHTS[ring], flat))
     off = elevation - np.degrees(ELEVATIONS)[ring]
     # ahead, where the sensor has not moved between the firing and the moment of the scan
-    ahead = np.abs((azimuth + 180) % 360 - 180) < 25
+    ahead = np.abs((azimuth + 180) % 360 - 180) < 8
     for k in range(64):
         mine = off[ahead & (ring == k)]
-        if len(mine) > 20:
+        if len(mine) > 10:
             assert abs(np.median(mine)) < 0.25  # misalignment of the unit
             assert np.percentile(np.abs(mine - np.median(mine)), 90) < 0.2
     # whole millimetres and hundredths
