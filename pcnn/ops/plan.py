@@ -84,6 +84,12 @@ class Planner:
                 check_geometry(engine, "voxel")
         return self._recipe
 
+    def recipe_on(self, geometry: Geometry) -> Recipe:
+        """Levels and maps that the model asks for on a geometry; errors as of a call."""
+        if isinstance(geometry, PointSet):
+            return self._point_plan(geometry).recipe
+        return self.recipe
+
     def _refresh(self) -> None:
         """Trace the model again if it lies elsewhere or has other engines than when it was."""
         model = self._model()

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from pcnn.geometry import VoxelGrid
+from pcnn.geometry import Geometry
 from pcnn.ops import Planner
 from pcnn.tensor import SparseTensor
 
@@ -32,15 +32,9 @@ class Compiled(nn.Module):
 
     def forward(self, x: SparseTensor, *inputs: Any) -> Any:
         """The model's output."""
-        geometry = x.geometry
-        if not isinstance(geometry, VoxelGrid):
-            raise ValueError(
-                "compiled networks run on voxels, whose levels and maps are planned, but the input "
-                f"lives on a {type(geometry).__name__}; call the model itself, or use pcnn.voxelize"
-            )
         planner = self._planner_of_model()
-        planner(geometry)
-        if _smallest(planner, geometry) < 2:
+        planner(x.geometry)
+        if _smallest(planner, x.geometry) < 2:
             return self.model(x, *inputs)
         return self._compiled(x, *inputs)
 
@@ -59,9 +53,9 @@ class Compiled(nn.Module):
 def compile(model: nn.Module, backend: str = "inductor", **options: Any) -> Compiled:
     """Compile a network whole, for clouds of every size, in inference and in training.
 
-    Voxelisation and planning stay outside the graph. The compiler takes sizes of zero and one for
-    constants: a batch on which some level of the network has fewer than two sites runs as the
-    model itself does, uncompiled, instead of asking for a graph of its own.
+    Voxelisation and planning, also of native points, stay outside the graph. The compiler takes
+    sizes of zero and one for constants: a batch on which some level of the network has fewer than
+    two sites runs as the model itself does, uncompiled, instead of asking for a graph of its own.
 
     Args:
         model: any module that takes a `SparseTensor`, and whose layers take levels of that input.
@@ -77,10 +71,10 @@ def compile(model: nn.Module, backend: str = "inductor", **options: Any) -> Comp
     return Compiled(model, backend, **options)
 
 
-def _smallest(planner: Planner, geometry: VoxelGrid) -> int:
+def _smallest(planner: Planner, geometry: Geometry) -> int:
     """Sites of the smallest level."""
     grids = [geometry]
-    for parent, direction, kernel in planner.recipe.levels:
+    for parent, direction, kernel in planner.recipe_on(geometry).levels:
         level = grids[parent].cached_level(kernel, direction == "down")
         assert level is not None
         grids.append(level)

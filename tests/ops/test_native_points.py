@@ -123,8 +123,6 @@ def test_what_no_builder_serves_is_refused() -> None:
     grid = quantize(cloud(30), voxel_size=1.0)
     with pytest.raises(ValueError, match="from a PointSet to a VoxelGrid"):
         Conv3d(2, 2, 2, 2)(x, grid)
-    with pytest.raises(ValueError, match="call the model itself"):
-        pcnn.runtime.compile(Conv3d(2, 2, 2, 2))(x)
 
 
 def test_a_map_that_was_given_is_used() -> None:

@@ -1,12 +1,16 @@
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import nn
 from torch._dynamo.utils import counters
 
 import pcnn
+from pcnn.geometry.map_cache import MapCache
 from pcnn.models import SparseResNet21
 from pcnn.runtime import compile
 from tests.clouds import surface_grid
+from tests.maps.native_points import scan, single
 
 
 @pytest.fixture(autouse=True)
@@ -34,6 +38,20 @@ def test_calls_plan_and_one_graph_serves_all_sizes(training: bool) -> None:
             wanted = net(pcnn.SparseTensor(x, again)).features
         torch.testing.assert_close(found, wanted, rtol=1e-10, atol=1e-10)
         assert found.requires_grad == training
+    assert counters["stats"]["unique_graphs"] == 1
+
+
+@pytest.mark.parametrize("alone", [False, True])
+def test_native_points_are_planned_as_well(alone: bool) -> None:
+    net = layers().double().eval()
+    compiled = compile(net, "eager")
+    for n in (700, 0, 1, 1500):
+        points = single(scan(n)) if alone else scan(n)
+        x = torch.randn(points.rows, 4, dtype=torch.float64)
+        found = compiled(pcnn.SparseTensor(x, points)).features
+        wanted = net(pcnn.SparseTensor(x, replace(points, _levels={}, _maps=MapCache()))).features
+        torch.testing.assert_close(found, wanted, rtol=1e-10, atol=1e-10)
+        found.sum().backward()
     assert counters["stats"]["unique_graphs"] == 1
 
 
