@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from pcnn.cli.simulate_interiors import simulate_fragments_command, simulate_rooms_command
+
 app = typer.Typer(no_args_is_help=True, help="Write simulated data sets in official formats.")
 
 
@@ -51,3 +53,7 @@ def simulate_kitti_command(
     except (ValueError, FileExistsError) as error:
         raise typer.BadParameter(str(error)) from error
     typer.echo(str(written))
+
+
+app.command("fragments")(simulate_fragments_command)
+app.command("rooms")(simulate_rooms_command)

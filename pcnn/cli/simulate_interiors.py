@@ -1,0 +1,99 @@
+"""`pcnn simulate fragments` and `pcnn simulate rooms`: interiors in official formats."""
+
+from __future__ import annotations
+
+from enum import Enum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+Root = Annotated[
+    Path | None,
+    typer.Argument(help="Folder to write; default data/simulated/<format>-<seed>-<version>."),
+]
+Seed = Annotated[int, typer.Option(min=0, help="Seed of rooms, paths and noise.")]
+Workers = Annotated[int | None, typer.Option(min=1, help="Processes; default: every core.")]
+ShowProgress = Annotated[bool, typer.Option(help="Show progress.")]
+
+
+class FusionChoice(str, Enum):
+    """Ways of fusing 50 frames."""
+
+    samples = "samples"
+    means = "means"
+    tsdf = "tsdf"
+
+
+class LayoutChoice(str, Enum):
+    """Layouts of labelled rooms."""
+
+    text = "text"
+    arrays = "arrays"
+
+
+def simulate_fragments_command(
+    root: Root = None,
+    scenes: Annotated[int, typer.Option(min=0, help="Rooms for training.")] = 8,
+    val_scenes: Annotated[int, typer.Option(min=0, help="Rooms for validation.")] = 2,
+    test_scenes: Annotated[int, typer.Option(min=0, help="Rooms of the benchmark lists.")] = 2,
+    fragments: Annotated[int, typer.Option(min=2, help="Fragments of every room.")] = 16,
+    fusion: Annotated[
+        FusionChoice,
+        typer.Option(help="One sample or the mean of each 2.5 cm voxel, or Open3D's TSDF."),
+    ] = FusionChoice.samples,
+    seed: Seed = 0,
+    workers: Workers = None,
+    progress: ShowProgress = True,
+) -> None:
+    """Write RGB-D fragments of simulated rooms in the formats of 3DMatch."""
+    from pcnn.datasets.simulate.interiors import VERSION, simulate_fragments
+
+    target = Path("data") / "simulated" / f"threedmatch-{seed}-{VERSION}" if root is None else root
+    try:
+        written = simulate_fragments(
+            target,
+            seed=seed,
+            train_scenes=scenes,
+            val_scenes=val_scenes,
+            test_scenes=test_scenes,
+            fragments=fragments,
+            fusion=fusion.value,
+            workers=workers,
+            progress=progress,
+        )
+    except (ValueError, FileExistsError, ImportError) as error:
+        raise typer.BadParameter(str(error)) from error
+    typer.echo(str(written))
+
+
+def simulate_rooms_command(
+    root: Root = None,
+    rooms: Annotated[int, typer.Option(min=1, help="Rooms in each of the six areas.")] = 6,
+    spacing: Annotated[
+        float, typer.Option(min=0.002, max=0.5, help="Distance of points [m].")
+    ] = 0.02,
+    layout: Annotated[
+        LayoutChoice, typer.Option(help="Stanford3dDataset_v1.2's text or Pointcept's arrays.")
+    ] = LayoutChoice.text,
+    seed: Seed = 0,
+    workers: Workers = None,
+    progress: ShowProgress = True,
+) -> None:
+    """Write labelled, coloured rooms in the formats of S3DIS."""
+    from pcnn.datasets.simulate.interiors import VERSION, simulate_rooms
+
+    target = Path("data") / "simulated" / f"s3dis-{seed}-{VERSION}" if root is None else root
+    try:
+        written = simulate_rooms(
+            target,
+            seed=seed,
+            rooms=rooms,
+            spacing=spacing,
+            layout=layout.value,
+            workers=workers,
+            progress=progress,
+        )
+    except (ValueError, FileExistsError) as error:
+        raise typer.BadParameter(str(error)) from error
+    typer.echo(str(written))

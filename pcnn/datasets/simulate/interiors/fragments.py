@@ -1,0 +1,287 @@
+"""A set of simulated RGB-D fragments in the formats of 3DMatch."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from pcnn.datasets.simulate.driver import SetPlan, Task, available_cores, write_set
+from pcnn.datasets.simulate.interiors.camera_path import camera_path, draw_motion
+from pcnn.datasets.simulate.interiors.classes import ROOM_TYPES
+from pcnn.datasets.simulate.interiors.depth_camera import draw_camera
+from pcnn.datasets.simulate.interiors.fragment import FRAMES, Drift, Fusion, take_fragment
+from pcnn.datasets.simulate.interiors.fusion import voxel_means, voxel_samples
+from pcnn.datasets.simulate.interiors.overlap import (
+    PointGrid,
+    information_matrix,
+    shared_points,
+)
+from pcnn.datasets.simulate.interiors.room import build_room
+from pcnn.datasets.simulate.interiors.settings import Split
+from pcnn.datasets.simulate.interiors.threedmatch_files import (
+    Pair,
+    pair_record,
+    read_fragment,
+    write_fragment,
+    write_ground_truth,
+    write_pairs,
+)
+from pcnn.datasets.simulate.interiors.version import VERSION
+
+FusionName = Literal["samples", "means", "tsdf"]
+
+_CHUNK = 8  # fragments of one scene that one process takes
+_SPLITS: tuple[Split, ...] = ("train", "val", "test")
+# the kinds of rooms of 3DMatch: those of S3DIS, and rooms with beds
+_TYPES = (*ROOM_TYPES, "guestRoom")
+
+
+@dataclass(frozen=True)
+class Scene:
+    """One room that one camera is carried through."""
+
+    seed: int
+    split: Split
+    index: int  # in its split
+    fragments: int
+
+    @property
+    def room_type(self) -> str:
+        """The type of its room: all take turns, beginning elsewhere in each split."""
+        return _TYPES[(7 * self.index + 5 * _SPLITS.index(self.split) + 8) % len(_TYPES)]
+
+    @property
+    def name(self) -> str:
+        """The name of its folder."""
+        return f"simulated-{self.split}-{self.index:03d}-{self.room_type}"
+
+    @property
+    def part(self) -> str:
+        """The folder under data/: scenes for validation lie beside those for training."""
+        return "test" if self.split == "test" else "train"
+
+    def stream(self, *key: int) -> np.random.Generator:
+        """Return a random stream of the scene."""
+        return np.random.default_rng([self.seed, _SPLITS.index(self.split), self.index, *key])
+
+
+@dataclass(frozen=True)
+class Job:
+    """Fragments first..last - 1 of a scene."""
+
+    scene: Scene
+    first: int
+    last: int
+    fusion: FusionName
+
+
+def simulate_fragments(
+    root: str | Path,
+    *,
+    seed: int = 0,
+    train_scenes: int = 8,
+    val_scenes: int = 2,
+    test_scenes: int = 2,
+    fragments: int = 16,
+    fusion: FusionName = "samples",
+    workers: int | None = None,
+    progress: bool = True,
+) -> Path:
+    """Write fragments of simulated rooms in the formats of 3DMatch.
+
+    A hand-held depth camera is carried through furnished rooms; 50 frames each are fused. The
+    layout is that of the usual preprocessed set: `data/{train,test}/SCENE/cloud_bin_N.pth` with
+    `cloud_bin_N.info.txt`, `metadata/{train,val,3DMatch,3DLoMatch}.pkl`, and for test scenes
+    `metadata/benchmarks/{3DMatch,3DLoMatch}/SCENE/{gt.log,gt.info,gt_overlap.log}`. Pairs for
+    training and validation overlap by a tenth at least; 3DMatch holds the pairs above 0.3,
+    3DLoMatch those from 0.1 to 0.3. Poses are the true ones; the fused frames were placed with
+    slightly wrong ones. Equal arguments and an equal `VERSION` give equal bytes on a machine,
+    whatever `workers` is; interrupted, the same call goes on where it stopped.
+
+    Args:
+        root: the folder to write.
+        seed: of all randomness, at least 0.
+        train_scenes: rooms for training.
+        val_scenes: rooms for validation, of shifted settings.
+        test_scenes: rooms of the benchmark lists, of shifted settings.
+        fragments: of every scene, at least 2.
+        fusion: `samples` (see `voxel_samples`), `means` (`voxel_means`) or `tsdf` (Open3D).
+        workers: processes; None takes every core, 1 works in this one. More than one need the
+            usual `if __name__ == "__main__":` in a script.
+        progress: show a progress bar on a terminal, two lines elsewhere.
+
+    Returns:
+        The root, as an absolute path.
+
+    Raises:
+        ValueError: counts, a seed or a fusion that make no sense.
+        FileExistsError: the root holds something else than the set asked for.
+        ImportError: `tsdf` without Open3D.
+    """
+    counts = (train_scenes, val_scenes, test_scenes)
+    if min(counts) < 0 or sum(counts) == 0 or fragments < 2 or seed < 0:
+        raise ValueError(
+            f"train_scenes={train_scenes}, val_scenes={val_scenes}, test_scenes={test_scenes}, "
+            f"fragments={fragments}, seed={seed}: give at least one scene, two fragments a scene, "
+            "and a seed of at least 0"
+        )
+    fuse_by(fusion)  # an unknown or missing one is told before work begins
+    request = {
+        "format": "threedmatch",
+        "version": VERSION,
+        "seed": seed,
+        "train_scenes": train_scenes,
+        "val_scenes": val_scenes,
+        "test_scenes": test_scenes,
+        "fragments": fragments,
+        "fusion": fusion,
+    }
+    scenes = [
+        Scene(seed, split, index, fragments)
+        for split, count in zip(_SPLITS, counts, strict=True)
+        for index in range(count)
+    ]
+    jobs = [
+        Job(scene, first, min(first + _CHUNK, fragments), fusion)
+        for scene in scenes
+        for first in range(0, fragments, _CHUNK)
+    ]
+    plan = SetPlan(
+        request,
+        [Task(f"{j.scene.name}-{j.first:04d}", j, j.last - j.first) for j in jobs],
+        prepare=_prepare,
+        do=do_job,
+        finish=partial(_finish, scenes, jobs, workers),
+        unit="fragments",
+    )
+    return write_set(root, plan, workers=workers, progress=progress)
+
+
+def fuse_by(name: FusionName) -> Fusion:
+    """Return the fusion of a name.
+
+    Raises:
+        ValueError: an unknown name.
+        ImportError: `tsdf` without Open3D.
+    """
+    if name == "samples":
+        return voxel_samples
+    if name == "means":
+        return voxel_means
+    if name == "tsdf":
+        from pcnn.datasets.simulate.interiors.tsdf import tsdf_points
+
+        return tsdf_points()
+    raise ValueError(f"fusion {name!r} is unknown; use 'samples', 'means' or 'tsdf'")
+
+
+def _prepare(folder: Path) -> None:
+    (folder / "data").mkdir(exist_ok=True)
+
+
+def do_job(folder: Path, job: Job) -> dict[str, Any]:
+    """Take and write the fragments of one job; return their points and the scene's settings."""
+    scene, rng = job.scene, job.scene.stream()
+    room = build_room(rng, scene.room_type, scene.split)
+    camera, motion = draw_camera(rng), draw_motion(rng)
+    drift = Drift(*(round(float(v), 6) for v in rng.uniform((0.0002, 0.0001), (0.001, 0.0005))))
+    path = camera_path(rng, room, motion, scene.fragments * FRAMES)
+    fuse = fuse_by(job.fusion)
+    points = []
+    for number in range(job.first, job.last):
+        poses = path[number * FRAMES : (number + 1) * FRAMES]
+        cloud = take_fragment(scene.stream(number), room, camera, poses, drift, fuse)
+        target = folder / "data" / scene.part / scene.name
+        write_fragment(target, scene.name, number, cloud, poses[0], FRAMES)
+        points.append(len(cloud))
+    described = {
+        "room": asdict(room.settings),
+        "camera": asdict(camera),
+        "motion": asdict(motion),
+        "drift": asdict(drift),
+    }
+    return {"points": points, "settings": described}
+
+
+def scene_pairs(folder: Path, fragments: int) -> tuple[list[Pair], dict[tuple[int, int], float]]:
+    """Relate all fragments of a written scene by their true poses.
+
+    Args:
+        folder: of the scene.
+        fragments: in it.
+
+    Returns:
+        The pairs i < j that overlap by a tenth at least, and the overlap of every pair: the share
+        of fragment i with a point of fragment j within 3.75 cm.
+    """
+    clouds, poses = zip(*(read_fragment(folder, n) for n in range(fragments)), strict=True)
+    grids = [PointGrid.build(cloud) for cloud in clouds]
+    pairs, overlaps = [], {}
+    for i in range(fragments):
+        for j in range(i + 1, fragments):
+            transform = np.linalg.inv(poses[i]) @ poses[j]
+            shared = shared_points(grids[j], clouds[i], np.linalg.inv(transform))
+            overlaps[i, j] = len(shared) / max(len(clouds[i]), 1)
+            if overlaps[i, j] >= 0.1:
+                pairs.append(Pair(i, j, overlaps[i, j], transform, information_matrix(shared)))
+    return pairs, overlaps
+
+
+def _all_pairs(
+    folders: list[Path], fragments: int, workers: int
+) -> Iterator[tuple[list[Pair], dict[tuple[int, int], float]]]:
+    if workers == 1 or len(folders) < 2:
+        yield from (scene_pairs(folder, fragments) for folder in folders)
+        return
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(min(workers, len(folders)), mp_context=context) as pool:
+        yield from pool.map(scene_pairs, folders, [fragments] * len(folders))
+
+
+def _finish(
+    scenes: list[Scene],
+    jobs: list[Job],
+    workers: int | None,
+    folder: Path,
+    results: dict[str, dict[str, Any]],
+) -> dict[str, Any]:
+    """Write pair lists and ground truth; describe every scene."""
+    metadata = folder / "metadata"
+    lists: dict[str, list[dict[str, Any]]] = {
+        n: [] for n in ("train", "val", "3DMatch", "3DLoMatch")
+    }
+    record = {}
+    folders = [folder / "data" / scene.part / scene.name for scene in scenes]
+    fragments = scenes[0].fragments
+    related = _all_pairs(folders, fragments, workers or available_cores())
+    for scene, (pairs, overlaps) in zip(scenes, related, strict=True):
+        if scene.split == "test":
+            chosen = {
+                "3DMatch": [pair for pair in pairs if pair.overlap > 0.3],
+                "3DLoMatch": [pair for pair in pairs if pair.overlap <= 0.3],
+            }
+            for name, part in chosen.items():
+                target = metadata / "benchmarks" / name / scene.name
+                write_ground_truth(target, part, overlaps, fragments)
+        else:
+            chosen = {scene.split: pairs}
+        for name, part in chosen.items():
+            lists[name] += [pair_record(pair, scene.name, scene.part) for pair in part]
+        own = [results[f"{j.scene.name}-{j.first:04d}"] for j in jobs if j.scene == scene]
+        record[scene.name] = {
+            "split": scene.split,
+            "room_type": scene.room_type,
+            "points": [count for result in own for count in result["points"]],
+            "pairs": {name: len(part) for name, part in chosen.items()},
+            "settings": own[0]["settings"],
+        }
+    for name, records in lists.items():
+        write_pairs(metadata / f"{name}.pkl", records)
+    return {"scenes": record}
