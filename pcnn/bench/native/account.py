@@ -35,7 +35,8 @@ def account_rows(setting: Setting, figure: str) -> Iterator[Row]:
     """
     with products_of(setting.dtype):
         checked = Checked(setting)
-        clouds = [*setting.scans(), room(0, max(setting.sizes), setting.device)]
+        scans = setting.scans() if setting.clouds else ()
+        clouds = [*scans, room(0, max(setting.sizes), setting.device)]
         for cloud in clouds:
             for line in setting.lines:
                 identity = checked.identity(line, cloud, figure, "step")

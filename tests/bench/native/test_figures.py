@@ -126,7 +126,7 @@ def test_memory_counts_every_piece_once() -> None:
     a, b = torch.zeros(10), torch.zeros(6)
     assert bytes_of([a, a[2:], b], ()) == 64
     assert bytes_of([a, b], [b[:1]]) == 40
-    row, _ = rows_of("memory", setting("cpu", "native"))
+    (row,) = rows_of("memory", setting("cpu", "native"))
     params = row.params or {}
     parts = ("activations_mb", "weights_mb", "gradients_mb", "layouts_mb")
     assert all(params[part] > 0 for part in parts)
