@@ -5,10 +5,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from pcnn.bench.mapping.products import PRODUCTS
+from pcnn.bench.mapping.products import layouts_of
 from pcnn.bench.oracle import Pair
 from pcnn.bench.verify import CheckFailed, Configuration, Proof, check_triplets
 from pcnn.geometry import KernelMap
+from pcnn.geometry.slot_tiles import TILE_ROWS, sections_of
 
 
 def check_product(configuration: Configuration, built: KernelMap, truth: list[Pair]) -> Proof:
@@ -25,12 +26,13 @@ def check_product(configuration: Configuration, built: KernelMap, truth: list[Pa
     proof = check_triplets(configuration, built, truth)
     transposed = [(i, j) for j, i in truth]
     views = ((built, truth), (built.transpose(), transposed))
-    for (view, pairs), names in zip(views, PRODUCTS[str(configuration.product)], strict=True):
+    products = layouts_of(str(configuration.product), built.symmetric)
+    for (view, pairs), names in zip(views, products, strict=True):
         if "table" in names:
             expected = true_table(view, pairs)
             if not torch.equal(view.layout("table")[0].to(torch.int32), expected):
                 raise CheckFailed(f"{configuration}: the neighbour table is not the triplets'")
-        if "tiles" in names:
+        if "fitting_tiles" in names:
             check_tiles(configuration, view)
     return proof
 
@@ -47,13 +49,20 @@ def true_table(shape: KernelMap, pairs: list[Pair]) -> Tensor:
 def check_tiles(configuration: Configuration, built: KernelMap) -> None:
     """Check that a map's tiles hold every row once, and just the slots and inputs of their rows.
 
+    Where tiles are cut into sections, a row stands once in each section of which it fills a slot.
+
     Raises:
         CheckFailed: they do not.
     """
-    table = built.layout("table")[0]  # [N_out, K]
-    out, slots, counts, inputs = (tensor.long() for tensor in built.layout("tiles"))
-    rows, volume = table.shape
-    if not torch.equal(out[out >= 0].sort().values, torch.arange(rows, device=out.device)):
+    (in_index, out_index, _), volume = built.layout("pairs"), built.volume
+    rows, device = built.n_out, in_index.device
+    table = torch.full((rows, volume), -1, dtype=torch.int64, device=device)
+    table[out_index.long(), built.slot_index] = in_index.long()  # checked against the oracle
+    fitting = built.layout("fitting_tiles")
+    out, slots, counts, inputs = (tensor.long() for tensor in fitting)
+    sections = sections_of(built) if len(out) > -(-rows // TILE_ROWS) else 1
+    every = torch.arange(rows, device=device)
+    if sections == 1 and not torch.equal(out[out >= 0].sort().values, every):
         raise CheckFailed(f"{configuration}: the tiles hold a row not just once")
     used = torch.arange(slots.shape[1], device=out.device) < counts[:, None]  # [tiles, K]
     owner = torch.arange(len(slots), device=out.device)[:, None].expand_as(used)[used]
@@ -63,9 +72,15 @@ def check_tiles(configuration: Configuration, built: KernelMap) -> None:
     expected = torch.where(out[:, None, :] >= 0, table.t()[:, out.clamp(min=0)].movedim(1, 0), -1)
     listed = torch.zeros(len(slots), volume, dtype=torch.int64, device=out.device)
     listed.index_put_((owner, named), torch.ones_like(named), accumulate=True)
-    if not torch.equal(listed, (expected >= 0).any(2).long()):
+    filled = (expected >= 0).any(2)  # [tiles, K]
+    if sections > 1:  # of the plane that the tile is of
+        plane = torch.where(counts > 0, slots[:, 0] % sections, -1)
+        filled &= torch.arange(volume, device=device) % sections == plane[:, None]
+    if not torch.equal(listed, filled.long()):
         raise CheckFailed(f"{configuration}: a tile lists other slots than its rows fill")
-    if not torch.equal(inputs[used], expected[owner, named].long()):
+    if not torch.equal(inputs[used], expected[owner, named]):
         raise CheckFailed(f"{configuration}: a tile gathers other inputs than the table holds")
+    if int((inputs[used] >= 0).sum()) != len(in_index):
+        raise CheckFailed(f"{configuration}: the tiles hold a triplet not just once")
     if bool((counts.diff() > 0).any()):
         raise CheckFailed(f"{configuration}: the tiles do not stand by falling number of slots")

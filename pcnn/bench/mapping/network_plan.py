@@ -14,7 +14,7 @@ from pcnn.bench.calls import Calls
 from pcnn.bench.harness import measure
 from pcnn.bench.mapping.builders import IN_NETWORKS
 from pcnn.bench.mapping.measured import Setting
-from pcnn.bench.mapping.planned import Planned
+from pcnn.bench.mapping.planned import AUTO, Planned
 from pcnn.bench.mapping.products import bare
 from pcnn.bench.rows import Row
 from pcnn.bench.verify import CheckFailed, Configuration, check_triplets
@@ -36,7 +36,7 @@ STREAMS = 4
 
 #: What every map delivers, forward, and what it delivers on the way from cells.
 LAYOUTS = ("table",)
-READY = ("table", "tiles")
+READY = AUTO.needs
 
 #: Leaves all levels and maps of a network on sites whose caches are empty.
 Schedule = Callable[[Planner, VoxelGrid], VoxelGrid]

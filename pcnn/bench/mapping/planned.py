@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+import torch
 
 from pcnn.bench.verify import CheckFailed
+from pcnn.dataflows import Automatic
 from pcnn.geometry import Kernel, KernelMap, VoxelGrid
 from pcnn.nn import Conv3d
+from pcnn.ops.engine import ENGINES
 from pcnn.ops.plan import Planner
+
+#: What ``auto`` computes with on a GPU, wherever the layouts are made.
+AUTO = Automatic().on(torch.device("cuda"))
 
 
 @dataclass(frozen=True)
@@ -17,27 +24,29 @@ class Planned:
 
     name: str = "plan"
 
-    def make(self, grid: VoxelGrid, kernel: Kernel, layouts: tuple[str, ...]) -> KernelMap:
+    def make(self, grid: VoxelGrid, kernel: Kernel, product: str) -> KernelMap:
         """Plan the output sites, the map, and its layouts.
 
         Args:
             grid: input sites with empty caches.
             kernel: the relation; its padding is the usual one.
-            layouts: what is delivered; of the transpose too, if there are ``pairs`` among several.
+            product: ``ready`` and ``train`` are what the layer's own dataflow asks for, forward and
+                with backward; any other name is the one layout that is built.
         """
-        planner = _planner(kernel, layouts)
-        planner(grid, backward="pairs" in layouts and len(layouts) > 1)
+        own = product in ("ready", "train")
+        _planner(kernel, None if own else (product,))(grid, backward=product == "train")
         return grid.map_to(grid.strided(kernel), kernel, _unplanned)
 
     def build(self, source: VoxelGrid, target: VoxelGrid, kernel: Kernel) -> KernelMap:
         """Kernel map to the sites that the plan finds itself."""
-        return self.make(source, kernel, ("table",))
+        return self.make(source, kernel, "table")
 
 
 @functools.lru_cache(maxsize=64)
-def _planner(kernel: Kernel, layouts: tuple[str, ...]) -> Planner:
+def _planner(kernel: Kernel, layouts: tuple[str, ...] | None) -> Planner:
     """Planner of a convolution: its dry run is no part of a plan."""
-    return Planner(Conv3d(1, 1, kernel.size, kernel.stride), layouts)
+    engine = replace(ENGINES["auto"], dataflow=AUTO)
+    return Planner(Conv3d(1, 1, kernel.size, kernel.stride, engine=engine), layouts)
 
 
 def _unplanned(source: VoxelGrid, target: VoxelGrid, kernel: Kernel) -> KernelMap:

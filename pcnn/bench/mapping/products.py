@@ -2,8 +2,9 @@
 
 * ``table``: the neighbour table alone.
 * ``pairs``: the triplets by slot.
-* ``ready``: all that a forward pass of an implicit GEMM reads: table, rows and slots of its tiles.
-* ``train``: that, the triplets, and table and tiles of the transpose: all that backward reads too.
+* ``ready``: all that a forward pass of ``auto`` on a GPU reads: the row lists of its tiles.
+* ``train``: that, and what its backward reads: the triplets, and the tiles of the transpose. A
+  symmetric map serves as its own transpose.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any, TypeVar
 
 from torch import Tensor
 
-from pcnn.bench.mapping.planned import Planned
+from pcnn.bench.mapping.planned import AUTO, Planned
 from pcnn.geometry import Geometry, Kernel, KernelMap, VoxelGrid
 from pcnn.maps import MapBuilder
 from pcnn.ops.sites import strided
@@ -22,13 +23,23 @@ from pcnn.ops.sites import strided
 #: Voxels or points.
 G = TypeVar("G", bound=Geometry)
 
-#: By product, the layouts of the map and of its transpose.
-PRODUCTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "table": (("table",), ()),
-    "pairs": (("pairs",), ()),
-    "ready": (("table", "tiles"), ()),
-    "train": (("table", "tiles", "pairs"), ("table", "tiles")),
-}
+PRODUCTS = ("table", "pairs", "ready", "train")
+
+Names = tuple[str, ...]
+
+
+def layouts_of(product: str, symmetric: bool) -> tuple[Names, Names]:
+    """Layouts that a product holds of a map, and of its transpose.
+
+    Args:
+        product: a name in `PRODUCTS`.
+        symmetric: whether the map is.
+    """
+    if product not in ("ready", "train"):
+        return (product,), ()
+    if product == "ready":
+        return AUTO.needs, ()
+    return (*AUTO.needs, *AUTO.needs_vvor), () if symmetric else AUTO.needs
 
 
 def bare(sites: G) -> G:
@@ -47,16 +58,18 @@ def build(grid: VoxelGrid, builder: MapBuilder, kernel: Kernel, product: str) ->
         product: a name in `PRODUCTS`.
     """
     if isinstance(builder, Planned):
-        built = builder.make(grid, kernel, PRODUCTS[product][0])
+        built = builder.make(grid, kernel, product)
     else:
         built = builder.build(grid, strided(grid, kernel), kernel)
+        # told to every map that a geometry keeps; tiles are cut along it
+        built.edges.layouts.setdefault(("kernel_size", False), kernel.size_layout)
     deliver(built, product)
     return built
 
 
 def deliver(built: KernelMap, product: str) -> None:
     """Have a kernel map hold a product."""
-    forward, backward = PRODUCTS[product]
+    forward, backward = layouts_of(product, built.symmetric)
     for name in forward:
         built.layout(name)
     for name in backward:
@@ -81,7 +94,7 @@ def floor_ms(
 
 
 def _tensors(built: KernelMap, product: str) -> Iterator[Tensor]:
-    forward, backward = PRODUCTS[product]
+    forward, backward = layouts_of(product, built.symmetric)
     for view, names in ((built, forward), (built.transpose(), backward)):
         for name in names:
             yield from view.layout(name)

@@ -15,7 +15,8 @@ from pcnn.bench.mapping.measured import (
     stage_rows,
     timed_row,
 )
-from pcnn.bench.mapping.products import PRODUCTS, bare, build, floor_ms
+from pcnn.bench.mapping.planned import Planned
+from pcnn.bench.mapping.products import PRODUCTS, bare, build, floor_ms, layouts_of
 from pcnn.bench.scenes import load_scene
 from pcnn.bench.trace import KernelTime, Trace
 from pcnn.bench.verify import CheckFailed
@@ -98,12 +99,12 @@ def test_right_products_pass(size: int, stride: int, product: str) -> None:
 
 
 def test_a_layout_that_disagrees_with_the_pairs_is_found() -> None:
-    of = case()
     for product, flipped, name in (
         ("table", False, "table"),
-        ("train", True, "table"),
-        ("ready", False, "tiles"),
+        ("train", True, "fitting_tiles"),
+        ("ready", False, "fitting_tiles"),
     ):
+        of = case(3, 2 if flipped else 1)
         built = build(bare(of.grid), SortedSearch(), of.kernel, product)
         view = built.transpose() if flipped else built
         first, *others = view.layout(name)
@@ -114,11 +115,44 @@ def test_a_layout_that_disagrees_with_the_pairs_is_found() -> None:
             check_product(of.configuration(SortedSearch(), product), built, of.truth)
 
 
+def test_products_are_what_auto_reads_on_a_gpu() -> None:
+    assert layouts_of("ready", True) == (("fitting_tiles",), ())
+    assert layouts_of("train", True) == (("fitting_tiles", "pairs", "counts"), ())
+    assert layouts_of("train", False)[1] == ("fitting_tiles",)
+    # the same by a builder and by a plan, and no layout of a side that nobody reads
+    for size, stride in ((3, 1), (3, 2)):
+        of = case(size, stride)
+        built = build(bare(of.grid), SortedSearch(), of.kernel, "train")
+        planned = Planned().make(bare(of.grid), of.kernel, "train")
+        for held in (built, planned):
+            assert held.transpose().has("fitting_tiles") == (stride != 1)
+            if stride == 1:
+                assert not (held.transpose().has("table") or held.transpose().has("tiles"))
+
+
+def test_sections_are_checked_too() -> None:
+    of = case(5, 1)
+    built = build(bare(of.grid), SortedSearch(), of.kernel, "ready")
+    configuration = of.configuration(SortedSearch(), "ready")
+    out, slots, counts, rows = built.layout("fitting_tiles")
+    assert len(out) > -(-of.grid.rows // 128)  # cut along z
+    check_product(configuration, built, of.truth)
+    # a tile that nobody notices to be gone, unless its triplets are counted
+    built.edges.layouts["fitting_tiles", False] = out[1:], slots[1:], counts[1:], rows[1:]
+    with pytest.raises(CheckFailed, match="a triplet not just once"):
+        check_tiles(configuration, built)
+    other = slots.clone()
+    other[0, 0] += 1  # of another plane
+    built.edges.layouts["fitting_tiles", False] = out, other, counts, rows
+    with pytest.raises(CheckFailed, match=r"other slots|other inputs"):
+        check_tiles(configuration, built)
+
+
 def test_tiles_that_list_other_slots_are_found() -> None:
     of = case()
     built = build(bare(of.grid), SortedSearch(), of.kernel, "ready")
     configuration = of.configuration(SortedSearch(), "ready")
-    out, slots, counts, rows = built.layout("tiles")
+    out, slots, counts, rows = built.layout("fitting_tiles")
     fewer, doubled, beyond, other = counts.clone(), slots.clone(), slots.clone(), rows.clone()
     fewer[0] -= 1
     doubled[0, 1] = doubled[0, 0]
@@ -130,14 +164,19 @@ def test_tiles_that_list_other_slots_are_found() -> None:
         (out, beyond, counts, rows),
         (out, slots, counts, other),
     ):
-        built.edges.layouts["tiles", False] = tiles
+        built.edges.layouts["fitting_tiles", False] = tiles
         with pytest.raises(CheckFailed, match=r"other slots|does not have|other inputs"):
             check_tiles(configuration, built)
-    built.edges.layouts["tiles", False] = out.flip(0), slots.flip(0), counts.flip(0), rows.flip(0)
+    built.edges.layouts["fitting_tiles", False] = (
+        out.flip(0),
+        slots.flip(0),
+        counts.flip(0),
+        rows.flip(0),
+    )
     if counts[0] > counts[-1]:
         with pytest.raises(CheckFailed, match="falling"):
             check_tiles(configuration, built)
-    built.edges.layouts["tiles", False] = out, slots, counts, rows
+    built.edges.layouts["fitting_tiles", False] = out, slots, counts, rows
     check_tiles(configuration, built)
 
 
