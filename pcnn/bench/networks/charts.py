@@ -31,8 +31,16 @@ def setting_of(row: Row, name: str) -> str:
     return str((row.params or {}).get(name, ""))
 
 
-def by_mode(value: Value, label: str) -> Callable[[Sequence[Row]], list[Chart]]:
-    """A chart a mode, a panel a network, a group of bars a scene, a bar an engine."""
+def by_mode(
+    value: Value, label: str, kind: str | None = None
+) -> Callable[[Sequence[Row]], list[Chart]]:
+    """A chart a mode, a panel a network, a group of bars a scene, a bar an engine.
+
+    Args:
+        value: height of a bar.
+        label: what it is.
+        kind: tells the charts of a figure from those of its other values.
+    """
 
     def draw(rows: Sequence[Row]) -> list[Chart]:
         charts = []
@@ -46,10 +54,20 @@ def by_mode(value: Value, label: str) -> Callable[[Sequence[Row]], list[Chart]]:
                 panel = panels.setdefault(model, Panel(model, "bars", label, log=False))
                 panel.put(row.engine, Point(row.workload, found))
             if panels:
-                charts.append(Chart(mode, mode, list(panels.values())))
+                name, title = (
+                    (mode, mode) if kind is None else (f"{mode}_{kind}", f"{mode}, {kind}")
+                )
+                charts.append(Chart(name, title, list(panels.values())))
         return charts
 
     return draw
+
+
+def together(
+    *draws: Callable[[Sequence[Row]], list[Chart]],
+) -> Callable[[Sequence[Row]], list[Chart]]:
+    """The charts of several ways to draw the same rows."""
+    return lambda rows: [chart for draw in draws for chart in draw(rows)]
 
 
 def over_size(rows: Sequence[Row]) -> list[Chart]:

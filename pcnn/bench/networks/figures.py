@@ -18,6 +18,7 @@ from pcnn.bench.networks.charts import (
     over_size,
     per_second,
     stacked,
+    together,
 )
 from pcnn.bench.networks.choices import chosen_thresholds, chosen_tiles
 from pcnn.bench.networks.measured import Entry, Setting, Variant, network_rows
@@ -87,7 +88,18 @@ def ideas(name: str, steps: tuple[dataflows.Step, ...], *models: str) -> Measure
 
 
 FIGURES: tuple[Figure[Setting], ...] = (
-    Figure(PLAIN, "whole networks", "", network_rows, by_mode(milliseconds, "time [ms]"), "a net"),
+    Figure(
+        PLAIN,
+        "whole networks",
+        "",
+        network_rows,
+        together(
+            by_mode(milliseconds, "time [ms]"),
+            by_mode(busy, BUSY, "busy"),
+            by_mode(megabytes, "peak memory above what was there [MiB]", "memory"),
+        ),
+        "a net",
+    ),
     Figure(
         "torchsparse_fig11",
         "networks by engine, runs in a second; figure 14 in absolute numbers",

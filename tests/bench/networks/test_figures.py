@@ -10,7 +10,7 @@ from pcnn.bench.networks.dataflows import MINUET_STEPS, SPIRA_STEPS, with_papers
 from pcnn.bench.networks.dataflows import steps as dataflow_steps
 from pcnn.bench.networks.figures import FIGURES
 from pcnn.bench.networks.measured import Setting
-from pcnn.bench.rows import Header, write_rows
+from pcnn.bench.rows import Header, Row, write_rows
 from pcnn.bench.scenes import Scene, noise
 from pcnn.bench.suite import draw
 from pcnn.geometry import grid_of_cells
@@ -61,6 +61,37 @@ def test_every_setting_of_a_figure_is_served_on_a_gpu(figure) -> None:
     rows = list(figure.measure(setting, figure.name))
     assert rows
     assert not [row.params for row in rows if "left_out" in (row.params or {})]
+
+
+def test_time_kernels_and_memory_of_a_training_step_are_drawn(tmp_path: Path) -> None:
+    params = {"mode": "train"}
+    measured = {"checked": True, "wall_ms": 9.0, "min_ms": 8.5, "gpu_busy_ms": 7.5, "memory_mb": 512.0}
+    row = Row(
+        "network", "small", "auto", model="minkunet", params=params, figure="networks", **measured
+    )
+    charts = {chart.suffix: chart for chart in FIGURES[0].draw([row])}
+    assert set(charts) == {"train", "train_busy", "train_memory"}
+    header = Header("cpu", "2.6.0", "abc", "2026-01-31")
+    path = write_rows(tmp_path / "networks.json", header, [row])
+    assert len(draw(path, FIGURES)) == 3
+    # and what nobody measured is not drawn
+    assert len(FIGURES[0].draw([replace(row, gpu_busy_ms=None, memory_mb=None)])) == 1
+
+
+@pytest.mark.gpu
+def test_a_training_step_tells_its_memory_and_its_kernels() -> None:
+    setting = replace(SETTING, device=torch.device("cuda"), models=("minkunet",))
+    whole, step = (
+        next(iter(FIGURES[0].measure(replace(setting, modes=(mode,)), "networks")))
+        for mode in ("train", "step")
+    )
+    for row in (whole, step):
+        assert row.checked, row.params
+        assert row.memory_mb > 0
+        assert 0 < row.gpu_busy_ms <= row.wall_ms
+    # the plan is inside the one, and beforehand in the other
+    assert whole.launches > step.launches
+    assert whole.gpu_busy_ms > step.gpu_busy_ms
 
 
 def test_steps_of_a_paper_end_with_ours() -> None:
