@@ -120,8 +120,10 @@ def _found(planned: PlannedMap, sets: list[PointSet]) -> KernelMap | None:
 
 
 def _give_up(built: KernelMap, wanted: set[tuple[str, bool]]) -> None:
-    """Free the slots by row that tiles were made from; a map finds them again if it has to."""
+    """Free what tiles were made from and nobody reads; a map finds it again if it has to."""
     layouts = built.edges.layouts
+    if not any(name in ("table", "masks") for name, _ in wanted):
+        built.rest_on_tiles()
     for flipped in (False, True):
         key = "rows_csr", flipped
         if key not in wanted and ("row_lists", flipped) in layouts and ("pairs", False) in layouts:

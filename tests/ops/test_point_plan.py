@@ -13,6 +13,7 @@ from torch import nn
 
 import pcnn
 from pcnn.dataflows import Dataflow
+from pcnn.dataflows.output_stationary import OutputStationary
 from pcnn.dataflows.row_stationary import RowStationary
 from pcnn.dataflows.triplets import Triplets
 from pcnn.geometry import KernelMap, PointSet
@@ -126,7 +127,8 @@ def test_a_network_plans_its_points_by_itself(where: str) -> None:
 @pytest.mark.usefixtures("emulated")
 def test_the_host_waits_for_levels_and_for_maps(monkeypatch: pytest.MonkeyPatch) -> None:
     net = Net(ROWS)
-    net.planner(scan(100), True)  # traces the model
+    for points in (scan(100), single(scan(100))):
+        net.planner(points, True)  # traces the model
     read, waits = pinned.read_copy, []
     monkeypatch.setattr(pinned, "read_copy", lambda numbers: waits.append(0) or read(numbers))
     sorts: list[int] = []
@@ -149,6 +151,15 @@ def test_what_tiles_were_made_from_is_given_up() -> None:
         for built in own.cached_maps():
             assert not {("rows_csr", False), ("rows_csr", True)} & set(built.edges.layouts)
             assert built.transpose().layout("rows_csr")[0].shape[0] == built.triplets
+    # one point in a cell: tables, of which tiles are left
+    alone = single(scan(300))
+    layer = Conv3d(3, 4, 2, 2, engine=engine(OutputStationary())).double()
+    wanted = layer(features(single(scan(300)))).features
+    pcnn.plan(layer, alone)
+    (built,) = alone.cached_maps()
+    assert {("tiles", False), ("tiles", True)} <= set(built.edges.layouts)
+    assert not {("table", False), ("masks", True)} & set(built.edges.layouts)
+    torch.testing.assert_close(layer(features(alone)).features, wanted)
     kept = scan(300)
     pcnn.plan(Net(engine(Triplets("i"))), kept)
     assert all(m.has("rows_csr") for own in geometries(kept) for m in own.cached_maps())
