@@ -1,4 +1,4 @@
-"""Point clouds from ``.bin``, ``.npy`` and ``.ply`` files, and labels beside them."""
+"""Point clouds from ``.bin``, ``.npy``, ``.pcd`` and ``.ply`` files, and labels beside them."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ import numpy as np
 import torch
 
 from pcnn.datasets.label_files import read_label_file
+from pcnn.datasets.pcd import read_pcd
 from pcnn.datasets.ply import read_ply, read_ply_header
 from pcnn.datasets.samples import Cloud
 
-SUFFIXES = (".bin", ".npy", ".ply")
+SUFFIXES = (".bin", ".npy", ".pcd", ".ply")
 
 _INTENSITY = ("intensity", "remission", "reflectance", "scalar_intensity", "scalar_Intensity")
 _COLORS = ("red", "green", "blue")
@@ -27,6 +28,7 @@ def read_points(path: str | Path, name: str | None = None) -> Cloud:
       ``green``, ``blue`` (integers are divided by their largest value) become the channels, in
       this order; an integer ``label`` or ``class`` (also with CloudCompare's ``scalar_``) the
       labels, as they are.
+    * ``.pcd``: float x, y, z, and the intensity where it is a field.
 
     Args:
         path: the file.
@@ -48,6 +50,8 @@ def read_points(path: str | Path, name: str | None = None) -> Cloud:
         values = read_bin(path)
     elif path.suffix == ".npy":
         values = _read_npy(path)
+    elif path.suffix == ".pcd":
+        values = _read_pcd(path)
     elif path.suffix == ".ply":
         values, labels = _read_ply(path)
     else:
@@ -173,6 +177,13 @@ def _read_ply(path: Path) -> tuple[np.ndarray, np.ndarray | None]:
                 raise ValueError(f"{path}: property {name} must hold whole numbers")
             return _finite(path, values), whole
     return _finite(path, values), None
+
+
+def _read_pcd(path: Path) -> np.ndarray:
+    points = read_pcd(path)
+    names = points.dtype.names or ()
+    columns = [*"xyz", *[name for name in _INTENSITY if name in names][:1]]
+    return _finite(path, np.stack([points[name].astype(np.float32) for name in columns], axis=1))
 
 
 def _unit(color: np.ndarray) -> np.ndarray:

@@ -89,7 +89,7 @@ def test_other_paths(tmp_path: Path):
     with pytest.raises(FileNotFoundError, match=r"none\.bin"):
         read_points(tmp_path / "none.bin")
     (tmp_path / "a.las").touch()
-    with pytest.raises(ValueError, match=r"a\.las: a cloud ends in \.bin, \.npy, \.ply"):
+    with pytest.raises(ValueError, match=r"a\.las: a cloud ends in \.bin, \.npy, \.pcd, \.ply"):
         read_points(tmp_path / "a.las")
 
 

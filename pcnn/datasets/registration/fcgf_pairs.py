@@ -1,0 +1,95 @@
+"""FCGF's training pairs of 3DMatch: .npz clouds in the world's frame, listed by overlap."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from pcnn.datasets.registration.fragment_files import read_fragment
+from pcnn.datasets.registration.pairs import RegistrationPair
+from pcnn.datasets.simulate.marker import is_simulated
+
+OVERLAP = "0.30"  # of the published lists
+
+
+class FCGFPairs:
+    """Pairs of the files ``{scene}*-0.30.txt``, whose lines are ``a.npz b.npz [overlap]``.
+
+    Clouds are stored in one frame a scene, so the true transform is the identity: training turns
+    both at random.
+
+    Args:
+        root: folder of the lists and of the clouds.
+        scenes: names, of which a list's name begins with one; None takes every list.
+        limit: that many pairs at most.
+
+    Raises:
+        FileNotFoundError: no folder, or no list of a scene.
+        ValueError: a line without two files.
+    """
+
+    name = "3DMatch training pairs"
+    benchmark = "threedmatch"
+    ground_truth = "world frame"
+
+    def __init__(
+        self, root: str | Path, scenes: Sequence[str] | None = None, limit: int | None = None
+    ) -> None:
+        self.root = Path(root)
+        if not self.root.is_dir():
+            raise FileNotFoundError(f"{self.root} is not a folder of FCGF's training pairs")
+        self.source_kind = "simulated" if is_simulated(self.root) else "real"
+        self.files: list[str] = []  # a cloud's index is its place here
+        pairs: list[RegistrationPair] = []
+        places: dict[str, int] = {}
+        for path in self._lists(scenes):
+            for number, line in enumerate(path.read_text().splitlines(), 1):
+                words = line.split()
+                if not words:
+                    continue
+                if len(words) < 2:
+                    raise ValueError(f"{path}:{number}: want two files, found {line!r}")
+                target, source = (self._place(word, places) for word in words[:2])
+                overlap = float(words[2]) if len(words) > 2 else None
+                pairs.append(
+                    RegistrationPair(
+                        path.stem,
+                        target,
+                        source,
+                        torch.eye(4, dtype=torch.float64),
+                        overlap=overlap,
+                        index=number - 1,
+                    )
+                )
+        self.pairs: Sequence[RegistrationPair] = pairs[:limit]
+
+    def cloud(self, scene: str, index: int) -> Tensor:
+        """Points [P, 3] float32 of a cloud, in its scene's frame [m]."""
+        return read_fragment(self.root / self.files[index])
+
+    def notes(self) -> list[str]:
+        """Nothing beyond what the name says."""
+        return []
+
+    def _lists(self, scenes: Sequence[str] | None) -> list[Path]:
+        if scenes is None:
+            found = sorted(self.root.glob(f"*{OVERLAP}.txt"))
+            if not found:
+                raise FileNotFoundError(f"{self.root}: no list of pairs (*{OVERLAP}.txt)")
+            return found
+        found = []
+        for scene in scenes:
+            lists = sorted(self.root.glob(f"{scene}*{OVERLAP}.txt"))
+            if not lists:
+                raise FileNotFoundError(f"{self.root}: no list of pairs {scene}*{OVERLAP}.txt")
+            found += lists
+        return found
+
+    def _place(self, file: str, places: dict[str, int]) -> int:
+        if file not in places:
+            places[file] = len(self.files)
+            self.files.append(file)
+        return places[file]

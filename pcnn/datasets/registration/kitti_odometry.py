@@ -1,0 +1,218 @@
+"""KITTI odometry as pairs of scans about ten metres apart."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pcnn.datasets.point_files import read_bin
+from pcnn.datasets.registration.kitti_ground_truth import (
+    LEGACY_CALIBRATION,
+    IcpCache,
+    check_ground_truth,
+    odometry_transform,
+    refined,
+)
+from pcnn.datasets.registration.kitti_pair_rule import EXCLUDED, SPLITS, pairs_of
+from pcnn.datasets.registration.pair_lists import read_kitti_list
+from pcnn.datasets.registration.pairs import RegistrationPair
+from pcnn.datasets.simulate.marker import is_simulated
+from pcnn.registration.transforms import rigid
+
+POSES = ("odometry", "semantic")
+
+
+class KITTIOdometry:
+    """Pairs of a split, with refined ground truth.
+
+    Args:
+        root: holds ``sequences/XX/velodyne``, ``calib.txt`` there, and ``poses/XX.txt``.
+        split: ``train``, ``val`` or ``test``.
+        ground_truth: ``legacy`` (published) or ``fixed`` (see `kitti_ground_truth`).
+        poses: ``odometry`` (``poses/XX.txt``) or ``semantic`` (``sequences/XX/poses.txt`` of
+            SemanticKITTI, closed loops).
+        metadata: GeoTransformer's pickle of the split: its pairs and its ``legacy`` transforms, so
+            that no cache is needed.
+        sequences: some of the split's; None takes all of them. Those that are absent raise.
+        make_missing: whether pairs without a cached transform are let in, for `fill_cache`.
+        cached_clouds: scans kept in memory.
+
+    Raises:
+        FileNotFoundError: poses, or cached transforms, are missing; the message names the command.
+        ValueError: an unknown option, or a broken file.
+    """
+
+    benchmark = "kitti"
+
+    def __init__(
+        self,
+        root: str | Path,
+        split: str = "test",
+        ground_truth: str = "legacy",
+        poses: str = "odometry",
+        metadata: str | Path | None = None,
+        sequences: Sequence[int] | None = None,
+        make_missing: bool = False,
+        cached_clouds: int = 4,
+    ) -> None:
+        if split not in SPLITS:
+            raise ValueError(f"split must be one of {', '.join(SPLITS)}, got {split!r}")
+        check_ground_truth(ground_truth)
+        if poses not in POSES:
+            raise ValueError(f"poses must be one of {', '.join(POSES)}, got {poses!r}")
+        if metadata is not None and (ground_truth, poses) != ("legacy", "odometry"):
+            raise ValueError(
+                "metadata carries legacy transforms of odometry poses, not "
+                f"ground_truth={ground_truth} poses={poses}"
+            )
+        self.root = Path(root)
+        if not self.root.is_dir():
+            raise FileNotFoundError(f"KITTI: {self.root} is not a folder")
+        self.sequences = tuple(SPLITS[split] if sequences is None else sequences)
+        strangers = set(self.sequences) - set(SPLITS[split])
+        if strangers:
+            raise ValueError(f"sequences {sorted(strangers)} are not of the {split} split")
+        self.split = split
+        self.name = f"KITTI odometry {split}"
+        self.ground_truth = (
+            ground_truth if poses == "odometry" else f"{ground_truth}, {poses} poses"
+        )
+        self.source_kind = "simulated" if is_simulated(self.root) else "real"
+        self.poses = poses
+        self.cache = IcpCache(self.root, ground_truth, poses)
+        self._read = lru_cache(maxsize=cached_clouds)(self._read_cloud)
+        self._camera: dict[int, Tensor] = {}
+        if metadata is not None:
+            listed = read_kitti_list(Path(metadata))
+            self.pairs: Sequence[RegistrationPair] = [
+                pair for pair in listed if int(pair.scene) in self.sequences
+            ]
+            return
+        self._camera = {sequence: self._read_poses(sequence) for sequence in self.sequences}
+        self.pairs = list(self._cached_pairs(make_missing))
+
+    def cloud(self, scene: str, index: int) -> Tensor:
+        """Points [P, 3] float32 of a scan, in the velodyne's frame [m].
+
+        Raises:
+            FileNotFoundError: no such scan.
+        """
+        return self._read(scene, index)
+
+    def notes(self) -> list[str]:
+        """Which sequences are missing, and what the ground truth is."""
+        lines = [f"ground truth {self.ground_truth}"]
+        if len(self.sequences) < len(SPLITS[self.split]):
+            lines.append(f"sequences {list(self.sequences)} of {list(SPLITS[self.split])} alone")
+        return lines
+
+    def fill_cache(
+        self, solver: str = "auto", track: Callable[[Sequence[RegistrationPair]], Iterable] = iter
+    ) -> int:
+        """Refine every pair that the cache lacks; returns how many there were.
+
+        An interrupted call has kept what it finished: the next one goes on there.
+
+        Args:
+            solver: of ICP: ``auto``, ``torch`` or ``open3d``.
+            track: wraps the pairs to do, e.g. to show progress.
+        """
+        missing = [
+            pair
+            for pair in self.pairs
+            if self.cache.get(int(pair.scene), pair.source, pair.target) is None
+        ]
+        for pair in track(missing):
+            sequence = int(pair.scene)
+            transform, alignment = refined(
+                self.cloud(pair.scene, pair.source),
+                self.cloud(pair.scene, pair.target),
+                self._odometry(sequence, pair.source, pair.target),
+                self.cache.ground_truth,
+                solver,
+            )
+            self.cache.put(sequence, pair.source, pair.target, transform, alignment)
+        return len(missing)
+
+    def _cached_pairs(self, make_missing: bool) -> Iterable[RegistrationPair]:
+        missing = 0
+        for sequence in self.sequences:
+            index = 0
+            for source, target in pairs_of(self._camera[sequence][:, :3, 3].numpy()):
+                if (sequence, source, target) in EXCLUDED:
+                    continue
+                transform = self.cache.get(sequence, source, target)
+                if transform is None:
+                    missing += 1
+                    transform = self._odometry(sequence, source, target)
+                yield RegistrationPair(f"{sequence:02d}", target, source, transform, index=index)
+                index += 1
+        if missing and not make_missing:
+            raise FileNotFoundError(
+                f"KITTI: {missing} {self.split} pairs lack their {self.ground_truth} ground truth "
+                f"in {self.cache.path(0, 0, 0).parent}; make it once: pcnn kitti-gt {self.root} "
+                f"--split {self.split} --ground-truth {self.cache.ground_truth}"
+            )
+
+    def _odometry(self, sequence: int, source: int, target: int) -> Tensor:
+        poses = self._camera[sequence]
+        if self.cache.ground_truth == "legacy":
+            calibration = LEGACY_CALIBRATION
+        else:
+            calibration = read_calibration(
+                self.root / "sequences" / f"{sequence:02d}" / "calib.txt"
+            )
+        return odometry_transform(calibration, poses[target], poses[source])
+
+    def _read_cloud(self, scene: str, index: int) -> Tensor:
+        path = self.root / "sequences" / scene / "velodyne" / f"{index:06d}.bin"
+        if not path.is_file():
+            raise FileNotFoundError(f"KITTI: {path}: no such scan")
+        return torch.from_numpy(read_bin(path)[:, :3].copy())
+
+    def _read_poses(self, sequence: int) -> Tensor:
+        path = self.root / "poses" / f"{sequence:02d}.txt"
+        if self.poses == "semantic":
+            path = self.root / "sequences" / f"{sequence:02d}" / "poses.txt"
+        return read_poses(path)
+
+
+def read_poses(path: Path) -> Tensor:
+    """Poses [F, 4, 4] float64 of a file with 12 numbers a line.
+
+    Raises:
+        FileNotFoundError: no such file.
+        ValueError: other lines.
+    """
+    if not path.is_file():
+        raise FileNotFoundError(f"{path}: no such file")
+    try:
+        rows = np.loadtxt(path, dtype=np.float64, ndmin=2)
+    except ValueError as error:
+        raise ValueError(f"{path}: want 12 numbers a line ({error})") from error
+    if rows.shape[1:] != (12,) or not np.isfinite(rows).all():
+        raise ValueError(f"{path}: want 12 numbers a line, found {list(rows.shape)}")
+    bottom = np.tile([0.0, 0.0, 0.0, 1.0], (len(rows), 1, 1))
+    return torch.from_numpy(np.concatenate([rows.reshape(-1, 3, 4), bottom], 1))
+
+
+def read_calibration(path: Path) -> Tensor:
+    """``Tr`` [4, 4] float64, velodyne to camera 0, of a sequence's calib.txt.
+
+    Raises:
+        FileNotFoundError: no such file.
+        ValueError: no line Tr of 12 numbers.
+    """
+    if not path.is_file():
+        raise FileNotFoundError(f"{path}: no such file")
+    for line in path.read_text().splitlines():
+        words = line.split()
+        if words and words[0] in ("Tr:", "Tr", "Tr_velo_to_cam:") and len(words) == 13:
+            top = np.array([float(word) for word in words[1:]]).reshape(3, 4)
+            return rigid(np.vstack([top, [0.0, 0.0, 0.0, 1.0]]), f"{path}: Tr")
+    raise ValueError(f"{path}: no line 'Tr:' with 12 numbers")

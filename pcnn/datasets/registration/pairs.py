@@ -1,0 +1,55 @@
+"""A pair of clouds and how they belong together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from torch import Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class RegistrationPair:
+    """Two clouds of a scene with their true transform.
+
+    Args:
+        scene: scene or sequence.
+        target: index of the target cloud, ``i`` of gt.log.
+        source: index of the source cloud, ``j``.
+        transform: [4, 4] float64, maps the source into the target's frame.
+        information: [6, 6] float64 of gt.info; None where the set has none.
+        overlap: share of the source that the target sees; None when nobody measured it.
+        index: place in the scene's ground truth, from 0.
+    """
+
+    scene: str
+    target: int
+    source: int
+    transform: Tensor
+    information: Tensor | None = None
+    overlap: float | None = None
+    index: int = 0
+
+
+class PairDataset(Protocol):
+    """What an evaluation of registration asks of a data set."""
+
+    #: the set and its list of pairs, e.g. ``3DLoMatch``
+    name: str
+    #: whose thresholds apply, ``threedmatch`` or ``kitti``
+    benchmark: str
+    #: which truth the figures are measured against, e.g. ``legacy``
+    ground_truth: str
+    #: ``real`` or ``simulated``
+    source_kind: str
+    #: in the order of the official lists
+    pairs: Sequence[RegistrationPair]
+
+    def cloud(self, scene: str, index: int) -> Tensor:
+        """Points [P, 3] float32 of a cloud, in its own frame [m]."""
+        ...
+
+    def notes(self) -> list[str]:
+        """What a reader of the figures must know, a line each."""
+        ...

@@ -1,0 +1,61 @@
+"""One point a voxel, cells by ``floor(p / size)`` as everywhere here."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def voxel_means(points: Tensor, size: float) -> Tensor:
+    """Mean of the points of every occupied voxel.
+
+    Args:
+        points: [P, 3] [m].
+        size: edge of a voxel [m].
+
+    Returns:
+        [V, 3] in the order of the voxels (x slowest), of the dtype of the points.
+
+    Raises:
+        ValueError: a size that is not positive.
+    """
+    voxel, count = voxels_of(points, size)
+    sums = torch.zeros(len(count), 3, dtype=torch.float64, device=points.device)
+    sums.index_add_(0, voxel, points.double())
+    return (sums / count[:, None]).to(points.dtype)
+
+
+def voxel_firsts(points: Tensor, size: float) -> Tensor:
+    """Rows of the first point of every occupied voxel.
+
+    Args:
+        points: [P, 3] [m].
+        size: edge of a voxel [m].
+
+    Returns:
+        [V] int64, rising.
+
+    Raises:
+        ValueError: a size that is not positive.
+    """
+    voxel, count = voxels_of(points, size)
+    rows = torch.arange(len(points), device=points.device)
+    first = torch.full_like(count, len(points))
+    return first.scatter_reduce_(0, voxel, rows, "amin").sort().values
+
+
+def voxels_of(points: Tensor, size: float) -> tuple[Tensor, Tensor]:
+    """Voxel [P] of every point, numbered in order of their cells, and points [V] of each."""
+    if not size > 0:
+        raise ValueError(f"the size of a voxel must be positive [m], got {size}")
+    if len(points) == 0:
+        empty = torch.zeros(0, dtype=torch.int64, device=points.device)
+        return empty, empty
+    cells = torch.floor(points.double() / size).long()
+    cells -= cells.amin(0)
+    extent = cells.amax(0) + 1
+    if extent.double().prod() >= 2.0**62:
+        raise ValueError(f"the cloud is too large for voxels of {size} m")
+    key = (cells[:, 0] * extent[1] + cells[:, 1]) * extent[2] + cells[:, 2]
+    _, voxel, count = torch.unique(key, return_inverse=True, return_counts=True)
+    return voxel, count

@@ -1,0 +1,70 @@
+"""Point-to-point ICP."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from pcnn.registration.kabsch import weighted_svd
+from pcnn.registration.nearest import nearest_within
+from pcnn.registration.transforms import transform_points
+
+
+@dataclass(frozen=True, eq=False)
+class Alignment:
+    """Where ICP ended.
+
+    Args:
+        transform: [4, 4] float64, source to target.
+        fitness: share of source points with a target point within the distance.
+        rmse: root mean square distance of those [m]; NaN when there is none.
+        iterations: steps taken.
+    """
+
+    transform: Tensor
+    fitness: float
+    rmse: float
+    iterations: int
+
+
+def icp(
+    source: Tensor,
+    target: Tensor,
+    start: Tensor,
+    distance: float,
+    iterations: int = 200,
+    tolerance: float = 1e-6,
+) -> Alignment:
+    """Refine a transform: match every point with its nearest, fit, repeat.
+
+    Source: Besl and McKay 1992; matches beyond ``distance`` are left out. Stops when fitness and
+    RMSE change by less than ``tolerance``, as Open3D does.
+
+    Args:
+        source: [P, 3] [m].
+        target: [Q, 3] [m].
+        start: [4, 4] to begin with.
+        distance: largest distance of a match [m].
+        iterations: steps at most.
+        tolerance: change of fitness, and of RMSE relative to itself, at which it stops.
+
+    Returns:
+        The refined transform; ``start`` itself, with fitness 0, where nothing matches.
+    """
+    transform = start.to(source.device, torch.float64)
+    source, target = source.double(), target.double()
+    last, steps = (-1.0, -1.0), 0
+    while True:
+        moved = transform_points(transform, source)
+        gap, index = nearest_within(moved, target, distance)
+        near = index >= 0
+        found = int(near.sum())
+        fitness = found / max(len(source), 1)
+        rmse = float(gap[near].double().square().mean().sqrt()) if found else torch.nan
+        settled = abs(fitness - last[0]) < tolerance and abs(rmse - last[1]) < tolerance * rmse
+        if settled or found < 3 or steps == iterations:
+            return Alignment(transform, fitness, rmse, steps)
+        transform = weighted_svd(moved[near], target[index[near]]) @ transform
+        last, steps = (fitness, rmse), steps + 1

@@ -1,0 +1,86 @@
+"""Nearest neighbours, in space within a radius and in the space of descriptors."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from pcnn.maps.radius_pairs import radius_pairs
+
+#: Entries of a block of distances between descriptors.
+BLOCK = 1 << 24
+
+
+def nearest_within(query: Tensor, points: Tensor, radius: float) -> tuple[Tensor, Tensor]:
+    """The nearest point of every query within a radius, exact.
+
+    The radius grows from an eighth: who has a neighbour within a small one has its nearest there,
+    so dense places are not searched at the full radius.
+
+    Args:
+        query: [Q, 3] [m].
+        points: [N, 3] [m].
+        radius: [m].
+
+    Returns:
+        ``distance [Q]`` float32, infinite where no point is near enough, and ``index [Q]`` int64,
+        -1 there; the lower index on a tie.
+    """
+    query, points = query.float(), points.float()
+    distance = query.new_full((len(query),), torch.inf)
+    index = torch.full((len(query),), -1, dtype=torch.int64, device=query.device)
+    open_rows = torch.arange(len(query), device=query.device)
+    for step in (8, 4, 2, 1):
+        if len(open_rows) == 0:
+            break
+        gap, found = _nearest(query[open_rows], points, radius / step)
+        distance[open_rows], index[open_rows] = gap, found
+        open_rows = open_rows[found < 0]
+    return distance, index
+
+
+def _nearest(query: Tensor, points: Tensor, radius: float) -> tuple[Tensor, Tensor]:
+    """The nearest of all points within the radius."""
+    distance = query.new_full((len(query),), torch.inf)
+    at, found = radius_pairs(points, None, query, None, radius)
+    gap = (query[at] - points[found]).norm(dim=1)
+    distance.scatter_reduce_(0, at, gap, "amin")
+    first = at.new_full((len(query),), len(points))
+    first.scatter_reduce_(0, at, torch.where(gap == distance[at], found, len(points)), "amin")
+    return distance, torch.where(first < len(points), first, -1)
+
+
+def nearest_descriptors(query: Tensor, descriptors: Tensor) -> tuple[Tensor, Tensor]:
+    """The nearest descriptor of every query, in Euclidean distance.
+
+    Distances are compared as ``|d|² - 2 q·d`` in blocks, in float32; the distance that is returned
+    is computed again from the difference.
+
+    Args:
+        query: [Q, C].
+        descriptors: [N, C], N > 0.
+
+    Returns:
+        ``distance [Q]`` float32 and ``index [Q]`` int64.
+
+    Raises:
+        ValueError: different lengths, or nothing to search.
+    """
+    if query.ndim != 2 or descriptors.ndim != 2 or query.shape[1] != descriptors.shape[1]:
+        raise ValueError(
+            "descriptors must be [Q, C] and [N, C] of the same length C, got "
+            f"{list(query.shape)} and {list(descriptors.shape)}"
+        )
+    if len(descriptors) == 0:
+        raise ValueError("no descriptors to search among")
+    query, descriptors = query.float(), descriptors.float()
+    # centred: a common offset costs digits in |d|² - 2 q·d
+    middle = descriptors.mean(0)
+    centred = descriptors - middle
+    square = centred.square().sum(1)  # [N]
+    parts = [
+        (square - 2 * (block - middle) @ centred.T).argmin(1)
+        for block in query.split(max(BLOCK // len(descriptors), 1))
+    ]
+    index = torch.cat(parts) if parts else torch.zeros(0, dtype=torch.int64, device=query.device)
+    return (query - descriptors[index]).norm(dim=1), index

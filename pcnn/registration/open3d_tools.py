@@ -1,0 +1,108 @@
+"""What Open3D does here; imported when it is used, for it is an extra."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pcnn.registration.icp import Alignment
+from pcnn.registration.matching import Matches
+from pcnn.registration.settings import RansacSettings
+from pcnn.registration.solution import Solution
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+
+def open3d() -> ModuleType:
+    """Import Open3D.
+
+    Raises:
+        ImportError: it is not installed; says what to install.
+    """
+    try:
+        import open3d as module  # type: ignore[import-untyped, unused-ignore]
+    except ImportError as error:
+        raise ImportError(
+            "this needs Open3D: pip install 'pcnn[registration]' (solver=torch and icp do without)"
+        ) from error
+    imported: ModuleType = module
+    return imported
+
+
+def open3d_name() -> str:
+    """Its name with version, for reports: results differ between versions."""
+    return f"open3d {open3d().__version__}"
+
+
+def cloud_of(points: Tensor) -> Any:
+    """An Open3D cloud of points [P, 3]."""
+    o3d = open3d()
+    vector = o3d.utility.Vector3dVector(np.ascontiguousarray(points.double().cpu().numpy()))
+    return o3d.geometry.PointCloud(vector)
+
+
+def open3d_icp(
+    source: Tensor, target: Tensor, start: Tensor, distance: float, iterations: int = 200
+) -> Alignment:
+    """`pcnn.registration.icp.icp` by Open3D, with its tolerance of 1e-6."""
+    pipeline = open3d().pipelines.registration
+    done = pipeline.registration_icp(
+        cloud_of(source),
+        cloud_of(target),
+        distance,
+        start.cpu().numpy().astype(np.float64),
+        pipeline.TransformationEstimationPointToPoint(),
+        pipeline.ICPConvergenceCriteria(max_iteration=iterations),
+    )
+    transform = torch.from_numpy(np.array(done.transformation))
+    rmse = float(done.inlier_rmse) if done.fitness > 0 else torch.nan
+    return Alignment(transform, float(done.fitness), rmse, -1)
+
+
+def open3d_ransac(
+    source: Tensor, target: Tensor, matches: Matches, settings: RansacSettings, seed: int = 0
+) -> Solution:
+    """RANSAC over matches by Open3D.
+
+    A confidence of 1 switches its early exit off, as in `pcnn.registration.ransac`.
+
+    Args:
+        source: [P, 3] [m].
+        target: [Q, 3] [m].
+        matches: rows of both.
+        settings: what to try and accept.
+        seed: of Open3D's generator, which is global to it.
+
+    Returns:
+        The best hypothesis; ``transform`` is None where it found none.
+    """
+    o3d = open3d()
+    pipeline = o3d.pipelines.registration
+    if len(matches) < settings.points:
+        return Solution(None, torch.zeros(len(matches), dtype=torch.bool), 0)
+    o3d.utility.random.seed(seed)
+    rows = torch.stack([matches.source, matches.target], 1).cpu().numpy().astype(np.int32)
+    checkers = [pipeline.CorrespondenceCheckerBasedOnDistance(settings.distance)]
+    if settings.edge_length > 0:
+        checkers.insert(0, pipeline.CorrespondenceCheckerBasedOnEdgeLength(settings.edge_length))
+    done = pipeline.registration_ransac_based_on_correspondence(
+        cloud_of(source),
+        cloud_of(target),
+        o3d.utility.Vector2iVector(rows),
+        settings.distance,
+        pipeline.TransformationEstimationPointToPoint(False),
+        settings.points,
+        checkers,
+        pipeline.RANSACConvergenceCriteria(settings.hypotheses, settings.confidence),
+    )
+    transform = torch.from_numpy(np.array(done.transformation))
+    inliers = torch.zeros(len(matches), dtype=torch.bool)
+    if done.fitness == 0:
+        return Solution(None, inliers, settings.hypotheses)
+    moved = source[matches.source].double().cpu() @ transform[:3, :3].T + transform[:3, 3]
+    gap = (moved - target[matches.target].double().cpu()).norm(dim=1)
+    return Solution(transform, gap < settings.distance, settings.hypotheses)

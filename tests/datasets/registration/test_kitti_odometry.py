@@ -1,0 +1,195 @@
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from pcnn.datasets.registration.kitti_ground_truth import (
+    LEGACY_CALIBRATION,
+    IcpCache,
+    odometry_transform,
+    refined,
+)
+from pcnn.datasets.registration.kitti_odometry import KITTIOdometry, read_calibration, read_poses
+from pcnn.datasets.registration.kitti_pair_rule import EXCLUDED, SPLITS, pairs_of
+from pcnn.datasets.registration.pair_lists import read_kitti_list
+from pcnn.metrics.registration import rotation_error, translation_error
+from pcnn.registration.icp import icp
+from pcnn.registration.transforms import inverse, transform_points
+from tests.datasets.registration.scenes import world
+from tests.registration.poses import shifted, turned
+
+LISTS = {"train": 1358, "val": 180, "test": 555}
+# of the lines "sequence first second" of a list
+SHA = {"train": "104eed9b0f1c45b7", "val": "944370edc889942f", "test": "a13e51e8e6bb5739"}
+
+
+def line(steps: list[float]) -> np.ndarray:
+    positions = np.zeros((len(steps) + 1, 3))
+    positions[1:, 2] = np.cumsum(steps)
+    return positions
+
+
+def test_the_partner_is_the_last_frame_within_ten_metres() -> None:
+    # frames 3 m apart: 12 m at frame 4 is too far, 9 m at frame 3 is the partner
+    assert pairs_of(line([3.0] * 9)) == [(0, 3), (4, 7)]
+    # exactly 10 m is not more than 10 m
+    assert pairs_of(line([5.0] * 6)) == [(0, 2), (3, 5)]
+
+
+def test_the_window_ends_after_a_hundred_frames() -> None:
+    slow = line([0.1] * 99 + [5.0, 5.0, 5.0])
+    assert pairs_of(slow)[0][0] > 0
+    assert pairs_of(line([0.0] * 50)) == []
+    assert pairs_of(line([30.0, 1.0, 10.0])) == [(1, 2)]  # nothing pairs with itself
+
+
+def written(root: Path, frames: int = 5) -> dict[str, torch.Tensor]:
+    """Sequence 07 of five scans of one place, 3 m apart, with calibration and poses."""
+    calibration = shifted(0.1, -0.2, 0.3) @ turned((1, 0.2, 0), 88)
+    places = [turned((0, 0, 1), 3.0 * f) @ shifted(3.0 * f, 0, 0) for f in range(frames)]
+    camera = torch.stack([calibration @ place @ inverse(calibration) for place in places])
+    folder = root / "sequences" / "07"
+    (folder / "velodyne").mkdir(parents=True)
+    (root / "poses").mkdir()
+    np.savetxt(root / "poses" / "07.txt", camera[:, :3].reshape(-1, 12).numpy())
+    rows = " ".join(f"{v:.12e}" for v in calibration[:3].reshape(-1).tolist())
+    (folder / "calib.txt").write_text(f"P0: {rows}\nTr: {rows}\n")
+    scene = world(points=9000) * 4
+    for frame, place in enumerate(places):
+        points = transform_points(inverse(place), scene).float()
+        scan = torch.cat([points, torch.zeros(len(points), 1)], 1)
+        scan.numpy().tofile(folder / "velodyne" / f"{frame:06d}.bin")
+    return {"camera": camera, "calibration": calibration, "places": torch.stack(places)}
+
+
+def test_fixed_truth_of_a_drive(tmp_path: Path) -> None:
+    made = written(tmp_path)
+    options = {"split": "val", "ground_truth": "fixed", "sequences": [7]}
+    with pytest.raises(
+        FileNotFoundError, match=r"pcnn kitti-gt .* --split val --ground-truth fixed"
+    ):
+        KITTIOdometry(tmp_path, **options)
+    data = KITTIOdometry(tmp_path, make_missing=True, **options)
+    assert data.fill_cache("torch") == 1
+    assert data.fill_cache("torch") == 0
+    data = KITTIOdometry(tmp_path, **options)
+    (pair,) = data.pairs
+    assert (pair.scene, pair.source, pair.target) == ("07", 0, 3)
+    truth = inverse(made["places"][3]) @ made["places"][0]
+    assert float(rotation_error(pair.transform, truth)) < 0.01
+    assert float(translation_error(pair.transform, truth)) < 0.005
+    assert "ground truth fixed" in data.notes()
+    assert data.cloud("07", 0).shape[1] == 3
+    with np.load(data.cache.path(7, 0, 3)) as held:
+        assert held["fitness"] > 0.9
+
+
+def test_legacy_composes_on_the_other_side() -> None:
+    target = world(points=9000) * 4
+    off = turned((0, 0, 1), 0.3) @ shifted(0.05, 0.02, 0)
+    odometry = shifted(8, 3, 0) @ turned((0, 0, 1), 40)
+    source = transform_points(inverse(odometry) @ inverse(off), target)
+    fixed, _ = refined(source, target, odometry, "fixed", "torch")
+    legacy, _ = refined(source, target, odometry, "legacy", "torch")
+    torch.testing.assert_close(fixed, off @ odometry, atol=2e-3, rtol=0)
+    torch.testing.assert_close(legacy, odometry @ off, atol=2e-3, rtol=0)
+    assert float(translation_error(legacy, fixed)) > 0.01
+
+
+def test_icp_finds_a_small_motion_and_keeps_the_start_where_nothing_matches() -> None:
+    target = world(points=6000)
+    motion = shifted(0.02, -0.03, 0.01) @ turned((1, 2, 3), 1.0)
+    source = transform_points(inverse(motion), target)
+    found = icp(source, target, torch.eye(4), 0.1)
+    torch.testing.assert_close(found.transform, motion, atol=1e-4, rtol=0)
+    assert found.fitness == 1
+    assert found.rmse < 1e-3
+    far = icp(source + 100, target, shifted(1, 0, 0), 0.1)
+    assert far.fitness == 0
+    assert torch.equal(far.transform, shifted(1, 0, 0))
+
+
+def test_cache_of_both_kinds(tmp_path: Path) -> None:
+    pose = shifted(1, 2, 3) @ turned((0, 1, 0), 5)
+    found = icp(world(points=300), world(points=300), torch.eye(4), 0.1)
+    for kind, name in (("legacy", "icp/8_0_14.npy"), ("fixed", "icp_fixed/8_0_14.npz")):
+        cache = IcpCache(tmp_path, kind)
+        assert cache.get(8, 0, 14) is None
+        cache.put(8, 0, 14, pose, found)
+        assert cache.path(8, 0, 14) == tmp_path / name
+        kept = cache.get(8, 0, 14)
+        assert kept is not None
+        assert torch.equal(kept, pose)
+        (tmp_path / name).write_bytes(b"torn")
+        with pytest.raises(ValueError, match="8_0_14"):
+            cache.get(8, 0, 14)
+
+
+def test_options_are_checked(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="train, val, test"):
+        KITTIOdometry(tmp_path, "all")
+    with pytest.raises(ValueError, match="legacy, fixed"):
+        KITTIOdometry(tmp_path, ground_truth="good")
+    with pytest.raises(ValueError, match="not of the val split"):
+        KITTIOdometry(tmp_path, "val", sequences=[8])
+    with pytest.raises(ValueError, match="metadata carries legacy"):
+        KITTIOdometry(tmp_path, ground_truth="fixed", metadata=tmp_path / "x.pkl")
+    with pytest.raises(FileNotFoundError, match=r"08\.txt"):
+        KITTIOdometry(tmp_path)
+
+
+def rule_pairs(root: Path, split: str) -> list[tuple[int, int, int]]:
+    found = []
+    for sequence in SPLITS[split]:
+        positions = read_poses(root / "poses" / f"{sequence:02d}.txt")[:, :3, 3].numpy()
+        found += [(sequence, first, second) for first, second in pairs_of(positions)]
+    return [pair for pair in found if pair not in EXCLUDED]
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("split", LISTS)
+def test_rule_gives_the_published_lists_in_order(data_root: Path, split: str) -> None:
+    found = rule_pairs(data_root / "kitti", split)
+    assert len(found) == LISTS[split]
+    listed = read_kitti_list(data_root / "kitti" / "geotransformer" / f"{split}.pkl")
+    assert found == [(int(p.scene), p.source, p.target) for p in listed]
+    text = "".join(f"{s} {a} {b}\n" for s, a, b in found)
+    assert hashlib.sha256(text.encode()).hexdigest()[:16] == SHA[split]
+
+
+@pytest.mark.data
+def test_published_truth_is_the_legacy_composition(data_root: Path) -> None:
+    root = data_root / "kitti"
+    data = KITTIOdometry(root, metadata=root / "geotransformer" / "test.pkl")
+    assert len(data.pairs) == 555
+    assert data.ground_truth == "legacy"
+    poses = {s: read_poses(root / "poses" / f"{s:02d}.txt") for s in SPLITS["test"]}
+    angles, gaps = [], []
+    for pair in data.pairs:
+        camera = poses[int(pair.scene)]
+        odometry = odometry_transform(LEGACY_CALIBRATION, camera[pair.target], camera[pair.source])
+        step = inverse(odometry) @ pair.transform  # what ICP found, as the published code has it
+        right = step @ odometry
+        angles.append(float(rotation_error(pair.transform, right)))
+        gaps.append(float(translation_error(pair.transform, right)))
+    assert np.mean(angles) == pytest.approx(0.070, abs=2e-3)
+    assert np.mean(gaps) == pytest.approx(0.0303, abs=5e-4)
+    passed = np.mean((np.array(angles) < 1) & (np.array(gaps) < 0.2))
+    assert passed == pytest.approx(0.973, abs=1e-3)
+
+
+@pytest.mark.data
+def test_calibrated_odometry_of_a_real_pair(data_root: Path) -> None:
+    root = data_root / "kitti"
+    calibration = read_calibration(root / "sequences" / "00" / "calib.txt")
+    camera = read_poses(root / "poses" / "00.txt")
+    transform = odometry_transform(calibration, camera[94], camera[95])
+    data = KITTIOdometry(root, metadata=root / "geotransformer" / "test.pkl")
+    source, target = (data.cloud("00", frame) for frame in (95, 94))
+    found = icp(source[::8], target, transform, 0.5, 15)
+    assert float(rotation_error(transform, found.transform)) < 0.2
+    assert float(translation_error(transform, found.transform)) < 0.05

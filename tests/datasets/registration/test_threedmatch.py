@@ -1,0 +1,235 @@
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from pcnn.datasets.registration.fcgf_pairs import FCGFPairs
+from pcnn.datasets.registration.fragment_files import read_fragment
+from pcnn.datasets.registration.gt_files import read_gt_overlap, read_scene, write_scene
+from pcnn.datasets.registration.make_gt import make_ground_truth, scene_pairs
+from pcnn.datasets.registration.pair_lists import read_indoor_list, read_pickle
+from pcnn.datasets.registration.threedmatch import TEST_SCENES, ThreeDMatch
+from pcnn.metrics.registration import (
+    PairResult,
+    information_rmse,
+    match_distances,
+    protocol,
+    summarize,
+)
+from pcnn.registration.nearest import nearest_within
+from pcnn.registration.transforms import inverse, transform_points
+from tests.datasets.registration.scenes import fragments, write_fragments
+
+HOTEL3 = "sun3d-hotel_umd-maryland_hotel3"
+
+
+def test_make_gt_writes_what_the_data_set_reads(tmp_path: Path) -> None:
+    clouds, poses = write_fragments(tmp_path / "scene")
+    number = make_ground_truth(tmp_path / "scene", overlaps=(0.2, 1.0))
+    data = ThreeDMatch(tmp_path)
+    assert (data.source_kind, data.benchmark, len(data.pairs)) == ("real", "threedmatch", number)
+    assert {(p.target, p.source) for p in data.pairs} == {(0, 1), (1, 2), (2, 3)}
+    for pair in data.pairs:
+        expected = inverse(poses[pair.target]) @ poses[pair.source]
+        torch.testing.assert_close(pair.transform, expected, atol=1e-6, rtol=0)
+        assert pair.information is not None
+        assert float(pair.information[0, 0]) > 100
+        assert pair.overlap is not None
+        cloud = data.cloud(pair.scene, pair.source)
+        torch.testing.assert_close(cloud, clouds[pair.source].float())
+    assert data.notes() == ["1 scenes, 0 of the 8 of 3DMatch: scene"]
+    assert len(read_gt_overlap(tmp_path / "scene" / "gt_overlap.log")) == 6
+
+
+def test_information_gives_the_rmse_of_a_shift() -> None:
+    pairs, _ = scene_pairs(*fragments(2))
+    moved = pairs[0].transform.clone()
+    moved[:3, 3] += torch.tensor([0.1, 0.2, 0.2])
+    assert pairs[0].information is not None
+    rmse = information_rmse(moved, pairs[0].transform, pairs[0].information)
+    assert float(rmse) == pytest.approx(0.3)
+
+
+def test_overlap_is_the_smaller_clouds_share() -> None:
+    clouds, poses = fragments(3)
+    pairs, shares = scene_pairs(clouds, poses, overlaps=(0.3, 1.0))
+    assert {(p.target, p.source) for p in pairs} == {(0, 1), (1, 2)}
+    assert 0.4 < shares[0, 1] < 0.6
+    assert shares[0, 2] < 0.1
+
+
+def test_scene_files_round_trip_an_empty_matrix(tmp_path: Path) -> None:
+    pairs, shares = scene_pairs(*fragments(3))
+    object.__setattr__(pairs[1], "information", torch.zeros(6, 6, dtype=torch.float64))
+    write_scene(tmp_path, pairs, 3, shares)
+    read = read_scene(tmp_path, "scene")
+    assert [(p.target, p.source, p.index) for p in read] == [(0, 1, 0), (1, 2, 1)]
+    assert read[1].information is not None
+    assert not read[1].information.any()
+    rmse = information_rmse(read[1].transform, read[1].transform, read[1].information)
+    assert bool(rmse.isnan())
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("gt.log", "0\t1\t2\n1 0 0 0\n", "whole number of pairs"),
+        ("gt.log", "0 1 2\n1 0 0 0\n0 1 0 0\n0 0 1 a\n0 0 0 1\n", "gt.log:4: want 4 numbers"),
+        ("gt.log", "0 1 2\n2 0 0 0\n0 1 0 0\n0 0 1 0\n0 0 0 1\n", "pair 0 1.*no rotation"),
+        ("gt.info", "0 7 2\n" + "0 0 0 0 0 0\n" * 6, "list different pairs"),
+    ],
+)
+def test_broken_ground_truth_is_named(name: str, text: str, words: str, tmp_path: Path) -> None:
+    pairs, _ = scene_pairs(*fragments(2))
+    write_scene(tmp_path, pairs, 2)
+    (tmp_path / name).write_text(text)
+    with pytest.raises(ValueError, match=words):
+        read_scene(tmp_path, "scene")
+
+
+def test_missing_files_say_what_belongs_where(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="indoor/test/SCENE"):
+        ThreeDMatch(tmp_path / "nothing")
+    with pytest.raises(FileNotFoundError, match="cloud_bin_N"):
+        ThreeDMatch(tmp_path)
+    write_fragments(tmp_path / "indoor" / "test" / "scene")
+    with pytest.raises(FileNotFoundError, match=r"no gt\.log of scene"):
+        ThreeDMatch(tmp_path)
+    with pytest.raises(FileNotFoundError, match="no fragments of other"):
+        ThreeDMatch(tmp_path, scenes=["other"])
+    with pytest.raises(ValueError, match="3DMatch, 3DLoMatch"):
+        ThreeDMatch(tmp_path, "3dmatch")
+    with pytest.raises(ValueError, match="no pair of its 4 clouds"):
+        make_ground_truth(tmp_path / "indoor" / "test" / "scene", overlaps=(0.95, 1.0))
+
+
+def test_fcgf_pairs(tmp_path: Path) -> None:
+    clouds, poses = fragments(3)
+    for place, cloud in clouds.items():
+        points = transform_points(poses[place], cloud).numpy()
+        np.savez(tmp_path / f"s@seq_{place}.npz", pcd=points, color=points)
+    (tmp_path / "s@seq-0.30.txt").write_text(
+        "s@seq_0.npz s@seq_1.npz 0.5\ns@seq_1.npz s@seq_2.npz\n"
+    )
+    data = FCGFPairs(tmp_path, ["s"])
+    assert [(p.target, p.source, p.overlap) for p in data.pairs] == [(0, 1, 0.5), (1, 2, None)]
+    pair = data.pairs[0]
+    target, source = (data.cloud(pair.scene, i) for i in (pair.target, pair.source))
+    _, found = nearest_within(transform_points(pair.transform, source.double()), target, 1e-4)
+    assert 0.4 < float((found >= 0).double().mean()) < 0.7
+    assert len(FCGFPairs(tmp_path, limit=1).pairs) == 1
+    with pytest.raises(FileNotFoundError, match=r"other\*0\.30\.txt"):
+        FCGFPairs(tmp_path, ["other"])
+
+
+def test_a_fragment_may_run_nothing(tmp_path: Path) -> None:
+    class Trap:
+        def __reduce__(self) -> tuple[object, tuple[str]]:
+            return (Path.touch, (tmp_path / "sprung",))  # type: ignore[return-value]
+
+    torch.save(Trap(), tmp_path / "a.pth")
+    (tmp_path / "a.pkl").write_bytes(pickle.dumps([Trap()]))
+    with pytest.raises(ValueError, match=r"a\.pth"):
+        read_fragment(tmp_path / "a.pth")
+    with pytest.raises(ValueError, match=r"a\.pkl"):
+        read_pickle(tmp_path / "a.pkl")
+    assert not (tmp_path / "sprung").exists()
+
+
+@pytest.mark.parametrize("kind", ["float32", "float64"])
+def test_fragments_of_both_precisions(kind: str, tmp_path: Path) -> None:
+    points = np.random.default_rng(0).random((7, 3)).astype(kind)
+    torch.save(points, tmp_path / "cloud_bin_0.pth")
+    read = read_fragment(tmp_path / "cloud_bin_0.pth")
+    assert read.dtype == torch.float32
+    np.testing.assert_array_equal(read.numpy(), points.astype(np.float32))
+    points[2] = np.nan
+    np.savez(tmp_path / "a.npz", pcd=points)
+    with pytest.raises(ValueError, match=r"a\.npz: 1 of 7 points.*point 2"):
+        read_fragment(tmp_path / "a.npz")
+
+
+def benchmark(data_root: Path, pair_list: str) -> list:
+    folder = data_root / "threedmatch" / "metadata" / "benchmarks" / pair_list
+    return [pair for scene in TEST_SCENES for pair in read_scene(folder / scene, scene)]
+
+
+@pytest.mark.data
+@pytest.mark.parametrize(
+    ("pair_list", "pairs", "counted", "compat"),
+    [("3DMatch", 1623, 1279, 1279), ("3DLoMatch", 1781, 1726, 1719)],
+)
+def test_official_counts_and_perfect_scores(
+    data_root: Path, pair_list: str, pairs: int, counted: int, compat: int
+) -> None:
+    listed = benchmark(data_root, pair_list)
+    truth = torch.stack([pair.transform for pair in listed])
+    information = torch.stack([pair.information for pair in listed])
+    identity = torch.eye(4, dtype=torch.float64).expand_as(truth)
+    for estimate, expected in ((truth, 1.0), (identity, None)):
+        rmse = information_rmse(estimate, truth, information).tolist()
+        results = [
+            PairResult(p.scene, p.target, p.source, 0.0, 0.0, value, index=p.index)
+            for p, value in zip(listed, rmse, strict=True)
+        ]
+        summary = summarize(results, protocol("predator", "threedmatch"), draws=0)
+        assert (summary.pairs, summary.counted, summary.unjudged) == (pairs, counted, 0)
+        if expected is not None:
+            assert summary.rr.value == expected
+        else:
+            # the truth itself says how many pairs stand almost in place already
+            near = [v <= 0.2 for p, v in zip(listed, rmse, strict=True) if p.source != p.target + 1]
+            assert summary.rr_pairs.value == pytest.approx(sum(near) / len(near))
+            assert summary.rr.value < 0.05
+    losing = summarize(results, protocol("predator", "threedmatch", predator_compat=True), draws=0)
+    assert losing.counted == compat
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("pair_list", ["3DMatch", "3DLoMatch"])
+def test_pickled_lists_are_those_of_the_logs(data_root: Path, pair_list: str) -> None:
+    metadata = data_root / "threedmatch" / "metadata"
+    pickled = {
+        (p.scene, p.target, p.source): p.transform
+        for p in read_indoor_list(metadata / f"{pair_list}.pkl")
+    }
+    logged = {(p.scene, p.target, p.source): p.transform for p in benchmark(data_root, pair_list)}
+    assert pickled.keys() == logged.keys()
+    for key, transform in logged.items():
+        # rotations in the lists are orthonormal to 0.001 only
+        torch.testing.assert_close(pickled[key], transform, atol=2e-3, rtol=0)
+
+
+def share_near(source: torch.Tensor, target: torch.Tensor) -> float:
+    _, found = nearest_within(source, target, 0.1)
+    return float((found >= 0).double().mean())
+
+
+@pytest.mark.data
+def test_gt_log_maps_j_into_i_on_hotel3(data_root: Path) -> None:
+    data = ThreeDMatch(data_root / "threedmatch", scenes=[HOTEL3])
+    assert len(data.pairs) == 54
+    before, after = [], []
+    for pair in data.pairs:
+        target, source = (data.cloud(HOTEL3, i) for i in (pair.target, pair.source))
+        before.append(share_near(source, target))
+        after.append(share_near(transform_points(pair.transform, source.double()), target))
+    assert sum(before) / 54 == pytest.approx(0.193, abs=5e-3)
+    assert sum(after) / 54 == pytest.approx(0.586, abs=5e-3)
+
+
+@pytest.mark.data
+def test_direction_of_the_demo_pair(data_root: Path) -> None:
+    folder = data_root / "threedmatch" / "demo_pair"
+    source, target = (read_fragment(folder / f"{name}.npy") for name in ("src", "ref"))
+    truth = torch.from_numpy(np.load(folder / "gt.npy")).double()
+    assert share_near(source, target) == pytest.approx(0.326, abs=2e-3)
+    right = share_near(transform_points(truth, source.double()), target)
+    assert right == pytest.approx(0.523, abs=2e-3)
+    wrong = share_near(transform_points(inverse(truth), source.double()), target)
+    assert wrong == pytest.approx(0.143, abs=2e-3)
+    assert match_distances(source[:1], target[:1], truth).shape == (1,)

@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from pcnn.registration.kabsch import weighted_svd
+from pcnn.registration.matching import match, sampled_matches
+from pcnn.registration.nearest import nearest_descriptors, nearest_within
+from pcnn.registration.transforms import transform_points
+from tests.registration.poses import random_pose
+
+
+def test_nearest_within_equals_all_distances() -> None:
+    query, points = torch.rand(200, 3), torch.rand(300, 3)
+    distance, index = nearest_within(query, points, 0.08)
+    everything = torch.cdist(query.double(), points.double())
+    nearest, at = everything.min(1)
+    near = nearest < 0.08
+    assert 20 < int(near.sum()) < 180
+    assert torch.equal(index, torch.where(near, at, -1))
+    torch.testing.assert_close(distance[near].double(), nearest[near], rtol=1e-4, atol=1e-6)
+    assert distance[~near].isinf().all()
+
+
+def test_nearest_within_takes_the_lower_index_on_a_tie() -> None:
+    points = torch.tensor([[5.0, 0, 0], [1, 0, 0], [-1, 0, 0], [1, 0, 0]])
+    _, index = nearest_within(torch.zeros(1, 3), points, 2.0)
+    assert index.tolist() == [1]
+    assert nearest_within(torch.zeros(2, 3), points[:0], 1.0)[1].tolist() == [-1, -1]
+
+
+def test_nearest_descriptors_equal_all_distances() -> None:
+    query, others = torch.rand(70, 33) + 50, torch.rand(90, 33) + 50
+    distance, index = nearest_descriptors(query, others)
+    expected, at = torch.cdist(query.double(), others.double()).min(1)
+    assert torch.equal(index, at)
+    torch.testing.assert_close(distance.double(), expected, rtol=1e-4, atol=1e-5)
+    with pytest.raises(ValueError, match="same length"):
+        nearest_descriptors(query, others[:, :5])
+
+
+def test_mutual_matches_agree_both_ways() -> None:
+    source, target = torch.tensor([[0.0], [1.0], [1.2]]), torch.tensor([[0.1], [1.1]])
+    one_way = match(source, target)
+    assert one_way.target.tolist() == [0, 1, 1]
+    mutual = match(source, target, "mutual")
+    assert mutual.source.tolist() == [0, 1]
+    assert mutual.target.tolist() == [0, 1]
+    with pytest.raises(ValueError, match="one_way, mutual"):
+        match(source, target, "both")
+
+
+def test_sampling_rules() -> None:
+    source = torch.arange(40.0)[:, None]
+    target = source + torch.linspace(0, 0.4, 40)[:, None]
+
+    def draw(rule: str, seed: int = 0) -> list[int]:
+        generator = torch.Generator().manual_seed(seed)
+        return sampled_matches(source, target, 10, "one_way", rule, generator).source.tolist()
+
+    assert draw("top_k") == list(range(10))
+    assert sorted(draw("random_matches")) != list(range(10))
+    assert len(set(draw("random_points"))) == 10
+    for rule in ("random_matches", "random_points"):
+        assert draw(rule) == draw(rule)
+        assert draw(rule) != draw(rule, 1)
+    every = sampled_matches(source, target, None, "one_way", "random_points")
+    assert len(every) == len(sampled_matches(source, target, 999, "one_way", "top_k")) == 40
+    with pytest.raises(ValueError, match="random_points, random_matches, top_k"):
+        draw("best")
+
+
+def test_random_points_are_drawn_from_both_clouds() -> None:
+    # with a quarter of the targets left, most sources no longer find their own
+    source = torch.arange(400.0)[:, None]
+    found = sampled_matches(source, source, 100, "one_way", "random_points")
+    assert int((found.source == found.target).sum()) < 50
+    assert len(found) == 100
+
+
+def test_weighted_svd_recovers_a_pose_and_minds_weights() -> None:
+    pose, source = random_pose(0), torch.randn(4, 20, 3, dtype=torch.float64)
+    target = transform_points(pose, source)
+    torch.testing.assert_close(weighted_svd(source, target), pose.expand(4, 4, 4))
+    target[:, :5] += 10
+    weight = torch.ones(4, 20, dtype=torch.float64)
+    weight[:, :5] = 0
+    torch.testing.assert_close(weighted_svd(source, target, weight), pose.expand(4, 4, 4))
+
+
+def test_weighted_svd_never_mirrors() -> None:
+    source = torch.randn(30, 3, dtype=torch.float64)
+    mirrored = weighted_svd(source, source * torch.tensor([1, 1, -1]))
+    assert float(torch.linalg.det(mirrored[:3, :3])) == pytest.approx(1)
+    flat = source * torch.tensor([1.0, 1, 0])  # coplanar
+    pose = random_pose(1)
+    torch.testing.assert_close(weighted_svd(flat, transform_points(pose, flat)), pose)
+
+
+def test_weighted_svd_has_gradients() -> None:
+    source = torch.randn(6, 3, dtype=torch.float64)
+    target = transform_points(random_pose(2), source) + 0.1 * torch.randn(6, 3).double()
+    weight = torch.rand(6, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda w: weighted_svd(source, target, w), weight)
