@@ -26,6 +26,8 @@ class StreetSettings:
 
     bend: float  # largest sideways slope of the centre line
     hill: float  # largest grade
+    crown: float  # slope of the street down from its centre line
+    camber: float  # largest slope across, changing along the street
     bank_left: float  # slope of the land beyond the sidewalk, away from the street
     bank_right: float
     road_half_width: float
@@ -85,6 +87,8 @@ Ranges = dict[str, tuple[float, float]]
 _TRAIN: Ranges = {
     "bend": (0.08, 0.30),
     "hill": (0.005, 0.060),
+    "crown": (0.010, 0.040),
+    "camber": (0.005, 0.050),
     "bank_left": (-0.06, 0.09),
     "bank_right": (-0.06, 0.09),
     "road_half_width": (4.4, 6.2),
@@ -111,8 +115,8 @@ _TRAIN: Ranges = {
     "bush_count": (9.0, 22.0),
     "lamp_spacing": (14.0, 26.0),
     "sign_count": (1.5, 4.5),
-    "parked_share": (0.40, 0.75),
-    "presence": (0.70, 0.95),
+    "parked_share": (0.30, 0.70),
+    "presence": (0.55, 0.90),
     "person_count": (2.0, 6.0),
     "bicycle_count": (2.0, 4.0),
 }

@@ -69,7 +69,7 @@ class Street:
         rng = self._stream(_STREET, 0)
         self.settings: StreetSettings = draw_settings(rng, split)
         settings = self.settings
-        self.road = Road.draw(rng, settings.bend, settings.hill)
+        self.road = Road.draw(rng, settings.bend, settings.hill, settings.crown, settings.camber)
         self._sides = draw_sides(rng, settings)
         self._relief = Relief.draw(rng, settings.relief, (settings.bank_left, settings.bank_right))
         self._convoy = convoy(rng, settings, first_instance=1)

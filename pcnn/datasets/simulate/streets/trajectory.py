@@ -46,7 +46,8 @@ class Drive:
         drift_rate = 0.12 * 0.35 * np.cos(0.35 * time + self.phases[1]) / self.speed
         yaw = float(self.road.heading(s)) + drift_rate
         pitch = -float(np.arctan(self.road.grade(s))) + 0.004 * np.sin(2.1 * time + self.phases[2])
-        roll = 0.005 * np.sin(1.7 * time + self.phases[3])
+        lean = float(np.arctan(self.road.cross_slope(s, drift - self.lane)))
+        roll = lean + 0.005 * np.sin(1.7 * time + self.phases[3])
         position = self.road.bend(np.array([s, drift - self.lane, self.sensor_height]))
         pose = np.eye(4)
         pose[:3, :3] = _rotation(yaw, pitch, roll)
