@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from torch import Tensor, nn
 
 
-@dataclass(frozen=True, eq=False)
-class Epilogue:
+class Epilogue(NamedTuple):
     """``relu(product * scale + shift + residual)``; what is absent is left out. Inference only.
 
     Args:

@@ -6,7 +6,8 @@ tile multiplies only those (`pcnn.geometry.layouts.tiles`). One pass, no atomics
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -91,10 +92,8 @@ class OutputStationary(OuterProducts):
                 join(x, second), weight, layouts, n_out, groups, transposed, mirrored, compute_dtype
             )
             return finish(product, epilogue, out_dtype)
-        from pcnn.kernels.implicit_gemm import launch_implicit_gemm
-
         follows, tiles = _NOTHING if epilogue is None else epilogue, layouts[2].shape[0]
-        return launch_implicit_gemm(
+        return _launch()(
             x,
             weight,
             layouts,
@@ -112,6 +111,14 @@ class OutputStationary(OuterProducts):
             residual=follows.residual,
             relu=follows.relu,
         )
+
+
+@functools.cache
+def _launch() -> Callable[..., Tensor]:
+    """The launch of the kernel; Triton is imported by those who have a GPU."""
+    from pcnn.kernels.implicit_gemm import launch_implicit_gemm
+
+    return launch_implicit_gemm
 
 
 def _plain(

@@ -17,6 +17,29 @@ _INT32 = 1 << 31
 _ALIGNMENT = 16
 
 
+#: Versions of Triton whose launcher is known from within.
+_KNOWN = ("3.6.0",)
+
+
+def started(compiled: Any) -> tuple[Any, tuple[Any, ...]]:
+    """What starts a compiled kernel, and its arguments between the stream and the kernel's own.
+
+    Triton's launcher first allocates scratch memory, in a microsecond that a kernel without any
+    need not spend: there its C function is called itself, in versions that are known.
+    """
+    run, metadata = compiled.run, compiled.packed_metadata
+    hooks = None, None, None  # metadata of a launch, what is called before and after it
+    scratch = run.global_scratch_size or run.profile_scratch_size if _is_known(run) else 1
+    if scratch:
+        return run, (compiled.function, metadata, *hooks)
+    modes = run.launch_cooperative_grid, run.launch_pdl
+    return run.launch, (compiled.function, *modes, None, None, metadata, *hooks)
+
+
+def _is_known(run: Any) -> bool:
+    return triton.__version__ in _KNOWN and type(run).__name__ == "CudaLauncher"
+
+
 class TritonLauncher:
     """A Triton kernel whose arguments are tensors, then sizes, then compile-time constants.
 
@@ -112,13 +135,14 @@ class Variant:
             if not -_INT32 <= size < _INT32:
                 key += tuple(-_INT32 <= size < _INT32 for size in sizes)
                 break
-        compiled = self._compiled.get(key)
-        if compiled is None:
-            self._compiled[key] = self._launch(grid, tensors, sizes)
+        found = self._compiled.get(key)
+        if found is None:
+            compiled = self._launch(grid, tensors, sizes)
+            self._compiled[key] = compiled, *started(compiled)
             return
+        _, start, what = found
         stream = torch._C._cuda_getCurrentRawStream(index)
-        what = compiled.function, compiled.packed_metadata, None, None, None
-        compiled.run(*grid, 1, stream, *what, *pointers, *sizes, *self._constants)
+        start(*grid, 1, stream, *what, *pointers, *sizes, *self._constants)
 
     def _launch(
         self, grid: tuple[int, int], tensors: tuple[Tensor | None, ...], sizes: tuple[int, ...]

@@ -56,10 +56,10 @@ def convolution(
     # in compiled code a list that is kept would be a side effect
     layouts = side.listed(needs) if compiling else side.read(needs, dataflow.needs_vvor)
     grad_x = grad_weight = False
-    if torch.is_grad_enabled():
+    extra, graded = second is not None or epilogue is not None, torch.is_grad_enabled()
+    if graded:
         grad_x, grad_weight = x.requires_grad, weight.requires_grad
-    extra = second is not None or epilogue is not None
-    if extra:
+    if extra and (graded or groups != 1):
         _check_inference(x, weight, second, epilogue, groups)
     if not (grad_x or grad_weight or compiling or (extra and not dataflow.fuses)):
         # no dispatcher between the layer and the dataflow: half the host time of a call
