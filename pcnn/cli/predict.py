@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 def predict(
     checkpoint: Annotated[Path, typer.Argument(help="Checkpoint of a segmentation run.")],
-    paths: Annotated[list[Path], typer.Argument(help="Clouds (.bin, .npy, .pcd, .ply), or folders.")],
+    paths: Annotated[
+        list[Path], typer.Argument(help="Clouds (.bin, .npy, .pcd, .ply), or folders.")
+    ],
     out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("predictions"),
     crop: Annotated[
         float | None, typer.Option(help="Leave points beyond this distance unlabelled, in metres.")

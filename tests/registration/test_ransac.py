@@ -1,0 +1,148 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from pcnn.metrics.registration import rotation_error, translation_error
+from pcnn.registration.horn import fitted
+from pcnn.registration.kabsch import weighted_svd
+from pcnn.registration.ransac import ransac, ransac_batch
+from pcnn.registration.settings import RansacSettings
+from pcnn.registration.transforms import transform_points
+from tests.registration.poses import random_pose
+
+SETTINGS = RansacSettings(distance=0.05, hypotheses=20_000)
+
+
+def matches(
+    seed: int, number: int = 400, right: float = 0.1, noise: float = 0.01
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Source and target points of matches, some of them right, and the truth."""
+    generator = torch.Generator().manual_seed(seed)
+    truth = random_pose(seed)
+    source = torch.rand(number, 3, generator=generator) * 3
+    target = torch.rand(number, 3, generator=generator) * 3
+    good = torch.arange(number) < right * number
+    moved = transform_points(truth, source.double()).float()
+    moved += noise * torch.randn(number, 3, generator=generator)
+    return source, torch.where(good[:, None], moved, target), truth
+
+
+@pytest.mark.parametrize("points", [3, 4, 8])
+def test_closed_form_equals_svd(points: int) -> None:
+    source = torch.randn(500, points, 3, dtype=torch.float64)
+    truth = torch.stack([random_pose(seed) for seed in range(500)])
+    target = transform_points(truth, source) + 0.05 * torch.randn(500, points, 3)
+    torch.testing.assert_close(
+        fitted(source, target), weighted_svd(source, target), atol=1e-6, rtol=0
+    )
+
+
+def test_closed_form_of_degenerate_points_is_a_rotation() -> None:
+    line = torch.arange(3.0, dtype=torch.float64)[:, None] * torch.tensor([1.0, 2, -1])
+    source = torch.stack([line, torch.zeros(3, 3), torch.eye(3)]).double()
+    target = transform_points(random_pose(0), source)
+    found = fitted(source, target)
+    # one place and a triangle fit; on a line the turn about it is open
+    torch.testing.assert_close(transform_points(found, source)[1:], target[1:], atol=1e-6, rtol=0)
+    eye = torch.eye(3, dtype=torch.float64).expand(3, 3, 3)
+    torch.testing.assert_close(found[:, :3, :3] @ found[:, :3, :3].mT, eye, atol=1e-9, rtol=0)
+
+
+@pytest.mark.parametrize("points", [3, 4])
+def test_finds_the_pose_among_wrong_matches(points: int) -> None:
+    right = 0.1 if points == 3 else 0.2
+    settings = RansacSettings(distance=0.05, points=points, hypotheses=20_000)
+    for seed in range(5):
+        source, target, truth = matches(seed, right=right)
+        found = ransac(source, target, settings, seed)
+        assert found.transform is not None
+        assert float(rotation_error(found.transform, truth)) < 1
+        assert float(translation_error(found.transform, truth)) < 0.03
+        assert int(found.inliers.sum()) >= 0.9 * right * 400
+        assert found.hypotheses == 20_000
+
+
+def test_far_from_the_origin_nothing_is_lost() -> None:
+    source, target, truth = matches(0, noise=0.001)
+    there = torch.tensor([5e3, -7e3, 100.0], dtype=torch.float64)
+    found = ransac(source.double() + there, target.double() + there, SETTINGS)
+    assert found.transform is not None
+    moved = transform_points(found.transform, source.double() + there) - there
+    right = found.inliers
+    assert int(right.sum()) >= 38
+    expected = transform_points(truth, source.double())
+    assert float((moved - expected)[right].norm(dim=1).max()) < 0.01
+
+
+def test_a_batch_gives_what_each_gives_alone_and_seeds_repeat() -> None:
+    made = [matches(seed, number) for seed, number in enumerate((400, 90, 250))]
+    sources, targets = [one[0] for one in made], [one[1] for one in made]
+    settings = RansacSettings(distance=0.05, hypotheses=12_000, confidence=0.99)
+    together = ransac_batch(sources, targets, settings, seed=4)
+    for source, target, solution in zip(sources, targets, together, strict=True):
+        alone = ransac(source, target, settings, seed=4)
+        assert alone.hypotheses == solution.hypotheses
+        assert (alone.transform is None) == (solution.transform is None)
+        if alone.transform is not None and solution.transform is not None:
+            assert torch.equal(alone.transform, solution.transform)
+    one, other = (ransac(sources[0], targets[0], SETTINGS, s, refine=False) for s in (0, 1))
+    assert one.transform is not None
+    assert other.transform is not None
+    assert not torch.equal(one.transform, other.transform)
+
+
+def test_early_exit_needs_fewer_hypotheses() -> None:
+    source, target, _ = matches(0, right=0.8)
+    sure = RansacSettings(distance=0.05, hypotheses=50_000, confidence=0.999)
+    assert ransac(source, target, sure).hypotheses < 50_000
+    assert ransac(source, target, RansacSettings(distance=0.05)).hypotheses == 50_000
+
+
+def test_without_a_hypothesis_there_is_no_estimate() -> None:
+    source, target, _ = matches(0, right=0.0)
+    assert ransac(source[:2], target[:2], SETTINGS).transform is None
+    assert ransac(source[:0], target[:0], SETTINGS).transform is None
+    apart = torch.arange(9.0).reshape(3, 3) ** 2
+    assert ransac(apart, 5 * apart, SETTINGS).transform is None
+    one_place = torch.zeros(50, 3)
+    found = ransac(one_place, one_place + 1, SETTINGS)  # any rotation fits; the shift is right
+    assert found.transform is not None
+    moved = transform_points(found.transform, one_place.double())
+    torch.testing.assert_close(moved, one_place.double() + 1)
+
+
+def test_refits_do_not_lose_inliers() -> None:
+    source, target, _ = matches(3, noise=0.02)
+    rough = ransac(source, target, SETTINGS, refine=False)
+    fine = ransac(source, target, SETTINGS)
+    assert int(fine.inliers.sum()) >= int(rough.inliers.sum())
+
+
+def test_refusals() -> None:
+    points = torch.zeros(5, 3)
+    with pytest.raises(ValueError, match=r"\[M, 3\] on both sides"):
+        ransac(points, points[:4], SETTINGS)
+    with pytest.raises(ValueError, match="NaN"):
+        ransac(points, points / 0, SETTINGS)
+    for words, bad in (
+        ("distance", {"distance": 0.0}),
+        ("at least 3", {"distance": 1.0, "points": 2}),
+        ("confidence", {"distance": 1.0, "confidence": 0.0}),
+    ):
+        with pytest.raises(ValueError, match=words):
+            RansacSettings(**bad)  # type: ignore[arg-type]
+
+
+def test_open3d_finds_the_same_pose() -> None:
+    pytest.importorskip("open3d")
+    from pcnn.registration.matching import Matches
+    from pcnn.registration.open3d_tools import open3d_ransac
+
+    source, target, truth = matches(0, right=0.3)
+    rows = torch.arange(400)
+    found = open3d_ransac(source, target, Matches(rows, rows, torch.zeros(400)), SETTINGS)
+    assert found.transform is not None
+    assert float(rotation_error(found.transform, truth)) < 3
+    assert int(found.inliers.sum()) > 60
