@@ -1,27 +1,30 @@
 // Tiles of rows with the ranges of inputs that every slot sums up, from triplets by output row; what
 // is stored, pcnn/geometry/row_lists.py says. Many maps in one sort of rows and one of tiles.
 
+#include "gray_order.cuh"
 #include "radix.cuh"
 
-#define MAX_TASKS 32
-#define GRAY_BITS 27    // of the slot mask in a sort key; larger masks are folded
-#define LEVEL_BITS 5    // of the level of a row's fan-in
-#define LAST_LEVEL 31   // rows without an input
-#define STEP_INPUTS 2   // inputs of a slot that one step gathers
+#define MAX_TASKS 24
+#define LEVEL_BITS 4    // of the level of a row's fan-in
+#define LAST_LEVEL 15   // rows without an input
 #define LENGTH_BITS 24  // of the number of a tile's steps in a sort key
 #define TILE_ROWS 128
 
 struct ListTask {
-    const int* row_slots;    // [T] by row, ascending within a row
+    const int* row_inputs;   // [T] by row, then slot
+    const int* row_slots;    // [T] ascending within a row
     const i64* row_offsets;  // [rows + 1]
+    int* bits;               // [2, volume] of the slots with an input, and with two, in a mask
     int* out;                // [tiles, TILE_ROWS]
     int* starts;             // [tiles, volume + 1, TILE_ROWS]
     int* tile_steps;         // [tiles + 1]
-    int2* steps;             // slot and rank of the first input
+    int* step_slots;         // [stored]
+    int* step_rows;          // [stored, TILE_ROWS]
     int* most;               // [tiles, volume] largest fan-in of a slot, in the order of the rows
     i64 rows;
     i64 first_item;          // rows of the tasks before
     i64 first_tile;          // tiles of the tasks before
+    i64 stored;              // steps that there is room for
     int tiles;
     int volume;
 };
@@ -43,28 +46,47 @@ __device__ __forceinline__ int task_of(const ListArguments& a, i64 number, bool 
     return task;
 }
 
-__device__ __forceinline__ u32 gray_rank(u32 mask) {
-    for (int shift = 1; shift < 32; shift *= 2) mask ^= mask >> shift;
-    return mask;
+// Call `visit(slot, inputs)` for every slot that a row fills, ascending.
+template <typename Visit>
+__device__ __forceinline__ void visit_slots(const ListTask& task, i64 row, Visit visit) {
+    const i64 end = task.row_offsets[row + 1];
+    for (i64 cursor = task.row_offsets[row]; cursor < end;) {
+        const int slot = task.row_slots[cursor];
+        int inputs = 1;
+        while (++cursor < end && task.row_slots[cursor] == slot) ++inputs;
+        visit(slot, inputs);
+    }
 }
 
-// Level of the fan-in, and the Gray rank of the slot mask: slot k of more than 27 falls into bin
-// 27 k / K.
+// A block a map: how often rows fill a slot, and fill it twice, and so the bits of a mask.
+KERNEL(slot_bits, ListArguments, 256) {
+    DYNAMIC_SHARED(shared);
+    int* counts = (int*)shared;  // [2, volume]
+    const ListTask& task = a.tasks[blockIdx.x];
+    for (int i = threadIdx.x; i < 2 * task.volume; i += 256) counts[i] = 0;
+    __syncthreads();
+    const i64 step = sampling_step(task.rows);
+    for (i64 row = threadIdx.x * step; row < task.rows; row += 256 * step)
+        visit_slots(task, row, [&](int slot, int inputs) {
+            atomicAdd(&counts[slot], 1);
+            if (inputs > 1) atomicAdd(&counts[task.volume + slot], 1);
+        });
+    __syncthreads();
+    assign_bits(counts, 2 * task.volume, task.bits);
+}
+
+// Level of the fan-in, and the Gray rank of what a row fills.
 __device__ __forceinline__ u64 row_key(const ListTask& task, i64 row) {
-    const i64 end = task.row_offsets[row + 1];
-    i64 cursor = task.row_offsets[row];
-    if (cursor == end) return (u64)LAST_LEVEL << GRAY_BITS;
-    u32 bins = 0;
-    int most = 0, run = 0, last = -1;
-    for (; cursor < end; ++cursor) {
-        const int slot = task.row_slots[cursor];
-        run = slot == last ? run + 1 : 1;
-        last = slot;
-        most = max(most, run);
-        bins |= 1u << (task.volume <= GRAY_BITS ? slot : (int)((i64)slot * GRAY_BITS / task.volume));
-    }
-    const int level = bits_for((u64)(most + STEP_INPUTS - 1) / STEP_INPUTS);
-    return (u64)level << GRAY_BITS | gray_rank(bins);
+    u32 mask = 0;
+    int most = 0;
+    visit_slots(task, row, [&](int slot, int inputs) {
+        mask |= 1u << task.bits[slot];
+        if (inputs > 1) mask |= 1u << task.bits[task.volume + slot];
+        most = max(most, inputs);
+    });
+    if (!most) return (u64)LAST_LEVEL << GRAY_BITS;
+    const int level = most <= 4 ? most : min(bits_for((u64)most) + 2, LAST_LEVEL - 1);
+    return (u64)level << GRAY_BITS | gray_rank(mask);
 }
 
 // Sort keys of all rows, and their digits counted.
@@ -87,20 +109,15 @@ KERNEL(tile_lengths, ListArguments, TILE_ROWS) {
     const i64 own = tile - task.first_tile, place = own * TILE_ROWS + threadIdx.x;
     for (int slot = threadIdx.x; slot < task.volume; slot += TILE_ROWS) most[slot] = 0;
     __syncthreads();
-    if (place < task.rows) {
-        const i64 row = a.order[task.first_item + place], end = task.row_offsets[row + 1];
-        for (i64 cursor = task.row_offsets[row]; cursor < end;) {
-            const int slot = task.row_slots[cursor];
-            int run = 1;
-            while (++cursor < end && task.row_slots[cursor] == slot) ++run;
-            if (most[slot] < run) atomicMax(&most[slot], run);
-        }
-    }
+    if (place < task.rows)
+        visit_slots(task, a.order[task.first_item + place], [&](int slot, int inputs) {
+            if (most[slot] < inputs) atomicMax(&most[slot], inputs);
+        });
     __syncthreads();
     u32 steps = 0;
     for (int slot = threadIdx.x; slot < task.volume; slot += TILE_ROWS) {
         task.most[own * task.volume + slot] = most[slot];
-        steps += (u32)(most[slot] + STEP_INPUTS - 1) / STEP_INPUTS;
+        steps += (u32)most[slot];
     }
     steps = __reduce_add_sync(FULL_MASK, steps);
     if (lane_index() == 0) sums[warp_index()] = steps;
@@ -135,7 +152,8 @@ KERNEL(first_steps, ListArguments, 256) {
     if (threadIdx.x == 0) task.tile_steps[task.tiles] = (int)carry;
 }
 
-// A block a stored tile: its rows, where the inputs of every slot begin, and its steps.
+// A block a stored tile: its rows, where the inputs of every slot begin, its steps, and what these
+// gather if there is room for all of them.
 KERNEL(tile_ranges, ListArguments, TILE_ROWS) {
     const i64 number = blockIdx.x;
     const ListTask& task = a.tasks[task_of(a, number, true)];
@@ -153,23 +171,18 @@ KERNEL(tile_ranges, ListArguments, TILE_ROWS) {
     }
     starts[(i64)task.volume * TILE_ROWS] = (int)end;
 
-    if (warp_index()) return;
-    int2* steps = task.steps + task.tile_steps[stored];
-    for (int first = 0; first < task.volume; first += WARP) {
-        const int slot = first + lane_index();
-        const int most = slot < task.volume ? task.most[own * task.volume + slot] : 0;
-        const int count = (most + STEP_INPUTS - 1) / STEP_INPUTS;
-        int sum = count;  // inclusive, of the warp
-#pragma unroll
-        for (int lanes = 1; lanes < WARP; lanes <<= 1) {
-            const int left = __shfl_up_sync(FULL_MASK, sum, lanes);
-            if (lane_index() >= lanes) sum += left;
+    i64 step = task.tile_steps[stored];
+    if (task.tile_steps[stored + 1] > task.stored) return;
+    if (row >= 0) cursor = task.row_offsets[row];
+    next = cursor < end ? task.row_slots[cursor] : -1;
+    for (int slot = 0; slot < task.volume; ++slot)
+        for (int left = task.most[own * task.volume + slot]; left; --left, ++step) {
+            int input = -1;
+            if (next == slot) {
+                input = task.row_inputs[cursor];
+                next = ++cursor < end ? task.row_slots[cursor] : -1;
+            }
+            task.step_rows[step * TILE_ROWS + threadIdx.x] = input;
+            if (threadIdx.x == 0) task.step_slots[step] = slot;
         }
-        for (int i = 0; i < count; ++i) {
-            int2 step;
-            step.x = slot, step.y = i * STEP_INPUTS;
-            steps[sum - count + i] = step;
-        }
-        steps += __shfl_sync(FULL_MASK, sum, WARP - 1);
-    }
 }

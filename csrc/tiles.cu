@@ -5,10 +5,10 @@
 // an order of rows of their own. Tiles of a map are stored by falling number of slots; how many
 // tiles stand before one is counted in groups, so that every block finds its place by itself.
 
+#include "gray_order.cuh"
 #include "radix.cuh"
 
 #define MAX_TASKS 32
-#define GRAY_BITS 27  // of the mask in a sort key; larger masks are folded
 #define TILE_ROWS 128
 #define GROUP_TILES 128
 #define LIST_THREADS TILE_ROWS
@@ -43,8 +43,10 @@ struct MaskKeysArguments {
     u32* values_b;
     u32* state;
     u32* bins;   // [n_bins], made zero
+    int* bits;   // [n, columns] bit of every slot of a section in the mask that rows are sorted by
     i64 items;
     i64 n_bins;
+    int columns;
     int n;
     int gray_bits;
     int map_bits;
@@ -57,30 +59,17 @@ __device__ __forceinline__ int task_of(const TileTask* tasks, int n, i64 number,
     return task;
 }
 
-// A bin is set if one of its neighbouring slots is: slot i of n falls into bin 27 i / n.
-__device__ __forceinline__ u32 folded(const int* masks, const TileTask& task) {
-    u32 bins = 0;
-    if (task.sections == 1) {
-        if (task.volume <= GRAY_BITS) return (u32)masks[0];
-        for (int w = 0; w < task.words; ++w)
-            for (u32 rest = (u32)masks[w]; rest; rest &= rest - 1)
-                bins |= 1u << ((w * 31 + __ffs((int)rest) - 1) * GRAY_BITS / task.volume);
-        return bins;
-    }
-    int slots = (task.volume - task.section + task.sections - 1) / task.sections;
-    int word = -1;
-    u32 bits = 0;
-    for (int i = 0, slot = task.section; i < slots; ++i, slot += task.sections) {
-        if (slot / 31 != word) bits = (u32)masks[word = slot / 31];
-        u32 filled = bits >> (slot - word * 31) & 1u;
-        bins |= filled << (slots <= GRAY_BITS ? i : i * GRAY_BITS / slots);
-    }
-    return bins;
-}
-
-__device__ __forceinline__ u32 gray_rank(u32 mask) {
-    for (int shift = 1; shift < 32; shift *= 2) mask ^= mask >> shift;
-    return mask;
+// Call `visit(column)` for every slot of a section that a row fills.
+template <typename Visit>
+__device__ __forceinline__ void visit_columns(const int* masks, const TileTask& task, Visit visit) {
+    for (int w = 0; w < task.words; ++w)
+        for (u32 rest = (u32)masks[w]; rest; rest &= rest - 1) {
+            const int slot = w * 31 + __ffs((int)rest) - 1;
+            if (task.sections == 1)
+                visit(slot);
+            else if (slot % task.sections == task.section)
+                visit(slot / task.sections);
+        }
 }
 
 struct RowMasksArguments {
@@ -103,6 +92,21 @@ KERNEL(row_masks, RowMasksArguments, 256) {
     }
 }
 
+// A block a section: how often its slots are filled, and so the bits of a mask.
+KERNEL(column_bits, MaskKeysArguments, 256) {
+    DYNAMIC_SHARED(shared);
+    int* counts = (int*)shared;  // [columns]
+    const TileTask& task = a.tasks[blockIdx.x];
+    const int columns = (task.volume - task.section + task.sections - 1) / task.sections;
+    for (int i = threadIdx.x; i < columns; i += 256) counts[i] = 0;
+    __syncthreads();
+    const i64 step = sampling_step(task.rows);
+    for (i64 row = threadIdx.x * step; row < task.rows; row += 256 * step)
+        visit_columns(task.masks + row * task.words, task, [&](int column) { atomicAdd(&counts[column], 1); });
+    __syncthreads();
+    assign_bits(counts, columns, a.bits + (i64)blockIdx.x * a.columns);
+}
+
 // Keys of all rows, those of rows without a slot behind all others.
 KERNEL(mask_keys, MaskKeysArguments, 256) {
     __shared__ u32 histogram[MAX_PASSES][RADIX];
@@ -121,7 +125,10 @@ KERNEL(mask_keys, MaskKeysArguments, 256) {
             int number = task_of(a.tasks, a.n, item, false);
             const TileTask& task = a.tasks[number];
             i64 row = item - task.first_item;
-            u32 rank = gray_rank(folded(task.masks + row * task.words, task));
+            const int* bits = a.bits + (i64)number * a.columns;
+            u32 mask = 0;
+            visit_columns(task.masks + row * task.words, task, [&](int column) { mask |= 1u << bits[column]; });
+            u32 rank = gray_rank(mask);
             u32 behind = (rank - 1u) & ((1u << a.gray_bits) - 1u);  // the empty mask has rank 0
             key = ((u64)number << a.gray_bits) | behind;
             keys[item] = key;

@@ -1,4 +1,4 @@
-"""Output-stationary sums over lists of inputs, for maps whose slots hold several of them."""
+"""Output-stationary sums for maps whose slots hold several inputs."""
 
 from __future__ import annotations
 
@@ -13,26 +13,27 @@ from pcnn.dataflows.listed_pairs import PlainSums
 from pcnn.dataflows.outer_products import NEEDS_VVOR, OuterProducts
 from pcnn.dataflows.reference import finish, kernels_serve, multiply
 from pcnn.geometry.layouts import TILE_ROWS
+from pcnn.kernels.gemm_blocks import default_blocks
 from pcnn.kernels.product_tiles import ProductShape, RowTiles
 
 _NOTHING = Epilogue()
 
-#: Depth of the pipeline: row ranges, rows and their features are loaded ahead of the products.
-STAGES = 9
-
 
 @dataclass(frozen=True)
 class RowStationary(OuterProducts):
-    """Inputs of a slot are summed while they are gathered, and multiplied once.
+    """Every output row is summed where it is stored, over all inputs of all its slots.
 
-    ``sum_j x_j W_k = (sum_j x_j) W_k``: where native points put several inputs into a slot, rows
-    are neither padded to the fullest of a tile nor added by atomics. Any kernel map is served, in
-    one pass and with identical bits in every run, and nothing is stored besides the result.
+    What implicit GEMM is to neighbour tables: where native points put several inputs into a slot,
+    rows are ordered so that those of a tile fill the same slots as often
+    (`pcnn.geometry.row_lists`), and tensor cores multiply one input of a slot after another. Slots
+    of many inputs, as on dense clouds, are summed at the gather: ``sum_j x_j W_k = (sum_j x_j)
+    W_k``. Any kernel map is served in one pass, without atomics and with identical bits in every
+    run, and nothing is stored besides the result.
 
-    Inputs are rounded to the compute dtype; two of a slot are added in float32 and their sum is
-    rounded to the compute dtype once more before it is multiplied, further ones are multiplied two
-    by two and added in float32: in float16 a sum of two must stay below 65504. Kernels serve
-    float16, bfloat16 and float32 on CUDA; elsewhere, and in float64, the same sums are plain torch.
+    Operands are rounded to the compute dtype, sums are float32; a sum at the gather is rounded to
+    the compute dtype once more before it is multiplied, so in float16 it must stay below 65504.
+    Kernels serve float16, bfloat16 and float32 on CUDA; elsewhere, and in float64, the same sums
+    are plain torch.
 
     Args:
         tiles: how the work is cut; ``None`` picks by shape (`tiles_of`).
@@ -123,7 +124,7 @@ class RowStationary(OuterProducts):
             n_out,
             shape,
             compute_dtype,
-            self.tiles or tiles_of(shape, compute_dtype),
+            self.tiles or tiles_of(shape, layouts[0].shape[0], compute_dtype),
             out_dtype,
             second,
             follows.scale,
@@ -133,23 +134,24 @@ class RowStationary(OuterProducts):
         )
 
 
-def tiles_of(shape: ProductShape, compute_dtype: torch.dtype) -> RowTiles:
-    """Tiles without measuring: 64 rows, of which two steps lie in shared memory.
-
-    Two inputs of every row are gathered for a step, twice what a neighbour table asks for: half of
-    the rows leaves room for as many programs on a multiprocessor.
+def tiles_of(shape: ProductShape, tiles: int, compute_dtype: torch.dtype) -> RowTiles:
+    """Cut without measuring: that of an implicit GEMM, whose steps are those of a tile.
 
     Args:
         shape: of the product.
+        tiles: of `TILE_ROWS` output rows.
         compute_dtype: dtype of the operands.
     """
-    columns, depth = shape.block(compute_dtype)
-    return RowTiles(64, columns, depth, 4, STAGES)
+    exact = compute_dtype == torch.float32 and not torch.backends.cuda.matmul.allow_tf32
+    sizes = shape.channels, shape.outputs, tiles, shape.volume
+    blocks = default_blocks(*sizes, compute_dtype, exact)
+    sides = blocks.rows, blocks.channels_out, blocks.channels_in
+    return RowTiles(*sides, blocks.warps, blocks.stages)
 
 
 def _plain(plain: PlainSums, layouts: Sequence[Tensor]) -> Tensor:
     """The same sums in torch operations, slot by slot; waits for the device."""
-    tile_out, tile_starts, _, _, in_index = layouts
+    tile_out, tile_starts, *_, in_index = layouts
     rows, out = plain.rows, plain.sums
     fan_in = tile_starts[:, 1:] - tile_starts[:, :-1]  # [tiles, K, TILE_ROWS]
     slot, tile, place = (fan_in > 0).transpose(0, 1).nonzero(as_tuple=True)

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from pcnn.geometry.gray_order import bits
 from pcnn.geometry.row_lists import row_lists as lists_of_rows
 from pcnn.geometry.slot_subsets import half_pairs, hybrid, slot_norms
 from pcnn.geometry.slot_tiles import TILE_ROWS as TILE_ROWS
-from pcnn.geometry.slot_tiles import bits, fitting_tiles, kernel_size, section_tiles, tiles
+from pcnn.geometry.slot_tiles import fitting_tiles, kernel_size, section_tiles, tiles
 from pcnn.geometry.tile_table import check_source, has_table, has_tiles, table_of_tiles
 
 if TYPE_CHECKING:

@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from pcnn.geometry.gray_order import GRAY_BITS, gray_order
+
 if TYPE_CHECKING:
     from pcnn.geometry.kernel_map import KernelMap
 
 #: Output rows of a tile.
 TILE_ROWS = 128
-
-#: Bits of a mask that rows are ordered by; masks of more slots are folded.
-GRAY_BITS = 27
 
 #: Most sections a map is cut into.
 MAX_SECTIONS = 32
@@ -35,10 +34,10 @@ FEW_SLOTS = 4
 def tiles(kernel_map: KernelMap) -> tuple[Tensor, ...]:
     """Output rows, slots and gathered input rows of tiles, for implicit GEMM.
 
-    Rows are ordered by the Gray code of their slot mask, so that the rows of a tile share slots;
-    masks of more than 27 slots are folded to 27 bins first (slot k into bin ``27 k // K``), and
-    rows without a slot stand last. A tile is ``TILE_ROWS`` places of that order. Tiles are stored
-    by falling number of slots, so that long ones start first; equal ones keep their order.
+    Rows are ordered by the Gray code of their slot mask (`pcnn.geometry.gray_order`), so that the
+    rows of a tile share slots; rows without a slot stand last. A tile is ``TILE_ROWS`` places of
+    that order. Tiles are stored by falling number of slots, so that long ones start first; equal
+    ones keep their order.
 
     Returns:
         ``tile_out [tiles, TILE_ROWS]`` int32, output row of every place, -1 for a spare one;
@@ -170,36 +169,3 @@ def ordered_section(table: Tensor, number: int, sections: int, width: int) -> tu
     first = torch.argsort((~touched).to(torch.int8), dim=1, stable=True)  # filled ones first
     slots = torch.nn.functional.pad(first * sections + number, (0, width - volume))
     return out.view(tiles, TILE_ROWS), slots, touched.sum(1)
-
-
-def gray_order(occupied: Tensor) -> Tensor:
-    """Where the slot mask of every row stands in the order of tiles: ``[N]`` int64 of `GRAY_BITS`.
-
-    Args:
-        occupied: ``[N, K]`` bool, whether a row fills a slot.
-    """
-    return _gray_rank(bits(_folded(occupied)))
-
-
-def _folded(occupied: Tensor) -> Tensor:
-    """``[N, min(K, 27)]`` bool: whether a bin of neighbouring slots has a filled one."""
-    volume = occupied.shape[1]
-    if volume <= GRAY_BITS:
-        return occupied
-    bins = torch.arange(volume, device=occupied.device) * GRAY_BITS // volume
-    sums = torch.zeros(len(occupied), GRAY_BITS, dtype=torch.int32, device=occupied.device)
-    return sums.index_add_(1, bins, occupied.to(torch.int32)) > 0
-
-
-def bits(occupied: Tensor) -> Tensor:
-    """Bitmask ``[N]`` int64 of boolean columns, column 0 in the lowest bit."""
-    weights = 2 ** torch.arange(occupied.shape[1], device=occupied.device)
-    return (occupied.to(torch.int64) * weights).sum(1)
-
-
-def _gray_rank(mask: Tensor) -> Tensor:
-    """Position of a mask in the Gray code order: neighbours in this order differ in few slots."""
-    rank = mask.clone()
-    for shift in (1, 2, 4, 8, 16):
-        rank ^= rank >> shift
-    return rank

@@ -1,12 +1,17 @@
-"""Output-stationary products that sum the inputs of a slot while they gather them.
+"""Output-stationary products over maps whose slots hold several inputs.
 
     sum over j of x[j] @ W[k] = (sum over j of x[j]) @ W[k]
 
-A program owns some rows of one tile and a block of output channels. It walks the steps of the tile:
-in each, every row gathers up to two inputs of one slot, which are added and multiplied by the
-slot's weights on the tensor cores. Slots, inputs of a slot and channels are one loop, so that the
-pipeline that gathers ahead never drains. Every output is written once: there are no atomics, and
-two runs give identical bits.
+A program owns some rows of one tile and a block of output channels, and adds in float32 registers.
+Every output is written once: there are no atomics, and two runs give identical bits.
+
+* Tiles whose steps are listed walk them as an implicit GEMM walks slots: in a step every row
+  gathers one input of one slot, and tensor cores multiply it by the slot's weights. Slots, inputs
+  of a slot and channels are one loop, so that the pipeline that gathers ahead never drains. That a
+  slot is multiplied as often as its fullest row asks costs less than sums at the gather: those pass
+  through registers, and no copy from global to shared memory adds.
+* Tiles of dense clouds, which would take many steps, add the inputs of every row and slot in
+  float32 while they gather them, round the sum once and multiply it once.
 """
 
 from __future__ import annotations
@@ -24,20 +29,83 @@ from pcnn.kernels.gathered_product import beside, operand, precision_of
 from pcnn.kernels.product_tiles import ProductShape, RowTiles
 from pcnn.kernels.triton_launch import TritonLauncher
 
+#: Channels that are summed at the gather at once: they lie in registers that other tiles do
+#: without, and few registers leave room for other programs.
+SUMMED = 16
 
-@triton.jit(do_not_specialize=["second_offset"])  # type: ignore[untyped-decorator]
-def row_lists_kernel(  # type: ignore[no-untyped-def]  # the compiler reads annotations too
+
+@triton.jit  # type: ignore[untyped-decorator]
+def addresses(  # type: ignore[no-untyped-def]  # the compiler reads annotations too
+    x_ptr,
+    weight_ptr,
+    slot,  # a number, or [DEPTH] where PACK > 1
+    start,  # first channel of the block, counted over the blocks of both sources
+    group,
+    columns,  # [COLUMNS]
+    second_offset,
+    VOLUME: tl.constexpr,
+    CHANNELS: tl.constexpr,
+    SECOND: tl.constexpr,
+    OUTPUTS: tl.constexpr,
+    GROUPS: tl.constexpr,
+    TRANSPOSED: tl.constexpr,
+    MIRRORED: tl.constexpr,
+    DEPTH: tl.constexpr,
+    PACK: tl.constexpr,
+):
+    """Where a block of channels lies in a row and in a slot's weights.
+
+    Returns:
+        Its place in row 0 ``[1, DEPTH]``, how far rows are apart, its weights ``[DEPTH, COLUMNS]``,
+        and which channels exist.
+    """
+    FIRST_BLOCKS: tl.constexpr = (CHANNELS + DEPTH - 1) // DEPTH
+    channels = tl.arange(0, DEPTH)
+    channel = channels % CHANNELS if PACK > 1 else start + channels
+    inside = channel < CHANNELS
+    weight_row = channel
+    stride = GROUPS * CHANNELS
+    source = x_ptr + (group * CHANNELS + channel)[None, :]
+    if SECOND > 0:
+        in_second = start >= FIRST_BLOCKS * DEPTH
+        offset = tl.where(in_second, second_offset, 0)
+        stride = tl.where(in_second, SECOND, CHANNELS)
+        if CHANNELS % 8 == 0 and SECOND % 8 == 0:  # so that rows are gathered in wide accesses
+            offset = tl.multiple_of(offset, 8)
+            stride = tl.multiple_of(stride, 8)
+        channel = start - tl.where(in_second, FIRST_BLOCKS * DEPTH, 0) + channels
+        inside = channel < stride
+        weight_row = tl.where(in_second, CHANNELS, 0) + channel
+        source = x_ptr + offset + channel[None, :]
+    if MIRRORED:
+        slot = VOLUME - 1 - slot
+    weights = weight_ptr + slot.to(tl.int64) * ((CHANNELS + SECOND) * GROUPS * OUTPUTS)
+    if PACK > 1:
+        weights = weights[:, None]
+    if TRANSPOSED:
+        weights += (group * CHANNELS + weight_row)[:, None]
+        weights += columns[None, :] * (GROUPS * CHANNELS)
+    else:
+        weights += weight_row[:, None] * (GROUPS * OUTPUTS)
+        weights += group * OUTPUTS + columns[None, :]
+    return source, stride, weights, inside
+
+
+@triton.jit(do_not_specialize=["stored", "second_offset"])  # type: ignore[untyped-decorator]
+def row_lists_kernel(  # type: ignore[no-untyped-def]
     x_ptr,  # [N_in, GROUPS * CHANNELS]
     weight_ptr,  # [VOLUME, C_in / GROUPS, C_out]
     tile_out,  # [tiles, TILE_ROWS] int32
     tile_starts,  # [tiles, VOLUME + 1, TILE_ROWS] int32
     tile_steps,  # [tiles + 1] int32
-    steps_ptr,  # [S, 2] int32, slot and rank of the first input
+    step_slots,  # [stored] int32
+    step_rows,  # [stored, TILE_ROWS] int32
     in_ptr,  # [T] int32
     out_ptr,  # [N_out, GROUPS * OUTPUTS]
     scale_ptr,
     shift_ptr,
     residual_ptr,
+    stored,  # steps that there is room for
     second_offset,  # elements from x to the second source [N_in, SECOND]
     VOLUME: tl.constexpr,
     CHANNELS: tl.constexpr,
@@ -51,6 +119,8 @@ def row_lists_kernel(  # type: ignore[no-untyped-def]  # the compiler reads anno
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
     DEPTH: tl.constexpr,
+    SUMMED: tl.constexpr,  # channels that are summed at the gather at once
+    PACK: tl.constexpr,  # steps side by side; more than one where DEPTH = PACK * CHANNELS
     STAGES: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
@@ -60,7 +130,10 @@ def row_lists_kernel(  # type: ignore[no-untyped-def]  # the compiler reads anno
     FIRST_BLOCKS: tl.constexpr = (CHANNELS + DEPTH - 1) // DEPTH
     IN_BLOCKS: tl.constexpr = FIRST_BLOCKS + (SECOND + DEPTH - 1) // DEPTH
     EXACT: tl.constexpr = CHANNELS % DEPTH == 0 and SECOND % DEPTH == 0
-    WHOLE: tl.constexpr = OUTPUTS % COLUMNS == 0
+    WHOLE: tl.constexpr = EXACT and OUTPUTS % COLUMNS == 0
+    SUMMED_BLOCKS: tl.constexpr = (CHANNELS + SUMMED - 1) // SUMMED + (
+        SECOND + SUMMED - 1
+    ) // SUMMED
     # programs of one tile follow each other: they gather the same rows
     program = tl.program_id(0)
     columns = program % BLOCKS * COLUMNS + tl.arange(0, COLUMNS)
@@ -68,63 +141,92 @@ def row_lists_kernel(  # type: ignore[no-untyped-def]  # the compiler reads anno
     tile = (program // (BLOCKS * PARTS)).to(tl.int64)
     group = tl.program_id(1)
     places = part * ROWS + tl.arange(0, ROWS)
-    channels = tl.arange(0, DEPTH)
-    starts_ptr = tile_starts + tile * ((VOLUME + 1) * TILE_ROWS) + places
+    across = tl.arange(0, DEPTH) // CHANNELS  # which of the steps side by side a channel is of
 
-    first = tl.load(tile_steps + tile)
-    number = (tl.load(tile_steps + tile + 1) - first) * IN_BLOCKS
-    steps_ptr += first.to(tl.int64) * 2
+    begin = tl.load(tile_steps + tile)
+    end = tl.load(tile_steps + tile + 1)
     sums = tl.zeros([ROWS, COLUMNS], tl.float32)
-    for turn in tl.range(0, number, num_stages=STAGES):
-        slot = tl.load(steps_ptr + turn // IN_BLOCKS * 2)
-        rank = tl.load(steps_ptr + turn // IN_BLOCKS * 2 + 1)
-        begin = tl.load(starts_ptr + slot * TILE_ROWS)
-        fan_in = tl.load(starts_ptr + (slot + 1) * TILE_ROWS) - begin
-        # places beyond the last input may exceed int32: nothing is read there
-        inputs = in_ptr + (begin + rank)
-        row = tl.load(inputs, mask=rank < fan_in, other=-1)[:, None]
-        other = tl.load(inputs + 1, mask=rank + 1 < fan_in, other=-1)[:, None]
-        if MIRRORED:
-            slot = VOLUME - 1 - slot
-
-        start = turn % IN_BLOCKS * DEPTH  # first channel of the block within its source
-        channel = start + channels
-        inside = channel < CHANNELS
-        weight_row = channel
-        if SECOND == 0:
-            source = x_ptr + (group * CHANNELS + channel)[None, :]
-            stride = GROUPS * CHANNELS
-        else:
-            in_second = start >= FIRST_BLOCKS * DEPTH
-            offset = tl.where(in_second, second_offset, 0)
-            stride = tl.where(in_second, SECOND, CHANNELS)
-            if CHANNELS % 8 == 0 and SECOND % 8 == 0:  # so that rows are gathered in wide accesses
-                offset = tl.multiple_of(offset, 8)
-                stride = tl.multiple_of(stride, 8)
-            channel = start - tl.where(in_second, FIRST_BLOCKS * DEPTH, 0) + channels
-            inside = channel < stride
-            weight_row = tl.where(in_second, CHANNELS, 0) + channel
-            source = x_ptr + offset + channel[None, :]
-        weights = weight_ptr + slot.to(tl.int64) * ((CHANNELS + SECOND) * GROUPS * OUTPUTS)
-        if TRANSPOSED:
-            weights += (group * CHANNELS + weight_row)[:, None]
-            weights += columns[None, :] * (GROUPS * CHANNELS)
-        else:
-            weights += weight_row[:, None] * (GROUPS * OUTPUTS)
-            weights += group * OUTPUTS + columns[None, :]
-
-        there, also = row >= 0, other >= 0
-        if not EXACT:
-            there &= inside[None, :]
-            also &= inside[None, :]
-        a = tl.load(source + row.to(tl.int64) * stride, mask=there, other=0.0)
-        # the sum of two numbers, rounded once: what rounding their float32 sum gives
-        a += tl.load(source + other.to(tl.int64) * stride, mask=also, other=0.0)
-        if EXACT and WHOLE:
-            b = tl.load(weights)
-        else:
-            b = tl.load(weights, inside[:, None] & (columns < OUTPUTS)[None, :], 0.0)
-        sums = tl.dot(a, b, sums, input_precision=PRECISION)
+    if end <= stored:
+        length = end - begin
+        step_slots += begin
+        rows_ptr = step_rows + begin.to(tl.int64) * TILE_ROWS + places
+        for turn in tl.range(0, (length + PACK - 1) // PACK * IN_BLOCKS, num_stages=STAGES):
+            if PACK == 1:
+                slot = tl.load(step_slots + turn // IN_BLOCKS)
+                rows = tl.load(rows_ptr + turn // IN_BLOCKS * TILE_ROWS)[:, None]
+            else:
+                step = turn * PACK + across  # [DEPTH]
+                filled = step < length
+                slot = tl.load(step_slots + step, mask=filled, other=0)
+                listed = rows_ptr[:, None] + (step * TILE_ROWS)[None, :]
+                rows = tl.load(listed, mask=filled[None, :], other=-1)
+                # CHANNELS neighbours read one number: said aloud, for accesses as wide
+                rows = tl.max_constancy(rows, [1, CHANNELS])
+            source, stride, weights, inside = addresses(
+                x_ptr,
+                weight_ptr,
+                slot,
+                turn % IN_BLOCKS * DEPTH,
+                group,
+                columns,
+                second_offset,
+                VOLUME,
+                CHANNELS,
+                SECOND,
+                OUTPUTS,
+                GROUPS,
+                TRANSPOSED,
+                MIRRORED,
+                DEPTH,
+                PACK,
+            )
+            live = rows >= 0
+            if PACK > 1:
+                inside = filled
+            elif not EXACT:
+                live &= inside[None, :]
+            a = tl.load(source + rows.to(tl.int64) * stride, mask=live, other=0.0)
+            if WHOLE and PACK == 1:
+                b = tl.load(weights)
+            else:
+                b = tl.load(weights, inside[:, None] & (columns < OUTPUTS)[None, :], 0.0)
+            sums = tl.dot(a, b, sums, input_precision=PRECISION)
+    else:
+        starts_ptr = tile_starts + tile * ((VOLUME + 1) * TILE_ROWS) + places
+        for number in range(0, VOLUME):
+            slot = tl.full([], number, tl.int32)
+            before = tl.load(starts_ptr + slot * TILE_ROWS)
+            fan_in = tl.load(starts_ptr + (slot + 1) * TILE_ROWS) - before
+            most = tl.max(fan_in, 0)
+            for turn in range(0, tl.where(most > 0, SUMMED_BLOCKS, 0)):
+                source, stride, weights, inside = addresses(
+                    x_ptr,
+                    weight_ptr,
+                    slot,
+                    turn * SUMMED,
+                    group,
+                    columns,
+                    second_offset,
+                    VOLUME,
+                    CHANNELS,
+                    SECOND,
+                    OUTPUTS,
+                    GROUPS,
+                    TRANSPOSED,
+                    MIRRORED,
+                    SUMMED,
+                    1,
+                )
+                summed = tl.zeros([ROWS, SUMMED], tl.float32)
+                for rank in range(0, most):
+                    live = rank < fan_in  # beyond it, positions may exceed int32
+                    rows = tl.load(in_ptr + (before + rank), mask=live, other=0)[:, None]
+                    there = live[:, None] & inside[None, :]
+                    a = tl.load(source + rows.to(tl.int64) * stride, mask=there, other=0.0)
+                    summed += a.to(tl.float32)
+                b = tl.load(weights, inside[:, None] & (columns < OUTPUTS)[None, :], 0.0)
+                a = summed.to(x_ptr.dtype.element_ty)
+                sums = tl.dot(a, b, sums, input_precision=PRECISION)
 
     out_rows = tl.load(tile_out + tile * TILE_ROWS + places)
     written = (out_rows >= 0)[:, None] & (columns < OUTPUTS)[None, :]
@@ -176,14 +278,18 @@ def launch_row_lists(
     out = torch.empty(n_out, shape.width, dtype=out_dtype, device=x.device)
     residual = None if residual is None else residual.contiguous()
     programs = layouts[0].shape[0] * (TILE_ROWS // tiles.rows) * -(-shape.outputs // tiles.columns)
+    pack = 1
+    if not shape.second and tiles.depth % shape.channels == 0:
+        pack = tiles.depth // shape.channels
     _LAUNCH(
         (programs, shape.groups),
         (x, weight, *layouts, out, scale, shift, residual),
-        (offset,),
+        (layouts[3].shape[0], offset),
         (
             *(shape.volume, shape.channels, shape.second, shape.outputs, shape.groups),
             *(shape.transposed, shape.mirrored, relu, TILE_ROWS),
-            *(tiles.rows, tiles.columns, tiles.depth, tiles.stages, precision_of(compute_dtype)),
+            *(tiles.rows, tiles.columns, tiles.depth, SUMMED, pack, tiles.stages),
+            precision_of(compute_dtype),
         ),
         tiles.warps,
     )

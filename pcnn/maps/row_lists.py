@@ -10,18 +10,22 @@ import torch
 from torch import Tensor
 
 from pcnn.geometry import KernelMap
+from pcnn.geometry.gray_order import GRAY_BITS
 from pcnn.geometry.layouts import Layout, check_table_size
-from pcnn.geometry.row_lists import check_triplets, most_steps
-from pcnn.geometry.slot_tiles import GRAY_BITS, TILE_ROWS
+from pcnn.geometry.row_lists import check_triplets, stored_steps
+from pcnn.geometry.slot_tiles import TILE_ROWS
 from pcnn.kernels import cuda
 from pcnn.maps.radix_sort import RadixSort, passes_of
 
-MAX_TASKS = 32
+MAX_TASKS = 24
 
 #: Bits of sort keys, as in ``csrc/row_lists.cu``: of a row's level, and of a tile's steps.
-LEVEL_BITS, LENGTH_BITS = 5, 24
+LEVEL_BITS, LENGTH_BITS = 4, 24
 
-_TASK = struct.Struct("7P3q2i0q")
+#: Tensors of the layout that are made here; the rest is scratch.
+KEPT = 5
+
+_TASK = struct.Struct("10P4q2i0q")
 _NO_TASK = b"\0" * _TASK.size
 _ARGUMENTS = struct.Struct("8Pq2i0q")
 _THREADS = 256
@@ -57,7 +61,7 @@ class _View(NamedTuple):
     rows: int
     volume: int
     tiles: int
-    steps: int
+    stored: int
 
     @classmethod
     def of(cls, view: KernelMap) -> _View:
@@ -65,16 +69,19 @@ class _View(NamedTuple):
         rows_csr, tiles = view.layout("rows_csr"), -(-view.n_out // TILE_ROWS)
         triplets = rows_csr[0].shape[0]
         check_triplets(triplets)
-        return cls(
-            rows_csr, view.n_out, view.volume, tiles, most_steps(triplets, tiles, view.volume)
-        )
+        stored = stored_steps(triplets, tiles, view.volume)
+        return cls(rows_csr, view.n_out, view.volume, tiles, stored)
 
     @property
     def shapes(self) -> tuple[tuple[int, ...], ...]:
-        """Of output rows, starts, first steps, steps, and the largest fan-ins of tiles."""
+        """Of output rows, starts, first steps, slots and inputs of steps.
+
+        Then of scratch: the largest fan-ins of tiles, and bits of slots.
+        """
         starts = self.tiles, self.volume + 1, TILE_ROWS
-        rows = self.tiles, TILE_ROWS
-        return rows, starts, (self.tiles + 1,), (self.steps, 2), (self.tiles, self.volume)
+        rows, steps = (self.tiles, TILE_ROWS), (self.stored, TILE_ROWS)
+        kept = rows, starts, (self.tiles + 1,), (self.stored,), steps
+        return *kept, (self.tiles, self.volume), (2, self.volume)
 
 
 def _batch(views: Sequence[_View]) -> list[Layout]:
@@ -89,10 +96,12 @@ def _batch(views: Sequence[_View]) -> list[Layout]:
     def launch(name: str, blocks: int, sort: RadixSort, number: int, passes: int) -> None:
         found = rows.values.data_ptr(), order.values.data_ptr(), lengths.data_ptr()
         arguments = _ARGUMENTS.pack(*sort.pointers, *found, number, len(views), passes) + packed
-        shared = 4 * max(v.volume for v in views) if name == "tile_lengths" else 0
+        counters = {"slot_bits": 2, "tile_lengths": 1}.get(name, 0)  # for every slot
+        shared = 4 * counters * max(v.volume for v in views)
         kernels.launch(name, blocks, arguments, device, shared_bytes=shared)
 
     passes = passes_of(GRAY_BITS + LEVEL_BITS + map_bits)
+    launch("slot_bits", len(views), rows, 0, 0)
     launch("row_keys", _blocks(items), rows, items, passes)
     rows.run(passes)
     launch("tile_lengths", tiles, rows, tiles, 0)
@@ -101,7 +110,7 @@ def _batch(views: Sequence[_View]) -> list[Layout]:
     order.run(passes)
     launch("first_steps", len(views), order, tiles, 0)
     launch("tile_ranges", tiles, order, tiles, 0)
-    return [(*layout[:4], view.rows_csr[0]) for view, layout in zip(views, layouts, strict=True)]
+    return [(*layout[:KEPT], view.rows_csr[0]) for view, layout in zip(views, layouts, strict=True)]
 
 
 def _tasks(views: Sequence[_View], layouts: Sequence[tuple[Tensor, ...]]) -> bytes:
@@ -109,9 +118,10 @@ def _tasks(views: Sequence[_View], layouts: Sequence[tuple[Tensor, ...]]) -> byt
     tasks: list[bytes] = []
     item = tile = 0
     for view, layout in zip(views, layouts, strict=True):
-        _, row_slots, row_offsets = view.rows_csr
-        pointers = (tensor.data_ptr() for tensor in (row_slots, row_offsets, *layout))
-        begins = view.rows, item, tile
+        *kept, most, bits = layout
+        tensors = *view.rows_csr, bits, *kept, most
+        pointers = (tensor.data_ptr() for tensor in tensors)
+        begins = view.rows, item, tile, view.stored
         tasks.append(_TASK.pack(*pointers, *begins, view.tiles, view.volume))
         item, tile = item + view.rows, tile + view.tiles
     return b"".join([*tasks, *[_NO_TASK] * (MAX_TASKS - len(tasks))])
@@ -122,13 +132,16 @@ def _blocks(items: int) -> int:
 
 
 def _empty(view: _View, device: torch.device) -> tuple[Tensor, ...]:
-    """Room for a layout; the largest fan-ins are scratch, and apart so that they are freed."""
+    """Room for a layout, and scratch, which is apart so that it is freed."""
     sizes = [_size(shape) for shape in view.shapes]
     # every part begins at 16 bytes
-    made = torch.empty(sum(sizes[:4]), dtype=torch.int32, device=device).split_with_sizes(sizes[:4])
-    most = torch.empty(sizes[4], dtype=torch.int32, device=device)
-    parts = zip((*made, most), view.shapes, strict=True)
-    return tuple(part[: torch.Size(shape).numel()].view(shape) for part, shape in parts)
+    parts = [
+        part
+        for own in (sizes[:KEPT], sizes[KEPT:])
+        for part in torch.empty(sum(own), dtype=torch.int32, device=device).split_with_sizes(own)
+    ]
+    found = zip(parts, view.shapes, strict=True)
+    return tuple(part[: torch.Size(shape).numel()].view(shape) for part, shape in found)
 
 
 def _size(shape: tuple[int, ...]) -> int:

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from pcnn.geometry import KernelMap
+from pcnn.geometry.gray_order import GRAY_BITS
 from pcnn.geometry.layouts import Layout, mask_words
 from pcnn.geometry.slot_tiles import (
-    GRAY_BITS,
     MAX_SECTIONS,
     TILE_ROWS,
     is_sparse,
@@ -29,7 +29,7 @@ _BLOCKS = 264
 
 _TASK = struct.Struct("PPPPPPqqqqqqiiiiii0q")
 _NO_TASK = b"\0" * _TASK.size
-_KEYS = struct.Struct("PPPPPPqqiii0q")
+_KEYS = struct.Struct("7Pqq4i0q")
 _MASKS = struct.Struct("PPqii0q")
 _TILES = struct.Struct("PPPPqi0q")
 
@@ -170,7 +170,11 @@ def _tiles(maps: Sequence[Tiled]) -> list[Layout]:
         bins += shape.bins
         size += shape.size
         gray_bits = max(gray_bits, min(GRAY_BITS, shape.width))
-    scratch = torch.empty(bins + words + tiles, dtype=torch.int32, device=device)
+    columns = max(shape.width for shape in shapes)
+    sections = sum(shape.sections for shape in shapes)
+    scratch = torch.empty(
+        bins + words + tiles + sections * columns, dtype=torch.int32, device=device
+    )
     made = torch.empty(size, dtype=torch.int32, device=device)
     sort = RadixSort.of(items, device)
 
@@ -179,7 +183,10 @@ def _tiles(maps: Sequence[Tiled]) -> list[Layout]:
     module = cuda.module("tiles.cu", device)
     map_bits = (len(tasks) - 1).bit_length()
     counted = scratch.data_ptr()
-    keys = _KEYS.pack(*sort.pointers, counted, items, bins, len(tasks), gray_bits, map_bits)
+    places = counted, counted + 4 * (bins + words + tiles)
+    sizes = items, bins, columns, len(tasks), gray_bits, map_bits
+    keys = _KEYS.pack(*sort.pointers, *places, *sizes)
+    module.launch("column_bits", len(tasks), keys + packed, device, shared_bytes=4 * columns)
     module.launch("mask_keys", max(1, min(_BLOCKS, -(-items // 256))), keys + packed, device)
     sort.run(passes_of(gray_bits + map_bits))
     kept = counted + 4 * bins

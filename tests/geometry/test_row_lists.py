@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from pcnn.geometry import Kernel, KernelMap, layouts, row_lists
-from pcnn.geometry.row_lists import fan_in_levels, most_steps
+from pcnn.geometry.row_lists import fan_in_levels, stored_steps
 from pcnn.maps import SortedSearch
 from tests.clouds import surface_grid
 from tests.dataflows.fan_in import map_of, random_map
@@ -18,29 +18,35 @@ def triplets_of(kernel_map: KernelMap) -> Triplets:
 
 
 def listed(kernel_map: KernelMap) -> Triplets:
-    """What the steps of all tiles gather: every one of them for some row."""
-    out, starts, tile_steps, steps, in_index = kernel_map.layout("row_lists")
+    """What tiles gather, by ranges, and by the steps of those that list them."""
+    out, starts, tile_steps, slots, rows, in_index = kernel_map.layout("row_lists")
     found: Triplets = []
     ends = tile_steps.tolist()
     assert len(ends) == len(out) + 1
     assert ends[0] == 0
-    assert ends[-1] <= len(steps)
+    assert len(slots) == len(rows) == stored_steps(len(in_index), len(out), kernel_map.volume)
     for tile, (first, last) in enumerate(pairwise(ends)):
-        order = steps[first:last].tolist()
-        assert order == sorted(order)
-        for slot, rank in order:
-            gathered = []
-            ranges = starts[tile, slot : slot + 2].tolist()
-            for row, begin, end in zip(out[tile].tolist(), *ranges, strict=True):
-                inputs = in_index[min(begin + rank, end) : min(begin + rank + 2, end)]
-                gathered += [(row, j, slot) for j in inputs.tolist()]
-            assert gathered
-            found += gathered
+        ranged = []
+        places = [place for place in out[tile].tolist() if place >= 0]
+        for slot in range(kernel_map.volume):
+            ranges = starts[tile, slot : slot + 2, : len(places)].tolist()
+            for row, begin, end in zip(places, *ranges, strict=True):
+                ranged += [(row, j, slot) for j in in_index[begin:end].tolist()]
+        found += ranged
+        if last > len(slots):
+            continue
+        assert (slots[first:last].diff() >= 0).all()
+        stepped = []
+        for slot, own in zip(slots[first:last].tolist(), rows[first:last].tolist(), strict=True):
+            gathered = [(row, j, slot) for row, j in zip(out[tile].tolist(), own, strict=True)]
+            stepped += [triplet for triplet in gathered if triplet[1] >= 0]
+            assert max(own) >= 0
+        assert sorted(stepped) == sorted(ranged)
     return sorted(found)
 
 
 @pytest.mark.parametrize(("n_in", "n_out", "volume"), [(50, 300, 27), (9, 1, 8), (40, 128, 125)])
-@pytest.mark.parametrize("triplets", [1, 5])
+@pytest.mark.parametrize("triplets", [1, 5, 30])
 def test_steps_gather_every_triplet_once(n_in: int, n_out: int, volume: int, triplets: int) -> None:
     kernel_map = random_map(n_in, n_out, volume, triplets * n_out)
     for view in (kernel_map, kernel_map.transpose()):
@@ -63,7 +69,7 @@ def test_both_sides_of_a_symmetric_map() -> None:
 
 def test_long_tiles_come_first_and_rows_of_a_level_stand_together() -> None:
     kernel_map = random_map(300, 1000, 27, 4000)
-    out, _, tile_steps, _, _ = kernel_map.layout("row_lists")
+    out, _, tile_steps, *_ = kernel_map.layout("row_lists")
     assert (tile_steps.diff().diff() <= 0).all()
     fan_in = torch.zeros(1000, 27, dtype=torch.int64)
     entries = kernel_map.out_index.long(), kernel_map.slot_index
@@ -74,26 +80,19 @@ def test_long_tiles_come_first_and_rows_of_a_level_stand_together() -> None:
         assert tiles <= -(-int((levels == level).sum()) // 128) + 1
 
 
-def test_levels_halve_the_steps() -> None:
-    fan_in = torch.tensor([[0, 1], [2, 2], [3, 0], [4, 1], [5, 5], [8, 0], [9, 0], [0, 0]])
-    assert fan_in_levels(fan_in).tolist() == [0, 0, 1, 1, 2, 2, 3, row_lists.LAST_LEVEL]
+def test_levels_are_inputs_of_the_fullest_slot() -> None:
+    most = torch.tensor([1, 2, 3, 4, 5, 8, 9, 16, 17, 100_000, 0])
+    fan_in = torch.stack((most, (most - 1).clamp(min=0)), dim=1)
+    last = row_lists.LAST_LEVEL
+    assert fan_in_levels(fan_in).tolist() == [1, 2, 3, 4, 5, 5, 6, 6, 7, last - 1, last]
 
 
-def test_rows_of_one_input_per_slot_stand_as_in_tiles_of_a_table() -> None:
-    grid, kernel = surface_grid(400), Kernel.of(3)
+def test_rows_of_one_input_per_slot_take_a_step_a_slot_of_a_tile() -> None:
+    grid, kernel = surface_grid(2000), Kernel.of(3)
     kernel_map = SortedSearch().build(grid, grid, kernel)
-    out, _, tile_steps, _, _ = kernel_map.layout("row_lists")
-    expected, _, counts, _ = kernel_map.layout("tiles")
-    assert torch.equal(out, expected)
-    assert torch.equal(tile_steps.diff(), counts)
-
-
-def test_the_bound_of_steps_is_met() -> None:
-    ones = torch.zeros(5, dtype=torch.int64)
-    for inputs in (1, 3, 5):  # a tile of one row and slot: an odd number takes most steps
-        kernel_map = map_of(ones[:inputs], ones[:inputs], ones[:inputs], 1, 1, 1)
-        _, _, tile_steps, steps, _ = kernel_map.layout("row_lists")
-        assert len(steps) == most_steps(inputs, 1, 1) == int(tile_steps[-1]) == (inputs + 1) // 2
+    _, starts, tile_steps, *_ = kernel_map.layout("row_lists")
+    filled = (starts.diff(dim=1) > 0).any(2).sum(1)
+    assert torch.equal(tile_steps.diff(), filled.to(torch.int32))
 
 
 def test_what_does_not_fit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

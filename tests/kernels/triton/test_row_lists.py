@@ -20,7 +20,7 @@ from tests.dataflows.fan_in import map_of, moved, random_map  # noqa: E402
 from tests.tolerance import RELATIVE_RMS, relative_rms  # noqa: E402
 
 DEVICE = "cpu" if os.environ.get("TRITON_INTERPRET") == "1" else "cuda"
-FLOW = RowStationary(RowTiles(64, 16, 16))
+FLOW = RowStationary(RowTiles(128, 32, 32))
 #: bfloat16 is rounded towards zero by the interpreter, so it is checked on a device.
 DTYPES = [torch.float32, torch.float16] + [torch.bfloat16] * (DEVICE == "cuda")
 DOUBLE = torch.float64, torch.float64
@@ -114,6 +114,25 @@ def test_a_second_source_and_an_epilogue_follow() -> None:
     residual = torch.randn(30, 18, device=DEVICE).half()
     for parts in (Epilogue(scale, shift, residual, True), Epilogue(shift=shift)):
         check(kernel_map, 12, 18, torch.float16, c_second=5, epilogue=parts)
+
+
+@pytest.mark.parametrize("c_in", [4, 8])
+def test_steps_of_narrow_layers_lie_side_by_side(c_in: int) -> None:
+    flow = RowStationary(RowTiles(64, 16, 16))
+    check(make(40, 50, 8, 300), c_in, 20, flow=flow)
+    check(make(40, 50, 8, 300), 2 * c_in, 20, flow=flow, groups=2, transposed=False)
+
+
+@pytest.mark.parametrize("c_in", [4, 20])
+def test_tiles_of_too_many_steps_are_summed_at_the_gather(c_in: int) -> None:
+    kernel_map = make(30, 40, 3, 900)
+    _, _, tile_steps, slots, *_ = kernel_map.layout("row_lists")
+    assert int(tile_steps[-1]) > len(slots)
+    for dtype in DTYPES:
+        check(kernel_map, c_in, 20, dtype)
+    check(kernel_map, c_in, 20, groups=2, mirrored=True)
+    check(kernel_map, 12, c_in, transposed=True)
+    check(kernel_map, c_in, 18, c_second=5)
 
 
 def test_many_inputs_and_rows_without_any() -> None:
