@@ -103,10 +103,10 @@ def test_every_point_is_evaluated_and_predicted(folder: Path) -> None:
 @pytest.mark.parametrize(("trained", "other"), [("point", "voxel"), ("voxel", "point")])
 def test_weights_serve_the_other_geometry(folder: Path, trained: str, other: str) -> None:
     run_dir = f"{trained}_on_{other}"
-    options = [f"geometry={other}", *QUICK, f"hydra.run.dir={run_dir}"]
+    options = [f"geometry={other}", "engine=reference", *QUICK, f"hydra.run.dir={run_dir}"]
     call(folder, "eval", checkpoint(trained), *options)
     content = json.loads((folder / run_dir / "metrics.json").read_text())
-    assert content["geometry"] == other
+    assert (content["geometry"], content["engine"]) == (other, "reference")
     figures = content["metrics"]
     assert figures["test/miou_present"] > figures["test/best_constant"] + 0.1
     assert figures["test/loss"] != metrics(folder / trained)["val/loss"]
@@ -141,7 +141,8 @@ def test_points_at_cell_corners_give_the_figures_of_voxels(folder: Path) -> None
 
 def test_a_resumed_run_ends_as_an_uninterrupted_one(folder: Path) -> None:
     options = [*TINY, *QUICK, "dataset.root=kitti", "geometry=point", "geometry.volume=1.5"]
-    options += ["callbacks.checkpoint.checkpoint_every=2", "trainer.val_check_interval=6"]
+    options += ["callbacks.checkpoint.checkpoint_every=2", "trainer.val_check_interval=4"]
+    options += ["trainer.max_steps=4"]
     call(folder, "train", *options, "hydra.run.dir=straight")
     kill = "+callbacks.kill={_target_:tests.experiment.kill.KillOnce,step:3,marker:killed.x}"
     run("train.py", *options, kill, "hydra.run.dir=cut", cwd=folder, expect=-signal.SIGKILL)

@@ -81,6 +81,7 @@ def _tune(
     from pcnn.runtime.layer_calls import sparse_of
     from pcnn.runtime.tuning import tune
 
+    build.check_engine(cfg, device)
     console = Console()
     precise = str(precision or cfg.trainer.get("precision", "32-true"))
     data: Any = build.data(cfg)

@@ -66,3 +66,5 @@ def test_mistakes_are_named() -> None:
     assert "no train.yaml there" in done.output
     run("model=nonsense", code=2)
     run("model.widht=3", code=2)
+    run("engine=spira", code=2)  # a CPU
+    run("engine=spira", "geometry=point", code=2)
