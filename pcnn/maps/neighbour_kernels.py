@@ -164,7 +164,7 @@ class CountedNeighbours:
     def fill(self, triplets: int) -> Neighbours:
         """Write the triplets, of which there are so many."""
         device = self.ends.device
-        by_slot, by_row = empty_pairs(triplets, device), empty_pairs(triplets, device)
+        by_slot, by_row = empty_pairs(triplets, device), _apart(triplets, device)
         _fill(self.search, self.counts, self.ends, self.row_offsets, by_slot, by_row)
         return Neighbours(*by_slot, (*by_row, self.row_offsets))
 
@@ -191,7 +191,7 @@ def listed_by_row(
     device, centres = centres.device, centres.contiguous()
     search = _search(places, centres, batch, window, flipped)
     offsets = _count(search, centres.shape[0], None, window.volume, device)
-    by_row = empty_pairs(triplets, device)
+    by_row = _apart(triplets, device)
     _fill(search, None, None, offsets, None, by_row)
     return *by_row, offsets
 
@@ -242,6 +242,12 @@ def _fill(
     fill = _FILL.pack(*slots, row_offsets.data_ptr(), *listed, *_pointers(by_row), chunks)
     kernels = cuda.module("radius_search.cu", device)
     kernels.launch("fill_neighbours", chunks, search + fill, device)
+
+
+def _apart(triplets: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Room for inputs and slots by row, each freed without the other: tiles keep the inputs."""
+    inputs, slots = (torch.empty(triplets, dtype=torch.int32, device=device) for _ in range(2))
+    return inputs, slots
 
 
 def _pointers(tensors: Sequence[Tensor] | Tensor) -> tuple[int, ...]:

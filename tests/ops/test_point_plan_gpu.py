@@ -111,10 +111,8 @@ def test_layouts_take_little_besides_themselves() -> None:
     built.edges.layouts.pop(("rows_csr", False))
     kept = torch.cuda.memory_allocated() - before
     peak = torch.cuda.max_memory_allocated() - before
-    layouts = {
-        t.untyped_storage().data_ptr(): t for one in built.edges.layouts.values() for t in one
-    }
-    size = sum(t.untyped_storage().nbytes() for t in layouts.values() if t.is_cuda)
-    assert kept < 1.1 * size
-    # while they are made: sorted points, and the slots by row
-    assert peak < kept + 8 * built.triplets + 80 * points.rows
+    lists = built.layout("row_lists")
+    size = 12 * built.triplets + sum(4 * tensor.numel() for tensor in lists[:-1])
+    assert kept < 1.05 * size
+    # while they are made: sorted points and rows, and the slots by row
+    assert peak < kept + 4 * built.triplets + 80 * points.rows
