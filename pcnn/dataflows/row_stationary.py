@@ -143,7 +143,8 @@ def tiles_of(shape: ProductShape, tiles: int, compute_dtype: torch.dtype) -> Row
         compute_dtype: dtype of the operands.
     """
     exact = compute_dtype == torch.float32 and not torch.backends.cuda.matmul.allow_tf32
-    sizes = shape.channels, shape.outputs, tiles, shape.volume
+    wide = shape.packed()
+    sizes = wide.channels, wide.outputs, tiles, shape.volume
     blocks = default_blocks(*sizes, compute_dtype, exact)
     sides = blocks.rows, blocks.channels_out, blocks.channels_in
     return RowTiles(*sides, blocks.warps, blocks.stages)

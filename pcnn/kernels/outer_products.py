@@ -29,6 +29,7 @@ import triton.language as tl
 from torch import Tensor
 
 from pcnn.kernels.gathered_product import compute_type, precision_of
+from pcnn.kernels.product_tiles import side_by_side
 from pcnn.kernels.slot_chunks import most_chunks, power_of_two, slot_chunk
 from pcnn.kernels.sum_of_chunks import sum_of_chunks
 from pcnn.kernels.triton_launch import TritonLauncher
@@ -138,6 +139,9 @@ def outer_products(
     triplets, volume = in_index.shape[0], counts.shape[0]
     c_in, c_out = x.shape[1] // groups, grad.shape[1] // groups
     shape = (volume, c_in, groups * c_out)
+    # narrow groups side by side fill a tile, of which the diagonal is kept
+    side = side_by_side(groups, max(c_in, c_out))
+    c_in, c_out, groups = side * c_in, side * c_out, groups // side
     if triplets == 0 or c_in * c_out == 0 or volume == 0:
         return torch.zeros(shape, dtype=out_dtype, device=x.device)
     if tiles is None:
@@ -153,7 +157,7 @@ def outer_products(
         target = torch.empty((chunks, *shape[1:]), dtype=torch.float32, device=x.device)
     blocks = -(-c_in // tiles.block_in) * -(-c_out // tiles.block_out)
     constants = (
-        *(volume, power_of_two(volume), c_in, c_out, groups),
+        *(volume, power_of_two(volume), c_in, c_out, groups, side),
         *(tiles.block_in, tiles.block_out, tiles.block_pairs, tiles.num_stages),
         *(compute, precision_of(compute_dtype), tiles.variant, mirrored),
     )
@@ -185,13 +189,14 @@ def outer_products_kernel(  # type: ignore[no-untyped-def]
     in_index_ptr,  # [T] int32
     out_index_ptr,  # [T] int32
     counts_ptr,  # [VOLUME] int64
-    target_ptr,  # [chunks, C_IN, GROUPS * C_OUT] float32, or [VOLUME, C_IN, GROUPS * C_OUT]
+    target_ptr,  # [chunks, C_IN / SIDE, GROUPS * C_OUT] float32, or [VOLUME, ...]
     chunk,
     VOLUME: tl.constexpr,
     SLOTS: tl.constexpr,
     C_IN: tl.constexpr,
     C_OUT: tl.constexpr,
     GROUPS: tl.constexpr,
+    SIDE: tl.constexpr,  # narrow groups that are one here
     BLOCK_IN: tl.constexpr,
     BLOCK_OUT: tl.constexpr,
     BLOCK_PAIRS: tl.constexpr,
@@ -250,9 +255,13 @@ def outer_products_kernel(  # type: ignore[no-untyped-def]
     place = number
     if VARIANT != "partials":
         place = VOLUME - 1 - slot if MIRRORED else slot
-    places = (place.to(tl.int64) * C_IN + rows[:, None]) * (GROUPS * C_OUT)
+    OWN_IN: tl.constexpr = C_IN // SIDE
+    own = rows if SIDE == 1 else rows % OWN_IN
+    places = (place.to(tl.int64) * OWN_IN + own[:, None]) * (GROUPS * C_OUT)
     targets = target_ptr + places + group * C_OUT + columns[None, :]
     inside = (rows < C_IN)[:, None] & (columns < C_OUT)[None, :]
+    if SIDE > 1:
+        inside &= (rows // OWN_IN)[:, None] == (columns // (C_OUT // SIDE))[None, :]
     if VARIANT == "atomic":
         tl.atomic_add(targets, sums, mask=inside, sem="relaxed")
     else:

@@ -18,6 +18,22 @@ MANY_PAIRS, MANY_ROWS = 1 << 17, 1 << 15
 #: ordinary cores and hold their operands in registers.
 TENSOR_CORES, ORDINARY_CORES = (128, 64), (64, 32)
 
+#: Channels that narrow groups are packed up to: a row of them is one line of memory in float16.
+PACKED = 64
+
+
+def side_by_side(groups: int, channels: int) -> int:
+    """Groups that are taken together: a power of two that divides them, up to `PACKED` channels.
+
+    Args:
+        groups: groups of channels.
+        channels: of a group, input or output, whichever are more.
+    """
+    together = 1
+    while groups % (2 * together) == 0 and 2 * together * channels <= PACKED:
+        together *= 2
+    return together
+
 
 @dataclass(frozen=True)
 class ProductShape:
@@ -57,6 +73,23 @@ class ProductShape:
             inputs, outputs = outputs, inputs
         beside = 0 if second is None else second.shape[1]
         return cls(volume, inputs - beside, beside, outputs, groups, transposed, mirrored)
+
+    @property
+    def side_by_side(self) -> int:
+        """Groups that one product takes side by side, so that narrow ones fill tensor cores' tiles.
+
+        Their weights stand on the diagonal of a block, and what is off it is zero: an infinite
+        feature of a group makes NaN of the others beside it.
+        """
+        return 1 if self.second else side_by_side(self.groups, max(self.channels, self.outputs))
+
+    def packed(self) -> ProductShape:
+        """The same product, `side_by_side` groups seen as one."""
+        together = self.side_by_side
+        wide = together * self.channels, self.second, together * self.outputs
+        return ProductShape(
+            self.volume, *wide, self.groups // together, self.transposed, self.mirrored
+        )
 
     @property
     def width(self) -> int:

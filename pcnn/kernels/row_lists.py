@@ -50,6 +50,7 @@ def addresses(  # type: ignore[no-untyped-def]  # the compiler reads annotations
     GROUPS: tl.constexpr,
     TRANSPOSED: tl.constexpr,
     MIRRORED: tl.constexpr,
+    SIDE: tl.constexpr,
     DEPTH: tl.constexpr,
     PACK: tl.constexpr,
 ):
@@ -57,7 +58,7 @@ def addresses(  # type: ignore[no-untyped-def]  # the compiler reads annotations
 
     Returns:
         Its place in row 0 ``[1, DEPTH]``, how far rows are apart, its weights ``[DEPTH, COLUMNS]``,
-        and which channels exist.
+        which channels exist, and which weights: those off the diagonal of groups do not.
     """
     FIRST_BLOCKS: tl.constexpr = (CHANNELS + DEPTH - 1) // DEPTH
     channels = tl.arange(0, DEPTH)
@@ -79,16 +80,26 @@ def addresses(  # type: ignore[no-untyped-def]  # the compiler reads annotations
         source = x_ptr + offset + channel[None, :]
     if MIRRORED:
         slot = VOLUME - 1 - slot
-    weights = weight_ptr + slot.to(tl.int64) * ((CHANNELS + SECOND) * GROUPS * OUTPUTS)
+    weights = weight_ptr + slot.to(tl.int64) * ((CHANNELS + SECOND) * GROUPS * OUTPUTS // SIDE)
+    there = inside[:, None] & (columns < OUTPUTS)[None, :]
+    column = columns
+    if SIDE > 1:  # SECOND is 0
+        there &= (weight_row // (CHANNELS // SIDE))[:, None] == (columns // (OUTPUTS // SIDE))[
+            None, :
+        ]
+        if TRANSPOSED:
+            column = columns % (OUTPUTS // SIDE)
+        else:
+            weight_row = weight_row % (CHANNELS // SIDE)
     if PACK > 1:
         weights = weights[:, None]
     if TRANSPOSED:
         weights += (group * CHANNELS + weight_row)[:, None]
-        weights += columns[None, :] * (GROUPS * CHANNELS)
+        weights += column[None, :] * (GROUPS * CHANNELS)
     else:
         weights += weight_row[:, None] * (GROUPS * OUTPUTS)
-        weights += group * OUTPUTS + columns[None, :]
-    return source, stride, weights, inside
+        weights += group * OUTPUTS + column[None, :]
+    return source, stride, weights, inside, there
 
 
 @triton.jit(do_not_specialize=["stored", "second_offset"])  # type: ignore[untyped-decorator]
@@ -114,6 +125,7 @@ def row_lists_kernel(  # type: ignore[no-untyped-def]
     GROUPS: tl.constexpr,
     TRANSPOSED: tl.constexpr,
     MIRRORED: tl.constexpr,
+    SIDE: tl.constexpr,  # narrow groups that are one here
     RELU: tl.constexpr,
     TILE_ROWS: tl.constexpr,
     ROWS: tl.constexpr,
@@ -130,7 +142,7 @@ def row_lists_kernel(  # type: ignore[no-untyped-def]
     FIRST_BLOCKS: tl.constexpr = (CHANNELS + DEPTH - 1) // DEPTH
     IN_BLOCKS: tl.constexpr = FIRST_BLOCKS + (SECOND + DEPTH - 1) // DEPTH
     EXACT: tl.constexpr = CHANNELS % DEPTH == 0 and SECOND % DEPTH == 0
-    WHOLE: tl.constexpr = EXACT and OUTPUTS % COLUMNS == 0
+    WHOLE: tl.constexpr = EXACT and OUTPUTS % COLUMNS == 0 and SIDE == 1 and PACK == 1
     SUMMED_BLOCKS: tl.constexpr = (CHANNELS + SUMMED - 1) // SUMMED + (
         SECOND + SUMMED - 1
     ) // SUMMED
@@ -162,7 +174,7 @@ def row_lists_kernel(  # type: ignore[no-untyped-def]
                 rows = tl.load(listed, mask=filled[None, :], other=-1)
                 # CHANNELS neighbours read one number: said aloud, for accesses as wide
                 rows = tl.max_constancy(rows, [1, CHANNELS])
-            source, stride, weights, inside = addresses(
+            source, stride, weights, inside, there = addresses(
                 x_ptr,
                 weight_ptr,
                 slot,
@@ -177,19 +189,17 @@ def row_lists_kernel(  # type: ignore[no-untyped-def]
                 GROUPS,
                 TRANSPOSED,
                 MIRRORED,
+                SIDE,
                 DEPTH,
                 PACK,
             )
             live = rows >= 0
             if PACK > 1:
-                inside = filled
+                there &= filled[:, None]
             elif not EXACT:
                 live &= inside[None, :]
             a = tl.load(source + rows.to(tl.int64) * stride, mask=live, other=0.0)
-            if WHOLE and PACK == 1:
-                b = tl.load(weights)
-            else:
-                b = tl.load(weights, inside[:, None] & (columns < OUTPUTS)[None, :], 0.0)
+            b = tl.load(weights) if WHOLE else tl.load(weights, mask=there, other=0.0)
             sums = tl.dot(a, b, sums, input_precision=PRECISION)
     else:
         starts_ptr = tile_starts + tile * ((VOLUME + 1) * TILE_ROWS) + places
@@ -199,7 +209,7 @@ def row_lists_kernel(  # type: ignore[no-untyped-def]
             fan_in = tl.load(starts_ptr + (slot + 1) * TILE_ROWS) - before
             most = tl.max(fan_in, 0)
             for turn in range(0, tl.where(most > 0, SUMMED_BLOCKS, 0)):
-                source, stride, weights, inside = addresses(
+                source, stride, weights, inside, there = addresses(
                     x_ptr,
                     weight_ptr,
                     slot,
@@ -214,6 +224,7 @@ def row_lists_kernel(  # type: ignore[no-untyped-def]
                     GROUPS,
                     TRANSPOSED,
                     MIRRORED,
+                    SIDE,
                     SUMMED,
                     1,
                 )
@@ -221,10 +232,10 @@ def row_lists_kernel(  # type: ignore[no-untyped-def]
                 for rank in range(0, most):
                     live = rank < fan_in  # beyond it, positions may exceed int32
                     rows = tl.load(in_ptr + (before + rank), mask=live, other=0)[:, None]
-                    there = live[:, None] & inside[None, :]
-                    a = tl.load(source + rows.to(tl.int64) * stride, mask=there, other=0.0)
+                    live = live[:, None] & inside[None, :]
+                    a = tl.load(source + rows.to(tl.int64) * stride, mask=live, other=0.0)
                     summed += a.to(tl.float32)
-                b = tl.load(weights, inside[:, None] & (columns < OUTPUTS)[None, :], 0.0)
+                b = tl.load(weights, mask=there, other=0.0)
                 a = summed.to(x_ptr.dtype.element_ty)
                 sums = tl.dot(a, b, sums, input_precision=PRECISION)
 
@@ -258,7 +269,7 @@ def launch_row_lists(
         weight: ``[K, C_in / groups, C_out]``.
         layouts: ``row_lists`` of the map.
         n_out: rows of the output.
-        shape: of the product.
+        shape: of the product; narrow groups are taken side by side (`ProductShape.packed`).
         compute_dtype: float16, bfloat16 or float32, which operands are rounded to.
         tiles: how the work is cut; ``rows`` divides `TILE_ROWS`.
         out_dtype: dtype of the result.
@@ -272,6 +283,7 @@ def launch_row_lists(
         ``[n_out, C_out]`` in ``out_dtype``.
     """
     x, weight = operand(x, compute_dtype), operand(weight, compute_dtype)
+    side, shape = shape.side_by_side, shape.packed()
     offset = 0
     if second is not None:
         second, offset = beside(x, operand(second, compute_dtype))
@@ -287,7 +299,7 @@ def launch_row_lists(
         (layouts[3].shape[0], offset),
         (
             *(shape.volume, shape.channels, shape.second, shape.outputs, shape.groups),
-            *(shape.transposed, shape.mirrored, relu, TILE_ROWS),
+            *(shape.transposed, shape.mirrored, side, relu, TILE_ROWS),
             *(tiles.rows, tiles.columns, tiles.depth, SUMMED, pack, tiles.stages),
             precision_of(compute_dtype),
         ),

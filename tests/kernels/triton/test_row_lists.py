@@ -13,7 +13,7 @@ if not torch.cuda.is_available() and os.environ.get("TRITON_INTERPRET") != "1":
 from pcnn.dataflows import Epilogue, Reference  # noqa: E402
 from pcnn.dataflows.row_stationary import RowStationary  # noqa: E402
 from pcnn.geometry import Kernel, KernelMap  # noqa: E402
-from pcnn.kernels.product_tiles import RowTiles  # noqa: E402
+from pcnn.kernels.product_tiles import ProductShape, RowTiles  # noqa: E402
 from pcnn.maps import SortedSearch  # noqa: E402
 from tests.clouds import surface_grid  # noqa: E402
 from tests.dataflows.fan_in import map_of, moved, random_map  # noqa: E402
@@ -121,6 +121,18 @@ def test_steps_of_narrow_layers_lie_side_by_side(c_in: int) -> None:
     flow = RowStationary(RowTiles(64, 16, 16))
     check(make(40, 50, 8, 300), c_in, 20, flow=flow)
     check(make(40, 50, 8, 300), 2 * c_in, 20, flow=flow, groups=2, transposed=False)
+
+
+@pytest.mark.parametrize(("groups", "together"), [(2, 2), (4, 4), (6, 2), (16, 8)])
+def test_narrow_groups_are_taken_side_by_side(groups: int, together: int) -> None:
+    kernel_map = make(30, 40, 8, 200)
+    c_in, c_out = groups * 8, groups * 4
+    shape = ProductShape.of(torch.empty(8, 8, c_out), groups, False)
+    assert shape.side_by_side == together
+    flow = RowStationary(RowTiles(128, 32, 32))
+    check(kernel_map, c_in, c_out, flow=flow, groups=groups)
+    check(kernel_map, c_out, c_in, flow=flow, groups=groups, transposed=True)
+    check(make(20, 30, 2, 400), c_in, c_out, groups=groups, flow=RowStationary())
 
 
 @pytest.mark.parametrize("c_in", [4, 20])
