@@ -222,9 +222,18 @@ class PointSet:
                 self._levels[key] = (derive or coarser)(self, kernel.stride)
         return self._levels[key]
 
-    def is_below(self, coarse: PointSet, kernel: Kernel) -> bool:
-        """Whether ``coarse`` was made from this set by the kernel's stride."""
-        return self._levels.get(("down", kernel.stride)) is coarse
+    def rows_above(self, coarse: PointSet) -> Tensor | None:
+        """``[N]`` int64 row of a coarser level above every row, over the levels between them.
+
+        ``None`` where ``coarse`` was not made from this set.
+        """
+        for level in self._levels.values():
+            if level is coarse:
+                return level.inverse
+            above = level.rows_above(coarse)
+            if above is not None and level.inverse is not None:
+                return above[level.inverse]
+        return None
 
     def generated(self, kernel: Kernel) -> PointSet:
         """Refuse to make finer points: nothing says where they would lie.

@@ -74,7 +74,7 @@ def cell_parents(source: PointSet, target: PointSet, kernel: Kernel) -> KernelMa
 
     Args:
         source: input points.
-        target: ``source.strided(kernel)``.
+        target: ``source.strided(kernel)``, in one step or over levels between them.
         kernel: size = stride, without dilation and padding.
 
     Returns:
@@ -109,12 +109,14 @@ def _parent(source: PointSet, target: PointSet, kernel: Kernel) -> Tensor:
             f"stride {kernel.stride}, dilation {kernel.dilation}, padding {kernel.padding}; search "
             "the neighbours by radius"
         )
-    if not source.is_below(target, kernel) or target.inverse is None:
+    above = source.rows_above(target)
+    steps = zip(source.tensor_stride, kernel.stride, strict=True)
+    if above is None or target.tensor_stride != tuple(t * s for t, s in steps):
         raise ValueError(
-            "the output points were not made from the input points, so their cells need not fit; "
-            "give source.strided(kernel)"
+            "the output points were not made from the input points by the kernel's stride, so "
+            "their cells need not fit; give source.strided(kernel), or a level further up"
         )
-    return target.inverse
+    return above
 
 
 @dataclass(frozen=True)

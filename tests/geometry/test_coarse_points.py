@@ -44,7 +44,7 @@ def test_the_nearest_point_of_every_cell_is_kept(n: int, shift: float, stride: i
         assert coarse.one_per_cell
         assert fine.strided(kernel) is coarse
         assert fine.strided(Kernel.of(kernel.stride, kernel.stride)) is coarse
-        assert fine.is_below(coarse, kernel)
+        assert fine.rows_above(coarse) is coarse.inverse
         # inverse: the coarse cell above every fine row
         assert coarse.inverse is not None
         above = fine.cells.clone()

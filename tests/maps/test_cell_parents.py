@@ -122,6 +122,17 @@ def test_convolution_and_upsampling_over_shared_slots() -> None:
     assert sorted(i for i, _, _ in turned) == list(range(source.rows))
 
 
+def test_levels_between_are_passed_over() -> None:
+    points, batch = batched(300)
+    source = point_set_of(points, batch, 3, 0.5)
+    far = source.strided(Kernel.of(2, 2)).strided(Kernel.of((1, 2, 3), (1, 2, 3)))
+    kernel = Kernel.of((2, 4, 6), (2, 4, 6))
+    built = source.map_to(far, kernel, CellParents())
+    assert edges(built) == brute_force(source, far, kernel)
+    with pytest.raises(ValueError, match="by the kernel's stride"):
+        cell_parents(source, far, Kernel.of(2, 2))
+
+
 def test_other_kernels_and_points_are_refused() -> None:
     source = point_set_of(batched(30)[0])
     target = source.strided(Kernel.of(2, 2))
