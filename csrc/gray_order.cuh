@@ -4,8 +4,8 @@
 #pragma once
 #include "common.cuh"
 
-#define OWN_BITS 12     // most frequent columns, each a bit of its own
-#define FOLDED_BITS 12  // of all other columns, where they are more
+// Whoever includes this says how many bits there are: OWN_BITS for the most frequent columns, one each,
+// and FOLDED_BITS for all other columns, where they are more.
 #define GRAY_BITS (OWN_BITS + FOLDED_BITS)
 #define SAMPLED 1024    // rows at most whose columns are counted
 

@@ -1,6 +1,8 @@
 // Tiles of rows with the ranges of inputs that every slot sums up, from triplets by output row; what
 // is stored, pcnn/geometry/row_lists.py says. Many maps in one sort of rows and one of tiles.
 
+#define OWN_BITS 12  // as in pcnn/geometry/row_lists.py
+#define FOLDED_BITS 12
 #include "gray_order.cuh"
 #include "radix.cuh"
 

@@ -5,6 +5,8 @@
 // an order of rows of their own. Tiles of a map are stored by falling number of slots; how many
 // tiles stand before one is counted in groups, so that every block finds its place by itself.
 
+#define OWN_BITS 9  // as in pcnn/geometry/slot_tiles.py
+#define FOLDED_BITS 10
 #include "gray_order.cuh"
 #include "radix.cuh"
 

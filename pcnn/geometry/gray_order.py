@@ -5,17 +5,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-#: Bits of a mask that rows are ordered by: the most frequent columns have one each, all others
-#: share the rest.
-OWN_BITS, FOLDED_BITS = 12, 12
-GRAY_BITS = OWN_BITS + FOLDED_BITS
-
 #: Rows at most that the frequency of columns is counted on.
 SAMPLED = 1024
 
 
-def gray_order(filled: Tensor) -> Tensor:
-    """Where every row stands: the Gray code of its mask, ``[N]`` int64 of `GRAY_BITS` bits.
+def gray_order(filled: Tensor, own_bits: int, folded_bits: int) -> Tensor:
+    """Where every row stands: the Gray code of its mask, ``[N]`` int64.
 
     Rows that follow each other in a Gray code differ in few bits, the low ones most of the time. So
     columns are bits by falling frequency, counted on every n-th row: few rows fill a rare column,
@@ -25,16 +20,18 @@ def gray_order(filled: Tensor) -> Tensor:
 
     Args:
         filled: ``[N, M]`` bool, columns that a row fills.
+        own_bits: bits of the most frequent columns, one each.
+        folded_bits: bits of all others, if columns are more than bits.
     """
     rows, columns = filled.shape
     counts = filled[:: max(1, -(-rows // SAMPLED))].sum(0)
     by_frequency = filled[:, torch.argsort(counts, descending=True, stable=True)]
-    if columns > GRAY_BITS:
-        rest = torch.arange(columns - OWN_BITS, device=filled.device)
-        bins = rest * FOLDED_BITS // (columns - OWN_BITS)
-        sums = torch.zeros(rows, FOLDED_BITS, dtype=torch.int32, device=filled.device)
-        sums.index_add_(1, bins, by_frequency[:, OWN_BITS:].to(torch.int32))
-        by_frequency = torch.cat((by_frequency[:, :OWN_BITS], sums > 0), dim=1)
+    if columns > own_bits + folded_bits:
+        rest = torch.arange(columns - own_bits, device=filled.device)
+        bins = rest * folded_bits // (columns - own_bits)
+        sums = torch.zeros(rows, folded_bits, dtype=torch.int32, device=filled.device)
+        sums.index_add_(1, bins, by_frequency[:, own_bits:].to(torch.int32))
+        by_frequency = torch.cat((by_frequency[:, :own_bits], sums > 0), dim=1)
     return _gray_rank(bits(by_frequency))
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from pcnn.geometry.gray_order import GRAY_BITS, gray_order
+from pcnn.geometry.gray_order import gray_order
 from pcnn.geometry.slot_tiles import TILE_ROWS
 
 if TYPE_CHECKING:
@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 
 #: Most triplets whose positions int32 holds.
 MOST_TRIPLETS = (1 << 31) - 1
+
+#: Bits of a mask that rows of a level are ordered by (`gray_order`).
+OWN_BITS, FOLDED_BITS = 12, 12
+GRAY_BITS = OWN_BITS + FOLDED_BITS
 
 #: Level of rows without an input, which stand behind all others.
 LAST_LEVEL = 15
@@ -68,7 +72,7 @@ def row_lists(kernel_map: KernelMap) -> tuple[Tensor, ...]:
     fan_in = fan_in.view(rows, volume)
 
     tiles = -(-rows // TILE_ROWS)
-    rank = gray_order(torch.cat((fan_in > 0, fan_in > 1), dim=1))
+    rank = gray_order(torch.cat((fan_in > 0, fan_in > 1), dim=1), OWN_BITS, FOLDED_BITS)
     order = torch.argsort((fan_in_levels(fan_in) << GRAY_BITS) | rank, stable=True)
     out = order.new_full((tiles * TILE_ROWS,), -1)
     out[:rows] = order

@@ -7,13 +7,18 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from pcnn.geometry.gray_order import GRAY_BITS, gray_order
+from pcnn.geometry.gray_order import gray_order
 
 if TYPE_CHECKING:
     from pcnn.geometry.kernel_map import KernelMap
 
 #: Output rows of a tile.
 TILE_ROWS = 128
+
+#: Bits of a mask that rows are ordered by (`gray_order`): with the number of one of 32 maps they
+#: are three digits of a radix sort.
+OWN_BITS, FOLDED_BITS = 9, 10
+GRAY_BITS = OWN_BITS + FOLDED_BITS
 
 #: Most sections a map is cut into.
 MAX_SECTIONS = 32
@@ -159,7 +164,8 @@ def ordered_section(table: Tensor, number: int, sections: int, width: int) -> tu
     rows, volume = occupied.shape
     filled = occupied.any(1)
     # rows without a slot stand behind all others
-    order = torch.argsort(torch.where(filled, gray_order(occupied), 1 << GRAY_BITS), stable=True)
+    rank = gray_order(occupied, OWN_BITS, FOLDED_BITS)
+    order = torch.argsort(torch.where(filled, rank, 1 << GRAY_BITS), stable=True)
     tiles = -(-rows // TILE_ROWS)
     out = order.new_full((tiles * TILE_ROWS,), -1)
     out[:rows] = order if sections == 1 else torch.where(filled[order], order, -1)

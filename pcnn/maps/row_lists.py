@@ -10,9 +10,8 @@ import torch
 from torch import Tensor
 
 from pcnn.geometry import KernelMap
-from pcnn.geometry.gray_order import GRAY_BITS
 from pcnn.geometry.layouts import Layout, check_table_size
-from pcnn.geometry.row_lists import check_triplets, stored_steps
+from pcnn.geometry.row_lists import GRAY_BITS, check_triplets, stored_steps
 from pcnn.geometry.slot_tiles import TILE_ROWS
 from pcnn.kernels import cuda
 from pcnn.maps.radix_sort import RadixSort, passes_of

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from pcnn.geometry import KernelMap
-from pcnn.geometry.gray_order import GRAY_BITS
 from pcnn.geometry.layouts import Layout, mask_words
 from pcnn.geometry.slot_tiles import (
+    GRAY_BITS,
     MAX_SECTIONS,
     TILE_ROWS,
     is_sparse,
