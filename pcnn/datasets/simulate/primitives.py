@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from pcnn.datasets.simulate.mesh import Floats
 
@@ -81,6 +82,12 @@ def tube(
     low = a + radius * ring
     high = b + (radius if end_radius is None else end_radius) * ring
     corners = np.concatenate([low, high, a[None], b[None]])  # [2 S + 2, 3]
+    return np.asarray(corners[_tube_faces(sides)])
+
+
+@lru_cache(maxsize=64)
+def _tube_faces(sides: int) -> NDArray[np.int64]:
+    """Number the corners [4 * sides, 3] of a tube's triangles: side faces, then the two caps."""
     here = np.arange(sides)
     there = (here + 1) % sides
     first, last = np.full(sides, 2 * sides), np.full(sides, 2 * sides + 1)
@@ -90,7 +97,7 @@ def tube(
         (first, here, there),
         (last, here + sides, there + sides),
     ]
-    return np.asarray(corners[np.concatenate([np.stack(face, 1) for face in faces])])
+    return np.concatenate([np.stack(face, 1) for face in faces])
 
 
 def hoop(centre: Sequence[float], radius: float, thickness: float, sides: int = 12) -> Floats:

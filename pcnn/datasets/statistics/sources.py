@@ -64,7 +64,8 @@ def read_cloud(
     """Read positions, remission and classes of a cloud, as far as its files hold them.
 
     Labels of SemanticKITTI (``velodyne/N.bin`` and ``labels/N.label``) become its 19 class names
-    and ``unlabelled``; labels beside other clouds become their numbers.
+    and ``unlabelled``; rooms of S3DIS are read from their ``Annotations``, if there are any, with
+    the classes that these are named for; labels beside other clouds become their numbers.
 
     Returns:
         [P, 3] float32 [m], [P] float32 or None, [P] names or None.
@@ -76,7 +77,8 @@ def read_cloud(
     if path.suffix == FRAGMENT:
         return _read_fragment(path), None, None
     if path.suffix == ROOM:
-        return _read_room(path), None, None
+        points, elements = _read_room(path)
+        return points, None, elements
     cloud = read_points(path)
     points = cloud.points.numpy()
     # remission comes first of the channels; three alone are colour
@@ -112,11 +114,21 @@ def _read_fragment(path: Path) -> NDArray[np.float32]:
     return _positions(path, np.asarray(content))
 
 
-def _read_room(path: Path) -> NDArray[np.float32]:
+def _read_room(path: Path) -> tuple[NDArray[np.float32], NDArray[np.str_] | None]:
+    parts = sorted((path.parent / "Annotations").glob(f"*{ROOM}"))
+    if not parts:
+        return _read_lines(path), None
+    points = [_read_lines(part) for part in parts]
+    # chair_3.txt holds the third chair
+    names = [part.stem.rsplit("_", 1)[0] for part in parts]
+    return np.concatenate(points), np.repeat(names, [len(p) for p in points])
+
+
+def _read_lines(path: Path) -> NDArray[np.float32]:
     try:
         values = np.loadtxt(path, dtype=np.float64, ndmin=2)
     except (ValueError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path}: not a room, lines of numbers x y z r g b ({error})") from error
+        raise ValueError(f"{path}: not lines of numbers x y z r g b ({error})") from error
     return _positions(path, values)
 
 

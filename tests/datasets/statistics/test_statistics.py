@@ -168,6 +168,21 @@ def test_clouds_of_every_layout_are_found(tmp_path: Path) -> None:
         assert (classes is None) == (file.name != "own.npy")
 
 
+def test_rooms_are_read_from_their_annotations(tmp_path: Path) -> None:
+    room = tmp_path / "Area_1" / "office_1"
+    (room / "Annotations").mkdir(parents=True)
+    points = np.concatenate([cloud(50), cloud(50)], axis=1)
+    np.savetxt(room / "office_1.txt", points, "%.4f")
+    np.savetxt(room / "Annotations" / "chair_1.txt", points[:20], "%.4f")
+    np.savetxt(room / "Annotations" / "chair_2.txt", points[20:30], "%.4f")
+    np.savetxt(room / "Annotations" / "wall_1.txt", points[30:], "%.4f")
+    (found,) = find_clouds(tmp_path)
+    xyz, _, classes = read_cloud(found.path)
+    np.testing.assert_allclose(xyz, points[:, :3], atol=1e-4)
+    assert classes is not None
+    assert classes.tolist() == ["chair"] * 30 + ["wall"] * 20
+
+
 def test_bad_files_are_named(tmp_path: Path) -> None:
     (tmp_path / "short.bin").write_bytes(b"\0" * 17)
     (tmp_path / "text.pth").write_text("hello")

@@ -34,7 +34,8 @@ def tree(rng: np.random.Generator, density: float) -> Plant:
         side = rng.uniform(-1, 1, 2) * spread
         centres[n] = [fork[0] + side[0], fork[1] + side[1], rng.uniform(bare + 0.7, height - 0.8)]
         radii[n] = rng.uniform(0.45, 0.75, 3) * (0.7 + 0.7 * spread)
-        wood.append(tube(fork, centres[n], radius * 0.45, radius * 0.12, sides=5))
+        if n < 4:  # the others are hidden in leaves
+            wood.append(tube(fork, centres[n], radius * 0.45, radius * 0.12, sides=5))
     # twigs hang down to where the trunk forks
     centres[0] = [fork[0], fork[1], bare + 0.7]
     radii[0] = [spread, spread, 0.7]

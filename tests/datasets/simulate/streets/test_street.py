@@ -164,13 +164,14 @@ def test_a_scan_does_not_depend_on_its_neighbours(street: Street) -> None:
     assert abs(len(among.points) - len(alone.points)) < 50
 
 
-def test_a_scan_takes_less_than_a_second(street: Street) -> None:
-    view = View(street, [0, 10])
-    view.scan(0)
-    start = time.perf_counter()
-    view.scan(10)
-    # 0.4 s on a free core; the margin is for a machine that does other work
-    assert time.perf_counter() - start < 2.0
+def test_a_scan_takes_less_than_a_second_of_one_core() -> None:
+    frames = [0, 15, 30, 45]  # what a task of the driver holds
+    start = time.process_time()
+    view = View(Street(seed=6, sequence=0, split="train"), frames)
+    for frame in frames:
+        view.scan(frame)
+    # 0.5 s, of which half goes into the stretch of street
+    assert (time.process_time() - start) / len(frames) < 1.0
 
 
 def test_a_drive_longer_than_the_ids_reach_is_refused(street: Street) -> None:
