@@ -174,7 +174,9 @@ class Hybrid(OuterProducts):
         sums = x.new_empty(n_out, shape.width, dtype=torch.float32)
         write_dense(sums, *arguments)
         both = dense.shape[0] + sparse.shape[0] < shape.volume  # half of the sparse slots is listed
-        tiles = self.tiles or ChunkTiles.of(shape, (1 + both) * in_index.shape[0], compute_dtype)
+        tiles = self.tiles or ChunkTiles.of(
+            shape.packed(), (1 + both) * in_index.shape[0], compute_dtype
+        )
         pairs = in_index, out_index, counts, sparse
         add_pairs(sums, x, weight, *pairs, both, shape, *compute, tiles, second)
         return finish_by_kernel(sums, out_dtype, *steps_of(epilogue))

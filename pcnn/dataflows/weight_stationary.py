@@ -133,7 +133,8 @@ class WeightStationary(OuterProducts):
             write_dense(sums, x, weight, None, None, shape, *compute, rows, second)
         else:
             sums = x.new_zeros(n_out, shape.width, dtype=torch.float32)
-        tiles = self.tiles or ChunkTiles.of(shape, (1 + both) * in_index.shape[0], compute_dtype)
+        pairs_read = (1 + both) * in_index.shape[0]
+        tiles = self.tiles or ChunkTiles.of(shape.packed(), pairs_read, compute_dtype)
         pairs = in_index, out_index, counts, None
         add_pairs(sums, x, weight, *pairs, both, shape, *compute, tiles, second)
         return finish_by_kernel(sums, out_dtype, *steps_of(epilogue))

@@ -73,6 +73,7 @@ def slot_weight(  # type: ignore[no-untyped-def]  # the compiler reads annotatio
     OUTPUTS: tl.constexpr,
     GROUPS: tl.constexpr,
     TRANSPOSED: tl.constexpr,
+    SIDE: tl.constexpr = 1,
 ):
     """Address of one group's part of ``W[slot]``.
 
@@ -84,9 +85,10 @@ def slot_weight(  # type: ignore[no-untyped-def]  # the compiler reads annotatio
         OUTPUTS: output channels of a group.
         GROUPS: groups of channels.
         TRANSPOSED: whether the weight is read transposed.
+        SIDE: narrow groups that are one here (`ProductShape.packed`).
     """
     step = CHANNELS if TRANSPOSED else OUTPUTS  # groups lie side by side on the last axis
-    return weight_ptr + slot.to(tl.int64) * (CHANNELS * OUTPUTS * GROUPS) + group * step
+    return weight_ptr + slot.to(tl.int64) * (CHANNELS * OUTPUTS * GROUPS // SIDE) + group * step
 
 
 @triton.jit  # type: ignore[untyped-decorator]
@@ -100,6 +102,7 @@ def weight_tile(  # type: ignore[no-untyped-def]
     TRANSPOSED: tl.constexpr,
     DEPTH: tl.constexpr,
     COMPUTE: tl.constexpr,
+    SIDE: tl.constexpr = 1,
 ):
     """Tile ``[DEPTH, COLUMNS]`` of a group's part of a slot; what lies outside it is zero.
 
@@ -113,13 +116,22 @@ def weight_tile(  # type: ignore[no-untyped-def]
         TRANSPOSED: whether the weight is read transposed.
         DEPTH: contracted channels of the tile.
         COMPUTE: dtype the tile is rounded to.
+        SIDE: narrow groups that are one here: their weights stand on the tile's diagonal.
     """
     channels = start + tl.arange(0, DEPTH)
-    if TRANSPOSED:
-        places = channels[:, None] + columns[None, :] * (CHANNELS * GROUPS)
-    else:
-        places = channels[:, None] * (OUTPUTS * GROUPS) + columns[None, :]
     there = (channels < CHANNELS)[:, None] & (columns < OUTPUTS)[None, :]
+    row = channels
+    column = columns
+    if SIDE > 1:
+        there &= (row // (CHANNELS // SIDE))[:, None] == (column // (OUTPUTS // SIDE))[None, :]
+        if TRANSPOSED:
+            column = column % (OUTPUTS // SIDE)
+        else:
+            row = row % (CHANNELS // SIDE)
+    if TRANSPOSED:
+        places = row[:, None] + column[None, :] * (CHANNELS * GROUPS)
+    else:
+        places = row[:, None] * (OUTPUTS * GROUPS) + column[None, :]
     return tl.load(matrix_ptr + places, mask=there, other=0.0).to(COMPUTE)
 
 
@@ -170,12 +182,13 @@ def gathered_product(  # type: ignore[no-untyped-def]
     DEPTH: tl.constexpr,
     COMPUTE: tl.constexpr,
     PRECISION: tl.constexpr,
+    SIDE: tl.constexpr = 1,
 ):
     """``sums + x[rows] @ W[k]`` of one group; arguments as of `row_tile` and `weight_tile`."""
     for start in range(0, CHANNELS, DEPTH):
         inputs = row_tile(x_ptr, rows, live, start, group, CHANNELS, GROUPS, DEPTH, COMPUTE)
         weight = weight_tile(
-            matrix_ptr, start, columns, CHANNELS, OUTPUTS, GROUPS, TRANSPOSED, DEPTH, COMPUTE
+            matrix_ptr, start, columns, CHANNELS, OUTPUTS, GROUPS, TRANSPOSED, DEPTH, COMPUTE, SIDE
         )
         sums = tl.dot(inputs, weight, sums, input_precision=PRECISION)
     return sums

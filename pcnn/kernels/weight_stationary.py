@@ -76,6 +76,7 @@ def weight_stationary_kernel(  # type: ignore[no-untyped-def]  # the compiler re
     SECOND: tl.constexpr,
     OUTPUTS: tl.constexpr,
     GROUPS: tl.constexpr,
+    SIDE: tl.constexpr,  # narrow groups that are one here
     TRANSPOSED: tl.constexpr,
     MIRRORED: tl.constexpr,
     CHUNK: tl.constexpr,
@@ -111,12 +112,12 @@ def weight_stationary_kernel(  # type: ignore[no-untyped-def]  # the compiler re
         slot = tl.where(backwards, VOLUME - 1 - slot, slot)
     if MIRRORED:
         slot = VOLUME - 1 - slot
-    matrix_ptr = slot_weight(weight_ptr, slot, group, both, OUTPUTS, GROUPS, TRANSPOSED)
+    matrix_ptr = slot_weight(weight_ptr, slot, group, both, OUTPUTS, GROUPS, TRANSPOSED, SIDE)
     columns = tile * COLUMNS + tl.arange(0, COLUMNS)
     held: tl.constexpr = SECOND == 0 and CHANNELS <= DEPTH
     if held:
         weight = weight_tile(
-            matrix_ptr, 0, columns, both, OUTPUTS, GROUPS, TRANSPOSED, DEPTH, COMPUTE
+            matrix_ptr, 0, columns, both, OUTPUTS, GROUPS, TRANSPOSED, DEPTH, COMPUTE, SIDE
         )
     lanes = tl.arange(0, ROWS)
     for start in range(0, (last - first).to(tl.int32), ROWS):
@@ -149,6 +150,7 @@ def weight_stationary_kernel(  # type: ignore[no-untyped-def]  # the compiler re
                 DEPTH,
                 COMPUTE,
                 PRECISION,
+                SIDE,
             )
             if SECOND > 0:
                 sums = gathered_product(
@@ -197,12 +199,13 @@ def add_pairs(
         counts: ``[S]`` int64, pairs of every listed slot.
         slots: ``[S]`` int32, the listed slots; ``None``: the first S.
         both: whether (i, j) of slot k also stands for (j, i) of slot K - 1 - k.
-        shape: of the product.
+        shape: of the product; narrow groups are taken side by side (`ProductShape.packed`).
         compute: Triton's dtype of the operands.
         precision: ``ieee`` or ``tf32``.
         tiles: how the work is cut.
         second: ``[N_in, C_2]``, channels that follow those of ``x``.
     """
+    side, shape = shape.side_by_side, shape.packed()
     listed = counts.shape[0]
     chunks = most_chunks(in_index.shape[0], listed, tiles.chunk)
     programs = chunks * (1 + both) * shape.groups * -(-shape.outputs // tiles.columns)
@@ -219,6 +222,7 @@ def add_pairs(
             shape.second,
             shape.outputs,
             shape.groups,
+            side,
             shape.transposed,
             shape.mirrored,
             tiles.chunk,
