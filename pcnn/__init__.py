@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pcnn import models, nn, runtime
+    from pcnn.experiment.register import register
     from pcnn.geometry import Kernel, KernelMap, PointSet, VoxelGrid
     from pcnn.ops import Engine, Planner, native_points, plan, voxelize
     from pcnn.runtime.explaining import explain
@@ -27,6 +28,7 @@ __all__ = [
     "native_points",
     "nn",
     "plan",
+    "register",
     "runtime",
     "tune",
     "voxelize",
@@ -43,6 +45,7 @@ _HOMES = {
     "explain": "pcnn.runtime.explaining",
     "native_points": "pcnn.ops",
     "plan": "pcnn.ops",
+    "register": "pcnn.experiment.register",
     "tune": "pcnn.runtime.tuning",
     "voxelize": "pcnn.ops",
 }

@@ -11,7 +11,9 @@ import typer
 
 from pcnn.cli.bench import app as bench_app
 from pcnn.cli.doctor import doctor
+from pcnn.cli.ground_truth import kitti_gt, make_gt
 from pcnn.cli.predict import predict
+from pcnn.cli.register import describe, register
 from pcnn.cli.simulate import app as simulate_app
 from pcnn.cli.stats import stats
 from pcnn.cli.tune import tune
@@ -25,6 +27,10 @@ app.add_typer(bench_app, name="bench")
 app.add_typer(simulate_app, name="simulate")
 app.command()(doctor)
 app.command()(predict)
+app.command()(register)
+app.command()(describe)
+app.command("make-gt")(make_gt)
+app.command("kitti-gt")(kitti_gt)
 app.command()(stats)
 app.command()(tune)
 

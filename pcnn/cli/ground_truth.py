@@ -1,0 +1,80 @@
+"""`pcnn make-gt` and `pcnn kitti-gt`: ground truth of registration, made once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Annotated, TypeVar
+
+import typer
+
+Item = TypeVar("Item")
+
+
+def make_gt(
+    folder: Annotated[
+        Path, typer.Argument(help="Clouds with numbers in their names, NAME.pose.txt beside each.")
+    ],
+    out: Annotated[Path | None, typer.Option(help="Where to write; default the folder.")] = None,
+    voxel_size: Annotated[float, typer.Option(help="Clouds are thinned to it, in metres.")] = 0.025,
+    min_overlap: Annotated[float, typer.Option(min=0, max=1)] = 0.3,
+    max_overlap: Annotated[float, typer.Option(min=0, max=1)] = 1.0,
+) -> None:
+    """Write gt.log, gt.info and gt_overlap.log for a scene of your own.
+
+    A pose is a 4 x 4 matrix, the cloud's frame to the scene's, in NAME.pose.txt or NAME.info.txt.
+    """
+    from pcnn.datasets.registration.make_gt import make_ground_truth
+
+    try:
+        pairs = make_ground_truth(
+            folder, out, voxel_size, (min_overlap, max_overlap), shown("overlaps")
+        )
+    except (OSError, ValueError) as error:
+        raise typer.BadParameter(str(error)) from error
+    typer.echo(f"{pairs} pairs in {(out or folder) / 'gt.log'}")
+
+
+def kitti_gt(
+    root: Annotated[Path, typer.Argument(help="KITTI odometry: sequences/ and poses/.")],
+    split: Annotated[str, typer.Option(help="train, val or test.")] = "test",
+    ground_truth: Annotated[
+        str, typer.Option(help="legacy (as published) or fixed (composed and calibrated right).")
+    ] = "legacy",
+    poses: Annotated[
+        str, typer.Option(help="odometry (poses/XX.txt) or semantic (sequences/XX/poses.txt).")
+    ] = "odometry",
+    solver: Annotated[str, typer.Option(help="ICP by auto, torch or open3d.")] = "auto",
+) -> None:
+    """Refine the poses of KITTI pairs by ICP, once, and keep them below the root.
+
+    Stopped at any time it goes on where it was.
+    """
+    from pcnn.datasets.registration import KITTIOdometry
+
+    try:
+        data = KITTIOdometry(root, split, ground_truth, poses, make_missing=True)
+        made = data.fill_cache(solver, shown(f"{ground_truth} ground truth"))
+    except (OSError, ValueError, ImportError) as error:
+        raise typer.BadParameter(str(error)) from error
+    typer.echo(
+        f"{len(data.pairs)} {split} pairs, {made} of them made now: "
+        f"{data.cache.path(0, 0, 0).parent}"
+    )
+
+
+class shown:
+    """Wraps a sequence to show progress over it.
+
+    Args:
+        title: in front of the bar.
+    """
+
+    def __init__(self, title: str) -> None:
+        self.title = title
+
+    def __call__(self, items: Sequence[Item]) -> Iterable[Item]:
+        """The items, one after the other."""
+        from rich.progress import track
+
+        return track(items, self.title, transient=True)

@@ -1,0 +1,151 @@
+"""`pcnn register` and `pcnn describe`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pcnn.cli.device import chosen_device
+
+Checkpoint = Annotated[
+    Path | None,
+    typer.Option(help="Checkpoint of a run with task=registration; without one: FPFH (Open3D)."),
+]
+Voxel = Annotated[
+    float | None, typer.Option(help="Voxel of FPFH in metres; default 0.05, for drives 0.3.")
+]
+Sensor = Annotated[
+    bool, typer.Option(help="FPFH takes the origin of each cloud for its sensor's place.")
+]
+Device = Annotated[str, typer.Option(help="cpu, cuda, cuda:1, or auto.")]
+
+
+def register(
+    source: Annotated[Path, typer.Argument(help="Cloud to move (.ply, .pcd, .bin, .npy, ...).")],
+    target: Annotated[Path, typer.Argument(help="Cloud it is moved onto.")],
+    checkpoint: Checkpoint = None,
+    out: Annotated[Path, typer.Option(help="Folder for transform.json and overlay.png.")] = Path(
+        "registration"
+    ),
+    voxel_size: Voxel = None,
+    sensor_at_origin: Sensor = True,
+    solver: Annotated[str, typer.Option(help="torch, open3d or svd.")] = "torch",
+    icp: Annotated[
+        float | None, typer.Option(help="Refine by ICP within this distance, in metres.")
+    ] = None,
+    min_inliers: Annotated[int, typer.Option(min=3, help="Matches that must agree.")] = 10,
+    min_overlap: Annotated[
+        float, typer.Option(min=0, max=1, help="Share of the source that must lie near the target.")
+    ] = 0.05,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of samples and hypotheses.")] = 0,
+    device: Device = "auto",
+) -> None:
+    """Estimate the rigid transform of one cloud onto another.
+
+    Prints the 4 x 4 matrix that maps source coordinates to the target's, and what speaks for it;
+    writes both to transform.json with a picture of the clouds before and after. Where no transform
+    is supported the exit code is 1 and nothing is written.
+    """
+    import json
+
+    from rich.console import Console
+
+    from pcnn.datasets.whole_file import whole_file
+    from pcnn.experiment.register import points_of, register
+    from pcnn.registration.register import NoOverlapError
+    from pcnn.visualize.registration import overlay_picture
+
+    console = Console()
+    where = chosen_device(device)
+    try:
+        moving, fixed = (points_of(path, str(path)) for path in (source, target))
+        found = register(
+            moving,
+            fixed,
+            checkpoint,
+            voxel_size=voxel_size,
+            sensor_at_origin=sensor_at_origin,
+            solver=solver,  # type: ignore[arg-type]  # refused by name where it is none
+            icp_distance=icp,
+            min_inliers=min_inliers,
+            min_overlap=min_overlap,
+            seed=seed,
+            device=str(where),
+        )
+    except NoOverlapError as error:
+        console.print(f"[red]{source} onto {target}[/red]: {error}", soft_wrap=True)
+        raise typer.Exit(1) from error
+    except (OSError, ValueError, ImportError) as error:
+        raise typer.BadParameter(str(error)) from error
+    facts = {
+        "descriptor": found.descriptor,
+        "solver": found.solver,
+        "icp": found.icp,
+        "matches": found.matches,
+        "inliers": found.inliers,
+        "inlier_rmse_m": found.rmse,
+        "overlap": found.overlap,
+    }
+    for row in found.transform.tolist():
+        console.print(" ".join(f"{value: .8f}" for value in row), highlight=False)
+    for name, value in facts.items():
+        console.print(f"{name}: {value}", highlight=False, soft_wrap=True)
+    content = {
+        "source": str(source),
+        "target": str(target),
+        "transform": found.transform.tolist(),
+        **facts,
+    }
+    with whole_file(out / "transform.json") as file:
+        file.write((json.dumps(content, indent=2) + "\n").encode())
+    overlay_picture(
+        moving.numpy(),
+        fixed.numpy(),
+        found.transform.numpy(),
+        out / "overlay.png",
+        f"{source.name} onto {target.name}",
+        f"{found.descriptor}   {found.inliers} of {found.matches} matches agree   "
+        f"overlap {100 * found.overlap:.0f} %",
+    )
+    console.print(f"{out / 'transform.json'}\n{out / 'overlay.png'}", highlight=False)
+
+
+def describe(
+    cloud: Annotated[Path, typer.Argument(help="Cloud (.ply, .pcd, .bin, .npy, ...).")],
+    checkpoint: Checkpoint = None,
+    out: Annotated[
+        Path | None, typer.Option(help="The .npz file; default CLOUD_descriptors.npz beside it.")
+    ] = None,
+    voxel_size: Voxel = None,
+    sensor_at_origin: Sensor = True,
+    device: Device = "auto",
+) -> None:
+    """Write descriptors of a cloud: an .npz with points [N, 3], features [N, C] and their name."""
+    import numpy as np
+
+    from pcnn.datasets.whole_file import whole_file
+    from pcnn.experiment.register import descriptor_of, points_of
+
+    where = chosen_device(device)
+    path = out or cloud.with_name(f"{cloud.stem}_descriptors.npz")
+    try:
+        points = points_of(cloud, str(cloud))
+        descriptor = descriptor_of(checkpoint, voxel_size, str(where), sensor_at_origin)
+        described = descriptor(points)
+    except (OSError, ValueError, ImportError) as error:
+        raise typer.BadParameter(
+            str(error) if str(cloud) in str(error) else f"{cloud}: {error}"
+        ) from error
+    with whole_file(path) as file:
+        np.savez(
+            file,
+            points=described.points.numpy(),
+            features=described.features.numpy(),
+            descriptor=np.array(descriptor.name),
+        )
+    typer.echo(
+        f"{path}: {len(described.points)} points, descriptors of length "
+        f"{described.features.shape[1]} by {descriptor.name}"
+    )

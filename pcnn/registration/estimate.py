@@ -1,0 +1,151 @@
+"""From two described clouds to a transform: matching, sampling, solving, and maybe ICP."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+
+from pcnn.registration.descriptor import Described
+from pcnn.registration.kabsch import weighted_svd
+from pcnn.registration.matching import Matches, sampled_matches
+from pcnn.registration.ransac import ransac_batch
+from pcnn.registration.settings import MATCHINGS, SAMPLINGS, Matching, RansacSettings, Sampling
+from pcnn.registration.solution import Solution
+from pcnn.registration.transforms import transform_points
+
+Solver = Literal["torch", "open3d", "svd"]
+SOLVERS: tuple[str, ...] = get_args(Solver)
+
+
+@dataclass(frozen=True)
+class EstimateSettings:
+    """How a transform is estimated.
+
+    Args:
+        ransac: what RANSAC tries and accepts; its distance also counts the inliers of ``svd``.
+        solver: ``torch`` (RANSAC on any device), ``open3d`` (its RANSAC, the field's reference) or
+            ``svd`` (one fit to all matches, near descriptors weighing more: for matches that are
+            mostly right).
+        matching: ``one_way`` or ``mutual``.
+        sampling: ``random_points``, ``random_matches`` or ``top_k``.
+        refine: fit torch's best hypothesis again to its inliers.
+        seed: of samples and hypotheses.
+
+    Raises:
+        ValueError: an unknown name.
+    """
+
+    ransac: RansacSettings
+    solver: Solver = "torch"
+    matching: Matching = "one_way"
+    sampling: Sampling = "random_points"
+    refine: bool = True
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for what, value, names in (
+            ("solver", self.solver, SOLVERS),
+            ("matching", self.matching, MATCHINGS),
+            ("sampling", self.sampling, SAMPLINGS),
+        ):
+            if value not in names:
+                raise ValueError(f"{what} must be one of {', '.join(names)}, got {value!r}")
+
+
+@dataclass(frozen=True, eq=False)
+class Estimate:
+    """What was found for a pair.
+
+    Args:
+        source: [M, 3] points of the matches in the source, on the CPU.
+        target: [M, 3] their partners.
+        solution: the transform, None where there is none, and which matches agree with it.
+        seconds: of matching and solving.
+    """
+
+    source: Tensor
+    target: Tensor
+    solution: Solution
+    seconds: float
+
+
+def estimate_all(
+    sources: Sequence[Described],
+    targets: Sequence[Described],
+    settings: EstimateSettings,
+    samples: int | None = None,
+    device: torch.device | str = "cpu",
+) -> list[Estimate]:
+    """Estimate the transforms of several pairs, RANSAC of all of them at once.
+
+    Args:
+        sources: one a pair.
+        targets: one a pair.
+        settings: how.
+        samples: number of samples; None uses all.
+        device: where matching and torch's RANSAC compute.
+
+    Returns:
+        One estimate a pair, in order; each is what it would be alone.
+    """
+    begun = time.perf_counter()
+    made: list[tuple[Matches, Tensor, Tensor]] = []
+    for source, target in zip(sources, targets, strict=True):
+        generator = torch.Generator().manual_seed(settings.seed)
+        matches = sampled_matches(
+            source.features.to(device),
+            target.features.to(device),
+            samples,
+            settings.matching,
+            settings.sampling,
+            generator,
+        )
+        made.append(
+            (
+                matches,
+                source.points.to(device)[matches.source],
+                target.points.to(device)[matches.target],
+            )
+        )
+    if settings.solver == "torch":
+        solutions = ransac_batch(
+            [source for _, source, _ in made],
+            [target for _, _, target in made],
+            settings.ransac,
+            settings.seed,
+            settings.refine,
+        )
+    elif settings.solver == "open3d":
+        solutions = [_by_open3d(*one, settings) for one in made]
+    else:
+        solutions = [_by_svd(*one, settings.ransac.distance) for one in made]
+    seconds = (time.perf_counter() - begun) / max(len(made), 1)
+    return [
+        Estimate(source.cpu(), target.cpu(), solution, seconds)
+        for (_, source, target), solution in zip(made, solutions, strict=True)
+    ]
+
+
+def _by_open3d(
+    matches: Matches, source: Tensor, target: Tensor, settings: EstimateSettings
+) -> Solution:
+    from pcnn.registration.open3d_tools import open3d_ransac
+
+    rows = torch.arange(len(matches))
+    listed = Matches(rows, rows, matches.distance)
+    return open3d_ransac(source.cpu(), target.cpu(), listed, settings.ransac, settings.seed)
+
+
+def _by_svd(matches: Matches, source: Tensor, target: Tensor, distance: float) -> Solution:
+    if len(matches) < 3:
+        return Solution(None, torch.zeros(len(matches), dtype=torch.bool), 0)
+    scale = matches.distance.double().median().clamp(min=1e-12)
+    weight = torch.exp(-(matches.distance.double() / scale).square() / 2)
+    transform = weighted_svd(source.double(), target.double(), weight)
+    gap = (transform_points(transform, source.double()) - target.double()).norm(dim=1)
+    return Solution(transform.cpu(), (gap < distance).cpu(), 1)

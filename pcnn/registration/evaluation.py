@@ -1,0 +1,181 @@
+"""Every pair of a data set through one pipeline: describe, match, estimate, compare."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+import torch
+from torch import Tensor
+
+from pcnn.datasets.registration.pairs import PairDataset, RegistrationPair
+from pcnn.metrics.registration import (
+    PairResult,
+    Protocol,
+    information_rmse,
+    inlier_ratio,
+    point_rmse,
+    rotation_error,
+    translation_error,
+)
+from pcnn.registration.descriptor import Described, Descriptor
+from pcnn.registration.estimate import Estimate, EstimateSettings, estimate_all
+from pcnn.registration.icp import icp
+from pcnn.registration.nearest import nearest_within
+from pcnn.registration.transforms import transform_points
+
+BATCH = 16  # pairs whose RANSAC runs at once
+
+
+@dataclass(eq=False)
+class Evaluation:
+    """Results of all pairs.
+
+    Args:
+        results: by number of samples, one a pair in the order of the set.
+        refined: the same after ICP; empty where it was not asked for.
+        transforms: by number of samples, the estimates [4, 4]; NaN where there is none.
+    """
+
+    results: dict[int | None, list[PairResult]] = field(default_factory=dict)
+    refined: dict[int | None, list[PairResult]] = field(default_factory=dict)
+    transforms: dict[int | None, list[Tensor]] = field(default_factory=dict)
+
+
+class _DescribedClouds:
+    """Described clouds of one scene, each computed once; a new scene drops the last one's."""
+
+    def __init__(self, data: PairDataset, descriptor: Descriptor) -> None:
+        self.data, self.descriptor = data, descriptor
+        self.scene: str | None = None
+        self.held: dict[int, Described] = {}
+
+    def get(self, scene: str, index: int) -> Described:
+        if scene != self.scene:
+            self.scene, self.held = scene, {}
+        if index not in self.held:
+            points = self.data.cloud(scene, index)
+            try:
+                self.held[index] = self.descriptor(points)
+            except ValueError as error:
+                raise ValueError(f"{scene}, cloud {index}: {error}") from error
+        return self.held[index]
+
+
+def evaluate_pairs(
+    data: PairDataset,
+    descriptor: Descriptor,
+    protocol: Protocol,
+    settings: EstimateSettings,
+    samples: Sequence[int | None],
+    icp_distance: float | None = None,
+    device: torch.device | str = "cpu",
+    track: Callable[[Sequence[Sequence[RegistrationPair]]], Iterable] = iter,
+) -> Evaluation:
+    """Register every pair at every number of samples.
+
+    Args:
+        data: the pairs.
+        descriptor: describes clouds.
+        protocol: its inlier distance counts right matches, its rule says whether RMSE is needed.
+        settings: how transforms are estimated.
+        samples: numbers of samples; None is all points.
+        icp_distance: refine estimates by ICP on the described points, within this distance [m];
+            reported apart.
+        device: where matching and torch's RANSAC compute.
+        track: wraps the batches of pairs, e.g. to show progress.
+
+    Raises:
+        ValueError: no pairs, or a cloud that cannot be described.
+    """
+    if not data.pairs:
+        raise ValueError(f"{data.name}: no pairs to evaluate")
+    clouds = _DescribedClouds(data, descriptor)
+    size = BATCH if torch.device(device).type == "cuda" else 1
+    batches = [
+        batch
+        for scene in dict.fromkeys(pair.scene for pair in data.pairs)
+        for batch in _batches([pair for pair in data.pairs if pair.scene == scene], size)
+    ]
+    evaluation = Evaluation()
+    for batch in track(batches):
+        sources = [clouds.get(pair.scene, pair.source) for pair in batch]
+        targets = [clouds.get(pair.scene, pair.target) for pair in batch]
+        for number in samples:
+            estimates = estimate_all(sources, targets, settings, number, device)
+            for pair, source, target, estimate in zip(
+                batch, sources, targets, estimates, strict=True
+            ):
+                transform = estimate.solution.transform
+                result = judged(pair, estimate, transform, source, target, protocol)
+                evaluation.results.setdefault(number, []).append(result)
+                kept = no_transform() if transform is None else transform
+                evaluation.transforms.setdefault(number, []).append(kept)
+                if icp_distance is not None:
+                    if transform is not None:
+                        transform = icp(
+                            source.points, target.points, transform, icp_distance, 50
+                        ).transform
+                    after = judged(pair, estimate, transform, source, target, protocol)
+                    evaluation.refined.setdefault(number, []).append(after)
+    return evaluation
+
+
+def judged(
+    pair: RegistrationPair,
+    estimate: Estimate,
+    transform: Tensor | None,
+    source: Described,
+    target: Described,
+    protocol: Protocol,
+) -> PairResult:
+    """Errors of an estimate, and its matches, against a pair's truth."""
+    solution = estimate.solution
+    result = PairResult(
+        pair.scene,
+        pair.target,
+        pair.source,
+        rre=torch.nan,
+        rte=torch.nan,
+        inlier_ratio=inlier_ratio(
+            estimate.source, estimate.target, pair.transform, protocol.inlier_distance
+        ),
+        matches=len(solution.inliers),
+        inliers=int(solution.inliers.sum()),
+        index=pair.index,
+        seconds=estimate.seconds,
+    )
+    if transform is None:
+        return result
+    return replace(
+        result,
+        rre=float(rotation_error(transform, pair.transform)),
+        rte=float(translation_error(transform, pair.transform)),
+        rmse=_rmse(pair, transform, source, target, protocol),
+    )
+
+
+def no_transform() -> Tensor:
+    """[4, 4] float64 of NaN: there is no estimate."""
+    return torch.full((4, 4), torch.nan, dtype=torch.float64)
+
+
+def _rmse(
+    pair: RegistrationPair,
+    transform: Tensor,
+    source: Described,
+    target: Described,
+    protocol: Protocol,
+) -> float:
+    """By gt.info where there is one, else over the points that both clouds hold, if it counts."""
+    if pair.information is not None:
+        return float(information_rmse(transform, pair.transform, pair.information))
+    if protocol.success.rmse is None:
+        return torch.nan
+    placed = transform_points(pair.transform, source.points.double())
+    _, found = nearest_within(placed, target.points, protocol.inlier_distance)
+    return float(point_rmse(transform, pair.transform, source.points[found >= 0].double()))
+
+
+def _batches(pairs: Sequence[RegistrationPair], size: int) -> list[Sequence[RegistrationPair]]:
+    return [pairs[at : at + size] for at in range(0, len(pairs), size)]

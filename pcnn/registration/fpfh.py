@@ -1,0 +1,77 @@
+"""Fast point feature histograms, the classical reference beside every learned descriptor."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pcnn.registration.descriptor import Described
+from pcnn.registration.downsample import voxel_means
+from pcnn.registration.open3d_tools import cloud_of, open3d
+
+FEWEST = 4  # points that a normal and a histogram need
+
+_NORMAL_NEIGHBOURS, _FEATURE_NEIGHBOURS = 30, 100
+
+
+class FPFH:
+    """Histograms [N, 33] of angles between the normals around a point, by Open3D.
+
+    The cloud is thinned to the mean of every voxel first. The sign of a normal is chance unless the
+    place of the sensor is known: published baselines leave it so, and telling it gives far more
+    right matches.
+
+    Source: Rusu, Blodow, Beetz 2009; radii as in Open3D's tutorial of global registration.
+
+    Args:
+        voxel_size: [m].
+        normal_radius: of the neighbourhood of a normal [m]; None: 2 voxels.
+        feature_radius: of the neighbourhood of a histogram [m]; None: 5 voxels.
+        sensor_at_origin: turn normals to the origin, where the sensor stands in the frame of a scan
+            or of a fragment.
+
+    Raises:
+        ValueError: a size that is not positive.
+    """
+
+    def __init__(
+        self,
+        voxel_size: float = 0.05,
+        normal_radius: float | None = None,
+        feature_radius: float | None = None,
+        sensor_at_origin: bool = False,
+    ) -> None:
+        self.voxel_size = voxel_size
+        self.normal_radius = 2 * voxel_size if normal_radius is None else normal_radius
+        self.feature_radius = 5 * voxel_size if feature_radius is None else feature_radius
+        for what, value in vars(self).items():
+            if not value > 0:
+                raise ValueError(f"{what} must be positive [m], got {value}")
+        self.sensor_at_origin = sensor_at_origin
+        self.name = f"fpfh {voxel_size:g} m" + ", normals to the origin" * sensor_at_origin
+
+    def __call__(self, points: Tensor) -> Described:
+        """Describe points [P, 3] [m].
+
+        Raises:
+            ImportError: Open3D is not installed.
+            ValueError: fewer than four voxels.
+        """
+        o3d = open3d()
+        thin = voxel_means(points.cpu(), self.voxel_size)
+        if len(thin) < FEWEST:
+            raise ValueError(
+                f"{len(points)} points fill {len(thin)} voxels of {self.voxel_size:g} m, FPFH "
+                f"needs {FEWEST}; is the unit metres?"
+            )
+        cloud = cloud_of(thin)
+        search = o3d.geometry.KDTreeSearchParamHybrid
+        cloud.estimate_normals(search(self.normal_radius, _NORMAL_NEIGHBOURS))
+        if self.sensor_at_origin:
+            cloud.orient_normals_towards_camera_location(np.zeros(3))
+        found = o3d.pipelines.registration.compute_fpfh_feature(
+            cloud, search(self.feature_radius, _FEATURE_NEIGHBOURS)
+        )
+        features = torch.from_numpy(np.array(found.data).T.copy()).float()
+        return Described(thin.float(), features)

@@ -1,0 +1,53 @@
+"""Descriptors of a trained network, at the points of its voxels or at native points."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from pcnn.ops import native_points, voxelize
+from pcnn.registration.descriptor import Described
+
+
+@dataclass(frozen=True, eq=False)
+class NetworkDescriptor:
+    """A network that gives every site a descriptor; its input is a one at every site (FCGF).
+
+    Args:
+        net: one input channel, ``[N, C]`` features out, in evaluation mode.
+        voxel_size: edge of a voxel, on native points of a cell [m].
+        name: as it is named beside figures, e.g. the checkpoint.
+        on_points: whether it runs on native points.
+        device: where it computes.
+    """
+
+    net: nn.Module
+    voxel_size: float
+    name: str
+    on_points: bool = False
+    device: torch.device | str = "cpu"
+
+    @torch.inference_mode()
+    def __call__(self, points: Tensor) -> Described:
+        """Describe points [P, 3] [m].
+
+        Returns:
+            On voxels the mean point of each, on native points every point; descriptors of unit
+            length.
+
+        Raises:
+            ValueError: no points, or coordinates that are not finite or too far apart.
+        """
+        if len(points) == 0:
+            raise ValueError("a cloud without points has no descriptors")
+        points = points.to(self.device)
+        if self.on_points:
+            entered = native_points(points, points, grid_size=self.voxel_size)
+        else:
+            entered = voxelize(points, points, voxel_size=self.voxel_size)
+        places = entered.features
+        features = self.net(entered.replace(torch.ones_like(places[:, :1]))).features
+        features = nn.functional.normalize(features.float(), dim=1)
+        return Described(places.float().cpu(), features.cpu())

@@ -1,0 +1,129 @@
+"""One cloud onto another, and whether to believe it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from pcnn.registration.descriptor import Described, Descriptor
+from pcnn.registration.estimate import EstimateSettings, Solver, estimate_all
+from pcnn.registration.icp import icp
+from pcnn.registration.nearest import nearest_within
+from pcnn.registration.settings import RansacSettings
+from pcnn.registration.transforms import transform_points
+
+#: Samples of each cloud, as in the benchmarks' tables.
+SAMPLES = 5000
+REACH = 2.0  # voxels within which two described points are the same place
+
+
+class NoOverlapError(ValueError):
+    """No transform is supported well enough: the clouds may not overlap."""
+
+
+@dataclass(frozen=True, eq=False)
+class Registration:
+    """A transform and what speaks for it.
+
+    Args:
+        transform: [4, 4] float64, source to target.
+        matches: putative matches.
+        inliers: matches that agree with the transform.
+        overlap: share of the source's described points with a target point within two voxels.
+        rmse: root mean square residual of the inliers [m].
+        descriptor: name.
+        solver: name.
+        icp: whether ICP refined the transform.
+    """
+
+    transform: Tensor
+    matches: int
+    inliers: int
+    overlap: float
+    rmse: float
+    descriptor: str
+    solver: str
+    icp: bool
+
+
+def default_settings(
+    voxel_size: float, seed: int = 0, solver: Solver = "torch"
+) -> EstimateSettings:
+    """RANSAC of 3 mutual matches within one and a half voxels, stopped when it is sure enough."""
+    return EstimateSettings(
+        RansacSettings(distance=1.5 * voxel_size, points=3, confidence=0.999),
+        solver=solver,
+        matching="mutual",
+        seed=seed,
+    )
+
+
+def register_points(
+    source: Tensor,
+    target: Tensor,
+    descriptor: Descriptor,
+    settings: EstimateSettings | None = None,
+    samples: int | None = SAMPLES,
+    icp_distance: float | None = None,
+    min_inliers: int = 10,
+    min_overlap: float = 0.05,
+    device: torch.device | str = "cpu",
+) -> Registration:
+    """Estimate the transform of a source cloud onto a target cloud.
+
+    Args:
+        source: [P, 3] [m].
+        target: [Q, 3] [m].
+        descriptor: describes both.
+        settings: how; None as `default_settings`.
+        samples: points drawn of each; None all.
+        icp_distance: refine by ICP within this distance [m]; None does not.
+        min_inliers: matches that must agree.
+        min_overlap: share of the source's points that must then lie near the target.
+        device: where matching and torch's RANSAC compute.
+
+    Raises:
+        ValueError: a cloud that cannot be described.
+        NoOverlapError: no transform with enough inliers or overlap; nothing is returned in its
+            place.
+    """
+    settings = settings or default_settings(descriptor.voxel_size)
+    described: list[Described] = []
+    for name, points in (("source", source), ("target", target)):
+        try:
+            described.append(descriptor(points))
+        except ValueError as error:
+            raise ValueError(f"{name}: {error}") from error
+    (estimate,) = estimate_all(described[:1], described[1:], settings, samples, device)
+    transform, inliers = estimate.solution.transform, estimate.solution.inliers
+    matches, agreeing = len(inliers), int(inliers.sum())
+    if transform is None or agreeing < min_inliers:
+        raise NoOverlapError(
+            f"no transform found: {agreeing} of {matches} matches agree, {min_inliers} are asked "
+            f"for. The clouds may not overlap, or voxels of {descriptor.voxel_size:g} m do not "
+            "suit them"
+        )
+    if icp_distance is not None:
+        transform = icp(described[0].points, described[1].points, transform, icp_distance).transform
+    placed = transform_points(transform, described[0].points.double())
+    _, found = nearest_within(placed, described[1].points, REACH * descriptor.voxel_size)
+    overlap = float((found >= 0).double().mean())
+    if overlap < min_overlap:
+        raise NoOverlapError(
+            f"no transform found: under the best one {100 * overlap:.1f} % of the source lies near "
+            f"the target, {100 * min_overlap:g} % are asked for"
+        )
+    moved = transform_points(transform, estimate.source.double())[inliers]
+    residual = (moved - estimate.target.double()[inliers]).square().sum(1)
+    return Registration(
+        transform,
+        matches,
+        agreeing,
+        overlap,
+        float(residual.mean().sqrt()),
+        descriptor.name,
+        settings.solver,
+        icp_distance is not None,
+    )

@@ -1,0 +1,128 @@
+"""Pictures of registration: two clouds before and after, and recall against thresholds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pcnn.datasets.whole_file import whole_file
+from pcnn.visualize.raster import from_above
+
+TARGET = (31, 88, 178)
+SOURCE = (232, 112, 16)
+INK, FAINT = "#1c2430", "#6b7482"
+PIXELS = 700
+
+Points = NDArray[np.floating]
+
+
+def overlay_picture(
+    source: Points,
+    target: Points,
+    transform: NDArray[np.floating] | None,
+    path: str | Path,
+    title: str = "",
+    facts: str = "",
+    simulated: bool = False,
+) -> Path:
+    """Draw two clouds as they are given and as a transform puts them, along z and along y.
+
+    The target is blue, the source orange. Uses matplotlib's object interface: no display and no
+    global state.
+
+    Args:
+        source: [P, 3] [m].
+        target: [Q, 3] [m].
+        transform: [4, 4] source to target; None where none was found: only "before" is drawn.
+        path: PNG to write, whole; its folder is created.
+        title: heading.
+        facts: line below it.
+        simulated: written large.
+
+    Returns:
+        `path`.
+    """
+    states = [("as given", source)]
+    if transform is not None:
+        states.append(("registered", source @ transform[:3, :3].T + transform[:3, 3]))
+    views = (("along z", (0, 1, 2)), ("along y", (0, 2, 1)))
+    figure = _figure(5.2 * len(states), 11.4)
+    for column, (state, moved) in enumerate(states):
+        points = np.concatenate([target, moved])
+        colours = np.repeat(np.array([TARGET, SOURCE], np.uint8), [len(target), len(moved)], axis=0)
+        low, high = np.quantile(points, [0.005, 0.995], axis=0)
+        extent = float(max((high - low).max() / 2 * 1.05, 1e-3))
+        centred = points - (low + high) / 2
+        # neither cloud hides the other: points are drawn in the order of their depth alone
+        for row, (view, axes) in enumerate(views):
+            place = figure.add_subplot(2, len(states), row * len(states) + column + 1)
+            image = from_above(centred[:, axes], colours, extent, PIXELS, dot=2)
+            place.imshow(image, extent=(-extent, extent, -extent, extent))
+            place.set_title(f"{state}, {view}", loc="left", fontsize=12, color=INK)
+            place.tick_params(labelsize=8, colors=FAINT)
+    heading = title or "registration"
+    if simulated:
+        heading += "   SIMULATED DATA"
+    figure.suptitle(heading, x=0.02, ha="left", fontsize=15, color=INK, weight="bold")
+    note = f"target blue, source orange, metres   {facts}"
+    figure.text(0.02, 0.945, note, fontsize=10.5, color=FAINT)
+    figure.subplots_adjust(left=0.06, right=0.98, top=0.9, bottom=0.04, hspace=0.12, wspace=0.14)
+    return _saved(figure, path)
+
+
+def recall_picture(
+    curves: Mapping[str, tuple[Sequence[float], Mapping[str, Sequence[float]]]],
+    limits: Mapping[str, float | None],
+    path: str | Path,
+    title: str,
+) -> Path:
+    """Draw recall against the threshold of every error, one line a number of samples.
+
+    Args:
+        curves: by axis label, thresholds and recall (0..1) by name of the line.
+        limits: by axis label, the protocol's own threshold; None where it has none.
+        path: PNG to write, whole.
+        title: heading.
+
+    Returns:
+        `path`.
+    """
+    figure = _figure(5.0 * len(curves), 4.6)
+    for column, (label, (thresholds, lines)) in enumerate(curves.items()):
+        place = figure.add_subplot(1, len(curves), column + 1)
+        shades = np.linspace(0.15, 0.8, max(len(lines), 1))
+        for shade, (name, recall) in zip(shades, lines.items(), strict=True):
+            colour = (0.12 + 0.6 * shade, 0.34 + 0.4 * shade, 0.7)
+            place.plot(thresholds, 100 * np.asarray(recall), label=name, color=colour)
+        limit = limits.get(label)
+        if limit is not None:
+            place.axvline(limit, color=FAINT, linestyle="--", linewidth=1, label="protocol")
+        place.set_xlabel(label, color=INK)
+        place.set_ylim(0, 101)
+        place.grid(alpha=0.3)
+        if column == 0:
+            place.set_ylabel("registration recall %", color=INK)
+            place.legend(fontsize=9, frameon=False)
+    figure.suptitle(title, x=0.02, ha="left", fontsize=12, color=INK, weight="bold")
+    figure.tight_layout()
+    return _saved(figure, path)
+
+
+def _figure(width: float, height: float) -> Any:
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure: Any = Figure(figsize=(width, height), facecolor="white")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def _saved(figure: Any, path: str | Path) -> Path:
+    path = Path(path)
+    with whole_file(path) as file:
+        figure.savefig(file, format="png", dpi=100)
+    return path

@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from pcnn.cli import app
+from pcnn.metrics.registration import rotation_error, translation_error
+from pcnn.visualize import write_coloured_ply
+from tests.datasets.registration.scenes import write_fragments
+from tests.registration.clouds import two_views
+
+
+def run(*words: object, code: int) -> str:
+    done = CliRunner().invoke(app, list(map(str, words)), env={"COLUMNS": "400"})
+    assert done.exit_code == code, f"{done.output}\n{done.exception!r}"
+    return " ".join(done.output.replace("│", " ").split())
+
+
+def test_register_and_describe(tmp_path: Path) -> None:
+    pytest.importorskip("open3d")
+    source, target, truth = two_views()
+    np.save(tmp_path / "a.npy", source.numpy())
+    write_coloured_ply(tmp_path / "b.ply", target.numpy(), np.zeros(target.shape, np.uint8))
+    out = tmp_path / "out"
+    said = run(
+        "register",
+        tmp_path / "a.npy",
+        tmp_path / "b.ply",
+        "--out",
+        out,
+        "--icp",
+        "0.1",
+        "--no-sensor-at-origin",
+        code=0,
+    )
+    assert "descriptor: fpfh 0.05 m" in said
+    written = json.loads((out / "transform.json").read_text())
+    transform = torch.tensor(written["transform"], dtype=torch.float64)
+    assert float(rotation_error(transform, truth)) < 1
+    assert float(translation_error(transform, truth)) < 0.03
+    assert written["icp"] is True
+    assert (out / "overlay.png").stat().st_size > 10_000
+
+    said = run("describe", tmp_path / "b.ply", "--voxel-size", "0.1", code=0)
+    assert "descriptors of length 33 by fpfh 0.1 m" in said
+    with np.load(tmp_path / "b_descriptors.npz") as held:
+        assert held["features"].shape == (len(held["points"]), 33)
+
+
+def test_bad_input_ends_with_a_message_and_writes_nothing(tmp_path: Path) -> None:
+    pytest.importorskip("open3d")
+    good, out = tmp_path / "good.npy", tmp_path / "out"
+    np.save(good, np.random.default_rng(0).random((3000, 3)).astype(np.float32))
+    bad = {
+        "empty.npy": (np.zeros((0, 3)), "the cloud is empty"),
+        "nan.npy": (np.full((5, 3), np.nan), "NaN"),
+        "flat.npy": (np.zeros((5, 2)), "must be numbers"),
+    }
+    for name, (values, words) in bad.items():
+        np.save(tmp_path / name, values)
+        said = run("register", tmp_path / name, good, "--out", out, code=2)
+        assert words in said
+        assert name in said
+        assert name in run("describe", tmp_path / name, code=2)
+    (tmp_path / "a.txt").write_text("1 2 3")
+    assert "a.txt" in run("register", tmp_path / "a.txt", good, "--out", out, code=2)
+    assert "none.ply" in run("register", tmp_path / "none.ply", good, "--out", out, code=2)
+    said = run("register", good, good, "--out", out, "--solver", "ransac", code=2)
+    assert "torch, open3d, svd" in said
+    # noise against other noise: nothing belongs together
+    other = tmp_path / "other.npy"
+    np.save(other, np.random.default_rng(1).random((3000, 3)).astype(np.float32))
+    said = run("register", good, other, "--out", out, "--min-inliers", 100, code=1)
+    assert "no transform found" in said
+    assert not out.exists()
+
+
+def test_make_gt(tmp_path: Path) -> None:
+    write_fragments(tmp_path / "scene")
+    said = run("make-gt", tmp_path / "scene", "--min-overlap", "0.2", code=0)
+    assert "3 pairs" in said
+    assert (tmp_path / "scene" / "gt.info").is_file()
+    assert "no cloud" in run("make-gt", tmp_path, code=2)
+
+
+def test_kitti_gt(tmp_path: Path) -> None:
+    from tests.datasets.registration.test_kitti_odometry import written
+
+    written(tmp_path)
+    np.savetxt(tmp_path / "poses" / "06.txt", np.eye(4)[:3].reshape(1, 12))
+    options = ("--split", "val", "--ground-truth", "fixed", "--solver", "torch")
+    assert "1 val pairs, 1 of them made now" in run("kitti-gt", tmp_path, *options, code=0)
+    assert "1 val pairs, 0 of them made now" in run("kitti-gt", tmp_path, *options, code=0)
+    assert "legacy, fixed" in run("kitti-gt", tmp_path, "--ground-truth", "x", code=2)

@@ -1,0 +1,33 @@
+"""Two views of one place with enough shape to be told apart."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from pcnn.registration.transforms import inverse, transform_points
+from tests.registration.poses import random_pose
+
+
+def place(seed: int = 0) -> Tensor:
+    """[P, 3] float32 points on the faces of boxes of many sizes, about 4 m wide."""
+    generator = torch.Generator().manual_seed(seed)
+    parts = []
+    for _ in range(14):
+        low = torch.rand(3, generator=generator) * torch.tensor([3.5, 3.5, 1.0])
+        size = 0.3 + torch.rand(3, generator=generator)
+        points = torch.rand(1400, 3, generator=generator)
+        axis = torch.randint(3, (1400,), generator=generator)
+        points[torch.arange(1400), axis] = points[torch.arange(1400), axis].round()
+        parts.append(low + points * size)
+    return torch.cat(parts)
+
+
+def two_views(seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
+    """Source, target, and the transform of the source onto the target; two thirds are shared."""
+    world = place(seed)
+    truth = random_pose(seed)
+    target = world[world[:, 0] < 3.2]
+    source = world[world[:, 0] > 1.0][::2]
+    source = transform_points(inverse(truth), source.double()).float()
+    return source, target, truth

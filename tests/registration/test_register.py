@@ -1,0 +1,167 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from omegaconf import OmegaConf
+
+import pcnn
+from pcnn.experiment import build
+from pcnn.experiment.register import descriptor_of
+from pcnn.metrics.registration import rotation_error, translation_error
+from pcnn.registration.descriptor import Described
+from pcnn.registration.estimate import SOLVERS, EstimateSettings, estimate_all
+from pcnn.registration.register import NoOverlapError, default_settings, register_points
+from pcnn.registration.settings import RansacSettings
+from pcnn.registration.transforms import transform_points
+from tests.registration.clouds import two_views
+from tests.registration.poses import random_pose
+
+
+class Colours:
+    """Every point carries its own place in the world as its descriptor."""
+
+    name, voxel_size = "colours", 0.05
+
+    def __init__(self, *known: tuple[torch.Tensor, torch.Tensor]) -> None:
+        self.known = known
+
+    def __call__(self, points: torch.Tensor) -> Described:
+        for cloud, features in self.known:
+            if cloud is points:
+                return Described(points, features)
+        raise ValueError("an unknown cloud")
+
+
+def coloured(wrong: float = 0.3) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, Colours]:
+    truth, target = random_pose(1), torch.rand(600, 3) * 3
+    source = transform_points(truth.inverse(), target.double()).float()
+    features = target.clone()
+    bad = torch.rand(600) < wrong
+    features[bad] = torch.rand(int(bad.sum()), 3) * 3
+    return source, target, truth, Colours((source, features), (target, target.clone()))
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_every_solver_finds_the_pose(solver: Any) -> None:
+    if solver == "open3d":
+        pytest.importorskip("open3d")
+    source, target, truth, descriptor = coloured(0.0 if solver == "svd" else 0.3)
+    found = register_points(
+        source, target, descriptor, default_settings(0.05, solver=solver), samples=None
+    )
+    assert float(rotation_error(found.transform, truth)) < 2
+    assert float(translation_error(found.transform, truth)) < 0.1
+    assert (found.solver, found.descriptor, found.icp) == (solver, "colours", False)
+    assert found.inliers > 200
+    assert found.overlap > 0.95
+
+
+def test_icp_refines_and_is_told() -> None:
+    source, target, truth, descriptor = coloured()
+    found = register_points(source, target, descriptor, icp_distance=0.1)
+    assert found.icp
+    torch.testing.assert_close(found.transform, truth, atol=1e-4, rtol=0)
+
+
+def test_no_transform_is_no_identity() -> None:
+    source, target, _, descriptor = coloured(1.0)
+    with pytest.raises(NoOverlapError, match="matches agree, 60 are asked for"):
+        register_points(source, target, descriptor, min_inliers=60)
+    source, target, _, descriptor = coloured(0.0)
+    far = torch.cat([source, source + 50])
+    both = Colours((far, torch.cat([target, torch.zeros_like(target)])), (target, target))
+    with pytest.raises(NoOverlapError, match="lies near the target, 100 %"):
+        register_points(far, target, both, min_overlap=1.0)
+
+
+def test_settings_are_refused_by_name() -> None:
+    for what, value in (("solver", "ransac"), ("matching", "both"), ("sampling", "best")):
+        with pytest.raises(ValueError, match=f"{what} must be one of"):
+            EstimateSettings(RansacSettings(0.1), **{what: value})  # type: ignore[arg-type]
+
+
+def test_estimates_of_a_batch_are_those_of_single_pairs() -> None:
+    pairs = [coloured(), coloured(0.5)]
+    settings = default_settings(0.05)
+    sources = [descriptor(source) for source, _, _, descriptor in pairs]
+    targets = [descriptor(target) for _, target, _, descriptor in pairs]
+    together = estimate_all(sources, targets, settings, 300)
+    for source, target, one in zip(sources, targets, together, strict=True):
+        (alone,) = estimate_all([source], [target], settings, 300)
+        assert torch.equal(alone.source, one.source)
+        assert alone.solution.transform is not None
+        assert one.solution.transform is not None
+        assert torch.equal(alone.solution.transform, one.solution.transform)
+
+
+def test_public_function_registers_two_views_by_fpfh() -> None:
+    pytest.importorskip("open3d")
+    source, target, truth = two_views()
+    found = pcnn.register(source.numpy(), target, sensor_at_origin=False, icp_distance=0.1)
+    assert found.descriptor.startswith("fpfh")
+    assert float(rotation_error(found.transform, truth)) < 1
+    assert float(translation_error(found.transform, truth)) < 0.03
+
+
+@pytest.mark.parametrize(
+    ("cloud", "words"),
+    [
+        (np.empty((0, 3)), "source: the cloud is empty"),
+        (np.full((9, 3), np.nan), "source: 9 of 9 points hold NaN"),
+        (np.zeros((9, 2)), r"source: points must be numbers \[P, 3\]"),
+        (np.zeros((9, 3)), "source: 9 points fill 1 voxels"),
+        ("none.ply", "none.ply"),
+    ],
+)
+def test_bad_clouds_are_named(cloud: Any, words: str) -> None:
+    pytest.importorskip("open3d")
+    with pytest.raises((ValueError, FileNotFoundError), match=words):
+        pcnn.register(cloud, torch.rand(500, 3))
+
+
+def checkpoint(path: Path, task: str = "registration", geometry: str = "voxel") -> Path:
+    cfg = {
+        "model": {
+            "name": "resunet",
+            "tasks": ["registration"],
+            "geometries": ["voxel", "point"],
+            "_target_": "pcnn.models.ResUNetBN2C",
+            "width": 0.25,
+        },
+        "engine": {"name": "reference"},
+        "task": {"name": task},
+        "geometry": {"name": geometry},
+        "dataset": {"name": "threedmatch", "voxel_size": 0.1},
+        "data": {"source": "simulated", "out_channels": 16},
+    }
+    net = build.network(OmegaConf.create(cfg), 1, 16)
+    state = {f"net.{name}": value for name, value in net.state_dict().items()}
+    torch.save({"state_dict": state, "pcnn_config": cfg}, path)
+    return path
+
+
+@pytest.mark.parametrize("geometry", ["voxel", "point"])
+def test_a_checkpoint_describes(geometry: str, tmp_path: Path) -> None:
+    descriptor = descriptor_of(checkpoint(tmp_path / "a.ckpt", geometry=geometry))
+    points = torch.rand(300, 3)
+    described = descriptor(points)
+    assert described.features.shape == (len(described.points), 16)
+    torch.testing.assert_close(described.features.norm(dim=1), torch.ones(len(described.points)))
+    assert len(described.points) == (300 if geometry == "point" else len(described.points))
+    assert "resunet" in descriptor.name
+    # moved by whole voxels, a place is described as before
+    again = descriptor(points + 3.2)
+    torch.testing.assert_close(again.features, described.features, atol=1e-3, rtol=0)
+
+
+def test_checkpoints_of_other_tasks_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="trained for segmentation"):
+        descriptor_of(checkpoint(tmp_path / "a.ckpt", task="segmentation"))
+    with pytest.raises(ValueError, match="its own voxel size"):
+        descriptor_of(checkpoint(tmp_path / "b.ckpt"), voxel_size=0.1)
+    with pytest.raises(FileNotFoundError, match=r"none\.ckpt"):
+        descriptor_of(tmp_path / "none.ckpt")
