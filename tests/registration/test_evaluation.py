@@ -1,0 +1,151 @@
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from pcnn.datasets.registration import RegistrationPair
+from pcnn.datasets.registration.make_gt import scene_pairs
+from pcnn.metrics.registration import protocol, summarize
+from pcnn.metrics.registration.pair_table import COLUMNS, write_pair_table
+from pcnn.registration.descriptor import Described
+from pcnn.registration.estimate import EstimateSettings
+from pcnn.registration.evaluation import evaluate_pairs
+from pcnn.registration.settings import RansacSettings
+from pcnn.registration.transforms import inverse, transform_points
+from tests.datasets.registration.scenes import fragments
+
+
+class Scenes:
+    """Two scenes of the same fragments, their truth as made from poses."""
+
+    name, ground_truth, source_kind = "scenes", "gt.log", "real"
+
+    def __init__(self, benchmark: str = "threedmatch") -> None:
+        self.benchmark = benchmark
+        self.clouds, self.poses = fragments(3)
+        made, _ = scene_pairs(self.clouds, self.poses, overlaps=(0.2, 1.0))
+        self.asked: list[tuple[str, int]] = []
+        # fragment numbers doubled, or every pair would be a consecutive one
+        self.pairs = [
+            RegistrationPair(
+                scene,
+                2 * pair.target,
+                2 * pair.source,
+                pair.transform,
+                pair.information if benchmark == "threedmatch" else None,
+                index=pair.index,
+            )
+            for scene in ("a", "b")
+            for pair in made
+        ]
+
+    def cloud(self, scene: str, index: int) -> Tensor:
+        self.asked.append((scene, index))
+        return self.clouds[index // 2].float()
+
+    def notes(self) -> list[str]:
+        return []
+
+
+class Places:
+    """Descriptors that are the places themselves, with noise for the last cloud of a scene."""
+
+    name, voxel_size = "places", 0.05
+
+    def __init__(self, scenes: Scenes, noise: float = 0.0) -> None:
+        self.scenes, self.noise = scenes, noise
+
+    def __call__(self, points: Tensor) -> Described:
+        for number, cloud in self.scenes.clouds.items():
+            if len(cloud) == len(points) and torch.equal(cloud.float(), points):
+                world = transform_points(self.scenes.poses[number], cloud).float()
+                if number == 2:
+                    world = world + self.noise * torch.randn(world.shape)
+                return Described(points, world)
+        raise ValueError("an unknown cloud")
+
+
+SETTINGS = EstimateSettings(RansacSettings(0.05, hypotheses=3000))
+
+
+def test_right_descriptors_register_everything_and_each_cloud_is_described_once() -> None:
+    scenes = Scenes()
+    rules = protocol("predator", "threedmatch")
+    done = evaluate_pairs(scenes, Places(scenes), rules, SETTINGS, [1500, 900], icp_distance=0.05)
+    assert list(done.results) == list(done.refined) == [1500, 900]
+    for number, results in done.results.items():
+        summary = summarize(results, rules, draws=0)
+        assert (summary.rr.value, summary.counted) == (1, 4)
+        assert summary.rre.value < 5  # the nearest of a few hundred samples is not the same point
+        assert all(result.matches == number for result in results)
+        assert all(0 < result.inliers <= number for result in results)
+    refined = summarize(done.refined[900], rules, draws=0)
+    assert refined.rte.value < summarize(done.results[900], rules, draws=0).rte.value
+    assert sorted(scenes.asked) == [(s, i) for s in "ab" for i in (0, 2, 4)]
+
+
+def test_wrong_descriptors_fail_and_say_so() -> None:
+    scenes = Scenes()
+    rules = protocol("predator", "threedmatch")
+    done = evaluate_pairs(scenes, Places(scenes, noise=50.0), rules, SETTINGS, [300])
+    summary = summarize(done.results[300], rules, draws=0)
+    assert summary.rr.value == 0.5
+    assert summary.fmr.value == 0.5
+    bad = [place for place, pair in enumerate(scenes.pairs) if 4 in (pair.source, pair.target)]
+    assert all(done.results[300][place].inlier_ratio < 0.05 for place in bad)
+
+
+def test_without_gt_info_rmse_is_that_of_shared_points() -> None:
+    scenes = Scenes("kitti")
+    rules = protocol("pointcnnpp", "kitti")  # RRE < 1 deg and RMSE < 0.2 m
+    settings = EstimateSettings(RansacSettings(0.01, hypotheses=3000), sampling="random_matches")
+    done = evaluate_pairs(scenes, Places(scenes), rules, settings, [None])
+    assert all(0 < result.rmse < 0.05 for result in done.results[None])
+    assert summarize(done.results[None], rules, draws=0).rr.value == 1
+    plain = protocol("fcgf", "kitti")
+    unjudged = evaluate_pairs(scenes, Places(scenes), plain, settings, [200])
+    assert all(torch.tensor(result.rmse).isnan() for result in unjudged.results[200])
+
+
+def test_the_inverse_truth_registers_nothing() -> None:
+    scenes = Scenes("kitti")
+    scenes.pairs = [
+        RegistrationPair(p.scene, p.target, p.source, inverse(p.transform)) for p in scenes.pairs
+    ]
+    rules = protocol("geotransformer", "kitti")
+    done = evaluate_pairs(scenes, Places(scenes), rules, SETTINGS, [300])
+    assert summarize(done.results[300], rules, draws=0).ir.value < 0.1
+
+
+def test_clouds_that_cannot_be_described_are_named() -> None:
+    scenes = Scenes()
+    stranger = Scenes()
+    stranger.clouds = {number: cloud[:-1] for number, cloud in stranger.clouds.items()}
+    rules = protocol("predator", "threedmatch")
+    with pytest.raises(ValueError, match="a, cloud 2: an unknown cloud"):
+        evaluate_pairs(scenes, Places(stranger), rules, SETTINGS, [100])
+    scenes.pairs = []
+    with pytest.raises(ValueError, match="no pairs to evaluate"):
+        evaluate_pairs(scenes, Places(scenes), rules, SETTINGS, [100])
+
+
+def test_pair_table(tmp_path: Path) -> None:
+    scenes = Scenes()
+    rules = protocol("predator", "threedmatch")
+    done = evaluate_pairs(scenes, Places(scenes), rules, SETTINGS, [200, None], icp_distance=0.05)
+    path = write_pair_table(tmp_path / "pairs.csv", done.results, done.refined, rules)
+    with path.open() as file:
+        rows = list(csv.DictReader(file))
+    assert tuple(rows[0]) == COLUMNS
+    assert len(rows) == 2 * 2 * len(scenes.pairs)
+    assert {row["samples"] for row in rows} == {"200", "all"}
+    assert {row["icp"] for row in rows} == {"0", "1"}
+    plain = [one for results in done.results.values() for one in results]
+    for row, result in zip(rows, plain, strict=False):
+        assert (row["scene"], int(row["source"])) == (result.scene, result.source)
+        assert float(row["rre_deg"]) == pytest.approx(result.rre, rel=1e-4)
+        assert row["success"] == str(int(result.rmse <= 0.2))
