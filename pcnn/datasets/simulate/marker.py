@@ -9,7 +9,7 @@ from typing import Any
 MARKER = "SIMULATED.json"
 
 #: changes whenever the same seed would give other bytes
-VERSION = "2"
+VERSION = "3"
 
 
 def write_marker(folder: Path, record: dict[str, Any]) -> None:
