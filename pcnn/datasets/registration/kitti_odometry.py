@@ -33,7 +33,8 @@ class KITTIOdometry:
     Args:
         root: holds ``sequences/XX/velodyne``, ``calib.txt`` there, and ``poses/XX.txt``.
         split: ``train``, ``val`` or ``test``.
-        ground_truth: ``legacy`` (published) or ``fixed`` (see `kitti_ground_truth`).
+        ground_truth: ``legacy`` (published), ``fixed``, or ``odometry`` (no ICP, no cache); see
+            `kitti_ground_truth`.
         poses: ``odometry`` (``poses/XX.txt``) or ``semantic`` (``sequences/XX/poses.txt`` of
             SemanticKITTI, closed loops).
         metadata: GeoTransformer's pickle of the split: its pairs and its ``legacy`` transforms, so
@@ -122,6 +123,8 @@ class KITTIOdometry:
             solver: of ICP: ``auto``, ``torch`` or ``open3d``.
             track: wraps the pairs to do, e.g. to show progress.
         """
+        if self.cache.ground_truth == "odometry":
+            raise ValueError("ground_truth=odometry is not refined; choose legacy or fixed")
         missing = [
             pair
             for pair in self.pairs
@@ -146,9 +149,11 @@ class KITTIOdometry:
             for source, target in pairs_of(self._camera[sequence][:, :3, 3].numpy()):
                 if (sequence, source, target) in EXCLUDED:
                     continue
-                transform = self.cache.get(sequence, source, target)
-                if transform is None:
+                refined_once = self.cache.ground_truth != "odometry"
+                transform = self.cache.get(sequence, source, target) if refined_once else None
+                if transform is None and refined_once:
                     missing += 1
+                if transform is None:
                     transform = self._odometry(sequence, source, target)
                 yield RegistrationPair(f"{sequence:02d}", target, source, transform, index=index)
                 index += 1

@@ -27,7 +27,7 @@ TEST_SCENES = (
 LISTS = ("3DMatch", "3DLoMatch")
 
 # below the root: Predator's archive, its test folder, scenes alone
-_CLOUDS = ("indoor/test", "data/indoor/test", "test", "")
+_CLOUDS = ("indoor/test", "data/indoor/test", "data/test", "test", "")
 # GeoTransformer's and Predator's trees, and files beside the data
 _BENCHMARKS = ("metadata/benchmarks", "configs/benchmarks", "benchmarks")
 _STEPS = (

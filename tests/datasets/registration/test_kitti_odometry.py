@@ -83,6 +83,10 @@ def test_fixed_truth_of_a_drive(tmp_path: Path) -> None:
     assert float(rotation_error(pair.transform, truth)) < 0.01
     assert float(translation_error(pair.transform, truth)) < 0.005
     assert "ground truth fixed" in data.notes()
+    exact = KITTIOdometry(tmp_path, "val", "odometry", sequences=[7])
+    torch.testing.assert_close(exact.pairs[0].transform, truth, atol=1e-9, rtol=0)
+    with pytest.raises(ValueError, match="not refined"):
+        exact.fill_cache()
     assert data.cloud("07", 0).shape[1] == 3
     with np.load(data.cache.path(7, 0, 3)) as held:
         assert held["fitness"] > 0.9
@@ -132,7 +136,7 @@ def test_cache_of_both_kinds(tmp_path: Path) -> None:
 def test_options_are_checked(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="train, val, test"):
         KITTIOdometry(tmp_path, "all")
-    with pytest.raises(ValueError, match="legacy, fixed"):
+    with pytest.raises(ValueError, match="legacy, fixed, odometry"):
         KITTIOdometry(tmp_path, ground_truth="good")
     with pytest.raises(ValueError, match="not of the val split"):
         KITTIOdometry(tmp_path, "val", sequences=[8])
