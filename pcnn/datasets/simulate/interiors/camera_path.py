@@ -26,8 +26,8 @@ class Motion:
 
 def draw_motion(rng: np.random.Generator) -> Motion:
     """Draw an operator: slow and careful up to brisk."""
-    low = (np.radians(1.0), 0.006, 1.15, 0.002, 0.004)
-    high = (np.radians(2.0), 0.012, 1.65, 0.006, 0.012)
+    low = (np.radians(1.1), 0.007, 1.15, 0.002, 0.004)
+    high = (np.radians(2.2), 0.013, 1.65, 0.006, 0.012)
     return Motion(*(round(float(v), 6) for v in rng.uniform(low, high)))
 
 
@@ -73,7 +73,7 @@ def _step(
     """Choose the next place and view: near, free to reach, and at a distance worth scanning."""
     best: tuple[float, Floats, float, float] | None = None
     for _ in range(14):
-        stride = rng.uniform(0.05, 0.6)
+        stride = rng.uniform(0.05, 0.7)
         way = rng.uniform(-np.pi, np.pi)
         there = here + stride * np.array([np.cos(way), np.sin(way), 0.0])
         there[2] = motion.height + rng.normal(0, 0.12)

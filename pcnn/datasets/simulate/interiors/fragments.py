@@ -7,30 +7,28 @@ from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
 from functools import partial
+from itertools import combinations
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+import torch
 
+from pcnn.datasets.registration.fragment_files import numbered_fragments, read_fragment
+from pcnn.datasets.registration.gt_files import write_scene
+from pcnn.datasets.registration.make_gt import read_pose, scene_pairs
+from pcnn.datasets.registration.pairs import RegistrationPair
 from pcnn.datasets.simulate.driver import SetPlan, Task, available_cores, write_set
 from pcnn.datasets.simulate.interiors.camera_path import camera_path, draw_motion
 from pcnn.datasets.simulate.interiors.classes import ROOM_TYPES
 from pcnn.datasets.simulate.interiors.depth_camera import draw_camera
 from pcnn.datasets.simulate.interiors.fragment import FRAMES, Drift, Fusion, take_fragment
-from pcnn.datasets.simulate.interiors.fusion import voxel_means, voxel_samples
-from pcnn.datasets.simulate.interiors.overlap import (
-    PointGrid,
-    information_matrix,
-    shared_points,
-)
+from pcnn.datasets.simulate.interiors.fusion import VOXEL, voxel_means, voxel_samples
 from pcnn.datasets.simulate.interiors.room import build_room
 from pcnn.datasets.simulate.interiors.settings import Split
 from pcnn.datasets.simulate.interiors.threedmatch_files import (
-    Pair,
     pair_record,
-    read_fragment,
     write_fragment,
-    write_ground_truth,
     write_pairs,
 )
 from pcnn.datasets.simulate.interiors.version import VERSION
@@ -210,39 +208,38 @@ def do_job(folder: Path, job: Job) -> dict[str, Any]:
     return {"points": points, "settings": described}
 
 
-def scene_pairs(folder: Path, fragments: int) -> tuple[list[Pair], dict[tuple[int, int], float]]:
+def related(folder: Path) -> tuple[list[RegistrationPair], dict[tuple[int, int], float]]:
     """Relate all fragments of a written scene by their true poses.
 
     Args:
         folder: of the scene.
-        fragments: in it.
 
     Returns:
-        The pairs i < j that overlap by a tenth at least, and the overlap of every pair: the share
-        of fragment i with a point of fragment j within 3.75 cm.
+        The pairs that overlap by more than a tenth, and the overlap of every pair.
     """
-    clouds, poses = zip(*(read_fragment(folder, n) for n in range(fragments)), strict=True)
-    grids = [PointGrid.build(cloud) for cloud in clouds]
-    pairs, overlaps = [], {}
-    for i in range(fragments):
-        for j in range(i + 1, fragments):
-            transform = np.linalg.inv(poses[i]) @ poses[j]
-            shared = shared_points(grids[j], clouds[i], np.linalg.inv(transform))
-            overlaps[i, j] = len(shared) / max(len(clouds[i]), 1)
-            if overlaps[i, j] >= 0.1:
-                pairs.append(Pair(i, j, overlaps[i, j], transform, information_matrix(shared)))
-    return pairs, overlaps
+    files = numbered_fragments(folder)
+    # a camera that saw nothing within three metres leaves an empty cloud, which overlaps none
+    clouds = {n: read_fragment(path) for n, path in files.items()}
+    held = {n: cloud for n, cloud in clouds.items() if len(cloud)}
+    poses = {n: read_pose(files[n]) for n in held}
+    pairs, shares = scene_pairs(held, poses, folder.name, VOXEL, (0.1, 1.0))
+    return pairs, {key: shares.get(key, 0.0) for key in combinations(sorted(clouds), 2)}
 
 
-def _all_pairs(
-    folders: list[Path], fragments: int, workers: int
-) -> Iterator[tuple[list[Pair], dict[tuple[int, int], float]]]:
+def _all_related(
+    folders: list[Path], workers: int
+) -> Iterator[tuple[list[RegistrationPair], dict[tuple[int, int], float]]]:
     if workers == 1 or len(folders) < 2:
-        yield from (scene_pairs(folder, fragments) for folder in folders)
+        yield from map(related, folders)
         return
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(min(workers, len(folders)), mp_context=context) as pool:
-        yield from pool.map(scene_pairs, folders, [fragments] * len(folders))
+    with ProcessPoolExecutor(
+        min(workers, len(folders)),
+        mp_context=context,
+        initializer=torch.set_num_threads,  # the processes share the cores
+        initargs=(1,),
+    ) as pool:
+        yield from pool.map(related, folders)
 
 
 def _finish(
@@ -255,25 +252,23 @@ def _finish(
     """Write pair lists and ground truth; describe every scene."""
     metadata = folder / "metadata"
     lists: dict[str, list[dict[str, Any]]] = {
-        n: [] for n in ("train", "val", "3DMatch", "3DLoMatch")
+        name: [] for name in ("train", "val", "3DMatch", "3DLoMatch")
     }
     record = {}
     folders = [folder / "data" / scene.part / scene.name for scene in scenes]
-    fragments = scenes[0].fragments
-    related = _all_pairs(folders, fragments, workers or available_cores())
-    for scene, (pairs, overlaps) in zip(scenes, related, strict=True):
+    found = _all_related(folders, workers or available_cores())
+    for scene, (pairs, shares) in zip(scenes, found, strict=True):
+        chosen: dict[str, list[RegistrationPair]] = {scene.split: pairs}
         if scene.split == "test":
             chosen = {
-                "3DMatch": [pair for pair in pairs if pair.overlap > 0.3],
-                "3DLoMatch": [pair for pair in pairs if pair.overlap <= 0.3],
+                "3DMatch": [pair for pair in pairs if (pair.overlap or 0.0) > 0.3],
+                "3DLoMatch": [pair for pair in pairs if (pair.overlap or 0.0) <= 0.3],
             }
             for name, part in chosen.items():
                 target = metadata / "benchmarks" / name / scene.name
-                write_ground_truth(target, part, overlaps, fragments)
-        else:
-            chosen = {scene.split: pairs}
+                write_scene(target, part, scene.fragments, shares)
         for name, part in chosen.items():
-            lists[name] += [pair_record(pair, scene.name, scene.part) for pair in part]
+            lists[name] += [pair_record(pair, scene.part) for pair in part]
         own = [results[f"{j.scene.name}-{j.first:04d}"] for j in jobs if j.scene == scene]
         record[scene.name] = {
             "split": scene.split,

@@ -266,14 +266,13 @@ def _auditorium(site: Site) -> None:
         y, z = 3.6 + row * 1.0, rise * row
         if z > s.height - 1.6:
             break
-        if not site.claim(s.width / 2, y, s.width - 1.8, 0.8, margin=0.0):
-            continue
         if z > 0:
             step = box((0.5, y - 0.5, 0.0), (s.width - 0.5, y + 0.5, z))
             site.put(painted(step, paint, Element.FLOOR))
         # the audience looks to y = 0
-        for mesh in seats.seat_row(rng, site.palette, count):
-            if site.happens(0.97):
+        for place, mesh in enumerate(seats.seat_row(rng, site.palette, count)):
+            x = s.width / 2 + (place - (count - 1) / 2) * 0.56
+            if site.claim(x, y, 0.54, 0.7, margin=0.0) and site.happens(0.97):
                 site.put(mesh, s.width / 2, y, z)
     site.stand(tables.desk(rng, site.palette), s.width / 2 - 1.5, 1.6, np.pi)
     wide = min(3.6, s.width * 0.4)

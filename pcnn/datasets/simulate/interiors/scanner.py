@@ -12,8 +12,9 @@ from pcnn.datasets.simulate.interiors.room import Room
 from pcnn.datasets.simulate.mesh import Floats
 
 _NOISE = 0.0025  # [m] of a range
-_NADIR = np.radians(-70.0)  # rays lower than this meet the tripod
-_SPHERE = 600_000  # rays of one station
+_NADIR = np.radians(-80.0)  # rays lower than this meet the tripod
+_REACH = 3.5  # [m] at which the rays of a station lie one spacing apart
+_FEWEST_RAYS, _MOST_RAYS = 20_000, 1_500_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,9 +28,9 @@ class RoomCloud:
 
 
 def _stations(rng: np.random.Generator, room: Room) -> Floats:
-    """Choose free places, one for every twelve square metres or so, far from one another."""
+    """Choose free places, one for every eight square metres or so, far from one another."""
     s = room.settings
-    count = int(np.clip(round(s.width * s.depth / 12), 2, 12))
+    count = int(np.clip(round(s.width * s.depth / 8), 2, 14))
     low, high = np.array([0.3, 0.3, 1.35]), np.array([s.width - 0.3, s.depth - 0.3, 1.65])
     tried = rng.uniform(low, high, (60, 3))
     free = room.clearance(tried, 12)
@@ -71,8 +72,9 @@ def scan_room(rng: np.random.Generator, room: Room, spacing: float) -> RoomCloud
     if not spacing > 0:
         raise ValueError(f"spacing={spacing}: give the distance of points in metres, above 0")
     places, hits, shades, taken = [], [], [], np.zeros(0, np.int64)
-    turn = np.arange(_SPHERE) * np.pi * (3 - np.sqrt(5))  # a Fibonacci lattice on the sphere
-    rise = np.arcsin(1 - 2 * (np.arange(_SPHERE) + 0.5) / _SPHERE)
+    count = int(np.clip(4 * np.pi * (_REACH / spacing) ** 2, _FEWEST_RAYS, _MOST_RAYS))
+    turn = np.arange(count) * np.pi * (3 - np.sqrt(5))  # a Fibonacci lattice on the sphere
+    rise = np.arcsin(1 - 2 * (np.arange(count) + 0.5) / count)
     turn, rise = turn[rise > _NADIR], rise[rise > _NADIR]
     rays = np.stack([np.cos(rise) * np.cos(turn), np.cos(rise) * np.sin(turn), np.sin(rise)], 1)
     returns = np.array([paint.returns for paint in room.paints])

@@ -160,7 +160,7 @@ def seat_row(rng: np.random.Generator, palette: Palette, seats: int) -> list[Mes
         if folded:
             seat = sloped(seat, 0, 1.25, (x, 0.18, 0.45))
         rest = sloped(cushion((x, 0.25, 0.7), (0.5, 0.09, 0.55), 0.3), 0, -0.2, (x, 0.25, 0.45))
-        stand = boxes([[x - 0.27, 0.1, 0.3], [x + 0.27, 0.1, 0.3]], [0.05, 0.32, 0.62])
+        stand = boxes([[x - 0.27, 0.1, 0.31], [x + 0.27, 0.1, 0.31]], [0.05, 0.32, 0.62])
         row.append(
             join(
                 [

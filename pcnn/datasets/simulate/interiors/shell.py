@@ -101,7 +101,7 @@ def _structure(site: Site) -> None:
             site.put(painted(block, wall, Element.WALL))
     for _ in range(s.columns):
         size = float(rng.uniform(0.25, 0.55))
-        if min(s.width, s.depth) > 5.0 and site.happens(0.6):
+        if min(s.width, s.depth) > 6.2 and site.happens(0.6):  # halls have columns in the middle
             x, y = (float(rng.uniform(0.25, 0.75)) * extent for extent in (s.width, s.depth))
         else:
             side = int(rng.integers(4))
