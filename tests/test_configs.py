@@ -22,7 +22,7 @@ from pcnn.ops import resolve
 CONF = Path(__file__).parents[1] / "conf"
 FILES = sorted(path.relative_to(CONF) for path in CONF.rglob("*.yaml"))
 
-MODELS = ("sparse_resnet", "sparse_resnet_large", "minkunet", "resunet", "resnet18")
+MODELS = ("sparse_resnet", "sparse_resnet_large", "minkunet", "resunet", "resnet18", "fpfh")
 DATASETS = ("kitti", "s3dis", "threedmatch", "folder")
 TASKS = ("segmentation", "registration", "classification")
 GEOMETRIES = ("voxel", "point")
@@ -34,8 +34,13 @@ WORKING_MODELS = {
     ("sparse_resnet_large", "segmentation"),
     ("minkunet", "segmentation"),
     ("resunet", "segmentation"),
+    ("fpfh", "registration"),
 }
-WORKING_DATASETS = {"kitti", "folder"}
+WORKING_DATASETS = {
+    "segmentation": {"kitti", "folder"},
+    "registration": {"kitti", "threedmatch"},
+    "classification": set(),
+}
 WORKING_ENGINES = {
     "voxel": {"auto", "reference", "torchsparse", "minuet", "spira"},
     "point": {"auto", "reference", "pointcnnpp"},
@@ -69,8 +74,9 @@ def test_product(model: str, dataset: str) -> None:
         overrides += OWN_DATA if dataset == "folder" else ()
         works = (
             (model, task) in WORKING_MODELS
-            and dataset in WORKING_DATASETS
+            and dataset in WORKING_DATASETS[task]
             and engine in WORKING_ENGINES[geometry]
+            and (model, geometry) != ("fpfh", "point")  # it is no network
         )
         said = refusal(*overrides)
         if works:
@@ -111,11 +117,14 @@ def test_deterministic_is_true_or_false(value: str) -> None:
 @pytest.mark.parametrize("model", MODELS)
 def test_default_task(model: str) -> None:
     said = refusal(f"model={model}")
-    if (model, "segmentation") in WORKING_MODELS and model != "resunet":
+    if model == "fpfh":
+        assert composed(f"model={model}").task.name == "registration"
+        assert said is None
+    elif (model, "segmentation") in WORKING_MODELS and model != "resunet":
         assert composed(f"model={model}").task.name == "segmentation"
         assert said is None
     elif model == "resunet":
-        assert "model=resunet task=segmentation" in str(said)
+        assert "model=resunet serves: segmentation" in str(said)
     else:
         assert "none yet" in str(said)
 
@@ -134,8 +143,11 @@ def test_every_file_composes(choice: str) -> None:
     group, _, option = choice.partition("=")
     extra = OWN_DATA if choice == "dataset=folder" else ()
     if choice in ("model=resunet", "model=resnet18"):
-        assert "not available" in str(refusal(choice))  # their own tasks are not served
-        extra = ("task=segmentation",)
+        assert any(word in str(refusal(choice)) for word in ("not available", "does not serve"))
+        extra = ("task=segmentation",)  # their own tasks are not served
+    if choice in ("dataset=threedmatch", "task=registration"):
+        assert "serves: segmentation" in str(refusal(choice, *extra)) or choice[:4] == "data"
+        extra = ("model=fpfh",)
     if choice == "model=resnet18":
         assert "serves: no task" in str(refusal(choice, *extra))
         return
@@ -227,3 +239,17 @@ def test_nothing_but_the_accelerator_depends_on_the_device() -> None:
         assert other.trainer.accelerator == name
         other.trainer.accelerator = auto.trainer.accelerator
         assert other == auto
+
+
+def test_registration_refuses_what_its_settings_do_not_hold() -> None:
+    options = ("model=fpfh", "dataset=threedmatch")
+    said = refusal(*options, "task.solver=magic")
+    assert "torch, open3d, svd" in str(said)
+    assert "RegistrationOptions" not in str(refusal(*options, "task.sampling=best"))
+    assert "random_points, random_matches, top_k" in str(refusal(*options, "task.sampling=best"))
+    assert refusal(*options, "task.matching=mutual", "task.samples=[0]") is None
+
+
+def test_keys_of_another_task_are_no_mistake() -> None:
+    assert refusal("model=fpfh", "dataset=kitti", "dataset.crop=10.0") is None
+    assert "dataset.crops does not exist" in str(refusal("dataset=kitti", "dataset.crops=1"))

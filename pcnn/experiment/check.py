@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, get_type_hints
 
+from hydra.utils import get_object
 from omegaconf import MISSING, DictConfig, OmegaConf
 from omegaconf.errors import (
     ConfigKeyError,
@@ -13,6 +15,7 @@ from omegaconf.errors import (
     OmegaConfBaseException,
     ValidationError,
 )
+from torch import nn
 
 from pcnn.experiment.arguments import check_arguments, named
 from pcnn.experiment.errors import ConfigError, listed, nearest
@@ -42,7 +45,7 @@ def checked(cfg: DictConfig, schema: type[Config] = Config) -> DictConfig:
     if required:
         raise ConfigError(f"these keys need a value: {listed(required)}")
     task = typed.task.name
-    check_dataset_keys(typed.dataset, task)
+    check_dataset_keys(typed.dataset)
     for group in ("model", "task", "trainer"):
         check_node(typed, typed[group], group, GIVEN[group])
     check_node(typed, typed.dataset.tasks[task], f"dataset.tasks.{task}", frozenset())
@@ -96,8 +99,8 @@ def check_combination(cfg: DictConfig) -> None:
     geometry = cfg.geometry.name
     if geometry not in cfg.model.geometries:
         raise ConfigError(
-            f"model={model} does not run on geometry={geometry}.\n"
-            f"model={model} runs on: {listed(cfg.model.geometries)}"
+            f"model={model} does not serve geometry={geometry}.\n"
+            f"model={model} serves: {listed(cfg.model.geometries)}"
         )
     if geometry != "voxel" and "geometry" not in cfg.dataset.tasks[task]:
         raise ConfigError(
@@ -115,9 +118,9 @@ def check_combination(cfg: DictConfig) -> None:
         )
 
 
-def check_dataset_keys(dataset: DictConfig, task: str) -> None:
+def check_dataset_keys(dataset: DictConfig) -> None:
     """Every key of a data set must reach its data module: one that does not is a mistake."""
-    written = OmegaConf.to_yaml(dataset.tasks[task], resolve=False)
+    written = OmegaConf.to_yaml(dataset.tasks, resolve=False)  # a key may serve another task
     if "${dataset." not in written:
         return  # the configuration of an earlier run is resolved, and was checked when it began
     used = {"name", "tasks", *re.findall(r"\$\{dataset\.(\w+)", written)}
@@ -143,6 +146,12 @@ def check_node(cfg: DictConfig, node: DictConfig, where: str, given: frozenset[s
     elif where == "task":
         resolved = without(resolved, ("name",))
     check_arguments(without(resolved, ()), without(written, ()), where, given)
+
+
+def is_network(model: Mapping[str, Any]) -> bool:
+    """Whether a model has weights to train and to load; a hand-made descriptor has none."""
+    target = get_object(model["_target_"])
+    return not (inspect.isclass(target) and not issubclass(target, nn.Module))
 
 
 def without(node: dict[Any, Any], names: tuple[str, ...]) -> dict[str, Any]:

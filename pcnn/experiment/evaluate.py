@@ -9,8 +9,9 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from pcnn.experiment import run_folder
-from pcnn.experiment.check import ABOUT_MODEL, checked
+from pcnn.experiment.check import ABOUT_MODEL, checked, is_network
 from pcnn.experiment.errors import ConfigError
+from pcnn.experiment.registration import evaluate_untrained
 from pcnn.experiment.run import Run, execute, nearby
 from pcnn.experiment.schema import EvalConfig
 from pcnn.experiment.weights import read_config
@@ -28,6 +29,8 @@ def evaluate(cfg: DictConfig) -> float | None:
         ConfigError: the configuration cannot be run.
         FileNotFoundError: the checkpoint or data is missing.
     """
+    if not is_network(cfg.model):
+        return evaluate_untrained(cfg)
     hydra = HydraConfig.get()
     folder = nearby(Path(hydra.runtime.output_dir))
     try:
@@ -49,9 +52,11 @@ def with_checkpoint_options(arguments: Sequence[str], conf: Path) -> list[str]:
     if any(text.startswith("-") for text in arguments):
         return list(arguments)  # --help and the like need no checkpoint
     if not given.get("ckpt_path"):
+        if is_untrained(given.get("model", ""), conf):
+            return list(arguments)
         raise ConfigError(
             "eval.py needs ckpt_path=FILE.\n"
-            "possible: ckpt_path=logs/<task>/<run>/checkpoints/best.ckpt"
+            "possible: ckpt_path=logs/<task>/<run>/checkpoints/best.ckpt, or model=fpfh"
         )
     saved = OmegaConf.create(read_config(given["ckpt_path"].strip("'\"")))
     options = {name: saved[name].name for name in NAMED if name not in given}
@@ -61,6 +66,16 @@ def with_checkpoint_options(arguments: Sequence[str], conf: Path) -> list[str]:
         if (conf / name / f"{option}.yaml").exists()
     ]
     return [*chosen, *arguments]
+
+
+def is_untrained(name: str, conf: Path) -> bool:
+    """Whether an option of the group `model` has no weights, so that no checkpoint goes with it."""
+    path = conf / "model" / f"{name}.yaml"
+    if not path.is_file():
+        return False
+    model = OmegaConf.load(path)
+    assert isinstance(model, DictConfig)
+    return not is_network(model)
 
 
 def with_saved(cfg: DictConfig, saved: DictConfig, overrides: Sequence[str]) -> DictConfig:

@@ -9,6 +9,7 @@ import subprocess
 from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 from omegaconf import DictConfig
 from rich.console import Console
@@ -22,7 +23,12 @@ PICTURE = "predictions.png"
 
 
 def write_metrics(
-    folder: Path, cfg: DictConfig, metrics: Mapping[str, float], steps: int, checkpoint: str | None
+    folder: Path,
+    cfg: DictConfig,
+    metrics: Mapping[str, float],
+    steps: int,
+    checkpoint: str | None,
+    extra: Mapping[str, Any] | None = None,
 ) -> Path:
     """Write `metrics.json` whole; a figure that is not finite becomes null.
 
@@ -32,6 +38,7 @@ def write_metrics(
         metrics: figures by name.
         steps: optimiser steps behind the weights that were measured.
         checkpoint: file of these weights.
+        extra: further plain entries, e.g. the protocol behind the figures.
     """
     content = {
         "source": cfg.data.source,
@@ -53,6 +60,7 @@ def write_metrics(
             "pcnn": pcnn.__version__,
             **{name: version(name) for name in PACKAGES},
         },
+        **(extra or {}),
     }
     path = folder / run_folder.METRICS
     run_folder.write_whole(path, json.dumps(content, indent=2) + "\n")

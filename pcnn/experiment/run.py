@@ -15,7 +15,7 @@ from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
 from pcnn.experiment import build, report, run_folder
-from pcnn.experiment.check import checked
+from pcnn.experiment.check import checked, is_network
 from pcnn.experiment.errors import ConfigError
 from pcnn.experiment.predictions import LabelWriter
 from pcnn.experiment.processes import one_job, rank, tell_other_ranks
@@ -63,6 +63,11 @@ def prepare(cfg: DictConfig, folder: Path) -> Run | None:
     console = Console(quiet=rank() != 0)
     if cfg.resume is None:
         cfg = checked(cfg)
+        if not is_network(cfg.model):
+            raise ConfigError(
+                f"model={cfg.model.name} has nothing to train.\n"
+                f"possible: python eval.py model={cfg.model.name} dataset={cfg.dataset.name}"
+            )
         if not cfg.train:
             require_checkpoint(cfg)
         elif cfg.ckpt_path is not None:
