@@ -43,7 +43,7 @@ def threedmatch_pairs(
     from pcnn.datasets.simulate.interiors.version import VERSION as INTERIORS
 
     settings = dict(simulate or {})
-    name = "-".join(str(settings.get(key, "x")) for key in ("seed", "test_scenes", "fragments"))
+    name = "-".join(map(str, settings.values()))
     found = resolve_source(
         "3DMatch",
         root,
@@ -88,9 +88,7 @@ def kitti_pairs(
         ValueError: an unknown option, or data of the other kind.
     """
     settings = dict(simulate or {})
-    name = "-".join(
-        str(settings.get(key, "x")) for key in ("seed", "train_scans", "val_scans", "frame_stride")
-    )
+    name = "-".join(map(str, settings.values()))
     found = resolve_source(
         "KITTI odometry",
         root,
