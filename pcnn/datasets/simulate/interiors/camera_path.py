@@ -26,8 +26,8 @@ class Motion:
 
 def draw_motion(rng: np.random.Generator) -> Motion:
     """Draw an operator: slow and careful up to brisk."""
-    low = (np.radians(1.1), 0.007, 1.15, 0.002, 0.004)
-    high = (np.radians(2.2), 0.013, 1.65, 0.006, 0.012)
+    low = (np.radians(0.8), 0.007, 1.15, 0.002, 0.004)
+    high = (np.radians(1.35), 0.015, 1.65, 0.006, 0.012)
     return Motion(*(round(float(v), 6) for v in rng.uniform(low, high)))
 
 
@@ -67,33 +67,43 @@ def _start(rng: np.random.Generator, room: Room, height: float) -> Floats:
     return np.asarray(tried[good[0] if len(good) else int(np.argmax(free))])
 
 
-def _step(
-    rng: np.random.Generator, room: Room, motion: Motion, here: Floats, yaw: float, side: float
-) -> tuple[Floats, float, float]:
-    """Choose the next place and view: near, free to reach, and at a distance worth scanning."""
-    best: tuple[float, Floats, float, float] | None = None
-    for _ in range(14):
-        stride = rng.uniform(0.05, 0.7)
-        way = rng.uniform(-np.pi, np.pi)
+@dataclass(frozen=True)
+class _Key:
+    """Where the operator stands and looks at one moment."""
+
+    position: Floats  # [3]
+    yaw: float
+    pitch: float
+    way: float  # direction of walking
+
+
+def _step(rng: np.random.Generator, room: Room, motion: Motion, last: _Key, side: float) -> _Key:
+    """Choose the next place and view: on the way, free, and at a distance worth scanning."""
+    here = last.position
+    span = np.array([room.settings.width, room.settings.depth])
+    best, least = last, np.inf
+    for attempt in range(14):
+        angle = rng.uniform(0.25, 1.2)
+        way = last.way + rng.normal(0, 0.5 + 0.25 * attempt)
+        # steps are taken while the view turns
+        stride = rng.uniform(0.3, 1.0) * motion.speed * angle / motion.turn_rate
         there = here + stride * np.array([np.cos(way), np.sin(way), 0.0])
         there[2] = motion.height + rng.normal(0, 0.12)
-        turned = yaw + side * rng.uniform(0.2, 1.2)
+        yaw = last.yaw + side * angle
         pitch = float(np.clip(rng.normal(-0.38, 0.28), -1.1, 0.35))
         ahead = (there - here) / np.linalg.norm(there - here)
         blocked = room.caster.first_faces(here, ahead[None])[0][0] < stride + _CLEARANCE
-        inside = np.all(there[:2] > 0.2) and np.all(
-            there[:2] < np.array([room.settings.width, room.settings.depth]) - 0.2
-        )
-        if blocked or not inside or room.clearance(there[None], 12)[0] < _CLEARANCE:
+        inside = np.all(there[:2] > 0.2) and np.all(there[:2] < span - 0.2)
+        stays = blocked or not inside or room.clearance(there[None], 12)[0] < _CLEARANCE
+        if stays:
             there = here
-        distance = _view_distance(room, there, turned, pitch)
-        miss = max(_NEAR - distance, distance - _FAR, 0.0)
-        if best is None or miss < best[0]:
-            best = (miss, there, turned, pitch)
+        distance = _view_distance(room, there, yaw, pitch)
+        miss = max(_NEAR - distance, distance - _FAR, 0.0) + 0.3 * stays
+        if miss < least:
+            best, least = _Key(there, yaw, pitch, way), miss
         if miss == 0.0:
             break
-    assert best is not None
-    return best[1:]
+    return best
 
 
 def camera_path(rng: np.random.Generator, room: Room, motion: Motion, frames: int) -> Floats:
@@ -111,22 +121,21 @@ def camera_path(rng: np.random.Generator, room: Room, motion: Motion, frames: in
     Returns:
         Poses camera to room [frames, 4, 4].
     """
-    here = _start(rng, room, motion.height)
-    yaw, side = float(rng.uniform(-np.pi, np.pi)), float(rng.choice([-1, 1]))
-    keys = [(here, yaw, -0.2)]
+    yaw, way = (float(v) for v in rng.uniform(-np.pi, np.pi, 2))
+    side = float(rng.choice([-1, 1]))
+    keys = [_Key(_start(rng, room, motion.height), yaw, -0.2, way)]
     times = [0.0]
     margin = 40  # frames beyond the end, for the smoothing
     while times[-1] < frames + 2 * margin:
-        if rng.random() < 0.12:
+        if rng.random() < 0.08:
             side = -side
-        there, turned, pitch = _step(rng, room, motion, here, yaw, side)
-        angle = np.hypot(turned - yaw, pitch - keys[-1][2])
-        length = float(np.linalg.norm(there - here))
+        last, key = keys[-1], _step(rng, room, motion, keys[-1], side)
+        angle = float(np.hypot(key.yaw - last.yaw, key.pitch - last.pitch))
+        length = float(np.linalg.norm(key.position - last.position))
         times.append(times[-1] + max(angle / motion.turn_rate, length / motion.speed, 8.0))
-        keys.append((there, turned, pitch))
-        here, yaw = there, turned
+        keys.append(key)
     at = np.arange(frames + 2 * margin, dtype=np.float64)
-    rows = np.array([[*position, turn, rise] for position, turn, rise in keys])
+    rows = np.array([[*key.position, key.yaw, key.pitch] for key in keys])
     track = np.stack([np.interp(at, times, column) for column in rows.T], 1)  # [F, 5]
     kernel = np.hanning(31)
     kernel /= kernel.sum()

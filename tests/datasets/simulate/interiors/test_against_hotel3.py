@@ -18,7 +18,7 @@ SCENE = "threedmatch/sun3d-hotel_umd-maryland_hotel3"
 @pytest.mark.slow
 def test_medians_agree_within_a_fifth(tmp_path: Path) -> None:
     root = simulate_fragments(
-        tmp_path / "set", train_scenes=6, val_scenes=0, test_scenes=0, fragments=16, progress=False
+        tmp_path / "set", train_scenes=6, val_scenes=0, test_scenes=0, fragments=12, progress=False
     )
     scenes = [fragment_statistics(folder) for folder in sorted((root / "data/train").iterdir())]
     real = json.loads(REAL.read_text())
