@@ -17,7 +17,8 @@ class Best:
 
     Args:
         name: engine and setting.
-        gpu_ms: without launch gaps; ``None`` where the call waits for the device.
+        gpu_ms: without launch gaps; time in kernels where the call waits for the device, ``None``
+            where nobody profiled that.
         wall_ms: from start to end.
     """
 
@@ -29,6 +30,8 @@ class Best:
     def of(cls, name: str, runs: Sequence[Row]) -> Best:
         """The smallest times of several runs of one thing."""
         gpu = [row.gpu_ms for row in runs if row.gpu_ms is not None]
+        if not gpu:
+            gpu = [row.gpu_busy_ms for row in runs if row.gpu_busy_ms is not None]
         wall = [row.wall_ms for row in runs if row.wall_ms is not None]
         return cls(name, min(gpu, default=None), min(wall, default=None))
 

@@ -31,6 +31,12 @@ class Automatic:
     reproducible: bool = False
     name: str = "automatic"
 
+    @property
+    def possible(self) -> tuple[Dataflow, ...]:
+        """Whatever the other methods may return."""
+        of_voxels = (_on(device_type, self.reproducible) for device_type in ("cpu", "cuda"))
+        return (*of_voxels, _ON_POINTS, _WHOLE)
+
     def on(self, device: torch.device) -> Dataflow:
         """The dataflow for voxels on a device: maps with at most one input in a slot."""
         return _on(device.type, self.reproducible)

@@ -16,6 +16,7 @@ from pcnn.maps import Automatic as AutomaticBuilder
 from pcnn.maps import BruteForce, DoubleTraversed, HashTable, MapBuilder, SortedSearch, ZDelta
 from pcnn.maps.native import has_kernels
 from pcnn.maps.radius import RadiusSearch
+from pcnn.ops.library import products
 
 #: Kinds of geometries, as configurations name them.
 GEOMETRIES = ("voxel", "point")
@@ -40,6 +41,12 @@ class Engine:
     dataflow: Dataflow | AutomaticDataflow
     points: RadiusSearch | None = None
     reproducible: bool = False
+
+    def __post_init__(self) -> None:
+        # compiled calls find operators by name; they cannot define any
+        own = self.dataflow
+        for dataflow in own.possible if isinstance(own, AutomaticDataflow) else (own,):
+            products(dataflow)
 
     @property
     def on_voxels(self) -> MapBuilder | None:

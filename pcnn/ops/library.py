@@ -50,23 +50,20 @@ class Products(NamedTuple):
 
 
 def products(dataflow: Dataflow) -> Products:
-    """Operators ``torch.ops.pcnn.{mvmr,vvor,fused}_<name>`` of a dataflow, defined at first use.
+    """Operators ``torch.ops.pcnn.{mvmr,vvor,fused}_<name>`` of a dataflow.
+
+    Defined at the first call, but for compiled ones: a dataflow is nothing that the compilers of
+    all releases of torch pass on to code they do not trace. Engines define theirs when made.
 
     Args:
         dataflow: its ``name`` must be unique per setting.
+
+    Raises:
+        ValueError: another dataflow has its name.
     """
     if torch.compiler.is_compiling():
-        return _handles(_defined_name(dataflow))
+        return _handles(dataflow.name)
     return _define(dataflow)
-
-
-def _defined_name(dataflow: Dataflow) -> str:
-    """Name of a dataflow whose operators exist; runs, not traced, while a call is compiled."""
-    _define(dataflow)
-    return dataflow.name
-
-
-torch.compiler.assume_constant_result(_defined_name)
 
 
 def _handles(dataflow_name: str) -> Products:
@@ -80,7 +77,13 @@ def _define(dataflow: Dataflow) -> Products:
     _KEEP.append(library)
     names = [f"{product}_{dataflow.name}" for product in Products._fields]
     for name, signature in zip(names, (_MVMR, _VVOR, _FUSED), strict=True):
-        library.define(name + signature)
+        try:
+            library.define(name + signature)
+        except RuntimeError as error:
+            raise ValueError(
+                f"another dataflow is named {dataflow.name!r} already; give {dataflow} a name of "
+                "its own"
+            ) from error
     handles = _handles(dataflow.name)
 
     def mvmr(

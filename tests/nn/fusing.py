@@ -35,7 +35,7 @@ class Recorded(Reference):
 
 
 def recorded(fuses: bool = True) -> tuple[Engine, list[dict[str, Any]]]:
-    dataflow = Recorded(fuses=fuses)
+    dataflow = Recorded(f"recorded_{fuses}", fuses=fuses)
     return Engine("recorded", SortedSearch(), dataflow), dataflow.calls
 
 

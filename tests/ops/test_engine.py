@@ -1,4 +1,4 @@
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pytest
 import torch
@@ -96,3 +96,16 @@ def test_engines_made_of_device_kernels_refuse_a_cpu() -> None:
                 check_served(engine, cpu)
         else:
             check_served(engine, cpu)
+
+
+@dataclass(frozen=True)
+class OfOneName(Reference):
+    name: str = "of_one_name"
+    setting: int = 0
+
+
+def test_two_dataflows_of_one_name_are_told_apart_at_once() -> None:
+    Engine("first", BruteForce(), OfOneName())
+    Engine("again", BruteForce(), OfOneName())
+    with pytest.raises(ValueError, match="another dataflow is named 'of_one_name'"):
+        Engine("second", BruteForce(), OfOneName(setting=1))
