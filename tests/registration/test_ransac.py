@@ -1,16 +1,24 @@
 from __future__ import annotations
 
+from pathlib import Path
+
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
-from pcnn.metrics.registration import rotation_error, translation_error
+from pcnn.datasets.registration import ThreeDMatch
+from pcnn.metrics.registration import paired_difference, rotation_error, translation_error
+from pcnn.registration.estimate import EstimateSettings, estimate_all
+from pcnn.registration.fpfh import FPFH
 from pcnn.registration.horn import fitted
 from pcnn.registration.kabsch import weighted_svd
 from pcnn.registration.ransac import ransac, ransac_batch
 from pcnn.registration.settings import RansacSettings
 from pcnn.registration.transforms import transform_points
 from tests.registration.poses import random_pose
+
+HOTEL3 = "sun3d-hotel_umd-maryland_hotel3"
 
 SETTINGS = RansacSettings(distance=0.05, hypotheses=20_000)
 
@@ -146,3 +154,37 @@ def test_open3d_finds_the_same_pose() -> None:
     assert found.transform is not None
     assert float(rotation_error(found.transform, truth)) < 3
     assert int(found.inliers.sum()) > 60
+
+
+@pytest.mark.data
+@pytest.mark.slow
+def test_success_is_that_of_open3d(data_root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("open3d")
+    root = data_root / "threedmatch"
+    descriptor, held = FPFH(0.05), {}
+    rules = RansacSettings(distance=0.05)
+    success: dict[str, list[list[bool]]] = {"torch": [], "open3d": []}
+    for data in (ThreeDMatch(root, name, [HOTEL3]) for name in ("3DMatch", "3DLoMatch")):
+        for pair in data.pairs:
+            for index in (pair.source, pair.target):
+                if index not in held:
+                    held[index] = descriptor(data.cloud(HOTEL3, index))
+            pairs = [held[pair.source]] * 10, [held[pair.target]] * 10
+            for solver, rows in success.items():
+                row = []
+                for seed, source, target in zip(range(10), *pairs, strict=True):
+                    settings = EstimateSettings(rules, solver, refine=False, seed=seed)  # type: ignore[arg-type]
+                    (found,) = estimate_all([source], [target], settings, 5000)
+                    transform = found.solution.transform
+                    row.append(
+                        transform is not None
+                        and float(rotation_error(transform, pair.transform)) < 15
+                        and float(translation_error(transform, pair.transform)) < 0.3
+                    )
+                rows.append(row)
+    torch_success, open3d_success = (np.array(rows, float) for rows in success.values())
+    assert torch_success.shape == (103, 10)
+    difference = paired_difference(torch_success, open3d_success)
+    with capsys.disabled():
+        print(f"\ntorch {torch_success.mean():.3f} open3d {open3d_success.mean():.3f} {difference}")
+    assert abs(difference.value) <= 0.03
