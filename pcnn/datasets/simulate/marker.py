@@ -9,7 +9,7 @@ from typing import Any
 MARKER = "SIMULATED.json"
 
 #: changes whenever the same seed would give other bytes
-VERSION = "3"
+VERSION = "4"
 
 
 def write_marker(folder: Path, record: dict[str, Any]) -> None:

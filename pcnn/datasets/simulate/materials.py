@@ -35,6 +35,7 @@ class Material(IntEnum):
     LIGHT_CLOTH = 18
     SKIN = 19
     SIGN_FACE = 20
+    WINDOW = 21
 
 
 # columns: mean remission, spread of one return, roughness [m], share of returns at normal
@@ -44,13 +45,13 @@ _TABLE = np.array(
         [0.32, 0.06, 0.004, 0.997, 0.09],  # asphalt
         [0.50, 0.17, 0.004, 0.997, 0.01],  # road paint
         [0.38, 0.06, 0.006, 0.997, 0.01],  # paving
-        [0.38, 0.09, 0.005, 0.997, 0.01],  # concrete
+        [0.42, 0.09, 0.005, 0.997, 0.01],  # concrete
         [0.34, 0.10, 0.020, 0.997, 0.02],  # gravel
         [0.40, 0.09, 0.035, 0.996, 0.02],  # grass
         [0.40, 0.11, 0.020, 0.994, 0.01],  # leaf
         [0.37, 0.12, 0.012, 0.996, 0.04],  # bark
         [0.36, 0.12, 0.006, 0.996, 0.03],  # wood
-        [0.42, 0.11, 0.006, 0.997, 0.01],  # brick
+        [0.48, 0.11, 0.006, 0.997, 0.01],  # brick
         [0.52, 0.13, 0.004, 0.997, 0.01],  # plaster
         [0.10, 0.12, 0.010, 0.600, 0.30],  # glass
         [0.28, 0.17, 0.004, 0.985, 0.25],  # metal
@@ -62,6 +63,7 @@ _TABLE = np.array(
         [0.36, 0.14, 0.010, 0.995, 0.05],  # light cloth
         [0.34, 0.10, 0.006, 0.995, 0.02],  # skin
         [0.48, 0.25, 0.003, 0.995, 0.04],  # sign face
+        [0.36, 0.16, 0.006, 0.850, 0.06],  # window of a house: curtains, shutters, frames
     ]
 )
 

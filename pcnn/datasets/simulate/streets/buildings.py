@@ -110,7 +110,7 @@ def building(rng: np.random.Generator, width: float, depth: float, height: float
         count = max(int(width / 6), 1)
         middles = (np.arange(count) + 0.5) * width / count
         trim.append(boxes([[m, -0.6, 3.4] for m in middles], [2.4, 1.2, 0.9]))
-    parts = [surface(np.concatenate(walls), material), surface(panes, Material.GLASS)]
+    parts = [surface(np.concatenate(walls), material), surface(panes, Material.WINDOW)]
     if trim:
         parts.append(surface(np.concatenate(trim), Material.CONCRETE))
     return join(parts).labelled(RawId.BUILDING)
