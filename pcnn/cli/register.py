@@ -35,7 +35,7 @@ def register(
     icp: Annotated[
         float | None, typer.Option(help="Refine by ICP within this distance, in metres.")
     ] = None,
-    min_inliers: Annotated[int, typer.Option(min=3, help="Matches that must agree.")] = 10,
+    min_inliers: Annotated[int, typer.Option(min=3, help="Matches that must agree.")] = 25,
     min_overlap: Annotated[
         float, typer.Option(min=0, max=1, help="Share of the source that must lie near the target.")
     ] = 0.05,

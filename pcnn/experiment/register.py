@@ -17,7 +17,12 @@ from pcnn.registration.descriptor import Descriptor
 from pcnn.registration.estimate import Solver
 from pcnn.registration.fpfh import FPFH
 from pcnn.registration.network_descriptor import NetworkDescriptor
-from pcnn.registration.register import Registration, default_settings, register_points
+from pcnn.registration.register import (
+    MIN_INLIERS,
+    Registration,
+    default_settings,
+    register_points,
+)
 
 Cloud = str | Path | np.ndarray | Tensor
 
@@ -34,7 +39,7 @@ def register(
     sensor_at_origin: bool = True,
     solver: Solver = "torch",
     icp_distance: float | None = None,
-    min_inliers: int = 10,
+    min_inliers: int = MIN_INLIERS,
     min_overlap: float = 0.05,
     seed: int = 0,
     device: str = "cpu",

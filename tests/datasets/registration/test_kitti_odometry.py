@@ -92,6 +92,21 @@ def test_fixed_truth_of_a_drive(tmp_path: Path) -> None:
         assert held["fitness"] > 0.9
 
 
+def test_semantic_poses_and_some_sequences(tmp_path: Path) -> None:
+    made = written(tmp_path)
+    # the other poses: 4 m a frame, so that frame 2 is the partner
+    camera = made["calibration"] @ torch.stack([shifted(4.0 * f, 0, 0) for f in range(5)])
+    camera = camera @ inverse(made["calibration"])
+    folder = tmp_path / "sequences" / "07"
+    np.savetxt(folder / "poses.txt", camera[:, :3].reshape(-1, 12).numpy())
+    data = KITTIOdometry(tmp_path, "val", "odometry", "semantic", sequences=[7])
+    (pair,) = data.pairs
+    assert (pair.source, pair.target) == (0, 2)
+    torch.testing.assert_close(pair.transform, shifted(-8, 0, 0), atol=1e-9, rtol=0)
+    assert data.notes()[0] == "ground truth odometry, semantic poses"
+    assert "sequences [7] of [6, 7] alone" in data.notes()
+
+
 def test_legacy_composes_on_the_other_side() -> None:
     target = world(points=9000) * 4
     off = turned((0, 0, 1), 0.3) @ shifted(0.05, 0.02, 0)
