@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass
 
 import torch
@@ -57,13 +56,15 @@ class Automatic:
         return _WHOLE if _is_huge(kernel_map) and not self.reproducible else _ON_POINTS
 
 
-@functools.cache
 def _on(device_type: str, reproducible: bool) -> Dataflow:
-    if device_type != "cuda":
-        return Blocked()
-    return ByTable(OutputStationary(sections=False if reproducible else None))
+    return _TILED[reproducible] if device_type == "cuda" else _BLOCKED
 
 
+# made once: code that is compiled may name them, but not make them
+_BLOCKED = Blocked()
+_TILED = {
+    flag: ByTable(OutputStationary(sections=False if flag else None)) for flag in (False, True)
+}
 _ON_POINTS = ByTable(RowStationary())
 _WHOLE = WeightStationary(half=False)
 
