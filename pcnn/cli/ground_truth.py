@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, TypeVar
 
@@ -28,7 +29,7 @@ def make_gt(
 
     try:
         pairs = make_ground_truth(
-            folder, out, voxel_size, (min_overlap, max_overlap), shown("overlaps")
+            folder, out, voxel_size, (min_overlap, max_overlap), partial(tracked, title="overlaps")
         )
     except (OSError, ValueError) as error:
         raise typer.BadParameter(str(error)) from error
@@ -54,7 +55,7 @@ def kitti_gt(
 
     try:
         data = KITTIOdometry(root, split, ground_truth, poses, make_missing=True)
-        made = data.fill_cache(solver, shown(f"{ground_truth} ground truth"))
+        made = data.fill_cache(solver, partial(tracked, title=f"{ground_truth} ground truth"))
     except (OSError, ValueError, ImportError) as error:
         raise typer.BadParameter(str(error)) from error
     typer.echo(
@@ -63,18 +64,8 @@ def kitti_gt(
     )
 
 
-class shown:
-    """Wraps a sequence to show progress over it.
+def tracked(items: Sequence[Item], title: str) -> Iterable[Item]:
+    """The items, one after the other, with a bar that shows how far it is."""
+    from rich.progress import track
 
-    Args:
-        title: in front of the bar.
-    """
-
-    def __init__(self, title: str) -> None:
-        self.title = title
-
-    def __call__(self, items: Sequence[Item]) -> Iterable[Item]:
-        """The items, one after the other."""
-        from rich.progress import track
-
-        return track(items, self.title, transient=True)
+    return track(items, title, transient=True)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from math import isnan
 from pathlib import Path
@@ -134,22 +135,23 @@ def evaluate_untrained(cfg: DictConfig) -> float | None:
             options = build.make(without(build.plain(cfg.task), ("name",)))
         cfg.data = {"source": data.source_kind, "ground_truth": data.ground_truth}
         run_folder.record(folder, cfg, resumed=False)
-        with build.refused_values(), missing_extra():
+        with build.refused_values(), named_extras():
             return evaluate_and_report(cfg, folder, data, descriptor, options)
     finally:
         run_folder.drop_if_empty(folder)
 
 
-class missing_extra:
-    """Turn an extra that is not installed into a short message."""
+@contextmanager
+def named_extras() -> Iterator[None]:
+    """Turn an extra that is not installed into a short message.
 
-    def __enter__(self) -> None:
-        """Nothing to prepare."""
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        """Raise ConfigError in place of ImportError."""
-        if isinstance(error, ImportError):
-            raise ConfigError(str(error)) from error
+    Raises:
+        ConfigError: in place of an ImportError.
+    """
+    try:
+        yield
+    except ImportError as error:
+        raise ConfigError(str(error)) from error
 
 
 def evaluate_and_report(

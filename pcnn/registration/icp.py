@@ -20,13 +20,15 @@ class Alignment:
         transform: [4, 4] float64, source to target.
         fitness: share of source points with a target point within the distance.
         rmse: root mean square distance of those [m]; NaN when there is none.
-        iterations: steps taken.
+        iterations: steps taken; -1 when the solver does not say.
+        solver: whose ICP it was.
     """
 
     transform: Tensor
     fitness: float
     rmse: float
     iterations: int
+    solver: str = "torch"
 
 
 def icp(

@@ -60,7 +60,7 @@ def open3d_icp(
     )
     transform = torch.from_numpy(np.array(done.transformation))
     rmse = float(done.inlier_rmse) if done.fitness > 0 else torch.nan
-    return Alignment(transform, float(done.fitness), rmse, -1)
+    return Alignment(transform, float(done.fitness), rmse, -1, open3d_name())
 
 
 def open3d_ransac(

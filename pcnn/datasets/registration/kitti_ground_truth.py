@@ -109,7 +109,7 @@ class IcpCache:
     """Refined transforms on disk.
 
     ``legacy`` entries are FCGF's own files, ``icp/8_0_14.npy``, so a cache made elsewhere serves;
-    ``fixed`` ones carry ICP's fitness, ``icp_fixed/8_0_14.npz``.
+    ``fixed`` ones carry ICP's fitness and whose ICP it was, ``icp_fixed/8_0_14.npz``.
 
     Args:
         root: folder of the data set.
@@ -156,4 +156,10 @@ class IcpCache:
             if path.suffix == ".npy":
                 np.save(file, transform.numpy())
             else:
-                np.savez(file, transform=transform.numpy(), fitness=by.fitness, rmse=by.rmse)
+                np.savez(
+                    file,
+                    transform=transform.numpy(),
+                    fitness=by.fitness,
+                    rmse=by.rmse,
+                    solver=np.array(by.solver),
+                )

@@ -90,6 +90,7 @@ def test_fixed_truth_of_a_drive(tmp_path: Path) -> None:
     assert data.cloud("07", 0).shape[1] == 3
     with np.load(data.cache.path(7, 0, 3)) as held:
         assert held["fitness"] > 0.9
+        assert str(held["solver"]) == "torch"
 
 
 def test_semantic_poses_and_some_sequences(tmp_path: Path) -> None:
