@@ -24,6 +24,7 @@ from pcnn.metrics.registration import (
 from pcnn.registration.nearest import nearest_within
 from pcnn.registration.transforms import inverse, transform_points
 from tests.datasets.registration.scenes import fragments, write_fragments
+from tests.registration.poses import random_pose
 
 HOTEL3 = "sun3d-hotel_umd-maryland_hotel3"
 
@@ -139,6 +140,41 @@ def test_a_fragment_may_run_nothing(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"a\.pkl"):
         read_pickle(tmp_path / "a.pkl")
     assert not (tmp_path / "sprung").exists()
+
+
+def test_lists_of_both_publishers_say_the_same(tmp_path: Path) -> None:
+    pose = random_pose(0).numpy()
+    rotation, translation = pose[:3, :3], pose[:3, 3]
+    predator = {
+        "src": ["test/s/cloud_bin_7.pth"],
+        "tgt": ["test/s/cloud_bin_3.pth"],
+        "rot": [rotation],
+        "trans": [translation[:, None]],
+        "overlap": [np.float64(0.4)],
+    }
+    geotransformer = [
+        {
+            "overlap": np.float64(0.4),
+            "pcd0": "test/s/cloud_bin_3.pth",
+            "pcd1": "test/s/cloud_bin_7.pth",
+            "rotation": rotation,
+            "translation": translation,
+            "scene_name": "s",
+            "frag_id0": 3,
+            "frag_id1": 7,
+        }
+    ]
+    for content in (predator, geotransformer):
+        (tmp_path / "a.pkl").write_bytes(pickle.dumps(content))
+        (pair,) = read_indoor_list(tmp_path / "a.pkl")
+        assert (pair.scene, pair.target, pair.source, pair.overlap) == ("s", 3, 7, 0.4)
+        torch.testing.assert_close(pair.transform, torch.from_numpy(pose))
+    (tmp_path / "a.pkl").write_bytes(pickle.dumps([{"overlap": 1.0}]))
+    with pytest.raises(ValueError, match=r"a\.pkl: not a list of indoor pairs"):
+        read_indoor_list(tmp_path / "a.pkl")
+    (tmp_path / "a.pkl").write_bytes(b"no pickle")
+    with pytest.raises(ValueError, match=r"a\.pkl"):
+        read_indoor_list(tmp_path / "a.pkl")
 
 
 @pytest.mark.parametrize("kind", ["float32", "float64"])
