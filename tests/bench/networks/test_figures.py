@@ -65,7 +65,8 @@ def test_every_setting_of_a_figure_is_served_on_a_gpu(figure) -> None:
 
 def test_time_kernels_and_memory_of_a_training_step_are_drawn(tmp_path: Path) -> None:
     params = {"mode": "train"}
-    measured = {"checked": True, "wall_ms": 9.0, "min_ms": 8.5, "gpu_busy_ms": 7.5, "memory_mb": 512.0}
+    times = {"wall_ms": 9.0, "min_ms": 8.5, "gpu_busy_ms": 7.5}
+    measured = {"checked": True, "memory_mb": 512.0, **times}
     row = Row(
         "network", "small", "auto", model="minkunet", params=params, figure="networks", **measured
     )
