@@ -57,7 +57,7 @@ AIMS = (
     Aim("layer", "other kernels", lambda shape: shape.size not in (3, 5), None),
     Aim("map+layer", "all", lambda _: True, 1.5),
     Aim("train", "all", lambda _: True, 1.5),
-    Aim("map+train", "all", lambda _: True, None),
+    Aim("map+train", "all", lambda _: True, 1.5),
 )
 
 
