@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -43,14 +44,13 @@ def threedmatch_pairs(
     from pcnn.datasets.simulate.interiors.version import VERSION as INTERIORS
 
     settings = dict(simulate or {})
-    name = "-".join(map(str, settings.values()))
     found = resolve_source(
         "3DMatch",
         root,
         source,
         Path(data_dir) / "threedmatch",
-        Path(data_dir) / "simulated" / f"threedmatch-{name}-{INTERIORS}",
-        lambda folder: simulate_fragments(folder, **settings),
+        _simulated_root(data_dir, "threedmatch", settings, INTERIORS),
+        partial(simulate_fragments, **settings),
         (),
         _INDOOR_STEPS,
     )
@@ -88,17 +88,22 @@ def kitti_pairs(
         ValueError: an unknown option, or data of the other kind.
     """
     settings = dict(simulate or {})
-    name = "-".join(map(str, settings.values()))
     found = resolve_source(
         "KITTI odometry",
         root,
         source,
         Path(data_dir) / "kitti",
-        Path(data_dir) / "simulated" / f"kitti-pairs-{name}-{VERSION}",
-        lambda folder: simulate_kitti(folder, **settings),
+        _simulated_root(data_dir, "kitti-pairs", settings, VERSION),
+        partial(simulate_kitti, **settings),
         () if metadata else ("poses",),
         _DRIVE_STEPS,
     )
     if found.kind == "simulated":
         ground_truth, poses, metadata = "odometry", "odometry", None
     return KITTIOdometry(found.root, split, ground_truth, poses, metadata, sequences)
+
+
+def _simulated_root(data_dir: str, name: str, settings: Mapping[str, Any], version: object) -> Path:
+    """Where a simulated set lies: its name, the values of its settings, the simulator's version."""
+    values = "-".join(map(str, settings.values()))
+    return Path(data_dir) / "simulated" / f"{name}-{values}-{version}"

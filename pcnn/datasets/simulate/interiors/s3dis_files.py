@@ -62,16 +62,7 @@ def write_array_room(area: Path, name: str, cloud: RoomCloud, points: Floats) ->
     """Write ROOM/{coord,color,segment,instance}.npy, as Pointcept's preprocessing does.
 
     Float32 [N, 3], uint8 [N, 3], int16 [N, 1] and int16 [N, 1]; instances count the objects of the
-    room from 0.
-
-    Args:
-        area: folder of the area.
-        name: of the room, type_n.
-        cloud: colours, labels and objects.
-        points: [N, 3] metres, in the building.
-
-    Returns:
-        The number of objects.
+    room from 0. Arguments and result as of `write_text_room`.
     """
     objects = _objects(cloud)
     rows = np.concatenate([rows for _, rows in objects])
