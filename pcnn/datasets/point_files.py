@@ -10,6 +10,7 @@ import torch
 from pcnn.datasets.label_files import read_label_file
 from pcnn.datasets.pcd import read_pcd
 from pcnn.datasets.ply import read_ply, read_ply_header
+from pcnn.datasets.rounding import rounded_points
 from pcnn.datasets.samples import Cloud
 
 SUFFIXES = (".bin", ".npy", ".pcd", ".ply")
@@ -39,8 +40,8 @@ def read_points(path: str | Path, name: str | None = None) -> Cloud:
 
     Raises:
         FileNotFoundError: no such file.
-        ValueError: another suffix, a file that breaks its format, NaN or infinite numbers; the
-            message names the file and the rule.
+        ValueError: another suffix, a file that breaks its format, NaN or infinite numbers, or
+            coordinates too large for float32; the message names the file and the rule.
     """
     path = Path(path)
     if not path.is_file():
@@ -148,7 +149,8 @@ def _read_npy(path: Path) -> np.ndarray:
             f"{path}: points must be numbers [N, 3 or more], found {values.dtype} "
             f"{list(values.shape)}"
         )
-    return _finite(path, values.astype(np.float32))
+    points = rounded_points(values[:, :3], path)
+    return _finite(path, np.concatenate([points, values[:, 3:].astype(np.float32)], axis=1))
 
 
 def _load(path: Path) -> np.ndarray:
@@ -164,7 +166,7 @@ def _load(path: Path) -> np.ndarray:
 def _read_ply(path: Path) -> tuple[np.ndarray, np.ndarray | None]:
     vertices = read_ply(path)
     names = vertices.dtype.names or ()
-    columns = [vertices[axis] for axis in "xyz"]
+    columns = [*_places(path, vertices).T]
     columns += [vertices[name] for name in _INTENSITY if name in names][:1]
     if set(_COLORS) <= set(names):
         columns += [_unit(vertices[name]) for name in _COLORS]
@@ -182,8 +184,13 @@ def _read_ply(path: Path) -> tuple[np.ndarray, np.ndarray | None]:
 def _read_pcd(path: Path) -> np.ndarray:
     points = read_pcd(path)
     names = points.dtype.names or ()
-    columns = [*"xyz", *[name for name in _INTENSITY if name in names][:1]]
-    return _finite(path, np.stack([points[name].astype(np.float32) for name in columns], axis=1))
+    columns = [*_places(path, points).T]
+    columns += [points[name].astype(np.float32) for name in _INTENSITY if name in names][:1]
+    return _finite(path, np.stack(columns, axis=1))
+
+
+def _places(path: Path, points: np.ndarray) -> np.ndarray:
+    return rounded_points(np.stack([points[axis] for axis in "xyz"], axis=1), path)
 
 
 def _unit(color: np.ndarray) -> np.ndarray:

@@ -88,7 +88,7 @@ def points_of(cloud: Cloud, name: str) -> Tensor:
 
     Raises:
         FileNotFoundError: no such file.
-        ValueError: unreadable, empty, or not finite; the message names it.
+        ValueError: unreadable, empty, not finite, or too large for float32; the message names it.
     """
     if isinstance(cloud, str | Path):
         points, name = read_fragment(Path(cloud)), str(cloud)

@@ -57,6 +57,33 @@ def test_not_finite(tmp_path: Path, suffix: str, value: float, column: int):
         read_points(tmp_path / f"a.{suffix}")
 
 
+@pytest.mark.parametrize("suffix", ["npy", "ply", "pcd"])
+def test_coordinates_that_float32_would_move(tmp_path: Path, suffix: str):
+    path = tmp_path / f"a.{suffix}"
+
+    def write(x: float) -> None:
+        rows = np.array([[x, 1.0, 2.0], [x + 0.05, 1.0, 2.0]])
+        if suffix == "npy":
+            np.save(path, rows)
+            return
+        head = {
+            "ply": "ply\nformat binary_little_endian 1.0\nelement vertex 2\nproperty double x\n"
+            "property double y\nproperty double z\nend_header\n",
+            "pcd": "VERSION 0.7\nFIELDS x y z\nSIZE 8 8 8\nTYPE F F F\nCOUNT 1 1 1\nWIDTH 2\n"
+            "HEIGHT 1\nVIEWPOINT 0 0 0 1 0 0 0\nPOINTS 2\nDATA binary\n",
+        }[suffix]
+        path.write_bytes(head.encode() + rows.astype("<f8").tobytes())
+
+    write(1234.56)
+    assert read_points(path).points[1, 0] == np.float32(1234.61)
+    write(5_412_345.67)  # a northing: 5 cm apart would become nothing or half a metre
+    with pytest.raises(ValueError, match=rf"a\.{suffix}: coordinates of up to .* subtract one"):
+        read_points(path)
+    write(1e300)
+    with pytest.raises(ValueError, match=rf"a\.{suffix}"):
+        read_points(path)
+
+
 def test_truncated_bin(tmp_path: Path):
     path = tmp_path / "a.bin"
     path.write_bytes(scan(5).tobytes()[:-3])

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from pcnn.datasets.point_files import SUFFIXES, read_points
+from pcnn.datasets.rounding import rounded_points
 
 #: In the order in which they are looked for.
 FRAGMENT_SUFFIXES = (".pth", ".npz", *SUFFIXES)
@@ -54,7 +55,7 @@ def checked_points(values: Any, origin: object) -> Tensor:
         origin: the file, or what the points are called in messages.
 
     Raises:
-        ValueError: not numbers [P, 3], NaN or infinite ones.
+        ValueError: not numbers [P, 3], NaN or infinite ones, or as `rounded_points`.
     """
     if not isinstance(values, np.ndarray | Tensor):
         raise ValueError(f"{origin}: want an array [P, 3], found {type(values).__name__}")
@@ -69,7 +70,7 @@ def checked_points(values: Any, origin: object) -> Tensor:
             f"{origin}: {int(bad.sum())} of {len(array)} points hold NaN or infinite numbers, the "
             f"first is point {int(bad.argmax())}"
         )
-    return torch.from_numpy(array.astype(np.float32))
+    return torch.from_numpy(rounded_points(array, origin))
 
 
 def find_fragment(folder: Path, stem: str) -> Path:
