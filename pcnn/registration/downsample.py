@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -17,7 +19,7 @@ def voxel_means(points: Tensor, size: float) -> Tensor:
         [V, 3] in the order of the voxels (x slowest), of the dtype of the points.
 
     Raises:
-        ValueError: a size that is not positive.
+        ValueError: as `voxels_of`.
     """
     voxel, count = voxels_of(points, size)
     sums = torch.zeros(len(count), 3, dtype=torch.float64, device=points.device)
@@ -36,7 +38,7 @@ def voxel_firsts(points: Tensor, size: float) -> Tensor:
         [V] int64, rising.
 
     Raises:
-        ValueError: a size that is not positive.
+        ValueError: as `voxels_of`.
     """
     voxel, count = voxels_of(points, size)
     rows = torch.arange(len(points), device=points.device)
@@ -45,17 +47,26 @@ def voxel_firsts(points: Tensor, size: float) -> Tensor:
 
 
 def voxels_of(points: Tensor, size: float) -> tuple[Tensor, Tensor]:
-    """Voxel [P] of every point, numbered in order of their cells, and points [V] of each."""
-    if not size > 0:
+    """Voxel [P] of every point, numbered in order of their cells, and points [V] of each.
+
+    Raises:
+        ValueError: a size that is not positive and finite, NaN or infinite coordinates, or a cloud
+            of more cells than can be numbered.
+    """
+    if not 0 < size < math.inf:
         raise ValueError(f"the size of a voxel must be positive [m], got {size}")
     if len(points) == 0:
         empty = torch.zeros(0, dtype=torch.int64, device=points.device)
         return empty, empty
-    cells = torch.floor(points.double() / size).long()
-    cells -= cells.amin(0)
-    extent = cells.amax(0) + 1
-    if extent.double().prod() >= 2.0**62:
+    if not bool(torch.isfinite(points).all()):
+        raise ValueError("points hold NaN or infinite coordinates")
+    places = torch.floor(points.double() / size)
+    places -= places.amin(0)
+    # looked at before they are integers: what int64 cannot hold would wrap round without a word
+    if not bool((places.amax(0) + 1).prod() < 2.0**62):
         raise ValueError(f"the cloud is too large for voxels of {size} m")
+    cells = places.long()
+    extent = cells.amax(0) + 1
     key = (cells[:, 0] * extent[1] + cells[:, 1]) * extent[2] + cells[:, 2]
     _, voxel, count = torch.unique(key, return_inverse=True, return_counts=True)
     return voxel, count

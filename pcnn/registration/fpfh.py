@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -32,7 +34,7 @@ class FPFH:
             or of a fragment.
 
     Raises:
-        ValueError: a size that is not positive.
+        ValueError: a size that is not positive and finite.
     """
 
     def __init__(
@@ -46,7 +48,7 @@ class FPFH:
         self.normal_radius = 2 * voxel_size if normal_radius is None else normal_radius
         self.feature_radius = 5 * voxel_size if feature_radius is None else feature_radius
         for what, value in vars(self).items():
-            if not value > 0:
+            if not 0 < value < math.inf:
                 raise ValueError(f"{what} must be positive [m], got {value}")
         self.sensor_at_origin = sensor_at_origin
         self.name = f"fpfh {voxel_size:g} m" + ", normals to the origin" * sensor_at_origin

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -35,7 +36,7 @@ class RansacSettings:
     confidence: float = 1.0
 
     def __post_init__(self) -> None:
-        if not self.distance > 0:
+        if not 0 < self.distance < math.inf:
             raise ValueError(f"RANSAC's distance must be positive [m], got {self.distance}")
         if self.points < 3:
             raise ValueError(f"a hypothesis needs at least 3 matches, got points={self.points}")

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,10 @@ def test_what_cannot_be_described_is_told() -> None:
         FPFH()(torch.zeros(0, 3))
     with pytest.raises(ValueError, match="voxel_size must be positive"):
         FPFH(0.0)
+    with pytest.raises(ValueError, match="voxel_size must be positive"):
+        FPFH(math.inf)
+    with pytest.raises(ValueError, match="NaN or infinite"):
+        FPFH()(torch.full((20, 3), torch.nan))
 
 
 @pytest.mark.data

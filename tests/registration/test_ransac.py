@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import numpy as np
@@ -136,6 +137,7 @@ def test_refusals() -> None:
         ransac(points, points / 0, SETTINGS)
     for words, bad in (
         ("distance", {"distance": 0.0}),
+        ("distance", {"distance": math.inf}),
         ("at least 3", {"distance": 1.0, "points": 2}),
         ("confidence", {"distance": 1.0, "confidence": 0.0}),
     ):
