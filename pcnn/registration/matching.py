@@ -42,7 +42,7 @@ def match(source: Tensor, target: Tensor, matching: str = "one_way") -> Matches:
         matching: ``one_way`` keeps all; ``mutual`` those whose target has them as its nearest.
 
     Raises:
-        ValueError: another `matching`, or descriptors of different lengths.
+        ValueError: another `matching`, or descriptors as `nearest_descriptors` refuses them.
     """
     if matching not in MATCHINGS:
         raise ValueError(f"matching must be one of {', '.join(MATCHINGS)}, got {matching!r}")

@@ -64,7 +64,7 @@ def nearest_descriptors(query: Tensor, descriptors: Tensor) -> tuple[Tensor, Ten
         ``distance [Q]`` float32 and ``index [Q]`` int64.
 
     Raises:
-        ValueError: different lengths, or nothing to search.
+        ValueError: different lengths, nothing to search, or NaN or infinite descriptors.
     """
     if query.ndim != 2 or descriptors.ndim != 2 or query.shape[1] != descriptors.shape[1]:
         raise ValueError(
@@ -74,6 +74,8 @@ def nearest_descriptors(query: Tensor, descriptors: Tensor) -> tuple[Tensor, Ten
     if len(descriptors) == 0:
         raise ValueError("no descriptors to search among")
     query, descriptors = query.float(), descriptors.float()
+    if not bool(torch.isfinite(query).all() & torch.isfinite(descriptors).all()):
+        raise ValueError("descriptors hold NaN or infinite numbers: nothing is nearest to them")
     # centred: a common offset costs digits in |d|² - 2 q·d
     middle = descriptors.mean(0)
     centred = descriptors - middle

@@ -38,7 +38,8 @@ class NetworkDescriptor:
             length.
 
         Raises:
-            ValueError: no points, or coordinates that are not finite or too far apart.
+            ValueError: no points, coordinates that are not finite or too far apart, or a network
+                that gives NaN or infinite numbers.
         """
         if len(points) == 0:
             raise ValueError("a cloud without points has no descriptors")
@@ -48,6 +49,8 @@ class NetworkDescriptor:
         else:
             entered = voxelize(points, points, voxel_size=self.voxel_size)
         places = entered.features
-        features = self.net(entered.replace(torch.ones_like(places[:, :1]))).features
-        features = nn.functional.normalize(features.float(), dim=1)
+        features = self.net(entered.replace(torch.ones_like(places[:, :1]))).features.float()
+        if not bool(torch.isfinite(features).all()):
+            raise ValueError(f"{self.name} gives NaN or infinite descriptors: did it train well?")
+        features = nn.functional.normalize(features, dim=1)
         return Described(places.float().cpu(), features.cpu())

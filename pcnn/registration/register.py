@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -38,7 +39,8 @@ class Registration:
         rmse: root mean square residual of the inliers [m].
         descriptor: name.
         solver: name.
-        icp: whether ICP refined the transform.
+        icp: whether ICP refined the transform; not where it was not asked for, or fewer than 3
+            points were near enough.
     """
 
     transform: Tensor
@@ -83,15 +85,21 @@ def register_points(
         settings: how; None as `default_settings`.
         samples: points drawn of each; None all.
         icp_distance: refine by ICP within this distance [m]; None does not.
-        min_inliers: matches that must agree.
+        min_inliers: matches that must agree, 3 or more.
         min_overlap: share of the source's points that must then lie near the target.
         device: where matching and torch's RANSAC compute.
 
     Raises:
-        ValueError: a cloud that cannot be described.
-        NoOverlapError: no transform with enough inliers or overlap; nothing is returned in its
-            place.
+        ValueError: a cloud that cannot be described, or numbers out of range.
+        NoOverlapError: no transform with enough inliers or overlap, or inliers on one line; nothing
+            is returned in its place.
     """
+    if min_inliers < 3:
+        raise ValueError(f"a transform needs 3 matches or more, got min_inliers={min_inliers}")
+    if not 0 <= min_overlap <= 1:
+        raise ValueError(f"min_overlap is a share in 0..1, got {min_overlap}")
+    if icp_distance is not None and not 0 < icp_distance < math.inf:
+        raise ValueError(f"the distance of ICP must be positive [m], got {icp_distance}")
     settings = settings or default_settings(descriptor.voxel_size)
     described: list[Described] = []
     for name, points in (("source", source), ("target", target)):
@@ -108,8 +116,16 @@ def register_points(
             f"for. The clouds may not overlap, or voxels of {descriptor.voxel_size:g} m do not "
             "suit them"
         )
+    width = width_of(estimate.source[inliers])
+    if 2 * width < settings.ransac.distance:
+        raise NoOverlapError(
+            f"no transform found: the {agreeing} matches that agree lie within {width:.2g} m of a "
+            "line, and however the source is turned about it they agree as well"
+        )
+    refined = False
     if icp_distance is not None:
-        transform = icp(described[0].points, described[1].points, transform, icp_distance).transform
+        aligned = icp(described[0].points, described[1].points, transform, icp_distance)
+        transform, refined = aligned.transform, aligned.iterations > 0
     placed = transform_points(transform, described[0].points.double())
     _, found = nearest_within(placed, described[1].points, REACH * descriptor.voxel_size)
     overlap = float((found >= 0).double().mean())
@@ -128,5 +144,13 @@ def register_points(
         float(residual.mean().sqrt()),
         descriptor.name,
         settings.solver,
-        icp_distance is not None,
+        refined,
     )
+
+
+def width_of(points: Tensor) -> float:
+    """Largest distance [m] of points [P, 3], at least one, from the line that fits them best."""
+    centred = points.double() - points.double().mean(0)
+    line = torch.linalg.svd(centred, full_matrices=False).Vh[0]  # [3]
+    across = centred - (centred @ line)[:, None] * line
+    return float(across.norm(dim=1).max())

@@ -14,6 +14,7 @@ from pcnn.experiment.register import descriptor_of
 from pcnn.metrics.registration import rotation_error, translation_error
 from pcnn.registration.descriptor import Described
 from pcnn.registration.estimate import SOLVERS, EstimateSettings, estimate_all
+from pcnn.registration.network_descriptor import NetworkDescriptor
 from pcnn.registration.register import NoOverlapError, default_settings, register_points
 from pcnn.registration.settings import RansacSettings
 from pcnn.registration.transforms import transform_points
@@ -65,6 +66,13 @@ def test_icp_refines_and_is_told() -> None:
     found = register_points(source, target, descriptor, icp_distance=0.1)
     assert found.icp
     torch.testing.assert_close(found.transform, truth, atol=1e-4, rtol=0)
+    # nothing lies that near: what is returned is not refined, and does not claim to be
+    noisy = source + 0.003 * torch.randn_like(source)
+    descriptor = Colours((noisy, target.clone()), (target, target.clone()))
+    plain = register_points(noisy, target, descriptor)
+    found = register_points(noisy, target, descriptor, icp_distance=1e-7)
+    assert not found.icp
+    assert torch.equal(found.transform, plain.transform)
 
 
 def test_no_transform_is_no_identity() -> None:
@@ -76,6 +84,38 @@ def test_no_transform_is_no_identity() -> None:
     both = Colours((far, torch.cat([target, torch.zeros_like(target)])), (target, target))
     with pytest.raises(NoOverlapError, match="lies near the target, 100 %"):
         register_points(far, target, both, min_overlap=1.0)
+
+
+def test_matches_on_a_line_leave_the_rotation_open() -> None:
+    target = torch.rand(300, 1) * torch.tensor([2.0, 1.0, -1.0]) + torch.rand(300, 3) * 0.01
+    source = transform_points(random_pose(1).inverse(), target.double()).float()
+    descriptor = Colours((source, target.clone()), (target, target.clone()))
+    for solver in ("torch", "svd"):
+        settings = default_settings(0.05, solver=solver)
+        with pytest.raises(NoOverlapError, match="of a line"):
+            register_points(source, target, descriptor, settings)
+    # a strip is enough to tell
+    wide = target.clone()
+    wide[::2, 2] += 0.2
+    source = transform_points(random_pose(1).inverse(), wide.double()).float()
+    found = register_points(source, wide, Colours((source, wide), (wide, wide.clone())))
+    assert float(rotation_error(found.transform, random_pose(1))) < 2
+
+
+@pytest.mark.parametrize(
+    ("words", "bad"),
+    [
+        ("min_inliers=0", {"min_inliers": 0}),
+        ("min_overlap is a share", {"min_overlap": torch.nan}),
+        ("min_overlap is a share", {"min_overlap": 1.5}),
+        ("distance of ICP", {"icp_distance": torch.nan}),
+        ("distance of ICP", {"icp_distance": -0.1}),
+    ],
+)
+def test_numbers_out_of_range_are_refused(words: str, bad: dict[str, Any]) -> None:
+    source, target, _, descriptor = coloured()
+    with pytest.raises(ValueError, match=words):
+        register_points(source, target, descriptor, **bad)
 
 
 def test_settings_are_refused_by_name() -> None:
@@ -114,6 +154,7 @@ def test_public_function_registers_two_views_by_fpfh() -> None:
         (np.full((9, 3), np.nan), "source: 9 of 9 points hold NaN"),
         (np.zeros((9, 2)), r"source: points must be numbers \[P, 3\]"),
         (np.zeros((9, 3)), "source: 9 points fill 1 voxels"),
+        (np.full((9, 3), 5_412_345.67), "source: coordinates of up to"),
         ("none.ply", "none.ply"),
     ],
 )
@@ -156,6 +197,16 @@ def test_a_checkpoint_describes(geometry: str, tmp_path: Path) -> None:
     # moved by whole voxels, a place is described as before
     again = descriptor(points + 3.2)
     torch.testing.assert_close(again.features, described.features, atol=1e-3, rtol=0)
+
+
+@pytest.mark.parametrize("bad", [torch.nan, torch.inf])
+def test_a_network_that_went_wrong_describes_nothing(bad: float, tmp_path: Path) -> None:
+    descriptor = descriptor_of(checkpoint(tmp_path / "a.ckpt"))
+    assert isinstance(descriptor, NetworkDescriptor)
+    for parameter in descriptor.net.parameters():
+        parameter.data.fill_(bad)
+    with pytest.raises(ValueError, match=r"a\.ckpt.* NaN or infinite descriptors"):
+        descriptor(torch.rand(300, 3))
 
 
 def test_checkpoints_of_other_tasks_are_refused(tmp_path: Path) -> None:
