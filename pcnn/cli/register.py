@@ -130,6 +130,8 @@ def describe(
 
     where = chosen_device(device)
     path = out or cloud.with_name(f"{cloud.stem}_descriptors.npz")
+    if path.resolve() == cloud.resolve():
+        raise typer.BadParameter(f"--out {path} would replace the cloud; name another file")
     try:
         points = points_of(cloud, str(cloud))
         descriptor = descriptor_of(checkpoint, voxel_size, str(where), sensor_at_origin)

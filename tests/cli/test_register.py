@@ -51,6 +51,11 @@ def test_register_and_describe(tmp_path: Path) -> None:
     with np.load(tmp_path / "b_descriptors.npz") as held:
         assert held["features"].shape == (len(held["points"]), 33)
 
+    before = (tmp_path / "b.ply").read_bytes()
+    said = run("describe", tmp_path / "b.ply", "--out", tmp_path / "b.ply", code=2)
+    assert "would replace the cloud" in said
+    assert (tmp_path / "b.ply").read_bytes() == before
+
 
 def test_bad_input_ends_with_a_message_and_writes_nothing(tmp_path: Path) -> None:
     pytest.importorskip("open3d")
