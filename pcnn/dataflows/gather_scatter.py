@@ -12,14 +12,10 @@ from torch import Tensor
 
 from pcnn.dataflows import outer_products
 from pcnn.dataflows.epilogue import Epilogue
-from pcnn.dataflows.grouped_product import (
-    has_wide_products,
-    multiply_block,
-    reduce_block,
-    run_on_streams,
-)
+from pcnn.dataflows.grouped_product import multiply_block, reduce_block, run_on_streams
 from pcnn.dataflows.grouping import Adaptive, Grouping, Sorted
 from pcnn.dataflows.padded_buffer import padded_buffer
+from pcnn.dataflows.reduced_product import has_wide_products
 from pcnn.dataflows.reference import accumulator, per_group
 from pcnn.dataflows.row_movement import KernelRows, Side, TorchRows, Triplets, upload
 

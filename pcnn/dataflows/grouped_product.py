@@ -8,11 +8,7 @@ import torch
 from torch import Tensor
 
 from pcnn.dataflows.padded_buffer import Block
-
-
-def has_wide_products() -> bool:
-    """Whether torch multiplies half precision operands to float32 results (2.8 and later)."""
-    return hasattr(torch.ops.aten.bmm, "dtype_out")
+from pcnn.dataflows.reduced_product import reduced_product
 
 
 def multiply_block(gathered: Tensor, matrices: Tensor, products: Tensor, block: Block) -> None:
@@ -49,8 +45,7 @@ def reduce_block(
         parts: ``[G, A, C]`` of every matrix, replaced; float32 (float64 of float64).
     """
     left, right = (_by_group(side, block, groups) for side in operands)
-    found = left.new_empty(len(left), left.shape[2], right.shape[2], dtype=parts[0].dtype)
-    batched_product(left.transpose(1, 2), right, found)
+    found = reduced_product(left, right, parts[0].dtype)
     found = found.unflatten(0, (len(block.slots), groups))
     for k, part in zip(block.weights, found.unbind(), strict=True):
         parts[k] = part

@@ -99,7 +99,8 @@ class _Convolution(nn.Module):
 
     def _pointwise(self, features: Tensor) -> Tensor:
         dtype = compute_dtype(features)
-        if self.groups == 1 and dtype != self.weight.dtype and torch.is_grad_enabled():
+        narrow = dtype != self.weight.dtype or dtype.itemsize == 2  # than weight gradients' sums
+        if self.groups == 1 and narrow and torch.is_grad_enabled():
             out = pointwise(features, self.weight[0], dtype)
             return out if self.bias is None else out + self.bias.to(out.dtype)
         if self.groups == 1:

@@ -8,14 +8,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pcnn.dataflows.reference import in_given_dtype
+from pcnn.dataflows.reduced_product import reduced_product
+from pcnn.dataflows.reference import accumulator
 
 
 def pointwise(x: Tensor, weight: Tensor, compute_dtype: torch.dtype) -> Tensor:
     """``x @ W`` in ``compute_dtype``, with a weight gradient in the dtype of the weight.
 
     A weight gradient is a sum over all rows: in half precision it overflows where the gradients
-    that it sums do not. So it is not rounded to what the operands are rounded to.
+    that it sums do not. So it is summed in float32 at least, in pieces that cuBLAS sums rightly
+    (`reduced_product`), and rounded to the dtype of the weight. Compiled code leaves it to torch.
 
     Args:
         x: ``[N, C_in]``.
@@ -26,7 +28,8 @@ def pointwise(x: Tensor, weight: Tensor, compute_dtype: torch.dtype) -> Tensor:
         ``[N, C_out]`` in ``compute_dtype``.
     """
     rounded = x.to(compute_dtype), weight.to(compute_dtype)
-    if weight.dtype == compute_dtype or not weight.requires_grad or torch.compiler.is_compiling():
+    plain = weight.dtype == compute_dtype and compute_dtype.itemsize > 2
+    if plain or not weight.requires_grad or torch.compiler.is_compiling():
         return torch.mm(*rounded)
     return _apply(x, weight, compute_dtype)
 
@@ -46,9 +49,9 @@ class _Pointwise(torch.autograd.Function):
         if ctx.needs_input_grad[0]:
             grad_x = torch.mm(grad, weight.to(ctx.dtype).t()).to(x.dtype)
         if ctx.needs_input_grad[1]:
-            wide = x.to(ctx.dtype).to(weight.dtype), grad.to(weight.dtype)
-            with in_given_dtype(x):  # backward may run inside autocast
-                grad_weight = torch.mm(wide[0].t(), wide[1])
+            sums = accumulator(weight.dtype)
+            wide = x.to(ctx.dtype).to(sums)[None], grad.to(sums)[None]
+            grad_weight = reduced_product(*wide, sums)[0].to(weight.dtype)
         return grad_x, grad_weight, None
 
 

@@ -11,10 +11,10 @@ import torch
 from pcnn.dataflows import Reference
 from pcnn.dataflows.gather_scatter import MINUET, TORCHSPARSE, GatherScatter
 from pcnn.dataflows.grouping import Adaptive, Fixed, Separate, Sorted, Symmetric
-from pcnn.geometry import Kernel, KernelMap
+from pcnn.geometry import Kernel, KernelMap, grid_of_cells
 from pcnn.maps import SortedSearch
 from tests.clouds import surface_grid
-from tests.tolerance import RELATIVE_RMS, relative_rms
+from tests.tolerance import RELATIVE_RMS, SUMS_ON_TENSOR_CORES, relative_rms
 
 pytestmark = pytest.mark.gpu
 
@@ -168,3 +168,17 @@ def test_strided_and_unaligned_features_are_read_rightly(settings: dict[str, boo
     assert unaligned.is_contiguous()
     out = dataflow.mvmr(unaligned, weight, *how)
     assert torch.equal(out, dataflow.mvmr(unaligned.clone(), weight, *how))
+
+
+@pytest.mark.parametrize("dataflow", [TORCHSPARSE, MINUET], ids=lambda d: d.name)
+def test_weight_gradients_over_many_rows_lose_none(dataflow: GatherScatter) -> None:
+    rows, half = 32017, torch.float16
+    sites = torch.stack([torch.arange(rows), *torch.zeros(2, rows, dtype=torch.int64)], 1)
+    grid = grid_of_cells(sites).to("cuda")
+    made = SortedSearch().build(grid, grid, Kernel.of((3, 1, 1)))  # the identity has every row
+    x, grad = randn(rows, 64, dtype=half), randn(rows, 64, dtype=half)
+    out = dataflow.vvor(x, grad, made.flat(dataflow.needs_vvor), 1, half, torch.float32)
+    exact = x.double(), grad.double(), made.flat(("pairs",))
+    expected = Reference().vvor(*exact, 1, *DOUBLE)
+    for slot in range(3):
+        assert relative_rms(out[slot], expected[slot]) < SUMS_ON_TENSOR_CORES

@@ -28,6 +28,28 @@ def test_gradients_equal_float64(device: str, dtype: torch.dtype) -> None:
     assert relative_rms(grad_weight, wide[0].t() @ wide[2]) < RELATIVE_RMS[torch.float32]
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_gradients_of_narrow_weights_are_rounded_once(dtype: torch.dtype) -> None:
+    layer = Conv3d(8, 8, 1).to(dtype)
+    grid = surface_grid(6000)
+    x, grad = torch.randn(2, grid.rows, 8).to(dtype)
+    layer(SparseTensor(x, grid)).features.backward(grad)
+    assert layer.weight.grad is not None
+    assert layer.weight.grad.dtype == dtype
+    expected = (x.double().t() @ grad.double())[None]
+    assert relative_rms(layer.weight.grad, expected) < RELATIVE_RMS[dtype]
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("own", [torch.float16, torch.float32])
+def test_a_gradient_over_many_rows_loses_none(own: torch.dtype) -> None:
+    x, grad = torch.randn(2, 32017, 64, device="cuda").half()
+    weight = torch.randn(64, 64, device="cuda").to(own).requires_grad_()
+    pointwise(x, weight, torch.float16).backward(grad)
+    assert weight.grad is not None
+    assert relative_rms(weight.grad, x.double().t() @ grad.double()) < RELATIVE_RMS[torch.float16]
+
+
 @pytest.mark.parametrize("device", DEVICES)
 def test_backward_inside_autocast_rounds_no_sum(device: str) -> None:
     x, weight = torch.randn(300, 12, device=device), torch.randn(12, 20, device=device)
