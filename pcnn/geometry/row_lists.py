@@ -23,6 +23,9 @@ MOST_TRIPLETS = (1 << 31) - 1
 OWN_BITS, FOLDED_BITS = 12, 12
 GRAY_BITS = OWN_BITS + FOLDED_BITS
 
+#: Steps, 17 MB, that a map may take beyond what large ones take for their triplets.
+SPARE_STEPS = 1 << 15
+
 #: Level of rows without an input, which stand behind all others.
 LAST_LEVEL = 15
 
@@ -40,9 +43,10 @@ def row_lists(kernel_map: KernelMap) -> tuple[Tensor, ...]:
 
     Inputs lie as in ``rows_csr``: those of a row follow each other, slot by slot, so where a slot's
     inputs end those of the next begin, and one number for each place and slot says both. What steps
-    take is listed for all tiles whose steps end within `stored_steps`, twice the tiles' slots:
-    scans stay within. Dense clouds do not, and the tiles beyond are better summed row by row.
-    Together that is 4 (K + 1) and at most 8 K bytes a row, besides 4 a triplet.
+    take is listed for all tiles whose steps end within `stored_steps`: scans stay within. Dense
+    clouds do not, and the tiles beyond are better summed row by row. Ranges and places take 4 (K +
+    2) bytes a row, inputs 4 a triplet. Lists of steps take about 8 K bytes a row at most, and of
+    millions of rows no more than about 8 a row and 4 (2 + K / 24) a triplet.
 
     Returns:
         ``tile_out [tiles, TILE_ROWS]`` int32, output row of every place, -1 for a spare one;
@@ -116,14 +120,25 @@ def _steps(most: Tensor, tile_starts: Tensor, in_index: Tensor, size: int) -> tu
 
 
 def stored_steps(triplets: int, tiles: int, volume: int) -> int:
-    """Steps that are listed at most: two for every slot of a tile, and T.
+    """Steps that there is room for, known before any is counted: nothing waits for the device.
+
+    The least of
+
+    * T, as a step takes one triplet at least;
+    * two for every slot of a tile: what needs more is better summed row by row;
+    * ``(2 + K / 24) T / TILE_ROWS``, two a tile and `SPARE_STEPS`, which scans stay below. The more
+      slots, the less do rows of a tile have the same ones filled. Of 0.2 to 4 million points of
+      rooms and LiDAR, all steps are 1.7 to 2.5 T / TILE_ROWS at K = 27 and 4.1 to 6.2 at K = 125
+      (8.1 of a quarter of the LiDAR points); of fewer points they are more, up to 13 T / TILE_ROWS
+      of a few thousand, which the spare steps hold.
 
     Args:
-        triplets: number of triplets T; a step takes one at least.
+        triplets: number of triplets T.
         tiles: of `TILE_ROWS` rows.
         volume: number of slots K.
     """
-    return min(triplets, 2 * tiles * volume)
+    usual = (48 + volume) * triplets // (24 * TILE_ROWS) + 2 * tiles + SPARE_STEPS
+    return min(triplets, 2 * tiles * volume, usual)
 
 
 def check_triplets(triplets: int) -> None:

@@ -10,8 +10,8 @@ Every output is written once: there are no atomics, and two runs give identical 
   of a slot and channels are one loop, so that the pipeline that gathers ahead never drains. That a
   slot is multiplied as often as its fullest row asks costs less than sums at the gather: those pass
   through registers, and no copy from global to shared memory adds.
-* Tiles of dense clouds, which would take many steps, add the inputs of every row and slot in
-  float32 while they gather them, round the sum once and multiply it once.
+* Tiles whose steps are not listed, as those of dense clouds, which would take many, add the inputs
+  of every row and slot in float32 while they gather them, round the sum once and multiply it once.
 """
 
 from __future__ import annotations

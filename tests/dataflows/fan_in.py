@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import pytest
 import torch
 from torch import Tensor
 
-from pcnn.geometry import KernelMap
+from pcnn.geometry import KernelMap, row_lists
+from pcnn.geometry.slot_tiles import TILE_ROWS
 from tests.dataflows.conformance import Case
 
 
@@ -76,3 +78,13 @@ def moved(kernel_map: KernelMap, device: str) -> KernelMap:
         one_per_slot_transposed=False,
         symmetric=kernel_map.symmetric,
     )
+
+
+def leave_room(monkeypatch: pytest.MonkeyPatch, kernel_map: KernelMap, steps: int) -> None:
+    """Let row lists of maps of this size list so many steps, for the rest of a test."""
+    far = 1 << 40
+    sizes = kernel_map.triplets, -(-kernel_map.n_out // TILE_ROWS), kernel_map.volume
+    monkeypatch.setattr(row_lists, "SPARE_STEPS", -far)
+    own = row_lists.stored_steps(*sizes) + far
+    monkeypatch.setattr(row_lists, "SPARE_STEPS", steps - own)
+    assert row_lists.stored_steps(*sizes) == steps

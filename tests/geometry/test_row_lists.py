@@ -7,7 +7,7 @@ from pcnn.geometry import Kernel, KernelMap, layouts, row_lists
 from pcnn.geometry.row_lists import fan_in_levels, stored_steps
 from pcnn.maps import SortedSearch
 from tests.clouds import surface_grid
-from tests.dataflows.fan_in import map_of, random_map
+from tests.dataflows.fan_in import leave_room, map_of, moved, random_map
 
 Triplets = list[tuple[int, int, int]]
 
@@ -93,6 +93,32 @@ def test_rows_of_one_input_per_slot_take_a_step_a_slot_of_a_tile() -> None:
     _, starts, tile_steps, *_ = kernel_map.layout("row_lists")
     filled = (starts.diff(dim=1) > 0).any(2).sum(1)
     assert torch.equal(tile_steps.diff(), filled.to(torch.int32))
+
+
+def test_tiles_are_listed_that_end_within_the_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel_map = random_map(200, 500, 27, 1200)
+    ends = kernel_map.layout("row_lists")[2].tolist()
+    assert len(ends) == 5
+    assert ends[-1] < stored_steps(1200, 4, 27)
+    for end in ends[1:]:
+        for room in (end - 1, end, end + 1):
+            leave_room(monkeypatch, kernel_map, room)
+            again = moved(kernel_map, "cpu")
+            assert listed(again) == triplets_of(kernel_map)
+            layout = again.layout("row_lists")
+            assert layout[3].shape[0] == room
+            assert layout[2].tolist() == ends
+
+
+def test_room_for_steps() -> None:
+    assert stored_steps(0, 3, 27) == 0
+    assert stored_steps(50, 3, 27) == 50  # a step takes a triplet
+    assert stored_steps(10**6, 3, 27) == 162  # two for every slot of a tile
+    rows = 20_000_000  # of a room: 7.8 neighbours at K = 27, 21 at K = 125
+    tiles = rows // 128
+    for triplets, volume, a_tile in ((7.8, 27, 27), (21, 125, 154)):
+        found = stored_steps(int(triplets * rows), tiles, volume)
+        assert found / tiles == pytest.approx(a_tile, abs=1)
 
 
 def test_what_does_not_fit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from pcnn.maps.native import NATIVE
 from pcnn.maps.radius import RadiusSearch
 from pcnn.maps.row_lists import list_rows
 from pcnn.maps.rows_from_pairs import rows_from_pairs
-from tests.dataflows.fan_in import random_map
+from tests.dataflows.fan_in import leave_room, moved, random_map
 from tests.maps.guarded import guarded
 from tests.maps.native_points import coarser, scan
 
@@ -85,6 +85,19 @@ def test_crowded_slots() -> None:
     source = point_set_of(points, grid_size=0.4)
     built = RadiusSearch().build(source, source, Kernel.of(3))
     agree(built.layout("row_lists"), plain.row_lists(built))
+
+
+def test_tiles_are_listed_that_end_within_the_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    view = random_map(200, 500, 27, 1200)
+    _, second, *_, last = plain.row_lists(view)[2].tolist()
+    for end in (second, last):
+        for room in (end - 1, end, end + 1):
+            leave_room(monkeypatch, view, room)
+            wanted = plain.row_lists(view)
+            with guarded(monkeypatch):
+                (found,) = list_rows([moved(view, "cpu")])
+            assert found[3].shape[0] == room
+            agree(found, wanted)
 
 
 @pytest.mark.parametrize("size", [3, 5])

@@ -16,7 +16,7 @@ from pcnn.geometry import Kernel, KernelMap  # noqa: E402
 from pcnn.kernels.product_tiles import ProductShape, RowTiles  # noqa: E402
 from pcnn.maps import SortedSearch  # noqa: E402
 from tests.clouds import surface_grid  # noqa: E402
-from tests.dataflows.fan_in import map_of, moved, random_map  # noqa: E402
+from tests.dataflows.fan_in import leave_room, map_of, moved, random_map  # noqa: E402
 from tests.tolerance import RELATIVE_RMS, relative_rms  # noqa: E402
 
 DEVICE = "cpu" if os.environ.get("TRITON_INTERPRET") == "1" else "cuda"
@@ -145,6 +145,18 @@ def test_tiles_of_too_many_steps_are_summed_at_the_gather(c_in: int) -> None:
     check(kernel_map, c_in, 20, groups=2, mirrored=True)
     check(kernel_map, 12, c_in, transposed=True)
     check(kernel_map, c_in, 18, c_second=5)
+
+
+@pytest.mark.parametrize("c_in", [4, 20])
+def test_some_tiles_are_listed_and_some_are_not(c_in: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel_map = make(30, 300, 27, 300)
+    ends = kernel_map.layout("row_lists")[2].tolist()
+    for room in (ends[1] - 1, ends[1], ends[1] + 1, ends[-1] - 1, ends[-1]):
+        leave_room(monkeypatch, kernel_map, room)
+        again = moved(kernel_map, DEVICE)
+        slots = again.layout("row_lists")[3]
+        assert slots.shape[0] == room
+        check(again, c_in, 20)
 
 
 def test_many_inputs_and_rows_without_any() -> None:
