@@ -53,6 +53,8 @@ class EdgeSet:
         layouts: what is there already, by (name, whether of the transposed map).
         flat: lists of layout tensors handed out already (see `KernelMap.flat` and `read`).
         readings: what operations read so far (see `KernelMap.note`).
+        extents: empty tensors ``[N_in, 0]`` and ``[N_out, 0]`` on the host, one and the same for a
+            symmetric map: operands that tell compiled code the rows of this map.
     """
 
     rows: tuple[int, int]
@@ -63,6 +65,15 @@ class EdgeSet:
     layouts: dict[tuple[str, bool], Layout] = field(default_factory=dict, repr=False)
     flat: dict[tuple[object, ...], list[Tensor]] = field(default_factory=dict, repr=False)
     readings: set[Reading] = field(default_factory=set, repr=False)
+    extents: tuple[Tensor, Tensor] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        # made here, because compiled code has to find them
+        n_in, n_out = self.rows
+        with kept():
+            inputs = torch.empty(n_in, 0)
+            outputs = inputs if self.symmetric else torch.empty(n_out, 0)
+        object.__setattr__(self, "extents", (inputs, outputs))
 
 
 @dataclass(frozen=True)
@@ -157,6 +168,12 @@ class KernelMap:
     def n_out(self) -> int:
         """Rows of the output geometry."""
         return self.edges.rows[int(not self.flipped)]
+
+    @property
+    def extents(self) -> tuple[Tensor, Tensor]:
+        """Empty tensors ``[N_out, 0]`` and ``[N_in, 0]``, as operators take numbers of rows."""
+        inputs, outputs = self.edges.extents
+        return (inputs, outputs) if self.flipped else (outputs, inputs)
 
     @property
     def one_per_slot(self) -> bool:

@@ -84,7 +84,8 @@ def convolution(
         near = Side(layouts, layouts_t, layouts_vvor, side.symmetric, mirrored)
         if not compiling:
             return Product(dataflow, near, side.n_out, groups, dtype)(x, weight)
-        return products(dataflow).mvmr(x, weight, *near, side.n_out, groups, False, dtype, dtype)
+        operands = x, weight, *near, *side.extents
+        return products(dataflow).mvmr(*operands, groups, False, dtype, dtype)
     if dataflow.fuses:
         parts = Epilogue() if epilogue is None else epilogue
         return products(dataflow).fused(
@@ -93,7 +94,7 @@ def convolution(
             second,
             layouts,
             mirrored,
-            side.n_out,
+            side.extents[0],
             groups,
             dtype,
             parts.scale,
@@ -102,12 +103,13 @@ def convolution(
             parts.relu,
         )
     wide = accumulator(dtype)  # rounded once, after the epilogue
-    sizes = side.n_out, groups, False, dtype, wide
+    settings = groups, False, dtype, wide
     x = join(x, second)
     if compiling:
         near = Side(layouts, [], [], side.symmetric, mirrored)
-        return finish(products(dataflow).mvmr(x, weight, *near, *sizes), epilogue, dtype)
-    product = dataflow.mvmr(x, weight, layouts, *sizes, mirrored=mirrored)
+        out = products(dataflow).mvmr(x, weight, *near, *side.extents, *settings)
+        return finish(out, epilogue, dtype)
+    product = dataflow.mvmr(x, weight, layouts, side.n_out, *settings, mirrored=mirrored)
     return finish(product, epilogue, dtype)
 
 

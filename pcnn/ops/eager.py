@@ -112,7 +112,8 @@ def _differentiable(
     grad_x = grad_weight = None
     if needs[0]:
         far = near.other_side()
-        grad_x = operators.mvmr(grad, weight, *far, x.shape[0], groups, True, dtype, x.dtype)
+        rows = x.detach(), grad.detach()
+        grad_x = operators.mvmr(grad, weight, *far, *rows, groups, True, dtype, x.dtype)
     if needs[1]:
         sizes = weight.shape[0], groups, dtype, weight.dtype
         grad_weight = operators.vvor(x, grad, *near, *sizes)

@@ -10,11 +10,16 @@ so first, second and higher derivatives are these two operators again, and whate
 operator takes no classes: ``layouts`` of the side that is read, ``layouts_t`` of the other side,
 ``layouts_vvor`` of ``m``. A symmetric map is its own transpose: ``layouts_t`` is empty, and the
 other side is ``layouts`` read mirrored.
+
+How many rows come out is said by a tensor that has as many (``rows``; ``rows_t`` as many as the
+other side), not by a number: code that inductor generates knows the sizes of all tensors it is
+given, but not every number that it found to be equal to another one (torch 2.11 does not).
 """
 
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -27,7 +32,7 @@ Dtype = torch.dtype
 
 _MAP = "Tensor[] layouts, Tensor[] layouts_t, Tensor[] layouts_vvor, bool symmetric, bool mirrored"
 _MVMR = (
-    f"(Tensor x, Tensor weight, {_MAP}, SymInt n_out, int groups, bool transposed, "
+    f"(Tensor x, Tensor weight, {_MAP}, Tensor rows, Tensor rows_t, int groups, bool transposed, "
     "ScalarType compute_dtype, ScalarType out_dtype) -> Tensor"
 )
 _VVOR = (
@@ -35,7 +40,7 @@ _VVOR = (
     "ScalarType compute_dtype, ScalarType out_dtype) -> Tensor"
 )
 _FUSED = (
-    "(Tensor x, Tensor weight, Tensor? second, Tensor[] layouts, bool mirrored, SymInt n_out, "
+    "(Tensor x, Tensor weight, Tensor? second, Tensor[] layouts, bool mirrored, Tensor rows, "
     "int groups, ScalarType dtype, Tensor? scale, Tensor? shift, Tensor? residual, bool relu)"
     " -> Tensor"
 )
@@ -94,7 +99,8 @@ def _define(dataflow: Dataflow) -> Products:
         layouts_vvor: list[Tensor],
         symmetric: bool,
         mirrored: bool,
-        n_out: int,
+        rows: Tensor,
+        rows_t: Tensor,
         groups: int,
         transposed: bool,
         compute_dtype: Dtype,
@@ -104,7 +110,7 @@ def _define(dataflow: Dataflow) -> Products:
             x,
             weight,
             layouts,
-            n_out,
+            rows.shape[0],
             groups,
             transposed,
             compute_dtype,
@@ -135,7 +141,7 @@ def _define(dataflow: Dataflow) -> Products:
         second: Tensor | None,
         layouts: list[Tensor],
         mirrored: bool,
-        n_out: int,
+        rows: Tensor,
         groups: int,
         dtype: Dtype,
         scale: Tensor | None,
@@ -147,7 +153,7 @@ def _define(dataflow: Dataflow) -> Products:
             x,
             weight,
             layouts,
-            n_out,
+            rows.shape[0],
             groups,
             False,
             dtype,
@@ -179,14 +185,15 @@ def _fake_mvmr(
     layouts_vvor: Sequence[Tensor],
     symmetric: bool,
     mirrored: bool,
-    n_out: int,
+    rows: Tensor,
+    rows_t: Tensor,
     groups: int,
     transposed: bool,
     compute_dtype: Dtype,
     out_dtype: Dtype,
 ) -> Tensor:
     channels = weight.shape[1] * groups if transposed else weight.shape[2]
-    return x.new_empty((n_out, channels), dtype=out_dtype)
+    return x.new_empty((rows.shape[0], channels), dtype=out_dtype)
 
 
 def _fake_vvor(
@@ -211,7 +218,7 @@ def _fake_fused(
     second: Tensor | None,
     layouts: Sequence[Tensor],
     mirrored: bool,
-    n_out: int,
+    rows: Tensor,
     groups: int,
     dtype: Dtype,
     scale: Tensor | None,
@@ -219,7 +226,7 @@ def _fake_fused(
     residual: Tensor | None,
     relu: bool,
 ) -> Tensor:
-    return x.new_empty((n_out, weight.shape[2]), dtype=dtype)
+    return x.new_empty((rows.shape[0], weight.shape[2]), dtype=dtype)
 
 
 class _Mvmr(torch.autograd.Function):
@@ -227,22 +234,23 @@ class _Mvmr(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, handles: Products, *args: Any) -> Tensor:
-        _save(ctx, handles, *args[:7])
-        ctx.groups, ctx.transposed, ctx.compute_dtype = args[8:11]
+        _save(ctx, handles, args[7:9], *args[:7])
+        ctx.groups, ctx.transposed, ctx.compute_dtype = args[9:12]
         with torch._C._AutoDispatchBelowAutograd():
             return handles.mvmr(*args)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         (grad,) = grads
-        x, weight, saved = _saved(ctx)
+        x, weight, saved, (rows, rows_t) = _saved(ctx)
         grad_x = grad_weight = None
         if ctx.needs_input_grad[1]:
             grad_x = ctx.handles.mvmr(
                 grad,
                 weight,
                 *saved.other_side(),
-                x.shape[0],
+                rows_t,
+                rows,
                 ctx.groups,
                 not ctx.transposed,
                 ctx.compute_dtype,
@@ -254,7 +262,7 @@ class _Mvmr(torch.autograd.Function):
             grad_weight = ctx.handles.vvor(
                 *sides, weight.shape[0], ctx.groups, ctx.compute_dtype, weight.dtype
             )
-        return None, grad_x, grad_weight, *(None,) * 10
+        return None, grad_x, grad_weight, *(None,) * 11
 
 
 class _Vvor(torch.autograd.Function):
@@ -262,7 +270,7 @@ class _Vvor(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, handles: Products, *args: Any) -> Tensor:
-        _save(ctx, handles, *args[:7])
+        _save(ctx, handles, (), *args[:7])
         ctx.groups, ctx.compute_dtype = args[8:10]
         with torch._C._AutoDispatchBelowAutograd():
             return handles.vvor(*args)
@@ -270,16 +278,17 @@ class _Vvor(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         (outer,) = grads
-        x, grad, saved = _saved(ctx)
+        x, grad, saved, _ = _saved(ctx)
+        rows, rows_t = grad.detach(), x.detach()
         groups, dtype = ctx.groups, ctx.compute_dtype
         grad_x = grad_grad = None
         if ctx.needs_input_grad[1]:
             grad_x = ctx.handles.mvmr(
-                grad, outer, *saved.other_side(), x.shape[0], groups, True, dtype, x.dtype
+                grad, outer, *saved.other_side(), rows_t, rows, groups, True, dtype, x.dtype
             )
         if ctx.needs_input_grad[2]:
             grad_grad = ctx.handles.mvmr(
-                x, outer, *saved, grad.shape[0], groups, False, dtype, grad.dtype
+                x, outer, *saved, rows, rows_t, groups, False, dtype, grad.dtype
             )
         return None, grad_x, grad_grad, *(None,) * 9
 
@@ -321,6 +330,7 @@ class Side(NamedTuple):
 def _save(
     ctx: Any,
     handles: Products,
+    sizes: tuple[Tensor, ...],
     first: Tensor,
     second: Tensor,
     layouts: list[Tensor],
@@ -330,15 +340,16 @@ def _save(
     mirrored: bool,
 ) -> None:
     ctx.handles, ctx.symmetric, ctx.mirrored = handles, symmetric, mirrored
-    ctx.ends = len(layouts), len(layouts) + len(layouts_t)
-    ctx.save_for_backward(first, second, *layouts, *layouts_t, *layouts_vvor)
+    counts = len(sizes), len(layouts), len(layouts_t)
+    ctx.ends = tuple(itertools.accumulate(counts))
+    ctx.save_for_backward(first, second, *sizes, *layouts, *layouts_t, *layouts_vvor)
 
 
-def _saved(ctx: Any) -> tuple[Tensor, Tensor, Side]:
+def _saved(ctx: Any) -> tuple[Tensor, Tensor, Side, list[Tensor]]:
     first, second, *tensors = ctx.saved_tensors
-    a, b = ctx.ends
-    lists = tensors[:a], tensors[a:b], tensors[b:]
-    return first, second, Side(*lists, ctx.symmetric, ctx.mirrored)
+    a, b, c = ctx.ends
+    lists = tensors[a:b], tensors[b:c], tensors[c:]
+    return first, second, Side(*lists, ctx.symmetric, ctx.mirrored), tensors[:a]
 
 
 _apply_mvmr: Callable[..., Tensor] = _Mvmr.apply

@@ -4,7 +4,9 @@ Pooling, unpooling, devoxelisation and interpolation are the third primitive,
 
     out[i] = sum over t of weight[t] x[j_t]        t runs over the triplets with output row i
 
-closed under differentiation together with ``dot[t] = <x[j_t], y[i_t]>``.
+closed under differentiation together with ``dot[t] = <x[j_t], y[i_t]>``. Numbers of rows enter as
+tensors that have as many (``rows`` of the output, ``rows_t`` of the input), as in
+`pcnn.ops.library`.
 """
 
 from __future__ import annotations
@@ -18,7 +20,8 @@ from pcnn.geometry import KernelMap
 
 _LIBRARY = torch.library.Library("pcnn", "FRAGMENT")
 _LIBRARY.define(
-    "reduce(Tensor x, Tensor? weight, Tensor in_index, Tensor out_index, SymInt n_out) -> Tensor"
+    "reduce(Tensor x, Tensor? weight, Tensor in_index, Tensor out_index, Tensor rows, "
+    "Tensor rows_t) -> Tensor"
 )
 _LIBRARY.define("dot(Tensor x, Tensor y, Tensor in_index, Tensor out_index) -> Tensor")
 
@@ -36,7 +39,7 @@ def reduce_sum(x: Tensor, kernel_map: KernelMap, weight: Tensor | None = None) -
     """
     kernel_map.note(("pairs",))
     reduced: Tensor = torch.ops.pcnn.reduce(
-        x, weight, kernel_map.in_index, kernel_map.out_index, kernel_map.n_out
+        x, weight, kernel_map.in_index, kernel_map.out_index, *kernel_map.extents
     )
     return reduced
 
@@ -84,13 +87,19 @@ def _argmax(x: Tensor, kernel_map: KernelMap) -> Tensor:
 
 
 def _reduce(
-    x: Tensor, weight: Tensor | None, in_index: Tensor, out_index: Tensor, n_out: int
+    x: Tensor,
+    weight: Tensor | None,
+    in_index: Tensor,
+    out_index: Tensor,
+    rows: Tensor,
+    rows_t: Tensor,
 ) -> Tensor:
     sums = torch.float64 if x.dtype == torch.float64 else torch.float32
-    rows = x.index_select(0, in_index).to(sums)
+    values = x.index_select(0, in_index).to(sums)
     if weight is not None:
-        rows = rows * weight.to(sums)[:, None]
-    return rows.new_zeros(n_out, x.shape[1]).index_add_(0, out_index, rows).to(x.dtype)
+        values = values * weight.to(sums)[:, None]
+    out = values.new_zeros(rows.shape[0], x.shape[1])
+    return out.index_add_(0, out_index, values).to(x.dtype)
 
 
 def _dot(x: Tensor, y: Tensor, in_index: Tensor, out_index: Tensor) -> Tensor:
@@ -102,21 +111,20 @@ def _dot(x: Tensor, y: Tensor, in_index: Tensor, out_index: Tensor) -> Tensor:
 class _Reduce(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, *args: Any) -> Tensor:
-        x, weight, in_index, out_index, n_out = args
-        ctx.save_for_backward(x, weight, in_index, out_index)
+        ctx.save_for_backward(*args)
         with torch._C._AutoDispatchBelowAutograd():
-            out: Tensor = torch.ops.pcnn.reduce(x, weight, in_index, out_index, n_out)
+            out: Tensor = torch.ops.pcnn.reduce(*args)
         return out
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        x, weight, in_index, out_index = ctx.saved_tensors
+        x, weight, in_index, out_index, rows, rows_t = ctx.saved_tensors
         grad_x = grad_weight = None
         if ctx.needs_input_grad[0]:
-            grad_x = torch.ops.pcnn.reduce(grads[0], weight, out_index, in_index, x.shape[0])
+            grad_x = torch.ops.pcnn.reduce(grads[0], weight, out_index, in_index, rows_t, rows)
         if ctx.needs_input_grad[1]:
             grad_weight = torch.ops.pcnn.dot(x, grads[0], in_index, out_index).to(weight.dtype)
-        return grad_x, grad_weight, None, None, None
+        return grad_x, grad_weight, None, None, None, None
 
 
 class _Dot(torch.autograd.Function):
@@ -132,17 +140,23 @@ class _Dot(torch.autograd.Function):
         x, y, in_index, out_index = ctx.saved_tensors
         (grad,) = grads
         grad_x = grad_y = None
+        rows, rows_t = y.detach(), x.detach()
         if ctx.needs_input_grad[0]:
-            grad_x = torch.ops.pcnn.reduce(y, grad, out_index, in_index, x.shape[0])
+            grad_x = torch.ops.pcnn.reduce(y, grad, out_index, in_index, rows_t, rows)
         if ctx.needs_input_grad[1]:
-            grad_y = torch.ops.pcnn.reduce(x, grad, in_index, out_index, y.shape[0])
+            grad_y = torch.ops.pcnn.reduce(x, grad, in_index, out_index, rows, rows_t)
         return grad_x, grad_y, None, None
 
 
 def _fake_reduce(
-    x: Tensor, weight: Tensor | None, in_index: Tensor, out_index: Tensor, n_out: int
+    x: Tensor,
+    weight: Tensor | None,
+    in_index: Tensor,
+    out_index: Tensor,
+    rows: Tensor,
+    rows_t: Tensor,
 ) -> Tensor:
-    return x.new_empty((n_out, x.shape[1]))
+    return x.new_empty((rows.shape[0], x.shape[1]))
 
 
 def _fake_dot(x: Tensor, y: Tensor, in_index: Tensor, out_index: Tensor) -> Tensor:

@@ -100,6 +100,19 @@ def test_generated_code_computes_the_same(training: bool) -> None:
     assert run_all(two_layers, training, "inductor") <= MOST_GRAPHS
 
 
+def two_levels() -> nn.Module:
+    """No layout that its convolutions read has as many rows as the coarsest level."""
+    return pcnn.nn.Sequential(
+        pcnn.nn.Conv3d(4, 8, 2, 2), pcnn.nn.Conv3d(8, 8, 2, 2), pcnn.nn.Conv3d(8, 8, 3)
+    )
+
+
+@pytest.mark.slow  # needs a C++ compiler
+@pytest.mark.parametrize("training", [False, True])
+def test_generated_code_knows_the_rows_of_every_level(training: bool) -> None:
+    assert run_all(two_levels, training, "inductor", sizes=(500, 700)) == 1
+
+
 def test_input_that_was_not_planned_is_named() -> None:
     compiled = torch.compile(two_layers().eval(), fullgraph=True, dynamic=True, backend="eager")
     grid = surface_grid(300)

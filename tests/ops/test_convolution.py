@@ -69,9 +69,9 @@ def test_operators_keep_the_dispatchers_contract(
     y = torch.randn(kernel_map.n_out, 2, dtype=torch.float64, requires_grad=True)
     others = [] if symmetric else kernel_map.transpose().flat(dataflow.needs)
     lists = kernel_map.flat(dataflow.needs), others, kernel_map.flat(dataflow.needs_vvor)
-    double = torch.float64
+    double, sizes = torch.float64, kernel_map.extents
     arguments = {
-        "mvmr": (x, weight, *lists, symmetric, False, kernel_map.n_out, 1, False, double, double),
+        "mvmr": (x, weight, *lists, symmetric, False, *sizes, 1, False, double, double),
         "vvor": (x, y, *lists, symmetric, False, kernel_map.volume, 1, double, double),
     }[name]
     torch.library.opcheck(getattr(products(dataflow), name), arguments)

@@ -85,6 +85,6 @@ def test_operators_keep_the_dispatchers_contract() -> None:
     y = torch.randn(kernel_map.n_out, 2, requires_grad=True)
     weight = torch.randn(kernel_map.triplets, requires_grad=True)
     index = kernel_map.in_index, kernel_map.out_index
-    torch.library.opcheck(torch.ops.pcnn.reduce, (x, weight, *index, kernel_map.n_out))
-    torch.library.opcheck(torch.ops.pcnn.reduce, (x, None, *index, kernel_map.n_out))
+    torch.library.opcheck(torch.ops.pcnn.reduce, (x, weight, *index, *kernel_map.extents))
+    torch.library.opcheck(torch.ops.pcnn.reduce, (x, None, *index, *kernel_map.extents))
     torch.library.opcheck(torch.ops.pcnn.dot, (x, y, *index))
