@@ -124,7 +124,7 @@ def test_default_task(model: str) -> None:
         assert composed(f"model={model}").task.name == "segmentation"
         assert said is None
     elif model == "resunet":
-        assert "model=resunet serves: segmentation" in str(said)
+        assert "possible: model=resunet task=segmentation" in str(said)
     else:
         assert "none yet" in str(said)
 
@@ -146,10 +146,10 @@ def test_every_file_composes(choice: str) -> None:
         assert any(word in str(refusal(choice)) for word in ("not available", "does not serve"))
         extra = ("task=segmentation",)  # their own tasks are not served
     if choice in ("dataset=threedmatch", "task=registration"):
-        assert "serves: segmentation" in str(refusal(choice, *extra)) or choice[:4] == "data"
+        assert "task=segmentation" in str(refusal(choice, *extra)) or choice[:4] == "data"
         extra = ("model=fpfh",)
     if choice == "model=resnet18":
-        assert "serves: no task" in str(refusal(choice, *extra))
+        assert "no task yet" in str(refusal(choice, *extra))
         return
     if choice == "engine=pointcnnpp":
         said = str(refusal(choice))

@@ -119,6 +119,6 @@ def test_eval_needs_a_checkpoint(tmp_path: Path) -> None:
 
 def test_help_lists_groups_and_commands(tmp_path: Path) -> None:
     text = run("train.py", "--help", cwd=tmp_path).stdout
-    for word in ("model: minkunet", "resume=", "experiment=", "eval.py"):
+    for word in ("model: fpfh, minkunet", "resume=", "experiment=", "eval.py"):
         assert word in text
     assert not list(tmp_path.iterdir())

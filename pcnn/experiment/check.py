@@ -87,9 +87,10 @@ def check_combination(cfg: DictConfig) -> None:
     """Whether the chosen options go together, and the training has an end."""
     model, dataset, task = cfg.model.name, cfg.dataset.name, cfg.task.name
     if task not in cfg.model.tasks:
+        others = listed(cfg.model.tasks)
         raise ConfigError(
             f"model={model} does not serve task={task}.\n"
-            f"model={model} serves: {listed(cfg.model.tasks) or 'no task yet'}"
+            + (f"possible: model={model} task={others}" if others else "It serves no task yet.")
         )
     if task not in cfg.dataset.tasks:
         raise ConfigError(
