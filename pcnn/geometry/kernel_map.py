@@ -71,8 +71,8 @@ class EdgeSet:
         # made here, because compiled code has to find them
         n_in, n_out = self.rows
         with kept():
-            inputs = torch.empty(n_in, 0)
-            outputs = inputs if self.symmetric else torch.empty(n_out, 0)
+            inputs = torch.zeros(n_in, 0)
+            outputs = inputs if self.symmetric else torch.zeros(n_out, 0)
         object.__setattr__(self, "extents", (inputs, outputs))
 
 
