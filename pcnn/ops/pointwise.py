@@ -16,8 +16,9 @@ def pointwise(x: Tensor, weight: Tensor, compute_dtype: torch.dtype) -> Tensor:
     """``x @ W`` in ``compute_dtype``, with a weight gradient in the dtype of the weight.
 
     A weight gradient is a sum over all rows: in half precision it overflows where the gradients
-    that it sums do not. So it is summed in float32 at least, in pieces that cuBLAS sums rightly
-    (`reduced_product`), and rounded to the dtype of the weight. Compiled code leaves it to torch.
+    that it sums do not. So products of half operands are summed in float32 at least, in pieces that
+    cuBLAS sums rightly (`reduced_product`), and rounded to the dtype of the weight. Compiled code
+    leaves it to torch.
 
     Args:
         x: ``[N, C_in]``.
@@ -49,9 +50,14 @@ class _Pointwise(torch.autograd.Function):
         if ctx.needs_input_grad[0]:
             grad_x = torch.mm(grad, weight.to(ctx.dtype).t()).to(x.dtype)
         if ctx.needs_input_grad[1]:
-            sums = accumulator(weight.dtype)
-            wide = x.to(ctx.dtype).to(sums)[None], grad.to(sums)[None]
-            grad_weight = reduced_product(*wide, sums)[0].to(weight.dtype)
+            sums = torch.promote_types(ctx.dtype, accumulator(weight.dtype))
+            # half operands are multiplied as they are, but for what torch has no such product for:
+            # sums in float64, and second derivatives
+            wide = sums == torch.float64 or torch.is_grad_enabled()
+            operands = (x.to(ctx.dtype)[None], grad[None])
+            if wide:
+                operands = (operands[0].to(sums), operands[1].to(sums))
+            grad_weight = reduced_product(*operands, sums)[0].to(weight.dtype)
         return grad_x, grad_weight, None
 
 

@@ -3,11 +3,12 @@
 import pytest
 import torch
 
+from pcnn.dataflows.reduced_product import reduced_product
 from pcnn.nn import Conv3d
 from pcnn.ops.pointwise import pointwise
 from pcnn.tensor import SparseTensor
 from tests.clouds import surface_grid
-from tests.tolerance import RELATIVE_RMS, relative_rms
+from tests.tolerance import RELATIVE_RMS, SUMS_ON_TENSOR_CORES, relative_rms
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 
@@ -25,7 +26,60 @@ def test_gradients_equal_float64(device: str, dtype: torch.dtype) -> None:
     wide = x.double(), weight.double(), grad.double()
     assert relative_rms(out, wide[0] @ wide[1]) < RELATIVE_RMS[dtype]
     assert relative_rms(grad_x, wide[2] @ wide[1].t()) < RELATIVE_RMS[dtype]
-    assert relative_rms(grad_weight, wide[0].t() @ wide[2]) < RELATIVE_RMS[torch.float32]
+    sums = SUMS_ON_TENSOR_CORES if device == "cuda" else RELATIVE_RMS[torch.float32]
+    assert relative_rms(grad_weight, wide[0].t() @ wide[2]) < sums
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_operands_are_multiplied_as_they_are(
+    device: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    summed = []
+
+    def seen(left: torch.Tensor, right: torch.Tensor, sums: torch.dtype) -> torch.Tensor:
+        summed.append((left.dtype, right.dtype, sums))
+        return reduced_product(left, right, sums)
+
+    monkeypatch.setattr("pcnn.ops.pointwise.reduced_product", seen)
+    weight = torch.randn(12, 20, device=device, requires_grad=True)
+    out = pointwise(torch.randn(300, 12, device=device), weight, dtype)
+    out.sum().backward()
+    assert summed == [(dtype, dtype, torch.float32)]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize(
+    ("operands", "own"),
+    [(torch.float16, torch.float64), (torch.float64, torch.float32)],
+    ids=["half-to-double", "double-to-float"],
+)
+def test_sums_are_as_wide_as_the_widest(
+    device: str, operands: torch.dtype, own: torch.dtype
+) -> None:
+    x, grad = torch.randn(2, 300, 6, device=device).to(operands)
+    weight = torch.randn(6, 6, device=device, dtype=own, requires_grad=True)
+    pointwise(x, weight, operands).backward(grad)
+    assert weight.grad is not None
+    assert weight.grad.dtype == own
+    expected = (x.double().t() @ grad.double()).to(own)
+    torch.testing.assert_close(weight.grad, expected, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_second_derivatives_of_half_operands(device: str, dtype: torch.dtype) -> None:
+    x = torch.randn(40, 6, device=device).to(dtype).requires_grad_()
+    weight = torch.randn(6, 5, device=device, requires_grad=True)
+    out = pointwise(x, weight, dtype)
+    (grad_weight,) = torch.autograd.grad(out.float().square().sum(), weight, create_graph=True)
+    (found,) = torch.autograd.grad(grad_weight.square().sum(), x)
+    wide_x, wide = x.detach().double().requires_grad_(), weight.detach().to(dtype).double()
+    wide.requires_grad_()
+    (expected_grad,) = torch.autograd.grad((wide_x @ wide).square().sum(), wide, create_graph=True)
+    (expected,) = torch.autograd.grad(expected_grad.square().sum(), wide_x)
+    # every intermediate result is rounded to the dtype
+    assert relative_rms(found, expected) < 4 * RELATIVE_RMS[dtype]
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
