@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from pcnn.cli.simulate_interiors import simulate_fragments_command, simulate_rooms_command
+from pcnn.cli.simulated_set import write_set
 
 app = typer.Typer(no_args_is_help=True, help="Write simulated data sets in official formats.")
 
@@ -39,20 +40,18 @@ def simulate_kitti_command(
     """Write simulated streets in the formats of SemanticKITTI and KITTI odometry."""
     from pcnn.datasets.simulate import VERSION, simulate_kitti
 
-    target = Path("data") / "simulated" / f"kitti-{seed}-{VERSION}" if root is None else root
-    try:
-        written = simulate_kitti(
-            target,
-            seed=seed,
-            train_scans=scans,
-            val_scans=val_scans,
-            workers=workers,
-            progress=progress,
-            frame_stride=frame_stride,
-        )
-    except (ValueError, FileExistsError) as error:
-        raise typer.BadParameter(str(error)) from error
-    typer.echo(str(written))
+    write_set(
+        simulate_kitti,
+        root,
+        "kitti",
+        seed,
+        VERSION,
+        train_scans=scans,
+        val_scans=val_scans,
+        workers=workers,
+        progress=progress,
+        frame_stride=frame_stride,
+    )
 
 
 app.command("fragments")(simulate_fragments_command)

@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from pcnn.cli.simulated_set import write_set
+
 Root = Annotated[
     Path | None,
     typer.Argument(help="Folder to write; default data/simulated/<format>-<seed>-<version>."),
@@ -49,22 +51,20 @@ def simulate_fragments_command(
     """Write RGB-D fragments of simulated rooms in the formats of 3DMatch."""
     from pcnn.datasets.simulate.interiors import VERSION, simulate_fragments
 
-    target = Path("data") / "simulated" / f"threedmatch-{seed}-{VERSION}" if root is None else root
-    try:
-        written = simulate_fragments(
-            target,
-            seed=seed,
-            train_scenes=scenes,
-            val_scenes=val_scenes,
-            test_scenes=test_scenes,
-            fragments=fragments,
-            fusion=fusion.value,
-            workers=workers,
-            progress=progress,
-        )
-    except (ValueError, FileExistsError, ImportError) as error:
-        raise typer.BadParameter(str(error)) from error
-    typer.echo(str(written))
+    write_set(
+        simulate_fragments,
+        root,
+        "threedmatch",
+        seed,
+        VERSION,
+        train_scenes=scenes,
+        val_scenes=val_scenes,
+        test_scenes=test_scenes,
+        fragments=fragments,
+        fusion=fusion.value,
+        workers=workers,
+        progress=progress,
+    )
 
 
 def simulate_rooms_command(
@@ -83,17 +83,15 @@ def simulate_rooms_command(
     """Write labelled, coloured rooms in the formats of S3DIS."""
     from pcnn.datasets.simulate.interiors import VERSION, simulate_rooms
 
-    target = Path("data") / "simulated" / f"s3dis-{seed}-{VERSION}" if root is None else root
-    try:
-        written = simulate_rooms(
-            target,
-            seed=seed,
-            rooms=rooms,
-            spacing=spacing,
-            layout=layout.value,
-            workers=workers,
-            progress=progress,
-        )
-    except (ValueError, FileExistsError) as error:
-        raise typer.BadParameter(str(error)) from error
-    typer.echo(str(written))
+    write_set(
+        simulate_rooms,
+        root,
+        "s3dis",
+        seed,
+        VERSION,
+        rooms=rooms,
+        spacing=spacing,
+        layout=layout.value,
+        workers=workers,
+        progress=progress,
+    )
