@@ -1,0 +1,171 @@
+"""Loaders that every data module has alike: resumed exactly, evaluated exactly."""
+
+from __future__ import annotations
+
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, Literal, cast
+
+import lightning.pytorch as pl
+import torch
+from torch.utils.data import Dataset
+
+from pcnn.datamodules.batch_stream import BatchStream, Collate, EvaluationLoader, batches_done
+from pcnn.datasets.placement import Placement
+from pcnn.datasets.sampler import EpochSampler, EvaluationSampler
+from pcnn.datasets.voxels import OnVoxels
+
+log = logging.getLogger(__name__)
+
+Split = Literal["train", "val", "test"]
+
+_SPLITS_OF_STAGE: dict[str | None, tuple[Split, ...]] = {
+    "fit": ("train", "val"),
+    "validate": ("val",),
+    "test": ("test",),
+    "predict": ("test",),
+    None: ("train", "val", "test"),
+}
+
+
+class ExactLoading(pl.LightningDataModule, ABC):
+    """Loaders of a set with splits, whatever its samples.
+
+    Training is one stream of batches, a pure function of (seed, batches done since the start): an
+    interrupted run continues with the batch it would have seen next, and neither the number of
+    workers nor validation in between changes it. Under several ranks every rank gets equally many
+    batches; the samples of an epoch that do not fill a step on all of them are left out of it.
+
+    Validation and test read every sample exactly once, without padding: a rank that has none left
+    gets batches of zero samples.
+
+    Args:
+        batch_size: samples in a training batch, on each rank; less, and said so, where the set is
+            too small to fill one batch on every rank.
+        val_batch_size: samples in a validation or test batch, on each rank.
+        num_workers: worker processes of each loader; 0 loads in the training process.
+        seed: selects order and augmentation.
+        geometry: where the rows of the network's input lie, `pcnn.datasets.OnVoxels` or
+            `pcnn.datasets.OnPoints`; None means voxels.
+    """
+
+    #: what a sample is called in messages
+    unit = "scan"
+
+    def __init__(
+        self,
+        *,
+        batch_size: int = 1,
+        val_batch_size: int = 1,
+        num_workers: int = 2,
+        seed: int = 0,
+        geometry: Placement | None = None,
+    ) -> None:
+        super().__init__()
+        if num_workers < 0:
+            raise ValueError(f"num_workers must be at least 0, got {num_workers}")
+        self.batch_size = batch_size
+        self.val_batch_size = val_batch_size
+        self.num_workers = num_workers
+        self.seed = seed
+        self.geometry = geometry or OnVoxels()
+        self._datasets: dict[Split, Dataset[Any] | None] = {}
+
+    @abstractmethod
+    def build(self, split: Split) -> Dataset[Any] | None:
+        """Make the data set of a split; None where it has no samples by configuration."""
+
+    @abstractmethod
+    def collate(self) -> Collate:
+        """Return what joins samples, possibly none, into a batch."""
+
+    def setup(self, stage: str | None = None) -> None:
+        """Find the files of the splits that a stage needs."""
+        for split in _SPLITS_OF_STAGE[stage]:
+            self._built(split)
+
+    def train_dataloader(self) -> BatchStream:
+        """Return the stream of training batches, which knows where an interrupted run stopped."""
+        dataset = self._built("train")
+        if dataset is None:
+            raise ValueError(f"no training {self.unit}s are configured")
+        trainer = self.trainer
+        overfit: int | float = getattr(trainer, "overfit_batches", 0)
+        sampler = EpochSampler(
+            _length(dataset),
+            self._train_batch_size(_length(dataset)),
+            seed=self.seed,
+            shuffle=not overfit,
+            **self._rank(),
+        )
+        return BatchStream(
+            dataset,
+            sampler,
+            position=None if trainer is None else lambda: batches_done(trainer),
+            first=overfit or None,
+            **self._loading(),
+        )
+
+    def val_dataloader(self) -> EvaluationLoader | Sequence[EvaluationLoader]:
+        """Return one exact pass over the validation set; an empty list where there is none."""
+        return self._evaluation("val")
+
+    def test_dataloader(self) -> EvaluationLoader | Sequence[EvaluationLoader]:
+        """Return one exact pass over the test set."""
+        return self._evaluation("test")
+
+    def predict_dataloader(self) -> EvaluationLoader | Sequence[EvaluationLoader]:
+        """Return one exact pass over the test set."""
+        return self._evaluation("test")
+
+    def on_after_batch_transfer(self, batch: Any, dataloader_idx: int) -> Any:
+        """Give the network input the network's precision (``trainer.precision=64-true``)."""
+        if self.trainer is None or self.trainer.lightning_module is None:
+            return batch
+        dtype = self.trainer.lightning_module.dtype
+        return batch.to(dtype=dtype) if isinstance(dtype, torch.dtype) else batch
+
+    def _built(self, split: Split) -> Dataset[Any] | None:
+        if split not in self._datasets:
+            self._datasets[split] = self.build(split)
+        return self._datasets[split]
+
+    def _evaluation(self, split: Split) -> EvaluationLoader | Sequence[EvaluationLoader]:
+        dataset = self._built(split)
+        if dataset is None:
+            return []
+        sampler = EvaluationSampler(_length(dataset), self.val_batch_size, **self._rank())
+        return EvaluationLoader(dataset, sampler, **self._loading())
+
+    def _train_batch_size(self, n: int) -> int:
+        # a set of one sample can be trained on, whatever the configured batch size
+        world = self._rank()["world"]
+        size = min(self.batch_size, max(1, n // world))
+        if size < self.batch_size:
+            log.warning(
+                "%d training %s(s) on %d rank(s): batches hold %d instead of %d",
+                n,
+                self.unit,
+                world,
+                size,
+                self.batch_size,
+            )
+        return size
+
+    def _rank(self) -> dict[str, int]:
+        if self.trainer is None:
+            return {"rank": 0, "world": 1}
+        return {"rank": self.trainer.global_rank, "world": self.trainer.world_size}
+
+    def _loading(self) -> dict[str, Any]:
+        on_gpu = self.trainer is not None and self.trainer.strategy.root_device.type == "cuda"
+        return {
+            "collate": self.collate(),
+            "num_workers": self.num_workers,
+            "pin_memory": on_gpu,
+        }
+
+
+def _length(dataset: Dataset[Any]) -> int:
+    return len(cast(Any, dataset))  # torch's own class leaves it open
