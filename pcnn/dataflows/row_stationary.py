@@ -15,6 +15,7 @@ from pcnn.dataflows.reference import finish, kernels_serve, multiply
 from pcnn.geometry.layouts import TILE_ROWS
 from pcnn.kernels.gemm_blocks import default_blocks
 from pcnn.kernels.product_tiles import ProductShape, RowTiles
+from pcnn.kernels.tf32 import tf32_allowed
 
 _NOTHING = Epilogue()
 
@@ -142,7 +143,7 @@ def tiles_of(shape: ProductShape, tiles: int, compute_dtype: torch.dtype) -> Row
         tiles: of `TILE_ROWS` output rows.
         compute_dtype: dtype of the operands.
     """
-    exact = compute_dtype == torch.float32 and not torch.backends.cuda.matmul.allow_tf32
+    exact = compute_dtype == torch.float32 and not tf32_allowed()
     wide = shape.packed()
     sizes = wide.channels, wide.outputs, tiles, shape.volume
     blocks = default_blocks(*sizes, compute_dtype, exact)

@@ -12,6 +12,7 @@ import torch
 from pcnn.dataflows.base import Dataflow
 from pcnn.dataflows.tuning_file import read, shipped_path, user_path
 from pcnn.dataflows.tuning_table import Signature, TuningTable
+from pcnn.kernels.tf32 import tf32_allowed
 
 
 def tuned(
@@ -89,7 +90,7 @@ def signature_of(
 def _dtype_name(dtype: torch.dtype) -> str:
     """What is multiplied: float32 operands may be TF32, which other settings suit."""
     if dtype is torch.float32:
-        return "tf32" if torch.backends.cuda.matmul.allow_tf32 else "float32"
+        return "tf32" if tf32_allowed() else "float32"
     return _NAMES.get(dtype) or str(dtype).removeprefix("torch.")
 
 

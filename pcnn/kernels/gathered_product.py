@@ -13,6 +13,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from pcnn.kernels.tf32 import tf32_allowed
+
 #: Dtypes that the kernels multiply in, as Triton calls them.
 COMPUTE = {torch.float16: tl.float16, torch.bfloat16: tl.bfloat16, torch.float32: tl.float32}
 
@@ -22,7 +24,7 @@ ALIGNMENT = 16
 
 def precision_of(compute_dtype: torch.dtype) -> str:
     """How `tl.dot` multiplies float32: in TF32 where torch's own switch allows it, else exactly."""
-    allowed = compute_dtype == torch.float32 and torch.backends.cuda.matmul.allow_tf32
+    allowed = compute_dtype == torch.float32 and tf32_allowed()
     return "tf32" if allowed else "ieee"
 
 

@@ -17,6 +17,7 @@ from pcnn.dataflows.row_stationary import RowStationary
 from pcnn.dataflows.weight_stationary import WeightStationary
 from pcnn.geometry.layouts import TILE_ROWS
 from pcnn.kernels.gemm_blocks import GemmBlocks, default_blocks
+from pcnn.kernels.tf32 import tf32_allowed
 from pcnn.ops.layer_products import LayerCall
 
 #: Thresholds of hybrids: the L1 norms that Spira's tuning chose, where it chose any.
@@ -57,7 +58,7 @@ def _candidates(call: LayerCall, product: str, sections: bool | None) -> tuple[D
     side = call.c_in // call.groups, call.c_out // call.groups
     c_in, c_out = side[::-1] if product == "transposed" else side
     tiles = -(-call.rows(product) // TILE_ROWS)
-    exact = not torch.backends.cuda.matmul.allow_tf32
+    exact = not tf32_allowed()
     usual = default_blocks(c_in, c_out, tiles, call.kernel_map.volume, call.dtype, exact)
     # rows ordered as an untuned layer has them, so that it can use what is found
     found: list[Dataflow] = [

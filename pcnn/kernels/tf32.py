@@ -1,0 +1,19 @@
+"""Whether products of float32 may be TF32, which torch's own switch says."""
+
+from __future__ import annotations
+
+import torch
+
+_precision = getattr(torch._C, "_get_fp32_precision_getter", None)
+
+
+def tf32_allowed() -> bool:
+    """Whether matrix products of float32 may round their operands to TF32 on CUDA devices.
+
+    torch has an older switch, ``torch.backends.cuda.matmul.allow_tf32``, and since 2.9 a newer one,
+    ``torch.backends.cuda.matmul.fp32_precision``. The newer one follows the older; the older cannot
+    be read once the newer was set. Every layer asks, so the answer takes no attribute chains.
+    """
+    if _precision is None:  # torch before 2.9
+        return bool(torch.backends.cuda.matmul.allow_tf32)
+    return bool(_precision("cuda", "matmul") == "tf32")
