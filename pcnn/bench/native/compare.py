@@ -145,13 +145,7 @@ def same_size_table(ratios: Sequence[SameSize], device: str) -> Table:
 
 
 def comparison_table(comparisons: Sequence[Comparison], ours_on: str, peers_on: str) -> Table:
-    """Table for a person, with the geometric mean of every kind of row.
-
-    Args:
-        comparisons: as `compare` returns them.
-        ours_on: device of our times.
-        peers_on: device of the peers'.
-    """
+    """Table for a person, with the geometric mean of every kind of row."""
     drawn = Table(
         title=f"native points on {ours_on} against {OFFICIAL} on {peers_on}",
         caption="ratios are official / ours, by wall time; radius: triplets and all layouts of "
