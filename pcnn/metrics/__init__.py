@@ -1,5 +1,10 @@
 """Metrics of segmentation."""
 
+from pcnn.metrics.class_accuracy import (
+    best_constant_accuracy,
+    class_accuracy,
+    mean_class_accuracy,
+)
 from pcnn.metrics.confusion import ConfusionMatrix
 from pcnn.metrics.iou import (
     accuracy,
@@ -16,8 +21,11 @@ __all__ = [
     "ConfusionMatrix",
     "accuracy",
     "best_constant",
+    "best_constant_accuracy",
+    "class_accuracy",
     "iou",
     "iou_table",
+    "mean_class_accuracy",
     "miou_official",
     "miou_present",
     "present",

@@ -3,11 +3,11 @@
 from pcnn.models.minkunet import MinkUNet, MinkUNet42
 from pcnn.models.resnet import ResNet, ResNet18
 from pcnn.models.resunet import ResUNet, ResUNetBN2C
-from pcnn.models.sparse_resnet import (
-    SparseResNet,
-    SparseResNet21,
-    SparseResNetLarge,
+from pcnn.models.sparse_resnet import SparseResNet, SparseResNet21, SparseResNetLarge
+from pcnn.models.sparse_resnet_heads import (
+    SparseResNetClassification,
     SparseResNetSegmentation,
+    sparse_resnet_for,
 )
 
 __all__ = [
@@ -19,6 +19,8 @@ __all__ = [
     "ResUNetBN2C",
     "SparseResNet",
     "SparseResNet21",
+    "SparseResNetClassification",
     "SparseResNetLarge",
     "SparseResNetSegmentation",
+    "sparse_resnet_for",
 ]

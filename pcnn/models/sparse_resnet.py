@@ -13,9 +13,9 @@ from itertools import pairwise
 from torch import nn
 
 from pcnn.models.blocks import ConvFactory, ConvNorm, NormFactory, residual_stack
-from pcnn.nn import Conv3d, PlannedModule, normalize, unpool
+from pcnn.nn import Conv3d, PlannedModule
 from pcnn.nn.conv import Size
-from pcnn.ops import Engine, resolve
+from pcnn.ops import Engine
 from pcnn.tensor import SparseTensor
 
 CHANNELS = (16, 32, 64, 128)
@@ -31,6 +31,10 @@ class SparseResNet(PlannedModule):
         tail: (kernel size, stride) of a last convolution that keeps the channels, or ``None``.
         conv: makes convolutions.
         norm: makes norms.
+
+    Attributes:
+        channels: of every stage's output.
+        strides: of every stage against the one before.
     """
 
     def __init__(
@@ -45,17 +49,20 @@ class SparseResNet(PlannedModule):
         super().__init__()
         self.in_channels = in_channels
         widths = [in_channels, *channels]
+        strides: list[Size] = [2 if number else 1 for number in range(len(channels))]
         stages: list[nn.Module] = []
         for number, (a, b) in enumerate(pairwise(widths)):
-            entry = conv(a, b, kernel_size, 2 if number else 1, bias=False)
+            entry = conv(a, b, kernel_size, strides[number], bias=False)
             blocks = residual_stack(b, b, 2, conv, norm, kernel_size)
             stages.append(nn.Sequential(ConvNorm(entry, norm(b)), blocks))
         if tail is not None:
             last = widths[-1]
             stages.append(ConvNorm(conv(last, last, *tail, bias=False), norm(last)))
             widths.append(last)
+            strides.append(tail[1])
         self.stages = nn.ModuleList(stages)
         self.channels = tuple(widths[1:])
+        self.strides = tuple(strides)
 
     def forward(self, x: SparseTensor) -> list[SparseTensor]:
         """Outputs of all stages, fine to coarse."""
@@ -89,48 +96,3 @@ def SparseResNetLarge(
     """SparseResNetLarge (CenterPoint-Large): 5^3 kernels."""
     make = conv or partial(Conv3d, engine=engine)
     return SparseResNet(in_channels, tuple(int(width * c) for c in CHANNELS), 5, None, make, norm)
-
-
-class SparseResNetSegmentation(PlannedModule):
-    """A `SparseResNet` with a light decoder of linear layers.
-
-    From coarse to fine, the features of a site are those of the coarse site above it plus a linear
-    image of its own stage: ``h_s = unpool(h_(s+1)) + A_s x_s``; a norm, ReLU and a linear layer
-    turn ``h_0`` into logits.
-
-    Args:
-        backbone: the encoder.
-        out_channels: classes.
-        hidden: channels of the decoder.
-        norm: makes the norm of the decoder.
-        engine: whose map builder finds the coarse site above a fine one.
-    """
-
-    def __init__(
-        self,
-        backbone: SparseResNet,
-        out_channels: int,
-        hidden: int = 64,
-        norm: NormFactory = nn.BatchNorm1d,
-        engine: str | Engine | None = None,
-    ) -> None:
-        super().__init__()
-        self.in_channels = backbone.in_channels
-        self.backbone = backbone
-        self.engine = resolve(engine)
-        self.lateral = nn.ModuleList(nn.Linear(c, hidden) for c in backbone.channels)
-        self.norm = norm(hidden)
-        self.head = nn.Linear(hidden, out_channels)
-
-    def forward(self, x: SparseTensor) -> SparseTensor:
-        """Features ``[N, in_channels]`` to logits ``[N, out_channels]`` on the same sites."""
-        stages = self.backbone(x)
-        hidden: SparseTensor | None = None
-        for stage, lateral in zip(reversed(stages), reversed(self.lateral), strict=True):
-            features = lateral(stage.features)
-            if hidden is not None:
-                features = features + unpool(hidden, stage.geometry, self.engine).features
-            hidden = stage.replace(features)
-        assert hidden is not None
-        features = nn.functional.relu(normalize(self.norm, hidden.features))
-        return hidden.replace(self.head(features))

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from pcnn.tasks.classification import ClassificationTask
 from pcnn.tasks.segmentation import SegmentationTask
+from pcnn.tasks.views import EvaluationViews
 
-__all__ = ["SegmentationTask"]
+__all__ = ["ClassificationTask", "EvaluationViews", "SegmentationTask"]

@@ -25,12 +25,12 @@ class Mean(Metric):
         self.add_state("total", zero, dist_reduce_fx="sum")
         self.add_state("weight", zero.clone(), dist_reduce_fx="sum")
 
-    def update(self, value: Tensor, weight: float = 1.0) -> None:
+    def update(self, value: Tensor, weight: float | Tensor = 1.0) -> None:
         """Add one value.
 
         Args:
             value: scalar.
-            weight: how much it counts.
+            weight: how much it counts, a scalar.
         """
         self.total += value.detach().double() * weight
         self.weight += weight

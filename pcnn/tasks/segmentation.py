@@ -5,18 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import lightning as L
 import torch
-from lightning.pytorch.utilities.types import OptimizerLRSchedulerConfig
 from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from pcnn.metrics import ConfusionMatrix, iou, miou_official, summary
-from pcnn.nn import PlannedModule
-from pcnn.ops.prefetch import SideStream, tensors_of
 from pcnn.tasks.mean import Mean
-from pcnn.tasks.parameter_groups import parameter_groups
+from pcnn.tasks.network_task import NetworkTask
+from pcnn.tasks.views import EvaluationViews, summed_probabilities
 
 
 class Meters(nn.Module):
@@ -25,10 +22,11 @@ class Meters(nn.Module):
     def __init__(self, num_classes: int, ignore_index: int) -> None:
         super().__init__()
         self.confusion = ConfusionMatrix(num_classes, ignore_index)
+        self.voted = ConfusionMatrix(num_classes, ignore_index)  # of test-time augmentation
         self.loss = Mean()
 
 
-class SegmentationTask(L.LightningModule):
+class SegmentationTask(NetworkTask):
     """Train a network on the labels of rows (voxels or native points), evaluate it on points.
 
     Training: `loss(net(tensor).features [N, C], labels [N])`. Evaluation: the class of a point is
@@ -41,18 +39,23 @@ class SegmentationTask(L.LightningModule):
 
     Logged: `train/loss`, `train/miou` (over the epoch so far, on rows), `train/lr`, and for
     `val` and `test`: `loss`, `miou` (official: an absent class counts 0), `miou_present`,
-    `accuracy`, `best_constant`, `iou/<class>`.
+    `accuracy`, `best_constant`, `iou/<class>`, all of a single pass. Outside training, with
+    `views`, the same figures but the loss once more as `val/tta/...` and `test/tta/...`, of the
+    argmax of the probabilities summed over the views; these classes are then the predictions. A
+    test without any label logs nothing.
 
     Args:
         net: maps the input tensor to C logits a row.
         class_names: C names.
         loss: `loss(logits [N, C], labels [N]) -> scalar`.
-        optimizer: makes an optimiser from parameter groups.
-        scheduler: makes a schedule from (optimiser, total_steps); stepped after every step.
+        optimizer: as in `NetworkTask`, with `scheduler`, `decay_norms_and_biases`,
+            `prefetch_maps` and `compiled`.
+        scheduler: ...
         ignore_index: label that counts nowhere.
-        decay_norms_and_biases: whether weight decay acts on parameters with one dimension.
-        prefetch_maps: on a CUDA device, move and plan a batch on a side stream, while the device is
-            still busy with the step before.
+        decay_norms_and_biases: ...
+        prefetch_maps: ...
+        compiled: ...
+        views: of test-time augmentation; None for a single pass alone.
     """
 
     def __init__(
@@ -65,16 +68,13 @@ class SegmentationTask(L.LightningModule):
         ignore_index: int = 255,
         decay_norms_and_biases: bool = False,
         prefetch_maps: bool = True,
+        compiled: bool = False,
+        views: EvaluationViews | None = None,
     ) -> None:
-        super().__init__()
-        self.net = net
+        super().__init__(net, optimizer, scheduler, decay_norms_and_biases, prefetch_maps, compiled)
         self.loss = loss
         self.class_names = tuple(class_names)
-        self.make_optimizer = optimizer
-        self.make_scheduler = scheduler
-        self.decay_norms_and_biases = decay_norms_and_biases
-        self.prefetch_maps = prefetch_maps
-        self._side: SideStream | None = None
+        self.views = views
         self.train_confusion = ConfusionMatrix(len(class_names), ignore_index)
         self.val_meters = Meters(len(class_names), ignore_index)
         self.test_meters = Meters(len(class_names), ignore_index)
@@ -82,25 +82,8 @@ class SegmentationTask(L.LightningModule):
 
     def forward(self, tensor: Any) -> Tensor:
         """Logits [N, C] of every row."""
-        logits: Tensor = self.net(tensor).features
+        logits: Tensor = self.run(tensor).features
         return logits
-
-    def transfer_batch_to_device(
-        self, batch: Any, device: torch.device, dataloader_idx: int
-    ) -> Any:
-        """Move a batch; its maps are planned on the way where the device can do both at once."""
-        net = self.net
-        if device.type != "cuda" or not self.prefetch_maps or not isinstance(net, PlannedModule):
-            return super().transfer_batch_to_device(batch, device, dataloader_idx)
-        if self._side is None or self._side.device != device:
-            self._side = SideStream(device)
-
-        def prepare() -> Any:
-            moved = batch.to(device, non_blocking=True)
-            net.planner(moved.tensor.geometry, self.training)
-            return moved
-
-        return self._side.run(prepare, lambda moved: [*moved.tensors(), *tensors_of(moved.tensor)])
 
     def training_step(self, batch: Any, batch_idx: int) -> Tensor:
         """Loss of one batch."""
@@ -110,7 +93,7 @@ class SegmentationTask(L.LightningModule):
         size = batch.batch_size
         self.log("train/loss", loss.detach(), prog_bar=True, batch_size=size)
         self.log("train/miou", miou_so_far(self.train_confusion), prog_bar=True, batch_size=size)
-        self.log("train/lr", self.trainer.optimizers[0].param_groups[0]["lr"], batch_size=size)
+        self.log_rate(size)
         return loss
 
     def on_train_epoch_start(self) -> None:
@@ -119,23 +102,36 @@ class SegmentationTask(L.LightningModule):
 
     def validation_step(self, batch: Any, batch_idx: int) -> dict[str, Any] | None:
         """Count one batch; returns what `evaluate` returns."""
-        return self.evaluate(batch, self.val_meters)
+        return self.evaluate(batch, self.val_meters, self.views_now)
 
     def test_step(self, batch: Any, batch_idx: int) -> dict[str, Any] | None:
         """Count one batch; returns what `evaluate` returns."""
-        return self.evaluate(batch, self.test_meters)
+        return self.evaluate(batch, self.test_meters, self.views_now)
+
+    @property
+    def views_now(self) -> EvaluationViews | None:
+        """The views, except in the validations of a training, which are a single pass."""
+        return None if self.trainer.state.fn == "fit" else self.views
 
     def predict_step(self, batch: Any, batch_idx: int = 0) -> Tensor:
         """Class of every point, [P] int64."""
         return self(batch.tensor).argmax(1)[batch.tensor.geometry.inverse]
 
-    def evaluate(self, batch: Any, meters: Meters) -> dict[str, Any] | None:
+    def evaluate(
+        self, batch: Any, meters: Meters, views: EvaluationViews | None = None
+    ) -> dict[str, Any] | None:
         """Predict a batch and count it.
+
+        Args:
+            batch: see the class.
+            meters: count the single pass, and the summed views.
+            views: predict by these as well.
 
         Returns:
             `points` [P0, 3], `pred` [P0], `target` [P0] or None and `name` of the batch's first
-            scan, and `predictions` [P], the classes of all points of the batch. None for a batch
-            without scans, which a rank gets when another has one more.
+            scan, and `predictions` [P], the classes of all points of the batch: of the views where
+            there are any. None for a batch without scans, which a rank gets when another has one
+            more.
         """
         if batch.batch_size == 0:
             return None
@@ -144,6 +140,10 @@ class SegmentationTask(L.LightningModule):
         if batch.point_labels is not None:
             meters.loss.update(self.loss(logits, batch.labels), batch.batch_size)
             meters.confusion.update(pred, batch.point_labels)
+        if views is not None:
+            pred = summed_probabilities(self, batch, views, len(self.class_names)).argmax(1)
+            if batch.point_labels is not None:
+                meters.voted.update(pred, batch.point_labels)
         first = slice(0, int(batch.point_offsets[1]))
         return {
             "points": batch.points[first],
@@ -162,27 +162,25 @@ class SegmentationTask(L.LightningModule):
         self.log_evaluation("test", self.test_meters)
 
     def log_evaluation(self, stage: str, meters: Meters) -> None:
-        """Log all metrics of a pass, exact over ranks, and keep its confusion matrix."""
+        """Log all metrics of a pass, exact over ranks, and keep its confusion matrices."""
         counts = meters.confusion.compute()
+        # a checkpoint's monitor must be logged by every validation; a test may have no truth
+        if stage == "val" or int(counts.sum()) > 0:
+            self.log(f"{stage}/loss", meters.loss.compute())
+            self.log_counts(stage, counts)
+            if self.views_now is not None:
+                self.log_counts(f"{stage}/tta", meters.voted.compute())
+        meters.confusion.reset()
+        meters.voted.reset()
+        meters.loss.reset()
+
+    def log_counts(self, stage: str, counts: Tensor) -> None:
+        """Log the figures of counts [C, C + 1] and keep them."""
         self.confusion[stage] = counts
-        self.log(f"{stage}/loss", meters.loss.compute())
         self.log_dict(summary(counts, f"{stage}/"), prog_bar=False)
         scores = iou(counts).float()
         names = (f"{stage}/iou/{name}" for name in self.class_names)
         self.log_dict(dict(zip(names, scores, strict=True)))
-        meters.confusion.reset()
-        meters.loss.reset()
-
-    def configure_optimizers(self) -> OptimizerLRSchedulerConfig:
-        """The optimiser, and its schedule stepped after every optimiser step."""
-        groups = parameter_groups(self.net, self.decay_norms_and_biases)
-        optimizer = self.make_optimizer(groups)
-        total = int(self.trainer.estimated_stepping_batches)
-        schedule = self.make_scheduler(optimizer, total_steps=total)
-        return {
-            "optimizer": optimizer,
-            "lr_scheduler": {"scheduler": schedule, "interval": "step"},
-        }
 
 
 @torch.no_grad()

@@ -12,8 +12,10 @@ from pcnn.models import (
     ResNet18,
     ResUNetBN2C,
     SparseResNet21,
+    SparseResNetClassification,
     SparseResNetLarge,
     SparseResNetSegmentation,
+    sparse_resnet_for,
 )
 from pcnn.nn import Conv3d, ConvTranspose3d, JoinedTensor
 from tests.clouds import surface_grid
@@ -104,14 +106,46 @@ def test_descriptors_have_unit_length() -> None:
     torch.testing.assert_close(y.features.norm(dim=1), torch.ones(grid.rows))
 
 
+CLASSIFIERS = {
+    "resnet18": partial(ResNet18, width=0.125),
+    "sparse_resnet": lambda out_channels: SparseResNetClassification(
+        SparseResNet21(width=0.25), out_channels
+    ),
+}
+
+
+@pytest.mark.parametrize("make", CLASSIFIERS.values(), ids=CLASSIFIERS.keys())
 @pytest.mark.parametrize("n", [0, 1, 200])
-def test_classifier_gives_one_row_a_cloud(n: int) -> None:
-    model = ResNet18(out_channels=7, width=0.125)
+def test_classifier_gives_one_row_a_cloud(make: Callable[..., nn.Module], n: int) -> None:
+    model = make(out_channels=7)
     grid = surface_grid(n, batch_size=3)
     y = model(pcnn.SparseTensor(torch.randn(grid.rows, 4), grid))
     assert y.shape == (3, 7)
     y.sum().backward()
     assert y.isfinite().all()
+
+
+@pytest.mark.parametrize("make", CLASSIFIERS.values(), ids=CLASSIFIERS.keys())
+def test_an_empty_cloud_of_a_batch_leaves_the_others_alone(make: Callable[..., nn.Module]) -> None:
+    model = make(out_channels=3).eval()
+    grids = [surface_grid(60, seed=1), surface_grid(0), surface_grid(150, seed=2)]
+    rows = [torch.randn(grid.rows, 4) for grid in grids]
+    joined = model(pcnn.SparseTensor(torch.cat(rows), pcnn.VoxelGrid.collate(grids)))
+    torch.testing.assert_close(joined[1], model.head.bias)
+    for cloud in (0, 2):
+        alone = model(pcnn.SparseTensor(rows[cloud], grids[cloud]))
+        torch.testing.assert_close(joined[cloud], alone[0], rtol=1e-4, atol=1e-5)
+
+
+def test_the_head_of_a_backbone_goes_by_the_task() -> None:
+    made = sparse_resnet_for("classification", SparseResNet21(width=0.25), 11)
+    assert isinstance(made, SparseResNetClassification)
+    assert isinstance(
+        sparse_resnet_for("segmentation", SparseResNetLarge(width=0.25), 3),
+        SparseResNetSegmentation,
+    )
+    with pytest.raises(ValueError, match="not 'registration'"):
+        sparse_resnet_for("registration", SparseResNet21(width=0.25), 3)
 
 
 def test_stages_of_the_backbones() -> None:

@@ -1,0 +1,98 @@
+"""What training any network needs, whatever it is trained for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import lightning as L
+import torch
+from lightning.pytorch.utilities.types import OptimizerLRSchedulerConfig
+from torch import nn
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
+
+from pcnn.nn import PlannedModule
+from pcnn.ops.prefetch import SideStream, tensors_of
+from pcnn.runtime.compile import Compiled, compile
+from pcnn.tasks.parameter_groups import parameter_groups
+
+
+class NetworkTask(L.LightningModule):
+    """A network with its optimiser and schedule; steps and metrics are for a task to add.
+
+    A batch has `tensor` (SparseTensor), `batch_size`, `to(device, non_blocking=...)` and
+    `tensors()`, every tensor beside the network's input.
+
+    Args:
+        net: takes the input tensor.
+        optimizer: makes an optimiser from parameter groups.
+        scheduler: makes a schedule from (optimiser, total_steps); stepped after every step of the
+            optimiser, however many batches a step accumulates.
+        decay_norms_and_biases: whether weight decay acts on parameters with one dimension.
+        prefetch_maps: on a CUDA device, move and plan a batch on a side stream, while the device is
+            still busy with the step before.
+        compiled: run the network through `pcnn.runtime.compile`. Weights and checkpoints are those
+            of the network itself, so they serve with and without it.
+    """
+
+    def __init__(
+        self,
+        net: nn.Module,
+        optimizer: Callable[..., Optimizer],
+        scheduler: Callable[..., LRScheduler],
+        decay_norms_and_biases: bool = False,
+        prefetch_maps: bool = True,
+        compiled: bool = False,
+    ) -> None:
+        super().__init__()
+        self.net = net
+        self.make_optimizer = optimizer
+        self.make_scheduler = scheduler
+        self.decay_norms_and_biases = decay_norms_and_biases
+        self.prefetch_maps = prefetch_maps
+        self.compiled = compiled
+        # in a list, unseen by torch: the parameters would be there twice, under other names
+        self._compiled: list[Compiled] = []
+        self._side: SideStream | None = None
+
+    def run(self, tensor: Any) -> Any:
+        """What the network makes of an input, compiled where that was asked for."""
+        if not self.compiled:
+            return self.net(tensor)
+        if not self._compiled or self._compiled[0].model is not self.net:  # a copy has its own
+            self._compiled = [compile(self.net)]
+        return self._compiled[0](tensor)
+
+    def transfer_batch_to_device(
+        self, batch: Any, device: torch.device, dataloader_idx: int
+    ) -> Any:
+        """Move a batch; its maps are planned on the way where the device can do both at once."""
+        net = self.net
+        if device.type != "cuda" or not self.prefetch_maps or not isinstance(net, PlannedModule):
+            return super().transfer_batch_to_device(batch, device, dataloader_idx)
+        if self._side is None or self._side.device != device:
+            self._side = SideStream(device)
+
+        def prepare() -> Any:
+            moved = batch.to(device, non_blocking=True)
+            net.planner(moved.tensor.geometry, self.training)
+            return moved
+
+        return self._side.run(prepare, lambda moved: [*moved.tensors(), *tensors_of(moved.tensor)])
+
+    def log_rate(self, batch_size: int) -> None:
+        """Log `train/lr`, the rate of the first parameter group."""
+        rate = self.trainer.optimizers[0].param_groups[0]["lr"]
+        self.log("train/lr", rate, batch_size=batch_size)
+
+    def configure_optimizers(self) -> OptimizerLRSchedulerConfig:
+        """The optimiser, and its schedule stepped after every optimiser step."""
+        groups = parameter_groups(self.net, self.decay_norms_and_biases)
+        optimizer = self.make_optimizer(groups)
+        total = int(self.trainer.estimated_stepping_batches)
+        schedule = self.make_scheduler(optimizer, total_steps=total)
+        return {
+            "optimizer": optimizer,
+            "lr_scheduler": {"scheduler": schedule, "interval": "step"},
+        }

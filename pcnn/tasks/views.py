@@ -1,0 +1,121 @@
+"""Test-time augmentation: several views of a cloud, whose probabilities are summed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import torch
+from torch import Tensor
+
+Flip = Literal["none", "x", "y", "xy"]
+
+
+@dataclass(frozen=True)
+class View:
+    """A cloud turned about the vertical axis, scaled and mirrored, in this order.
+
+    Args:
+        angle: [deg].
+        scale: factor on all coordinates.
+        flip: the axes whose coordinates change sign.
+    """
+
+    angle: float = 0.0
+    scale: float = 1.0
+    flip: Flip = "none"
+
+    def __call__(self, points: Tensor) -> Tensor:
+        """Points [P, 3] as the view has them; the identity returns the very tensor."""
+        if self.angle % 360.0:
+            cos, sin = math.cos(math.radians(self.angle)), math.sin(math.radians(self.angle))
+            x, y, z = points.unbind(1)
+            points = torch.stack([x * cos - y * sin, x * sin + y * cos, z], dim=1)
+        factors = [self.scale * (-1.0 if axis in self.flip else 1.0) for axis in "xy"]
+        if factors == [1.0, 1.0]:
+            return points
+        return points * points.new_tensor([*factors, self.scale])
+
+
+@dataclass(frozen=True)
+class EvaluationViews:
+    """Every combination of rotations, scales and flips.
+
+    Args:
+        rotations: about the vertical axis [deg].
+        scales: factors.
+        flips: mirrored axes: ``none``, ``x``, ``y``, ``xy``.
+        fragments: predict every view by fragments: the k-th fragment holds one point of every cell,
+            the k-th (modulo their number), so that every point is an input itself at least once.
+            False: one pass a view, and a point has the prediction of its cell.
+        name: in reports.
+
+    Raises:
+        ValueError: no view, a scale that is not positive, or an unknown flip.
+
+    Source: the test modes of Pointcept (four rotations; five scales by two flips; fragments).
+    """
+
+    rotations: Sequence[float] = (0.0,)
+    scales: Sequence[float] = (1.0,)
+    flips: Sequence[str] = ("none",)
+    fragments: bool = False
+    name: str = "views"
+
+    def __post_init__(self) -> None:
+        if not (self.rotations and self.scales and self.flips):
+            raise ValueError("rotations, scales and flips of test views need at least one entry")
+        if min(self.scales) <= 0:
+            raise ValueError(f"scales of test views must be positive, got {list(self.scales)}")
+        for flip in self.flips:
+            if flip not in get_args(Flip):
+                raise ValueError(
+                    f"flips of test views must be of {', '.join(get_args(Flip))}, got {flip!r}"
+                )
+
+    def __len__(self) -> int:
+        """Number of views."""
+        return len(self.rotations) * len(self.scales) * len(self.flips)
+
+    def __iter__(self) -> Iterator[View]:
+        """Yield the views."""
+        for angle in self.rotations:
+            for scale in self.scales:
+                for flip in self.flips:
+                    yield View(float(angle), float(scale), flip)  # type: ignore[arg-type]
+
+
+@torch.no_grad()
+def summed_probabilities(
+    logits_of: Callable[[Any], Tensor], batch: Any, views: EvaluationViews, classes: int
+) -> Tensor:
+    """Sum over the views, and the fragments of each, of the softmax at every point.
+
+    Args:
+        logits_of: logits [N, C] of the rows of a network input.
+        batch: has `points` [P, 3], `placed(points, rows)` that makes a network input of moved
+            points (its `geometry.inverse` gives the row of each), and `fragments(points)` that
+            yields rows of points.
+        views: what to look at.
+        classes: C.
+
+    Returns:
+        [P, C] float64: in float32, the softmax of unlike logits may be equal, and a single view
+        would not give the argmax of its logits.
+    """
+    total = torch.zeros(len(batch.points), classes, dtype=torch.float64, device=batch.points.device)
+    for view in views:
+        moved = view(batch.points)
+        if not views.fragments:
+            total += probabilities(logits_of, batch.placed(moved))
+            continue
+        for rows in batch.fragments(moved):
+            total.index_add_(0, rows, probabilities(logits_of, batch.placed(moved[rows], rows)))
+    return total
+
+
+def probabilities(logits_of: Callable[[Any], Tensor], tensor: Any) -> Tensor:
+    """Softmax [P, C] float64 of every point of a network input."""
+    return logits_of(tensor).double().softmax(1)[tensor.geometry.inverse]

@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+
+import lightning as L
+import pytest
+import torch
+from torch import Tensor, nn
+
+from pcnn.losses import CrossEntropy
+from pcnn.tasks import ClassificationTask
+from pcnn.tasks.schedules import constant
+
+NAMES = ("office", "hallway", "storage")
+
+
+class Scaled(nn.Module):
+    """The features are the logits of the clouds, scaled by one weight."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(1))
+
+    def forward(self, tensor: Any) -> Tensor:
+        logits: Tensor = tensor.features * self.scale
+        return logits
+
+
+def task() -> ClassificationTask:
+    return ClassificationTask(
+        Scaled(), NAMES, CrossEntropy(), partial(torch.optim.SGD, lr=0.5), constant
+    )
+
+
+def batch_of(predicted: list[int], labels: list[int]) -> Any:
+    logits = 10.0 * nn.functional.one_hot(torch.tensor(predicted, dtype=torch.int64), 3).float()
+    return SimpleNamespace(
+        tensor=SimpleNamespace(features=logits),
+        labels=torch.tensor(labels, dtype=torch.int64),
+        names=tuple(map(str, range(len(labels)))),
+        batch_size=len(labels),
+    )
+
+
+def loader(batches: list[Any]) -> Any:
+    return torch.utils.data.DataLoader(batches, batch_size=None)  # type: ignore[arg-type]
+
+
+def trainer_for(path: Any, **options: Any) -> L.Trainer:
+    return L.Trainer(
+        accelerator="cpu",
+        default_root_dir=path,
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        **options,
+    )
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_figures_count_clouds_over_batches_of_any_size(tmp_path: Any) -> None:
+    module, trainer = task(), trainer_for(tmp_path)
+    # offices 3 of 4 right, hallways 0 of 1; no storage; one cloud without a label, one empty batch
+    batches = [batch_of([0, 0, 1], [0, 0, 0]), batch_of([], []), batch_of([0, 0, 2], [0, 1, 255])]
+    (figures,) = trainer.validate(module, loader(batches), verbose=False)
+    assert figures["val/accuracy"] == pytest.approx(3 / 5)
+    assert figures["val/mean_accuracy"] == pytest.approx((3 / 4 + 0) / 2)
+    assert figures["val/best_constant"] == pytest.approx(4 / 5)
+    assert figures["val/accuracy/office"] == pytest.approx(3 / 4)
+    assert figures["val/accuracy/storage"] == 0
+    assert figures["val/loss"] == pytest.approx(2 / 5 * 10.0, rel=1e-3)  # two wrong of five
+    assert module.confusion["val"][:, :3].tolist() == [[3, 1, 0], [1, 0, 0], [0, 0, 0]]
+    (again,) = trainer.validate(module, loader(batches[:1]), verbose=False)
+    assert again["val/accuracy"] == pytest.approx(2 / 3)  # a second pass begins anew
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_a_test_without_labels_logs_nothing(tmp_path: Any) -> None:
+    (figures,) = trainer_for(tmp_path).test(task(), loader([batch_of([0], [255])]), verbose=False)
+    assert figures == {}
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_training_moves_the_weights_and_logs(tmp_path: Any) -> None:
+    module, trainer = task(), trainer_for(tmp_path, max_steps=3)
+    trainer.fit(module, loader([batch_of([0, 1], [0, 2])] * 3))
+    assert module.net.scale.item() != 1.0  # type: ignore[union-attr, operator]
+    assert trainer.callback_metrics.keys() >= {"train/loss", "train/accuracy", "train/lr"}
+
+
+def test_predictions_are_classes_of_clouds() -> None:
+    module = task()
+    assert module.predict_step(batch_of([2, 0], [0, 0])).tolist() == [2, 0]
+    assert set(module.state_dict()) == {"net.scale"}

@@ -1,0 +1,83 @@
+"""Test-time augmentation: what the views are, and that summing them is what it says."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from pcnn.tasks.views import EvaluationViews, View, summed_probabilities
+
+
+def test_a_view_turns_then_scales_then_mirrors() -> None:
+    points = torch.tensor([[1.0, 2.0, 3.0]])
+    assert View()(points) is points
+    assert View(angle=360.0)(points) is points
+    torch.testing.assert_close(View(angle=90.0)(points), torch.tensor([[-2.0, 1.0, 3.0]]))
+    torch.testing.assert_close(View(scale=0.5)(points), points * 0.5)
+    turned = View(angle=90.0, scale=2.0, flip="xy")(points)
+    torch.testing.assert_close(turned, torch.tensor([[4.0, -2.0, 6.0]]))
+    assert View(flip="y")(points).tolist() == [[1.0, -2.0, 3.0]]
+
+
+def test_the_views_of_the_two_protocols() -> None:
+    assert len(EvaluationViews(rotations=[0.0, 90.0, 180.0, 270.0])) == 4
+    ten = list(EvaluationViews(scales=[0.9, 0.95, 1.0, 1.05, 1.1], flips=["none", "xy"]))
+    assert len(set(ten)) == 10
+    assert View() in ten
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [({"scales": []}, "at least one"), ({"scales": [0.0]}, "positive"), ({"flips": ["z"]}, "'z'")],
+)
+def test_impossible_views_are_refused(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        EvaluationViews(**options)
+
+
+class Batch:
+    """Four points; a row of the input is a point, in reversed order, its logits are its place."""
+
+    points = torch.tensor([[0.0, 1.0, 2.0], [3.0, 1.0, 0.0], [1.0, 1.0, 1.0], [5.0, 0.0, -5.0]])
+
+    def placed(self, points: Tensor, rows: Tensor | None = None) -> Any:
+        inverse = torch.arange(len(points)).flip(0)
+        return SimpleNamespace(features=points[inverse], geometry=SimpleNamespace(inverse=inverse))
+
+    def fragments(self, points: Tensor) -> Any:
+        assert points.shape == self.points.shape
+        return iter([torch.tensor([3, 0]), torch.tensor([1, 2, 0])])
+
+
+def logits_of(tensor: Any) -> Tensor:
+    features: Tensor = tensor.features
+    return features
+
+
+def test_sums_of_probabilities_are_at_their_points() -> None:
+    views = EvaluationViews(scales=[1.0, 2.0])
+    total = summed_probabilities(logits_of, Batch(), views, 3)
+    double = Batch.points.double()
+    torch.testing.assert_close(total, double.softmax(1) + (2 * double).softmax(1))
+
+
+def test_fragments_add_to_the_points_they_hold() -> None:
+    total = summed_probabilities(logits_of, Batch(), EvaluationViews(fragments=True), 3)
+    times = torch.tensor([[2.0], [1.0], [1.0], [1.0]], dtype=torch.float64)
+    torch.testing.assert_close(total, times * Batch.points.double().softmax(1))
+
+
+def test_one_identity_view_decides_as_the_logits_do_however_close_they_are() -> None:
+    close = torch.tensor([[30.0, 30.0 + 2e-6], [0.0, -100.0]])
+    batch = SimpleNamespace(
+        points=torch.zeros(2, 3),
+        placed=lambda points: SimpleNamespace(
+            features=close, geometry=SimpleNamespace(inverse=torch.arange(2))
+        ),
+    )
+    total = summed_probabilities(logits_of, batch, EvaluationViews(), 2)
+    assert total.argmax(1).tolist() == close.argmax(1).tolist() == [1, 0]
