@@ -181,6 +181,13 @@ class RadiusSearch:
                     f"stride {source.tensor_stride} to {expected}, not to {target.tensor_stride}; "
                     "use ConvTranspose3d or unpool for finer cells"
                 )
+            sizes = zip(source.grid_size, kernel.stride, target.grid_size, strict=True)
+            if not all(math.isclose(edge * step, other) for edge, step, other in sizes):
+                raise ValueError(
+                    f"at sites=cell_origin cells of {source.grid_size} m and a kernel of stride "
+                    f"{kernel.stride} do not fit output cells of {target.grid_size} m; make both "
+                    "sets of points with one grid_size"
+                )
             return _cell_field(source, target, kernel)
         if not all(size % 2 for size in kernel.size):
             raise ValueError(
@@ -284,6 +291,10 @@ def _cell_field(source: PointSet, target: PointSet, kernel: Kernel) -> Field:
     stride, shift = torch.tensor((kernel.stride, _shift(kernel)), device=source.device)
     points = source.cells[:, 1:].to(torch.float32)
     centres = target.cells[:, 1:].to(torch.float32) * stride + shift
+    if target.corners is not source.corners:  # sets of two makers may count from two places
+        size = torch.tensor(source.grid_size, dtype=torch.float64, device=source.device)
+        apart = torch.round((target.corners - source.corners) / size)  # [B, 3] whole numbers
+        centres = centres + apart.to(torch.float32)[target.batch_index]
     spans = zip(kernel.dilation, kernel.size, strict=True)
     x, y, z = (dilation * (size - 1) / 2 + 0.25 for dilation, size in spans)
     return Field(points, centres, (x, y, z), (1.0, 1.0, 1.0))

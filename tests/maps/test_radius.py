@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -224,6 +225,37 @@ def test_upsampling_onto_any_points() -> None:
     origins = scan(300, sites="cell_origin")
     with pytest.raises(ValueError, match="use ConvTranspose3d or unpool"):
         origins.strided(Kernel.of(2, 2)).map_to(origins, Kernel.of(3), RadiusSearch())
+
+
+@pytest.mark.parametrize("where", ["torch", "emulated"])
+@pytest.mark.parametrize("stride", [1, 2])
+def test_cells_of_two_makers_count_from_one_place(
+    stride: int, where: str, request: pytest.FixtureRequest
+) -> None:
+    if where == "emulated":
+        request.getfixturevalue("emulated")
+    grid = 0.0625
+    points = scan(200, grid=(grid,) * 3)
+    half = points.points[:, 0] > points.points[:, 0].median()
+    kernel = Kernel.of(3, stride)
+    found = []
+    # a cloud whose middle lies beyond 2^15 cells counts its cells from another place
+    for shift in (0, 2**15 - 2):
+        places = points.positions - points.positions[half].amin(0)
+        places += torch.tensor([shift * grid, 0.0, 0.0], dtype=torch.float64)
+        made = partial(point_set_of, batch_size=3, grid_size=grid, sites="cell_origin")
+        source = made(places, points.batch_index)
+        target = made(places[half], points.batch_index[half])
+        assert torch.equal(source.corners, target.corners) == (shift == 0)
+        found.append(triplets(source.map_to(target.strided(kernel), kernel, RadiusSearch())))
+    assert len(found[0]) > half.sum() / stride**3
+    assert found[0] == found[1]
+
+
+def test_cells_of_two_sizes_do_not_fit() -> None:
+    fine, coarse = scan(60, sites="cell_origin"), scan(60, 3, (0.1, 0.1, 0.1), "cell_origin")
+    with pytest.raises(ValueError, match="make both sets of points with one grid_size"):
+        fine.map_to(coarse, Kernel.of(3), RadiusSearch())
 
 
 def test_errors_say_what_is_served() -> None:
