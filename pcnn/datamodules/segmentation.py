@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
+from torch.utils.data import Dataset
 
 from pcnn.datamodules.batch_stream import Collate
 from pcnn.datamodules.exact_loading import ExactLoading, Split
@@ -65,3 +66,9 @@ class SegmentationDataModule(ExactLoading):
     def dataset(self, split: Split) -> CloudDataset | None:
         """Return the data set of a split, set up on the first call."""
         return cast("CloudDataset | None", self._built(split))  # made by `build`
+
+    def _built(self, split: Split) -> Dataset[Any] | None:
+        dataset = super()._built(split)
+        if isinstance(dataset, CloudDataset) and split != "train":
+            dataset.gives_own_inputs = True
+        return dataset

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from torch.utils.data import Dataset
@@ -11,6 +12,7 @@ from torch.utils.data import Dataset
 from pcnn.datasets.augment import Augmentation, sample_generator
 from pcnn.datasets.cache import CloudCache
 from pcnn.datasets.crop import crop
+from pcnn.datasets.own_inputs import OwnInputs
 from pcnn.datasets.placement import Placement, VoxelSize
 from pcnn.datasets.sampler import Key
 from pcnn.datasets.samples import Cloud, SegmentationSample
@@ -49,6 +51,7 @@ class CloudDataset(Dataset[SegmentationSample], ABC):
         self.crop = crop
         self.augment = augment
         self.seed = seed
+        self.gives_own_inputs = False  # set for evaluation, whose points may be placed anew
         self._cache = None if cache is None else CloudCache(cache, self._full_recipe())
 
     @abstractmethod
@@ -93,11 +96,19 @@ class CloudDataset(Dataset[SegmentationSample], ABC):
             )
         if self.augment is not None:
             cloud = self.augment(cloud, sample_generator(self.seed, epoch, index))
+        return self.finished(cloud, epoch, index)
+
+    def finished(self, cloud: Cloud, epoch: int, index: int) -> Cloud:
+        """Return what becomes of an augmented cloud before it is placed: a set may crop it."""
         return cloud
 
     def __getitem__(self, key: Key | int) -> SegmentationSample:
         """Return the sample of a key (epoch, index)."""
-        return self.geometry.sample(self.cloud(key), self.voxel_size)
+        cloud = self.cloud(key)
+        sample = self.geometry.sample(cloud, self.voxel_size)
+        if not self.gives_own_inputs:
+            return sample
+        return replace(sample, own=OwnInputs(cloud.features, self.voxel_size, self.geometry))
 
     def _full_recipe(self) -> dict[str, object]:
         return {**self.geometry.recipe(self.voxel_size), "crop": self.crop, **self.recipe()}

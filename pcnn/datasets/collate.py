@@ -6,11 +6,12 @@ from collections.abc import Sequence
 
 import torch
 
+from pcnn.datasets.joined_geometry import joined
 from pcnn.datasets.labels import IGNORE
+from pcnn.datasets.own_inputs import OwnInputs
 from pcnn.datasets.placement import Placement
 from pcnn.datasets.samples import Cloud, SegmentationBatch, SegmentationSample
 from pcnn.datasets.voxels import OnVoxels
-from pcnn.geometry import Geometry, PointSet, VoxelGrid
 from pcnn.tensor import SparseTensor
 
 
@@ -45,7 +46,9 @@ class CollateSegmentation:
         parts = samples or [self._nothing()]
         counts = [len(s.points) for s in samples]
         return SegmentationBatch(
-            SparseTensor(torch.cat([s.features for s in parts]), _geometry(parts)),
+            SparseTensor(
+                torch.cat([s.features for s in parts]), joined([s.geometry for s in parts])
+            ),
             torch.cat([s.labels for s in parts]),
             torch.cat([s.points for s in parts]),
             _point_labels(parts),
@@ -54,6 +57,7 @@ class CollateSegmentation:
             tuple(s.path for s in samples),
             _point_index(parts),
             tuple(s.n_points_total for s in samples),
+            _own_inputs(parts),
         )
 
     def _nothing(self) -> SegmentationSample:
@@ -61,22 +65,6 @@ class CollateSegmentation:
         none = torch.empty(0, dtype=torch.int64)
         cloud = Cloud(nothing[:, :3], nothing[:, 3:], none, "", "", none)
         return self.placement.sample(cloud, 1.0)
-
-
-def _geometry(samples: Sequence[SegmentationSample]) -> Geometry:
-    """One geometry of all samples.
-
-    Raises:
-        ValueError: some lie on voxels, others on native points.
-    """
-    points = [s.geometry for s in samples if isinstance(s.geometry, PointSet)]
-    voxels = [s.geometry for s in samples if isinstance(s.geometry, VoxelGrid)]
-    if points and voxels:
-        raise ValueError(
-            f"{len(voxels)} samples of a batch lie on voxels, {len(points)} on native points; "
-            "make all of them with one geometry"
-        )
-    return PointSet.collate(points) if points else VoxelGrid.collate(voxels)
 
 
 def _point_labels(samples: Sequence[SegmentationSample]) -> torch.Tensor | None:
@@ -93,3 +81,8 @@ def _point_labels(samples: Sequence[SegmentationSample]) -> torch.Tensor | None:
 def _point_index(samples: Sequence[SegmentationSample]) -> torch.Tensor | None:
     parts = [s.point_index for s in samples if s.point_index is not None]
     return torch.cat(parts) if len(parts) == len(samples) else None
+
+
+def _own_inputs(samples: Sequence[SegmentationSample]) -> OwnInputs | None:
+    own = [s.own for s in samples if s.own is not None]
+    return OwnInputs.joined(own) if len(own) == len(samples) else None

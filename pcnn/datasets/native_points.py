@@ -8,12 +8,15 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
+from torch import Tensor
 
 from pcnn.datasets.labels import IGNORE, check_labels
 from pcnn.datasets.placement import VoxelSize
 from pcnn.datasets.samples import Cloud, SegmentationSample
 from pcnn.geometry import Neighbourhood, PointSet
 from pcnn.ops.native_points import native_points
+from pcnn.ops.plan import Planner
+from pcnn.tensor import SparseTensor
 
 
 @dataclass(frozen=True)
@@ -57,6 +60,34 @@ class OnPoints:
         """How kernels relate the points."""
         return Neighbourhood(self.outside, self.volume, self.cell, self.metric)
 
+    def place(
+        self,
+        points: Tensor,
+        inputs: Tensor,
+        batch: Tensor | None,
+        batch_size: int,
+        size: VoxelSize,
+        planner: Planner | None = None,
+    ) -> SparseTensor:
+        """Put points of several clouds into cells of ``size``, each where it is."""
+        x = native_points(
+            points,
+            inputs,
+            batch,
+            size,
+            batch_size=batch_size,
+            sites=self.sites,
+            thin=self.thin,
+            neighbourhood=self.neighbourhood,
+        )
+        if planner is not None:
+            planner(x.geometry)
+        return x
+
+    def row_cell(self, size: VoxelSize) -> VoxelSize | None:
+        """Return what the points are thinned by."""
+        return self.thin
+
     def sample(self, cloud: Cloud, size: VoxelSize) -> SegmentationSample:
         """Put the points of a cloud into cells of ``size``, each where it is.
 
@@ -65,15 +96,7 @@ class OnPoints:
         """
         inputs = torch.cat([cloud.points, cloud.features], dim=1)  # [P, 3 + F]
         try:
-            x = native_points(
-                cloud.points,
-                inputs,
-                grid_size=size,
-                batch_size=1,
-                sites=self.sites,
-                thin=self.thin,
-                neighbourhood=self.neighbourhood,
-            )
+            x = self.place(cloud.points, inputs, None, 1, size)
             if cloud.labels is None:
                 labels = torch.full((x.geometry.rows,), IGNORE)
             else:

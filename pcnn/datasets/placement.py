@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+from torch import Tensor
+
 from pcnn.datasets.samples import Cloud, SegmentationSample
+from pcnn.ops.plan import Planner
+from pcnn.tensor import SparseTensor
 
 VoxelSize = float | Sequence[float]
 
@@ -27,6 +31,29 @@ class Placement(Protocol):
         Raises:
             ValueError: coordinates or labels that do not serve, with the name of the file.
         """
+
+    def place(
+        self,
+        points: Tensor,
+        inputs: Tensor,
+        batch: Tensor,
+        batch_size: int,
+        size: VoxelSize,
+        planner: Planner | None = None,
+    ) -> SparseTensor:
+        """Put points of several clouds on the geometry, on their device.
+
+        Args:
+            points: [P, 3] [m].
+            inputs: [P, C] of every point.
+            batch: [P] cloud of every point.
+            batch_size: number of clouds.
+            size: edge of a cell [m].
+            planner: of the network that will take the tensor.
+        """
+
+    def row_cell(self, size: VoxelSize) -> VoxelSize | None:
+        """Return the edge of the cells [m] that become one row each; None: every point is one."""
 
     def kept(self, cloud: Cloud, size: VoxelSize) -> Cloud:
         """Return what a cache keeps of a training cloud, before augmentation."""

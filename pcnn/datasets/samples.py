@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
+from pcnn.datasets.own_inputs import OwnInputs
 from pcnn.geometry import Geometry
+from pcnn.ops.plan import Planner
 from pcnn.tensor import SparseTensor
 
 
@@ -25,6 +27,8 @@ class Cloud:
         point_index: [P] int64, each point's position in the file; None when the points are not
             those of a file (means of cells).
         n_points_total: points in the file; -1 means P.
+        origin: where the cloud's origin lies in the coordinates of the file [m]; those are
+            ``points + origin``.
 
     Raises:
         ValueError: shapes that do not fit together.
@@ -37,6 +41,7 @@ class Cloud:
     path: str
     point_index: Tensor | None = None
     n_points_total: int = -1
+    origin: tuple[float, float, float] = (0.0, 0.0, 0.0)
 
     def __post_init__(self) -> None:
         n = self.points.shape[0]
@@ -86,6 +91,7 @@ class SegmentationSample:
         path: as in `Cloud`.
         point_index: as in `Cloud`.
         n_points_total: as in `Cloud`.
+        own: the points' own features, where they may be placed anew; else None.
     """
 
     geometry: Geometry
@@ -97,6 +103,7 @@ class SegmentationSample:
     path: str
     point_index: Tensor | None
     n_points_total: int
+    own: OwnInputs | None = None
 
     @classmethod
     def of(
@@ -129,6 +136,8 @@ class SegmentationBatch:
         paths: B files.
         point_index: [P] int64, position of each point in its file, or None (see `Cloud`).
         n_points_total: B counts of points in the files.
+        own: the points' own features, which evaluation loaders give; None where the points cannot
+            be placed anew.
 
     A batch without scans (B = 0, no points, an input of zero rows) occurs in evaluation on
     several ranks; see `pcnn.datasets.sampler.EvaluationSampler`.
@@ -145,6 +154,7 @@ class SegmentationBatch:
         paths: tuple[str, ...],
         point_index: Tensor | None = None,
         n_points_total: tuple[int, ...] = (),
+        own: OwnInputs | None = None,
     ) -> None:
         self.tensor = tensor
         self.labels = labels
@@ -155,6 +165,7 @@ class SegmentationBatch:
         self.paths = paths
         self.point_index = point_index
         self.n_points_total = n_points_total
+        self.own = own
 
     @property
     def batch_size(self) -> int:
@@ -202,6 +213,60 @@ class SegmentationBatch:
         full[self.point_index[part]] = values[part]
         return full
 
+    @property
+    def point_batch(self) -> Tensor:
+        """[P] int64: the scan of every point."""
+        counts = self.point_offsets.diff()
+        scans = torch.arange(len(counts), device=counts.device)
+        return scans.repeat_interleave(counts, output_size=self.n_points)
+
+    def placed(
+        self, points: Tensor, rows: Tensor | None = None, planner: Planner | None = None
+    ) -> SparseTensor:
+        """Put points of this batch on its geometry anew, moved or only some of them.
+
+        Args:
+            points: [M, 3] float32 [m], where the chosen points lie now.
+            rows: [M] int64, the chosen points, 0..P-1; None means all, M = P.
+            planner: of the network that the tensor will enter, which saves it the work.
+
+        Returns:
+            Input of as many clouds as there are scans, on the device of the points, with
+            (x, y, z, features) as in training; ``geometry.inverse`` [M] is the row of every point.
+
+        Raises:
+            ValueError: a batch of training, which does not hold what this needs.
+        """
+        own, size = self._own(), max(1, self.batch_size)
+        tensor = own.placed(points, rows, self.point_batch, size, planner)
+        return tensor.replace(tensor.features.to(self.tensor.features.dtype))
+
+    def fragments(self, points: Tensor) -> Iterator[Tensor]:
+        """Yield rows of points of which no two share a row of the input, until all had their turn.
+
+        See `pcnn.datasets.fragments.fragments`; where every point is a row, one fragment of all.
+
+        Args:
+            points: [P, 3] float32 [m], where the batch's points lie now.
+
+        Raises:
+            ValueError: as `placed`.
+        """
+        return self._own().fragments(points, self.point_batch, max(1, self.batch_size))
+
+    @property
+    def point_features(self) -> Tensor:
+        """[P, F] float32: the points' own features; raises as `placed`."""
+        return self._own().features
+
+    def _own(self) -> OwnInputs:
+        if self.own is None:
+            raise ValueError(
+                "points of a training batch cannot be placed anew; take the batch from an "
+                "evaluation loader"
+            )
+        return self.own
+
     def to(
         self,
         device: torch.device | str | None = None,
@@ -219,8 +284,9 @@ class SegmentationBatch:
 
     def tensors(self) -> list[Tensor]:
         """Every tensor beside the network's input."""
-        own = (self.labels, self.points, self.point_labels, self.point_offsets, self.point_index)
-        return [tensor for tensor in own if tensor is not None]
+        features = None if self.own is None else self.own.features
+        beside = (self.labels, self.points, self.point_labels, self.point_offsets)
+        return [t for t in (*beside, self.point_index, features) if t is not None]
 
     def pin_memory(self) -> SegmentationBatch:
         """Return the batch in page-locked memory."""
@@ -237,4 +303,5 @@ class SegmentationBatch:
             self.paths,
             None if self.point_index is None else move(self.point_index),
             self.n_points_total,
+            None if self.own is None else self.own.with_features(move(self.own.features)),
         )

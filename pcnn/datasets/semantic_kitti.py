@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import torch
 
 from pcnn.datasets.augment import Augmentation
@@ -17,6 +16,7 @@ from pcnn.datasets.labels import label_map
 from pcnn.datasets.placement import Placement, VoxelSize
 from pcnn.datasets.point_files import read_bin
 from pcnn.datasets.samples import Cloud
+from pcnn.datasets.spread import spread
 
 log = logging.getLogger(__name__)
 
@@ -89,7 +89,7 @@ class SemanticKITTI(CloudDataset):
             seed=seed,
             geometry=geometry,
         )
-        self._scans = _spread(_find(self.root, sequences, labelled_only), limit)
+        self._scans = spread(_find(self.root, sequences, labelled_only), limit)
 
     def __len__(self) -> int:
         return len(self._scans)
@@ -162,12 +162,3 @@ def _find(root: Path, sequences: Sequence[int], labelled_only: bool) -> list[_Sc
             f" and {more} more" if more > 0 else "",
         )
     return found
-
-
-def _spread(scans: list[_Scan], limit: int | None) -> list[_Scan]:
-    if limit is None or limit >= len(scans):
-        return scans
-    if limit < 1:
-        raise ValueError(f"limit must be at least 1 scan or none, got {limit}")
-    rows = np.linspace(0, len(scans) - 1, limit).round().astype(int)
-    return [scans[row] for row in rows]

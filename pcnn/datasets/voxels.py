@@ -13,7 +13,9 @@ from pcnn.datasets.labels import IGNORE, check_labels
 from pcnn.datasets.placement import VoxelSize
 from pcnn.datasets.samples import Cloud, SegmentationSample
 from pcnn.geometry import quantize
-from pcnn.ops.voxelize import reduce_points
+from pcnn.ops.plan import Planner
+from pcnn.ops.voxelize import reduce_points, voxelize
+from pcnn.tensor import SparseTensor
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,24 @@ class OnVoxels:
     def sample(self, cloud: Cloud, size: VoxelSize) -> SegmentationSample:
         """Voxelise a cloud; see `voxelize_cloud`."""
         return voxelize_cloud(cloud, size)
+
+    def place(
+        self,
+        points: Tensor,
+        inputs: Tensor,
+        batch: Tensor,
+        batch_size: int,
+        size: VoxelSize,
+        planner: Planner | None = None,
+    ) -> SparseTensor:
+        """Voxelise points of several clouds; inputs are means."""
+        return voxelize(
+            points, inputs, batch, voxel_size=size, batch_size=batch_size, planner=planner
+        )
+
+    def row_cell(self, size: VoxelSize) -> VoxelSize:
+        """Return the voxel size."""
+        return size
 
     def kept(self, cloud: Cloud, size: VoxelSize) -> Cloud:
         """Keep the means of the cells; augmented ones are voxelised again."""
