@@ -1,12 +1,20 @@
-"""Losses of segmentation: ``loss(logits [N, C], target [N]) -> scalar``."""
+"""Losses.
 
+Of segmentation: ``loss(logits [N, C], target [N]) -> scalar``.
+Of registration: ``loss(source features [N, C], target features [M, C], batch) -> scalar``.
+"""
+
+from pcnn.losses.circle import Circle
 from pcnn.losses.class_weights import inverse_log_frequency
 from pcnn.losses.combined import WeightedSum
 from pcnn.losses.cross_entropy import CrossEntropy
+from pcnn.losses.hardest_contrastive import HardestContrastive
 from pcnn.losses.lovasz import LovaszSoftmax, lovasz_softmax
 
 __all__ = [
+    "Circle",
     "CrossEntropy",
+    "HardestContrastive",
     "LovaszSoftmax",
     "WeightedSum",
     "inverse_log_frequency",

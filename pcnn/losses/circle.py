@@ -1,0 +1,161 @@
+"""Circle loss of descriptors: all matches and all far places of a sample, each by its need."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from pcnn.losses.descriptors import full_precision, no_loss
+from pcnn.registration.transforms import transform_points
+
+
+class Circle(nn.Module):
+    """Circle loss over samples of the matches of every pair of clouds.
+
+    Up to ``samples`` matches (i, j) of each pair are drawn, from torch's generator of the device
+    and without replacement. Of the K x K combinations of their ends, those that lie within the
+    positive radius under the true transform are positives, those beyond the safe radius negatives,
+    and the rest count nowhere; see `circle`. The loss is the mean of both directions, each over
+    all ends, of the whole batch, that have both kinds.
+
+    A batch without such an end gives 0 with gradient 0. Nothing is read back from the device.
+
+    Args:
+        positive_radius: in voxels (Predator: 1.5 on 3DMatch, 0.7 on KITTI).
+        safe_radius: in voxels (4 on 3DMatch, 2.5 on KITTI).
+        samples: matches a pair of clouds (256 on 3DMatch, 512 on KITTI).
+        scale: γ (24 on 3DMatch, 48 on KITTI).
+        positive_margin: distance of features below which a positive asks for nothing.
+        negative_margin: distance beyond which a negative asks for nothing.
+
+    Raises:
+        ValueError: a safe radius below the positive one, or a number below what it can be.
+
+    Source: Huang et al., "Predator", CVPR 2021, Eq. 8 and its settings; Bai et al., "D3Feat", 2020.
+    """
+
+    def __init__(
+        self,
+        positive_radius: float = 1.5,
+        safe_radius: float = 4.0,
+        samples: int = 256,
+        scale: float = 24.0,
+        positive_margin: float = 0.1,
+        negative_margin: float = 1.4,
+    ) -> None:
+        super().__init__()
+        if not 0 < positive_radius <= safe_radius:
+            raise ValueError(
+                "radii must be positive, and safe_radius no less than positive_radius; got "
+                f"positive_radius={positive_radius} and safe_radius={safe_radius} voxels"
+            )
+        if samples < 1 or scale <= 0:
+            raise ValueError(
+                f"samples must be 1 or more and scale positive, got {samples} and {scale}"
+            )
+        self.positive_radius, self.safe_radius = positive_radius, safe_radius
+        self.samples, self.scale = samples, scale
+        self.positive_margin, self.negative_margin = positive_margin, negative_margin
+
+    def forward(self, source: Tensor, target: Tensor, batch: Any) -> Tensor:
+        """Return the loss.
+
+        Args:
+            source: [N, C] features of the sources' rows, of unit length.
+            target: [M, C] features of the targets' rows.
+            batch: `positives` [T, 2] int64, rows of matches, pair after pair; `positive_offsets`
+                [B + 1]; `source_places` [N, 3] and `target_places` [M, 3] [m]; `transforms`
+                [B, 4, 4], source to target; `voxel_size` [m].
+
+        Returns:
+            Scalar; float32, or float64 for float64 features.
+        """
+        if len(batch.positives) == 0:
+            return no_loss(source, target)
+        place, drawn = samples_of_pairs(batch.positive_offsets, len(batch.positives), self.samples)
+        i, j = batch.positives[place].unbind(2)  # [B, K]
+        moved = transform_points(batch.transforms.double(), batch.source_places[i].double())
+        there = batch.target_places[j].double()
+        gap = torch.linalg.vector_norm(moved[:, :, None] - there[:, None], dim=3)  # [B, K, K]
+        both = drawn[:, :, None] & drawn[:, None]
+        return circle(
+            _distances(full_precision(source)[i], full_precision(target)[j]),
+            both & (gap <= self.positive_radius * batch.voxel_size),
+            both & (gap > self.safe_radius * batch.voxel_size),
+            self.scale,
+            self.positive_margin,
+            self.negative_margin,
+        )
+
+
+def circle(
+    distance: Tensor,
+    positive: Tensor,
+    negative: Tensor,
+    scale: float = 24.0,
+    positive_margin: float = 0.1,
+    negative_margin: float = 1.4,
+) -> Tensor:
+    """Circle loss of distances between features, mean of both directions.
+
+    For an end i with positives P and negatives N, ``L_i = log(1 + sum_(j in P) exp(β_j (d_ij - m+))
+    * sum_(k in N) exp(β_k (m- - d_ik))) / γ`` with ``β_j = γ relu(d_ij - m+)`` and ``β_k = γ
+    relu(m- - d_ik)``, through which no gradient flows. The code of the paper lets combinations that
+    are neither kind add 1 to either sum; here they are left out, as in the formula.
+
+    Args:
+        distance: [B, K, K] between features of source ends (rows) and target ends (columns).
+        positive: [B, K, K] bool.
+        negative: [B, K, K] bool, nowhere together with `positive`.
+        scale: γ.
+        positive_margin: m+.
+        negative_margin: m-.
+
+    Returns:
+        Scalar: the mean over ends of the source that have both kinds, and that over ends of the
+        target, averaged. A mean over nothing is 0, with gradient 0.
+    """
+    detached = distance.detach()
+    pull = scale * F.relu(detached - positive_margin) * (distance - positive_margin)
+    push = scale * F.relu(negative_margin - detached) * (negative_margin - distance)
+    terms = []
+    for dim in (2, 1):
+        counts = (positive.any(dim) & negative.any(dim)).unsqueeze(dim)
+        total = distance.new_zeros(())
+        for weighted, kind in ((pull, positive), (push, negative)):
+            # of an end that does not count nothing may be infinite: its slope would be NaN
+            exponent = torch.where(kind, weighted, -torch.inf).where(counts, weighted * 0)
+            total = total + exponent.logsumexp(dim, keepdim=True)
+        each = F.softplus(total) / scale * counts
+        terms.append(each.sum() / counts.sum().clamp(min=1))
+    return (terms[0] + terms[1]) / 2
+
+
+def samples_of_pairs(offsets: Tensor, total: int, samples: int) -> tuple[Tensor, Tensor]:
+    """Draw rows of every pair's own range, each at most once; nothing waits for the device.
+
+    Args:
+        offsets: [B + 1] int64, rows of pair b are ``offsets[b]..offsets[b + 1]``.
+        total: ``offsets[-1]``, positive.
+        samples: K.
+
+    Returns:
+        Rows [B, K] int64, and [B, K] bool which of them are there; pairs may have fewer than K.
+    """
+    rows = torch.arange(total, device=offsets.device)
+    pair = torch.searchsorted(offsets[1:].contiguous(), rows, right=True)
+    # rows of a pair in random order, where the pair's rows lie
+    shuffled = (pair + torch.rand(total, dtype=torch.float64, device=offsets.device)).argsort()
+    place = offsets[:-1, None] + torch.arange(samples, device=offsets.device)
+    return shuffled[place.clamp(max=total - 1)], place < offsets[1:, None]
+
+
+def _distances(source: Tensor, target: Tensor) -> Tensor:
+    """Distances [B, K, K] between features [B, K, C]."""
+    with torch.autocast(source.device.type, enabled=False):
+        squares = source.square().sum(2)[:, :, None] + target.square().sum(2)[:, None]
+        # at 0 the slope of the root is infinite; clamped, there is none
+        return (squares - 2 * source @ target.mT).clamp(min=1e-12).sqrt()

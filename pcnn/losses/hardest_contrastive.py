@@ -1,0 +1,165 @@
+"""Hardest-contrastive loss of descriptors: every match against its nearest wrong partner."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from pcnn.losses.descriptors import drawn, full_precision, no_loss
+
+#: Entries of a block of distances that are looked through at once.
+BLOCK = 1 << 25
+
+#: Under the root of a squared distance, whose slope is infinite at 0.
+UNDER_ROOT = 1e-7
+
+
+class HardestContrastive(nn.Module):
+    """``L = L+ + weight * L-`` on random matches and random candidates of the whole batch.
+
+    See `hardest_contrastive` for the two terms. Each call draws, from torch's generator of the
+    device and without replacement, ``positives * B`` of the batch's matches and ``candidates * B``
+    rows on either side, B the pairs of clouds of the batch. Candidates come from every cloud: a
+    negative may belong to another scene. Where there are fewer, all are taken.
+
+    A batch without matches gives 0 with gradient 0, and so does a term for which nothing is left.
+    Nothing is read back from the device. `terms` holds the two terms of the last call, detached.
+
+    Args:
+        positives: matches a pair of clouds (FCGF: 1024).
+        candidates: rows a pair of clouds and side among which negatives are mined (FCGF: 256).
+        positive_margin: of the squared distance of a match.
+        negative_margin: of the distance to a negative.
+        weight: of the negative term.
+
+    Raises:
+        ValueError: a number of samples below 1.
+
+    Source: Choy, Park, Koltun, "Fully Convolutional Geometric Features", 2019, Eq. 3, with the
+    sampling of its training code. The paper keeps negatives a distance away from the true place;
+    as in that code, only listed matches are kept from being negatives here.
+    """
+
+    def __init__(
+        self,
+        positives: int = 1024,
+        candidates: int = 256,
+        positive_margin: float = 0.1,
+        negative_margin: float = 1.4,
+        weight: float = 1.0,
+    ) -> None:
+        super().__init__()
+        if positives < 1 or candidates < 1:
+            raise ValueError(
+                "positives and candidates are numbers of samples, 1 or more; got "
+                f"{positives} and {candidates}"
+            )
+        self.positives, self.candidates = positives, candidates
+        self.positive_margin, self.negative_margin = positive_margin, negative_margin
+        self.weight = weight
+        self.terms: dict[str, Tensor] = {}
+
+    def forward(self, source: Tensor, target: Tensor, batch: Any) -> Tensor:
+        """Return the loss.
+
+        Args:
+            source: [N, C] features of the sources' rows, of unit length.
+            target: [M, C] features of the targets' rows.
+            batch: `positives` [T, 2] int64, rows of matches, and `batch_size` B.
+
+        Returns:
+            Scalar; float32, or float64 for float64 features.
+        """
+        pairs, size = batch.positives, batch.batch_size
+        if len(pairs) == 0:
+            zero = no_loss(source, target)
+            self.terms = {"positive": zero.detach(), "negative": zero.detach()}
+            return zero
+        anchors = pairs
+        if len(pairs) > self.positives * size:  # the order of all of them would not matter
+            anchors = pairs[drawn(len(pairs), self.positives * size, pairs.device)]
+        source_pool, target_pool = (
+            drawn(len(side), self.candidates * size, side.device) for side in (source, target)
+        )
+        positive, negative = hardest_contrastive(
+            source,
+            target,
+            pairs,
+            anchors,
+            source_pool,
+            target_pool,
+            self.positive_margin,
+            self.negative_margin,
+        )
+        self.terms = {"positive": positive.detach(), "negative": negative.detach()}
+        return positive + self.weight * negative
+
+
+def hardest_contrastive(
+    source: Tensor,
+    target: Tensor,
+    pairs: Tensor,
+    anchors: Tensor,
+    source_pool: Tensor,
+    target_pool: Tensor,
+    positive_margin: float = 0.1,
+    negative_margin: float = 1.4,
+) -> tuple[Tensor, Tensor]:
+    """The two terms of the hardest-contrastive loss, for given samples.
+
+    ``L+ = mean_(i,j) relu(|f_i - g_j|² - m+)`` over the anchors (the margin is one of squared
+    distances), and ``L- = (mean_i relu(m- - d(f_i, g_n(i)))² + mean_j relu(m- - d(g_j, f_n(j)))²)
+    / 2`` with ``d(a, b) = sqrt(|a - b|² + 1e-7)`` and n the nearest row of the other side's pool.
+    A nearest row that is a listed match of its anchor is left out of the mean. A mean over nothing
+    is 0, with gradient 0.
+
+    Args:
+        source: [N, C] features; half precision is computed in float32.
+        target: [M, C].
+        pairs: [T, 2] int64, all listed matches: rows of source and target.
+        anchors: [P, 2] int64, P > 0 of them.
+        source_pool: [H] int64, H > 0 rows of the source.
+        target_pool: [H] int64 of the target.
+        positive_margin: m+.
+        negative_margin: m-.
+
+    Returns:
+        L+ and L-, scalars.
+    """
+    source, target = full_precision(source), full_precision(target)
+    i, j = anchors.unbind(1)  # [P]
+    f, g = source[i], target[j]
+    positive = F.relu((f - g).square().sum(1) - positive_margin).mean()
+
+    # numbers of listed matches: row of source * M + row of target
+    listed = (pairs[:, 0] * len(target) + pairs[:, 1]).sort().values
+    nearest_target = target_pool[_nearest(f, target[target_pool])]
+    nearest_source = source_pool[_nearest(g, source[source_pool])]
+    terms = []
+    for own, other, number in (
+        (f, target[nearest_target], i * len(target) + nearest_target),
+        (g, source[nearest_source], nearest_source * len(target) + j),
+    ):
+        distance = ((own - other).square().sum(1) + UNDER_ROOT).sqrt()
+        wrong = ~_among(number, listed)
+        hinge = F.relu(negative_margin - distance).square() * wrong
+        terms.append(hinge.sum() / wrong.sum().clamp(min=1))
+    return positive, (terms[0] + terms[1]) / 2
+
+
+@torch.no_grad()
+def _nearest(features: Tensor, pool: Tensor) -> Tensor:
+    """Place [P] in the pool [H, C] of the row nearest to every feature [P, C]."""
+    with torch.autocast(features.device.type, enabled=False):
+        square = pool.square().sum(1)  # [H]
+        parts = features.split(max(BLOCK // len(pool), 1))
+        return torch.cat([(square - 2 * part @ pool.T).argmin(1) for part in parts])
+
+
+def _among(numbers: Tensor, listed: Tensor) -> Tensor:
+    """Whether numbers [P] occur in a sorted list [T], T > 0."""
+    place = torch.searchsorted(listed, numbers).clamp(max=len(listed) - 1)
+    return listed[place] == numbers

@@ -1,0 +1,97 @@
+"""Which points of two clouds are the same place under the true transform."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from pcnn.maps.native import has_kernels
+from pcnn.maps.neighbour_kernels import CountedNeighbours, SortedPoints, Window
+from pcnn.maps.radius_pairs import checked_reach, radius_pairs
+
+
+def positive_pairs(
+    source: Tensor,
+    source_offsets: Tensor,
+    target: Tensor,
+    target_offsets: Tensor,
+    transforms: Tensor,
+    radius: float,
+) -> tuple[Tensor, Tensor]:
+    """All pairs of rows of the same pair of clouds within a radius, exact and inclusive.
+
+    One search over the whole batch. Sources are moved in float64 and compared in float32, about a
+    point of their target, so a frame far from zero costs no digits.
+
+    Args:
+        source: [N, 3] places of the sources' rows [m], cloud after cloud.
+        source_offsets: [B + 1] int64, rows of every source.
+        target: [M, 3] places of the targets' rows [m].
+        target_offsets: [B + 1] int64.
+        transforms: [B, 4, 4], source to target.
+        radius: [m].
+
+    Returns:
+        ``positives [T, 2]`` int64, rows of source and target, ascending by source row and then by
+        target row, and ``offsets [B + 1]`` int64, positives of every pair of clouds. On a device
+        the host waits once, for T.
+
+    Raises:
+        ValueError: shapes that do not fit together, a radius that is not positive and finite, or,
+            on the CPU, coordinates that are not finite.
+    """
+    _check(source, source_offsets, target, target_offsets, transforms)
+    reach = checked_reach(float(radius))
+    if len(source) == 0 or len(target) == 0:
+        pairs = torch.zeros(0, 2, dtype=torch.int64, device=source.device)
+        return pairs, torch.zeros_like(source_offsets)
+    source_pair, target_pair = (
+        _pair_of_rows(source_offsets, len(source)),
+        _pair_of_rows(target_offsets, len(target)),
+    )
+    # about one point of each target: what is left of the coordinates is small
+    middle = target[target_offsets[:-1].clamp(max=len(target) - 1)].double()  # [B, 3]
+    placed = transforms.double()[source_pair]  # [N, 4, 4]
+    # sums of products by hand: a product of matrices for every point is slow
+    moved = (placed[:, :3, :3] * source.double()[:, None]).sum(2) + placed[:, :3, 3]
+    moved = moved - middle[source_pair]
+    there = target.double() - middle[target_pair]
+    moved, there = moved.float(), there.float()
+    if has_kernels(source.device):
+        window = Window(reach, (1.0, 1.0, 1.0), (1, 1, 1), "clamp")  # one slot takes all
+        points = SortedPoints.of(there, target_pair, len(transforms), reach)
+        counted = CountedNeighbours.of(points, moved, source_pair, window)
+        found = counted.fill(int(counted.ends[-1]))
+        pairs = torch.stack([found.out_index, found.in_index], 1).long()
+    else:
+        pairs = torch.stack(radius_pairs(there, target_pair, moved, source_pair, reach), 1)
+    return pairs, torch.searchsorted(pairs[:, 0].contiguous(), source_offsets)
+
+
+def _pair_of_rows(offsets: Tensor, rows: int) -> Tensor:
+    """Pair of clouds [N] int64 that every row belongs to."""
+    return torch.searchsorted(
+        offsets[1:].contiguous(), torch.arange(rows, device=offsets.device), right=True
+    )
+
+
+def _check(
+    source: Tensor,
+    source_offsets: Tensor,
+    target: Tensor,
+    target_offsets: Tensor,
+    transforms: Tensor,
+) -> None:
+    size = len(transforms)
+    if transforms.shape != (size, 4, 4):
+        raise ValueError(f"transforms must be [B, 4, 4], got {list(transforms.shape)}")
+    for name, places, offsets in (
+        ("source", source, source_offsets),
+        ("target", target, target_offsets),
+    ):
+        if places.ndim != 2 or places.shape[1] != 3:
+            raise ValueError(f"{name}: places must be [N, 3], got {list(places.shape)}")
+        if offsets.shape != (size + 1,):
+            raise ValueError(
+                f"{name}: {size} transforms ask for offsets [{size + 1}], got {list(offsets.shape)}"
+            )

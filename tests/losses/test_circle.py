@@ -1,0 +1,147 @@
+"""The circle loss against its formula, one end at a time; what batches without matches do."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from pcnn.losses.circle import Circle, circle, samples_of_pairs
+from tests.losses.pairs import pair_batch, unit_rows
+from tests.losses.test_hardest_contrastive import DEGENERATE
+
+
+def of_ends(distance: Tensor, positive: Tensor, negative: Tensor, scale: float) -> list[Tensor]:
+    """Predator's Eq. 8 of every row that has both kinds; margins 0.1 and 1.4."""
+    each = []
+    for row, near, far in zip(distance, positive, negative, strict=True):
+        if not near.any() or not far.any():
+            continue
+        pull = sum(
+            torch.exp(scale * max(float(x.detach()) - 0.1, 0) * (x - 0.1)) for x in row[near]
+        )
+        push = sum(torch.exp(scale * max(1.4 - float(x.detach()), 0) * (1.4 - x)) for x in row[far])
+        each.append(torch.log(1 + pull * push) / scale)
+    return each
+
+
+def mean_of_both(rows: list[Tensor], columns: list[Tensor]) -> Tensor:
+    return (torch.stack(rows).mean() + torch.stack(columns).mean()) / 2
+
+
+def kinds(k: int, seed: int) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    draw = torch.rand(k, k, generator=generator)
+    positive, negative = draw < 0.2, draw > 0.5
+    positive[0], negative[1] = False, False  # ends of one kind alone
+    positive[:, 2] = False
+    return positive, negative
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_equals_the_formula_with_gradients(seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    distance = torch.rand(9, 9, generator=generator, dtype=torch.float64) * 2
+    distance.requires_grad_()
+    positive, negative = kinds(9, seed)
+    found = circle(distance[None], positive[None], negative[None], 3.0)
+    wanted = mean_of_both(
+        of_ends(distance, positive, negative, 3.0), of_ends(distance.T, positive.T, negative.T, 3.0)
+    )
+    torch.testing.assert_close(found, wanted, rtol=1e-12, atol=0)
+    (one,), (other,) = (torch.autograd.grad(value, distance) for value in (found, wanted))
+    torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-15)
+    assert not one[0, positive[0] | negative[0]].isnan().any()
+
+
+def test_module_reads_places_of_the_whole_batch() -> None:
+    generator = torch.Generator().manual_seed(3)
+    sources = [torch.rand(n, 3, generator=generator) * 3 for n in (9, 6)]
+    targets = [s.flip(0)[:5] + 0.1 for s in sources]
+    batch = pair_batch(sources, targets, 0.6, voxel_size=0.4)
+    # the same clouds in frames of their own
+    turn = torch.tensor([[0.0, -1, 0, 2], [1, 0, 0, -1], [0, 0, 1, 5], [0, 0, 0, 1]])
+    batch.transforms[1] = turn.double()
+    moved = batch.target_places[5:] @ turn[:3, :3].T + turn[:3, 3]
+    batch.target_places = torch.cat([batch.target_places[:5], moved])
+    f, g = unit_rows(15, 8, 1), unit_rows(10, 8, 2)
+    value = Circle(1.5, 3.0, scale=4.0)(f, g, batch)
+    ends: tuple[list[Tensor], list[Tensor]] = ([], [])
+    for first, last in ((0, 1), (1, 2)):
+        rows = slice(*batch.positive_offsets[[first, last]].tolist())
+        i, j = batch.positives[rows].unbind(1)
+        gap = torch.cdist(batch.source_places[i], torch.cat(targets)[j])
+        distance, near, far = torch.cdist(f[i], g[j]), gap <= 1.5 * 0.4, gap > 3.0 * 0.4
+        ends[0].extend(of_ends(distance, near, far, 4.0))
+        ends[1].extend(of_ends(distance.T, near.T, far.T, 4.0))
+    torch.testing.assert_close(value, mean_of_both(*ends), rtol=1e-6, atol=1e-9)
+
+
+def test_samples_are_drawn_from_every_pair() -> None:
+    offsets = torch.tensor([0, 3, 3, 50, 57])
+    torch.manual_seed(0)
+    rows, there = samples_of_pairs(offsets, 57, 5)
+    assert there.sum(1).tolist() == [3, 0, 5, 5]
+    again, _ = samples_of_pairs(offsets, 57, 5)
+    for b in range(4):
+        drawn = rows[b][there[b]].tolist()
+        assert len(set(drawn)) == len(drawn)
+        assert set(drawn) <= set(range(int(offsets[b]), int(offsets[b + 1])))
+    assert rows[2].tolist() != again[2].tolist()
+    counts = torch.zeros(57)
+    for _ in range(300):
+        rows, there = samples_of_pairs(offsets, 57, 5)
+        counts.index_add_(0, rows[there], torch.ones(int(there.sum())))
+    assert (counts[:3] == 300).all()
+    assert float(counts[3:50].min()) > 10  # 300 * 5 / 47 = 32 on average
+    assert float(counts[50:].min()) > 150
+
+
+@pytest.mark.parametrize("name", list(DEGENERATE))
+@pytest.mark.parametrize("zero", [False, True], ids=["features", "zero features"])
+def test_degenerate_batches_have_finite_gradients(name: str, zero: bool) -> None:
+    batch = pair_batch(*DEGENERATE[name], 0.5)
+    sides = [unit_rows(len(p), 4, 1) for p in (batch.source_places, batch.target_places)]
+    if zero:
+        sides = [torch.zeros_like(side).requires_grad_() for side in sides]
+    value = Circle()(*sides, batch)
+    value.backward()
+    assert torch.isfinite(value)
+    for side in sides:
+        assert side.grad is not None
+        assert torch.isfinite(side.grad).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_half_precision_is_computed_in_float32(dtype: torch.dtype) -> None:
+    generator = torch.Generator().manual_seed(3)
+    source = torch.rand(40, 3, generator=generator) * 9
+    batch = pair_batch([source], [source + 0.1], 0.6)
+    f, g = (unit_rows(40, 16, n).detach().to(dtype) for n in (1, 2))
+    value = Circle()(f, g, batch)
+    assert value.dtype == torch.float32
+    assert value > 0.1
+    torch.testing.assert_close(value, Circle()(f.float(), g.float(), batch))
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"positive_radius": 2.0, "safe_radius": 1.0}, "safe_radius"),
+        ({"samples": 0}, "samples"),
+        ({"scale": 0.0}, "scale"),
+    ],
+)
+def test_refused_options(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        Circle(**options)
+
+
+def test_gentle_at_the_margins() -> None:
+    # one match without distance, one far place beyond the negative margin: log(1 + 1 * 1) / γ
+    distance = torch.tensor([[[0.0, 1.9], [1.9, 0.0]]])
+    same = torch.eye(2, dtype=torch.bool)[None]
+    assert float(circle(distance, same, ~same)) == pytest.approx(math.log(2) / 24)

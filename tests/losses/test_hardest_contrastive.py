@@ -1,0 +1,209 @@
+"""The loss against loops over Python floats and sets; what batches without matches do."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from pcnn.losses.hardest_contrastive import HardestContrastive, hardest_contrastive
+from tests.losses.pairs import pair_batch, unit_rows
+
+
+def by_loops(
+    f: Tensor, g: Tensor, pairs: Tensor, anchors: Tensor, pools: tuple[Tensor, Tensor]
+) -> tuple[Tensor, Tensor]:
+    """FCGF's loss, one match at a time, in the precision of the features; margins 0.1 and 1.4."""
+    listed = {(i, j) for i, j in pairs.tolist()}
+    source_pool, target_pool = (pool.tolist() for pool in pools)
+    positive: list[Tensor] = []
+    hinges: tuple[list[Tensor], list[Tensor]] = ([], [])
+
+    def gap(a: Tensor, b: Tensor) -> Tensor:
+        return (((a - b) ** 2).sum() + 1e-7) ** 0.5
+
+    for i, j in anchors.tolist():
+        positive.append(torch.clamp(((f[i] - g[j]) ** 2).sum() - 0.1, min=0))
+        n = min(target_pool, key=lambda row: float(gap(f[i], g[row]).detach()))
+        if (i, n) not in listed:
+            hinges[0].append(torch.clamp(1.4 - gap(f[i], g[n]), min=0) ** 2)
+        n = min(source_pool, key=lambda row: float(gap(g[j], f[row]).detach()))
+        if (n, j) not in listed:
+            hinges[1].append(torch.clamp(1.4 - gap(g[j], f[n]), min=0) ** 2)
+    nothing = (f[:0].sum() + g[:0].sum()).reshape(())
+    means = [torch.stack(side).mean() if side else nothing for side in (positive, *hinges)]
+    return means[0], (means[1] + means[2]) / 2
+
+
+def batch_of_two(seed: int = 0, n: int = 23) -> Any:
+    generator = torch.Generator().manual_seed(seed)
+    sources = [torch.rand(n, 3, generator=generator) * 4 for _ in range(2)]
+    targets = [s[torch.randperm(n, generator=generator)[: n - 4]] + 0.05 for s in sources]
+    return pair_batch(sources, targets, 1.2)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_equals_the_loops_with_gradients(seed: int) -> None:
+    batch = batch_of_two(seed)
+    f, g = unit_rows(46, 3, seed), unit_rows(38, 3, seed + 10)  # few channels: near rows abound
+    pools = torch.randperm(46)[:17], torch.randperm(38)[:15]
+    anchors = batch.positives[torch.randperm(len(batch.positives))[:29]]
+    found = hardest_contrastive(f, g, batch.positives, anchors, *pools)
+    wanted = by_loops(f, g, batch.positives, anchors, pools)
+    for one, other in zip(found, wanted, strict=True):
+        assert other > 0
+        torch.testing.assert_close(one, other, rtol=1e-12, atol=0)
+        for a, b in zip(
+            torch.autograd.grad(one, (f, g), retain_graph=True),
+            torch.autograd.grad(other, (f, g), retain_graph=True),
+            strict=True,
+        ):
+            torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-14)
+
+
+def test_listed_matches_are_masked_and_only_those() -> None:
+    # both rows of the target look like the source's; one is listed, the other lies beside it
+    f = torch.tensor([[1.0, 0.0]], dtype=torch.float64)
+    g = torch.tensor([[1.0, 0.0], [0.8, 0.6]], dtype=torch.float64)
+    anchors, everything = torch.tensor([[0, 0]]), (torch.tensor([0]), torch.tensor([0, 1]))
+    positive, negative = hardest_contrastive(f, g, anchors, anchors, *everything)
+    assert positive == 0
+    assert negative == 0  # each anchor's nearest row is its own match: no second choice is taken
+    only = (torch.tensor([0]), torch.tensor([1]))
+    _, negative = hardest_contrastive(f, g, anchors, anchors, *only)
+    distance = math.sqrt(0.2**2 + 0.6**2 + 1e-7)
+    assert float(negative) == pytest.approx((1.4 - distance) ** 2 / 2, rel=1e-12)
+    both = torch.tensor([[0, 0], [0, 1]])
+    _, negative = hardest_contrastive(f, g, both, anchors, *only)
+    assert negative == 0
+
+
+def test_margins_of_squares_and_of_distances() -> None:
+    f = torch.tensor([[0.0, 0.0], [3.0, 0.0]], dtype=torch.float64)
+    g = torch.tensor([[0.5, 0.0], [0.0, 1.0]], dtype=torch.float64)
+    anchors = torch.tensor([[0, 0]])
+    pools = torch.tensor([1]), torch.tensor([1])
+    positive, negative = hardest_contrastive(f, g, anchors, anchors, *pools, 0.2, 1.5)
+    assert float(positive) == pytest.approx(0.5**2 - 0.2)
+    # the source's negative lies 1 away; the target's, 2.5 away, asks for nothing
+    assert float(negative) == pytest.approx((1.5 - 1.0) ** 2 / 2, rel=1e-6)
+
+
+def test_gradcheck() -> None:
+    batch = batch_of_two(5, n=7)
+    f, g = unit_rows(14, 4, 1), unit_rows(6, 4, 2)
+    pools = torch.arange(0, 14, 2), torch.arange(6)
+    assert torch.autograd.gradcheck(
+        lambda a, b: sum(hardest_contrastive(a, b, batch.positives, batch.positives, *pools)),
+        (f, g),
+    )
+
+
+def test_all_samples_make_the_module_deterministic() -> None:
+    batch = batch_of_two(1)
+    f, g = unit_rows(46, 8, 3), unit_rows(38, 8, 4)
+    loss = HardestContrastive(weight=0.7)
+    value = loss(f, g, batch)
+    everything = torch.arange(46), torch.arange(38)
+    positive, negative = by_loops(f, g, batch.positives, batch.positives, everything)
+    torch.testing.assert_close(value, positive + 0.7 * negative)
+    torch.testing.assert_close(loss.terms, {"positive": positive, "negative": negative})
+    assert not loss.terms["positive"].requires_grad
+
+
+def test_numbers_of_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+    batch = batch_of_two(2)
+    seen: list[tuple[Tensor, ...]] = []
+
+    def record(f: Tensor, g: Tensor, *samples: Any) -> tuple[Tensor, Tensor]:
+        seen.append(samples[:4])
+        return f.sum(), g.sum()
+
+    monkeypatch.setattr("pcnn.losses.hardest_contrastive.hardest_contrastive", record)
+    f, g = unit_rows(46, 2, 3), unit_rows(38, 2, 4)
+    loss = HardestContrastive(positives=7, candidates=9)
+    torch.manual_seed(0)
+    loss(f, g, batch)
+    loss(f, g, batch)
+    torch.manual_seed(0)
+    loss(f, g, batch)
+    for pairs, anchors, source_pool, target_pool in seen:
+        assert torch.equal(pairs, batch.positives)
+        assert [len(anchors), len(source_pool), len(target_pool)] == [14, 18, 18]
+        assert len(set(map(tuple, anchors.tolist()))) == 14
+        assert set(map(tuple, anchors.tolist())) <= set(map(tuple, pairs.tolist()))
+        for pool, rows in ((source_pool, 46), (target_pool, 38)):
+            assert len(set(pool.tolist())) == 18
+            assert set(pool.tolist()) <= set(range(rows))
+            # the pools are those of the whole batch
+            assert min(pool.tolist()) < rows / 2 <= max(pool.tolist())
+    assert not torch.equal(seen[0][2], seen[1][2])
+    assert all(torch.equal(a, b) for a, b in zip(seen[0], seen[2], strict=True))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_half_precision_is_computed_in_float32(dtype: torch.dtype) -> None:
+    batch = batch_of_two(3)
+    f, g = (unit_rows(n, 16, n).detach().to(dtype) for n in (46, 38))
+    loss = HardestContrastive()
+    value = loss(f.requires_grad_(), g, batch)
+    assert value.dtype == torch.float32
+    torch.testing.assert_close(value, loss(f.detach().float(), g.float(), batch))
+    value.backward()
+    assert f.grad is not None
+    assert f.grad.dtype == dtype
+
+
+def cloud(*rows: list[float]) -> Tensor:
+    return torch.tensor(rows, dtype=torch.float32).reshape(-1, 3)
+
+
+DEGENERATE = {
+    "no positives": ([cloud([0, 0, 0], [9, 0, 0])], [cloud([5, 0, 0])]),
+    "one point": ([cloud([0, 0, 0])], [cloud([0, 0, 0])]),
+    "all masked": ([torch.zeros(5, 3)], [torch.zeros(4, 3)]),
+    "one pair without": (
+        [cloud([0, 0, 0]), cloud([5, 0, 0])],
+        [cloud([0, 0, 0]), cloud([9, 9, 9])],
+    ),
+    "one cloud empty": ([cloud([0, 0, 0]), cloud([1, 1, 1])], [cloud([0, 0, 0]), cloud()]),
+    "all empty": ([cloud()], [cloud()]),
+}
+
+
+@pytest.mark.parametrize("name", list(DEGENERATE))
+@pytest.mark.parametrize("zero", [False, True], ids=["features", "zero features"])
+def test_degenerate_batches_have_finite_gradients(name: str, zero: bool) -> None:
+    batch = pair_batch(*DEGENERATE[name], 0.5)
+    sides = [unit_rows(len(p), 4, 1) for p in (batch.source_places, batch.target_places)]
+    if zero:
+        sides = [torch.zeros_like(side).requires_grad_() for side in sides]
+    loss = HardestContrastive()
+    value = loss(*sides, batch)
+    value.backward()
+    assert torch.isfinite(value)
+    assert set(loss.terms) == {"positive", "negative"}
+    for side in sides:
+        assert side.grad is not None
+        assert torch.isfinite(side.grad).all()
+    if not len(batch.positives):
+        assert value == 0
+        assert all(not side.grad.any() for side in sides if side.grad is not None)
+
+
+def test_nothing_to_learn_hides_no_features() -> None:
+    # a zero that was made by a product with features would be NaN
+    f = torch.full((2, 3), torch.inf, requires_grad=True)
+    value = HardestContrastive()(f, f, pair_batch(*DEGENERATE["no positives"], 0.5))
+    value.backward()
+    assert value == 0
+    assert f.grad is not None
+    assert not f.grad.any()
+
+
+def test_samples_are_numbers_above_zero() -> None:
+    with pytest.raises(ValueError, match="1 or more"):
+        HardestContrastive(positives=0)
