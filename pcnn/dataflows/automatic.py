@@ -53,7 +53,7 @@ class Automatic:
         """
         if all(kernel_map.edges.one_per_slot) or device.type != "cuda":
             return _on(device.type, self.reproducible)
-        return _WHOLE if _is_huge(kernel_map) and not self.reproducible else _ON_POINTS
+        return _WHOLE if is_huge(kernel_map) and not self.reproducible else _ON_POINTS
 
 
 def _on(device_type: str, reproducible: bool) -> Dataflow:
@@ -69,7 +69,7 @@ _ON_POINTS = ByTable(RowStationary())
 _WHOLE = WeightStationary(half=False)
 
 
-def _is_huge(kernel_map: KernelMap) -> bool:
+def is_huge(kernel_map: KernelMap) -> bool:
     """Whether lists of rows, of either side, would be refused."""
     edges = kernel_map.edges
     listed = edges.layouts.get(("pairs", False)) or edges.layouts.get(("pairs", True))

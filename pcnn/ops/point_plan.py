@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pcnn.dataflows.automatic import is_huge
 from pcnn.geometry import KernelMap, PointSet
 from pcnn.maps.cell_parents import CellParents
 from pcnn.maps.counted import CountedMap, filled
@@ -15,6 +16,8 @@ from pcnn.maps.tiles import TILED, tile_views
 from pcnn.ops.recipe import PlannedMap, Recipe
 
 View = tuple[KernelMap, str]
+#: Name of a layout, and whether it is of the transposed map.
+Key = tuple[str, bool]
 
 
 class PointPlan:
@@ -32,6 +35,7 @@ class PointPlan:
 
     def __init__(self, recipe: Recipe, layouts: tuple[str, ...] | None = None) -> None:
         self.recipe = recipe
+        self._asked_for = layouts is not None
         self._wanted = {
             both: [planned.layouts(both, layouts) for planned in recipe.maps]
             for both in (False, True)
@@ -49,9 +53,17 @@ class PointPlan:
             sets.append(level)
         for planned, wanted in zip(self.recipe.maps, self._wanted[backward], strict=True):
             built = _found(planned, sets)
-            if built is None or not all(key in built.edges.layouts for key in wanted):
+            if built is None or self._missing(built, wanted):
                 return False
         return True
+
+    def _missing(self, built: KernelMap, wanted: tuple[Key, ...]) -> list[Key]:
+        """Layouts to build of a map."""
+        missing = [key for key in wanted if key not in built.edges.layouts]
+        if self._asked_for or not missing or not is_huge(built):
+            return missing
+        # the dry run met no such map: the layers choose again, or say that nothing serves it
+        return [key for key in missing if key[0] != "row_lists"]
 
     def __call__(self, root: PointSet, backward: bool) -> None:
         """Derive all levels and build all maps that are not there yet, with their layouts.
@@ -64,8 +76,7 @@ class PointPlan:
         views: list[View] = []
         for built, wanted in zip(maps, self._wanted[backward], strict=True):
             sides = built, built.transpose()
-            missing = (key for key in wanted if key not in built.edges.layouts)
-            views += [(sides[flipped], name) for name, flipped in missing]
+            views += [(sides[flipped], name) for name, flipped in self._missing(built, wanted)]
         if has_kernels(root.device):
             tile_views((view, name) for view, name in views if name in TILED)
             listed = [view for view, name in views if name == "row_lists"]

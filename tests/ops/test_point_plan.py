@@ -12,11 +12,12 @@ import torch
 from torch import nn
 
 import pcnn
-from pcnn.dataflows import Dataflow
+from pcnn.dataflows import Dataflow, automatic
 from pcnn.dataflows.output_stationary import OutputStationary
 from pcnn.dataflows.row_stationary import RowStationary
 from pcnn.dataflows.triplets import Triplets
-from pcnn.geometry import KernelMap, PointSet
+from pcnn.dataflows.weight_stationary import WeightStationary
+from pcnn.geometry import Kernel, KernelMap, PointSet, row_lists
 from pcnn.kernels import pinned
 from pcnn.maps import neighbour_kernels
 from pcnn.maps.radius import RadiusSearch
@@ -236,6 +237,29 @@ def test_a_planned_batch_is_freed_with_its_points() -> None:
         assert not any(reference() for reference in alive)
     finally:
         gc.enable()
+
+
+def test_maps_too_large_for_row_lists_are_planned_without_them(
+    where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    points, net = scan(90), Net(ROWS).double()
+    cuda = torch.device("cuda")
+    (small,) = points.map_to(points, Kernel.of(1, dilation=2), RadiusSearch()).offsets[1:]
+    for module in (automatic, row_lists):
+        monkeypatch.setattr(module, "MOST_TRIPLETS", int(small))
+    built = net.planner(points, backward=True).cached_maps()
+    huge = [one for one in built if one.triplets > small]
+    assert huge
+    for one in huge:
+        assert one.has("pairs")
+        assert not one.has("row_lists")
+        assert resolve("auto").dataflow_for(one, cuda).needs == WeightStationary(half=False).needs
+        assert resolve("auto", True).dataflow_for(one, cuda).needs == RowStationary().needs
+    assert net.planner.is_planned(points, backward=True)
+    with pytest.raises(ValueError, match="use the layout pairs"):  # of the layer itself
+        net(features(points))
+    with pytest.raises(ValueError, match="use the layout pairs"):
+        Planner(net, ["row_lists"])(scan(91), backward=False)
 
 
 def test_small_batches(where: str) -> None:
