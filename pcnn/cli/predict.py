@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def predict(
     checkpoint: Annotated[Path, typer.Argument(help="Checkpoint of a segmentation run.")],
     paths: Annotated[
-        list[Path], typer.Argument(help="Clouds (.bin, .npy, .pcd, .ply), or folders.")
+        list[Path], typer.Argument(help="Clouds (.las, .laz, .ply, .pcd, .npy, .bin), or folders.")
     ],
     out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("predictions"),
     crop: Annotated[
@@ -29,8 +29,11 @@ def predict(
 ) -> None:
     """Label every point of clouds and write labels and a coloured .ply for each.
 
-    Labels are official .label files when the network was trained on SemanticKITTI, else files
-    called NAME_label.npy with the class of every point (255: none).
+    Labels are written in the format of the cloud: .las and .laz whole, with classification, .ply
+    whole, with a property label; for others official .label files when the network was trained on
+    SemanticKITTI, else files called NAME_label.npy. They are the labels that the classes have in
+    the data the network was trained on. The coloured cloud is NAME.ply, or NAME_classes.ply beside
+    a labelled .ply.
 
     A file that cannot be read is named, the others go on, and the exit code is 1.
     """
@@ -66,9 +69,9 @@ def plan_targets(paths: list[Path], out: Path) -> tuple[dict[Path, Path], list[s
     A folder's clouds keep their places below it; label files and earlier results are no clouds.
 
     Raises:
-        ValueError: two clouds would write the same result.
+        ValueError: two clouds would write the same result, or results would lie among the clouds.
     """
-    from pcnn.datasets.point_files import SUFFIXES, is_label_file
+    from pcnn.datasets.point_files import SUFFIXES, is_cloud_file
 
     targets: dict[Path, Path] = {}
     missing: list[str] = []
@@ -80,9 +83,7 @@ def plan_targets(paths: list[Path], out: Path) -> tuple[dict[Path, Path], list[s
             clouds = [
                 cloud
                 for cloud in sorted(path.rglob("*"))
-                if cloud.suffix in SUFFIXES
-                and not is_label_file(cloud)
-                and results not in cloud.resolve().parents
+                if is_cloud_file(cloud) and results not in cloud.resolve().parents
             ]
             if not clouds:
                 missing.append(f"{path}: no cloud ({', '.join(SUFFIXES)}) in this folder")
@@ -96,6 +97,11 @@ def plan_targets(paths: list[Path], out: Path) -> tuple[dict[Path, Path], list[s
                 raise ValueError(
                     f"{owners[target]} and {cloud} would both be written to {target}; "
                     "label them in two runs with different --out"
+                )
+            if target.parent.resolve() == cloud.parent.resolve():
+                raise ValueError(
+                    f"results would lie among the clouds in {cloud.parent} and might replace one; "
+                    "give another folder as --out"
                 )
             targets[cloud] = target
     return targets, missing
@@ -111,19 +117,26 @@ def label_all(
     """Label the clouds one after the other; returns why some could not be."""
     from rich.progress import track
 
+    from pcnn.datasets.labelled_copy import write_labelled
     from pcnn.datasets.point_files import read_points
     from pcnn.visualize import write_coloured_ply
 
     bad: list[str] = []
     for path, target in track(targets.items(), "labelling", console=console, transient=True):
         try:
-            cloud = read_points(path)
+            cloud = read_points(path, reading=predictor.reading)
             classes = predictor(cloud, crop)
-            predictor.write_labels(target, classes)
+            labels = predictor.labels(classes)
+            written = write_labelled(target, path, labels, predictor.as_words)
             if ply:
-                rgb = predictor.rgb(classes)
-                result = target.with_name(f"{target.name}.ply")
-                write_coloured_ply(result, cloud.points.numpy(), rgb, classes.numpy())
-        except (OSError, ValueError) as error:
+                own = "_classes" if written.suffix == ".ply" else ""
+                write_coloured_ply(
+                    target.with_name(f"{target.name}{own}.ply"),
+                    cloud.points.numpy(),
+                    predictor.rgb(classes),
+                    classes.numpy(),
+                    origin=cloud.origin,
+                )
+        except (OSError, ValueError, ImportError) as error:
             bad.append(str(error) if str(path) in str(error) else f"{path}: {error}")
     return bad

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 from torch import Tensor, nn
 
 from pcnn.callbacks import load_config
+from pcnn.datasets.channels import Reading
+from pcnn.datasets.class_file import read_classes
 from pcnn.datasets.collate import CollateSegmentation
 from pcnn.datasets.crop import crop
-from pcnn.datasets.label_files import write_label_file
-from pcnn.datasets.labels import IGNORE, label_map
+from pcnn.datasets.labels import IGNORE, LabelMap, label_map
 from pcnn.datasets.placement import Placement, VoxelSize
 from pcnn.datasets.samples import Cloud
-from pcnn.datasets.whole_file import whole_file
 from pcnn.experiment import build
 
 #: Colour of points without a class.
@@ -37,7 +38,9 @@ class Predictor:
         voxel_size: edge of a voxel [m]; on native points of a cell, the unit of kernels.
         trained_crop: radius the network was trained in [m], ``None`` if whole clouds.
         source: ``real`` or ``simulated``, what it was trained on.
-        kitti_labels: name of the SemanticKITTI label map, ``None`` for another data set.
+        label_map: labels that the classes have in the files of the set it was trained on.
+        as_words: whether those files hold labels as words, ``.label``, as SemanticKITTI's do.
+        reading: which channels of a file the network was trained on, and where the origin lies.
         placement: puts clouds on the geometry the network was trained on.
     """
 
@@ -49,7 +52,9 @@ class Predictor:
     voxel_size: VoxelSize
     trained_crop: float | None
     source: str
-    kitti_labels: str | None
+    label_map: LabelMap
+    as_words: bool
+    reading: Reading
     placement: Placement
 
     @classmethod
@@ -80,7 +85,9 @@ class Predictor:
             cfg.dataset.voxel_size,
             cfg.dataset.crop,
             str(cfg.data.source),
-            cfg.dataset.labels if cfg.dataset.name == "kitti" else None,
+            _labels(cfg, names),
+            cfg.dataset.name == "kitti",
+            _reading(cfg),
             build.placement(cfg),
         )
 
@@ -120,17 +127,26 @@ class Predictor:
         rows = torch.where(classes == IGNORE, len(self.class_names), classes)
         return self.colors[rows.numpy()]
 
-    def write_labels(self, target: Path, classes: Tensor) -> Path:
-        """Write classes beside ``target``'s stem: official raw ids for SemanticKITTI, else .npy.
+    def labels(self, classes: Tensor) -> np.ndarray:
+        """Labels ``[P]`` of classes, as the files of the set that it was trained on hold them."""
+        return self.label_map.decode(classes.numpy())
 
-        Returns:
-            The file: ``<stem>.label`` or ``<stem>_label.npy``.
-        """
-        if self.kitti_labels is not None:
-            path = target.with_name(f"{target.name}.label")
-            write_label_file(path, label_map(self.kitti_labels).decode(classes.numpy()))
-            return path
-        path = target.with_name(f"{target.name}_label.npy")
-        with whole_file(path) as file:
-            np.save(file, classes.numpy())
-        return path
+
+def _labels(cfg: DictConfig, names: tuple[str, ...]) -> LabelMap:
+    if cfg.dataset.name == "kitti":
+        return label_map(cfg.dataset.labels)
+    classes = cfg.dataset.get("classes")
+    if classes is not None:
+        plain: Any = OmegaConf.to_container(classes)
+        return read_classes(plain)
+    ignored = cfg.dataset.get("ignore_label")
+    return read_classes({"names": names, "ignore": IGNORE if ignored is None else ignored})
+
+
+def _reading(cfg: DictConfig) -> Reading:
+    channels = cfg.dataset.get("channels")
+    return Reading(
+        None if channels is None else tuple(channels),
+        cfg.dataset.get("intensity_max"),
+        centred=cfg.dataset.name == "folder",
+    )

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-import colorsys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from pcnn.datamodules.segmentation import SegmentationDataModule, Split
 from pcnn.datasets.augment import Augmentation
+from pcnn.datasets.channels import Reading
+from pcnn.datasets.class_file import contents, read_classes
 from pcnn.datasets.folder import FolderClouds
 from pcnn.datasets.labels import IGNORE, Rgb
 from pcnn.datasets.placement import Placement, VoxelSize
@@ -20,9 +24,17 @@ class FolderSegmentation(SegmentationDataModule):
 
     Args:
         root: the folder.
-        class_names: names of the classes 0..C-1.
         voxel_size: edge of a voxel [m]; on native points of a cell, the unit of kernels.
-        colors: RGB in 0..255 of the classes; None spreads hues.
+        classes: names, colours and labels of the classes: a YAML file, or what it holds; see
+            `pcnn.datasets.class_file.read_classes`.
+        class_names: in place of ``classes``, names of the labels 0..C-1.
+        colors: goes with ``class_names``: RGB in 0..255 of the classes; None spreads hues.
+        ignore_label: goes with ``class_names``: the label of points that do not count; 255 unless
+            given.
+        channels: names of the properties that become channels besides x, y, z; None: intensity and
+            colours, as far as the files have them.
+        intensity_max: the number in the files that becomes intensity 1; None: as
+            `pcnn.datasets.channels.Reading`.
         crop: horizontal radius about the origin [m], or None.
         augment: random changes of training clouds, or None.
         batch_size: as in `SegmentationDataModule`, with the following four.
@@ -34,18 +46,22 @@ class FolderSegmentation(SegmentationDataModule):
             points.
         data_dir: folder for the cache.
         val_fraction: share of the clouds for validation where there are no train and val folders.
-        ignore_label: the label of points that do not count.
 
     Raises:
-        ValueError: colours that are not as many as the classes.
+        FileNotFoundError: no such class file.
+        ValueError: not one of ``classes`` and ``class_names``, or entries that do not fit.
     """
 
     def __init__(
         self,
         root: str,
-        class_names: Sequence[str],
         voxel_size: VoxelSize,
+        classes: str | Mapping[str, Any] | None = None,
+        class_names: Sequence[str] | None = None,
         colors: Sequence[Sequence[int]] | None = None,
+        ignore_label: int | None = None,
+        channels: Sequence[str] | None = None,
+        intensity_max: float | None = None,
         crop: float | None = None,
         augment: Augmentation | None = None,
         batch_size: int = 1,
@@ -54,7 +70,6 @@ class FolderSegmentation(SegmentationDataModule):
         cache: bool = False,
         data_dir: str = "data",
         val_fraction: float = 0.2,
-        ignore_label: int = IGNORE,
         seed: int = 0,
         geometry: Placement | None = None,
     ) -> None:
@@ -65,28 +80,44 @@ class FolderSegmentation(SegmentationDataModule):
             seed=seed,
             geometry=geometry,
         )
-        if colors is not None and len(colors) != len(class_names):
-            raise ValueError(f"{len(colors)} colors for {len(class_names)} classes")
+        if (classes is None) == (class_names is None):
+            raise ValueError(
+                "dataset=folder needs either classes, a YAML file with names, colors, map and "
+                "ignore, or class_names, the names of the labels 0, 1, 2, ..."
+            )
+        if classes is None:
+            ignore = IGNORE if ignore_label is None else ignore_label
+            classes = {"names": class_names, "colors": colors, "ignore": [ignore]}
+        elif colors is not None or ignore_label is not None:
+            raise ValueError("colors and ignore_label belong to class_names; put them into classes")
+        self.label_map = read_classes(classes)
         self.root = Path(root)
+        self.reading = Reading(None if channels is None else tuple(channels), intensity_max)
         self.voxel_size = voxel_size
         self.crop = crop
         self.augment = augment
         self.cache = cache
         self.data_dir = Path(data_dir)
         self.val_fraction = val_fraction
-        self.ignore_label = ignore_label
-        self._class_names = tuple(class_names)
-        self._colors = _hues(len(class_names)) if colors is None else tuple(map(_rgb, colors))
 
     @property
     def class_names(self) -> tuple[str, ...]:
         """Names of the classes."""
-        return self._class_names
+        return self.label_map.class_names
 
     @property
     def colors(self) -> tuple[Rgb, ...]:
         """Given colours, or evenly spread hues."""
-        return self._colors
+        return self.label_map.colors
+
+    @property
+    def classes(self) -> dict[str, Any]:
+        """Content of a class file with these classes."""
+        return contents(self.label_map)
+
+    def to_raw(self, labels: np.ndarray) -> np.ndarray:
+        """Translate train ids into the labels that the files use."""
+        return self.label_map.decode(labels)
 
     @property
     def in_channels(self) -> int:
@@ -110,23 +141,14 @@ class FolderSegmentation(SegmentationDataModule):
         train = split == "train"
         return FolderClouds(
             self.root,
-            self._class_names,
+            self.label_map,
             split=split,
             voxel_size=self.voxel_size,
             crop=self.crop,
             augment=self.augment if train else None,
             cache=self.data_dir / "cache" / "folder" if train and self.cache else None,
             val_fraction=self.val_fraction,
-            ignore_label=self.ignore_label,
+            reading=self.reading,
             seed=self.seed,
             geometry=self.geometry,
         )
-
-
-def _hues(n: int) -> tuple[Rgb, ...]:
-    return tuple(_rgb([255 * c for c in colorsys.hsv_to_rgb(i / n, 0.8, 0.9)]) for i in range(n))
-
-
-def _rgb(color: Sequence[float]) -> Rgb:
-    red, green, blue = (round(c) for c in color)
-    return red, green, blue

@@ -12,12 +12,14 @@ from pathlib import Path
 import torch
 
 from pcnn.datasets.augment import Augmentation
+from pcnn.datasets.channels import Reading
+from pcnn.datasets.class_file import read_classes
 from pcnn.datasets.cloud_dataset import CloudDataset
-from pcnn.datasets.labels import IGNORE
+from pcnn.datasets.labels import LabelMap
 from pcnn.datasets.placement import Placement, VoxelSize
 from pcnn.datasets.point_files import (
     SUFFIXES,
-    is_label_file,
+    is_cloud_file,
     label_source,
     read_labels,
     read_points,
@@ -32,10 +34,10 @@ _NAMES_SHOWN = 20
 
 
 class FolderClouds(CloudDataset):
-    """Clouds in ``.bin``, ``.npy`` or ``.ply`` files, found in subfolders too.
+    """Clouds in files that `pcnn.datasets.read_points` reads, found in subfolders too.
 
-    Labels lie beside a cloud as ``NAME.label`` or ``NAME_label.npy``, or in a PLY file's ``label``
-    or ``class`` property: a class 0..C-1 a point, or ``ignore_label``.
+    Labels lie beside a cloud as ``NAME.label`` or ``NAME_label.npy``, in a PLY file's ``label`` or
+    ``class`` property, or in a LAS file's ``classification``.
 
     The split: where ``root/train`` or ``root/val`` exists, these folders (and ``root/test``, else
     ``root/val``, for the test) hold the clouds. Otherwise ``val_fraction`` of the clouds, those
@@ -44,14 +46,17 @@ class FolderClouds(CloudDataset):
 
     Args:
         root: the folder.
-        class_names: names of the classes 0..C-1.
+        labels: classes and the labels they have in the files; see
+            `pcnn.datasets.class_file.read_classes`. Names alone stand for the labels 0..C-1 and,
+            of points that do not count, 255.
         split: ``train``, ``val``, ``test`` or ``all`` (everything under root).
         voxel_size: edge of a voxel, or of a cell of native points [m].
         crop: horizontal radius about the origin [m], or None.
         augment: random changes, or None.
         cache: folder for reduced clouds, or None.
         val_fraction: share of the clouds for validation, in (0, 1).
-        ignore_label: the label of points that do not count.
+        reading: which channels are read; the origin of LAS clouds, and of those far from zero, is
+            put into their middle, in any case.
         labelled_only: leave out clouds without labels, and name them.
         seed: selects the augmentations.
         geometry: where the rows of a sample lie; None means voxels.
@@ -64,7 +69,7 @@ class FolderClouds(CloudDataset):
     def __init__(
         self,
         root: str | Path,
-        class_names: Sequence[str],
+        labels: LabelMap | Sequence[str],
         *,
         split: str = "all",
         voxel_size: VoxelSize,
@@ -72,7 +77,7 @@ class FolderClouds(CloudDataset):
         augment: Augmentation | None = None,
         cache: Path | None = None,
         val_fraction: float = 0.2,
-        ignore_label: int = IGNORE,
+        reading: Reading | None = None,
         labelled_only: bool = True,
         seed: int = 0,
         geometry: Placement | None = None,
@@ -81,11 +86,11 @@ class FolderClouds(CloudDataset):
             raise ValueError(f"split must be one of {', '.join(SPLITS)}, got {split!r}")
         if not 0.0 < val_fraction < 1.0:
             raise ValueError(f"val_fraction must lie in (0, 1), got {val_fraction}")
-        if not 1 <= len(class_names) < IGNORE:
-            raise ValueError(f"class_names must hold 1 to {IGNORE - 1} names")
         self.root = Path(root)
-        self.class_names = tuple(class_names)
-        self.ignore_label = ignore_label
+        self.label_map = (
+            labels if isinstance(labels, LabelMap) else read_classes({"names": list(labels)})
+        )
+        self.reading = replace(reading or Reading(), centred=True)
         super().__init__(
             voxel_size=voxel_size,
             crop=crop,
@@ -100,7 +105,7 @@ class FolderClouds(CloudDataset):
             raise FileNotFoundError(
                 f"no {'labelled ' if labelled_only else ''}cloud for {split} under {root}: looked "
                 f"for {', '.join(f'*{s}' for s in SUFFIXES)} with labels in NAME.label, "
-                f"NAME_label.npy or a PLY property 'label' or 'class'"
+                f"NAME_label.npy, a PLY property 'label' or 'class', or LAS classification"
             )
 
     def __len__(self) -> int:
@@ -117,32 +122,49 @@ class FolderClouds(CloudDataset):
         return [path] if labels in (None, path) else [path, labels]  # type: ignore[list-item]
 
     def recipe(self) -> Mapping[str, object]:
-        """Return root and meaning of the labels."""
+        """Return root, channels and meaning of the labels."""
+        channels = self.reading.channels
         return {
             "set": "folder",
             "root": str(self.root.resolve()),
-            "classes": len(self.class_names),
-            "ignore_label": self.ignore_label,
+            "labels": sorted(self.label_map.raw_to_train.items()),
+            "channels": None if channels is None else list(channels),
+            "intensity_max": self.reading.intensity_max,
         }
 
     @cached_property
     def channels(self) -> int:
-        """Channels F besides x, y, z, of the first cloud; the others must have as many."""
-        return read_points(self._clouds[0]).features.shape[1]
+        """Channels F besides x, y, z, of the first cloud that can be read; all have as many.
+
+        Raises:
+            ValueError: none can.
+        """
+        return self._first[1]
+
+    @cached_property
+    def _first(self) -> tuple[Path, int]:
+        """A cloud that can be read, and its channels."""
+        refusals = []
+        for path in self._clouds:
+            try:
+                return path, read_points(path, reading=self.reading).features.shape[1]
+            except (OSError, ValueError) as error:
+                refusals.append(str(error))
+        raise ValueError(f"none of {len(refusals)} clouds can be read; {refusals[0]}")
 
     def read(self, index: int) -> Cloud:
         """Return all points of a cloud.
 
         Raises:
-            ValueError: a file that breaks its format, another number of channels than the first
-                cloud's, or a label that is neither a class nor ``ignore_label``.
+            ValueError: a file that breaks its format, another number of channels than the other
+                clouds', or a label that the classes do not know.
         """
         path = self._clouds[index]
-        cloud = read_points(path, self.name(index))
+        cloud = read_points(path, self.name(index), self.reading)
         if cloud.features.shape[1] != self.channels:
             raise ValueError(
                 f"{path}: {cloud.features.shape[1]} channels besides x, y, z, but "
-                f"{self._clouds[0]} has {self.channels}"
+                f"{self._first[0]} has {self.channels}"
             )
         source = label_source(path)
         if source is None:
@@ -150,19 +172,9 @@ class FolderClouds(CloudDataset):
         labels = cloud.labels
         if source != path:
             labels = torch.from_numpy(read_labels(source, cloud.n_points))
-        assert labels is not None  # label_source names a PLY file only when it has labels
-        return replace(cloud, labels=self._train_ids(labels, source))
-
-    def _train_ids(self, labels: torch.Tensor, source: Path) -> torch.Tensor:
-        ignored = labels == self.ignore_label
-        wrong = ~ignored & ((labels < 0) | (labels >= len(self.class_names)))
-        if bool(wrong.any()):
-            raise ValueError(
-                f"{source}: label {int(labels[wrong][0])} ({int(wrong.sum())} points in all) is "
-                f"neither a class 0..{len(self.class_names) - 1} nor ignore_label "
-                f"{self.ignore_label}"
-            )
-        return torch.where(ignored, IGNORE, labels)
+        assert labels is not None  # label_source names the cloud itself only when it has labels
+        train = self.label_map.encode(labels.numpy(), str(source))
+        return replace(cloud, labels=torch.from_numpy(train))
 
     def _labelled(self, clouds: list[Path]) -> list[Path]:
         with_labels = [path for path in clouds if label_source(path) is not None]
@@ -196,7 +208,7 @@ def _split(root: Path, split: str, val_fraction: float) -> list[Path]:
 
 
 def _clouds(root: Path, folder: Path) -> list[Path]:
-    found = [p for s in SUFFIXES for p in folder.rglob(f"*{s}") if not is_label_file(p)]
+    found = [path for path in folder.rglob("*") if is_cloud_file(path)]
     by_name: dict[str, Path] = {}
     for path in sorted(found):
         other = by_name.setdefault(_name(root, path), path)

@@ -58,12 +58,14 @@ class LabelMap:
         colors: RGB in 0..255, one for each class.
         raw_to_train: train id, or ``IGNORE``, of every raw id that may occur.
         train_to_raw: raw id written for each class in a prediction.
+        ignored_raw: raw id written where there is no class.
     """
 
     class_names: tuple[str, ...]
     colors: tuple[Rgb, ...]
     raw_to_train: Mapping[int, int]
     train_to_raw: tuple[int, ...]
+    ignored_raw: int = 0
 
     @property
     def num_classes(self) -> int:
@@ -71,17 +73,22 @@ class LabelMap:
         return len(self.class_names)
 
     @cached_property
+    def _lowest(self) -> int:
+        return min(self.raw_to_train) - 1
+
+    @cached_property
     def _lookup(self) -> np.ndarray:
-        table = np.full(max(self.raw_to_train) + 2, _UNKNOWN, dtype=np.int64)
+        """Train ids of the raw ids from the lowest on; the first and the last row are unknown."""
+        table = np.full(max(self.raw_to_train) - self._lowest + 2, _UNKNOWN, dtype=np.int64)
         for raw, train in self.raw_to_train.items():
-            table[raw] = train
+            table[raw - self._lowest] = train
         return table
 
     def encode(self, raw: np.ndarray, origin: str) -> np.ndarray:
         """Translate raw ids into train ids.
 
         Args:
-            raw: [P] unsigned integers.
+            raw: [P] integers.
             origin: where the ids come from (a file), for the error.
 
         Returns:
@@ -90,8 +97,8 @@ class LabelMap:
         Raises:
             ValueError: an id that the map does not know.
         """
-        # the last row of the table is unknown, and so is everything beyond it
-        train = self._lookup[np.minimum(raw, len(self._lookup) - 1)]
+        rows = raw.astype(np.int64) - self._lowest
+        train = self._lookup[np.clip(rows, 0, len(self._lookup) - 1)]
         if (train == _UNKNOWN).any():
             unknown, counts = np.unique(raw[train == _UNKNOWN], return_counts=True)
             raise ValueError(
@@ -102,13 +109,13 @@ class LabelMap:
         return train
 
     def decode(self, train: np.ndarray) -> np.ndarray:
-        """Translate train ids into the raw ids of a prediction file, ``IGNORE`` into 0.
+        """Translate train ids into the raw ids of a prediction file, ``IGNORE`` into `ignored_raw`.
 
         Args:
             train: [P] integers, 0..C-1 or ``IGNORE``.
 
         Returns:
-            [P] uint32.
+            [P] uint32, or int64 where a raw id is negative.
 
         Raises:
             ValueError: an id that is neither a class nor ``IGNORE``.
@@ -120,7 +127,8 @@ class LabelMap:
                 f"train ids must lie in 0..{self.num_classes - 1} or be {IGNORE}, got "
                 f"{int(train[~(known | (train == IGNORE))][0])}"
             )
-        table = np.array([*self.train_to_raw, 0], dtype=np.uint32)
+        raw = np.array([*self.train_to_raw, self.ignored_raw])
+        table = raw.astype(np.int64 if raw.min() < 0 else np.uint32)
         return table[np.where(known, train, self.num_classes)]
 
 

@@ -1,4 +1,4 @@
-"""A strict reader of the vertices of PLY files, ascii and binary.
+"""A strict reader of the vertices of PLY files, ascii and binary, and a writer of binary ones.
 
 Source: the PLY description of Greg Turk (1994): a text header that names elements and their
 properties, then the elements in that order.
@@ -11,6 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
+from pcnn.datasets.whole_file import whole_file
+
 _TYPES = {
     **dict.fromkeys(("char", "int8"), "i1"),
     **dict.fromkeys(("uchar", "uint8"), "u1"),
@@ -22,6 +24,8 @@ _TYPES = {
     **dict.fromkeys(("double", "float64"), "f8"),
 }
 _ORDERS = {"ascii": "=", "binary_little_endian": "<", "binary_big_endian": ">"}
+_NAMES = {"i1": "char", "u1": "uchar", "i2": "short", "u2": "ushort", "i4": "int", "u4": "uint"}
+_NAMES |= {"f4": "float", "f8": "double"}
 _HEADER_LIMIT = 1 << 16
 
 
@@ -81,6 +85,28 @@ def read_ply(path: Path) -> np.ndarray:
     header = read_ply_header(path)
     body = path.read_bytes()[header.size :]
     return _ascii(header, body) if header.is_ascii else _binary(header, body)
+
+
+def write_ply(path: Path, vertices: np.ndarray) -> None:
+    """Write vertices as a binary little-endian PLY file, whole or not at all.
+
+    Args:
+        path: the file.
+        vertices: [P] structured array of numbers of up to 8 bytes, floats, or integers of up to 4.
+
+    Raises:
+        ValueError: a field of another type.
+    """
+    kinds = {name: vertices.dtype[name].str[1:] for name in vertices.dtype.names or ()}
+    other = [name for name, kind in kinds.items() if kind not in _NAMES]
+    if other:
+        raise ValueError(f"{path}: {other[0]} is {vertices.dtype[other[0]]}, no type of PLY files")
+    lines = ["ply", "format binary_little_endian 1.0", f"element vertex {len(vertices)}"]
+    lines += [f"property {_NAMES[kind]} {name}" for name, kind in kinds.items()]
+    packed = np.dtype([(name, f"<{kind}") for name, kind in kinds.items()])
+    with whole_file(path) as file:
+        file.write(("\n".join([*lines, "end_header"]) + "\n").encode("ascii"))
+        file.write(vertices.astype(packed).tobytes())
 
 
 def read_ply_header(path: Path) -> PlyHeader:

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-VERTEX = np.dtype(
-    [
-        ("x", "<f4"),
-        ("y", "<f4"),
-        ("z", "<f4"),
-        ("red", "u1"),
-        ("green", "u1"),
-        ("blue", "u1"),
-    ]
-)
-TYPE_NAMES = {"<f4": "float", "|u1": "uchar", "<i4": "int"}
+_VERTEX = [
+    ("x", "<f4"),
+    ("y", "<f4"),
+    ("z", "<f4"),
+    ("red", "u1"),
+    ("green", "u1"),
+    ("blue", "u1"),
+]
+VERTEX = np.dtype(_VERTEX)
+TYPE_NAMES = {"<f4": "float", "<f8": "double", "|u1": "uchar", "<i4": "int"}
 
 
 def write_coloured_ply(
@@ -27,6 +27,7 @@ def write_coloured_ply(
     rgb: NDArray[np.uint8],
     labels: NDArray[np.integer] | None = None,
     comment: str = "",
+    origin: Sequence[float] = (0.0, 0.0, 0.0),
 ) -> Path:
     """Write a binary little-endian ply with a colour and, if given, a label for every point.
 
@@ -38,6 +39,7 @@ def write_coloured_ply(
         rgb: [P, 3] uint8.
         labels: [P] integers, stored as int32 property ``label``; None leaves the property out.
         comment: one line for the header, e.g. the source of the cloud.
+        origin: added to the points [m]; where it is not zero they are stored as float64.
 
     Returns:
         `path`.
@@ -56,10 +58,12 @@ def write_coloured_ply(
     if "\n" in comment or not comment.isascii():
         raise ValueError(f"a ply comment is one line of ASCII text, got {comment!r}")
 
-    dtype = VERTEX if labels is None else np.dtype([*VERTEX.descr, ("label", "<i4")])
+    far = any(origin)
+    place = [(name, "<f8" if far and name in "xyz" else kind) for name, kind in _VERTEX]
+    dtype = np.dtype(place if labels is None else [*place, ("label", "<i4")])
     vertices = np.empty(len(points), dtype)
     for axis, name in enumerate("xyz"):
-        vertices[name] = points[:, axis]
+        vertices[name] = points[:, axis].astype(dtype[name]) + origin[axis]
     for channel, name in enumerate(("red", "green", "blue")):
         vertices[name] = rgb[:, channel]
     if labels is not None:

@@ -18,7 +18,9 @@ def root(tmp_path: Path) -> Path:
 
 
 def module(root: Path, **options: object) -> FolderSegmentation:
-    return FolderSegmentation(str(root), ["wood", "leaf"], 0.5, num_workers=0, **options)
+    return FolderSegmentation(
+        str(root), 0.5, class_names=["wood", "leaf"], num_workers=0, **options
+    )
 
 
 def test_loads_both_splits(root: Path):

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from pcnn.datasets.class_file import read_classes
 from pcnn.datasets.folder import FolderClouds
 from pcnn.datasets.labels import IGNORE
 from tests.datasets.clouds import scan
@@ -37,7 +38,8 @@ def write(path: Path, n: int = 20, ignored: int = IGNORE) -> None:
 @pytest.mark.parametrize("ignored", [IGNORE, -1])
 def test_three_formats_give_one_cloud(tmp_path: Path, suffix: str, ignored: int):
     write(tmp_path / f"a.{suffix}", ignored=ignored)
-    data = FolderClouds(tmp_path, CLASSES, voxel_size=1.0, ignore_label=ignored)
+    labels = read_classes({"names": CLASSES, "ignore": [ignored]})
+    data = FolderClouds(tmp_path, labels, voxel_size=1.0)
     cloud = data.read(0)
     assert (data.name(0), cloud.name) == ("a", "a")
     np.testing.assert_allclose(cloud.points, scan(20)[:, :3], rtol=1e-6)
@@ -106,7 +108,7 @@ def test_labels_beside_win_over_the_property(tmp_path: Path):
 @pytest.mark.parametrize("label", [3, 254, -1])
 def test_a_label_that_is_no_class(tmp_path: Path, label: int):
     write(tmp_path / "a.npy", ignored=label)
-    with pytest.raises(ValueError, match=rf"a_label\.npy: label {label} \(5 points.*class 0\.\.2"):
+    with pytest.raises(ValueError, match=rf"a_label\.npy: raw label {label} \(5 points.* 0, 1, 2, 255"):
         FolderClouds(tmp_path, CLASSES, voxel_size=1.0)[0, 0]
 
 

@@ -1,0 +1,138 @@
+"""Names, colours and labels of the classes of one's own clouds, from one YAML file."""
+
+from __future__ import annotations
+
+import colorsys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml  # type: ignore[import-untyped]  # a package that OmegaConf needs
+
+from pcnn.datasets.labels import IGNORE, LabelMap, Rgb
+
+_KEYS = ("names", "colors", "map", "ignore")
+
+
+def read_classes(source: str | Path | Mapping[str, Any]) -> LabelMap:
+    """Read a class file, or what it holds.
+
+    * ``names``: the classes, in the order of the network's outputs.
+    * ``colors``: one [red, green, blue] in 0..255 a class; left out, hues are spread evenly.
+    * ``map``: class name of every label that occurs in the files. A prediction is written as the
+      first label of its class. Left out, the labels are 0, 1, 2, ... in the order of the names.
+    * ``ignore``: labels that count nowhere; the first is written where a prediction has no class.
+      Left out, that is 255.
+
+    Args:
+        source: a YAML file, or a mapping with these keys.
+
+    Raises:
+        FileNotFoundError: no such file.
+        ValueError: no YAML, or entries that do not fit together; names file and entry.
+    """
+    content, origin = (source, "classes") if isinstance(source, Mapping) else _load(Path(source))
+    unknown = [str(key) for key in content if key not in _KEYS]
+    if unknown:
+        raise ValueError(f"{origin}: unknown key {unknown[0]}; there are {', '.join(_KEYS)}")
+    names: Any = content.get("names")
+    if not _is_list(names) or not all(isinstance(name, str) for name in names):
+        raise ValueError(f"{origin}: names must be a list of class names")
+    if not 1 <= len(names) < IGNORE or len(set(names)) < len(names):
+        raise ValueError(f"{origin}: names must hold 1 to {IGNORE - 1} different names")
+    colors = colors_of(content.get("colors"), len(names), origin)
+    ignored: Any = content.get("ignore", [IGNORE])
+    ignored = [ignored] if isinstance(ignored, int) else ignored
+    if not _is_list(ignored) or not ignored or not all(_is_int(label) for label in ignored):
+        raise ValueError(f"{origin}: ignore must be a list of labels, whole numbers")
+    classes = _labels(content.get("map"), names, origin)
+    both = [label for label in ignored if label in classes]
+    if both:
+        raise ValueError(f"{origin}: label {both[0]} is both in map and in ignore")
+    first = [next(raw for raw, at in classes.items() if at == c) for c in range(len(names))]
+    to_train = classes | dict.fromkeys(ignored, IGNORE)
+    return LabelMap(tuple(names), colors, to_train, tuple(first), ignored[0])
+
+
+def contents(labels: LabelMap) -> dict[str, Any]:
+    """Return the content of a class file that `read_classes` makes this map of."""
+    ignored = [raw for raw, train in labels.raw_to_train.items() if train == IGNORE]
+    classes = {raw: train for raw, train in labels.raw_to_train.items() if train != IGNORE}
+    return {
+        "names": list(labels.class_names),
+        "colors": [list(color) for color in labels.colors],
+        "map": {raw: labels.class_names[train] for raw, train in classes.items()},
+        "ignore": ignored,
+    }
+
+
+def colors_of(colors: Sequence[Sequence[float]] | None, n: int, origin: str) -> tuple[Rgb, ...]:
+    """Check the colours of n classes; None gives evenly spread hues.
+
+    Raises:
+        ValueError: another number of colours, or one that is no RGB in 0..255.
+    """
+    if colors is None:
+        hues = [colorsys.hsv_to_rgb(i / n, 0.8, 0.9) for i in range(n)]
+        colors = [[255 * part for part in hue] for hue in hues]
+    if not _is_list(colors) or len(colors) != n:
+        found = len(colors) if _is_list(colors) else "no list of"
+        raise ValueError(f"{origin}: {found} colors for {n} classes")
+    return tuple(_rgb(color, origin) for color in colors)
+
+
+def _rgb(color: Any, origin: str) -> Rgb:
+    numbers = _is_list(color) and all(isinstance(part, (int, float)) for part in color)
+    if not numbers or len(color) != 3 or not all(0 <= part <= 255 for part in color):
+        raise ValueError(f"{origin}: a color is [red, green, blue] in 0..255, got {color}")
+    red, green, blue = (round(part) for part in color)
+    return red, green, blue
+
+
+def _labels(table: Any, names: Sequence[str], origin: str) -> dict[int, int]:
+    """Class of every label, in the order of the file."""
+    if table is None:
+        return {label: label for label in range(len(names))}
+    if not isinstance(table, Mapping) or not all(_is_int(label) for label in table):
+        raise ValueError(f"{origin}: map must give a class name for labels, as 2: ground")
+    strange = [label for label, name in table.items() if name not in names]
+    if strange:
+        raise ValueError(
+            f"{origin}: map gives label {strange[0]} to {table[strange[0]]!r}, which is not among "
+            f"the names {', '.join(names)}"
+        )
+    missing = [name for name in names if name not in table.values()]
+    if missing:
+        raise ValueError(f"{origin}: map has no label for {', '.join(missing)}")
+    return {label: list(names).index(name) for label, name in table.items()}
+
+
+def _load(path: Path) -> tuple[Mapping[str, Any], str]:
+    if not path.is_file():
+        raise FileNotFoundError(f"{path}: no such class file (names, colors, map, ignore)")
+    try:
+        content = yaml.load(path.read_text(encoding="utf-8"), _Once)
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path}: not YAML ({' '.join(str(error).split())})") from error
+    if not isinstance(content, dict):
+        raise ValueError(f"{path}: a class file is a mapping with {', '.join(_KEYS)}")
+    return {str(key): value for key, value in content.items()}, str(path)
+
+
+class _Once(yaml.SafeLoader):  # type: ignore[misc]
+    """Refuses a key given twice, of which PyYAML would keep the last without a word."""
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> Any:
+        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
+        twice = [key for key in keys if keys.count(key) > 1]
+        if twice:
+            raise yaml.YAMLError(f"line {node.start_mark.line + 1}: {twice[0]} is given twice")
+        return super().construct_mapping(node, deep)
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str)
+
+
+def _is_int(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)

@@ -1,0 +1,95 @@
+"""Clouds of one's own come back in their own format."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import laspy
+import numpy as np
+import pytest
+import torch
+from omegaconf import OmegaConf
+from typer.testing import CliRunner
+
+from pcnn.cli import app
+from pcnn.datasets.ply import read_ply, write_ply
+from pcnn.experiment import build
+from tests.cli.test_predict import config
+from tests.datasets.las_files import CORNER, places, write_las
+
+CLASSES = {
+    "names": ["ground", "tree", "house"],
+    "map": {2: "ground", 5: "tree", 6: "house"},
+    "ignore": [1],
+}
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Path:
+    cfg = config("folder")
+    cfg["data"]["in_channels"] = 7  # x, y, z, intensity, colour
+    cfg["dataset"] |= {"classes": CLASSES, "class_names": None, "channels": None, "crop": None}
+    net = build.network(OmegaConf.create(cfg), 7, 3)
+    state = {f"net.{name}": value for name, value in net.state_dict().items()}
+    path = tmp_path / "best.ckpt"
+    torch.save({"state_dict": state, "pcnn_config": cfg}, path)
+    return path
+
+
+def run(*words: object, code: int = 0) -> str:
+    done = CliRunner().invoke(app, ["predict", *map(str, words)], env={"COLUMNS": "400"})
+    assert done.exit_code == code, f"{done.output}\n{done.exception!r}"
+    return " ".join(done.output.replace("│", " ").split())
+
+
+def test_las_files_come_back_with_classes(checkpoint: Path, tmp_path: Path) -> None:
+    source, out = tmp_path / "tiles", tmp_path / "out"
+    before = write_las(source / "north" / "a.las")
+    write_las(source / "b.LAZ")
+    (source / "c.laz").write_bytes((source / "b.LAZ").read_bytes()[:-9])
+    text = run(checkpoint, source, "--out", out, "--crop", 10, code=1)
+    assert "2 clouds labelled" in text
+    assert f"not labelled: {source / 'c.laz'}: not a whole LAS file" in text
+    after = laspy.read(out / "north" / "a.las")
+    np.testing.assert_array_equal(after.xyz, before.xyz)
+    np.testing.assert_array_equal(after.intensity, before.intensity)
+    found = np.asarray(after.classification)
+    assert set(found) <= {1, 2, 5, 6}
+    near = np.hypot(*(places(40) - CORNER - 20)[:, :2].T) < 9
+    assert 0 < near.sum() < 40
+    assert not (found[near] == 1).any()  # points beyond the crop alone have no class
+    coloured = read_ply(out / "north" / "a.ply")
+    for axis, name in enumerate("xyz"):
+        np.testing.assert_allclose(coloured[name], places(40)[:, axis], atol=1e-5)
+    written = sorted(p.relative_to(out).as_posix() for p in out.rglob("*") if p.is_file())
+    assert written == ["b.laz", "b.ply", "north/a.las", "north/a.ply"]
+
+
+def test_ply_files_come_back_with_their_properties(checkpoint: Path, tmp_path: Path) -> None:
+    kinds = [(n, "f8") for n in "xyz"] + [("intensity", "f4"), ("scan", "u2")]
+    kinds += [(name, "u1") for name in ("red", "green", "blue")]
+    vertices = np.zeros(30, dtype=kinds)
+    for axis, name in enumerate("xyz"):
+        vertices[name] = places(30)[:, axis]
+    vertices["scan"] = np.arange(30) + 1000
+    vertices["red"] = 77
+    write_ply(tmp_path / "in" / "a.ply", vertices)
+    run(checkpoint, tmp_path / "in" / "a.ply", "--out", tmp_path / "out")
+    found = read_ply(tmp_path / "out" / "a.ply")
+    for name, _ in kinds:
+        np.testing.assert_array_equal(found[name], vertices[name])
+    assert set(found["label"]) <= {2, 5, 6}
+    coloured = read_ply(tmp_path / "out" / "a_classes.ply")
+    np.testing.assert_allclose(coloured["x"], vertices["x"], atol=1e-5)
+    assert not (coloured["red"] == 77).any()
+
+
+def test_results_never_replace_a_cloud(checkpoint: Path, tmp_path: Path) -> None:
+    write_las(tmp_path / "tiles" / "a.las")
+    before = (tmp_path / "tiles" / "a.las").read_bytes()
+    text = run(checkpoint, tmp_path / "tiles", "--out", tmp_path / "tiles", code=1)
+    assert "no cloud" in text  # what lies in the folder of the results is no input
+    text = run(checkpoint, tmp_path / "tiles" / "a.las", "--out", tmp_path / "tiles", code=2)
+    assert "might replace one; give another folder as --out" in text
+    assert (tmp_path / "tiles" / "a.las").read_bytes() == before
+    assert len(list((tmp_path / "tiles").iterdir())) == 1

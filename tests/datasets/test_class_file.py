@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pcnn.datasets.class_file import contents, read_classes
+from pcnn.datasets.labels import IGNORE
+
+WHOLE = """
+names: [ground, tree, house]
+colors: [[1, 2, 3], [4, 5, 6], [7, 8, 9]]
+map:
+  2: ground
+  5: tree
+  4: tree
+  6: house
+ignore: [1, 7]
+"""
+
+
+def test_labels_of_the_files(tmp_path: Path):
+    path = tmp_path / "classes.yaml"
+    path.write_text(WHOLE)
+    labels = read_classes(path)
+    assert labels.class_names == ("ground", "tree", "house")
+    assert labels.colors[1] == (4, 5, 6)
+    train = labels.encode(np.array([2, 4, 5, 6, 1, 7]), "a.las")
+    assert train.tolist() == [0, 1, 1, 2, IGNORE, IGNORE]
+    assert labels.decode(train).tolist() == [2, 5, 5, 6, 1, 1]
+    assert read_classes(contents(labels)) == labels
+
+
+def test_names_alone():
+    labels = read_classes({"names": ["a", "b"]})
+    assert labels.encode(np.array([0, 1, 255]), "x").tolist() == [0, 1, IGNORE]
+    assert labels.decode(np.array([1, IGNORE])).tolist() == [1, 255]
+    assert len(set(labels.colors)) == 2
+
+
+def test_negative_labels():
+    labels = read_classes({"names": ["a", "b"], "map": {-5: "a", 3: "b"}, "ignore": -1})
+    assert labels.encode(np.array([-5, 3, -1]), "x").tolist() == [0, 1, IGNORE]
+    assert labels.decode(np.array([0, IGNORE])).tolist() == [-5, -1]
+    for unknown in (-6, -2, 0, 4, 10**6):
+        with pytest.raises(ValueError, match=rf"x: raw label {unknown} \(1 points\)"):
+            labels.encode(np.array([3, unknown]), "x")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("names: [a", "not YAML"),
+        ("- a", "is a mapping with names, colors, map, ignore"),
+        ("{}", "names must be a list"),
+        ("names: a", "names must be a list"),
+        ("names: [a, a]", "1 to 254 different names"),
+        ("names: []", "1 to 254"),
+        ("names: [a, b]\ncolors: [[1, 2, 3]]", "1 colors for 2 classes"),
+        ("names: [a]\ncolors: red", "no list of colors for 1 classes"),
+        ("names: [a]\ncolors: [[1, 2, 300]]", r"\[red, green, blue\] in 0..255, got \[1, 2, 300\]"),
+        ("names: [a]\nmap: {2: b}", "gives label 2 to 'b', which is not among the names a"),
+        ("names: [a, b]\nmap: {2: a}", "map has no label for b"),
+        ("names: [a]\nmap: {ground: a}", "map must give a class name for labels"),
+        ("names: [a]\nmap: {2: a, 2: a}", "not YAML .*2 is given twice"),
+        ("names: [a]\nmap: {2: a}\nignore: [2]", "label 2 is both in map and in ignore"),
+        ("names: [a]\nignore: [x]", "ignore must be a list of labels"),
+        ("names: [a]\nignore: []", "ignore must be a list of labels"),
+        ("names: [a]\ncolours: []", "unknown key colours; there are names, colors, map, ignore"),
+    ],
+)
+def test_what_does_not_fit_is_named(tmp_path: Path, text: str, said: str):
+    path = tmp_path / "classes.yaml"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=rf"classes\.yaml: .*{said}"):
+        read_classes(path)
