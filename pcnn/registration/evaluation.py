@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import groupby
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -92,10 +94,13 @@ def evaluate_pairs(
         raise ValueError(f"{data.name}: no pairs to evaluate")
     clouds = _DescribedClouds(data, descriptor)
     size = BATCH if torch.device(device).type == "cuda" else 1
+    # scene by scene, so that every cloud is described once; stable: in the order of the set in each
+    scenes = list(dict.fromkeys(pair.scene for pair in data.pairs))
+    order = sorted(range(len(data.pairs)), key=lambda at: scenes.index(data.pairs[at].scene))
     batches = [
         batch
-        for scene in dict.fromkeys(pair.scene for pair in data.pairs)
-        for batch in _batches([pair for pair in data.pairs if pair.scene == scene], size)
+        for _, own in groupby((data.pairs[at] for at in order), key=lambda pair: pair.scene)
+        for batch in _batches(list(own), size)
     ]
     evaluation = Evaluation()
     for batch in track(batches):
@@ -118,7 +123,18 @@ def evaluate_pairs(
                         ).transform
                     after = judged(pair, estimate, transform, source, target, protocol)
                     evaluation.refined.setdefault(number, []).append(after)
-    return evaluation
+    return _in_order_of(evaluation, order)
+
+
+def _in_order_of(evaluation: Evaluation, order: Sequence[int]) -> Evaluation:
+    """Results in the order of the set, of those made in another; ``order[n]`` was the n-th."""
+    made = sorted(range(len(order)), key=order.__getitem__)  # when every pair was
+
+    def placed(by_samples: dict[int | None, list[Any]]) -> dict[int | None, list[Any]]:
+        return {number: [found[at] for at in made] for number, found in by_samples.items()}
+
+    parts = evaluation.results, evaluation.refined, evaluation.transforms
+    return Evaluation(*(placed(part) for part in parts))
 
 
 def judged(

@@ -65,7 +65,8 @@ def icp(
         found = int(near.sum())
         fitness = found / max(len(source), 1)
         rmse = float(gap[near].double().square().mean().sqrt()) if found else torch.nan
-        settled = abs(fitness - last[0]) < tolerance and abs(rmse - last[1]) < tolerance * rmse
+        # <=: clouds that lie on each other have an RMSE of 0
+        settled = abs(fitness - last[0]) < tolerance and abs(rmse - last[1]) <= tolerance * rmse
         if settled or found < 3 or steps == iterations:
             return Alignment(transform, fitness, rmse, steps)
         transform = weighted_svd(moved[near], target[index[near]]) @ transform

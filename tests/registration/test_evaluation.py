@@ -88,6 +88,24 @@ def test_right_descriptors_register_everything_and_each_cloud_is_described_once(
     assert sorted(scenes.asked) == [(s, i) for s in "ab" for i in (0, 2, 4)]
 
 
+def test_results_are_in_the_order_of_the_set_whatever_that_is() -> None:
+    scenes = Scenes()
+    half = len(scenes.pairs) // 2
+    scenes.pairs = [
+        p for both in zip(scenes.pairs[half:], scenes.pairs, strict=False) for p in both
+    ]
+    assert [pair.scene for pair in scenes.pairs[:3]] == ["b", "a", "b"]
+    rules = protocol("predator", "threedmatch")
+    settings = EstimateSettings(RansacSettings(0.05, hypotheses=1000))
+    done = evaluate_pairs(scenes, Places(scenes), rules, settings, [600], icp_distance=0.05)
+    for results in (done.results[600], done.refined[600]):
+        names = [(result.scene, result.target, result.source) for result in results]
+        assert names == [(pair.scene, pair.target, pair.source) for pair in scenes.pairs]
+    for pair, transform in zip(scenes.pairs, done.transforms[600], strict=True):
+        torch.testing.assert_close(transform, pair.transform, atol=0.2, rtol=0)
+    assert sorted(scenes.asked) == [(s, i) for s in "ab" for i in (0, 2, 4)]  # each once
+
+
 def test_wrong_descriptors_fail_and_say_so() -> None:
     scenes = Scenes()
     rules = protocol("predator", "threedmatch")
