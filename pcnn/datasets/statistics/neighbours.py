@@ -26,14 +26,16 @@ def neighbours_per_voxel(points: NDArray[np.float32], voxel_size: float) -> floa
     """
     if not len(points):
         return float("nan")
-    cells = np.floor(points.astype(np.float64) / voxel_size).astype(np.int64)
-    cells -= cells.min(0) - 1
-    extent = cells.max(0) + 2  # an empty layer all round keeps the keys of neighbours apart
-    if float(extent[0]) * float(extent[1]) * float(extent[2]) > 2.0**62:
+    places = np.floor(points.astype(np.float64) / voxel_size)
+    places -= places.min(0) - 1
+    spread = places.max(0) + 2  # an empty layer all round keeps the keys of neighbours apart
+    # looked at before they are integers: what int64 cannot hold would wrap round without a word
+    if not spread.prod() <= 2.0**62:
         raise ValueError(
-            f"points spread over {extent.tolist()} voxels of {voxel_size} m: "
-            "remove stray points, or choose larger voxels"
+            f"points spread over {' x '.join(f'{n:.6g}' for n in spread)} voxels of {voxel_size} "
+            "m: remove stray points, or choose larger voxels"
         )
+    cells, extent = places.astype(np.int64), spread.astype(np.int64)
     keys = np.unique((cells[:, 0] * extent[1] + cells[:, 1]) * extent[2] + cells[:, 2])
     steps = np.array([(x * extent[1] + y) * extent[2] for x in (-1, 0, 1) for y in (-1, 0, 1)])
     total = 0
