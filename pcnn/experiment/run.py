@@ -19,9 +19,7 @@ from pcnn.experiment.check import checked, is_network
 from pcnn.experiment.errors import ConfigError
 from pcnn.experiment.predictions import LabelWriter
 from pcnn.experiment.processes import one_job, rank, tell_other_ranks
-from pcnn.experiment.registration import evaluate_trained
 from pcnn.experiment.resume import continuation
-from pcnn.experiment.run_folder import nearby
 from pcnn.experiment.weights import best_checkpoint, check_fit, require_checkpoint, steps_of
 from pcnn.loggers import finish, guard
 from pcnn.metrics import iou_table
@@ -107,8 +105,9 @@ def execute(run: Run) -> float | None:
     given = {
         "run_folder": run.folder,
         "config": plain_config(cfg),
+        "class_names": list(cfg.data.class_names),
+        "colors": [tuple(color) for color in cfg.data.colors],
         "source": cfg.data.source,
-        **{key: list(cfg.data[key]) for key in ("class_names", "colors") if key in cfg.data},
     }
     callbacks = build.callbacks(cfg, run.folder, given)
     if cfg.get("predictions"):
@@ -132,24 +131,17 @@ def fit_and_evaluate(
 ) -> float | None:
     """Fit when asked to, evaluate, write metrics.json; returns the figure a sweep compares."""
     metrics: dict[str, float] = {}
-    facts: dict[str, Any] = {}
     checkpoint = cfg.ckpt_path
     if cfg.train:
         trainer.fit(task, datamodule, ckpt_path=run.checkpoint, weights_only=True)
         checkpoint = best_checkpoint(trainer)
         console.print(f"evaluating {checkpoint}", soft_wrap=True, highlight=False)
         metrics |= evaluate(trainer, task, datamodule, checkpoint, "val")
-    steps = trainer.global_step if cfg.train else steps_of(Path(checkpoint))
-    if cfg.test and cfg.task.name == "registration":
-        if trainer.is_global_zero:  # pairs are few, and RANSAC runs in batches: one rank does it
-            pairs = datamodule.pairs("test")  # type: ignore[attr-defined]
-            device = trainer.strategy.root_device
-            done = evaluate_trained(cfg, run.folder, pairs, checkpoint, device, trainer.loggers)
-            metrics, facts = metrics | done.figures, done.facts
-    elif cfg.test:
+    if cfg.test:
         metrics |= evaluate(trainer, task, datamodule, checkpoint, "test")
     if trainer.is_global_zero:
-        report.write_metrics(run.folder, cfg, metrics, steps, checkpoint, facts)
+        steps = trainer.global_step if cfg.train else steps_of(Path(checkpoint))
+        report.write_metrics(run.folder, cfg, metrics, steps, checkpoint)
         say_table(console, cfg, task)
         report.say_end(console, cfg, run.folder, checkpoint)
     return metrics.get(cfg.optimized_metric) if cfg.optimized_metric else None
@@ -158,19 +150,12 @@ def fit_and_evaluate(
 def describe_data(cfg: DictConfig, datamodule: Any) -> DictConfig:
     """The configuration with what the network and the reports need to know about the data."""
     cfg = cfg.copy()
-    facts: dict[str, Any] = {
+    cfg.data = {
         "source": datamodule.source_kind,
         "in_channels": int(datamodule.in_channels),
+        "class_names": list(datamodule.class_names),
+        "colors": [list(map(int, color)) for color in datamodule.colors],
     }
-    if cfg.task.name == "registration":
-        facts["out_channels"] = int(cfg.task.channels)
-        facts["voxel_size"] = float(datamodule.voxel_size)
-        facts["benchmark"] = datamodule.benchmark
-    else:
-        facts["out_channels"] = len(datamodule.class_names)
-        facts["class_names"] = list(datamodule.class_names)
-        facts["colors"] = [list(map(int, color)) for color in datamodule.colors]
-    cfg.data = facts
     if isinstance(cfg.dataset.get("classes"), str):
         # a checkpoint stays whole when the class file is changed or gone
         cfg.dataset.classes = datamodule.classes
@@ -226,3 +211,8 @@ def quieten() -> None:
     warnings.filterwarnings(
         "ignore", ".*overridden `transfer_batch_to_device` in `LightningModule`.*"
     )
+
+
+def nearby(path: Path) -> Path:
+    """The path relative to the working folder when it lies inside, which is what a user types."""
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
