@@ -46,11 +46,11 @@ def reduce_sum(x: Tensor, kernel_map: KernelMap, weight: Tensor | None = None) -
 
 def reduce_mean(x: Tensor, kernel_map: KernelMap) -> Tensor:
     """Mean of the inputs of every output ``[N_out, C]``; 0 where an output has none."""
-    counts = torch.zeros(kernel_map.n_out, device=x.device)
+    # as wide as the sums: in float16 the share of a row of 100,000 has 8 bits left
+    counts = torch.zeros(kernel_map.n_out, dtype=_sums_of(x), device=x.device)
     counts.index_add_(0, kernel_map.out_index, counts.new_ones(kernel_map.triplets))
-    share = counts.clamp_(min=1).reciprocal_()  # [N_out] float32
-    weight = share.to(x.dtype).index_select(0, kernel_map.out_index)
-    return reduce_sum(x, kernel_map, weight)
+    share = counts.clamp_(min=1).reciprocal_()  # [N_out]
+    return reduce_sum(x, kernel_map, share.index_select(0, kernel_map.out_index))
 
 
 def reduce_max(x: Tensor, kernel_map: KernelMap) -> Tensor:
@@ -86,6 +86,11 @@ def _argmax(x: Tensor, kernel_map: KernelMap) -> Tensor:
     return start.scatter_reduce(0, out_index, rows, "amin")
 
 
+def _sums_of(x: Tensor) -> torch.dtype:
+    """Dtype that features are summed in."""
+    return torch.float64 if x.dtype == torch.float64 else torch.float32
+
+
 def _reduce(
     x: Tensor,
     weight: Tensor | None,
@@ -94,7 +99,7 @@ def _reduce(
     rows: Tensor,
     rows_t: Tensor,
 ) -> Tensor:
-    sums = torch.float64 if x.dtype == torch.float64 else torch.float32
+    sums = _sums_of(x)
     values = x.index_select(0, in_index).to(sums)
     if weight is not None:
         values = values * weight.to(sums)[:, None]
@@ -103,7 +108,7 @@ def _reduce(
 
 
 def _dot(x: Tensor, y: Tensor, in_index: Tensor, out_index: Tensor) -> Tensor:
-    sums = torch.float64 if x.dtype == torch.float64 else torch.float32
+    sums = _sums_of(x)
     product = x.index_select(0, in_index).to(sums) * y.index_select(0, out_index).to(sums)
     return product.sum(1).to(x.dtype)
 

@@ -6,6 +6,7 @@ from pcnn.geometry import Kernel, KernelMap
 from pcnn.maps import SortedSearch
 from pcnn.ops import reduce_max, reduce_mean, reduce_sum
 from tests.clouds import surface_grid
+from tests.tolerance import RELATIVE_RMS, relative_rms
 
 
 def make(n: int = 20, kernel: Kernel | None = None) -> KernelMap:
@@ -29,6 +30,23 @@ def test_sum_mean_and_maximum_equal_a_loop() -> None:
         torch.testing.assert_close(total[i], x[rows].sum(0))
         torch.testing.assert_close(mean[i], x[rows].mean(0))
         assert torch.equal(top[i], x[rows].max(0).values)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("rows", [3, 100_003])
+def test_means_are_as_exact_as_their_dtype(dtype: torch.dtype, rows: int) -> None:
+    inputs, offsets = torch.arange(rows, dtype=torch.int32), torch.tensor([0, rows])
+    one = KernelMap.from_pairs(inputs, torch.zeros_like(inputs), offsets, rows, 1, False, True)
+    x = (torch.rand(rows, 4) + 1).to(dtype).requires_grad_()
+    mean = reduce_mean(x, one)
+    assert mean.dtype == dtype
+    # float32 sums of so many terms one after another
+    terms = 100 if dtype == torch.float32 and rows > 3 else 1
+    assert relative_rms(mean, x.double().mean(0, keepdim=True)) < terms * RELATIVE_RMS[dtype]
+    (grad,) = torch.autograd.grad(mean.sum(), x)
+    assert relative_rms(grad, torch.full_like(grad.double(), 1 / rows)) < (
+        4e-3 if dtype == torch.float16 and rows > 3 else RELATIVE_RMS[dtype]
+    )
 
 
 def test_outputs_without_inputs_are_zero() -> None:
