@@ -7,16 +7,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 from torch.utils.data import Dataset
 
 from pcnn.datasets.augment import Augmentation, sample_generator
 from pcnn.datasets.cache import CloudCache
 from pcnn.datasets.crop import crop
+from pcnn.datasets.joined_cloud import joined_cloud
 from pcnn.datasets.own_inputs import OwnInputs
 from pcnn.datasets.placement import Placement, VoxelSize
 from pcnn.datasets.sampler import Key
 from pcnn.datasets.samples import Cloud, SegmentationSample
 from pcnn.datasets.voxels import OnVoxels
+
+#: Keeps the draws about adding a second cloud apart from those that change the first.
+MIX3D = 1
 
 
 class CloudDataset(Dataset[SegmentationSample], ABC):
@@ -86,17 +91,39 @@ class CloudDataset(Dataset[SegmentationSample], ABC):
         epoch, index = key if isinstance(key, tuple) else (0, key)
         if not 0 <= index < len(self):
             raise IndexError(f"scan {index} of a set of {len(self)}")
-        if self._cache is None:
-            cloud = crop(self.read(index), self.crop)
-        else:
-            cloud = self._cache.get(
-                self.name(index),
-                self.sources(index),
-                lambda: self.geometry.kept(crop(self.read(index), self.crop), self.voxel_size),
-            )
+        cloud = self.changed(epoch, index)
+        if self.augment is None or self.augment.mix3d == 0.0:
+            return cloud
+        generator = sample_generator(self.seed, epoch, index, MIX3D)
+        if generator.random() >= self.augment.mix3d:
+            return cloud
+        return joined_cloud(cloud, self.changed(epoch, self._other(index, generator)))
+
+    def changed(self, epoch: int, index: int) -> Cloud:
+        """Return a cloud as it is in an epoch, before others are added to it."""
+        cloud = self.stored(index)
         if self.augment is not None:
-            cloud = self.augment(cloud, sample_generator(self.seed, epoch, index))
+            cloud = self.augment(
+                cloud,
+                sample_generator(self.seed, epoch, index),
+                lambda generator: self.stored(self._other(index, generator)),
+            )
         return self.finished(cloud, epoch, index)
+
+    def stored(self, index: int) -> Cloud:
+        """Return the cropped cloud, or what the cache keeps of it."""
+        if self._cache is None:
+            return crop(self.read(index), self.crop)
+        return self._cache.get(
+            self.name(index),
+            self.sources(index),
+            lambda: self.geometry.kept(crop(self.read(index), self.crop), self.voxel_size),
+        )
+
+    def _other(self, index: int, generator: np.random.Generator) -> int:
+        """Draw another scan; the only one of a set is its own partner."""
+        n = len(self)
+        return (index + 1 + int(generator.integers(n - 1))) % n if n > 1 else index
 
     def finished(self, cloud: Cloud, epoch: int, index: int) -> Cloud:
         """Return what becomes of an augmented cloud before it is placed: a set may crop it."""

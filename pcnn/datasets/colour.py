@@ -1,0 +1,79 @@
+"""Random changes of colour."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pcnn.datasets.samples import Cloud
+
+
+@dataclass(frozen=True)
+class Chromatic:
+    """Stretch the contrast, shift all colours, and add noise to each.
+
+    Colours are the first three features, in 0..1, and stay in it.
+
+    Args:
+        contrast: chance of auto-contrast, which blends a random share of the colours with
+            ``(c - min) / (max - min)``, channel by channel.
+        shift_share: chance of a shift.
+        shift: largest shift of a channel; the shift is uniform in [-shift, shift).
+        noise_share: chance of noise.
+        noise: its standard deviation, in every channel of every point.
+
+    Raises:
+        ValueError: a chance outside 0..1, or a negative number.
+
+    Source: Choy et al., "4D Spatio-Temporal ConvNets", 2019, and its code, with the numbers of
+    Pointcept's S3DIS configurations.
+    """
+
+    contrast: float = 0.2
+    shift_share: float = 0.95
+    shift: float = 0.05
+    noise_share: float = 0.95
+    noise: float = 0.05
+
+    def __post_init__(self) -> None:
+        for name in ("contrast", "shift_share", "noise_share"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ValueError(f"{name} must be a chance in 0..1, got {getattr(self, name)}")
+        for name in ("shift", "noise"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} of colours must not be negative, got {self}")
+
+    def __call__(self, cloud: Cloud, generator: np.random.Generator) -> Cloud:
+        """Return the cloud in other colours.
+
+        Raises:
+            ValueError: fewer than three features a point, with the name of the file.
+        """
+        if cloud.features.shape[1] < 3:
+            raise ValueError(
+                f"{cloud.path}: {cloud.features.shape[1]} features a point are no colour, which "
+                "this augmentation changes; take another one (augment=none)"
+            )
+        if cloud.n_points == 0:
+            return cloud
+        colour = cloud.features[:, :3]
+        if generator.random() < self.contrast:
+            share = generator.random()
+            colour = (1 - share) * colour + share * stretched(colour)
+        if generator.random() < self.shift_share:
+            move = (2 * generator.random(3) - 1) * self.shift
+            colour = (colour + torch.from_numpy(move.astype(np.float32))).clamp(0, 1)
+        if generator.random() < self.noise_share:
+            noise = generator.standard_normal(tuple(colour.shape), dtype=np.float32) * self.noise
+            colour = (colour + torch.from_numpy(noise)).clamp(0, 1)
+        return replace(cloud, features=torch.cat([colour, cloud.features[:, 3:]], dim=1))
+
+
+def stretched(colour: Tensor) -> Tensor:
+    """Every channel of colours [P, 3] brought to the range 0..1; one of a single value stays."""
+    low, high = colour.amin(0), colour.amax(0)
+    span = high - low
+    return torch.where(span > 0, (colour - low) / torch.where(span > 0, span, 1.0), colour)
