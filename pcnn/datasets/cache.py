@@ -45,19 +45,28 @@ class CloudCache:
             sources: files that the entry is made from.
             build: makes the cloud; what it returns is what a later call will read.
         """
-        path = self.folder / f"{name}.npz"
-        stamp = _stamp(sources)
-        if path.exists():
-            try:
-                entry, found = _read(path)
-            except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
-                log.warning("rebuilding the corrupt cache entry %s (%s)", path, error)
-            else:
-                if np.array_equal(found, stamp):
-                    return entry
+        found = self.find(name, sources)
+        if found is not None:
+            return found
+        stamp = _stamp(sources)  # of before the files are read
         cloud = build()
-        _write(path, cloud, stamp)
+        _write(self._path(name), cloud, stamp)
         return cloud
+
+    def find(self, name: str, sources: Sequence[Path]) -> Cloud | None:
+        """Return the entry ``name``; None when it is absent, stale or corrupt."""
+        path = self._path(name)
+        if not path.exists():
+            return None
+        try:
+            entry, found = _read(path)
+        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+            log.warning("rebuilding the corrupt cache entry %s (%s)", path, error)
+            return None
+        return entry if np.array_equal(found, _stamp(sources)) else None
+
+    def _path(self, name: str) -> Path:
+        return self.folder / f"{name}.npz"
 
 
 def _stamp(sources: Sequence[Path]) -> np.ndarray:

@@ -120,6 +120,21 @@ class CloudDataset(Dataset[SegmentationSample], ABC):
             lambda: self.geometry.kept(crop(self.read(index), self.crop), self.voxel_size),
         )
 
+    def keep(self, index: int) -> tuple[Cloud, bool]:
+        """Put a cloud into the cache ahead of time, unless it is there.
+
+        Returns:
+            What the cache holds, and whether it was there.
+
+        Raises:
+            RuntimeError: this set has no cache.
+            ValueError: as `read`.
+        """
+        if self._cache is None:
+            raise RuntimeError("this set was made without a cache")
+        found = self._cache.find(self.name(index), self.sources(index))
+        return (self.stored(index), False) if found is None else (found, True)
+
     def _other(self, index: int, generator: np.random.Generator) -> int:
         """Draw another scan; the only one of a set is its own partner."""
         n = len(self)

@@ -1,0 +1,163 @@
+"""Work done on all samples of a set ahead of a training, in several processes."""
+
+from __future__ import annotations
+
+import errno
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from torch.utils.data import DataLoader, Dataset
+
+from pcnn.datasets.cloud_dataset import CloudDataset
+from pcnn.datasets.labels import IGNORE
+from pcnn.datasets.simulate.driver import available_cores
+
+State = Literal["made", "kept", "checked", "failed"]
+
+#: A disk that is full refuses every file after this one too.
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a sample.
+
+    Args:
+        name: of the sample.
+        state: ``made``; ``kept``, it was there; ``checked``, it was read and nothing else;
+            ``failed``.
+        problem: why it failed, with the name of the file.
+        notes: what was odd about it.
+    """
+
+    name: str
+    state: State
+    problem: str = ""
+    notes: tuple[str, ...] = ()
+
+
+class Preparation(ABC):
+    """Work on the samples 0..n-1 of a set; each is done whole or not at all."""
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """Number of samples."""
+
+    @abstractmethod
+    def name(self, index: int) -> str:
+        """Name of a sample."""
+
+    @abstractmethod
+    def do(self, index: int) -> tuple[State, tuple[str, ...]]:
+        """Do the work of a sample, unless it was done.
+
+        Returns:
+            What became of it, and notes.
+
+        Raises:
+            OSError: a file cannot be read or written.
+            ValueError: a file breaks its format, or holds nothing; names the file.
+            ImportError: a package that a format needs is not installed.
+        """
+
+
+@dataclass(frozen=True)
+class FillCache(Preparation):
+    """Put the training clouds of a set into its cache.
+
+    Args:
+        dataset: made with a cache.
+    """
+
+    dataset: CloudDataset
+
+    def __len__(self) -> int:
+        return len(self.dataset)
+
+    def name(self, index: int) -> str:
+        """Name of a cloud."""
+        return self.dataset.name(index)
+
+    def do(self, index: int) -> tuple[State, tuple[str, ...]]:
+        """Read, crop and reduce a cloud, and write it into the cache."""
+        cloud, was_there = self.dataset.keep(index)
+        if not cloud.n_points:
+            whole = f" within the crop, {cloud.n_points_total} beyond it"
+            raise ValueError(f"{cloud.path}: no points{whole if cloud.n_points_total else ''}")
+        notes: tuple[str, ...] = ()
+        if cloud.labels is None or bool((cloud.labels == IGNORE).all()):
+            notes = (f"{cloud.path}: no labelled point",)
+        return "kept" if was_there else "made", notes
+
+
+@dataclass(frozen=True)
+class ReadAll(Preparation):
+    """Read the clouds of a set that are kept nowhere, so that broken ones show.
+
+    Args:
+        dataset: of evaluation.
+    """
+
+    dataset: CloudDataset
+
+    def __len__(self) -> int:
+        return len(self.dataset)
+
+    def name(self, index: int) -> str:
+        """Name of a cloud."""
+        return self.dataset.name(index)
+
+    def do(self, index: int) -> tuple[State, tuple[str, ...]]:
+        """Read a cloud."""
+        cloud = self.dataset.read(index)
+        if not cloud.n_points:
+            raise ValueError(f"{cloud.path}: no points")
+        return "checked", ()
+
+
+def prepared(work: Sequence[Preparation], workers: int | None = None) -> Iterator[Outcome]:
+    """Do all work, one sample after the other in every process.
+
+    Args:
+        work: done in this order.
+        workers: processes; None takes every core, 0 this process.
+
+    Yields:
+        What became of each sample, in order. One that fails stops nothing.
+
+    Raises:
+        OSError: the disk is full. What was done before is whole, and stays.
+        RuntimeError: a process died, for want of memory as a rule; the same holds.
+        ValueError: a negative number of workers.
+    """
+    if workers is not None and workers < 0:
+        raise ValueError(f"workers must be at least 0, got {workers}")
+    tasks = _Tasks(work)
+    processes = min(available_cores() if workers is None else workers, len(tasks))
+    yield from DataLoader(tasks, batch_size=None, num_workers=processes, collate_fn=_itself)
+
+
+class _Tasks(Dataset[Outcome]):
+    def __init__(self, work: Sequence[Preparation]) -> None:
+        self._tasks = [(part, index) for part in work for index in range(len(part))]
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    def __getitem__(self, number: int) -> Outcome:
+        part, index = self._tasks[number]
+        name = part.name(index)
+        try:
+            state, notes = part.do(index)
+        except (OSError, ValueError, ImportError) as error:
+            if isinstance(error, OSError) and error.errno in _FULL:
+                raise
+            said = str(error)
+            return Outcome(name, "failed", said if name in said else f"{name}: {said}")
+        return Outcome(name, state, notes=notes)
+
+
+def _itself(outcome: Any) -> Any:
+    return outcome
