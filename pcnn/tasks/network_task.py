@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import lightning as L
 import torch
 from lightning.pytorch.utilities.types import OptimizerLRSchedulerConfig
-from torch import nn
+from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
@@ -16,13 +16,14 @@ from pcnn.nn import PlannedModule
 from pcnn.ops.prefetch import SideStream, tensors_of
 from pcnn.runtime.compile import Compiled, compile
 from pcnn.tasks.parameter_groups import parameter_groups
+from pcnn.tensor import SparseTensor
 
 
 class NetworkTask(L.LightningModule):
     """A network with its optimiser and schedule; steps and metrics are for a task to add.
 
-    A batch has `tensor` (SparseTensor), `batch_size`, `to(device, non_blocking=...)` and
-    `tensors()`, every tensor beside the network's input.
+    A batch has `tensor` (SparseTensor; or what `inputs` says), `batch_size`,
+    `to(device, non_blocking=...)` and `tensors()`, every tensor beside the network's input.
 
     Args:
         net: takes the input tensor.
@@ -64,22 +65,36 @@ class NetworkTask(L.LightningModule):
             self._compiled = [compile(self.net)]
         return self._compiled[0](tensor)
 
+    def inputs(self, batch: Any) -> Sequence[SparseTensor]:
+        """What enters the network in a step of this batch."""
+        return (batch.tensor,)
+
+    def arrived(self, batch: Any) -> Any:
+        """Complete a batch that has just come onto the device; for a task to fill."""
+        return batch
+
     def transfer_batch_to_device(
         self, batch: Any, device: torch.device, dataloader_idx: int
     ) -> Any:
         """Move a batch; its maps are planned on the way where the device can do both at once."""
         net = self.net
         if device.type != "cuda" or not self.prefetch_maps or not isinstance(net, PlannedModule):
-            return super().transfer_batch_to_device(batch, device, dataloader_idx)
+            return self.arrived(super().transfer_batch_to_device(batch, device, dataloader_idx))
         if self._side is None or self._side.device != device:
             self._side = SideStream(device)
 
         def prepare() -> Any:
-            moved = batch.to(device, non_blocking=True)
-            net.planner(moved.tensor.geometry, self.training)
+            moved = self.arrived(batch.to(device, non_blocking=True))
+            for tensor in self.inputs(moved):
+                net.planner(tensor.geometry, self.training)
             return moved
 
-        return self._side.run(prepare, lambda moved: [*moved.tensors(), *tensors_of(moved.tensor)])
+        def tensors(moved: Any) -> Iterator[Tensor]:
+            yield from moved.tensors()
+            for tensor in self.inputs(moved):
+                yield from tensors_of(tensor)
+
+        return self._side.run(prepare, tensors)
 
     def log_rate(self, batch_size: int) -> None:
         """Log `train/lr`, the rate of the first parameter group."""

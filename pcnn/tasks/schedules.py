@@ -61,6 +61,28 @@ def cosine(
     return LambdaLR(optimizer, factor)
 
 
+def exponential(
+    optimizer: Optimizer, total_steps: int, gamma: float = 0.99, epochs: int = 100
+) -> LambdaLR:
+    """Multiply the rates by `gamma` after every one of `epochs` equal parts of the run.
+
+    With `epochs` as many as the run has, and as many steps in each, this is
+    `torch.optim.lr_scheduler.ExponentialLR` stepped once an epoch. A shorter run with the same
+    `epochs` falls as far, only faster.
+
+    Args:
+        optimizer: its groups' `lr` are the first rates.
+        total_steps: optimiser steps of the whole run.
+        gamma: factor, in (0, 1].
+        epochs: number of parts.
+    """
+    if not 0 < gamma <= 1 or epochs < 1:
+        raise ValueError(
+            f"gamma is a factor in (0, 1] and epochs 1 or more, not {gamma} and {epochs}"
+        )
+    return LambdaLR(optimizer, lambda step: gamma ** (step * epochs // max(1, total_steps)))
+
+
 def constant(optimizer: Optimizer, total_steps: int) -> LambdaLR:
     """The optimiser's own rates throughout; `total_steps` is not used."""
     del total_steps

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.optim.lr_scheduler import LRScheduler
 
-from pcnn.tasks.schedules import constant, cosine, one_cycle
+from pcnn.tasks.schedules import constant, cosine, exponential, one_cycle
 
 
 def rates(make: Callable[..., LRScheduler], steps: int, total: int, start: int = 0) -> list[float]:
@@ -59,12 +59,31 @@ def test_cosine_warms_up_linearly() -> None:
     assert 0 < seen[19] < 0.02
 
 
-@pytest.mark.parametrize("make", [one_cycle, cosine, constant])
+def test_exponential_is_torchs_by_epochs() -> None:
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0)
+    theirs = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.9)
+    seen = []
+    for _ in range(6):
+        seen += [optimizer.param_groups[0]["lr"]] * 7
+        optimizer.step()
+        theirs.step()
+    assert rates(partial(exponential, gamma=0.9, epochs=6), 42, 42) == pytest.approx(seen)
+    # a run of another length falls as far
+    short = rates(partial(exponential, gamma=0.9, epochs=6), 4, 4)
+    assert short[0] == 1
+    assert short == sorted(short, reverse=True)
+    assert 0.9**5 < short[-1] < 0.9**3
+    for wrong in ({"gamma": 1.1}, {"epochs": 0}):
+        with pytest.raises(ValueError, match="gamma"):
+            rates(partial(exponential, **wrong), 5, 5)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("make", [one_cycle, cosine, exponential, constant])
 def test_resumed_schedule_continues(make: Callable[..., LRScheduler]) -> None:
     assert rates(make, 20, 20, start=7) == rates(make, 20, 20)[7:]
 
 
-@pytest.mark.parametrize("make", [one_cycle, cosine, constant])
+@pytest.mark.parametrize("make", [one_cycle, cosine, exponential, constant])
 def test_beyond_the_end_and_for_one_step(make: Callable[..., LRScheduler]) -> None:
     assert all(0 <= rate <= 1 for rate in rates(make, 30, 20))
     assert len(rates(make, 1, 1)) == 1

@@ -1,0 +1,226 @@
+"""Registration: descriptors that are near each other where two clouds show the same place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
+
+from pcnn.registration.positives import positive_pairs
+from pcnn.registration.unit_length import unit_length
+from pcnn.tasks.network_task import NetworkTask
+from pcnn.tasks.pair_judge import Described, PairRecord, judge_of, seed_of
+from pcnn.tasks.pair_records import PairRecords, figures
+
+MEASURED = 4096  # positives whose distance is logged
+SHOWN = 2000  # matches that evaluation returns
+
+
+class RegistrationTask(NetworkTask):
+    """Train a network to describe places, evaluate how well its descriptors find each other again.
+
+    Training: ``loss(source [N, C], target [M, C], batch)`` on descriptors of unit length. The two
+    clouds of a pair go through the network one after the other, so its batch norms see two
+    mini-batches a step, as in FCGF. Rows of both that lie within `positive_radius` under the true
+    transform are the batch's positives; they are searched on the device. A pair without any stays
+    in the batch and contributes nothing.
+
+    Evaluation, for every pair: up to `val_samples` random rows of either cloud, each of the source
+    with its nearest descriptor of the target; the share of these that are right; a transform by
+    RANSAC. What is drawn depends on the pair's name and `seed` alone, and so does what the loss
+    draws: one network has one set of figures.
+
+    A batch has `source` and `target` (SparseTensor of B clouds each), `source_places` [N, 3] and
+    `target_places` [M, 3] [m], `source_offsets` and `target_offsets` [B + 1], `transforms`
+    [B, 4, 4], `positives` [T, 2] and `positive_offsets` [B + 1] or None, `with_positives`, `names`
+    [B], `voxel_size` [m], `batch_size` B, `to` and `tensors`.
+
+    Logged: `train/loss`, its terms, `train/positives` (how many), `train/positive_distance` (mean
+    distance of their descriptors), `train/lr`; for `val` and `test`: `loss`, `feat_match_ratio`,
+    `inlier_ratio`, `rr`, and `rre` [deg] and `rte` [m] over the registered pairs.
+
+    Args:
+        net: maps the input tensor to C features a row; they are scaled to unit length here.
+        loss: the loss.
+        optimizer: makes an optimiser from parameter groups.
+        scheduler: makes a schedule from (optimiser, total_steps); stepped after every step.
+        voxel_size: edge of a voxel, on native points of a cell [m].
+        benchmark: ``threedmatch`` or ``kitti``: whose thresholds count where none is given.
+        positive_radius: in voxels.
+        val_samples: rows drawn of each cloud in evaluation.
+        inlier_share: a pair counts for `feat_match_ratio` above this share of right matches.
+        hit_distance: a match is right below this residual [m]; None: 0.1 or 0.3.
+        success_rre: a pair is registered below this rotation error [deg]; None: 15 or 5.
+        success_rte: and below this translation error [m]; None: 0.3 or 2.
+        val_ransac_distance: of RANSAC's inliers [m]; None: 0.05 or 0.3.
+        val_hypotheses: of RANSAC; 0 leaves it and `rr` out.
+        decay_norms_and_biases: whether weight decay acts on parameters with one dimension.
+        prefetch_maps: on a CUDA device, move and plan a batch on a side stream, while the device is
+            still busy with the step before.
+        compiled: run the network through `pcnn.runtime.compile`.
+        seed: of evaluation.
+
+    Raises:
+        ValueError: another benchmark, or a number out of range.
+    """
+
+    def __init__(
+        self,
+        net: nn.Module,
+        loss: nn.Module,
+        optimizer: Callable[..., Optimizer],
+        scheduler: Callable[..., LRScheduler],
+        voxel_size: float,
+        benchmark: str,
+        positive_radius: float = 1.5,
+        val_samples: int = 5000,
+        inlier_share: float = 0.05,
+        hit_distance: float | None = None,
+        success_rre: float | None = None,
+        success_rte: float | None = None,
+        val_ransac_distance: float | None = None,
+        val_hypotheses: int = 1000,
+        decay_norms_and_biases: bool = True,
+        prefetch_maps: bool = True,
+        compiled: bool = False,
+        seed: int = 0,
+    ) -> None:
+        super().__init__(net, optimizer, scheduler, decay_norms_and_biases, prefetch_maps, compiled)
+        if not voxel_size > 0 or not positive_radius > 0:
+            raise ValueError(
+                f"voxel_size [m] and positive_radius [voxels] must be positive, got {voxel_size} "
+                f"and {positive_radius}"
+            )
+        self.loss = loss
+        self.radius = positive_radius * voxel_size  # [m]
+        self.judge = judge_of(
+            benchmark,
+            hit_distance,
+            success_rre,
+            success_rte,
+            val_ransac_distance,
+            val_hypotheses,
+            inlier_share,
+            val_samples,
+            seed,
+        )
+        self.seed = seed
+        self._seen = {"val": PairRecords(), "test": PairRecords()}
+        self.records: dict[str, dict[str, PairRecord]] = {}  # of the last pass, by stage and name
+
+    def forward(self, tensor: Any) -> Tensor:
+        """Descriptors [N, C] of every row, of unit length."""
+        return unit_length(self.run(tensor).features)
+
+    def inputs(self, batch: Any) -> tuple[Any, Any]:
+        """Both sides of the pairs."""
+        return batch.source, batch.target
+
+    def arrived(self, batch: Any) -> Any:
+        """The batch with its positives, searched on the device; one that has them stays."""
+        if batch.positives is not None:
+            return batch
+        found = positive_pairs(
+            batch.source_places,
+            batch.source_offsets,
+            batch.target_places,
+            batch.target_offsets,
+            batch.transforms,
+            self.radius,
+        )
+        return batch.with_positives(*found)
+
+    def training_step(self, batch: Any, batch_idx: int) -> Tensor:
+        """Loss of one batch."""
+        source, target = self(batch.source), self(batch.target)
+        loss: Tensor = self.loss(source, target, batch)
+        seen: dict[str, Any] = {"train/positives": float(len(batch.positives))}
+        terms: dict[str, Tensor] = getattr(self.loss, "terms", {})
+        seen |= {f"train/{name}": value for name, value in terms.items()}
+        if len(batch.positives):
+            seen["train/positive_distance"] = mean_distance(source, target, batch.positives)
+        size = max(batch.batch_size, 1)
+        self.log("train/loss", loss.detach(), prog_bar=True, batch_size=size)
+        self.log_dict(seen, batch_size=size)
+        self.log_rate(size)
+        return loss
+
+    def validation_step(self, batch: Any, batch_idx: int) -> dict[str, Any] | None:
+        """Judge one batch; returns what `evaluate` returns."""
+        return self.evaluate(batch, "val")
+
+    def test_step(self, batch: Any, batch_idx: int) -> dict[str, Any] | None:
+        """Judge one batch; returns what `evaluate` returns."""
+        return self.evaluate(batch, "test")
+
+    def evaluate(self, batch: Any, stage: str) -> dict[str, Any] | None:
+        """Describe the pairs of a batch and judge them.
+
+        Returns:
+            Of the batch's first pair: `name`, `source` [N0, 3] and `target` [M0, 3] places, `truth`
+            [4, 4] and `estimate` [4, 4] float64 or None, up to 2000 of its `matches` [S, 2] as rows
+            of both, `inlier_ratio`, `rre` [deg], `rte` [m]. None for a batch without pairs, which a
+            rank gets when another has one more.
+        """
+        if batch.batch_size == 0:
+            return None
+        source, target = self(batch.source), self(batch.target)
+        devices = [source.device] if source.device.type == "cuda" else []
+        with torch.random.fork_rng(devices):  # nothing that training draws depends on validation
+            torch.manual_seed(seed_of("/".join(batch.names), self.seed))
+            loss = float(self.loss(source, target, batch).detach())
+        of_source, of_target = batch.source_offsets.tolist(), batch.target_offsets.tolist()
+        pairs = []
+        for b, name in enumerate(batch.names):
+            here, there = (slice(*ends[b : b + 2]) for ends in (of_source, of_target))
+            pairs.append(
+                Described(
+                    name,
+                    batch.source_places[here],
+                    source[here],
+                    batch.target_places[there],
+                    target[there],
+                    batch.transforms[b],
+                )
+            )
+        judged = self.judge(pairs, loss)
+        self._seen[stage].add(one.record for one in judged)
+        pair, (record, matches, estimate) = pairs[0], judged[0]
+        return {
+            "name": pair.name,
+            "source": pair.source,
+            "target": pair.target,
+            "truth": pair.truth,
+            "estimate": estimate,
+            "matches": matches[:: -(-len(matches) // SHOWN) or 1],
+            "inlier_ratio": record.inlier_ratio,
+            "rre": record.rre,
+            "rte": record.rte,
+        }
+
+    def on_validation_epoch_end(self) -> None:
+        """Log the figures of the pass."""
+        self.log_evaluation("val")
+
+    def on_test_epoch_end(self) -> None:
+        """Log the figures of the pass."""
+        self.log_evaluation("test")
+
+    def log_evaluation(self, stage: str) -> None:
+        """Log all figures of a pass, exact over ranks, and keep its records."""
+        records = self._seen[stage].gathered()
+        self.records[stage] = records
+        if records:
+            found = figures(records, self.judge)
+            self.log_dict({f"{stage}/{name}": value for name, value in found.items()})
+
+
+@torch.no_grad()
+def mean_distance(source: Tensor, target: Tensor, positives: Tensor) -> Tensor:
+    """Mean distance of the descriptors of positives [T, 2], T > 0, of some all over the batch."""
+    some = positives[:: -(-len(positives) // MEASURED)]
+    return (source[some[:, 0]] - target[some[:, 1]]).norm(dim=1).mean()

@@ -1,0 +1,297 @@
+"""Training and judging descriptors on hand-made pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+
+import lightning as L
+import pytest
+import torch
+from torch import Tensor, nn
+
+from pcnn.losses import Circle, HardestContrastive
+from pcnn.models import ResUNetBN2C
+from pcnn.registration.transforms import inverse, transform_points
+from pcnn.tasks import RegistrationTask
+from pcnn.tasks.schedules import constant
+from tests.registration.poses import random_pose
+from tests.tasks.pairs import Pairs, pairs_of, views
+
+VOXEL = 0.1
+
+
+class Lookup(nn.Module):
+    """The features of the input are the descriptors, scaled by one weight."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(1))
+
+    def forward(self, tensor: Any) -> Any:
+        return SimpleNamespace(features=tensor.features * self.scale)
+
+
+def task_of(net: nn.Module, loss: nn.Module | None = None, **options: Any) -> RegistrationTask:
+    return RegistrationTask(
+        net,
+        loss or HardestContrastive(256, 64),
+        partial(torch.optim.SGD, lr=0.1, momentum=0.8),
+        constant,
+        voxel_size=VOXEL,
+        benchmark="threedmatch",
+        **options,
+    )
+
+
+def small(width: float = 0.25, **options: Any) -> nn.Module:
+    torch.manual_seed(0)
+    return ResUNetBN2C(width=width, out_channels=16, first_kernel=3, **options)
+
+
+def with_right_matches(right: int, of: int, seed: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Two clouds of so many points on a lattice, the truth, and for every source row its match."""
+    generator = torch.Generator().manual_seed(seed)
+    cells = torch.randperm(1000, generator=generator)[:of]
+    grid = torch.stack([cells // 100, cells // 10 % 10, cells % 10], 1)
+    target = (grid * 0.5 + 0.05).float()
+    truth = random_pose(seed)
+    source = transform_points(inverse(truth), target.double()).float()
+    partner = torch.arange(of)
+    partner[right:] = partner[right:].roll(1)
+    return source, target, truth, partner
+
+
+def hand_made(rights: list[int], of: int, names: list[str]) -> Pairs:
+    """Pairs whose matches are right for so many rows; descriptors come with the input."""
+    sources, targets, truths, features = [], [], [], []
+    for seed, right in enumerate(rights):
+        source, target, truth, partner = with_right_matches(right, of, seed)
+        sources.append(source)
+        targets.append(target)
+        truths.append(truth)
+        code = torch.randn(of, 32, generator=torch.Generator().manual_seed(seed))
+        features.append((code[partner], code))
+    return Pairs(
+        *(SimpleNamespace(features=torch.cat(side)) for side in zip(*features, strict=True)),  # type: ignore[arg-type]
+        torch.cat(sources),
+        torch.cat(targets),
+        torch.arange(len(rights) + 1) * of,
+        torch.arange(len(rights) + 1) * of,
+        torch.stack(truths),
+        tuple(names),
+        VOXEL,
+    )
+
+
+def loader(batches: list[Any]) -> Any:
+    return torch.utils.data.DataLoader(batches, batch_size=None)  # type: ignore[arg-type]
+
+
+def trainer_for(path: Any, **options: Any) -> L.Trainer:
+    return L.Trainer(
+        accelerator="cpu",
+        default_root_dir=path,
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        **options,
+    )
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_figures_of_hand_made_pairs(tmp_path: Any) -> None:
+    # 40, 12 and 2 of 40 matches are right: 5 % is not above 5 %
+    first = hand_made([40, 12], 40, ["a", "b"])
+    second = hand_made([2], 40, ["c"])
+    task = task_of(Lookup())
+    trainer = trainer_for(tmp_path)
+    (found,) = trainer.validate(task, loader([first, second]), verbose=False)
+    assert found["val/inlier_ratio"] == pytest.approx((1 + 0.3 + 0.05) / 3)
+    assert found["val/feat_match_ratio"] == pytest.approx(2 / 3)
+    assert found["val/rr"] == pytest.approx(2 / 3)
+    assert found["val/rre"] < 0.1
+    assert found["val/rte"] < 0.001
+    assert list(task.records["val"]) == ["a", "b", "c"]
+    ratios = [record.inlier_ratio for record in task.records["val"].values()]
+    assert ratios == pytest.approx([1, 0.3, 0.05])
+    assert task.records["val"]["c"].loss != task.records["val"]["a"].loss
+    assert found["val/loss"] == pytest.approx(
+        sum(record.loss for record in task.records["val"].values()) / 3
+    )
+    # a second pass begins anew, and a pair that comes twice counts once
+    (again,) = trainer.validate(task, loader([first, second, second]), verbose=False)
+    assert again == found
+    (tested,) = trainer.test(task, loader([second]), verbose=False)
+    assert tested["test/feat_match_ratio"] == 0
+    assert tested["test/rr"] == 0
+    assert "test/rre" not in tested
+
+
+def test_hits_and_success_follow_their_thresholds() -> None:
+    batch = hand_made([40, 40], 40, ["a", "b"])
+    shift = torch.tensor([0.08, 0.0, 0.0])
+    batch.target_places[40:] += shift  # the truth says otherwise: every match of b is 8 cm off
+
+    def figures(**options: Any) -> list[tuple[float, bool, bool]]:
+        task = task_of(Lookup(), **options)
+        task.evaluate(task.arrived(batch), "val")
+        return [
+            (one.inlier_ratio, task.judge.matches_features(one), task.judge.registers(one))
+            for one in task._seen["val"].gathered().values()
+        ]
+
+    assert figures() == [(1, True, True), (1, True, True)]
+    assert figures(hit_distance=0.05) == [(1, True, True), (0, False, True)]
+    assert figures(success_rte=0.05) == [(1, True, True), (1, True, False)]
+    assert figures(val_hypotheses=0) == [(1, True, False), (1, True, False)]
+
+
+def test_what_an_evaluation_returns() -> None:
+    task = task_of(Lookup(), val_samples=25)
+    seen = task.evaluate(task.arrived(hand_made([40, 2], 40, ["a", "b"])), "test")
+    assert seen is not None
+    assert seen["name"] == "a"
+    assert seen["source"].shape == seen["target"].shape == (40, 3)
+    torch.testing.assert_close(seen["estimate"], seen["truth"], rtol=1e-4, atol=1e-4)
+    source, target = seen["matches"].unbind(1)
+    assert len(source) == 25
+    moved = transform_points(seen["truth"], seen["source"][source].double())
+    right = (moved - seen["target"][target]).norm(dim=1) < 0.1
+    assert seen["inlier_ratio"] == pytest.approx(float(right.double().mean()))
+    assert seen["rre"] < 0.1
+    assert seen["rte"] < 0.001
+
+
+def test_one_network_has_one_set_of_figures() -> None:
+    task = task_of(Lookup(), HardestContrastive(8, 8), val_samples=20)
+    batch = task.arrived(hand_made([30, 20], 60, ["a", "b"]))
+    torch.manual_seed(1)
+    state = torch.get_rng_state()
+    seen = []
+    for seed in (1, 2):
+        torch.manual_seed(seed)
+        before = torch.get_rng_state()
+        task.evaluate(batch, "val")
+        assert torch.equal(torch.get_rng_state(), before)
+        seen.append(task._seen["val"].gathered())
+    assert seen[0] == seen[1]
+    torch.set_rng_state(state)
+    # what is drawn does not hang on the company of a pair
+    alone = hand_made([30], 60, ["a"])
+    task.evaluate(task.arrived(alone), "val")
+    assert task._seen["val"].gathered()["a"].inlier_ratio == seen[0]["a"].inlier_ratio
+
+
+def test_a_batch_without_pairs_and_a_pass_without_records() -> None:
+    task = task_of(small())
+    empty = task.arrived(pairs_of([], [], [], VOXEL))
+    assert task.evaluate(empty, "val") is None
+    task.log_evaluation("val")
+    assert task.records["val"] == {}
+
+
+@pytest.mark.parametrize(("geometry", "steps"), [("voxel", 25), ("point", 12)])
+def test_descriptors_improve(geometry: str, steps: int, tmp_path: Any) -> None:
+    batch = views([0, 1], VOXEL, geometry, 1000)
+    task = task_of(small(), val_samples=300, hit_distance=1.5 * VOXEL, val_hypotheses=0)
+    trainer = trainer_for(tmp_path, max_steps=steps, max_epochs=1, num_sanity_val_steps=0)
+    (before,) = trainer.validate(task, loader([batch]), verbose=False)
+    trainer.fit(task, loader([batch] * steps))
+    (after,) = trainer.validate(task, loader([batch]), verbose=False)
+    assert after["val/loss"] < 0.9 * before["val/loss"]
+    assert after["val/inlier_ratio"] > 1.5 * before["val/inlier_ratio"]
+    assert "val/rr" not in after
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("loss", [HardestContrastive(64, 32), Circle(samples=64)], ids=type)
+def test_training_logs(loss: nn.Module, tmp_path: Any) -> None:
+    task = task_of(small(), loss)
+    trainer = trainer_for(tmp_path, max_steps=2)
+    trainer.fit(task, loader([views([3], VOXEL)] * 2))
+    logged = {"train/loss", "train/positives", "train/positive_distance", "train/lr"}
+    if isinstance(loss, HardestContrastive):
+        logged |= {"train/positive", "train/negative"}
+    assert set(trainer.callback_metrics) == logged
+    assert all(torch.isfinite(value) for value in trainer.callback_metrics.values())
+
+
+def cloud(*rows: tuple[float, float, float]) -> Tensor:
+    return torch.tensor(rows, dtype=torch.float32).reshape(-1, 3)
+
+
+def far() -> Tensor:
+    return torch.rand(30, 3) + 50
+
+
+DEGENERATE: dict[str, Callable[[], tuple[list[Tensor], list[Tensor]]]] = {
+    "no positives": lambda: ([torch.rand(40, 3)], [far()]),
+    "all masked": lambda: ([torch.rand(40, 3) * 0.05], [torch.rand(40, 3) * 0.05]),
+    "one point": lambda: ([cloud((0, 0, 0))], [cloud((0, 0, 0))]),
+    "an empty cloud": lambda: ([torch.rand(40, 3), torch.rand(9, 3)], [cloud(), torch.rand(30, 3)]),
+    "nothing": lambda: ([cloud()], [cloud()]),
+    "a pair without": lambda: ([torch.rand(40, 3)] * 2, [torch.rand(40, 3), far()]),
+}
+
+
+@pytest.mark.parametrize("loss", [HardestContrastive(64, 32), Circle(samples=64)], ids=type)
+@pytest.mark.parametrize("geometry", ["voxel", "point"])
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_degenerate_batches_train_on(geometry: str, loss: nn.Module, tmp_path: Any) -> None:
+    torch.manual_seed(0)
+    batches = []
+    for make in DEGENERATE.values():
+        sources, targets = make()
+        poses = [torch.eye(4, dtype=torch.float64)] * len(sources)
+        batches.append(pairs_of(sources, targets, poses, VOXEL, geometry))
+    net = small(0.125, normalize_features=False)
+    task = task_of(net, loss, val_samples=20, val_hypotheses=20)
+    seen: list[dict[str, bool]] = []
+
+    def look(*_: Any) -> None:
+        found = {name: parameter.grad is not None for name, parameter in net.named_parameters()}
+        seen.append(found)
+
+    task.on_before_optimizer_step = look  # type: ignore[method-assign, assignment]
+    trainer = trainer_for(tmp_path, max_epochs=1, num_sanity_val_steps=0)
+    trainer.fit(task, loader(batches), loader(batches))
+    assert trainer.global_step == len(seen) == len(batches)
+    # every parameter has a gradient in every step: a rank that had none would hang the others
+    assert all(all(found.values()) for found in seen)
+    for name, value in net.state_dict().items():
+        assert torch.isfinite(value).all(), name
+    assert trainer.callback_metrics["val/loss"].isfinite()
+
+
+def test_checkpoint_holds_weights_only() -> None:
+    task = task_of(Lookup())
+    assert set(task.state_dict()) == {"net.scale"}
+    assert not task.hparams
+
+
+def test_diverged_descriptors_are_named() -> None:
+    batch = hand_made([5], 10, ["room/3 onto 1"])
+    batch.source.features[4] = torch.nan
+    task = task_of(Lookup())
+    with pytest.raises(ValueError, match=r"room/3 onto 1.*NaN"):
+        task.evaluate(task.arrived(batch), "val")
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"benchmark": "indoor"}, "threedmatch"),
+        ({"positive_radius": 0.0}, "positive_radius"),
+        ({"val_samples": 0}, "samples"),
+        ({"inlier_share": 1.5}, "inlier_share"),
+        ({"hit_distance": -1.0}, "hit_distance"),
+    ],
+)
+def test_refused_options(options: dict[str, Any], said: str) -> None:
+    given: dict[str, Any] = {"voxel_size": VOXEL, "benchmark": "kitti", **options}
+    with pytest.raises(ValueError, match=said):
+        RegistrationTask(Lookup(), HardestContrastive(), torch.optim.SGD, constant, **given)
