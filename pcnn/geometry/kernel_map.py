@@ -277,18 +277,22 @@ class KernelMap:
         """
         return [tensor for name in names for tensor in self.layout(name)]
 
-    def read(self, forward: tuple[str, ...], backward: tuple[str, ...]) -> list[Tensor]:
+    def read(
+        self, forward: tuple[str, ...], backward: tuple[str, ...], entry: bool = False
+    ) -> list[Tensor]:
         """What `listed` returns of ``forward``, kept; notes at the first time who reads it.
 
         Args:
             forward: layouts that a convolution reads, of the transposed map too where the map does
                 not serve as its own transpose.
             backward: layouts that its backward reads besides.
+            entry: the features are what enters the network: no gradient of them is asked for, so
+                the transposed map is not read.
         """
-        key = forward, backward, self.flipped
+        key = forward, backward, self.flipped, entry
         found = self.edges.flat.get(key)
         if found is None:
-            self.note(forward, backward, () if self.symmetric else forward)
+            self.note(forward, backward, () if self.symmetric or entry else forward)
             found = self.edges.flat[key] = self.listed(forward)
         return found
 

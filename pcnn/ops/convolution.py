@@ -53,12 +53,14 @@ def convolution(
     mirrored = kernel_map.flipped and kernel_map.symmetric
     side = kernel_map.transpose() if mirrored else kernel_map
     compiling, needs = torch.compiler.is_compiling(), dataflow.needs
-    # in compiled code a list that is kept would be a side effect
-    layouts = side.listed(needs) if compiling else side.read(needs, dataflow.needs_vvor)
     grad_x = grad_weight = False
     extra, graded = second is not None or epilogue is not None, torch.is_grad_enabled()
     if graded:
         grad_x, grad_weight = x.requires_grad, weight.requires_grad
+    if compiling:  # a list that is kept would be a side effect
+        layouts = side.listed(needs)
+    else:  # without gradients nothing but a leaf requires them: a dry run marks its input so
+        layouts = side.read(needs, dataflow.needs_vvor, not graded and x.requires_grad)
     if extra and (graded or groups != 1):
         _check_inference(x, weight, second, epilogue, groups)
     if not (grad_x or grad_weight or compiling or (extra and not dataflow.fuses)):

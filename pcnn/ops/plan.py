@@ -312,6 +312,15 @@ def plan(model: nn.Module, geometry: Geom) -> Geom:
 
     For one batch; in a loop keep a `Planner`, which traces the model once. Networks that plan by
     themselves (`pcnn.nn.PlannedModule`) have one.
+
+    Raises:
+        TypeError: a tensor in place of its geometry.
+        ValueError: as a call of `Planner`.
     """
+    if not isinstance(geometry, VoxelGrid | PointSet):
+        raise TypeError(
+            f"plan takes a geometry, got a {type(geometry).__name__}: of a sparse tensor x give "
+            "x.geometry"
+        )
     own = getattr(model, "planner", None)
     return (own if isinstance(own, Planner) else Planner(model))(geometry)

@@ -127,7 +127,8 @@ def trace(model: nn.Module, kind: PointKind | None = None) -> Recipe:
     else:
         places = [[0.5, 0.5, 0.5], [1.5 if kind.one_per_cell else 0.6, 0.5, 0.5]]
         grid = point_set_of(torch.tensor(places, device=parameter.device), sites=kind.sites)
-    features = parameter.new_zeros(grid.rows, _input_channels(model))
+    # without gradients only a leaf requires one: so a layer that reads the input itself knows it
+    features = parameter.new_zeros(grid.rows, _input_channels(model)).requires_grad_()
     flags = [(module, module.training) for module in model.modules()]
     # networks that plan their input by themselves would begin a dry run of their own
     planning = [m for m in model.modules() if getattr(m, "plans_input", False) is True]

@@ -244,3 +244,10 @@ def test_copies_and_pickles_plan_for_themselves() -> None:
     grid = surface_grid(100)
     assert held(grid, backward=False) is grid
     assert net.planner.is_planned(grid, backward=False)
+
+
+def test_a_tensor_is_no_geometry() -> None:
+    grid = surface_grid(20)
+    x = pcnn.SparseTensor(torch.zeros(grid.rows, 3), grid)
+    with pytest.raises(TypeError, match=r"give x\.geometry"):
+        pcnn.plan(pcnn.nn.Conv3d(3, 4, 3), x)  # type: ignore[type-var]

@@ -17,7 +17,7 @@ from pcnn.dataflows.output_stationary import OutputStationary
 from pcnn.dataflows.row_stationary import RowStationary
 from pcnn.dataflows.triplets import Triplets
 from pcnn.dataflows.weight_stationary import WeightStationary
-from pcnn.geometry import Kernel, KernelMap, PointSet, row_lists
+from pcnn.geometry import Kernel, KernelMap, PointSet, VoxelGrid, row_lists
 from pcnn.kernels import pinned
 from pcnn.maps import neighbour_kernels
 from pcnn.maps.radius import RadiusSearch
@@ -158,12 +158,44 @@ def test_what_tiles_were_made_from_is_given_up() -> None:
     wanted = layer(features(single(scan(90)))).features
     pcnn.plan(layer, alone)
     (built,) = alone.cached_maps()
-    assert {("tiles", False), ("tiles", True)} <= set(built.edges.layouts)
+    assert ("tiles", False) in built.edges.layouts
     assert not {("table", False), ("masks", True)} & set(built.edges.layouts)
     torch.testing.assert_close(layer(features(alone)).features, wanted)
     kept = scan(90)
     pcnn.plan(Net(engine(Triplets("i"))), kept)
     assert all(m.has("rows_csr") for own in geometries(kept) for m in own.cached_maps())
+
+
+@pytest.mark.parametrize("on_points", [True, False])
+def test_no_transpose_of_what_reads_the_input_alone(on_points: bool) -> None:
+    own = engine(RowStationary() if on_points else OutputStationary())
+    layout = "row_lists" if on_points else "tiles"
+
+    def net() -> nn.Module:
+        torch.manual_seed(0)
+        layers = Conv3d(3, 4, 3, 2, engine=own), Conv3d(4, 5, 3, 2, engine=own)
+        return pcnn.nn.Sequential(*layers).double()
+
+    def planned(model: nn.Module) -> PointSet | VoxelGrid:
+        made = scan(90) if on_points else surface_grid(90)
+        return pcnn.plan(model, made)
+
+    model = net()
+    root = planned(model)
+    (entry,) = root.cached_maps()
+    (level,) = root.cached_levels()
+    (deeper,) = level.cached_maps()
+    assert (layout, False) in entry.edges.layouts
+    assert (layout, True) not in entry.edges.layouts
+    assert {(layout, False), (layout, True)} <= set(deeper.edges.layouts)
+    # whoever asks for the input's gradient gets it: the transpose is built in the forward pass
+    x = torch.randn(root.rows, 3, dtype=torch.float64, requires_grad=True)
+    grad = torch.autograd.grad(model(pcnn.SparseTensor(x, root)).features.sum(), x)[0]
+    assert (layout, True) in entry.edges.layouts
+    step = torch.randn_like(x)
+    moved = model(pcnn.SparseTensor(x.detach() + step, root)).features.sum()
+    still = model(pcnn.SparseTensor(x.detach(), root)).features.sum()
+    torch.testing.assert_close((grad * step).sum(), moved - still)  # linear: no limit needed
 
 
 def test_points_planned_in_inference_mode_serve_training(where: str) -> None:
