@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from pcnn.bench import oracle
-from pcnn.geometry import Kernel, KernelMap, VoxelGrid
+from pcnn.geometry import Kernel, KernelMap
 from pcnn.ops.agreement import RELATIVE_RMS, disagreement
 
 #: Name of float32 operands that are rounded to ten bits, as half precision has.
@@ -52,18 +52,6 @@ class Proof:
                 f"checked: {self.configuration}; to be timed: {configuration}. A time needs the "
                 "check of the very same configuration"
             )
-
-
-def check_map(
-    configuration: Configuration, built: KernelMap, source: VoxelGrid, target: VoxelGrid
-) -> Proof:
-    """Compare a kernel map with the oracle's triplets, as sorted integers.
-
-    Raises:
-        CheckFailed: a triplet is missing, or there is one too many.
-    """
-    truth = oracle.triplets(source, target, configuration.kernel)
-    return check_triplets(configuration, built, truth)
 
 
 def check_triplets(

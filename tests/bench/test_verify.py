@@ -8,7 +8,7 @@ import torch
 from pcnn.bench import oracle
 from pcnn.bench.layers.layer import Layer, Operands
 from pcnn.bench.scenes import noise
-from pcnn.bench.verify import CheckFailed, Configuration, check_map, check_values
+from pcnn.bench.verify import CheckFailed, Configuration, check_triplets, check_values
 from pcnn.geometry import Kernel, KernelMap, VoxelGrid, grid_of_cells
 from pcnn.ops.engine import resolve
 
@@ -49,7 +49,8 @@ def test_the_oracle_knows_empty_grids() -> None:
 def test_a_right_map_passes_and_a_wrong_one_does_not() -> None:
     source, kernel = grid(), Kernel.of(3)
     built = resolve("reference").builder.build(source, source, kernel)
-    assert check_map(configuration(kernel), built, source, source)
+    truth = oracle.triplets(source, source, kernel)
+    assert check_triplets(configuration(kernel), built, truth)
     swapped = built.in_index.clone()
     swapped[:2] = swapped[:2].flip(0)
     shifted = built.offsets.clone()
@@ -60,7 +61,7 @@ def test_a_right_map_passes_and_a_wrong_one_does_not() -> None:
         KernelMap.from_pairs(built.in_index, built.out_index, shifted, n, n),
     ):
         with pytest.raises(CheckFailed, match="in common"):
-            check_map(configuration(kernel), wrong, source, source)
+            check_triplets(configuration(kernel), wrong, truth)
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32", "tf32", "bfloat16", "float16"])

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from pcnn.bench.layers.dataflows import on
 from pcnn.dataflows.gather_scatter import MINUET, TORCHSPARSE
-from pcnn.geometry import Geometry, PointSet
+from pcnn.geometry import Geometry
 from pcnn.maps import DoubleTraversed, HashTable
 from pcnn.ops import native_points, voxelize
 from pcnn.ops.engine import Engine, resolve
@@ -100,8 +100,3 @@ def tensor_on(
 def sites_of(geometry: str, points: Tensor, grid_size: float) -> Geometry:
     """The geometry alone; arguments and errors as in `tensor_on`."""
     return tensor_on(geometry, points, points, grid_size, None).geometry
-
-
-def is_native(sites: Geometry) -> bool:
-    """Whether these are points at their own places."""
-    return isinstance(sites, PointSet) and sites.sites != "cell_origin"

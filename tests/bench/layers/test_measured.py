@@ -61,7 +61,9 @@ def test_a_wrong_layer_is_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
     right: Callable[..., torch.Tensor] = layer_file.convolution
     monkeypatch.setattr(layer_file, "convolution", lambda *a, **k: 1.01 * right(*a, **k))
     monkeypatch.setattr(measured_file, "measure", lambda *args, **_: pytest.fail("timed"))
-    for row in layer_rows(setting(layers=SHAPES[:1]), "layers"):
+    rows = list(layer_rows(setting(layers=SHAPES[:1]), "layers"))
+    assert rows
+    for row in rows:
         assert "out is off" in str((row.params or {})["left_out"])
         assert not row.checked
         assert row.wall_ms is None
