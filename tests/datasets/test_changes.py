@@ -103,7 +103,8 @@ def test_remission_is_forgotten_or_rescaled() -> None:
     scaled = Remission(forget=0.0, gain=[0.5, 0.5], gamma=[1, 1], noise=0.0)(before, generator())
     torch.testing.assert_close(scaled.features, before.features * 0.5)
     forgotten = sum(
-        float(Remission(forget=0.3)(cloud(20), generator(e)).features.sum()) == 0 for e in range(300)
+        float(Remission(forget=0.3)(cloud(20), generator(e)).features.sum()) == 0
+        for e in range(300)
     )
     assert 60 <= forgotten <= 120
     noisy = Remission(forget=0.0, noise=0.5)(before, generator()).features
