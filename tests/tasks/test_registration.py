@@ -295,3 +295,22 @@ def test_refused_options(options: dict[str, Any], said: str) -> None:
     given: dict[str, Any] = {"voxel_size": VOXEL, "benchmark": "kitti", **options}
     with pytest.raises(ValueError, match=said):
         RegistrationTask(Lookup(), HardestContrastive(), torch.optim.SGD, constant, **given)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("geometry", ["voxel", "point"])
+def test_a_batch_prepared_on_a_side_stream_is_the_same(geometry: str) -> None:
+    batch, device = views([0, 1], VOXEL, geometry), torch.device("cuda")
+    wanted = task_of(small()).arrived(batch)
+    values = []
+    for prefetch in (False, True):
+        task = task_of(small().cuda(), prefetch_maps=prefetch).train()
+        for _ in range(3):  # the stream's first use differs from later ones
+            moved = task.transfer_batch_to_device(batch, device, 0)
+        assert torch.equal(moved.positives.cpu(), wanted.positives)
+        assert torch.equal(moved.positive_offsets.cpu(), wanted.positive_offsets)
+        torch.manual_seed(0)
+        loss = task.loss(task(moved.source), task(moved.target), moved)
+        loss.backward()
+        values.append(float(loss))
+    assert values[0] == pytest.approx(values[1], rel=1e-3)
