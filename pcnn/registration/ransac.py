@@ -180,17 +180,32 @@ def _plausible(source: Tensor, target: Tensor, rows: Tensor, settings: RansacSet
 
 def _keep_best(search: _Search, transforms: Tensor, distance: float) -> None:
     """Score hypotheses [S, 4, 4] against all matches of a pair."""
-    block = max(ENTRIES // len(search.source), 1)
-    for part in transforms.split(block):
-        square = _squares(part.float(), search.source, search.target)  # [S, M]
+    if not len(transforms):
+        return
+    inliers, squares = _scores(transforms, search.source, search.target, distance)
+    spread = squares / inliers.clamp(min=1)
+    score = inliers.double() + (1 - spread.double()) * 0.999
+    score = torch.where(inliers > 0, score, 0)
+    top = int(score.argmax())
+    if float(score[top]) > search.score:
+        search.score, search.best = float(score[top]), transforms[top]
+
+
+def _scores(
+    transforms: Tensor, source: Tensor, target: Tensor, distance: float
+) -> tuple[Tensor, Tensor]:
+    """Inliers [S] and the sum of their squared residuals [S], in units of the distance."""
+    if source.is_cuda:
+        from pcnn.kernels.hypothesis_scores import hypothesis_scores
+
+        return hypothesis_scores(transforms, source, target, distance)
+    counts, sums = [], []
+    for part in transforms.float().split(max(ENTRIES // len(source), 1)):
+        square = _squares(part, source, target)  # [S, M]
         near = square < distance**2
-        inliers = near.sum(1)
-        spread = torch.where(near, square, 0).sum(1) / (inliers.clamp(min=1) * distance**2)
-        score = inliers.double() + (1 - spread.double()) * 0.999
-        score = torch.where(inliers > 0, score, 0)
-        top = int(score.argmax()) if len(score) else 0
-        if len(score) and float(score[top]) > search.score:
-            search.score, search.best = float(score[top]), part[top]
+        counts.append(near.sum(1))
+        sums.append(torch.where(near, square, 0).sum(1) / distance**2)
+    return torch.cat(counts), torch.cat(sums)
 
 
 def _squares(transforms: Tensor, source: Tensor, target: Tensor) -> Tensor:
@@ -198,7 +213,6 @@ def _squares(transforms: Tensor, source: Tensor, target: Tensor) -> Tensor:
     total = torch.zeros(len(transforms), len(source), device=source.device)
     for axis in range(3):
         row = transforms[:, axis]  # [S, 4]
-        # sums of products by hand: a matrix product may round to TF32
         gap = row[:, 3:] - target[:, axis]
         for other in range(3):
             gap = torch.addcmul(gap, row[:, other : other + 1], source[:, other])
