@@ -1,17 +1,35 @@
 """Data sets of registration: pairs of clouds with their true transforms."""
 
+from pcnn.datasets.registration.augment import PairAugmentation
+from pcnn.datasets.registration.batch import CollatePairs, PairBatch
 from pcnn.datasets.registration.fcgf_pairs import FCGFPairs
+from pcnn.datasets.registration.indoor_pairs import IndoorPairs
 from pcnn.datasets.registration.kitti_odometry import KITTIOdometry
+from pcnn.datasets.registration.pair_sets import KITTISets, PairSets, ThreeDMatchSets
 from pcnn.datasets.registration.pairs import PairDataset, RegistrationPair
-from pcnn.datasets.registration.sources import kitti_pairs, threedmatch_pairs
+from pcnn.datasets.registration.placed_pairs import PlacedPairs
+from pcnn.datasets.registration.sources import (
+    kitti_pairs,
+    threedmatch_pairs,
+    threedmatch_training_pairs,
+)
 from pcnn.datasets.registration.threedmatch import ThreeDMatch
 
 __all__ = [
+    "CollatePairs",
     "FCGFPairs",
+    "IndoorPairs",
     "KITTIOdometry",
+    "KITTISets",
+    "PairAugmentation",
+    "PairBatch",
     "PairDataset",
+    "PairSets",
+    "PlacedPairs",
     "RegistrationPair",
     "ThreeDMatch",
+    "ThreeDMatchSets",
     "kitti_pairs",
     "threedmatch_pairs",
+    "threedmatch_training_pairs",
 ]

@@ -14,6 +14,16 @@ from pcnn.datasets.simulate.marker import is_simulated
 
 OVERLAP = "0.30"  # of the published lists
 
+#: Validation scenes of FCGF (config/val_3dmatch.txt); it trains on all others.
+VAL_SCENES = (
+    "sun3d-brown_bm_4-brown_bm_4",
+    "sun3d-harvard_c11-hv_c11_2",
+    "7-scenes-heads",
+    "rgbd-scenes-v2-scene_10",
+    "bundlefusion-office0",
+    "analysis-by-synthesis-apt2-kitchen",
+)
+
 
 class FCGFPairs:
     """Pairs of the files ``{scene}*-0.30.txt``, whose lines are ``a.npz b.npz [overlap]``.
@@ -24,6 +34,7 @@ class FCGFPairs:
     Args:
         root: folder of the lists and of the clouds.
         scenes: names, of which a list's name begins with one; None takes every list.
+        without: names, of which no list's name may begin with one.
         limit: that many pairs at most.
 
     Raises:
@@ -36,7 +47,11 @@ class FCGFPairs:
     ground_truth = "world frame"
 
     def __init__(
-        self, root: str | Path, scenes: Sequence[str] | None = None, limit: int | None = None
+        self,
+        root: str | Path,
+        scenes: Sequence[str] | None = None,
+        limit: int | None = None,
+        without: Sequence[str] = (),
     ) -> None:
         self.root = Path(root)
         if not self.root.is_dir():
@@ -45,7 +60,7 @@ class FCGFPairs:
         self.files: list[str] = []  # a cloud's index is its place here
         pairs: list[RegistrationPair] = []
         places: dict[str, int] = {}
-        for path in self._lists(scenes):
+        for path in self._lists(scenes, tuple(without)):
             for number, line in enumerate(path.read_text().splitlines(), 1):
                 words = line.split()
                 if not words:
@@ -74,15 +89,11 @@ class FCGFPairs:
         """Nothing beyond what the name says."""
         return []
 
-    def _lists(self, scenes: Sequence[str] | None) -> list[Path]:
-        if scenes is None:
-            found = sorted(self.root.glob(f"*{OVERLAP}.txt"))
-            if not found:
-                raise FileNotFoundError(f"{self.root}: no list of pairs (*{OVERLAP}.txt)")
-            return found
+    def _lists(self, scenes: Sequence[str] | None, without: tuple[str, ...]) -> list[Path]:
         found = []
-        for scene in scenes:
+        for scene in ("",) if scenes is None else scenes:
             lists = sorted(self.root.glob(f"{scene}*{OVERLAP}.txt"))
+            lists = [path for path in lists if not path.name.startswith(without)]
             if not lists:
                 raise FileNotFoundError(f"{self.root}: no list of pairs {scene}*{OVERLAP}.txt")
             found += lists

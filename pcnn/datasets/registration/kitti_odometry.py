@@ -18,7 +18,7 @@ from pcnn.datasets.registration.kitti_ground_truth import (
     odometry_transform,
     refined,
 )
-from pcnn.datasets.registration.kitti_pair_rule import EXCLUDED, SPLITS, pairs_of
+from pcnn.datasets.registration.kitti_pair_rule import EXCLUDED, SPLITS, pairs_between, pairs_of
 from pcnn.datasets.registration.pair_lists import read_kitti_list
 from pcnn.datasets.registration.pairs import RegistrationPair
 from pcnn.datasets.simulate.marker import is_simulated
@@ -37,11 +37,15 @@ class KITTIOdometry:
             `kitti_ground_truth`.
         poses: ``odometry`` (``poses/XX.txt``) or ``semantic`` (``sequences/XX/poses.txt`` of
             SemanticKITTI, closed loops).
-        metadata: GeoTransformer's pickle of the split: its pairs and its ``legacy`` transforms, so
-            that no cache is needed.
+        metadata: GeoTransformer's pickle of the split, or the folder of its ``train.pkl``,
+            ``val.pkl`` and ``test.pkl``: its pairs and its ``legacy`` transforms, so that no cache
+            is needed.
         sequences: some of the split's; None takes all of them. Those that are absent raise.
         make_missing: whether pairs without a cached transform are let in, for `fill_cache`.
         cached_clouds: scans kept in memory.
+        distances: take all pairs of scans that are so far apart, lowest and highest [m], in place
+            of the published ones: many more to train on. For ``odometry`` alone, whose transforms
+            need no cache.
 
     Raises:
         FileNotFoundError: poses, or cached transforms, are missing; the message names the command.
@@ -60,6 +64,7 @@ class KITTIOdometry:
         sequences: Sequence[int] | None = None,
         make_missing: bool = False,
         cached_clouds: int = 4,
+        distances: Sequence[float] | None = None,
     ) -> None:
         if split not in SPLITS:
             raise ValueError(f"split must be one of {', '.join(SPLITS)}, got {split!r}")
@@ -71,6 +76,8 @@ class KITTIOdometry:
                 "metadata carries legacy transforms of odometry poses, not "
                 f"ground_truth={ground_truth} poses={poses}"
             )
+        check_distances(distances, ground_truth)
+        self.distances = None if distances is None else (float(distances[0]), float(distances[1]))
         self.root = Path(root)
         if not self.root.is_dir():
             raise FileNotFoundError(f"KITTI: {self.root} is not a folder")
@@ -89,7 +96,8 @@ class KITTIOdometry:
         self._read = lru_cache(maxsize=cached_clouds)(self._read_cloud)
         self._camera: dict[int, Tensor] = {}
         if metadata is not None:
-            listed = read_kitti_list(Path(metadata))
+            path = Path(metadata)
+            listed = read_kitti_list(path / f"{split}.pkl" if path.is_dir() else path)
             self.pairs: Sequence[RegistrationPair] = [
                 pair for pair in listed if int(pair.scene) in self.sequences
             ]
@@ -108,6 +116,9 @@ class KITTIOdometry:
     def notes(self) -> list[str]:
         """Which sequences are missing, and what the ground truth is."""
         lines = [f"ground truth {self.ground_truth}"]
+        if self.distances is not None:
+            low, high = self.distances
+            lines.append(f"all pairs {low:g} to {high:g} m apart, not the published ones")
         if len(self.sequences) < len(SPLITS[self.split]):
             lines.append(f"sequences {list(self.sequences)} of {list(SPLITS[self.split])} alone")
         return lines
@@ -146,7 +157,7 @@ class KITTIOdometry:
         missing = 0
         for sequence in self.sequences:
             index = 0
-            for source, target in pairs_of(self._camera[sequence][:, :3, 3].numpy()):
+            for source, target in self._frames(sequence):
                 if (sequence, source, target) in EXCLUDED:
                     continue
                 refined_once = self.cache.ground_truth != "odometry"
@@ -163,6 +174,12 @@ class KITTIOdometry:
                 f"in {self.cache.path(0, 0, 0).parent}; make it once: pcnn kitti-gt {self.root} "
                 f"--split {self.split} --ground-truth {self.cache.ground_truth}"
             )
+
+    def _frames(self, sequence: int) -> list[tuple[int, int]]:
+        positions = self._camera[sequence][:, :3, 3].numpy()
+        if self.distances is None:
+            return pairs_of(positions)
+        return pairs_between(positions, *self.distances)
 
     def _odometry(self, sequence: int, source: int, target: int) -> Tensor:
         poses = self._camera[sequence]
@@ -185,6 +202,19 @@ class KITTIOdometry:
         if self.poses == "semantic":
             path = self.root / "sequences" / f"{sequence:02d}" / "poses.txt"
         return read_poses(path)
+
+
+def check_distances(distances: Sequence[float] | None, ground_truth: str) -> None:
+    """Refuse distances that are none, or whose pairs would lack their ground truth."""
+    if distances is None:
+        return
+    if len(distances) != 2 or not 0.0 < distances[0] <= distances[1]:
+        raise ValueError(f"distances must be two, 0 < low <= high [m], got {list(distances)}")
+    if ground_truth != "odometry":
+        raise ValueError(
+            "pairs of other distances than the published ones have transforms of the poses alone: "
+            f"they go with ground_truth=odometry, not {ground_truth}"
+        )
 
 
 def read_poses(path: Path) -> Tensor:

@@ -47,3 +47,25 @@ def pairs_of(
             pairs.append((frame, partner))
         frame = partner + 1
     return pairs
+
+
+def pairs_between(
+    positions: NDArray[np.floating], low: float, high: float, window: int = WINDOW
+) -> list[tuple[int, int]]:
+    """All pairs of frames of a sequence that lie a certain distance apart, for training.
+
+    Args:
+        positions: [F, 3] translations of the camera's poses [m].
+        low: smallest distance [m].
+        high: largest distance [m].
+        window: frames looked at, the first one included.
+
+    Returns:
+        (first frame, second frame) in rising order.
+    """
+    pairs = []
+    for frame in range(len(positions)):
+        apart = np.linalg.norm(positions[frame + 1 : frame + window] - positions[frame], axis=1)
+        found = np.flatnonzero((apart >= low) & (apart <= high))
+        pairs += [(frame, frame + 1 + int(place)) for place in found]
+    return pairs

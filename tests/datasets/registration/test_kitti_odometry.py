@@ -20,6 +20,7 @@ from pcnn.metrics.registration import rotation_error, translation_error
 from pcnn.registration.icp import icp
 from pcnn.registration.transforms import inverse, transform_points
 from tests.datasets.registration.scenes import world
+from tests.datasets.registration.training_sets import write_drive
 from tests.registration.poses import shifted, turned
 
 LISTS = {"train": 1358, "val": 180, "test": 555}
@@ -47,27 +48,8 @@ def test_the_window_ends_after_a_hundred_frames() -> None:
     assert pairs_of(line([30.0, 1.0, 10.0])) == [(1, 2)]  # nothing pairs with itself
 
 
-def written(root: Path, frames: int = 5) -> dict[str, torch.Tensor]:
-    """Sequence 07 of five scans of one place, 3 m apart, with calibration and poses."""
-    calibration = shifted(0.1, -0.2, 0.3) @ turned((1, 0.2, 0), 88)
-    places = [turned((0, 0, 1), 3.0 * f) @ shifted(3.0 * f, 0, 0) for f in range(frames)]
-    camera = torch.stack([calibration @ place @ inverse(calibration) for place in places])
-    folder = root / "sequences" / "07"
-    (folder / "velodyne").mkdir(parents=True)
-    (root / "poses").mkdir()
-    np.savetxt(root / "poses" / "07.txt", camera[:, :3].reshape(-1, 12).numpy())
-    rows = " ".join(f"{v:.12e}" for v in calibration[:3].reshape(-1).tolist())
-    (folder / "calib.txt").write_text(f"P0: {rows}\nTr: {rows}\n")
-    scene = world(points=9000) * 4
-    for frame, place in enumerate(places):
-        points = transform_points(inverse(place), scene).float()
-        scan = torch.cat([points, torch.zeros(len(points), 1)], 1)
-        scan.numpy().tofile(folder / "velodyne" / f"{frame:06d}.bin")
-    return {"camera": camera, "calibration": calibration, "places": torch.stack(places)}
-
-
 def test_fixed_truth_of_a_drive(tmp_path: Path) -> None:
-    made = written(tmp_path)
+    made = write_drive(tmp_path, 7, points=9000)
     options = {"split": "val", "ground_truth": "fixed", "sequences": [7]}
     with pytest.raises(
         FileNotFoundError, match=r"pcnn kitti-gt .* --split val --ground-truth fixed"
@@ -94,7 +76,7 @@ def test_fixed_truth_of_a_drive(tmp_path: Path) -> None:
 
 
 def test_semantic_poses_and_some_sequences(tmp_path: Path) -> None:
-    made = written(tmp_path)
+    made = write_drive(tmp_path, 7, points=9000)
     # the other poses: 4 m a frame, so that frame 2 is the partner
     camera = made["calibration"] @ torch.stack([shifted(4.0 * f, 0, 0) for f in range(5)])
     camera = camera @ inverse(made["calibration"])

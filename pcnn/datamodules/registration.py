@@ -1,0 +1,135 @@
+"""Loading for registration, whatever the set."""
+
+from __future__ import annotations
+
+import logging
+from typing import cast
+
+from pcnn.datamodules.batch_stream import Collate
+from pcnn.datamodules.exact_loading import ExactLoading, Split
+from pcnn.datasets.placement import Placement, VoxelSize
+from pcnn.datasets.registration.augment import PairAugmentation
+from pcnn.datasets.registration.batch import CollatePairs
+from pcnn.datasets.registration.pair_sets import PairSets
+from pcnn.datasets.registration.pairs import PairDataset
+from pcnn.datasets.registration.placed_pairs import PlacedPairs
+from pcnn.datasets.source import Kind
+
+log = logging.getLogger(__name__)
+
+#: FCGF validates on that many pairs at most.
+VAL_PAIRS = 400
+
+
+class RegistrationDataModule(ExactLoading):
+    """Loaders of `PairBatch`, and the sets of pairs behind them.
+
+    Training pairs are augmented; validation and test pairs are as their files hold them, in the
+    order of their list.
+
+    Args:
+        sets: of the pairs, `pcnn.datasets.registration.ThreeDMatchSets` or `KITTISets`.
+        voxel_size: edge of a voxel [m]; on native points of a cell, the unit of kernels.
+        augment: random changes of training pairs, or None.
+        feature_noise: standard deviation of the noise on the training input of ones.
+        max_points: rows of a cloud at most in training and validation, a random subset; None keeps
+            all.
+        batch_size: pairs in a training batch, on each rank; as in `ExactLoading`, with the
+            following four.
+        val_batch_size: ...
+        num_workers: ...
+        seed: ...
+        geometry: ...
+        limit_train: number of training pairs, spread over their list; None takes all.
+        limit_val: number of validation pairs; None takes all.
+    """
+
+    unit = "pair"
+    #: of the network's input, which is a one at every row
+    in_channels = 1
+
+    def __init__(
+        self,
+        sets: PairSets,
+        *,
+        voxel_size: VoxelSize,
+        augment: PairAugmentation | None = None,
+        feature_noise: float = 0.0,
+        max_points: int | None = None,
+        batch_size: int = 1,
+        val_batch_size: int = 1,
+        num_workers: int = 2,
+        seed: int = 0,
+        geometry: Placement | None = None,
+        limit_train: int | None = None,
+        limit_val: int | None = VAL_PAIRS,
+    ) -> None:
+        super().__init__(
+            batch_size=batch_size,
+            val_batch_size=val_batch_size,
+            num_workers=num_workers,
+            seed=seed,
+            geometry=geometry,
+        )
+        self.sets = sets
+        self.voxel_size = voxel_size
+        self.augment = augment
+        self.feature_noise = feature_noise
+        self.max_points = max_points
+        self.limit_train = limit_train
+        self.limit_val = limit_val
+        self._pairs: dict[Split, PairDataset] = {}
+
+    @property
+    def source_kind(self) -> Kind:
+        """Whether the pairs are ``real`` or ``simulated``.
+
+        Raises:
+            RuntimeError: before `setup` or `pairs`.
+        """
+        if not self._pairs:
+            raise RuntimeError("the data source is known after setup() or pairs()")
+        simulated = any(pairs.source_kind == "simulated" for pairs in self._pairs.values())
+        return "simulated" if simulated else "real"
+
+    @property
+    def benchmark(self) -> str:
+        """Whose thresholds apply, ``threedmatch`` or ``kitti``."""
+        return self.sets.benchmark
+
+    def pairs(self, split: Split) -> PairDataset:
+        """Return the pairs of a split, clouds as their files hold them: what an evaluation reads.
+
+        Raises:
+            FileNotFoundError: files are missing.
+            ValueError: an unknown option, or data of the other kind.
+        """
+        if split not in self._pairs:
+            self._pairs[split] = self.sets.find(split)
+        return self._pairs[split]
+
+    def build(self, split: Split) -> PlacedPairs | None:
+        """Make the samples of a split; None where validation or test have no pairs."""
+        pairs, train = self.pairs(split), split == "train"
+        if not pairs.pairs and not train:
+            log.warning("%s holds no pairs: there is no %s", pairs.name, split)
+            return None
+        limit = {"train": self.limit_train, "val": self.limit_val, "test": None}[split]
+        return PlacedPairs(
+            pairs,
+            voxel_size=self.voxel_size,
+            geometry=self.geometry,
+            augment=self.augment if train else None,
+            feature_noise=self.feature_noise if train else 0.0,
+            max_points=None if split == "test" else self.max_points,
+            limit=limit,
+            seed=self.seed,
+        )
+
+    def dataset(self, split: Split) -> PlacedPairs | None:
+        """Return the samples of a split, set up on the first call."""
+        return cast("PlacedPairs | None", self._built(split))  # made by `build`
+
+    def collate(self) -> Collate:
+        """Return what joins pairs into a batch."""
+        return CollatePairs(self.geometry)

@@ -1,0 +1,220 @@
+"""Random changes of a training pair, a pure function of the pair and a generator.
+
+Both clouds are changed independently, and the true transform with them: a place that the two share
+lies at the same place afterwards, x_t = T x_s, to the rounding of float32.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+Matrix = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class PairClouds:
+    """The clouds of a pair.
+
+    Args:
+        source: [P, 3] float32 [m].
+        target: [Q, 3] float32 [m].
+        transform: [4, 4] float64, source to target.
+    """
+
+    source: Tensor
+    target: Tensor
+    transform: Tensor
+
+
+@dataclass(frozen=True)
+class PairAugmentation:
+    """Random changes of pairs in a fixed order; what is switched off draws no random number.
+
+    First what a sensor would do, in the cloud's own frame with the sensor at its origin (`crop`,
+    `drop`, `depth_noise`, `warp`, `jitter`), then a similarity of each cloud:
+    ``x' = s (R (x - m) + m) + d`` with m the cloud's mean and one s for both; the transform becomes
+    ``S_t T S_s⁻¹``, in which s leaves the rotation and scales the translation.
+
+    Source: FCGF, lib/data_loaders.py, which draws the axis from a cube and turns clouds about their
+    mean into the origin; here axes are uniform and the mean stays where it is.
+
+    Args:
+        rotation: both clouds are turned by angles uniform in [-rotation, rotation) [deg]; FCGF has
+            180 on 3DMatch, 0 on KITTI.
+        axis: ``any``, uniform on the sphere, or ``vertical``, the z axis.
+        scale: lowest and highest factor, or None; FCGF has 0.8 to 1.2 on KITTI.
+        scale_probability: of scaling a pair at all.
+        legacy_scale_bug: leave the translation of the true transform as it is when clouds are
+            scaled, as FCGF does on KITTI: at 10 m positives are then looked for up to 2 m from the
+            truth.
+        shift: both clouds are moved by up to so much along every axis [m].
+        jitter: standard deviation of the noise of every coordinate [m].
+        depth_noise: standard deviation of the noise along the ray from the sensor, at a distance of
+            1 m [m]; it grows with the square of the distance, as that of depth cameras does.
+        warp: standard deviation of a smooth distortion of each cloud [m], of waves 0.5 to 4 m long:
+            what is left of the drift of a camera in a fused fragment.
+        drop: largest share of points left out at random.
+        crop: largest share of points cut off by a random plane.
+
+    Raises:
+        ValueError: a number out of range.
+    """
+
+    rotation: float = 180.0
+    axis: Literal["any", "vertical"] = "any"
+    scale: tuple[float, float] | None = None
+    scale_probability: float = 0.95
+    legacy_scale_bug: bool = False
+    shift: float = 0.0
+    jitter: float = 0.0
+    depth_noise: float = 0.0
+    warp: float = 0.0
+    drop: float = 0.0
+    crop: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.rotation <= 180.0:
+            raise ValueError(f"rotation must lie in [0, 180] degrees, got {self.rotation}")
+        if self.axis not in ("any", "vertical"):
+            raise ValueError(f"axis must be any or vertical, got {self.axis!r}")
+        if self.scale is not None:
+            low, high = self.scale
+            if not 0.0 < low <= high < math.inf:
+                raise ValueError(f"scale must be two factors 0 < low <= high, got {self.scale}")
+            object.__setattr__(self, "scale", (float(low), float(high)))  # YAML gives a list
+        if not 0.0 <= self.scale_probability <= 1.0:
+            raise ValueError(f"scale_probability must lie in [0, 1], got {self.scale_probability}")
+        for name in ("shift", "jitter", "depth_noise", "warp"):
+            if not 0.0 <= getattr(self, name) < math.inf:
+                raise ValueError(f"{name} must be at least 0 m, got {getattr(self, name)}")
+        for name in ("drop", "crop"):
+            if not 0.0 <= getattr(self, name) < 1.0:
+                raise ValueError(f"{name} must be a share in [0, 1), got {getattr(self, name)}")
+
+    def __call__(self, pair: PairClouds, generator: np.random.Generator) -> PairClouds:
+        """Return the changed pair; the given one stays as it is."""
+        source = self._measured(pair.source, generator)
+        target = self._measured(pair.target, generator)
+        moves = [self._motion(cloud, generator) for cloud in (source, target)]
+        factor = 1.0
+        if self.scale is not None and generator.random() < self.scale_probability:
+            factor = generator.uniform(*self.scale)
+        truth = moves[1] @ pair.transform.numpy() @ np.linalg.inv(moves[0])
+        if not self.legacy_scale_bug:
+            truth[:3, 3] *= factor
+        return replace(
+            pair,
+            source=similar(source, moves[0], factor),
+            target=similar(target, moves[1], factor),
+            transform=torch.from_numpy(truth),
+        )
+
+    def _measured(self, points: Tensor, generator: np.random.Generator) -> Tensor:
+        """The points as another measurement might have had them."""
+        if self.crop > 0.0:
+            points = cropped(points, generator, self.crop)
+        if self.drop > 0.0:
+            points = dropped(points, generator, self.drop)
+        if self.depth_noise > 0.0:
+            points = along_rays(points, generator, self.depth_noise)
+        if self.warp > 0.0:
+            points = warped(points, generator, self.warp)
+        if self.jitter > 0.0:
+            noise = generator.standard_normal(tuple(points.shape), dtype=np.float32)
+            points = points + torch.from_numpy(noise) * self.jitter
+        return points
+
+    def _motion(self, points: Tensor, generator: np.random.Generator) -> Matrix:
+        """A rigid motion [4, 4] of the cloud about its mean."""
+        motion = np.eye(4)
+        if self.rotation > 0.0:
+            axis = np.array([0.0, 0.0, 1.0])
+            if self.axis == "any":
+                axis = generator.standard_normal(3)
+                axis /= np.linalg.norm(axis)
+            angle = math.radians(generator.uniform(-self.rotation, self.rotation))
+            mean = points.double().numpy().mean(0) if len(points) else np.zeros(3)
+            motion[:3, :3] = rotation_about(axis, angle)
+            motion[:3, 3] = mean - motion[:3, :3] @ mean
+        if self.shift > 0.0:
+            motion[:3, 3] += generator.uniform(-self.shift, self.shift, 3)
+        return motion
+
+
+def rotation_about(axis: Matrix, angle: float) -> Matrix:
+    """Rotation [3, 3] about a unit axis by an angle [rad] (Rodrigues' formula)."""
+    x, y, z = axis
+    cross = np.array([[0.0, -z, y], [z, 0.0, -x], [-y, x, 0.0]])
+    return np.eye(3) + math.sin(angle) * cross + (1.0 - math.cos(angle)) * cross @ cross
+
+
+def similar(points: Tensor, motion: Matrix, factor: float) -> Tensor:
+    """Points [P, 3] float32 moved rigidly by ``motion`` [4, 4], then scaled."""
+    x, y, z = points.double().unbind(1)
+    rows = factor * motion[:3]
+    # element by element: a matrix product may round differently with another number of threads
+    moved = [x * row[0] + y * row[1] + z * row[2] + row[3] for row in rows.tolist()]
+    return torch.stack(moved, 1).float()
+
+
+def cropped(points: Tensor, generator: np.random.Generator, largest: float) -> Tensor:
+    """Cut off a share uniform in [0, largest) by a plane of random direction; never all points."""
+    direction, share = generator.standard_normal(3), generator.uniform(0.0, largest)
+    heights = points.double().numpy() @ direction
+    keep = math.ceil((1.0 - share) * len(points))
+    rows = np.sort(np.argsort(heights, kind="stable")[:keep])
+    return points[torch.from_numpy(rows)]
+
+
+def dropped(points: Tensor, generator: np.random.Generator, largest: float) -> Tensor:
+    """Leave out a share uniform in [0, largest) of the points at random; never all."""
+    share = generator.uniform(0.0, largest)
+    return subset(points, generator, math.ceil((1.0 - share) * len(points)))
+
+
+def subset(points: Tensor, generator: np.random.Generator, number: int) -> Tensor:
+    """That many random points, in their order; all where there are no more."""
+    if len(points) <= number:
+        return points
+    # raw 64-bit words instead of Generator.choice, whose stream numpy may change
+    words = generator.bit_generator.random_raw(len(points))
+    rows = np.sort(np.argsort(words, kind="stable")[:number])
+    return points[torch.from_numpy(rows)]
+
+
+def along_rays(points: Tensor, generator: np.random.Generator, at_one_metre: float) -> Tensor:
+    """Move points along their rays from the origin by normal noise of ``at_one_metre`` r² [m]."""
+    noise = torch.from_numpy(generator.standard_normal(len(points), dtype=np.float32))
+    distance = points.square().sum(1).sqrt()  # [P]
+    # x / r times noise at_one_metre r^2
+    return points + points * (at_one_metre * noise * distance)[:, None]
+
+
+def warped(points: Tensor, generator: np.random.Generator, size: float) -> Tensor:
+    """Add a smooth random field of standard deviation ``size`` [m] to every coordinate.
+
+    Every coordinate gets the sum of three plane waves of random direction, phase and length.
+    """
+    waves = 3
+    direction = generator.standard_normal((3, waves, 3))
+    direction /= np.linalg.norm(direction, axis=2, keepdims=True)
+    lengths = np.exp(generator.uniform(math.log(0.5), math.log(4.0), (3, waves, 1)))
+    phases = generator.uniform(0.0, 2.0 * math.pi, (3, waves))
+    vectors = torch.from_numpy(2.0 * math.pi * direction / lengths).float()  # [3, waves, 3]
+    x, y, z = points.unbind(1)
+    moved = []
+    for axis, value in enumerate((x, y, z)):
+        for wave in range(waves):
+            a, b, c = vectors[axis, wave].tolist()
+            field = torch.sin(x * a + y * b + z * c + float(phases[axis, wave]))
+            # a sine of random phase has variance 1/2
+            value = value + field * (size * math.sqrt(2.0 / waves))
+        moved.append(value)
+    return torch.stack(moved, 1)

@@ -1,0 +1,233 @@
+"""Loaders of pairs: the published formats, resumed and shared exactly."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import lightning.pytorch as pl
+import pytest
+import torch
+
+from pcnn.datamodules import RegistrationDataModule
+from pcnn.datamodules.batch_stream import BatchStream
+from pcnn.datasets import OnPoints, OnVoxels, Placement
+from pcnn.datasets.registration import (
+    KITTISets,
+    PairAugmentation,
+    PairBatch,
+    ThreeDMatchSets,
+)
+from pcnn.datasets.simulate.interiors import VERSION, fragments
+from pcnn.datasets.simulate.marker import write_marker
+from tests.datasets.registration.training_sets import write_drive, write_predator
+from tests.forking import require_fork
+
+
+def indoor(root: Path, geometry: Placement | None = None, **options: Any) -> RegistrationDataModule:
+    settings = {"augment": PairAugmentation(), "feature_noise": 0.01, "num_workers": 0}
+    return RegistrationDataModule(
+        ThreeDMatchSets(root=str(root)),
+        voxel_size=0.1,
+        geometry=geometry,
+        **(settings | options),
+    )
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Path:
+    write_predator(tmp_path / "set", ("a", "b", "c"))
+    return tmp_path / "set"
+
+
+def pictures(stream: Any, number: int) -> list[tuple]:
+    """What identifies the batches of a loader: names, rows and bits."""
+    found = []
+    for batch in stream:
+        found.append((batch.names, batch.source_places.shape, float(batch.transforms.sum())))
+        if len(found) == number:
+            return found
+    return found
+
+
+@pytest.mark.parametrize("geometry", [OnVoxels(), OnPoints()], ids=["voxel", "point"])
+def test_loaders_of_both_geometries(archive: Path, geometry: Placement) -> None:
+    data = indoor(archive, geometry, batch_size=2)
+    with pytest.raises(RuntimeError, match="known after"):
+        _ = data.source_kind
+    data.prepare_data()
+    data.setup("fit")
+    assert (data.source_kind, data.benchmark, data.in_channels) == ("real", "threedmatch", 1)
+    train, val = list(data.train_dataloader()), list(data.val_dataloader())
+    assert [batch.batch_size for batch in train] == [2, 2, 2]
+    assert len({name for batch in train for name in batch.names}) == 6
+    assert [batch.names for batch in val] == [
+        ("c/1 onto 0",),
+        ("c/2 onto 1",),
+        ("c/3 onto 2",),
+    ]
+    # validation is as the files have it
+    pair = data.pairs("val").pairs[0]
+    torch.testing.assert_close(val[0].transforms[0], pair.transform)
+    assert float((val[0].source.features - 1).abs().max()) == 0.0
+    assert float((train[0].source.features - 1).abs().max()) > 0.0
+
+
+def test_an_epoch_does_not_depend_on_the_workers(archive: Path) -> None:
+    require_fork()
+    alone, helped = (
+        pictures(indoor(archive, num_workers=n, batch_size=2).train_dataloader(), 3) for n in (0, 2)
+    )
+    assert alone == helped
+    assert alone != pictures(indoor(archive, seed=1, batch_size=2).train_dataloader(), 3)
+
+
+def with_position(
+    data: RegistrationDataModule, position: int, rank: int = 0, world: int = 1
+) -> Any:
+    """The module with a trainer that has done some batches."""
+    progress = SimpleNamespace(total=SimpleNamespace(processed=position))
+    data.trainer = SimpleNamespace(  # type: ignore[assignment]
+        fit_loop=SimpleNamespace(epoch_loop=SimpleNamespace(batch_progress=progress)),
+        overfit_batches=0,
+        global_rank=rank,
+        world_size=world,
+        strategy=SimpleNamespace(root_device=torch.device("cpu")),
+    )
+    return data
+
+
+def test_a_resumed_run_sees_what_it_would_have_seen(archive: Path) -> None:
+    whole = indoor(archive).train_dataloader()
+    seen = [*pictures(whole, 6), *pictures(whole, 6)]  # two epochs of six batches
+    assert seen[:6] != seen[6:]
+    for position in (4, 9):
+        resumed = with_position(indoor(archive), position).train_dataloader()
+        assert pictures(resumed, 3) == seen[position : position + 3]
+    assert whole.state_dict()["samples"] == 6
+
+
+def test_ranks_share_the_pairs(archive: Path) -> None:
+    loaders = [with_position(indoor(archive), 0, rank, 2) for rank in range(2)]
+    train = [[b.names[0] for b in data.train_dataloader()] for data in loaders]
+    assert [len(names) for names in train] == [3, 3]
+    assert len({*train[0], *train[1]}) == 6
+    val = [list(data.val_dataloader()) for data in loaders]
+    names = [[batch.names for batch in batches] for batches in val]
+    assert names == [[("c/1 onto 0",), ("c/3 onto 2",)], [("c/2 onto 1",), ()]]
+    assert val[1][1].batch_size == 0
+
+
+def test_limits(archive: Path) -> None:
+    data = indoor(archive, limit_train=4, limit_val=2, max_points=50, batch_size=9)
+    assert isinstance(data.train_dataloader(), BatchStream)
+    (batch,) = data.train_dataloader()
+    assert batch.batch_size == 4  # all there are
+    assert batch.source_offsets.tolist() == [0, 50, 100, 150, 200]
+    assert len(data.val_dataloader()) == 2
+
+
+def test_drives(tmp_path: Path) -> None:
+    for sequence in (0, 6, 8):
+        write_drive(tmp_path, sequence, 5)
+    sets = KITTISets(
+        root=str(tmp_path),
+        ground_truth="odometry",
+        train_sequences=[0],
+        val_sequences=[6],
+        sequences=[8],
+        distances=[2.0, 7.0],
+    )
+    data = RegistrationDataModule(sets, voxel_size=0.3, num_workers=0, max_points=300)
+    data.setup()
+    assert data.benchmark == "kitti"
+    assert len(data.train_dataloader()) == 7
+    (test,) = data.test_dataloader()  # the published rule, and all points
+    assert test.names == ("08/0 onto 3",)
+    assert len(test.source_places) > 300
+    (first, *_) = data.val_dataloader()
+    assert first.names == ("06/0 onto 1",)
+    assert len(first.source_places) == 300
+
+
+def test_simulated_rooms_in_place_of_none(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[dict[str, Any]] = []
+
+    def simulate(root: Path, **settings: Any) -> Path:
+        asked.append(settings)
+        if not root.exists():
+            write_predator(root)
+            write_marker(root, settings)
+        return root
+
+    monkeypatch.setattr(fragments, "simulate_fragments", simulate)
+    training, testing = {"seed": 3, "train_scenes": 1}, {"seed": 4, "test_scenes": 1}
+    sets = ThreeDMatchSets(data_dir=str(tmp_path), simulate=testing, simulate_train=training)
+    data = RegistrationDataModule(sets, voxel_size=0.1, num_workers=0)
+    assert asked == []
+    data.setup("fit")
+    assert asked == [training, training]  # train and val, of one set
+    assert data.source_kind == "simulated"
+    assert "SIMULATED" in caplog.text
+    folders = sorted(path.name for path in (tmp_path / "simulated").iterdir())
+    assert folders == [f"threedmatch-3-1-{VERSION}"]
+    assert len(list(data.train_dataloader())) == 3
+
+
+def test_a_list_without_pairs_is_no_validation(
+    archive: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    data = indoor(archive)
+    data.pairs("val").pairs = []
+    assert data.val_dataloader() == []
+    assert "3DMatch val pairs holds no pairs: there is no val" in caplog.text
+    data.pairs("train").pairs = []
+    with pytest.raises(ValueError, match="3DMatch train pairs holds no pairs"):
+        data.setup("fit")
+
+
+class Net(pl.LightningModule):
+    """Takes both sides, and notes what a trainer hands over."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = torch.nn.Linear(1, 4)
+        self.seen: list[tuple[str, ...]] = []
+
+    def training_step(self, batch: PairBatch, batch_idx: int) -> torch.Tensor:
+        assert isinstance(batch, PairBatch)
+        assert batch.source.features.dtype == self.dtype
+        assert batch.source_places.dtype == torch.float32
+        self.seen.append(batch.names)
+        return (
+            self.net(batch.source.features).square().mean()
+            + self.net(batch.target.features).square().mean()
+        )
+
+    def validation_step(self, batch: PairBatch, batch_idx: int) -> None:
+        self.log("val/rows", float(len(batch.source_places)), batch_size=batch.batch_size)
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        return torch.optim.SGD(self.parameters(), lr=0.01)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_trainer_takes_the_module(archive: Path, tmp_path: Path) -> None:
+    data = indoor(archive, batch_size=3)
+    trainer = pl.Trainer(
+        accelerator="cpu",
+        max_epochs=2,
+        precision="64-true",
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        default_root_dir=tmp_path,
+    )
+    net = Net()
+    trainer.fit(net, data)
+    assert [len(names) for names in net.seen] == [3, 3, 3, 3]
+    assert trainer.callback_metrics["val/rows"] > 0

@@ -1,0 +1,206 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from pcnn.datasets.augment import sample_generator
+from pcnn.datasets.registration.augment import PairAugmentation, PairClouds
+from pcnn.registration.transforms import inverse, transform_points
+from tests.datasets.registration.scenes import world
+from tests.registration.poses import random_pose, shifted, turned
+
+ALL = {
+    "scale": (0.8, 1.2),
+    "shift": 1.0,
+    "jitter": 0.01,
+    "depth_noise": 0.002,
+    "warp": 0.01,
+    "drop": 0.3,
+    "crop": 0.3,
+}
+
+
+def same_places(transform: Tensor, points: int = 300) -> PairClouds:
+    """Row p of the source is the place of row p of the target."""
+    target = world(points=points)
+    source = transform_points(inverse(transform), target)
+    return PairClouds(source.float(), target.float(), transform)
+
+
+def residual(pair: PairClouds) -> Tensor:
+    """How far the transform leaves each row from its partner [m]."""
+    moved = transform_points(pair.transform, pair.source.double())
+    return (moved - pair.target.double()).norm(dim=1)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"rotation": 180.0},
+        {"rotation": 180.0, "axis": "vertical"},
+        {"rotation": 30.0, "scale": (0.8, 1.2), "scale_probability": 1.0},
+        {"rotation": 180.0, "scale": (0.5, 2.0), "scale_probability": 1.0, "shift": 2.0},
+        {"rotation": 0.0},
+    ],
+)
+def test_places_stay_the_same_under_the_new_transform(options: dict) -> None:
+    pair = same_places(shifted(8.0, -6.0, 1.0) @ random_pose(1))
+    augment = PairAugmentation(**options)
+    for seed in range(5):
+        changed = augment(pair, sample_generator(seed, 0, 0))
+        assert float(residual(changed).max()) < 2e-5
+        turn = changed.transform[:3, :3]
+        eye = torch.eye(3, dtype=torch.float64)
+        torch.testing.assert_close(turn @ turn.mT, eye, atol=1e-12, rtol=0)
+        assert changed.source.dtype == torch.float32
+        assert changed.transform.dtype == torch.float64
+
+
+def test_both_clouds_turn_apart_about_their_means() -> None:
+    pair = same_places(random_pose(2))
+    changed = PairAugmentation(rotation=180.0)(pair, sample_generator(0, 0, 0))
+    for before, after in ((pair.source, changed.source), (pair.target, changed.target)):
+        torch.testing.assert_close(after.mean(0), before.mean(0), atol=1e-5, rtol=0)
+        assert float((after - before).norm(dim=1).max()) > 0.1
+    flat = PairAugmentation(rotation=180.0, axis="vertical")(pair, sample_generator(0, 0, 0))
+    torch.testing.assert_close(flat.target[:, 2], pair.target[:, 2], atol=1e-6, rtol=0)
+
+
+def test_angles_fill_their_range() -> None:
+    pair = same_places(torch.eye(4, dtype=torch.float64), 300)
+    augment = PairAugmentation(rotation=40.0)
+    angles = []
+    for index in range(200):
+        changed = augment(pair, sample_generator(0, 0, index))
+        before = (pair.source - pair.source.mean(0)).double()
+        after = (changed.source - changed.source.mean(0)).double()
+        turn = torch.linalg.lstsq(before, after).solution
+        cosine = (torch.trace(turn) - 1) / 2
+        angles.append(float(torch.rad2deg(torch.acos(cosine))))
+    assert max(angles) < 40.001
+    # uniform in [-40, 40): the mean size is 20
+    assert np.mean(angles) == pytest.approx(20.0, abs=2.5)
+    assert np.std(angles) == pytest.approx(40.0 / np.sqrt(12), abs=1.5)
+
+
+def test_fcgf_leaves_the_translation_unscaled() -> None:
+    pair = same_places(shifted(10.0, 0.0, 0.0) @ turned((0, 0, 1), 3))
+    options = {"rotation": 0.0, "scale": (1.2, 1.2), "scale_probability": 1.0}
+    wrong = PairAugmentation(**options, legacy_scale_bug=True)(pair, sample_generator(0, 0, 0))
+    right = PairAugmentation(**options)(pair, sample_generator(0, 0, 0))
+    # as lib/data_loaders.py has it: clouds times the factor, the transform as it was
+    torch.testing.assert_close(wrong.source, pair.source * 1.2)
+    torch.testing.assert_close(wrong.transform, pair.transform)
+    assert float(residual(right).max()) < 2e-5
+    # |s - 1| times the translation of 10 m
+    torch.testing.assert_close(
+        residual(wrong), torch.full((300,), 2.0, dtype=torch.float64), atol=1e-4, rtol=0
+    )
+
+
+def test_scaling_has_its_probability() -> None:
+    pair = same_places(torch.eye(4, dtype=torch.float64), 9)
+    augment = PairAugmentation(rotation=0.0, scale=(2.0, 2.0), scale_probability=0.8)
+    scaled = [
+        not torch.equal(augment(pair, sample_generator(0, 0, i)).source, pair.source)
+        for i in range(200)
+    ]
+    assert 0.7 < np.mean(scaled) < 0.9
+
+
+@pytest.mark.parametrize("name", ["jitter", "warp"])
+def test_noise_has_the_size_that_was_asked_for(name: str) -> None:
+    pair = same_places(torch.eye(4, dtype=torch.float64), 3000)
+    augment = PairAugmentation(rotation=0.0, **{name: 0.02})
+    moved = torch.cat(
+        [augment(pair, sample_generator(0, 0, i)).source - pair.source for i in range(20)]
+    )
+    assert float(moved.std()) == pytest.approx(0.02, rel=0.15)
+
+
+def test_depth_noise_lies_on_rays_and_grows_with_the_distance() -> None:
+    pair = same_places(torch.eye(4, dtype=torch.float64), 3000)
+    near = PairClouds(pair.source + 0.5, pair.target + 0.5, pair.transform)
+    changed = PairAugmentation(rotation=0.0, depth_noise=0.01)(near, sample_generator(0, 0, 0))
+    moved, distance = changed.source - near.source, near.source.norm(dim=1)
+    across = torch.linalg.cross(moved, near.source).norm(dim=1)
+    assert float(across.max()) < 1e-4
+    size = moved.norm(dim=1) / distance.square()
+    assert float(size.square().mean().sqrt()) == pytest.approx(0.01, rel=0.1)
+
+
+def test_a_warp_is_smooth() -> None:
+    points = torch.rand(200, 3)
+    pair = PairClouds(points, points + 0.001, torch.eye(4, dtype=torch.float64))
+    twice = PairClouds(torch.cat([points, points + 0.001]), points, pair.transform)
+    changed = PairAugmentation(rotation=0.0, warp=0.02)(twice, sample_generator(3, 0, 0))
+    moved = changed.source - twice.source
+    assert float((moved[:200] - moved[200:]).abs().max()) < 0.002
+    assert float(moved.abs().max()) > 0.01
+
+
+def test_points_left_out_are_a_part_of_the_cloud() -> None:
+    pair = same_places(random_pose(4), 1000)
+    for options in ({"drop": 0.5}, {"crop": 0.5}):
+        sizes = set()
+        for index in range(10):
+            augment = PairAugmentation(rotation=0.0, **options)
+            changed = augment(pair, sample_generator(0, 0, index))
+            kept = {tuple(row) for row in changed.source.tolist()}
+            assert kept <= {tuple(row) for row in pair.source.tolist()}
+            assert 490 <= len(changed.source) <= 999
+            sizes |= {len(changed.source), len(changed.target)}
+        assert len(sizes) > 10
+
+
+def test_a_key_gives_one_change_and_another_key_another() -> None:
+    pair = same_places(random_pose(5), 200)
+    augment = PairAugmentation(**ALL)
+    once = augment(pair, sample_generator(1, 2, 3))
+    again = augment(pair, sample_generator(1, 2, 3))
+    assert torch.equal(once.source, again.source)
+    assert torch.equal(once.target, again.target)
+    assert torch.equal(once.transform, again.transform)
+    for key in ((0, 2, 3), (1, 3, 3), (1, 2, 4)):
+        assert not torch.equal(once.transform, augment(pair, sample_generator(*key)).transform)
+
+
+def test_threads_do_not_change_a_bit() -> None:
+    pair = same_places(random_pose(6), 40_000)  # more than one thread takes at once
+    augment, threads = PairAugmentation(**ALL), torch.get_num_threads()
+    try:
+        found = []
+        for number in (1, 2):
+            torch.set_num_threads(number)
+            found.append(augment(pair, sample_generator(0, 0, 0)).source)
+    finally:
+        torch.set_num_threads(threads)
+    assert torch.equal(*found)
+
+
+@pytest.mark.parametrize("rows", [0, 1])
+def test_clouds_of_no_points_and_of_one(rows: int) -> None:
+    pair = same_places(random_pose(7), 300)
+    tiny = PairClouds(pair.source[:rows], pair.target, pair.transform)
+    changed = PairAugmentation(**ALL)(tiny, sample_generator(0, 0, 0))
+    assert changed.source.shape == (rows, 3)
+    assert bool(changed.transform.isfinite().all())
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"rotation": 181.0}, "rotation"),
+        ({"axis": "x"}, "axis must be any or vertical"),
+        ({"scale": (1.2, 0.8)}, "scale must be two factors"),
+        ({"scale_probability": 1.5}, "scale_probability"),
+        ({"jitter": -0.1}, "jitter must be at least 0 m"),
+        ({"warp": float("nan")}, "warp must be at least 0 m"),
+        ({"drop": 1.0}, r"drop must be a share in \[0, 1\)"),
+    ],
+)
+def test_what_makes_no_sense_is_named(options: dict, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        PairAugmentation(**options)

@@ -1,0 +1,239 @@
+from __future__ import annotations
+
+import logging
+
+import pytest
+import torch
+from torch import Tensor
+
+from pcnn.datasets import OnPoints, OnVoxels, Placement
+from pcnn.datasets.registration import (
+    CollatePairs,
+    PairAugmentation,
+    PairBatch,
+    PlacedPairs,
+    RegistrationPair,
+)
+from pcnn.geometry import PointSet, VoxelGrid
+from pcnn.registration.positives import positive_pairs
+from pcnn.registration.transforms import inverse, transform_points
+from tests.datasets.registration.scenes import world
+from tests.registration.poses import random_pose
+
+VOXEL = 0.1
+PLACEMENTS = [OnVoxels(), OnPoints(), OnPoints(thin=0.05), OnPoints(sites="cell_origin")]
+NAMES = ["voxel", "point", "thinned", "cell_origin"]
+placements = pytest.mark.parametrize("geometry", PLACEMENTS, ids=NAMES)
+
+
+class Scene:
+    """Pairs whose source is the target in another frame: row p is the place of row p."""
+
+    name, benchmark, ground_truth, source_kind = "scene", "threedmatch", "made", "real"
+
+    def __init__(self, sizes: tuple[int, ...] = (198, 150, 300)) -> None:
+        self.sizes = sizes
+        self.pairs = [
+            RegistrationPair(f"s{place}", 0, 1, random_pose(place), index=place)
+            for place in range(len(sizes))
+        ]
+        self.read = 0
+
+    def cloud(self, scene: str, index: int) -> Tensor:
+        self.read += 1
+        place = int(scene[1:])
+        target = world(place, self.sizes[place])
+        if index == 0:
+            return target.float()
+        return transform_points(inverse(self.pairs[place].transform), target).float()
+
+    def notes(self) -> list[str]:
+        return []
+
+
+def samples(geometry: Placement, pairs: Scene | None = None, **options) -> PlacedPairs:
+    return PlacedPairs(pairs or Scene(), voxel_size=VOXEL, geometry=geometry, **options)
+
+
+def batch_of(data: PlacedPairs, epoch: int = 0) -> PairBatch:
+    return CollatePairs(data.geometry)([data[epoch, i] for i in range(len(data))])
+
+
+@placements
+def test_a_batch_is_what_it_says(geometry: Placement) -> None:
+    batch = batch_of(samples(geometry))
+    assert batch.batch_size == 3
+    assert batch.names == ("s0/1 onto 0", "s1/1 onto 0", "s2/1 onto 0")
+    assert (batch.positives, batch.positive_offsets) == (None, None)
+    for tensor, places, offsets, index in (
+        (batch.source, batch.source_places, batch.source_offsets, 1),
+        (batch.target, batch.target_places, batch.target_offsets, 0),
+    ):
+        assert isinstance(tensor.geometry, VoxelGrid if geometry.name == "voxel" else PointSet)
+        assert tensor.geometry.batch_size == 3
+        assert torch.equal(tensor.features, torch.ones(len(places), 1))
+        assert places.shape == (tensor.geometry.rows, 3)
+        assert places.dtype == torch.float32
+        assert offsets.dtype == torch.int64
+        assert int(offsets[-1]) == len(places)
+        clouds = tensor.geometry.coords[:, 0] if geometry.name == "voxel" else None
+        for b in range(3):
+            own = places[offsets[b] : offsets[b + 1]]
+            points = Scene().cloud(f"s{b}", index)
+            if geometry.name == "voxel":  # means of the points of each voxel
+                assert bool((clouds[offsets[b] : offsets[b + 1]] == b).all())
+                cells = torch.floor(own.double() / VOXEL)
+                expected = torch.unique(torch.floor(points.double() / VOXEL), dim=0)
+                assert torch.equal(torch.unique(cells, dim=0), expected)
+                assert float(own.mean()) == pytest.approx(float(points.mean()), abs=0.05)
+            else:  # points themselves
+                assert {tuple(row) for row in own.tolist()} <= set(map(tuple, points.tolist()))
+                assert len(own) == len(points) or geometry.thin is not None
+    assert batch.transforms.dtype == torch.float64
+    torch.testing.assert_close(batch.transforms[2], random_pose(2))
+
+
+@pytest.mark.parametrize("augmented", [False, True])
+def test_positives_are_the_same_points_after_augmentation(augmented: bool) -> None:
+    options = {"rotation": 180.0, "scale": (0.8, 1.2), "shift": 1.0}
+    augment = PairAugmentation(**options) if augmented else None
+    batch = batch_of(samples(OnPoints(), augment=augment))
+    found, offsets = positive_pairs(
+        batch.source_places,
+        batch.source_offsets,
+        batch.target_places,
+        batch.target_offsets,
+        batch.transforms,
+        1e-4,
+    )
+    assert offsets.diff().tolist() == [198, 150, 300]
+    # rows of a cloud are sorted by cell: name each by its point of the file
+    assert batch.source.geometry.chosen is not None
+    assert batch.target.geometry.chosen is not None
+    of_source = batch.source.geometry.chosen[found[:, 0]]
+    of_target = batch.target.geometry.chosen[found[:, 1]]
+    assert torch.equal(of_source, of_target)
+    done = batch.with_positives(found, offsets)
+    assert done.positives is found
+    assert done.source is batch.source
+
+
+def equal(one: PairBatch, other: PairBatch) -> bool:
+    fields = ("source_places", "target_places", "source_offsets", "transforms")
+    return all(torch.equal(getattr(one, f), getattr(other, f)) for f in fields) and torch.equal(
+        one.source.features, other.source.features
+    )
+
+
+@placements
+def test_samples_are_functions_of_seed_epoch_and_index(geometry: Placement) -> None:
+    options = {"augment": PairAugmentation(jitter=0.01), "feature_noise": 0.01}
+    data = samples(geometry, **options)
+    first = batch_of(data)
+    _ = data[5, 1]  # what was drawn before does not matter
+    assert equal(first, batch_of(data))
+    assert equal(first, batch_of(samples(geometry, **options)))
+    assert not torch.equal(first.transforms, batch_of(data, epoch=1).transforms)
+    assert not torch.equal(
+        first.transforms, batch_of(samples(geometry, seed=1, **options)).transforms
+    )
+    assert len({tuple(data[0, i].transform.flatten().tolist()) for i in range(3)}) == 3
+
+
+def test_the_input_is_jittered_in_training() -> None:
+    data = samples(OnVoxels(), Scene((2000,)), feature_noise=0.01)
+    noise = torch.cat([data[epoch, 0].source.features - 1 for epoch in range(40)])
+    assert float(noise.std()) == pytest.approx(0.01 * 0.95**0.5, rel=0.1)
+    still = sum(float((data[e, 0].source.features - 1).abs().max()) == 0 for e in range(200))
+    assert 1 <= still <= 25  # 5 of 100
+
+
+@placements
+def test_rows_are_capped_by_a_random_subset(geometry: Placement) -> None:
+    full = samples(geometry, Scene((900,)))[0]
+    data = samples(geometry, Scene((900,)), max_points=100)
+    assert len(full.source.places) > 100
+    kept = [data[epoch, 0].source.places for epoch in (0, 0, 1)]
+    assert [len(places) for places in kept] == [100, 100, 100]
+    assert torch.equal(kept[0], kept[1])
+    assert not torch.equal(kept[0], kept[2])
+    assert {tuple(row) for row in kept[0].tolist()} <= set(map(tuple, full.source.places.tolist()))
+    assert len(samples(geometry, Scene((50,)), max_points=100)[0].source.places) <= 50
+
+
+@placements
+def test_an_empty_cloud_is_named_and_stays(
+    geometry: Placement, caplog: pytest.LogCaptureFixture
+) -> None:
+    data = samples(geometry, Scene((198, 0, 300)), augment=PairAugmentation(), feature_noise=0.01)
+    with caplog.at_level(logging.WARNING):
+        batch = batch_of(data)
+        batch_of(data, epoch=1)
+    said = [record.getMessage() for record in caplog.records]
+    assert said == [
+        f"scene: cloud {index} of s1 is empty; its pairs contribute nothing" for index in (1, 0)
+    ]
+    assert batch.source_offsets.diff()[1] == 0
+    assert batch.source.geometry.batch_size == 3
+    _, offsets = positive_pairs(
+        batch.source_places,
+        batch.source_offsets,
+        batch.target_places,
+        batch.target_offsets,
+        batch.transforms,
+        0.15,
+    )
+    assert offsets[1] == offsets[2]
+    assert offsets[3] > offsets[2] > 0
+
+
+@placements
+def test_no_pairs_make_a_batch_of_none(geometry: Placement) -> None:
+    batch = CollatePairs(geometry)([])
+    assert batch.batch_size == 0
+    assert batch.source.geometry.batch_size == 1
+    assert batch.source.features.shape == (0, 1)
+    assert batch.transforms.shape == (0, 4, 4)
+    assert batch.source_offsets.tolist() == [0]
+    assert batch.to("cpu", dtype=torch.float64).target.features.dtype == torch.float64
+
+
+def test_moving_a_batch_moves_everything() -> None:
+    batch = batch_of(samples(OnVoxels()))
+    full = batch.with_positives(torch.zeros(1, 2, dtype=torch.int64), torch.tensor([0, 1, 1, 1]))
+    moved = full.to("cpu", dtype=torch.float64)
+    assert moved.source.features.dtype == torch.float64
+    assert moved.source_places.dtype == torch.float32
+    assert moved.names == batch.names
+    assert torch.equal(moved.positive_offsets, full.positive_offsets)  # type: ignore[arg-type]
+    assert len(full.tensors()) == 7
+    assert len(batch.tensors()) == 5
+
+
+def test_limits_spread_over_the_list_in_its_order() -> None:
+    data = samples(OnVoxels(), Scene((20,) * 10), limit=4)
+    scenes = [pair.scene for pair in data.chosen]
+    assert len(data) == 4
+    assert scenes == sorted(scenes)
+    assert int(scenes[-1][1:]) - int(scenes[0][1:]) >= 7
+    with pytest.raises(IndexError):
+        data[0, 4]
+
+
+def test_what_makes_no_sense_is_named() -> None:
+    for options, words in (
+        ({"feature_noise": -1.0}, "feature_noise"),
+        ({"max_points": 0}, "max_points must be at least 1"),
+        ({"limit": 0}, "limit must be at least 1"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            samples(OnVoxels(), **options)
+    with pytest.raises(ValueError, match="scene holds no pairs"):
+        samples(OnVoxels(), Scene(()))
+    far = Scene((5,))
+    far.cloud = lambda scene, index: torch.full((5, 3), 1e9)  # type: ignore[method-assign]
+    with pytest.raises(ValueError, match="s0/1 onto 0: "):
+        samples(OnVoxels(), far)[0]
+    both = [samples(OnVoxels())[0], samples(OnPoints())[0]]
+    with pytest.raises(ValueError, match="on voxels"):
+        CollatePairs(OnVoxels())(both)

@@ -1,0 +1,142 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from pcnn.datasets.registration import (
+    FCGFPairs,
+    IndoorPairs,
+    KITTIOdometry,
+    KITTISets,
+    ThreeDMatchSets,
+    threedmatch_training_pairs,
+)
+from pcnn.datasets.registration.kitti_pair_rule import pairs_between
+from pcnn.registration.nearest import nearest_within
+from pcnn.registration.transforms import inverse, transform_points
+from tests.datasets.registration.training_sets import write_drive, write_fcgf, write_predator
+
+VAL_SCENE = "7-scenes-heads"  # of FCGF
+
+
+def shared(data: IndoorPairs | FCGFPairs | KITTIOdometry, place: int) -> float:
+    """Share of a pair's source that the target has, under the true transform."""
+    pair = data.pairs[place]
+    source, target = (data.cloud(pair.scene, i).double() for i in (pair.source, pair.target))
+    _, found = nearest_within(transform_points(pair.transform, source), target, 1e-3)
+    return float((found >= 0).double().mean())
+
+
+def test_predators_lists(tmp_path: Path) -> None:
+    write_predator(tmp_path, ("a", "b", "c"))
+    train, val = (IndoorPairs(tmp_path, split) for split in ("train", "val"))
+    assert [(p.scene, p.target, p.source) for p in train.pairs] == [
+        (scene, i, i + 1) for scene in "ab" for i in range(3)
+    ]
+    assert {p.scene for p in val.pairs} == {"c"}
+    assert train.source_kind == "real"
+    assert all(shared(train, place) > 0.3 for place in range(6))
+
+
+def test_pairs_that_overlap_little_are_left_out_and_said(tmp_path: Path) -> None:
+    write_predator(tmp_path)
+    overlaps = sorted(p.overlap for p in IndoorPairs(tmp_path, "train", 0.0).pairs)
+    limit = overlaps[0]  # not more than it is: left out too
+    data = IndoorPairs(tmp_path, "train", limit)
+    assert sorted(p.overlap for p in data.pairs) == overlaps[1:]
+    assert "1 of 3 pairs" in data.notes()[0]
+    with pytest.raises(ValueError, match="overlap must be a share"):
+        IndoorPairs(tmp_path, "train", 1.0)
+
+
+def test_missing_files_say_what_belongs_where(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="is not a folder"):
+        IndoorPairs(tmp_path / "none", "train")
+    with pytest.raises(FileNotFoundError, match=r"no list of val pairs.*val_info\.pkl"):
+        IndoorPairs(tmp_path, "val")
+    write_predator(tmp_path)
+    for path in (tmp_path / "indoor" / "train" / "a").iterdir():
+        path.unlink()
+    data = IndoorPairs(tmp_path, "train")
+    with pytest.raises(FileNotFoundError, match="no cloud_bin_0"):
+        data.cloud("a", 0)
+    (tmp_path / "indoor" / "train" / "a").rmdir()
+    with pytest.raises(FileNotFoundError, match="no fragments of a"):
+        IndoorPairs(tmp_path, "train")
+
+
+def test_fcgfs_lists_are_found_and_split_as_published(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    write_fcgf(tmp_path, ("sun3d-x", VAL_SCENE))
+    train, val = (threedmatch_training_pairs(s, str(tmp_path)) for s in ("train", "val"))
+    assert isinstance(train, FCGFPairs)
+    assert {p.scene for p in train.pairs} == {"sun3d-x@seq-01-0.30"}
+    assert {p.scene for p in val.pairs} == {f"{VAL_SCENE}@seq-01-0.30"}
+    assert (len(train.pairs), len(val.pairs)) == (2, 2)
+    assert shared(train, 0) > 0.3
+    assert "1 of FCGF's 6 validation scenes" in caplog.text
+    with pytest.raises(FileNotFoundError, match="no list of train pairs"):
+        threedmatch_training_pairs("train", str(tmp_path), train_pairs="predator")
+    with pytest.raises(ValueError, match="auto, predator, fcgf"):
+        threedmatch_training_pairs("train", str(tmp_path), train_pairs="fcfg")  # type: ignore[arg-type]
+
+
+def test_sets_of_one_root(tmp_path: Path) -> None:
+    write_predator(tmp_path)
+    sets = ThreeDMatchSets(root=str(tmp_path))
+    assert sets.benchmark == "threedmatch"
+    assert {p.scene for p in sets.find("train").pairs} == {"a"}
+    assert {p.scene for p in sets.find("val").pairs} == {"b"}
+    with pytest.raises(FileNotFoundError, match="cloud_bin_N"):
+        sets.find("test")
+
+
+def test_kitti_trains_on_its_own_sequences(tmp_path: Path) -> None:
+    places = {s: write_drive(tmp_path, s, 9)["places"] for s in (0, 3, 6, 8)}
+    options = {"root": str(tmp_path), "ground_truth": "odometry"}
+    sets = KITTISets(**options, train_sequences=[0, 3], val_sequences=[6], sequences=[8])
+    found = {split: sets.find(split) for split in ("train", "val", "test")}
+    pairs = {split: [(p.scene, p.source, p.target) for p in d.pairs] for split, d in found.items()}
+    assert pairs["train"] == [(s, i, i + 3) for s in ("00", "03") for i in (0, 4)]
+    assert pairs["val"] == [("06", 0, 3), ("06", 4, 7)]
+    assert pairs["test"] == [("08", 0, 3), ("08", 4, 7)]
+    truth = inverse(places[3][7]) @ places[3][4]
+    torch.testing.assert_close(found["train"].pairs[3].transform, truth, atol=1e-9, rtol=0)
+    with pytest.raises(FileNotFoundError, match=r"01\.txt"):  # never fewer than asked for
+        KITTISets(**options).find("train")
+
+
+def test_all_pairs_of_some_distance(tmp_path: Path) -> None:
+    places = write_drive(tmp_path, 0, 6)["places"]
+    positions = places[:, :3, 3].numpy()
+    found = pairs_between(positions, 2.0, 6.5)
+    apart = torch.cdist(places[:, :3, 3], places[:, :3, 3])
+    assert found == [
+        (i, j) for i in range(6) for j in range(i + 1, 6) if 2.0 <= float(apart[i, j]) <= 6.5
+    ]
+    assert pairs_between(positions, 0.0, 99.0, window=2) == [(i, i + 1) for i in range(5)]
+    options = {"root": str(tmp_path), "train_sequences": [0], "distances": [2.0, 6.5]}
+    sets = KITTISets(**options, ground_truth="odometry")
+    data = sets.find("train")
+    assert [(p.source, p.target) for p in data.pairs] == found
+    assert shared(data, 1) > 0.9
+    assert any("2 to 6.5 m apart" in note for note in data.notes())
+    with pytest.raises(ValueError, match="ground_truth=odometry, not legacy"):
+        KITTISets(**options).find("train")
+    for distances in ([5.0, 2.0], [0.0, 2.0], [2.0]):
+        with pytest.raises(ValueError, match="distances must be two"):
+            KITTIOdometry(tmp_path, "train", "odometry", sequences=[0], distances=distances)
+
+
+@pytest.mark.data
+def test_published_pickles_serve_all_splits(data_root: Path) -> None:
+    root = data_root / "kitti"
+    sets = KITTISets(root=str(root), metadata=str(root / "geotransformer"))
+    assert [len(sets.find(split).pairs) for split in ("train", "val", "test")] == [1358, 180, 555]
+    alone = KITTISets(root=str(root), metadata=str(root / "geotransformer" / "test.pkl"))
+    assert len(alone.find("test").pairs) == 555
+    with pytest.raises(FileNotFoundError, match="pcnn kitti-gt"):  # it does not list these
+        alone.find("train")
