@@ -12,7 +12,9 @@ import typer
 from pcnn.cli.bench import app as bench_app
 from pcnn.cli.doctor import doctor
 from pcnn.cli.ground_truth import kitti_gt, make_gt
+from pcnn.cli.height_range import height_range
 from pcnn.cli.predict import predict
+from pcnn.cli.preprocess import app as preprocess_app
 from pcnn.cli.register import describe, register
 from pcnn.cli.simulate import app as simulate_app
 from pcnn.cli.stats import stats
@@ -24,6 +26,7 @@ app = typer.Typer(
     pretty_exceptions_show_locals=False,
 )
 app.add_typer(bench_app, name="bench")
+app.add_typer(preprocess_app, name="preprocess")
 app.add_typer(simulate_app, name="simulate")
 app.command()(doctor)
 app.command()(predict)
@@ -32,6 +35,7 @@ app.command()(describe)
 app.command("make-gt")(make_gt)
 app.command("kitti-gt")(kitti_gt)
 app.command()(stats)
+app.command("height-range")(height_range)
 app.command()(tune)
 
 

@@ -177,7 +177,7 @@ class FolderClouds(CloudDataset):
         return replace(cloud, labels=torch.from_numpy(train))
 
     def _labelled(self, clouds: list[Path]) -> list[Path]:
-        with_labels = [path for path in clouds if label_source(path) is not None]
+        with_labels = [path for path in clouds if _may_be_labelled(path)]
         without = [_name(self.root, p) for p in clouds if p not in set(with_labels)]
         if with_labels and without:
             more = len(without) - _NAMES_SHOWN
@@ -190,6 +190,13 @@ class FolderClouds(CloudDataset):
                 f" and {more} more" if more > 0 else "",
             )
         return with_labels
+
+
+def _may_be_labelled(path: Path) -> bool:
+    try:
+        return label_source(path) is not None
+    except (OSError, ValueError):
+        return True  # it is named when it is read
 
 
 def _split(root: Path, split: str, val_fraction: float) -> list[Path]:

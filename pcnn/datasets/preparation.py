@@ -12,6 +12,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from pcnn.datasets.cloud_dataset import CloudDataset
 from pcnn.datasets.labels import IGNORE
+from pcnn.datasets.samples import Cloud
 from pcnn.datasets.simulate.driver import available_cores
 
 State = Literal["made", "kept", "checked", "failed"]
@@ -83,13 +84,7 @@ class FillCache(Preparation):
     def do(self, index: int) -> tuple[State, tuple[str, ...]]:
         """Read, crop and reduce a cloud, and write it into the cache."""
         cloud, was_there = self.dataset.keep(index)
-        if not cloud.n_points:
-            whole = f" within the crop, {cloud.n_points_total} beyond it"
-            raise ValueError(f"{cloud.path}: no points{whole if cloud.n_points_total else ''}")
-        notes: tuple[str, ...] = ()
-        if cloud.labels is None or bool((cloud.labels == IGNORE).all()):
-            notes = (f"{cloud.path}: no labelled point",)
-        return "kept" if was_there else "made", notes
+        return "kept" if was_there else "made", _notes(cloud)
 
 
 @dataclass(frozen=True)
@@ -111,10 +106,7 @@ class ReadAll(Preparation):
 
     def do(self, index: int) -> tuple[State, tuple[str, ...]]:
         """Read a cloud."""
-        cloud = self.dataset.read(index)
-        if not cloud.n_points:
-            raise ValueError(f"{cloud.path}: no points")
-        return "checked", ()
+        return "checked", _notes(self.dataset.read(index))
 
 
 def prepared(work: Sequence[Preparation], workers: int | None = None) -> Iterator[Outcome]:
@@ -136,7 +128,28 @@ def prepared(work: Sequence[Preparation], workers: int | None = None) -> Iterato
         raise ValueError(f"workers must be at least 0, got {workers}")
     tasks = _Tasks(work)
     processes = min(available_cores() if workers is None else workers, len(tasks))
-    yield from DataLoader(tasks, batch_size=None, num_workers=processes, collate_fn=_itself)
+    ahead = 4 if processes else None  # large samples of one process shall not idle the others
+    yield from DataLoader(
+        tasks,
+        batch_size=None,
+        num_workers=processes,
+        collate_fn=_itself,
+        prefetch_factor=ahead,
+    )
+
+
+def _notes(cloud: Cloud) -> tuple[str, ...]:
+    """What is odd about a cloud.
+
+    Raises:
+        ValueError: it holds no points.
+    """
+    if not cloud.n_points:
+        beyond = f" within the crop, {cloud.n_points_total} beyond" if cloud.n_points_total else ""
+        raise ValueError(f"{cloud.path}: no points{beyond}")
+    if cloud.labels is None or bool((cloud.labels == IGNORE).all()):
+        return (f"{cloud.path}: no labelled point",)
+    return ()
 
 
 class _Tasks(Dataset[Outcome]):
@@ -155,7 +168,8 @@ class _Tasks(Dataset[Outcome]):
             if isinstance(error, OSError) and error.errno in _FULL:
                 raise
             said = str(error)
-            return Outcome(name, "failed", said if name in said else f"{name}: {said}")
+            known = name.rpartition("/")[2] in said
+            return Outcome(name, "failed", said if known else f"{name}: {said}")
         return Outcome(name, state, notes=notes)
 
 

@@ -108,7 +108,9 @@ def test_labels_beside_win_over_the_property(tmp_path: Path):
 @pytest.mark.parametrize("label", [3, 254, -1])
 def test_a_label_that_is_no_class(tmp_path: Path, label: int):
     write(tmp_path / "a.npy", ignored=label)
-    with pytest.raises(ValueError, match=rf"a_label\.npy: raw label {label} \(5 points.* 0, 1, 2, 255"):
+    with pytest.raises(
+        ValueError, match=rf"a_label\.npy: raw label {label} \(5 points.* 0, 1, 2, 255"
+    ):
         FolderClouds(tmp_path, CLASSES, voxel_size=1.0)[0, 0]
 
 

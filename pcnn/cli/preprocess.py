@@ -1,0 +1,158 @@
+"""`pcnn preprocess`: prepare data sets for training ahead of time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from pcnn.cli.preprocess_run import do_all, fill_caches
+
+app = typer.Typer(no_args_is_help=True)
+
+DataDir = Annotated[
+    Path, typer.Option(help="Where trainings keep caches: dataset.data_dir of the training.")
+]
+Geometry = Annotated[str, typer.Option(help="geometry of the training: voxel or point.")]
+Workers = Annotated[
+    int | None, typer.Option(min=0, help="Processes; default: every core; 0: this one alone.")
+]
+Progress = Annotated[bool, typer.Option(help="Show progress.")]
+
+
+@app.callback()
+def preprocess() -> None:
+    """Fill the caches of a training ahead of time, and find broken files before it does.
+
+    Give the same settings as to train.py. A run may be stopped at any time: files are written whole
+    or not at all, and the next run keeps those that are there. Files that cannot be read, and
+    clouds without points, are named at the end, the others are done, and the exit code is 1.
+    """
+
+
+@app.command("kitti")
+def kitti(
+    root: Annotated[Path, typer.Argument(help="Folder that holds sequences/.")],
+    data_dir: DataDir = Path("data"),
+    voxel_size: Annotated[float, typer.Option(help="dataset.voxel_size, in metres.")] = 0.1,
+    crop: Annotated[float, typer.Option(help="dataset.crop, in metres; 0: null, everything.")] = 25.0,
+    labels: Annotated[str, typer.Option(help="dataset.labels.")] = "official",
+    sequence: Annotated[
+        list[int] | None, typer.Option(help="dataset.train_sequences; repeat. Default: official.")
+    ] = None,
+    val_sequence: Annotated[
+        list[int] | None, typer.Option(help="dataset.val_sequences; repeat. Default: 8.")
+    ] = None,
+    geometry: Geometry = "voxel",
+    check: Annotated[bool, typer.Option(help="Read the validation scans too.")] = True,
+    workers: Workers = None,
+    progress: Progress = True,
+) -> None:
+    """SemanticKITTI: crop and voxelise the training scans, read the validation scans."""
+    from pcnn.datamodules import KITTISegmentation
+    from pcnn.datasets.semantic_kitti import TRAIN_SEQUENCES, VAL_SEQUENCES
+
+    settings: dict[str, Any] = {
+        "voxel_size": voxel_size,
+        "crop": crop or None,
+        "labels": labels,
+        "train_sequences": sequence or TRAIN_SEQUENCES,
+        "val_sequences": val_sequence or VAL_SEQUENCES,
+        "data_dir": str(data_dir),
+    }
+    fill_caches(KITTISegmentation, root, settings, geometry, check, workers, progress)
+
+
+@app.command("s3dis")
+def s3dis(
+    root: Annotated[Path, typer.Argument(help="Folder that holds Area_1 and so on.")],
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Folder for the rooms as arrays; default DATA_DIR/s3dis."),
+    ] = None,
+    data_dir: DataDir = Path("data"),
+    area: Annotated[
+        list[int] | None, typer.Option(help="Areas; repeat. Default: those that are there.")
+    ] = None,
+    test_area: Annotated[
+        list[int] | None, typer.Option(help="dataset.test_areas; repeat. Default: 5.")
+    ] = None,
+    align: Annotated[bool, typer.Option(help="Turn rooms so that walls follow the axes.")] = False,
+    cache: Annotated[bool, typer.Option(help="Fill the cache of a training too.")] = True,
+    voxel_size: Annotated[float, typer.Option(help="dataset.voxel_size, in metres.")] = 0.05,
+    geometry: Geometry = "voxel",
+    workers: Workers = None,
+    progress: Progress = True,
+) -> None:
+    """S3DIS: write the rooms as arrays, then voxelise those that train.
+
+    Rooms whose folder holds arrays already are not converted. Train with dataset.root=OUT.
+    """
+    from pcnn.datamodules.s3dis import S3DISSegmentation
+    from pcnn.datasets.s3dis import TEST_AREAS, find_rooms
+    from pcnn.datasets.s3dis_preparation import ConvertRooms, keep_marker
+
+    target = data_dir / "s3dis" if out is None else out
+    try:
+        rooms = find_rooms(root, area)
+    except (FileNotFoundError, ValueError) as error:
+        raise typer.BadParameter(str(error)) from error
+    if target.resolve() == root.resolve():
+        raise typer.BadParameter(f"--out {target}: is the folder of the raw rooms; give another")
+    work = ConvertRooms(tuple(rooms), target, align)
+    keep_marker(root, target)
+    good = do_all([work], "rooms", workers, progress)
+    if cache:
+        there = sorted({room.area for room in find_rooms(target)})
+        settings: dict[str, Any] = {
+            "voxel_size": voxel_size,
+            "data_dir": str(data_dir),
+            "test_areas": test_area or TEST_AREAS,
+            "val_areas": (),
+            "train_areas": [a for a in there if a not in (test_area or TEST_AREAS)],
+        }
+        fill_caches(S3DISSegmentation, target, settings, geometry, False, workers, progress)
+    if not good:
+        raise typer.Exit(1)
+
+
+@app.command("folder")
+def folder(
+    root: Annotated[Path, typer.Argument(help="Folder of labelled clouds.")],
+    classes: Annotated[
+        Path | None, typer.Option(help="dataset.classes: YAML file of the classes.")
+    ] = None,
+    class_name: Annotated[
+        list[str] | None, typer.Option(help="dataset.class_names, in place of it; repeat.")
+    ] = None,
+    ignore_label: Annotated[int | None, typer.Option(help="dataset.ignore_label.")] = None,
+    channel: Annotated[list[str] | None, typer.Option(help="dataset.channels; repeat.")] = None,
+    intensity_max: Annotated[float | None, typer.Option(help="dataset.intensity_max.")] = None,
+    data_dir: DataDir = Path("data"),
+    voxel_size: Annotated[float, typer.Option(help="dataset.voxel_size, in metres.")] = 0.1,
+    crop: Annotated[float, typer.Option(help="dataset.crop, in metres; 0: null, everything.")] = 0.0,
+    val_fraction: Annotated[float, typer.Option(help="dataset.val_fraction.")] = 0.2,
+    geometry: Geometry = "voxel",
+    check: Annotated[bool, typer.Option(help="Read the validation clouds too.")] = True,
+    workers: Workers = None,
+    progress: Progress = True,
+) -> None:
+    """Clouds of one's own: read, crop and voxelise those that train, read those that validate.
+
+    Train with dataset.cache=true.
+    """
+    from pcnn.datamodules import FolderSegmentation
+
+    settings: dict[str, Any] = {
+        "classes": None if classes is None else str(classes),
+        "class_names": class_name or None,
+        "ignore_label": ignore_label,
+        "channels": channel or None,
+        "intensity_max": intensity_max,
+        "voxel_size": voxel_size,
+        "crop": crop or None,
+        "val_fraction": val_fraction,
+        "data_dir": str(data_dir),
+    }
+    fill_caches(FolderSegmentation, root, settings, geometry, check, workers, progress)

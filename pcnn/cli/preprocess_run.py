@@ -1,0 +1,113 @@
+"""Running a preparation: progress, what was done, and what could not be."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from pcnn.datamodules.segmentation import SegmentationDataModule
+    from pcnn.datasets.preparation import Outcome, Preparation
+
+#: What is said of a state, in this order.
+WORDS = {
+    "made": "made",
+    "kept": "there already",
+    "checked": "read and in order",
+    "failed": "NOT done",
+}
+
+
+def fill_caches(
+    module: Callable[..., SegmentationDataModule],
+    root: Path,
+    settings: Mapping[str, Any],
+    geometry: str,
+    check: bool,
+    workers: int | None,
+    progress: bool,
+) -> None:
+    """Fill the cache that a training with these settings uses.
+
+    Args:
+        module: makes the data module of the training.
+        root: folder of the set.
+        settings: further arguments of the data module.
+        geometry: ``voxel`` or ``point``.
+        check: read the clouds of validation too.
+        workers: processes; None takes every core.
+        progress: show progress.
+
+    Raises:
+        typer.BadParameter: settings or a set that no training would take.
+        typer.Exit: something could not be done, and was named.
+    """
+    from pcnn.datasets import OnPoints, OnVoxels
+    from pcnn.datasets.preparation import FillCache, ReadAll
+
+    if geometry not in ("voxel", "point"):
+        raise typer.BadParameter(f"--geometry {geometry}: want voxel or point")
+    placement = OnVoxels() if geometry == "voxel" else OnPoints()
+    try:
+        data = module(root=str(root), cache=True, geometry=placement, **settings)
+        data.prepare_data()
+        train = data.build("train")
+        val = data.build("val") if check else None
+    except (FileNotFoundError, ValueError) as error:
+        raise typer.BadParameter(str(error)) from error
+    work: list[Preparation] = [] if train is None else [FillCache(train)]
+    work += [] if val is None else [ReadAll(val)]
+    if not do_all(work, "clouds", workers, progress):
+        raise typer.Exit(1)
+
+
+def do_all(work: Sequence[Preparation], unit: str, workers: int | None, progress: bool) -> bool:
+    """Do all work, then say what was done and name what could not be.
+
+    Returns:
+        Whether everything could be done.
+
+    Raises:
+        typer.Exit: the disk is full, or a process died.
+    """
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
+
+    from pcnn.datasets.preparation import prepared
+
+    console = Console()
+    outcomes: list[Outcome] = []
+    columns = ("{task.description}", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    results = iter(prepared(work, workers))
+    stopped = ""
+    total = sum(map(len, work))
+    with Progress(*columns, console=console, disable=not progress) as bar:
+        task = bar.add_task(unit, total=total)
+        try:
+            for outcome in results:
+                outcomes.append(outcome)
+                bar.advance(task)
+        except (OSError, RuntimeError) as error:
+            stopped = str(error).splitlines()[-1]
+    counts = Counter(str(outcome.state) for outcome in outcomes)
+    said = [f"{counts[state]} {words}" for state, words in WORDS.items() if counts[state]]
+    console.print(f"{total} {unit}: {', '.join(said) or 'nothing done'}", highlight=False)
+    for outcome in outcomes:
+        for note in outcome.notes:
+            console.print(f"[yellow]note[/yellow]: {note}", highlight=False, soft_wrap=True)
+    failed = [outcome.problem for outcome in outcomes if outcome.state == "failed"]
+    for problem in failed:
+        console.print(f"[red]not done[/red]: {problem}", highlight=False, soft_wrap=True)
+    if stopped:
+        console.print(
+            f"[red]stopped[/red]: {stopped}\nwhat was done is kept; the same command goes on with "
+            "the rest (with less memory: --workers FEWER)",
+            highlight=False,
+            soft_wrap=True,
+        )
+        raise typer.Exit(1)
+    return not failed
