@@ -12,6 +12,7 @@ import typer
 from pcnn.cli.bench import app as bench_app
 from pcnn.cli.doctor import doctor
 from pcnn.cli.ground_truth import kitti_gt, make_gt
+from pcnn.cli.height_range import height_range
 from pcnn.cli.predict import predict
 from pcnn.cli.preprocess import app as preprocess_app
 from pcnn.cli.register import describe, register
@@ -34,6 +35,7 @@ app.command()(describe)
 app.command("make-gt")(make_gt)
 app.command("kitti-gt")(kitti_gt)
 app.command()(stats)
+app.command("height-range")(height_range)
 app.command()(tune)
 
 

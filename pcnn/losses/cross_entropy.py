@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
@@ -18,17 +19,34 @@ class CrossEntropy(nn.Module):
     Nothing is read back from the device. Half-precision logits are summed in float32.
 
     Args:
-        weight: C class weights, or None for 1 each; see `pcnn.losses.class_weights`.
+        weight: C class weights, or None for 1 each; see `pcnn.losses.class_weights`. ``counted`` in
+            a configuration stands for weights that train.py counts from the training set.
         ignore_index: label of rows that do not count.
+        label_smoothing: share of every row's target that is spread evenly over all classes, as in
+            `torch.nn.CrossEntropyLoss`.
+
+    Raises:
+        ValueError: a share outside 0..1, or weights that nobody has counted.
     """
 
     weight: Tensor | None  # [C] float32
 
     def __init__(
-        self, weight: Sequence[float] | Tensor | None = None, ignore_index: int = 255
+        self,
+        weight: Sequence[float] | Tensor | Literal["counted"] | None = None,
+        ignore_index: int = 255,
+        label_smoothing: float = 0.0,
     ) -> None:
         super().__init__()
+        if isinstance(weight, str):
+            raise ValueError(
+                f"weight={weight!r} is for configurations, where train.py counts the classes; "
+                "here give the weights (pcnn.losses.inverse_log_frequency)"
+            )
+        if not 0 <= label_smoothing <= 1:
+            raise ValueError(f"label_smoothing must be a share in 0..1, got {label_smoothing}")
         self.ignore_index = ignore_index
+        self.label_smoothing = label_smoothing
         values = None if weight is None else torch.as_tensor(weight, dtype=torch.float32).clone()
         # not persistent: a checkpoint carries its configuration, and loads without this loss too
         self.register_buffer("weight", values, persistent=False)
@@ -47,7 +65,12 @@ class CrossEntropy(nn.Module):
             logits = logits.float()
         weight = None if self.weight is None else self.weight.to(logits.dtype)
         total = F.cross_entropy(
-            logits, target, weight=weight, ignore_index=self.ignore_index, reduction="sum"
+            logits,
+            target,
+            weight=weight,
+            ignore_index=self.ignore_index,
+            reduction="sum",
+            label_smoothing=self.label_smoothing,
         )
         labelled = target != self.ignore_index
         if weight is None:

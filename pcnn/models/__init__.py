@@ -1,5 +1,6 @@
 """Networks, assembled from shared blocks with convolution and norm injected."""
 
+from pcnn.models.height_range import HeightRange
 from pcnn.models.minkunet import MinkUNet, MinkUNet42
 from pcnn.models.resnet import ResNet, ResNet18
 from pcnn.models.resunet import ResUNet, ResUNetBN2C
@@ -11,6 +12,7 @@ from pcnn.models.sparse_resnet_heads import (
 )
 
 __all__ = [
+    "HeightRange",
     "MinkUNet",
     "MinkUNet42",
     "ResNet",

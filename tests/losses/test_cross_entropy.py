@@ -58,3 +58,23 @@ def test_inverse_log_frequency():
             inverse_log_frequency(bad)
     with pytest.raises(ValueError, match="offset"):
         inverse_log_frequency([1], offset=1.0)
+
+
+@pytest.mark.parametrize("weight", [None, [1.0, 3.0, 0.5]])
+def test_label_smoothing_is_torchs(weight: list[float] | None) -> None:
+    logits, target = torch.randn(20, 3), torch.randint(0, 3, (20,))
+    target[::5] = 255
+    expected = torch.nn.functional.cross_entropy(
+        logits,
+        target,
+        weight=None if weight is None else torch.tensor(weight),
+        ignore_index=255,
+        label_smoothing=0.2,
+    )
+    torch.testing.assert_close(CrossEntropy(weight, label_smoothing=0.2)(logits, target), expected)
+
+
+@pytest.mark.parametrize("options", [{"weight": "counted"}, {"label_smoothing": 1.5}])
+def test_what_is_no_weight_and_no_share_is_refused(options: dict) -> None:
+    with pytest.raises(ValueError, match=next(iter(options))):
+        CrossEntropy(**options)

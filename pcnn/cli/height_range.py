@@ -1,0 +1,36 @@
+"""`pcnn height-range`: what height and range alone tell about the classes of a scan."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def height_range(
+    train: Annotated[Path, typer.Argument(help="Folder with sequences/ to count in.")],
+    test: Annotated[Path, typer.Argument(help="Folder with sequences/ to test on.")],
+    train_sequences: Annotated[
+        list[int] | None, typer.Option(help="Default: 00-07, 09, 10, those that are there.")
+    ] = None,
+    test_sequences: Annotated[list[int] | None, typer.Option(help="Default: 08.")] = None,
+    crop: Annotated[
+        float | None, typer.Option(help="Count and test within this distance only, in metres.")
+    ] = None,
+    labels: Annotated[str, typer.Option(help="official or spvnas_compat.")] = "official",
+    out: Annotated[Path | None, typer.Option(help="Write the figures as JSON.")] = None,
+) -> None:
+    """Test a histogram of classes over height and range, the reference beside a trained network.
+
+    Train and test folders are in SemanticKITTI's layout; count on the scans that the network was
+    trained on.
+    """
+    from rich.console import Console
+
+    from pcnn.experiment.height_range import compare
+
+    try:
+        compare(train, test, train_sequences, test_sequences, crop, labels, out, Console())
+    except (FileNotFoundError, ValueError) as error:
+        raise typer.BadParameter(str(error)) from error

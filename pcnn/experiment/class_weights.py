@@ -1,0 +1,79 @@
+"""Class weights of a loss, counted from the training set where the configuration asks for it."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import numpy as np
+import torch
+from omegaconf import DictConfig, OmegaConf
+from torch import Tensor
+
+from pcnn.losses.class_weights import inverse_log_frequency
+
+log = logging.getLogger(__name__)
+
+#: What `task.loss.weight` says instead of numbers.
+COUNTED = "counted"
+#: Clouds that are read at most; frequencies need no more.
+MAX_CLOUDS = 500
+
+
+def with_counted_weights(cfg: DictConfig, datamodule: Any) -> DictConfig:
+    """The configuration with numbers in the place of every ``weight: counted`` of the loss.
+
+    The numbers go into the run's configuration and its checkpoints, so nothing is counted again.
+
+    Args:
+        cfg: of a training; any other comes back as it is.
+        datamodule: `dataset("train")` has clouds with labels (`read(index)`), or one label a cloud
+            (`labels`).
+
+    Raises:
+        ValueError: no training cloud is labelled.
+    """
+    loss = cfg.task.get("loss")
+    if not cfg.train or loss is None or not asks(OmegaConf.to_container(loss)):
+        return cfg
+    counts = class_counts(datamodule.dataset("train"), len(cfg.data.class_names))
+    weights = [round(weight, 4) for weight in inverse_log_frequency(counts).tolist()]
+    cfg = cfg.copy()
+    cfg.task.loss = filled_in(OmegaConf.to_container(loss, resolve=True), weights)
+    return cfg
+
+
+def asks(node: Any) -> bool:
+    """Whether a loss, or one within it, is to have counted weights."""
+    if isinstance(node, dict):
+        return node.get("weight") == COUNTED or any(map(asks, node.values()))
+    return isinstance(node, list) and any(map(asks, node))
+
+
+def filled_in(node: Any, weights: list[float]) -> Any:
+    """The node with the weights where they are asked for."""
+    if isinstance(node, list):
+        return [filled_in(one, weights) for one in node]
+    if not isinstance(node, dict):
+        return node
+    return {
+        key: weights if key == "weight" and value == COUNTED else filled_in(value, weights)
+        for key, value in node.items()
+    }
+
+
+def class_counts(dataset: Any, classes: int) -> Tensor:
+    """Labelled points of every class [C], or clouds where these have one label each.
+
+    Of a large set, `MAX_CLOUDS` clouds spread evenly are counted.
+    """
+    if not hasattr(dataset, "read"):
+        return torch.bincount(torch.as_tensor(dataset.labels), minlength=classes)
+    chosen = np.unique(np.linspace(0, len(dataset) - 1, min(len(dataset), MAX_CLOUDS)).round())
+    counts = torch.zeros(classes, dtype=torch.int64)
+    for index in chosen.astype(int).tolist():
+        labels = dataset.read(index).labels
+        if labels is not None:
+            counts += torch.bincount(labels[labels < classes], minlength=classes)
+    log.info("class weights counted over %d of %d training clouds", len(chosen), len(dataset))
+    return counts
