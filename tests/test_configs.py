@@ -37,9 +37,9 @@ WORKING_MODELS = {
     ("fpfh", "registration"),
 }
 WORKING_DATASETS = {
-    "segmentation": {"kitti", "folder"},
+    "segmentation": {"kitti", "s3dis", "folder"},
     "registration": {"kitti", "threedmatch"},
-    "classification": set(),
+    "classification": {"s3dis"},
 }
 WORKING_ENGINES = {
     "voxel": {"auto", "reference", "torchsparse", "minuet", "spira"},

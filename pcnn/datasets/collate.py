@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
+from torch import Tensor
 
 from pcnn.datasets.joined_geometry import joined
 from pcnn.datasets.labels import IGNORE
@@ -12,6 +13,7 @@ from pcnn.datasets.own_inputs import OwnInputs
 from pcnn.datasets.placement import Placement
 from pcnn.datasets.samples import Cloud, SegmentationBatch, SegmentationSample
 from pcnn.datasets.voxels import OnVoxels
+from pcnn.geometry import Geometry
 from pcnn.tensor import SparseTensor
 
 
@@ -37,18 +39,10 @@ class CollateSegmentation:
             ValueError: a sample with another number of input channels, naming its file, or
                 samples on unlike geometries.
         """
-        for sample in samples:
-            if sample.features.shape[1] != self.in_channels:
-                raise ValueError(
-                    f"{sample.path}: {sample.features.shape[1]} input channels, the data set has "
-                    f"{self.in_channels}"
-                )
-        parts = samples or [self._nothing()]
+        parts = samples or [empty_sample(self.in_channels, self.placement)]
         counts = [len(s.points) for s in samples]
         return SegmentationBatch(
-            SparseTensor(
-                torch.cat([s.features for s in parts]), joined([s.geometry for s in parts])
-            ),
+            joined_input([(s.features, s.geometry, s.path) for s in parts], self.in_channels),
             torch.cat([s.labels for s in parts]),
             torch.cat([s.points for s in parts]),
             _point_labels(parts),
@@ -60,11 +54,33 @@ class CollateSegmentation:
             _own_inputs(parts),
         )
 
-    def _nothing(self) -> SegmentationSample:
-        nothing = torch.empty(0, self.in_channels)
-        none = torch.empty(0, dtype=torch.int64)
-        cloud = Cloud(nothing[:, :3], nothing[:, 3:], none, "", "", none)
-        return self.placement.sample(cloud, 1.0)
+
+def empty_sample(in_channels: int, placement: Placement) -> SegmentationSample:
+    """Return a sample of no points, from which a batch of no samples is made."""
+    nothing = torch.empty(0, in_channels)
+    none = torch.empty(0, dtype=torch.int64)
+    cloud = Cloud(nothing[:, :3], nothing[:, 3:], none, "", "", none)
+    return placement.sample(cloud, 1.0)
+
+
+def joined_input(parts: Sequence[tuple[Tensor, Geometry, str]], in_channels: int) -> SparseTensor:
+    """Join the inputs of several clouds into one tensor, in their order.
+
+    Args:
+        parts: features [N, C], geometry and file of every cloud; at least one.
+        in_channels: what C must be.
+
+    Raises:
+        ValueError: a cloud with another number of channels, naming its file, or clouds on unlike
+            geometries.
+    """
+    for features, _, path in parts:
+        if features.shape[1] != in_channels:
+            raise ValueError(
+                f"{path}: {features.shape[1]} input channels, the data set has {in_channels}"
+            )
+    geometry = joined([geometry for _, geometry, _ in parts])
+    return SparseTensor(torch.cat([features for features, _, _ in parts]), geometry)
 
 
 def _point_labels(samples: Sequence[SegmentationSample]) -> torch.Tensor | None:

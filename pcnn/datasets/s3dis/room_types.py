@@ -1,0 +1,36 @@
+"""Rooms of S3DIS with their types, which the folders' names tell."""
+
+from __future__ import annotations
+
+from torch.utils.data import Dataset
+
+from pcnn.datasets.classification import ClassificationSample
+from pcnn.datasets.s3dis.classes import room_type
+from pcnn.datasets.s3dis.dataset import S3DISRooms
+from pcnn.datasets.sampler import Key
+
+
+class RoomTypes(Dataset[ClassificationSample]):
+    """The rooms of a set, each with one of 11 types.
+
+    Args:
+        rooms: read, augmented, cropped and placed as for a segmentation.
+
+    Raises:
+        ValueError: a room whose name tells no type.
+    """
+
+    def __init__(self, rooms: S3DISRooms) -> None:
+        self.rooms = rooms
+        self.labels = [room_type(room.name) for room in rooms.rooms]
+
+    def __len__(self) -> int:
+        return len(self.rooms)
+
+    def __getitem__(self, key: Key | int) -> ClassificationSample:
+        """Return the sample of a key (epoch, index)."""
+        sample = self.rooms[key]
+        index = key[1] if isinstance(key, tuple) else key
+        return ClassificationSample(
+            sample.geometry, sample.features, self.labels[index], sample.name, sample.path
+        )

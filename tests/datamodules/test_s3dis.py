@@ -1,0 +1,137 @@
+"""S3DIS as a data module: areas, whole rooms in evaluation, simulated rooms where there are none."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from pcnn.datamodules.s3dis import S3DISClassification, S3DISSegmentation, split_areas
+from pcnn.datasets.augment import Augmentation
+from pcnn.datasets.native_points import OnPoints
+from pcnn.datasets.placement import Placement
+from pcnn.datasets.voxels import OnVoxels
+from tests.datasets.s3dis_rooms import room_arrays, write_set
+
+PLACEMENTS = [OnVoxels(), OnPoints(thin=0.2), OnPoints()]
+NAMES = ["voxel", "thinned", "point"]
+ROOMS = {
+    "Area_1/office_1": 300,
+    "Area_2/hallway_1": 250,
+    "Area_5/office_1": 280,
+    "Area_5/pantry_1": 1,
+    "Area_5/WC_1": 0,
+}
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return write_set(tmp_path / "s3dis", ROOMS)
+
+
+def options(root: Path, **others: object) -> dict[str, object]:
+    return {
+        "root": str(root),
+        "data_dir": str(root.parent / "data"),
+        "train_areas": [1, 2],
+        "voxel_size": 0.2,
+        "point_max": 60,
+        "augment": Augmentation(),
+        "num_workers": 0,
+        **others,
+    }
+
+
+def test_areas():
+    usual = {"train": (1, 2, 3, 4, 6), "val": (5,), "test": (5,)}
+    assert split_areas([5], None, None) == usual
+    assert split_areas([2], None, None)["train"] == (1, 3, 4, 5, 6)
+    other = {"train": (1,), "val": (), "test": (2, 3)}
+    assert split_areas([2, 3], [], [1]) == other
+    assert split_areas([5], [6], None)["train"] == (1, 2, 3, 4)
+    with pytest.raises(ValueError, match="areas are 1 to 6, got 0, 7"):
+        split_areas([0, 7], None, None)
+    with pytest.raises(ValueError, match="Area 5 is in train_areas and in"):
+        split_areas([5], None, [1, 5])
+
+
+@pytest.mark.parametrize("placement", PLACEMENTS, ids=NAMES)
+def test_evaluation_reads_whole_rooms_and_training_parts(root: Path, placement: Placement):
+    data = S3DISSegmentation(**options(root, geometry=placement))
+    data.prepare_data()
+    data.setup("fit")
+    assert (data.num_classes, data.in_channels, data.source_kind) == (13, 6, "real")
+    stream = data.train_dataloader()
+    (first, second) = stream
+    assert {first.names[0], second.names[0]} == {"Area_1/office_1", "Area_2/hallway_1"}
+    assert first.tensor.features.shape == (60, 6)
+    seen = {batch.names[0]: batch for batch in data.val_dataloader()}
+    # the same rooms test
+    assert data.dataset("test").rooms == data.dataset("val").rooms
+    assert list(seen) == ["Area_5/WC_1", "Area_5/office_1", "Area_5/pantry_1"]
+    for seed, (name, points) in enumerate(ROOMS.items()):
+        if name not in seen:
+            continue
+        batch = seen[name]
+        # every point of the file has a row, and a label to be judged by
+        assert len(batch.inverse) == batch.n_points == points
+        labels = batch.full_scan(0, batch.point_labels, fill=-1)
+        assert labels.tolist() == room_arrays(points, seed).segment.tolist()
+        voted = torch.zeros(points, dtype=torch.int64)
+        for rows in batch.fragments(batch.points):
+            x = batch.placed(batch.points[rows], rows)
+            assert torch.equal(x.features[x.geometry.inverse][:, :3], batch.points[rows])
+            voted[rows] += 1
+        assert (voted > 0).all()
+    assert data.prediction_path("Area_5/WC_1") == Path("Area_5/WC_1.label")
+
+
+@pytest.mark.parametrize("placement", PLACEMENTS, ids=NAMES)
+def test_types_of_rooms(root: Path, placement: Placement):
+    data = S3DISClassification(**options(root, geometry=placement, batch_size=2, val_batch_size=4))
+    data.setup("fit")
+    assert (data.num_classes, data.in_channels) == (11, 6)
+    assert len(data.colors) == 11
+    (batch,) = data.train_dataloader()
+    assert sorted(batch.labels.tolist()) == [4, 7]
+    assert batch.tensor.geometry.batch_size == 2
+    (batch,) = data.val_dataloader()
+    assert batch.labels.tolist() == [0, 7, 9]
+    # rooms of one point and of none are clouds of the batch
+    assert batch.tensor.geometry.batch_offsets.diff()[[0, 2]].tolist() == [0, 1]
+
+
+def test_an_area_that_is_missing_is_an_error(root: Path):
+    data = S3DISSegmentation(**options(root, train_areas=[1, 3]))
+    with pytest.raises(FileNotFoundError, match="Area_3 is missing"):
+        data.setup("fit")
+    data.setup("test")  # needs Area_5 alone
+    with pytest.raises(FileNotFoundError, match="is not a folder"):
+        S3DISSegmentation(**options(root / "nowhere")).prepare_data()
+
+
+def test_no_root_simulates(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    few = {"seed": 3, "rooms": 1, "spacing": 0.2, "workers": 1, "progress": False}
+
+    def module(**others: object) -> S3DISSegmentation:
+        given = {**options(tmp_path), "root": None, "simulate": few, "train_areas": None}
+        return S3DISSegmentation(**{**given, "data_dir": str(tmp_path), **others})
+
+    data = module()
+    data.prepare_data()
+    assert data.source_kind == "simulated"
+    assert data.data_root.parent == tmp_path / "simulated"
+    assert data.data_root.name == "s3dis-3-1-layout-arrays-rooms-1-spacing-0.2"
+    assert json.loads((data.data_root / "SIMULATED.json").read_text())["seed"] == 3
+    assert "SIMULATED" in caplog.text
+    data.setup("fit")
+    assert [len(data.dataset(split)) for split in ("train", "val", "test")] == [5, 1, 1]
+    (batch,) = data.val_dataloader()
+    assert batch.n_points > 500
+    assert len(np.unique(batch.point_labels)) > 3
+    # a second run finds the set, and its text layout lies elsewhere
+    assert module().data_root == data.data_root
+    assert "layout" not in module(simulate={**few, "layout": "text"}).data_root.name

@@ -1,0 +1,55 @@
+"""Tiny rooms in both layouts of S3DIS."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from pcnn.datasets.s3dis.classes import CLASS_NAMES
+from pcnn.datasets.s3dis.room_arrays import RoomArrays, write_array_room
+
+
+def room_arrays(points: int, seed: int = 0) -> RoomArrays:
+    """A room 4 m wide whose floor, ceiling, walls and chairs differ in place and colour."""
+    rng = np.random.default_rng(seed)
+    segment = rng.choice([0, 1, 2, 8], points).astype(np.int16)
+    coord = rng.uniform((10, -30, 1), (14, -27, 3.5), (points, 3))
+    coord[segment == 0, 2] = 3.5
+    coord[segment == 1, 2] = 1.0
+    coord[segment == 2, 0] = 10.0
+    color = np.clip(20 * segment[:, None] + rng.integers(0, 30, (points, 3)), 0, 255)
+    # as the text has it: three digits; objects in the order of their files' names
+    order = np.argsort([CLASS_NAMES[c] for c in segment], kind="stable")
+    segment = segment[order]
+    _, instance = np.unique([CLASS_NAMES[c] for c in segment], return_inverse=True)
+    return RoomArrays(
+        np.round(coord[order], 3).astype(np.float32),
+        color[order].astype(np.uint8),
+        segment,
+        instance.reshape(-1).astype(np.int16),
+    )
+
+
+def write_text(folder: Path, room: RoomArrays) -> Path:
+    """Write `Annotations/CLASS_1.txt`, as Stanford3dDataset_v1.2 does."""
+    (folder / "Annotations").mkdir(parents=True)
+    for label in np.unique(room.segment):
+        rows = room.segment == label
+        lines = [
+            "{:.3f} {:.3f} {:.3f} {} {} {}".format(*xyz.tolist(), *rgb.tolist())
+            for xyz, rgb in zip(room.coord[rows].astype(float), room.color[rows], strict=True)
+        ]
+        (folder / "Annotations" / f"{CLASS_NAMES[label]}_1.txt").write_text("\n".join(lines) + "\n")
+    return folder
+
+
+def write_set(root: Path, rooms: dict[str, int], layout: str = "arrays") -> Path:
+    """Write rooms `Area_k/TYPE_n` of so many points each."""
+    for seed, (name, points) in enumerate(rooms.items()):
+        room = room_arrays(points, seed)
+        if layout == "arrays":
+            write_array_room(root / name, room)
+        else:
+            write_text(root / name, room)
+    return root

@@ -1,0 +1,197 @@
+"""Rooms of S3DIS as samples: coordinates, crops, types, and what is missing."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from pcnn.datasets.augment import Augmentation
+from pcnn.datasets.classification import CollateClassification
+from pcnn.datasets.labels import IGNORE
+from pcnn.datasets.native_points import OnPoints
+from pcnn.datasets.placement import Placement
+from pcnn.datasets.s3dis import CLASS_NAMES, RoomTypes, S3DISRooms
+from pcnn.datasets.s3dis.room_arrays import RoomArrays, write_array_room
+from pcnn.datasets.voxels import OnVoxels
+from tests.datasets.s3dis_rooms import room_arrays, write_set, write_text
+
+PLACEMENTS = [OnVoxels(), OnPoints(thin=0.2), OnPoints()]
+NAMES = ["voxel", "thinned", "point"]
+ROOMS = {"Area_1/office_1": 400, "Area_1/WC_1": 300, "Area_5/hallway_1": 200}
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return write_set(tmp_path / "s3dis", ROOMS)
+
+
+def rooms(root: Path, **options: object) -> S3DISRooms:
+    return S3DISRooms(root, [1], **{"voxel_size": 0.2, **options})
+
+
+def test_a_room_is_read_with_its_origin_in_the_middle_of_the_floor(root: Path):
+    data = rooms(root)
+    assert [data.name(i) for i in range(len(data))] == ["Area_1/WC_1", "Area_1/office_1"]
+    arrays, cloud = room_arrays(300, 1), data.read(0)
+    low, high = arrays.coord.min(0), arrays.coord.max(0)
+    origin = np.array([(low[0] + high[0]) / 2, (low[1] + high[1]) / 2, low[2]])
+    np.testing.assert_allclose(cloud.points.numpy(), arrays.coord - origin, atol=1e-5)
+    np.testing.assert_allclose(cloud.features.numpy(), arrays.color / 255, atol=1e-6)
+    assert cloud.labels.tolist() == arrays.segment.tolist()
+    assert cloud.point_index.tolist() == list(range(300))
+
+
+def test_text_gives_the_same_samples(root: Path, tmp_path: Path):
+    other = tmp_path / "text"
+    for seed, (name, points) in enumerate(ROOMS.items()):
+        write_text(other / name, room_arrays(points, seed))
+    one, two = rooms(root)[0], rooms(other)[0]
+    assert torch.equal(one.features, two.features)
+    assert torch.equal(one.labels, two.labels)
+
+
+@pytest.mark.parametrize("placement", PLACEMENTS, ids=NAMES)
+def test_training_samples_have_at_most_point_max_rows(root: Path, placement: Placement):
+    whole = rooms(root, geometry=placement)
+    data = rooms(root, geometry=placement, point_max=60, augment=Augmentation(), seed=3)
+    assert whole[0].geometry.rows > 60
+    crops = [data[epoch, 0] for epoch in range(3)]
+    assert [sample.geometry.rows for sample in crops] == [60] * 3
+    assert not torch.equal(crops[0].features, crops[1].features)
+    for sample in crops:
+        assert sample.points[:, :2].norm(dim=1).min() < 0.05  # the middle, but for the jitter
+        assert sample.features.shape[1] == 6
+    again = rooms(root, geometry=placement, point_max=60, augment=Augmentation(), seed=3)[2, 0]
+    assert torch.equal(crops[2].features, again.features)
+
+
+def test_a_cache_holds_rooms_not_crops(root: Path, tmp_path: Path):
+    options = {"point_max": 60, "cache": tmp_path / "cache"}
+    first = [rooms(root, **options)[epoch, 0] for epoch in range(2)]
+    assert len(list((tmp_path / "cache").rglob("*.npz"))) == 1
+    again = [rooms(root, **options)[epoch, 0] for epoch in range(2)]
+    assert not torch.equal(first[0].features, first[1].features)
+    assert torch.equal(first[1].features, again[1].features)
+    # a room that changed is read anew
+    write_array_room(root / "Area_1" / "WC_1", room_arrays(301, 9))
+    assert not torch.equal(first[1].features, rooms(root, **options)[1, 0].features)
+
+
+def test_limit_spreads_over_the_rooms(root: Path):
+    both = S3DISRooms(root, [1, 5], voxel_size=0.2, limit=2)
+    assert [room.name for room in both.rooms] == ["Area_1/WC_1", "Area_5/hallway_1"]
+    with pytest.raises(ValueError, match="point_max must be at least 1"):
+        rooms(root, point_max=0)
+
+
+@pytest.mark.parametrize("placement", PLACEMENTS, ids=NAMES)
+@pytest.mark.parametrize("layout", ["arrays", "text"])
+def test_a_room_of_one_point(tmp_path: Path, placement: Placement, layout: str):
+    write_set(tmp_path, {"Area_1/pantry_1": 1}, layout)
+    for point_max in (None, 5):
+        data = rooms(tmp_path, geometry=placement, point_max=point_max, augment=Augmentation())
+        sample = data[0]
+        assert sample.geometry.rows == 1
+        assert sample.geometry.inverse.tolist() == [0]
+        assert len(sample.point_labels) == 1
+
+
+@pytest.mark.parametrize("placement", PLACEMENTS, ids=NAMES)
+def test_a_room_without_points_is_named_and_held(
+    tmp_path: Path, placement: Placement, caplog: pytest.LogCaptureFixture
+):
+    write_set(tmp_path, {"Area_1/pantry_1": 0})
+    data = rooms(tmp_path, geometry=placement, point_max=5, augment=Augmentation())
+    assert data[0].geometry.rows == 0
+    assert "the room Area_1/pantry_1 holds no points" in caplog.text
+
+
+def test_points_without_a_class_are_ignored(tmp_path: Path):
+    room = room_arrays(20)
+    room.segment[:5] = -1
+    write_array_room(tmp_path / "Area_1" / "office_1", room)
+    assert rooms(tmp_path).read(0).labels[:6].tolist() == [IGNORE] * 5 + [int(room.segment[5])]
+
+
+def test_a_repair_is_said_by_file_and_line(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    folder = write_text(tmp_path / "Area_1" / "office_19", room_arrays(9))
+    (folder / "Annotations" / "ceiling_9.txt").write_bytes(b"1 2 3 103.0\x100000 9 9\n")
+    assert rooms(tmp_path).read(0).n_points == 10
+    assert "ceiling_9.txt, line 1: " in caplog.text
+    assert "103.00000" in caplog.text
+
+
+def test_text_is_said_to_be_slow(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    caplog.set_level(logging.INFO)
+    write_set(tmp_path, {"Area_1/office_1": 3}, "text")
+    rooms(tmp_path)
+    assert "1 rooms are text" in caplog.text
+
+
+@pytest.mark.parametrize("placement", PLACEMENTS, ids=NAMES)
+def test_types_of_rooms(root: Path, placement: Placement):
+    data = RoomTypes(rooms(root, geometry=placement, point_max=50))
+    assert len(data) == 2
+    batch = CollateClassification(6, placement)([data[4, 0], data[4, 1]])
+    assert batch.labels.tolist() == [0, 7]
+    assert batch.names == ("Area_1/WC_1", "Area_1/office_1")
+    assert batch.batch_size == batch.tensor.geometry.batch_size == 2
+    assert batch.tensor.features.shape == (100, 6)
+    assert batch.tensors() == [batch.labels]
+    double = batch.to("cpu", torch.float64)
+    assert double.tensor.features.dtype == torch.float64
+    assert double.labels.dtype == torch.int64
+    nothing = CollateClassification(6, placement)([])
+    assert (nothing.batch_size, nothing.tensor.features.shape) == (0, (0, 6))
+    with pytest.raises(ValueError, match="6 input channels, the data set has 5"):
+        CollateClassification(5, placement)([data[0]])
+
+
+def test_a_room_without_a_type_is_named(root: Path):
+    write_set(root, {"Area_1/stairs_1": 3})
+    assert len(rooms(root)) == 3
+    with pytest.raises(ValueError, match="Area_1/stairs_1: a room is called TYPE_n"):
+        RoomTypes(rooms(root))
+
+
+@pytest.mark.data
+def test_the_real_crop(data_root: Path, tmp_path: Path):
+    # chairs come before tables, bookcases before sofas where this crop was made
+    order = [*range(7), 8, 7, 10, 9, 11, 12]
+    with np.load(data_root / "s3dis" / "s3dis_crop.npz") as crop:
+        room = RoomArrays(
+            crop["xyz"],
+            crop["rgb"],
+            np.array(order, np.int16)[crop["label"]],
+            np.zeros(len(crop["xyz"]), np.int16),
+        )
+    write_text(tmp_path / "text" / "Area_1" / "office_1", room)
+    write_array_room(tmp_path / "arrays" / "Area_1" / "office_1", room)
+    held = {}
+    for layout in ("text", "arrays"):
+        data = rooms(tmp_path / layout, voxel_size=0.05, point_max=5000)
+        counts = torch.bincount(data.read(0).labels, minlength=13)
+        held[layout] = {CLASS_NAMES[c]: int(n) for c, n in enumerate(counts) if n}
+        assert data[0].geometry.rows == 5000
+    facts = {"floor": 23139, "wall": 911, "chair": 8700, "table": 8092, "clutter": 726}
+    assert held == {"text": facts, "arrays": facts}
+
+
+@pytest.mark.data
+def test_the_fixture_of_another_toolbox(data_root: Path, tmp_path: Path):
+    folder, name = data_root / "formats" / "tests_s3dis", "Area_1_office_2.bin"
+    points = np.fromfile(folder / "points" / name, np.float32).reshape(-1, 6)
+    room = RoomArrays(
+        points[:, :3],
+        points[:, 3:].astype(np.uint8),
+        np.fromfile(folder / "semantic_mask" / name, np.int64).astype(np.int16),
+        np.fromfile(folder / "instance_mask" / name, np.int64).astype(np.int16),
+    )
+    write_array_room(tmp_path / "Area_1" / "office_2", room)
+    cloud = rooms(tmp_path).read(0)
+    assert cloud.n_points == 100
+    assert cloud.labels.tolist() == room.segment.tolist()

@@ -1,0 +1,252 @@
+"""Rooms of S3DIS from files: the published text, Pointcept's arrays, and one into the other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pcnn.datasets.s3dis import CLASS_NAMES, ROOM_TYPES, convert_room, find_rooms, is_array_room
+from pcnn.datasets.s3dis.annotation_file import read_annotation
+from pcnn.datasets.s3dis.classes import room_type
+from pcnn.datasets.s3dis.room_arrays import RoomArrays, read_array_room, write_array_room
+from pcnn.datasets.s3dis.text_room import read_text_room
+from pcnn.datasets.simulate.interiors.classes import CLASS_NAMES as SIMULATED_NAMES
+from pcnn.datasets.simulate.interiors.classes import ROOM_TYPES as SIMULATED_TYPES
+from pcnn.datasets.simulate.interiors.classes import Element
+from tests.datasets.s3dis_rooms import room_arrays, write_set, write_text
+
+GOOD = b"1.000 2.000 3.000 10 20 30\n"
+
+
+def same(one: RoomArrays, other: RoomArrays) -> bool:
+    return all(
+        np.array_equal(getattr(one, stem), getattr(other, stem))
+        and getattr(one, stem).dtype == getattr(other, stem).dtype
+        for stem in ("coord", "color", "segment", "instance")
+    )
+
+
+def annotation(tmp_path: Path, text: bytes) -> Path:
+    path = tmp_path / "ceiling_1.txt"
+    path.write_bytes(text)
+    return path
+
+
+def test_classes_are_those_of_the_simulator():
+    assert CLASS_NAMES == SIMULATED_NAMES == tuple(e.name.lower() for e in Element)
+    assert ROOM_TYPES == SIMULATED_TYPES
+
+
+@pytest.mark.parametrize(
+    ("line", "meant"),
+    [
+        # as in Area_5/hallway_6: a control character between two numbers
+        (b"22.3 6.6 3.0 185.0\x10187 182", "22.3 6.6 3.0 185.0 187 182"),
+        (b"22.3 6.6 3.0\x00103 98 90", "22.3 6.6 3.0 103 98 90"),
+        # as in Area_5/office_19: within a number
+        (b"22.3 6.6 3.0 103.0\x100000 98.0 90.0", "22.3 6.6 3.0 103.00000 98.0 90.0"),
+        (b"22.3 6.6 3.0 103.0\x10 0000 98 90", "22.3 6.6 3.0 103.00000 98 90"),
+    ],
+)
+def test_the_known_corrupt_lines_are_repaired_and_named(tmp_path: Path, line: bytes, meant: str):
+    path = annotation(tmp_path, GOOD + b"\n" + line + b"\n" + GOOD)
+    values, notes = read_annotation(path)
+    good = [1, 2, 3, 10, 20, 30]
+    np.testing.assert_allclose(values, [good, [float(word) for word in meant.split()], good])
+    assert notes == [f"{path}, line 3: {line!r} was read as {meant.encode()!r}"]
+
+
+@pytest.mark.parametrize(
+    ("line", "rule"),
+    [
+        (b"1 2 3 4 5", "six numbers"),
+        (b"1 2 3 4 5 6 7", "six numbers"),
+        (b"1 2 x 4 5 6", "six numbers"),
+        (b"1 2 3 4 5 \x10", "six numbers"),
+        (b"1 2 nan 4 5 6", "must be finite"),
+        (b"1 2 3 4 5 256", r"in 0\.\.255"),
+        (b"1 2 3 -1 5 6", r"in 0\.\.255"),
+    ],
+)
+def test_what_cannot_be_read_is_named_by_file_and_line(tmp_path: Path, line: bytes, rule: str):
+    path = annotation(tmp_path, GOOD * 2 + line + b"\n")
+    with pytest.raises(ValueError, match=rf"ceiling_1\.txt, line 3: .*{rule}"):
+        read_annotation(path)
+
+
+def test_a_file_in_which_every_line_lacks_a_number_is_refused(tmp_path: Path):
+    with pytest.raises(ValueError, match="line 1: six numbers"):
+        read_annotation(annotation(tmp_path, b"1 2 3 4 5\n" * 3))
+
+
+@pytest.mark.parametrize("text", [b"", b"\n \n"])
+def test_a_file_may_be_empty(tmp_path: Path, text: bytes):
+    values, notes = read_annotation(annotation(tmp_path, text))
+    assert values.shape == (0, 6)
+    assert not notes
+
+
+@pytest.mark.parametrize("ending", [b"\n", b"\r\n", b""])
+def test_one_point(tmp_path: Path, ending: bytes):
+    values, _ = read_annotation(annotation(tmp_path, GOOD.strip() + ending))
+    assert values.tolist() == [[1, 2, 3, 10, 20, 30]]
+
+
+def test_both_layouts_hold_the_same_room(tmp_path: Path):
+    room = room_arrays(300)
+    read, notes = read_text_room(write_text(tmp_path / "text" / "office_1", room))
+    assert not notes
+    assert same(read, room)
+    done = convert_room(tmp_path / "text" / "office_1", tmp_path / "arrays" / "office_1")
+    assert (done.points, done.objects, done.notes) == (300, 4, ())
+    folder = tmp_path / "arrays" / "office_1"
+    assert is_array_room(folder)
+    stored = {path.stem: np.load(path) for path in folder.iterdir()}
+    assert {stem: (a.dtype.str, a.shape) for stem, a in stored.items()} == {
+        "coord": ("<f4", (300, 3)),
+        "color": ("|u1", (300, 3)),
+        "segment": ("<i2", (300, 1)),
+        "instance": ("<i2", (300, 1)),
+    }
+    assert same(read_array_room(folder), room)
+    # arrays of arrays
+    convert_room(folder, tmp_path / "again")
+    assert same(read_array_room(tmp_path / "again"), room)
+
+
+def test_unknown_classes_are_clutter_and_empty_files_are_named(tmp_path: Path):
+    folder = write_text(tmp_path / "hallway_1", room_arrays(50))
+    (folder / "Annotations" / "stairs_1.txt").write_bytes(GOOD)
+    (folder / "Annotations" / "beam_1.txt").write_bytes(b"")
+    (folder / "Annotations" / ".hidden_1.txt").write_bytes(b"no point")
+    (folder / "Annotations" / "notes.md").write_bytes(b"no point")
+    room, notes = read_text_room(folder)
+    assert room.n_points == 51
+    assert (room.segment == CLASS_NAMES.index("clutter")).sum() == 1
+    assert (room.segment == CLASS_NAMES.index("beam")).sum() == 0
+    assert len(notes) == 2
+    assert "beam_1.txt: holds no points" in notes[0]
+    assert "stairs_1.txt: class 'stairs' is none of the 13" in notes[1]
+    done = convert_room(folder, tmp_path / "arrays")
+    assert done.notes == tuple(notes)
+    assert done.objects == 5
+
+
+def test_a_room_without_points_is_not_converted(tmp_path: Path):
+    folder = write_text(tmp_path / "office_1", room_arrays(0))
+    (folder / "Annotations" / "wall_1.txt").write_bytes(b"")
+    with pytest.raises(ValueError, match="office_1: the room holds no points"):
+        convert_room(folder, tmp_path / "arrays")
+    assert not (tmp_path / "arrays").exists()
+
+
+def test_a_broken_line_leaves_nothing_behind(tmp_path: Path):
+    folder = write_text(tmp_path / "office_1", room_arrays(5))
+    (folder / "Annotations" / "wall_9.txt").write_bytes(b"1 2 3\n")
+    with pytest.raises(ValueError, match=r"wall_9\.txt, line 1"):
+        convert_room(folder, tmp_path / "arrays")
+    assert not (tmp_path / "arrays").exists()
+
+
+def test_aligning_turns_about_the_middle(tmp_path: Path):
+    room = room_arrays(40)
+    folder = write_text(tmp_path / "Area_1" / "office_1", room)
+    with pytest.raises(FileNotFoundError, match=r"Area_1_alignmentAngle\.txt is missing"):
+        convert_room(folder, tmp_path / "out", align=True)
+    angles = folder.parent / "Area_1_alignmentAngle.txt"
+    angles.write_text("## Global alignment angle ##\noffice_12 180\noffice_1 90\n")
+    convert_room(folder, tmp_path / "out", align=True)
+    middle = (room.coord.max(0) + room.coord.min(0)) / 2
+    x, y, z = (room.coord - middle).T
+    # the room was turned by +90 degrees in its building
+    np.testing.assert_allclose(
+        read_array_room(tmp_path / "out").coord - middle, np.stack([y, -x, z], 1), atol=1e-5
+    )
+    angles.write_text("office_12 180\n")
+    with pytest.raises(FileNotFoundError, match="no line for office_1"):
+        convert_room(folder, tmp_path / "out", align=True)
+
+
+def test_pointcepts_own_files_are_read(tmp_path: Path):
+    room = room_arrays(30)
+    write_array_room(tmp_path, room)
+    np.save(tmp_path / "normal.npy", np.ones((30, 3), np.float32))
+    np.save(tmp_path / "color.npy", room.color.astype(np.float32))
+    np.save(tmp_path / "segment.npy", room.segment.astype(np.int64))
+    (tmp_path / "instance.npy").unlink()
+    read = read_array_room(tmp_path)
+    assert np.array_equal(read.color, room.color)
+    assert np.array_equal(read.segment, room.segment)
+    assert (read.instance == -1).all()
+
+
+@pytest.mark.parametrize(
+    ("stem", "array", "rule"),
+    [
+        ("coord", np.zeros((9, 4), np.float32), r"numbers \[P, 3\] expected, found .*\[9, 4\]"),
+        ("coord", np.full((9, 3), np.nan, np.float32), "9 of 9 points are NaN or infinite"),
+        ("color", np.full((9, 3), 300), r"0\.\.255"),
+        ("color", np.zeros((8, 3), np.uint8), "8 rows, but coord.npy has 9 points"),
+        ("segment", np.full((9, 1), 13), r"classes must lie in -1\.\.12, found 13"),
+        ("segment", np.zeros((9, 1), np.float32), r"integers \[P, 1\] expected"),
+    ],
+)
+def test_arrays_that_make_no_sense_are_named(
+    tmp_path: Path, stem: str, array: np.ndarray, rule: str
+):
+    write_array_room(tmp_path, room_arrays(9))
+    np.save(tmp_path / f"{stem}.npy", array)
+    with pytest.raises(ValueError, match=rf"{stem}\.npy: .*{rule}"):
+        read_array_room(tmp_path)
+
+
+def test_a_truncated_array_is_named(tmp_path: Path):
+    write_array_room(tmp_path, room_arrays(90))
+    path = tmp_path / "coord.npy"
+    path.write_bytes(path.read_bytes()[:-10])
+    with pytest.raises(ValueError, match=r"coord\.npy: not a whole \.npy file"):
+        read_array_room(tmp_path)
+    path.write_bytes(b"")
+    with pytest.raises(ValueError, match=r"coord\.npy: not a whole \.npy file"):
+        read_array_room(tmp_path)
+
+
+def test_rooms_are_found_in_order(tmp_path: Path):
+    names = ["Area_2/office_10", "Area_2/office_2", "Area_2/WC_1", "Area_1/hallway_1"]
+    write_set(tmp_path, dict.fromkeys(names, 5))
+    write_text(tmp_path / "Area_1" / "lobby_1", room_arrays(5))
+    (tmp_path / "Area_1" / "Area_1_alignmentAngle.txt").write_text("")
+    found = find_rooms(tmp_path)
+    assert [(room.name, room.layout, room.area) for room in found] == [
+        ("Area_1/hallway_1", "arrays", 1),
+        ("Area_1/lobby_1", "text", 1),
+        ("Area_2/WC_1", "arrays", 2),
+        ("Area_2/office_2", "arrays", 2),
+        ("Area_2/office_10", "arrays", 2),
+    ]
+    assert [room.name for room in find_rooms(tmp_path, [2])] == [r.name for r in found[2:]]
+
+
+def test_what_is_missing_is_named(tmp_path: Path):
+    write_set(tmp_path, {"Area_1/office_1": 5})
+    with pytest.raises(FileNotFoundError, match=r"Area_5 is missing\. Fill in the form"):
+        find_rooms(tmp_path, [1, 5])
+    (tmp_path / "Area_1" / "office_2").mkdir()
+    (tmp_path / "Area_1" / "office_3" / "Annotations").mkdir(parents=True)
+    with pytest.raises(FileNotFoundError, match=r"2 rooms hold neither .*office_2, .*office_3\."):
+        find_rooms(tmp_path, [1])
+    (tmp_path / "Area_6").mkdir()
+    with pytest.raises(FileNotFoundError, match="Area_6 holds no rooms"):
+        find_rooms(tmp_path, [6])
+    with pytest.raises(FileNotFoundError, match="holds no Area_1"):
+        find_rooms(tmp_path / "Area_6")
+
+
+def test_types_come_from_names():
+    assert ROOM_TYPES[room_type("Area_1/conferenceRoom_2")] == "conferenceRoom"
+    assert [room_type(f"{name}_11") for name in ROOM_TYPES] == list(range(11))
+    for name in ("stairs_1", "office", "Area_1/office1"):
+        with pytest.raises(ValueError, match=f"{name}: a room is called TYPE_n"):
+            room_type(name)
