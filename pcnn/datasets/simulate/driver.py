@@ -12,6 +12,7 @@ import json
 import multiprocessing
 import os
 import shutil
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
@@ -29,6 +30,7 @@ Work = TypeVar("Work")
 Record = dict[str, Any]
 
 _REQUEST = ".request.json"
+_QUIET = 30.0  # [s] between two lines where there is no terminal for a bar
 _DONE = ".done"
 
 
@@ -92,7 +94,8 @@ def write_set(
         plan: the set.
         workers: processes; None takes every core this process may use, 1 works in this one. More
             than one need the usual ``if __name__ == "__main__":`` in a script.
-        progress: show a progress bar on a terminal, two lines elsewhere.
+        progress: show a progress bar on a terminal; elsewhere a line at both ends, and one every
+            half minute between.
 
     Returns:
         The root, as an absolute path.
@@ -179,11 +182,15 @@ def _write_tasks(
     )
     with bar:
         shown = bar.add_task(plan.unit, total=total, completed=done)
+        told = time.monotonic()
         try:
             for task, result in _run(partial, plan, left, workers):
                 _write_json(partial / _DONE / f"{task.name}.json", result)
                 bar.advance(shown, task.units)
                 done += task.units
+                if not console.is_terminal and time.monotonic() - told > _QUIET:
+                    told = time.monotonic()
+                    console.print(f"{done} of {total} {plan.unit}")
         except BaseException:
             console.print(
                 f"stopped after {done} of {total} {plan.unit}; the same command goes on from there"

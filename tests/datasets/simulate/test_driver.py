@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from pcnn.datasets.simulate import driver
 from pcnn.datasets.simulate.driver import SetPlan, Task, available_cores, write_set
 from pcnn.datasets.simulate.lock import exclusive
 
@@ -153,6 +154,15 @@ def test_progress_is_two_lines_off_a_terminal(
     out, err = capfd.readouterr()
     assert out == ""
     assert len(err.splitlines()) == err.count("simulat") == err.count("7 squares") == 2
+
+
+def test_long_work_is_heard_of_off_a_terminal(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(driver, "_QUIET", -1.0)  # every task is a long one
+    write_set(tmp_path / "set", squares(), workers=1)
+    lines = capfd.readouterr().err.splitlines()
+    assert lines[1:-1] == [f"{done} of 7 squares" for done in (1, 3, 4, 6, 7)]
 
 
 def test_the_lock_dies_with_its_holder(tmp_path: Path) -> None:
