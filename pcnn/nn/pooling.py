@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from pcnn.geometry import Geometry, Kernel, KernelMap
+from pcnn.geometry import Geometry, Kernel, KernelMap, PointSet
 from pcnn.nn.conv import Size
 from pcnn.ops.engine import Engine, resolve
 from pcnn.ops.kernel_maps import map_between
@@ -115,12 +115,21 @@ def unpool(x: SparseTensor, sites: Geometry, engine: str | Engine | None = None)
         Features ``[N_out, C]`` on ``sites``; 0 where no coarse site lies above.
 
     Raises:
-        ValueError: tensor strides that do not divide.
+        ValueError: tensor strides that do not divide, or native points that ``x`` was not made
+            from.
     """
+    if sites is x.geometry:
+        return x
     coarse, fine = x.geometry.tensor_stride, sites.tensor_stride
     if any(c % f for c, f in zip(coarse, fine, strict=True)):
         raise ValueError(f"tensor stride {fine} of the sites does not divide {coarse} of x")
     ratio = [c // f for c, f in zip(coarse, fine, strict=True)]
+    if isinstance(sites, PointSet) and max(ratio) == 1:
+        # a kernel of one cell would be searched for, and sum up whoever lies within its reach
+        raise ValueError(
+            f"both sets of native points have tensor stride {fine}, so neither lies inside the "
+            "other's cells; give the points that those of x were made from"
+        )
     kernel = Kernel.of(ratio, ratio, padding=0)
     kernel_map = map_between(sites, x.geometry, kernel, resolve(engine))
     return SparseTensor(reduce_sum(x.features, kernel_map.transpose()), sites)
