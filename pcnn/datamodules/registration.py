@@ -7,7 +7,7 @@ from typing import cast
 
 from pcnn.datamodules.batch_stream import Collate
 from pcnn.datamodules.exact_loading import ExactLoading, Split
-from pcnn.datasets.placement import Placement, VoxelSize
+from pcnn.datasets.placement import Placement
 from pcnn.datasets.registration.augment import PairAugmentation
 from pcnn.datasets.registration.batch import CollatePairs
 from pcnn.datasets.registration.pair_sets import PairSets
@@ -52,7 +52,7 @@ class RegistrationDataModule(ExactLoading):
         self,
         sets: PairSets,
         *,
-        voxel_size: VoxelSize,
+        voxel_size: float,
         augment: PairAugmentation | None = None,
         feature_noise: float = 0.0,
         max_points: int | None = None,
@@ -132,4 +132,4 @@ class RegistrationDataModule(ExactLoading):
 
     def collate(self) -> Collate:
         """Return what joins pairs into a batch."""
-        return CollatePairs(self.geometry)
+        return CollatePairs(self.geometry, self.voxel_size)

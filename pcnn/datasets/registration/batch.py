@@ -31,6 +31,7 @@ class PairBatch:
             and source row; None until they are found (`with_positives`).
         positive_offsets: [B + 1] int64: pair b has the positives ``offsets[b]..offsets[b + 1]``.
         names: B names, ``SCENE/SOURCE onto TARGET``.
+        voxel_size: edge of a voxel, on native points of a cell [m].
 
     A batch without pairs (B = 0, each side one empty cloud) occurs in evaluation on several ranks;
     see `pcnn.datasets.sampler.EvaluationSampler`.
@@ -48,6 +49,7 @@ class PairBatch:
         positives: Tensor | None = None,
         positive_offsets: Tensor | None = None,
         names: tuple[str, ...] = (),
+        voxel_size: float = 1.0,
     ) -> None:
         self.source = source
         self.target = target
@@ -59,6 +61,7 @@ class PairBatch:
         self.positives = positives
         self.positive_offsets = positive_offsets
         self.names = names
+        self.voxel_size = voxel_size
 
     @property
     def batch_size(self) -> int:
@@ -78,6 +81,7 @@ class PairBatch:
             positives,
             positive_offsets,
             self.names,
+            self.voxel_size,
         )
 
     def to(
@@ -127,6 +131,7 @@ class PairBatch:
             None if self.positives is None else move(self.positives),
             None if self.positive_offsets is None else move(self.positive_offsets),
             self.names,
+            self.voxel_size,
         )
 
 
@@ -135,10 +140,12 @@ class CollatePairs:
 
     Args:
         placement: of the clouds, which an empty list cannot tell.
+        voxel_size: edge of a voxel, on native points of a cell [m].
     """
 
-    def __init__(self, placement: Placement) -> None:
+    def __init__(self, placement: Placement, voxel_size: float) -> None:
         self.placement = placement
+        self.voxel_size = voxel_size
 
     def __call__(self, pairs: Sequence[PlacedPair]) -> PairBatch:
         """Return the batch of the pairs, in their order; no pairs give a batch of none.
@@ -146,7 +153,9 @@ class CollatePairs:
         Raises:
             ValueError: pairs on unlike geometries.
         """
-        nothing = [] if pairs else [placed(torch.empty(0, 3), 1.0, self.placement, "nothing")]
+        nothing = (
+            [] if pairs else [placed(torch.empty(0, 3), self.voxel_size, self.placement, "nothing")]
+        )
         source = [pair.source for pair in pairs]
         target = [pair.target for pair in pairs]
         transforms = [
@@ -162,6 +171,7 @@ class CollatePairs:
             _offsets(target),
             torch.cat(transforms),
             names=tuple(pair.name for pair in pairs),
+            voxel_size=self.voxel_size,
         )
 
 

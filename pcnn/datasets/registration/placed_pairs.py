@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from pcnn.datasets.augment import sample_generator
-from pcnn.datasets.placement import Placement, VoxelSize
+from pcnn.datasets.placement import Placement
 from pcnn.datasets.registration.augment import PairAugmentation, PairClouds, subset
 from pcnn.datasets.registration.pairs import PairDataset, RegistrationPair
 from pcnn.datasets.sampler import Key
@@ -82,7 +82,7 @@ class PlacedPairs(Dataset[PlacedPair]):
         self,
         pairs: PairDataset,
         *,
-        voxel_size: VoxelSize,
+        voxel_size: float,
         geometry: Placement,
         augment: PairAugmentation | None = None,
         feature_noise: float = 0.0,
@@ -160,7 +160,7 @@ class PlacedPairs(Dataset[PlacedPair]):
         return points
 
 
-def placed(points: Tensor, size: VoxelSize, geometry: Placement, name: str) -> PlacedCloud:
+def placed(points: Tensor, size: float, geometry: Placement, name: str) -> PlacedCloud:
     """Put points [P, 3] on a geometry, with an input of ones.
 
     Raises:

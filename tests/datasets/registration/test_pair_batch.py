@@ -56,7 +56,7 @@ def samples(geometry: Placement, pairs: Scene | None = None, **options) -> Place
 
 
 def batch_of(data: PlacedPairs, epoch: int = 0) -> PairBatch:
-    return CollatePairs(data.geometry)([data[epoch, i] for i in range(len(data))])
+    return CollatePairs(data.geometry, VOXEL)([data[epoch, i] for i in range(len(data))])
 
 
 @placements
@@ -189,7 +189,7 @@ def test_an_empty_cloud_is_named_and_stays(
 
 @placements
 def test_no_pairs_make_a_batch_of_none(geometry: Placement) -> None:
-    batch = CollatePairs(geometry)([])
+    batch = CollatePairs(geometry, VOXEL)([])
     assert batch.batch_size == 0
     assert batch.source.geometry.batch_size == 1
     assert batch.source.features.shape == (0, 1)
@@ -204,7 +204,8 @@ def test_moving_a_batch_moves_everything() -> None:
     moved = full.to("cpu", dtype=torch.float64)
     assert moved.source.features.dtype == torch.float64
     assert moved.source_places.dtype == torch.float32
-    assert moved.names == batch.names
+    assert (moved.names, moved.voxel_size) == (batch.names, VOXEL)
+    assert full.voxel_size == VOXEL
     assert torch.equal(moved.positive_offsets, full.positive_offsets)  # type: ignore[arg-type]
     assert len(full.tensors()) == 7
     assert len(batch.tensors()) == 5
@@ -236,4 +237,4 @@ def test_what_makes_no_sense_is_named() -> None:
         samples(OnVoxels(), far)[0]
     both = [samples(OnVoxels())[0], samples(OnPoints())[0]]
     with pytest.raises(ValueError, match="on voxels"):
-        CollatePairs(OnVoxels())(both)
+        CollatePairs(OnVoxels(), VOXEL)(both)
