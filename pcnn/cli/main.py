@@ -17,6 +17,7 @@ from pcnn.cli.predict import predict
 from pcnn.cli.preprocess import app as preprocess_app
 from pcnn.cli.register import describe, register
 from pcnn.cli.simulate import app as simulate_app
+from pcnn.cli.sixfold import sixfold
 from pcnn.cli.stats import stats
 from pcnn.cli.tune import tune
 
@@ -34,6 +35,7 @@ app.command()(register)
 app.command()(describe)
 app.command("make-gt")(make_gt)
 app.command("kitti-gt")(kitti_gt)
+app.command()(sixfold)
 app.command()(stats)
 app.command("height-range")(height_range)
 app.command()(tune)

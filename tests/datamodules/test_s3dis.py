@@ -1,4 +1,4 @@
-"""S3DIS as a data module: areas, whole rooms in evaluation, simulated rooms where there are none."""
+"""S3DIS as a data module: areas, whole rooms in evaluation, simulated rooms in their place."""
 
 from __future__ import annotations
 

@@ -1,0 +1,44 @@
+"""`pcnn sixfold`: figures of S3DIS over runs that tested on different areas."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def sixfold(
+    runs: Annotated[list[Path], typer.Argument(help="Run folders of train.py or eval.py.")],
+    output: Annotated[
+        Path | None, typer.Option(help="Write the figures to this JSON file too.")
+    ] = None,
+) -> None:
+    """Join runs of dataset=s3dis, one for every test area: mIoU of each, and of all points.
+
+    A run for every area: python train.py dataset=s3dis 'dataset.test_areas=[1]', and so on.
+    """
+    import json
+
+    from rich.console import Console
+
+    from pcnn.experiment.errors import ConfigError
+    from pcnn.experiment.run_folder import write_whole
+    from pcnn.experiment.six_fold import as_json, join, table, title
+    from pcnn.metrics import iou_table
+
+    try:
+        joined = join(runs)
+    except ConfigError as error:
+        raise typer.BadParameter(str(error)) from error
+    console = Console()
+    for which in joined.passes:
+        console.print(table(joined, which))
+        names, heading = list(joined.class_names), f"{joined.name}, {title(which)}"
+        console.print(iou_table(joined.total(which), names, heading))
+    if joined.missing:
+        areas = ", ".join(map(str, joined.missing))
+        console.print(f"no run tested on Area {areas}: these are not 6-fold figures", style="bold")
+    if output is not None:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(output, json.dumps(as_json(joined), indent=2) + "\n")
