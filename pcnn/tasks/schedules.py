@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR
@@ -81,6 +82,37 @@ def exponential(
             f"gamma is a factor in (0, 1] and epochs 1 or more, not {gamma} and {epochs}"
         )
     return LambdaLR(optimizer, lambda step: gamma ** (step * epochs // max(1, total_steps)))
+
+
+def multi_step(
+    optimizer: Optimizer,
+    total_steps: int,
+    milestones: Sequence[float],
+    gamma: float = 0.1,
+) -> LambdaLR:
+    """Times `gamma` at every milestone.
+
+    Args:
+        optimizer: its groups' `lr` are the first rates.
+        total_steps: optimiser steps of the whole run.
+        milestones: shares of the run, in [0, 1]: epoch 24 of 36 is 2/3.
+        gamma: factor.
+    """
+    if not all(0 <= share <= 1 for share in milestones):
+        raise ValueError(f"milestones are shares of the run in [0, 1], not {list(milestones)}")
+    steps = [round(share * total_steps) for share in milestones]
+    return LambdaLR(optimizer, lambda step: gamma ** sum(step >= at for at in steps))
+
+
+def poly(optimizer: Optimizer, total_steps: int, power: float = 0.9) -> LambdaLR:
+    """(1 - step / total_steps) ** power, 0 beyond the end.
+
+    Args:
+        optimizer: its groups' `lr` are the first rates.
+        total_steps: optimiser steps of the whole run.
+        power: 1 falls along a line.
+    """
+    return LambdaLR(optimizer, lambda step: max(0.0, 1 - step / max(1, total_steps)) ** power)
 
 
 def constant(optimizer: Optimizer, total_steps: int) -> LambdaLR:

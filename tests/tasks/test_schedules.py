@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.optim.lr_scheduler import LRScheduler
 
-from pcnn.tasks.schedules import constant, cosine, exponential, one_cycle
+from pcnn.tasks.schedules import constant, cosine, exponential, multi_step, one_cycle, poly
 
 
 def rates(make: Callable[..., LRScheduler], steps: int, total: int, start: int = 0) -> list[float]:
@@ -78,12 +78,33 @@ def test_exponential_is_torchs_by_epochs() -> None:
             rates(partial(exponential, **wrong), 5, 5)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("make", [one_cycle, cosine, exponential, constant])
+EPOCHS_24_AND_32 = partial(multi_step, milestones=[24 / 36, 32 / 36])
+
+
+def test_multi_step_falls_at_its_milestones() -> None:
+    seen = rates(EPOCHS_24_AND_32, 360, 360)
+    assert seen[239] == 1.0
+    assert seen[240] == seen[319] == pytest.approx(0.1)
+    assert seen[320] == seen[359] == pytest.approx(0.01)
+    with pytest.raises(ValueError, match="milestones"):
+        rates(partial(multi_step, milestones=[24]), 5, 5)
+
+
+def test_poly_falls_to_zero() -> None:
+    seen = rates(partial(poly, power=2.0), 12, 10)
+    assert seen[:2] == pytest.approx([1.0, 0.81])
+    assert seen[10:] == [0.0, 0.0]
+
+
+ALL = [one_cycle, cosine, exponential, constant, EPOCHS_24_AND_32, poly]
+
+
+@pytest.mark.parametrize("make", ALL)
 def test_resumed_schedule_continues(make: Callable[..., LRScheduler]) -> None:
     assert rates(make, 20, 20, start=7) == rates(make, 20, 20)[7:]
 
 
-@pytest.mark.parametrize("make", [one_cycle, cosine, exponential, constant])
+@pytest.mark.parametrize("make", ALL)
 def test_beyond_the_end_and_for_one_step(make: Callable[..., LRScheduler]) -> None:
     assert all(0 <= rate <= 1 for rate in rates(make, 30, 20))
     assert len(rates(make, 1, 1)) == 1
