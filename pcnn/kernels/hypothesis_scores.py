@@ -85,8 +85,9 @@ def hypothesis_scores(
     squares = torch.zeros(number, device=source.device)
     if not number or not matches:
         return inliers, squares
-    rows = transforms[:, :3].reshape(number, 12).double()
-    rows[:, 3::4] /= distance  # lengths in units of the distance: the kernel compares with 1
+    # lengths in units of the distance: the kernel compares with 1
+    units = transforms.new_tensor([1, 1, 1, distance], dtype=torch.float64)
+    rows = (transforms[:, :3].double() / units).reshape(number, 12)
     scaled = ((side.double() / distance).float().t().contiguous() for side in (source, target))
     _launch(
         (triton.cdiv(number, TRANSFORMS), 1),

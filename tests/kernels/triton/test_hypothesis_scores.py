@@ -28,7 +28,9 @@ def test_scores_are_those_of_all_residuals(number: int, matches: int) -> None:
     )
     square = (moved - target.double()).square().sum(2) / 0.5**2  # [S, M]
     near = square < 1
-    found = hypothesis_scores(transforms.to(DEVICE), source.to(DEVICE), target.to(DEVICE), 0.5)
+    given = transforms.to(DEVICE, copy=True)
+    found = hypothesis_scores(given, source.to(DEVICE), target.to(DEVICE), 0.5)
+    assert torch.equal(given.cpu(), transforms)
     assert not ((square - 1).abs() < 1e-5).any()  # no residual is on the edge
     assert torch.equal(found[0].cpu().long(), near.sum(1))
     wanted = torch.where(near, square, 0).sum(1)
