@@ -18,6 +18,9 @@ from torch import Tensor
 
 from pcnn.geometry import KernelMap
 
+#: Features of triplets that a maximum looks at in one go.
+BLOCK_ENTRIES = 1 << 24
+
 _LIBRARY = torch.library.Library("pcnn", "FRAGMENT")
 _LIBRARY.define(
     "reduce(Tensor x, Tensor? weight, Tensor in_index, Tensor out_index, Tensor rows, "
@@ -67,23 +70,39 @@ def reduce_max(x: Tensor, kernel_map: KernelMap) -> Tensor:
         ``[N_out, C]``; 0 where an output has no input.
     """
     kernel_map.note(("pairs",))
+    none, channels = x.shape
+    if not none:
+        return x.new_zeros(kernel_map.n_out, channels)
     rows = _argmax(x.detach(), kernel_map)  # [N_out, C], N_in where there is no input
-    padded = torch.cat([x, x.new_zeros(1, x.shape[1])])
-    return padded.gather(0, rows)
+    return x.gather(0, rows.clamp(max=none - 1)).masked_fill(rows == none, 0)
 
 
 def _argmax(x: Tensor, kernel_map: KernelMap) -> Tensor:
-    out_index = kernel_map.out_index.long()[:, None].expand(-1, x.shape[1])
-    in_index = kernel_map.in_index.long()
-    values = x.index_select(0, in_index)  # [T, C]
-    lowest = x.new_full((kernel_map.n_out, x.shape[1]), -torch.inf)
-    best = lowest.scatter_reduce(0, out_index, values, "amax")
-    # NaN wins a maximum and equals nothing, so it is looked for by name
-    chosen = (values == best.gather(0, out_index)) | values.isnan()
-    none = x.shape[0]
-    rows = torch.where(chosen, in_index[:, None], none)
-    start = torch.full_like(lowest, none, dtype=torch.int64)
-    return start.scatter_reduce(0, out_index, rows, "amin")
+    """Input row of every maximum ``[N_out, C]`` int64; N_in where there is no input.
+
+    Triplets come block by block, so that little is held at once: twice, first for the maximum, then
+    for the lowest row that has it.
+    """
+    none, channels = x.shape
+    lowest = x.new_full((kernel_map.n_out, channels), -torch.inf)
+    pairs = kernel_map.in_index, kernel_map.out_index
+    # compiled code is one graph for all numbers of triplets, so it has one block
+    whole = torch.compiler.is_compiling()
+    size = None if whole else max(1, BLOCK_ENTRIES // max(1, channels))
+    blocks = (
+        [pairs] if size is None else list(zip(*(side.split(size) for side in pairs), strict=True))
+    )
+    for in_index, out_index in blocks:
+        targets = out_index.long()[:, None].expand(-1, channels)
+        lowest.scatter_reduce_(0, targets, x.index_select(0, in_index), "amax")
+    rows = torch.full_like(lowest, none, dtype=torch.int32)
+    for in_index, out_index in blocks:
+        targets = out_index.long()[:, None].expand(-1, channels)
+        values = x.index_select(0, in_index)  # [T of the block, C]
+        # NaN wins a maximum and equals nothing, so it is looked for by name
+        chosen = (values == lowest.gather(0, targets)) | values.isnan()
+        rows.scatter_reduce_(0, targets, torch.where(chosen, in_index[:, None], none), "amin")
+    return rows.long()
 
 
 def _sums_of(x: Tensor) -> torch.dtype:

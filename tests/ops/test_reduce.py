@@ -4,7 +4,7 @@ from torch.autograd import gradcheck, gradgradcheck
 
 from pcnn.geometry import Kernel, KernelMap
 from pcnn.maps import SortedSearch
-from pcnn.ops import reduce_max, reduce_mean, reduce_sum
+from pcnn.ops import reduce, reduce_max, reduce_mean, reduce_sum
 from tests.clouds import surface_grid
 from tests.tolerance import RELATIVE_RMS, relative_rms
 
@@ -88,6 +88,17 @@ def test_a_maximum_sends_its_gradient_to_one_input() -> None:
     reduce_max(x, kernel_map).sum().backward()
     assert x.grad is not None
     assert float(x.grad.sum()) == kernel_map.n_out
+
+
+def test_a_maximum_in_blocks_is_that_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel_map = make(60)
+    x = torch.randint(4, (kernel_map.n_in, 5)).double()  # with ties
+    x[3] = torch.nan
+    whole = reduce_max(x, kernel_map)
+    monkeypatch.setattr(reduce, "BLOCK_ENTRIES", 35)  # seven triplets at a time
+    torch.testing.assert_close(reduce_max(x, kernel_map), whole, rtol=0, atol=0, equal_nan=True)
+    loop = [x[rows].amax(0) for rows in groups_of(kernel_map)]
+    torch.testing.assert_close(whole, torch.stack(loop), rtol=0, atol=0, equal_nan=True)
 
 
 def test_a_maximum_of_nan_is_nan() -> None:
