@@ -33,7 +33,9 @@ WORKING_MODELS = {
     ("sparse_resnet", "segmentation"),
     ("sparse_resnet_large", "segmentation"),
     ("minkunet", "segmentation"),
+    ("minkunet", "registration"),
     ("resunet", "segmentation"),
+    ("resunet", "registration"),
     ("fpfh", "registration"),
 }
 WORKING_DATASETS = {
@@ -117,14 +119,12 @@ def test_deterministic_is_true_or_false(value: str) -> None:
 @pytest.mark.parametrize("model", MODELS)
 def test_default_task(model: str) -> None:
     said = refusal(f"model={model}")
-    if model == "fpfh":
+    if model in ("fpfh", "resunet"):
         assert composed(f"model={model}").task.name == "registration"
         assert said is None
-    elif (model, "segmentation") in WORKING_MODELS and model != "resunet":
+    elif (model, "segmentation") in WORKING_MODELS:
         assert composed(f"model={model}").task.name == "segmentation"
         assert said is None
-    elif model == "resunet":
-        assert "possible: model=resunet task=segmentation" in str(said)
     else:
         assert "none yet" in str(said)
 
@@ -142,12 +142,14 @@ def group_options() -> list[str]:
 def test_every_file_composes(choice: str) -> None:
     group, _, option = choice.partition("=")
     extra = OWN_DATA if choice == "dataset=folder" else ()
-    if choice in ("model=resunet", "model=resnet18"):
+    if choice == "model=resnet18":
         assert any(word in str(refusal(choice)) for word in ("not available", "does not serve"))
-        extra = ("task=segmentation",)  # their own tasks are not served
-    if choice in ("dataset=threedmatch", "task=registration"):
-        assert "task=segmentation" in str(refusal(choice, *extra)) or choice[:4] == "data"
-        extra = ("model=fpfh",)
+        extra = ("task=segmentation",)  # its own task is not served
+    if choice == "dataset=threedmatch":
+        assert "dataset=threedmatch serves: registration" in str(refusal(choice))
+        extra = ("model=resunet",)
+    if choice in ("task/loss=hardest_contrastive", "task/loss=circle"):
+        extra = ("model=resunet",)
     if choice == "model=resnet18":
         assert "no task yet" in str(refusal(choice, *extra))
         return

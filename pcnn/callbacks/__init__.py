@@ -1,18 +1,24 @@
 """What happens around training steps: checkpoints, exact resume, figures and pictures."""
 
 from pcnn.callbacks.checkpoint import Checkpoint, load_config
+from pcnn.callbacks.pair_picture import PairPicture
 from pcnn.callbacks.prediction_picture import PredictionPicture
 from pcnn.callbacks.progress import TrainingProgress
 from pcnn.callbacks.rng_state import RngState
 from pcnn.callbacks.throughput import Throughput
 from pcnn.callbacks.wandb_media import WandbMedia
+from pcnn.callbacks.wandb_pairs import WandbPairs
+from pcnn.callbacks.weight_average import WeightAverage
 
 __all__ = [
     "Checkpoint",
+    "PairPicture",
     "PredictionPicture",
     "RngState",
     "Throughput",
     "TrainingProgress",
     "WandbMedia",
+    "WandbPairs",
+    "WeightAverage",
     "load_config",
 ]

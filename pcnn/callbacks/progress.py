@@ -21,8 +21,17 @@ from rich.progress import (
 )
 
 # figures that are shown, in this order, and the words for them
-TRAIN = {"train/loss": "loss", "train/miou": "mIoU"}
-EVALUATION = {"loss": "loss", "miou": "mIoU", "miou_present": "mIoU (present)"}
+TRAIN = {"train/loss": "loss", "train/miou": "mIoU", "train/accuracy": "accuracy"}
+EVALUATION = {
+    "loss": "loss",
+    "miou": "mIoU",
+    "miou_present": "mIoU (present)",
+    "tta/miou": "mIoU (views)",
+    "mean_accuracy": "mean accuracy",
+    "feat_match_ratio": "FMR",
+    "inlier_ratio": "IR",
+    "rr": "RR",
+}
 
 
 def format_figures(metrics: dict[str, Any], words: dict[str, str]) -> str:

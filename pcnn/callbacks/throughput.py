@@ -30,11 +30,16 @@ def batch_size_of(batch: Any) -> tuple[int, int]:
     Native points are no voxels.
     """
     points = getattr(batch, "points", None)
-    tensor = getattr(batch, "tensor", None)
-    voxels = 0
-    if tensor is not None and not isinstance(getattr(tensor, "geometry", None), PointSet):
-        voxels = int(tensor.features.shape[0])
-    return 0 if points is None else int(points.shape[0]), voxels
+    tensors = [getattr(batch, name, None) for name in ("tensor", "source", "target")]
+    rows = [
+        (int(tensor.features.shape[0]), isinstance(getattr(tensor, "geometry", None), PointSet))
+        for tensor in tensors
+        if tensor is not None
+    ]
+    voxels = sum(number for number, native in rows if not native)
+    if points is None:  # pairs of clouds: native points are their rows
+        return sum(number for number, native in rows if native), voxels
+    return int(points.shape[0]), voxels
 
 
 class Throughput(Callback):

@@ -21,8 +21,11 @@ from pcnn.datasets import OnVoxels, Placement
 from pcnn.experiment.arguments import signature
 from pcnn.experiment.check import ABOUT_MODEL, without
 from pcnn.experiment.errors import MAX_LINES, ConfigError
+from pcnn.experiment.task_parts import training_part
 from pcnn.ops.engine import check_served, resolve
 
+# what a task may want to know about its data
+ABOUT_DATA = ("class_names", "voxel_size", "benchmark")
 # arguments of callbacks and loggers that are paths in the run folder
 PATHS = ("folder", "path", "save_dir")
 
@@ -105,6 +108,7 @@ def network(cfg: DictConfig, in_channels: int, out_channels: int) -> nn.Module:
     given = {
         "in_channels": in_channels,
         "out_channels": out_channels,
+        "task": cfg.task.name,
         # a node, because nodes take no objects
         "engine": {"_target_": "pcnn.ops.engine.resolve", **engine},
     }
@@ -126,10 +130,12 @@ def check_engine(cfg: DictConfig, device: torch.device) -> None:
 
 def task(cfg: DictConfig) -> L.LightningModule:
     """The Lightning module around a new network; `cfg.data` says what the data is like."""
-    net = network(cfg, int(cfg.data.in_channels), len(cfg.data.class_names))
-    module = make(
-        without(plain(cfg.task), ("name",)), net=net, class_names=list(cfg.data.class_names)
-    )
+    net = network(cfg, int(cfg.data.in_channels), int(cfg.data.out_channels))
+    node = training_part(plain(cfg.task))
+    facts = {key: plain(cfg.data)[key] for key in ABOUT_DATA if key in cfg.data}
+    facts["compiled"] = bool(cfg.get("compile", False))  # earlier configurations have no such key
+    facts["views"] = make(plain(cfg.tta)) if cfg.get("tta") else None
+    module = make(node, net=net, **asked_for(node, facts))
     assert isinstance(module, L.LightningModule)
     return module
 

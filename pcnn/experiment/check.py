@@ -17,17 +17,32 @@ from omegaconf.errors import (
 )
 from torch import nn
 
-from pcnn.experiment.arguments import check_arguments, named
-from pcnn.experiment.errors import ConfigError, listed, nearest
+from pcnn.experiment.arguments import check_arguments, named, signature
+from pcnn.experiment.errors import ConfigError, UnservedTaskError, listed, nearest
 from pcnn.experiment.schema import Config
+from pcnn.experiment.task_parts import evaluation_part, training_part
 from pcnn.ops.engine import check_geometry, resolve
 
 # keys of a model that describe it; the others are arguments of its constructor
 ABOUT_MODEL = ("name", "tasks", "geometries")
+# keys of a data set that other groups read: data modules need not take them
+ABOUT_DATASET = ("name", "tasks", "point_thin")
+# keys that a task must ask for, by the argument's name
+OF_SOME_TASKS = {"tta": "views", "compile": "compiled"}
 # what the program passes besides the configuration
 GIVEN = {
-    "model": frozenset({"in_channels", "out_channels", "engine"}),
-    "task": frozenset({"net", "class_names", "ignore_index"}),
+    "model": frozenset({"in_channels", "out_channels", "engine", "task"}),
+    "task": frozenset(
+        {
+            "net",
+            "class_names",
+            "ignore_index",
+            "voxel_size",
+            "benchmark",
+            "compiled",
+            "views",
+        }
+    ),
     "trainer": frozenset({"callbacks", "logger", "default_root_dir", "plugins"}),
 }
 
@@ -49,6 +64,8 @@ def checked(cfg: DictConfig, schema: type[Config] = Config) -> DictConfig:
     for group in ("model", "task", "trainer"):
         check_node(typed, typed[group], group, GIVEN[group])
     check_node(typed, typed.dataset.tasks[task], f"dataset.tasks.{task}", frozenset())
+    if typed.tta:
+        check_node(typed, typed.tta, "tta", frozenset())
     for group in ("callbacks", "logger"):
         for name, node in typed[group].items():
             check_node(typed, node, f"{group}.{name}", frozenset())
@@ -88,15 +105,19 @@ def check_combination(cfg: DictConfig) -> None:
     model, dataset, task = cfg.model.name, cfg.dataset.name, cfg.task.name
     if task not in cfg.model.tasks:
         others = listed(cfg.model.tasks)
-        raise ConfigError(
+        raise UnservedTaskError(
             f"model={model} does not serve task={task}.\n"
-            + (f"possible: model={model} task={others}" if others else "It serves no task yet.")
+            + (f"possible: model={model} task={others}" if others else "It serves no task yet."),
+            task,
         )
     if task not in cfg.dataset.tasks:
         raise ConfigError(
             f"dataset={dataset} does not serve task={task}.\n"
             f"dataset={dataset} serves: {listed(cfg.dataset.tasks)}"
         )
+    for key, argument in OF_SOME_TASKS.items():
+        if cfg[key] and argument not in signature(get_object(cfg.task._target_))[0]:
+            raise ConfigError(f"task={task} has no use for {key}.\npossible: without {key}")
     geometry = cfg.geometry.name
     if geometry not in cfg.model.geometries:
         raise ConfigError(
@@ -124,7 +145,7 @@ def check_dataset_keys(dataset: DictConfig) -> None:
     written = OmegaConf.to_yaml(dataset.tasks, resolve=False)  # a key may serve another task
     if "${dataset." not in written:
         return  # the configuration of an earlier run is resolved, and was checked when it began
-    used = {"name", "tasks", *re.findall(r"\$\{dataset\.(\w+)", written)}
+    used = {*ABOUT_DATASET, *re.findall(r"\$\{dataset\.(\w+)", written)}
     for key in map(str, dataset):
         if key not in used:
             raise ConfigError(
@@ -145,7 +166,10 @@ def check_node(cfg: DictConfig, node: DictConfig, where: str, given: frozenset[s
     if where == "model":
         resolved = without(resolved, ABOUT_MODEL)
     elif where == "task":
-        resolved = without(resolved, ("name",))
+        evaluation = evaluation_part(without(resolved, ()))
+        if evaluation is not None:
+            check_arguments(evaluation, without(written, ()), where, frozenset())
+        resolved = training_part(without(resolved, ()))
     check_arguments(without(resolved, ()), without(written, ()), where, given)
 
 

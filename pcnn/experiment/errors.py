@@ -21,6 +21,8 @@ from hydra.errors import (
 )
 from omegaconf import DictConfig, OmegaConf
 
+from pcnn.datamodules.unreadable import SampleError
+
 MAX_LINES = 3
 MAX_NAMES = 40
 EXIT_CODE = 2
@@ -28,6 +30,19 @@ EXIT_CODE = 2
 
 class ConfigError(ValueError):
     """What was asked for cannot be run; the text says why and what can, in at most three lines."""
+
+
+class UnservedTaskError(ConfigError):
+    """The chosen model does not serve the chosen task.
+
+    Args:
+        text: two lines.
+        task: the task, so that models that serve it can be named.
+    """
+
+    def __init__(self, text: str, task: str) -> None:
+        super().__init__(text)
+        self.task = task
 
 
 def nearest(name: str, names: Iterable[str]) -> str:
@@ -56,7 +71,10 @@ def short_errors(conf: Path) -> Iterator[None]:
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")
     try:
         yield
-    except (ConfigError, FileNotFoundError) as error:
+    except UnservedTaskError as error:
+        others = serving(conf, error.task)
+        stop(f"{error}" + (f"\ntask={error.task} is served by: {listed(others)}" if others else ""))
+    except (ConfigError, FileNotFoundError, SampleError) as error:
         stop(str(error))
     except InstantiationException:
         raise  # a constructor failed: an error of the program
@@ -84,6 +102,15 @@ def explain(error: HydraException, overrides: list[str], conf: Path) -> str:
 def options(conf: Path, group: str) -> list[str]:
     """Names of a configuration group: its YAML files."""
     return sorted(path.stem for path in (conf / group).glob("*.yaml"))
+
+
+def serving(conf: Path, task: str) -> list[str]:
+    """Names of the models that serve a task."""
+    return [
+        name
+        for name in options(conf, "model")
+        if task in OmegaConf.to_container(OmegaConf.load(conf / "model" / f"{name}.yaml"))["tasks"]  # type: ignore[index, call-overload]
+    ]
 
 
 def groups(conf: Path) -> list[str]:

@@ -12,8 +12,10 @@ from pcnn.experiment import run_folder
 from pcnn.experiment.check import ABOUT_MODEL, checked, is_network
 from pcnn.experiment.errors import ConfigError
 from pcnn.experiment.registration import evaluate_untrained
-from pcnn.experiment.run import Run, execute, nearby
+from pcnn.experiment.run import Run, execute
+from pcnn.experiment.run_folder import nearby
 from pcnn.experiment.schema import EvalConfig
+from pcnn.experiment.task_parts import ABOUT_TASK, evaluation_keys
 from pcnn.experiment.weights import read_config
 
 # groups that make the network what it is: taken from the checkpoint as they are
@@ -95,8 +97,13 @@ def with_saved(cfg: DictConfig, saved: DictConfig, overrides: Sequence[str]) -> 
                 merged[name] = saved[name]
         for key in ABOUT_MODEL:  # what a model serves now, not at the time of the checkpoint
             merged.model[key] = cfg.model[key]
+        for key in (*ABOUT_TASK, *evaluation_keys(cfg.task.name)):
+            if key in cfg.task and key not in merged.task:  # of an earlier version
+                merged.task[key] = cfg.task[key]
         if cfg.geometry.name == saved.geometry.name:  # of an earlier version: a name alone
             merged.geometry = OmegaConf.merge(cfg.geometry, saved.geometry)
+            if "thin" in cfg.geometry and cfg.dataset.name != saved.dataset.name:
+                merged.geometry.thin = value_of(cfg, "geometry.thin")  # goes with the data
         if cfg.dataset.name == saved.dataset.name:
             for key, value in saved.dataset.items():
                 if key != "tasks":  # its blocks refer to the keys above

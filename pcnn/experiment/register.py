@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import torch
-from omegaconf import OmegaConf
 from torch import Tensor
 
-from pcnn.callbacks import load_config
 from pcnn.datasets.registration.fragment_files import checked_points, read_fragment
-from pcnn.experiment import build
+from pcnn.experiment.trained_descriptor import of_checkpoint
 from pcnn.registration.descriptor import Descriptor
 from pcnn.registration.estimate import Solver
 from pcnn.registration.fpfh import FPFH
-from pcnn.registration.network_descriptor import NetworkDescriptor
 from pcnn.registration.register import (
     MIN_INLIERS,
     Registration,
@@ -116,24 +111,4 @@ def descriptor_of(
         return FPFH(size, sensor_at_origin=sensor_at_origin)
     if voxel_size is not None:
         raise ValueError(f"{checkpoint} was trained at its own voxel size; leave voxel_size out")
-    try:
-        cfg = OmegaConf.create(load_config(checkpoint))
-        state: dict[str, Any] = torch.load(checkpoint, map_location="cpu", weights_only=True)
-        weights = {
-            name.removeprefix("net."): value
-            for name, value in state["state_dict"].items()
-            if name.startswith("net.")
-        }
-    except (RuntimeError, EOFError, KeyError) as error:
-        raise ValueError(f"{checkpoint}: not a whole checkpoint ({error})") from error
-    if cfg.task.name != "registration":
-        raise ValueError(f"{checkpoint}: trained for {cfg.task.name}, not for registration")
-    net = build.network(cfg, 1, int(cfg.data.out_channels))
-    net.load_state_dict(weights)
-    return NetworkDescriptor(
-        net.to(device).eval(),
-        float(cfg.dataset.voxel_size),
-        f"{cfg.model.name} ({checkpoint})",
-        cfg.geometry.name == "point",
-        device,
-    )
+    return of_checkpoint(checkpoint, device)

@@ -20,6 +20,7 @@ from pcnn.experiment import run_folder
 
 PACKAGES = ("torch", "lightning", "torchmetrics", "hydra-core", "numpy")
 PICTURE = "predictions.png"
+PAIRS, REFERENCE, CURVES = "pairs.csv", "reference.csv", "recall.png"  # of registration
 
 
 def write_metrics(
@@ -116,18 +117,44 @@ def say_simulated(console: Console, cfg: DictConfig) -> None:
         console.print(notice, style="bold yellow", soft_wrap=True)
 
 
+def files_of(folder: Path) -> list[str]:
+    """Where results lie, a line each, of those that were written."""
+    named = {
+        "picture": PICTURE,
+        "pairs": PAIRS,
+        "reference": REFERENCE,
+        "curves": CURVES,
+        "metrics": run_folder.METRICS,
+    }
+    return [
+        f"{what + ':':<11} {folder / name}"
+        for what, name in named.items()
+        if (folder / name).exists()
+    ]
+
+
+def say_files(console: Console, folder: Path) -> None:
+    """Print where results lie."""
+    for line in files_of(folder):
+        console.print(line, soft_wrap=True, highlight=False, markup=False)
+
+
+def try_it(cfg: DictConfig, checkpoint: str) -> str:
+    """The command that applies a checkpoint to clouds of the user's."""
+    if cfg.task.name == "registration":
+        return f"  pcnn register SOURCE TARGET --model {checkpoint}"
+    return f"  pcnn predict {checkpoint} FILE_OR_FOLDER"
+
+
 def say_end(console: Console, cfg: DictConfig, folder: Path, checkpoint: str | None) -> None:
     """Print where the results lie and what to try next."""
-    lines = [f"run folder: {folder}"]
-    if (folder / PICTURE).exists():
-        lines.append(f"picture:    {folder / PICTURE}")
-    lines.append(f"metrics:    {folder / run_folder.METRICS}")
+    lines = [f"run folder: {folder}", *files_of(folder)]
     if cfg.train and checkpoint:
         longer = 2 * max(1, cfg.trainer.max_steps)
         lines += [
             "next:",
             f"  python eval.py ckpt_path={checkpoint}",
-            f"  pcnn predict {checkpoint} FILE_OR_FOLDER",
+            try_it(cfg, checkpoint),
             f"  python train.py resume={folder} trainer.max_steps={longer}",
         ]
     if cfg.data.source != "real":

@@ -16,13 +16,18 @@ from rich.console import Console
 
 from pcnn.experiment import build, report, run_folder
 from pcnn.experiment.check import checked, is_network
+from pcnn.experiment.class_weights import with_counted_weights
+from pcnn.experiment.confusion_file import write_counts
 from pcnn.experiment.errors import ConfigError
 from pcnn.experiment.predictions import LabelWriter
 from pcnn.experiment.processes import one_job, rank, tell_other_ranks
+from pcnn.experiment.registration import evaluate_trained
 from pcnn.experiment.resume import continuation
+from pcnn.experiment.run_folder import nearby
+from pcnn.experiment.submit import predictions_folder, submit
+from pcnn.experiment.tables import say_tables
 from pcnn.experiment.weights import best_checkpoint, check_fit, require_checkpoint, steps_of
 from pcnn.loggers import finish, guard
-from pcnn.metrics import iou_table
 
 SIMULATED = "simulated"  # tag of a run whose data is
 
@@ -95,7 +100,7 @@ def execute(run: Run) -> float | None:
     trial = build.trainer(run.cfg, run.folder, [], [])
     build.check_engine(run.cfg, trial.strategy.root_device)
     datamodule = build.data(run.cfg)
-    cfg = describe_data(run.cfg, datamodule)
+    cfg = with_counted_weights(describe_data(run.cfg, datamodule), datamodule)
     task = build.task(cfg)
     if cfg.ckpt_path is not None:
         check_fit(cfg)
@@ -105,13 +110,13 @@ def execute(run: Run) -> float | None:
     given = {
         "run_folder": run.folder,
         "config": plain_config(cfg),
-        "class_names": list(cfg.data.class_names),
-        "colors": [tuple(color) for color in cfg.data.colors],
         "source": cfg.data.source,
+        **{key: list(cfg.data[key]) for key in ("class_names", "colors") if key in cfg.data},
     }
     callbacks = build.callbacks(cfg, run.folder, given)
-    if cfg.get("predictions"):
-        callbacks.append(LabelWriter(cfg.predictions))
+    predictions = predictions_folder(cfg, run.folder)
+    if predictions is not None:
+        callbacks.append(LabelWriter(predictions))
     loggers = guard(build.loggers(cfg, run.folder, given))
     trainer = build.trainer(cfg, run.folder, callbacks, loggers)
     report.say_begin(console, cfg, run.folder, task)
@@ -131,18 +136,33 @@ def fit_and_evaluate(
 ) -> float | None:
     """Fit when asked to, evaluate, write metrics.json; returns the figure a sweep compares."""
     metrics: dict[str, float] = {}
+    facts: dict[str, Any] = {}
     checkpoint = cfg.ckpt_path
     if cfg.train:
         trainer.fit(task, datamodule, ckpt_path=run.checkpoint, weights_only=True)
         checkpoint = best_checkpoint(trainer)
         console.print(f"evaluating {checkpoint}", soft_wrap=True, highlight=False)
         metrics |= evaluate(trainer, task, datamodule, checkpoint, "val")
-    if cfg.test:
+    steps = trainer.global_step if cfg.train else steps_of(Path(checkpoint))
+    if cfg.test and cfg.task.name == "registration":
+        if trainer.is_global_zero:  # pairs are few, and RANSAC runs in batches: one rank does it
+            pairs = datamodule.pairs("test")  # type: ignore[attr-defined]
+            device = trainer.strategy.root_device
+            done = evaluate_trained(cfg, run.folder, pairs, checkpoint, device, trainer.loggers)
+            metrics, facts = metrics | done.figures, done.facts
+    elif cfg.test:
         metrics |= evaluate(trainer, task, datamodule, checkpoint, "test")
+    if cfg.get("submission"):
+        trainer.strategy.barrier()  # every rank has written its files
     if trainer.is_global_zero:
-        steps = trainer.global_step if cfg.train else steps_of(Path(checkpoint))
-        report.write_metrics(run.folder, cfg, metrics, steps, checkpoint)
-        say_table(console, cfg, task)
+        report.write_metrics(run.folder, cfg, metrics, steps, checkpoint, facts)
+        passes: dict[str, torch.Tensor] = getattr(task, "confusion", {})
+        write_counts(run.folder, passes, list(cfg.data.get("class_names", [])))
+        say_tables(console, cfg, task)
+        if cfg.get("submission"):
+            folder = predictions_folder(cfg, run.folder)
+            assert folder is not None  # a submission has one
+            submit(cfg, folder, datamodule, console)
         report.say_end(console, cfg, run.folder, checkpoint)
     return metrics.get(cfg.optimized_metric) if cfg.optimized_metric else None
 
@@ -150,12 +170,19 @@ def fit_and_evaluate(
 def describe_data(cfg: DictConfig, datamodule: Any) -> DictConfig:
     """The configuration with what the network and the reports need to know about the data."""
     cfg = cfg.copy()
-    cfg.data = {
+    facts: dict[str, Any] = {
         "source": datamodule.source_kind,
         "in_channels": int(datamodule.in_channels),
-        "class_names": list(datamodule.class_names),
-        "colors": [list(map(int, color)) for color in datamodule.colors],
     }
+    if cfg.task.name == "registration":
+        facts["out_channels"] = int(cfg.task.channels)
+        facts["voxel_size"] = float(datamodule.voxel_size)
+        facts["benchmark"] = datamodule.benchmark
+    else:
+        facts["out_channels"] = len(datamodule.class_names)
+        facts["class_names"] = list(datamodule.class_names)
+        facts["colors"] = [list(map(int, color)) for color in datamodule.colors]
+    cfg.data = facts
     if isinstance(cfg.dataset.get("classes"), str):
         # a checkpoint stays whole when the class file is changed or gone
         cfg.dataset.classes = datamodule.classes
@@ -184,17 +211,6 @@ def evaluate(
     return {name: float(value) for result in results for name, value in result.items()}
 
 
-def say_table(console: Console, cfg: DictConfig, task: L.LightningModule) -> None:
-    """Print the IoU of every class for the last evaluation, where the task counts classes."""
-    confusion: dict[str, torch.Tensor] = getattr(task, "confusion", {})
-    for split in ("test", "val"):
-        if split in confusion:
-            simulated = "" if cfg.data.source == "real" else ", SIMULATED data"
-            title = f"IoU per class, {cfg.dataset.name} {split}{simulated}"
-            console.print(iou_table(confusion[split].cpu(), list(cfg.data.class_names), title))
-            return
-
-
 def quieten() -> None:
     """Keep Lightning to its warnings, less those that say nothing here."""
     for name in ("lightning.pytorch", "lightning.fabric"):
@@ -211,8 +227,3 @@ def quieten() -> None:
     warnings.filterwarnings(
         "ignore", ".*overridden `transfer_batch_to_device` in `LightningModule`.*"
     )
-
-
-def nearby(path: Path) -> Path:
-    """The path relative to the working folder when it lies inside, which is what a user types."""
-    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path

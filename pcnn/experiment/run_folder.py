@@ -62,6 +62,11 @@ def load_config(folder: Path) -> DictConfig:
     return cfg
 
 
+def nearby(path: Path) -> Path:
+    """The path relative to the working folder when it lies inside, which is what a user types."""
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+
+
 def drop_if_empty(folder: Path) -> None:
     """Remove a folder that was made for a run that did not begin."""
     if folder.is_dir() and not any(folder.iterdir()) and folder.resolve() != Path.cwd():

@@ -38,6 +38,8 @@ class Config:
     callbacks: dict[str, Any] = field(default_factory=dict)
     logger: dict[str, Any] = field(default_factory=dict)
     augment: Optional[dict[str, Any]] = None  # noqa: UP045 - OmegaConf reads this at run time
+    tta: Optional[dict[str, Any]] = None  # noqa: UP045 - views of test-time augmentation
+    compile: bool = False  # the network as one graph of torch.compile
     seed: int = 0
     train: bool = True  # fit
     test: bool = False  # test the best checkpoint, or ckpt_path when not fitted
@@ -55,3 +57,4 @@ class EvalConfig(Config):
 
     ckpt_path: str = MISSING
     predictions: Optional[str] = None  # noqa: UP045 - folder for official label files
+    submission: Optional[str] = None  # noqa: UP045 - zip of them for SemanticKITTI's test server

@@ -71,7 +71,11 @@ def check_fit(cfg: DictConfig) -> None:
             f"the checkpoint takes {saved['data']['in_channels']} input channels, "
             f"dataset={cfg.dataset.name} has {cfg.data.in_channels}"
         )
-    ours, theirs = list(cfg.data.class_names), saved["data"]["class_names"]
+    if cfg.task.name != saved["task"]["name"]:
+        raise ConfigError(
+            f"the checkpoint was trained for task={saved['task']['name']}, not {cfg.task.name}"
+        )
+    ours, theirs = list(cfg.data.get("class_names", [])), saved["data"].get("class_names", [])
     if ours != theirs:
         raise ConfigError(
             f"the checkpoint tells {len(theirs)} classes apart ({', '.join(theirs[:3])}, ...), "

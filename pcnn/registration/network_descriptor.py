@@ -7,8 +7,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from pcnn.ops import native_points, voxelize
+from pcnn.datasets.placement import Placement
+from pcnn.datasets.samples import Cloud
 from pcnn.registration.descriptor import Described
+from pcnn.tensor import SparseTensor
 
 
 @dataclass(frozen=True, eq=False)
@@ -19,14 +21,14 @@ class NetworkDescriptor:
         net: one input channel, ``[N, C]`` features out, in evaluation mode.
         voxel_size: edge of a voxel, on native points of a cell [m].
         name: as it is named beside figures, e.g. the checkpoint.
-        on_points: whether it runs on native points.
+        placement: puts clouds on voxels or on native points.
         device: where it computes.
     """
 
     net: nn.Module
     voxel_size: float
     name: str
-    on_points: bool = False
+    placement: Placement
     device: torch.device | str = "cpu"
 
     @torch.inference_mode()
@@ -34,8 +36,8 @@ class NetworkDescriptor:
         """Describe points [P, 3] [m].
 
         Returns:
-            On voxels the mean point of each, on native points every point; descriptors of unit
-            length.
+            On voxels the mean point of each, on native points every point that was kept;
+            descriptors of unit length.
 
         Raises:
             ValueError: no points, coordinates that are not finite or too far apart, or a network
@@ -44,12 +46,11 @@ class NetworkDescriptor:
         if len(points) == 0:
             raise ValueError("a cloud without points has no descriptors")
         points = points.to(self.device)
-        if self.on_points:
-            entered = native_points(points, points, grid_size=self.voxel_size)
-        else:
-            entered = voxelize(points, points, voxel_size=self.voxel_size)
-        places = entered.features
-        features = self.net(entered.replace(torch.ones_like(places[:, :1]))).features.float()
+        cloud = Cloud(points, points[:, :0], None, "cloud", "cloud")
+        placed = self.placement.sample(cloud, self.voxel_size)
+        places = placed.features[:, :3]  # [N, 3]
+        features = self.net(SparseTensor(torch.ones_like(places[:, :1]), placed.geometry)).features
+        features = features.float()
         if not bool(torch.isfinite(features).all()):
             raise ValueError(f"{self.name} gives NaN or infinite descriptors: did it train well?")
         features = nn.functional.normalize(features, dim=1)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pcnn.datasets.whole_file import whole_file
+from pcnn.visualize.matches import draw_matches
 from pcnn.visualize.raster import from_above
 
 TARGET = (31, 88, 178)
@@ -28,6 +29,8 @@ def overlay_picture(
     title: str = "",
     facts: str = "",
     simulated: bool = False,
+    matches: NDArray[np.integer] | None = None,
+    right: NDArray[np.bool_] | None = None,
 ) -> Path:
     """Draw two clouds as they are given and as a transform puts them, along z and along y.
 
@@ -42,6 +45,9 @@ def overlay_picture(
         title: heading.
         facts: line below it.
         simulated: written large.
+        matches: [K, 2] rows of source and target; drawn below as lines between the clouds laid side
+            by side. None or no rows: that part is left out.
+        right: [K] which matches are right; drawn in another colour.
 
     Returns:
         `path`.
@@ -50,7 +56,10 @@ def overlay_picture(
     if transform is not None:
         states.append(("registered", source @ transform[:3, :3].T + transform[:3, 3]))
     views = (("along z", (0, 1, 2)), ("along y", (0, 2, 1)))
-    figure = _figure(5.2 * len(states), 11.4)
+    matched = matches is not None and right is not None and len(matches) > 0
+    rows = len(views) + matched
+    inch = 1 / (1.0 + 5.2 * rows)  # of the figure's height
+    figure = _figure(5.2 * len(states), 1.0 + 5.2 * rows)
     for column, (state, moved) in enumerate(states):
         points = np.concatenate([target, moved])
         colours = np.repeat(np.array([TARGET, SOURCE], np.uint8), [len(target), len(moved)], axis=0)
@@ -59,18 +68,27 @@ def overlay_picture(
         centred = points - (low + high) / 2
         # neither cloud hides the other: points are drawn in the order of their depth alone
         for row, (view, axes) in enumerate(views):
-            place = figure.add_subplot(2, len(states), row * len(states) + column + 1)
+            place = figure.add_subplot(rows, len(states), row * len(states) + column + 1)
             image = from_above(centred[:, axes], colours, extent, PIXELS, dot=2)
             place.imshow(image, extent=(-extent, extent, -extent, extent))
             place.set_title(f"{state}, {view}", loc="left", fontsize=12, color=INK)
             place.tick_params(labelsize=8, colors=FAINT)
+    if matched:
+        assert matches is not None
+        assert right is not None
+        place = figure.add_subplot(rows, 1, rows)
+        draw_matches(place, source, target, matches, right, (SOURCE, TARGET))
     heading = title or "registration"
     if simulated:
         heading += "   SIMULATED DATA"
-    figure.suptitle(heading, x=0.02, ha="left", fontsize=15, color=INK, weight="bold")
+    figure.suptitle(
+        heading, x=0.02, y=1 - 0.2 * inch, ha="left", fontsize=15, color=INK, weight="bold"
+    )
     note = f"target blue, source orange, metres   {facts}"
-    figure.text(0.02, 0.945, note, fontsize=10.5, color=FAINT)
-    figure.subplots_adjust(left=0.06, right=0.98, top=0.9, bottom=0.04, hspace=0.12, wspace=0.14)
+    figure.text(0.02, 1 - 0.8 * inch, note, fontsize=10.5, color=FAINT)
+    figure.subplots_adjust(
+        left=0.06, right=0.98, top=1 - 1.15 * inch, bottom=0.4 * inch, hspace=0.12, wspace=0.14
+    )
     return _saved(figure, path)
 
 

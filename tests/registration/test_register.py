@@ -175,9 +175,12 @@ def checkpoint(path: Path, task: str = "registration", geometry: str = "voxel") 
         },
         "engine": {"name": "reference"},
         "task": {"name": task},
-        "geometry": {"name": geometry},
-        "dataset": {"name": "threedmatch", "voxel_size": 0.1},
-        "data": {"source": "simulated", "out_channels": 16},
+        "geometry": {
+            "name": geometry,
+            "_target_": f"pcnn.datasets.On{geometry.capitalize()}s",
+        },
+        "dataset": {"name": "threedmatch"},
+        "data": {"source": "simulated", "out_channels": 16, "voxel_size": 0.1},
     }
     net = build.network(OmegaConf.create(cfg), 1, 16)
     state = {f"net.{name}": value for name, value in net.state_dict().items()}

@@ -1,4 +1,4 @@
-"""Per-pair results as a CSV file."""
+"""Per-pair results as a CSV file, written and read again."""
 
 from __future__ import annotations
 
@@ -78,3 +78,57 @@ def write_pair_table(
     with whole_file(path) as file:
         file.write(text.getvalue().encode())
     return path
+
+
+def read_pair_table(path: Path) -> dict[int | None, list[PairResult]]:
+    """Read the results before ICP that `write_pair_table` wrote, by number of samples.
+
+    Args:
+        path: the CSV file.
+
+    Raises:
+        FileNotFoundError: no such file.
+        ValueError: another file, or a number that is none.
+    """
+    if not path.is_file():
+        raise FileNotFoundError(f"{path}: no such table of pairs")
+    found: dict[int | None, list[PairResult]] = {}
+    with path.open(newline="") as file:
+        lines = csv.DictReader(file)
+        missing = set(COLUMNS) - set(lines.fieldnames or ())
+        if missing:
+            raise ValueError(f"{path}: not a table of pairs, it lacks {', '.join(sorted(missing))}")
+        for number, line in enumerate(lines, 2):
+            if line["icp"] != "0":
+                continue
+            samples = None if line["samples"] == "all" else line["samples"]
+            try:
+                found.setdefault(None if samples is None else int(samples), []).append(
+                    _result(line)
+                )
+            except (TypeError, ValueError) as error:
+                raise ValueError(f"{path}, line {number}: {error}") from error
+    if not found:
+        raise ValueError(f"{path}: no pairs")
+    return found
+
+
+def _result(line: Mapping[str, str]) -> PairResult:
+    """One line; an empty figure is one that does not exist."""
+    rre, rte, rmse, ratio, seconds = (
+        float(line[name] or "nan")
+        for name in ("rre_deg", "rte_m", "rmse_m", "inlier_ratio", "seconds")
+    )
+    return PairResult(
+        line["scene"],
+        int(line["target"]),
+        int(line["source"]),
+        rre,
+        rte,
+        rmse,
+        ratio,
+        int(line["matches"]),
+        int(line["inliers"]),
+        # the place in the ground truth is not written: whether the pair counts is asked of others
+        seconds=seconds,
+    )

@@ -1,0 +1,84 @@
+"""How an evaluation of registration is run and judged: keys of `task` beside the training's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from pcnn.metrics.registration import SAMPLES, Protocol, protocol
+from pcnn.registration.estimate import EstimateSettings, Solver
+from pcnn.registration.settings import Matching, Sampling
+
+
+@dataclass(frozen=True)
+class RegistrationOptions:
+    """How pairs are registered and judged; what is None is as the protocol has it.
+
+    Args:
+        protocol: ``fcgf``, ``predator``, ``geotransformer``, ``pointcnnpp`` or ``strict``.
+        predator_compat: count 3DLoMatch's pairs as Predator's evaluator does.
+        samples: numbers of samples; 0 takes all points.
+        solver: ``torch``, ``open3d`` or ``svd``.
+        matching: ``one_way`` or ``mutual``.
+        sampling: ``random_points``, ``random_matches`` or ``top_k``.
+        distance: of RANSAC's inliers [m].
+        points: matches in a hypothesis.
+        hypotheses: tried at most.
+        confidence: 1 tries them all.
+        refine: fit torch's best hypothesis again to its inliers, which the field's reference does
+            not do: a few points more recall.
+        icp_distance: refine by ICP within this distance [m], reported apart; None does not.
+        draws: of the bootstrap.
+        pictures: best and worst pairs drawn, so many of each.
+        reference: what the figures are compared with, pair by pair: ``fpfh`` (evaluated in the same
+            run) or the ``pairs.csv`` of another evaluation; None compares with nothing.
+    """
+
+    protocol: str = "predator"
+    predator_compat: bool = False
+    samples: Sequence[int] = SAMPLES
+    solver: Solver = "torch"
+    matching: Matching | None = None
+    sampling: Sampling | None = None
+    distance: float | None = None
+    points: int | None = None
+    hypotheses: int | None = None
+    confidence: float | None = None
+    refine: bool = False
+    icp_distance: float | None = None
+    draws: int = 2000
+    pictures: int = 3
+    reference: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.reference not in (None, "fpfh") and not str(self.reference).endswith(".csv"):
+            raise ValueError(
+                f"task.reference={self.reference} is neither fpfh nor a table of pairs.\n"
+                "possible: task.reference=fpfh, or task.reference=RUN/pairs.csv"
+            )
+
+    def rules(self, benchmark: str) -> Protocol:
+        """The protocol, with what is set here in place of its own; its name then says so.
+
+        Raises:
+            ValueError: a value is refused.
+        """
+        rules = protocol(self.protocol, benchmark, self.predator_compat)
+        given = {
+            name: getattr(self, name)
+            for name in ("distance", "points", "hypotheses", "confidence")
+            if getattr(self, name) is not None
+        }
+        changed = replace(
+            rules,
+            ransac=replace(rules.ransac, **given),
+            matching=self.matching or rules.matching,
+            sampling=self.sampling or rules.sampling,
+        )
+        return rules if changed == rules else replace(changed, name=f"{rules.name}, changed")
+
+    def settings(self, rules: Protocol, seed: int) -> EstimateSettings:
+        """How transforms are estimated under these rules."""
+        return EstimateSettings(
+            rules.ransac, self.solver, rules.matching, rules.sampling, self.refine, seed
+        )

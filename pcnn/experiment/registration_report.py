@@ -1,0 +1,232 @@
+"""What every evaluation of registration prints and writes, whatever describes the clouds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from lightning.pytorch.loggers import Logger
+from omegaconf import DictConfig
+from rich.console import Console
+from rich.progress import track
+
+from pcnn.datasets.registration import PairDataset
+from pcnn.experiment import report
+from pcnn.experiment.registration_media import send_evaluation
+from pcnn.experiment.registration_options import RegistrationOptions
+from pcnn.experiment.registration_pictures import draw_curves, draw_pairs
+from pcnn.experiment.report import CURVES, PAIRS, REFERENCE
+from pcnn.metrics.registration import (
+    PairResult,
+    Protocol,
+    Summary,
+    registration_table,
+    scene_table,
+    summarize,
+)
+from pcnn.metrics.registration.comparison import Comparison, compare, comparison_table
+from pcnn.metrics.registration.pair_table import read_pair_table, write_pair_table
+from pcnn.registration.descriptor import Descriptor
+from pcnn.registration.evaluation import Evaluation, evaluate_pairs
+from pcnn.registration.fpfh import FPFH
+
+#: Voxel of the reference FPFH by benchmark [m].
+FPFH_VOXELS = {"threedmatch": 0.05, "kitti": 0.3}
+
+Results = dict[int | None, list[PairResult]]
+
+
+@dataclass(frozen=True)
+class PairReport:
+    """What became of an evaluation.
+
+    Args:
+        figures: by name, as metrics.json holds them.
+        facts: what they rest on, for metrics.json.
+        recall: registration recall at the first number of samples.
+    """
+
+    figures: dict[str, float]
+    facts: dict[str, Any]
+    recall: float
+
+
+def report_pairs(
+    cfg: DictConfig,
+    folder: Path,
+    data: PairDataset,
+    descriptor: Descriptor,
+    options: RegistrationOptions,
+    device: torch.device | str,
+    loggers: Sequence[Logger] = (),
+) -> PairReport:
+    """Register all pairs, print the tables, write pairs.csv, curves and pictures.
+
+    Args:
+        cfg: `cfg.data.source` says whether the data was simulated, `cfg.seed` is that of samples,
+            hypotheses and bootstrap.
+        folder: run folder.
+        data: the pairs.
+        descriptor: describes clouds.
+        options: how pairs are registered and judged, and what with.
+        device: where matching and torch's RANSAC compute.
+        loggers: W&B among them gets tables, curves and clouds.
+
+    Raises:
+        ImportError: Open3D is asked for and not installed.
+        FileNotFoundError: the reference's table is missing.
+        ValueError: no pairs, a value that is refused, or a reference of other pairs.
+    """
+    console = Console()
+    rules = options.rules(data.benchmark)
+    samples = [number or None for number in options.samples]
+    given = reference_table(options, samples)  # before the work: a table that does not serve
+    title = f"{data.name}, {descriptor.name}, solver {solver_name(options.solver)}"
+    title += ", refitted" if options.refine and options.solver == "torch" else ""
+    console.print(f"{title}: {len(data.pairs)} pairs, ground truth {data.ground_truth}")
+    for note in data.notes():
+        console.print(note, soft_wrap=True, highlight=False, markup=False)
+    report.say_simulated(console, cfg)
+    evaluate = partial(
+        evaluate_pairs,
+        data,
+        protocol=rules,
+        settings=options.settings(rules, cfg.seed),
+        samples=samples,
+        device=device,
+    )
+    done = evaluate(descriptor, icp_distance=options.icp_distance, track=shown_progress(console))
+    reference, reference_name = given, str(options.reference)
+    if options.reference == "fpfh":
+        fpfh = FPFH(FPFH_VOXELS[data.benchmark])
+        reference = evaluate(fpfh, track=shown_progress(console, fpfh.name)).results
+        reference_name = fpfh.name
+    summary = partial(summarize, protocol=rules, draws=options.draws, seed=cfg.seed)
+    figures: dict[str, float] = {}
+    groups = {"": done.results, " + ICP": done.refined}
+    summaries: dict[str, dict[int | None, Summary]] = {}
+    for suffix, results in groups.items():
+        if not results:
+            continue
+        summaries[suffix] = {number: summary(pairs) for number, pairs in results.items()}
+        console.print(registration_table(summaries[suffix], title + suffix))
+        first = summaries[suffix][samples[0]]
+        console.print(scene_table(first, f"scenes, {shown(samples[0])}{suffix}"))
+        figures |= flat(summaries[suffix], "test_icp" if suffix else "test")
+    comparisons: dict[int | None, Comparison] = {}
+    if reference:
+        of_reference = {number: summary(reference[number]) for number in samples}
+        comparisons = {
+            number: compare(done.results[number], reference[number], rules, options.draws, cfg.seed)
+            for number in samples
+        }
+        console.print(registration_table(of_reference, f"reference: {reference_name}"))
+        console.print(comparison_table(comparisons, f"{descriptor.name} minus {reference_name}"))
+        figures |= flat(of_reference, "reference") | flat_differences(comparisons)
+    report.say_simulated(console, cfg)
+    write_files(folder, data, done, reference, rules, title, samples[0], options)
+    send_evaluation(loggers, data, done, rules, samples[0], figures)
+    facts = {
+        "protocol": rules.name,
+        "success": str(rules.success),
+        "ground_truth": data.ground_truth,
+        "pairs": len(data.pairs),
+        "notes": data.notes(),
+        "descriptor": descriptor.name,
+        "solver": solver_name(options.solver),
+        "refine": options.refine,
+        "matching": rules.matching,
+        "sampling": rules.sampling,
+        "reference": reference_name if reference else None,
+    }
+    return PairReport(figures, facts, figures[f"test/rr@{shown(samples[0])}"])
+
+
+def reference_table(options: RegistrationOptions, samples: Sequence[int | None]) -> Results:
+    """Results of another evaluation, empty where there is none to read.
+
+    Raises:
+        FileNotFoundError: no such table.
+        ValueError: another file, or one without these numbers of samples.
+    """
+    if options.reference in (None, "fpfh"):
+        return {}
+    results = read_pair_table(Path(str(options.reference)))
+    missing = [shown(number) for number in samples if number not in results]
+    if missing:
+        raise ValueError(
+            f"{options.reference} has no results at {', '.join(missing)} samples; "
+            f"it has {', '.join(map(shown, results))}"
+        )
+    return results
+
+
+def write_files(
+    folder: Path,
+    data: PairDataset,
+    done: Evaluation,
+    reference: Mapping[int | None, Sequence[PairResult]],
+    rules: Protocol,
+    title: str,
+    samples: int | None,
+    options: RegistrationOptions,
+) -> None:
+    """Write the tables of pairs, the curves and the pictures."""
+    write_pair_table(folder / PAIRS, done.results, done.refined, rules)
+    if options.reference == "fpfh":
+        write_pair_table(folder / REFERENCE, reference, {}, rules)
+    draw_curves(folder / CURVES, done, rules, title)
+    draw_pairs(folder / "pictures", data, done, rules, samples, options.pictures)
+
+
+def shown_progress(console: Console, of: str = "") -> Any:
+    """What wraps the batches of pairs in a bar."""
+    label = f"registering {of}".strip()
+    return lambda batches: track(batches, label, console=console, transient=True)
+
+
+def solver_name(solver: str) -> str:
+    """The solver with the version of what computes it."""
+    if solver != "open3d":
+        return f"{solver} {torch.__version__}" if solver == "svd" else f"torch {torch.__version__}"
+    from pcnn.registration.open3d_tools import open3d_name
+
+    return open3d_name()
+
+
+def shown(samples: int | None) -> str:
+    """A number of samples as a name."""
+    return "all" if samples is None else str(samples)
+
+
+def flat(summaries: Mapping[int | None, Summary], prefix: str) -> dict[str, float]:
+    """Every figure with its interval, by name."""
+    figures: dict[str, float] = {}
+    for samples, summary in summaries.items():
+        at = f"@{shown(samples)}"
+        for name in ("rr", "rr_scenes", "rr_pairs", "fmr", "ir", "rre", "rte"):
+            figure = getattr(summary, name)
+            figures[f"{prefix}/{name}{at}"] = figure.value
+            figures[f"{prefix}/{name}_low{at}"] = figure.low
+            figures[f"{prefix}/{name}_high{at}"] = figure.high
+        figures[f"{prefix}/counted{at}"] = summary.counted
+        figures[f"{prefix}/no_estimate{at}"] = summary.no_estimate
+        figures[f"{prefix}/unjudged{at}"] = summary.unjudged
+    return figures
+
+
+def flat_differences(comparisons: Mapping[int | None, Comparison]) -> dict[str, float]:
+    """Every paired difference with its interval, by name."""
+    figures: dict[str, float] = {}
+    for samples, comparison in comparisons.items():
+        at = f"@{shown(samples)}"
+        for name in ("rr", "fmr", "ir"):
+            figure = getattr(comparison, name)
+            figures[f"gain/{name}{at}"] = figure.value
+            figures[f"gain/{name}_low{at}"] = figure.low
+            figures[f"gain/{name}_high{at}"] = figure.high
+    return figures

@@ -1,0 +1,74 @@
+"""The descriptor that a training left: a network, its weights, and what puts clouds before it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from omegaconf import DictConfig, OmegaConf
+from torch import Tensor
+
+from pcnn.callbacks import load_config
+from pcnn.experiment import build
+from pcnn.registration.network_descriptor import NetworkDescriptor
+
+
+def trained_descriptor(
+    cfg: DictConfig, weights: Mapping[str, Tensor], name: str, device: torch.device | str
+) -> NetworkDescriptor:
+    """The network of a configuration with given weights.
+
+    Args:
+        cfg: of a run with task=registration; its geometry is the one that is used.
+        weights: of the network itself.
+        name: as it is named beside figures.
+        device: where it computes.
+
+    Raises:
+        ValueError: weights of another network.
+    """
+    net = build.network(cfg, 1, int(cfg.data.out_channels))
+    try:
+        net.load_state_dict(dict(weights))
+    except RuntimeError as error:
+        raise ValueError(f"{name}: weights of another network than its configuration") from error
+    return NetworkDescriptor(
+        net.to(device).eval(), voxel_size(cfg), name, build.placement(cfg), device
+    )
+
+
+def of_checkpoint(path: str | Path, device: torch.device | str = "cpu") -> NetworkDescriptor:
+    """The descriptor of a checkpoint, by the configuration that it carries.
+
+    Raises:
+        FileNotFoundError: no such checkpoint.
+        ValueError: a torn file, or a checkpoint of another task.
+    """
+    try:
+        cfg = OmegaConf.create(load_config(path))
+        weights = network_weights(path)
+    except (RuntimeError, EOFError, KeyError) as error:
+        raise ValueError(f"{path}: not a whole checkpoint ({error})") from error
+    if cfg.task.name != "registration":
+        raise ValueError(f"{path}: trained for {cfg.task.name}, not for registration")
+    return trained_descriptor(cfg, weights, described(cfg, path), device)
+
+
+def network_weights(path: str | Path) -> dict[str, Tensor]:
+    """Weights of the network in a checkpoint, on the CPU."""
+    state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)["state_dict"]
+    return {
+        name.removeprefix("net."): value for name, value in state.items() if name.startswith("net.")
+    }
+
+
+def described(cfg: DictConfig, path: str | Path) -> str:
+    """Name of a descriptor: what it is, at which cell, on which geometry, from which file."""
+    return f"{cfg.model.name} {voxel_size(cfg):g} m, {cfg.geometry.name} ({path})"
+
+
+def voxel_size(cfg: DictConfig) -> float:
+    """Edge of a voxel or of a native cell that the run's pairs are placed on [m]."""
+    return float(cfg.data.voxel_size)
