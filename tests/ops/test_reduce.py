@@ -55,16 +55,16 @@ def test_outputs_without_inputs_are_zero() -> None:
     lonely = torch.tensor([not rows for rows in groups_of(kernel_map)])
     assert lonely.any()
     x = torch.randn(grid.rows, 2) - 10
-    for reduce in (reduce_sum, reduce_mean, reduce_max):
-        assert (reduce(x, kernel_map)[lonely] == 0).all()
+    for reduced in (reduce_sum, reduce_mean, reduce_max):
+        assert (reduced(x, kernel_map)[lonely] == 0).all()
 
 
 @pytest.mark.parametrize("n", [0, 1])
 def test_small_clouds(n: int) -> None:
     kernel_map = make(n)
     x = torch.randn(kernel_map.n_in, 2)
-    for reduce in (reduce_sum, reduce_mean, reduce_max):
-        assert reduce(x, kernel_map).shape == (kernel_map.n_out, 2)
+    for reduced in (reduce_sum, reduce_mean, reduce_max):
+        assert reduced(x, kernel_map).shape == (kernel_map.n_out, 2)
 
 
 def test_derivatives_with_weights_are_closed() -> None:
