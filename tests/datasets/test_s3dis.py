@@ -151,6 +151,20 @@ def test_types_of_rooms(root: Path, placement: Placement):
         CollateClassification(5, placement)([data[0]])
 
 
+def test_mixed_rooms_have_no_type(root: Path):
+    with pytest.raises(ValueError, match="a mix of two rooms has no type: .* augment=rooms"):
+        RoomTypes(rooms(root, augment=Augmentation(mix3d=0.5)))
+
+
+@pytest.mark.parametrize("placement", PLACEMENTS, ids=NAMES)
+def test_mixed_rooms_hold_two_crops(root: Path, placement: Placement):
+    augment = Augmentation(mix3d=1.0)
+    data = rooms(root, geometry=placement, point_max=60, augment=augment)
+    sample = data[0, 0]
+    assert 60 < sample.geometry.rows <= 120
+    assert sample.features.shape[1] == 6
+
+
 def test_a_room_without_a_type_is_named(root: Path):
     write_set(root, {"Area_1/stairs_1": 3})
     assert len(rooms(root)) == 3

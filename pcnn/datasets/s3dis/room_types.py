@@ -17,10 +17,16 @@ class RoomTypes(Dataset[ClassificationSample]):
         rooms: read, augmented, cropped and placed as for a segmentation.
 
     Raises:
-        ValueError: a room whose name tells no type.
+        ValueError: a room whose name tells no type, or an augmentation that adds one room to
+            another, which would have two types.
     """
 
     def __init__(self, rooms: S3DISRooms) -> None:
+        if rooms.augment is not None and (rooms.augment.mix3d or rooms.augment.mix is not None):
+            raise ValueError(
+                "a mix of two rooms has no type: classify with augment=rooms, or augment.mix3d=0 "
+                "and augment.mix=null"
+            )
         self.rooms = rooms
         self.labels = [room_type(room.name) for room in rooms.rooms]
 
