@@ -13,10 +13,12 @@ from pcnn.geometry.coarse_points import in_cells, nearest_rows
 from pcnn.geometry.neighbourhood import USUAL, Neighbourhood
 from pcnn.geometry.packing import DEFAULT_LAYOUT
 from pcnn.geometry.point_set import PointSet, Sizes
-from pcnn.geometry.quantize import check_finite, check_points
+from pcnn.geometry.quantize import check_finite, check_points, voxel_sizes
 
 #: Origins are multiples of so many cells, rounded up to a power of two [m].
 _ORIGIN_CELLS = 1024
+#: Cells from zero within which float64 coordinates have digits left inside a cell.
+_EXACT_CELLS = 2.0**48
 
 
 def point_set_of(
@@ -55,14 +57,15 @@ def point_set_of(
 
     Raises:
         ValueError: wrong shapes, a grid size that is not positive, NaN or infinite coordinates, a
-            batch index out of range, or a cloud with too many cells along an axis.
+            batch index out of range, a cloud with too many cells along an axis, or one so far from
+            zero that float64 holds nothing of its cells.
     """
     check_points(points, batch)
-    sizes = _sizes(grid_size, "grid_size")
+    sizes = voxel_sizes(grid_size, "grid_size")
     rule = neighbourhood or USUAL
     if thin is None:
         return _sorted(points, batch, batch_size, sizes, sites, rule)
-    every = _sorted(points, batch, batch_size, _sizes(thin, "thin"), "nearest", rule)
+    every = _sorted(points, batch, batch_size, voxel_sizes(thin, "thin"), "nearest", rule)
     keys, cell = torch.unique_consecutive(every.keys, return_inverse=True)
     singles = replace(every, keys=keys)
     offsets = every.points.to(torch.float64) - in_cells(singles, 0.5)[cell]
@@ -101,9 +104,10 @@ def _sorted(
     size = torch.tensor(sizes, dtype=torch.float64, device=device)
     quarter = torch.tensor([half // 2 for half in layout.half], device=device)  # of an axis
     first_cell = torch.round(middle / size / quarter) * quarter  # [B, 3] float64, whole numbers
-    cells = torch.floor(exact / size) - first_cell[batch]
+    whole = torch.floor(exact / size)
+    cells = whole - first_cell[batch]
     keys, order = torch.sort(_packed(batch, cells), stable=True)
-    repeated = _checked(cells, keys)
+    repeated = _checked(whole, cells, keys)
     inverse = torch.empty_like(order)
     inverse[order] = torch.arange(len(order), device=device)
     made = PointSet(
@@ -123,13 +127,6 @@ def _sorted(
     if sites != "cell_origin":
         return made
     return replace(made, points=in_cells(made, 0.0).to(torch.float32))
-
-
-def _sizes(value: float | Sequence[float], name: str) -> Sizes:
-    sizes = [float(value)] * 3 if isinstance(value, int | float) else [float(v) for v in value]
-    if len(sizes) != 3 or not all(0 < edge < math.inf for edge in sizes):
-        raise ValueError(f"{name} must be positive [m], one number or three; got {value!r}")
-    return sizes[0], sizes[1], sizes[2]
 
 
 def _clouds(points: Tensor, batch: Tensor, batch_size: int | None) -> int:
@@ -161,12 +158,23 @@ def _packed(batch: Tensor, cells: Tensor) -> Tensor:
     return DEFAULT_LAYOUT.pack(coords)
 
 
-def _checked(cells: Tensor, keys: Tensor) -> bool:
-    """Whether some cell holds two points; refuses cells beyond the packed keys, in one wait."""
+def _checked(whole: Tensor, cells: Tensor, keys: Tensor) -> bool:
+    """Whether some cell holds two points; refuses cells that keys do not hold, in one wait.
+
+    Args:
+        whole: ``[P, 3]`` float64 cells counted from zero.
+        cells: ``[P, 3]`` float64 cells counted from the corner of their cloud.
+        keys: ``[P]`` int64, sorted.
+    """
     if not len(keys):
         return False
-    repeated = (keys[1:] == keys[:-1]).any().to(torch.float64)
-    numbers = torch.cat([cells.amin(0), cells.amax(0), repeated[None]]).tolist()
+    flags = torch.stack([(keys[1:] == keys[:-1]).any().to(torch.float64), whole.abs().amax()])
+    numbers = torch.cat([cells.amin(0), cells.amax(0), flags]).tolist()
+    if not numbers[7] < _EXACT_CELLS:
+        raise ValueError(
+            f"point set: coordinates lie {numbers[7]:.3g} cells from zero, where float64 tells "
+            "neighbouring cells no longer apart; subtract an offset, or use a larger grid_size"
+        )
     for axis, name in enumerate("xyz"):
         limit = DEFAULT_LAYOUT.half[axis] - 1
         low, high = numbers[axis], numbers[3 + axis]

@@ -54,8 +54,20 @@ def check_points(points: Tensor, batch: Tensor | None) -> None:
         raise ValueError(f"points must be [P, 3], got {tuple(points.shape)}")
     if not points.is_floating_point():
         raise ValueError(f"points must be floating point, got {points.dtype}")
-    if batch is not None and batch.shape != points.shape[:1]:
-        raise ValueError(f"batch must be [{len(points)}], got {tuple(batch.shape)}")
+    if batch is not None:
+        check_batch(batch, len(points))
+
+
+def check_batch(batch: Tensor, rows: int) -> None:
+    """Refuse a batch that is not ``[rows]`` integers: fractions would be cut off without a word.
+
+    Raises:
+        ValueError: wrong shape or dtype.
+    """
+    if batch.shape != (rows,):
+        raise ValueError(f"batch must be [{rows}], got {tuple(batch.shape)}")
+    if batch.is_floating_point() or batch.is_complex() or batch.dtype == torch.bool:
+        raise ValueError(f"batch must hold integers, the cloud of every point; got {batch.dtype}")
 
 
 def check_finite(points: Tensor) -> None:
@@ -71,8 +83,14 @@ def check_finite(points: Tensor) -> None:
         raise ValueError(f"{bad} of {len(points)} points are NaN or infinite, the first is {row}")
 
 
-def voxel_sizes(voxel_size: float | Sequence[float]) -> tuple[float, float, float]:
+def voxel_sizes(
+    voxel_size: float | Sequence[float], name: str = "voxel_size"
+) -> tuple[float, float, float]:
     """Edge of a voxel along x, y and z [m].
+
+    Args:
+        voxel_size: one number or one per axis.
+        name: what the size is called, for the error message.
 
     Raises:
         ValueError: neither one number nor three, or not positive and finite.
@@ -80,7 +98,7 @@ def voxel_sizes(voxel_size: float | Sequence[float]) -> tuple[float, float, floa
     size = torch.as_tensor(voxel_size, dtype=torch.float64).flatten().tolist()
     size = size * 3 if len(size) == 1 else size
     if len(size) != 3 or not all(0 < edge < float("inf") for edge in size):
-        raise ValueError(f"voxel_size must be positive [m], one number or three; got {voxel_size}")
+        raise ValueError(f"{name} must be positive [m], one number or three; got {voxel_size!r}")
     return size[0], size[1], size[2]
 
 
@@ -107,8 +125,8 @@ def grid_of_cells(
     layout = DEFAULT_LAYOUT
     if batch is None:
         batch = torch.zeros(len(cells), dtype=torch.int64, device=cells.device)
-    elif batch.shape != cells.shape[:1]:
-        raise ValueError(f"batch must be [{len(cells)}], got {tuple(batch.shape)}")
+    else:
+        check_batch(batch, len(cells))
     first, last = (int(batch.min()), int(batch.max())) if len(batch) else (0, 0)
     clouds = last + 1 if batch_size is None else batch_size
     if first < 0 or last >= clouds:

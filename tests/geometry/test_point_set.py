@@ -2,7 +2,9 @@ import gc
 import pickle
 import weakref
 from dataclasses import dataclass, replace
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -120,6 +122,7 @@ def test_points_that_are_no_numbers_are_named(bad: float) -> None:
         ({"grid_size": float("inf")}, "grid_size must be positive"),
         ({"thin": -1.0}, "thin must be positive"),
         ({"batch": torch.zeros(2, dtype=torch.int64)}, "batch must be"),
+        ({"batch": torch.tensor([0.0, 0.9, 1.0])}, "batch must hold integers"),
         ({"batch": torch.tensor([0, 1, 2]), "batch_size": 2}, "do not fit"),
         ({"batch": torch.tensor([0, -1, 0])}, "do not fit"),
         ({"batch_size": 600}, "1 to 511"),
@@ -129,6 +132,21 @@ def test_points_that_are_no_numbers_are_named(bad: float) -> None:
 def test_bad_input_is_refused(arguments: dict, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         point_set_of(**{"points": torch.zeros(3, 3), **arguments})
+
+
+@pytest.mark.parametrize("grid", [np.float32(0.25), torch.tensor(0.25), np.full(3, 0.25)])
+def test_a_grid_size_may_be_any_kind_of_number(grid: Any) -> None:
+    assert point_set_of(torch.rand(9, 3), grid_size=grid).grid_size == (0.25, 0.25, 0.25)
+
+
+def test_points_without_digits_for_their_cells_are_refused() -> None:
+    points = torch.tensor([[0.0, 0.3, 0.0], [0.0, 0.1, 0.0]], dtype=torch.float64)
+    far = points + torch.tensor([2.0**40, 0.0, 0.0], dtype=torch.float64)
+    assert point_set_of(far, grid_size=0.25).inverse.tolist() == [1, 0]
+    for value in (2.0**46, 1e300):
+        far = points + torch.tensor([value, 0.0, 0.0], dtype=torch.float64)
+        with pytest.raises(ValueError, match="subtract an offset"):
+            point_set_of(far, grid_size=0.25)
 
 
 def test_cells_up_to_the_limit_of_a_key() -> None:

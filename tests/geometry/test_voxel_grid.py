@@ -47,6 +47,7 @@ def test_points_that_are_no_numbers_are_named(bad: float) -> None:
         ({"voxel_size": 0.0}, "positive"),
         ({"voxel_size": (0.1, 0.2)}, "positive"),
         ({"batch": torch.zeros(2, dtype=torch.int64)}, "batch must be"),
+        ({"batch": torch.full((3,), 0.5)}, "batch must hold integers"),
         ({"batch": torch.tensor([0, 1, 2]), "batch_size": 2}, "do not fit"),
         ({"batch": torch.tensor([0, -1, 0])}, "do not fit"),
         ({"batch_size": 600}, "1 to 511"),
