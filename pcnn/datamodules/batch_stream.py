@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -19,6 +20,7 @@ import torch
 from lightning.pytorch import Trainer
 from torch.utils.data import DataLoader, Dataset
 
+from pcnn.datamodules.unreadable import plain_errors
 from pcnn.datasets.sampler import EpochSampler, EvaluationSampler, Key
 
 log = logging.getLogger(__name__)
@@ -53,6 +55,9 @@ class BatchStream:
         pin_memory: copy batches to page-locked memory.
         first: repeat only the first batches of every epoch: their number (int) or share (float),
             as ``Trainer(overfit_batches=...)`` counts them.
+
+    Attributes:
+        seconds_waited: how long the training has waited for batches so far [s].
     """
 
     def __init__(
@@ -74,6 +79,7 @@ class BatchStream:
         self._num_workers = num_workers
         self._pin_memory = pin_memory
         self._next = 0
+        self.seconds_waited = 0.0
         # this name is where Lightning's teardown looks for worker processes to stop
         self._iterator: Iterator[Any] | None = None
 
@@ -82,14 +88,21 @@ class BatchStream:
         return self._sampler.batches_per_epoch
 
     def __iter__(self) -> Iterator[Any]:
-        """Yield ``len(self)`` batches from the current position on."""
+        """Yield ``len(self)`` batches from the current position on.
+
+        Raises:
+            SampleError: a sample cannot be read.
+        """
         if self._position is not None:
             self._seek(self._position())
         for _ in range(len(self)):
+            began = time.perf_counter()
             if self._iterator is None:
                 self._iterator = self._load()
-            batch = next(self._iterator)
+            with plain_errors():
+                batch = next(self._iterator)
             self._next += 1
+            self.seconds_waited += time.perf_counter() - began
             yield batch
 
     def _seek(self, position: int) -> None:
@@ -147,8 +160,13 @@ class EvaluationLoader:
         return len(self._sampler)
 
     def __iter__(self) -> Iterator[Any]:
-        """Yield the batches of one pass."""
-        yield from self._loader
+        """Yield the batches of one pass.
+
+        Raises:
+            SampleError: a sample cannot be read.
+        """
+        with plain_errors():
+            yield from self._loader
 
     # Lightning's teardown stops the worker processes it finds under this name
     @property

@@ -12,6 +12,7 @@ import torch
 from torch.utils.data import Dataset
 
 from pcnn.datamodules.batch_stream import BatchStream, Collate, EvaluationLoader, batches_done
+from pcnn.datamodules.unreadable import Readable, check_on_error
 from pcnn.datasets.placement import Placement
 from pcnn.datasets.sampler import EpochSampler, EvaluationSampler
 from pcnn.datasets.voxels import OnVoxels
@@ -48,10 +49,18 @@ class ExactLoading(pl.LightningDataModule, ABC):
         seed: selects order and augmentation.
         geometry: where the rows of the network's input lie, `pcnn.datasets.OnVoxels` or
             `pcnn.datasets.OnPoints`; None means voxels.
+        on_error: what becomes of a training sample that cannot be read: ``raise`` ends the
+            training, ``skip`` takes the next one in its place. Evaluations end: their figures
+            count every sample.
+
+    Raises:
+        ValueError: a number or a word that is none of these.
     """
 
     #: what a sample is called in messages
     unit = "scan"
+    #: what a user can do about a training sample that cannot be read, besides repairing it
+    advice = ""
 
     def __init__(
         self,
@@ -61,8 +70,10 @@ class ExactLoading(pl.LightningDataModule, ABC):
         num_workers: int = 2,
         seed: int = 0,
         geometry: Placement | None = None,
+        on_error: str = "raise",
     ) -> None:
         super().__init__()
+        self.on_error = check_on_error(on_error)
         if num_workers < 0:
             raise ValueError(f"num_workers must be at least 0, got {num_workers}")
         self.batch_size = batch_size
@@ -100,7 +111,7 @@ class ExactLoading(pl.LightningDataModule, ABC):
             **self._rank(),
         )
         return BatchStream(
-            dataset,
+            Readable(dataset, self.on_error, self.advice),
             sampler,
             position=None if trainer is None else lambda: batches_done(trainer),
             first=overfit or None,
@@ -136,7 +147,7 @@ class ExactLoading(pl.LightningDataModule, ABC):
         if dataset is None:
             return []
         sampler = EvaluationSampler(_length(dataset), self.val_batch_size, **self._rank())
-        return EvaluationLoader(dataset, sampler, **self._loading())
+        return EvaluationLoader(Readable(dataset), sampler, **self._loading())
 
     def _train_batch_size(self, n: int) -> int:
         # a set of one sample can be trained on, whatever the configured batch size

@@ -37,11 +37,12 @@ class FolderSegmentation(SegmentationDataModule):
             `pcnn.datasets.channels.Reading`.
         crop: horizontal radius about the origin [m], or None.
         augment: random changes of training clouds, or None.
-        batch_size: as in `SegmentationDataModule`, with the following four.
+        batch_size: as in `SegmentationDataModule`, with the following five.
         val_batch_size: ...
         num_workers: ...
         seed: ...
         geometry: ...
+        on_error: ...
         cache: keep training clouds under ``data_dir/cache``: their voxels, or their cropped
             points.
         data_dir: folder for the cache.
@@ -72,6 +73,7 @@ class FolderSegmentation(SegmentationDataModule):
         val_fraction: float = 0.2,
         seed: int = 0,
         geometry: Placement | None = None,
+        on_error: str = "raise",
     ) -> None:
         super().__init__(
             batch_size=batch_size,
@@ -79,6 +81,7 @@ class FolderSegmentation(SegmentationDataModule):
             num_workers=num_workers,
             seed=seed,
             geometry=geometry,
+            on_error=on_error,
         )
         if (classes is None) == (class_names is None):
             raise ValueError(

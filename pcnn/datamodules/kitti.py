@@ -40,11 +40,12 @@ class KITTISegmentation(SegmentationDataModule):
             metrics then count the points inside it.
         labels: ``official`` or ``spvnas_compat``.
         augment: random changes of training scans, or None.
-        batch_size: as in `SegmentationDataModule`, with the following four.
+        batch_size: as in `SegmentationDataModule`, with the following five.
         val_batch_size: ...
         num_workers: ...
         seed: ...
         geometry: ...
+        on_error: ...
         cache: keep training scans under ``data_dir/cache``: their voxels, or their cropped
             points.
         simulate: arguments of `pcnn.datasets.simulate.simulate_kitti`: seed, train_scans,
@@ -74,6 +75,7 @@ class KITTISegmentation(SegmentationDataModule):
         limit_train: int | None = None,
         limit_val: int | None = None,
         geometry: Placement | None = None,
+        on_error: str = "raise",
     ) -> None:
         super().__init__(
             batch_size=batch_size,
@@ -81,6 +83,7 @@ class KITTISegmentation(SegmentationDataModule):
             num_workers=num_workers,
             seed=seed,
             geometry=geometry,
+            on_error=on_error,
         )
         self.root = root
         self.source = source

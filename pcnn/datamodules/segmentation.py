@@ -22,6 +22,11 @@ __all__ = ["SegmentationDataModule", "Split"]
 class SegmentationDataModule(ExactLoading):
     """Loaders of a labelled set, of `SegmentationBatch`; arguments as `ExactLoading`."""
 
+    advice = (
+        ", or train without it: dataset.on_error=skip (pcnn preprocess names all broken files "
+        "at once)"
+    )
+
     @property
     @abstractmethod
     def class_names(self) -> tuple[str, ...]:
