@@ -152,7 +152,7 @@ def test_types_of_rooms(root: Path, placement: Placement):
 
 
 def test_mixed_rooms_have_no_type(root: Path):
-    with pytest.raises(ValueError, match="a mix of two rooms has no type: .* augment=rooms"):
+    with pytest.raises(ValueError, match=r"a mix of two rooms has no type: .* augment=rooms"):
         RoomTypes(rooms(root, augment=Augmentation(mix3d=0.5)))
 
 
