@@ -189,6 +189,29 @@ def test_a_list_without_pairs_is_no_validation(
         data.setup("fit")
 
 
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_broken_cloud_is_named(archive: Path, workers: int) -> None:
+    require_fork()
+    path = archive / "indoor" / "train" / "c" / "cloud_bin_1.pth"
+    path.write_bytes(path.read_bytes()[:300])
+    with pytest.raises(ValueError, match=r"c/cloud_bin_1\.pth: "):
+        list(indoor(archive, num_workers=workers).val_dataloader())
+
+
+@pytest.mark.gpu
+def test_pairs_reach_the_device_from_pinned_memory(archive: Path) -> None:
+    for geometry in (OnVoxels(), OnPoints()):
+        (batch, *_) = indoor(archive, geometry, batch_size=2).train_dataloader()
+        pinned = batch.pin_memory()
+        assert pinned.source_places.is_pinned()
+        assert pinned.source.features.is_pinned()
+        moved = pinned.to("cuda", non_blocking=True)
+        assert {tensor.device.type for tensor in moved.tensors()} == {"cuda"}
+        assert torch.equal(moved.target_places.cpu(), batch.target_places)
+        assert torch.equal(moved.transforms.cpu(), batch.transforms)
+        assert moved.target.geometry.rows == batch.target.geometry.rows
+
+
 class Net(pl.LightningModule):
     """Takes both sides, and notes what a trainer hands over."""
 

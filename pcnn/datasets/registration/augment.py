@@ -43,7 +43,8 @@ class PairAugmentation:
     ``S_t T S_s⁻¹``, in which s leaves the rotation and scales the translation.
 
     Source: FCGF, lib/data_loaders.py, which draws the axis from a cube and turns clouds about their
-    mean into the origin; here axes are uniform and the mean stays where it is.
+    mean into the origin; here axes are uniform and the mean stays where it is. FCGF also scales the
+    radius within which places count as the same; here it stays what the task says.
 
     Args:
         rotation: both clouds are turned by angles uniform in [-rotation, rotation) [deg]; FCGF has

@@ -14,6 +14,7 @@ from pcnn.datasets.registration import (
     threedmatch_training_pairs,
 )
 from pcnn.datasets.registration.kitti_pair_rule import pairs_between
+from pcnn.datasets.simulate.marker import write_marker
 from pcnn.registration.nearest import nearest_within
 from pcnn.registration.transforms import inverse, transform_points
 from tests.datasets.registration.training_sets import write_drive, write_fcgf, write_predator
@@ -129,6 +130,19 @@ def test_all_pairs_of_some_distance(tmp_path: Path) -> None:
     for distances in ([5.0, 2.0], [0.0, 2.0], [2.0]):
         with pytest.raises(ValueError, match="distances must be two"):
             KITTIOdometry(tmp_path, "train", "odometry", sequences=[0], distances=distances)
+
+
+def test_a_small_simulated_set_lacks_sequences(tmp_path: Path) -> None:
+    for sequence in (0, 2, 8):
+        write_drive(tmp_path, sequence)
+    write_marker(tmp_path, {})
+    sets = KITTISets(root=str(tmp_path), ground_truth="legacy", metadata="none")
+    train = sets.find("train")
+    assert {p.scene for p in train.pairs} == {"00", "02"}
+    assert (train.ground_truth, train.source_kind) == ("odometry", "simulated")  # exact poses
+    assert {p.scene for p in sets.find("test").pairs} == {"08"}
+    with pytest.raises(FileNotFoundError, match=r"06\.txt"):
+        sets.find("val")
 
 
 @pytest.mark.data
