@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 #: What becomes of a neighbour within reach whose offset leaves the kernel's box.
@@ -43,8 +44,10 @@ class Neighbourhood:
         check_outside(self.outside)
         if self.metric not in METRICS:
             raise ValueError(f"metric must be one of {', '.join(METRICS)}, got {self.metric!r}")
-        if not self.volume > 0 or not self.cell > 0:
-            raise ValueError(f"volume and cell must be positive, got {self.volume} and {self.cell}")
+        if not (0 < self.volume < math.inf and 0 < self.cell < math.inf):
+            raise ValueError(
+                f"volume and cell must be positive and finite, got {self.volume} and {self.cell}"
+            )
         if self.cover and self.outside == "drop":
             raise ValueError("cover=True reaches points outside the box, which outside=drop drops")
 

@@ -272,6 +272,8 @@ def test_the_rule_of_neighbours_stays_with_the_points() -> None:
     assert [level.neighbourhood for level in levels] == [rule] * 4
     with pytest.raises(ValueError, match="neighbourhood than set 0"):
         PointSet.collate([made, replace(made, neighbourhood=Neighbourhood())])
-    for wrong in ({"outside": "keep"}, {"metric": "cube"}, {"volume": 0.0}, {"cell": -1.0}):
+    names = {"outside": "keep"}, {"metric": "cube"}
+    sizes = {"volume": 0.0}, {"cell": -1.0}, {"volume": float("inf")}, {"cell": float("nan")}
+    for wrong in (*names, *sizes):
         with pytest.raises(ValueError, match=next(iter(wrong))):
             Neighbourhood(**wrong)
