@@ -20,6 +20,9 @@ def make_gt(
     voxel_size: Annotated[float, typer.Option(help="Clouds are thinned to it, in metres.")] = 0.025,
     min_overlap: Annotated[float, typer.Option(min=0, max=1)] = 0.3,
     max_overlap: Annotated[float, typer.Option(min=0, max=1)] = 1.0,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Replace ground truth that is there already.")
+    ] = False,
 ) -> None:
     """Write gt.log, gt.info and gt_overlap.log for a scene of your own.
 
@@ -29,7 +32,12 @@ def make_gt(
 
     try:
         pairs = make_ground_truth(
-            folder, out, voxel_size, (min_overlap, max_overlap), partial(tracked, title="overlaps")
+            folder,
+            out,
+            voxel_size,
+            (min_overlap, max_overlap),
+            partial(tracked, title="overlaps"),
+            replace,
         )
     except (OSError, ValueError) as error:
         raise typer.BadParameter(str(error)) from error

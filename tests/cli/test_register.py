@@ -91,6 +91,14 @@ def test_make_gt(tmp_path: Path) -> None:
     assert "3 pairs" in said
     assert (tmp_path / "scene" / "gt.info").is_file()
     assert "no cloud" in run("make-gt", tmp_path, code=2)
+    # published ground truth cannot be made again
+    (tmp_path / "scene" / "gt.log").write_text("published")
+    assert "is there already" in run("make-gt", tmp_path / "scene", code=2)
+    assert (tmp_path / "scene" / "gt.log").read_text() == "published"
+    run("make-gt", tmp_path / "scene", "--min-overlap", "0.2", "--replace", code=0)
+    assert (tmp_path / "scene" / "gt.log").read_text() != "published"
+    run("make-gt", tmp_path / "scene", "--out", tmp_path / "own", "--min-overlap", "0.2", code=0)
+    assert (tmp_path / "own" / "gt.log").is_file()
 
 
 def test_kitti_gt(tmp_path: Path) -> None:

@@ -21,6 +21,9 @@ from pcnn.registration.transforms import rigid
 
 Key = tuple[int, int]
 
+#: What `write_scene` writes.
+SCENE_FILES = ("gt.log", "gt.info", "gt_overlap.log")
+
 
 def read_gt_log(path: Path) -> dict[Key, Tensor]:
     """Transforms [4, 4] float64 by pair (i, j), in the order of the file.

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from pcnn.datasets.registration.fragment_files import numbered_fragments, read_fragment
-from pcnn.datasets.registration.gt_files import write_scene
+from pcnn.datasets.registration.gt_files import SCENE_FILES, write_scene
 from pcnn.datasets.registration.pairs import RegistrationPair
 from pcnn.registration.downsample import voxel_means
 from pcnn.registration.nearest import nearest_within
@@ -123,6 +123,7 @@ def make_ground_truth(
     voxel: float = VOXEL,
     overlaps: tuple[float, float] = (0.3, 1.0),
     track: Callable[[Sequence[tuple[int, int]]], Iterable[tuple[int, int]]] = iter,
+    replace: bool = False,
 ) -> int:
     """Write gt.log, gt.info and gt_overlap.log for a folder of clouds with poses.
 
@@ -135,14 +136,23 @@ def make_ground_truth(
         voxel: [m].
         overlaps: smallest (not included) and largest overlap of a pair.
         track: wraps the pairs, e.g. to show progress.
+        replace: whether files of these names may be replaced: published ones cannot be made again.
 
     Returns:
         Number of pairs written.
 
     Raises:
+        FileExistsError: a file is there, and `replace` was not asked for.
         FileNotFoundError: no clouds, or no pose of one.
         ValueError: a broken file, or no pair with such an overlap.
     """
+    target = out or folder
+    there = [name for name in SCENE_FILES if (target / name).exists()]
+    if there and not replace:
+        raise FileExistsError(
+            f"{target / there[0]} is there already; write to another folder (--out), or say that "
+            "it may be replaced (--replace)"
+        )
     files = numbered_fragments(folder)
     poses = {number: read_pose(path) for number, path in files.items()}
     clouds = {number: read_fragment(path) for number, path in files.items()}
@@ -152,7 +162,7 @@ def make_ground_truth(
             f"{folder}: no pair of its {len(files)} clouds overlaps by {overlaps[0]:g} to "
             f"{overlaps[1]:g}; largest: {max(shares.values(), default=0):.3f}"
         )
-    write_scene(out or folder, pairs, len(files), shares)
+    write_scene(target, pairs, len(files), shares)
     return len(pairs)
 
 
