@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -10,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from pcnn.datamodules.segmentation import SegmentationDataModule, Split
+from pcnn.datamodules.segmentation import Split
+from pcnn.datamodules.sourced import SourcedDataModule
 from pcnn.datasets.augment import Augmentation
 from pcnn.datasets.labels import Rgb, label_map
 from pcnn.datasets.placement import Placement, VoxelSize
@@ -21,10 +21,13 @@ from pcnn.datasets.semantic_kitti import (
     SemanticKITTI,
 )
 from pcnn.datasets.simulate import VERSION, simulate_kitti
-from pcnn.datasets.source import DataSource, Kind, resolve_source
+from pcnn.datasets.source import DataSource, resolve_source, simulated_name
+
+# arguments of the simulator that another folder tells
+_TELLING = ("train_scans", "val_scans", "frame_stride")
 
 
-class KITTISegmentation(SegmentationDataModule):
+class KITTISegmentation(SourcedDataModule):
     """Semantic segmentation of LiDAR scans: x, y, z, remission to 19 classes.
 
     Args:
@@ -102,7 +105,6 @@ class KITTISegmentation(SegmentationDataModule):
         self.simulate = dict(simulate or {})
         self.limit_train = limit_train
         self.limit_val = limit_val
-        self._source: DataSource | None = None
 
     @property
     def class_names(self) -> tuple[str, ...]:
@@ -119,29 +121,6 @@ class KITTISegmentation(SegmentationDataModule):
         """Four: x, y, z, remission."""
         return 4
 
-    @property
-    def source_kind(self) -> Kind:
-        """Whether the scans are ``real`` or ``simulated``.
-
-        Raises:
-            RuntimeError: before `prepare_data` or `setup`.
-        """
-        return self._resolved().kind
-
-    @property
-    def data_root(self) -> Path:
-        """The folder the scans are read from; known after `prepare_data` or `setup`."""
-        return self._resolved().root
-
-    def prepare_data(self) -> None:
-        """Simulate where that is due; called by one process of each machine."""
-        self._resolve()
-
-    def setup(self, stage: str | None = None) -> None:
-        """Find the files of the splits that a stage needs."""
-        self._resolve()
-        super().setup(stage)
-
     def build(self, split: Split) -> SemanticKITTI | None:
         """Make the data set of a split; None where it has no sequences."""
         sequences = self.sequences[split]
@@ -149,7 +128,7 @@ class KITTISegmentation(SegmentationDataModule):
             return None
         if split == "test" and sequences == self.sequences["val"]:
             return self.dataset("val")  # type: ignore[return-value]  # made by this method
-        source, train = self._resolve(), split == "train"
+        source, train = self.found, split == "train"
         if source.kind == "simulated":
             # a simulated set holds the sequences it was asked to have scans in
             folder = source.root / "sequences"
@@ -176,32 +155,16 @@ class KITTISegmentation(SegmentationDataModule):
         sequence, scan = name.split("/")
         return Path("sequences", sequence, "predictions", f"{scan}.label")
 
-    def _resolve(self) -> DataSource:
-        if self._source is None:
-            self._source = resolve_source(
-                "SemanticKITTI",
-                self.root,
-                self.source,
-                self.data_dir / "kitti",
-                self.data_dir / "simulated" / _simulated_name(self.simulate),
-                partial(simulate_kitti, **self.simulate),
-                ["sequences"],
-                DOWNLOAD,
-            )
-        return self._source
-
-    def _resolved(self) -> DataSource:
-        if self._source is None:
-            raise RuntimeError("the data source is known after prepare_data() or setup()")
-        return self._source
-
-
-def _simulated_name(arguments: Mapping[str, Any]) -> str:
-    """``kitti-<seed>-<version>``, and whatever else differs from the usual set."""
-    usual = inspect.signature(simulate_kitti).parameters
-    other = "".join(
-        f"-{name}-{arguments[name]}"
-        for name in ("train_scans", "val_scans", "frame_stride")
-        if arguments.get(name, usual[name].default) != usual[name].default
-    )
-    return f"kitti-{arguments.get('seed', 0)}-{VERSION}{other}"
+    def find(self) -> DataSource:
+        """The given folder, ``data_dir/kitti``, or simulated streets."""
+        name = simulated_name("kitti", VERSION, simulate_kitti, self.simulate, _TELLING)
+        return resolve_source(
+            "SemanticKITTI",
+            self.root,
+            self.source,
+            self.data_dir / "kitti",
+            self.data_dir / "simulated" / name,
+            partial(simulate_kitti, **self.simulate),
+            ["sequences"],
+            DOWNLOAD,
+        )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -11,7 +10,8 @@ from typing import Any
 from torch.utils.data import Dataset
 
 from pcnn.datamodules.batch_stream import Collate
-from pcnn.datamodules.segmentation import SegmentationDataModule, Split
+from pcnn.datamodules.segmentation import Split
+from pcnn.datamodules.sourced import SourcedDataModule
 from pcnn.datasets.augment import Augmentation
 from pcnn.datasets.classification import CollateClassification
 from pcnn.datasets.labels import Rgb
@@ -28,10 +28,13 @@ from pcnn.datasets.s3dis.dataset import S3DISRooms
 from pcnn.datasets.s3dis.room_types import RoomTypes
 from pcnn.datasets.s3dis.rooms import DOWNLOAD
 from pcnn.datasets.simulate.interiors import VERSION, simulate_rooms
-from pcnn.datasets.source import DataSource, Kind, resolve_source
+from pcnn.datasets.source import DataSource, resolve_source, simulated_name
+
+# arguments of the simulator that another folder tells
+_TELLING = ("layout", "rooms", "spacing")
 
 
-class S3DISSegmentation(SegmentationDataModule):
+class S3DISSegmentation(SourcedDataModule):
     """Semantic segmentation of rooms: x, y, z, red, green, blue to 13 classes.
 
     Args:
@@ -47,11 +50,12 @@ class S3DISSegmentation(SegmentationDataModule):
         point_max: largest number of rows of a training sample, see `S3DISRooms`; None trains on
             whole rooms. Validation and test always read whole rooms.
         augment: random changes of training rooms, or None.
-        batch_size: as in `SegmentationDataModule`, with the following four.
+        batch_size: as in `SegmentationDataModule`, with the following five.
         val_batch_size: ...
         num_workers: ...
         seed: ...
         geometry: ...
+        on_error: ...
         cache: keep training rooms under ``data_dir/cache``: their voxels, or all their points.
         simulate: arguments of `pcnn.datasets.simulate.interiors.simulate_rooms`: seed, rooms,
             spacing, layout, workers, progress.
@@ -84,6 +88,7 @@ class S3DISSegmentation(SegmentationDataModule):
         limit_train: int | None = None,
         limit_val: int | None = None,
         geometry: Placement | None = None,
+        on_error: str = "raise",
     ) -> None:
         super().__init__(
             batch_size=batch_size,
@@ -91,6 +96,7 @@ class S3DISSegmentation(SegmentationDataModule):
             num_workers=num_workers,
             seed=seed,
             geometry=geometry,
+            on_error=on_error,
         )
         self.root = root
         self.source = source
@@ -103,7 +109,6 @@ class S3DISSegmentation(SegmentationDataModule):
         self.simulate: dict[str, Any] = {"layout": "arrays", **(simulate or {})}
         self.limit_train = limit_train
         self.limit_val = limit_val
-        self._source: DataSource | None = None
 
     @property
     def class_names(self) -> tuple[str, ...]:
@@ -120,27 +125,13 @@ class S3DISSegmentation(SegmentationDataModule):
         """Six: x, y, z, red, green, blue."""
         return 6
 
-    @property
-    def source_kind(self) -> Kind:
-        """Whether the rooms are ``real`` or ``simulated``; made where that is due."""
-        return self._resolve().kind
-
-    @property
-    def data_root(self) -> Path:
-        """The folder the rooms are read from."""
-        return self._resolve().root
-
-    def prepare_data(self) -> None:
-        """Simulate where that is due; called by one process of each machine."""
-        self._resolve()
-
     def rooms(self, split: Split) -> S3DISRooms | None:
         """Make the rooms of a split; None where it has no areas."""
         if not self.areas[split]:
             return None
         train = split == "train"
         return S3DISRooms(
-            self.data_root,
+            self.found.root,
             self.areas[split],
             voxel_size=self.voxel_size,
             point_max=self.point_max if train else None,
@@ -155,19 +146,19 @@ class S3DISSegmentation(SegmentationDataModule):
         """Make the data set of a split."""
         return self.rooms(split)
 
-    def _resolve(self) -> DataSource:
-        if self._source is None:
-            self._source = resolve_source(
-                "S3DIS",
-                self.root,
-                self.source,
-                self.data_dir / "s3dis",
-                self.data_dir / "simulated" / _simulated_name(self.simulate),
-                partial(simulate_rooms, **self.simulate),
-                [],
-                DOWNLOAD,
-            )
-        return self._source
+    def find(self) -> DataSource:
+        """The given folder, ``data_dir/s3dis``, or simulated rooms."""
+        name = simulated_name("s3dis", VERSION, simulate_rooms, self.simulate, _TELLING)
+        return resolve_source(
+            "S3DIS",
+            self.root,
+            self.source,
+            self.data_dir / "s3dis",
+            self.data_dir / "simulated" / name,
+            partial(simulate_rooms, **self.simulate),
+            [],
+            DOWNLOAD,
+        )
 
 
 class S3DISClassification(S3DISSegmentation):
@@ -214,14 +205,3 @@ def split_areas(
             "leave train_areas null to train on all others"
         )
     return {"train": tuple(train), "val": tuple(val), "test": tuple(test)}
-
-
-def _simulated_name(arguments: Mapping[str, Any]) -> str:
-    """``s3dis-<seed>-<version>``, and whatever else differs from the usual set."""
-    usual = inspect.signature(simulate_rooms).parameters
-    other = "".join(
-        f"-{name}-{arguments[name]}"
-        for name in ("layout", "rooms", "spacing")
-        if arguments.get(name, usual[name].default) != usual[name].default
-    )
-    return f"s3dis-{arguments.get('seed', 0)}-{VERSION}{other}"

@@ -132,6 +132,23 @@ def test_no_root_simulates(tmp_path: Path, caplog: pytest.LogCaptureFixture):
     (batch,) = data.val_dataloader()
     assert batch.n_points > 500
     assert len(np.unique(batch.point_labels)) > 3
-    # a second run finds the set, and its text layout lies elsewhere
-    assert module().data_root == data.data_root
-    assert "layout" not in module(simulate={**few, "layout": "text"}).data_root.name
+    # a second run finds the set
+    again = module()
+    with pytest.raises(RuntimeError, match="after prepare_data"):
+        _ = again.data_root
+    again.setup("test")
+    assert again.data_root == data.data_root
+
+
+def test_a_broken_room_is_named_or_left_out(root: Path, caplog: pytest.LogCaptureFixture):
+    path = root / "Area_1" / "office_1" / "color.npy"
+    path.write_bytes(path.read_bytes()[:-5])
+    data = S3DISSegmentation(**options(root))
+    data.setup("fit")
+    with pytest.raises(ValueError, match=r"(?s)office_1/color\.npy: not a whole .*on_error=skip"):
+        list(data.train_dataloader())
+    data = S3DISSegmentation(**options(root, on_error="skip"))
+    data.setup("fit")
+    names = [batch.names[0] for batch in data.train_dataloader()]
+    assert names == ["Area_2/hallway_1"] * 2
+    assert "Area_1/office_1/color.npy: not a whole" in caplog.text

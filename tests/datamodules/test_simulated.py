@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from inspect import signature
 from pathlib import Path
 
 import pytest
 
 from pcnn.datamodules import KITTISegmentation
-from pcnn.datamodules.kitti import _simulated_name
+from pcnn.datasets.simulate import simulate_kitti
+from pcnn.datasets.source import simulated_name
 
 FEW = {"seed": 0, "train_scans": 1, "val_scans": 1, "workers": 1, "progress": False}
 
@@ -36,7 +38,9 @@ def test_no_root_simulates(tmp_path: Path, caplog: pytest.LogCaptureFixture):
 
 
 def test_another_set_gets_another_folder():
-    name = _simulated_name({"seed": 3, "workers": 9})
-    assert name.startswith("kitti-3-")
-    assert _simulated_name({}) == name.replace("-3-", "-0-")
-    assert _simulated_name({"seed": 3, "train_scans": 80}) == f"{name}-train_scans-80"
+    def name_of(**arguments: int) -> str:
+        return simulated_name("kitti", "4", simulate_kitti, arguments, ["train_scans", "val_scans"])
+
+    usual = signature(simulate_kitti).parameters["val_scans"].default
+    assert name_of() == name_of(workers=9, val_scans=usual) == "kitti-0-4"
+    assert name_of(seed=3, val_scans=5, train_scans=80) == "kitti-3-4-train_scans-80-val_scans-5"
