@@ -102,9 +102,9 @@ def test_make_gt(tmp_path: Path) -> None:
 
 
 def test_kitti_gt(tmp_path: Path) -> None:
-    from tests.datasets.registration.test_kitti_odometry import written
+    from tests.datasets.registration.training_sets import write_drive
 
-    written(tmp_path)
+    write_drive(tmp_path, 7)
     np.savetxt(tmp_path / "poses" / "06.txt", np.eye(4)[:3].reshape(1, 12))
     options = ("--split", "val", "--ground-truth", "fixed", "--solver", "torch")
     assert "1 val pairs, 1 of them made now" in run("kitti-gt", tmp_path, *options, code=0)
