@@ -58,6 +58,11 @@ def stats(
         raise typer.BadParameter(f"{len(paths)} paths; a page holds at most {len(COLOURS)}")
     if out is not None and out.suffix != ".png":
         raise typer.BadParameter(f"--out {out}: give a name that ends in .png")
+    if out is not None and out.with_suffix(".json").resolve() in {p.resolve() for p in paths}:
+        raise typer.BadParameter(
+            f"--out {out} would replace {out.with_suffix('.json')}, which is read; give another "
+            "name"
+        )
     bad: list[str] = []
     try:
         names = _names(paths) if name is None else name

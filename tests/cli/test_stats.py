@@ -55,6 +55,10 @@ def test_stored_numbers_stand_for_a_set(sets: tuple[Path, Path], tmp_path: Path)
     code, text = run(tmp_path / "mine.json", sets[0], "--name", "stored", "--name", "measured")
     assert code == 0, text
     assert "EMD of range - 0 m" in text
+    stored = (tmp_path / "mine.json").read_text()
+    code, text = run(tmp_path / "mine.json", sets[1], "--out", tmp_path / "mine.png")
+    assert (code, (tmp_path / "mine.json").read_text()) == (2, stored)
+    assert "which is read" in text
 
 
 def test_limit_and_voxel_sizes(sets: tuple[Path, Path]) -> None:
