@@ -13,6 +13,7 @@ from pcnn.datamodules.s3dis import S3DISClassification, S3DISSegmentation, split
 from pcnn.datasets.augment import Augmentation
 from pcnn.datasets.native_points import OnPoints
 from pcnn.datasets.placement import Placement
+from pcnn.datasets.simulate.interiors import VERSION
 from pcnn.datasets.voxels import OnVoxels
 from tests.datasets.s3dis_rooms import room_arrays, write_set
 
@@ -124,7 +125,7 @@ def test_no_root_simulates(tmp_path: Path, caplog: pytest.LogCaptureFixture):
     data.prepare_data()
     assert data.source_kind == "simulated"
     assert data.data_root.parent == tmp_path / "simulated"
-    assert data.data_root.name == "s3dis-3-1-layout-arrays-rooms-1-spacing-0.2"
+    assert data.data_root.name == f"s3dis-3-{VERSION}-layout-arrays-rooms-1-spacing-0.2"
     assert json.loads((data.data_root / "SIMULATED.json").read_text())["seed"] == 3
     assert "SIMULATED" in caplog.text
     data.setup("fit")

@@ -14,6 +14,8 @@ from pcnn.datasets.simulate.interiors.shapes import painted
 from pcnn.datasets.simulate.interiors.site import WALL_YAWS, Site
 from pcnn.datasets.simulate.primitives import box, boxes
 
+_TRIES = 10  # to hang a board
+
 
 def _seat(site: Site, make: clutter.Small, x: float, y: float, yaw: float) -> None:
     """Put a chair that looks to a table, pushed back a little; it is left out without room."""
@@ -94,11 +96,14 @@ def _at_walls(site: Site, make: clutter.Small, mean: float, least: int = 0) -> N
 def _boards(site: Site, mean: float) -> None:
     for _ in range(site.several(mean)):
         width, height = (float(v) for v in site.rng.uniform((0.9, 0.8), (2.4, 1.25)))
-        wall, middle = int(site.rng.integers(4)), float(site.rng.uniform(1.35, 1.6))
-        along = float(site.rng.uniform(0, site.length(wall)))
-        if site.hang(wall, along, width, middle - height / 2, middle + height / 2):
-            mesh = board(site.rng, site.palette, width, height)
-            site.put(mesh, *site.at_wall(wall, along, 0.0), middle, WALL_YAWS[wall])
+        middle = float(site.rng.uniform(1.35, 1.6))
+        for _ in range(_TRIES):  # furnished walls leave few places
+            wall = int(site.rng.integers(4))
+            along = float(site.rng.uniform(0, site.length(wall)))
+            if site.hang(wall, along, width, middle - height / 2, middle + height / 2):
+                mesh = board(site.rng, site.palette, width, height)
+                site.put(mesh, *site.at_wall(wall, along, 0.0), middle, WALL_YAWS[wall])
+                break
 
 
 def _on_walls(site: Site, mean: float) -> None:
