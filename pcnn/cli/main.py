@@ -11,6 +11,7 @@ import typer
 
 from pcnn.cli.bench import app as bench_app
 from pcnn.cli.doctor import doctor
+from pcnn.cli.export import export
 from pcnn.cli.ground_truth import kitti_gt, make_gt
 from pcnn.cli.height_range import height_range
 from pcnn.cli.predict import predict
@@ -30,6 +31,7 @@ app.add_typer(bench_app, name="bench")
 app.add_typer(preprocess_app, name="preprocess")
 app.add_typer(simulate_app, name="simulate")
 app.command()(doctor)
+app.command()(export)
 app.command()(predict)
 app.command()(register)
 app.command()(describe)

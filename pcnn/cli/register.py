@@ -9,12 +9,18 @@ import typer
 
 from pcnn.cli.device import chosen_device
 
-Checkpoint = Annotated[
-    Path | None,
-    typer.Option(help="Checkpoint of a run with task=registration; without one: FPFH (Open3D)."),
+Model = Annotated[
+    str | None,
+    typer.Option(
+        "--model",
+        "--checkpoint",
+        help="interiors, streets, fpfh, or a checkpoint of a run with task=registration. Without "
+        "it: by the extent of the clouds, up to 20 m interiors, beyond it streets; FPFH (Open3D) "
+        "where these weights do not come with the package.",
+    ),
 ]
 Voxel = Annotated[
-    float | None, typer.Option(help="Voxel of FPFH in metres; default 0.05, for drives 0.3.")
+    float | None, typer.Option(help="Voxel of FPFH in metres; default 0.05, beyond 20 m 0.3.")
 ]
 Sensor = Annotated[
     bool, typer.Option(help="FPFH takes the origin of each cloud for its sensor's place.")
@@ -25,7 +31,7 @@ Device = Annotated[str, typer.Option(help="cpu, cuda, cuda:1, or auto.")]
 def register(
     source: Annotated[Path, typer.Argument(help="Cloud to move (.ply, .pcd, .bin, .npy, ...).")],
     target: Annotated[Path, typer.Argument(help="Cloud it is moved onto.")],
-    checkpoint: Checkpoint = None,
+    model: Model = None,
     out: Annotated[Path, typer.Option(help="Folder for transform.json and overlay.png.")] = Path(
         "registration"
     ),
@@ -64,7 +70,7 @@ def register(
         found = register(
             moving,
             fixed,
-            checkpoint,
+            model,
             voxel_size=voxel_size,
             sensor_at_origin=sensor_at_origin,
             solver=solver,  # type: ignore[arg-type]  # refused by name where it is none
@@ -81,6 +87,7 @@ def register(
         raise typer.BadParameter(str(error)) from error
     facts = {
         "descriptor": found.descriptor,
+        "chosen_because": found.reason,
         "solver": found.solver,
         "icp": found.icp,
         "matches": found.matches,
@@ -114,7 +121,7 @@ def register(
 
 def describe(
     cloud: Annotated[Path, typer.Argument(help="Cloud (.ply, .pcd, .bin, .npy, ...).")],
-    checkpoint: Checkpoint = None,
+    model: Model = None,
     out: Annotated[
         Path | None, typer.Option(help="The .npz file; default CLOUD_descriptors.npz beside it.")
     ] = None,
@@ -127,6 +134,7 @@ def describe(
 
     from pcnn.datasets.whole_file import whole_file
     from pcnn.experiment.register import descriptor_of, points_of
+    from pcnn.experiment.shipped import chosen
 
     where = chosen_device(device)
     path = out or cloud.with_name(f"{cloud.stem}_descriptors.npz")
@@ -134,7 +142,8 @@ def describe(
         raise typer.BadParameter(f"--out {path} would replace the cloud; name another file")
     try:
         points = points_of(cloud, str(cloud))
-        descriptor = descriptor_of(checkpoint, voxel_size, str(where), sensor_at_origin)
+        choice = chosen(model, [points], voxel_size)
+        descriptor = descriptor_of(choice, str(where), sensor_at_origin)
         described = descriptor(points)
     except (OSError, ValueError, ImportError) as error:
         raise typer.BadParameter(
@@ -149,5 +158,5 @@ def describe(
         )
     typer.echo(
         f"{path}: {len(described.points)} points, descriptors of length "
-        f"{described.features.shape[1]} by {descriptor.name}"
+        f"{described.features.shape[1]} by {descriptor.name}; {choice.reason}"
     )

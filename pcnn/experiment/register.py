@@ -1,13 +1,15 @@
-"""`pcnn.register`: two clouds, from files or memory, by a checkpoint or by FPFH."""
+"""`pcnn.register`: two clouds, from files or memory, by trained descriptors or by FPFH."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 from torch import Tensor
 
 from pcnn.datasets.registration.fragment_files import checked_points, read_fragment
+from pcnn.experiment.shipped import Choice, chosen
 from pcnn.experiment.trained_descriptor import of_checkpoint
 from pcnn.registration.descriptor import Descriptor
 from pcnn.registration.estimate import Solver
@@ -21,14 +23,11 @@ from pcnn.registration.register import (
 
 Cloud = str | Path | np.ndarray | Tensor
 
-#: Voxel of FPFH unless told otherwise [m]: rooms.
-FPFH_VOXEL = 0.05
-
 
 def register(
     source: Cloud,
     target: Cloud,
-    checkpoint: str | Path | None = None,
+    model: str | Path | None = None,
     *,
     voxel_size: float | None = None,
     sensor_at_origin: bool = True,
@@ -41,13 +40,14 @@ def register(
 ) -> Registration:
     """Estimate the rigid transform of a source cloud onto a target cloud.
 
-    Without a checkpoint the descriptors are FPFH's (Open3D), and the result says so.
+    The result names the descriptors, and says when they were trained on simulated data.
 
     Args:
         source: file (.ply, .pcd, .bin, .npy, .npz, .pth) or points [P, 3] [m].
         target: likewise.
-        checkpoint: of a run with task=registration.
-        voxel_size: of FPFH [m], 0.05 unless given; a checkpoint brings its own.
+        model: ``interiors``, ``streets`` (shipped weights), ``fpfh``, or a checkpoint of a run with
+            task=registration; None goes by the extent of the clouds (`pcnn.experiment.shipped`).
+        voxel_size: of FPFH [m]; asks for FPFH where no model is named.
         sensor_at_origin: whether FPFH may take the origin of each cloud for its sensor's place.
         solver: ``torch``, ``open3d`` or ``svd``.
         icp_distance: refine by ICP within this distance [m]; None does not.
@@ -65,8 +65,9 @@ def register(
             supported. There is never an identity in place of an answer.
     """
     clouds = [points_of(cloud, name) for cloud, name in ((source, "source"), (target, "target"))]
-    descriptor = descriptor_of(checkpoint, voxel_size, device, sensor_at_origin)
-    return register_points(
+    choice = chosen(model, clouds, voxel_size)
+    descriptor = descriptor_of(choice, device, sensor_at_origin)
+    found = register_points(
         clouds[0],
         clouds[1],
         descriptor,
@@ -76,6 +77,7 @@ def register(
         min_overlap=min_overlap,
         device=device,
     )
+    return replace(found, reason=choice.reason)
 
 
 def points_of(cloud: Cloud, name: str) -> Tensor:
@@ -94,21 +96,13 @@ def points_of(cloud: Cloud, name: str) -> Tensor:
     return points
 
 
-def descriptor_of(
-    checkpoint: str | Path | None,
-    voxel_size: float | None = None,
-    device: str = "cpu",
-    sensor_at_origin: bool = True,
-) -> Descriptor:
-    """The descriptor of a checkpoint, or FPFH without one.
+def descriptor_of(choice: Choice, device: str = "cpu", sensor_at_origin: bool = True) -> Descriptor:
+    """The descriptor that was chosen.
 
     Raises:
-        FileNotFoundError: no such checkpoint.
-        ValueError: a checkpoint of another task, or a voxel size beside one.
+        ValueError: a torn file, or a checkpoint of another task.
     """
-    if checkpoint is None:
-        size = FPFH_VOXEL if voxel_size is None else voxel_size
-        return FPFH(size, sensor_at_origin=sensor_at_origin)
-    if voxel_size is not None:
-        raise ValueError(f"{checkpoint} was trained at its own voxel size; leave voxel_size out")
-    return of_checkpoint(checkpoint, device)
+    if choice.weights is not None:
+        return of_checkpoint(choice.weights, device)
+    assert choice.voxel_size is not None  # FPFH comes with one
+    return FPFH(choice.voxel_size, sensor_at_origin=sensor_at_origin)

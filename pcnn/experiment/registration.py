@@ -24,6 +24,7 @@ from pcnn.experiment.run_folder import nearby
 from pcnn.experiment.schema import EvalConfig
 from pcnn.experiment.task_parts import evaluation_part
 from pcnn.experiment.trained_descriptor import described, network_weights, trained_descriptor
+from pcnn.experiment.weights import read_config
 from pcnn.registration.descriptor import Descriptor
 
 
@@ -91,7 +92,8 @@ def evaluate_trained(
     """
     with build.refused_values():
         weights = network_weights(checkpoint)
-        descriptor = trained_descriptor(cfg, weights, described(cfg, checkpoint), device)
+        source = str(read_config(str(checkpoint))["data"]["source"])
+        descriptor = trained_descriptor(cfg, weights, described(cfg, checkpoint, source), device)
     return report_descriptor(cfg, folder, data, descriptor, device, loggers)
 
 

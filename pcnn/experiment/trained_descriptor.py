@@ -53,7 +53,7 @@ def of_checkpoint(path: str | Path, device: torch.device | str = "cpu") -> Netwo
         raise ValueError(f"{path}: not a whole checkpoint ({error})") from error
     if cfg.task.name != "registration":
         raise ValueError(f"{path}: trained for {cfg.task.name}, not for registration")
-    return trained_descriptor(cfg, weights, described(cfg, path), device)
+    return trained_descriptor(cfg, weights, described(cfg, path, cfg.data.source), device)
 
 
 def network_weights(path: str | Path) -> dict[str, Tensor]:
@@ -64,9 +64,17 @@ def network_weights(path: str | Path) -> dict[str, Tensor]:
     }
 
 
-def described(cfg: DictConfig, path: str | Path) -> str:
-    """Name of a descriptor: what it is, at which cell, on which geometry, from which file."""
-    return f"{cfg.model.name} {voxel_size(cfg):g} m, {cfg.geometry.name} ({path})"
+def described(cfg: DictConfig, path: str | Path, source: str) -> str:
+    """Name of a descriptor: what it is, at which cell, on which geometry, what it was trained on.
+
+    Args:
+        cfg: of the network as it is used.
+        path: file of the weights.
+        source: of the training data, ``real`` or ``simulated``.
+    """
+    where = f"{cfg.model.name} {voxel_size(cfg):g} m, {cfg.geometry.name}"
+    data = "" if source == "real" else ", trained on SIMULATED data"
+    return f"{where}{data} ({path})"
 
 
 def voxel_size(cfg: DictConfig) -> float:

@@ -41,6 +41,7 @@ class Registration:
         solver: name.
         icp: whether ICP refined the transform; not where it was not asked for, or fewer than 3
             points were near enough.
+        reason: why this descriptor was taken, where somebody chose.
     """
 
     transform: Tensor
@@ -51,6 +52,7 @@ class Registration:
     descriptor: str
     solver: str
     icp: bool
+    reason: str = ""
 
 
 def default_settings(

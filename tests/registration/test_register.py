@@ -10,7 +10,8 @@ from omegaconf import OmegaConf
 
 import pcnn
 from pcnn.experiment import build
-from pcnn.experiment.register import descriptor_of
+from pcnn.experiment.shipped import chosen
+from pcnn.experiment.trained_descriptor import of_checkpoint
 from pcnn.metrics.registration import rotation_error, translation_error
 from pcnn.registration.descriptor import Described
 from pcnn.registration.estimate import SOLVERS, EstimateSettings, estimate_all
@@ -190,7 +191,7 @@ def checkpoint(path: Path, task: str = "registration", geometry: str = "voxel") 
 
 @pytest.mark.parametrize("geometry", ["voxel", "point"])
 def test_a_checkpoint_describes(geometry: str, tmp_path: Path) -> None:
-    descriptor = descriptor_of(checkpoint(tmp_path / "a.ckpt", geometry=geometry))
+    descriptor = of_checkpoint(checkpoint(tmp_path / "a.ckpt", geometry=geometry))
     points = torch.rand(300, 3)
     described = descriptor(points)
     assert described.features.shape == (len(described.points), 16)
@@ -204,7 +205,7 @@ def test_a_checkpoint_describes(geometry: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("bad", [torch.nan, torch.inf])
 def test_a_network_that_went_wrong_describes_nothing(bad: float, tmp_path: Path) -> None:
-    descriptor = descriptor_of(checkpoint(tmp_path / "a.ckpt"))
+    descriptor = of_checkpoint(checkpoint(tmp_path / "a.ckpt"))
     assert isinstance(descriptor, NetworkDescriptor)
     for parameter in descriptor.net.parameters():
         parameter.data.fill_(bad)
@@ -214,8 +215,8 @@ def test_a_network_that_went_wrong_describes_nothing(bad: float, tmp_path: Path)
 
 def test_checkpoints_of_other_tasks_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="trained for segmentation"):
-        descriptor_of(checkpoint(tmp_path / "a.ckpt", task="segmentation"))
+        of_checkpoint(checkpoint(tmp_path / "a.ckpt", task="segmentation"))
     with pytest.raises(ValueError, match="its own voxel size"):
-        descriptor_of(checkpoint(tmp_path / "b.ckpt"), voxel_size=0.1)
+        chosen(checkpoint(tmp_path / "b.ckpt"), [], voxel_size=0.1)
     with pytest.raises(FileNotFoundError, match=r"none\.ckpt"):
-        descriptor_of(tmp_path / "none.ckpt")
+        chosen(tmp_path / "none.ckpt", [], None)

@@ -1,0 +1,31 @@
+"""`pcnn export`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def export(
+    checkpoint: Annotated[Path, typer.Argument(help="Checkpoint of a run (best.ckpt).")],
+    out: Annotated[Path, typer.Argument(help="File to write (.pt).")],
+) -> None:
+    """Write the network of a checkpoint without its optimiser, in half precision.
+
+    The file serves wherever a checkpoint does (register, describe, predict, eval.py), except to
+    resume; it names no folders of this machine.
+    """
+    from pcnn.experiment.export import export as written
+
+    if out.suffix != ".pt":
+        raise typer.BadParameter(f"{out}: name a file that ends in .pt")
+    try:
+        facts = written(checkpoint, out)
+    except (OSError, ValueError) as error:
+        raise typer.BadParameter(str(error)) from error
+    figures = facts.pop("figures")
+    typer.echo(f"{out}: {out.stat().st_size / 2**20:.1f} MiB")
+    for name, value in {**facts, **figures}.items():
+        typer.echo(f"{name}: {value}")

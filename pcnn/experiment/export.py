@@ -1,0 +1,106 @@
+"""From a checkpoint to a file small enough to hand on: half-precision weights, plain facts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pcnn.datasets.whole_file import whole_file
+from pcnn.experiment import run_folder
+
+#: Groups of a run's configuration that say nothing about its weights.
+DROPPED = ("logger", "callbacks", "trainer", "ckpt_path", "resume", "run_dir", "predictions")
+#: Keys, wherever they stand, that hold places on one machine, and what is written in their stead.
+PLACES = {"root": None, "benchmarks": None, "metadata": None, "data_dir": "data"}
+
+
+def export(checkpoint: str | Path, out: str | Path) -> dict[str, Any]:
+    """Write a checkpoint's network without its optimiser, and without names of folders.
+
+    Weights become float16; what has one dimension (norms, biases) stays as it is, because running
+    variances leave float16's range. The file holds tensors and plain values alone, loads with
+    ``torch.load(weights_only=True)`` and serves wherever a checkpoint does, except to resume.
+
+    Args:
+        checkpoint: of a run; figures come from its run folder's ``metrics.json``, if any.
+        out: file to write, whole.
+
+    Returns:
+        What the file says about its training.
+
+    Raises:
+        FileNotFoundError: no such checkpoint.
+        ValueError: a torn or foreign file, or weights that float16 cannot hold.
+    """
+    path = Path(checkpoint)
+    if not path.is_file():
+        raise FileNotFoundError(f"no checkpoint at {path}")
+    try:
+        content = torch.load(path, map_location="cpu", weights_only=True)
+        config, state = content["pcnn_config"], content["state_dict"]
+    except (RuntimeError, EOFError, KeyError) as error:
+        raise ValueError(f"{path}: not a whole checkpoint of a run ({error})") from error
+    weights = {name: halved(name, value) for name, value in state.items() if name[:4] == "net."}
+    metrics = metrics_of(path)
+    facts = {
+        "name": Path(out).stem,
+        "model": config["model"]["name"],
+        "task": config["task"]["name"],
+        "geometry": config["geometry"]["name"],
+        "dataset": config["dataset"]["name"],
+        "source": config["data"]["source"],
+        "seed": config["seed"],
+        "steps": int(content["global_step"]),
+        "parameters": sum(v.numel() for name, v in weights.items() if "running_" not in name and v.ndim),
+        "revision": metrics.get("revision"),
+        "figures": dict(metrics.get("metrics", {})),
+    }
+    kept = without_places({key: value for key, value in config.items() if key not in DROPPED})
+    kept["tags"] = ["simulated"] if facts["source"] != "real" else []
+    written = {
+        "state_dict": weights,
+        "pcnn_config": kept,
+        "pcnn_export": facts,
+        "global_step": facts["steps"],
+    }
+    with whole_file(Path(out)) as file:
+        torch.save(written, file)
+    return facts
+
+
+def halved(name: str, value: Tensor) -> Tensor:
+    """A weight in float16, unless it has one dimension or no fraction.
+
+    Raises:
+        ValueError: a weight that is not finite, or out of float16's range.
+    """
+    if not value.is_floating_point():
+        return value.clone()
+    kept = value.half() if value.ndim > 1 else value.float().clone()
+    if not bool(torch.isfinite(kept).all()):
+        raise ValueError(f"{name} holds NaN, infinite or too large numbers; did it train well?")
+    return kept
+
+
+def without_places(node: Any) -> Any:
+    """A plain configuration with the places of files taken out."""
+    if isinstance(node, dict):
+        return {
+            key: PLACES[key] if key in PLACES else without_places(value)
+            for key, value in node.items()
+        }
+    return [without_places(value) for value in node] if isinstance(node, list) else node
+
+
+def metrics_of(checkpoint: Path) -> dict[str, Any]:
+    """What the run of ``<run folder>/checkpoints/best.ckpt`` recorded, if it measured this file."""
+    path = checkpoint.parent.parent / run_folder.METRICS
+    if not path.is_file():
+        return {}
+    content: dict[str, Any] = json.loads(path.read_text())
+    measured = content.get("checkpoint")
+    return content if measured and Path(measured).name == checkpoint.name else {}

@@ -1,0 +1,107 @@
+"""Weights that come with the package, and which of them suits a cloud."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+FOLDER = Path(__file__).parents[1] / "weights"
+
+#: Clouds up to this extent are taken for interiors, larger ones for streets [m].
+INTERIORS_UP_TO = 20.0
+#: Files by the place they are for, the first that exists serves.
+FILES = {
+    "interiors": ("resunet_interiors_point", "resunet_interiors_voxel"),
+    "streets": ("resunet_streets_point", "resunet_streets_voxel"),
+}
+#: Voxel of FPFH where it stands in for weights [m].
+FPFH_VOXELS = {"interiors": 0.05, "streets": 0.3}
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What describes clouds.
+
+    Args:
+        weights: file of a network; None stands for FPFH.
+        voxel_size: of FPFH [m]; None with a network, which has its own.
+        reason: why, in words.
+    """
+
+    weights: Path | None
+    voxel_size: float | None
+    reason: str
+
+
+def chosen(model: str | Path | None, clouds: Sequence[Tensor], voxel_size: float | None) -> Choice:
+    """Which descriptor a name stands for.
+
+    Args:
+        model: ``interiors``, ``streets``, ``fpfh``, the name of shipped weights, or a file. None
+            goes by the larger extent of the clouds: the longest side of the box that holds the
+            middle nine tenths of the points along every axis, up to 20 m interiors, beyond it
+            streets. Where these weights are not shipped, FPFH stands in.
+        clouds: [P, 3] [m] each.
+        voxel_size: of FPFH [m]; asks for FPFH where no model is named.
+
+    Raises:
+        FileNotFoundError: no such file or shipped weights.
+        ValueError: a voxel size beside a network.
+    """
+    if model is None and voxel_size is not None:
+        return Choice(None, voxel_size, "FPFH, because a voxel size was given")
+    if model is None or str(model) == "fpfh":
+        size = max(map(extent, clouds))
+        place = "interiors" if size <= INTERIORS_UP_TO else "streets"
+        why = f"the clouds are {size:.3g} m wide, {place} (up to {INTERIORS_UP_TO:g} m: interiors)"
+        weights = None if model else shipped(place)
+        if weights is not None:
+            return Choice(weights, None, why)
+        known = "" if model else f", and no weights for {place} come with this version: FPFH"
+        return Choice(None, voxel_size or FPFH_VOXELS[place], why + known)
+    if voxel_size is not None:
+        raise ValueError(f"{model} was trained at its own voxel size; leave voxel_size out")
+    return Choice(weights_of(model), None, f"--model {model}")
+
+
+def weights_of(model: str | Path) -> Path:
+    """The file that a name or a path stands for.
+
+    Raises:
+        FileNotFoundError: there is none; names what there is.
+    """
+    path = shipped(str(model)) or Path(model)
+    if path.is_file():
+        return path
+    there = sorted(file.stem for file in FOLDER.glob("*.pt"))
+    if str(model) in FILES:
+        raise FileNotFoundError(
+            f"no weights for {model} come with this version; "
+            "possible: fpfh, or a checkpoint of a run with task=registration"
+        )
+    raise FileNotFoundError(
+        f"{model}: no such checkpoint, and no such shipped weights ({', '.join(there) or 'none'})"
+    )
+
+
+def shipped(name: str) -> Path | None:
+    """The file of shipped weights, by place or by its own name; None where there is none."""
+    for stem in FILES.get(name, (name,)):
+        path = FOLDER / f"{stem}.pt"
+        if Path(stem).name == stem and path.is_file():
+            return path
+    return None
+
+
+def extent(points: Tensor) -> float:
+    """Longest side [m] of the box that holds the middle nine tenths of points [P, 3] of each axis.
+
+    Far points are few in a scan and many in none, so that a stray one decides nothing.
+    """
+    some = points[:: -(-len(points) // 100_000)].float()  # quantile takes no more than 16 M numbers
+    low, high = torch.quantile(some, torch.tensor([0.05, 0.95], device=some.device), dim=0)
+    return float((high - low).max())

@@ -1,0 +1,178 @@
+"""A network is trained on pairs, evaluated on both geometries, exported, and used."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from typer.testing import CliRunner
+
+import pcnn
+from pcnn.cli import app
+from pcnn.datasets.registration.make_gt import make_ground_truth
+from pcnn.experiment import shipped
+from pcnn.experiment.export import export
+from pcnn.experiment.registration_options import RegistrationOptions
+from pcnn.experiment.registration_report import reference_table
+from pcnn.experiment.trained_descriptor import of_checkpoint
+from tests.datasets.registration.scenes import fragments, write_fragments
+from tests.datasets.registration.training_sets import write_predator
+from tests.experiment.command import run
+
+TINY = (
+    "model.width=0.125",
+    "model.first_kernel=3",
+    "dataset.root=set",
+    "dataset.voxel_size=0.1",
+    "dataset.batch_size=2",
+    "dataset.num_workers=0",
+    "task.val_hypotheses=100",
+    "task.hypotheses=500",
+    "task.samples=[200,0]",
+    "task.draws=20",
+    "task.pictures=1",
+    "trainer=cpu",
+    "trainer.max_steps=4",
+    "trainer.val_check_interval=2",
+    "trainer.log_every_n_steps=1",
+    "logger=[wandb,csv]",
+)
+BEST = "one/checkpoints/best.ckpt"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with data and a training of four steps on voxels in `one`, tested too."""
+    root = tmp_path_factory.mktemp("registration")
+    write_predator(root / "set")
+    scene = root / "set" / "indoor" / "test" / "scene"
+    write_fragments(scene)
+    make_ground_truth(scene, overlaps=(0.2, 1.0))
+    options = ("model=resunet", "dataset=threedmatch", *TINY, "test=true", "hydra.run.dir=one")
+    done = run("train.py", *options, cwd=root)
+    (root / "said.txt").write_text(done.stdout)
+    return root
+
+
+def written(path: Path) -> dict:
+    return json.loads((path / "metrics.json").read_text())
+
+
+def test_a_training_leaves_everything(folder: Path) -> None:
+    content = written(folder / "one")
+    assert (content["task"], content["source"], content["steps"]) == ("registration", "real", 4)
+    assert {"val/feat_match_ratio", "val/inlier_ratio", "val/rr", "test/rr@200"} <= set(
+        content["metrics"]
+    )
+    assert (content["protocol"], content["pairs"]) == ("predator, changed", 3)
+    names = {path.relative_to(folder / "one").as_posix() for path in (folder / "one").rglob("*")}
+    assert {BEST[4:], "predictions.png", "pairs.csv", "recall.png", "pictures/best_1.png"} <= names
+    media = [name for name in names if "/media/" in name]
+    for part in ("val/pair_0/before", "val/pairs", "val/scenes", "recall_by_rre", "test/best_1"):
+        assert any(part in name for name in media), part
+    said = (folder / "said.txt").read_text()
+    for words in ("FMR", "pcnn register SOURCE TARGET --model", "resunet 0.1 m, voxel"):
+        assert words in said, words
+    saved = torch.load(folder / BEST, weights_only=True)["pcnn_config"]
+    assert saved["callbacks"]["checkpoint"]["monitor"] == "val/feat_match_ratio"
+
+
+def test_weights_of_voxels_are_evaluated_on_points_against_themselves(folder: Path) -> None:
+    options = ("geometry=point", "geometry.thin=0.08", "task.reference=one/pairs.csv")
+    done = run("eval.py", f"ckpt_path={BEST}", *options, "hydra.run.dir=two", cwd=folder)
+    assert "resunet 0.1 m, point" in done.stdout
+    assert "minus one/pairs.csv" in done.stdout
+    content = written(folder / "two")
+    assert (content["geometry"], content["reference"]) == ("point", "one/pairs.csv")
+    figures = content["metrics"]
+    for name in ("fmr", "ir"):
+        gain = figures[f"test/{name}@200"] - figures[f"reference/{name}@200"]
+        assert figures[f"gain/{name}@200"] == pytest.approx(gain, abs=1e-5)
+    assert {"gain/rr@all", "gain/rr_low@200"} <= set(figures)
+    with (folder / "two" / "pairs.csv").open() as file:
+        assert len(list(csv.DictReader(file))) == 3 * 2
+
+
+def test_a_reference_that_does_not_serve_is_named(folder: Path) -> None:
+    options = RegistrationOptions(reference=str(folder / "one" / "pairs.csv"))
+    assert len(reference_table(options, [200, None])[None]) == 3
+    with pytest.raises(ValueError, match="no results at 300 samples; it has 200, all"):
+        reference_table(options, [300])
+    with pytest.raises(ValueError, match=r"metrics\.json is neither"):
+        RegistrationOptions(reference=str(folder / "one" / "metrics.json"))
+    with pytest.raises(FileNotFoundError, match=r"none\.csv: no such table"):
+        reference_table(RegistrationOptions(reference="none.csv"), [200])
+    with pytest.raises(ValueError, match=r"task\.reference=fpfhh is neither fpfh"):
+        RegistrationOptions(reference="fpfhh")
+
+
+def test_exported_weights_describe_as_the_checkpoint(folder: Path, tmp_path: Path) -> None:
+    out = tmp_path / "a.pt"
+    done = CliRunner().invoke(app, ["export", str(folder / BEST), str(out)])
+    assert done.exit_code == 0, done.output
+    assert "task: registration" in done.output
+    held = torch.load(out, weights_only=True)
+    assert held["pcnn_export"]["figures"]["val/rr"] == written(folder / "one")["metrics"]["val/rr"]
+    assert held["pcnn_config"]["dataset"]["root"] is None
+    assert held["pcnn_config"]["dataset"]["tasks"]["registration"]["sets"]["root"] is None
+    assert str(folder) not in str(held["pcnn_config"])
+    assert held["state_dict"]["net.final.weight"].dtype == torch.float16
+    assert 3 * out.stat().st_size < (folder / BEST).stat().st_size
+    cloud = fragments()[0][0].float()
+    first, second = (of_checkpoint(path)(cloud) for path in (folder / BEST, out))
+    torch.testing.assert_close(first.features, second.features, atol=0.02, rtol=0)
+
+
+def test_what_cannot_be_exported_is_named(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"none\.ckpt"):
+        export(tmp_path / "none.ckpt", tmp_path / "a.pt")
+    (tmp_path / "torn.ckpt").write_bytes((folder / BEST).read_bytes()[:2000])
+    with pytest.raises(ValueError, match=r"torn\.ckpt: not a whole checkpoint"):
+        export(tmp_path / "torn.ckpt", tmp_path / "a.pt")
+    content = torch.load(folder / BEST, weights_only=True)
+    content["state_dict"]["net.final.weight"][0, 0, 0] = 1e6
+    torch.save(content, tmp_path / "large.ckpt")
+    with pytest.raises(ValueError, match=r"net\.final\.weight holds NaN, infinite or too large"):
+        export(tmp_path / "large.ckpt", tmp_path / "a.pt")
+    assert not (tmp_path / "a.pt").exists()
+
+
+def test_shipped_weights_go_by_the_extent(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shipped, "FOLDER", tmp_path)
+    room, street = torch.rand(500, 3) * 4, torch.rand(500, 3) * torch.tensor([80.0, 40.0, 4.0])
+    # none is there yet: FPFH, at the voxel of the place
+    for cloud, size, place in ((room, 0.05, "interiors"), (street, 0.3, "streets")):
+        choice = shipped.chosen(None, [cloud], None)
+        assert (choice.weights, choice.voxel_size) == (None, size)
+        assert f"no weights for {place} come with this version" in choice.reason
+    with pytest.raises(FileNotFoundError, match="no weights for streets come with this version"):
+        shipped.chosen("streets", [room], None)
+    export(folder / BEST, tmp_path / "resunet_interiors_point.pt")
+    assert shipped.chosen(None, [room], None).weights == tmp_path / "resunet_interiors_point.pt"
+    assert shipped.chosen("interiors", [street], None).weights is not None
+    assert shipped.chosen("resunet_interiors_point", [street], None).weights is not None
+    assert shipped.chosen(None, [room, street], None).weights is None
+    assert shipped.chosen("fpfh", [room], None).voxel_size == 0.05
+    assert shipped.chosen(None, [room], 0.1).voxel_size == 0.1
+    with pytest.raises(ValueError, match="its own voxel size"):
+        shipped.chosen("interiors", [room], 0.1)
+    with pytest.raises(FileNotFoundError, match=r"shipped weights \(resunet_interiors_point"):
+        shipped.chosen("resunet_interior", [room], None)
+    # a stray point does not make a street of a room
+    stray = torch.cat([room, torch.tensor([[500.0, 0.0, 0.0]])])
+    assert shipped.extent(stray) < 5
+    # and they are used, by name
+    clouds, _ = fragments()
+    np.save(tmp_path / "c.npy", clouds[0].numpy())
+    done = CliRunner().invoke(app, ["describe", str(tmp_path / "c.npy"), "--device", "cpu"])
+    assert "resunet 0.1 m, voxel" in done.output.replace("\n", " "), done.output
+    found = pcnn.register(clouds[0], clouds[0])
+    assert "interiors" in found.reason
+    assert "resunet 0.1 m, voxel" in found.descriptor
+    torch.testing.assert_close(found.transform, torch.eye(4, dtype=torch.float64))
