@@ -15,7 +15,18 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-WHAT = ("map", "layer", "backward", "train", "map+layer", "map+train", "network", "radius")
+WHAT = (
+    "map",
+    "layer",
+    "backward",
+    "train",
+    "map+layer",
+    "map+train",
+    "network",
+    "radius",
+    "stage",
+    "training",
+)
 PRODUCTS = ("table", "pairs", "ready", "train")
 TIMES = ("gpu_ms", "wall_ms", "host_ms", "min_ms", "p90_ms", "gpu_busy_ms")
 CACHES = ("warm", "cold")
@@ -57,7 +68,7 @@ class Row:
     Args:
         what: what ran: ``map``, ``layer`` (forward), ``backward``, ``train`` (both),
             ``map+layer`` and ``map+train`` (a new map, then these), ``network`` or ``radius`` (the
-            map of native points).
+            map of native points); of the data path a ``stage``, or a whole ``training``.
         workload: name of the scene.
         engine: name of the engine.
         product: what a map measurement delivers: ``table``, ``pairs``, ``ready``, ``train``.
@@ -71,7 +82,8 @@ class Row:
         model: name of the network.
         gpu_ms: device time without launch gaps, median.
         wall_ms: from start to end on an idle device, launches and syncs included, median.
-        host_ms: until the call returned to the host, which waited for nothing, median.
+        host_ms: until the call returned to the host, which waited for nothing, median; of a
+            ``stage``, time of one core.
         min_ms: smallest wall time of the repeats.
         p90_ms: nine in ten repeats took at most this wall time.
         gpu_busy_ms: sum of the durations of all kernels of one call; of one stage where ``params``

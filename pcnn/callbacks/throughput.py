@@ -47,9 +47,11 @@ class Throughput(Callback):
 
     ``speed/points_per_second`` and ``speed/voxels_per_second`` count all ranks (this rank's figure
     times their number), ``speed/step_seconds`` is the wall time of a batch including the wait for
-    it, ``speed/data_share`` the share of that time between two training steps: waiting for data,
-    and writing a checkpoint where one is due. Validations are left out. ``memory/peak_mib`` is the
-    peak since the start of training.
+    it. ``speed/data_share`` is the share of that time spent waiting for the loader, as
+    `pcnn.datamodules.batch_stream.BatchStream` counts it, and ``speed/between_share`` the share of
+    everything between two training steps: that wait, moving a batch and planning its maps, and
+    writing a checkpoint where one is due. Of a loader that does not count its waits both are the
+    latter. Validations are left out. ``memory/peak_mib`` is the peak since the start of training.
 
     Figures are means over the batches since the last report, taken from host clocks: nothing waits
     for the device that would not wait anyway, so on a GPU a single batch's time would mean nothing,
@@ -64,11 +66,12 @@ class Throughput(Callback):
         self.latest: dict[str, float] = {}
         self._end: float | None = None  # when the batch before ended
         self._begin = 0.0
+        self._loaded = 0.0  # seconds waited for the loader when the batch before ended
         self._reset()
 
     def _reset(self) -> None:
         self._batches = self._points = self._voxels = 0
-        self._waited = self._spent = 0.0
+        self._between = self._waited = self._spent = 0.0
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Begin anew."""
@@ -93,14 +96,18 @@ class Throughput(Callback):
     ) -> None:
         """Add the batch, and report when it is time."""
         now = time.perf_counter()
+        loaded: float | None = getattr(trainer.train_dataloader, "seconds_waited", None)
         if self._end is not None:
             points, voxels = batch_size_of(batch)
             self._batches += 1
             self._points += points
             self._voxels += voxels
-            self._waited += self._begin - self._end
+            between = self._begin - self._end
+            self._between += between
+            self._waited += between if loaded is None else loaded - self._loaded
             self._spent += now - self._end
         self._end = now
+        self._loaded = loaded or 0.0
         every: int = trainer.log_every_n_steps  # type: ignore[attr-defined]  # set out of sight
         if self._batches >= max(every, 1):
             self._report(trainer, pl_module)
@@ -119,6 +126,7 @@ class Throughput(Callback):
         figures = {
             "speed/step_seconds": self._spent / self._batches,
             "speed/data_share": self._waited / self._spent if self._spent else 0.0,
+            "speed/between_share": self._between / self._spent if self._spent else 0.0,
             "memory/peak_mib": peak_memory(pl_module.device),
         }
         for name, count in (("points", self._points), ("voxels", self._voxels)):

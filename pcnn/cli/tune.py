@@ -43,24 +43,13 @@ def tune(
     Decisions go to a file that networks on this device consult from then on. Give the options of
     the training: the dtype and the size of the batches matter.
     """
+    from pcnn.cli.composed import composed
     from pcnn.cli.device import chosen_device
     from pcnn.experiment.errors import short_errors
 
-    if not (conf / "train.yaml").is_file():
-        raise typer.BadParameter(f"--conf {conf}: no train.yaml there; run this in a checkout")
     where = chosen_device(device)
     with short_errors(conf):
-        _tune(_composed(overrides or [], conf), where, precision, samples, backward, cache, fresh)
-
-
-def _composed(overrides: list[str], conf: Path) -> DictConfig:
-    """The configuration of train.py for these overrides, checked."""
-    from hydra import compose, initialize_config_dir
-
-    from pcnn.experiment.check import checked
-
-    with initialize_config_dir(str(conf.resolve()), version_base="1.3"):
-        return checked(compose("train", overrides))
+        _tune(composed(overrides or [], conf), where, precision, samples, backward, cache, fresh)
 
 
 def _tune(

@@ -20,6 +20,7 @@ import torch
 from lightning.pytorch import Trainer
 from torch.utils.data import DataLoader, Dataset
 
+from pcnn.datamodules.packed import CollatePacked, unpacked
 from pcnn.datamodules.unreadable import plain_errors
 from pcnn.datasets.sampler import EpochSampler, EvaluationSampler, Key
 
@@ -100,7 +101,7 @@ class BatchStream:
             if self._iterator is None:
                 self._iterator = self._load()
             with plain_errors():
-                batch = next(self._iterator)
+                batch = unpacked(next(self._iterator))
             self._next += 1
             self.seconds_waited += time.perf_counter() - began
             yield batch
@@ -166,7 +167,8 @@ class EvaluationLoader:
             SampleError: a sample cannot be read.
         """
         with plain_errors():
-            yield from self._loader
+            for batch in self._loader:
+                yield unpacked(batch)
 
     # Lightning's teardown stops the worker processes it finds under this name
     @property
@@ -215,7 +217,7 @@ def _loader(
     return DataLoader(
         dataset,
         batch_sampler=keys,  # type: ignore[arg-type]  # only iterated; an endless one has no length
-        collate_fn=collate,
+        collate_fn=CollatePacked(collate),
         num_workers=num_workers,
         pin_memory=pin_memory,
         persistent_workers=persistent,

@@ -1,4 +1,7 @@
+import time
+
 import pytest
+import torch
 from lightning.pytorch.loggers import CSVLogger
 
 from pcnn.callbacks import Throughput
@@ -14,7 +17,7 @@ def test_figures_are_logged_and_consistent(tmp_path):
     trainer.fit(Segmenting(), Clouds())
     figures = speed.latest
     assert 0 < figures["speed/step_seconds"] < 5
-    assert 0 < figures["speed/data_share"] < 1
+    assert 0 < figures["speed/data_share"] <= figures["speed/between_share"] < 1
     assert figures["memory/peak_mib"] > 50
     per_second = POINTS / figures["speed/step_seconds"]
     assert figures["speed/points_per_second"] == pytest.approx(per_second)
@@ -29,12 +32,11 @@ def test_figures_are_logged_and_consistent(tmp_path):
 def test_a_short_training_and_other_batches_have_figures_too(tmp_path):
     speed = Throughput()
     trainer_for(tmp_path, [speed], max_steps=3, enable_checkpointing=False).fit(Task(), Data())
-    assert set(speed.latest) == {"speed/step_seconds", "speed/data_share", "memory/peak_mib"}
+    shares = {"speed/data_share", "speed/between_share"}
+    assert set(speed.latest) == {"speed/step_seconds", "memory/peak_mib"} | shares
 
 
 def test_validation_is_no_waiting_for_data(tmp_path):
-    import time
-
     class Slow(Task):
         def validation_step(self, batch, batch_idx):
             time.sleep(0.2)
@@ -45,3 +47,24 @@ def test_validation_is_no_waiting_for_data(tmp_path):
     )
     trainer.fit(Slow(), Data())
     assert speed.latest["speed/step_seconds"] < 0.1
+
+
+def test_waiting_for_the_loader_is_told_from_the_rest(tmp_path):
+    class SlowClouds(Data):
+        def train_dataloader(self):
+            stream = super().train_dataloader()
+            stream._collate = lambda rows: (time.sleep(0.03), torch.stack(rows))[1]
+            return stream
+
+    class SlowMove(Task):
+        def on_before_batch_transfer(self, batch, dataloader_idx):
+            time.sleep(0.06)
+            return batch
+
+    speed = Throughput()
+    trainer = trainer_for(tmp_path, [speed], max_steps=6, enable_checkpointing=False)
+    trainer.fit(SlowMove(), SlowClouds())
+    step = speed.latest["speed/step_seconds"]
+    data, between = (step * speed.latest[f"speed/{name}_share"] for name in ("data", "between"))
+    assert data > 0.03
+    assert between - data > 0.06

@@ -1,0 +1,1 @@
+"""What it costs to get scans from files into a training."""

@@ -1,0 +1,127 @@
+"""`pcnn bench data`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pcnn.cli.bench_options import Out, PrintRows
+from pcnn.cli.bench_run import Run, stop_if_wrong
+
+if TYPE_CHECKING:
+    import lightning as L
+    from omegaconf import DictConfig
+
+    from pcnn.bench.data.measured import Setting
+
+#: Overrides that a row need not tell: where files lie.
+_PLACES = ("dataset.root", "dataset.data_dir")
+
+
+def data(
+    overrides: Annotated[
+        list[str] | None,
+        typer.Argument(help="As for train.py: model=minkunet dataset.voxel_size=0.05"),
+    ] = None,
+    figure: Annotated[
+        list[str] | None, typer.Option(help="stages or loop; repeat; both unless given.")
+    ] = None,
+    steps: Annotated[int, typer.Option(min=2, help="Training steps that count.")] = 100,
+    warm_up: Annotated[int, typer.Option(min=1, help="Training steps before those.")] = 20,
+    scans: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            help="Make a set of so many links to the labelled scans of dataset.root (kitti); 0: "
+            "take the set as it is.",
+        ),
+    ] = 0,
+    conf: Annotated[Path, typer.Option(help="Folder of configurations, that of train.py.")] = Path(
+        "conf"
+    ),
+    print_rows: PrintRows = True,
+    out: Out = None,
+) -> None:
+    """Measure a training's data path: every stage of a sample, and what a training waits for it.
+
+    Give the options of the training. Samples are compared with float64, batches of the worker
+    processes with those made in this process, before anything is timed.
+    """
+    from pcnn.bench.data.figures import FIGURES
+    from pcnn.bench.suite import chosen_figures
+    from pcnn.cli.composed import composed
+    from pcnn.experiment.errors import short_errors
+
+    try:
+        chosen = chosen_figures(figure or [], FIGURES)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+    given = overrides or []
+    with TemporaryDirectory(prefix="pcnn-bench-") as folder, short_errors(conf):
+        cfg = composed(given, conf)
+        if scans:
+            cfg.dataset.root = str(_linked(cfg, Path(folder), scans))
+            cfg.dataset.train_sequences, cfg.dataset.val_sequences = [0], []
+            given = [*given, f"links={scans}"]
+        setting = _setting(cfg, given, steps, warm_up, Path(folder))
+        _, measured = Run("data", FIGURES, chosen, _device(cfg), out, print_rows).measure(setting)
+    stop_if_wrong(measured)
+
+
+def _linked(cfg: DictConfig, folder: Path, scans: int) -> Path:
+    from pcnn.bench.data.links import linked_set
+
+    if cfg.dataset.name != "kitti" or cfg.dataset.root is None:
+        raise typer.BadParameter("--scans needs dataset=kitti and its dataset.root")
+    return linked_set(Path(cfg.dataset.root), folder / "kitti", scans)
+
+
+def _setting(
+    cfg: DictConfig, overrides: list[str], steps: int, warm_up: int, folder: Path
+) -> Setting:
+    from pcnn.bench.data.measured import Setting
+    from pcnn.experiment import build
+    from pcnn.experiment.run import describe_data, quieten
+
+    if cfg.task.name != "segmentation":
+        raise typer.BadParameter(f"task={cfg.task.name}: the data path of segmentation is measured")
+    quieten()
+    module: Any = build.data(cfg)
+    described = describe_data(cfg, module)
+
+    def trainer(callbacks: list[L.Callback], max_steps: int) -> L.Trainer:
+        run = described.copy()
+        run.trainer.update(
+            max_steps=max_steps,
+            limit_val_batches=0,
+            enable_progress_bar=False,
+            enable_model_summary=False,
+        )
+        return build.trainer(run, folder, callbacks, [])
+
+    named = ("dataset", "model")  # in columns of their own
+    told = [word for word in overrides if word.partition("=")[0] not in (*_PLACES, *named)]
+    about: dict[str, Any] = {"source": str(module.source_kind), "geometry": str(cfg.geometry.name)}
+    return Setting(
+        module,
+        lambda: build.task(described),
+        trainer,
+        cfg.dataset.voxel_size,
+        str(cfg.model.name),
+        str(cfg.engine.name),
+        str(cfg.trainer.get("precision", "32-true")),
+        " ".join([str(cfg.dataset.name), *told]),
+        about,
+        steps,
+        warm_up,
+    )
+
+
+def _device(cfg: DictConfig) -> Any:
+    from pcnn.cli.device import chosen_device
+
+    kind = {"gpu": "cuda", "cuda": "cuda", "cpu": "cpu"}.get(str(cfg.trainer.accelerator), "auto")
+    return chosen_device(kind)

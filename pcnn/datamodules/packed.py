@@ -1,0 +1,127 @@
+"""Batches on their way from a worker process: one piece of shared memory, however many tensors.
+
+Every tensor that a process sends costs an open file, which the receiver asks for by a socket, and a
+batch has a dozen: with many workers a machine's usual limit of 1024 open files is near.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import pickle
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.data import get_worker_info
+
+#: Tensors begin at multiples of so many bytes, which serves every dtype and wide copies.
+_ALIGNED = 64
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where a tensor lies in the buffer."""
+
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+    start: int
+    size: int
+
+
+class Packed:
+    """An object whose tensors lie in one buffer.
+
+    Args:
+        content: the object, pickled without its tensors.
+        places: of the tensors, in the order in which they were met.
+        buffer: [bytes] uint8.
+    """
+
+    def __init__(self, content: bytes, places: tuple[_Place, ...], buffer: Tensor) -> None:
+        self.content = content
+        self.places = places
+        self.buffer = buffer
+
+    @classmethod
+    def of(cls, batch: Any) -> Packed:
+        """Pack an object that can be pickled; its CPU tensors are copied once.
+
+        Inside a worker process of a loader the buffer is shared memory.
+        """
+        file = io.BytesIO()
+        pickler = _Pickler(file)
+        pickler.dump(batch)
+        places, size = [], 0
+        for tensor in pickler.tensors:
+            length = tensor.numel() * tensor.element_size()
+            places.append(_Place(tensor.dtype, tuple(tensor.shape), size, length))
+            size += math.ceil(length / _ALIGNED) * _ALIGNED
+        shared = torch.UntypedStorage._new_shared if get_worker_info() else torch.UntypedStorage
+        buffer = torch.empty(0, dtype=torch.uint8).set_(shared(size))
+        for tensor, place in zip(pickler.tensors, places, strict=True):
+            _view(buffer, place).copy_(tensor.detach())
+        return cls(file.getvalue(), tuple(places), buffer)
+
+    def unpack(self) -> Any:
+        """Return the object; its tensors are views of the buffer."""
+        tensors = [_view(self.buffer, place) for place in self.places]
+        return _Unpickler(io.BytesIO(self.content), tensors).load()
+
+    def pin_memory(self) -> Packed:
+        """Return the same in page-locked memory."""
+        return Packed(self.content, self.places, self.buffer.pin_memory())
+
+
+class CollatePacked:
+    """Collates, and packs what a worker process sends.
+
+    Args:
+        collate: turns a list of samples into a batch.
+    """
+
+    def __init__(self, collate: Callable[[Sequence[Any]], Any]) -> None:
+        self.collate = collate
+
+    def __call__(self, samples: Sequence[Any]) -> Any:
+        """Return the batch, packed in a worker process."""
+        batch = self.collate(samples)
+        return batch if get_worker_info() is None else Packed.of(batch)
+
+
+def unpacked(batch: Any) -> Any:
+    """Return a batch as it was collated."""
+    return batch.unpack() if isinstance(batch, Packed) else batch
+
+
+def _view(buffer: Tensor, place: _Place) -> Tensor:
+    part = buffer[place.start : place.start + place.size]
+    if not place.size:
+        return torch.empty(place.shape, dtype=place.dtype)
+    return part.view(place.dtype).view(place.shape)
+
+
+class _Pickler(pickle.Pickler):
+    def __init__(self, file: io.BytesIO) -> None:
+        super().__init__(file, protocol=pickle.HIGHEST_PROTOCOL)
+        self.tensors: list[Tensor] = []
+        self._numbers: dict[int, int] = {}
+
+    def persistent_id(self, obj: Any) -> int | None:
+        if type(obj) is not Tensor or obj.device.type != "cpu" or obj.layout != torch.strided:
+            return None
+        if id(obj) not in self._numbers:  # the list keeps it, so that its id stays its own
+            self._numbers[id(obj)] = len(self.tensors)
+            self.tensors.append(obj)
+        return self._numbers[id(obj)]
+
+
+class _Unpickler(pickle.Unpickler):
+    def __init__(self, file: io.BytesIO, tensors: Sequence[Tensor]) -> None:
+        super().__init__(file)
+        self._tensors = tensors
+
+    def persistent_load(self, pid: Any) -> Tensor:
+        return self._tensors[pid]

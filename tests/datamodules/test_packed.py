@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+import pickle
+
+import pytest
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from pcnn.datamodules.packed import CollatePacked, Packed, unpacked
+from pcnn.datasets import OnPoints, OnVoxels, Placement
+from pcnn.datasets.collate import CollateSegmentation
+from pcnn.datasets.samples import SegmentationBatch
+from tests.datasets.clouds import cloud
+
+
+def batch(placement: Placement, *sizes: int) -> SegmentationBatch:
+    samples = [placement.sample(cloud(n, seed=n), 0.5) for n in sizes]
+    return CollateSegmentation(4, placement)(samples)
+
+
+@pytest.mark.parametrize("placement", [OnVoxels(), OnPoints()], ids=["voxel", "point"])
+@pytest.mark.parametrize("sizes", [(), (1,), (33, 50)])
+def test_a_batch_comes_back_as_it_was(placement: Placement, sizes: tuple[int, ...]):
+    before = batch(placement, *sizes)
+    packed = pickle.loads(pickle.dumps(Packed.of(before)))
+    after = packed.unpack()
+    assert after.names == before.names
+    assert type(after.tensor.geometry) is type(before.tensor.geometry)
+    for a, b in zip(after.tensors(), before.tensors(), strict=True):
+        assert (a.dtype, a.shape) == (b.dtype, b.shape)
+        assert torch.equal(a, b)
+    for name in ("keys", "inverse"):
+        a, b = getattr(after.tensor.geometry, name), getattr(before.tensor.geometry, name)
+        assert torch.equal(a, b)
+    assert torch.equal(after.tensor.features, before.tensor.features)
+    starts = [place.start for place in packed.places]
+    assert all(start % 64 == 0 for start in starts)
+
+
+def test_tensors_of_all_kinds():
+    base = torch.arange(24.0).reshape(4, 6)
+    values = {
+        "strided": base[::2, 1::2],
+        "transposed": base.T,
+        "empty": torch.empty(0, 3, dtype=torch.int16),
+        "scalar": torch.tensor(True),
+        "half": torch.tensor([1.5], dtype=torch.bfloat16),
+        "twice": [base, base],
+        "gradient": torch.ones(2, requires_grad=True),
+        "word": "text",
+    }
+    found = Packed.of(values).unpack()
+    for name in ("strided", "transposed", "empty", "scalar", "half"):
+        assert torch.equal(found[name], values[name])
+        assert found[name].dtype == values[name].dtype
+    assert found["twice"][0] is found["twice"][1]
+    assert found["gradient"].tolist() == [1.0, 1.0]
+    assert found["word"] == "text"
+
+
+class Clouds(Dataset):
+    def __getitem__(self, index: int):
+        return OnVoxels().sample(cloud(20 + index), 0.5)
+
+    def __len__(self) -> int:
+        return 4
+
+
+def test_a_worker_sends_one_tensor():
+    collate = CollatePacked(CollateSegmentation(4))
+    loader = DataLoader(Clouds(), batch_size=2, collate_fn=collate, num_workers=1)
+    for number, sent in enumerate(loader):
+        assert isinstance(sent, Packed)
+        assert sent.buffer.is_shared()
+        own = CollateSegmentation(4)([Clouds()[2 * number], Clouds()[2 * number + 1]])
+        for a, b in zip(unpacked(sent).tensors(), own.tensors(), strict=True):
+            assert torch.equal(a, b)
+    here = next(iter(DataLoader(Clouds(), batch_size=2, collate_fn=collate)))
+    assert isinstance(here, SegmentationBatch)
+    assert unpacked(here) is here
+
+
+@pytest.mark.gpu
+def test_pinned_memory():
+    before = batch(OnVoxels(), 40, 50)
+    after = Packed.of(before).pin_memory().unpack()
+    assert all(tensor.is_pinned() for tensor in after.tensors())
+    moved = after.to("cuda", non_blocking=True)
+    assert torch.equal(moved.points.cpu(), before.points)
