@@ -100,15 +100,10 @@ class _Convolution(nn.Module):
     def _pointwise(self, features: Tensor) -> Tensor:
         dtype = compute_dtype(features)
         narrow = dtype != self.weight.dtype or dtype.itemsize == 2  # than weight gradients' sums
-        if self.groups == 1 and narrow and torch.is_grad_enabled():
-            out = pointwise(features, self.weight[0], dtype)
+        if self.groups > 1 or (narrow and torch.is_grad_enabled()):
+            out = pointwise(features, self.weight[0], dtype, self.groups)
             return out if self.bias is None else out + self.bias.to(out.dtype)
-        if self.groups == 1:
-            return nn.functional.linear(features, self.weight[0].t(), self.bias)
-        rows = features.view(features.shape[0], self.groups, -1)
-        matrices = self.weight[0].view(rows.shape[2], self.groups, -1)
-        out = torch.einsum("ngc,cgd->ngd", rows, matrices).reshape(-1, self.out_channels)
-        return out if self.bias is None else out + self.bias.to(out.dtype)
+        return nn.functional.linear(features, self.weight[0].t(), self.bias)
 
 
 class Conv3d(_Convolution):

@@ -31,6 +31,33 @@ def test_gradients_equal_float64(device: str, dtype: torch.dtype) -> None:
 
 
 @pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("rows", [0, 1, 300])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64])
+def test_groups_equal_a_loop_over_them(device: str, rows: int, dtype: torch.dtype) -> None:
+    # every other channel of a wider tensor, as no view of groups could be made of
+    x = torch.randn(rows, 24, device=device).to(dtype)[:, ::2].requires_grad_()
+    layer = Conv3d(12, 6, 1, groups=3, bias=False).to(device)
+    weight = layer.weight.detach().to(dtype).double()[0]  # [4, 6]
+    with torch.no_grad():
+        layer.weight.copy_(weight)
+    layer = layer.to(torch.float64 if dtype == torch.float64 else torch.float32)
+    out = layer._pointwise(x)
+    grad = torch.randn(rows, 6, device=device).to(dtype)
+    found = torch.autograd.grad(out, (x, layer.weight), grad)
+    wide = x.detach().double().requires_grad_(), weight.requires_grad_()
+    parts = zip(wide[0].split(4, 1), wide[1].split(2, 1), strict=True)
+    expected = torch.cat([a @ b for a, b in parts], dim=1)
+    grads = torch.autograd.grad(expected, wide, grad.double())
+    assert out.dtype == dtype
+    for value, truth in ((out, expected), (found[0], grads[0]), (found[1][0], grads[1])):
+        assert value.shape == truth.shape
+        bound = RELATIVE_RMS[value.dtype]
+        if device == "cuda" and value.dtype == torch.float32:
+            bound = SUMS_ON_TENSOR_CORES
+        assert relative_rms(value, truth) < bound or not rows
+
+
+@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_half_operands_are_multiplied_as_they_are(
     device: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
