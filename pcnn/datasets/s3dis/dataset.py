@@ -65,6 +65,7 @@ class S3DISRooms(CloudDataset):
             voxel_size=voxel_size, augment=augment, cache=cache, seed=seed, geometry=geometry
         )
         self.rooms: list[Room] = spread(find_rooms(self.root, areas), limit)
+        self._named: set[int] = set()  # rooms of which the log has told what is odd
         text = sum(room.layout == "text" for room in self.rooms)
         if text:
             log.info(
@@ -89,15 +90,21 @@ class S3DISRooms(CloudDataset):
         return {"set": "s3dis", "root": str(self.root.resolve())}
 
     def read(self, index: int) -> Cloud:
-        """Return all points of a room; one without points is named in the log.
+        """Return all points of a room.
+
+        What was repaired, and a room without points, is named in the log, once in every process.
 
         Raises:
             ValueError: a file that breaks its format, with its name and the line.
         """
         room = self.rooms[index]
-        arrays = room.read()
+        arrays, notes = room.read()
         if not arrays.n_points:
-            log.warning("%s: the room %s holds no points", room.folder, room.name)
+            notes = [*notes, f"{room.folder}: the room {room.name} holds no points"]
+        if notes and index not in self._named:
+            self._named.add(index)
+            for note in notes:
+                log.warning("%s", note)
         cloud = Cloud(
             torch.from_numpy(arrays.coord),
             torch.from_numpy(arrays.color.astype(np.float32) / 255),

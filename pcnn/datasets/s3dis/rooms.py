@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,8 +12,6 @@ from pcnn.datasets.s3dis.room_arrays import RoomArrays, array_files, read_array_
 from pcnn.datasets.s3dis.text_room import annotation_files, read_text_room
 
 Layout = Literal["text", "arrays"]
-
-log = logging.getLogger(__name__)
 
 DOWNLOAD = (
     "Fill in the form at http://buildingparser.stanford.edu/dataset.html, download "
@@ -48,18 +45,15 @@ class Room:
             array_files(self.folder) if self.layout == "arrays" else annotation_files(self.folder)
         )
 
-    def read(self) -> RoomArrays:
-        """Read all points; what is repaired on the way is logged, with file and line.
+    def read(self) -> tuple[RoomArrays, list[str]]:
+        """Read all points; also what was repaired on the way, each with file and line.
 
         Raises:
             ValueError: a file that breaks its format.
         """
         if self.layout == "arrays":
-            return read_array_room(self.folder)
-        room, notes = read_text_room(self.folder)
-        for note in notes:
-            log.warning("%s", note)
-        return room
+            return read_array_room(self.folder), []
+        return read_text_room(self.folder)
 
 
 def find_rooms(root: str | Path, areas: Sequence[int] | None = None) -> list[Room]:
