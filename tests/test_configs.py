@@ -37,6 +37,9 @@ WORKING_MODELS = {
     ("resunet", "segmentation"),
     ("resunet", "registration"),
     ("fpfh", "registration"),
+    ("sparse_resnet", "classification"),
+    ("sparse_resnet_large", "classification"),
+    ("resnet18", "classification"),
 }
 WORKING_DATASETS = {
     "segmentation": {"kitti", "s3dis", "folder"},
@@ -119,14 +122,44 @@ def test_deterministic_is_true_or_false(value: str) -> None:
 @pytest.mark.parametrize("model", MODELS)
 def test_default_task(model: str) -> None:
     said = refusal(f"model={model}")
-    if model in ("fpfh", "resunet"):
-        assert composed(f"model={model}").task.name == "registration"
-        assert said is None
-    elif (model, "segmentation") in WORKING_MODELS:
-        assert composed(f"model={model}").task.name == "segmentation"
-        assert said is None
-    else:
-        assert "none yet" in str(said)
+    task = composed(f"model={model}").task.name
+    if model == "resnet18":
+        assert task == "classification"
+        assert "dataset=kitti does not serve task=classification" in str(said)
+        assert refusal(f"model={model}", "dataset=s3dis") is None
+        return
+    assert task == ("registration" if model in ("fpfh", "resunet") else "segmentation")
+    assert said is None
+
+
+@pytest.mark.parametrize(
+    ("model", "task", "name"),
+    [
+        ("sparse_resnet", "segmentation", "SparseResNetSegmentation"),
+        ("sparse_resnet_large", "classification", "SparseResNetClassification"),
+    ],
+)
+def test_the_head_of_a_backbone_goes_by_the_task(model: str, task: str, name: str) -> None:
+    cfg = checked(composed(f"model={model}", f"task={task}", "dataset=s3dis"))
+    cfg.model.backbone.width = 0.25
+    assert type(build.network(cfg, 6, 5)).__name__ == name
+
+
+def test_keys_that_a_task_has_no_use_for_are_refused() -> None:
+    options = ("model=resnet18", "dataset=s3dis")
+    assert "task=classification has no use for tta" in str(refusal(*options, "tta=rot4"))
+    assert refusal("tta=rot4", "tta.fragments=true", "compile=true") is None
+    assert "tta.scale does not exist" in str(refusal("tta=rot4", "+tta.scale=[1.0]"))
+    assert "flips" in str(build_refusal("tta=rot4", "tta.flips=[z]"))
+
+
+def build_refusal(*overrides: str) -> str:
+    """What building the task of a configuration says."""
+    cfg = checked(composed(*overrides, "model.width=0.125"))
+    cfg.data = {"in_channels": 4, "out_channels": 2, "class_names": ["a", "b"]}
+    with pytest.raises(ConfigError) as caught:
+        build.task(cfg)
+    return str(caught.value)
 
 
 def group_options() -> list[str]:
@@ -143,16 +176,14 @@ def test_every_file_composes(choice: str) -> None:
     group, _, option = choice.partition("=")
     extra = OWN_DATA if choice == "dataset=folder" else ()
     if choice == "model=resnet18":
-        assert any(word in str(refusal(choice)) for word in ("not available", "does not serve"))
-        extra = ("task=segmentation",)  # its own task is not served
+        extra = ("dataset=s3dis",)
+    if choice == "task=classification":
+        extra = ("model=resnet18", "dataset=s3dis")
     if choice == "dataset=threedmatch":
         assert "dataset=threedmatch serves: registration" in str(refusal(choice))
         extra = ("model=resunet",)
     if choice in ("task/loss=hardest_contrastive", "task/loss=circle"):
         extra = ("model=resunet",)
-    if choice == "model=resnet18":
-        assert "no task yet" in str(refusal(choice, *extra))
-        return
     if choice == "engine=pointcnnpp":
         said = str(refusal(choice))
         assert "does not serve voxels" in said
@@ -178,7 +209,7 @@ def test_models_are_built(model: str) -> None:
 
 
 def test_resnet18_is_built() -> None:
-    cfg = composed("model=resnet18", "task=segmentation", "model.width=0.25")
+    cfg = checked(composed("model=resnet18", "dataset=s3dis", "model.width=0.25"))
     assert build.network(cfg, 4, 10).in_channels == 4
 
 
@@ -223,6 +254,37 @@ def test_published_recipe() -> None:
     assert cfg.trainer.max_epochs == 15
     assert cfg.dataset.batch_size * cfg.trainer.devices == 16
     assert cfg.dataset.source == "real"
+
+
+def test_published_recipe_with_mixes() -> None:
+    cfg = checked(composed("experiment=semantic_kitti_minkunet_mix", "dataset.root=x"))
+    assert cfg.dataset.batch_size * cfg.trainer.devices == 16
+    assert (cfg.task.optimizer.lr, cfg.task.optimizer.weight_decay) == (0.008, 0.01)
+    assert (cfg.trainer.max_epochs, cfg.trainer.gradient_clip_val) == (36, 10.0)
+    assert [round(36 * share) for share in cfg.task.scheduler.milestones] == [24, 32]
+    laser, polar = cfg.augment.mix.mixes
+    assert (laser.areas, laser.pitch) == ([3, 4, 5, 6], [-25.0, 3.0])
+    assert (polar.classes, polar.swap, polar.paste) == (list(range(8)), 0.5, 1.0)
+    assert (cfg.augment.scale, cfg.augment.flip, cfg.augment.jitter) == ([0.95, 1.05], False, 0.0)
+
+
+def test_published_recipe_of_rooms() -> None:
+    cfg = checked(composed("experiment=s3dis_minkunet", "dataset.root=x"))
+    assert cfg.dataset.batch_size * cfg.trainer.devices == 12
+    assert cfg.trainer.max_steps * 12 == 204 * 3000  # rooms of five areas, passes
+    assert (cfg.dataset.voxel_size, cfg.dataset.point_max) == (0.05, 100000)
+    assert (cfg.augment.mix3d, cfg.augment.elastic.share) == (0.8, 0.95)
+    assert cfg.augment.elastic.strengths == [[0.2, 0.4], [0.8, 1.6]]
+    assert cfg.task.optimizer.lr == 0.1
+
+
+@pytest.mark.parametrize("name", ["streets_minkunet", "rooms_minkunet", "rooms_resnet18"])
+@pytest.mark.parametrize("geometry", GEOMETRIES)
+def test_quick_recipes_are_simulated_and_end(name: str, geometry: str) -> None:
+    cfg = checked(composed(f"experiment={name}_quick", f"geometry={geometry}"))
+    assert cfg.dataset.source == "simulated"
+    assert cfg.trainer.max_time == "00:00:05:00"
+    assert cfg.trainer.max_steps % cfg.trainer.val_check_interval == 0
 
 
 def test_quick_configuration_is_the_default() -> None:
