@@ -1,6 +1,7 @@
 """What happens around training steps: checkpoints, exact resume, figures and pictures."""
 
 from pcnn.callbacks.checkpoint import Checkpoint, load_config
+from pcnn.callbacks.finite_steps import FiniteSteps
 from pcnn.callbacks.pair_picture import PairPicture
 from pcnn.callbacks.prediction_picture import PredictionPicture
 from pcnn.callbacks.progress import TrainingProgress
@@ -12,6 +13,7 @@ from pcnn.callbacks.weight_average import WeightAverage
 
 __all__ = [
     "Checkpoint",
+    "FiniteSteps",
     "PairPicture",
     "PredictionPicture",
     "RngState",

@@ -46,6 +46,7 @@ def export(checkpoint: str | Path, out: str | Path) -> dict[str, Any]:
         raise ValueError(f"{path}: not a whole checkpoint of a run ({error})") from error
     weights = {name: halved(name, value) for name, value in state.items() if name[:4] == "net."}
     metrics = metrics_of(path)
+    learnt = [v for name, v in weights.items() if "running_" not in name and v.is_floating_point()]
     facts = {
         "name": Path(out).stem,
         "model": config["model"]["name"],
@@ -55,7 +56,7 @@ def export(checkpoint: str | Path, out: str | Path) -> dict[str, Any]:
         "source": config["data"]["source"],
         "seed": config["seed"],
         "steps": int(content["global_step"]),
-        "parameters": sum(v.numel() for name, v in weights.items() if "running_" not in name and v.ndim),
+        "parameters": sum(value.numel() for value in learnt),
         "revision": metrics.get("revision"),
         "figures": dict(metrics.get("metrics", {})),
     }

@@ -1,0 +1,136 @@
+"""A step whose loss is not a number changes no weight."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from lightning.pytorch import Callback, LightningModule, Trainer
+from lightning.pytorch.utilities import rank_zero_warn
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+
+class FiniteSteps(Callback):
+    """Take a step's gradients out when any of them is NaN or infinite.
+
+    One broken scan or an overflow would otherwise end in weights that are NaN, hours of training
+    lost, and a `last.ckpt` that holds them. Such a step leaves the weights to momentum and decay;
+    running statistics of norms that broke go back to what they were at the last look. Steps with
+    good numbers are not touched: the same bits with and without this. Nothing waits for the device
+    but every `every_n_steps` steps, when the number of steps with a broken loss is read: a warning
+    tells of new ones, and loggers get ``train/broken_steps``.
+
+    Mixed precision in float16 overflows now and then by design; its scaler leaves such steps out
+    by itself, and they are not counted while the loss is finite.
+
+    Args:
+        every_n_steps: optimiser steps between two looks.
+        patience: batches in a row without a finite loss after which training ends with an error.
+
+    Raises:
+        ValueError: a number below 1.
+        FloatingPointError: later, when `patience` is at its end: something is wrong for good.
+    """
+
+    def __init__(self, every_n_steps: int = 25, patience: int = 100) -> None:
+        super().__init__()
+        if every_n_steps < 1 or patience < 1:
+            raise ValueError(
+                f"every_n_steps and patience must be at least 1, got {every_n_steps}, {patience}"
+            )
+        self.every_n_steps = every_n_steps
+        self.patience = patience
+        self._counts: Tensor | None = None  # [2] on the device: broken, and of these in a row
+        self._kept: dict[str, Tensor] = {}  # running statistics at the last look
+        self._told = 0
+        self._looked_at = -1
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Begin to count."""
+        self._counts = torch.zeros(2, device=pl_module.device)
+        self._kept = {name: value.clone() for name, value in running(pl_module).items()}
+        self._told, self._looked_at = 0, trainer.global_step
+
+    def on_before_optimizer_step(
+        self, trainer: Trainer, pl_module: LightningModule, optimizer: Optimizer
+    ) -> None:
+        """Take out gradients that are not finite, all of them together."""
+        if getattr(trainer.precision_plugin, "scaler", None) is not None:
+            return  # it has looked already, and leaves the step out
+        gradients = [
+            parameter.grad
+            for group in optimizer.param_groups
+            for parameter in group["params"]
+            if parameter.grad is not None
+        ]
+        if gradients:
+            bad = ~torch.isfinite(torch.stack(torch._foreach_norm(gradients))).all()
+            for gradient in gradients:
+                gradient.masked_fill_(bad, 0)  # a product would leave NaN what is NaN
+
+    def on_train_batch_end(
+        self,
+        trainer: Trainer,
+        pl_module: LightningModule,
+        outputs: Any,
+        batch: Any,
+        batch_idx: int,
+    ) -> None:
+        """Count a loss that is not finite; look at the counter now and then.
+
+        Raises:
+            FloatingPointError: no loss was finite for too long.
+        """
+        loss = outputs["loss"] if isinstance(outputs, dict) else outputs
+        if isinstance(loss, Tensor):
+            assert self._counts is not None  # training has begun
+            bad = (~torch.isfinite(loss.detach())).any().to(self._counts)
+            self._counts[0] += bad
+            self._counts[1] = (self._counts[1] + 1) * bad
+        step = trainer.global_step
+        # last.ckpt is written behind this, at steps of which many are such ones
+        if step % self.every_n_steps == 0 and step != self._looked_at:
+            self._look(trainer, pl_module)
+
+    def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Validation works with running statistics: look first."""
+        if self._counts is not None and trainer.state.fn == "fit":
+            self._look(trainer, pl_module)
+
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Look a last time."""
+        self._look(trainer, pl_module)
+
+    @torch.no_grad()
+    def _look(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        assert self._counts is not None  # training has begun
+        self._looked_at = trainer.global_step
+        total, in_a_row = (int(value) for value in self._counts.tolist())
+        for name, value in running(pl_module).items():
+            if total == self._told or bool(torch.isfinite(value).all()):
+                self._kept[name].copy_(value)
+            else:
+                value.copy_(self._kept[name])
+        if total > self._told:
+            rank_zero_warn(
+                f"{total} steps so far had a loss that is NaN or infinite; they changed no weights"
+            )
+            step = trainer.fit_loop.epoch_loop._batches_that_stepped
+            for logger in trainer.loggers:
+                logger.log_metrics({"train/broken_steps": float(total)}, step=step)
+        self._told = total
+        if in_a_row >= self.patience:
+            raise FloatingPointError(
+                f"the loss of {in_a_row} steps in a row is NaN or infinite: the learning rate may "
+                "be too high, or the data broken; checkpoints hold the weights before"
+            )
+
+
+def running(module: nn.Module) -> dict[str, Tensor]:
+    """Running statistics of norms, by name."""
+    return {
+        name: value
+        for name, value in module.named_buffers()
+        if name.rpartition(".")[2].startswith("running_") and value.is_floating_point()
+    }

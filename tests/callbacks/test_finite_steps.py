@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from lightning.pytorch import Trainer
+from torch.utils.data import DataLoader
+
+from pcnn.callbacks import FiniteSteps
+from tests.callbacks.tiny import Task, trainer_for
+
+
+class Broken(Task):
+    """A batch of these numbers holds NaN, all the way to the running statistics."""
+
+    def __init__(self, broken: set[int]) -> None:
+        super().__init__()
+        self.broken = broken
+
+    def training_step(self, batch: torch.Tensor, batch_idx: int) -> torch.Tensor:
+        if batch_idx in self.broken:
+            batch = batch * torch.nan
+        loss: torch.Tensor = (self.net(batch) - 1).square().mean()
+        return loss
+
+    def configure_optimizers(self) -> Any:
+        return torch.optim.SGD(self.parameters(), lr=0.1)  # no momentum, no decay
+
+
+def fit(
+    folder: Path, broken: set[int], steps: int = 8, guarded: bool = True, **options: Any
+) -> Broken:
+    torch.manual_seed(1)
+    data = DataLoader(torch.randn(16, 4), batch_size=2)
+    guard = FiniteSteps(every_n_steps=2, **options)
+    trainer: Trainer = trainer_for(
+        folder, [guard] if guarded else [], max_steps=steps, enable_checkpointing=False
+    )
+    task = Broken(broken)
+    trainer.fit(task, data)
+    return task
+
+
+def state(task: Broken) -> dict[str, torch.Tensor]:
+    return dict(task.net.state_dict())
+
+
+def test_a_broken_step_changes_nothing(tmp_path: Path) -> None:
+    with pytest.warns(UserWarning, match="2 steps so far had a loss that is NaN or infinite"):
+        task = fit(tmp_path, {3, 4})
+    assert all(bool(torch.isfinite(value).all()) for value in state(task).values())
+    bare = fit(tmp_path, {3, 4}, guarded=False)
+    assert not bool(torch.isfinite(bare.net[0].weight).any())
+    # weights before and behind the broken step are the same
+    one = fit(tmp_path, set(), steps=7)
+    with pytest.warns(UserWarning, match="1 steps so far"):
+        other = fit(tmp_path, {7}, steps=8)
+    for name, parameter in one.net.named_parameters():
+        assert torch.equal(parameter, dict(other.net.named_parameters())[name]), name
+
+
+def test_good_steps_have_the_same_bits(tmp_path: Path) -> None:
+    one, other = fit(tmp_path, set()), fit(tmp_path, set(), guarded=False)
+    for name, value in state(one).items():
+        assert torch.equal(value, state(other)[name]), name
+
+
+def test_patience_has_an_end(tmp_path: Path) -> None:
+    with (
+        pytest.warns(UserWarning, match="NaN or infinite"),
+        pytest.raises(FloatingPointError, match="of 4 steps in a row is NaN"),
+    ):
+        fit(tmp_path, set(range(2, 8)), patience=3)
+    with pytest.raises(ValueError, match="patience must be at least 1"):
+        FiniteSteps(patience=0)
