@@ -36,7 +36,9 @@ def kitti(
     root: Annotated[Path, typer.Argument(help="Folder that holds sequences/.")],
     data_dir: DataDir = Path("data"),
     voxel_size: Annotated[float, typer.Option(help="dataset.voxel_size, in metres.")] = 0.1,
-    crop: Annotated[float, typer.Option(help="dataset.crop, in metres; 0: null, everything.")] = 25.0,
+    crop: Annotated[
+        float, typer.Option(help="dataset.crop, in metres; 0: null, everything.")
+    ] = 25.0,
     labels: Annotated[str, typer.Option(help="dataset.labels.")] = "official",
     sequence: Annotated[
         list[int] | None, typer.Option(help="dataset.train_sequences; repeat. Default: official.")
@@ -131,7 +133,9 @@ def folder(
     intensity_max: Annotated[float | None, typer.Option(help="dataset.intensity_max.")] = None,
     data_dir: DataDir = Path("data"),
     voxel_size: Annotated[float, typer.Option(help="dataset.voxel_size, in metres.")] = 0.1,
-    crop: Annotated[float, typer.Option(help="dataset.crop, in metres; 0: null, everything.")] = 0.0,
+    crop: Annotated[
+        float, typer.Option(help="dataset.crop, in metres; 0: null, everything.")
+    ] = 0.0,
     val_fraction: Annotated[float, typer.Option(help="dataset.val_fraction.")] = 0.2,
     geometry: Geometry = "voxel",
     check: Annotated[bool, typer.Option(help="Read the validation clouds too.")] = True,

@@ -15,6 +15,7 @@ from pcnn.datamodules.batch_stream import BatchStream, Collate, EvaluationLoader
 from pcnn.datamodules.unreadable import Readable, check_on_error
 from pcnn.datasets.placement import Placement
 from pcnn.datasets.sampler import EpochSampler, EvaluationSampler
+from pcnn.datasets.simulate.driver import available_cores
 from pcnn.datasets.voxels import OnVoxels
 
 log = logging.getLogger(__name__)
@@ -28,6 +29,10 @@ _SPLITS_OF_STAGE: dict[str | None, tuple[Split, ...]] = {
     "predict": ("test",),
     None: ("train", "val", "test"),
 }
+
+
+#: More hardly help: a scan takes 40 ms of a core, and training hosts have other work too.
+_MOST_WORKERS = 8
 
 
 class ExactLoading(pl.LightningDataModule, ABC):
@@ -45,7 +50,8 @@ class ExactLoading(pl.LightningDataModule, ABC):
         batch_size: samples in a training batch, on each rank; less, and said so, where the set is
             too small to fill one batch on every rank.
         val_batch_size: samples in a validation or test batch, on each rank.
-        num_workers: worker processes of each loader; 0 loads in the training process.
+        num_workers: worker processes of each loader; 0 loads in the training process, None takes
+            one for every two cores, shared among the devices of this machine, and 8 at most.
         seed: selects order and augmentation.
         geometry: where the rows of the network's input lie, `pcnn.datasets.OnVoxels` or
             `pcnn.datasets.OnPoints`; None means voxels.
@@ -67,14 +73,14 @@ class ExactLoading(pl.LightningDataModule, ABC):
         *,
         batch_size: int = 1,
         val_batch_size: int = 1,
-        num_workers: int = 2,
+        num_workers: int | None = 2,
         seed: int = 0,
         geometry: Placement | None = None,
         on_error: str = "raise",
     ) -> None:
         super().__init__()
         self.on_error = check_on_error(on_error)
-        if num_workers < 0:
+        if num_workers is not None and num_workers < 0:
             raise ValueError(f"num_workers must be at least 0, got {num_workers}")
         self.batch_size = batch_size
         self.val_batch_size = val_batch_size
@@ -95,6 +101,14 @@ class ExactLoading(pl.LightningDataModule, ABC):
         """Find the files of the splits that a stage needs."""
         for split in _SPLITS_OF_STAGE[stage]:
             self._built(split)
+
+    @property
+    def workers(self) -> int:
+        """Worker processes of each loader."""
+        if self.num_workers is not None:
+            return self.num_workers
+        devices = 1 if self.trainer is None else self.trainer.num_devices
+        return min(_MOST_WORKERS, max(1, available_cores() // (2 * devices)))
 
     def train_dataloader(self) -> BatchStream:
         """Return the stream of training batches, which knows where an interrupted run stopped."""
@@ -173,7 +187,7 @@ class ExactLoading(pl.LightningDataModule, ABC):
         on_gpu = self.trainer is not None and self.trainer.strategy.root_device.type == "cuda"
         return {
             "collate": self.collate(),
-            "num_workers": self.num_workers,
+            "num_workers": self.workers,
             "pin_memory": on_gpu,
         }
 

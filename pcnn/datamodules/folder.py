@@ -67,7 +67,7 @@ class FolderSegmentation(SegmentationDataModule):
         augment: Augmentation | None = None,
         batch_size: int = 1,
         val_batch_size: int = 1,
-        num_workers: int = 2,
+        num_workers: int | None = None,
         cache: bool = False,
         data_dir: str = "data",
         val_fraction: float = 0.2,

@@ -65,3 +65,11 @@ def test_labels_and_paths_of_predictions(root: Path):
     data = module(root)
     assert data.to_raw(np.array([1, 0, 255])).tolist() == [1, 0, 255]
     assert data.prediction_path("a/b") == Path("a/b.label")
+
+
+def test_as_many_workers_as_the_machine_has_cores_for(root: Path, monkeypatch: pytest.MonkeyPatch):
+    data = FolderSegmentation(str(root), 0.5, class_names=["wood", "leaf"])
+    for cores, workers in ((1, 1), (2, 1), (6, 3), (64, 8)):
+        monkeypatch.setattr("pcnn.datamodules.exact_loading.available_cores", lambda n=cores: n)
+        assert data.workers == workers
+    assert module(root).workers == 0

@@ -54,7 +54,7 @@ def loop_rows(setting: Setting, figure: str) -> Iterator[Row]:
             "longest_wait_ms": round(1e3 * max(watch.waits), 3),
             "points": watch.points // len(watch.waits),
             "batch_size": int(setting.module.batch_size),
-            "workers": int(setting.module.num_workers),
+            "workers": int(setting.module.workers),
             "cores": len(os.sched_getaffinity(0)),
             "steps": len(watch.waits),
             **setting.about,
