@@ -16,6 +16,7 @@ from pcnn.datasets.labels import Rgb, label_map
 from pcnn.datasets.placement import Placement, VoxelSize
 from pcnn.datasets.semantic_kitti import (
     DOWNLOAD,
+    TEST_SEQUENCES,
     TRAIN_SEQUENCES,
     VAL_SEQUENCES,
     SemanticKITTI,
@@ -37,7 +38,8 @@ class KITTISegmentation(SourcedDataModule):
         data_dir: folder for the default root, simulated sets and the cache.
         train_sequences: sequences to train on.
         val_sequences: sequences to validate on; may be empty.
-        test_sequences: labelled sequences to test on.
+        test_sequences: sequences to test on: labelled ones, or some of 11 to 21, whose labels are
+            not public; these are predicted without figures.
         voxel_size: edge of a voxel [m]; on native points of a cell, the unit of kernels.
         crop: horizontal radius about the sensor [m], or None; also in validation and test, whose
             metrics then count the points inside it.
@@ -144,6 +146,8 @@ class KITTISegmentation(SourcedDataModule):
             seed=self.seed,
             geometry=self.geometry,
             limit=self.limit_train if train else self.limit_val,
+            # there is no truth to wait for where it is not public: predictions are all that is made
+            labelled_only=not (split == "test" and set(sequences) <= set(TEST_SEQUENCES)),
         )
 
     def to_raw(self, labels: np.ndarray) -> np.ndarray:

@@ -20,7 +20,7 @@ def predictions_folder(cfg: DictConfig, run_folder: Path) -> Path | None:
     """Where label files of an evaluation go; None where none are asked for.
 
     Raises:
-        ConfigError: a submission without a test, or of a set that the server does not know.
+        ConfigError: a submission of a set, of classes or of a crop that the server does not know.
     """
     if cfg.get("submission"):
         if cfg.dataset.name != "kitti" or cfg.task.name != "segmentation":
@@ -31,6 +31,11 @@ def predictions_folder(cfg: DictConfig, run_folder: Path) -> Path | None:
         if cfg.dataset.labels != "official":
             raise ConfigError(
                 f"the test server wants the official classes, not labels={cfg.dataset.labels}"
+            )
+        if cfg.dataset.crop is not None:
+            raise ConfigError(
+                f"the test server counts all points, not those within {cfg.dataset.crop} m.\n"
+                "possible: dataset.crop=null"
             )
         return Path(cfg.get("predictions") or run_folder / PREDICTIONS)
     return Path(cfg.predictions) if cfg.get("predictions") else None

@@ -1,0 +1,156 @@
+"""From scans to label files and a submission: views, labels that are not public, the zip."""
+
+from __future__ import annotations
+
+import zipfile
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import lightning as L
+import numpy as np
+import pytest
+import torch
+from omegaconf import OmegaConf
+from rich.console import Console
+
+from pcnn.datamodules import KITTISegmentation
+from pcnn.datasets import OnPoints, OnVoxels
+from pcnn.experiment.errors import ConfigError
+from pcnn.experiment.predictions import LabelWriter
+from pcnn.experiment.submit import predictions_folder, submit
+from pcnn.losses import CrossEntropy
+from pcnn.models import MinkUNet42
+from pcnn.tasks import EvaluationViews, SegmentationTask
+from pcnn.tasks.schedules import constant
+from tests.experiment.tiny_kitti import write_tiny_kitti
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+def untrained(views: EvaluationViews | None = None) -> SegmentationTask:
+    torch.manual_seed(0)
+    optimizer: Any = partial(torch.optim.SGD, lr=0.1)
+    net = MinkUNet42(width=0.125)
+    with torch.no_grad():
+        head: Any = net.head.module  # type: ignore[union-attr]
+        head.weight[[8, 12, 17]] *= 1000  # road, building, pole: what there is
+        head.bias[[8, 12, 17]] += 10_000
+    return SegmentationTask(net, names(), CrossEntropy(), optimizer, constant, views=views)
+
+
+def names() -> tuple[str, ...]:
+    return KITTISegmentation().class_names
+
+
+def scans(root: Path, sequence: int, geometry: Any = None) -> KITTISegmentation:
+    return KITTISegmentation(
+        root=str(root),
+        voxel_size=0.4,
+        crop=None,
+        test_sequences=[sequence],
+        val_batch_size=2,
+        num_workers=0,
+        geometry=geometry,
+    )
+
+
+def figures_of(
+    folder: Path, task: SegmentationTask, data: KITTISegmentation, *callbacks: L.Callback
+) -> dict[str, float]:
+    trainer = L.Trainer(
+        accelerator="cpu",
+        callbacks=list(callbacks),
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        default_root_dir=folder,
+    )
+    (figures,) = trainer.test(task, data, verbose=False)
+    return dict(figures)
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_tiny_kitti(tmp_path_factory.mktemp("kitti"), {0: 1, 8: 3, 11: 2}, points=120)
+
+
+@pytest.mark.parametrize("geometry", [OnVoxels(), OnPoints()], ids=["voxel", "point"])
+@pytest.mark.parametrize("fragments", [False, True])
+def test_one_identity_view_is_the_single_pass(
+    root: Path, tmp_path: Path, geometry: Any, fragments: bool
+) -> None:
+    task = untrained(EvaluationViews(fragments=fragments))
+    figures = figures_of(tmp_path, task, scans(root, 8, geometry))
+    assert task.confusion["test/tta"].sum() == 3 * 120  # every point, by views too
+    if fragments and isinstance(geometry, OnVoxels):
+        return  # points of one voxel are told apart then
+    assert torch.equal(task.confusion["test"], task.confusion["test/tta"])
+    single = {name for name in figures if "/tta/" not in name} - {"test/loss"}
+    for name in single:
+        assert figures[name.replace("test/", "test/tta/")] == figures[name], name
+
+
+def official_miou(root: Path, predictions: Path, sequence: str) -> float:
+    """Mean IoU over the 19 classes as the official evaluator counts it, from files alone."""
+    classes = [10, 11, 15, 18, 20, 30, 31, 32, 40, 44, 48, 49, 50, 51, 70, 71, 72, 80, 81]
+    counts = np.zeros((20, 20), dtype=np.int64)
+    for path in sorted((root / "sequences" / sequence / "labels").glob("*.label")):
+        truth = np.fromfile(path, "<u4") & 0xFFFF
+        own = np.fromfile(predictions / "sequences" / sequence / "predictions" / path.name, "<u4")
+        assert truth.shape == own.shape
+        for t, p in zip(truth, own, strict=True):
+            counts[1 + classes.index(t) if t in classes else 0, 1 + classes.index(p)] += 1
+    counts = counts[1:]  # points without a true label do not count
+    hits = counts[:, 1:].diagonal()
+    return float(np.mean(hits / (counts.sum(1) + counts[:, 1:].sum(0) - hits + 1e-15)))
+
+
+def test_written_files_have_the_figures_of_the_views(root: Path, tmp_path: Path) -> None:
+    views = EvaluationViews(rotations=[0.0, 90.0, 180.0, 270.0])
+    figures = figures_of(tmp_path, untrained(views), scans(root, 8), LabelWriter(tmp_path / "out"))
+    assert figures["test/miou"] != figures["test/tta/miou"]
+    measured = official_miou(root, tmp_path / "out", "08")
+    assert measured == pytest.approx(figures["test/tta/miou"], abs=1e-7)
+
+
+def test_scans_without_public_labels_are_predicted_and_zipped(root: Path, tmp_path: Path) -> None:
+    labels = root / "sequences" / "11" / "labels"
+    labels.rename(tmp_path / "kept_back")
+    try:
+        data = scans(root, 11)
+        figures = figures_of(tmp_path, untrained(), data, LabelWriter(tmp_path / "out"))
+        assert figures == {}
+        cfg = OmegaConf.create({"submission": str(tmp_path / "out.zip")})
+        console = Console(record=True)
+        submit(cfg, tmp_path / "out", data, console)
+    finally:
+        (tmp_path / "kept_back").rename(labels)
+    with zipfile.ZipFile(tmp_path / "out.zip") as archive:
+        files = [f"sequences/11/predictions/{index:06d}.label" for index in range(2)]
+        assert archive.namelist() == files
+        words = np.frombuffer(archive.read(files[0]), "<u4")
+    written = np.fromfile(tmp_path / "out" / files[0], "<u4")
+    assert words.tolist() == written.tolist()
+    assert len(words) == 120
+    assert "not in it: 12, 13" in console.export_text()
+
+
+def test_a_submission_is_of_all_points_in_official_classes() -> None:
+    def folder(**changes: Any) -> Path | None:
+        dataset = {"name": "kitti", "labels": "official", "crop": None, **changes}
+        cfg = OmegaConf.create(
+            {"submission": "a.zip", "dataset": dataset, "task": {"name": "segmentation"}}
+        )
+        return predictions_folder(cfg, Path("run"))
+
+    assert folder() == Path("run/predictions")
+    for changes, said in (
+        ({"crop": 25.0}, "dataset.crop=null"),
+        ({"labels": "spvnas_compat"}, "official classes"),
+        ({"name": "s3dis"}, "SemanticKITTI"),
+    ):
+        with pytest.raises(ConfigError, match=said):
+            folder(**changes)
+    assert predictions_folder(OmegaConf.create({"predictions": None}), Path("run")) is None
