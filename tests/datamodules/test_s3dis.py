@@ -153,3 +153,19 @@ def test_a_broken_room_is_named_or_left_out(root: Path, caplog: pytest.LogCaptur
     names = [batch.names[0] for batch in data.train_dataloader()]
     assert names == ["Area_2/hallway_1"] * 2
     assert "Area_1/office_1/color.npy: not a whole" in caplog.text
+
+
+@pytest.mark.parametrize("kind", [S3DISSegmentation, S3DISClassification])
+def test_workers_bring_the_same_batches(root: Path, kind: type[S3DISSegmentation]):
+    def batches(workers: int) -> list[object]:
+        data = kind(**options(root, num_workers=workers, val_batch_size=2))
+        data.setup("fit")
+        return [*data.train_dataloader(), *data.val_dataloader()]
+
+    for one, other in zip(batches(0), batches(2), strict=True):
+        assert one.names == other.names
+        assert torch.equal(one.tensor.features, other.tensor.features)
+        for left, right in zip(one.tensors(), other.tensors(), strict=True):
+            assert torch.equal(left, right)
+    if kind is S3DISSegmentation:
+        assert torch.equal(one.placed(one.points).features, other.placed(other.points).features)
