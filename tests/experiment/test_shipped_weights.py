@@ -1,0 +1,38 @@
+"""Weights that come with the package are whole, small, and have a card that says what they are."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import torch
+
+from pcnn.experiment.shipped import FILES, FOLDER
+from pcnn.experiment.trained_descriptor import of_checkpoint
+
+CARDS = Path(__file__).parents[2] / "docs" / "models"
+MOST = 20 * 2**20  # bytes of a file
+
+
+def test_weights_and_cards_belong_together() -> None:
+    named = {stem for stems in FILES.values() for stem in stems}
+    there = {path.stem for path in FOLDER.glob("*.pt")}
+    assert there <= named, "a file that no place stands for"
+    assert {path.stem for path in CARDS.glob("*.md")} - {"README"} == there
+    for stem in there:
+        path, card = FOLDER / f"{stem}.pt", (CARDS / f"{stem}.md").read_text()
+        assert path.stat().st_size < MOST
+        facts = torch.load(path, weights_only=True)["pcnn_export"]
+        assert (facts["task"], facts["geometry"]) == ("registration", stem.rpartition("_")[2])
+        assert facts["revision"] and facts["revision"] in card
+        assert str(facts["steps"]) in card
+        if facts["source"] != "real":
+            assert "simulated" in card.lower()
+        described = of_checkpoint(path)(torch.rand(200, 3) * 2)
+        assert bool(torch.isfinite(described.features).all())
+
+
+def test_the_card_template_names_its_fields() -> None:
+    text = (CARDS / "README.md").read_text()
+    fields = re.findall(r"^\| (\w[\w ]*) \|", text, re.MULTILINE)
+    assert {"network", "data", "training", "figures", "seeds", "limits"} <= set(fields)
