@@ -139,11 +139,13 @@ def say_files(console: Console, folder: Path) -> None:
         console.print(line, soft_wrap=True, highlight=False, markup=False)
 
 
-def try_it(cfg: DictConfig, checkpoint: str) -> str:
-    """The command that applies a checkpoint to clouds of the user's."""
-    if cfg.task.name == "registration":
-        return f"  pcnn register SOURCE TARGET --model {checkpoint}"
-    return f"  pcnn predict {checkpoint} FILE_OR_FOLDER"
+def try_it(cfg: DictConfig, checkpoint: str) -> list[str]:
+    """The command, if any, that applies a checkpoint to clouds of the user's."""
+    commands = {
+        "registration": f"  pcnn register SOURCE TARGET --model {checkpoint}",
+        "segmentation": f"  pcnn predict {checkpoint} FILE_OR_FOLDER",
+    }
+    return [commands[cfg.task.name]] if cfg.task.name in commands else []
 
 
 def say_end(console: Console, cfg: DictConfig, folder: Path, checkpoint: str | None) -> None:
@@ -154,7 +156,7 @@ def say_end(console: Console, cfg: DictConfig, folder: Path, checkpoint: str | N
         lines += [
             "next:",
             f"  python eval.py ckpt_path={checkpoint}",
-            try_it(cfg, checkpoint),
+            *try_it(cfg, checkpoint),
             f"  python train.py resume={folder} trainer.max_steps={longer}",
         ]
     if cfg.data.source != "real":

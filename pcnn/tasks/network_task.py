@@ -53,17 +53,18 @@ class NetworkTask(L.LightningModule):
         self.decay_norms_and_biases = decay_norms_and_biases
         self.prefetch_maps = prefetch_maps
         self.compiled = compiled
-        # in a list, unseen by torch: the parameters would be there twice, under other names
-        self._compiled: list[Compiled] = []
+        # in a dict, unseen by torch: the parameters would be there twice, under other names; by the
+        # network's id, which a copy of the task does not share, as it must not the compiled code
+        self._compiled: dict[int, Compiled] = {}
         self._side: SideStream | None = None
 
     def run(self, tensor: Any) -> Any:
         """What the network makes of an input, compiled where that was asked for."""
         if not self.compiled:
             return self.net(tensor)
-        if not self._compiled or self._compiled[0].model is not self.net:  # a copy has its own
-            self._compiled = [compile(self.net)]
-        return self._compiled[0](tensor)
+        if id(self.net) not in self._compiled:
+            self._compiled = {id(self.net): compile(self.net)}
+        return self._compiled[id(self.net)](tensor)
 
     def inputs(self, batch: Any) -> Sequence[SparseTensor]:
         """What enters the network in a step of this batch."""
