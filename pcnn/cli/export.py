@@ -11,6 +11,10 @@ import typer
 def export(
     checkpoint: Annotated[Path, typer.Argument(help="Checkpoint of a run (best.ckpt).")],
     out: Annotated[Path, typer.Argument(help="File to write (.pt).")],
+    revision: Annotated[
+        str | None,
+        typer.Option(help="Commit that trained it, where the run was not in a checkout."),
+    ] = None,
 ) -> None:
     """Write the network of a checkpoint without its optimiser, in half precision.
 
@@ -22,7 +26,7 @@ def export(
     if out.suffix != ".pt":
         raise typer.BadParameter(f"{out}: name a file that ends in .pt")
     try:
-        facts = written(checkpoint, out)
+        facts = written(checkpoint, out, revision)
     except (OSError, ValueError) as error:
         raise typer.BadParameter(str(error)) from error
     figures = facts.pop("figures")

@@ -18,7 +18,7 @@ DROPPED = ("logger", "callbacks", "trainer", "ckpt_path", "resume", "run_dir", "
 PLACES = {"root": None, "benchmarks": None, "metadata": None, "data_dir": "data"}
 
 
-def export(checkpoint: str | Path, out: str | Path) -> dict[str, Any]:
+def export(checkpoint: str | Path, out: str | Path, revision: str | None = None) -> dict[str, Any]:
     """Write a checkpoint's network without its optimiser, and without names of folders.
 
     Weights become float16; what has one dimension (norms, biases) stays as it is, because running
@@ -28,6 +28,7 @@ def export(checkpoint: str | Path, out: str | Path) -> dict[str, Any]:
     Args:
         checkpoint: of a run; figures come from its run folder's ``metrics.json``, if any.
         out: file to write, whole.
+        revision: of the code that trained, where the run did not know it; None takes the run's.
 
     Returns:
         What the file says about its training.
@@ -57,7 +58,7 @@ def export(checkpoint: str | Path, out: str | Path) -> dict[str, Any]:
         "seed": config["seed"],
         "steps": int(content["global_step"]),
         "parameters": sum(value.numel() for value in learnt),
-        "revision": metrics.get("revision"),
+        "revision": revision or metrics.get("revision"),
         "figures": dict(metrics.get("metrics", {})),
     }
     kept = without_places({key: value for key, value in config.items() if key not in DROPPED})

@@ -24,7 +24,8 @@ def test_weights_and_cards_belong_together() -> None:
         assert path.stat().st_size < MOST
         facts = torch.load(path, weights_only=True)["pcnn_export"]
         assert (facts["task"], facts["geometry"]) == ("registration", stem.rpartition("_")[2])
-        assert facts["revision"] and facts["revision"] in card
+        assert facts["revision"]
+        assert facts["revision"] in card
         assert str(facts["steps"]) in card
         if facts["source"] != "real":
             assert "simulated" in card.lower()
