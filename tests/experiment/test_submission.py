@@ -24,6 +24,7 @@ from pcnn.models import MinkUNet42
 from pcnn.tasks import EvaluationViews, SegmentationTask
 from pcnn.tasks.schedules import constant
 from tests.experiment.tiny_kitti import write_tiny_kitti
+from tests.tasks.quiet import trainer_for
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -58,15 +59,7 @@ def scans(root: Path, sequence: int, geometry: Any = None) -> KITTISegmentation:
 def figures_of(
     folder: Path, task: SegmentationTask, data: KITTISegmentation, *callbacks: L.Callback
 ) -> dict[str, float]:
-    trainer = L.Trainer(
-        accelerator="cpu",
-        callbacks=list(callbacks),
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        default_root_dir=folder,
-    )
+    trainer = trainer_for(folder, callbacks=list(callbacks))
     (figures,) = trainer.test(task, data, verbose=False)
     return dict(figures)
 

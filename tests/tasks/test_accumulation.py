@@ -17,6 +17,7 @@ from pcnn.datasets.sampler import EpochSampler
 from pcnn.losses import CrossEntropy
 from pcnn.tasks import ClassificationTask
 from pcnn.tasks.schedules import poly
+from tests.tasks.quiet import trainer_for
 
 
 class Scaled(nn.Module):
@@ -71,15 +72,10 @@ def test_the_schedule_ends_with_the_training(
         Scaled(), "abc", CrossEntropy(), partial(torch.optim.SGD, lr=1.0), partial(poly, power=1.0)
     )
     rates = Rates()
-    trainer = L.Trainer(
-        accelerator="cpu",
+    trainer = trainer_for(
+        tmp_path,
         accumulate_grad_batches=accumulate,
         callbacks=[rates],
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        default_root_dir=tmp_path,
         use_distributed_sampler=False,
         **limit,
     )

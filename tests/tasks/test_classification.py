@@ -4,7 +4,6 @@ from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
-import lightning as L
 import pytest
 import torch
 from torch import Tensor, nn
@@ -12,6 +11,7 @@ from torch import Tensor, nn
 from pcnn.losses import CrossEntropy
 from pcnn.tasks import ClassificationTask
 from pcnn.tasks.schedules import constant
+from tests.tasks.quiet import loader, trainer_for
 
 NAMES = ("office", "hallway", "storage")
 
@@ -41,22 +41,6 @@ def batch_of(predicted: list[int], labels: list[int]) -> Any:
         labels=torch.tensor(labels, dtype=torch.int64),
         names=tuple(map(str, range(len(labels)))),
         batch_size=len(labels),
-    )
-
-
-def loader(batches: list[Any]) -> Any:
-    return torch.utils.data.DataLoader(batches, batch_size=None)  # type: ignore[arg-type]
-
-
-def trainer_for(path: Any, **options: Any) -> L.Trainer:
-    return L.Trainer(
-        accelerator="cpu",
-        default_root_dir=path,
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        **options,
     )
 
 

@@ -7,7 +7,6 @@ from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
-import lightning as L
 import pytest
 import torch
 from torch import Tensor, nn
@@ -19,6 +18,7 @@ from pcnn.tasks import RegistrationTask
 from pcnn.tasks.schedules import constant
 from tests.registration.poses import random_pose
 from tests.tasks.pairs import Pairs, pairs_of, views
+from tests.tasks.quiet import loader, trainer_for
 
 VOXEL = 0.1
 
@@ -83,22 +83,6 @@ def hand_made(rights: list[int], of: int, names: list[str]) -> Pairs:
         torch.stack(truths),
         tuple(names),
         VOXEL,
-    )
-
-
-def loader(batches: list[Any]) -> Any:
-    return torch.utils.data.DataLoader(batches, batch_size=None)  # type: ignore[arg-type]
-
-
-def trainer_for(path: Any, **options: Any) -> L.Trainer:
-    return L.Trainer(
-        accelerator="cpu",
-        default_root_dir=path,
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        **options,
     )
 
 

@@ -4,7 +4,6 @@ from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
-import lightning as L
 import pytest
 import torch
 from torch import Tensor, nn
@@ -14,6 +13,7 @@ from pcnn.metrics import iou
 from pcnn.tasks import SegmentationTask
 from pcnn.tasks.mean import Mean
 from pcnn.tasks.schedules import constant
+from tests.tasks.quiet import loader, trainer_for
 
 NAMES = ("low", "middle", "high")
 
@@ -89,22 +89,6 @@ def test_batch_without_scans_and_batch_without_labels() -> None:
     assert seen["target"] is None
     assert seen["predictions"].shape == (5,)
     assert module.test_meters.confusion.compute().sum() == 0
-
-
-def loader(batches: list[Any]) -> Any:
-    return torch.utils.data.DataLoader(batches, batch_size=None)  # type: ignore[arg-type]
-
-
-def trainer_for(path: Any, **options: Any) -> L.Trainer:
-    return L.Trainer(
-        accelerator="cpu",
-        default_root_dir=path,
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        **options,
-    )
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
