@@ -12,6 +12,7 @@ import typer
 from pcnn.cli.bench import app as bench_app
 from pcnn.cli.doctor import doctor
 from pcnn.cli.export import export
+from pcnn.cli.gain import gain
 from pcnn.cli.ground_truth import kitti_gt, make_gt
 from pcnn.cli.height_range import height_range
 from pcnn.cli.predict import predict
@@ -35,6 +36,7 @@ app.command()(export)
 app.command()(predict)
 app.command()(register)
 app.command()(describe)
+app.command()(gain)
 app.command("make-gt")(make_gt)
 app.command("kitti-gt")(kitti_gt)
 app.command()(sixfold)

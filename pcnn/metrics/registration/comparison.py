@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import nan
 
 import numpy as np
+from numpy.typing import NDArray
 from rich.table import Table
 
 from pcnn.metrics.registration.bootstrap import DRAWS, Figure, mean_of
@@ -25,11 +27,14 @@ class Comparison:
         rr: of registration recall.
         fmr: of feature-match recall.
         ir: of the inlier ratio, over pairs where both have matches.
+        effects: of these three: the mean of the pairs' differences over their standard deviation
+            (Cohen's d of paired samples); NaN where they do not vary.
     """
 
     rr: Figure
     fmr: Figure
     ir: Figure
+    effects: tuple[float, float, float]
 
 
 def compare(
@@ -51,33 +56,74 @@ def compare(
     Raises:
         ValueError: the pairs are not the same.
     """
-    first = sorted(first, key=_key)
-    second = sorted(second, key=_key)
-    if [_key(one) for one in first] != [_key(one) for one in second]:
-        missing = {_key(one) for one in first} ^ {_key(one) for one in second}
-        raise ValueError(
-            f"the two results are not of the same pairs: {len(first)} and {len(second)} of them, "
-            f"{len(missing)} in one alone"
-        )
-    _, scenes = np.unique([one.scene for one in first], return_inverse=True)
-    counted = counts_for_recall(first, protocol)
-    ratios = [column(results, "inlier_ratio") for results in (first, second)]
-    matched = [~np.isnan(ratio) for ratio in ratios]
+    return compare_runs([first], [second], protocol, draws, seed)
+
+
+def compare_runs(
+    first: Sequence[Sequence[PairResult]],
+    second: Sequence[Sequence[PairResult]],
+    protocol: Protocol,
+    draws: int = DRAWS,
+    seed: int = 0,
+) -> Comparison:
+    """Compare several runs of one method with several of another, all of the same pairs.
+
+    Every pair counts with its mean over the runs of a method (training seeds, RANSAC seeds), then
+    pairs are drawn: runs do not make the number of pairs any larger.
+
+    Args:
+        first: runs, each with one result a pair.
+        second: likewise; the numbers of runs may differ.
+        protocol: as in `compare`, with the following two.
+        draws: ...
+        seed: ...
+
+    Raises:
+        ValueError: no run, or runs of other pairs.
+    """
+    if not first or not second:
+        raise ValueError("a comparison needs a run on either side")
+    sides = [[sorted(run, key=_key) for run in runs] for runs in (first, second)]
+    one = sides[0][0]
+    for run in (run for runs in sides for run in runs):
+        if [_key(pair) for pair in run] != [_key(pair) for pair in one]:
+            missing = {_key(pair) for pair in one} ^ {_key(pair) for pair in run}
+            raise ValueError(
+                f"the results are not of the same pairs: {len(one)} and {len(run)} of them, "
+                f"{len(missing)} in one alone"
+            )
+    _, scenes = np.unique([pair.scene for pair in one], return_inverse=True)
+    counted = counts_for_recall(one, protocol)
+    ratios = [np.array([column(run, "inlier_ratio") for run in runs]) for runs in sides]  # [S, P]
+    known = [~np.isnan(ratio) for ratio in ratios]
+    matched = [there.any(0) for there in known]
+    share, inclusive = protocol.inlier_share, not protocol.share_inclusive
     enough = [
-        there & ~below(ratio, protocol.inlier_share, not protocol.share_inclusive)
-        for there, ratio in zip(matched, ratios, strict=True)
+        (there & ~below(ratio, share, inclusive)).mean(0)
+        for there, ratio in zip(known, ratios, strict=True)
     ]
-    success = [succeeded(results, protocol.success) for results in (first, second)]
-
-    def difference(values: Sequence[np.ndarray], which: np.ndarray) -> Figure:
-        gap = values[0].astype(np.float64) - values[1].astype(np.float64)
-        return mean_of(gap, which, scenes, protocol.average, draws, seed)
-
-    return Comparison(
-        difference(success, counted),
-        difference(enough, matched[0] | matched[1]),
-        difference(ratios, matched[0] & matched[1]),
+    ratio = [
+        np.where(there, value, 0).sum(0) / np.maximum(there.sum(0), 1)
+        for there, value in zip(known, ratios, strict=True)
+    ]
+    success = [
+        np.array([succeeded(run, protocol.success) for run in runs]).mean(0) for runs in sides
+    ]
+    gaps = [
+        (success[0] - success[1], counted),
+        (enough[0] - enough[1], matched[0] | matched[1]),
+        (ratio[0] - ratio[1], matched[0] & matched[1]),
+    ]
+    rr, fmr, ir = (
+        mean_of(gap, which, scenes, protocol.average, draws, seed) for gap, which in gaps
     )
+    effects = tuple(_effect(gap[which]) for gap, which in gaps)
+    return Comparison(rr, fmr, ir, (effects[0], effects[1], effects[2]))
+
+
+def _effect(gaps: NDArray[np.float64]) -> float:
+    spread = float(gaps.std(ddof=1)) if len(gaps) > 1 else 0.0
+    return float(gaps.mean()) / spread if spread > 0 else nan
 
 
 def _key(result: PairResult) -> tuple[str, int, int]:

@@ -1,13 +1,16 @@
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
+from pcnn.cli import app
 from pcnn.metrics.registration import PairResult, paired_difference, protocol
-from pcnn.metrics.registration.comparison import compare, comparison_table
+from pcnn.metrics.registration.comparison import compare, compare_runs, comparison_table
 from pcnn.metrics.registration.pair_table import read_pair_table, write_pair_table
 
 RULES = protocol("strict", "threedmatch")  # 5 degrees and 0.1 m, every pair
@@ -41,6 +44,48 @@ def test_means_are_those_of_the_protocol() -> None:
     assert compare(first, second, RULES, 0).rr.value == pytest.approx(0.5)  # of scene means
     pairs = replace(RULES, average="pairs")
     assert compare(first, second, pairs, 0).rr.value == pytest.approx(0.8)
+
+
+def test_runs_are_averaged_before_pairs_are_drawn() -> None:
+    first = [results([True, True, False, False]), results([True, False, True, False])]
+    second = [results([False, False, False, True])]
+    found = compare_runs(first, second, RULES, draws=400)
+    gaps = np.array([1.0, 0.5, 0.5, -1.0])
+    assert found.rr.value == pytest.approx(gaps.mean())
+    assert found.rr.pairs == 4
+    assert found.effects[0] == pytest.approx(gaps.mean() / gaps.std(ddof=1))
+    assert np.isnan(found.effects[1])  # no difference at all
+    # the same run twice says no more than once
+    once = compare_runs(first[:1], second, RULES, draws=400)
+    twice = compare_runs(first[:1] * 2, second * 3, RULES, draws=400)
+    assert once.rr == twice.rr
+    assert once.ir.value == pytest.approx(twice.ir.value, abs=1e-12)
+    with pytest.raises(ValueError, match="a run on either side"):
+        compare_runs([], second, RULES)
+
+
+def test_pairs_without_matches_gain_nothing() -> None:
+    first, second = results([True] * 3, 0.5), results([False] * 3, np.nan)
+    found = compare(first, second, RULES, 0)
+    assert found.fmr.value == 1.0
+    assert (found.ir.pairs, found.rr.value) == (0, 1.0)
+
+
+def test_gain_from_the_command_line(tmp_path: Path) -> None:
+    paths = []
+    for name, good in (("a", [True, True, False]), ("b", [True, False, False]), ("c", [False] * 3)):
+        given = {250: results(good), None: results(good)}
+        paths.append(str(write_pair_table(tmp_path / f"{name}.csv", given, {}, RULES)))
+    options = ["--over", paths[2], "--protocol", "strict", "--out", str(tmp_path / "gain.json")]
+    done = CliRunner().invoke(app, ["gain", *paths[:2], *options])
+    assert done.exit_code == 0, done.output
+    written = json.loads((tmp_path / "gain.json").read_text())["gain"]
+    assert written["250"] == written["all"]
+    assert written["250"]["rr"]["value"] == pytest.approx(0.5)
+    assert (written["250"]["rr"]["low"], written["250"]["rr"]["high"]) == (0.0, 1.0)
+    done = CliRunner().invoke(app, ["gain", paths[0], "--over", str(tmp_path / "none.csv")])
+    assert done.exit_code == 2
+    assert "none.csv" in done.output
 
 
 def test_other_pairs_are_refused() -> None:
