@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pcnn.visualize.matches import DrawnMatches
+
 NEEDED = {"source", "target", "truth", "estimate"}
 
 
@@ -51,12 +53,11 @@ class Pair:
             else matches.detach().long().cpu().numpy(),
         )
 
-    def right(self, distance: float) -> NDArray[np.bool_]:
-        """[K] whether each match lies within a distance [m] under the true transform."""
-        moved = self.source[self.matches[:, 0]] @ self.truth[:3, :3].T + self.truth[:3, 3]
-        gap = np.linalg.norm(moved - self.target[self.matches[:, 1]], axis=1)
-        near: NDArray[np.bool_] = gap < distance
-        return near
+    def drawn(self, distance: float) -> DrawnMatches:
+        """The matches; right are those within a distance [m] under the true transform."""
+        source, target = self.source[self.matches[:, 0]], self.target[self.matches[:, 1]]
+        moved = source @ self.truth[:3, :3].T + self.truth[:3, 3]
+        return DrawnMatches(source, target, np.linalg.norm(moved - target, axis=1) < distance)
 
 
 def facts_of(outputs: dict[str, Any]) -> str:

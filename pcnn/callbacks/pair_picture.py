@@ -72,8 +72,7 @@ class PairPicture(Callback):
             f"{pair.name}   ({when})",
             pair.facts,
             getattr(data, "source_kind", None) == "simulated",
-            matches=pair.matches,
-            right=pair.right(hit_distance(pl_module)),
+            matches=pair.drawn(hit_distance(pl_module)),
         )
 
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import isnan
 from pathlib import Path
 
 import numpy as np
 
-from pcnn.datasets.registration import PairDataset
+from pcnn.datasets.registration import PairDataset, RegistrationPair
 from pcnn.metrics.registration import PairResult, Protocol, recall_curve
+from pcnn.registration.estimate import Estimate
 from pcnn.registration.evaluation import Evaluation
+from pcnn.registration.transforms import transform_points
+from pcnn.visualize.matches import DrawnMatches
 from pcnn.visualize.registration import overlay_picture, recall_picture
 
 AXES = {"rre": "RRE deg", "rte": "RTE m", "rmse": "RMSE m"}
@@ -58,8 +62,19 @@ def draw_pairs(
     rules: Protocol,
     samples: int | None,
     number: int,
+    matches: Callable[[RegistrationPair], Estimate],
 ) -> None:
-    """Draw the pairs with the smallest and the largest errors, as given and as registered."""
+    """Draw the pairs with the smallest and the largest errors: as given, as registered, matches.
+
+    Args:
+        folder: for best_1.png, worst_1.png, ...
+        data: the pairs.
+        done: their results.
+        rules: a match is right within its distance.
+        samples: number of samples whose results are drawn.
+        number: of pairs of either kind.
+        matches: a pair's matches once more; evaluations of many pairs do not keep them.
+    """
     results, transforms = done.results[samples], done.transforms[samples]
     for kind, places in chosen_pairs(results, number).items():
         for rank, place in enumerate(places, 1):
@@ -73,7 +88,15 @@ def draw_pairs(
                 f"{pair.scene}, {pair.source} onto {pair.target}",
                 facts_of(result),
                 data.source_kind == "simulated",
+                drawn_matches(matches(pair), pair, rules.inlier_distance),
             )
+
+
+def drawn_matches(estimate: Estimate, pair: RegistrationPair, distance: float) -> DrawnMatches:
+    """Matches with those within a distance [m] under the truth marked right."""
+    moved = transform_points(pair.transform, estimate.source.double())
+    right = (moved - estimate.target.double()).norm(dim=1) < distance
+    return DrawnMatches(estimate.source.numpy(), estimate.target.numpy(), right.numpy())
 
 
 def facts_of(result: PairResult) -> str:

@@ -14,7 +14,7 @@ from omegaconf import DictConfig
 from rich.console import Console
 from rich.progress import track
 
-from pcnn.datasets.registration import PairDataset
+from pcnn.datasets.registration import PairDataset, RegistrationPair
 from pcnn.experiment import report
 from pcnn.experiment.registration_media import send_evaluation
 from pcnn.experiment.registration_options import RegistrationOptions
@@ -22,7 +22,6 @@ from pcnn.experiment.registration_pictures import draw_curves, draw_pairs
 from pcnn.experiment.report import CURVES, PAIRS, REFERENCE
 from pcnn.metrics.registration import (
     PairResult,
-    Protocol,
     Summary,
     registration_table,
     scene_table,
@@ -31,7 +30,8 @@ from pcnn.metrics.registration import (
 from pcnn.metrics.registration.comparison import Comparison, compare, comparison_table
 from pcnn.metrics.registration.pair_table import read_pair_table, write_pair_table
 from pcnn.registration.descriptor import Descriptor
-from pcnn.registration.evaluation import Evaluation, evaluate_pairs
+from pcnn.registration.estimate import Estimate, EstimateSettings, estimate_all
+from pcnn.registration.evaluation import evaluate_pairs
 from pcnn.registration.fpfh import FPFH
 
 #: Voxel of the reference FPFH by benchmark [m].
@@ -83,6 +83,7 @@ def report_pairs(
     """
     console = Console()
     rules = options.rules(data.benchmark)
+    settings = options.settings(rules, cfg.seed)
     samples = [number or None for number in options.samples]
     given = reference_table(options, samples)  # before the work: a table that does not serve
     title = f"{data.name}, {descriptor.name}, solver {solver_name(options.solver)}"
@@ -95,7 +96,7 @@ def report_pairs(
         evaluate_pairs,
         data,
         protocol=rules,
-        settings=options.settings(rules, cfg.seed),
+        settings=settings,
         samples=samples,
         device=device,
     )
@@ -128,7 +129,12 @@ def report_pairs(
         console.print(comparison_table(comparisons, f"{descriptor.name} minus {reference_name}"))
         figures |= flat(of_reference, "reference") | flat_differences(comparisons)
     report.say_simulated(console, cfg)
-    write_files(folder, data, done, reference, rules, title, samples[0], options)
+    write_pair_table(folder / PAIRS, done.results, done.refined, rules)
+    if options.reference == "fpfh":
+        write_pair_table(folder / REFERENCE, reference, {}, rules)
+    draw_curves(folder / CURVES, done, rules, title)
+    once_more = partial(matches_of, data, descriptor, settings, samples[0], device)
+    draw_pairs(folder / "pictures", data, done, rules, samples[0], options.pictures, once_more)
     send_evaluation(loggers, data, done, rules, samples[0], figures)
     facts = {
         "protocol": rules.name,
@@ -165,22 +171,18 @@ def reference_table(options: RegistrationOptions, samples: Sequence[int | None])
     return results
 
 
-def write_files(
-    folder: Path,
+def matches_of(
     data: PairDataset,
-    done: Evaluation,
-    reference: Mapping[int | None, Sequence[PairResult]],
-    rules: Protocol,
-    title: str,
+    descriptor: Descriptor,
+    settings: EstimateSettings,
     samples: int | None,
-    options: RegistrationOptions,
-) -> None:
-    """Write the tables of pairs, the curves and the pictures."""
-    write_pair_table(folder / PAIRS, done.results, done.refined, rules)
-    if options.reference == "fpfh":
-        write_pair_table(folder / REFERENCE, reference, {}, rules)
-    draw_curves(folder / CURVES, done, rules, title)
-    draw_pairs(folder / "pictures", data, done, rules, samples, options.pictures)
+    device: torch.device | str,
+    pair: RegistrationPair,
+) -> Estimate:
+    """A pair's matches, as its evaluation found them."""
+    described = [descriptor(data.cloud(pair.scene, at)) for at in (pair.source, pair.target)]
+    (estimate,) = estimate_all(described[:1], described[1:], settings, samples, device)
+    return estimate
 
 
 def shown_progress(console: Console, of: str = "") -> Any:

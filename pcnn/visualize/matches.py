@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,12 +15,29 @@ POINTS = 40_000  # of each cloud
 Colour = tuple[int, int, int]
 
 
+@dataclass(frozen=True)
+class DrawnMatches:
+    """Matched points of two clouds.
+
+    Args:
+        source: [K, 3] in the source's frame [m].
+        target: [K, 3] their partners, in the target's.
+        right: [K] which matches are right.
+    """
+
+    source: NDArray[np.floating]
+    target: NDArray[np.floating]
+    right: NDArray[np.bool_]
+
+    def __len__(self) -> int:
+        return len(self.right)
+
+
 def draw_matches(
     place: Any,
     source: NDArray[np.floating],
     target: NDArray[np.floating],
-    matches: NDArray[np.integer],
-    right: NDArray[np.bool_],
+    matches: DrawnMatches,
     colours: tuple[Colour, Colour],
 ) -> None:
     """Draw two clouds side by side, along the axis they are thinnest in, with lines between them.
@@ -31,32 +49,45 @@ def draw_matches(
         place: matplotlib axes.
         source: [N, 3] [m], drawn left.
         target: [M, 3] [m], drawn right.
-        matches: [K, 2] rows of source and target, at least one.
-        right: [K] which matches are right.
+        matches: at least one.
         colours: of source and target, 0..255.
     """
-    left, laid = _flat(source), _flat(target)
-    laid[:, 0] += left[:, 0].max() - laid[:, 0].min() + 0.1 * np.ptp(left[:, 0])
+    flat = [_Flat.of(cloud) for cloud in (source, target)]
+    left, laid = flat[0](source), flat[1](target)
+    shift = [left[:, 0].max() - laid[:, 0].min() + 0.1 * np.ptp(left[:, 0]), 0.0]
+    laid += shift
     for points, colour in ((left, colours[0]), (laid, colours[1])):
         some = points[:: -(-len(points) // POINTS)]
         place.scatter(
             some[:, 0], some[:, 1], s=1.0, color=tuple(c / 255 for c in colour), linewidths=0
         )
-    chosen = np.arange(0, len(matches), -(-len(matches) // MOST))
+    every = slice(None, None, -(-len(matches) // MOST))
+    ends = np.stack([flat[0](matches.source), flat[1](matches.target) + shift], 1)[every]
+    right = matches.right[every]
     for wanted, shade, front in ((False, WRONG, 2), (True, RIGHT, 3)):
-        rows = matches[chosen[right[chosen] == wanted]]
-        ends = np.stack([left[rows[:, 0]], laid[rows[:, 1]]], 1)  # [k, 2, 2]
-        place.plot(*ends.transpose(2, 1, 0), color=shade, linewidth=0.4, alpha=0.6, zorder=front)
+        lines = ends[right == wanted].transpose(2, 1, 0)  # [x or y, end, line]
+        place.plot(*lines, color=shade, linewidth=0.4, alpha=0.6, zorder=front)
     place.set_title(
-        f"matches, {int(right.sum())} of {len(right)} right (green)", loc="left", fontsize=12
+        f"matches, {int(matches.right.sum())} of {len(matches)} right (green)",
+        loc="left",
+        fontsize=12,
     )
     place.set_aspect("equal")
     place.set_axis_off()
 
 
-def _flat(points: NDArray[np.floating]) -> NDArray[np.float64]:
-    """[N, 2]: the two widest axes, the wider one first."""
-    axes = np.argsort(-np.ptp(points, axis=0), kind="stable")[:2]
-    flat: NDArray[np.float64] = points[:, axes].astype(np.float64)
-    centred: NDArray[np.float64] = flat - flat.mean(0)
-    return centred
+@dataclass(frozen=True)
+class _Flat:
+    """Projection along the axis a cloud is thinnest in, the widest axis first, about its mean."""
+
+    axes: NDArray[np.intp]  # [2]
+    middle: NDArray[np.float64]  # [2]
+
+    @classmethod
+    def of(cls, cloud: NDArray[np.floating]) -> _Flat:
+        axes = np.argsort(-np.ptp(cloud, axis=0), kind="stable")[:2]
+        return cls(axes, cloud[:, axes].astype(np.float64).mean(0))
+
+    def __call__(self, points: NDArray[np.floating]) -> NDArray[np.float64]:
+        flat: NDArray[np.float64] = points[:, self.axes].astype(np.float64) - self.middle
+        return flat

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pcnn.datasets.whole_file import whole_file
-from pcnn.visualize.matches import draw_matches
+from pcnn.visualize.matches import DrawnMatches, draw_matches
 from pcnn.visualize.raster import from_above
 
 TARGET = (31, 88, 178)
@@ -29,8 +29,7 @@ def overlay_picture(
     title: str = "",
     facts: str = "",
     simulated: bool = False,
-    matches: NDArray[np.integer] | None = None,
-    right: NDArray[np.bool_] | None = None,
+    matches: DrawnMatches | None = None,
 ) -> Path:
     """Draw two clouds as they are given and as a transform puts them, along z and along y.
 
@@ -45,9 +44,8 @@ def overlay_picture(
         title: heading.
         facts: line below it.
         simulated: written large.
-        matches: [K, 2] rows of source and target; drawn below as lines between the clouds laid side
-            by side. None or no rows: that part is left out.
-        right: [K] which matches are right; drawn in another colour.
+        matches: drawn below as lines between the clouds laid side by side; None or none at all:
+            that part is left out.
 
     Returns:
         `path`.
@@ -56,7 +54,7 @@ def overlay_picture(
     if transform is not None:
         states.append(("registered", source @ transform[:3, :3].T + transform[:3, 3]))
     views = (("along z", (0, 1, 2)), ("along y", (0, 2, 1)))
-    matched = matches is not None and right is not None and len(matches) > 0
+    matched = matches is not None and len(matches) > 0
     rows = len(views) + matched
     inch = 1 / (1.0 + 5.2 * rows)  # of the figure's height
     figure = _figure(5.2 * len(states), 1.0 + 5.2 * rows)
@@ -75,9 +73,8 @@ def overlay_picture(
             place.tick_params(labelsize=8, colors=FAINT)
     if matched:
         assert matches is not None
-        assert right is not None
         place = figure.add_subplot(rows, 1, rows)
-        draw_matches(place, source, target, matches, right, (SOURCE, TARGET))
+        draw_matches(place, source, target, matches, (SOURCE, TARGET))
     heading = title or "registration"
     if simulated:
         heading += "   SIMULATED DATA"

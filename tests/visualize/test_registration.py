@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from pcnn.visualize.matches import DrawnMatches
 from pcnn.visualize.registration import overlay_picture, recall_picture
 
 matplotlib = pytest.importorskip("matplotlib")
@@ -46,3 +47,25 @@ def test_recall_curves(tmp_path: Path) -> None:
     }
     path = recall_picture(curves, {"RMSE m": 0.2, "RRE deg": None}, tmp_path / "r.png", "t")
     assert pixels(path).shape[1] == 1000
+
+
+def test_matches_are_lines_right_ones_green(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    cloud = rng.random((400, 3)) * [4.0, 3.0, 0.1]
+
+    def share(right: np.ndarray) -> tuple[float, float]:
+        """Of green and of red in the picture's last row."""
+        matches = DrawnMatches(cloud, cloud[::-1], right)
+        path = overlay_picture(cloud, cloud, np.eye(4), tmp_path / "m.png", matches=matches)
+        part = pixels(path)[-500:, :, :3]
+        green = (part[..., 1] > part[..., 0] + 0.1) & (part[..., 1] > part[..., 2] + 0.1)
+        red = (part[..., 0] > part[..., 1] + 0.1) & (abs(part[..., 1] - part[..., 2]) < 0.05)
+        return float(green.mean()), float(red.mean())
+
+    green, red = share(np.ones(400, dtype=bool))
+    assert (green > 0.02, red) == (True, pytest.approx(0, abs=1e-3))
+    green, red = share(np.zeros(400, dtype=bool))
+    assert (red > 0.02, green) == (True, pytest.approx(0, abs=1e-3))
+    none = DrawnMatches(cloud[:0], cloud[:0], np.zeros(0, dtype=bool))
+    plain = pixels(overlay_picture(cloud, cloud, np.eye(4), tmp_path / "n.png", matches=none))
+    assert plain.shape[0] < pixels(tmp_path / "m.png").shape[0]
