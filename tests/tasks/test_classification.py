@@ -79,3 +79,24 @@ def test_predictions_are_classes_of_clouds() -> None:
     module = task()
     assert module.predict_step(batch_of([2, 0], [0, 0])).tolist() == [2, 0]
     assert set(module.state_dict()) == {"net.scale"}
+
+
+def figures_of_rank(rank: int, folder: str) -> None:
+    torch.distributed.init_process_group(
+        "gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=2
+    )
+    module, logged = task(), {}
+    module.log_dict = logged.update  # type: ignore[assignment, method-assign]
+    # the last batch of the second rank is empty, as an evaluation's sampler gives it
+    own = [[([0, 0], [0, 1]), ([2], [2])], [([1], [0]), ([], [])]][rank]
+    for predicted, labels in own:
+        module.evaluate(batch_of(predicted, labels))
+    module.log_evaluation("val")
+    assert logged["val/accuracy"] == pytest.approx(2 / 4)
+    assert logged["val/mean_accuracy"] == pytest.approx((1 / 2 + 0 + 1) / 3)
+    assert logged["val/loss"] == pytest.approx(2 / 4 * 10.0, rel=1e-3)
+    torch.distributed.destroy_process_group()
+
+
+def test_figures_are_exact_over_ranks(tmp_path: Any) -> None:
+    torch.multiprocessing.spawn(figures_of_rank, (str(tmp_path),), nprocs=2)
