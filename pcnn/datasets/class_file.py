@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import colorsys
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -61,7 +62,8 @@ def contents(labels: LabelMap) -> dict[str, Any]:
     return {
         "names": list(labels.class_names),
         "colors": [list(color) for color in labels.colors],
-        "map": {raw: labels.class_names[train] for raw, train in classes.items()},
+        # checkpoints hold mappings of text alone
+        "map": {str(raw): labels.class_names[train] for raw, train in classes.items()},
         "ignore": ignored,
     }
 
@@ -93,6 +95,8 @@ def _labels(table: Any, names: Sequence[str], origin: str) -> dict[int, int]:
     """Class of every label, in the order of the file."""
     if table is None:
         return {label: label for label in range(len(names))}
+    if isinstance(table, Mapping):
+        table = {_number(label): name for label, name in table.items()}
     if not isinstance(table, Mapping) or not all(_is_int(label) for label in table):
         raise ValueError(f"{origin}: map must give a class name for labels, as 2: ground")
     strange = [label for label, name in table.items() if name not in names]
@@ -128,6 +132,11 @@ class _Once(yaml.SafeLoader):  # type: ignore[misc]
         if twice:
             raise yaml.YAMLError(f"line {node.start_mark.line + 1}: {twice[0]} is given twice")
         return super().construct_mapping(node, deep)
+
+
+def _number(label: Any) -> Any:
+    """A label written as text as the number it is."""
+    return int(label) if isinstance(label, str) and re.fullmatch(r"-?\d+", label) else label
 
 
 def _is_list(value: Any) -> bool:

@@ -38,7 +38,7 @@ def read_las(path: Path) -> Any:
     """
     laspy = _laspy(path)
     try:
-        las = laspy.read(path)
+        las = laspy.read(path, laz_backend=_backend(laspy))
     except (laspy.errors.LaspyException, OSError, ValueError, RuntimeError, struct.error) as error:
         # lazrs raises a RuntimeError of its own
         raise ValueError(f"{path}: not a whole LAS file ({error})") from error
@@ -99,7 +99,14 @@ def write_las_labels(path: Path, source: Path, labels: np.ndarray) -> None:
         las.scan_angle = np.round(degrees / _ANGLE).astype(np.int16)
     las.classification = labels.astype(np.uint8)
     with whole_file(path) as file:
-        las.write(file, do_compress=path.suffix.lower() == ".laz")
+        packed = path.suffix.lower() == ".laz"
+        las.write(file, do_compress=packed, laz_backend=_backend(laspy) if packed else None)
+
+
+def _backend(laspy: Any) -> Any:
+    """Decompressor that starts no threads: processes forked after it did would wait for ever."""
+    found = laspy.LazBackend.detect_available()
+    return next((b for b in found if b != laspy.LazBackend.LazrsParallel), None)
 
 
 def _laspy(path: Path) -> Any:

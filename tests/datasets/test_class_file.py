@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from pcnn.callbacks.checkpoint import check_plain
 from pcnn.datasets.class_file import contents, read_classes
 from pcnn.datasets.labels import IGNORE
 
@@ -30,6 +31,7 @@ def test_labels_of_the_files(tmp_path: Path):
     assert train.tolist() == [0, 1, 1, 2, IGNORE, IGNORE]
     assert labels.decode(train).tolist() == [2, 5, 5, 6, 1, 1]
     assert read_classes(contents(labels)) == labels
+    check_plain(contents(labels))  # a checkpoint can hold it
 
 
 def test_names_alone():

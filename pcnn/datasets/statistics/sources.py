@@ -11,9 +11,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from pcnn.datasets.channels import Reading
 from pcnn.datasets.labels import IGNORE, label_map
 from pcnn.datasets.point_files import (
     SUFFIXES,
+    is_cloud_file,
     is_label_file,
     label_source,
     read_labels,
@@ -49,7 +51,7 @@ def find_clouds(path: Path) -> list[CloudFile]:
     if (path / "sequences").is_dir():
         found = sorted((path / "sequences").glob("*/velodyne/*.bin"))
     else:
-        clouds = [f for f in path.rglob("*") if f.suffix in (*SUFFIXES, FRAGMENT)]
+        clouds = [f for f in path.rglob("*") if is_cloud_file(f) or f.suffix == FRAGMENT]
         rooms = [f for f in path.rglob(f"*{ROOM}") if f.stem == f.parent.name]
         found = sorted(f for f in clouds + rooms if f.is_file() and not is_label_file(f))
     if not found:
@@ -79,7 +81,7 @@ def read_cloud(
     if path.suffix == ROOM:
         points, elements = _read_room(path)
         return points, None, elements
-    cloud = read_points(path)
+    cloud = read_points(path, reading=Reading(centred=True))
     points = cloud.points.numpy()
     # remission comes first of the channels; three alone are colour
     has_remission = cloud.features.shape[1] in (1, 4)
