@@ -221,6 +221,8 @@ def quieten() -> None:
     warnings.filterwarnings("ignore", ".*recommended to use .*sync_dist=True.*")
     # an epoch of a small set is shorter than the interval; the steps of the next ones count on
     warnings.filterwarnings("ignore", ".*smaller than the logging interval.*")
+    # an evaluation takes the weights of a checkpoint, not the state of the training's callbacks
+    warnings.filterwarnings("ignore", ".*callbacks used to create the checkpoint need to be.*")
     # Lightning's own use of torch
     warnings.filterwarnings("ignore", ".*LeafSpec.*")
     # the task moves batches itself, to plan them on the way (pcnn.ops.prefetch)
