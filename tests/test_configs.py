@@ -73,23 +73,27 @@ def refusal(*overrides: str) -> str | None:
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("dataset", DATASETS)
 def test_product(model: str, dataset: str) -> None:
-    for task, geometry, engine in itertools.product(TASKS, GEOMETRIES, ENGINES):
+    for task, geometry in itertools.product(TASKS, GEOMETRIES):
         overrides = [f"model={model}", f"dataset={dataset}", f"geometry={geometry}"]
-        overrides += [f"engine={engine}", f"task={task}"]
-        overrides += OWN_DATA if dataset == "folder" else ()
-        works = (
-            (model, task) in WORKING_MODELS
-            and dataset in WORKING_DATASETS[task]
-            and engine in WORKING_ENGINES[geometry]
-            and (model, geometry) != ("fpfh", "point")  # it is no network
-        )
-        said = refusal(*overrides)
-        if works:
-            assert said is None, overrides
-        else:
-            assert said is not None, overrides
+        overrides += [f"task={task}", *(OWN_DATA if dataset == "folder" else ())]
+        cfg = composed(*overrides)
+        for engine in ENGINES:
+            # composing takes long; what the other groups are does not depend on the engine
+            cfg.engine = OmegaConf.load(CONF / "engine" / f"{engine}.yaml")
+            works = (
+                (model, task) in WORKING_MODELS
+                and dataset in WORKING_DATASETS[task]
+                and engine in WORKING_ENGINES[geometry]
+                and (model, geometry) != ("fpfh", "point")  # it is no network
+            )
+            if works:
+                checked(cfg)
+                continue
+            with pytest.raises(ConfigError) as refused:
+                checked(cfg)
+            said = str(refused.value)
             assert len(said.splitlines()) <= 3
-            assert any(word in said for word in ("available", "serve", "possible"))
+            assert any(word in said for word in ("serve", "possible"))
 
 
 @pytest.mark.parametrize("engine", sorted(WORKING_ENGINES["voxel"]))
