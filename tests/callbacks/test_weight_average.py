@@ -130,3 +130,17 @@ def test_evaluations_after_a_training_take_the_average(tmp_path: Path) -> None:
 def test_a_decay_that_is_none_is_refused() -> None:
     with pytest.raises(ValueError, match="decay"):
         WeightAverage(1.0)
+
+
+@pytest.mark.gpu
+def test_an_update_does_not_wait_for_the_device() -> None:
+    model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4)).cuda()
+    average = MovingAverage(model, 0.9).to("cuda")
+    average.update_parameters(model)
+    assert average.n_averaged.device.type == "cpu"
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        average.update_parameters(model)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    torch.testing.assert_close(average.module[0].weight, model[0].weight)
