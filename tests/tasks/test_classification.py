@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from pcnn.losses import CrossEntropy
 from pcnn.tasks import ClassificationTask
 from pcnn.tasks.schedules import constant
+from tests.forking import require_fork
 from tests.tasks.quiet import loader, trainer_for
 
 NAMES = ("office", "hallway", "storage")
@@ -99,4 +100,7 @@ def figures_of_rank(rank: int, folder: str) -> None:
 
 
 def test_figures_are_exact_over_ranks(tmp_path: Any) -> None:
-    torch.multiprocessing.spawn(figures_of_rank, (str(tmp_path),), nprocs=2)
+    require_fork()  # spawned processes would import everything again
+    torch.multiprocessing.start_processes(
+        figures_of_rank, (str(tmp_path),), nprocs=2, start_method="fork"
+    )
