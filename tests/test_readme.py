@@ -33,7 +33,7 @@ def commands() -> list[list[str]]:
         line
         for page in PAGES
         for block in blocks(page, "bash")
-        for line in block.splitlines()
+        for line in block.replace("\\\n", " ").splitlines()  # a command may take several lines
         if line.strip()
     ]
     steps = [step for line in lines for step in line.split("&&")]
