@@ -21,6 +21,7 @@ from pcnn.geometry.layouts import TILE_ROWS
 from pcnn.kernels.finished_sums import finish, with_epilogue
 from pcnn.kernels.gathered_product import beside, operand, precision_of
 from pcnn.kernels.gemm_blocks import GemmBlocks, default_blocks
+from pcnn.kernels.product_tiles import joined_groups, side_by_side
 from pcnn.kernels.triton_launch import TritonLauncher, Variant
 
 
@@ -188,7 +189,9 @@ def launch_implicit_gemm(
         weight: ``[K, C_in / groups, C_out]``; read transposed if ``transposed``.
         layouts: ``tiles`` or ``section_tiles`` of the map.
         n_out: rows of the output.
-        groups: groups of channels.
+        groups: groups of channels; on tensor cores narrow ones are taken side by side, their
+            weights on the diagonal of a block, so an infinite feature of a group makes NaN of the
+            others beside it.
         blocks: shape of the work of a program; ``None`` chooses (`default_blocks`).
         compute_dtype: float16, bfloat16 or float32, which operands are rounded to.
         out_dtype: dtype of the result.
@@ -210,8 +213,15 @@ def launch_implicit_gemm(
     if second is not None:
         second, offset = beside(x, operand(second, compute_dtype))
         c_second = second.shape[1]
+    precision = precision_of(compute_dtype)
+    exact = compute_dtype == torch.float32 and precision == "ieee"
+    if groups > 1 and not exact:  # narrow groups would leave tensor cores idle
+        width = max(weight.shape[1], weight.shape[2] // groups)
+        together = side_by_side(groups, width)
+        if together > 1:
+            weight, groups = joined_groups(weight, groups, together), groups // together
     sizes = x.shape[1], c_second, weight.shape, tile_slots.shape, groups
-    kind = transposed, mirrored, adds, relu, compute_dtype, precision_of(compute_dtype)
+    kind = transposed, mirrored, adds, relu, compute_dtype, precision
     variant, programs, channels, split = _cut(blocks, *sizes, *kind)
     if adds:
         out = torch.zeros(n_out, channels, dtype=torch.float32, device=x.device)

@@ -35,6 +35,25 @@ def side_by_side(groups: int, channels: int) -> int:
     return together
 
 
+def joined_groups(weight: Tensor, groups: int, together: int) -> Tensor:
+    """The weight of a product that takes so many groups as one: theirs on the diagonal of a block.
+
+    Args:
+        weight: ``[K, C_in / groups, C_out]``, output channels group-major.
+        groups: groups of channels.
+        together: groups that become one; divides them.
+
+    Returns:
+        ``[K, together * C_in / groups, C_out]``, zero off the diagonal.
+    """
+    volume, inputs, width = weight.shape
+    outputs = width // groups
+    apart = weight.reshape(volume, inputs, groups // together, together, outputs)
+    joined = weight.new_zeros(volume, together, inputs, groups // together, together, outputs)
+    joined.diagonal(dim1=1, dim2=4).copy_(apart.transpose(3, 4))
+    return joined.view(volume, together * inputs, width)
+
+
 @dataclass(frozen=True)
 class ProductShape:
     """What a product looks like, seen from the side it is computed from.

@@ -126,6 +126,15 @@ def test_gradients_read_the_same_weight_and_lists(groups: int, mirrored: bool) -
         check(kernel_map, torch.float32, 24, 20, groups=groups, mirrored=mirrored)
 
 
+@pytest.mark.parametrize("groups", [3, 4, 8])
+@pytest.mark.parametrize("transposed", [False, True])
+def test_narrow_groups_side_by_side(groups: int, transposed: bool) -> None:
+    kernel_map = make(30, Kernel.of(3), transposed)
+    for c_in, c_out in ((2, 5), (16, 4)):  # of a group
+        sides = c_in * groups, c_out * groups
+        check(kernel_map, torch.float16, *sides, groups=groups, transposed=transposed)
+
+
 @pytest.mark.parametrize(
     "blocks",
     [
