@@ -24,6 +24,13 @@ def predict(
     crop: Annotated[
         float | None, typer.Option(help="Leave points beyond this distance unlabelled, in metres.")
     ] = None,
+    tile: Annotated[
+        float | None,
+        typer.Option(help="Classify large clouds in squares of this edge, in metres."),
+    ] = None,
+    margin: Annotated[
+        float, typer.Option(help="What the network sees around a square, in metres.")
+    ] = 5.0,
     device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1, or auto.")] = "auto",
     ply: Annotated[bool, typer.Option(help="Write a coloured .ply beside the labels.")] = True,
 ) -> None:
@@ -42,6 +49,10 @@ def predict(
     from pcnn.cli.predictor import Predictor
 
     console = Console()
+    if tile is not None and crop is not None:
+        raise typer.BadParameter("--tile and --crop exclude each other")
+    if tile is not None and not 0 <= margin <= tile < float("inf"):
+        raise typer.BadParameter(f"--tile {tile} --margin {margin}: want 0 <= margin <= tile")
     where = chosen_device(device)
     try:
         predictor = Predictor.load(checkpoint, where)
@@ -55,7 +66,7 @@ def predict(
             f"this network was trained within {predictor.trained_crop} m of the sensor; "
             f"--crop {predictor.trained_crop} leaves points beyond that unlabelled"
         )
-    bad = missing + label_all(predictor, targets, crop, ply, console)
+    bad = missing + label_all(predictor, targets, crop, tile, margin, ply, console)
     console.print(f"{len(targets) + len(missing) - len(bad)} clouds labelled in {out}")
     for line in bad:
         console.print(f"[red]not labelled[/red]: {line}", highlight=False, soft_wrap=True)
@@ -111,6 +122,8 @@ def label_all(
     predictor: Predictor,
     targets: dict[Path, Path],
     crop: float | None,
+    tile: float | None,
+    margin: float,
     ply: bool,
     console: Console,
 ) -> list[str]:
@@ -125,7 +138,10 @@ def label_all(
     for path, target in track(targets.items(), "labelling", console=console, transient=True):
         try:
             cloud = read_points(path, reading=predictor.reading)
-            classes = predictor(cloud, crop)
+            if tile is None:
+                classes = predictor(cloud, crop)
+            else:
+                classes = predictor.in_tiles(cloud, tile, margin)
             labels = predictor.labels(classes)
             written = write_labelled(target, path, labels, predictor.as_words)
             if ply:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from pcnn.datasets.crop import crop
 from pcnn.datasets.labels import IGNORE, LabelMap, label_map
 from pcnn.datasets.placement import Placement, VoxelSize
 from pcnn.datasets.samples import Cloud
+from pcnn.datasets.tiles import Tiles
 from pcnn.experiment import build
 
 #: Colour of points without a class.
@@ -120,6 +121,33 @@ class Predictor:
         batch = CollateSegmentation(self.in_channels, self.placement)([sample]).to(self.device)
         logits = self.net(batch.tensor).features  # [N, C]
         classes[part.point_index] = logits.argmax(1)[batch.inverse].cpu()
+        return classes
+
+    def in_tiles(self, cloud: Cloud, size: float, margin: float) -> Tensor:
+        """Class of every point of a large cloud, square by square.
+
+        Every square is moved to its own middle, as tiles are that a network was trained on. Squares
+        begin at multiples of their size in the coordinates of the file.
+
+        Args:
+            cloud: as read from a file.
+            size: edge of a square [m].
+            margin: how far around a square the network sees too [m].
+
+        Returns:
+            ``[P]`` int64: 0..C-1.
+
+        Raises:
+            ValueError: as a call, or a size or a margin out of range.
+        """
+        places = cloud.points.numpy().astype(np.float64) + cloud.origin
+        classes = torch.full((cloud.n_points,), IGNORE)
+        for rows, own in Tiles(places, size).with_margin(margin):
+            part = cloud.select(torch.from_numpy(rows))
+            origin = self.reading.origin(places[rows], in_map=True)
+            points = torch.from_numpy((places[rows] - origin).astype(np.float32))
+            part = replace(part, points=points, point_index=torch.arange(len(rows)))
+            classes[torch.from_numpy(rows[own])] = self(part)[torch.from_numpy(own)]
         return classes
 
     def rgb(self, classes: Tensor) -> np.ndarray:

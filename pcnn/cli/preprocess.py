@@ -160,3 +160,33 @@ def folder(
         "data_dir": str(data_dir),
     }
     fill_caches(FolderSegmentation, root, settings, geometry, check, workers, progress)
+
+
+@app.command("tiles")
+def tiles(
+    root: Annotated[Path, typer.Argument(help="Folder of large .las and .laz clouds.")],
+    out: Annotated[Path, typer.Argument(help="Folder for the tiles.")],
+    size: Annotated[float, typer.Option(help="Edge of a tile, in metres.")] = 50.0,
+    least: Annotated[int, typer.Option(min=1, help="Leave out tiles of fewer points.")] = 100,
+    workers: Workers = None,
+    progress: Progress = True,
+) -> None:
+    """Cut large LAS clouds into square tiles, to train on with dataset=folder dataset.root=OUT.
+
+    Classify new clouds in the same squares: pcnn predict --tile SIZE.
+    """
+    from pcnn.datasets import las
+    from pcnn.datasets.tile_preparation import CutTiles
+
+    if not root.is_dir():
+        raise typer.BadParameter(f"{root} is not a folder")
+    if not 0 < size < float("inf"):
+        raise typer.BadParameter(f"--size {size}: want a length above 0, in metres")
+    if out.resolve() == root.resolve() or root.resolve() in out.resolve().parents:
+        raise typer.BadParameter(f"{out} lies among the clouds; give another folder")
+    clouds = sorted(path for path in root.rglob("*") if path.suffix.lower() in las.SUFFIXES)
+    if not clouds:
+        raise typer.BadParameter(f"no cloud ({', '.join(las.SUFFIXES)}) in {root}")
+    work = CutTiles(root, tuple(clouds), out, size, least)
+    if not do_all([work], "clouds", workers, progress):
+        raise typer.Exit(1)

@@ -98,9 +98,15 @@ def write_las_labels(path: Path, source: Path, labels: np.ndarray) -> None:
         las = laspy.convert(las, point_format_id=_EXTENDED[format_id], file_version="1.4")
         las.scan_angle = np.round(degrees / _ANGLE).astype(np.int16)
     las.classification = labels.astype(np.uint8)
+    write_las(path, las)
+
+
+def write_las(path: Path, las: Any) -> None:
+    """Write a `laspy.LasData`, whole or not at all; the suffix says whether it is compressed."""
+    packed = path.suffix.lower() == ".laz"
+    backend = _backend(_laspy(path)) if packed else None
     with whole_file(path) as file:
-        packed = path.suffix.lower() == ".laz"
-        las.write(file, do_compress=packed, laz_backend=_backend(laspy) if packed else None)
+        las.write(file, do_compress=packed, laz_backend=backend)
 
 
 def _backend(laspy: Any) -> Any:

@@ -84,6 +84,22 @@ def test_ply_files_come_back_with_their_properties(checkpoint: Path, tmp_path: P
     assert not (coloured["red"] == 77).any()
 
 
+def test_large_clouds_square_by_square(checkpoint: Path, tmp_path: Path) -> None:
+    write_las(tmp_path / "in" / "a.las", 400)
+
+    def classes(name: str, *options: object) -> np.ndarray:
+        run(checkpoint, tmp_path / "in" / "a.las", "--out", tmp_path / name, *options, "--no-ply")
+        return np.asarray(laspy.read(tmp_path / name / "a.las").classification)
+
+    whole = classes("whole")
+    np.testing.assert_array_equal(classes("one", "--tile", 1e6), whole)
+    several = classes("several", "--tile", 15, "--margin", 3)
+    assert set(several) <= {2, 5, 6}  # every point is of some square
+    a = tmp_path / "in" / "a.las"
+    assert "exclude each other" in run(checkpoint, a, "--tile", 9, "--crop", 5, code=2)
+    assert "0 <= margin <= tile" in run(checkpoint, a, "--tile", 1, "--margin", 5, code=2)
+
+
 def test_results_never_replace_a_cloud(checkpoint: Path, tmp_path: Path) -> None:
     write_las(tmp_path / "tiles" / "a.las")
     before = (tmp_path / "tiles" / "a.las").read_bytes()

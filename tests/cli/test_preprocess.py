@@ -120,6 +120,20 @@ def test_rooms_become_arrays(tmp_path: Path) -> None:
     assert "folder of the raw rooms" in run(*again, code=2)
 
 
+def test_large_clouds_become_tiles(tmp_path: Path) -> None:
+    write_las(tmp_path / "in" / "a.las", 200)
+    (tmp_path / "in" / "torn.laz").write_bytes(b"LASF")
+    words = ("tiles", tmp_path / "in", tmp_path / "out", "--size", 20, "--least", 1)
+    text = run(*words, "--workers", 0, code=1)
+    assert "2 clouds: 1 made, 1 NOT done" in text
+    assert "torn.laz: not a whole LAS file" in text
+    assert len(list((tmp_path / "out").glob("a_*_*.laz"))) >= 4
+    inside = ("tiles", tmp_path / "in", tmp_path / "in" / "out")
+    assert "lies among the clouds" in run(*inside, code=2)
+    (tmp_path / "empty").mkdir()
+    assert "no cloud" in run("tiles", tmp_path / "empty", tmp_path / "x", code=2)
+
+
 def test_settings_that_no_training_would_take(kitti: Path, tmp_path: Path) -> None:
     data = ("--data-dir", tmp_path / "data")
     assert "want voxel or point" in run("kitti", kitti, "--geometry", "points", *data, code=2)

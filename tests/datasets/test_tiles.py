@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import laspy
+import numpy as np
+import pytest
+
+from pcnn.datasets.tile_preparation import CutTiles
+from pcnn.datasets.tiles import Tiles
+from tests.datasets.las_files import places, write_las
+
+
+def points(n: int) -> np.ndarray:
+    return np.random.default_rng(0).uniform(-30, 50, (n, 3))
+
+
+@pytest.mark.parametrize("margin", [0.0, 3.0, 10.0])
+@pytest.mark.parametrize("n", [0, 1, 500])
+def test_every_point_is_one_squares_own(n: int, margin: float):
+    cloud = points(n)
+    tiles = Tiles(cloud, 10.0)
+    owners = np.zeros(n, dtype=int)
+    for number, (rows, own) in enumerate(tiles.with_margin(margin)):
+        owners[rows[own]] += 1
+        i, j = tiles.numbers[number]
+        x, y = cloud[:, 0], cloud[:, 1]
+        around = (x >= 10 * i - margin) & (x <= 10 * i + 10 + margin)
+        around &= (y >= 10 * j - margin) & (y <= 10 * j + 10 + margin)
+        assert sorted(rows) == np.flatnonzero(around).tolist()
+        np.testing.assert_array_equal(np.floor(cloud[rows[own], :2] / 10), [[i, j]] * own.sum())
+    assert (owners == 1).all()
+
+
+def test_sizes_that_are_none():
+    for size in (0.0, -1.0, np.inf, np.nan):
+        with pytest.raises(ValueError, match="positive edge"):
+            Tiles(points(3), size)
+    with pytest.raises(ValueError, match="margin must lie in"):
+        list(Tiles(points(3), 5.0).with_margin(6.0))
+
+
+def test_las_files_are_cut(tmp_path: Path):
+    before = write_las(tmp_path / "in" / "north" / "a.las", 200)
+    cut = CutTiles(tmp_path / "in", (tmp_path / "in/north/a.las",), tmp_path / "out", 15.0)
+    assert cut.do(0)[0] == "made"
+    made = sorted((tmp_path / "out" / "north").glob("*.laz"))
+    found = [laspy.read(path) for path in made]
+    together = np.concatenate([np.asarray(part.xyz) for part in found])
+    order = np.lexsort(together.T)
+    np.testing.assert_array_equal(together[order], places(200)[np.lexsort(places(200).T)])
+    codes = np.concatenate([np.asarray(part.classification) for part in found])
+    np.testing.assert_array_equal(
+        codes[order], np.asarray(before.classification)[np.lexsort(places(200).T)]
+    )
+    for path, part in zip(made, found, strict=True):
+        i, j = map(int, path.stem.split("_")[1:])
+        np.testing.assert_array_equal(
+            np.floor(np.asarray(part.xyz)[:, :2] / 15), [[i, j]] * len(part.points)
+        )
+
+
+def test_a_cloud_is_cut_once_unless_something_changed(tmp_path: Path):
+    write_las(tmp_path / "in" / "a.las", 200)
+
+    def cut(size: float = 15.0, least: int = 1) -> str:
+        clouds = (tmp_path / "in" / "a.las",)
+        return CutTiles(tmp_path / "in", clouds, tmp_path / "out", size, least).do(0)[0]
+
+    assert [cut(), cut()] == ["made", "kept"]
+    next((tmp_path / "out").glob("*.laz")).unlink()
+    assert [cut(), cut()] == ["made", "kept"]
+    (tmp_path / "out" / ".a.tiles").write_text("{")
+    assert [cut(), cut()] == ["made", "kept"]
+    write_las(tmp_path / "in" / "a.las", 210)
+    assert [cut(), cut()] == ["made", "kept"]
+
+
+def test_tiles_of_few_points_are_told(tmp_path: Path):
+    write_las(tmp_path / "in" / "a.las", 50)
+    cut = CutTiles(tmp_path / "in", (tmp_path / "in/a.las",), tmp_path / "out", 1.0, 3)
+    state, (note,) = cut.do(0)
+    left = sum(len(laspy.read(p).points) for p in (tmp_path / "out").glob("*.laz"))
+    assert state == "made"
+    assert f"a.las: {50 - left} points in tiles of fewer than 3 left out" in note
