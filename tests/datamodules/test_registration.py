@@ -166,17 +166,23 @@ def test_simulated_rooms_in_place_of_none(
         return root
 
     monkeypatch.setattr(fragments, "simulate_fragments", simulate)
-    training, testing = {"seed": 3, "train_scenes": 1}, {"seed": 4, "test_scenes": 1}
+    training, testing = {"train_scenes": 1, "seed": 3, "workers": 2}, {"val_scenes": 1, "seed": 3}
     sets = ThreeDMatchSets(data_dir=str(tmp_path), simulate=testing, simulate_train=training)
     data = RegistrationDataModule(sets, voxel_size=0.1, num_workers=0)
     assert asked == []
     data.setup("fit")
-    assert asked == [training, training]  # train and val, of one set
+    assert asked == [training]  # train and val are of one set, which is told once
     assert data.source_kind == "simulated"
-    assert "SIMULATED" in caplog.text
-    folders = sorted(path.name for path in (tmp_path / "simulated").iterdir())
-    assert folders == [f"threedmatch-3-1-{VERSION}"]
+    assert [caplog.text.count(told) for told in ("SIMULATED", "no root was given")] == [1, 1]
+    folders = tmp_path / "simulated"
+    assert [path.name for path in folders.iterdir()] == [
+        f"threedmatch-seed-3-train_scenes-1-{VERSION}"
+    ]
     assert len(list(data.train_dataloader())) == 3
+    with pytest.raises(FileNotFoundError):  # the stand-in writes no test pairs
+        data.pairs("test")
+    # one room of validation is not one of training
+    assert (folders / f"threedmatch-seed-3-val_scenes-1-{VERSION}").is_dir()
 
 
 def test_a_list_without_pairs_is_no_validation(

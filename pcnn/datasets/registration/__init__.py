@@ -10,7 +10,8 @@ from pcnn.datasets.registration.pairs import PairDataset, RegistrationPair
 from pcnn.datasets.registration.placed_pairs import PlacedPairs
 from pcnn.datasets.registration.sources import (
     kitti_pairs,
-    threedmatch_pairs,
+    kitti_source,
+    threedmatch_source,
     threedmatch_training_pairs,
 )
 from pcnn.datasets.registration.threedmatch import ThreeDMatch
@@ -30,6 +31,7 @@ __all__ = [
     "ThreeDMatch",
     "ThreeDMatchSets",
     "kitti_pairs",
-    "threedmatch_pairs",
+    "kitti_source",
+    "threedmatch_source",
     "threedmatch_training_pairs",
 ]

@@ -59,7 +59,7 @@ def read_gt_overlap(path: Path) -> dict[Key, float]:
         ValueError: a line that is not ``i,j,overlap``.
     """
     found: dict[Key, float] = {}
-    for number, line in enumerate(_lines(path), 1):
+    for number, line in _lines(path):
         words = line.split(",")
         try:
             i, j, share = int(words[0]), int(words[1]), float(words[2])
@@ -145,21 +145,22 @@ def _blocks(path: Path, size: int) -> dict[Key, Tensor]:
         )
     found: dict[Key, Tensor] = {}
     for start in range(0, len(lines), size + 1):
-        header = _numbers(path, start + 1, lines[start], 3)
+        number, line = lines[start]
+        header = _numbers(path, number, line, 3)
         key = int(header[0]), int(header[1])
         if key in found:
-            raise ValueError(f"{path}:{start + 1}: pair {key[0]} {key[1]} occurs twice")
-        rows = [
-            _numbers(path, start + 2 + row, lines[start + 1 + row], size) for row in range(size)
-        ]
+            raise ValueError(f"{path}:{number}: pair {key[0]} {key[1]} occurs twice")
+        rows = [_numbers(path, *row, size) for row in lines[start + 1 : start + 1 + size]]
         found[key] = torch.tensor(rows, dtype=torch.float64)
     return found
 
 
-def _lines(path: Path) -> list[str]:
+def _lines(path: Path) -> list[tuple[int, str]]:
+    """Lines that are not blank, with their numbers in the file."""
     if not path.is_file():
         raise FileNotFoundError(f"{path}: no such file")
-    return [line for line in path.read_text(encoding="ascii").splitlines() if line.strip()]
+    lines = path.read_text(encoding="ascii").splitlines()
+    return [(number, line) for number, line in enumerate(lines, 1) if line.strip()]
 
 
 def _numbers(path: Path, number: int, line: str, count: int) -> list[float]:

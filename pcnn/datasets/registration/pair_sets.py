@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -12,9 +12,12 @@ from pcnn.datasets.registration.pairs import PairDataset
 from pcnn.datasets.registration.sources import (
     TrainPairs,
     kitti_pairs,
-    threedmatch_pairs,
+    kitti_source,
+    threedmatch_source,
     threedmatch_training_pairs,
 )
+from pcnn.datasets.registration.threedmatch import ThreeDMatch
+from pcnn.datasets.source import DataSource
 
 Split = Literal["train", "val", "test"]
 
@@ -64,6 +67,10 @@ class ThreeDMatchSets:
     overlap: float = OVERLAP
     simulate: Mapping[str, Any] | None = None
     simulate_train: Mapping[str, Any] | None = None
+    # what was found, once, of the test pairs (True) and of the others: the log tells it once
+    _found: dict[bool, DataSource] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     @property
     def benchmark(self) -> str:
@@ -72,14 +79,16 @@ class ThreeDMatchSets:
 
     def find(self, split: Split) -> PairDataset:
         """Find the pairs of a split; see `PairSets`."""
-        where = self.root, self.source, self.data_dir
-        if split == "test":
-            return threedmatch_pairs(
-                *where, self.pair_list, self.scenes, self.benchmarks, self.simulate
+        tested = split == "test"
+        if tested not in self._found:
+            simulate = self.simulate if tested else self.simulate_train
+            self._found[tested] = threedmatch_source(
+                self.root, self.source, self.data_dir, simulate
             )
-        return threedmatch_training_pairs(
-            split, *where, self.train_pairs, self.overlap, self.simulate_train
-        )
+        found = self._found[tested]
+        if tested:
+            return ThreeDMatch(found.root, self.pair_list, self.scenes, self.benchmarks)
+        return threedmatch_training_pairs(found, split, self.train_pairs, self.overlap)
 
 
 @dataclass(frozen=True)
@@ -119,6 +128,10 @@ class KITTISets:
     distances: Sequence[float] | None = None
     simulate: Mapping[str, Any] | None = None
     simulate_train: Mapping[str, Any] | None = None
+    # what was found, once, of the test pairs (True) and of the others: the log tells it once
+    _found: dict[bool, DataSource] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     @property
     def benchmark(self) -> str:
@@ -136,15 +149,20 @@ class KITTISets:
         metadata = self.metadata
         if metadata is not None and not tested and not Path(metadata).is_dir():
             metadata = None  # a file lists the tested split alone
+        if tested not in self._found:
+            self._found[tested] = kitti_source(
+                self.root,
+                self.source,
+                self.data_dir,
+                self.simulate if tested else self.simulate_train,
+                with_poses=metadata is None,
+            )
         return kitti_pairs(
-            self.root,
-            self.source,
-            self.data_dir,
+            self._found[tested],
             self.split if tested else split,
             self.ground_truth,
             self.poses,
             metadata,
             chosen,
-            self.simulate if tested else self.simulate_train,
             None if tested else self.distances,
         )

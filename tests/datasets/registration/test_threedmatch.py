@@ -81,6 +81,8 @@ def test_scene_files_round_trip_an_empty_matrix(tmp_path: Path) -> None:
     [
         ("gt.log", "0\t1\t2\n1 0 0 0\n", "whole number of pairs"),
         ("gt.log", "0 1 2\n1 0 0 0\n0 1 0 0\n0 0 1 a\n0 0 0 1\n", "gt.log:4: want 4 numbers"),
+        ("gt.log", "0 1 2\n\n1 0 0 0\n0 1 0 0\n\n0 0 1 a\n0 0 0 1\n", "gt.log:6: want 4 numbers"),
+        ("gt.log", "\n0 1\n1 0 0 0\n0 1 0 0\n0 0 1 0\n0 0 0 1\n", "gt.log:2: want 3 numbers"),
         ("gt.log", "0 1 2\n2 0 0 0\n0 1 0 0\n0 0 1 0\n0 0 0 1\n", "pair 0 1.*no rotation"),
         ("gt.info", "0 7 2\n" + "0 0 0 0 0 0\n" * 6, "list different pairs"),
     ],

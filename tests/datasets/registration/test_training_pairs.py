@@ -11,6 +11,7 @@ from pcnn.datasets.registration import (
     KITTIOdometry,
     KITTISets,
     ThreeDMatchSets,
+    threedmatch_source,
     threedmatch_training_pairs,
 )
 from pcnn.datasets.registration.kitti_pair_rule import pairs_between
@@ -72,7 +73,8 @@ def test_fcgfs_lists_are_found_and_split_as_published(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     write_fcgf(tmp_path, ("sun3d-x", VAL_SCENE))
-    train, val = (threedmatch_training_pairs(s, str(tmp_path)) for s in ("train", "val"))
+    found = threedmatch_source(str(tmp_path))
+    train, val = (threedmatch_training_pairs(found, s) for s in ("train", "val"))
     assert isinstance(train, FCGFPairs)
     assert {p.scene for p in train.pairs} == {"sun3d-x@seq-01-0.30"}
     assert {p.scene for p in val.pairs} == {f"{VAL_SCENE}@seq-01-0.30"}
@@ -80,9 +82,9 @@ def test_fcgfs_lists_are_found_and_split_as_published(
     assert shared(train, 0) > 0.3
     assert "1 of FCGF's 6 validation scenes" in caplog.text
     with pytest.raises(FileNotFoundError, match="no list of train pairs"):
-        threedmatch_training_pairs("train", str(tmp_path), train_pairs="predator")
+        threedmatch_training_pairs(found, "train", "predator")
     with pytest.raises(ValueError, match="auto, predator, fcgf"):
-        threedmatch_training_pairs("train", str(tmp_path), train_pairs="fcfg")  # type: ignore[arg-type]
+        threedmatch_training_pairs(found, "train", "fcfg")  # type: ignore[arg-type]
 
 
 def test_sets_of_one_root(tmp_path: Path) -> None:
