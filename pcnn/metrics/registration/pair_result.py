@@ -20,7 +20,7 @@ class PairResult:
         inlier_ratio: share of right matches; NaN when none were counted.
         matches: putative matches handed to the solver.
         inliers: matches that agree with the estimate.
-        index: place in the scene's ground truth, from 0.
+        index: place in the scene's ground truth, from 0; -1 when nothing tells it.
         seconds: time of matching and solving.
     """
 

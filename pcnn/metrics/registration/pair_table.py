@@ -18,6 +18,7 @@ COLUMNS = (
     "scene",
     "target",
     "source",
+    "index",
     "rre_deg",
     "rte_m",
     "rmse_m",
@@ -64,6 +65,7 @@ def write_pair_table(
                         pair.scene,
                         pair.target,
                         pair.source,
+                        pair.index,
                         *(
                             "" if value != value else f"{value:.6g}"
                             for value in (pair.rre, pair.rte, pair.rmse, pair.inlier_ratio)
@@ -83,6 +85,8 @@ def write_pair_table(
 def read_pair_table(path: Path) -> dict[int | None, list[PairResult]]:
     """Read the results before ICP that `write_pair_table` wrote, by number of samples.
 
+    Tables of earlier versions do not tell a pair's place in the ground truth; theirs is -1.
+
     Args:
         path: the CSV file.
 
@@ -95,7 +99,7 @@ def read_pair_table(path: Path) -> dict[int | None, list[PairResult]]:
     found: dict[int | None, list[PairResult]] = {}
     with path.open(newline="") as file:
         lines = csv.DictReader(file)
-        missing = set(COLUMNS) - set(lines.fieldnames or ())
+        missing = set(COLUMNS) - {"index"} - set(lines.fieldnames or ())
         if missing:
             raise ValueError(f"{path}: not a table of pairs, it lacks {', '.join(sorted(missing))}")
         for number, line in enumerate(lines, 2):
@@ -129,6 +133,6 @@ def _result(line: Mapping[str, str]) -> PairResult:
         ratio,
         int(line["matches"]),
         int(line["inliers"]),
-        # the place in the ground truth is not written: whether the pair counts is asked of others
-        seconds=seconds,
+        int(line.get("index", -1)),
+        seconds,
     )

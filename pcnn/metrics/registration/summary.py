@@ -59,7 +59,17 @@ def succeeded(results: Sequence[PairResult], rule: Success) -> NDArray[np.bool_]
 
 
 def counts_for_recall(results: Sequence[PairResult], protocol: Protocol) -> NDArray[np.bool_]:
-    """Which pairs count for RR, RRE and RTE, [P]."""
+    """Which pairs count for RR, RRE and RTE, [P].
+
+    Raises:
+        ValueError: the protocol loses the first pair of a scene, and nothing tells which that is.
+    """
+    unknown = [result for result in results if result.index < 0]
+    if protocol.lose_first and unknown:
+        raise ValueError(
+            f"protocol {protocol.name} loses the first pair of every scene, and the results do not "
+            f"tell which that is in scene {unknown[0].scene}; evaluate again"
+        )
     counted = np.ones(len(results), dtype=bool)
     for place, result in enumerate(results):
         if protocol.skip_consecutive and result.consecutive:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import csv
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -12,13 +13,16 @@ from pcnn.cli import app
 from pcnn.metrics.registration import PairResult, paired_difference, protocol
 from pcnn.metrics.registration.comparison import compare, compare_runs, comparison_table
 from pcnn.metrics.registration.pair_table import read_pair_table, write_pair_table
+from pcnn.metrics.registration.summary import counts_for_recall
 
 RULES = protocol("strict", "threedmatch")  # 5 degrees and 0.1 m, every pair
 
 
 def results(good: list[bool], ratio: float = 0.2, scene: str = "a") -> list[PairResult]:
     return [
-        PairResult(scene, place, place + 3, 1.0 if one else 90.0, 0.05, inlier_ratio=ratio)
+        PairResult(
+            scene, place, place + 3, 1.0 if one else 90.0, 0.05, inlier_ratio=ratio, index=place
+        )
         for place, one in enumerate(good)
     ]
 
@@ -102,7 +106,20 @@ def test_a_table_is_read_as_it_was_written(tmp_path: Path) -> None:
     read = read_pair_table(path)
     assert list(read) == [250, None]
     for number, pairs in given.items():
-        assert str(read[number]) == str([replace(pair, index=0) for pair in pairs])
+        assert str(read[number]) == str(pairs)  # NaN equals itself as text
+    lost = replace(RULES, lose_first=True)
+    assert counts_for_recall(read[250], lost).tolist() == [False, True]
+    with path.open(newline="") as file:  # as earlier versions wrote it
+        rows = [{k: v for k, v in row.items() if k != "index"} for row in csv.DictReader(file)]
+    with (tmp_path / "old.csv").open("w", newline="") as file:
+        writer = csv.DictWriter(file, rows[0])
+        writer.writeheader()
+        writer.writerows(rows)
+    old = read_pair_table(tmp_path / "old.csv")[250]
+    assert [pair.index for pair in old] == [-1, -1]
+    assert counts_for_recall(old, RULES).all()
+    with pytest.raises(ValueError, match="do not tell which that is in scene a"):
+        counts_for_recall(old, lost)
     (tmp_path / "other.csv").write_text("a,b\n1,2\n")
     with pytest.raises(ValueError, match=r"other\.csv: not a table of pairs, it lacks counted"):
         read_pair_table(tmp_path / "other.csv")
