@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from pcnn.cli.simulate_interiors import simulate_fragments_command, simulate_rooms_command
+from pcnn.cli.simulate_interiors import Root, simulate_fragments_command, simulate_rooms_command
 from pcnn.cli.simulated_set import write_set
 
 app = typer.Typer(no_args_is_help=True, help="Write simulated data sets in official formats.")
@@ -20,9 +20,9 @@ def simulate() -> None:
 
 @app.command("kitti")
 def simulate_kitti_command(
-    root: Annotated[
-        Path | None,
-        typer.Option(help="Folder to write; default data/simulated/kitti-<seed>-<version>."),
+    root: Root = None,
+    folder: Annotated[
+        Path | None, typer.Option("--root", help="The same folder, as an option.")
     ] = None,
     scans: Annotated[
         int, typer.Option(min=0, help="Training scans, sequences 00-07, 09, 10.")
@@ -40,9 +40,11 @@ def simulate_kitti_command(
     """Write simulated streets in the formats of SemanticKITTI and KITTI odometry."""
     from pcnn.datasets.simulate import VERSION, simulate_kitti
 
+    if root is not None and folder is not None:
+        raise typer.BadParameter(f"give the folder once, not {root} and --root {folder}")
     write_set(
         simulate_kitti,
-        root,
+        folder if root is None else root,
         "kitti",
         seed,
         VERSION,

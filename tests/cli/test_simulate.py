@@ -27,8 +27,9 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Path, dict[str, Any]]]:
     return made
 
 
-def test_options_reach_the_generator(calls: list[tuple[Path, dict[str, Any]]]) -> None:
-    line = "kitti --root out --scans 100 --val-scans 20 --seed 7 --workers 3 --frame-stride 1"
+@pytest.mark.parametrize("folder", ["out", "--root out"])
+def test_options_reach_the_generator(folder: str, calls: list[tuple[Path, dict[str, Any]]]) -> None:
+    line = f"kitti {folder} --scans 100 --val-scans 20 --seed 7 --workers 3 --frame-stride 1"
     result = RUNNER.invoke(app, [*line.split(), "--no-progress"])
     assert result.exit_code == 0, result.output
     assert result.output.strip() == "out"
@@ -45,6 +46,13 @@ def test_options_reach_the_generator(calls: list[tuple[Path, dict[str, Any]]]) -
             },
         )
     ]
+
+
+def test_the_folder_is_given_once(calls: list[tuple[Path, dict[str, Any]]]) -> None:
+    result = RUNNER.invoke(app, ["kitti", "one", "--root", "two"])
+    assert result.exit_code == 2
+    assert "not one and --root two" in " ".join(result.output.replace("│", " ").split())
+    assert calls == []
 
 
 def test_the_default_folder_names_seed_and_version(
