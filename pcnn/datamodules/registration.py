@@ -42,6 +42,8 @@ class RegistrationDataModule(ExactLoading):
         geometry: ...
         limit_train: number of training pairs, spread over their list; None takes all.
         limit_val: number of validation pairs; None takes all.
+        one_pass: both clouds of the pairs go through the network at once: half the launches, and
+            batch norms see one mini-batch of both in training, where FCGF's see two.
     """
 
     unit = "pair"
@@ -63,6 +65,7 @@ class RegistrationDataModule(ExactLoading):
         geometry: Placement | None = None,
         limit_train: int | None = None,
         limit_val: int | None = VAL_PAIRS,
+        one_pass: bool = False,
     ) -> None:
         super().__init__(
             batch_size=batch_size,
@@ -78,6 +81,7 @@ class RegistrationDataModule(ExactLoading):
         self.max_points = max_points
         self.limit_train = limit_train
         self.limit_val = limit_val
+        self.one_pass = one_pass
         self._pairs: dict[Split, PairDataset] = {}
 
     @property
@@ -133,4 +137,4 @@ class RegistrationDataModule(ExactLoading):
 
     def collate(self) -> Collate:
         """Return what joins pairs into a batch."""
-        return CollatePairs(self.geometry, self.voxel_size)
+        return CollatePairs(self.geometry, self.voxel_size, self.one_pass)

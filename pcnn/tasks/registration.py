@@ -25,19 +25,20 @@ class RegistrationTask(NetworkTask):
 
     Training: ``loss(source [N, C], target [M, C], batch)`` on descriptors of unit length. The two
     clouds of a pair go through the network one after the other, so its batch norms see two
-    mini-batches a step, as in FCGF. Rows of both that lie within `positive_radius` under the true
-    transform are the batch's positives; they are searched on the device. A pair without any stays
-    in the batch and contributes nothing.
+    mini-batches a step, as in FCGF; or in one pass, with half the launches. Rows of both that lie
+    within `positive_radius` under the true transform are the batch's positives; they are searched
+    on the device. A pair without any stays in the batch and contributes nothing.
 
     Evaluation, for every pair: up to `val_samples` random rows of either cloud, each of the source
     with its nearest descriptor of the target; the share of these that are right; a transform by
     RANSAC. What is drawn depends on the pair's name and `seed` alone, and so does what the loss
     draws: one network has one set of figures.
 
-    A batch has `source` and `target` (SparseTensor of B clouds each), `source_places` [N, 3] and
-    `target_places` [M, 3] [m], `source_offsets` and `target_offsets` [B + 1], `transforms`
-    [B, 4, 4], `positives` [T, 2] and `positive_offsets` [B + 1] or None, `with_positives`, `names`
-    [B], `voxel_size` [m], `batch_size` B, `to` and `tensors`.
+    A batch has `inputs` (SparseTensors: source and target of B clouds each, or one of 2 B clouds,
+    sources first), `source_places` [N, 3] and `target_places` [M, 3] [m], `source_offsets` and
+    `target_offsets` [B + 1], `transforms` [B, 4, 4], `positives` [T, 2] and `positive_offsets`
+    [B + 1] or None, `with_positives`, `names` [B], `voxel_size` [m], `batch_size` B, `to` and
+    `tensors`.
 
     Logged: `train/loss`, its terms, `train/positives` (how many), `train/positive_distance` (mean
     distance of their descriptors), `train/lr`; for `val` and `test`: `loss`, `feat_match_ratio`,
@@ -117,8 +118,9 @@ class RegistrationTask(NetworkTask):
         return unit_length(self.run(tensor).features)
 
     def inputs(self, batch: Any) -> tuple[Any, Any]:
-        """Both sides of the pairs."""
-        return batch.source, batch.target
+        """Both sides of the pairs, or one tensor of both."""
+        found: tuple[Any, ...] = batch.inputs
+        return found
 
     def arrived(self, batch: Any) -> Any:
         """The batch with its positives, searched on the device; one that has them stays."""
@@ -134,9 +136,18 @@ class RegistrationTask(NetworkTask):
         )
         return batch.with_positives(*found)
 
+    def described(self, batch: Any) -> tuple[Tensor, Tensor]:
+        """Descriptors [N, C] of the sources' rows and [M, C] of the targets'."""
+        found = [self(tensor) for tensor in batch.inputs]
+        if len(found) == 2:
+            return found[0], found[1]
+        # rows of a geometry lie cloud by cloud, the sources' first
+        source, target = found[0].split([len(batch.source_places), len(batch.target_places)])
+        return source, target
+
     def training_step(self, batch: Any, batch_idx: int) -> Tensor:
         """Loss of one batch."""
-        source, target = self(batch.source), self(batch.target)
+        source, target = self.described(batch)
         loss: Tensor = self.loss(source, target, batch)
         seen: dict[str, Any] = {"train/positives": float(len(batch.positives))}
         terms: dict[str, Tensor] = getattr(self.loss, "terms", {})
@@ -168,7 +179,7 @@ class RegistrationTask(NetworkTask):
         """
         if batch.batch_size == 0:
             return None
-        source, target = self(batch.source), self(batch.target)
+        source, target = self.described(batch)
         devices = [source.device] if source.device.type == "cuda" else []
         with torch.random.fork_rng(devices):  # nothing that training draws depends on validation
             torch.manual_seed(seed_of("/".join(batch.names), self.seed))

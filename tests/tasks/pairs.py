@@ -35,6 +35,10 @@ class Pairs:
     def batch_size(self) -> int:
         return len(self.names)
 
+    @property
+    def inputs(self) -> tuple[SparseTensor, SparseTensor]:
+        return self.source, self.target
+
     def with_positives(self, positives: Tensor, offsets: Tensor) -> Pairs:
         return replace(self, positives=positives, positive_offsets=offsets)
 

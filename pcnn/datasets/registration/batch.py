@@ -16,10 +16,11 @@ from pcnn.tensor import SparseTensor
 class PairBatch:
     """Pairs of a step. Not a dataclass: Lightning would take a dataclass apart.
 
-    The two sides go through the network one after the other.
+    The two sides go through the network one after the other, or in one pass as 2 B clouds.
 
     Args:
-        source: input of the network, one channel, B clouds, on voxels or native points.
+        source: input of the network, one channel, B clouds, on voxels or native points; None where
+            ``both`` is given.
         target: the same for the other cloud of every pair.
         source_places: [N, 3] float32, where each row lies in its cloud's frame, after augmentation
             [m]: a native point, or the mean of a voxel's points.
@@ -32,6 +33,7 @@ class PairBatch:
         positive_offsets: [B + 1] int64: pair b has the positives ``offsets[b]..offsets[b + 1]``.
         names: B names, ``SCENE/SOURCE onto TARGET``.
         voxel_size: edge of a voxel, on native points of a cell [m].
+        both: source and target as 2 B clouds of one tensor, first all sources, in place of them.
 
     A batch without pairs (B = 0, each side one empty cloud) occurs in evaluation on several ranks;
     see `pcnn.datasets.sampler.EvaluationSampler`.
@@ -39,8 +41,8 @@ class PairBatch:
 
     def __init__(
         self,
-        source: SparseTensor,
-        target: SparseTensor,
+        source: SparseTensor | None,
+        target: SparseTensor | None,
         source_places: Tensor,
         target_places: Tensor,
         source_offsets: Tensor,
@@ -50,6 +52,7 @@ class PairBatch:
         positive_offsets: Tensor | None = None,
         names: tuple[str, ...] = (),
         voxel_size: float = 1.0,
+        both: SparseTensor | None = None,
     ) -> None:
         self.source = source
         self.target = target
@@ -62,11 +65,18 @@ class PairBatch:
         self.positive_offsets = positive_offsets
         self.names = names
         self.voxel_size = voxel_size
+        self.both = both
 
     @property
     def batch_size(self) -> int:
         """Number of pairs B."""
         return len(self.names)
+
+    @property
+    def inputs(self) -> tuple[SparseTensor, ...]:
+        """What enters the network: source and target, or one tensor of both."""
+        sides = self.both, self.source, self.target
+        return tuple(side for side in sides if side is not None)
 
     def with_positives(self, positives: Tensor, positive_offsets: Tensor) -> PairBatch:
         """Return the batch with its positives; arguments as in the class."""
@@ -82,6 +92,7 @@ class PairBatch:
             positive_offsets,
             self.names,
             self.voxel_size,
+            self.both,
         )
 
     def to(
@@ -121,8 +132,8 @@ class PairBatch:
         self, side: Callable[[SparseTensor], SparseTensor], move: Callable[[Tensor], Tensor]
     ) -> PairBatch:
         return PairBatch(
-            side(self.source),
-            side(self.target),
+            None if self.source is None else side(self.source),
+            None if self.target is None else side(self.target),
             move(self.source_places),
             move(self.target_places),
             move(self.source_offsets),
@@ -132,6 +143,7 @@ class PairBatch:
             None if self.positive_offsets is None else move(self.positive_offsets),
             self.names,
             self.voxel_size,
+            None if self.both is None else side(self.both),
         )
 
 
@@ -141,11 +153,13 @@ class CollatePairs:
     Args:
         placement: of the clouds, which an empty list cannot tell.
         voxel_size: edge of a voxel, on native points of a cell [m].
+        one_pass: both sides are one tensor.
     """
 
-    def __init__(self, placement: Placement, voxel_size: float) -> None:
+    def __init__(self, placement: Placement, voxel_size: float, one_pass: bool = False) -> None:
         self.placement = placement
         self.voxel_size = voxel_size
+        self.one_pass = one_pass
 
     def __call__(self, pairs: Sequence[PlacedPair]) -> PairBatch:
         """Return the batch of the pairs, in their order; no pairs give a batch of none.
@@ -158,20 +172,22 @@ class CollatePairs:
         )
         source = [pair.source for pair in pairs]
         target = [pair.target for pair in pairs]
+        sides = source or nothing, target or nothing
         transforms = [
             torch.empty(0, 4, 4, dtype=torch.float64),
             *(p.transform[None] for p in pairs),
         ]
         return PairBatch(
-            _side(source or nothing),
-            _side(target or nothing),
-            _places(source or nothing),
-            _places(target or nothing),
+            None if self.one_pass else _side(sides[0]),
+            None if self.one_pass else _side(sides[1]),
+            _places(sides[0]),
+            _places(sides[1]),
             _offsets(source),
             _offsets(target),
             torch.cat(transforms),
             names=tuple(pair.name for pair in pairs),
             voxel_size=self.voxel_size,
+            both=_side([*sides[0], *sides[1]]) if self.one_pass else None,
         )
 
 

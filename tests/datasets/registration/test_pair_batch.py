@@ -4,7 +4,9 @@ import logging
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.optim import SGD
+from torch.optim.lr_scheduler import ExponentialLR
 
 from pcnn.datasets import OnPoints, OnVoxels, Placement
 from pcnn.datasets.registration import (
@@ -15,8 +17,10 @@ from pcnn.datasets.registration import (
     RegistrationPair,
 )
 from pcnn.geometry import PointSet, VoxelGrid
+from pcnn.models import ResUNetBN2C
 from pcnn.registration.positives import positive_pairs
 from pcnn.registration.transforms import inverse, transform_points
+from pcnn.tasks import RegistrationTask
 from tests.datasets.registration.scenes import world
 from tests.registration.poses import random_pose
 
@@ -238,3 +242,29 @@ def test_what_makes_no_sense_is_named() -> None:
     both = [samples(OnVoxels())[0], samples(OnPoints())[0]]
     with pytest.raises(ValueError, match="on voxels"):
         CollatePairs(OnVoxels(), VOXEL)(both)
+
+
+@placements
+def test_one_pass_describes_what_two_do(geometry: Placement) -> None:
+    data = samples(geometry, Scene((60, 1, 90)))
+    pairs = [data[0, i] for i in range(3)]
+    apart, once = (CollatePairs(geometry, VOXEL, one_pass)(pairs) for one_pass in (False, True))
+    assert len(apart.inputs) == 2
+    assert once.source is None
+    (both,) = once.to("cpu").inputs
+    assert both.geometry.batch_size == 6
+    assert torch.equal(both.features, torch.cat([side.features for side in apart.inputs]))
+    net = ResUNetBN2C(1, 4, width=0.125).eval().double()
+    task = RegistrationTask(net, nn.Identity(), SGD, ExponentialLR, VOXEL, "threedmatch").eval()
+    batches = (batch.to("cpu", torch.float64) for batch in (apart, once))
+    with torch.no_grad():
+        two, one = (task.described(batch) for batch in batches)
+    for sides in zip(two, one, strict=True):
+        torch.testing.assert_close(*sides)
+
+
+@placements
+def test_one_pass_without_pairs(geometry: Placement) -> None:
+    batch = CollatePairs(geometry, VOXEL, one_pass=True)([])
+    assert batch.batch_size == 0
+    assert len(batch.inputs) == 1
