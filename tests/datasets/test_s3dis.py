@@ -9,13 +9,15 @@ import numpy as np
 import pytest
 import torch
 
-from pcnn.datasets.augment import Augmentation
+from pcnn.datasets.augment import Augmentation, sample_generator
 from pcnn.datasets.classification import CollateClassification
+from pcnn.datasets.cloud_dataset import MIX3D
 from pcnn.datasets.labels import IGNORE
 from pcnn.datasets.native_points import OnPoints
-from pcnn.datasets.placement import Placement
+from pcnn.datasets.placement import Placement, VoxelSize
 from pcnn.datasets.s3dis import CLASS_NAMES, RoomTypes, S3DISRooms
 from pcnn.datasets.s3dis.room_arrays import RoomArrays, write_array_room
+from pcnn.datasets.samples import Cloud
 from pcnn.datasets.voxels import OnVoxels
 from tests.datasets.s3dis_rooms import room_arrays, write_set, write_text
 
@@ -165,6 +167,23 @@ def test_mixed_rooms_hold_two_crops(root: Path, placement: Placement):
     sample = data[0, 0]
     assert 60 < sample.geometry.rows <= 120
     assert sample.features.shape[1] == 6
+
+
+def test_crops_are_drawn_apart_from_changes_and_mixes(root: Path, monkeypatch: pytest.MonkeyPatch):
+    drawn: list[float] = []
+
+    def note(cloud: Cloud, generator: np.random.Generator, rows: int, cell: VoxelSize) -> Cloud:
+        drawn.append(generator.random())
+        return cloud
+
+    monkeypatch.setattr("pcnn.datasets.s3dis.dataset.sphere_crop", note)
+    data = rooms(root, point_max=60, seed=3)
+    for key in ((0, 1), (2, 0)):
+        assert data[key] is not None
+    others = {
+        sample_generator(3, *key, s).random() for key in ((0, 1), (2, 0)) for s in (None, MIX3D)
+    }
+    assert len(others | set(drawn)) == 6
 
 
 def test_a_room_without_a_type_is_named(root: Path):

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from pcnn.datasets.augment import Augmentation
+from pcnn.datasets.augment import Augmentation, sample_generator
 from pcnn.datasets.cloud_dataset import CloudDataset
 from pcnn.datasets.placement import Placement, VoxelSize
 from pcnn.datasets.s3dis.room_arrays import train_ids
@@ -20,6 +20,9 @@ from pcnn.datasets.sphere_crop import sphere_crop
 from pcnn.datasets.spread import spread
 
 log = logging.getLogger(__name__)
+
+#: Keeps the draws about crops apart from those of `pcnn.datasets.cloud_dataset.MIX3D`.
+CROP = 2
 
 
 class S3DISRooms(CloudDataset):
@@ -120,8 +123,7 @@ class S3DISRooms(CloudDataset):
         if self.point_max is None:
             return cloud
         # a stream of its own: crops do not change with what augmentations draw
-        words = np.random.SeedSequence([self.seed, epoch, index], spawn_key=(1,))
-        generator = np.random.Generator(np.random.PCG64(words))
+        generator = sample_generator(self.seed, epoch, index, CROP)
         cell = self.geometry.row_cell(self.voxel_size)
         return sphere_crop(cloud, generator, self.point_max, cell)
 
