@@ -39,7 +39,7 @@ class PairAugmentation:
 
     First what a sensor would do, in the cloud's own frame with the sensor at its origin (`crop`,
     `drop`, `depth_noise`, `warp`, `jitter`), then a similarity of each cloud:
-    ``x' = s (R (x - m) + m) + d`` with m the cloud's mean and one s for both; the transform becomes
+    ``x' = s (R (x - m) + m + d)`` with m the cloud's mean and one s for both; the transform becomes
     ``S_t T S_s⁻¹``, in which s leaves the rotation and scales the translation.
 
     Source: FCGF, lib/data_loaders.py, which draws the axis from a cube and turns clouds about their
