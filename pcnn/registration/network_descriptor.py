@@ -8,8 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from pcnn.datasets.placement import Placement
-from pcnn.datasets.samples import Cloud
+from pcnn.datasets.registration.placed_pairs import placed
 from pcnn.registration.descriptor import Described
+from pcnn.registration.unit_length import unit_length
 from pcnn.tensor import SparseTensor
 
 
@@ -46,12 +47,8 @@ class NetworkDescriptor:
         if len(points) == 0:
             raise ValueError("a cloud without points has no descriptors")
         points = points.to(self.device)
-        cloud = Cloud(points, points[:, :0], None, "cloud", "cloud")
-        placed = self.placement.sample(cloud, self.voxel_size)
-        places = placed.features[:, :3]  # [N, 3]
-        features = self.net(SparseTensor(torch.ones_like(places[:, :1]), placed.geometry)).features
-        features = features.float()
+        cloud = placed(points, self.voxel_size, self.placement, "cloud")
+        features = self.net(SparseTensor(cloud.features, cloud.geometry)).features.float()
         if not bool(torch.isfinite(features).all()):
             raise ValueError(f"{self.name} gives NaN or infinite descriptors: did it train well?")
-        features = nn.functional.normalize(features, dim=1)
-        return Described(places.float().cpu(), features.cpu())
+        return Described(cloud.places.float().cpu(), unit_length(features).cpu())

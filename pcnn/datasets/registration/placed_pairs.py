@@ -161,16 +161,16 @@ class PlacedPairs(Dataset[PlacedPair]):
 
 
 def placed(points: Tensor, size: float, geometry: Placement, name: str) -> PlacedCloud:
-    """Put points [P, 3] on a geometry, with an input of ones.
+    """Put points [P, 3] on a geometry, on their device, with an input of ones.
 
     Raises:
         ValueError: coordinates that do not serve, with the name.
     """
-    cloud = Cloud(points, torch.empty(len(points), 0), None, name, name)
+    cloud = Cloud(points, points[:, :0], None, name, name)
     sample = geometry.sample(cloud, size)
     # the features of a sample without features of its own are its coordinates
     places = sample.features
-    return PlacedCloud(sample.geometry, places, torch.ones(len(places), 1))
+    return PlacedCloud(sample.geometry, places, torch.ones_like(places[:, :1]))
 
 
 def named(pair: RegistrationPair) -> str:
