@@ -117,7 +117,7 @@ class RegistrationTask(NetworkTask):
         """Descriptors [N, C] of every row, of unit length."""
         return unit_length(self.run(tensor).features)
 
-    def inputs(self, batch: Any) -> tuple[Any, Any]:
+    def inputs(self, batch: Any) -> tuple[Any, ...]:
         """Both sides of the pairs, or one tensor of both."""
         found: tuple[Any, ...] = batch.inputs
         return found
