@@ -109,11 +109,14 @@ def check_combination(cfg: DictConfig) -> None:
             f"model={model} does not serve task={task}.\n"
             + (f"possible: model={model} task={others}" if others else "It serves no task yet."),
             task,
+            "model",
         )
     if task not in cfg.dataset.tasks:
-        raise ConfigError(
+        raise UnservedTaskError(
             f"dataset={dataset} does not serve task={task}.\n"
-            f"dataset={dataset} serves: {listed(cfg.dataset.tasks)}"
+            f"dataset={dataset} serves: {listed(cfg.dataset.tasks)}",
+            task,
+            "dataset",
         )
     for key, argument in OF_SOME_TASKS.items():
         if cfg[key] and argument not in signature(get_object(cfg.task._target_))[0]:

@@ -33,16 +33,17 @@ class ConfigError(ValueError):
 
 
 class UnservedTaskError(ConfigError):
-    """The chosen model does not serve the chosen task.
+    """The chosen model or data set does not serve the chosen task.
 
     Args:
         text: two lines.
-        task: the task, so that models that serve it can be named.
+        task: the task, so that those that serve it can be named.
+        group: ``model`` or ``dataset``.
     """
 
-    def __init__(self, text: str, task: str) -> None:
+    def __init__(self, text: str, task: str, group: str) -> None:
         super().__init__(text)
-        self.task = task
+        self.task, self.group = task, group
 
 
 def nearest(name: str, names: Iterable[str]) -> str:
@@ -72,8 +73,9 @@ def short_errors(conf: Path) -> Iterator[None]:
     try:
         yield
     except UnservedTaskError as error:
-        others = serving(conf, error.task)
-        stop(f"{error}" + (f"\ntask={error.task} is served by: {listed(others)}" if others else ""))
+        others = serving(conf, error.group, error.task)
+        where = f"\ntask={error.task} is served by: {error.group}={listed(others)}"
+        stop(f"{error}" + (where if others else ""))
     except (ConfigError, FileNotFoundError, SampleError) as error:
         stop(str(error))
     except InstantiationException:
@@ -104,12 +106,12 @@ def options(conf: Path, group: str) -> list[str]:
     return sorted(path.stem for path in (conf / group).glob("*.yaml"))
 
 
-def serving(conf: Path, task: str) -> list[str]:
-    """Names of the models that serve a task."""
+def serving(conf: Path, group: str, task: str) -> list[str]:
+    """Names of the models or data sets that serve a task."""
     return [
         name
-        for name in options(conf, "model")
-        if task in OmegaConf.to_container(OmegaConf.load(conf / "model" / f"{name}.yaml"))["tasks"]  # type: ignore[index, call-overload]
+        for name in options(conf, group)
+        if task in OmegaConf.to_container(OmegaConf.load(conf / group / f"{name}.yaml"))["tasks"]  # type: ignore[index, call-overload]
     ]
 
 
@@ -134,7 +136,7 @@ def missing_option(error: MissingConfigException, overrides: list[str], conf: Pa
         return str(error).splitlines()[0]
     chosen = chosen_options(overrides, conf)
     if group == "task" and "task" not in chosen and "model" in chosen:
-        model = OmegaConf.load(conf / "model" / f"{chosen['model']}.yaml")
+        model = OmegaConf.load(conf / group / f"{chosen['model']}.yaml")
         assert isinstance(model, DictConfig)
         possible = [f"model={chosen['model']} task={task}" for task in model.tasks]
         return (
