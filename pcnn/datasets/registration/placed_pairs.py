@@ -21,6 +21,10 @@ from pcnn.geometry import Geometry
 
 log = logging.getLogger(__name__)
 
+#: Clouds that a loader's process keeps: fragments of 20,000 points take 0.24 MB each, and reading
+#: one takes a fifth of the time of a sample.
+KEPT_BYTES = 256 << 20
+
 #: Share of samples whose input is jittered (FCGF).
 JITTERED = 0.95
 
@@ -73,6 +77,7 @@ class PlacedPairs(Dataset[PlacedPair]):
         max_points: rows of a cloud at most, a random subset; None keeps all.
         limit: number of pairs, evenly spread over the list; None takes all.
         seed: selects all random numbers.
+        kept_bytes: of clouds that a process keeps after reading them; the first ones that come.
 
     Raises:
         ValueError: a number out of range, or a set without pairs.
@@ -89,6 +94,7 @@ class PlacedPairs(Dataset[PlacedPair]):
         max_points: int | None = None,
         limit: int | None = None,
         seed: int = 0,
+        kept_bytes: int = KEPT_BYTES,
     ) -> None:
         if feature_noise < 0.0:
             raise ValueError(f"feature_noise must be at least 0, got {feature_noise}")
@@ -105,6 +111,8 @@ class PlacedPairs(Dataset[PlacedPair]):
         self.max_points = max_points
         self.seed = seed
         self._empty: set[tuple[str, int]] = set()  # named already
+        self._kept: dict[tuple[str, int], Tensor] = {}
+        self._room = kept_bytes
 
     def __len__(self) -> int:
         """Number of pairs."""
@@ -148,7 +156,12 @@ class PlacedPairs(Dataset[PlacedPair]):
         return cloud
 
     def _read(self, scene: str, index: int) -> Tensor:
+        if (scene, index) in self._kept:
+            return self._kept[scene, index]
         points = self.pairs.cloud(scene, index)
+        if points.nbytes <= self._room:
+            self._room -= points.nbytes
+            self._kept[scene, index] = points
         if len(points) == 0 and (scene, index) not in self._empty:
             self._empty.add((scene, index))
             log.warning(

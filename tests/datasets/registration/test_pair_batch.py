@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import logging
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -16,6 +17,7 @@ from pcnn.datasets.registration import (
     PlacedPairs,
     RegistrationPair,
 )
+from pcnn.datasets.registration.augment import smallest
 from pcnn.geometry import PointSet, VoxelGrid
 from pcnn.models import ResUNetBN2C
 from pcnn.registration.positives import positive_pairs
@@ -268,3 +270,21 @@ def test_one_pass_without_pairs(geometry: Placement) -> None:
     batch = CollatePairs(geometry, VOXEL, one_pass=True)([])
     assert batch.batch_size == 0
     assert len(batch.inputs) == 1
+
+
+def test_clouds_are_kept_while_there_is_room() -> None:
+    scene = Scene((50, 60, 70))
+    data = samples(OnVoxels(), scene, kept_bytes=12 * (50 + 50 + 60))
+    first = [data[0, i] for i in range(3)]
+    assert scene.read == 6
+    again = [data[0, i] for i in range(3)]
+    assert scene.read == 6 + 3  # one cloud of the second pair, both of the third
+    for one, other in zip(first, again, strict=True):
+        assert torch.equal(one.source.places, other.source.places)
+
+
+@pytest.mark.parametrize("number", [0, 1, 7, 40])
+def test_the_smallest_values_are_those_of_a_stable_sort(number: int) -> None:
+    values = np.random.default_rng(0).integers(0, 9, 40)  # with ties
+    rows = np.sort(np.argsort(values, kind="stable")[:number])
+    assert np.array_equal(smallest(values, number), rows)
