@@ -93,7 +93,7 @@ def s3dis(
     """
     from pcnn.datamodules.s3dis import S3DISSegmentation
     from pcnn.datasets.s3dis import TEST_AREAS, find_rooms
-    from pcnn.datasets.s3dis_preparation import ConvertRooms, keep_marker
+    from pcnn.datasets.s3dis_preparation import ConvertRooms, keep_alignment, keep_marker
 
     target = data_dir / "s3dis" if out is None else out
     try:
@@ -103,6 +103,10 @@ def s3dis(
     if target.resolve() == root.resolve():
         raise typer.BadParameter(f"--out {target}: is the folder of the raw rooms; give another")
     work = ConvertRooms(tuple(rooms), target, align)
+    try:
+        keep_alignment(work)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
     keep_marker(root, target)
     good = do_all([work], "rooms", workers, progress)
     if cache:

@@ -17,7 +17,7 @@ class ConvertRooms(Preparation):
 
     Args:
         rooms: to convert.
-        target: folder to write ``Area_k/ROOM`` into.
+        target: folder to write ``Area_k/ROOM`` into; see `keep_alignment`.
         align: as `pcnn.datasets.s3dis.convert_room`.
     """
 
@@ -39,6 +39,30 @@ class ConvertRooms(Preparation):
         if is_array_room(folder):
             return "kept", ()
         return "made", convert_room(room.folder, folder, align=self.align).notes
+
+
+#: Stands beside rooms that were turned.
+ALIGNED = ".aligned"
+
+
+def keep_alignment(work: ConvertRooms) -> None:
+    """Mark a folder of turned rooms, before the first is written.
+
+    Raises:
+        ValueError: the folder holds rooms that were turned, and these shall not be, or the other
+            way round: what is there would stay as it is.
+    """
+    path = work.target / ALIGNED
+    there = sum(is_array_room(work.target / room.name) for room in work.rooms)
+    if there and path.is_file() != work.align:
+        how = ("without", "with") if work.align else ("with", "without")
+        raise ValueError(
+            f"{work.target} holds {there} rooms that were written {how[0]} --align; go on "
+            f"{how[0]} it, or write those {how[1]} it to another folder (--out)"
+        )
+    if work.align:
+        with whole_file(path):
+            pass
 
 
 def keep_marker(source: Path, target: Path) -> None:

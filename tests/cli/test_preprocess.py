@@ -120,6 +120,20 @@ def test_rooms_become_arrays(tmp_path: Path) -> None:
     assert "folder of the raw rooms" in run(*again, code=2)
 
 
+def test_turned_rooms_stay_among_themselves(tmp_path: Path) -> None:
+    write_set(tmp_path / "raw", {"Area_1/office_1": 60, "Area_1/WC_1": 9}, layout="text")
+    path = tmp_path / "raw" / "Area_1" / "Area_1_alignmentAngle.txt"
+    path.write_text("office_1 90\nWC_1 180\n")
+    words = ("s3dis", tmp_path / "raw", "--out", tmp_path / "out", "--workers", 0, "--no-cache")
+    run(*words)
+    assert "holds 2 rooms that were written without --align" in run(*words, "--align", code=2)
+    words = ("s3dis", tmp_path / "raw", "--out", tmp_path / "turned", *words[4:])
+    run(*words, "--align")
+    (tmp_path / "turned" / "Area_1" / "WC_1" / "coord.npy").unlink()
+    assert "1 made, 1 there already" in run(*words, "--align")
+    assert "holds 2 rooms that were written with --align" in run(*words, code=2)
+
+
 def test_large_clouds_become_tiles(tmp_path: Path) -> None:
     write_las(tmp_path / "in" / "a.las", 200)
     (tmp_path / "in" / "torn.laz").write_bytes(b"LASF")
