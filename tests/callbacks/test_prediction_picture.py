@@ -42,9 +42,9 @@ def test_every_n_validations(tmp_path):
 
     class Counting(PredictionPicture):
         def _write(self, trainer, pl_module, when):
-            if self._scan is not None:
+            if self._first is not None:
                 drawn.append(trainer.global_step)
-            self._scan = None
+            self._first = None
 
     trainer = trainer_for(
         tmp_path,
