@@ -1,4 +1,4 @@
-"""A step whose loss is not a number changes no weight."""
+"""A step whose loss is not a number teaches nothing."""
 
 from __future__ import annotations
 
@@ -10,16 +10,21 @@ from lightning.pytorch.utilities import rank_zero_warn
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+#: Norm of a parameter's gradient that no training has: steps of it end in NaN, or in weights of no
+#: use. Batch norms over two rows that are nearly alike, layer upon layer, come to 1e18.
+LARGEST = 1e8
+
 
 class FiniteSteps(Callback):
-    """Take a step's gradients out when any of them is NaN or infinite.
+    """Take a step's gradients out when any of them is NaN, infinite, or absurdly large.
 
     One broken scan or an overflow would otherwise end in weights that are NaN, hours of training
     lost, and a `last.ckpt` that holds them. Such a step leaves the weights to momentum and decay;
     running statistics of norms that broke go back to what they were at the last look. Steps with
     good numbers are not touched: the same bits with and without this. Nothing waits for the device
-    but every `every_n_steps` steps, when the number of steps with a broken loss is read: a warning
-    tells of new ones, and loggers get ``train/broken_steps``.
+    but every `every_n_steps` steps, when the number of steps with a broken loss, and of those with
+    gradients beyond 1e8, is read: a warning tells of new ones, and loggers get
+    ``train/broken_steps``.
 
     Mixed precision in float16 overflows now and then by design; its scaler leaves such steps out
     by itself, and they are not counted while the loss is finite.
@@ -41,21 +46,22 @@ class FiniteSteps(Callback):
             )
         self.every_n_steps = every_n_steps
         self.patience = patience
-        self._counts: Tensor | None = None  # [2] on the device: broken, and of these in a row
+        # [3] on the device: broken losses, of these in a row, finite gradients that are too large
+        self._counts: Tensor | None = None
         self._kept: dict[str, Tensor] = {}  # running statistics at the last look
-        self._told = 0
+        self._told = (0, 0)
         self._looked_at = -1
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Begin to count."""
-        self._counts = torch.zeros(2, device=pl_module.device)
+        self._counts = torch.zeros(3, device=pl_module.device)
         self._kept = {name: value.clone() for name, value in running(pl_module).items()}
-        self._told, self._looked_at = 0, trainer.global_step
+        self._told, self._looked_at = (0, 0), trainer.global_step
 
     def on_before_optimizer_step(
         self, trainer: Trainer, pl_module: LightningModule, optimizer: Optimizer
     ) -> None:
-        """Take out gradients that are not finite, all of them together."""
+        """Take out gradients that are not finite or too large, all of them together."""
         if getattr(trainer.precision_plugin, "scaler", None) is not None:
             return  # it has looked already, and leaves the step out
         gradients = [
@@ -65,7 +71,10 @@ class FiniteSteps(Callback):
             if parameter.grad is not None
         ]
         if gradients:
-            bad = ~torch.isfinite(torch.stack(torch._foreach_norm(gradients))).all()
+            assert self._counts is not None  # training has begun
+            norms = torch.stack(torch._foreach_norm(gradients))
+            bad = ~(norms < LARGEST).all()  # NaN is below nothing
+            self._counts[2] += (bad & torch.isfinite(norms).all()).to(self._counts)
             for gradient in gradients:
                 gradient.masked_fill_(bad, 0)  # a product would leave NaN what is NaN
 
@@ -106,20 +115,31 @@ class FiniteSteps(Callback):
     def _look(self, trainer: Trainer, pl_module: LightningModule) -> None:
         assert self._counts is not None  # training has begun
         self._looked_at = trainer.global_step
-        total, in_a_row = (int(value) for value in self._counts.tolist())
-        for name, value in running(pl_module).items():
-            if total == self._told or bool(torch.isfinite(value).all()):
+        total, in_a_row, large = (int(value) for value in self._counts.tolist())
+        statistics = running(pl_module)
+        # they may break under a loss that is finite: one of nothing is 0, whatever the features are
+        finite = [torch.isfinite(value).all() for value in statistics.values()]
+        good = torch.stack(finite).tolist() if finite else []  # one wait
+        for (name, value), whole in zip(statistics.items(), good, strict=True):
+            if whole:
                 self._kept[name].copy_(value)
             else:
                 value.copy_(self._kept[name])
-        if total > self._told:
+        if large > self._told[1]:
             rank_zero_warn(
-                f"{total} steps so far had a loss that is NaN or infinite; they changed no weights"
+                f"{large} steps so far had gradients beyond {LARGEST:g}, which were left out: "
+                "clouds of a row or two do that to batch norms, or a rate that is too high"
             )
+        if total > self._told[0]:
+            rank_zero_warn(
+                f"{total} steps so far had a loss that is NaN or infinite; their gradients were "
+                "left out"
+            )
+        if (total, large) != self._told:
             step = trainer.fit_loop.epoch_loop._batches_that_stepped
             for logger in trainer.loggers:
-                logger.log_metrics({"train/broken_steps": float(total)}, step=step)
-        self._told = total
+                logger.log_metrics({"train/broken_steps": float(total + large)}, step=step)
+        self._told = total, large
         if in_a_row >= self.patience:
             raise FloatingPointError(
                 f"the loss of {in_a_row} steps in a row is NaN or infinite: the learning rate may "

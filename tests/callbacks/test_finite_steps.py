@@ -30,7 +30,12 @@ class Broken(Task):
 
 
 def fit(
-    folder: Path, broken: set[int], steps: int = 8, guarded: bool = True, **options: Any
+    folder: Path,
+    broken: set[int],
+    steps: int = 8,
+    guarded: bool = True,
+    kind: type[Broken] = Broken,
+    **options: Any,
 ) -> Broken:
     torch.manual_seed(1)
     data = DataLoader(torch.randn(16, 4), batch_size=2)
@@ -38,7 +43,7 @@ def fit(
     trainer: Trainer = trainer_for(
         folder, [guard] if guarded else [], max_steps=steps, enable_checkpointing=False
     )
-    task = Broken(broken)
+    task = kind(broken)
     trainer.fit(task, data)
     return task
 
@@ -59,6 +64,35 @@ def test_a_broken_step_changes_nothing(tmp_path: Path) -> None:
         other = fit(tmp_path, {7}, steps=8)
     for name, parameter in one.net.named_parameters():
         assert torch.equal(parameter, dict(other.net.named_parameters())[name]), name
+
+
+class Unnoticed(Broken):
+    """Features are NaN and the loss is 0, as of pairs without a match."""
+
+    def training_step(self, batch: torch.Tensor, batch_idx: int) -> torch.Tensor:
+        loss = super().training_step(batch, batch_idx)
+        return sum(p.sum() for p in self.net.parameters()) * 0 if batch_idx in self.broken else loss
+
+
+def test_statistics_that_break_unnoticed_come_back(tmp_path: Path) -> None:
+    task = fit(tmp_path, {3}, kind=Unnoticed)
+    assert all(bool(torch.isfinite(value).all()) for value in state(task).values())
+
+
+class Exploding(Broken):
+    """The loss stays finite, the gradients do not stay small."""
+
+    def training_step(self, batch: torch.Tensor, batch_idx: int) -> torch.Tensor:
+        factor = 1e12 if batch_idx in self.broken else 1.0
+        return super().training_step(batch, -1) * factor
+
+
+def test_gradients_that_explode_are_left_out_and_told(tmp_path: Path) -> None:
+    with pytest.warns(UserWarning, match="2 steps so far had gradients beyond"):
+        task = fit(tmp_path, {3, 4}, kind=Exploding)
+    assert all(bool((value.detach().abs() < 10).all()) for value in task.parameters())
+    bare = fit(tmp_path, {3, 4}, guarded=False, kind=Exploding)
+    assert not bool((bare.net[0].weight.detach().abs() < 10).any())
 
 
 def test_good_steps_have_the_same_bits(tmp_path: Path) -> None:
