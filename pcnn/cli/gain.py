@@ -60,11 +60,11 @@ def gain(
         "gain": {
             "all" if number is None else str(number): {
                 name: {
-                    "value": figure.value,
-                    "low": figure.low,
-                    "high": figure.high,
+                    "value": known(figure.value),
+                    "low": known(figure.low),
+                    "high": known(figure.high),
                     "pairs": figure.pairs,
-                    "effect": None if effect != effect else effect,
+                    "effect": known(effect),
                 }
                 for name, figure, effect in zip(
                     ("rr", "fmr", "ir"), (one.rr, one.fmr, one.ir), one.effects, strict=True
@@ -74,5 +74,10 @@ def gain(
         },
     }
     with whole_file(out) as file:
-        file.write((json.dumps(content, indent=2) + "\n").encode())
+        file.write((json.dumps(content, indent=2, allow_nan=False) + "\n").encode())
     typer.echo(str(out))
+
+
+def known(figure: float) -> float | None:
+    """A figure, None where it does not exist: JSON knows no NaN."""
+    return None if figure != figure else figure

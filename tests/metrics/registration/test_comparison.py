@@ -92,6 +92,19 @@ def test_gain_from_the_command_line(tmp_path: Path) -> None:
     assert "none.csv" in done.output
 
 
+def test_a_gain_that_does_not_exist_is_null(tmp_path: Path) -> None:
+    paths = [
+        str(write_pair_table(tmp_path / f"{ratio}.csv", {None: results([True], ratio)}, {}, RULES))
+        for ratio in (0.2, np.nan)
+    ]
+    out = tmp_path / "gain.json"
+    line = ["gain", paths[0], "--over", paths[1], "--protocol", "strict", "--out", str(out)]
+    assert CliRunner().invoke(app, line).exit_code == 0
+    gain = json.loads(out.read_text(), parse_constant=pytest.fail)["gain"]["all"]
+    assert gain["ir"] == {"value": None, "low": None, "high": None, "pairs": 0, "effect": None}
+    assert gain["fmr"]["value"] == 1.0
+
+
 def test_other_pairs_are_refused() -> None:
     with pytest.raises(ValueError, match="not of the same pairs: 3 and 2 of them, 1 in one alone"):
         compare(results([True] * 3), results([True] * 2), RULES)
