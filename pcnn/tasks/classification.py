@@ -74,7 +74,8 @@ class ClassificationTask(NetworkTask):
         """Loss of one batch."""
         logits = self(batch.tensor)
         loss: Tensor = self.loss(logits, batch.labels)
-        right = (logits.detach().argmax(1) == batch.labels).float().mean()
+        labelled = (batch.labels != self.ignore_index).sum()
+        right = (logits.detach().argmax(1) == batch.labels).sum() / labelled.clamp(min=1)
         size = batch.batch_size
         self.log("train/loss", loss.detach(), prog_bar=True, batch_size=size)
         self.log("train/accuracy", right, prog_bar=True, batch_size=size)
