@@ -26,7 +26,7 @@ def with_counted_weights(cfg: DictConfig, datamodule: Any) -> DictConfig:
     The numbers go into the run's configuration and its checkpoints, so nothing is counted again.
 
     Args:
-        cfg: of a training; any other comes back as it is.
+        cfg: of a run; one that asks for nothing, as that of a checkpoint, comes back as it is.
         datamodule: `dataset("train")` has clouds with labels (`read(index)`), or one label a cloud
             (`labels`).
 
@@ -34,7 +34,7 @@ def with_counted_weights(cfg: DictConfig, datamodule: Any) -> DictConfig:
         ValueError: no training cloud is labelled.
     """
     loss = cfg.task.get("loss")
-    if not cfg.train or loss is None or not asks(OmegaConf.to_container(loss)):
+    if loss is None or not asks(OmegaConf.to_container(loss)):
         return cfg
     counts = class_counts(datamodule.dataset("train"), len(cfg.data.class_names))
     weights = [round(weight, 4) for weight in inverse_log_frequency(counts).tolist()]

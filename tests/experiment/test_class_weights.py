@@ -62,9 +62,14 @@ def test_of_a_large_set_a_part_is_read() -> None:
 
 def test_nothing_is_read_where_nothing_is_asked() -> None:
     dataset = Clouds([[0]])
-    for cfg in (config({"weight": None}), config({"weight": "counted"}, train=False)):
-        assert with_counted_weights(cfg, module(dataset)) is cfg
+    cfg = config({"weight": None})
+    assert with_counted_weights(cfg, module(dataset)) is cfg
     assert not dataset.was_read
+
+
+def test_an_evaluation_by_a_training_configuration_counts_too() -> None:
+    loss = with_counted_weights(config({"weight": "counted"}, train=False), module(Clouds([[0]])))
+    assert len(CrossEntropy(loss.task.loss.weight).weight) == 3  # type: ignore[arg-type]
 
 
 def test_a_set_without_labels_is_refused() -> None:
