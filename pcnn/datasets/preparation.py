@@ -65,11 +65,11 @@ class Preparation(ABC):
 
 
 @dataclass(frozen=True)
-class FillCache(Preparation):
-    """Put the training clouds of a set into its cache.
+class OfClouds(Preparation):
+    """Work on the clouds of a set.
 
     Args:
-        dataset: made with a cache.
+        dataset: the set.
     """
 
     dataset: CloudDataset
@@ -80,6 +80,10 @@ class FillCache(Preparation):
     def name(self, index: int) -> str:
         """Name of a cloud."""
         return self.dataset.name(index)
+
+
+class FillCache(OfClouds):
+    """Put the training clouds of a set, made with a cache, into it."""
 
     def do(self, index: int) -> tuple[State, tuple[str, ...]]:
         """Read, crop and reduce a cloud, and write it into the cache."""
@@ -87,22 +91,8 @@ class FillCache(Preparation):
         return "kept" if was_there else "made", _notes(cloud)
 
 
-@dataclass(frozen=True)
-class ReadAll(Preparation):
-    """Read the clouds of a set that are kept nowhere, so that broken ones show.
-
-    Args:
-        dataset: of evaluation.
-    """
-
-    dataset: CloudDataset
-
-    def __len__(self) -> int:
-        return len(self.dataset)
-
-    def name(self, index: int) -> str:
-        """Name of a cloud."""
-        return self.dataset.name(index)
+class ReadAll(OfClouds):
+    """Read the clouds of a set that are kept nowhere, so that broken ones show."""
 
     def do(self, index: int) -> tuple[State, tuple[str, ...]]:
         """Read a cloud."""
