@@ -10,7 +10,7 @@ import torch
 from pcnn.bench.verify import CheckFailed
 from pcnn.dataflows import Automatic
 from pcnn.geometry import Kernel, KernelMap, VoxelGrid
-from pcnn.nn import Conv3d
+from pcnn.nn import Conv3d, Sequential
 from pcnn.ops.engine import ENGINES
 from pcnn.ops.plan import Planner
 
@@ -20,7 +20,7 @@ AUTO = Automatic().on(torch.device("cuda"))
 
 @dataclass(frozen=True)
 class Planned:
-    """The plan of a network of one convolution, in the place of a map builder."""
+    """The plan of a network with one kernel map, in the place of a map builder."""
 
     name: str = "plan"
 
@@ -44,9 +44,16 @@ class Planned:
 
 @functools.lru_cache(maxsize=64)
 def _planner(kernel: Kernel, layouts: tuple[str, ...] | None) -> Planner:
-    """Planner of a convolution: its dry run is no part of a plan."""
+    """Planner of a convolution within a network: its dry run is no part of a plan.
+
+    A pointwise layer stands before it, which has no map: of the layer that reads the input itself
+    a plan leaves out what the input's gradient would read.
+    """
     engine = replace(ENGINES["auto"], dataflow=AUTO)
-    return Planner(Conv3d(1, 1, kernel.size, kernel.stride, engine=engine), layouts)
+    before = Conv3d(1, 1, 1, engine=engine)
+    return Planner(
+        Sequential(before, Conv3d(1, 1, kernel.size, kernel.stride, engine=engine)), layouts
+    )
 
 
 def _unplanned(source: VoxelGrid, target: VoxelGrid, kernel: Kernel) -> KernelMap:
