@@ -215,20 +215,27 @@ def _draw_lines(axes: Axes, panel: Panel) -> None:
             face = "none" if point.hollow else color
             axes.plot([point.x], [point.y], "o", color=color, markerfacecolor=face)
     axes.set_xscale("log")
-    _plain(axes.xaxis)
+    _plain(axes.xaxis, in_short)
     if panel.log:
         axes.set_yscale("log")
         _plain(axes.yaxis)
     axes.set_xlabel(panel.x_label)
 
 
-def _plain(axis: Axis) -> None:
-    """Label 1, 2 and 5 of every decade of a logarithmic axis, as plain numbers."""
+def _plain(axis: Axis, shown: Callable[[float], str] = "{:,.10g}".format) -> None:
+    """Label 1, 2 and 5 of every decade of a logarithmic axis."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: shown(value)))
     axis.set_minor_formatter(NullFormatter())
+
+
+def in_short(value: float) -> str:
+    """A size as 500, 20 k or 1 M: long ones would run into each other."""
+    if value >= 1e6:
+        return f"{value / 1e6:,.10g} M"
+    return f"{value / 1e3:,.10g} k" if value >= 1e4 else f"{value:,.10g}"
 
 
 def _draw_bars(axes: Axes, panel: Panel) -> None:

@@ -48,6 +48,13 @@ def chosen_figures(names: Sequence[str], figures: Sequence[Figure[S]]) -> list[F
     return [known[name] for name in names] if names else list(figures)
 
 
+def some(names: Sequence[str], most: int = 4) -> str:
+    """Names in a line; of many the first and how many there are."""
+    if len(names) <= most:
+        return ", ".join(names)
+    return f"{', '.join(names[: most - 1])} and {len(names) - most + 1} more"
+
+
 def stand_ins(rows: Sequence[Row], figures: Sequence[Figure[S]]) -> dict[str, str]:
     """By figure, what was measured in place of its data, for the header and the titles."""
     found = {}
@@ -56,7 +63,7 @@ def stand_ins(rows: Sequence[Row], figures: Sequence[Figure[S]]) -> dict[str, st
             continue
         workloads = dict.fromkeys(row.workload for row in rows if row.figure == figure.name)
         if workloads:
-            found[figure.name] = f"{', '.join(workloads)}, in place of {figure.data}"
+            found[figure.name] = f"{some(list(workloads))}, in place of {figure.data}"
     return found
 
 
@@ -145,7 +152,7 @@ def title_of(figure: Figure[S], header: Header, rows: Sequence[Row], about: str)
     caches = sorted({row.cache for row in rows if row.cache})
     what = (header.stand_ins or {}).get(figure.name)
     if what is None:
-        what = ", ".join(dict.fromkeys(row.workload for row in rows))
+        what = some(list(dict.fromkeys(row.workload for row in rows)))
     lines = (
         f"{figure.name}: {figure.shows} ({about})",
         f"{header.device}, torch {header.torch}" + "".join(f", {cache} cache" for cache in caches),

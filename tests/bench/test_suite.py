@@ -13,6 +13,7 @@ from pcnn.bench.suite import (
     join,
     kept,
     merged,
+    some,
     stand_ins,
     title_of,
 )
@@ -93,3 +94,8 @@ def test_charts_stand_beside_their_file(tmp_path: Path) -> None:
     names = [file.name for file in draw(path, FIGURES)]
     assert names == ["mapping-cpu-spira_fig12-table.png", "mapping-cpu-minuet_fig18.png"]
     assert all((tmp_path / name).is_file() for name in names)
+
+
+def test_titles_name_some_of_many() -> None:
+    assert some(["a", "b", "c", "d"]) == "a, b, c, d"
+    assert some(["a", "b", "c", "d", "e"]) == "a, b, c and 2 more"

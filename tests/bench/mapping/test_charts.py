@@ -4,7 +4,16 @@ from pathlib import Path
 
 import pytest
 
-from pcnn.bench.charts import Chart, Panel, Point, bars_of, render, stacked_by, time_of
+from pcnn.bench.charts import (
+    Chart,
+    Panel,
+    Point,
+    bars_of,
+    in_short,
+    render,
+    stacked_by,
+    time_of,
+)
 from pcnn.bench.mapping.charts import over_size
 from pcnn.bench.rows import Row
 
@@ -127,3 +136,11 @@ def test_a_picture_is_written(kind: str, panels: int, tmp_path: Path) -> None:
     path = render(Chart("x", "about", drawn), "title\n" + "words " * 60, tmp_path / "new" / "a.png")
     assert path.read_bytes().startswith(b"\x89PNG")
     assert path.stat().st_size > 5000
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [(500, "500"), (2000, "2,000"), (5e5, "500 k"), (1e6, "1 M"), (2e8, "200 M")],
+)
+def test_sizes_on_an_axis_are_short(value: float, shown: str) -> None:
+    assert in_short(value) == shown
