@@ -70,8 +70,8 @@ def test_loaders_of_both_geometries(archive: Path, geometry: Placement) -> None:
     # validation is as the files have it
     pair = data.pairs("val").pairs[0]
     torch.testing.assert_close(val[0].transforms[0], pair.transform)
-    assert float((val[0].source.features - 1).abs().max()) == 0.0
-    assert float((train[0].source.features - 1).abs().max()) > 0.0
+    assert float((val[0].inputs[0].features - 1).abs().max()) == 0.0
+    assert float((train[0].inputs[0].features - 1).abs().max()) > 0.0
 
 
 def test_an_epoch_does_not_depend_on_the_workers(archive: Path) -> None:
@@ -212,12 +212,12 @@ def test_pairs_reach_the_device_from_pinned_memory(archive: Path) -> None:
         (batch, *_) = indoor(archive, geometry, batch_size=2).train_dataloader()
         pinned = batch.pin_memory()
         assert pinned.source_places.is_pinned()
-        assert pinned.source.features.is_pinned()
+        assert pinned.inputs[0].features.is_pinned()
         moved = pinned.to("cuda", non_blocking=True)
         assert {tensor.device.type for tensor in moved.tensors()} == {"cuda"}
         assert torch.equal(moved.target_places.cpu(), batch.target_places)
         assert torch.equal(moved.transforms.cpu(), batch.transforms)
-        assert moved.target.geometry.rows == batch.target.geometry.rows
+        assert moved.inputs[1].geometry.rows == batch.inputs[1].geometry.rows
 
 
 class Net(pl.LightningModule):
@@ -230,12 +230,12 @@ class Net(pl.LightningModule):
 
     def training_step(self, batch: PairBatch, batch_idx: int) -> torch.Tensor:
         assert isinstance(batch, PairBatch)
-        assert batch.source.features.dtype == self.dtype
+        assert batch.inputs[0].features.dtype == self.dtype
         assert batch.source_places.dtype == torch.float32
         self.seen.append(batch.names)
         return (
-            self.net(batch.source.features).square().mean()
-            + self.net(batch.target.features).square().mean()
+            self.net(batch.inputs[0].features).square().mean()
+            + self.net(batch.inputs[1].features).square().mean()
         )
 
     def validation_step(self, batch: PairBatch, batch_idx: int) -> None:

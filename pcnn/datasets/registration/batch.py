@@ -19,9 +19,8 @@ class PairBatch:
     The two sides go through the network one after the other, or in one pass as 2 B clouds.
 
     Args:
-        source: input of the network, one channel, B clouds, on voxels or native points; None where
-            ``both`` is given.
-        target: the same for the other cloud of every pair.
+        inputs: of the network, one channel, on voxels or native points: source and target of B
+            clouds each, or one tensor of 2 B clouds, first all sources.
         source_places: [N, 3] float32, where each row lies in its cloud's frame, after augmentation
             [m]: a native point, or the mean of a voxel's points.
         target_places: [M, 3] float32.
@@ -33,7 +32,6 @@ class PairBatch:
         positive_offsets: [B + 1] int64: pair b has the positives ``offsets[b]..offsets[b + 1]``.
         names: B names, ``SCENE/SOURCE onto TARGET``.
         voxel_size: edge of a voxel, on native points of a cell [m].
-        both: source and target as 2 B clouds of one tensor, first all sources, in place of them.
 
     A batch without pairs (B = 0, each side one empty cloud) occurs in evaluation on several ranks;
     see `pcnn.datasets.sampler.EvaluationSampler`.
@@ -41,8 +39,7 @@ class PairBatch:
 
     def __init__(
         self,
-        source: SparseTensor | None,
-        target: SparseTensor | None,
+        inputs: tuple[SparseTensor, ...],
         source_places: Tensor,
         target_places: Tensor,
         source_offsets: Tensor,
@@ -52,10 +49,8 @@ class PairBatch:
         positive_offsets: Tensor | None = None,
         names: tuple[str, ...] = (),
         voxel_size: float = 1.0,
-        both: SparseTensor | None = None,
     ) -> None:
-        self.source = source
-        self.target = target
+        self.inputs = inputs
         self.source_places = source_places
         self.target_places = target_places
         self.source_offsets = source_offsets
@@ -65,24 +60,16 @@ class PairBatch:
         self.positive_offsets = positive_offsets
         self.names = names
         self.voxel_size = voxel_size
-        self.both = both
 
     @property
     def batch_size(self) -> int:
         """Number of pairs B."""
         return len(self.names)
 
-    @property
-    def inputs(self) -> tuple[SparseTensor, ...]:
-        """What enters the network: source and target, or one tensor of both."""
-        sides = self.both, self.source, self.target
-        return tuple(side for side in sides if side is not None)
-
     def with_positives(self, positives: Tensor, positive_offsets: Tensor) -> PairBatch:
         """Return the batch with its positives; arguments as in the class."""
         return PairBatch(
-            self.source,
-            self.target,
+            self.inputs,
             self.source_places,
             self.target_places,
             self.source_offsets,
@@ -92,7 +79,6 @@ class PairBatch:
             positive_offsets,
             self.names,
             self.voxel_size,
-            self.both,
         )
 
     def to(
@@ -132,8 +118,7 @@ class PairBatch:
         self, side: Callable[[SparseTensor], SparseTensor], move: Callable[[Tensor], Tensor]
     ) -> PairBatch:
         return PairBatch(
-            None if self.source is None else side(self.source),
-            None if self.target is None else side(self.target),
+            tuple(map(side, self.inputs)),
             move(self.source_places),
             move(self.target_places),
             move(self.source_offsets),
@@ -143,7 +128,6 @@ class PairBatch:
             None if self.positive_offsets is None else move(self.positive_offsets),
             self.names,
             self.voxel_size,
-            None if self.both is None else side(self.both),
         )
 
 
@@ -173,13 +157,13 @@ class CollatePairs:
         source = [pair.source for pair in pairs]
         target = [pair.target for pair in pairs]
         sides = source or nothing, target or nothing
+        entering = [[*sides[0], *sides[1]]] if self.one_pass else sides
         transforms = [
             torch.empty(0, 4, 4, dtype=torch.float64),
             *(p.transform[None] for p in pairs),
         ]
         return PairBatch(
-            None if self.one_pass else _side(sides[0]),
-            None if self.one_pass else _side(sides[1]),
+            tuple(map(_side, entering)),
             _places(sides[0]),
             _places(sides[1]),
             _offsets(source),
@@ -187,7 +171,6 @@ class CollatePairs:
             torch.cat(transforms),
             names=tuple(pair.name for pair in pairs),
             voxel_size=self.voxel_size,
-            both=_side([*sides[0], *sides[1]]) if self.one_pass else None,
         )
 
 

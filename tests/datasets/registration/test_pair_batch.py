@@ -72,8 +72,8 @@ def test_a_batch_is_what_it_says(geometry: Placement) -> None:
     assert batch.names == ("s0/1 onto 0", "s1/1 onto 0", "s2/1 onto 0")
     assert (batch.positives, batch.positive_offsets) == (None, None)
     for tensor, places, offsets, index in (
-        (batch.source, batch.source_places, batch.source_offsets, 1),
-        (batch.target, batch.target_places, batch.target_offsets, 0),
+        (batch.inputs[0], batch.source_places, batch.source_offsets, 1),
+        (batch.inputs[1], batch.target_places, batch.target_offsets, 0),
     ):
         assert isinstance(tensor.geometry, VoxelGrid if geometry.name == "voxel" else PointSet)
         assert tensor.geometry.batch_size == 3
@@ -114,20 +114,20 @@ def test_positives_are_the_same_points_after_augmentation(augmented: bool) -> No
     )
     assert offsets.diff().tolist() == [198, 150, 300]
     # rows of a cloud are sorted by cell: name each by its point of the file
-    assert batch.source.geometry.chosen is not None
-    assert batch.target.geometry.chosen is not None
-    of_source = batch.source.geometry.chosen[found[:, 0]]
-    of_target = batch.target.geometry.chosen[found[:, 1]]
+    assert batch.inputs[0].geometry.chosen is not None
+    assert batch.inputs[1].geometry.chosen is not None
+    of_source = batch.inputs[0].geometry.chosen[found[:, 0]]
+    of_target = batch.inputs[1].geometry.chosen[found[:, 1]]
     assert torch.equal(of_source, of_target)
     done = batch.with_positives(found, offsets)
     assert done.positives is found
-    assert done.source is batch.source
+    assert done.inputs[0] is batch.inputs[0]
 
 
 def equal(one: PairBatch, other: PairBatch) -> bool:
     fields = ("source_places", "target_places", "source_offsets", "transforms")
     return all(torch.equal(getattr(one, f), getattr(other, f)) for f in fields) and torch.equal(
-        one.source.features, other.source.features
+        one.inputs[0].features, other.inputs[0].features
     )
 
 
@@ -180,7 +180,7 @@ def test_an_empty_cloud_is_named_and_stays(
         f"scene: cloud {index} of s1 is empty; its pairs contribute nothing" for index in (1, 0)
     ]
     assert batch.source_offsets.diff()[1] == 0
-    assert batch.source.geometry.batch_size == 3
+    assert batch.inputs[0].geometry.batch_size == 3
     _, offsets = positive_pairs(
         batch.source_places,
         batch.source_offsets,
@@ -197,18 +197,18 @@ def test_an_empty_cloud_is_named_and_stays(
 def test_no_pairs_make_a_batch_of_none(geometry: Placement) -> None:
     batch = CollatePairs(geometry, VOXEL)([])
     assert batch.batch_size == 0
-    assert batch.source.geometry.batch_size == 1
-    assert batch.source.features.shape == (0, 1)
+    assert batch.inputs[0].geometry.batch_size == 1
+    assert batch.inputs[0].features.shape == (0, 1)
     assert batch.transforms.shape == (0, 4, 4)
     assert batch.source_offsets.tolist() == [0]
-    assert batch.to("cpu", dtype=torch.float64).target.features.dtype == torch.float64
+    assert batch.to("cpu", dtype=torch.float64).inputs[1].features.dtype == torch.float64
 
 
 def test_moving_a_batch_moves_everything() -> None:
     batch = batch_of(samples(OnVoxels()))
     full = batch.with_positives(torch.zeros(1, 2, dtype=torch.int64), torch.tensor([0, 1, 1, 1]))
     moved = full.to("cpu", dtype=torch.float64)
-    assert moved.source.features.dtype == torch.float64
+    assert moved.inputs[0].features.dtype == torch.float64
     assert moved.source_places.dtype == torch.float32
     assert (moved.names, moved.voxel_size) == (batch.names, VOXEL)
     assert full.voxel_size == VOXEL
@@ -252,7 +252,6 @@ def test_one_pass_describes_what_two_do(geometry: Placement) -> None:
     pairs = [data[0, i] for i in range(3)]
     apart, once = (CollatePairs(geometry, VOXEL, one_pass)(pairs) for one_pass in (False, True))
     assert len(apart.inputs) == 2
-    assert once.source is None
     (both,) = once.to("cpu").inputs
     assert both.geometry.batch_size == 6
     assert torch.equal(both.features, torch.cat([side.features for side in apart.inputs]))
