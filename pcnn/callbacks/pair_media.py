@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-LIMIT = 50_000  # points of an Object3D: 4 MB of JSON for every 10,000, and viewers drop the rest
+from pcnn.callbacks.evaluation_media import LIMIT
+
 SOURCE, TARGET = (232, 112, 16), (31, 88, 178)
 
 #: By label of an axis: thresholds, and recall (0..1) at each by name of the line.

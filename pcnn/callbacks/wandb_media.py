@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from lightning.pytorch import Callback, LightningModule, Trainer
-from lightning.pytorch.loggers import WandbLogger
+from lightning.pytorch import LightningModule
 from torch import Tensor
 
+from pcnn.callbacks.evaluation_media import LIMIT, EvaluationMedia, Media
 from pcnn.callbacks.scan import Scan
-from pcnn.loggers import find
 from pcnn.metrics import iou, present
 from pcnn.visualize import colourise, palette
 
-LIMIT = 50_000  # points of an Object3D: 4 MB of JSON for every 10,000, and viewers drop the rest
 
-
-class WandbMedia(Callback):
+class WandbMedia(EvaluationMedia[Scan]):
     """Log the IoU table, the confusion matrix and a few predicted scans to W&B.
 
     Does nothing without a `WandbLogger`. Scans are the first of the first batches of an evaluation,
@@ -36,91 +32,38 @@ class WandbMedia(Callback):
     """
 
     def __init__(self, scans: int = 2, every_n_validations: int = 1) -> None:
-        super().__init__()
-        if scans < 0 or every_n_validations < 1:
-            raise ValueError(
-                "scans must be at least 0 and every_n_validations at least 1, got "
-                f"{scans} and {every_n_validations}"
-            )
-        self.scans = scans
-        self.every_n_validations = every_n_validations
-        self._validations = 0
-        self._kept: list[Scan] = []
+        super().__init__(scans, every_n_validations, "scans")
 
-    def on_validation_batch_end(
-        self,
-        trainer: Trainer,
-        pl_module: LightningModule,
-        outputs: Any,
-        batch: Any,
-        batch_idx: int,
-        dataloader_idx: int = 0,
-    ) -> None:
-        """Keep the first scan of the first batches."""
-        due = self._validations % self.every_n_validations == 0
-        if due and not trainer.sanity_checking:
-            self._keep(trainer, outputs, batch_idx, dataloader_idx)
-
-    def on_test_batch_end(
-        self,
-        trainer: Trainer,
-        pl_module: LightningModule,
-        outputs: Any,
-        batch: Any,
-        batch_idx: int,
-        dataloader_idx: int = 0,
-    ) -> None:
-        """Keep the first scan of the first batches."""
-        self._keep(trainer, outputs, batch_idx, dataloader_idx)
-
-    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Send everything."""
-        if not trainer.sanity_checking:
-            if self._validations % self.every_n_validations == 0:
-                self._send(trainer, pl_module, "val")
-            self._validations += 1
-
-    def on_test_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Send everything."""
-        self._send(trainer, pl_module, "test")
-
-    def _keep(self, trainer: Trainer, outputs: Any, batch_idx: int, dataloader_idx: int) -> None:
-        wanted = batch_idx < self.scans and dataloader_idx == 0 and trainer.is_global_zero
-        if not wanted or not find(trainer.loggers, WandbLogger):
-            return
+    def taken(self, outputs: Any) -> Scan | None:
+        """The thinned scan in a step's outputs."""
         scan = Scan.of(outputs)
-        if scan is not None:
-            self._kept.append(scan.thinned(LIMIT))
+        return None if scan is None else scan.thinned(LIMIT)
 
-    def _send(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        scans, self._kept = self._kept, []
-        if not trainer.is_global_zero:
-            return
-        step = trainer.fit_loop.epoch_loop._batches_that_stepped
+    def media(
+        self, kept: Sequence[Scan], pl_module: LightningModule, data: Any, stage: str
+    ) -> Callable[[], Media]:
+        """The table, the confusion matrix, and every scan by prediction and by truth."""
         task: Any = pl_module
         names: Sequence[str] = task.class_names
         counts: Tensor | None = getattr(task, "confusion", {}).get(stage)
-        data: Any = getattr(trainer, "datamodule", None)
         colours = getattr(data, "colors", None)
         table = palette(names) if colours is None else np.asarray(colours, np.uint8)
         source = getattr(data, "source_kind", None)
 
-        def send(logger: WandbLogger) -> None:
-            media: dict[str, Any] = {}
+        def made() -> Media:
+            media: Media = {}
             if counts is not None:
                 media[f"{stage}/iou_table"] = iou_rows(counts.cpu(), names)
                 media[f"{stage}/confusion"] = confusion_chart(counts.cpu(), names, stage)
-            for index, scan in enumerate(scans):
+            for index, scan in enumerate(kept):
                 for kind, labels in (("prediction", scan.pred), ("truth", scan.target)):
                     if labels is not None:
                         media[f"{stage}/scan_{index}/{kind}"] = object_3d(
                             scan, labels, table, f"{scan.name}, {kind}", source
                         )
-            if media:
-                logger.log_metrics(media, step)
+            return media
 
-        for guard, logger in find(trainer.loggers, WandbLogger):
-            guard.guard("log media", partial(send, logger), None)
+        return made
 
 
 def iou_rows(counts: Tensor, class_names: Sequence[str]) -> Any:

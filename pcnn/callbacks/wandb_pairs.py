@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from lightning.pytorch import Callback, LightningModule, Trainer
-from lightning.pytorch.loggers import WandbLogger
+from lightning.pytorch import LightningModule
 
+from pcnn.callbacks.evaluation_media import EvaluationMedia, Media
 from pcnn.callbacks.pair import Pair
 from pcnn.callbacks.pair_media import PairFigures, overlays, pair_rows, recall_charts, scene_rows
-from pcnn.loggers import find
 
 MOST = {"RRE deg": 15.0, "RTE m": 2.0}  # ends of the curves
 
 
-class WandbPairs(Callback):
+class WandbPairs(EvaluationMedia[Pair]):
     """Log tables per scene and per pair, recall curves and overlays of a few pairs to W&B.
 
     Does nothing without a `WandbLogger`. Pairs that are shown are the first of the first batches of
@@ -35,67 +33,44 @@ class WandbPairs(Callback):
         ValueError: a number out of range.
     """
 
+    tests = False  # the report of a test sends its own
+
     def __init__(self, pairs: int = 2, every_n_validations: int = 1) -> None:
-        super().__init__()
-        if pairs < 0 or every_n_validations < 1:
-            raise ValueError(
-                "pairs must be at least 0 and every_n_validations at least 1, got "
-                f"{pairs} and {every_n_validations}"
-            )
-        self.pairs = pairs
-        self.every_n_validations = every_n_validations
-        self._validations = 0
-        self._kept: list[Pair] = []
+        super().__init__(pairs, every_n_validations, "pairs")
 
-    def on_validation_batch_end(
-        self,
-        trainer: Trainer,
-        pl_module: LightningModule,
-        outputs: Any,
-        batch: Any,
-        batch_idx: int,
-        dataloader_idx: int = 0,
-    ) -> None:
-        """Keep the first pair of the first batches."""
-        wanted = batch_idx < self.pairs and dataloader_idx == 0 and trainer.is_global_zero
-        if not wanted or not self._due(trainer) or not find(trainer.loggers, WandbLogger):
-            return
-        pair = Pair.of(outputs)
-        if pair is not None:
-            self._kept.append(pair)
+    def taken(self, outputs: Any) -> Pair | None:
+        """The pair in a step's outputs."""
+        return Pair.of(outputs)
 
-    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Send everything."""
-        if trainer.sanity_checking:
-            return
-        due = self._due(trainer)
-        self._validations += 1
-        pairs, self._kept = self._kept, []
-        if not due or not trainer.is_global_zero:
-            return
-        step = trainer.fit_loop.epoch_loop._batches_that_stepped
+    def media(
+        self, kept: Sequence[Pair], pl_module: LightningModule, data: Any, stage: str
+    ) -> Callable[[], Media]:
+        """The tables, the curves, and every pair before and after."""
         task: Any = pl_module
-        figures = pair_figures(task.records.get("val", {}), task.judge)
-        source = getattr(getattr(trainer, "datamodule", None), "source_kind", None)
+        figures = pair_figures(task.records.get(stage, {}), task.judge)
+        source = getattr(data, "source_kind", None)
 
-        def send(logger: WandbLogger) -> None:
-            media: dict[str, Any] = {}
+        def made() -> Media:
+            media: Media = {}
             if figures:
-                media = {"val/pairs": pair_rows(figures), "val/scenes": scene_rows(figures)}
+                media = {
+                    f"{stage}/pairs": pair_rows(figures),
+                    f"{stage}/scenes": scene_rows(figures),
+                }
                 if task.judge.ransac is not None:
-                    media |= recall_charts(curves_of(figures), "val")
-            for index, pair in enumerate(pairs):
+                    media |= recall_charts(curves_of(figures), stage)
+            for index, pair in enumerate(kept):
                 media |= overlays(
-                    f"val/pair_{index}", pair.source, pair.target, pair.estimate, pair.name, source
+                    f"{stage}/pair_{index}",
+                    pair.source,
+                    pair.target,
+                    pair.estimate,
+                    pair.name,
+                    source,
                 )
-            if media:
-                logger.log_metrics(media, step)
+            return media
 
-        for guard, logger in find(trainer.loggers, WandbLogger):
-            guard.guard("log media", partial(send, logger), None)
-
-    def _due(self, trainer: Trainer) -> bool:
-        return not trainer.sanity_checking and self._validations % self.every_n_validations == 0
+        return made
 
 
 def pair_figures(records: Any, judge: Any) -> list[PairFigures]:

@@ -16,8 +16,9 @@ from torch import nn
 from torch.utils.data import DataLoader
 
 from pcnn.callbacks import PairPicture, WandbPairs
+from pcnn.callbacks.evaluation_media import LIMIT
 from pcnn.callbacks.pair import Pair
-from pcnn.callbacks.pair_media import LIMIT, PairFigures, overlay, overlays, pair_rows, scene_rows
+from pcnn.callbacks.pair_media import PairFigures, overlay, overlays, pair_rows, scene_rows
 from pcnn.callbacks.wandb_pairs import curves_of
 from pcnn.loggers import RunWandbLogger, guard
 from tests.callbacks.tiny import trainer_for
