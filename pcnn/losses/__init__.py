@@ -9,12 +9,14 @@ from pcnn.losses.class_weights import inverse_log_frequency
 from pcnn.losses.combined import WeightedSum
 from pcnn.losses.cross_entropy import CrossEntropy
 from pcnn.losses.hardest_contrastive import HardestContrastive
+from pcnn.losses.info_nce import InfoNCE
 from pcnn.losses.lovasz import LovaszSoftmax, lovasz_softmax
 
 __all__ = [
     "Circle",
     "CrossEntropy",
     "HardestContrastive",
+    "InfoNCE",
     "LovaszSoftmax",
     "WeightedSum",
     "inverse_log_frequency",

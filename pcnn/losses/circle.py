@@ -8,8 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from pcnn.losses.descriptors import full_precision, no_loss
-from pcnn.registration.transforms import transform_points
+from pcnn.losses.descriptors import no_loss
+from pcnn.losses.sampled_ends import SampledEnds
 
 
 class Circle(nn.Module):
@@ -66,25 +66,20 @@ class Circle(nn.Module):
         Args:
             source: [N, C] features of the sources' rows, of unit length.
             target: [M, C] features of the targets' rows.
-            batch: `positives` [T, 2] int64, rows of matches, pair after pair; `positive_offsets`
-                [B + 1]; `source_places` [N, 3] and `target_places` [M, 3] [m]; `transforms`
-                [B, 4, 4], source to target; `voxel_size` [m].
+            batch: as `SampledEnds.of` reads it.
 
         Returns:
             Scalar; float32, or float64 for float64 features.
         """
         if len(batch.positives) == 0:
             return no_loss(source, target)
-        place, drawn = samples_of_pairs(batch.positive_offsets, len(batch.positives), self.samples)
-        i, j = batch.positives[place].unbind(2)  # [B, K]
-        moved = transform_points(batch.transforms.double(), batch.source_places[i].double())
-        there = batch.target_places[j].double()
-        gap = torch.linalg.vector_norm(moved[:, :, None] - there[:, None], dim=3)  # [B, K, K]
-        both = drawn[:, :, None] & drawn[:, None]
+        ends = SampledEnds.of(
+            source, target, batch, self.samples, self.positive_radius, self.safe_radius
+        )
         return circle(
-            _distances(full_precision(source)[i], full_precision(target)[j]),
-            both & (gap <= self.positive_radius * batch.voxel_size),
-            both & (gap > self.safe_radius * batch.voxel_size),
+            ends.distance,
+            ends.positive,
+            ends.negative,
             self.scale,
             self.positive_margin,
             self.negative_margin,
@@ -132,30 +127,3 @@ def circle(
         each = F.softplus(total) / scale * counts
         terms.append(each.sum() / counts.sum().clamp(min=1))
     return (terms[0] + terms[1]) / 2
-
-
-def samples_of_pairs(offsets: Tensor, total: int, samples: int) -> tuple[Tensor, Tensor]:
-    """Draw rows of every pair's own range, each at most once; nothing waits for the device.
-
-    Args:
-        offsets: [B + 1] int64, rows of pair b are ``offsets[b]..offsets[b + 1]``.
-        total: ``offsets[-1]``, positive.
-        samples: K.
-
-    Returns:
-        Rows [B, K] int64, and [B, K] bool which of them are there; pairs may have fewer than K.
-    """
-    rows = torch.arange(total, device=offsets.device)
-    pair = torch.searchsorted(offsets[1:].contiguous(), rows, right=True)
-    # rows of a pair in random order, where the pair's rows lie
-    shuffled = (pair + torch.rand(total, dtype=torch.float64, device=offsets.device)).argsort()
-    place = offsets[:-1, None] + torch.arange(samples, device=offsets.device)
-    return shuffled[place.clamp(max=total - 1)], place < offsets[1:, None]
-
-
-def _distances(source: Tensor, target: Tensor) -> Tensor:
-    """Distances [B, K, K] between features [B, K, C]."""
-    with torch.autocast(source.device.type, enabled=False):
-        squares = source.square().sum(2)[:, :, None] + target.square().sum(2)[:, None]
-        # at 0 the slope of the root is infinite; clamped, there is none
-        return (squares - 2 * source @ target.mT).clamp(min=1e-12).sqrt()

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
+
+#: Between the places of different pairs of clouds, along every axis [m].
+APART = 1e5
 
 
 def no_loss(*features: Tensor) -> Tensor:
@@ -24,6 +29,35 @@ def no_loss(*features: Tensor) -> Tensor:
 def full_precision(features: Tensor) -> Tensor:
     """Features in float32 where they are in half precision, else as they are."""
     return features.float() if features.dtype in (torch.float16, torch.bfloat16) else features
+
+
+def common_places(batch: Any) -> tuple[Tensor, Tensor]:
+    """Places of all rows of a batch in one frame: sources where the true transform takes them.
+
+    Different pairs of clouds lie `APART` from each other, so that no place of one is near to any of
+    another. The way there is float64: at that distance float32 knows no centimetres.
+
+    Args:
+        batch: `source_places` [N, 3] and `target_places` [M, 3] [m], `source_offsets` and
+            `target_offsets` [B + 1], `transforms` [B, 4, 4], source to target.
+
+    Returns:
+        [N, 3] and [M, 3] float64 [m].
+    """
+    offsets = batch.source_offsets, batch.target_offsets
+    places = batch.source_places.double(), batch.target_places.double()
+    pairs = [
+        torch.searchsorted(
+            ends[1:].contiguous(), torch.arange(len(rows), device=rows.device), right=True
+        )
+        for rows, ends in zip(places, offsets, strict=True)
+    ]
+    transforms = batch.transforms.double()[pairs[0]]  # [N, 4, 4]
+    moved = (transforms[:, :3, :3] @ places[0][:, :, None])[:, :, 0] + transforms[:, :3, 3]
+    first, second = (
+        rows + APART * pair[:, None] for rows, pair in zip((moved, places[1]), pairs, strict=True)
+    )
+    return first, second
 
 
 def drawn(n: int, samples: int, device: torch.device) -> Tensor:

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from pcnn.losses.descriptors import drawn, full_precision, no_loss
+from pcnn.losses.descriptors import common_places, drawn, full_precision, no_loss
 
 #: Entries of a block of distances that are looked through at once.
 BLOCK = 1 << 25
@@ -28,19 +28,23 @@ class HardestContrastive(nn.Module):
     A batch without matches gives 0 with gradient 0, and so does a term for which nothing is left.
     Nothing is read back from the device. `terms` holds the two terms of the last call, detached.
 
+    With a ``safe_radius`` candidates that lie within it of the true place of a match are no
+    negatives of it, as the paper has it; without one only listed matches are kept from being
+    negatives, as in the paper's code.
+
     Args:
         positives: matches a pair of clouds (FCGF: 1024).
         candidates: rows a pair of clouds and side among which negatives are mined (FCGF: 256).
         positive_margin: of the squared distance of a match.
         negative_margin: of the distance to a negative.
         weight: of the negative term.
+        safe_radius: in voxels, or None.
 
     Raises:
-        ValueError: a number of samples below 1.
+        ValueError: a number of samples below 1, or a safe radius that is not positive.
 
     Source: Choy, Park, Koltun, "Fully Convolutional Geometric Features", 2019, Eq. 3, with the
-    sampling of its training code. The paper keeps negatives a distance away from the true place;
-    as in that code, only listed matches are kept from being negatives here.
+    sampling of its training code.
     """
 
     def __init__(
@@ -50,6 +54,7 @@ class HardestContrastive(nn.Module):
         positive_margin: float = 0.1,
         negative_margin: float = 1.4,
         weight: float = 1.0,
+        safe_radius: float | None = None,
     ) -> None:
         super().__init__()
         if positives < 1 or candidates < 1:
@@ -57,7 +62,10 @@ class HardestContrastive(nn.Module):
                 "positives and candidates are numbers of samples, 1 or more; got "
                 f"{positives} and {candidates}"
             )
+        if safe_radius is not None and safe_radius <= 0:
+            raise ValueError(f"safe_radius must be positive or None, got {safe_radius} voxels")
         self.positives, self.candidates = positives, candidates
+        self.safe_radius = safe_radius
         self.positive_margin, self.negative_margin = positive_margin, negative_margin
         self.weight = weight
         self.terms: dict[str, Tensor] = {}
@@ -68,7 +76,9 @@ class HardestContrastive(nn.Module):
         Args:
             source: [N, C] features of the sources' rows, of unit length.
             target: [M, C] features of the targets' rows.
-            batch: `positives` [T, 2] int64, rows of matches, and `batch_size` B.
+            batch: `positives` [T, 2] int64, rows of matches, and `batch_size` B; for a safe radius
+                also `source_places` [N, 3] and `target_places` [M, 3] [m], `source_offsets` and
+                `target_offsets` [B + 1], `transforms` [B, 4, 4], and `voxel_size` [m].
 
         Returns:
             Scalar; float32, or float64 for float64 features.
@@ -93,6 +103,11 @@ class HardestContrastive(nn.Module):
             target_pool,
             self.positive_margin,
             self.negative_margin,
+            *(
+                ()
+                if self.safe_radius is None
+                else (common_places(batch), self.safe_radius * batch.voxel_size)
+            ),
         )
         self.terms = {"positive": positive.detach(), "negative": negative.detach()}
         return positive + self.weight * negative
@@ -107,14 +122,17 @@ def hardest_contrastive(
     target_pool: Tensor,
     positive_margin: float = 0.1,
     negative_margin: float = 1.4,
+    places: tuple[Tensor, Tensor] | None = None,
+    safe_radius: float = 0.0,
 ) -> tuple[Tensor, Tensor]:
     """The two terms of the hardest-contrastive loss, for given samples.
 
     ``L+ = mean_(i,j) relu(|f_i - g_j|² - m+)`` over the anchors (the margin is one of squared
     distances), and ``L- = (mean_i relu(m- - d(f_i, g_n(i)))² + mean_j relu(m- - d(g_j, f_n(j)))²)
     / 2`` with ``d(a, b) = sqrt(|a - b|² + 1e-7)`` and n the nearest row of the other side's pool.
-    A nearest row that is a listed match of its anchor is left out of the mean. A mean over nothing
-    is 0, with gradient 0.
+    Rows within the safe radius of an anchor's end are not looked at. A nearest row that is a listed
+    match of its anchor is left out of the mean, and so is an anchor with nothing to look at. A mean
+    over nothing is 0, with gradient 0.
 
     Args:
         source: [N, C] features; half precision is computed in float32.
@@ -125,6 +143,9 @@ def hardest_contrastive(
         target_pool: [H] int64 of the target.
         positive_margin: m+.
         negative_margin: m-.
+        places: [N, 3] and [M, 3] of all rows in one frame [m], pairs far apart; None without a safe
+            radius.
+        safe_radius: [m].
 
     Returns:
         L+ and L-, scalars.
@@ -136,27 +157,45 @@ def hardest_contrastive(
 
     # numbers of listed matches: row of source * M + row of target
     listed = (pairs[:, 0] * len(target) + pairs[:, 1]).sort().values
-    nearest_target = target_pool[_nearest(f, target[target_pool])]
-    nearest_source = source_pool[_nearest(g, source[source_pool])]
+    ends = (None, None) if places is None else (places[0][i], places[1][j])
     terms = []
-    for own, other, number in (
-        (f, target[nearest_target], i * len(target) + nearest_target),
-        (g, source[nearest_source], nearest_source * len(target) + j),
+    for own, end, side, there, pool, number in (
+        (f, ends[0], target, 1, target_pool, lambda k: i * len(target) + k),
+        (g, ends[1], source, 0, source_pool, lambda k: k * len(target) + j),
     ):
-        distance = ((own - other).square().sum(1) + UNDER_ROOT).sqrt()
-        wrong = ~_among(number, listed)
+        near = None if places is None or end is None else (end, places[there][pool], safe_radius)
+        place, found = _nearest(own, side[pool], near)
+        other = pool[place]
+        distance = ((own - side[other]).square().sum(1) + UNDER_ROOT).sqrt()
+        wrong = found & ~_among(number(other), listed)
         hinge = F.relu(negative_margin - distance).square() * wrong
         terms.append(hinge.sum() / wrong.sum().clamp(min=1))
     return positive, (terms[0] + terms[1]) / 2
 
 
 @torch.no_grad()
-def _nearest(features: Tensor, pool: Tensor) -> Tensor:
-    """Place [P] in the pool [H, C] of the row nearest to every feature [P, C]."""
+def _nearest(
+    features: Tensor, pool: Tensor, near: tuple[Tensor, Tensor, float] | None
+) -> tuple[Tensor, Tensor]:
+    """Place [P] in the pool [H, C] of the row nearest to every feature [P, C], and if there is any.
+
+    With places [P, 3], [H, 3] and a radius, rows within it are passed over.
+    """
+    places, found = [], []
     with torch.autocast(features.device.type, enabled=False):
         square = pool.square().sum(1)  # [H]
-        parts = features.split(max(BLOCK // len(pool), 1))
-        return torch.cat([(square - 2 * part @ pool.T).argmin(1) for part in parts])
+        size = max(BLOCK // len(pool), 1)
+        for first in range(0, len(features), size):
+            part = square - 2 * features[first : first + size] @ pool.T  # [p, H]
+            if near is not None:
+                ends, rows, radius = near
+                exact = "donot_use_mm_for_euclid_dist"
+                gap = torch.cdist(ends[first : first + size], rows, compute_mode=exact)
+                part = part.masked_fill(gap <= radius, torch.inf)
+            least = part.min(1)
+            places.append(least.indices)
+            found.append(least.values < torch.inf)
+    return torch.cat(places), torch.cat(found)
 
 
 def _among(numbers: Tensor, listed: Tensor) -> Tensor:

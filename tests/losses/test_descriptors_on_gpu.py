@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from pcnn.losses import Circle, HardestContrastive
+from pcnn.losses import Circle, HardestContrastive, InfoNCE
 from tests.losses.pairs import pair_batch, unit_rows
 
 
@@ -21,7 +21,11 @@ def on_device(batch: Any) -> Any:
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("loss", [HardestContrastive(), Circle(samples=512)], ids=type)
+@pytest.mark.parametrize(
+    "loss",
+    [HardestContrastive(), HardestContrastive(safe_radius=2.0), Circle(samples=512), InfoNCE()],
+    ids=["hardest", "safe", "circle", "info_nce"],
+)
 @pytest.mark.parametrize("radius", [0.6, 0.0], ids=["positives", "none"])
 def test_same_value_without_waiting_for_the_device(loss: nn.Module, radius: float) -> None:
     generator = torch.Generator().manual_seed(0)

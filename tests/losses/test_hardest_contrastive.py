@@ -14,9 +14,18 @@ from tests.losses.pairs import pair_batch, unit_rows
 
 
 def by_loops(
-    f: Tensor, g: Tensor, pairs: Tensor, anchors: Tensor, pools: tuple[Tensor, Tensor]
+    f: Tensor,
+    g: Tensor,
+    pairs: Tensor,
+    anchors: Tensor,
+    pools: tuple[Tensor, Tensor],
+    near: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """FCGF's loss, one match at a time, in the precision of the features; margins 0.1 and 1.4."""
+    """FCGF's loss, one match at a time, in the precision of the features; margins 0.1 and 1.4.
+
+    Rows of source and target that are near [N, M] bool are no negatives of each other.
+    """
+    near = torch.zeros(len(f), len(g), dtype=torch.bool) if near is None else near
     listed = {(i, j) for i, j in pairs.tolist()}
     source_pool, target_pool = (pool.tolist() for pool in pools)
     positive: list[Tensor] = []
@@ -27,11 +36,13 @@ def by_loops(
 
     for i, j in anchors.tolist():
         positive.append(torch.clamp(((f[i] - g[j]) ** 2).sum() - 0.1, min=0))
-        n = min(target_pool, key=lambda row: float(gap(f[i], g[row]).detach()))
-        if (i, n) not in listed:
+        far = [row for row in target_pool if not near[i, row]]
+        n = min(far, key=lambda row: float(gap(f[i], g[row]).detach()), default=-1)
+        if far and (i, n) not in listed:
             hinges[0].append(torch.clamp(1.4 - gap(f[i], g[n]), min=0) ** 2)
-        n = min(source_pool, key=lambda row: float(gap(g[j], f[row]).detach()))
-        if (n, j) not in listed:
+        far = [row for row in source_pool if not near[row, j]]
+        n = min(far, key=lambda row: float(gap(g[j], f[row]).detach()), default=-1)
+        if far and (n, j) not in listed:
             hinges[1].append(torch.clamp(1.4 - gap(g[j], f[n]), min=0) ** 2)
     nothing = (f[:0].sum() + g[:0].sum()).reshape(())
     means = [torch.stack(side).mean() if side else nothing for side in (positive, *hinges)]
@@ -114,6 +125,36 @@ def test_all_samples_make_the_module_deterministic() -> None:
     assert not loss.terms["positive"].requires_grad
 
 
+@pytest.mark.parametrize("radius", [0.5, 2.0, 9.0], ids=["small", "large", "everything"])
+def test_rows_within_the_safe_radius_are_no_negatives(radius: float) -> None:
+    batch = batch_of_two(4)
+    sources, targets = batch.source_places, batch.target_places
+    # near to each other are rows of the same pair of clouds alone
+    same = (torch.arange(46) < 23)[:, None] == (torch.arange(38) < 19)
+    near = ((sources[:, None] - targets).norm(dim=2) <= radius * 0.5) & same
+    turn = torch.tensor([[0.0, -1, 0, 2], [1, 0, 0, -1], [0, 0, 1, 5], [0, 0, 0, 1]])
+    batch.transforms[1] = turn.double()
+    batch.target_places = torch.cat([targets[:19], targets[19:] @ turn[:3, :3].T + turn[:3, 3]])
+    batch.voxel_size = 0.5
+    f, g = unit_rows(46, 3, 3), unit_rows(38, 3, 4)
+    value = HardestContrastive(safe_radius=radius)(f, g, batch)
+    everything = torch.arange(46), torch.arange(38)
+    terms = by_loops(f, g, batch.positives, batch.positives, everything, near)
+    torch.testing.assert_close(value, sum(terms))
+    without = by_loops(f, g, batch.positives, batch.positives, everything)
+    assert not torch.isclose(terms[1], without[1])
+
+
+def test_nothing_beyond_the_safe_radius() -> None:
+    batch = pair_batch([torch.rand(5, 3)], [torch.rand(4, 3)], 2.0)
+    f, g = unit_rows(5, 3, 3), unit_rows(4, 3, 4)
+    loss = HardestContrastive(safe_radius=2.0)
+    loss(f, g, batch).backward()
+    assert loss.terms["negative"] == 0
+    assert f.grad is not None
+    assert torch.isfinite(f.grad).all()
+
+
 def test_numbers_of_samples(monkeypatch: pytest.MonkeyPatch) -> None:
     batch = batch_of_two(2)
     seen: list[tuple[Tensor, ...]] = []
@@ -175,13 +216,16 @@ DEGENERATE = {
 
 
 @pytest.mark.parametrize("name", list(DEGENERATE))
+@pytest.mark.parametrize("safe_radius", [None, 1.0])
 @pytest.mark.parametrize("zero", [False, True], ids=["features", "zero features"])
-def test_degenerate_batches_have_finite_gradients(name: str, zero: bool) -> None:
+def test_degenerate_batches_have_finite_gradients(
+    name: str, safe_radius: float | None, zero: bool
+) -> None:
     batch = pair_batch(*DEGENERATE[name], 0.5)
     sides = [unit_rows(len(p), 4, 1) for p in (batch.source_places, batch.target_places)]
     if zero:
         sides = [torch.zeros_like(side).requires_grad_() for side in sides]
-    loss = HardestContrastive()
+    loss = HardestContrastive(safe_radius=safe_radius)
     value = loss(*sides, batch)
     value.backward()
     assert torch.isfinite(value)
@@ -207,3 +251,8 @@ def test_nothing_to_learn_hides_no_features() -> None:
 def test_samples_are_numbers_above_zero() -> None:
     with pytest.raises(ValueError, match="1 or more"):
         HardestContrastive(positives=0)
+
+
+def test_a_safe_radius_is_positive() -> None:
+    with pytest.raises(ValueError, match="safe_radius"):
+        HardestContrastive(safe_radius=0.0)
