@@ -8,8 +8,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from pcnn.losses.descriptors import no_loss
-from pcnn.losses.sampled_ends import SampledEnds
+from pcnn.losses.descriptors import (
+    common_places,
+    distances,
+    full_precision,
+    no_loss,
+    samples_of_pairs,
+)
 
 
 class Circle(nn.Module):
@@ -66,20 +71,23 @@ class Circle(nn.Module):
         Args:
             source: [N, C] features of the sources' rows, of unit length.
             target: [M, C] features of the targets' rows.
-            batch: as `SampledEnds.of` reads it.
+            batch: `positives` [T, 2] int64, rows of matches, pair after pair; `positive_offsets`
+                [B + 1]; `voxel_size` [m]; and what `common_places` reads.
 
         Returns:
             Scalar; float32, or float64 for float64 features.
         """
         if len(batch.positives) == 0:
             return no_loss(source, target)
-        ends = SampledEnds.of(
-            source, target, batch, self.samples, self.positive_radius, self.safe_radius
-        )
+        place, drawn = samples_of_pairs(batch.positive_offsets, len(batch.positives), self.samples)
+        i, j = batch.positives[place].unbind(2)  # [B, K]
+        ours, theirs = common_places(batch)
+        gap = torch.linalg.vector_norm(ours[i][:, :, None] - theirs[j][:, None], dim=3)  # [B, K, K]
+        both = drawn[:, :, None] & drawn[:, None]
         return circle(
-            ends.distance,
-            ends.positive,
-            ends.negative,
+            distances(full_precision(source)[i], full_precision(target)[j]),
+            both & (gap <= self.positive_radius * batch.voxel_size),
+            both & (gap > self.safe_radius * batch.voxel_size),
             self.scale,
             self.positive_margin,
             self.negative_margin,

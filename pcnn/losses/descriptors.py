@@ -63,3 +63,30 @@ def common_places(batch: Any) -> tuple[Tensor, Tensor]:
 def drawn(n: int, samples: int, device: torch.device) -> Tensor:
     """Rows ``[min(n, samples)]`` int64 of n, each at most once, by the device's own generator."""
     return torch.randperm(n, device=device)[:samples]
+
+
+def samples_of_pairs(offsets: Tensor, total: int, samples: int) -> tuple[Tensor, Tensor]:
+    """Draw rows of every pair's own range, each at most once; nothing waits for the device.
+
+    Args:
+        offsets: [B + 1] int64, rows of pair b are ``offsets[b]..offsets[b + 1]``.
+        total: ``offsets[-1]``, positive.
+        samples: K.
+
+    Returns:
+        Rows [B, K] int64, and [B, K] bool which of them are there; pairs may have fewer than K.
+    """
+    rows = torch.arange(total, device=offsets.device)
+    pair = torch.searchsorted(offsets[1:].contiguous(), rows, right=True)
+    # rows of a pair in random order, where the pair's rows lie
+    shuffled = (pair + torch.rand(total, dtype=torch.float64, device=offsets.device)).argsort()
+    place = offsets[:-1, None] + torch.arange(samples, device=offsets.device)
+    return shuffled[place.clamp(max=total - 1)], place < offsets[1:, None]
+
+
+def distances(source: Tensor, target: Tensor) -> Tensor:
+    """Distances [B, K, K] between features [B, K, C], with slopes that are finite at 0."""
+    with torch.autocast(source.device.type, enabled=False):
+        squares = source.square().sum(2)[:, :, None] + target.square().sum(2)[:, None]
+        # at 0 the slope of the root is infinite; clamped, there is none
+        return (squares - 2 * source @ target.mT).clamp(min=1e-12).sqrt()

@@ -1,4 +1,4 @@
-"""InfoNCE of descriptors: every match has to be found among far places of its pair of clouds."""
+"""InfoNCE of descriptors: every match has to be found among far places of the other cloud."""
 
 from __future__ import annotations
 
@@ -7,42 +7,48 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from pcnn.losses.descriptors import no_loss
-from pcnn.losses.sampled_ends import SampledEnds
+from pcnn.losses.descriptors import common_places, full_precision, no_loss, samples_of_pairs
 
 
 class InfoNCE(nn.Module):
-    """InfoNCE over samples of the matches of every pair of clouds.
+    """InfoNCE of the matches of every pair of clouds, against random rows of the other cloud.
 
-    Up to ``samples`` matches (i, j) of each pair are drawn, from torch's generator of the device
-    and without replacement. The other ends of the sample that lie beyond the safe radius under the
-    true transform are the negatives of an end; nearer ones count nowhere. The loss is the mean of
-    both directions over all drawn matches of the batch; see `info_nce`.
+    Up to ``samples`` matches and ``candidates`` rows on either side are drawn of each pair, from
+    torch's generator of the device and without replacement. Candidates come from the whole cloud,
+    not from the overlap alone: those are what a descriptor is matched against later. The ones
+    beyond the safe radius of the true place of a match are its negatives; nearer ones count
+    nowhere. The loss is the mean of both directions over all drawn matches; see `info_nce`.
 
     A batch without matches gives 0 with gradient 0. Nothing is read back from the device.
 
     Args:
         temperature: τ.
         safe_radius: in voxels.
-        samples: matches a pair of clouds (PointContrast: 4096 of a batch).
+        samples: matches a pair of clouds.
+        candidates: rows a pair of clouds and side.
 
     Raises:
         ValueError: a number that is not positive.
 
-    Source: Xie et al., "PointContrast", ECCV 2020, Eq. 3 (PointInfoNCE, τ = 0.07); its negatives
-    are all other ends of the batch, here those of the same pair that are far enough.
+    Source: Xie et al., "PointContrast", ECCV 2020, Eq. 3 (PointInfoNCE, τ = 0.07). Its negatives
+    are the other matches' ends, of the whole batch and at any distance.
     """
 
     def __init__(
-        self, temperature: float = 0.07, safe_radius: float = 4.0, samples: int = 512
+        self,
+        temperature: float = 0.07,
+        safe_radius: float = 4.0,
+        samples: int = 256,
+        candidates: int = 1024,
     ) -> None:
         super().__init__()
-        if temperature <= 0 or safe_radius <= 0 or samples < 1:
+        if min(temperature, safe_radius, samples, candidates) <= 0:
             raise ValueError(
-                "temperature, safe_radius and samples must be positive, got "
-                f"{temperature}, {safe_radius} and {samples}"
+                "temperature, safe_radius, samples and candidates must be positive, got "
+                f"{temperature}, {safe_radius}, {samples} and {candidates}"
             )
-        self.temperature, self.safe_radius, self.samples = temperature, safe_radius, samples
+        self.temperature, self.safe_radius = temperature, safe_radius
+        self.samples, self.candidates = samples, candidates
 
     def forward(self, source: Tensor, target: Tensor, batch: Any) -> Tensor:
         """Return the loss.
@@ -50,39 +56,64 @@ class InfoNCE(nn.Module):
         Args:
             source: [N, C] features of the sources' rows, of unit length.
             target: [M, C] features of the targets' rows.
-            batch: as `SampledEnds.of` reads it.
+            batch: `positives` [T, 2] int64, rows of matches, pair after pair; `positive_offsets`
+                [B + 1]; `voxel_size` [m]; and what `common_places` reads.
 
         Returns:
             Scalar; float32, or float64 for float64 features.
         """
         if len(batch.positives) == 0:
             return no_loss(source, target)
-        ends = SampledEnds.of(source, target, batch, self.samples, 0.0, self.safe_radius)
-        return info_nce(ends.distance, ends.drawn, ends.negative, self.temperature)
+        place, drawn = samples_of_pairs(batch.positive_offsets, len(batch.positives), self.samples)
+        i, j = batch.positives[place].unbind(2)  # [B, K]
+        places = common_places(batch)
+        features = full_precision(source), full_precision(target)
+        offsets = batch.source_offsets, batch.target_offsets
+        total = features[0].new_zeros(())
+        for (own, ours), (other, theirs) in (((0, i), (1, j)), ((1, j), (0, i))):
+            rows, there = samples_of_pairs(offsets[other], len(features[other]), self.candidates)
+            gap = torch.cdist(
+                places[own][ours],  # [B, K, 3]
+                places[other][rows],  # [B, H, 3]
+                compute_mode="donot_use_mm_for_euclid_dist",
+            )
+            total = total + info_nce(
+                features[own][ours],
+                features[other][theirs],
+                features[other][rows],
+                there[:, None] & (gap > self.safe_radius * batch.voxel_size),
+                drawn,
+                self.temperature,
+            )
+        return total / 2
 
 
-def info_nce(distance: Tensor, drawn: Tensor, negative: Tensor, temperature: float) -> Tensor:
-    """InfoNCE of features of unit length, by their distances, mean of both directions.
+def info_nce(
+    anchors: Tensor,
+    partners: Tensor,
+    candidates: Tensor,
+    negative: Tensor,
+    drawn: Tensor,
+    temperature: float,
+) -> Tensor:
+    """InfoNCE of features of unit length, one direction.
 
-    ``L_i = -log(exp(s_ii / τ) / (exp(s_ii / τ) + sum_(k in N_i) exp(s_ik / τ)))`` with the cosine
-    ``s = 1 - d² / 2``; end i of the source and end i of the target are a match.
+    ``L_i = -log(exp(f_i.g_i / τ) / (exp(f_i.g_i / τ) + sum_(k in N_i) exp(f_i.h_k / τ)))``.
 
     Args:
-        distance: [B, K, K] between features of source ends (rows) and target ends (columns).
+        anchors: [B, K, C] features f.
+        partners: [B, K, C] g, their matches' in the other cloud.
+        candidates: [B, H, C] h, of the other cloud.
+        negative: [B, K, H] bool, N.
         drawn: [B, K] bool, which matches are there.
-        negative: [B, K, K] bool, false on the diagonal.
         temperature: τ.
 
     Returns:
-        Scalar: the mean over drawn matches and both directions; of nothing 0, with gradient 0.
+        Scalar: the mean over drawn matches; of nothing 0, with gradient 0.
     """
-    cosine = (1 - distance.square() / 2) / temperature
-    own = torch.eye(distance.shape[1], dtype=torch.bool, device=distance.device)
-    there = negative | (own & drawn[:, :, None])
-    right = cosine.diagonal(dim1=1, dim2=2)  # [B, K]
-    total = cosine.new_zeros(())
-    for dim in (2, 1):
-        # of an end that is not there nothing may be infinite: its slope would be NaN
-        logits = torch.where(there, cosine, -torch.inf).where(drawn.unsqueeze(dim), 0.0)
-        total = total + ((logits.logsumexp(dim) - right) * drawn).sum()
-    return total / (2 * drawn.sum().clamp(min=1))
+    with torch.autocast(anchors.device.type, enabled=False):
+        right = (anchors * partners).sum(2, keepdim=True) / temperature  # [B, K, 1]
+        wrong = (anchors @ candidates.mT / temperature).masked_fill(~negative, -torch.inf)
+        # the own term keeps the sum above 0, also of a match that is not there
+        each = torch.cat([right, wrong], dim=2).logsumexp(2) - right[:, :, 0]
+        return (each * drawn).sum() / drawn.sum().clamp(min=1)

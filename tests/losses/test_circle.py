@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from pcnn.losses.circle import Circle, circle
-from pcnn.losses.sampled_ends import samples_of_pairs
+from pcnn.losses.descriptors import samples_of_pairs
 from tests.losses.pairs import pair_batch, unit_rows
 from tests.losses.test_hardest_contrastive import DEGENERATE
 

@@ -14,52 +14,47 @@ from tests.losses.pairs import pair_batch, unit_rows
 from tests.losses.test_hardest_contrastive import DEGENERATE
 
 
-def by_loops(f: Tensor, g: Tensor, negative: Tensor, drawn: Tensor, temperature: float) -> Tensor:
-    """-log of the share of the own end, by exponentials of one pair of clouds [K, C]."""
+def by_loops(f: Tensor, g: Tensor, h: Tensor, negative: Tensor, temperature: float) -> Tensor:
+    """-log of the share of the own end of every anchor of one pair of clouds, by exponentials."""
     each = []
-    cosine = f @ g.T
-    for side, far in ((cosine, negative), (cosine.T, negative.T)):
-        for i in range(len(f)):
-            if not drawn[i]:
-                continue
-            own = torch.exp(side[i, i] / temperature)
-            others = sum(torch.exp(side[i, k] / temperature) for k in range(len(f)) if far[i, k])
-            each.append(-torch.log(own / (own + others)))
-    return torch.stack(each).mean()
+    for i in range(len(f)):
+        own = torch.exp(f[i] @ g[i] / temperature)
+        others = sum(torch.exp(f[i] @ h[k] / temperature) for k in range(len(h)) if negative[i, k])
+        each.append(-torch.log(own / (own + others)))
+    return torch.stack(each)
 
 
 def test_equals_the_formula_with_gradients() -> None:
     generator = torch.Generator().manual_seed(0)
-    f, g = unit_rows(9, 4, 1), unit_rows(9, 4, 2)
+    f, g, h = (unit_rows(n, 4, seed) for n, seed in ((9, 1), (9, 2), (12, 3)))
     drawn = torch.arange(9) < 7
-    negative = (torch.rand(9, 9, generator=generator) < 0.6) & drawn & drawn[:, None]
-    negative.fill_diagonal_(False)
+    negative = torch.rand(9, 12, generator=generator) < 0.6
     negative[3] = False  # an end without any
-    found = info_nce(torch.cdist(f, g)[None], drawn[None], negative[None], 0.2)
-    wanted = by_loops(f, g, negative, drawn, 0.2)
+    found = info_nce(f[None], g[None], h[None], negative[None], drawn[None], 0.2)
+    wanted = by_loops(f, g, h, negative, 0.2)[:7].mean()
     torch.testing.assert_close(found, wanted, rtol=1e-12, atol=0)
-    # features are of unit length: what counts is the slope along the sphere
-    for side, one, other in zip(
-        (f, g), torch.autograd.grad(found, (f, g)), torch.autograd.grad(wanted, (f, g)), strict=True
+    for one, other in zip(
+        torch.autograd.grad(found, (f, g, h)), torch.autograd.grad(wanted, (f, g, h)), strict=True
     ):
-        along = [slope - (slope * side).sum(1, keepdim=True) * side for slope in (one, other)]
-        torch.testing.assert_close(*along, rtol=1e-9, atol=1e-14)
+        torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-14)
 
 
-def test_negatives_are_far_ends_of_the_same_pair() -> None:
+def test_negatives_are_far_rows_of_the_other_cloud() -> None:
     generator = torch.Generator().manual_seed(3)
     sources = [torch.rand(n, 3, generator=generator) * 3 for n in (9, 6)]
-    targets = [source + 0.01 for source in sources]
+    targets = [torch.cat([cloud + 0.01, cloud[:2] + 9.0]) for cloud in sources]  # no overlap there
     batch = pair_batch(sources, targets, 0.1, voxel_size=0.4)
-    assert batch.positives.tolist() == [[i, i] for i in range(15)]
-    f, g = unit_rows(15, 8, 1), unit_rows(15, 8, 2)
+    assert batch.positives.tolist() == [[i, i + 2 * (i >= 9)] for i in range(15)]
+    f, g = unit_rows(15, 8, 1), unit_rows(19, 8, 2)
     value = InfoNCE(0.2, safe_radius=3.0)(f, g, batch)
     parts = []
-    for rows in (slice(0, 9), slice(9, 15)):
-        gap = torch.cdist(batch.source_places[rows], batch.target_places[rows])
-        everything = torch.ones(len(gap), dtype=torch.bool)
-        parts.append(len(gap) * by_loops(f[rows], g[rows], gap > 1.2, everything, 0.2))
-    torch.testing.assert_close(value, sum(parts, torch.zeros(())) / 15, rtol=1e-9, atol=0)
+    for own, other in ((slice(0, 9), slice(0, 11)), (slice(9, 15), slice(11, 19))):
+        p, q = batch.source_places[own], batch.target_places[other]
+        n = len(p)
+        parts.append(by_loops(f[own], g[other][:n], g[other], torch.cdist(p, q) > 1.2, 0.2))
+        far = torch.cdist(q[:n], p) > 1.2
+        parts.append(by_loops(g[other][:n], f[own], f[own], far, 0.2))
+    torch.testing.assert_close(value, torch.cat(parts).sum() / 30, rtol=1e-9, atol=0)
 
 
 def test_matches_of_one_feature_cannot_be_told_apart() -> None:
@@ -105,7 +100,9 @@ def test_common_places_keep_pairs_apart_and_centimetres_true() -> None:
     assert float(torch.cdist(first[:4], second[4:]).min()) > 1e4
 
 
-@pytest.mark.parametrize("wrong", [{"temperature": 0.0}, {"safe_radius": 0.0}, {"samples": 0}])
+@pytest.mark.parametrize(
+    "wrong", [{"temperature": 0.0}, {"safe_radius": 0.0}, {"samples": 0}, {"candidates": 0}]
+)
 def test_settings_are_positive(wrong: dict[str, float]) -> None:
     with pytest.raises(ValueError, match="must be positive"):
         InfoNCE(**wrong)
