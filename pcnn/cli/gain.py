@@ -31,6 +31,7 @@ def gain(
     from pcnn.metrics.registration import protocol as rules_of
     from pcnn.metrics.registration.comparison import compare_runs, comparison_table
     from pcnn.metrics.registration.pair_table import read_pair_table
+    from pcnn.metrics.registration.pair_values import FIGURES
 
     try:
         rules = rules_of(protocol, benchmark)
@@ -60,15 +61,13 @@ def gain(
         "gain": {
             "all" if number is None else str(number): {
                 name: {
-                    "value": known(figure.value),
-                    "low": known(figure.low),
-                    "high": known(figure.high),
-                    "pairs": figure.pairs,
+                    "value": known(getattr(one, name).value),
+                    "low": known(getattr(one, name).low),
+                    "high": known(getattr(one, name).high),
+                    "pairs": getattr(one, name).pairs,
                     "effect": known(effect),
                 }
-                for name, figure, effect in zip(
-                    ("rr", "fmr", "ir"), (one.rr, one.fmr, one.ir), one.effects, strict=True
-                )
+                for name, effect in zip(FIGURES, one.effects, strict=True)
             }
             for number, one in found.items()
         },

@@ -29,6 +29,7 @@ from pcnn.metrics.registration import (
 )
 from pcnn.metrics.registration.comparison import Comparison, compare, comparison_table
 from pcnn.metrics.registration.pair_table import read_pair_table, write_pair_table
+from pcnn.metrics.registration.pair_values import FIGURES
 from pcnn.registration.descriptor import Descriptor
 from pcnn.registration.estimate import Estimate, EstimateSettings, estimate_all
 from pcnn.registration.evaluation import evaluate_pairs
@@ -226,7 +227,7 @@ def flat_differences(comparisons: Mapping[int | None, Comparison]) -> dict[str, 
     figures: dict[str, float] = {}
     for samples, comparison in comparisons.items():
         at = f"@{shown(samples)}"
-        for name in ("rr", "fmr", "ir"):
+        for name in FIGURES:
             figure = getattr(comparison, name)
             figures[f"gain/{name}{at}"] = figure.value
             figures[f"gain/{name}_low{at}"] = figure.low

@@ -1,4 +1,4 @@
-"""Two descriptors on the same pairs: differences of RR, FMR and IR, pair by pair."""
+"""Two descriptors on the same pairs: differences of RR, FMR, IR, RRE and RTE, pair by pair."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from rich.table import Table
 
 from pcnn.metrics.registration.bootstrap import DRAWS, Figure, mean_of
 from pcnn.metrics.registration.pair_result import PairResult
+from pcnn.metrics.registration.pair_values import FIGURES, PairValues, pair_values, same_pairs
 from pcnn.metrics.registration.protocols import Protocol
-from pcnn.metrics.registration.summary import below, column, counts_for_recall, succeeded
 from pcnn.metrics.registration.table import with_interval
 
 
@@ -27,14 +27,18 @@ class Comparison:
         rr: of registration recall.
         fmr: of feature-match recall.
         ir: of the inlier ratio, over pairs where both have matches.
-        effects: of these three: the mean of the pairs' differences over their standard deviation
-            (Cohen's d of paired samples); NaN where they do not vary.
+        rre: of the rotation error [deg], over pairs that both register; less is better.
+        rte: of the translation error [m], likewise.
+        effects: of these five, in this order: the mean of the pairs' differences over their
+            standard deviation (Cohen's d of paired samples); NaN where they do not vary.
     """
 
     rr: Figure
     fmr: Figure
     ir: Figure
-    effects: tuple[float, float, float]
+    rre: Figure
+    rte: Figure
+    effects: tuple[float, ...]
 
 
 def compare(
@@ -54,7 +58,7 @@ def compare(
         seed: of the draws.
 
     Raises:
-        ValueError: the pairs are not the same.
+        ValueError: as `same_pairs` has it.
     """
     return compare_runs([first], [second], protocol, draws, seed)
 
@@ -79,59 +83,52 @@ def compare_runs(
         seed: ...
 
     Raises:
-        ValueError: no run, or runs of other pairs.
+        ValueError: as `same_pairs` has it.
     """
-    if not first or not second:
-        raise ValueError("a comparison needs a run on either side")
-    sides = [[sorted(run, key=_key) for run in runs] for runs in (first, second)]
-    one = sides[0][0]
-    for run in (run for runs in sides for run in runs):
-        if [_key(pair) for pair in run] != [_key(pair) for pair in one]:
-            missing = {_key(pair) for pair in one} ^ {_key(pair) for pair in run}
-            raise ValueError(
-                f"the results are not of the same pairs: {len(one)} and {len(run)} of them, "
-                f"{len(missing)} in one alone"
-            )
-    _, scenes = np.unique([pair.scene for pair in one], return_inverse=True)
-    counted = counts_for_recall(one, protocol)
-    ratios = [np.array([column(run, "inlier_ratio") for run in runs]) for runs in sides]  # [S, P]
-    known = [~np.isnan(ratio) for ratio in ratios]
-    matched = [there.any(0) for there in known]
-    share, inclusive = protocol.inlier_share, not protocol.share_inclusive
-    enough = [
-        (there & ~below(ratio, share, inclusive)).mean(0)
-        for there, ratio in zip(known, ratios, strict=True)
-    ]
-    ratio = [
-        np.where(there, value, 0).sum(0) / np.maximum(there.sum(0), 1)
-        for there, value in zip(known, ratios, strict=True)
-    ]
-    success = [
-        np.array([succeeded(run, protocol.success) for run in runs]).mean(0) for runs in sides
-    ]
-    gaps = [
-        (success[0] - success[1], counted),
-        (enough[0] - enough[1], matched[0] | matched[1]),
-        (ratio[0] - ratio[1], matched[0] & matched[1]),
-    ]
-    rr, fmr, ir = (
-        mean_of(gap, which, scenes, protocol.average, draws, seed) for gap, which in gaps
-    )
-    effects = tuple(_effect(gap[which]) for gap, which in gaps)
-    return Comparison(rr, fmr, ir, (effects[0], effects[1], effects[2]))
+    one, other = same_pairs(first, second, protocol)
+    scenes = scenes_of(one[0])
+    return differences(pair_values(one, other, protocol), scenes, protocol.average, draws, seed)
+
+
+def differences(
+    values: Mapping[str, PairValues],
+    scenes: NDArray[np.integer],
+    average: str,
+    draws: int = DRAWS,
+    seed: int = 0,
+) -> Comparison:
+    """Mean differences of figures that are known pair by pair.
+
+    Args:
+        values: of `pair_values`.
+        scenes: [P] scene of every pair, 0..S-1.
+        average: over ``scenes`` or ``pairs``, as `mean_of` has it.
+        draws: bootstrap draws.
+        seed: of the draws.
+    """
+    figures = {
+        name: mean_of(values[name].difference, values[name].compared, scenes, average, draws, seed)
+        for name in FIGURES
+    }
+    effects = (_effect(values[name].difference[values[name].compared]) for name in FIGURES)
+    return Comparison(**figures, effects=tuple(effects))
+
+
+def scenes_of(results: Sequence[PairResult]) -> NDArray[np.integer]:
+    """Number of every pair's scene, [P], 0..S-1."""
+    return np.unique([result.scene for result in results], return_inverse=True)[1]
 
 
 def _effect(gaps: NDArray[np.float64]) -> float:
-    spread = float(gaps.std(ddof=1)) if len(gaps) > 1 else 0.0
-    return float(gaps.mean()) / spread if spread > 0 else nan
-
-
-def _key(result: PairResult) -> tuple[str, int, int]:
-    return result.scene, result.target, result.source
+    if len(gaps) < 2:
+        return nan
+    mean, spread = float(gaps.mean()), float(gaps.std(ddof=1))
+    # equal differences vary by their rounding
+    return mean / spread if spread > 1e-12 * abs(mean) else nan
 
 
 def comparison_table(comparisons: Mapping[int | None, Comparison], title: str) -> Table:
-    """One row a number of samples: differences in points, with 95 % intervals over pairs.
+    """One row a number of samples: differences with 95 % intervals over pairs.
 
     Args:
         comparisons: by number of samples; None when all points were used.
@@ -140,12 +137,14 @@ def comparison_table(comparisons: Mapping[int | None, Comparison], title: str) -
     table = Table(
         title=title,
         title_justify="left",
-        caption="differences in points, pair by pair; intervals are 95 % over pairs",
+        caption="differences pair by pair, shares in points, RRE and RTE over pairs that both "
+        "register; intervals are 95 % over pairs",
         caption_justify="left",
     )
-    for heading in ("samples", "RR", "FMR", "IR"):
+    for heading in ("samples", "RR", "FMR", "IR", "RRE deg", "RTE m"):
         table.add_column(heading, justify="right")
     for samples, one in comparisons.items():
         gains = [with_interval(figure, 100, 1) for figure in (one.rr, one.fmr, one.ir)]
+        gains += [with_interval(figure, 1, 3) for figure in (one.rre, one.rte)]
         table.add_row("all" if samples is None else str(samples), *gains)
     return table
