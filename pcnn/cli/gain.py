@@ -13,15 +13,22 @@ def gain(
     over: Annotated[
         list[Path], typer.Option(help="pairs.csv of the other method; once a run (seed).")
     ],
+    name: Annotated[str, typer.Option(help="What the one method is called.")] = "A",
+    over_name: Annotated[str, typer.Option(help="What the other is called.")] = "B",
     protocol: Annotated[str, typer.Option(help="Whose rules count.")] = "predator",
     benchmark: Annotated[str, typer.Option(help="threedmatch or kitti.")] = "threedmatch",
     out: Annotated[Path | None, typer.Option(help="JSON file with the figures.")] = None,
+    markdown: Annotated[Path | None, typer.Option(help="Markdown file with the table.")] = None,
+    chart: Annotated[
+        Path | None, typer.Option(help="Picture (.png, .svg) at the first number of samples.")
+    ] = None,
     draws: Annotated[int, typer.Option(min=1, help="Of the bootstrap.")] = 2000,
 ) -> None:
     """Compare two methods pair by pair, each by one run or several seeds of the same pairs.
 
     Every pair counts with its mean over the runs of a method; intervals are bootstrapped over
-    pairs. Numbers of samples that all tables hold are compared.
+    pairs. RRE and RTE are compared over pairs that both methods register. Numbers of samples that
+    all tables hold are compared.
     """
     import json
 
@@ -29,11 +36,15 @@ def gain(
 
     from pcnn.datasets.whole_file import whole_file
     from pcnn.metrics.registration import protocol as rules_of
-    from pcnn.metrics.registration.comparison import compare_runs, comparison_table
+    from pcnn.metrics.registration.gain import gain_of
+    from pcnn.metrics.registration.gain_content import gain_content
+    from pcnn.metrics.registration.gain_table import counted, gain_markdown, gain_table
     from pcnn.metrics.registration.pair_table import read_pair_table
-    from pcnn.metrics.registration.pair_values import FIGURES
+    from pcnn.visualize.gain import checked_format, gain_picture
 
     try:
+        if chart is not None:
+            checked_format(chart)
         rules = rules_of(protocol, benchmark)
         sides = [[read_pair_table(path) for path in paths] for paths in (runs, over)]
         samples = [
@@ -42,41 +53,31 @@ def gain(
         if not samples:
             raise ValueError("the tables have no number of samples in common")
         found = {
-            number: compare_runs(
-                [run[number] for run in sides[0]], [run[number] for run in sides[1]], rules, draws
+            number: gain_of(
+                [run[number] for run in sides[0]],
+                [run[number] for run in sides[1]],
+                rules,
+                (name, over_name),
+                draws,
             )
             for number in samples
         }
     except (OSError, ValueError) as error:
         raise typer.BadParameter(str(error)) from error
-    title = f"{len(runs)} runs minus {len(over)} runs, protocol {rules.name}"
-    Console().print(comparison_table(found, title))
-    if out is None:
-        return
-    content = {
-        "runs": [str(path) for path in runs],
-        "over": [str(path) for path in over],
-        "protocol": rules.name,
-        "benchmark": rules.benchmark,
-        "gain": {
-            "all" if number is None else str(number): {
-                name: {
-                    "value": known(getattr(one, name).value),
-                    "low": known(getattr(one, name).low),
-                    "high": known(getattr(one, name).high),
-                    "pairs": getattr(one, name).pairs,
-                    "effect": known(effect),
-                }
-                for name, effect in zip(FIGURES, one.effects, strict=True)
-            }
-            for number, one in found.items()
-        },
-    }
-    with whole_file(out) as file:
-        file.write((json.dumps(content, indent=2, allow_nan=False) + "\n").encode())
-    typer.echo(str(out))
-
-
-def known(figure: float) -> float | None:
-    """A figure, None where it does not exist: JSON knows no NaN."""
-    return None if figure != figure else figure
+    title = (
+        f"{name} ({counted(len(runs))}) against {over_name} ({counted(len(over))}), "
+        f"protocol {rules.name}"
+    )
+    Console().print(gain_table(found, title))
+    if out is not None:
+        content = gain_content(found, ([str(path) for path in runs], [str(path) for path in over]))
+        with whole_file(out) as file:
+            file.write((json.dumps(content, indent=2, allow_nan=False) + "\n").encode())
+        typer.echo(str(out))
+    if markdown is not None:
+        with whole_file(markdown) as file:
+            file.write(gain_markdown(found, title).encode())
+        typer.echo(str(markdown))
+    if chart is not None:
+        at = "all points" if samples[0] is None else f"{samples[0]} samples"
+        typer.echo(str(gain_picture(found[samples[0]], chart, f"{title}, {at}")))
