@@ -121,6 +121,11 @@ def notes(gains: Mapping[int | None, Gain]) -> list[str]:
         f"over those runs; 'own pairs': {averaged_over(rule.errors_over)} of each run by itself, "
         "which are not the same pairs.",
     ]
+    if not all(gain.values["ir"].compared.all() for gain in gains.values()):
+        said.append(
+            "Pairs without matches: a method's FMR and IR leave its own out; the difference of FMR "
+            "counts them as too few right matches, that of IR is over pairs where both have some."
+        )
     empty = [
         "all" if samples is None else str(samples)
         for samples, gain in gains.items()

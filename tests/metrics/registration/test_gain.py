@@ -150,6 +150,16 @@ def test_table_shows_what_was_found() -> None:
     assert not any("No pair" in note for note in notes({250: found}))
 
 
+def test_pairs_without_matches_are_mentioned_where_there_are_some() -> None:
+    def said(first: list[PairResult]) -> bool:
+        found = gain_of([first], [full], INDOOR, draws=0)
+        return any("Pairs without matches" in note for note in notes({None: found}))
+
+    full = [replace(pair, inlier_ratio=0.1) for pair in FIRST[0]]
+    assert not said(full)
+    assert said([replace(full[0], inlier_ratio=np.nan), *full[1:]])
+
+
 def test_runs_that_cannot_be_compared_are_refused() -> None:
     with pytest.raises(
         ValueError, match=r"30 and 29 of them, 1 in one alone, such as a \(0, 1\), in run 2 of the"
