@@ -7,6 +7,7 @@ from pcnn.callbacks.prediction_picture import PredictionPicture
 from pcnn.callbacks.progress import TrainingProgress
 from pcnn.callbacks.rng_state import RngState
 from pcnn.callbacks.throughput import Throughput
+from pcnn.callbacks.timed_schedule import TimedSchedule
 from pcnn.callbacks.wandb_media import WandbMedia
 from pcnn.callbacks.wandb_pairs import WandbPairs
 from pcnn.callbacks.weight_average import WeightAverage
@@ -18,6 +19,7 @@ __all__ = [
     "PredictionPicture",
     "RngState",
     "Throughput",
+    "TimedSchedule",
     "TrainingProgress",
     "WandbMedia",
     "WandbPairs",

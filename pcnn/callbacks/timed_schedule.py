@@ -1,0 +1,61 @@
+"""Where time ends a training before its steps do, rates come down in time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lightning.pytorch import Callback, LightningModule, Trainer
+from lightning.pytorch.callbacks import Timer
+
+
+class TimedSchedule(Callback):
+    """Let the schedule of the rates run ahead of the steps, where `trainer.max_time` ends first.
+
+    A schedule is made for all steps of a run. On a machine too slow for them the run would end with
+    its rate still high, which costs more than the steps that are missing. After every step the
+    schedule is brought to at least ``begun + (total - begun) * (t - t0) / (limit - t0)``: t the
+    time of training so far, limit `trainer.max_time`, and (t0, begun) time and schedule after the
+    first `settle` steps, which are slow for reasons of their own. A run that is quick enough, or
+    has no time limit, keeps its schedule step by step. On several ranks all follow the first.
+
+    Args:
+        settle: steps that do not tell how quick the rest will be.
+
+    Raises:
+        ValueError: a number below 1.
+    """
+
+    def __init__(self, settle: int = 20) -> None:
+        super().__init__()
+        if settle < 1:
+            raise ValueError(f"settle must be at least 1 step, got {settle}")
+        self.settle = settle
+        self._first = 0  # steps that were done when this training began
+        self._from: tuple[float, int] | None = None  # seconds and steps of the schedule
+        self._total = 0  # steps of the whole schedule
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Begin anew, also where a run goes on."""
+        self._first, self._from = trainer.global_step, None
+        self._total = int(trainer.estimated_stepping_batches)
+
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """Bring the schedule to where time is."""
+        timer = next((c for c in trainer.callbacks if isinstance(c, Timer)), None)  # type: ignore[attr-defined]
+        remaining = None if timer is None else timer.time_remaining()
+        if timer is None or remaining is None or trainer.global_step < self._first + self.settle:
+            return
+        for schedule in (config.scheduler for config in trainer.lr_scheduler_configs):
+            done = schedule.last_epoch  # type: ignore[union-attr]
+            elapsed = timer.time_elapsed()
+            if self._from is None:
+                self._from = elapsed, done
+            start, begun = self._from
+            share = (elapsed - start) / max(elapsed + remaining - start, 1e-9)
+            due = begun + int((self._total - begun) * min(share, 1.0))
+            if trainer.world_size > 1:
+                due = trainer.strategy.broadcast(due)
+            for _ in range(min(due, self._total - 1) - done):
+                schedule.step()  # type: ignore[call-arg]
