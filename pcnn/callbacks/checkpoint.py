@@ -12,6 +12,7 @@ from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import Checkpoint as LightningCheckpoint
 
 from pcnn.callbacks.atomic_io import SUFFIX, AtomicCheckpointIO
+from pcnn.callbacks.rng_state import capture_rng, restore_rng
 
 
 def check_plain(value: Any, where: str = "config") -> None:
@@ -40,6 +41,31 @@ def is_dry_run(trainer: Trainer) -> bool:
     return bool(trainer.fast_dev_run)  # type: ignore[attr-defined]  # set where mypy cannot see it
 
 
+def is_last_batch(trainer: Trainer) -> bool:
+    """Whether training ends behind this batch: by its steps, its epochs, or asked to (by time)."""
+    loop = trainer.fit_loop
+    if loop.max_steps != -1 and trainer.global_step >= loop.max_steps:
+        return True
+    if trainer.should_stop and loop._can_stop_early:
+        return True
+    if loop.max_epochs is None or loop.max_epochs == -1:
+        return False
+    epochs: Any = loop.epoch_progress.current  # counts this one when it is over
+    return loop.epoch_loop._num_ready_batches_reached() and epochs.processed + 1 >= loop.max_epochs
+
+
+def is_validation_due(trainer: Trainer) -> bool:
+    """Whether the interval of validations ends at this batch, wherever training ends."""
+    loop = trainer.fit_loop
+    if loop._data_fetcher is None:
+        return False
+    stop, trainer.should_stop = trainer.should_stop, False
+    # the loop's own answer: it knows intervals in steps, epochs and seconds
+    due = loop.epoch_loop._should_check_val_fx(loop._data_fetcher)
+    trainer.should_stop = stop
+    return due
+
+
 class Checkpoint(LightningCheckpoint):
     """Keep ``<folder>/last.ckpt`` and ``<folder>/best.ckpt``.
 
@@ -54,7 +80,10 @@ class Checkpoint(LightningCheckpoint):
     the next boundary after a SIGTERM (a scheduler's warning), then without waiting for a
     validation.
     `best.ckpt` is written behind every validation whose `monitor` beats all before; it is a whole
-    checkpoint as well.
+    checkpoint as well. The last state, with its rates come down, is often the best one, so it is
+    validated also where training ends between two validations: at its last batch, in the place of
+    any other validation, and before `last.ckpt`. That one leaves the random generators as they
+    were, so that a run continued from there does not differ from one that was never ended.
 
     **How.** Files are written whole (`pcnn.callbacks.atomic_io`): a SIGKILL in mid-write leaves the
     previous file. They hold tensors and plain values only, load with
@@ -101,6 +130,8 @@ class Checkpoint(LightningCheckpoint):
         self._seen_step = 0  # optimiser steps at the end of the batch before
         self._saved_step = 0  # optimiser steps in the last.ckpt written or resumed from
         self._behind_validation = False  # last.ckpt is due and waits for the validation
+        # random generators and check_val_every_n_epoch in front of a validation that was asked for
+        self._before: tuple[dict[str, Any], int | None] | None = None
 
     @property
     def best_model_path(self) -> str:
@@ -144,17 +175,20 @@ class Checkpoint(LightningCheckpoint):
             return
         if trainer.received_sigterm:
             self._save_last(trainer)
+            return
+        due = is_validation_due(trainer)
+        if not due and trainer.enable_validation and is_last_batch(trainer):
+            self._ask_for_validation(trainer)
         elif step % self.checkpoint_every == 0:
-            loop = trainer.fit_loop
-            # the loop's own answer: it knows intervals in steps, epochs and seconds
-            fetcher = loop._data_fetcher
-            if fetcher is not None and loop.epoch_loop._should_check_val_fx(fetcher):
+            if due:
                 self._behind_validation = True
             else:
                 self._save_last(trainer)
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Write `best.ckpt` when the figure is the best so far, then a `last.ckpt` that waited."""
+        asked = self._before is not None
+        self._restore(trainer)
         if trainer.state.fn != "fit" or trainer.sanity_checking or is_dry_run(trainer):
             return
         if self.monitor not in trainer.callback_metrics:
@@ -173,10 +207,15 @@ class Checkpoint(LightningCheckpoint):
             trainer.save_checkpoint(self.folder / "best.ckpt", weights_only=False)
         if self._behind_validation:
             self._behind_validation = False
+            # the loop counts this batch for the loggers behind a validation; a resumed run does so
+            # itself where a validation is due, not where it was only asked for
+            trainer.fit_loop.epoch_loop._batches_that_stepped += asked
             self._save_last(trainer)
+            trainer.fit_loop.epoch_loop._batches_that_stepped -= asked
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Write the final state."""
+        self._restore(trainer)  # where there was nothing to validate with
         if trainer.global_step != self._saved_step:
             self._save_last(trainer)
 
@@ -200,6 +239,7 @@ class Checkpoint(LightningCheckpoint):
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Note the step resumed from: it needs no second writing."""
         self._seen_step = self._saved_step = trainer.global_step
+        self._before = None
         loop = trainer.fit_loop
         epochs: Any = loop.epoch_progress.total
         if loop.restarted_mid_epoch and epochs.processed == epochs.ready:
@@ -207,6 +247,20 @@ class Checkpoint(LightningCheckpoint):
             # takes the next one for a continued one and does not count it as begun, so that a
             # second restart would train it twice
             loop.reset_restart_stage()
+
+    def _ask_for_validation(self, trainer: Trainer) -> None:
+        self._before = capture_rng(), trainer.check_val_every_n_epoch
+        trainer.check_val_every_n_epoch = 1
+        trainer.should_stop = True  # the loop validates where training was asked to end
+        # at the end of training Lightning counts a part of an epoch as a whole one, so in
+        # mid-epoch last.ckpt is written before; behind a last batch it is right only after
+        self._behind_validation = not trainer.fit_loop.epoch_loop._num_ready_batches_reached()
+
+    def _restore(self, trainer: Trainer) -> None:
+        if self._before is not None:
+            generators, trainer.check_val_every_n_epoch = self._before
+            restore_rng(generators)
+            self._before = None
 
     def _save_last(self, trainer: Trainer) -> None:
         if is_dry_run(trainer):

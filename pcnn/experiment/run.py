@@ -141,7 +141,8 @@ def fit_and_evaluate(
     if cfg.train:
         trainer.fit(task, datamodule, ckpt_path=run.checkpoint, weights_only=True)
         checkpoint = best_checkpoint(trainer)
-        console.print(f"evaluating {checkpoint}", soft_wrap=True, highlight=False)
+        reached = f"step {steps_of(Path(checkpoint))} of {trainer.global_step}"
+        console.print(f"evaluating {checkpoint}, {reached}", soft_wrap=True, highlight=False)
         metrics |= evaluate(trainer, task, datamodule, checkpoint, "val")
     steps = trainer.global_step if cfg.train else steps_of(Path(checkpoint))
     if cfg.test and cfg.task.name == "registration":
