@@ -92,7 +92,7 @@ def segmentation_picture(
         reach = np.abs(points[:, :2]).max(1) if len(points) else np.ones(1)
         extent = float(max(np.quantile(reach, 0.98), 1.0))
     entries = _entries(class_names, table, counts, pred)
-    page = _Page(len(panels), len(entries))
+    page = _Page(len(panels), [label for label, _ in entries])
     _draw(page, points, panels, extent)
     _heading(page, title, source, counts, len(points))
     _legend(page, entries, "classes in this scan" + ("" if counts is None else ", IoU in %"))
@@ -123,20 +123,22 @@ class _Page:
 
     Args:
         columns: number of panels.
-        entries: number of entries of the legend; decides its height.
+        labels: entries of the legend; the longest decides how many stand side by side.
     """
 
     SIDE, STRIP_HEIGHT, GAP, MARGIN = 6.0, 0.86, 0.14, 0.25
-    HEAD, LEGEND_TITLE, LEGEND_ROW, LEGEND_COLUMN = 1.28, 0.45, 0.275, 2.0
+    HEAD, LEGEND_TITLE, LEGEND_ROW, LETTER = 1.28, 0.45, 0.275, 0.098
 
-    def __init__(self, columns: int, entries: int) -> None:
+    def __init__(self, columns: int, labels: list[str]) -> None:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
 
         self.columns = columns
         self.width = 2 * self.MARGIN + columns * self.SIDE + (columns - 1) * self.GAP
-        self.legend_columns = max(int(self.width // self.LEGEND_COLUMN), 1)
-        rows = -(-entries // self.legend_columns)
+        # patch, gap and space to the next column beside the letters
+        column = 0.65 + self.LETTER * max(map(len, labels), default=0)
+        self.legend_columns = max(int(self.width // column), 1)
+        rows = -(-len(labels) // self.legend_columns)
         self.foot = self.LEGEND_TITLE + rows * self.LEGEND_ROW + self.MARGIN
         self.height = self.HEAD + self.SIDE + self.GAP + self.STRIP_HEIGHT + self.foot
         self.figure: Any = Figure(figsize=(self.width, self.height), facecolor="white")

@@ -111,3 +111,30 @@ def test_sensor_puts_ahead_in_the_middle_left_left_and_the_nearest_on_top():
     ]
     assert (image[:, 8] == 1).any()
     assert (image[:, 4] == 3).any()
+
+
+@pytest.mark.parametrize("truth", [True, False], ids=["three panels", "one panel"])
+def test_every_entry_of_the_legend_is_on_the_page(tmp_path, monkeypatch, truth):
+    from matplotlib.figure import Figure
+
+    kept = []
+    save = Figure.savefig
+
+    def keep(figure, *args, **options):
+        kept.append(figure)
+        save(figure, *args, **options)
+
+    monkeypatch.setattr(Figure, "savefig", keep)
+    names = [f"other-vehicle-{i}" for i in range(19)]
+    points, _, _ = scene(1900)
+    labels = np.arange(1900) % 19
+    colours = np.full((19, 3), 99, np.uint8)
+    segmentation_picture(
+        points, np.zeros(1900, int) if truth else None, labels, names, colours, tmp_path / "p.png"
+    )
+    (figure,) = kept
+    (legend,) = figure.legends
+    box, page = legend.get_window_extent(), figure.bbox
+    assert len(legend.get_texts()) == 20
+    assert box.x1 <= page.x1
+    assert box.y0 >= page.y0
