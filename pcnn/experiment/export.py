@@ -26,7 +26,8 @@ def export(checkpoint: str | Path, out: str | Path, revision: str | None = None)
     ``torch.load(weights_only=True)`` and serves wherever a checkpoint does, except to resume.
 
     Args:
-        checkpoint: of a run; figures come from its run folder's ``metrics.json``, if any.
+        checkpoint: of a run; figures come from its run folder's ``metrics.json``, if any. Of a file
+            that was exported before, its own figures and revision are kept.
         out: file to write, whole.
         revision: of the code that trained, where the run did not know it; None takes the run's.
 
@@ -46,6 +47,7 @@ def export(checkpoint: str | Path, out: str | Path, revision: str | None = None)
     except (RuntimeError, EOFError, KeyError) as error:
         raise ValueError(f"{path}: not a whole checkpoint of a run ({error})") from error
     weights = {name: halved(name, value) for name, value in state.items() if name[:4] == "net."}
+    before = content.get("pcnn_export", {})
     metrics = metrics_of(path)
     learnt = [v for name, v in weights.items() if "running_" not in name and v.is_floating_point()]
     facts = {
@@ -58,8 +60,8 @@ def export(checkpoint: str | Path, out: str | Path, revision: str | None = None)
         "seed": config["seed"],
         "steps": int(content["global_step"]),
         "parameters": sum(value.numel() for value in learnt),
-        "revision": revision or metrics.get("revision"),
-        "figures": dict(metrics.get("metrics", {})),
+        "revision": revision or metrics.get("revision") or before.get("revision"),
+        "figures": dict(metrics.get("metrics") or before.get("figures", {})),
     }
     kept = without_places({key: value for key, value in config.items() if key not in DROPPED})
     kept["tags"] = ["simulated"] if facts["source"] != "real" else []
