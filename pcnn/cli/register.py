@@ -41,7 +41,10 @@ def register(
     icp: Annotated[
         float | None, typer.Option(help="Refine by ICP within this distance, in metres.")
     ] = None,
-    min_inliers: Annotated[int, typer.Option(min=3, help="Matches that must agree.")] = 25,
+    min_inliers: Annotated[
+        int | None,
+        typer.Option(min=3, help="Matches that must agree; default 25 of FPFH, 60 of a network."),
+    ] = None,
     min_overlap: Annotated[
         float, typer.Option(min=0, max=1, help="Share of the source that must lie near the target.")
     ] = 0.05,
@@ -113,8 +116,8 @@ def register(
         found.transform.numpy(),
         out / "overlay.png",
         f"{source.name} onto {target.name}",
-        f"{found.descriptor}   {found.inliers} of {found.matches} matches agree   "
-        f"overlap {100 * found.overlap:.0f} %",
+        f"{found.inliers} of {found.matches} matches agree   "
+        f"overlap {100 * found.overlap:.0f} %   {found.descriptor}",
     )
     console.print(f"{out / 'transform.json'}\n{out / 'overlay.png'}", highlight=False)
 

@@ -56,7 +56,7 @@ def chosen(model: str | Path | None, clouds: Sequence[Tensor], voxel_size: float
         return Choice(None, voxel_size, "FPFH, because a voxel size was given")
     if model is None or str(model) == "fpfh":
         size = max(map(extent, clouds))
-        place = "interiors" if size <= INTERIORS_UP_TO else "streets"
+        place = place_of(clouds)
         why = f"the clouds are {size:.3g} m wide, {place} (up to {INTERIORS_UP_TO:g} m: interiors)"
         weights = None if model else shipped(place)
         if weights is not None:
@@ -66,6 +66,17 @@ def chosen(model: str | Path | None, clouds: Sequence[Tensor], voxel_size: float
     if voxel_size is not None:
         raise ValueError(f"{model} was trained at its own voxel size; leave voxel_size out")
     return Choice(weights_of(model), None, f"--model {model}")
+
+
+def fpfh_after(choice: Choice, clouds: Sequence[Tensor]) -> Choice:
+    """FPFH for clouds of which shipped weights found no transform."""
+    place = place_of(clouds)
+    return Choice(None, FPFH_VOXELS[place], f"{choice.reason}; the network found nothing: FPFH")
+
+
+def place_of(clouds: Sequence[Tensor]) -> str:
+    """``interiors`` or ``streets``, by the larger extent of the clouds."""
+    return "interiors" if max(map(extent, clouds)) <= INTERIORS_UP_TO else "streets"
 
 
 def weights_of(model: str | Path) -> Path:

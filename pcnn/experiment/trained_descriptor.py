@@ -12,6 +12,7 @@ from torch import Tensor
 
 from pcnn.callbacks import load_config
 from pcnn.experiment import build
+from pcnn.experiment.shipped import FOLDER
 from pcnn.registration.network_descriptor import NetworkDescriptor
 
 
@@ -74,7 +75,9 @@ def described(cfg: DictConfig, path: str | Path, source: str) -> str:
     """
     where = f"{cfg.model.name} {voxel_size(cfg):g} m, {cfg.geometry.name}"
     data = "" if source == "real" else ", trained on SIMULATED data"
-    return f"{where}{data} ({path})"
+    file = Path(path)
+    # shipped weights are known by their name, wherever the package lies
+    return f"{where}{data} ({file.name if file.parent == FOLDER else file})"
 
 
 def voxel_size(cfg: DictConfig) -> float:

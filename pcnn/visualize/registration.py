@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ TARGET = (31, 88, 178)
 SOURCE = (232, 112, 16)
 INK, FAINT = "#1c2430", "#6b7482"
 PIXELS = 700
+LINE = 125  # letters of the line below the heading
 
 Points = NDArray[np.floating]
 
@@ -81,8 +83,8 @@ def overlay_picture(
     figure.suptitle(
         heading, x=0.02, y=1 - 0.2 * inch, ha="left", fontsize=15, color=INK, weight="bold"
     )
-    note = f"target blue, source orange, metres   {facts}"
-    figure.text(0.02, 1 - 0.8 * inch, note, fontsize=10.5, color=FAINT)
+    note = textwrap.fill(f"target blue, source orange, metres   {facts}", LINE)
+    figure.text(0.02, 1 - 0.62 * inch, note, va="top", fontsize=10.5, color=FAINT)
     figure.subplots_adjust(
         left=0.06, right=0.98, top=1 - 1.15 * inch, bottom=0.4 * inch, hspace=0.12, wspace=0.14
     )

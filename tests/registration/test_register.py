@@ -139,13 +139,46 @@ def test_estimates_of_a_batch_are_those_of_single_pairs() -> None:
         assert torch.equal(alone.solution.transform, one.solution.transform)
 
 
-def test_public_function_registers_two_views_by_fpfh() -> None:
+def test_public_function_registers_two_turned_views_by_fpfh() -> None:
     pytest.importorskip("open3d")
     source, target, truth = two_views()
     found = pcnn.register(source.numpy(), target, sensor_at_origin=False, icp_distance=0.1)
     assert found.descriptor.startswith("fpfh")
+    assert found.reason.endswith("the network found nothing: FPFH")
     assert float(rotation_error(found.transform, truth)) < 1
     assert float(translation_error(found.transform, truth)) < 0.03
+
+
+def test_a_named_model_is_the_only_one_asked() -> None:
+    source, target, _ = two_views()
+    with pytest.raises(NoOverlapError, match="60 are asked for"):
+        pcnn.register(source, target, "interiors")
+
+
+def test_without_open3d_the_network_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(*_: Any, **__: Any) -> Any:
+        raise ImportError("no Open3D here")
+
+    monkeypatch.setattr("pcnn.experiment.register.FPFH", missing)
+    source, target, _ = two_views()
+    with pytest.raises(NoOverlapError, match="60 are asked for"):
+        pcnn.register(source, target)
+
+
+def test_clouds_of_nothing_in_common_name_both_descriptors() -> None:
+    pytest.importorskip("open3d")
+    generator = torch.Generator().manual_seed(0)
+    clouds = [torch.rand(4000, 3, generator=generator) * 2 for _ in range(2)]
+    with pytest.raises(NoOverlapError, match=r"by resunet_interiors_point: .* by FPFH: "):
+        pcnn.register(*clouds)
+
+
+def test_a_cloud_registers_onto_itself_by_shipped_weights() -> None:
+    _, target, _ = two_views()
+    found = pcnn.register(target, target)
+    assert "SIMULATED" in found.descriptor
+    assert "(resunet_interiors_point.pt)" in found.descriptor
+    torch.testing.assert_close(found.transform, torch.eye(4).double(), rtol=0, atol=0.05)
 
 
 @pytest.mark.parametrize(
