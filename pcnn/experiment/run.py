@@ -144,7 +144,7 @@ def fit_and_evaluate(
         reached = f"step {steps_of(Path(checkpoint))} of {trainer.global_step}"
         console.print(f"evaluating {checkpoint}, {reached}", soft_wrap=True, highlight=False)
         metrics |= evaluate(trainer, task, datamodule, checkpoint, "val")
-    steps = trainer.global_step if cfg.train else steps_of(Path(checkpoint))
+    steps = steps_of(Path(checkpoint))
     if cfg.test and cfg.task.name == "registration":
         if trainer.is_global_zero:  # pairs are few, and RANSAC runs in batches: one rank does it
             pairs = datamodule.pairs("test")  # type: ignore[attr-defined]
