@@ -64,7 +64,9 @@ def written(path: Path) -> dict:
 
 def test_a_training_leaves_everything(folder: Path) -> None:
     content = written(folder / "one")
-    assert (content["task"], content["source"], content["steps"]) == ("registration", "real", 4)
+    assert (content["task"], content["source"]) == ("registration", "real")
+    best = torch.load(folder / BEST, weights_only=True)
+    assert content["steps"] == best["global_step"]
     assert {"val/feat_match_ratio", "val/inlier_ratio", "val/rr", "test/rr@200"} <= set(
         content["metrics"]
     )
@@ -77,7 +79,7 @@ def test_a_training_leaves_everything(folder: Path) -> None:
     said = (folder / "said.txt").read_text()
     for words in ("FMR", "pcnn register SOURCE TARGET --model", "resunet 0.1 m, voxel"):
         assert words in said, words
-    saved = torch.load(folder / BEST, weights_only=True)["pcnn_config"]
+    saved = best["pcnn_config"]
     assert saved["callbacks"]["checkpoint"]["monitor"] == "val/feat_match_ratio"
 
 
