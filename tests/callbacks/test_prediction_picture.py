@@ -41,10 +41,8 @@ def test_every_n_validations(tmp_path):
     drawn = []
 
     class Counting(PredictionPicture):
-        def _write(self, trainer, pl_module, when):
-            if self._first is not None:
-                drawn.append(trainer.global_step)
-            self._first = None
+        def draw(self, first, pl_module, data, when):
+            drawn.append(pl_module.global_step)
 
     trainer = trainer_for(
         tmp_path,
