@@ -141,10 +141,11 @@ def fit_and_evaluate(
     if cfg.train:
         trainer.fit(task, datamodule, ckpt_path=run.checkpoint, weights_only=True)
         checkpoint = best_checkpoint(trainer)
-        reached = f"step {steps_of(Path(checkpoint))} of {trainer.global_step}"
+    steps = steps_of(Path(checkpoint))
+    if cfg.train:
+        reached = f"step {steps} of {trainer.global_step}"
         console.print(f"evaluating {checkpoint}, {reached}", soft_wrap=True, highlight=False)
         metrics |= evaluate(trainer, task, datamodule, checkpoint, "val")
-    steps = steps_of(Path(checkpoint))
     if cfg.test and cfg.task.name == "registration":
         if trainer.is_global_zero:  # pairs are few, and RANSAC runs in batches: one rank does it
             pairs = datamodule.pairs("test")  # type: ignore[attr-defined]

@@ -55,8 +55,7 @@ def chosen(model: str | Path | None, clouds: Sequence[Tensor], voxel_size: float
     if model is None and voxel_size is not None:
         return Choice(None, voxel_size, "FPFH, because a voxel size was given")
     if model is None or str(model) == "fpfh":
-        size = max(map(extent, clouds))
-        place = place_of(clouds)
+        size, place = place_of(clouds)
         why = f"the clouds are {size:.3g} m wide, {place} (up to {INTERIORS_UP_TO:g} m: interiors)"
         weights = None if model else shipped(place)
         if weights is not None:
@@ -70,13 +69,14 @@ def chosen(model: str | Path | None, clouds: Sequence[Tensor], voxel_size: float
 
 def fpfh_after(choice: Choice, clouds: Sequence[Tensor]) -> Choice:
     """FPFH for clouds of which shipped weights found no transform."""
-    place = place_of(clouds)
+    _, place = place_of(clouds)
     return Choice(None, FPFH_VOXELS[place], f"{choice.reason}; the network found nothing: FPFH")
 
 
-def place_of(clouds: Sequence[Tensor]) -> str:
-    """``interiors`` or ``streets``, by the larger extent of the clouds."""
-    return "interiors" if max(map(extent, clouds)) <= INTERIORS_UP_TO else "streets"
+def place_of(clouds: Sequence[Tensor]) -> tuple[float, str]:
+    """The larger extent of the clouds [m], and ``interiors`` or ``streets`` by it."""
+    size = max(map(extent, clouds))
+    return size, "interiors" if size <= INTERIORS_UP_TO else "streets"
 
 
 def weights_of(model: str | Path) -> Path:

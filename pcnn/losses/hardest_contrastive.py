@@ -94,6 +94,9 @@ class HardestContrastive(nn.Module):
         source_pool, target_pool = (
             drawn(len(side), self.candidates * size, side.device) for side in (source, target)
         )
+        places, safe_radius = None, 0.0
+        if self.safe_radius is not None:
+            places, safe_radius = common_places(batch), self.safe_radius * batch.voxel_size
         positive, negative = hardest_contrastive(
             source,
             target,
@@ -103,11 +106,8 @@ class HardestContrastive(nn.Module):
             target_pool,
             self.positive_margin,
             self.negative_margin,
-            *(
-                ()
-                if self.safe_radius is None
-                else (common_places(batch), self.safe_radius * batch.voxel_size)
-            ),
+            places,
+            safe_radius,
         )
         self.terms = {"positive": positive.detach(), "negative": negative.detach()}
         return positive + self.weight * negative
@@ -157,13 +157,15 @@ def hardest_contrastive(
 
     # numbers of listed matches: row of source * M + row of target
     listed = (pairs[:, 0] * len(target) + pairs[:, 1]).sort().values
-    ends = (None, None) if places is None else (places[0][i], places[1][j])
+    near_i = near_j = None
+    if places is not None:
+        near_i = places[0][i], places[1][target_pool], safe_radius
+        near_j = places[1][j], places[0][source_pool], safe_radius
     terms = []
-    for own, end, side, there, pool, number in (
-        (f, ends[0], target, 1, target_pool, lambda k: i * len(target) + k),
-        (g, ends[1], source, 0, source_pool, lambda k: k * len(target) + j),
+    for own, side, pool, near, number in (
+        (f, target, target_pool, near_i, lambda k: i * len(target) + k),
+        (g, source, source_pool, near_j, lambda k: k * len(target) + j),
     ):
-        near = None if places is None or end is None else (end, places[there][pool], safe_radius)
         place, found = _nearest(own, side[pool], near)
         other = pool[place]
         distance = ((own - side[other]).square().sum(1) + UNDER_ROOT).sqrt()
