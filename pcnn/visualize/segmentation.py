@@ -22,6 +22,8 @@ RIGHT = (200, 205, 213)
 WRONG = (214, 39, 40)
 PIXELS = 1000
 STRIP = (128, 1800)
+#: Not drawn from above: it would hide all that stands in a room.
+OVERHEAD = "ceiling"
 
 
 def segmentation_picture(
@@ -41,7 +43,9 @@ def segmentation_picture(
 
     Above the panels stand title, source and mIoU over the classes present in this scan; below them
     every class that occurs, with its IoU in this scan. Without a truth only the prediction is
-    drawn. Uses matplotlib's object interface: no display and no global state.
+    drawn. From above the points of a class `ceiling` are left out, by the truth where there is one;
+    the view from the sensor shows them. Uses matplotlib's object interface: no display and no
+    global state.
 
     Args:
         points: [P, 3] [m], in the sensor's frame (x ahead, y left, z up).
@@ -91,9 +95,10 @@ def segmentation_picture(
     if extent is None:
         reach = np.abs(points[:, :2]).max(1) if len(points) else np.ones(1)
         extent = float(max(np.quantile(reach, 0.98), 1.0))
+    below = _below_ceiling(class_names, pred if truth is None else truth)
     entries = _entries(class_names, table, counts, pred)
     page = _Page(len(panels), [label for label, _ in entries])
-    _draw(page, points, panels, extent)
+    _draw(page, points, below, panels, extent)
     _heading(page, title, source, counts, len(points))
     _legend(page, entries, "classes in this scan" + ("" if counts is None else ", IoU in %"))
 
@@ -116,6 +121,12 @@ def _centre(points: NDArray[np.floating]) -> NDArray[np.floating]:
     middle = (low + high) / 2
     around = np.all(np.abs(middle[:2]) <= (high - low)[:2] / 4)
     return np.zeros(3) if around else middle
+
+
+def _below_ceiling(class_names: Sequence[str], labels: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Return which points are no ceiling, [P]."""
+    overhead = [number for number, name in enumerate(class_names) if name == OVERHEAD]
+    return ~np.isin(labels, overhead)
 
 
 class _Page:
@@ -167,14 +178,23 @@ class _Page:
 def _draw(
     page: _Page,
     points: NDArray[np.floating],
+    below: NDArray[np.bool_],
     panels: list[tuple[str, NDArray[np.uint8]]],
     extent: float,
 ) -> None:
-    """Fill one column a panel: a square from above, a strip from the sensor under it."""
+    """Fill one column a panel: a square from above, a strip from the sensor under it.
+
+    Args:
+        page: to draw on.
+        points: [P, 3].
+        below: [P], which of them are drawn from above.
+        panels: names and colours of the points.
+        extent: half the side of the square [m].
+    """
     for column, (name, rgb) in enumerate(panels):
         above = page.axes(column, strip=False)
         above.imshow(
-            from_above(points, rgb, extent, PIXELS, dot=3),
+            from_above(points[below], rgb[below], extent, PIXELS, dot=3),
             extent=(-extent, extent, -extent, extent),
             interpolation="antialiased",
         )

@@ -71,6 +71,25 @@ def test_a_room_far_from_the_origin_is_centred(tmp_path):
     assert (255, 0, 255) in colours_of(path)
 
 
+@pytest.mark.parametrize("known", [True, False])
+def test_a_ceiling_does_not_hide_its_room(tmp_path, known):
+    room, _, _ = scene()
+    room[:, 2] = 0
+    points = np.concatenate([room, room + np.array([0, 0, 3])])
+    labels = np.repeat([0, 1], len(room))  # below, above
+    truth = labels if known else None
+    colours = [[10, 20, 30], [40, 50, 60]]
+
+    def seen_from_above(names):
+        path = segmentation_picture(points, truth, labels, names, colours, tmp_path / "p.png")
+        square = (imread(path)[150:650, 50:550, :3] * 255).round().astype(int)
+        return {tuple(c) for c in np.unique(square.reshape(-1, 3), axis=0).tolist()}
+
+    assert (10, 20, 30) in seen_from_above(["floor", "ceiling"])
+    assert (40, 50, 60) not in seen_from_above(["floor", "ceiling"])
+    assert (40, 50, 60) in seen_from_above(["floor", "roof"])
+
+
 def test_bad_input_raises(tmp_path):
     points, truth, pred = scene()
     path = tmp_path / "p.png"
