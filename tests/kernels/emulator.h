@@ -8,6 +8,7 @@
 #pragma once
 #define PCNN_EMULATED 1
 
+#include <setjmp.h>
 #include <ucontext.h>
 
 #include <cmath>
@@ -61,15 +62,17 @@ struct Warp {
 };
 
 struct Fiber {
-    ucontext_t context;
+    jmp_buf here;  // where it goes on
     std::vector<char> stack;
+    const Meeting* waits = nullptr;  // until its generation is no more `seen`
+    unsigned long long seen = 0;
     bool done = false;
 };
 
 static std::vector<Fiber> fibers;
 static std::vector<Warp> warps;
 static Meeting block;
-static ucontext_t scheduler;
+static jmp_buf scheduler;
 static int current = 0;
 static bool progress = false;
 static char message[512] = "";
@@ -77,11 +80,9 @@ alignas(16) static unsigned char dynamic_shared[232448];
 static void (*body)(const void*);
 static const void* arguments;
 
-inline void yield() {
-    int self = current;
-    swapcontext(&fibers[self].context, &scheduler);
-    current = self;
-    threadIdx.x = self;
+// Back to the scheduler. Jumps: swapcontext would ask the kernel for the signal mask every time.
+__attribute__((noinline)) inline void yield() {
+    if (!_setjmp(fibers[current].here)) _longjmp(scheduler, 1);
 }
 
 [[noreturn]] inline void fail(const char* what) {
@@ -100,8 +101,12 @@ inline void meet(Meeting& meeting) {
     unsigned long long generation = meeting.generation;
     if (++meeting.arrived == meeting.members)
         release(meeting);
-    else
-        while (meeting.generation == generation) yield();
+    else {
+        fibers[current].waits = &meeting;
+        fibers[current].seen = generation;
+        yield();  // runs again when the generation has changed
+        fibers[current].waits = nullptr;
+    }
     progress = true;
 }
 
@@ -121,21 +126,36 @@ auto collect(unsigned mask, unsigned long long value, Collective kind, Use use) 
     return result;
 }
 
-inline void enter() {
-    body(arguments);
-    Fiber& fiber = fibers[current];
-    fiber.done = true;
-    progress = true;
-    if (--block.members && block.arrived == block.members) release(block);
-    Warp& warp = warps[current / 32];
-    warp.partial = true;
-    if (warp.meeting.arrived) {
-        if (!message[0])
-            std::snprintf(message, sizeof message,
-                          "a lane returns while others of its warp wait in a collective (block %u, thread %d)",
-                          blockIdx.x, current);
+[[noreturn]] inline void enter() {
+    for (;;) {  // once a block
+        body(arguments);
+        fibers[current].done = true;
+        progress = true;
+        if (--block.members && block.arrived == block.members) release(block);
+        Warp& warp = warps[current / 32];
+        warp.partial = true;
+        if (warp.meeting.arrived) {
+            if (!message[0])
+                std::snprintf(message, sizeof message,
+                              "a lane returns while others of its warp wait in a collective (block %u, thread %d)",
+                              blockIdx.x, current);
+        }
+        yield();
     }
-    swapcontext(&fiber.context, &scheduler);
+}
+
+// Run a fiber until it yields.
+__attribute__((noinline)) inline void resume(Fiber& fiber) {
+    if (_setjmp(scheduler)) return;
+    if (!fiber.stack.empty()) _longjmp(fiber.here, 1);
+    fiber.stack.resize(64 << 10);
+    ucontext_t start;
+    getcontext(&start);
+    start.uc_stack.ss_sp = fiber.stack.data();
+    start.uc_stack.ss_size = fiber.stack.size();
+    start.uc_link = nullptr;
+    makecontext(&start, enter, 0);
+    setcontext(&start);
 }
 
 inline bool run_block(unsigned threads) {
@@ -145,26 +165,21 @@ inline bool run_block(unsigned threads) {
     block.members = threads;
     if (fibers.size() < threads) fibers.resize(threads);
     for (unsigned t = 0; t < threads; ++t) {
-        Fiber& fiber = fibers[t];
-        fiber.done = false;
-        if (fiber.stack.empty()) fiber.stack.resize(64 << 10);
-        getcontext(&fiber.context);
-        fiber.context.uc_stack.ss_sp = fiber.stack.data();
-        fiber.context.uc_stack.ss_size = fiber.stack.size();
-        fiber.context.uc_link = nullptr;
-        makecontext(&fiber.context, enter, 0);
+        fibers[t].done = false;
+        fibers[t].waits = nullptr;
     }
     unsigned finished = 0;
     while (finished < threads) {
         progress = false;
         finished = 0;
         for (unsigned t = 0; t < threads; ++t) {
-            if (!fibers[t].done) {
+            Fiber& fiber = fibers[t];
+            if (!fiber.done && !(fiber.waits && fiber.waits->generation == fiber.seen)) {
                 current = t;
                 threadIdx.x = t;
-                swapcontext(&scheduler, &fibers[t].context);
+                resume(fiber);
             }
-            finished += fibers[t].done;
+            finished += fiber.done;
         }
         if (message[0]) return false;
         if (finished < threads && !progress) {

@@ -1,11 +1,17 @@
+from functools import cache
+
 import pytest
 import torch
 
 from pcnn.geometry import Kernel, VoxelGrid, grid_of_cells
+from pcnn.geometry.kernel import Triple
 from pcnn.maps import MapBuilder, SortedSearch
 from tests import oracle
 from tests.clouds import surface, surface_grid
 from tests.engines import BUILDERS, KERNEL_BUILDERS
+
+Cell = tuple[int, ...]
+Cells = tuple[Cell, ...]
 
 KERNELS = [
     Kernel.of(3),
@@ -34,21 +40,20 @@ def kernels(request: pytest.FixtureRequest) -> None:
         request.getfixturevalue("emulated")
 
 
+@cache  # every builder is asked for the same maps
+def expected(source: Cells, target: Cells, kernel: Kernel, stride: Triple) -> list[Cell]:
+    """Triplets in ascending order, by the definition."""
+    relation = (kernel.size, kernel.stride, kernel.dilation, kernel.padding)
+    return sorted(oracle.triplets(source, target, *relation, stride))
+
+
 def check(builder: MapBuilder, source: VoxelGrid, target: VoxelGrid, kernel: Kernel) -> None:
     kernel_map = builder.build(source, target, kernel)
     kernel_map.validate()
     columns = (kernel_map.out_index, kernel_map.in_index, kernel_map.slot_index)
     got = list(zip(*(c.tolist() for c in columns), strict=True))
-    expected = oracle.triplets(
-        source.coords.tolist(),
-        target.coords.tolist(),
-        kernel.size,
-        kernel.stride,
-        kernel.dilation,
-        kernel.padding,
-        source.tensor_stride,
-    )
-    assert sorted(got) == sorted(expected)
+    cells = (tuple(map(tuple, grid.coords.tolist())) for grid in (source, target))
+    assert sorted(got) == expected(*cells, kernel, source.tensor_stride)
     # the promised order: by slot, then output row
     assert got == sorted(got, key=lambda edge: (edge[2], edge[0]))
     assert (kernel_map.n_in, kernel_map.n_out) == (source.rows, target.rows)
