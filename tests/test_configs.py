@@ -150,8 +150,9 @@ def test_the_head_of_a_backbone_goes_by_the_task(model: str, task: str, name: st
 
 
 def test_keys_that_a_task_has_no_use_for_are_refused() -> None:
-    options = ("model=resnet18", "dataset=s3dis")
-    assert "task=classification has no use for tta" in str(refusal(*options, "tta=rot4"))
+    options = ("model=resunet", "dataset=threedmatch")
+    assert "task=registration has no use for tta" in str(refusal(*options, "tta=rot4"))
+    assert refusal("model=resnet18", "dataset=s3dis", "tta=rot4") is None
     assert refusal("tta=rot4", "tta.fragments=true", "compile=true") is None
     assert "tta.scale does not exist" in str(refusal("tta=rot4", "+tta.scale=[1.0]"))
     assert "flips" in str(build_refusal("tta=rot4", "tta.flips=[z]"))

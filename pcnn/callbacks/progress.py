@@ -28,6 +28,7 @@ EVALUATION = {
     "miou_present": "mIoU (present)",
     "tta/miou": "mIoU (views)",
     "mean_accuracy": "mean accuracy",
+    "tta/mean_accuracy": "mean accuracy (views)",
     "feat_match_ratio": "FMR",
     "inlier_ratio": "IR",
     "rr": "RR",
@@ -193,7 +194,9 @@ class TrainingProgress(ProgressBar):
         words = {f"{stage}/{key}": word for key, word in EVALUATION.items()}
         figures = format_figures(trainer.callback_metrics, words)
         if self._enabled and figures:
-            self._line(f"{name} at step {trainer.global_step}  {figures}")
+            # an evaluation by itself takes no step: the checkpoint's is told beside its figures
+            step = f" at step {trainer.global_step}" if trainer.global_step else ""
+            self._line(f"{name}{step}  {figures}")
 
     def _pace(self, step: int, total: int | None) -> str:
         begun, first = self._start

@@ -177,7 +177,10 @@ class S3DISClassification(S3DISSegmentation):
     def build(self, split: Split) -> Dataset[Any] | None:  # type: ignore[override]
         """Make the data set of a split."""
         rooms = self.rooms(split)
-        return None if rooms is None else RoomTypes(rooms)
+        if rooms is None:
+            return None
+        rooms.gives_own_inputs = split != "train"
+        return RoomTypes(rooms)
 
     def collate(self) -> Collate:
         """Return what joins rooms into one sparse tensor."""

@@ -9,7 +9,9 @@ import torch
 from torch import Tensor
 
 from pcnn.datasets.collate import empty_sample, joined_input
+from pcnn.datasets.own_inputs import OwnInputs
 from pcnn.datasets.placement import Placement
+from pcnn.datasets.point_batch import PointBatch
 from pcnn.datasets.voxels import OnVoxels
 from pcnn.geometry import Geometry
 from pcnn.tensor import SparseTensor
@@ -25,6 +27,8 @@ class ClassificationSample:
         label: class of the cloud, from 0.
         name: identifies the cloud within its set.
         path: the file or folder it comes from.
+        points: [P, 3] float32 [m], where they may be placed anew; else None.
+        own: the points' own features, likewise.
     """
 
     geometry: Geometry
@@ -32,17 +36,23 @@ class ClassificationSample:
     label: int
     name: str
     path: str
+    points: Tensor | None = None
+    own: OwnInputs | None = None
 
 
-class ClassificationBatch:
-    """Clouds of a step. Not a dataclass: Lightning would take a dataclass apart.
+class ClassificationBatch(PointBatch):
+    """Clouds of a step.
 
     Args:
         tensor: network input, of one cloud a sample; a single empty one where there is no sample,
             as happens in evaluation on several ranks.
         labels: [B] int64 classes of the clouds.
-        names: B names.
-        paths: B files or folders.
+        names: as in `PointBatch`, with ``paths``, ``points``, ``point_offsets`` and ``own``; a
+            batch of training holds no points.
+        paths: ...
+        points: ...
+        point_offsets: ...
+        own: ...
     """
 
     def __init__(
@@ -51,44 +61,29 @@ class ClassificationBatch:
         labels: Tensor,
         names: tuple[str, ...],
         paths: tuple[str, ...],
+        points: Tensor,
+        point_offsets: Tensor,
+        own: OwnInputs | None = None,
     ) -> None:
-        self.tensor = tensor
+        super().__init__(tensor, points, point_offsets, names, paths, own)
         self.labels = labels
-        self.names = names
-        self.paths = paths
-
-    @property
-    def batch_size(self) -> int:
-        """Number of clouds B."""
-        return len(self.names)
 
     def tensors(self) -> list[Tensor]:
         """Every tensor beside the network's input."""
-        return [self.labels]
-
-    def to(
-        self,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
-        non_blocking: bool = False,
-    ) -> ClassificationBatch:
-        """Return the batch on another device; ``dtype`` converts the network input alone."""
-        tensor, target = self.tensor, device if device is not None else self.labels.device
-        if dtype is not None and tensor.features.dtype != dtype:
-            tensor = tensor.replace(tensor.features.to(dtype))
-        return self._mapped(
-            tensor.to(target, non_blocking=non_blocking),
-            lambda t: t.to(target, non_blocking=non_blocking),
-        )
-
-    def pin_memory(self) -> ClassificationBatch:
-        """Return the batch in page-locked memory."""
-        return self._mapped(self.tensor.pin_memory(), lambda t: t.pin_memory())
+        return [*super().tensors(), self.labels]
 
     def _mapped(
         self, tensor: SparseTensor, move: Callable[[Tensor], Tensor]
     ) -> ClassificationBatch:
-        return ClassificationBatch(tensor, move(self.labels), self.names, self.paths)
+        return ClassificationBatch(
+            tensor,
+            move(self.labels),
+            self.names,
+            self.paths,
+            move(self.points),
+            move(self.point_offsets),
+            self._own_mapped(move),
+        )
 
 
 class CollateClassification:
@@ -110,6 +105,7 @@ class CollateClassification:
             ValueError: as `pcnn.datasets.collate.joined_input`.
         """
         parts = [(s.features, s.geometry, s.path) for s in samples]
+        points = [s.points if s.points is not None else torch.empty(0, 3) for s in samples]
         if not samples:
             nothing = empty_sample(self.in_channels, self.placement)
             parts = [(nothing.features, nothing.geometry, nothing.path)]
@@ -118,4 +114,7 @@ class CollateClassification:
             torch.tensor([s.label for s in samples], dtype=torch.int64),
             tuple(s.name for s in samples),
             tuple(s.path for s in samples),
+            torch.cat([torch.empty(0, 3), *points]),
+            torch.tensor([0, *map(len, points)]).cumsum(0),
+            OwnInputs.of_all([s.own for s in samples]),
         )

@@ -51,7 +51,7 @@ class CollateSegmentation:
             tuple(s.path for s in samples),
             _point_index(parts),
             tuple(s.n_points_total for s in samples),
-            _own_inputs(parts),
+            OwnInputs.of_all([s.own for s in parts]),
         )
 
 
@@ -97,8 +97,3 @@ def _point_labels(samples: Sequence[SegmentationSample]) -> torch.Tensor | None:
 def _point_index(samples: Sequence[SegmentationSample]) -> torch.Tensor | None:
     parts = [s.point_index for s in samples if s.point_index is not None]
     return torch.cat(parts) if len(parts) == len(samples) else None
-
-
-def _own_inputs(samples: Sequence[SegmentationSample]) -> OwnInputs | None:
-    own = [s.own for s in samples if s.own is not None]
-    return OwnInputs.joined(own) if len(own) == len(samples) else None

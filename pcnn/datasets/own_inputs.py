@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -32,9 +32,12 @@ class OwnInputs:
     placement: Placement
 
     @classmethod
-    def joined(cls, parts: list[OwnInputs]) -> OwnInputs:
-        """Return those of several clouds, which lie on one kind of geometry, one after another."""
-        return replace(parts[0], features=torch.cat([part.features for part in parts]))
+    def of_all(cls, parts: Sequence[OwnInputs | None]) -> OwnInputs | None:
+        """Return those of clouds on one kind of geometry in their order; None if one has none."""
+        there = [part for part in parts if part is not None]
+        if not there or len(there) < len(parts):
+            return None
+        return replace(there[0], features=torch.cat([part.features for part in there]))
 
     def with_features(self, features: Tensor) -> OwnInputs:
         """Return the same with features that lie elsewhere."""

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-import torch
 from torch import Tensor
 
 from pcnn.datasets.own_inputs import OwnInputs
+from pcnn.datasets.point_batch import PointBatch
 from pcnn.geometry import Geometry
-from pcnn.ops.plan import Planner
 from pcnn.tensor import SparseTensor
 
 
@@ -123,21 +122,20 @@ class SegmentationSample:
         )
 
 
-class SegmentationBatch:
-    """Samples of a step. Not a dataclass: Lightning would take a dataclass apart.
+class SegmentationBatch(PointBatch):
+    """Samples of a step.
 
     Args:
         tensor: network input; ``tensor.geometry.inverse`` [P] gives the row of every point.
         labels: [N] int64 labels of the rows.
-        points: [P, 3] float32 [m], scan after scan.
+        points: as in `PointBatch`, with ``point_offsets``, ``names``, ``paths`` and ``own``.
         point_labels: [P] int64, or None when no scan of the batch is labelled.
-        point_offsets: [B + 1] int64: scan b has the points ``offsets[b]..offsets[b + 1]``.
-        names: B names.
-        paths: B files.
+        point_offsets: ...
+        names: ...
+        paths: ...
         point_index: [P] int64, position of each point in its file, or None (see `Cloud`).
         n_points_total: B counts of points in the files.
-        own: the points' own features, which evaluation loaders give; None where the points cannot
-            be placed anew.
+        own: ...
 
     A batch without scans (B = 0, no points, an input of zero rows) occurs in evaluation on
     several ranks; see `pcnn.datasets.sampler.EvaluationSampler`.
@@ -156,21 +154,11 @@ class SegmentationBatch:
         n_points_total: tuple[int, ...] = (),
         own: OwnInputs | None = None,
     ) -> None:
-        self.tensor = tensor
+        super().__init__(tensor, points, point_offsets, names, paths, own)
         self.labels = labels
-        self.points = points
         self.point_labels = point_labels
-        self.point_offsets = point_offsets
-        self.names = names
-        self.paths = paths
         self.point_index = point_index
         self.n_points_total = n_points_total
-        self.own = own
-
-    @property
-    def batch_size(self) -> int:
-        """Number of scans B."""
-        return len(self.names)
 
     @property
     def n_points(self) -> int:
@@ -213,84 +201,10 @@ class SegmentationBatch:
         full[self.point_index[part]] = values[part]
         return full
 
-    @property
-    def point_batch(self) -> Tensor:
-        """[P] int64: the scan of every point."""
-        counts = self.point_offsets.diff()
-        scans = torch.arange(len(counts), device=counts.device)
-        return scans.repeat_interleave(counts, output_size=self.n_points)
-
-    def placed(
-        self, points: Tensor, rows: Tensor | None = None, planner: Planner | None = None
-    ) -> SparseTensor:
-        """Put points of this batch on its geometry anew, moved or only some of them.
-
-        Args:
-            points: [M, 3] float32 [m], where the chosen points lie now.
-            rows: [M] int64, the chosen points, 0..P-1; None means all, M = P.
-            planner: of the network that the tensor will enter, which saves it the work.
-
-        Returns:
-            Input of as many clouds as there are scans, on the device of the points, with
-            (x, y, z, features) as in training; ``geometry.inverse`` [M] is the row of every point.
-
-        Raises:
-            ValueError: a batch of training, which does not hold what this needs.
-        """
-        own, size = self._own(), max(1, self.batch_size)
-        tensor = own.placed(points, rows, self.point_batch, size, planner)
-        return tensor.replace(tensor.features.to(self.tensor.features.dtype))
-
-    def fragments(self, points: Tensor) -> Iterator[Tensor]:
-        """Yield rows of points of which no two share a row of the input, until all had their turn.
-
-        See `pcnn.datasets.fragments.fragments`; where every point is a row, one fragment of all.
-
-        Args:
-            points: [P, 3] float32 [m], where the batch's points lie now.
-
-        Raises:
-            ValueError: as `placed`.
-        """
-        return self._own().fragments(points, self.point_batch, max(1, self.batch_size))
-
-    @property
-    def point_features(self) -> Tensor:
-        """[P, F] float32: the points' own features; raises as `placed`."""
-        return self._own().features
-
-    def _own(self) -> OwnInputs:
-        if self.own is None:
-            raise ValueError(
-                "points of a training batch cannot be placed anew; take the batch from an "
-                "evaluation loader"
-            )
-        return self.own
-
-    def to(
-        self,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
-        non_blocking: bool = False,
-    ) -> SegmentationBatch:
-        """Return the batch on another device; ``dtype`` converts the network input alone."""
-        tensor, target = self.tensor, device if device is not None else self.points.device
-        if dtype is not None and tensor.features.dtype != dtype:
-            tensor = tensor.replace(tensor.features.to(dtype))
-        return self._mapped(
-            tensor.to(target, non_blocking=non_blocking),
-            lambda t: t.to(target, non_blocking=non_blocking),
-        )
-
     def tensors(self) -> list[Tensor]:
         """Every tensor beside the network's input."""
-        features = None if self.own is None else self.own.features
-        beside = (self.labels, self.points, self.point_labels, self.point_offsets)
-        return [t for t in (*beside, self.point_index, features) if t is not None]
-
-    def pin_memory(self) -> SegmentationBatch:
-        """Return the batch in page-locked memory."""
-        return self._mapped(self.tensor.pin_memory(), lambda t: t.pin_memory())
+        beside = (self.labels, self.point_labels, self.point_index)
+        return [*super().tensors(), *(t for t in beside if t is not None)]
 
     def _mapped(self, tensor: SparseTensor, move: Callable[[Tensor], Tensor]) -> SegmentationBatch:
         return SegmentationBatch(
@@ -303,5 +217,5 @@ class SegmentationBatch:
             self.paths,
             None if self.point_index is None else move(self.point_index),
             self.n_points_total,
-            None if self.own is None else self.own.with_features(move(self.own.features)),
+            self._own_mapped(move),
         )

@@ -19,15 +19,14 @@ def say_tables(console: Console, cfg: DictConfig, task: nn.Module) -> None:
         where = f"{cfg.dataset.name} {split}"
         where += "" if cfg.data.source == "real" else ", SIMULATED data"
         names = list(cfg.data.class_names)
-        if cfg.task.name == "classification":
-            console.print(accuracy_table(confusion[split].cpu(), names, f"Accuracy, {where}"))
-            return
+        whole = cfg.task.name == "classification"
+        table, figure = (accuracy_table, "Accuracy") if whole else (iou_table, "IoU per class")
         voted = confusion.get(f"{split}/tta")
         passes = "" if voted is None else ", single pass"
-        console.print(iou_table(confusion[split].cpu(), names, f"IoU per class, {where}{passes}"))
+        console.print(table(confusion[split].cpu(), names, f"{figure}, {where}{passes}"))
         if voted is not None:
-            title = f"IoU per class, {where}, sum of views (tta={cfg.tta.name})"
-            console.print(iou_table(voted.cpu(), names, title))
+            title = f"{figure}, {where}, sum of views (tta={cfg.tta.name})"
+            console.print(table(voted.cpu(), names, title))
         return
     if cfg.test and getattr(task, "confusion", None) is not None:
         console.print("nothing was labelled, so there are no figures")

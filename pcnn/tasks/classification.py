@@ -18,6 +18,7 @@ from pcnn.metrics import (
 )
 from pcnn.tasks.mean import Mean
 from pcnn.tasks.network_task import NetworkTask
+from pcnn.tasks.views import EvaluationViews, summed_cloud_probabilities
 
 
 class ClassificationTask(NetworkTask):
@@ -25,12 +26,15 @@ class ClassificationTask(NetworkTask):
 
     A batch has `tensor` (SparseTensor of B clouds, also empty ones), `labels` [B] int64 in 0..C-1
     or `ignore_index`, `names` [B] and `batch_size`, B; a batch without clouds counts for nothing.
+    For views it also has what `pcnn.tasks.views.summed_cloud_probabilities` asks for.
 
     Logged: `train/loss`, `train/accuracy` (of the batch), `train/lr`, and for `val` and `test`:
     `loss` (mean over clouds), `accuracy`, `mean_accuracy` (mean over the classes that occur of the
     share of their clouds that is right), `best_constant` (accuracy of always answering the
     commonest class), `accuracy/<class>`. All are counted in a confusion matrix that is summed over
-    ranks, so they are exact under DDP. A test without any label logs nothing.
+    ranks, so they are exact under DDP. A test without any label logs nothing. An evaluation with
+    `views` logs the same figures but the loss once more as `val/tta/...` and `test/tta/...`, of the
+    argmax of the probabilities summed over the views.
 
     Args:
         net: maps the input tensor to logits [B, C].
@@ -43,6 +47,7 @@ class ClassificationTask(NetworkTask):
         decay_norms_and_biases: ...
         prefetch_maps: ...
         compiled: ...
+        views: of test-time augmentation; None for a single pass alone.
     """
 
     def __init__(
@@ -56,12 +61,15 @@ class ClassificationTask(NetworkTask):
         decay_norms_and_biases: bool = False,
         prefetch_maps: bool = True,
         compiled: bool = False,
+        views: EvaluationViews | None = None,
     ) -> None:
         super().__init__(net, optimizer, scheduler, decay_norms_and_biases, prefetch_maps, compiled)
+        self.views = views
         self.loss = loss
         self.class_names = tuple(class_names)
         self.ignore_index = ignore_index
         self.counted = ConfusionMatrix(len(class_names), ignore_index)
+        self.voted = ConfusionMatrix(len(class_names), ignore_index)
         self.mean_loss = Mean()
         self.confusion: dict[str, Tensor] = {}  # the last pass's counts [C, C + 1] by stage
 
@@ -84,18 +92,22 @@ class ClassificationTask(NetworkTask):
 
     def validation_step(self, batch: Any, batch_idx: int) -> None:
         """Count one batch."""
-        self.evaluate(batch)
+        self.evaluate(batch, self.views_now)
 
     def test_step(self, batch: Any, batch_idx: int) -> None:
         """Count one batch."""
-        self.evaluate(batch)
+        self.evaluate(batch, self.views_now)
 
     def predict_step(self, batch: Any, batch_idx: int = 0) -> Tensor:
         """Class of every cloud, [B] int64."""
         return self(batch.tensor).argmax(1)
 
-    def evaluate(self, batch: Any) -> Tensor | None:
-        """Predict a batch and count it; returns the classes [B], None for a batch of no clouds."""
+    def evaluate(self, batch: Any, views: EvaluationViews | None = None) -> Tensor | None:
+        """Predict a batch and count it, by a single pass and, if there are any, by views.
+
+        Returns:
+            Classes [B], of the views where there are any; None for a batch of no clouds.
+        """
         if batch.batch_size == 0:
             return None
         logits = self(batch.tensor)
@@ -104,6 +116,9 @@ class ClassificationTask(NetworkTask):
         labelled = (batch.labels != self.ignore_index).sum()
         self.mean_loss.update(self.loss(logits, batch.labels), labelled)
         self.counted.update(pred, batch.labels)
+        if views is not None:
+            pred = summed_cloud_probabilities(self, batch, views, len(self.class_names)).argmax(1)
+            self.voted.update(pred, batch.labels)
         return pred
 
     def on_validation_epoch_end(self) -> None:
@@ -115,22 +130,28 @@ class ClassificationTask(NetworkTask):
         self.log_evaluation("test")
 
     def log_evaluation(self, stage: str) -> None:
-        """Log all metrics of a pass, exact over ranks, and keep its confusion matrix."""
+        """Log all metrics of a pass, exact over ranks, and keep its confusion matrices."""
         counts = self.counted.compute()
         # a checkpoint's monitor must be logged by every validation; a test may have no truth
         if stage == "val" or int(counts.sum()) > 0:
-            self.confusion[stage] = counts
-            right = class_accuracy(counts)
-            figures = {
-                "loss": self.mean_loss.compute(),
-                "accuracy": accuracy(counts),
-                "mean_accuracy": mean_class_accuracy(counts),
-                "best_constant": best_constant_accuracy(counts),
-                **{
-                    f"accuracy/{name}": share
-                    for name, share in zip(self.class_names, right, strict=True)
-                },
-            }
-            self.log_dict({f"{stage}/{name}": value.float() for name, value in figures.items()})
+            self.log_dict({f"{stage}/loss": self.mean_loss.compute().float()})
+            self.log_counts(stage, counts)
+            if self.views_now is not None:
+                self.log_counts(f"{stage}/tta", self.voted.compute())
         self.counted.reset()
+        self.voted.reset()
         self.mean_loss.reset()
+
+    def log_counts(self, stage: str, counts: Tensor) -> None:
+        """Log the figures of counts [C, C + 1] and keep them."""
+        self.confusion[stage] = counts
+        figures = {
+            "accuracy": accuracy(counts),
+            "mean_accuracy": mean_class_accuracy(counts),
+            "best_constant": best_constant_accuracy(counts),
+            **{
+                f"accuracy/{name}": share
+                for name, share in zip(self.class_names, class_accuracy(counts), strict=True)
+            },
+        }
+        self.log_dict({f"{stage}/{name}": value.float() for name, value in figures.items()})

@@ -108,11 +108,6 @@ class SegmentationTask(NetworkTask):
         """Count one batch; returns what `evaluate` returns."""
         return self.evaluate(batch, self.test_meters, self.views_now)
 
-    @property
-    def views_now(self) -> EvaluationViews | None:
-        """The views, except in the validations of a training, which are a single pass."""
-        return None if self.trainer.state.fn == "fit" else self.views
-
     def predict_step(self, batch: Any, batch_idx: int = 0) -> Tensor:
         """Class of every point, [P] int64."""
         return self(batch.tensor).argmax(1)[batch.tensor.geometry.inverse]

@@ -106,16 +106,50 @@ def summed_probabilities(
         would not give the argmax of its logits.
     """
     total = torch.zeros(len(batch.points), classes, dtype=torch.float64, device=batch.points.device)
-    for view in views:
-        moved = view(batch.points)
-        if not views.fragments:
-            total += probabilities(logits_of, batch.placed(moved))
-            continue
-        for rows in batch.fragments(moved):
-            total.index_add_(0, rows, probabilities(logits_of, batch.placed(moved[rows], rows)))
+    for rows, tensor in inputs_of(batch, views):
+        seen = logits_of(tensor).double().softmax(1)[tensor.geometry.inverse]
+        if rows is None:
+            total += seen
+        else:
+            total.index_add_(0, rows, seen)
     return total
 
 
-def probabilities(logits_of: Callable[[Any], Tensor], tensor: Any) -> Tensor:
-    """Softmax [P, C] float64 of every point of a network input."""
-    return logits_of(tensor).double().softmax(1)[tensor.geometry.inverse]
+@torch.no_grad()
+def summed_cloud_probabilities(
+    logits_of: Callable[[Any], Tensor], batch: Any, views: EvaluationViews, classes: int
+) -> Tensor:
+    """Sum over the views, and the fragments of each, of the softmax of every cloud.
+
+    A cloud whose points have all had their turn before those of others counts no further fragment.
+
+    Args:
+        logits_of: logits [B, C] of the clouds of a network input.
+        batch: as in `summed_probabilities`, of B clouds; `point_batch` [P] tells those of points.
+        views: what to look at.
+        classes: C.
+
+    Returns:
+        [B, C] float64.
+    """
+    clouds, size = batch.point_batch, batch.batch_size
+    empty = clouds.bincount(minlength=size) == 0  # the network has an answer for them, too
+    total = torch.zeros(size, classes, dtype=torch.float64, device=clouds.device)
+    for rows, tensor in inputs_of(batch, views):
+        seen = logits_of(tensor).double().softmax(1)
+        if rows is not None:
+            here = clouds[rows].bincount(minlength=size) > 0
+            seen = seen.where((here | empty)[:, None], 0.0)
+        total += seen
+    return total
+
+
+def inputs_of(batch: Any, views: EvaluationViews) -> Iterator[tuple[Tensor | None, Any]]:
+    """Yield every network input that the views make, and its points; None stands for all."""
+    for view in views:
+        moved = view(batch.points)
+        if not views.fragments or not len(moved):
+            yield None, batch.placed(moved)
+            continue
+        for rows in batch.fragments(moved):
+            yield rows, batch.placed(moved[rows], rows)

@@ -29,6 +29,10 @@ def test_lines_where_there_is_no_terminal(tmp_path, capsys):
     assert len(lines) == 5
     trainer.test(Segmenting(), Clouds(), verbose=False)
     assert capsys.readouterr().out.startswith("test at step 12  mIoU")
+    trainer_for(tmp_path, [TrainingProgress()], enable_progress_bar=True).test(
+        Segmenting(), Clouds(), verbose=False
+    )
+    assert capsys.readouterr().out.startswith("test  mIoU")  # this trainer knows of no steps
 
 
 def test_one_bar_on_a_terminal(tmp_path, capsys):

@@ -145,7 +145,14 @@ def test_types_of_rooms(root: Path, placement: Placement):
     assert batch.names == ("Area_1/WC_1", "Area_1/office_1")
     assert batch.batch_size == batch.tensor.geometry.batch_size == 2
     assert batch.tensor.features.shape == (100, 6)
-    assert batch.tensors() == [batch.labels]
+    assert len(batch.points) == 0  # a training places no point anew
+    with pytest.raises(ValueError, match="take the batch from an evaluation loader"):
+        batch.placed(batch.points)
+    data.rooms.gives_own_inputs = True
+    batch = CollateClassification(6, placement)([data[4, 0], data[4, 1]])
+    again = batch.placed(batch.points)
+    assert torch.equal(again.features, batch.tensor.features)
+    assert len(batch.tensors()) == 4
     double = batch.to("cpu", torch.float64)
     assert double.tensor.features.dtype == torch.float64
     assert double.labels.dtype == torch.int64

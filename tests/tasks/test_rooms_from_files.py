@@ -18,6 +18,7 @@ from pcnn.losses import CrossEntropy
 from pcnn.models import MinkUNet42, ResNet18
 from pcnn.tasks import ClassificationTask, EvaluationViews, SegmentationTask
 from pcnn.tasks.schedules import constant
+from pcnn.tasks.views import summed_cloud_probabilities
 from tests.datasets.s3dis_rooms import write_set
 from tests.tasks.quiet import trainer_for
 
@@ -54,18 +55,18 @@ def test_odd_rooms_train_along(
         "geometry": geometry,
     }
     training = partial(torch.optim.SGD, lr=0.01), constant
+    views = EvaluationViews(fragments=True)
     torch.manual_seed(0)
     data: S3DISSegmentation
     task: SegmentationTask | ClassificationTask
     if kind == "segmentation":
         data = S3DISSegmentation(str(root), augment=Augmentation(mix3d=0.5), **options)
         net: torch.nn.Module = MinkUNet42(6, 13, width=0.125)
-        views = EvaluationViews(fragments=True)
         task = SegmentationTask(net, data.class_names, CrossEntropy(), *training, views=views)
     else:
         data = S3DISClassification(str(root), augment=Augmentation(), **options)
         net = ResNet18(6, 11, width=0.125)
-        task = ClassificationTask(net, data.class_names, CrossEntropy(), *training)
+        task = ClassificationTask(net, data.class_names, CrossEntropy(), *training, views=views)
     trainer = trainer_for(tmp_path, max_steps=4, limit_val_batches=0)
     trainer.fit(task, data)
     assert trainer.global_step == 4
@@ -74,8 +75,30 @@ def test_odd_rooms_train_along(
     (figures,) = trainer.test(task, data, verbose=False)
     assert all(np.isfinite(value) for value in figures.values())
     counted = {"segmentation": 61, "classification": 3}[kind]  # every point, every room
-    assert [int(counts.sum()) for counts in task.confusion.values()] == [counted] * (
-        2 if kind == "segmentation" else 1
-    )
+    assert [int(counts.sum()) for counts in task.confusion.values()] == [counted, counted]
     for room in ("Area_1/lobby_1", "Area_5/hallway_1"):
         assert f"the room {room} holds no points" in caplog.text
+
+
+@pytest.mark.parametrize("thin", [None, 0.2])
+@pytest.mark.parametrize("on", ["voxel", "point"])
+def test_types_by_one_identity_view_are_those_of_a_single_pass(
+    on: str, thin: float | None, tmp_path: Path
+) -> None:
+    geometry: Placement = OnVoxels() if on == "voxel" else OnPoints(thin=thin)
+    root = write_set(tmp_path / "s3dis", ROOMS | ODD)
+    options: dict[str, Any] = {"data_dir": str(tmp_path), "num_workers": 0, "voxel_size": 0.4}
+    data = S3DISClassification(str(root), val_batch_size=3, geometry=geometry, **options)
+    torch.manual_seed(0)
+    net = ResNet18(6, 11, width=0.125).eval()
+    training = CrossEntropy(), partial(torch.optim.SGD, lr=0.01), constant
+    task = ClassificationTask(net, data.class_names, *training)
+    data.setup("test")
+    (batch,) = data.test_dataloader()
+    logits = task(batch.tensor)
+    found = summed_cloud_probabilities(task, batch, EvaluationViews(), 11)
+    assert torch.equal(found, logits.double().softmax(1))
+    turned = EvaluationViews(rotations=[0.0, 90.0])
+    assert not torch.equal(summed_cloud_probabilities(task, batch, turned, 11), 2 * found)
+    assert task.evaluate(batch, turned) is not None
+    assert (int(task.counted.compute().sum()), int(task.voted.compute().sum())) == (3, 3)

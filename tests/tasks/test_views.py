@@ -9,7 +9,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from pcnn.tasks.views import EvaluationViews, View, summed_probabilities
+from pcnn.tasks.views import (
+    EvaluationViews,
+    View,
+    summed_cloud_probabilities,
+    summed_probabilities,
+)
 
 
 def test_a_view_turns_then_scales_then_mirrors() -> None:
@@ -69,6 +74,42 @@ def test_fragments_add_to_the_points_they_hold() -> None:
     total = summed_probabilities(logits_of, Batch(), EvaluationViews(fragments=True), 3)
     times = torch.tensor([[2.0], [1.0], [1.0], [1.0]], dtype=torch.float64)
     torch.testing.assert_close(total, times * Batch.points.double().softmax(1))
+
+
+class Clouds(Batch):
+    """The four points in two clouds and an empty one between; logits are the means of a cloud."""
+
+    batch_size = 3
+    point_batch = torch.tensor([0, 2, 2, 2])
+
+    def placed(self, points: Tensor, rows: Tensor | None = None) -> Any:
+        clouds = self.point_batch if rows is None else self.point_batch[rows]
+        return torch.stack([points[clouds == b].sum(0) + b for b in range(3)])
+
+    def fragments(self, points: Tensor) -> Any:
+        return iter([torch.tensor([3, 0]), torch.tensor([1, 2])])
+
+
+def same(logits: Tensor) -> Tensor:
+    return logits
+
+
+def test_sums_of_probabilities_of_clouds() -> None:
+    batch, views = Clouds(), EvaluationViews(scales=[1.0, 2.0])
+    total = summed_cloud_probabilities(same, batch, views, 3)
+    parts = [batch.placed(scale * batch.points).double().softmax(1) for scale in (1, 2)]
+    torch.testing.assert_close(total, parts[0] + parts[1])
+
+
+def test_a_cloud_counts_the_fragments_that_hold_it() -> None:
+    batch = Clouds()
+    total = summed_cloud_probabilities(same, batch, EvaluationViews(fragments=True), 3)
+    first, second = (
+        batch.placed(batch.points[rows], rows).double().softmax(1)
+        for rows in batch.fragments(batch.points)
+    )
+    second[0] = 0  # its point was in the first
+    torch.testing.assert_close(total, first + second)
 
 
 def test_one_identity_view_decides_as_the_logits_do_however_close_they_are() -> None:

@@ -38,5 +38,11 @@ class RoomTypes(Dataset[ClassificationSample]):
         sample = self.rooms[key]
         index = key[1] if isinstance(key, tuple) else key
         return ClassificationSample(
-            sample.geometry, sample.features, self.labels[index], sample.name, sample.path
+            sample.geometry,
+            sample.features,
+            self.labels[index],
+            sample.name,
+            sample.path,
+            None if sample.own is None else sample.points,
+            sample.own,
         )
