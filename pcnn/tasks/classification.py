@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from typing import Any
 
-from torch import Tensor, nn
-from torch.optim import Optimizer
-from torch.optim.lr_scheduler import LRScheduler
+from torch import Tensor
 
 from pcnn.metrics import (
-    ConfusionMatrix,
     accuracy,
     best_constant_accuracy,
     class_accuracy,
     mean_class_accuracy,
 )
-from pcnn.tasks.mean import Mean
-from pcnn.tasks.network_task import NetworkTask
+from pcnn.tasks.counting_task import CountingTask, Meters
 from pcnn.tasks.views import EvaluationViews, summed_cloud_probabilities
 
 
-class ClassificationTask(NetworkTask):
+class ClassificationTask(CountingTask):
     """Train a network that gives one row of logits a cloud.
 
     A batch has `tensor` (SparseTensor of B clouds, also empty ones), `labels` [B] int64 in 0..C-1
@@ -50,29 +45,6 @@ class ClassificationTask(NetworkTask):
         views: of test-time augmentation; None for a single pass alone.
     """
 
-    def __init__(
-        self,
-        net: nn.Module,
-        class_names: Sequence[str],
-        loss: nn.Module,
-        optimizer: Callable[..., Optimizer],
-        scheduler: Callable[..., LRScheduler],
-        ignore_index: int = 255,
-        decay_norms_and_biases: bool = False,
-        prefetch_maps: bool = True,
-        compiled: bool = False,
-        views: EvaluationViews | None = None,
-    ) -> None:
-        super().__init__(net, optimizer, scheduler, decay_norms_and_biases, prefetch_maps, compiled)
-        self.views = views
-        self.loss = loss
-        self.class_names = tuple(class_names)
-        self.ignore_index = ignore_index
-        self.counted = ConfusionMatrix(len(class_names), ignore_index)
-        self.voted = ConfusionMatrix(len(class_names), ignore_index)
-        self.mean_loss = Mean()
-        self.confusion: dict[str, Tensor] = {}  # the last pass's counts [C, C + 1] by stage
-
     def forward(self, tensor: Any) -> Tensor:
         """Logits [B, C] of every cloud."""
         logits: Tensor = self.run(tensor)
@@ -90,20 +62,19 @@ class ClassificationTask(NetworkTask):
         self.log_rate(size)
         return loss
 
-    def validation_step(self, batch: Any, batch_idx: int) -> None:
-        """Count one batch."""
-        self.evaluate(batch, self.views_now)
-
-    def test_step(self, batch: Any, batch_idx: int) -> None:
-        """Count one batch."""
-        self.evaluate(batch, self.views_now)
-
     def predict_step(self, batch: Any, batch_idx: int = 0) -> Tensor:
         """Class of every cloud, [B] int64."""
         return self(batch.tensor).argmax(1)
 
-    def evaluate(self, batch: Any, views: EvaluationViews | None = None) -> Tensor | None:
-        """Predict a batch and count it, by a single pass and, if there are any, by views.
+    def evaluate(
+        self, batch: Any, meters: Meters, views: EvaluationViews | None = None
+    ) -> Tensor | None:
+        """Predict a batch and count it.
+
+        Args:
+            batch: see the class.
+            meters: count the single pass, and the summed views.
+            views: predict by these as well.
 
         Returns:
             Classes [B], of the views where there are any; None for a batch of no clouds.
@@ -114,44 +85,20 @@ class ClassificationTask(NetworkTask):
         pred = logits.argmax(1)
         # by the clouds that are in the loss's mean; a device scalar, so that nothing waits
         labelled = (batch.labels != self.ignore_index).sum()
-        self.mean_loss.update(self.loss(logits, batch.labels), labelled)
-        self.counted.update(pred, batch.labels)
+        meters.loss.update(self.loss(logits, batch.labels), labelled)
+        meters.confusion.update(pred, batch.labels)
         if views is not None:
             pred = summed_cloud_probabilities(self, batch, views, len(self.class_names)).argmax(1)
-            self.voted.update(pred, batch.labels)
+            meters.voted.update(pred, batch.labels)
         return pred
 
-    def on_validation_epoch_end(self) -> None:
-        """Log the metrics of the pass."""
-        self.log_evaluation("val")
-
-    def on_test_epoch_end(self) -> None:
-        """Log the metrics of the pass."""
-        self.log_evaluation("test")
-
-    def log_evaluation(self, stage: str) -> None:
-        """Log all metrics of a pass, exact over ranks, and keep its confusion matrices."""
-        counts = self.counted.compute()
-        # a checkpoint's monitor must be logged by every validation; a test may have no truth
-        if stage == "val" or int(counts.sum()) > 0:
-            self.log_dict({f"{stage}/loss": self.mean_loss.compute().float()})
-            self.log_counts(stage, counts)
-            if self.views_now is not None:
-                self.log_counts(f"{stage}/tta", self.voted.compute())
-        self.counted.reset()
-        self.voted.reset()
-        self.mean_loss.reset()
-
-    def log_counts(self, stage: str, counts: Tensor) -> None:
-        """Log the figures of counts [C, C + 1] and keep them."""
-        self.confusion[stage] = counts
-        figures = {
+    def figures(self, counts: Tensor) -> dict[str, Tensor]:
+        """What is logged of counts [C, C + 1]: shares of clouds that are right."""
+        means = {
             "accuracy": accuracy(counts),
             "mean_accuracy": mean_class_accuracy(counts),
             "best_constant": best_constant_accuracy(counts),
-            **{
-                f"accuracy/{name}": share
-                for name, share in zip(self.class_names, class_accuracy(counts), strict=True)
-            },
         }
-        self.log_dict({f"{stage}/{name}": value.float() for name, value in figures.items()})
+        names = (f"accuracy/{name}" for name in self.class_names)
+        of_classes = zip(names, class_accuracy(counts), strict=True)
+        return {name: value.float() for name, value in [*means.items(), *of_classes]}

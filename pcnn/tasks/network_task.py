@@ -16,7 +16,6 @@ from pcnn.nn import PlannedModule
 from pcnn.ops.prefetch import SideStream, tensors_of
 from pcnn.runtime.compile import Compiled, compile
 from pcnn.tasks.parameter_groups import parameter_groups
-from pcnn.tasks.views import EvaluationViews
 from pcnn.tensor import SparseTensor
 
 
@@ -58,14 +57,6 @@ class NetworkTask(L.LightningModule):
         # network's id, which a copy of the task does not share, as it must not the compiled code
         self._compiled: dict[int, Compiled] = {}
         self._side: SideStream | None = None
-        self.views: EvaluationViews | None = None  # for a task that sums several
-
-    @property
-    def views_now(self) -> EvaluationViews | None:
-        """The views, except in the validations of a training, which are a single pass."""
-        if self.views is None or self.trainer.state.fn == "fit":
-            return None
-        return self.views
 
     def run(self, tensor: Any) -> Any:
         """What the network makes of an input, compiled where that was asked for."""

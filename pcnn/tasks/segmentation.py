@@ -11,22 +11,11 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from pcnn.metrics import ConfusionMatrix, iou, miou_official, summary
-from pcnn.tasks.mean import Mean
-from pcnn.tasks.network_task import NetworkTask
+from pcnn.tasks.counting_task import CountingTask, Meters
 from pcnn.tasks.views import EvaluationViews, summed_probabilities
 
 
-class Meters(nn.Module):
-    """What an evaluation adds up."""
-
-    def __init__(self, num_classes: int, ignore_index: int) -> None:
-        super().__init__()
-        self.confusion = ConfusionMatrix(num_classes, ignore_index)
-        self.voted = ConfusionMatrix(num_classes, ignore_index)  # of test-time augmentation
-        self.loss = Mean()
-
-
-class SegmentationTask(NetworkTask):
+class SegmentationTask(CountingTask):
     """Train a network on the labels of rows (voxels or native points), evaluate it on points.
 
     Training: `loss(net(tensor).features [N, C], labels [N])`. Evaluation: the class of a point is
@@ -71,14 +60,19 @@ class SegmentationTask(NetworkTask):
         compiled: bool = False,
         views: EvaluationViews | None = None,
     ) -> None:
-        super().__init__(net, optimizer, scheduler, decay_norms_and_biases, prefetch_maps, compiled)
-        self.loss = loss
-        self.class_names = tuple(class_names)
-        self.views = views
+        super().__init__(
+            net,
+            class_names,
+            loss,
+            optimizer,
+            scheduler,
+            ignore_index,
+            decay_norms_and_biases,
+            prefetch_maps,
+            compiled,
+            views,
+        )
         self.train_confusion = ConfusionMatrix(len(class_names), ignore_index)
-        self.val_meters = Meters(len(class_names), ignore_index)
-        self.test_meters = Meters(len(class_names), ignore_index)
-        self.confusion: dict[str, Tensor] = {}  # the last pass's counts [C, C + 1] by stage
 
     def forward(self, tensor: Any) -> Tensor:
         """Logits [N, C] of every row."""
@@ -99,14 +93,6 @@ class SegmentationTask(NetworkTask):
     def on_train_epoch_start(self) -> None:
         """Begin the running mIoU anew."""
         self.train_confusion.reset()
-
-    def validation_step(self, batch: Any, batch_idx: int) -> dict[str, Any] | None:
-        """Count one batch; returns what `evaluate` returns."""
-        return self.evaluate(batch, self.val_meters, self.views_now)
-
-    def test_step(self, batch: Any, batch_idx: int) -> dict[str, Any] | None:
-        """Count one batch; returns what `evaluate` returns."""
-        return self.evaluate(batch, self.test_meters, self.views_now)
 
     def predict_step(self, batch: Any, batch_idx: int = 0) -> Tensor:
         """Class of every point, [P] int64."""
@@ -148,34 +134,11 @@ class SegmentationTask(NetworkTask):
             "predictions": pred,
         }
 
-    def on_validation_epoch_end(self) -> None:
-        """Log the metrics of the pass."""
-        self.log_evaluation("val", self.val_meters)
-
-    def on_test_epoch_end(self) -> None:
-        """Log the metrics of the pass."""
-        self.log_evaluation("test", self.test_meters)
-
-    def log_evaluation(self, stage: str, meters: Meters) -> None:
-        """Log all metrics of a pass, exact over ranks, and keep its confusion matrices."""
-        counts = meters.confusion.compute()
-        # a checkpoint's monitor must be logged by every validation; a test may have no truth
-        if stage == "val" or int(counts.sum()) > 0:
-            self.log(f"{stage}/loss", meters.loss.compute())
-            self.log_counts(stage, counts)
-            if self.views_now is not None:
-                self.log_counts(f"{stage}/tta", meters.voted.compute())
-        meters.confusion.reset()
-        meters.voted.reset()
-        meters.loss.reset()
-
-    def log_counts(self, stage: str, counts: Tensor) -> None:
-        """Log the figures of counts [C, C + 1] and keep them."""
-        self.confusion[stage] = counts
-        self.log_dict(summary(counts, f"{stage}/"), prog_bar=False)
+    def figures(self, counts: Tensor) -> dict[str, Tensor]:
+        """What is logged of counts [C, C + 1]: means, and the IoU of every class."""
         scores = iou(counts).float()
-        names = (f"{stage}/iou/{name}" for name in self.class_names)
-        self.log_dict(dict(zip(names, scores, strict=True)))
+        names = (f"iou/{name}" for name in self.class_names)
+        return summary(counts) | dict(zip(names, scores, strict=True))
 
 
 @torch.no_grad()

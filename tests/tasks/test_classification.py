@@ -94,8 +94,8 @@ def figures_of_rank(rank: int, folder: str) -> None:
     # the last batch of the second rank is empty, as an evaluation's sampler gives it
     own = [[([0, 0], [0, 1]), ([2], [2])], [([1], [0]), ([], [])]][rank]
     for predicted, labels in own:
-        module.evaluate(batch_of(predicted, labels))
-    module.log_evaluation("val")
+        module.evaluate(batch_of(predicted, labels), module.val_meters)
+    module.log_evaluation("val", module.val_meters)
     assert logged["val/accuracy"] == pytest.approx(2 / 4)
     assert logged["val/mean_accuracy"] == pytest.approx((1 / 2 + 0 + 1) / 3)
     assert logged["val/loss"] == pytest.approx(2 / 4 * 10.0, rel=1e-3)

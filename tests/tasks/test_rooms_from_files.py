@@ -80,12 +80,12 @@ def test_odd_rooms_train_along(
         assert f"the room {room} holds no points" in caplog.text
 
 
-@pytest.mark.parametrize("thin", [None, 0.2])
-@pytest.mark.parametrize("on", ["voxel", "point"])
+@pytest.mark.parametrize(
+    "geometry", [OnVoxels(), OnPoints(), OnPoints(thin=0.2)], ids=["voxel", "point", "thinned"]
+)
 def test_types_by_one_identity_view_are_those_of_a_single_pass(
-    on: str, thin: float | None, tmp_path: Path
+    geometry: Placement, tmp_path: Path
 ) -> None:
-    geometry: Placement = OnVoxels() if on == "voxel" else OnPoints(thin=thin)
     root = write_set(tmp_path / "s3dis", ROOMS | ODD)
     options: dict[str, Any] = {"data_dir": str(tmp_path), "num_workers": 0, "voxel_size": 0.4}
     data = S3DISClassification(str(root), val_batch_size=3, geometry=geometry, **options)
@@ -100,5 +100,6 @@ def test_types_by_one_identity_view_are_those_of_a_single_pass(
     assert torch.equal(found, logits.double().softmax(1))
     turned = EvaluationViews(rotations=[0.0, 90.0])
     assert not torch.equal(summed_cloud_probabilities(task, batch, turned, 11), 2 * found)
-    assert task.evaluate(batch, turned) is not None
-    assert (int(task.counted.compute().sum()), int(task.voted.compute().sum())) == (3, 3)
+    meters = task.test_meters
+    assert task.evaluate(batch, meters, turned) is not None
+    assert (int(meters.confusion.compute().sum()), int(meters.voted.compute().sum())) == (3, 3)

@@ -1,0 +1,115 @@
+"""What tasks have in common whose evaluation counts classes."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from torch import Tensor, nn
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
+
+from pcnn.metrics import ConfusionMatrix
+from pcnn.tasks.mean import Mean
+from pcnn.tasks.network_task import NetworkTask
+from pcnn.tasks.views import EvaluationViews
+
+
+class Meters(nn.Module):
+    """What an evaluation adds up."""
+
+    def __init__(self, num_classes: int, ignore_index: int) -> None:
+        super().__init__()
+        self.confusion = ConfusionMatrix(num_classes, ignore_index)
+        self.voted = ConfusionMatrix(num_classes, ignore_index)  # of test-time augmentation
+        self.loss = Mean()
+
+
+class CountingTask(NetworkTask):
+    """A network whose evaluations count classes, by a single pass and by the sum of views.
+
+    Args:
+        net: as in `NetworkTask`, with `optimizer`, `scheduler`, `decay_norms_and_biases`,
+            `prefetch_maps` and `compiled`.
+        class_names: C names.
+        loss: `loss(logits, labels) -> scalar`.
+        optimizer: ...
+        scheduler: ...
+        ignore_index: label that counts nowhere.
+        decay_norms_and_biases: ...
+        prefetch_maps: ...
+        compiled: ...
+        views: of test-time augmentation; None for a single pass alone.
+    """
+
+    def __init__(
+        self,
+        net: nn.Module,
+        class_names: Sequence[str],
+        loss: nn.Module,
+        optimizer: Callable[..., Optimizer],
+        scheduler: Callable[..., LRScheduler],
+        ignore_index: int = 255,
+        decay_norms_and_biases: bool = False,
+        prefetch_maps: bool = True,
+        compiled: bool = False,
+        views: EvaluationViews | None = None,
+    ) -> None:
+        super().__init__(net, optimizer, scheduler, decay_norms_and_biases, prefetch_maps, compiled)
+        self.loss = loss
+        self.class_names = tuple(class_names)
+        self.ignore_index = ignore_index
+        self.views = views
+        self.val_meters = Meters(len(class_names), ignore_index)
+        self.test_meters = Meters(len(class_names), ignore_index)
+        self.confusion: dict[str, Tensor] = {}  # the last pass's counts [C, C + 1] by stage
+
+    @abstractmethod
+    def evaluate(self, batch: Any, meters: Meters, views: EvaluationViews | None = None) -> Any:
+        """Predict a batch and count it: the single pass, and the sum of views if there are any."""
+
+    @abstractmethod
+    def figures(self, counts: Tensor) -> Mapping[str, Tensor]:
+        """What is logged of counts [C, C + 1], by name."""
+
+    def validation_step(self, batch: Any, batch_idx: int) -> Any:
+        """Count one batch; returns what `evaluate` returns."""
+        return self.evaluate(batch, self.val_meters, self.views_now)
+
+    def test_step(self, batch: Any, batch_idx: int) -> Any:
+        """Count one batch; returns what `evaluate` returns."""
+        return self.evaluate(batch, self.test_meters, self.views_now)
+
+    @property
+    def views_now(self) -> EvaluationViews | None:
+        """The views, except in the validations of a training, which are a single pass."""
+        if self.views is None or self.trainer.state.fn == "fit":
+            return None
+        return self.views
+
+    def on_validation_epoch_end(self) -> None:
+        """Log the metrics of the pass."""
+        self.log_evaluation("val", self.val_meters)
+
+    def on_test_epoch_end(self) -> None:
+        """Log the metrics of the pass."""
+        self.log_evaluation("test", self.test_meters)
+
+    def log_evaluation(self, stage: str, meters: Meters) -> None:
+        """Log all metrics of a pass, exact over ranks, and keep its confusion matrices."""
+        counts = meters.confusion.compute()
+        # a checkpoint's monitor must be logged by every validation; a test may have no truth
+        if stage == "val" or int(counts.sum()) > 0:
+            self.log_dict({f"{stage}/loss": meters.loss.compute()})
+            self.log_counts(stage, counts)
+            if self.views_now is not None:
+                self.log_counts(f"{stage}/tta", meters.voted.compute())
+        meters.confusion.reset()
+        meters.voted.reset()
+        meters.loss.reset()
+
+    def log_counts(self, stage: str, counts: Tensor) -> None:
+        """Log the figures of counts [C, C + 1] and keep them."""
+        self.confusion[stage] = counts
+        self.log_dict({f"{stage}/{name}": value for name, value in self.figures(counts).items()})
