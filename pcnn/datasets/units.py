@@ -10,8 +10,8 @@ from pcnn.datasets.placement import VoxelSize
 from pcnn.datasets.returns import valid_returns
 from pcnn.datasets.statistics.neighbours import nearest_distances, neighbours_per_voxel
 
-#: Units other than the metre, and how many metres they are; the likeliest first.
-UNITS = {"millimetres": 0.001, "centimetres": 0.01, "feet": 0.3048}
+#: Units other than the metre, and how many metres they are; the smallest change comes first.
+UNITS = {"feet": 0.3048, "centimetres": 0.01, "millimetres": 0.001}
 
 #: A voxel that sees fewer occupied ones about it, itself among them, is alone: sensors at sensible
 #: voxel sizes give 3 to 10.
