@@ -24,7 +24,7 @@ def main(cfg: DictConfig) -> float | None:
 
 if __name__ == "__main__":
     with short_errors(CONF):
-        from pcnn.experiment.evaluate import with_checkpoint_options
+        from pcnn.experiment.checkpoint_options import with_checkpoint_options
 
         # the network's own options are composed first, so that every key of them can be set
         sys.argv[1:] = with_checkpoint_options(sys.argv[1:], CONF)

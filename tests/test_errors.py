@@ -116,16 +116,3 @@ def test_as_a_program(tmp_path: Path) -> None:
     assert len(done.stderr.splitlines()) <= 3
     assert "trainer.max_steps" in done.stderr
     assert done.stdout == ""
-
-
-def test_eval_needs_a_checkpoint(tmp_path: Path) -> None:
-    done = run("eval.py", cwd=tmp_path, expect=2)
-    assert len(done.stderr.splitlines()) <= 3
-    assert "ckpt_path" in done.stderr
-
-
-def test_help_lists_groups_and_commands(tmp_path: Path) -> None:
-    text = run("train.py", "--help", cwd=tmp_path).stdout
-    for word in ("model: fpfh, minkunet", "resume=", "experiment=", "eval.py"):
-        assert word in text
-    assert not list(tmp_path.iterdir())

@@ -15,8 +15,8 @@ from omegaconf import OmegaConf
 from typer.testing import CliRunner
 
 from pcnn.cli.main import app
+from pcnn.experiment.checkpoint_options import with_checkpoint_options
 from pcnn.experiment.errors import short_errors
-from pcnn.experiment.evaluate import with_checkpoint_options
 from tests.experiment.command import REPOSITORY, TINY, run
 from tests.experiment.tiny_kitti import write_tiny_kitti
 

@@ -25,7 +25,6 @@ from pcnn.cli.tune import tune
 
 app = typer.Typer(
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_show_locals=False,
 )
 app.add_typer(bench_app, name="bench")

@@ -10,6 +10,7 @@ from typing import Any, Literal, cast, get_args
 from torch.utils.data import Dataset
 
 from pcnn.datasets.sampler import Key
+from pcnn.errors import UserError
 
 log = logging.getLogger(__name__)
 
@@ -19,7 +20,7 @@ OnError = Literal["raise", "skip"]
 _IN_A_ROW = 20
 
 
-class SampleError(ValueError):
+class SampleError(UserError):
     """A sample cannot be read; the text names the file, the rule it breaks, and what to do."""
 
 

@@ -21,14 +21,14 @@ from hydra.errors import (
 )
 from omegaconf import DictConfig, OmegaConf
 
-from pcnn.datamodules.unreadable import SampleError
+from pcnn.errors import UserError
 
 MAX_LINES = 3
 MAX_NAMES = 40
 EXIT_CODE = 2
 
 
-class ConfigError(ValueError):
+class ConfigError(UserError):
     """What was asked for cannot be run; the text says why and what can, in at most three lines."""
 
 
@@ -76,7 +76,7 @@ def short_errors(conf: Path) -> Iterator[None]:
         others = serving(conf, error.group, error.task)
         where = f"\ntask={error.task} is served by: {error.group}={listed(others)}"
         stop(f"{error}" + (where if others else ""))
-    except (ConfigError, FileNotFoundError, SampleError) as error:
+    except (UserError, FileNotFoundError) as error:
         stop(str(error))
     except InstantiationException:
         raise  # a constructor failed: an error of the program

@@ -10,7 +10,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 
 from pcnn.experiment import run_folder
 from pcnn.experiment.check import ABOUT_MODEL, checked, is_network
-from pcnn.experiment.errors import ConfigError
+from pcnn.experiment.checkpoint_options import NAMED
 from pcnn.experiment.registration import evaluate_untrained
 from pcnn.experiment.run import Run, execute
 from pcnn.experiment.run_folder import nearby
@@ -20,8 +20,6 @@ from pcnn.experiment.weights import read_config
 
 # groups that make the network what it is: taken from the checkpoint as they are
 OF_THE_NETWORK = ("model", "task", "geometry", "engine", "augment", "seed", "tags")
-# groups whose options are named in the checkpoint
-NAMED = ("model", "dataset", "task", "geometry", "engine")
 
 
 def evaluate(cfg: DictConfig) -> float | None:
@@ -41,43 +39,6 @@ def evaluate(cfg: DictConfig) -> float | None:
         return execute(Run(cfg, folder))
     finally:
         run_folder.drop_if_empty(folder)  # of an evaluation that did not begin
-
-
-def with_checkpoint_options(arguments: Sequence[str], conf: Path) -> list[str]:
-    """The command line, preceded by the options that the checkpoint's run chose.
-
-    Args:
-        arguments: command line without the program.
-        conf: folder of the configuration groups.
-    """
-    given = {text.partition("=")[0]: text.partition("=")[2] for text in arguments}
-    if any(text.startswith("-") for text in arguments):
-        return list(arguments)  # --help and the like need no checkpoint
-    if not given.get("ckpt_path"):
-        if is_untrained(given.get("model", ""), conf):
-            return list(arguments)
-        raise ConfigError(
-            "eval.py needs ckpt_path=FILE.\n"
-            "possible: ckpt_path=logs/<task>/<run>/checkpoints/best.ckpt, or model=fpfh"
-        )
-    saved = OmegaConf.create(read_config(given["ckpt_path"].strip("'\"")))
-    options = {name: saved[name].name for name in NAMED if name not in given}
-    chosen = [
-        f"{name}={option}"
-        for name, option in options.items()
-        if (conf / name / f"{option}.yaml").exists()
-    ]
-    return [*chosen, *arguments]
-
-
-def is_untrained(name: str, conf: Path) -> bool:
-    """Whether an option of the group `model` has no weights, so that no checkpoint goes with it."""
-    path = conf / "model" / f"{name}.yaml"
-    if not path.is_file():
-        return False
-    model = OmegaConf.load(path)
-    assert isinstance(model, DictConfig)
-    return not is_network(model)
 
 
 def with_saved(cfg: DictConfig, saved: DictConfig, overrides: Sequence[str]) -> DictConfig:

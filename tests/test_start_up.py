@@ -1,0 +1,153 @@
+"""Help, completion and mistakes of a command line show at once: they import nothing heavy."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from typer.main import get_command
+
+from pcnn.cli import app
+
+ROOT = Path(__file__).resolve().parents[1]
+
+#: What takes seconds to import, or a good part of one.
+HEAVY = (
+    "torch",
+    "lightning",
+    "torchmetrics",
+    "wandb",
+    "numpy",
+    "scipy",
+    "trimesh",
+    "matplotlib",
+    "open3d",
+    "triton",
+    "cuda",
+)
+
+#: Runs command lines one after the other in one process, and writes what each had imported.
+PROGRAM = """
+import contextlib, io, json, os, runpy, sys
+heavy, commands, out = json.load(open(sys.argv[1]))
+from hydra.core.global_hydra import GlobalHydra
+results = []
+for words, environment in commands:
+    sys.argv = list(words)
+    os.environ.update(environment)
+    GlobalHydra.instance().clear()
+    said, code = io.StringIO(), 0
+    try:
+        with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+            if words[0] == "pcnn":
+                from pcnn.cli import main
+                main()
+            else:
+                runpy.run_path(words[0], run_name="__main__")
+    except SystemExit as stopped:
+        code = stopped.code or 0
+    for name in environment:
+        del os.environ[name]
+    results.append([[name for name in heavy if name in sys.modules], code, said.getvalue()])
+json.dump(results, open(out, "w"))
+"""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a command line did."""
+
+    code: int
+    said: str
+
+
+def answers(folder: Path, commands: list[tuple[str, dict[str, str]]]) -> list[Answer]:
+    """Run command lines, each with variables of its own; fails if one imports what is heavy."""
+    job, out = folder / "job.json", folder / "out.json"
+    job.write_text(json.dumps([HEAVY, [[words.split(), env] for words, env in commands], str(out)]))
+    (folder / "empty").mkdir()
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, job],
+        cwd=folder / "empty",
+        env={**os.environ, "PYTHONPATH": str(ROOT), "TERM": "dumb", "COLUMNS": "200"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert not list((folder / "empty").iterdir()), "a file was left behind"
+    results = json.loads(out.read_text())
+    assert len(results) == len(commands)
+    for (words, _), (heavy, _, said) in zip(commands, results, strict=True):
+        assert heavy == [], f"{words} imports {heavy}\n{said}"
+    return [Answer(code, said) for _, code, said in results]
+
+
+def completing(line: str) -> dict[str, str]:
+    """What a shell tells a program that it asks how `line` may go on, for Hydra and for typer."""
+    return {"COMP_LINE": line, "COMP_WORDS": line, "COMP_CWORD": str(line.count(" "))}
+
+
+@pytest.mark.parametrize("script", ["train.py", "eval.py"])
+def test_scripts_answer_without_heavy_imports(script: str, tmp_path: Path) -> None:
+    program, query = str(ROOT / script), f"{ROOT / script} -sc query=bash"
+    helped, group, key, installed = answers(
+        tmp_path,
+        [
+            (f"{program} --help", {}),
+            (query, completing(f"python {script} model=min")),
+            (query, completing(f"python {script} model.wid")),
+            (f"{program} -sc install=bash", {}),
+        ],
+    )
+    assert helped.code == 0
+    for word in ("model: fpfh, minkunet", "resume=", "experiment=", "eval.py"):
+        assert word in helped.said
+    assert group.said.split() == ["model=minkunet"]
+    assert key.said.split() == ["model.width="]
+    assert "hydra_bash_completion" in installed.said
+
+
+def test_mistakes_are_named_without_heavy_imports(tmp_path: Path) -> None:
+    mistakes = {
+        "train.py modle=minkunet": "Did you mean model?",
+        "train.py model=minkunett": "Did you mean minkunet?",
+        "train.py model.widht=1": "Did you mean model.width",
+        "train.py nonsense": "nonsense",
+        "eval.py dataset=kitti": "eval.py needs ckpt_path=FILE",
+    }
+    done = answers(tmp_path, [(f"{ROOT}/{line}", {}) for line in mistakes])
+    for answer, text in zip(done, mistakes.values(), strict=True):
+        assert answer.code == 2
+        assert text in answer.said
+        assert len(answer.said.splitlines()) <= 3
+
+
+def subcommands(group: object, prefix: str = "pcnn") -> Iterator[str]:
+    """Every command of `pcnn`, and every group of them."""
+    yield prefix
+    for name, command in getattr(group, "commands", {}).items():
+        yield from subcommands(command, f"{prefix} {name}")
+
+
+def test_the_command_answers_without_heavy_imports(tmp_path: Path) -> None:
+    lines = list(subcommands(get_command(app)))
+    assert {"pcnn predict", "pcnn bench layers", "pcnn simulate rooms"} <= set(lines)
+    commands: list[tuple[str, dict[str, str]]] = [(f"{line} --help", {}) for line in lines]
+    commands += [
+        ("pcnn nonsense", {}),
+        ("pcnn bench layers --nonsense", {}),
+        ("pcnn", {"_PCNN_COMPLETE": "complete_bash", **completing("pcnn bench net")}),
+        ("pcnn", {"_PCNN_COMPLETE": "source_bash"}),
+    ]
+    *helped, unknown, option, completed, source = answers(tmp_path, commands)
+    assert all(answer.code == 0 and "Usage" in answer.said for answer in helped)
+    assert (unknown.code, option.code) == (2, 2)
+    assert completed.said.split() == ["networks"]
+    assert "complete -o" in source.said
+    assert "--install-completion" in helped[0].said
