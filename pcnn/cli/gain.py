@@ -34,11 +34,12 @@ def gain(
 
     from rich.console import Console
 
+    from pcnn.datasets.counted import counted
     from pcnn.datasets.whole_file import whole_file
     from pcnn.metrics.registration import protocol as rules_of
     from pcnn.metrics.registration.gain import gain_of
     from pcnn.metrics.registration.gain_content import gain_content
-    from pcnn.metrics.registration.gain_table import counted, gain_markdown, gain_table
+    from pcnn.metrics.registration.gain_table import gain_markdown, gain_table
     from pcnn.metrics.registration.pair_table import read_pair_table
     from pcnn.visualize.gain import checked_format, gain_picture
 
@@ -65,7 +66,7 @@ def gain(
     except (OSError, ValueError) as error:
         raise typer.BadParameter(str(error)) from error
     title = (
-        f"{name} ({counted(len(runs))}) against {over_name} ({counted(len(over))}), "
+        f"{name} ({counted(len(runs), 'run')}) against {over_name} ({counted(len(over), 'run')}), "
         f"protocol {rules.name}"
     )
     Console().print(gain_table(found, title))

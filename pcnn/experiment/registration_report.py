@@ -38,6 +38,12 @@ from pcnn.registration.fpfh import FPFH
 #: Voxel of the reference FPFH by benchmark [m].
 FPFH_VOXELS = {"threedmatch": 0.05, "kitti": 0.3}
 
+#: Figures of a summary that metrics.json holds, each with its interval.
+FLAT = (
+    *("rr", "rr_scenes", "rr_pairs", "fmr", "ir"),
+    *("rre", "rte", "rre_median", "rte_median"),
+)
+
 Results = dict[int | None, list[PairResult]]
 
 
@@ -211,7 +217,7 @@ def flat(summaries: Mapping[int | None, Summary], prefix: str) -> dict[str, floa
     figures: dict[str, float] = {}
     for samples, summary in summaries.items():
         at = f"@{shown(samples)}"
-        for name in ("rr", "rr_scenes", "rr_pairs", "fmr", "ir", "rre", "rte"):
+        for name in FLAT:
             figure = getattr(summary, name)
             figures[f"{prefix}/{name}{at}"] = figure.value
             figures[f"{prefix}/{name}_low{at}"] = figure.low

@@ -15,7 +15,17 @@ def class_accuracy(counts: Tensor) -> Tensor:
 
 
 def mean_class_accuracy(counts: Tensor) -> Tensor:
-    """Mean of `class_accuracy` over the classes that occur in the truth, scalar; 0 without any."""
+    """Mean accuracy of classes (mAcc): mean of `class_accuracy` over the classes in the truth.
+
+    A class that does not occur in the truth is left out; some evaluators, such as Pointcept's,
+    count it as 0. Both rules give the same where every class occurs.
+
+    Args:
+        counts: [C, C + 1] or [C, C] integer confusion counts.
+
+    Returns:
+        Scalar float64; 0 without any labelled sample.
+    """
     here = counts.sum(1) > 0
     return (class_accuracy(counts) * here).sum() / here.sum().clamp(min=1)
 

@@ -15,6 +15,7 @@ from pcnn.metrics import (
     best_constant,
     iou,
     iou_table,
+    mean_class_accuracy,
     miou_official,
     miou_present,
     summary,
@@ -119,3 +120,10 @@ def test_table_shows_every_class_and_marks_absent_ones():
         assert expected in text, expected
     with pytest.raises(ValueError, match="2 class names for 3"):
         iou_table(counts, ["a", "b"])
+
+
+def test_mean_class_accuracy_leaves_absent_classes_out():
+    # class 2 occurs in the predictions alone, class 3 nowhere; the last column is "no class"
+    counts = torch.tensor([[6, 0, 2, 0, 0], [1, 2, 0, 0, 1], [0, 0, 0, 0, 0], [0, 0, 0, 0, 0]])
+    assert float(mean_class_accuracy(counts)) == pytest.approx((6 / 8 + 2 / 4) / 2)
+    assert float(mean_class_accuracy(torch.zeros(3, 4, dtype=torch.int64))) == 0

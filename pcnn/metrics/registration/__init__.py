@@ -1,6 +1,6 @@
 """Metrics of registration: errors of a transform, figures of matches, protocols by name."""
 
-from pcnn.metrics.registration.bootstrap import Figure, mean_of, paired_difference
+from pcnn.metrics.registration.bootstrap import Figure, mean_of, median_of, paired_difference
 from pcnn.metrics.registration.curves import recall_curve
 from pcnn.metrics.registration.errors import (
     information_rmse,
@@ -32,6 +32,7 @@ __all__ = [
     "inlier_ratio",
     "match_distances",
     "mean_of",
+    "median_of",
     "paired_difference",
     "point_rmse",
     "protocol",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import nan
 
@@ -9,6 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 DRAWS = 2000
+
+Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -52,38 +55,69 @@ def mean_of(
     Raises:
         ValueError: another `over`.
     """
+    return _figure(_mean, np.where(counted, values, nan), scenes, over, draws, seed)
+
+
+def median_of(
+    values: NDArray[np.floating],
+    counted: NDArray[np.bool_],
+    scenes: NDArray[np.integer],
+    over: str,
+    draws: int = DRAWS,
+    seed: int = 0,
+) -> Figure:
+    """Median of the counted values, with an interval; arguments and draws as `mean_of` has them.
+
+    Over ``scenes`` it is the mean of the medians of scenes that have a counted pair.
+    """
+    return _figure(_median, np.where(counted, values, nan), scenes, over, draws, seed)
+
+
+def _figure(
+    centre: Callable[[Floats], Floats],
+    values: Floats,
+    scenes: NDArray[np.integer],
+    over: str,
+    draws: int,
+    seed: int,
+) -> Figure:
+    """The centre of values [P], NaN where a pair does not count, and its interval."""
     if over not in ("scenes", "pairs"):
-        raise ValueError(f"a mean is over scenes or pairs, got {over!r}")
-    weight = counted.astype(np.float64)
-    sums_of = np.where(counted, values, 0.0)
-    n = int(counted.sum())
+        raise ValueError(f"a figure is over scenes or pairs, got {over!r}")
+    n = int((~np.isnan(values)).sum())
     if n == 0:
         return Figure(nan, nan, nan, 0)
-    generator = np.random.default_rng(seed)
     rows = [np.flatnonzero(scenes == scene) for scene in np.unique(scenes)]
-    sums = np.array([[sums_of[row].sum(), weight[row].sum()] for row in rows])  # [S, 2]
-    value = float(_mean(sums[:, 0], sums[:, 1], over))
+
+    def joined(parts: list[Floats]) -> Floats:
+        """Of the scenes' values [D, P_s] in D draws, [D]."""
+        if over == "pairs":
+            return centre(np.concatenate(parts, axis=1))
+        return _mean(np.stack([centre(part) for part in parts], axis=1))
+
+    value = float(joined([values[None, row] for row in rows])[0])
     if draws == 0:
         return Figure(value, nan, nan, n)
-    drawn = np.empty((2, len(rows), draws))
-    for place, row in enumerate(rows):
-        chosen = row[generator.integers(0, len(row), (draws, len(row)))]  # [draws, pairs]
-        drawn[0, place] = sums_of[chosen].sum(1)
-        drawn[1, place] = weight[chosen].sum(1)
-    means = _mean(drawn[0], drawn[1], over)  # [draws]
-    low, high = np.nanquantile(means, [0.025, 0.975])
+    generator = np.random.default_rng(seed)
+    drawn = [values[row[generator.integers(0, len(row), (draws, len(row)))]] for row in rows]
+    low, high = np.nanquantile(joined(drawn), [0.025, 0.975])
     return Figure(value, float(low), float(high), n)
 
 
-def _mean(sums: NDArray[np.float64], weights: NDArray[np.float64], over: str) -> NDArray:
-    """Mean over the first axis, scenes; a scene without a counted pair has no mean."""
-    if over == "pairs":
-        total = weights.sum(0)
-        return np.where(total > 0, sums.sum(0) / np.maximum(total, 1), nan)
-    there = weights > 0
-    means = np.where(there, sums / np.maximum(weights, 1), 0.0)
-    number = there.sum(0)
-    return np.where(number > 0, means.sum(0) / np.maximum(number, 1), nan)
+def _mean(values: Floats) -> Floats:
+    """Mean [D] of what is known in every row [D, P]; NaN where nothing is."""
+    known = ~np.isnan(values)
+    number = known.sum(1)
+    return np.where(number > 0, np.where(known, values, 0.0).sum(1) / np.maximum(number, 1), nan)
+
+
+def _median(values: Floats) -> Floats:
+    """Median [D] of what is known in every row [D, P]; NaN where nothing is."""
+    ranked = np.sort(values, axis=1)  # NaN comes last
+    number = (~np.isnan(values)).sum(1)
+    ends = np.stack([(number - 1) // 2, number // 2], axis=1).clip(0, values.shape[1] - 1)
+    middle = np.take_along_axis(ranked, ends, axis=1).mean(1)
+    return np.where(number > 0, middle, nan)
 
 
 def paired_difference(

@@ -10,6 +10,7 @@ from rich.box import SIMPLE_HEAD
 from rich.markup import escape
 from rich.table import Table
 
+from pcnn.datasets.counted import counted
 from pcnn.metrics.registration.bootstrap import Figure
 from pcnn.metrics.registration.gain import Gain, Spread
 from pcnn.metrics.registration.pair_values import ERRORS, FIGURES
@@ -109,10 +110,11 @@ def notes(gains: Mapping[int | None, Gain]) -> list[str]:
     one = next(iter(gains.values()))
     rule = one.protocol
     runs = [len(method.runs["rr"].values) for method in (one.first, one.second)]
+    of_runs = [counted(number, "run") for number in runs]
     said = [
         f"Protocol {rule.name} of {rule.benchmark}: registered if {rule.success}; means over "
         f"{rule.average}.",
-        f"{one.first.name}: {counted(runs[0])}, {one.second.name}: {counted(runs[1])}; "
+        f"{one.first.name}: {of_runs[0]}, {one.second.name}: {of_runs[1]}; "
         "mean ± standard deviation over runs"
         + (" (none over a single run)." if 1 in runs else "."),
         f"Difference: {one.first.name} minus {one.second.name} over pairs, each with its mean over "
@@ -137,11 +139,6 @@ def notes(gains: Mapping[int | None, Gain]) -> list[str]:
             "cannot be compared."
         )
     return said
-
-
-def counted(runs: int) -> str:
-    """A number of runs in words."""
-    return "1 run" if runs == 1 else f"{runs} runs"
 
 
 def gain_table(gains: Mapping[int | None, Gain], title: str) -> Table:

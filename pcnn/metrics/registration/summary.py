@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from pcnn.metrics.registration.bootstrap import DRAWS, Figure, mean_of
+from pcnn.metrics.registration.bootstrap import DRAWS, Figure, mean_of, median_of
 from pcnn.metrics.registration.pair_result import PairResult
 from pcnn.metrics.registration.protocols import Protocol, Success
 
@@ -24,8 +24,11 @@ class Summary:
         rr_pairs: the same as a mean of pairs.
         fmr: feature-match recall, over every pair.
         ir: inlier ratio, over every pair.
-        rre: rotation error [deg], over the pairs the protocol says.
-        rte: translation error [m], likewise.
+        rre: mean rotation error [deg], over the pairs the protocol says.
+        rte: mean translation error [m], likewise.
+        rre_median: median rotation error [deg] over the same pairs; where the protocol averages
+            over scenes the mean of the scenes' medians, which Predator prints.
+        rte_median: median translation error [m], likewise.
         pairs: number of pairs given.
         counted: pairs that count for RR.
         no_estimate: counted pairs without a transform; they are failures.
@@ -41,6 +44,8 @@ class Summary:
     ir: Figure
     rre: Figure
     rte: Figure
+    rre_median: Figure
+    rte_median: Figure
     pairs: int
     counted: int
     no_estimate: int
@@ -106,6 +111,9 @@ def summarize(
     def mean(values: NDArray, which: NDArray[np.bool_], over: str = protocol.average) -> Figure:
         return mean_of(values.astype(np.float64), which, scenes, over, draws, seed)
 
+    def median(values: NDArray, which: NDArray[np.bool_]) -> Figure:
+        return median_of(values, which, scenes, protocol.average, draws, seed)
+
     rre_over, rte_over = averaged(results, protocol, success)
     per_scene = []
     for place, name in enumerate(names):
@@ -126,6 +134,8 @@ def summarize(
         mean(ratio, matched),
         mean(rre, counted & rre_over),
         mean(rte, counted & rte_over),
+        median(rre, counted & rre_over),
+        median(rte, counted & rte_over),
         len(results),
         int(counted.sum()),
         int((counted & np.isnan(rre)).sum()),

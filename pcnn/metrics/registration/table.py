@@ -7,6 +7,7 @@ from math import isnan
 
 from rich.table import Table
 
+from pcnn.datasets.counted import counted
 from pcnn.metrics.registration.bootstrap import Figure
 from pcnn.metrics.registration.summary import Summary
 
@@ -21,7 +22,8 @@ def registration_table(summaries: Mapping[int | None, Summary], title: str) -> T
     first = next(iter(summaries.values()))
     rule = first.protocol
     table = Table(title=title, title_justify="left", caption=caption(first), caption_justify="left")
-    for heading in ("samples", "RR %", "FMR %", "IR %", "RRE deg", "RTE m"):
+    headings = ("RR %", "FMR %", "IR %", "mean RRE deg", "mean RTE m", "median RRE", "median RTE")
+    for heading in ("samples", *headings):
         table.add_column(heading, justify="right")
     other = "pairs" if rule.average == "scenes" else "scenes"
     table.add_column(f"RR % over {other}", justify="right")
@@ -34,6 +36,8 @@ def registration_table(summaries: Mapping[int | None, Summary], title: str) -> T
             percent(summary.ir),
             plain(summary.rre),
             plain(summary.rte),
+            plain(summary.rre_median),
+            plain(summary.rte_median),
             percent(opposite),
         )
     return table
@@ -55,19 +59,23 @@ def caption(summary: Summary) -> str:
     rule = summary.protocol
     lines = [
         f"protocol {rule.name}: registered if {rule.success}; right match below "
-        f"{rule.inlier_distance:g} m, FMR above {100 * rule.inlier_share:g} %",
-        f"RR over {summary.counted} of {summary.pairs} pairs"
+        f"{rule.inlier_distance:g} m, FMR {'from' if rule.share_inclusive else 'above'} "
+        f"{100 * rule.inlier_share:g} %",
+        f"RR over {summary.counted} of {counted(summary.pairs, 'pair')}"
         + (", consecutive ones left out" if rule.skip_consecutive else "")
         + (", the first of every scene lost (predator_compat)" if rule.lose_first else "")
-        + f"; means over {rule.average}; RRE and RTE over {averaged_over(rule.errors_over)}",
+        + f"; means over {rule.average}; RRE and RTE over {averaged_over(rule.errors_over)}"
+        + ("; medians are means of the scenes' medians" if rule.average == "scenes" else ""),
         f"matching {rule.matching}, sampling {rule.sampling}, RANSAC of {rule.ransac.points} "
         f"matches within {rule.ransac.distance:g} m, {rule.ransac.hypotheses} hypotheses, "
         f"confidence {rule.ransac.confidence:g}",
     ]
     if summary.no_estimate:
-        lines.append(f"{summary.no_estimate} pairs without an estimate count as failures")
+        failed = counted(summary.no_estimate, "pair")
+        lines.append(f"{failed} without an estimate: counted as failures")
     if summary.unjudged:
-        lines.append(f"{summary.unjudged} pairs cannot be judged (empty gt.info): failures")
+        failed = counted(summary.unjudged, "pair")
+        lines.append(f"{failed} that cannot be judged (empty gt.info): counted as failures")
     return "\n".join(lines)
 
 

@@ -11,6 +11,7 @@ from pcnn.metrics.registration import (
     NAMES,
     PairResult,
     mean_of,
+    median_of,
     paired_difference,
     protocol,
     recall_curve,
@@ -36,6 +37,37 @@ def test_perfect_estimates_score_all_and_identity_none(name: str, benchmark: str
     far = [replace(one, rre=90.0, rte=9.0, rmse=5.0, inlier_ratio=0.0) for one in perfect]
     summary = summarize(far, rules)
     assert (summary.rr.value, summary.fmr.value, summary.ir.value) == (0, 0, 0)
+
+
+def test_protocols_hold_the_numbers_of_their_sources() -> None:
+    # success, right match [m], share for FMR, RANSAC's distance [m], points and edge ratio
+    below, upto, turn = "RMSE < 0.2 m", "RMSE <= 0.2 m", "RRE < 5 deg and RTE < 2 m"
+    known = {
+        "threedmatch": {
+            "fcgf": (below, 0.1, ">=", 0.0375, 4, 0.9),
+            "predator": (upto, 0.1, ">", 0.05, 3, 0.9),
+            "geotransformer": (below, 0.1, ">=", 0.05, 3, 0.0),
+            "pointcnnpp": (upto, 0.3, ">", 0.0375, 3, 0.0),
+            "strict": ("RRE < 5 deg and RTE < 0.1 m", 0.1, ">=", 0.05, 3, 0.9),
+        },
+        "kitti": {
+            "fcgf": (turn, 0.3, ">", 0.3, 4, 0.9),
+            "predator": (turn, 0.3, ">", 0.3, 4, 0.9),
+            "geotransformer": (turn, 1.0, ">=", 0.3, 4, 0.0),
+            "pointcnnpp": ("RRE < 1 deg and RMSE < 0.2 m", 0.3, ">", 0.45, 4, 0.9),
+            "strict": ("RRE < 1 deg and RTE < 0.1 m", 0.3, ">=", 0.3, 4, 0.9),
+        },
+    }
+    for benchmark, rows in known.items():
+        assert set(rows) == set(NAMES)
+        for name, row in rows.items():
+            one = protocol(name, benchmark)
+            solver = one.ransac
+            found = (solver.distance, solver.points, solver.edge_length)
+            sign = ">=" if one.share_inclusive else ">"
+            assert (str(one.success), one.inlier_distance, sign, *found) == row, (benchmark, name)
+            assert (one.inlier_share, solver.hypotheses) == (0.05, 50_000)
+            assert one.average == ("scenes" if benchmark == "threedmatch" else "pairs")
 
 
 def test_consecutive_pairs_do_not_count_for_recall_but_for_matches() -> None:
@@ -89,6 +121,40 @@ def test_errors_are_averaged_as_each_protocol_does() -> None:
     assert (every.rre.value, every.rte.value) == (pytest.approx(4), pytest.approx(1.5))
     assert joint.rr.value == 0.25
     assert joint.no_estimate == 1
+
+
+def test_medians_are_reported_beside_means() -> None:
+    errors = {"a": (1.0, 2.0, 9.0), "b": (4.0, 6.0)}
+    results = [
+        pair(scene, source=source, rre=error, rte=error / 10)
+        for scene, of_scene in errors.items()
+        for source, error in enumerate(of_scene, 2)
+    ]
+    results.append(pair("c", rmse=1.0, rre=90.0))  # not registered: no error of its scene counts
+    scenes = summarize(results, protocol("predator", "threedmatch"))
+    assert scenes.rre.value == pytest.approx((12 / 3 + 10 / 2) / 2)
+    assert scenes.rre_median.value == pytest.approx((2.0 + 5.0) / 2)  # as Predator prints it
+    assert scenes.rte_median.value == pytest.approx(0.35)
+    assert scenes.rre_median.low <= scenes.rre_median.value <= scenes.rre_median.high
+    good = [replace(one, rre=one.rre / 9, rmse=nan) for one in results[:5]]
+    pairs = summarize(good, protocol("predator", "kitti"))
+    assert pairs.rre_median.value == pytest.approx(4 / 9)
+    none = summarize(results[5:], protocol("predator", "threedmatch"))
+    assert np.isnan([none.rre_median.value, none.rre_median.low]).all()
+
+
+@pytest.mark.parametrize("over", ["scenes", "pairs"])
+def test_median_agrees_with_numpy(over: str) -> None:
+    generator = np.random.default_rng(1)
+    values, scenes = generator.random(31), generator.integers(0, 4, 31)
+    counted = generator.random(31) < 0.6
+    parts = [values[counted & (scenes == scene)] for scene in range(4)]
+    expected = np.mean([np.median(p) for p in parts]) if over == "scenes" else None
+    expected = np.median(values[counted]) if expected is None else expected
+    found = median_of(values, counted, scenes, over, draws=50)
+    assert (found.value, found.pairs) == (pytest.approx(expected), counted.sum())
+    with pytest.raises(ValueError, match="scenes or pairs"):
+        median_of(values, counted, scenes, "all")
 
 
 def test_pairs_without_correspondences_fail_and_are_told() -> None:
@@ -153,10 +219,11 @@ def test_recall_curve_rises_to_the_recall() -> None:
 
 
 def test_tables_say_what_the_figures_rest_on() -> None:
-    console = Console(width=160, record=True)
+    console = Console(width=220, record=True)
     summary = summarize([pair(), pair(source=1)], protocol("predator", "threedmatch"))
     console.print(registration_table({5000: summary}, "hotel"))
     console.print(scene_table(summary, "scenes"))
     text = console.export_text()
-    for words in ("100.0 [100.0, 100.0]", "RMSE <= 0.2 m", "1 of 2 pairs", "one_way", "5000"):
+    means = "medians are means of the scenes' medians"
+    for words in ("100.0 [100.0, 100.0]", "RMSE <= 0.2 m", "1 of 2 pairs", means, "5000"):
         assert words in text
