@@ -34,13 +34,13 @@ def gain(
 
     from rich.console import Console
 
-    from pcnn.datasets.counted import counted
     from pcnn.datasets.whole_file import whole_file
     from pcnn.metrics.registration import protocol as rules_of
     from pcnn.metrics.registration.gain import gain_of
     from pcnn.metrics.registration.gain_content import gain_content
     from pcnn.metrics.registration.gain_table import gain_markdown, gain_table
     from pcnn.metrics.registration.pair_table import read_pair_table
+    from pcnn.plural import counted
     from pcnn.visualize.gain import checked_format, gain_picture
 
     try:

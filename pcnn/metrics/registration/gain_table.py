@@ -10,11 +10,11 @@ from rich.box import SIMPLE_HEAD
 from rich.markup import escape
 from rich.table import Table
 
-from pcnn.datasets.counted import counted
 from pcnn.metrics.registration.bootstrap import Figure
 from pcnn.metrics.registration.gain import Gain, Spread
 from pcnn.metrics.registration.pair_values import ERRORS, FIGURES
 from pcnn.metrics.registration.table import averaged_over
+from pcnn.plural import counted
 
 #: Heading, factor and digits of every figure, and of its difference.
 SHOWN = {

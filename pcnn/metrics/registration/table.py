@@ -7,9 +7,9 @@ from math import isnan
 
 from rich.table import Table
 
-from pcnn.datasets.counted import counted
 from pcnn.metrics.registration.bootstrap import Figure
 from pcnn.metrics.registration.summary import Summary
+from pcnn.plural import counted
 
 
 def registration_table(summaries: Mapping[int | None, Summary], title: str) -> Table:

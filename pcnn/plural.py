@@ -1,4 +1,4 @@
-"""Numbers of things in messages."""
+"""Numbers of things in messages. This file imports nothing, so that any room may count."""
 
 from __future__ import annotations
 
