@@ -14,6 +14,7 @@ from typer.main import get_command
 from pcnn.bench.layers import figures as layers
 from pcnn.bench.networks import figures as networks
 from pcnn.cli import app
+from pcnn.extras import DISTRIBUTION
 from pcnn.geometry.layouts import LAYOUTS, WITH_THRESHOLD
 from pcnn.ops import ENGINES
 
@@ -96,7 +97,7 @@ def test_extras_exist() -> None:
         re.findall(r"`(\w+)`", " ".join(row.split("|")[1] for row in table.splitlines()[2:]))
     )
     assert named, "the table of extras"
-    assert named <= set(metadata("pcnn").get_all("Provides-Extra"))
+    assert named <= set(metadata(DISTRIBUTION).get_all("Provides-Extra"))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

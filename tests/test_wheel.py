@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -11,6 +12,8 @@ import zipfile
 from pathlib import Path
 
 import pytest
+
+from pcnn.extras import install
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -90,6 +93,15 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
     others = {name.split("/")[0] for name in names if name not in package}
     assert others == {next(name.split("/")[0] for name in names if name.endswith("/METADATA"))}
     assert any(name.endswith("/licenses/LICENSE") for name in names)
+
+
+def test_messages_add_extras_to_what_is_installed(environment: Path, tmp_path: Path) -> None:
+    pip = (sys.executable, "-m", "pip", "--python", environment / "bin" / "python")
+    command = shlex.split(install("las"))
+    said = run(*pip, *command[1:], "--no-index", cwd=tmp_path)
+    (found,) = re.findall(rf"already satisfied: {re.escape(command[-1])} in (\S+)", said)
+    assert Path(found).is_relative_to(environment)
+    assert "satisfied: laspy" in said
 
 
 def test_a_convolution_runs_from_the_wheel(environment: Path, tmp_path: Path) -> None:

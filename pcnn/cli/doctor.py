@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Literal
 
 import typer
 
+from pcnn.extras import install
 from pcnn.kernels import cubin_cache
 from pcnn.kernels.bindings import driver_cuda, extra_for, require
 
@@ -29,8 +30,8 @@ STYLES: dict[State, str] = {"ok": "green", "absent": "yellow", "broken": "bold r
 
 #: Packages that some commands use, and how each is installed.
 OPTIONAL = {
-    "open3d": "pip install 'pcnn[registration]'",
-    "tensorboard": "pip install 'pcnn[tensorboard]'",
+    "open3d": install("registration"),
+    "tensorboard": install("tensorboard"),
     "wandb": "pip install wandb",
     "embreex": "pip install embreex",
 }
@@ -170,7 +171,7 @@ def _cuda_bindings() -> Iterator[Finding]:
         if extra is None:
             yield Finding("cuda bindings", "absent", "of no use without an NVIDIA device")
         else:
-            yield Finding("cuda bindings", "absent", f"pip install 'pcnn[{extra}]'")
+            yield Finding("cuda bindings", "absent", install(extra))
         return
     try:
         compiler = require()
@@ -181,7 +182,7 @@ def _cuda_bindings() -> Iterator[Finding]:
     found = f"{packages}, NVRTC {compiler}"
     bindings = f"cu{version('cuda-bindings').split('.')[0]}"
     if extra is not None and bindings != extra:
-        text = f"{found}, but torch fits pip install 'pcnn[{extra}]'"
+        text = f"{found}, but this torch needs: {install(extra)}"
         yield Finding("cuda bindings", "broken", text)
         return
     yield Finding("cuda bindings", "ok", found)

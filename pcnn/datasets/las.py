@@ -13,6 +13,7 @@ import numpy as np
 
 from pcnn.datasets.channels import COLORS
 from pcnn.datasets.whole_file import whole_file
+from pcnn.extras import install
 
 SUFFIXES = (".las", ".laz")
 
@@ -119,7 +120,7 @@ def _laspy(path: Path) -> Any:
     try:
         import laspy
     except ImportError as error:
-        raise ImportError(f"{path}: LAS files need laspy: pip install 'pcnn[las]'") from error
+        raise ImportError(f"{path}: LAS files need laspy: {install('las')}") from error
     if path.suffix.lower() == ".laz" and not laspy.LazBackend.detect_available():
-        raise ImportError(f"{path}: LAZ files need lazrs: pip install 'pcnn[las]'")
+        raise ImportError(f"{path}: LAZ files need lazrs: {install('las')}")
     return laspy

@@ -36,7 +36,7 @@ def read_points(path: str | Path, name: str | None = None, reading: Reading = _P
       labels, as they are.
     * ``.pcd``: float x, y, z, and the intensity where it is a field.
     * ``.las``, ``.laz``: x, y, z; intensity / 65535, and colours in 0..1 where the point format has
-      them, become the channels, ``classification`` the labels, as it is. Needs ``pcnn[las]``.
+      them, become the channels, ``classification`` the labels, as it is. Needs the extra ``las``.
 
     Args:
         path: the file; its suffix, in any case, says the format.

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ctypes
 import importlib
 
+from pcnn.extras import install
+
 
 def driver_cuda() -> tuple[int, int] | None:
     """Newest CUDA version that the NVIDIA driver serves, ``None`` without a driver."""
@@ -51,8 +53,8 @@ def require() -> str:
         reason = str(failure).strip().split("\n")[0][:200]
         raise ImportError(
             f"CUDA kernels are compiled at first use, and a package for that is missing: {reason}\n"
-            f"pip install 'pcnn[{extra}]' brings it; pcnn doctor checks it."
+            f"{install(extra)} brings it; pcnn doctor checks it."
         ) from failure
     if error:
-        raise ImportError(f"NVRTC does not answer ({error.name}): pip install 'pcnn[{extra}]'")
+        raise ImportError(f"NVRTC does not answer ({error.name}): {install(extra)}")
     return f"{major}.{minor}"

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from pcnn.extras import install
 from pcnn.registration.icp import Alignment
 from pcnn.registration.matching import Matches
 from pcnn.registration.settings import RansacSettings
@@ -27,7 +28,7 @@ def open3d() -> ModuleType:
         import open3d as module  # type: ignore[import-untyped, unused-ignore]
     except ImportError as error:
         raise ImportError(
-            "this needs Open3D: pip install 'pcnn[registration]' (solver=torch and icp do without)"
+            f"this needs Open3D: {install('registration')} (solver=torch and icp do without it)"
         ) from error
     imported: ModuleType = module
     return imported

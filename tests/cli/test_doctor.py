@@ -103,7 +103,7 @@ def test_a_compiler_that_is_missing_is_broken(monkeypatch: pytest.MonkeyPatch) -
     report = found()
     assert report["cuda bindings"].state == "broken"
     assert "libnvrtc.so.13" in report["cuda bindings"].text
-    assert "pip install 'pcnn[cu" in report["cuda bindings"].text
+    assert "pip install 'pcnn3d[cu" in report["cuda bindings"].text
     assert "cuda kernels" not in report
 
 
@@ -129,7 +129,7 @@ def test_missing_bindings_are_named_where_cuda_is(monkeypatch: pytest.MonkeyPatc
     assert "of no use" in found()["cuda bindings"].text
     monkeypatch.setattr(torch.version, "cuda", "12.8")
     assert found()["cuda bindings"] == Finding(
-        "cuda bindings", "absent", "pip install 'pcnn[cu12]'"
+        "cuda bindings", "absent", "pip install 'pcnn3d[cu12]'"
     )
 
 

@@ -98,12 +98,12 @@ def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(laspy.LazBackend, "detect_available", tuple)
     read_las(tmp_path / "a.las")
     with pytest.raises(
-        ImportError, match=r"a\.laz: LAZ files need lazrs: pip install 'pcnn\[las\]'"
+        ImportError, match=r"a\.laz: LAZ files need lazrs: pip install 'pcnn3d\[las\]'"
     ):
         read_las(tmp_path / "a.laz")
     monkeypatch.setitem(sys.modules, "laspy", None)
     with pytest.raises(
-        ImportError, match=r"a\.las: LAS files need laspy: pip install 'pcnn\[las\]'"
+        ImportError, match=r"a\.las: LAS files need laspy: pip install 'pcnn3d\[las\]'"
     ):
         read_las(tmp_path / "a.las")
 

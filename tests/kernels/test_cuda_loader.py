@@ -100,7 +100,7 @@ def test_a_missing_package_is_named_with_its_extra(
     monkeypatch.setattr("pcnn.kernels.bindings.driver_cuda", lambda: None)
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(
-        ImportError, match=rf"{package}(.|\n)*pip install 'pcnn\[{extra}\]'"
+        ImportError, match=rf"{package}(.|\n)*pip install 'pcnn3d\[{extra}\]'"
     ) as said:
         call()
     assert len(str(said.value).splitlines()) <= 3
@@ -113,7 +113,7 @@ def test_a_missing_library_is_named_with_its_extra(monkeypatch: pytest.MonkeyPat
         raise RuntimeError('Failure finding "libnvrtc.so.13"\nsearched here\nand there\nand there')
 
     monkeypatch.setattr(nvrtc, "nvrtcVersion", missing)
-    with pytest.raises(ImportError, match=r"libnvrtc.so.13(.|\n)*pip install 'pcnn\[cu") as said:
+    with pytest.raises(ImportError, match=r"libnvrtc.so.13(.|\n)*pip install 'pcnn3d\[cu") as said:
         require()
     assert len(str(said.value).splitlines()) <= 3
 
