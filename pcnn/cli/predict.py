@@ -82,6 +82,7 @@ def plan_targets(paths: list[Path], out: Path) -> tuple[dict[Path, Path], list[s
     Raises:
         ValueError: two clouds would write the same result, or results would lie among the clouds.
     """
+    from pcnn.datasets.label_places import without_label_files
     from pcnn.datasets.point_files import SUFFIXES, is_cloud_file
 
     targets: dict[Path, Path] = {}
@@ -91,11 +92,9 @@ def plan_targets(paths: list[Path], out: Path) -> tuple[dict[Path, Path], list[s
     for path in paths:
         clouds = [path]
         if path.is_dir():
-            clouds = [
-                cloud
-                for cloud in sorted(path.rglob("*"))
-                if is_cloud_file(cloud) and results not in cloud.resolve().parents
-            ]
+            clouds = without_label_files(c for c in sorted(path.rglob("*")) if is_cloud_file(c))
+            if path.resolve() in results.parents:  # results of a run before
+                clouds = [c for c in clouds if results not in c.resolve().parents]
             if not clouds:
                 missing.append(f"{path}: no cloud ({', '.join(SUFFIXES)}) in this folder")
         elif not path.exists():
@@ -109,12 +108,14 @@ def plan_targets(paths: list[Path], out: Path) -> tuple[dict[Path, Path], list[s
                     f"{owners[target]} and {cloud} would both be written to {target}; "
                     "label them in two runs with different --out"
                 )
-            if target.parent.resolve() == cloud.parent.resolve():
-                raise ValueError(
-                    f"results would lie among the clouds in {cloud.parent} and might replace one; "
-                    "give another folder as --out"
-                )
             targets[cloud] = target
+    among = {cloud.parent.resolve() for cloud in targets}
+    for cloud, target in targets.items():
+        if target.parent.resolve() in among:
+            raise ValueError(
+                f"the result of {cloud} would lie among the clouds in {target.parent} and might "
+                "replace one; give another folder as --out"
+            )
     return targets, missing
 
 

@@ -141,6 +141,7 @@ def folder(
         float, typer.Option(help="dataset.crop, in metres; 0: null, everything.")
     ] = 0.0,
     val_fraction: Annotated[float, typer.Option(help="dataset.val_fraction.")] = 0.2,
+    test_fraction: Annotated[float, typer.Option(help="dataset.test_fraction.")] = 0.0,
     geometry: Geometry = "voxel",
     check: Annotated[bool, typer.Option(help="Read the validation clouds too.")] = True,
     workers: Workers = None,
@@ -161,6 +162,7 @@ def folder(
         "voxel_size": voxel_size,
         "crop": crop or None,
         "val_fraction": val_fraction,
+        "test_fraction": test_fraction,
         "data_dir": str(data_dir),
     }
     fill_caches(FolderSegmentation, root, settings, geometry, check, workers, progress)

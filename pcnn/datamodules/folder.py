@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,13 @@ from pcnn.datasets.augment import Augmentation
 from pcnn.datasets.channels import Reading
 from pcnn.datasets.class_file import contents, read_classes
 from pcnn.datasets.folder import FolderClouds
+from pcnn.datasets.folder_split import FolderSplit
 from pcnn.datasets.labels import IGNORE, Rgb
 from pcnn.datasets.placement import Placement, VoxelSize
 from pcnn.datasets.simulate import is_simulated
 from pcnn.datasets.source import Kind
+
+log = logging.getLogger(__name__)
 
 
 class FolderSegmentation(SegmentationDataModule):
@@ -46,7 +50,8 @@ class FolderSegmentation(SegmentationDataModule):
         cache: keep training clouds under ``data_dir/cache``: their voxels, or their cropped
             points.
         data_dir: folder for the cache.
-        val_fraction: share of the clouds for validation where there are no train and val folders.
+        val_fraction: share of the clouds that validates where there are no train and val folders.
+        test_fraction: share that tests there; 0: the test reads the clouds of validation.
 
     Raises:
         FileNotFoundError: no such class file.
@@ -71,6 +76,7 @@ class FolderSegmentation(SegmentationDataModule):
         cache: bool = False,
         data_dir: str = "data",
         val_fraction: float = 0.2,
+        test_fraction: float = 0.0,
         seed: int = 0,
         geometry: Placement | None = None,
         on_error: str = "raise",
@@ -102,6 +108,7 @@ class FolderSegmentation(SegmentationDataModule):
         self.cache = cache
         self.data_dir = Path(data_dir)
         self.val_fraction = val_fraction
+        self.test_fraction = test_fraction
 
     @property
     def class_names(self) -> tuple[str, ...]:
@@ -125,7 +132,8 @@ class FolderSegmentation(SegmentationDataModule):
     @property
     def in_channels(self) -> int:
         """Three for x, y, z and the further channels of the first cloud of a split in use."""
-        dataset = next(iter(self._datasets.values()), None) or self.dataset("train")
+        in_use = (dataset for dataset in self._datasets.values() if dataset is not None)
+        dataset = next(in_use, None) or self.dataset("train")
         assert isinstance(dataset, FolderClouds)
         return 3 + dataset.channels
 
@@ -139,10 +147,22 @@ class FolderSegmentation(SegmentationDataModule):
         """The folder the clouds are read from."""
         return self.root
 
-    def build(self, split: Split) -> FolderClouds:
-        """Make the data set of a split."""
+    @property
+    def tests_on_validation(self) -> bool:
+        """Whether no clouds are set apart for the test."""
+        return not FolderSplit(self.root, self.val_fraction, self.test_fraction).has_own_test
+
+    def build(self, split: Split) -> FolderClouds | None:
+        """Make the data set of a split; None where no clouds are meant for it."""
         train = split == "train"
-        return FolderClouds(
+        if split == "test" and self.tests_on_validation:
+            log.warning(
+                "%s has no test split of its own (a folder test, or dataset.test_fraction): the "
+                "test reads the clouds that validate",
+                self.root,
+            )
+            return self.dataset("val")  # type: ignore[return-value]  # made by this method
+        made = FolderClouds(
             self.root,
             self.label_map,
             split=split,
@@ -151,7 +171,17 @@ class FolderSegmentation(SegmentationDataModule):
             augment=self.augment if train else None,
             cache=self.data_dir / "cache" / "folder" if train and self.cache else None,
             val_fraction=self.val_fraction,
+            test_fraction=self.test_fraction,
             reading=self.reading,
             seed=self.seed,
             geometry=self.geometry,
         )
+        if len(made):
+            return made
+        log.warning(
+            "%s: no clouds are left for the %s split%s",
+            self.root,
+            {"val": "validation"}.get(split, split),
+            "; last.ckpt is the result, without figures" if split == "val" else "",
+        )
+        return None

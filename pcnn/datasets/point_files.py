@@ -11,6 +11,7 @@ import torch
 from pcnn.datasets import las
 from pcnn.datasets.channels import COLORS, Reading
 from pcnn.datasets.label_files import read_label_file
+from pcnn.datasets.label_places import label_files
 from pcnn.datasets.pcd import read_pcd
 from pcnn.datasets.ply import read_ply, read_ply_header
 from pcnn.datasets.rounding import rounded_points
@@ -99,17 +100,17 @@ def read_bin(path: Path) -> np.ndarray:
 def label_source(path: Path) -> Path | None:
     """Return the file that labels a cloud, which may be the cloud itself; None if there is none.
 
-    ``NAME.label`` and ``NAME_label.npy`` are looked for; they win over a PLY file's own property
-    and over the classes of a LAS file, which are always there.
+    The files of `pcnn.datasets.label_places.label_files` are looked for; they win over a PLY file's
+    own property and over the classes of a LAS file, which are always there.
 
     Raises:
-        ValueError: both files exist.
+        ValueError: several files label it.
     """
-    beside = [p for p in (path.with_suffix(".label"), _npy_labels(path)) if p.is_file()]
-    if len(beside) > 1:
-        raise ValueError(f"{path}: both {beside[0].name} and {beside[1].name} label it; keep one")
-    if beside:
-        return beside[0]
+    files = label_files(path)
+    if len(files) > 1:
+        raise ValueError(f"{path}: both {files[0]} and {files[1]} label it; keep one")
+    if files:
+        return files[0]
     if path.suffix.lower() in las.SUFFIXES:
         return path
     if path.suffix.lower() == ".ply" and set(_LABELS) & set(read_ply_header(path).names):
@@ -150,10 +151,6 @@ def is_label_file(path: Path) -> bool:
 def is_cloud_file(path: Path) -> bool:
     """Whether the name of a file is that of a cloud."""
     return path.suffix.lower() in SUFFIXES and not is_label_file(path)
-
-
-def _npy_labels(path: Path) -> Path:
-    return path.with_name(f"{path.stem}_label.npy")
 
 
 def _bin(path: Path, reading: Reading) -> _Content:

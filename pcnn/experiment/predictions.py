@@ -9,6 +9,27 @@ import lightning as L
 from lightning.pytorch.callbacks import Callback
 
 from pcnn.datasets.label_files import write_label_file
+from pcnn.experiment.errors import ConfigError
+
+
+def check_apart(folder: Path, datamodule: Any) -> None:
+    """Refuse a folder in which label files of an evaluation would lie among the data's own files.
+
+    There they would replace labels, or be read as labels by the next training.
+
+    Raises:
+        ConfigError: naming the folder of the data.
+    """
+    dataset = datamodule.dataset("test")
+    rows = range(0 if dataset is None else len(dataset))
+    wanted = {(folder / datamodule.prediction_path(dataset.name(row))).parent for row in rows}
+    own = {path.parent.resolve() for row in rows for path in dataset.sources(row)}
+    for place in sorted(wanted):
+        if place.resolve() in own:
+            raise ConfigError(
+                f"predictions={folder}: label files in {place} would lie among the data.\n"
+                "possible: predictions=ANOTHER_FOLDER"
+            )
 
 
 class LabelWriter(Callback):

@@ -19,7 +19,7 @@ from pcnn.experiment.check import checked, is_network
 from pcnn.experiment.class_weights import with_counted_weights
 from pcnn.experiment.confusion_file import write_counts
 from pcnn.experiment.errors import ConfigError
-from pcnn.experiment.predictions import LabelWriter
+from pcnn.experiment.predictions import LabelWriter, check_apart
 from pcnn.experiment.processes import one_job, rank, tell_other_ranks
 from pcnn.experiment.registration import evaluate_trained
 from pcnn.experiment.resume import continuation
@@ -116,6 +116,7 @@ def execute(run: Run) -> float | None:
     callbacks = build.callbacks(cfg, run.folder, given)
     predictions = predictions_folder(cfg, run.folder)
     if predictions is not None:
+        check_apart(predictions, datamodule)
         callbacks.append(LabelWriter(predictions))
     loggers = guard(build.loggers(cfg, run.folder, given))
     trainer = build.trainer(cfg, run.folder, callbacks, loggers)
@@ -223,6 +224,8 @@ def quieten() -> None:
     warnings.filterwarnings("ignore", ".*recommended to use .*sync_dist=True.*")
     # an epoch of a small set is shorter than the interval; the steps of the next ones count on
     warnings.filterwarnings("ignore", ".*smaller than the logging interval.*")
+    # a set of one cloud has none to validate with, which the data module says
+    warnings.filterwarnings("ignore", ".*Total length of `list` across ranks is zero.*")
     # an evaluation takes the weights of a checkpoint, not the state of the training's callbacks
     warnings.filterwarnings("ignore", ".*callbacks used to create the checkpoint need to be.*")
     # Lightning's own use of torch

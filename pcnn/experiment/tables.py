@@ -29,7 +29,7 @@ def say_tables(console: Console, cfg: DictConfig, task: nn.Module) -> None:
             console.print(table(voted.cpu(), names, title))
         return
     if cfg.test and getattr(task, "confusion", None) is not None:
-        console.print("nothing was labelled, so there are no figures")
+        console.print("no labelled cloud was tested, so there are no figures")
 
 
 def accuracy_table(counts: Tensor, class_names: list[str], title: str) -> Table:

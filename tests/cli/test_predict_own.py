@@ -101,11 +101,27 @@ def test_large_clouds_square_by_square(checkpoint: Path, tmp_path: Path) -> None
 
 
 def test_results_never_replace_a_cloud(checkpoint: Path, tmp_path: Path) -> None:
-    write_las(tmp_path / "tiles" / "a.las")
-    before = (tmp_path / "tiles" / "a.las").read_bytes()
-    text = run(checkpoint, tmp_path / "tiles", "--out", tmp_path / "tiles", code=1)
-    assert "no cloud" in text  # what lies in the folder of the results is no input
-    text = run(checkpoint, tmp_path / "tiles" / "a.las", "--out", tmp_path / "tiles", code=2)
-    assert "might replace one; give another folder as --out" in text
-    assert (tmp_path / "tiles" / "a.las").read_bytes() == before
-    assert len(list((tmp_path / "tiles").iterdir())) == 1
+    tiles = tmp_path / "tiles"
+    write_las(tiles / "a.las")
+    write_las(tiles / "deep" / "b.las")
+    write_las(tmp_path / "c.las")
+    before = (tiles / "a.las").read_bytes()
+    for words in ((tiles,), (tiles / "a.las",), (tmp_path / "c.las", tiles / "a.las")):
+        text = run(checkpoint, *words, "--out", tiles, code=2)
+        assert "might replace one; give another folder as --out" in text
+    assert (tiles / "a.las").read_bytes() == before
+    assert len(list(tiles.iterdir())) == 2
+    # a folder below the clouds is the results' own, one above them holds no cloud
+    for out in (tmp_path, tiles / "out"):
+        assert "2 clouds labelled" in run(checkpoint, tiles, "--out", out, "--no-ply")
+
+
+def test_labels_apart_are_no_clouds(checkpoint: Path, tmp_path: Path) -> None:
+    for index in range(2):
+        path = tmp_path / "in" / "points" / f"{index}.npy"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        np.save(path, np.random.default_rng(index).uniform(0, 4, (40, 7)))
+        (tmp_path / "in" / "labels").mkdir(exist_ok=True)
+        np.save(tmp_path / "in" / "labels" / f"{index}.npy", np.zeros(40, np.int64))
+    text = run(checkpoint, tmp_path / "in", "--out", tmp_path / "out", "--no-ply")
+    assert "2 clouds labelled" in text

@@ -36,6 +36,35 @@ def test_loads_both_splits(root: Path):
     assert next(iter(data.val_dataloader())).tensor.features.shape[1] == 6
 
 
+def test_one_cloud_trains_and_nothing_validates(root: Path, caplog: pytest.LogCaptureFixture):
+    for i in range(1, 5):
+        (root / f"{i}_label.npy").unlink()
+    data = module(root)
+    data.setup("fit")
+    assert [name for batch in data.train_dataloader() for name in batch.names] == ["0"]
+    assert data.val_dataloader() == []
+    assert "no clouds are left for the validation split; last.ckpt is the result" in caplog.text
+    assert caplog.text.count("have no labels and are left out") == 1
+
+
+def test_a_test_split_of_its_own_or_the_word_that_there_is_none(
+    root: Path, caplog: pytest.LogCaptureFixture
+):
+    data = module(root)
+    data.setup("test")
+    assert data.tests_on_validation
+    assert "has no test split of its own" in caplog.text
+    caplog.clear()
+    data = module(root, test_fraction=0.4)
+    data.setup()
+    loaders = data.train_dataloader(), data.val_dataloader(), data.test_dataloader()
+    read = [[name for batch in loader for name in batch.names] for loader in loaders]
+    assert [len(names) for names in read] == [2, 1, 2]
+    assert sorted(name for names in read for name in names) == ["0", "1", "2", "3", "4"]
+    assert not data.tests_on_validation
+    assert not caplog.text
+
+
 def test_evaluation_needs_no_training_clouds(root: Path):
     (root / "val").mkdir()
     for path in list(root.glob("*.npy")):

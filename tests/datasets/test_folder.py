@@ -79,11 +79,75 @@ def test_a_share_makes_the_split_otherwise(tmp_path: Path):
     assert len(set(val) - set(names(tmp_path, "val"))) <= 1
 
 
-def test_one_cloud_cannot_be_split(tmp_path: Path):
-    write(tmp_path / "a.bin")
-    assert names(tmp_path, "val") == ["a"]
-    with pytest.raises(FileNotFoundError, match=r"no labelled cloud for train.*\*\.bin"):
-        names(tmp_path, "train")
+@pytest.mark.parametrize(
+    ("n", "shares", "sizes"),
+    [
+        (1, (0.2, 0.0), (1, 0, 0)),
+        (1, (0.5, 0.4), (1, 0, 0)),
+        (2, (0.9, 0.0), (1, 1, 1)),
+        (2, (0.2, 0.2), (1, 1, 0)),
+        (3, (0.2, 0.2), (1, 1, 1)),
+        (4, (0.0, 0.0), (4, 0, 0)),
+        (10, (0.01, 0.0), (9, 1, 1)),
+        (10, (0.2, 0.3), (5, 2, 3)),
+    ],
+)
+def test_some_clouds_train_whatever_the_shares(
+    tmp_path: Path, n: int, shares: tuple[float, float], sizes: tuple[int, int, int]
+):
+    for i in range(n):
+        write(tmp_path / f"{i}.bin", n=4)
+    options = {"val_fraction": shares[0], "test_fraction": shares[1]}
+    train, val, test = (names(tmp_path, split, **options) for split in ("train", "val", "test"))
+    assert (len(train), len(val), len(test)) == sizes
+    own_test = [] if shares[1] == 0 else test
+    assert sorted(train + val + own_test) == sorted(str(i) for i in range(n))
+    assert own_test or test == val or n < 3
+
+
+def test_the_one_labelled_cloud_of_many_trains(tmp_path: Path):
+    for i in range(6):
+        scan(3).tofile(tmp_path / f"{i}.bin")
+    for i in range(6):
+        labels = tmp_path / f"{i}.label"
+        np.zeros(3, dtype=np.uint32).tofile(labels)
+        assert (names(tmp_path, "train"), names(tmp_path, "val")) == ([str(i)], [])
+        labels.unlink()
+
+
+@pytest.mark.parametrize(
+    ("cloud", "labels"),
+    [
+        ("00/velodyne/7.bin", "00/labels/7.label"),
+        ("points/a/7.npy", "labels/a/7.npy"),
+        ("train/clouds/7.ply", "train/label/7_label.npy"),
+        ("7.npy", "labels/7.npy"),
+    ],
+)
+def test_labels_in_a_folder_of_their_own(tmp_path: Path, cloud: str, labels: str):
+    root = tmp_path / "root" / "set"
+    for path in (root / cloud, root / labels):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    write(root / cloud, n=4)
+    for beside in ("7.label", "7_label.npy"):
+        (root / cloud).with_name(beside).unlink(missing_ok=True)
+    values = np.array([2, 1, 0, 2])
+    if labels.endswith(".label"):
+        values.astype("<u4").tofile(root / labels)
+    else:
+        np.save(root / labels, values)
+    data = FolderClouds(root, CLASSES, voxel_size=1.0)
+    assert [data.name(i) for i in range(len(data))] == [cloud.rpartition(".")[0]]
+    assert data.sources(0)[-1] == root / labels
+    assert data.read(0).labels.tolist() == values.tolist()
+
+
+def test_two_files_that_label_one_cloud(tmp_path: Path):
+    write(tmp_path / "velodyne/a.bin", n=4)
+    (tmp_path / "labels").mkdir()
+    np.zeros(4, "<u4").tofile(tmp_path / "labels/a.label")
+    with pytest.raises(ValueError, match=r"both .*velodyne/a\.label and .*labels/a\.label"):
+        FolderClouds(tmp_path, CLASSES, voxel_size=1.0).read(0)
 
 
 def test_clouds_without_labels_are_named(tmp_path: Path, caplog: pytest.LogCaptureFixture):
@@ -144,7 +208,8 @@ def test_nothing_there(tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    "options", [{"split": "dev"}, {"val_fraction": 0.0}, {"val_fraction": 1.0}]
+    "options",
+    [{"split": "dev"}, {"val_fraction": -0.1}, {"val_fraction": 1.0}, {"test_fraction": 0.9}],
 )
 def test_bad_options(tmp_path: Path, options: dict[str, object]):
     (name,) = options

@@ -14,10 +14,10 @@ import torch
 from omegaconf import OmegaConf
 from rich.console import Console
 
-from pcnn.datamodules import KITTISegmentation
+from pcnn.datamodules import FolderSegmentation, KITTISegmentation
 from pcnn.datasets import OnPoints, OnVoxels
 from pcnn.experiment.errors import ConfigError
-from pcnn.experiment.predictions import LabelWriter
+from pcnn.experiment.predictions import LabelWriter, check_apart
 from pcnn.experiment.submit import predictions_folder, submit
 from pcnn.losses import CrossEntropy
 from pcnn.models import MinkUNet42
@@ -147,3 +147,16 @@ def test_a_submission_is_of_all_points_in_official_classes() -> None:
         with pytest.raises(ConfigError, match=said):
             folder(**changes)
     assert predictions_folder(OmegaConf.create({"predictions": None}), Path("run")) is None
+
+
+def test_predictions_never_lie_among_the_data(root: Path, tmp_path: Path) -> None:
+    check_apart(root, scans(root, 8))  # the official place, beside velodyne and labels
+    for name, labels in (("a", "a_label.npy"), ("velodyne/b", "labels/b.npy")):
+        for path in (tmp_path / f"{name}.npy", tmp_path / labels):
+            path.parent.mkdir(exist_ok=True)
+        np.save(tmp_path / f"{name}.npy", np.zeros((5, 4)))
+        np.save(tmp_path / labels, np.zeros(5, np.int64))
+    own = FolderSegmentation(str(tmp_path), 0.5, class_names=["a"], num_workers=0, val_fraction=0.5)
+    check_apart(tmp_path / "out", own)
+    with pytest.raises(ConfigError, match="would lie among the data"):
+        check_apart(tmp_path, own)

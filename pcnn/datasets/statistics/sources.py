@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from pcnn.datasets.channels import Reading
+from pcnn.datasets.label_places import without_label_files
 from pcnn.datasets.labels import IGNORE, label_map
 from pcnn.datasets.point_files import (
     SUFFIXES,
@@ -54,6 +55,7 @@ def find_clouds(path: Path) -> list[CloudFile]:
         clouds = [f for f in path.rglob("*") if is_cloud_file(f) or f.suffix == FRAGMENT]
         rooms = [f for f in path.rglob(f"*{ROOM}") if f.stem == f.parent.name]
         found = sorted(f for f in clouds + rooms if f.is_file() and not is_label_file(f))
+        found = without_label_files(found)
     if not found:
         kinds = ", ".join((*SUFFIXES, FRAGMENT))
         raise FileNotFoundError(f"{path}: no cloud ({kinds}, rooms of S3DIS) in this folder")
