@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.markup import escape
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -39,29 +40,37 @@ def stats(
     the nearest point, ring structure, missing returns, shares of classes; between two sets the
     earth mover's distances of the histograms. The .json holds numbers only, and serves as a PATH.
 
-    A cloud that cannot be read is named, the others go on, and the exit code is 1.
+    Rows without a return (NaN, or zeros) count for nothing, and their number is printed. A cloud
+    that cannot be read is named, the others go on, and the exit code is 1.
     """
     import json
 
     from rich.console import Console
 
     from pcnn.datasets.whole_file import whole_file
+    from pcnn.plural import counted
     from pcnn.visualize.statistics import COLOURS, statistics_page
 
     console = Console()
     sizes = tuple(voxel or (0.05, 0.1))
-    if any(not 0 < size < float("inf") for size in sizes):
-        raise typer.BadParameter(f"--voxel {sizes}: give sizes above 0, in metres")
+    for size in sizes:
+        if not 0 < size < float("inf"):
+            raise typer.BadParameter(f"--voxel {size:g}: a voxel size must be above 0 m")
     if name is not None and len(name) != len(paths):
-        raise typer.BadParameter(f"{len(name)} times --name for {len(paths)} paths")
+        raise typer.BadParameter(
+            f"--name is given {counted(len(name), 'time')} for {counted(len(paths), 'path')}: give "
+            "it once for each path, or not at all"
+        )
     if len(paths) > len(COLOURS):
-        raise typer.BadParameter(f"{len(paths)} paths; a page holds at most {len(COLOURS)}")
+        raise typer.BadParameter(
+            f"{len(paths)} paths are given; a page holds at most {len(COLOURS)}"
+        )
     if out is not None and out.suffix != ".png":
-        raise typer.BadParameter(f"--out {out}: give a name that ends in .png")
+        raise typer.BadParameter(f"--out {out}: the name must end in .png")
     if out is not None and out.with_suffix(".json").resolve() in {p.resolve() for p in paths}:
         raise typer.BadParameter(
-            f"--out {out} would replace {out.with_suffix('.json')}, which is read; give another "
-            "name"
+            f"--out {out} would replace {out.with_suffix('.json')}, which this command reads; give "
+            "another name"
         )
     bad: list[str] = []
     try:
@@ -70,9 +79,8 @@ def stats(
             _measure(path, called, limit, sizes, bad, console, progress)
             for path, called in zip(paths, names, strict=True)
         ]
-    except (FileNotFoundError, ValueError) as error:
-        for line in bad:
-            console.print(f"[red]not read[/red]: {line}", highlight=False, soft_wrap=True)
+    except (OSError, ValueError, ImportError) as error:
+        _print_bad(bad, console)
         raise typer.BadParameter(str(error)) from error
     _print(sets, console)
     if out is not None:
@@ -84,8 +92,7 @@ def stats(
         with whole_file(out.with_suffix(".json")) as file:
             file.write((json.dumps(content) + "\n").encode())
         console.print(f"{out} and {out.with_suffix('.json').name}", soft_wrap=True)
-    for line in bad:
-        console.print(f"[red]not read[/red]: {line}", highlight=False, soft_wrap=True)
+    _print_bad(bad, console)
     if bad:
         raise typer.Exit(1)
 
@@ -97,7 +104,7 @@ def _names(paths: list[Path]) -> list[str]:
         names = ["/".join(p[-depth:]) for p in parts]
         if len(set(names)) == len(names):
             return names
-    raise ValueError("the same path is given twice")
+    raise ValueError("the same path is given twice: --name tells both apart")
 
 
 def _measure(
@@ -122,20 +129,37 @@ def _measure(
         read_statistics,
         set_statistics,
     )
+    from pcnn.plural import counted
 
     if path.suffix == ".json":
         return replace(read_statistics(path), name=name)
     files = find_clouds(path)
     count = min(limit, len(files))
     chosen = [n * len(files) // count for n in range(count)]
-    clouds = []
+    clouds, missing = [], 0
     for n in track(chosen, name, console=console, transient=True, disable=not progress):
         file = files[n].path
         try:
-            clouds.append(cloud_statistics(*read_cloud(file), voxel_sizes=sizes))
+            read = read_cloud(file)
+            clouds.append(cloud_statistics(read.points, read.remission, read.classes, sizes))
         except (OSError, ValueError) as error:
             bad.append(str(error) if str(file) in str(error) else f"{file}: {error}")
+            continue
+        missing += read.missing
+        for note in read.notes:
+            console.print(note, highlight=False, soft_wrap=True, markup=False)
+    if missing:
+        console.print(
+            f"{name}: {counted(missing, 'row')} without a return (NaN or zeros) left out",
+            highlight=False,
+            soft_wrap=True,
+        )
     return set_statistics(name, "simulated" if is_simulated(path) else "real", clouds)
+
+
+def _print_bad(bad: list[str], console: Console) -> None:
+    for line in bad:
+        console.print(f"[red]not read[/red]: {escape(line)}", highlight=False, soft_wrap=True)
 
 
 def _print(sets: list[SetStatistics], console: Console) -> None:

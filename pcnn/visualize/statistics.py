@@ -10,6 +10,7 @@ import numpy as np
 
 from pcnn.datasets.statistics import Histogram, SetStatistics
 from pcnn.datasets.whole_file import whole_file
+from pcnn.plural import counted
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -54,7 +55,7 @@ def statistics_page(sets: Sequence[SetStatistics], path: str | Path) -> Path:
     _classes(axes[2, 1], sets)
     _table(axes[2, 2], sets)
     handles = [axes[1, 2].patches[n] for n in range(len(sets))]
-    labels = [f"{title(s)}, {len(s.points)} clouds" for s in sets]
+    labels = [f"{title(s)}, {counted(len(s.points), 'cloud')}" for s in sets]
     figure.legend(handles, labels, loc="outside upper center", ncols=min(len(sets), 3), fontsize=12)
     path = Path(path)
     with whole_file(path) as file:
@@ -73,7 +74,8 @@ def _style(statistics: SetStatistics) -> str:
 
 def _span(sets: Sequence[SetStatistics], name: str) -> tuple[float, float]:
     held = [s.histograms[name] for s in sets if name in s.histograms]
-    low, high = (f(h.quantile(q) for h in held) for f, q in ((min, 0.001), (max, 0.999)))
+    low = min(max(h.quantile(0.001), h.low) for h in held)
+    high = max(min(h.quantile(0.999), h.high) for h in held)
     margin = 0.05 * (high - low) + 0.1
     return low - margin, high + margin
 
@@ -188,16 +190,32 @@ def table_rows(sets: Sequence[SetStatistics]) -> list[tuple[str, list[str]]]:
     for name, unit in UNITS.items():
         found = [s.histograms.get(name) for s in sets]
         if any(found):
-            medians = [None if h is None else h.quantile(0.5) for h in found]
-            rows.append((f"median {name}", each("{:.3g}" + unit, medians)))
+            rows.append((f"median {name}", ["-" if h is None else _median(h, unit) for h in found]))
     rows.append(("missing returns", each("{:.1%}", [s.missing for s in sets])))
     if len(sets) > 1:
         apart = [s.distances(sets[0]) for s in sets]
         for name, unit in UNITS.items():
             if any(name in d for d in apart[1:]):
                 values = [None if n == 0 else d.get(name) for n, d in enumerate(apart)]
-                rows.append((f"EMD of {name}", each("{:.3g}" + unit, values)))
+                clipped = [_beyond(s, name) or _beyond(sets[0], name) for s in sets]
+                shown = each("{:.3g}" + unit, values)
+                shown = ["≥ " * (c and v != "-") + v for c, v in zip(clipped, shown, strict=True)]
+                rows.append((f"EMD of {name}", shown))
     return rows
+
+
+def _median(histogram: Histogram, unit: str) -> str:
+    median = histogram.quantile(0.5)
+    if np.isinf(median):
+        low, high = f"< {histogram.low:g}", f"> {histogram.high:g}"
+        return (low if median < 0 else high) + unit
+    return f"{median:.3g}{unit}"
+
+
+def _beyond(statistics: SetStatistics, name: str) -> bool:
+    """Whether values lie beyond the ends of the bins: distances to them are lower bounds."""
+    held = statistics.histograms.get(name)
+    return held is not None and held.under + held.over > 0
 
 
 def _table(axes: Axes, sets: Sequence[SetStatistics]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -58,7 +59,7 @@ def test_stored_numbers_stand_for_a_set(sets: tuple[Path, Path], tmp_path: Path)
     stored = (tmp_path / "mine.json").read_text()
     code, text = run(tmp_path / "mine.json", sets[1], "--out", tmp_path / "mine.png")
     assert (code, (tmp_path / "mine.json").read_text()) == (2, stored)
-    assert "which is read" in text
+    assert "which this command reads" in text
 
 
 def test_limit_and_voxel_sizes(sets: tuple[Path, Path]) -> None:
@@ -77,14 +78,36 @@ def test_what_cannot_be_read_is_named(sets: tuple[Path, Path]) -> None:
     assert "000001.bin" in text
 
 
+def test_far_medians_and_missing_returns_are_said(tmp_path: Path) -> None:
+    points = np.random.default_rng(0).normal(0, 900, (300, 4)).astype(np.float32)
+    points[:, 3] = 0.5
+    points[:7] = 0
+    points.tofile(tmp_path / "far.bin")
+    code, text = run(tmp_path / "far.bin", tmp_path, "--out", tmp_path / "page.png")
+    assert code == 0, text
+    assert "median range > 120 m > 120 m" in text
+    assert "EMD of range - ≥ 0 m" in text
+    assert "7 rows without a return (NaN or zeros) left out" in text
+
+
+def test_a_format_without_its_package_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a.las").write_bytes(b"LASF")
+    monkeypatch.setitem(sys.modules, "laspy", None)
+    code, text = run(tmp_path / "a.las")
+    assert code == 2
+    assert "laspy" in text
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["nowhere"], "no such file or folder"),
         (["{0}", "{0}"], "given twice"),
         (["{0}", "--voxel", "0"], "above 0"),
-        (["{0}", "--name", "a", "--name", "b"], "2 times --name for 1 paths"),
-        (["{0}", "--out", "page.pdf"], "ends in .png"),
+        (["{0}", "--name", "a", "--name", "b"], "--name is given 2 times for 1 path:"),
+        (["{0}", "--out", "page.pdf"], "must end in .png"),
         (["{0}"] * 7, "at most 6"),
     ],
 )

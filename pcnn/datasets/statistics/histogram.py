@@ -19,18 +19,23 @@ class Histogram:
         low: lower end of the first bin.
         high: upper end of the last bin.
         counts: [B] values in each bin.
+        under: how many of those in the first bin lie below `low`.
+        over: how many of those in the last bin lie above `high`.
     """
 
     low: float
     high: float
     counts: Floats
+    under: float = 0.0
+    over: float = 0.0
 
     @staticmethod
     def of(values: NDArray[Any], low: float, high: float, bins: int) -> Histogram:
         """Count finite values [N] in `bins` equal bins between `low` and `high`."""
-        inside = np.clip(np.asarray(values, np.float64), low, high)
-        counts, _ = np.histogram(inside, bins, (low, high))
-        return Histogram(low, high, counts.astype(np.float64))
+        values = np.asarray(values, np.float64)
+        counts, _ = np.histogram(np.clip(values, low, high), bins, (low, high))
+        beyond = float((values < low).sum()), float((values > high).sum())
+        return Histogram(low, high, counts.astype(np.float64), *beyond)
 
     def __add__(self, other: Histogram) -> Histogram:
         """Return the histogram of the values of both.
@@ -39,7 +44,8 @@ class Histogram:
             ValueError: other bins.
         """
         self._check(other)
-        return Histogram(self.low, self.high, self.counts + other.counts)
+        beyond = self.under + other.under, self.over + other.over
+        return Histogram(self.low, self.high, self.counts + other.counts, *beyond)
 
     @property
     def width(self) -> float:
@@ -59,24 +65,30 @@ class Histogram:
     def quantile(self, share: float) -> float:
         """Return the value below which `share` of the values lie, linear inside a bin.
 
-        NaN where there are no values.
+        NaN where there are no values; minus or plus infinity where the value lies below `low` or
+        above `high`, where nothing is known of it.
         """
         below = np.concatenate([[0.0], np.cumsum(self.counts)])
-        if below[-1] == 0:
+        total = below[-1]
+        if total == 0:
             return float("nan")
+        below[0], below[-1] = self.under, total - self.over
+        if share * total < below[0] or share * total > below[-1]:
+            return float("-inf") if share * total < below[0] else float("inf")
         edges = np.linspace(self.low, self.high, len(below))
         # empty bins make steps; the first edge that reaches the share counts
-        at = int(np.clip(np.searchsorted(below, share * below[-1]), 1, len(self.counts)))
-        inside = (share * below[-1] - below[at - 1]) / max(below[at] - below[at - 1], 1e-300)
+        at = int(np.clip(np.searchsorted(below, share * total), 1, len(self.counts)))
+        inside = (share * total - below[at - 1]) / max(below[at] - below[at - 1], 1e-300)
         return float(edges[at - 1] + np.clip(inside, 0.0, 1.0) * self.width)
 
     def coarser(self, factor: int) -> Histogram:
         """Join every `factor` bins, which must divide their number."""
-        return Histogram(self.low, self.high, self.counts.reshape(-1, factor).sum(1))
+        joined = self.counts.reshape(-1, factor).sum(1)
+        return Histogram(self.low, self.high, joined, self.under, self.over)
 
     def to_json(self) -> dict[str, Any]:
-        """Return low, high and counts as JSON."""
-        return {"low": self.low, "high": self.high, "counts": self.counts.tolist()}
+        """Return the fields as JSON."""
+        return {**vars(self), "counts": self.counts.tolist()}
 
     @staticmethod
     def from_json(content: dict[str, Any]) -> Histogram:
@@ -85,7 +97,8 @@ class Histogram:
         low, high = float(content["low"]), float(content["high"])
         if counts.ndim != 1 or not len(counts) or (counts < 0).any() or not low < high:
             raise ValueError("a histogram needs low < high and counts of at least 0")
-        return Histogram(low, high, counts)
+        under, over = (float(content.get(name, 0.0)) for name in ("under", "over"))
+        return Histogram(low, high, counts, under, over)
 
     def _check(self, other: Histogram) -> None:
         mine = (self.low, self.high, len(self.counts))
@@ -98,6 +111,7 @@ def earth_movers_distance(a: Histogram, b: Histogram) -> float:
     """Return the mean distance by which the values of one must move to become the other.
 
     sum over bins |F_a - F_b| * width, F the shares summed from below; in the unit of the bins.
+    Values beyond the ends count at the ends: with any (`under`, `over`) it is a lower bound.
 
     Raises:
         ValueError: other bins, or a histogram without values.

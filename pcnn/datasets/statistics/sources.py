@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from pickle import UnpicklingError
-from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from pcnn.datasets.channels import Reading
@@ -22,16 +19,41 @@ from pcnn.datasets.point_files import (
     read_labels,
     read_points,
 )
+from pcnn.datasets.registration.fragment_files import read_fragment
+from pcnn.datasets.returns import valid_returns
+from pcnn.datasets.rounding import rounded_points
+from pcnn.datasets.s3dis.annotation_file import read_annotation
+from pcnn.datasets.s3dis.classes import CLASS_NAMES
+from pcnn.datasets.s3dis.rooms import Room, layout_of
 
-FRAGMENT, ROOM = ".pth", ".txt"
+FRAGMENT, ROOM = (".pth", ".npz"), ".txt"
 
 
 @dataclass(frozen=True)
 class CloudFile:
-    """One cloud of a set: its file, and its name within the set."""
+    """One cloud of a set: its file, or the folder of a room, and its name within the set."""
 
     path: Path
     name: str
+
+
+@dataclass(frozen=True, eq=False)
+class MeasuredCloud:
+    """What statistics are taken of.
+
+    Args:
+        points: [P, 3] float32 [m], finite, in the order of the file.
+        remission: [P] float32; None where the file holds none.
+        classes: [P] names; None where nothing is labelled.
+        missing: rows of the file without a return, which are left out.
+        notes: what was repaired in the files.
+    """
+
+    points: NDArray[np.float32]
+    remission: NDArray[np.float32] | None = None
+    classes: NDArray[np.str_] | None = None
+    missing: int = 0
+    notes: tuple[str, ...] = ()
 
 
 def find_clouds(path: Path) -> list[CloudFile]:
@@ -39,8 +61,9 @@ def find_clouds(path: Path) -> list[CloudFile]:
 
     * a file: that cloud;
     * a folder with ``sequences/`` (SemanticKITTI, KITTI odometry): its scans;
-    * any other folder: every ``.bin``, ``.npy``, ``.ply`` and ``.pth`` (3DMatch fragment) below
-      it, and the rooms of S3DIS (``Area_1/office_1/office_1.txt``).
+    * any other folder: rooms of S3DIS in both layouts (``Area_1/office_1`` with ``Annotations/`` or
+      with ``coord.npy``; ``office_1/office_1.txt`` alone serves as well), and beside them every
+      cloud that `pcnn.datasets.point_files` reads and ``.pth`` (3DMatch fragment) below it.
 
     Raises:
         FileNotFoundError: nothing there, or no cloud.
@@ -52,97 +75,97 @@ def find_clouds(path: Path) -> list[CloudFile]:
     if (path / "sequences").is_dir():
         found = sorted((path / "sequences").glob("*/velodyne/*.bin"))
     else:
-        clouds = [f for f in path.rglob("*") if is_cloud_file(f) or f.suffix == FRAGMENT]
-        rooms = [f for f in path.rglob(f"*{ROOM}") if f.stem == f.parent.name]
-        found = sorted(f for f in clouds + rooms if f.is_file() and not is_label_file(f))
-        found = without_label_files(found)
+        files = [f for f in path.rglob("*") if f.is_file()]
+        rooms = {folder for folder in {path, *_folders_above(files, path)} if layout_of(folder)}
+        clouds = [f for f in files if _is_cloud(f) and not rooms.intersection(f.parents)]
+        found = sorted([*rooms, *without_label_files(sorted(clouds))])
     if not found:
-        kinds = ", ".join((*SUFFIXES, FRAGMENT))
+        kinds = ", ".join((*SUFFIXES, FRAGMENT[0]))
         raise FileNotFoundError(f"{path}: no cloud ({kinds}, rooms of S3DIS) in this folder")
-    return [CloudFile(file, str(file.relative_to(path))) for file in found]
+    return [CloudFile(f, path.name if f == path else str(f.relative_to(path))) for f in found]
 
 
-def read_cloud(
-    path: Path,
-) -> tuple[NDArray[np.float32], NDArray[np.float32] | None, NDArray[np.str_] | None]:
+def _folders_above(files: list[Path], root: Path) -> set[Path]:
+    return {folder for file in files for folder in file.parents if root in folder.parents}
+
+
+def _is_cloud(file: Path) -> bool:
+    if file.suffix == ROOM:
+        return file.stem == file.parent.name
+    return (is_cloud_file(file) or file.suffix == FRAGMENT[0]) and not is_label_file(file)
+
+
+def read_cloud(path: Path) -> MeasuredCloud:
     """Read positions, remission and classes of a cloud, as far as its files hold them.
 
-    Labels of SemanticKITTI (``velodyne/N.bin`` and ``labels/N.label``) become its 19 class names
-    and ``unlabelled``; rooms of S3DIS are read from their ``Annotations``, if there are any, with
-    the classes that these are named for; labels beside other clouds become their numbers.
-
-    Returns:
-        [P, 3] float32 [m], [P] float32 or None, [P] names or None.
+    Rows without a return (`pcnn.datasets.returns`) are left out and counted. Labels of
+    SemanticKITTI (``velodyne/N.bin`` and ``labels/N.label``) become its 19 class names and
+    ``unlabelled``; rooms of S3DIS have the 13 classes and the repairs of training; labels beside
+    other clouds become their numbers.
 
     Raises:
         FileNotFoundError: no such file.
+        ImportError: a package that the format needs is not installed.
         ValueError: a file that breaks its format, NaN or infinite numbers.
     """
-    if path.suffix == FRAGMENT:
-        return _read_fragment(path), None, None
-    if path.suffix == ROOM:
-        points, elements = _read_room(path)
-        return points, None, elements
+    if path.is_dir() or path.suffix == ROOM:
+        cloud, origin = _read_room(path), np.zeros(3)
+    elif path.suffix in FRAGMENT:
+        cloud, origin = MeasuredCloud(read_fragment(path).numpy()), np.zeros(3)
+    else:
+        cloud, origin = _read_points(path)
+    valid = valid_returns(cloud.points + origin)
+    if valid.all():
+        return cloud
+    return replace(
+        cloud,
+        points=cloud.points[valid],
+        remission=None if cloud.remission is None else cloud.remission[valid],
+        classes=None if cloud.classes is None else cloud.classes[valid],
+        missing=cloud.missing + int((~valid).sum()),
+    )
+
+
+def _read_points(path: Path) -> tuple[MeasuredCloud, NDArray[np.float64]]:
+    """The cloud, and its origin in the coordinates of the file."""
     cloud = read_points(path, reading=Reading(centred=True))
-    points = cloud.points.numpy()
-    # remission comes first of the channels; three alone are colour
-    has_remission = cloud.features.shape[1] in (1, 4)
-    remission = cloud.features[:, 0].numpy() if has_remission else None
+    # remission comes first of the channels; three alone are colour, four of an array anything
+    has_remission = cloud.features.shape[1] in ((1,) if path.suffix == ".npy" else (1, 4))
+    total = cloud.n_points_total
+    read = MeasuredCloud(
+        cloud.points.numpy(),
+        cloud.features[:, 0].numpy() if has_remission else None,
+        missing=total - cloud.n_points,
+    )
+    rows = np.arange(total) if cloud.point_index is None else cloud.point_index.numpy()
     official = path.parent.parent / "labels" / f"{path.stem}.label"
+    beside = label_source(path)
     if path.suffix == ".bin" and path.parent.name == "velodyne" and official.is_file():
         names = label_map("official")
-        train = names.encode(read_labels(official, len(points)), str(official))
-        table = np.full(IGNORE + 1, "unlabelled", "U32")
-        table[: len(names.class_names)] = names.class_names
-        return points, remission, table[train]
-    beside = label_source(path)
-    if beside is None:
-        return points, remission, None
-    if beside == path:
+        train = names.encode(read_labels(official, total)[rows], str(official))
+        classes = _named(train, names.class_names)
+    elif beside is None:
+        classes = None
+    elif beside == path:
         assert cloud.labels is not None
-        return points, remission, cloud.labels.numpy().astype(str)
-    return points, remission, read_labels(beside, len(points)).astype(str)
+        classes = cloud.labels.numpy().astype(str)
+    else:
+        classes = read_labels(beside, total)[rows].astype(str)
+    return replace(read, classes=classes), np.array(cloud.origin)
 
 
-def _read_fragment(path: Path) -> NDArray[np.float32]:
-    # published fragments are pickled NumPy arrays: only what rebuilds an array is let in
-    rebuild: list[Any] = [np.empty(0).__reduce__()[0], np.ndarray, np.dtype]
-    rebuild += [type(np.dtype(kind)) for kind in (np.float32, np.float64)]
-    try:
-        with torch.serialization.safe_globals(rebuild):
-            content = torch.load(path, map_location="cpu", weights_only=True)
-    except (RuntimeError, UnpicklingError, EOFError, ValueError, KeyError, IndexError) as error:
-        raise ValueError(
-            f"{path}: not a fragment, an array [N, 3] written by torch.save ({error})"
-        ) from error
-    return _positions(path, np.asarray(content))
+def _read_room(path: Path) -> MeasuredCloud:
+    folder = path if path.is_dir() else path.parent
+    layout = layout_of(folder)
+    if layout is None:
+        values, notes = read_annotation(path)
+        return MeasuredCloud(rounded_points(values[:, :3], path), notes=tuple(notes))
+    room, notes = Room(f"{folder.parent.name}/{folder.name}", folder, layout).read()
+    return MeasuredCloud(room.coord, classes=_named(room.segment, CLASS_NAMES), notes=tuple(notes))
 
 
-def _read_room(path: Path) -> tuple[NDArray[np.float32], NDArray[np.str_] | None]:
-    parts = sorted((path.parent / "Annotations").glob(f"*{ROOM}"))
-    if not parts:
-        return _read_lines(path), None
-    points = [_read_lines(part) for part in parts]
-    # chair_3.txt holds the third chair
-    names = [part.stem.rsplit("_", 1)[0] for part in parts]
-    return np.concatenate(points), np.repeat(names, [len(p) for p in points])
-
-
-def _read_lines(path: Path) -> NDArray[np.float32]:
-    try:
-        values = np.loadtxt(path, dtype=np.float64, ndmin=2)
-    except (ValueError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path}: not lines of numbers x y z r g b ({error})") from error
-    return _positions(path, values)
-
-
-def _positions(path: Path, values: NDArray[np.generic]) -> NDArray[np.float32]:
-    if values.ndim != 2 or values.shape[1] < 3 or values.dtype.kind not in "fiu":
-        raise ValueError(
-            f"{path}: points must be numbers [N, 3 or more], found {values.dtype} "
-            f"{list(values.shape)}"
-        )
-    points = values[:, :3].astype(np.float32)
-    if not np.isfinite(points).all():
-        raise ValueError(f"{path}: holds NaN or infinite numbers")
-    return points
+def _named(labels: NDArray[np.integer], names: tuple[str, ...]) -> NDArray[np.str_]:
+    """Names [P] of train ids; ``unlabelled`` for those that are no class, such as -1."""
+    table = np.full(IGNORE + 1, "unlabelled", "U32")
+    table[: len(names)] = names
+    return table[labels]

@@ -11,6 +11,7 @@ import torch
 from scipy.spatial import cKDTree
 from scipy.stats import wasserstein_distance
 
+from pcnn.datasets.s3dis.convert import convert_room
 from pcnn.datasets.simulate.streets.hdl64 import ELEVATIONS, firing_azimuths
 from pcnn.datasets.statistics import (
     Histogram,
@@ -77,6 +78,13 @@ def test_histograms_keep_every_value_and_their_distance() -> None:
     assert both.counts.sum() == 12_000
     assert both.coarser(10).counts.sum() == 12_000
     assert Histogram.of(np.array([-99.0, 99.0]), 0.0, 1.0, 4).counts.tolist() == [1, 0, 0, 1]
+    # a median beyond the bins is not the end of the bins
+    far = Histogram.of(np.array([150.0, 200.0, 250.0, 3.0, -9.0]), 0.0, 120.0, 480)
+    assert (far.under, far.over) == (1, 3)
+    assert (far.quantile(0.5), far.quantile(0.1)) == (np.inf, -np.inf)
+    assert far.quantile(0.39) == pytest.approx(3.25, abs=0.02)
+    again = Histogram.from_json((far + far).coarser(4).to_json())
+    assert (again.under, again.over, again.quantile(0.5)) == (2, 6, np.inf)
     empty = Histogram.of(np.zeros(0), -5.0, 12.0, 1700)
     assert np.isnan(empty.quantile(0.5))
     with pytest.raises(ValueError, match="without values"):
@@ -147,41 +155,69 @@ def test_clouds_of_every_layout_are_found(tmp_path: Path) -> None:
     (labels.parent / "times.txt").write_text("0.0\n")
     (found,) = find_clouds(tmp_path / "kitti")
     assert found.name == "sequences/08/velodyne/000000.bin"
-    xyz, remission, classes = read_cloud(found.path)
-    np.testing.assert_array_equal(xyz, points)
-    assert remission is not None
-    assert classes is not None
-    assert (set(remission), set(classes)) == ({0.25}, {"car"})
+    read = read_cloud(found.path)
+    np.testing.assert_array_equal(read.points, points)
+    assert read.remission is not None
+    assert read.classes is not None
+    assert (set(read.remission), set(read.classes)) == ({0.25}, {"car"})
 
     folder = tmp_path / "mixed"
     (folder / "office_1").mkdir(parents=True)
     torch.save(points.astype(np.float64), folder / "cloud_bin_0.pth")
-    np.savetxt(folder / "office_1" / "office_1.txt", np.concatenate([points, points], 1), "%.4f")
+    coloured = np.concatenate([points, np.full((50, 3), 90.0)], 1)
+    np.savetxt(folder / "office_1" / "office_1.txt", coloured, "%.4f")
     np.save(folder / "own.npy", points)
     np.save(folder / "own_label.npy", np.arange(50) % 3)
     (folder / "notes.txt").write_text("no cloud")
     files = find_clouds(folder)
     assert [f.name for f in files] == ["cloud_bin_0.pth", "office_1/office_1.txt", "own.npy"]
     for file in files:
-        xyz, remission, classes = read_cloud(file.path)
-        np.testing.assert_allclose(xyz, points, atol=1e-4)
-        assert remission is None
-        assert (classes is None) == (file.name != "own.npy")
+        read = read_cloud(file.path)
+        np.testing.assert_allclose(read.points, points, atol=1e-4)
+        assert read.remission is None
+        assert (read.classes is None) == (file.name != "own.npy")
 
 
-def test_rooms_are_read_from_their_annotations(tmp_path: Path) -> None:
+def test_rooms_are_read_as_training_reads_them(tmp_path: Path) -> None:
     room = tmp_path / "Area_1" / "office_1"
     (room / "Annotations").mkdir(parents=True)
-    points = np.concatenate([cloud(50), cloud(50)], axis=1)
+    points = np.concatenate([cloud(50), np.full((50, 3), 187.0)], axis=1)
     np.savetxt(room / "office_1.txt", points, "%.4f")
     np.savetxt(room / "Annotations" / "chair_1.txt", points[:20], "%.4f")
     np.savetxt(room / "Annotations" / "chair_2.txt", points[20:30], "%.4f")
     np.savetxt(room / "Annotations" / "wall_1.txt", points[30:], "%.4f")
     (found,) = find_clouds(tmp_path)
-    xyz, _, classes = read_cloud(found.path)
-    np.testing.assert_allclose(xyz, points[:, :3], atol=1e-4)
-    assert classes is not None
-    assert classes.tolist() == ["chair"] * 30 + ["wall"] * 20
+    assert found.name == "Area_1/office_1"
+    # a control character in place of a space, as the published files have it
+    text = (room / "Annotations" / "chair_1.txt").read_bytes()
+    broken = text.replace(b"187.0000 187.0000 187.0000", b"187.0000\x10187.0000 187.0000", 1)
+    (room / "Annotations" / "chair_1.txt").write_bytes(broken)
+    for path in (found.path, room / "office_1.txt"):
+        read = read_cloud(path)
+        np.testing.assert_allclose(read.points, points[:, :3], atol=1e-4)
+        assert read.classes is not None
+        assert read.classes.tolist() == ["chair"] * 30 + ["wall"] * 20
+        assert ["chair_1.txt, line 1" in note for note in read.notes] == [True]
+    # arrays of a room are one cloud, not four
+    convert_room(room, tmp_path / "arrays" / "Area_1" / "office_1")
+    (found,) = find_clouds(tmp_path / "arrays")
+    read = read_cloud(found.path)
+    np.testing.assert_allclose(read.points, points[:, :3], atol=1e-4)
+    assert read.classes is not None
+    assert set(read.classes) == {"chair", "wall"}
+
+
+def test_missing_returns_count_for_nothing(tmp_path: Path) -> None:
+    points = np.concatenate([cloud(60), np.full((60, 1), 0.5, np.float32)], 1)
+    points[10:30] = 0
+    points.tofile(tmp_path / "a.bin")
+    np.save(tmp_path / "a_label.npy", np.arange(60))
+    read = read_cloud(tmp_path / "a.bin")
+    assert (len(read.points), read.missing) == (40, 20)
+    assert read.remission is not None
+    assert set(read.remission) == {0.5}
+    assert read.classes is not None
+    assert read.classes.tolist() == [str(n) for n in (*range(10), *range(30, 60))]
 
 
 def test_bad_files_are_named(tmp_path: Path) -> None:

@@ -61,7 +61,8 @@ def test_twenty_scans_are_distributed_as_real_ones(real: SetStatistics) -> None:
 
 @pytest.mark.data
 def test_the_stored_numbers_are_those_of_the_scans(data_root: Path, real: SetStatistics) -> None:
-    clouds = [cloud_statistics(*read_cloud(f.path)) for f in find_clouds(data_root / "kitti")]
+    read = [read_cloud(f.path) for f in find_clouds(data_root / "kitti")]
+    clouds = [cloud_statistics(one.points, one.remission, one.classes) for one in read]
     measured = set_statistics(real.name, "real", clouds)
     assert measured.points == real.points
     assert measured.classes == real.classes
