@@ -1,4 +1,10 @@
-"""Point-cloud networks in which every convolution is one sum over a set of triplets."""
+"""Point-cloud networks in which every convolution is one sum over a set of triplets.
+
+``voxelize`` and ``native_points`` make a ``SparseTensor`` of points: features on a ``VoxelGrid`` or
+a ``PointSet``. ``nn`` has layers, ``models`` networks, ``runtime`` makes networks ready to run.
+``plan`` and ``Planner`` build levels and kernel maps ahead, ``tune`` finds the quickest ``Engine``,
+``explain`` times every layer. ``register`` finds the rigid transform of one cloud onto another.
+"""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -58,3 +64,8 @@ def __getattr__(name: str) -> Any:
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
     raise AttributeError(f"module 'pcnn' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """Public names, imported or not: for completion in a shell and for `help`."""
+    return sorted(__all__)

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from pcnn.geometry import Geometry
+from pcnn.geometry.one_line import one_line
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,6 +36,14 @@ class SparseTensor:
             )
         if features.device != keys.device:
             raise ValueError(f"features are on {features.device}, their geometry on {keys.device}")
+
+    def __repr__(self) -> str:
+        return self._one_line(self.features.dtype)
+
+    def _one_line(self, dtype: torch.dtype) -> str:
+        shape = f"[{self.geometry.rows}, {self.channels}]"
+        name = str(dtype).removeprefix("torch.")
+        return one_line(self, features=f"{shape} {name}", geometry=self.geometry)
 
     @property
     def channels(self) -> int:

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from pcnn.geometry.kept import kept
 from pcnn.geometry.layouts import Layout, layout_function
+from pcnn.geometry.one_line import one_line
 from pcnn.geometry.tile_table import TILES
 
 #: Layouts of both sides that hold all triplets in tiles, and those that tiles make dispensable.
@@ -152,6 +153,16 @@ class KernelMap:
         if counts is not None:
             edges.layouts["counts", False] = (counts,)
         return cls(edges)
+
+    def __repr__(self) -> str:
+        there = self.edges.layouts
+        facts: dict[str, object] = {"n_in": self.n_in, "n_out": self.n_out, "volume": self.volume}
+        # what nobody has counted stays uncounted: the host would wait for the device
+        counted = [there[key] for key in there if key[0] in ("offsets", "pairs")]
+        if counted:
+            facts["triplets"] = int(counted[0][-1][-1])
+        names = ", ".join(name for name, flipped in there if flipped == self.flipped)
+        return one_line(self, **facts, layouts=f"[{names}]")
 
     @property
     def volume(self) -> int:

@@ -15,6 +15,7 @@ from pcnn.geometry.kernel import Kernel, Triple
 from pcnn.geometry.kernel_map import KernelMap
 from pcnn.geometry.map_cache import MapCache, check_new_map
 from pcnn.geometry.neighbourhood import USUAL, Neighbourhood
+from pcnn.geometry.one_line import one_line, per_axis
 from pcnn.geometry.packing import DEFAULT_LAYOUT, KeyLayout
 
 Sizes = tuple[float, float, float]
@@ -87,6 +88,11 @@ class PointSet:
         fields = self.batch_size, self.grid_size, self.tensor_stride, self.sites, self.one_per_cell
         rest = self.inverse, self.chosen, self.layout, self.neighbourhood
         return PointSet, (*tensors, *fields, *rest)
+
+    def __repr__(self) -> str:
+        size, stride = per_axis(self.grid_size), per_axis(self.tensor_stride)
+        facts = {"batch_size": self.batch_size, "grid_size": size, "tensor_stride": stride}
+        return one_line(self, rows=self.rows, **facts, sites=self.sites, device=self.device)
 
     @property
     def rows(self) -> int:

@@ -13,6 +13,7 @@ from pcnn.geometry.kept import kept
 from pcnn.geometry.kernel import Kernel, Triple
 from pcnn.geometry.kernel_map import KernelMap
 from pcnn.geometry.map_cache import MapCache, check_new_map
+from pcnn.geometry.one_line import one_line, per_axis
 from pcnn.geometry.packing import DEFAULT_LAYOUT, KeyLayout
 
 Box = tuple[Triple, Triple]
@@ -64,6 +65,11 @@ class VoxelGrid:
         """Pickle the sites without the caches: a worker sends them, the receiver derives anew."""
         fields = (self.keys, self.batch_size, self.bound, self.tensor_stride, self.sites)
         return VoxelGrid, (*fields, self.inverse, self.layout, self.box)
+
+    def __repr__(self) -> str:
+        stride = per_axis(self.tensor_stride)
+        facts = {"batch_size": self.batch_size, "tensor_stride": stride, "sites": self.sites}
+        return one_line(self, rows=self.rows, **facts, device=self.device)
 
     @property
     def rows(self) -> int:

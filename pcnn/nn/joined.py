@@ -30,6 +30,9 @@ class JoinedTensor(SparseTensor):
         # written past the frozen base, which has no field for two sources
         self.__dict__.update(first=first, second=second, geometry=geometry)
 
+    def __repr__(self) -> str:
+        return self._one_line(self.first.dtype)  # asks for no features: that would copy them
+
     @cached_property
     def features(self) -> Tensor:
         """``[N, C_1 + C_2]``, copied at the first request and kept."""
