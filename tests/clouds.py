@@ -6,21 +6,10 @@ import torch
 from torch import Tensor
 
 from pcnn.geometry import VoxelGrid, grid_of_cells
+from pcnn.maps.conformance import wavy_cells as surface
+from pcnn.maps.conformance import wavy_grid as surface_grid
 
-
-def surface(n: int, seed: int = 0, centre: int = 0) -> Tensor:
-    """[<= n, 3] int64 cells on a bumpy surface, negative coordinates included, duplicates kept."""
-    generator = torch.Generator().manual_seed(seed)
-    side = max(2, int(n**0.5))
-    flat = torch.randint(-side // 2, side // 2 + 1, (n, 2), generator=generator)
-    height = (3 * torch.sin(flat[:, 0] / 4) + 2 * torch.cos(flat[:, 1] / 3)).round().long()
-    return torch.cat([flat, height[:, None]], dim=1) + centre
-
-
-def surface_grid(n: int, batch_size: int = 1, seed: int = 0, **kwargs: object) -> VoxelGrid:
-    cells = surface(n, seed)
-    batch = torch.randint(0, batch_size, (n,), generator=torch.Generator().manual_seed(seed + 1))
-    return grid_of_cells(cells, batch, batch_size, **kwargs)  # type: ignore[arg-type]
+__all__ = ["batched", "cloud", "dense_grid", "surface", "surface_grid"]
 
 
 def dense_grid(size: int, batch_size: int = 1) -> VoxelGrid:

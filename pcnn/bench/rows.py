@@ -143,8 +143,8 @@ class Row:
             raise ValueError(f"cache must be one of {', '.join(CACHES)}, got {self.cache!r}")
         if not self.checked and any(getattr(self, name) is not None for name in TIMES):
             raise ValueError(
-                f"a time of {self.engine} on {self.workload} before its correctness check; pass "
-                "the check first (pcnn.bench.verify)"
+                f"the time of {self.engine} on {self.workload} was not verified; verify the result "
+                "before timing it (pcnn.bench.verify)"
             )
 
 

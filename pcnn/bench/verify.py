@@ -1,4 +1,7 @@
-"""The correctness gate: no time without a passed check of the very same configuration."""
+"""The correctness gate: the result of a configuration is verified before it is timed.
+
+The whole check of its dataflow and map builder comes first: `pcnn.bench.conformance`.
+"""
 
 from __future__ import annotations
 
@@ -49,8 +52,8 @@ class Proof:
         """
         if configuration != self.configuration:
             raise CheckFailed(
-                f"checked: {self.configuration}; to be timed: {configuration}. A time needs the "
-                "check of the very same configuration"
+                f"verified: {self.configuration}; to be timed: {configuration}. Results are "
+                "verified before timing, in the very same configuration"
             )
 
 
@@ -71,7 +74,8 @@ def check_triplets(
     if not torch.equal(got, wanted):
         common = int(torch.isin(got, wanted).sum())
         raise CheckFailed(
-            f"{configuration}: {len(got)} triplets, {len(wanted)} expected, {common} in common"
+            f"{configuration}: {len(got)} triplets, {len(wanted)} expected, {common} in common; "
+            "all must be"
         )
     return Proof(configuration)
 

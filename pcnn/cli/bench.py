@@ -1,4 +1,4 @@
-"""`pcnn bench`: measure, behind the correctness gate, into a result file."""
+"""`pcnn bench`: results are verified, then timed, into a result file."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pcnn.cli.bench_native import native
 from pcnn.cli.bench_networks import networks
 
 app = typer.Typer(
-    no_args_is_help=True, help="Time maps, layers and networks; every time is checked first."
+    no_args_is_help=True, help="Time maps, layers and networks; results are verified before timing."
 )
 for command in (mapping, layers, networks, native, data, join, charts, compare):
     app.command()(command)

@@ -61,7 +61,7 @@ def native(
     runs: Runs = 1,
     budget: Budget = 1.0,
     limit: Annotated[
-        float, typer.Option(help="Seconds after which a figure begins nothing more.")
+        float, typer.Option(help="Seconds after which a figure starts no further row.")
     ] = 600.0,
     memory: Annotated[
         float | None, typer.Option(help="GB of the device that figJ may take; all of it.")
@@ -69,7 +69,7 @@ def native(
     largest: Annotated[int, typer.Option(help="Thousands of points of figJ at most.")] = 400_000,
     step: Annotated[int, typer.Option(help="Thousands of points of step20m.")] = 20_000,
     check: Annotated[
-        int, typer.Option(min=100, help="Points of the room that networks are checked on.")
+        int, typer.Option(min=100, help="Points of the room that networks are verified on.")
     ] = 50_000,
     width: Annotated[float, typer.Option(help="Factor on the channels of ResNet18.")] = 1.0,
     count: Count = False,

@@ -56,7 +56,7 @@ def networks(
     budget: Budget = 3.0,
     count: Count = True,
     check_voxels: Annotated[
-        int, typer.Option(min=100, help="Check scenes of more voxels on so many of them.")
+        int, typer.Option(min=100, help="Verify scenes of more voxels on so many of them.")
     ] = 200_000,
     sizes: Annotated[
         str, typer.Option(help="Thousands of voxels of generated scenes, as 10,50,100.")

@@ -110,7 +110,7 @@ def watched(suite: str, rows: Iterator[Row], console: Console) -> Iterator[Row]:
 
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as progress:
-        task = progress.add_task(f"{suite}: checking, then timing")
+        task = progress.add_task(f"{suite}: verifying, then timing")
         for count, row in enumerate(rows, start=1):
-            progress.update(task, description=f"{suite}: {count} rows measured")
+            progress.update(task, description=f"{suite}: {count} row{'s' * (count != 1)} measured")
             yield row

@@ -84,7 +84,7 @@ class Run:
                         save()
                         saved = time.monotonic()
             if len(measured) == first:
-                console.print(f"{figure.name}: left out, it needs {figure.needs}")
+                console.print(f"{figure.name}: not measured here; it needs {figure.needs}")
                 continue
             save()
             if self.print_rows:
@@ -106,6 +106,6 @@ def stop_if_wrong(measured: Sequence[Row]) -> None:
         where = " ".join(str(word) for word in words if word)
         kernel = "" if row.k is None else f" K={row.k} stride {row.stride}"
         reason = (row.params or {})["left_out"]
-        console.print(f"left out: {row.engine}, {where}{layer}{kernel}: {reason}")
+        console.print(f"not timed: {row.engine}, {where}{layer}{kernel}: {reason}")
     if any("CheckFailed" in str((row.params or {})["left_out"]) for row in left_out):
         raise typer.Exit(1)

@@ -33,8 +33,12 @@ class Automatic:
     @property
     def possible(self) -> tuple[Dataflow, ...]:
         """Whatever the other methods may return."""
-        of_voxels = (_on(device_type, self.reproducible) for device_type in ("cpu", "cuda"))
-        return (*of_voxels, _ON_POINTS, _WHOLE)
+        return (_BLOCKED, *self.possible_on(torch.device("cuda")))
+
+    def possible_on(self, device: torch.device) -> tuple[Dataflow, ...]:
+        """Whatever the other methods may return on a device."""
+        usual = self.on(device)
+        return (usual, _ON_POINTS, _WHOLE) if device.type == "cuda" else (usual,)
 
     def on(self, device: torch.device) -> Dataflow:
         """The dataflow for voxels on a device: maps with at most one input in a slot."""

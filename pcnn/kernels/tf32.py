@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import torch
 
 _precision = getattr(torch._C, "_get_fp32_precision_getter", None)
@@ -17,3 +20,14 @@ def tf32_allowed() -> bool:
     if _precision is None:  # torch before 2.9
         return bool(torch.backends.cuda.matmul.allow_tf32)
     return bool(_precision("cuda", "matmul") == "tf32")
+
+
+@contextmanager
+def tf32_products(allowed: bool) -> Iterator[None]:
+    """Allow or forbid TF32 products for the time of a ``with`` block."""
+    before = torch.backends.cuda.matmul.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = allowed
+    try:
+        yield
+    finally:
+        torch.backends.cuda.matmul.allow_tf32 = before

@@ -14,6 +14,9 @@ class MapBuilder(Protocol):
     is the same for all.
     """
 
+    def __hash__(self) -> int:
+        """Equal settings have equal hashes; a frozen dataclass has this by itself."""
+
     @property
     def name(self) -> str:
         """Name in configurations and reports."""

@@ -47,6 +47,6 @@ def disagreement(result: Tensor, truth: Tensor, dtype: str, terms: int = 0) -> s
     if rms > bound * scale or worst > WORST_OVER_RMS * bound * scale:
         return (
             f"is off by {rms:.2e} (RMS) and {worst:.2e} (worst) at a scale of {scale:.2e}; the "
-            f"bound for {dtype} is {bound:.0e}"
+            f"bounds for {dtype} are {bound * scale:.2e} and {WORST_OVER_RMS * bound * scale:.2e}"
         )
     return None

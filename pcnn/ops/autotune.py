@@ -11,8 +11,10 @@ import torch
 from pcnn.dataflows import Dataflow
 from pcnn.dataflows.tuning_table import Bucket, Choice, Choices
 from pcnn.ops.agreement import disagreement
+from pcnn.ops.conformance import Nonconforming
 from pcnn.ops.device_time import device_ms
 from pcnn.ops.layer_products import LayerCall, Product
+from pcnn.ops.whole_check import check_dataflow
 
 #: A candidate that takes so many times as long as the best is not tried on further samples.
 HOPELESS = 1.5
@@ -45,6 +47,7 @@ def compare(
     *,
     inference: bool = False,
     repeats: int = 9,
+    whole: bool = False,
 ) -> Outcome:
     """Check and time candidates for one product of a layer.
 
@@ -57,12 +60,17 @@ def compare(
         candidates: dataflows to try.
         inference: as in `Product`.
         repeats: timed repeats on every call.
+        whole: have every candidate pass its whole check first (`pcnn.ops.whole_check`): of a
+            layer's dataflow other products are asked than those that are timed here.
 
     Raises:
         RuntimeError: no candidate gives right values; the message says what was wrong with each.
     """
     alive = dict.fromkeys(candidates, 0.0)
     refused: dict[Dataflow, str | None] = {}
+    if whole and calls:
+        refused |= _nonconforming(alive, calls[0].device)
+        alive = {dataflow: ms for dataflow, ms in alive.items() if dataflow not in refused}
     for call in calls:
         operands = Product(call, product, inference)
         for dataflow in list(alive):
@@ -87,6 +95,17 @@ def compare(
         reasons = "; ".join(f"{one.name}: {why}" for one, why in refused.items() if why)
         raise RuntimeError(f"no dataflow computes this layer's {product} product: {reasons}")
     return Outcome({dataflow: ms / len(calls) for dataflow, ms in alive.items()}, refused)
+
+
+def _nonconforming(candidates: Iterable[Dataflow], device: torch.device) -> dict[Dataflow, str]:
+    """Why candidates do not pass their whole check, of those that do not."""
+    found = {}
+    for dataflow in candidates:
+        try:
+            check_dataflow(dataflow, device)
+        except Nonconforming as error:
+            found[dataflow] = str(error)
+    return found
 
 
 def _checked_ms(operands: Product, dataflow: Dataflow, repeats: int) -> float | str:

@@ -90,7 +90,8 @@ def tune(
         loader: batches; see `pcnn.runtime.layer_calls.inputs`.
         samples: how many of them.
         candidates: dataflows to try; ``None`` means `default_candidates` of the device. Given
-            candidates are always timed; else decisions on disk are used again.
+            candidates first pass the whole check of `pcnn.ops.whole_check`, and are always timed;
+            else decisions on disk are used again.
         backward: whether to choose for gradients too; without, outputs are timed together with the
             norm and ReLU that inference fuses.
         cache: file of decisions; ``None`` means the user's own, which untuned ``auto`` layers
@@ -229,7 +230,9 @@ class _Tuner:
         if self._candidates is None and len(offered) == 1:
             return (Choice(offered[0], 0.0),)
         inference = self._products == PRODUCTS[:1]
-        choices = compare(calls, product, offered, inference=inference).choices()
+        given = self._candidates is not None
+        outcome = compare(calls, product, offered, inference=inference, whole=given)
+        choices = outcome.choices()
         kept = tuple(Choice(one.dataflow, round(one.ms, 5)) for one in choices)
         if not shared:
             self.made = self.made.updated(TuningTable([(signature, bucket, kept)]))

@@ -10,10 +10,9 @@ from pcnn.dataflows import Dataflow, OutputStationary
 from pcnn.geometry import Kernel
 from pcnn.maps import SortedSearch
 from pcnn.nn import Conv3d
-from pcnn.ops import Engine
+from pcnn.ops import Engine, conformance
+from pcnn.ops.conformance import Case
 from tests.clouds import surface_grid
-from tests.dataflows import conformance
-from tests.dataflows.conformance import Case
 from tests.engines import DATAFLOWS
 from tests.tolerance import RELATIVE_RMS, relative_rms
 

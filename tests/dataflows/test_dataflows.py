@@ -7,10 +7,10 @@ import torch
 from pcnn.dataflows import Dataflow, Reference
 from pcnn.geometry import Kernel, KernelMap, layouts
 from pcnn.maps import SortedSearch
+from pcnn.ops import conformance
+from pcnn.ops.conformance import Case
 from tests import oracle
 from tests.clouds import surface_grid
-from tests.dataflows import conformance
-from tests.dataflows.conformance import Case
 from tests.engines import DATAFLOWS
 from tests.tolerance import RELATIVE_RMS, relative_rms
 

@@ -9,8 +9,9 @@ import torch
 
 from pcnn.dataflows import Dataflow
 from pcnn.geometry import Kernel
-from tests.dataflows import conformance
-from tests.dataflows.conformance import Case
+from pcnn.kernels.tf32 import tf32_products
+from pcnn.ops import conformance
+from pcnn.ops.conformance import Case
 from tests.engines import CUDA_DATAFLOWS
 
 pytestmark = pytest.mark.gpu
@@ -76,17 +77,15 @@ def test_two_runs_give_identical_bits(dataflow: Dataflow, kernel: Kernel) -> Non
 @dataflows
 def test_tf32_obeys_torchs_switch(dataflow: Dataflow) -> None:
     case = Case(K3, 64, 64, SINGLE, n=3000, device="cuda")
-    kernel_map = case.map()
-    x, y = case.randn(kernel_map.n_in, 64), case.randn(kernel_map.n_out, 64)
-    weight = case.randn(27, 64, 64)
+    example = conformance.Example(case)
+    layouts = example.map.flat(dataflow.needs)
     errors = []
-    exact = conformance.of(
-        conformance.Reference(), kernel_map, x, y, weight, case, torch.float64, False, "cuda"
-    )
     for allowed in (False, True):
-        torch.backends.cuda.matmul.allow_tf32 = allowed
-        found = conformance.of(dataflow, kernel_map, x, y, weight, case, SINGLE, False, "cuda")
-        errors.append(conformance.relative_rms(found[0], exact[0]))
+        with tf32_products(allowed):
+            single = (SINGLE, SINGLE)
+            sizes = example.map.n_out, 1, False
+            out = dataflow.mvmr(example.x, example.weight, layouts, *sizes, *single)
+        errors.append(conformance.relative_rms(out, example.exact[False][0]))
     assert errors[0] < case.bound(SINGLE)
     assert errors[1] < 1e-3  # ten bits of mantissa
 

@@ -3,8 +3,8 @@ import torch
 
 from pcnn.dataflows import Dataflow, Reference
 from pcnn.geometry import Kernel, KernelMap, layouts
-from tests.dataflows import conformance
-from tests.dataflows.fan_in import FanIn, random_map
+from pcnn.ops import conformance
+from pcnn.ops.fan_in import FanIn, random_map
 from tests.engines import SEVERAL_PER_SLOT
 from tests.tolerance import RELATIVE_RMS, relative_rms
 
@@ -30,11 +30,10 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def products(dataflow: Dataflow, kernel_map: KernelMap) -> tuple[torch.Tensor, ...]:
     case = FanIn(Kernel.of(1), 5, 4, torch.float64)
-    x, y = case.randn(kernel_map.n_in, 5), case.randn(kernel_map.n_out, 4)
-    weight = case.randn(kernel_map.volume, 5, 4)
-    return conformance.of(
-        dataflow, kernel_map, x, y, weight, case, torch.float64, False, "anywhere"
-    )
+    random = torch.Generator().manual_seed(3)
+    x, y = case.randn(random, kernel_map.n_in, 5), case.randn(random, kernel_map.n_out, 4)
+    weight = case.randn(random, kernel_map.volume, 5, 4)
+    return conformance.products(dataflow, kernel_map, x, y, weight, case)
 
 
 def test_the_maps_have_slots_with_several_inputs() -> None:
@@ -71,9 +70,7 @@ def test_products_mirrored_or_not_equal_the_references(dataflow: Dataflow, case:
 @flows
 def test_gradients_are_the_adjoints_of_the_product(dataflow: Dataflow) -> None:
     for kernel_map in (random_map(50, 70, 27, 500), random_map(60, 60, 27, 300, symmetric=True)):
-        torch.manual_seed(3)
         exact = products(Reference(), kernel_map)
-        torch.manual_seed(3)
         for value, expected in zip(products(dataflow, kernel_map), exact, strict=True):
             assert relative_rms(value, expected) < RELATIVE_RMS[torch.float64]
 

@@ -4,7 +4,7 @@ import torch
 from pcnn.dataflows.triplet_order import LAYOUTS_OF, Accesses, Sort, accesses, triplets_of
 from pcnn.dataflows.triplets import Triplets
 from pcnn.geometry import KernelMap
-from tests.dataflows.fan_in import random_map
+from pcnn.ops.fan_in import random_map
 
 
 def ordered(kernel_map: KernelMap, sort: Sort) -> tuple[torch.Tensor, ...]:

@@ -6,31 +6,13 @@ import torch
 from pcnn.geometry import Kernel, VoxelGrid, grid_of_cells
 from pcnn.geometry.kernel import Triple
 from pcnn.maps import MapBuilder, SortedSearch
+from pcnn.maps.conformance import KERNELS
 from tests import oracle
 from tests.clouds import surface, surface_grid
 from tests.engines import BUILDERS, KERNEL_BUILDERS
 
 Cell = tuple[int, ...]
 Cells = tuple[Cell, ...]
-
-KERNELS = [
-    Kernel.of(3),
-    Kernel.of(2),
-    Kernel.of(1),
-    Kernel.of(5),
-    Kernel.of((1, 3, 2)),
-    Kernel.of(3, dilation=2),
-    Kernel.of(3, dilation=(1, 3, 2)),
-    Kernel.of(3, padding=0),
-    Kernel.of(2, 2),
-    Kernel.of(3, 3, padding=0),
-    Kernel.of(3, 2),
-    Kernel.of(3, 3),
-    Kernel.of(4, 2),
-    Kernel.of((1, 1, 3), (1, 1, 2)),
-    Kernel.of(1, 2),
-    Kernel.of(2, dilation=2, padding=1),  # symmetric, with an even number of slots
-]
 
 
 @pytest.fixture(autouse=True)

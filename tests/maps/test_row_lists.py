@@ -11,7 +11,8 @@ from pcnn.maps.native import NATIVE
 from pcnn.maps.radius import RadiusSearch
 from pcnn.maps.row_lists import list_rows
 from pcnn.maps.rows_from_pairs import rows_from_pairs
-from tests.dataflows.fan_in import leave_room, moved, random_map
+from pcnn.ops.fan_in import moved, random_map
+from tests.dataflows.fan_in import leave_room
 from tests.maps.guarded import guarded
 from tests.maps.native_points import coarser, scan
 

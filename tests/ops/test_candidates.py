@@ -10,9 +10,9 @@ from pcnn.dataflows.tuning_table import PRODUCTS
 from pcnn.geometry import Kernel
 from pcnn.maps import SortedSearch
 from pcnn.ops.candidates import default_candidates
+from pcnn.ops.fan_in import random_map
 from pcnn.ops.layer_products import LayerCall
 from tests.clouds import surface_grid
-from tests.dataflows.fan_in import random_map
 
 
 def call(dtype: torch.dtype = torch.float16) -> LayerCall:

@@ -9,7 +9,7 @@ from pcnn.dataflows.weight_stationary import WeightStationary
 from pcnn.maps import BruteForce
 from pcnn.ops import ENGINES, Engine, resolve
 from pcnn.ops.engine import check_served
-from tests.dataflows.fan_in import random_map
+from pcnn.ops.fan_in import random_map
 
 
 def test_engines_by_name_and_by_object() -> None:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from pcnn.bench.calls import Call, Calls, same
+from pcnn.bench.conformance import check_engine
 from pcnn.bench.layers.setting import BACKWARD, WITH_MAP
 from pcnn.bench.mapping.products import bare
 from pcnn.bench.verify import TF32
-from pcnn.geometry import Geometry, Kernel, KernelMap
+from pcnn.geometry import Geometry, Kernel, KernelMap, PointSet
+from pcnn.kernels.tf32 import tf32_products
 from pcnn.ops.convolution import convolution
 from pcnn.ops.device_rates import convolution_floor_ms
 from pcnn.ops.engine import Engine
@@ -24,15 +25,9 @@ from pcnn.ops.sites import output_sites
 NAMES = ("out", "grad_x", "grad_weight")
 
 
-@contextmanager
-def products_of(dtype: str) -> Iterator[None]:
+def products_of(dtype: str) -> AbstractContextManager[None]:
     """Allow TF32 products for the dtype ``tf32``, and forbid them for all others."""
-    before = torch.backends.cuda.matmul.allow_tf32
-    torch.backends.cuda.matmul.allow_tf32 = dtype == TF32
-    try:
-        yield
-    finally:
-        torch.backends.cuda.matmul.allow_tf32 = before
+    return tf32_products(dtype == TF32)
 
 
 def torch_dtype(name: str) -> torch.dtype:
@@ -100,11 +95,15 @@ class Layer:
         source: input sites.
         kernel: the relation.
         operands: what is multiplied.
+
+    Raises:
+        CheckFailed: the engine does not pass the whole check of its builder and dataflows.
     """
 
     def __init__(
         self, engine: Engine, source: Geometry, kernel: Kernel, operands: Operands
     ) -> None:
+        check_engine(engine, source.device, isinstance(source, PointSet))
         self.engine, self.source, self.kernel = engine, source, kernel
         self.operands = operands
         self.map = new_map(engine, source, kernel)

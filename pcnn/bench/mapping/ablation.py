@@ -8,6 +8,7 @@ from dataclasses import replace
 import torch
 
 from pcnn.bench.calls import Call
+from pcnn.bench.conformance import check_map_builder
 from pcnn.bench.harness import measure
 from pcnn.bench.mapping.builders import HASH_TABLE_STEPS, HASHED, builders_for
 from pcnn.bench.mapping.check import check_product
@@ -71,6 +72,7 @@ def _search_row(setting: Setting, case: Case, step: str, builder: HashTable, fig
         deliver(built, PRODUCT)
         return built
 
+    check_map_builder(builder, setting.device)
     configuration = case.configuration(builder, PRODUCT, {"step": step})
     check_product(configuration, run(), case.truth).admit(configuration)
     return _row(setting, case, builder, figure, (PRODUCT, step, "map search"), lambda _: run)

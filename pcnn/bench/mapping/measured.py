@@ -11,6 +11,7 @@ import torch
 
 from pcnn.bench import oracle
 from pcnn.bench.calls import Call
+from pcnn.bench.conformance import check_map_builder
 from pcnn.bench.harness import DIGITS, measure
 from pcnn.bench.mapping.check import check_product
 from pcnn.bench.mapping.products import PRODUCTS, bare, build, floor_ms
@@ -131,11 +132,13 @@ class Case:
         )
 
     def checked(self, configuration: Configuration, builder: MapBuilder) -> KernelMap:
-        """Build a product and compare it with the oracle.
+        """Check the builder, then build a product and compare it with the oracle.
 
         Raises:
-            CheckFailed: a layout does not hold exactly the oracle's triplets.
+            CheckFailed: the builder does not pass its whole check, or a layout does not hold
+                exactly the oracle's triplets.
         """
+        check_map_builder(builder, self.grid.device)
         product = str(configuration.product)
         built = build(bare(self.grid), builder, self.kernel, product)
         check_product(configuration, built, self.truth).admit(configuration)

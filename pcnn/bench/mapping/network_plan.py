@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from pcnn.bench import oracle
 from pcnn.bench.calls import Calls
+from pcnn.bench.conformance import check_map_builder
 from pcnn.bench.harness import measure
 from pcnn.bench.mapping.builders import IN_NETWORKS
 from pcnn.bench.mapping.measured import Setting
@@ -76,6 +77,9 @@ def plan_rows(setting: Setting, figure: str) -> Iterator[Row]:
                     params=(("model", name), ("schedule", schedule)),
                 )
                 try:
+                    for builder in setting.builders:
+                        if builder.name == engine:
+                            check_map_builder(builder, setting.device)
                     check_plan(configuration, calls(0)(), planner.recipe, truth)
                     columns = _times(setting, calls)
                 except (ValueError, RuntimeError) as error:

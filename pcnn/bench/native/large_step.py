@@ -50,14 +50,11 @@ def _layer_row(setting: Setting, figure: str, cloud: Cloud, line: Line) -> Row:
     assert isinstance(sites, PointSet)
     sizes = sites.rows, sites.rows, PAPER.kernel.volume
     operands = Operands.random(sizes, (PAPER.c_in, PAPER.c_out), setting.dtype, setting.device)
-    layer = Layer(line.engine, sites, PAPER.kernel, operands)
-    triplets = layer.map.triplets
-    params: dict[str, Any] = {"triplet_bytes": 12 * triplets}
+    params: dict[str, Any] = {}
     identity: dict[str, Any] = {
         "workload": cloud.name,
         "engine": line.name,
         "n": sites.rows,
-        "triplets": triplets,
         "dtype": setting.dtype,
         "k": PAPER.size,
         "stride": PAPER.stride,
@@ -77,6 +74,9 @@ def _layer_row(setting: Setting, figure: str, cloud: Cloud, line: Line) -> Row:
         backward=True,
     )
     try:
+        layer = Layer(line.engine, sites, PAPER.kernel, operands)
+        identity["triplets"] = layer.map.triplets
+        params["triplet_bytes"] = 12 * layer.map.triplets
         truth, rows = sampled_truth(sites, layer)
         results = layer.results("train")
         for name in ("out", "grad_x"):

@@ -55,6 +55,11 @@ class Points:
         features = torch.randn(len(cloud.points), CHANNELS, generator=random, device=device)
         return cls(cloud.points, features, cloud.grid_size, geometry)
 
+    @property
+    def are_points(self) -> bool:
+        """See `pcnn.bench.networks.work.Input.are_points`."""
+        return self.geometry != "voxel"
+
     def to(self, dtype: torch.dtype) -> Points:
         """The same with features of another dtype."""
         return Points(self.points, self.features.to(dtype), self.grid_size, self.geometry)

@@ -68,7 +68,7 @@ def every_pair(points: Tensor, centres: Tensor, reach: float) -> tuple[Tensor, T
     """
     limit = torch.tensor(reach * reach, dtype=torch.float32, device=points.device)
     rows = max(1, CHUNK // max(1, len(points)))
-    found = []
+    found = [torch.zeros(0, 2, dtype=torch.int64, device=points.device)]
     for start in range(0, len(centres), rows):
         squares = [
             (centres[start : start + rows, axis, None] - points[None, :, axis]).square_()

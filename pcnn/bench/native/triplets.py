@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from pcnn.bench.calls import Call, Calls, same
+from pcnn.bench.conformance import check_engine
 from pcnn.bench.harness import measure
 from pcnn.bench.layers.layer import Layer, new_map
 from pcnn.bench.layers.measured import Place
@@ -19,7 +20,7 @@ from pcnn.bench.native.lines import Line, sites_of
 from pcnn.bench.native.setting import Setting
 from pcnn.bench.rows import Row
 from pcnn.bench.verify import CheckFailed, Configuration, Proof, check_triplets, check_values
-from pcnn.geometry import Geometry, Kernel, KernelMap, VoxelGrid
+from pcnn.geometry import Geometry, Kernel, KernelMap, PointSet, VoxelGrid
 
 #: Triplets by slot; with them what a forward pass reads; with that what backward reads too.
 PRODUCTS = ("pairs", "ready", "train")
@@ -123,7 +124,8 @@ def _measure(setting: Setting, calls: Calls) -> dict[str, Any]:
 
 
 def _checked(configuration: Configuration, place: Place, line: Line) -> Proof:
-    """Compare triplets with the oracle's, and the products over all layouts with float64."""
+    """Check the engine, its triplets here, and the products over all layouts in float64."""
+    check_engine(line.engine, place.grid.device, isinstance(place.grid, PointSet))
     built = new_map(line.engine, place.grid, place.kernel)
     proof = check_triplets(configuration, built, place.pairs)
     if configuration.product == "pairs":

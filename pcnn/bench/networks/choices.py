@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from torch import Tensor
+
 from pcnn.bench.calls import same
+from pcnn.bench.conformance import check_dataflow
 from pcnn.bench.harness import wall_time
 from pcnn.bench.layers.dataflows import thresholds
 from pcnn.bench.layers.layer import products_of, torch_dtype
@@ -18,9 +21,11 @@ from pcnn.bench.rows import Row
 from pcnn.bench.scenes import Scene
 from pcnn.bench.spin import gpu_time
 from pcnn.bench.trace import trace
+from pcnn.bench.verify import CheckFailed
 from pcnn.dataflows import Dataflow
 from pcnn.dataflows.gather_scatter import MINUET, GatherScatter
 from pcnn.kernels.row_tiles import tiles_of
+from pcnn.ops.agreement import disagreement
 from pcnn.ops.engine import resolve
 from pcnn.ops.layer_products import LayerCall, Product
 from pcnn.runtime.layer_calls import recorded
@@ -58,14 +63,30 @@ def _quickest_threshold(setting: Setting, call: LayerCall) -> str:
 
 def _product_ms(setting: Setting, call: LayerCall, dataflow: Dataflow) -> float:
     try:
-        run = Product(call, "forward").prepared(dataflow)
-        run()
-    except (ValueError, RuntimeError):  # a map that has no such layout
+        run = _checked(call, dataflow)
+    except ValueError:  # a map that has no such layout
         return float("inf")
     found = gpu_time(same(run), setting.device, warmup=2, repeats=REPEATS, budget_s=0.5)
     if found is None:  # the call waits for the device
         return wall_time(same(run), setting.device, repeats=REPEATS, budget_s=0.5).median
     return found[0].median
+
+
+def _checked(call: LayerCall, dataflow: Dataflow) -> Callable[[], Tensor]:
+    """The forward product of a call, found to be right.
+
+    Raises:
+        CheckFailed: the dataflow is wrong here, or does not pass its whole check.
+        ValueError: the dataflow does not serve the map.
+    """
+    check_dataflow(dataflow, call.device)
+    product = Product(call, "forward")
+    run = product.prepared(dataflow)
+    dtype = call.signature(product.name).dtype
+    wrong = disagreement(run(), product.truth, dtype, product.terms)
+    if wrong:
+        raise CheckFailed(f"{dataflow.name}, forward product of a layer: it {wrong}")
+    return run
 
 
 def chosen_tiles(setting: Setting, figure: str) -> Iterator[Row]:
@@ -84,8 +105,7 @@ def _quickest_tile(setting: Setting, call: LayerCall, part: str, tiles: Sequence
     spent: dict[int, float] = {}
     for tile in tiles:
         words: dict[str, Any] = {f"{part}_tile": tile}
-        run = Product(call, "forward").prepared(GatherScatter(MINUET.grouping, **words))
-        run()
+        run = _checked(call, GatherScatter(MINUET.grouping, **words))
         spent[tile] = by_part(trace(run, setting.device).timeline)[part]
     return min(spent, key=lambda tile: spent[tile])
 

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from pcnn.bench.conformance import check_engine
 from pcnn.bench.harness import measure
 from pcnn.bench.layers.layer import products_of, torch_dtype
 from pcnn.bench.networks.check import check_network
@@ -136,7 +137,12 @@ class Standard:
         return make_network(self.variant.model, engine, size, setting.width, setting.device)
 
     def work(self, engine: Engine, mode: str, cells: Input) -> Work:
-        """The network of an engine with the common weights, ready to be called."""
+        """The network of an engine with the common weights, ready to be called.
+
+        Raises:
+            CheckFailed: the engine does not pass the whole check of its builder and dataflows.
+        """
+        check_engine(engine, self.setting.device, cells.are_points)
         network = with_state(self.made(engine), self.state)
         return Work(network if mode in TRAINING else network.to(self.dtype), cells, self.dtype)
 

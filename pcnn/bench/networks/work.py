@@ -29,6 +29,10 @@ class Input(Protocol):
     def features(self) -> Tensor:
         """``[P, C]``."""
 
+    @property
+    def are_points(self) -> bool:
+        """Whether a network sees native points, not voxels."""
+
     def to(self, dtype: torch.dtype) -> Input:
         """The same with features of another dtype."""
 
@@ -67,6 +71,11 @@ class Cells:
         features = torch.randn(cells.shape[0], CHANNELS, generator=random, device=device)
         clouds = grid.batch_size * batches
         return cls(cells[order.to(device)].contiguous(), features, clouds)
+
+    @property
+    def are_points(self) -> bool:
+        """See `Input.are_points`."""
+        return False
 
     def to(self, dtype: torch.dtype) -> Cells:
         """The same cells with features of another dtype."""

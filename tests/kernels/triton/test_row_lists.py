@@ -15,8 +15,9 @@ from pcnn.dataflows.row_stationary import RowStationary  # noqa: E402
 from pcnn.geometry import Kernel, KernelMap  # noqa: E402
 from pcnn.kernels.product_tiles import ProductShape, RowTiles  # noqa: E402
 from pcnn.maps import SortedSearch  # noqa: E402
+from pcnn.ops.fan_in import map_of, moved, random_map  # noqa: E402
 from tests.clouds import surface_grid  # noqa: E402
-from tests.dataflows.fan_in import leave_room, map_of, moved, random_map  # noqa: E402
+from tests.dataflows.fan_in import leave_room  # noqa: E402
 from tests.tolerance import RELATIVE_RMS, relative_rms  # noqa: E402
 
 DEVICE = "cpu" if os.environ.get("TRITON_INTERPRET") == "1" else "cuda"

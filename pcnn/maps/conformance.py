@@ -1,0 +1,182 @@
+"""What every map builder promises: the triplets of brute force, in their order, for odd cases too.
+
+A builder may refuse by a ``ValueError`` what it does not serve, as keys that do not fit; what it
+builds, is right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+
+from pcnn.geometry import Kernel, KernelMap, VoxelGrid, grid_of_cells
+from pcnn.maps.base import MapBuilder
+from pcnn.maps.brute_force import BruteForce
+
+#: Kernels that differ in parity, in their axes, in what they tile and in what they leave out.
+KERNELS = (
+    Kernel.of(3),
+    Kernel.of(2),
+    Kernel.of(1),
+    Kernel.of(5),
+    Kernel.of((1, 3, 2)),
+    Kernel.of(3, dilation=2),
+    Kernel.of(3, dilation=(1, 3, 2)),
+    Kernel.of(3, padding=0),
+    Kernel.of(2, 2),
+    Kernel.of(3, 3, padding=0),
+    Kernel.of(3, 2),
+    Kernel.of(3, 3),
+    Kernel.of(4, 2),
+    Kernel.of((1, 1, 3), (1, 1, 2)),
+    Kernel.of(1, 2),
+    Kernel.of(2, dilation=2, padding=1),  # symmetric, with an even number of slots
+)
+POINTWISE = Kernel.of(1)
+#: Largest coordinate that keys hold with a neighbour on either side.
+LIMIT = 131071 - 1
+#: Faults that a refusal spells out; the others are counted.
+NAMED = 2
+
+
+class WrongMap(RuntimeError):
+    """A builder whose maps are not those of brute force; the message says where and how."""
+
+
+def wavy_cells(n: int, seed: int = 0, centre: int = 0) -> Tensor:
+    """[<= n, 3] int64 cells on a bumpy surface, negative coordinates included, duplicates kept."""
+    generator = torch.Generator().manual_seed(seed)
+    side = max(2, int(n**0.5))
+    flat = torch.randint(-side // 2, side // 2 + 1, (n, 2), generator=generator)
+    height = (3 * torch.sin(flat[:, 0] / 4) + 2 * torch.cos(flat[:, 1] / 3)).round().long()
+    return torch.cat([flat, height[:, None]], dim=1) + centre
+
+
+def wavy_grid(n: int, batch_size: int = 1, seed: int = 0, **kwargs: object) -> VoxelGrid:
+    """Voxels of `wavy_cells` in clouds drawn at random."""
+    cells = wavy_cells(n, seed)
+    batch = torch.randint(0, batch_size, (n,), generator=torch.Generator().manual_seed(seed + 1))
+    return grid_of_cells(cells, batch, batch_size, **kwargs)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """Sites and a kernel.
+
+    Args:
+        about: what is special about the sites.
+        source: input sites.
+        target: output sites.
+        kernel: the relation.
+    """
+
+    about: str
+    source: VoxelGrid
+    target: VoxelGrid
+    kernel: Kernel
+
+    def __str__(self) -> str:
+        size, stride, dilation, padding = self.kernel.key
+        return (
+            f"{self.about}, {self.source.rows} -> {self.target.rows} sites, kernel size {size} "
+            f"stride {stride} dilation {dilation} padding {padding}"
+        )
+
+    @property
+    def is_usual(self) -> bool:
+        """Whether a layer reads such a map unless told otherwise; pointwise layers read none."""
+        kernel = self.kernel
+        usual = kernel == Kernel.of(kernel.size, kernel.stride) and kernel.key != POINTWISE.key
+        return usual and self.about not in ("given sites", "reached sites")
+
+
+def cases(device: torch.device) -> Iterator[Case]:
+    """Sites with all kernels: none, one, few, several clouds, deeper levels, far away, given."""
+    for n in (0, 1, 2, 33, 200):
+        grid = wavy_grid(n, batch_size=3).to(device)
+        for kernel in KERNELS:
+            yield Case("a surface", grid, grid.strided(kernel), kernel)
+    coarse = wavy_grid(600, batch_size=2).to(device).strided(Kernel.of(2, (2, 4, 1)))
+    for kernel in (Kernel.of(3), Kernel.of(3, 2), Kernel.of(2, (1, 1, 2)), Kernel.of(2, 2)):
+        yield Case("a deeper level", coarse, coarse.strided(kernel), kernel)
+    reached = wavy_grid(300, batch_size=2, sites="reached").to(device)
+    for kernel in (Kernel.of(3, 2), Kernel.of(2, 2)):
+        yield Case("reached sites", reached, reached.strided(kernel), kernel)
+    cells = wavy_cells(200) % 3 + torch.tensor([LIMIT - 2, -LIMIT, 0])
+    far = grid_of_cells(cells, torch.arange(200) % 4, 4).to(device)
+    yield Case("clouds at the limit of the keys", far, far, Kernel.of(3))
+    grid = wavy_grid(300, seed=3).to(device)
+    other = wavy_grid(200, seed=4).to(device)
+    yield Case("given sites", grid, other, Kernel.of(3))
+    # sites that lack the parents of some inputs
+    yield Case("given sites", grid, other.strided(Kernel.of(2, 2)), Kernel.of(2, 2))
+
+
+@lru_cache(maxsize=4)
+def _truth(device: str) -> tuple[tuple[Case, KernelMap], ...]:
+    return tuple(
+        (case, BruteForce().build(case.source, case.target, case.kernel))
+        for case in cases(torch.device(device))
+    )
+
+
+def difference(built: KernelMap, truth: KernelMap) -> str | None:
+    """What tells a map from the true one; ``None`` if nothing does."""
+    if (built.n_in, built.n_out, built.volume) != (truth.n_in, truth.n_out, truth.volume):
+        return (
+            f"{built.n_in} inputs, {built.n_out} outputs and {built.volume} slots instead of "
+            f"{truth.n_in}, {truth.n_out} and {truth.volume}"
+        )
+    found, wanted = (
+        (one.slot_index.long() * one.n_out + one.out_index.long()) * one.n_in + one.in_index.long()
+        for one in (built, truth)
+    )
+    if not torch.equal(found.sort().values, wanted.sort().values):
+        right = int(torch.isin(wanted, found).sum())
+        return f"{len(found)} triplets, of which {right} are among the {len(wanted)} true ones"
+    if not torch.equal(found, wanted):
+        return "the triplets are not ordered by slot, then output row"
+    if built.symmetric != truth.symmetric:
+        return f"symmetric is {built.symmetric} instead of {truth.symmetric}"
+    return None
+
+
+def check_builder(builder: MapBuilder, device: torch.device, usual: bool = False) -> None:
+    """Compare a builder's maps with brute force, once in a process for every builder and device.
+
+    Args:
+        builder: what is checked; equal settings are equal objects.
+        device: where.
+        usual: only the output sites, padding and dilation that layers have unless told otherwise,
+            for what finds its own.
+
+    Raises:
+        WrongMap: a map is wrong; the message counts the cases and tells the first of them.
+    """
+    _passed(builder, str(device), usual)
+
+
+@lru_cache(maxsize=256)  # of those that pass: an error is not kept
+def _passed(builder: MapBuilder, device: str, usual: bool) -> None:
+    faults: list[str] = []
+    chosen = [one for one in _truth(device) if one[0].is_usual or not usual]
+    for case, truth in chosen:
+        try:
+            built = builder.build(case.source, case.target, case.kernel)
+            wrong = difference(built, truth)
+        except ValueError:  # refused by name, which is no wrong map
+            continue
+        except Exception as error:  # a compiler's errors have no base of their own
+            wrong = ": ".join([type(error).__name__, *str(error).splitlines()[:1]])
+        if wrong:
+            faults.append(f"{case}: {wrong}")
+    if faults:
+        more = "" if len(faults) <= NAMED else f"; and {len(faults) - NAMED} more"
+        raise WrongMap(
+            f"map builder {builder.name!r} is wrong in {len(faults)} of {len(chosen)} cases on "
+            f"{device} (0 are allowed): " + "; ".join(faults[:NAMED]) + more
+        )

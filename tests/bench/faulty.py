@@ -1,0 +1,115 @@
+"""Dataflows and map builders that are right in most cases, each wrong in a way of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pcnn.dataflows import Reference
+from pcnn.geometry import Kernel, KernelMap, VoxelGrid
+from pcnn.maps import SortedSearch
+
+#: By flaw of a dataflow, what a refusal says of it.
+DATAFLOW_FLAWS = {
+    "transposed": r"k333s111-16-32-g1-float16-n300, grad_x",
+    "float16": r"k333s111-16-32-g1-float16-n300, out: .* bound 5.0e-04",
+    "even": r"k222s222-16-32-g1-float16-n300, out",
+    "epilogue": r"epilogue 'abr\+'",
+    "small": r"n1, out|n65, out",
+    "last_row": r"out: the relative RMS error is .*, its bound",
+    "mirrored": r"grad_x",
+    "groups": r"12-6-g3",
+    "second": r"second source of 5",
+    "weight_gradient": r"grad_weight",
+    "random": r"two runs differ by up to .* bound is 0",
+    "dtype": r"torch.float32 \[\d+, 32\] instead of torch.float16",
+    "raises": r"KeyError",
+}
+BUILDER_FLAWS = {
+    "even": r"kernel size \(2, 2, 2\).*of which \d+ are among the \d+ true ones",
+    "clouds": r"of which",
+    "order": r"not ordered by slot, then output row",
+    "given": r"given sites",
+    "symmetric": r"symmetric is False instead of True",
+}
+
+
+@dataclass(frozen=True)
+class Faulty(Reference):
+    """The reference with one flaw."""
+
+    flaw: str = ""
+    name: str = "faulty"
+
+    def mvmr(
+        self,
+        x: Tensor,
+        weight: Tensor,
+        layouts: Sequence[Tensor],
+        n_out: int,
+        groups: int,
+        transposed: bool,
+        compute_dtype: torch.dtype,
+        out_dtype: torch.dtype,
+        **how: Any,
+    ) -> Tensor:
+        if self.flaw == "epilogue":
+            how["epilogue"] = None
+        if self.flaw == "mirrored":
+            how["mirrored"] = False
+        if self.flaw == "second" and how.get("second") is not None:
+            how["second"] = torch.zeros_like(how["second"])
+        if self.flaw == "raises" and weight.shape[0] == 125:
+            raise KeyError("no blocks for 125 slots")
+        out = super().mvmr(
+            x, weight, layouts, n_out, groups, transposed, compute_dtype, out_dtype, **how
+        )
+        wrong = {
+            "transposed": transposed,
+            "float16": compute_dtype == torch.float16,
+            "even": weight.shape[0] % 2 == 0,
+            "small": n_out < 70,
+            "groups": groups > 1,
+        }
+        if wrong.get(self.flaw):
+            out = out * 1.01
+        if self.flaw == "last_row" and n_out:
+            out[-1] = 0
+        if self.flaw == "random":
+            few = (torch.rand(out.shape) < 0.05).to(out)
+            out = out * (1 + torch.finfo(out.dtype).eps * few)
+        return out.float() if self.flaw == "dtype" else out
+
+    def vvor(self, *args: Any, **how: Any) -> Tensor:
+        found = super().vvor(*args, **how)
+        return found * 1.01 if self.flaw == "weight_gradient" else found
+
+
+@dataclass(frozen=True)
+class FaultyBuilder:
+    """The sorted search with one flaw."""
+
+    flaw: str
+    name: str = "faulty_builder"
+
+    def build(self, source: VoxelGrid, target: VoxelGrid, kernel: Kernel) -> KernelMap:
+        built = SortedSearch().build(source, target, kernel)
+        in_index, out_index, offsets = (t.clone() for t in built.layout("pairs"))
+        symmetric, count = built.symmetric and self.flaw != "symmetric", len(in_index)
+        wrong = {
+            "even": kernel.volume % 2 == 0,
+            "clouds": source.batch_size > 1,
+            "given": kernel.stride == (1, 1, 1) and target is not source,
+        }
+        if wrong.get(self.flaw) and count:
+            in_index[-1] = (in_index[-1] + 1) % source.rows
+        if self.flaw == "order" and offsets[1] - offsets[0] > 1:
+            for rows in (in_index, out_index):
+                rows[: offsets[1]] = rows[: offsets[1]].flip(0)
+        return KernelMap.from_pairs(
+            in_index, out_index, offsets, source.rows, target.rows, symmetric=symmetric
+        )

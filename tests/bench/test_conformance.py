@@ -1,0 +1,147 @@
+"""What is wrong anywhere gets no time, whatever the layer that would have been timed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+import pcnn
+from pcnn.bench.conformance import check_engine, check_search
+from pcnn.bench.layers import measured as layers_file
+from pcnn.bench.layers.measured import layer_rows
+from pcnn.bench.layers.setting import LayerShape
+from pcnn.bench.layers.setting import Setting as LayerSetting
+from pcnn.bench.mapping import measured as mapping_file
+from pcnn.bench.mapping.measured import Setting as MapSetting
+from pcnn.bench.mapping.measured import attempt, timed_row
+from pcnn.bench.networks import measured as networks_file
+from pcnn.bench.networks.measured import Setting as NetworkSetting
+from pcnn.bench.networks.measured import network_rows
+from pcnn.bench.scenes import Scene
+from pcnn.bench.verify import CheckFailed
+from pcnn.geometry import KernelMap
+from pcnn.maps.conformance import WrongMap, check_builder
+from pcnn.maps.radius import RadiusSearch
+from pcnn.ops import Engine
+from pcnn.ops.conformance import Nonconforming
+from pcnn.ops.engine import resolve
+from pcnn.ops.whole_check import check_dataflow
+from tests.bench.faulty import BUILDER_FLAWS, DATAFLOW_FLAWS, Faulty, FaultyBuilder
+from tests.clouds import surface_grid
+from tests.engines import BUILDERS, DATAFLOWS, KERNEL_BUILDERS
+
+CPU = torch.device("cpu")
+SCENE = Scene("small", surface_grid(200))
+
+
+def engine_of(flaw: str) -> Engine:
+    dataflow = Faulty(flaw=flaw, name=f"faulty_{flaw}")
+    return replace(resolve("reference"), name="mine", dataflow=dataflow)
+
+
+@pytest.mark.parametrize("dataflow", DATAFLOWS, ids=lambda d: d.name)
+def test_right_dataflows_pass(dataflow) -> None:
+    check_dataflow(dataflow, CPU)
+
+
+@pytest.mark.parametrize(("flaw", "message"), DATAFLOW_FLAWS.items())
+def test_a_dataflow_with_one_flaw_is_refused(flaw: str, message: str) -> None:
+    with pytest.raises(Nonconforming, match=message) as caught:
+        check_dataflow(engine_of(flaw).dataflow, CPU)
+    assert f"dataflow 'faulty_{flaw}' fails" in str(caught.value)
+
+
+@pytest.mark.parametrize("builder", [b for b in BUILDERS if b not in KERNEL_BUILDERS], ids=str)
+def test_right_builders_pass(builder) -> None:
+    check_builder(builder, CPU)
+
+
+@pytest.mark.parametrize(("flaw", "message"), BUILDER_FLAWS.items())
+def test_a_builder_with_one_flaw_is_refused(flaw: str, message: str) -> None:
+    with pytest.raises(WrongMap, match=message) as caught:
+        check_builder(FaultyBuilder(flaw), CPU)
+    assert "map builder 'faulty_builder' is wrong in" in str(caught.value)
+
+
+def test_a_refusal_by_name_is_no_fault() -> None:
+    class Narrow(Faulty):
+        def mvmr(self, x, weight, *args, **how):  # type: ignore[no-untyped-def]
+            if weight.shape[0] != 27:
+                raise ValueError("narrow serves kernels of size 3")
+            return super().mvmr(x, weight, *args, **how)
+
+    check_dataflow(Narrow(name="narrow"), CPU)
+
+
+def test_the_check_leaves_random_numbers_and_tf32_as_they_are() -> None:
+    torch.manual_seed(5)
+    expected = torch.rand(3)
+    torch.manual_seed(5)
+    torch.backends.cuda.matmul.allow_tf32 = True
+    check_dataflow(Faulty(name="faultless"), CPU)
+    assert torch.backends.cuda.matmul.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = False
+    assert torch.equal(torch.rand(3), expected)
+
+
+@pytest.mark.parametrize("flaw", ["transposed", "even", "epilogue", "float16"])
+def test_no_layer_is_timed_that_is_right_here_and_wrong_elsewhere(
+    flaw: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(layers_file, "measure", lambda *args, **_: pytest.fail("timed"))
+    shapes = (LayerShape(3, 5, 3),)
+    setting = LayerSetting(CPU, [SCENE], [engine_of(flaw)], shapes, kinds=["layer"], repeats=3)
+    (row,) = layer_rows(setting, "layers")
+    reason = str((row.params or {})["left_out"])
+    assert reason.startswith(f"CheckFailed: dataflow 'faulty_{flaw}' fails")
+    assert "bound" in reason
+
+
+def test_no_network_is_timed_that_is_right_here_and_wrong_elsewhere(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(networks_file, "measure", lambda *args, **_: pytest.fail("timed"))
+    models, engines = ["sparse_resnet"], [engine_of("transposed")]
+    setting = NetworkSetting(CPU, [SCENE], engines, models, ["infer"], width=0.25, repeats=3)
+    (row,) = network_rows(setting, "networks")
+    assert "CheckFailed: dataflow 'faulty_transposed' fails" in str((row.params or {})["left_out"])
+
+
+def test_no_map_is_timed_whose_builder_is_wrong_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mapping_file, "measure", lambda *args, **_: pytest.fail("timed"))
+    setting = MapSetting(CPU, [SCENE], [FaultyBuilder("even")], repeats=3)
+    (case,) = setting.cases([(3, 1)])
+    (row,) = attempt(timed_row, setting, case, FaultyBuilder("even"), "table", "figure")
+    reason = str((row.params or {})["left_out"])
+    assert reason.startswith("CheckFailed: map builder 'faulty_builder' is wrong in")
+    assert "(0 are allowed)" in reason
+
+
+def test_the_search_among_points_is_compared_with_all_pairs() -> None:
+    class Short(RadiusSearch):
+        def build(self, *args: object, **how: object) -> KernelMap:
+            built = super().build(*args, **how)  # type: ignore[arg-type]
+            in_index, out_index, offsets = built.layout("pairs")
+            fewer = offsets.clamp(max=max(0, len(in_index) - 1))
+            cut = in_index[:-1], out_index[:-1], fewer, built.n_in, built.n_out
+            several = {"one_per_slot": False, "one_per_slot_transposed": False}
+            return KernelMap.from_pairs(*cut, **several)
+
+    check_search(RadiusSearch(), CPU)
+    with pytest.raises(CheckFailed, match=r"400 points|65 points|1 points"):
+        check_search(Short(), CPU)
+    check_engine(resolve("pointcnnpp"), CPU, points=True)
+
+
+@pytest.mark.parametrize("flaw", ["transposed", "even", "epilogue", "weight_gradient"])
+def test_tuning_does_not_choose_what_is_right_on_its_samples_only(flaw: str) -> None:
+    """Forward products of a kernel of size 3 are all that this tuning looks at."""
+    net = pcnn.nn.Sequential(pcnn.nn.Conv3d(4, 8, 3))
+    x = pcnn.SparseTensor(torch.randn(SCENE.grid.rows, 4), SCENE.grid)
+    faulty, right = engine_of(flaw).dataflow, resolve("reference").dataflow
+    (layer,) = pcnn.tune(net, [x], candidates=[faulty, right], progress=False)
+    assert layer.dataflow == right
+    with pytest.raises(RuntimeError, match=f"faulty_{flaw}' fails .* bound"):
+        pcnn.tune(net, [x], candidates=[faulty], progress=False)
