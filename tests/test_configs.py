@@ -257,13 +257,13 @@ def test_published_recipe() -> None:
     assert (cfg.model.width, cfg.dataset.voxel_size, cfg.dataset.crop) == (1.0, 0.05, None)
     assert (cfg.task.optimizer.lr, cfg.task.optimizer.nesterov) == (0.24, True)
     assert cfg.trainer.max_epochs == 15
-    assert cfg.dataset.batch_size * cfg.trainer.devices == 16
+    assert (cfg.global_batch_size, cfg.dataset.batch_size, cfg.trainer.devices) == (16, 2, "auto")
     assert cfg.dataset.source == "real"
 
 
 def test_published_recipe_with_mixes() -> None:
     cfg = checked(composed("experiment=semantic_kitti_minkunet_mix", "dataset.root=x"))
-    assert cfg.dataset.batch_size * cfg.trainer.devices == 16
+    assert (cfg.global_batch_size, cfg.dataset.batch_size, cfg.trainer.devices) == (16, 2, "auto")
     assert (cfg.task.optimizer.lr, cfg.task.optimizer.weight_decay) == (0.008, 0.01)
     assert (cfg.trainer.max_epochs, cfg.trainer.gradient_clip_val) == (36, 10.0)
     assert [round(36 * share) for share in cfg.task.scheduler.milestones] == [24, 32]
@@ -275,7 +275,7 @@ def test_published_recipe_with_mixes() -> None:
 
 def test_published_recipe_of_rooms() -> None:
     cfg = checked(composed("experiment=s3dis_minkunet", "dataset.root=x"))
-    assert cfg.dataset.batch_size * cfg.trainer.devices == 12
+    assert (cfg.global_batch_size, cfg.dataset.batch_size, cfg.trainer.devices) == (12, 3, "auto")
     assert cfg.trainer.max_steps * 12 == 204 * 3000  # rooms of five areas, passes
     assert (cfg.dataset.voxel_size, cfg.dataset.point_max) == (0.05, 100000)
     assert (cfg.augment.mix3d, cfg.augment.elastic.share) == (0.8, 0.95)

@@ -15,6 +15,9 @@ DataDir = Annotated[
     Path, typer.Option(help="Where trainings keep caches: dataset.data_dir of the training.")
 ]
 Geometry = Annotated[str, typer.Option(help="geometry of the training: voxel or point.")]
+Missing = Annotated[
+    bool, typer.Option("--allow-missing", help="dataset.allow_missing: what is there.")
+]
 Workers = Annotated[
     int | None, typer.Option(min=0, help="Processes; default: every core; 0: this one alone.")
 ]
@@ -46,6 +49,7 @@ def kitti(
     val_sequence: Annotated[
         list[int] | None, typer.Option(help="dataset.val_sequences; repeat. Default: 8.")
     ] = None,
+    allow_missing: Missing = False,
     geometry: Geometry = "voxel",
     check: Annotated[bool, typer.Option(help="Read the validation scans too.")] = True,
     workers: Workers = None,
@@ -61,6 +65,7 @@ def kitti(
         "labels": labels,
         "train_sequences": sequence or TRAIN_SEQUENCES,
         "val_sequences": val_sequence or VAL_SEQUENCES,
+        "allow_missing": allow_missing,
         "data_dir": str(data_dir),
     }
     fill_caches(KITTISegmentation, root, settings, geometry, check, workers, progress)

@@ -50,8 +50,9 @@ class ExactLoading(pl.LightningDataModule, ABC):
         batch_size: samples in a training batch, on each rank; less, and said so, where the set is
             too small to fill one batch on every rank.
         val_batch_size: samples in a validation or test batch, on each rank.
-        num_workers: worker processes of each loader; 0 loads in the training process, None takes
-            one for every two cores, shared among the devices of this machine, and 8 at most.
+        num_workers: worker processes of each loader, one for every core at most; 0 loads in the
+            training process, None takes one for every two cores, and 8 at most. The devices of
+            this machine share its cores.
         seed: selects order and augmentation.
         geometry: where the rows of the network's input lie, `pcnn.datasets.OnVoxels` or
             `pcnn.datasets.OnPoints`; None means voxels.
@@ -105,10 +106,11 @@ class ExactLoading(pl.LightningDataModule, ABC):
     @property
     def workers(self) -> int:
         """Worker processes of each loader."""
-        if self.num_workers is not None:
-            return self.num_workers
         devices = 1 if self.trainer is None else self.trainer.num_devices
-        return min(_MOST_WORKERS, max(1, available_cores() // (2 * devices)))
+        cores = available_cores() // devices
+        if self.num_workers is not None:
+            return min(self.num_workers, max(1, cores))
+        return min(_MOST_WORKERS, max(1, cores // 2))
 
     def train_dataloader(self) -> BatchStream:
         """Return the stream of training batches, which knows where an interrupted run stopped."""

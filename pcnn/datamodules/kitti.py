@@ -57,6 +57,7 @@ class KITTISegmentation(SourcedDataModule):
             val_scans, ...
         limit_train: number of training scans, spread over the sequences; None uses all.
         limit_val: number of validation and of test scans; None uses all.
+        allow_missing: use the sequences that are there where some are missing.
     """
 
     def __init__(
@@ -81,6 +82,7 @@ class KITTISegmentation(SourcedDataModule):
         limit_val: int | None = None,
         geometry: Placement | None = None,
         on_error: str = "raise",
+        allow_missing: bool = False,
     ) -> None:
         super().__init__(
             batch_size=batch_size,
@@ -107,6 +109,7 @@ class KITTISegmentation(SourcedDataModule):
         self.simulate = dict(simulate or {})
         self.limit_train = limit_train
         self.limit_val = limit_val
+        self.allow_missing = allow_missing
 
     @property
     def class_names(self) -> tuple[str, ...]:
@@ -131,10 +134,15 @@ class KITTISegmentation(SourcedDataModule):
         if split == "test" and sequences == self.sequences["val"]:
             return self.dataset("val")  # type: ignore[return-value]  # made by this method
         source, train = self.found, split == "train"
+        folder = source.root / "sequences"
         if source.kind == "simulated":
             # a simulated set holds the sequences it was asked to have scans in
-            folder = source.root / "sequences"
             sequences = tuple(s for s in sequences if (folder / f"{s:02d}").is_dir()) or sequences
+        sequences = self.parts_there(
+            split, sequences, lambda s: (folder / f"{s:02d}" / "velodyne").is_dir(), "sequences"
+        )
+        if not sequences:
+            return None
         return SemanticKITTI(
             source.root,
             sequences,

@@ -61,6 +61,7 @@ class S3DISSegmentation(SourcedDataModule):
             spacing, layout, workers, progress.
         limit_train: number of training rooms, spread over the areas; None uses all.
         limit_val: number of validation and of test rooms; None uses all.
+        allow_missing: use the areas that are there where some are missing.
 
     Raises:
         ValueError: an area that does not exist, or that both trains and judges.
@@ -89,6 +90,7 @@ class S3DISSegmentation(SourcedDataModule):
         limit_val: int | None = None,
         geometry: Placement | None = None,
         on_error: str = "raise",
+        allow_missing: bool = False,
     ) -> None:
         super().__init__(
             batch_size=batch_size,
@@ -109,6 +111,7 @@ class S3DISSegmentation(SourcedDataModule):
         self.simulate: dict[str, Any] = {"layout": "arrays", **(simulate or {})}
         self.limit_train = limit_train
         self.limit_val = limit_val
+        self.allow_missing = allow_missing
 
     @property
     def class_names(self) -> tuple[str, ...]:
@@ -127,12 +130,16 @@ class S3DISSegmentation(SourcedDataModule):
 
     def rooms(self, split: Split) -> S3DISRooms | None:
         """Make the rooms of a split; None where it has no areas."""
-        if not self.areas[split]:
+        root = self.found.root
+        areas = self.parts_there(
+            split, self.areas[split], lambda area: (root / f"Area_{area}").is_dir(), "areas"
+        )
+        if not areas:
             return None
         train = split == "train"
         return S3DISRooms(
-            self.found.root,
-            self.areas[split],
+            root,
+            areas,
             voxel_size=self.voxel_size,
             point_max=self.point_max if train else None,
             augment=self.augment if train else None,

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import logging
 from abc import abstractmethod
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from pcnn.datamodules.segmentation import SegmentationDataModule
+from pcnn.datamodules.segmentation import SegmentationDataModule, Split
 from pcnn.datasets.source import DataSource, Kind
+
+log = logging.getLogger(__name__)
 
 
 class SourcedDataModule(SegmentationDataModule):
     """A published set whose files are found, or simulated, before anything is read."""
 
     _source: DataSource | None = None
+    #: whether parts of the set (sequences, areas) may be missing: the others are used
+    allow_missing = False
 
     @abstractmethod
     def find(self) -> DataSource:
@@ -43,6 +49,43 @@ class SourcedDataModule(SegmentationDataModule):
     def data_root(self) -> Path:
         """The folder the clouds are read from; known after `prepare_data` or `setup`."""
         return self._known().root
+
+    def parts_there(
+        self, split: Split, wanted: Sequence[int], is_there: Callable[[int], bool], kind: str
+    ) -> tuple[int, ...]:
+        """The wanted parts of a split that the root holds; all, where none may be missing.
+
+        Args:
+            split: train, val or test.
+            wanted: numbers of the parts.
+            is_there: whether the root holds a part.
+            kind: what parts are called, ``sequences`` or ``areas``.
+
+        Raises:
+            FileNotFoundError: parts may be missing, and no part to train on is there.
+        """
+        found = tuple(part for part in wanted if is_there(part))
+        missing = [part for part in wanted if part not in found]
+        if not missing or not self.allow_missing:
+            return tuple(wanted)  # who reads them names what is missing
+        absent = ", ".join(map(str, missing))
+        if found:
+            log.warning("%s: no %s %s; %s uses the others", self.data_root, kind, absent, split)
+        elif split == "train":
+            raise FileNotFoundError(
+                f"{self.data_root} holds none of the {kind} to train on ({absent}); choose "
+                f"dataset.train_{kind} among those that are there"
+            )
+        else:
+            log.warning(
+                "%s: none of the %s of the %s split is there (%s)%s",
+                self.data_root,
+                kind,
+                {"val": "validation"}.get(split, split),
+                absent,
+                "; last.ckpt is the result, without figures" if split == "val" else "",
+            )
+        return found
 
     def prepare_data(self) -> None:
         """Simulate where that is due; called by one process of each machine."""

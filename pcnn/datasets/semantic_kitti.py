@@ -133,10 +133,14 @@ class SemanticKITTI(CloudDataset):
 def _find(root: Path, sequences: Sequence[int], labelled_only: bool) -> list[_Scan]:
     found: list[_Scan] = []
     unlabelled: list[_Scan] = []
+    absent = [s for s in sequences if not (root / f"sequences/{s:02d}/velodyne").is_dir()]
+    if absent:
+        raise FileNotFoundError(
+            f"{root}/sequences lacks {', '.join(f'{s:02d}/velodyne' for s in absent)}. "
+            f"dataset.allow_missing=true uses the sequences that are there. {DOWNLOAD}"
+        )
     for sequence in sequences:
         folder = root / "sequences" / f"{sequence:02d}"
-        if not (folder / "velodyne").is_dir():
-            raise FileNotFoundError(f"{folder / 'velodyne'} is missing. {DOWNLOAD}")
         points = {path.stem: path for path in sorted((folder / "velodyne").glob("*.bin"))}
         labels = {path.stem: path for path in sorted((folder / "labels").glob("*.label"))}
         for stem in labels.keys() - points.keys():

@@ -179,9 +179,25 @@ def asked_for(node: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, An
 def trainer(
     cfg: DictConfig, folder: Path, callbacks: list[Callback], loggers: list[Logger]
 ) -> L.Trainer:
-    """The trainer; its files go to the run folder."""
+    """The trainer; its files go to the run folder.
+
+    `trainer.val_check_interval` counts optimiser steps; Lightning counts batches.
+
+    Raises:
+        ConfigError: a value is refused, or there is no such device.
+    """
+    node = plain(cfg.trainer)
+    accelerator = node.get("accelerator")
+    here = torch.cuda.is_available() or (accelerator == "gpu" and torch.backends.mps.is_available())
+    if accelerator in ("gpu", "cuda") and not here:
+        raise ConfigError(
+            f"trainer.accelerator={accelerator}: torch sees no GPU here (pcnn doctor says why).\n"
+            "possible: trainer=auto, which takes what is there"
+        )
+    if type(node.get("val_check_interval")) is int and node.get("check_val_every_n_epoch") is None:
+        node["val_check_interval"] *= max(1, int(node.get("accumulate_grad_batches", 1)))
     made = make(
-        plain(cfg.trainer),
+        node,
         callbacks=callbacks,
         logger=loggers or False,
         default_root_dir=folder,

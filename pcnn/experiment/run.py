@@ -18,6 +18,7 @@ from pcnn.experiment import build, report, run_folder
 from pcnn.experiment.check import checked, is_network
 from pcnn.experiment.class_weights import with_counted_weights
 from pcnn.experiment.confusion_file import write_counts
+from pcnn.experiment.devices import on_this_machine
 from pcnn.experiment.errors import ConfigError
 from pcnn.experiment.predictions import LabelWriter, check_apart
 from pcnn.experiment.processes import one_job, rank, tell_other_ranks
@@ -97,10 +98,10 @@ def execute(run: Run) -> float | None:
     console = Console(quiet=rank() != 0)
     L.seed_everything(run.cfg.seed, workers=True, verbose=False)
     # a device that is not there, or that the engine does not serve, shows before data is made
-    trial = build.trainer(run.cfg, run.folder, [], [])
-    build.check_engine(run.cfg, trial.strategy.root_device)
-    datamodule = build.data(run.cfg)
-    cfg = with_counted_weights(describe_data(run.cfg, datamodule), datamodule)
+    cfg, device, taken = on_this_machine(run.cfg, run.folder)
+    build.check_engine(cfg, device)
+    datamodule = build.data(cfg)
+    cfg = with_counted_weights(describe_data(cfg, datamodule), datamodule)
     task = build.task(cfg)
     if cfg.ckpt_path is not None:
         check_fit(cfg)
@@ -121,6 +122,8 @@ def execute(run: Run) -> float | None:
     loggers = guard(build.loggers(cfg, run.folder, given))
     trainer = build.trainer(cfg, run.folder, callbacks, loggers)
     report.say_begin(console, cfg, run.folder, task)
+    for line in taken:
+        console.print(line, highlight=False, soft_wrap=True)
     try:
         return fit_and_evaluate(run, cfg, trainer, task, datamodule, console)
     finally:

@@ -39,6 +39,7 @@ class Config:
     logger: dict[str, Any] = field(default_factory=dict)
     augment: Optional[dict[str, Any]] = None  # noqa: UP045 - OmegaConf reads this at run time
     tta: Optional[dict[str, Any]] = None  # noqa: UP045 - views of test-time augmentation
+    global_batch_size: Optional[int] = None  # noqa: UP045 - samples of an optimiser step
     compile: bool = False  # the network as one graph of torch.compile
     seed: int = 0
     train: bool = True  # fit

@@ -98,7 +98,10 @@ def test_labels_and_paths_of_predictions(root: Path):
 
 def test_as_many_workers_as_the_machine_has_cores_for(root: Path, monkeypatch: pytest.MonkeyPatch):
     data = FolderSegmentation(str(root), 0.5, class_names=["wood", "leaf"])
-    for cores, workers in ((1, 1), (2, 1), (6, 3), (64, 8)):
+    for cores, workers, of_12 in ((1, 1, 1), (2, 1, 2), (6, 3, 6), (64, 8, 12)):
         monkeypatch.setattr("pcnn.datamodules.exact_loading.available_cores", lambda n=cores: n)
+        data.num_workers = None
         assert data.workers == workers
+        data.num_workers = 12
+        assert data.workers == of_12
     assert module(root).workers == 0

@@ -125,8 +125,23 @@ def test_a_set_smaller_than_a_batch_is_trained_on_and_said(
 
 
 def test_a_missing_sequence_is_an_error(root: Path):
-    with pytest.raises(FileNotFoundError, match=r"09/velodyne is missing\. Download"):
+    with pytest.raises(FileNotFoundError, match=r"lacks 09/velodyne\. dataset\.allow_missing=true"):
         module(root, train_sequences=[0, 9]).setup("fit")
+
+
+def test_sequences_that_are_there_are_trained_on_when_told_so(
+    root: Path, caplog: pytest.LogCaptureFixture
+):
+    few = {"allow_missing": True, "val_sequences": [7], "test_sequences": [7]}
+    data = module(root, train_sequences=[0, 9], **few)
+    data.setup()
+    names = [name for batch in data.train_dataloader() for name in batch.names]
+    assert sorted(names) == [f"00/{i:06d}" for i in range(5)]
+    assert (data.val_dataloader(), data.test_dataloader()) == ([], [])
+    assert "no sequences 9; train uses the others" in caplog.text
+    assert "none of the sequences of the validation split is there (7); last.ckpt" in caplog.text
+    with pytest.raises(FileNotFoundError, match=r"to train on \(9\); choose dataset\.train_seq"):
+        module(root, train_sequences=[9], **few).setup("fit")
 
 
 def test_a_root_that_lacks_everything_is_an_error(tmp_path: Path):

@@ -107,8 +107,11 @@ def test_types_of_rooms(root: Path, placement: Placement):
 
 def test_an_area_that_is_missing_is_an_error(root: Path):
     data = S3DISSegmentation(**options(root, train_areas=[1, 3]))
-    with pytest.raises(FileNotFoundError, match="Area_3 is missing"):
+    with pytest.raises(FileNotFoundError, match=r"lacks Area_3\. dataset\.allow_missing=true"):
         data.setup("fit")
+    data = S3DISSegmentation(**options(root, train_areas=[1, 3], allow_missing=True))
+    data.setup("fit")
+    assert {room.area for room in data.dataset("train").rooms} == {1}
     data.setup("test")  # needs Area_5 alone
     with pytest.raises(FileNotFoundError, match="is not a folder"):
         S3DISSegmentation(**options(root / "nowhere")).prepare_data()

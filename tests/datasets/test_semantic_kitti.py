@@ -98,8 +98,11 @@ def test_no_labelled_scan(tmp_path: Path):
 
 
 def test_missing_sequence_gives_the_download_steps(root: Path):
-    with pytest.raises(FileNotFoundError, match=r"04/velodyne is missing\. Download .*kitti"):
-        SemanticKITTI(root, [0, 4], voxel_size=0.5)
+    with pytest.raises(
+        FileNotFoundError, match=r"allow_missing=true .* Download .*kitti"
+    ) as caught:
+        SemanticKITTI(root, [0, 4, 7], voxel_size=0.5)
+    assert "sequences lacks 04/velodyne, 07/velodyne" in str(caught.value)
 
 
 def test_label_without_its_scan(root: Path):

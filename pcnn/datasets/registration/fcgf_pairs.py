@@ -35,6 +35,7 @@ class FCGFPairs:
         root: folder of the lists and of the clouds.
         scenes: names, of which a list's name begins with one; None takes every list.
         without: names, of which no list's name may begin with one.
+        allow_missing: leave out pairs of clouds that are not there.
         limit: that many pairs at most.
 
     Raises:
@@ -52,6 +53,7 @@ class FCGFPairs:
         scenes: Sequence[str] | None = None,
         limit: int | None = None,
         without: Sequence[str] = (),
+        allow_missing: bool = False,
     ) -> None:
         self.root = Path(root)
         if not self.root.is_dir():
@@ -79,6 +81,11 @@ class FCGFPairs:
                         index=number - 1,
                     )
                 )
+        self._listed = len(pairs)
+        if allow_missing:
+            there = [(self.root / file).is_file() for file in self.files]
+            pairs = [pair for pair in pairs if there[pair.target] and there[pair.source]]
+        self._missing = self._listed - len(pairs)
         self.pairs: Sequence[RegistrationPair] = pairs[:limit]
 
     def cloud(self, scene: str, index: int) -> Tensor:
@@ -86,8 +93,10 @@ class FCGFPairs:
         return read_fragment(self.root / self.files[index])
 
     def notes(self) -> list[str]:
-        """Nothing beyond what the name says."""
-        return []
+        """How many pairs were left out."""
+        if not self._missing:
+            return []
+        return [f"{self._missing} of {self._listed} pairs are left out, as clouds are missing"]
 
     def _lists(self, scenes: Sequence[str] | None, without: tuple[str, ...]) -> list[Path]:
         found = []

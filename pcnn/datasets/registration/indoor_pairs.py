@@ -40,6 +40,7 @@ class IndoorPairs:
         root: the folder, laid out as Predator's or GeoTransformer's archive.
         split: ``train`` or ``val``.
         overlap: pairs that overlap by no more are left out; pairs without a figure stay.
+        allow_missing: leave out pairs of scenes whose fragments are not there.
 
     Raises:
         FileNotFoundError: no list, or no fragments of a scene; the message says what belongs where.
@@ -49,7 +50,13 @@ class IndoorPairs:
     benchmark = "threedmatch"
     ground_truth = "pair list"
 
-    def __init__(self, root: str | Path, split: str, overlap: float = OVERLAP) -> None:
+    def __init__(
+        self,
+        root: str | Path,
+        split: str,
+        overlap: float = OVERLAP,
+        allow_missing: bool = False,
+    ) -> None:
         if split not in ("train", "val"):
             raise ValueError(f"split must be train or val, got {split!r}")
         if not 0.0 <= overlap < 1.0:
@@ -64,10 +71,20 @@ class IndoorPairs:
         self.pairs: Sequence[RegistrationPair] = [
             pair for pair in listed if pair.overlap is None or pair.overlap > overlap
         ]
-        self._left_out = len(listed) - len(self.pairs)
+        self._left_out, self._listed = len(listed) - len(self.pairs), len(listed)
         self._overlap = overlap
-        scenes = dict.fromkeys(pair.scene for pair in self.pairs)
-        self.folders = {scene: self._folder(scene) for scene in scenes}
+        scenes = list(dict.fromkeys(pair.scene for pair in self.pairs))
+        found = {scene: self._folder(scene) for scene in scenes}
+        self.folders = {scene: folder for scene, folder in found.items() if folder is not None}
+        self._missing = [scene for scene in scenes if scene not in self.folders]
+        nothing = split == "train" and not self.folders
+        if self._missing and (nothing or not allow_missing):
+            raise FileNotFoundError(
+                f"3DMatch: {self.root} has no fragments of {counted(self._missing)}, of "
+                f"{len(scenes)} scenes in {self.path}. "
+                f"dataset.allow_missing=true uses the scenes that are there. {_STEPS}"
+            )
+        self.pairs = [pair for pair in self.pairs if pair.scene in self.folders]
 
     def cloud(self, scene: str, index: int) -> Tensor:
         """Points [P, 3] float32 of a fragment, in its own frame [m].
@@ -79,13 +96,16 @@ class IndoorPairs:
         return read_fragment(find_fragment(self.folders[scene], f"cloud_bin_{index}"))
 
     def notes(self) -> list[str]:
-        """How many pairs of the list were left out."""
-        if not self._left_out:
-            return []
-        return [
-            f"{self._left_out} of {self._left_out + len(self.pairs)} pairs of {self.path} overlap "
-            f"by {self._overlap:g} or less and are left out"
-        ]
+        """How many pairs of the list were left out, and scenes that are missing."""
+        lines = []
+        if self._left_out:
+            lines.append(
+                f"{self._left_out} of {self._listed} pairs of {self.path} overlap by "
+                f"{self._overlap:g} or less and are left out"
+            )
+        if self._missing:
+            lines.append(f"left out, as their fragments are missing: {counted(self._missing)}")
+        return lines
 
     def _list(self, split: str) -> Path:
         for place in _LISTS:
@@ -97,9 +117,15 @@ class IndoorPairs:
             f"3DMatch: {self.root} has no list of {split} pairs ({places}). {_STEPS}"
         )
 
-    def _folder(self, scene: str) -> Path:
+    def _folder(self, scene: str) -> Path | None:
         for place in _CLOUDS:
             folder = self.root / place / scene
             if folder.is_dir():
                 return folder
-        raise FileNotFoundError(f"3DMatch: {self.root} has no fragments of {scene}. {_STEPS}")
+        return None
+
+
+def counted(scenes: Sequence[str]) -> str:
+    """The first of some scenes, and how many more."""
+    more = f" and {len(scenes) - 3} more" if len(scenes) > 3 else ""
+    return f"{', '.join(scenes[:3])}{more}"

@@ -53,6 +53,8 @@ class ThreeDMatchSets:
         train_pairs: lists of training and validation, ``auto``, ``predator`` or ``fcgf``; see
             `threedmatch_training_pairs`.
         overlap: pairs that overlap by no more are neither trained nor validated on.
+        allow_missing: train and validate on the scenes that are there where some are missing; the
+            test takes those that are there in any case.
         simulate: arguments of `simulate_fragments` for test pairs.
         simulate_train: the same for training and validation pairs.
     """
@@ -65,6 +67,7 @@ class ThreeDMatchSets:
     benchmarks: str | None = None
     train_pairs: TrainPairs = "auto"
     overlap: float = OVERLAP
+    allow_missing: bool = False
     simulate: Mapping[str, Any] | None = None
     simulate_train: Mapping[str, Any] | None = None
     # what was found, once, of the test pairs (True) and of the others: the log tells it once
@@ -88,7 +91,9 @@ class ThreeDMatchSets:
         found = self._found[tested]
         if tested:
             return ThreeDMatch(found.root, self.pair_list, self.scenes, self.benchmarks)
-        return threedmatch_training_pairs(found, split, self.train_pairs, self.overlap)
+        return threedmatch_training_pairs(
+            found, split, self.train_pairs, self.overlap, self.allow_missing
+        )
 
 
 @dataclass(frozen=True)
@@ -111,6 +116,7 @@ class KITTISets:
         val_sequences: of 6 and 7; None takes both.
         distances: train and validate on all pairs of scans that are so far apart, lowest and
             highest [m], in place of the published ones; see `KITTIOdometry`.
+        allow_missing: use the sequences that are there where some are missing.
         simulate: arguments of `simulate_kitti` for test pairs.
         simulate_train: the same for training and validation pairs.
     """
@@ -126,6 +132,7 @@ class KITTISets:
     train_sequences: Sequence[int] | None = None
     val_sequences: Sequence[int] | None = None
     distances: Sequence[float] | None = None
+    allow_missing: bool = False
     simulate: Mapping[str, Any] | None = None
     simulate_train: Mapping[str, Any] | None = None
     # what was found, once, of the test pairs (True) and of the others: the log tells it once
@@ -165,4 +172,5 @@ class KITTISets:
             metadata,
             chosen,
             None if tested else self.distances,
+            self.allow_missing,
         )

@@ -63,7 +63,11 @@ def threedmatch_source(
 
 
 def threedmatch_training_pairs(
-    found: DataSource, split: str, train_pairs: TrainPairs = "auto", overlap: float = OVERLAP
+    found: DataSource,
+    split: str,
+    train_pairs: TrainPairs = "auto",
+    overlap: float = OVERLAP,
+    allow_missing: bool = False,
 ) -> IndoorPairs | FCGFPairs:
     """Training or validation pairs of 3DMatch.
 
@@ -74,6 +78,7 @@ def threedmatch_training_pairs(
             and simulated ones), ``fcgf`` (text lists of .npz clouds in one frame a scene; its
             validation scenes are FCGF's), or ``auto``: ``fcgf`` where such lists lie in the root.
         overlap: of ``predator``: pairs that overlap by no more are left out.
+        allow_missing: leave out pairs whose clouds are not there.
 
     Raises:
         FileNotFoundError: files are missing.
@@ -83,16 +88,26 @@ def threedmatch_training_pairs(
         raise ValueError(
             f"train_pairs must be one of {', '.join(get_args(TrainPairs))}, got {train_pairs!r}"
         )
-    root = found.root
+    pairs = _training_pairs(found.root, split, train_pairs, overlap, allow_missing)
+    if allow_missing:
+        for note in pairs.notes():
+            log.warning("%s", note)
+    return pairs
+
+
+def _training_pairs(
+    root: Path, split: str, train_pairs: TrainPairs, overlap: float, allow_missing: bool
+) -> IndoorPairs | FCGFPairs:
+    """The pairs of the lists that are asked for, or there."""
     lists = next(root.glob(f"*{FCGF_OVERLAP}.txt"), None)
     if train_pairs == "predator" or (train_pairs == "auto" and lists is None):
-        return IndoorPairs(root, split, overlap)
+        return IndoorPairs(root, split, overlap, allow_missing)
     if split == "train":
-        return FCGFPairs(root, without=VAL_SCENES)
+        return FCGFPairs(root, without=VAL_SCENES, allow_missing=allow_missing)
     there = [scene for scene in VAL_SCENES if any(root.glob(f"{scene}*{FCGF_OVERLAP}.txt"))]
     if 0 < len(there) < len(VAL_SCENES):
         log.warning("%s: %d of FCGF's %d validation scenes", root, len(there), len(VAL_SCENES))
-    return FCGFPairs(root, there or VAL_SCENES)
+    return FCGFPairs(root, there or VAL_SCENES, allow_missing=allow_missing)
 
 
 def kitti_source(
@@ -136,6 +151,7 @@ def kitti_pairs(
     metadata: str | None = None,
     sequences: Sequence[int] | None = None,
     distances: Sequence[float] | None = None,
+    allow_missing: bool = False,
 ) -> KITTIOdometry:
     """Pairs of KITTI odometry, or of simulated drives in its formats.
 
@@ -149,6 +165,7 @@ def kitti_pairs(
         metadata: GeoTransformer's pickle of the split, or the folder of its pickles.
         sequences: some of the split's; None takes all, of simulated drives those that are there.
         distances: as in `KITTIOdometry`.
+        allow_missing: leave out sequences whose scans or poses are not there.
 
     Raises:
         FileNotFoundError: files are missing.
@@ -160,9 +177,23 @@ def kitti_pairs(
             # a small set has no scans of some
             written = [s for s in SPLITS[split] if (found.root / f"poses/{s:02d}.txt").is_file()]
             sequences = written or None
+    elif allow_missing and split in SPLITS:
+        wanted = SPLITS[split] if sequences is None else sequences
+        there = [s for s in wanted if _has_drive(found.root, s, poses, metadata)]
+        if there and len(there) < len(wanted):
+            log.warning("%s: %d of %d sequences of %s", found.root, len(there), len(wanted), split)
+        # none to validate on is no validation; otherwise the error names the files
+        sequences = there if there or split == "val" else sequences
     return KITTIOdometry(
         found.root, split, ground_truth, poses, metadata, sequences, distances=distances
     )
+
+
+def _has_drive(root: Path, sequence: int, poses: str, metadata: str | None) -> bool:
+    """Whether the scans of a sequence are there, and the poses where no list holds transforms."""
+    drive = root / f"sequences/{sequence:02d}"
+    file = root / f"poses/{sequence:02d}.txt" if poses == "odometry" else drive / "poses.txt"
+    return (drive / "velodyne").is_dir() and (metadata is not None or file.is_file())
 
 
 def _simulated_root(data_dir: str, name: str, settings: Mapping[str, Any], version: object) -> Path:

@@ -75,10 +75,14 @@ def find_rooms(root: str | Path, areas: Sequence[int] | None = None) -> list[Roo
         if not areas:
             raise FileNotFoundError(f"{root} holds no Area_1 .. Area_6. {DOWNLOAD}")
     found, broken = [], []
+    absent = [f"Area_{area}" for area in areas if not (root / f"Area_{area}").is_dir()]
+    if absent:
+        raise FileNotFoundError(
+            f"{root} lacks {', '.join(absent)}. dataset.allow_missing=true uses the areas that are "
+            f"there. {DOWNLOAD}"
+        )
     for area in areas:
         folder = root / f"Area_{area}"
-        if not folder.is_dir():
-            raise FileNotFoundError(f"{folder} is missing. {DOWNLOAD}")
         names = [p for p in folder.iterdir() if p.is_dir() and not p.name.startswith(".")]
         if not names:
             raise FileNotFoundError(f"{folder} holds no rooms. {DOWNLOAD}")

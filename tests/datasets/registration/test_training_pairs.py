@@ -69,6 +69,41 @@ def test_missing_files_say_what_belongs_where(tmp_path: Path) -> None:
         IndoorPairs(tmp_path, "train")
 
 
+def test_scenes_that_are_there_are_trained_on_when_told_so(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    write_predator(tmp_path, ("a", "b", "c"))
+    for scene in "ac":
+        folder = tmp_path / "indoor" / "train" / scene
+        folder.rename(tmp_path / scene.upper())
+    with pytest.raises(
+        FileNotFoundError, match=r"fragments of a, of 2 scenes .*allow_missing=true"
+    ):
+        ThreeDMatchSets(root=str(tmp_path)).find("train")
+    sets = ThreeDMatchSets(root=str(tmp_path), allow_missing=True)
+    assert {pair.scene for pair in sets.find("train").pairs} == {"b"}
+    assert "left out, as their fragments are missing: a" in caplog.text
+    assert len(sets.find("val").pairs) == 0  # there is no validation
+    (tmp_path / "indoor" / "train" / "b").rename(tmp_path / "B")
+    with pytest.raises(FileNotFoundError, match="no fragments of a, b"):
+        sets.find("train")
+
+
+def test_fcgfs_clouds_that_are_there(tmp_path: Path) -> None:
+    write_fcgf(tmp_path, ("sun3d-x",))
+    found = threedmatch_source(str(tmp_path))
+    whole = threedmatch_training_pairs(found, "train")
+    assert isinstance(whole, FCGFPairs)
+    (tmp_path / whole.files[whole.pairs[0].target]).unlink()
+    data = threedmatch_training_pairs(found, "train", allow_missing=True)
+    assert 0 < len(data.pairs) < len(whole.pairs)
+    assert data.notes() == [
+        f"{len(whole.pairs) - len(data.pairs)} of {len(whole.pairs)} pairs are left out, as clouds "
+        "are missing"
+    ]
+    assert all(shared(data, place) > 0.3 for place in range(len(data.pairs)))
+
+
 def test_fcgfs_lists_are_found_and_split_as_published(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -94,6 +129,19 @@ def test_sets_of_one_root(tmp_path: Path) -> None:
     assert {p.scene for p in sets.find("train").pairs} == {"a"}
     assert {p.scene for p in sets.find("val").pairs} == {"b"}
     with pytest.raises(FileNotFoundError, match="cloud_bin_N"):
+        sets.find("test")
+
+
+def test_drives_that_are_there_are_trained_on_when_told_so(tmp_path: Path) -> None:
+    for sequence in (0, 3):
+        write_drive(tmp_path, sequence, 9)
+    options = {"root": str(tmp_path), "ground_truth": "odometry"}
+    with pytest.raises(FileNotFoundError):
+        KITTISets(**options).find("train")
+    sets = KITTISets(**options, allow_missing=True)
+    assert {pair.scene for pair in sets.find("train").pairs} == {"00", "03"}
+    assert len(sets.find("val").pairs) == 0  # there is no validation
+    with pytest.raises(FileNotFoundError):
         sets.find("test")
 
 

@@ -1,0 +1,105 @@
+"""What a training takes from the machine: its devices, their share of a step, the precision."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import lightning as L
+import torch
+from omegaconf import DictConfig
+
+from pcnn.experiment import build
+from pcnn.experiment.errors import ConfigError
+
+#: Values of `trainer.devices` that leave their number to the machine.
+ANY_NUMBER = ("auto", "-1")
+
+
+def on_this_machine(cfg: DictConfig, folder: Path) -> tuple[DictConfig, torch.device, list[str]]:
+    """The configuration with what this machine decides, the device, and lines that tell of it.
+
+    * Half precision by loss scaling (`16-mixed`) is of GPUs; a CPU computes in `32-true`.
+    * `global_batch_size` samples go into an optimiser step, whatever the number of devices: they
+      are `devices * dataset.batch_size * trainer.accumulate_grad_batches` of them. The batch of a
+      device may get smaller, to divide its share, and `trainer.devices=auto` leaves devices out
+      that a step cannot be shared with.
+
+    Args:
+        cfg: checked configuration.
+        folder: of the run.
+
+    Raises:
+        ConfigError: the devices are not there, or a step cannot be shared by as many.
+    """
+    cfg = cfg.copy()
+    given = str(cfg.trainer.get("precision"))
+    half = given in ("16", "16-mixed")
+    trial = build.trainer(full_precision(cfg) if half else cfg, folder, [], [])
+    device = trial.strategy.root_device
+    lines = []
+    if half and device.type == "cpu":
+        cfg.trainer.precision = "32-true"
+        lines.append(f"precision: 32-true, as trainer.precision={given} needs a GPU")
+    if cfg.get("global_batch_size") is not None and cfg.train:
+        lines.append(share_steps(cfg, trial))
+    return cfg, device, lines
+
+
+def full_precision(cfg: DictConfig) -> DictConfig:
+    """The configuration in float32, to ask for the device without the precision's warnings."""
+    plain = cfg.copy()
+    plain.trainer.precision = "32-true"
+    return plain
+
+
+def share_steps(cfg: DictConfig, trial: L.Trainer) -> str:
+    """Set devices, batch and accumulation to the global batch; returns a line that tells them.
+
+    Raises:
+        ConfigError: the batch cannot be shared by so many devices, or accumulation contradicts it.
+    """
+    total, accumulated = int(cfg.global_batch_size), int(cfg.trainer.accumulate_grad_batches)
+    if total < 1:
+        raise ConfigError(f"global_batch_size={total} is not valid.\npossible: 1 or more, or null")
+    nodes, devices = trial.num_nodes, trial.num_devices
+    if str(cfg.trainer.devices) in ANY_NUMBER:
+        devices = started(nodes) or most_that_share(total, nodes, devices)
+    if total % (devices * nodes):
+        fitting = [str(d) for d in range(1, total + 1) if total % (d * nodes) == 0]
+        ways = f"trainer.devices={' or '.join(fitting)}, " if fitting else ""
+        raise ConfigError(
+            f"global_batch_size={total} cannot be shared by {devices * nodes} devices.\n"
+            f"possible: {ways}global_batch_size={devices * nodes * int(cfg.dataset.batch_size)}, "
+            "or global_batch_size=null"
+        )
+    share = total // (devices * nodes)
+    batch = max(
+        b for b in range(1, min(share, max(1, cfg.dataset.batch_size)) + 1) if not share % b
+    )
+    if accumulated not in (1, share // batch):
+        raise ConfigError(
+            f"trainer.accumulate_grad_batches={accumulated} contradicts global_batch_size={total}, "
+            f"which wants {share // batch} on {devices * nodes} devices with batches of {batch}.\n"
+            "possible: global_batch_size=null, or without trainer.accumulate_grad_batches"
+        )
+    cfg.trainer.devices = devices
+    cfg.dataset.batch_size = batch
+    cfg.trainer.accumulate_grad_batches = share // batch
+    world = devices * nodes
+    return (
+        f"samples of a step: {total} = {world} device{'s' if world > 1 else ''} x batches of "
+        f"{batch} x {share // batch} accumulated"
+    )
+
+
+def most_that_share(total: int, nodes: int, devices: int) -> int:
+    """As many devices of every node as can share a step of `total` samples."""
+    return max((d for d in range(1, devices + 1) if total % (d * nodes) == 0), default=devices)
+
+
+def started(nodes: int) -> int | None:
+    """Processes on this node, where a launcher or the first rank has started them already."""
+    if "LOCAL_RANK" not in os.environ or "WORLD_SIZE" not in os.environ:
+        return None
+    return int(os.environ["WORLD_SIZE"]) // nodes
