@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import shlex
 import signal
 from pathlib import Path
 
@@ -69,7 +70,23 @@ def test_killed_between_two_checkpoints(folder: Path, workers: int) -> None:
     assert after == sorted(after)
     assert before[-1] < 7
     assert after[0] == 4
-    assert after[-1] == 12  # the evaluation of the best checkpoint
+    assert after[-1] == 11  # the last state is the best: it is evaluated once
+
+
+def test_ctrl_c_ends_behind_the_step_and_prints_how_to_go_on(folder: Path) -> None:
+    stop = "{_target_:tests.experiment.kill.KillOnce,step:6,marker:stopped.x,signum:2}"
+    options = (*OPTIONS, "dataset.num_workers=2", f"+callbacks.stop={stop}")
+    done = run("train.py", *options, "hydra.run.dir=to stop", cwd=folder, expect=130)
+    assert state(folder / "to stop")["steps"] == 7
+    assert "Traceback" not in done.stderr
+    said = done.stderr.strip().splitlines()
+    assert (
+        said[-2] == "Ctrl-C: stopped. to stop/checkpoints/last.ckpt holds step 7 of 12. To go on:"
+    )
+    assert said[-1] == """  python train.py 'resume="to stop"'"""
+    run("train.py", *shlex.split(said[-1])[2:], cwd=folder)
+    straight, resumed = state(folder / "straight"), state(folder / "to stop")
+    assert all(torch.equal(straight[key], resumed[key]) for key in straight)
 
 
 def test_killed_before_the_first_checkpoint_starts_again_in_its_folder(folder: Path) -> None:

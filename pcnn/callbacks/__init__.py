@@ -1,11 +1,12 @@
 """What happens around training steps: checkpoints, exact resume, figures and pictures."""
 
-from pcnn.callbacks.checkpoint import Checkpoint, load_config
+from pcnn.callbacks.checkpoint import Checkpoint, Stopped, load_config
 from pcnn.callbacks.finite_steps import FiniteSteps
 from pcnn.callbacks.pair_picture import PairPicture
 from pcnn.callbacks.prediction_picture import PredictionPicture
 from pcnn.callbacks.progress import TrainingProgress
 from pcnn.callbacks.rng_state import RngState
+from pcnn.callbacks.stop import StopOnSignal, StopSignals, stop_signals
 from pcnn.callbacks.throughput import Throughput
 from pcnn.callbacks.timed_schedule import TimedSchedule
 from pcnn.callbacks.wandb_media import WandbMedia
@@ -18,6 +19,9 @@ __all__ = [
     "PairPicture",
     "PredictionPicture",
     "RngState",
+    "StopOnSignal",
+    "StopSignals",
+    "Stopped",
     "Throughput",
     "TimedSchedule",
     "TrainingProgress",
@@ -25,4 +29,5 @@ __all__ = [
     "WandbPairs",
     "WeightAverage",
     "load_config",
+    "stop_signals",
 ]

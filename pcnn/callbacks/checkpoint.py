@@ -66,6 +66,30 @@ def is_validation_due(trainer: Trainer) -> bool:
     return due
 
 
+def validate(trainer: Trainer) -> None:
+    """Validate the state in which a resumed training begins, as its loop does behind a step."""
+    val_loop = trainer.fit_loop.epoch_loop.val_loop
+    first: Any = trainer._logger_connector._first_loop_iter
+    trainer.validating = True
+    val_loop.restarting = False  # a whole one, whatever the checkpoint says about an earlier one
+    val_loop.run()
+    val_loop._has_run = False  # else the restarted loop takes the whole epoch for done, for ever
+    trainer.training = True
+    trainer._logger_connector._first_loop_iter = first
+
+
+class Stopped(SystemExit):
+    """The run ends because a signal asked it to.
+
+    Args:
+        signum: the signal; the exit code is 128 + `signum`, as a shell has it.
+    """
+
+    def __init__(self, signum: int) -> None:
+        super().__init__(128 + signum)
+        self.signum = signum
+
+
 class Checkpoint(LightningCheckpoint):
     """Keep ``<folder>/last.ckpt`` and ``<folder>/best.ckpt``.
 
@@ -76,9 +100,9 @@ class Checkpoint(LightningCheckpoint):
     front of it, so a run killed during validation would otherwise resume behind a validation it
     never had (the best state missed, the curve with a hole). Written behind it, the resumed run
     goes on exactly where the uninterrupted one went on, and a kill during validation repeats the
-    steps since the checkpoint before. `last.ckpt` is also written at the end of training, and at
-    the next boundary after a SIGTERM (a scheduler's warning), then without waiting for a
-    validation.
+    steps since the checkpoint before. `last.ckpt` is also written at the end of training, and where
+    `pcnn.callbacks.StopOnSignal` ends a training: in front of a validation that is due or was
+    broken off, which the resumed run then begins with.
     `best.ckpt` is written behind every validation whose `monitor` beats all before; it is a whole
     checkpoint as well. The last state, with its rates come down, is often the best one, so it is
     validated also where training ends between two validations: at its last batch, in the place of
@@ -101,6 +125,9 @@ class Checkpoint(LightningCheckpoint):
         best_model_path: path of `best.ckpt`, empty until there is one.
         last_model_path: path of `last.ckpt`, empty until there is one.
         best_score: figure of `best.ckpt`, or None.
+        best_step: optimiser steps behind it, or None.
+        figures: what the last validation of this process's training logged.
+        validated_step: optimiser steps behind these, None where there was no validation.
 
     Raises:
         ValueError: `checkpoint_every` is below 1 or `mode` is unknown; later, when `monitor` was
@@ -127,9 +154,13 @@ class Checkpoint(LightningCheckpoint):
         self.config = config
         self.best_score: float | None = None
         self.best_step: int | None = None
+        self.figures: dict[str, Any] = {}
+        self.validated_step: int | None = None
         self._seen_step = 0  # optimiser steps at the end of the batch before
         self._saved_step = 0  # optimiser steps in the last.ckpt written or resumed from
         self._behind_validation = False  # last.ckpt is due and waits for the validation
+        self._owes_validation = False  # last.ckpt is written in front of one
+        self._in_front: dict[str, Any] | None = None  # random generators in front of a validation
         # random generators and check_val_every_n_epoch in front of a validation that was asked for
         self._before: tuple[dict[str, Any], int | None] | None = None
 
@@ -173,21 +204,41 @@ class Checkpoint(LightningCheckpoint):
         stepped, self._seen_step = step != self._seen_step, step
         if not stepped:
             return
-        if trainer.received_sigterm:
-            self._save_last(trainer)
-            return
         due = is_validation_due(trainer)
         if not due and trainer.enable_validation and is_last_batch(trainer):
             self._ask_for_validation(trainer)
         elif step % self.checkpoint_every == 0:
             if due:
                 self._behind_validation = True
-            else:
+            elif step != self._saved_step:
                 self._save_last(trainer)
+
+    def save_for_stop(self, trainer: Trainer) -> None:
+        """Write `last.ckpt` at a step boundary behind which the run stops.
+
+        Where a validation is due there, the resumed run begins with it.
+        """
+        self._owes_validation = trainer.enable_validation and is_validation_due(trainer)
+        self._save_last(trainer)
+
+    def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Note the random generators, from which a validation that is broken off begins again."""
+        if trainer.state.fn == "fit" and not trainer.sanity_checking:
+            self._in_front = capture_rng()
+
+    def on_exception(
+        self, trainer: Trainer, pl_module: LightningModule, exception: BaseException
+    ) -> None:
+        """Write the state in front of a validation that was broken off on purpose."""
+        if isinstance(exception, Stopped) and self._in_front is not None and trainer.validating:
+            restore_rng(self._in_front)
+            self._owes_validation = True
+            self._save_last(trainer)
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Write `best.ckpt` when the figure is the best so far, then a `last.ckpt` that waited."""
         asked = self._before is not None
+        self._in_front, self._owes_validation = None, False
         self._restore(trainer)
         if trainer.state.fn != "fit" or trainer.sanity_checking or is_dry_run(trainer):
             return
@@ -197,6 +248,12 @@ class Checkpoint(LightningCheckpoint):
                 f"Checkpoint monitors {self.monitor!r}, which the validation did not log; "
                 f"logged: {logged}"
             )
+        self.validated_step = trainer.global_step
+        self.figures = {
+            name: value
+            for name, value in trainer.callback_metrics.items()
+            if name.startswith("val/")
+        }
         score = float(trainer.callback_metrics[self.monitor])
         better = self.best_score is None or (
             score > self.best_score if self.mode == "max" else score < self.best_score
@@ -227,17 +284,19 @@ class Checkpoint(LightningCheckpoint):
             checkpoint["pcnn_config"] = dict(self.config)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what is best so far."""
-        return {"best_score": self.best_score, "best_step": self.best_step}
+        """Return what is best so far, and whether a validation of this state is still to come."""
+        best = {"best_score": self.best_score, "best_step": self.best_step}
+        return best | ({"owes_validation": True} if self._owes_validation else {})
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take over what is best so far, provided that `best.ckpt` is still there."""
+        self._owes_validation = state_dict.get("owes_validation", False)
         if self.best_model_path:
             self.best_score = state_dict["best_score"]
             self.best_step = state_dict["best_step"]
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Note the step resumed from: it needs no second writing."""
+        """Note the step resumed from, which needs no second writing; validate what is owed."""
         self._seen_step = self._saved_step = trainer.global_step
         self._before = None
         loop = trainer.fit_loop
@@ -247,6 +306,8 @@ class Checkpoint(LightningCheckpoint):
             # takes the next one for a continued one and does not count it as begun, so that a
             # second restart would train it twice
             loop.reset_restart_stage()
+        if self._owes_validation and trainer.enable_validation:
+            validate(trainer)
 
     def _ask_for_validation(self, trainer: Trainer) -> None:
         self._before = capture_rng(), trainer.check_val_every_n_epoch

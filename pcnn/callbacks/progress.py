@@ -20,6 +20,9 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+from pcnn.callbacks.checkpoint import is_last_batch
+from pcnn.callbacks.timed_schedule import timer_of
+
 # figures that are shown, in this order, and the words for them
 TRAIN = {"train/loss": "loss", "train/miou": "mIoU", "train/accuracy": "accuracy"}
 EVALUATION = {
@@ -77,6 +80,7 @@ class TrainingProgress(ProgressBar):
         self._train_bar: TaskID | None = None
         self._eval_bar: TaskID | None = None
         self._start = (0.0, 0)  # time and step when this process began to train
+        self._seen_step = 0  # optimiser steps at the end of the batch before
 
     def disable(self) -> None:
         """Say nothing (ranks other than 0)."""
@@ -89,6 +93,7 @@ class TrainingProgress(ProgressBar):
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Open the bar."""
         self._start = (time.monotonic(), trainer.global_step)
+        self._seen_step = trainer.global_step
         if self._enabled and self.terminal:
             bars = self._open()
             self._train_bar = bars.add_task(
@@ -104,11 +109,12 @@ class TrainingProgress(ProgressBar):
         batch_idx: int,
     ) -> None:
         """Move the bar, or print a line."""
-        if not self._enabled or (batch_idx + 1) % trainer.accumulate_grad_batches:
-            return
         step = trainer.global_step
+        stepped, self._seen_step = step != self._seen_step, step
+        if not self._enabled or not stepped:
+            return  # gradients are being accumulated
         total = total_steps(trainer)
-        last = step == total
+        last = is_last_batch(trainer)
         if self._bars is not None and self._train_bar is not None:
             self._bars.update(self._train_bar, completed=step)
             if last or step % max(self.every_n_steps // 10, 1) == 0:
@@ -117,7 +123,7 @@ class TrainingProgress(ProgressBar):
         elif last or step % self.every_n_steps == 0:
             figures = format_figures(trainer.progress_bar_metrics, TRAIN)
             self._line(
-                f"step {step}{f'/{total}' if total else ''}  {figures}  {self._pace(step, total)}"
+                f"step {step}{f'/{total}' if total else ''}  {figures}  {self._pace(trainer)}"
             )
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -194,15 +200,19 @@ class TrainingProgress(ProgressBar):
         words = {f"{stage}/{key}": word for key, word in EVALUATION.items()}
         figures = format_figures(trainer.callback_metrics, words)
         if self._enabled and figures:
-            # an evaluation by itself takes no step: the checkpoint's is told beside its figures
-            step = f" at step {trainer.global_step}" if trainer.global_step else ""
+            # outside training the weights come from a checkpoint, whatever the trainer counted
+            step = f" at step {trainer.global_step}" if trainer.state.fn == "fit" else ""
             self._line(f"{name}{step}  {figures}")
 
-    def _pace(self, step: int, total: int | None) -> str:
+    def _pace(self, trainer: Trainer) -> str:
         begun, first = self._start
+        step, total, timer = trainer.global_step, total_steps(trainer), timer_of(trainer)
         seconds = (time.monotonic() - begun) / max(step - first, 1)
-        left = "" if total is None else f", {_duration(seconds * (total - step))} left"
-        return f"{seconds:.2f} s/step{left}"
+        left = math.inf if total is None else seconds * (total - step)
+        limit = timer.time_remaining() if timer is not None else None
+        if limit is not None and limit < left:  # the steps will not all be taken
+            return f"{seconds:.2f} s/step, {_duration(max(limit, 0.0))} left of max_time"
+        return f"{seconds:.2f} s/step" + (f", {_duration(left)} left" if total else "")
 
     def _line(self, text: str) -> None:
         (self._bars.console if self._bars is not None else self._console).print(text)

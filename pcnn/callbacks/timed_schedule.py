@@ -8,6 +8,12 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.callbacks import Timer
 
 
+def timer_of(trainer: Trainer) -> Timer | None:
+    """What ends a training at `trainer.max_time`, or None."""
+    callbacks = trainer.callbacks  # type: ignore[attr-defined]  # set where mypy cannot see it
+    return next((each for each in callbacks if isinstance(each, Timer)), None)
+
+
 class TimedSchedule(Callback):
     """Let the schedule of the rates run ahead of the steps, where `trainer.max_time` ends first.
 
@@ -35,7 +41,7 @@ class TimedSchedule(Callback):
         self._total = 0  # steps of the whole schedule
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Begin anew, also where a run goes on."""
+        """Begin from here, also where a run goes on."""
         self._first, self._from = trainer.global_step, None
         self._total = int(trainer.estimated_stepping_batches)
 
@@ -43,7 +49,7 @@ class TimedSchedule(Callback):
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         """Bring the schedule to where time is."""
-        timer = next((c for c in trainer.callbacks if isinstance(c, Timer)), None)  # type: ignore[attr-defined]
+        timer = timer_of(trainer)
         remaining = None if timer is None else timer.time_remaining()
         if timer is None or remaining is None or trainer.global_step < self._first + self.settle:
             return

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -180,6 +181,16 @@ class EvaluationLoader:
         self._loader._iterator = value
 
 
+def leave_stop_signals(worker: int) -> None:
+    """Let a worker outlive Ctrl-C and the first SIGTERM.
+
+    Both reach all processes of a run, and this one's parent needs batches until it has come to a
+    step at which it can stop. A second SIGTERM ends the worker; torch and Python send as many.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, lambda signum, frame: signal.signal(signum, signal.SIG_DFL))
+
+
 class _KeysFrom:
     """The batches of keys of a sampler from a position on, as a batch sampler.
 
@@ -221,6 +232,7 @@ def _loader(
         num_workers=num_workers,
         pin_memory=pin_memory,
         persistent_workers=persistent,
+        worker_init_fn=leave_stop_signals,
         # a DataLoader draws a seed for its workers; not from the global stream, which belongs to
         # the network (dropout) and would differ by one draw after every restart
         generator=torch.Generator().manual_seed(0),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 import re
+import signal
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -78,6 +79,9 @@ def short_errors(conf: Path) -> Iterator[None]:
         stop(f"{error}" + (where if others else ""))
     except (UserError, FileNotFoundError) as error:
         stop(str(error))
+    except KeyboardInterrupt:  # before a run took Ctrl-C for itself
+        print("Ctrl-C: stopped before the run began", file=sys.stderr, flush=True)
+        raise SystemExit(128 + signal.SIGINT) from None
     except InstantiationException:
         raise  # a constructor failed: an error of the program
     except HydraException as error:

@@ -15,6 +15,7 @@ from pcnn.experiment.registration import evaluate_untrained
 from pcnn.experiment.run import Run, execute
 from pcnn.experiment.run_folder import nearby
 from pcnn.experiment.schema import EvalConfig
+from pcnn.experiment.stopping import nothing_written, stoppable
 from pcnn.experiment.task_parts import ABOUT_TASK, evaluation_keys
 from pcnn.experiment.weights import read_config
 
@@ -30,13 +31,15 @@ def evaluate(cfg: DictConfig) -> float | None:
         FileNotFoundError: the checkpoint or data is missing.
     """
     if not is_network(cfg.model):
-        return evaluate_untrained(cfg)
+        with stoppable(nothing_written):
+            return evaluate_untrained(cfg)
     hydra = HydraConfig.get()
     folder = nearby(Path(hydra.runtime.output_dir))
     try:
         saved = OmegaConf.create(read_config(cfg.ckpt_path))
         cfg = checked(with_saved(cfg, saved, list(hydra.overrides.task)), EvalConfig)
-        return execute(Run(cfg, folder))
+        with stoppable(nothing_written) as stop:
+            return execute(Run(cfg, folder), stop)
     finally:
         run_folder.drop_if_empty(folder)  # of an evaluation that did not begin
 

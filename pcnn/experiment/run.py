@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import warnings
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
+from pcnn.callbacks import Checkpoint, StopOnSignal, StopSignals
 from pcnn.experiment import build, report, run_folder
 from pcnn.experiment.check import checked, is_network
 from pcnn.experiment.class_weights import with_counted_weights
@@ -25,6 +27,7 @@ from pcnn.experiment.processes import one_job, rank, tell_other_ranks
 from pcnn.experiment.registration import evaluate_trained
 from pcnn.experiment.resume import continuation
 from pcnn.experiment.run_folder import nearby
+from pcnn.experiment.stopping import how_to_go_on, nothing_written, stoppable
 from pcnn.experiment.submit import predictions_folder, submit
 from pcnn.experiment.tables import say_tables
 from pcnn.experiment.weights import best_checkpoint, check_fit, require_checkpoint, steps_of
@@ -58,8 +61,9 @@ def train(cfg: DictConfig) -> float | None:
         run = prepare(cfg, made)
         if run is None:
             return None
-        with one_job():
-            return execute(run)
+        message = partial(how_to_go_on, run.folder) if run.cfg.train else nothing_written
+        with stoppable(message) as stop, one_job():
+            return execute(run, stop)
     finally:
         run_folder.drop_if_empty(made)  # of a run that did not begin
 
@@ -92,8 +96,12 @@ def prepare(cfg: DictConfig, folder: Path) -> Run | None:
     return Run(checked(run.cfg), run.folder, run.checkpoint, resumed=True)
 
 
-def execute(run: Run) -> float | None:
-    """Build everything, then fit, evaluate and record."""
+def execute(run: Run, stop: StopSignals) -> float | None:
+    """Build everything, then fit, evaluate and record.
+
+    Raises:
+        Stopped: a signal ended it.
+    """
     quieten()
     console = Console(quiet=rank() != 0)
     L.seed_everything(run.cfg.seed, workers=True, verbose=False)
@@ -119,13 +127,14 @@ def execute(run: Run) -> float | None:
     if predictions is not None:
         check_apart(predictions, datamodule)
         callbacks.append(LabelWriter(predictions))
+    callbacks.append(StopOnSignal(stop))
     loggers = guard(build.loggers(cfg, run.folder, given))
     trainer = build.trainer(cfg, run.folder, callbacks, loggers)
     report.say_begin(console, cfg, run.folder, task)
     for line in taken:
         console.print(line, highlight=False, soft_wrap=True)
     try:
-        return fit_and_evaluate(run, cfg, trainer, task, datamodule, console)
+        return fit_and_evaluate(run, cfg, trainer, task, datamodule, console, stop)
     finally:
         finish(loggers)
 
@@ -137,6 +146,7 @@ def fit_and_evaluate(
     task: L.LightningModule,
     datamodule: L.LightningDataModule,
     console: Console,
+    stop: StopSignals,
 ) -> float | None:
     """Fit when asked to, evaluate, write metrics.json; returns the figure a sweep compares."""
     metrics: dict[str, float] = {}
@@ -144,12 +154,15 @@ def fit_and_evaluate(
     checkpoint = cfg.ckpt_path
     if cfg.train:
         trainer.fit(task, datamodule, ckpt_path=run.checkpoint, weights_only=True)
+        stop.check()
         checkpoint = best_checkpoint(trainer)
     steps = steps_of(Path(checkpoint))
     if cfg.train:
         reached = f"step {steps} of {trainer.global_step}"
-        console.print(f"evaluating {checkpoint}, {reached}", soft_wrap=True, highlight=False)
-        metrics |= evaluate(trainer, task, datamodule, checkpoint, "val")
+        known = None if cfg.get("tta") else figures_of_the_best(trainer)
+        what = "evaluating" if known is None else "the last state is the best:"
+        console.print(f"{what} {checkpoint}, {reached}", soft_wrap=True, highlight=False)
+        metrics |= known or evaluate(trainer, task, datamodule, checkpoint, "val")
     if cfg.test and cfg.task.name == "registration":
         if trainer.is_global_zero:  # pairs are few, and RANSAC runs in batches: one rank does it
             pairs = datamodule.pairs("test")  # type: ignore[attr-defined]
@@ -215,6 +228,16 @@ def evaluate(
     run = trainer.test if split == "test" else trainer.validate
     results = run(task, datamodule, ckpt_path=checkpoint, weights_only=True, verbose=False)
     return {name: float(value) for result in results for name, value in result.items()}
+
+
+def figures_of_the_best(trainer: L.Trainer) -> dict[str, float] | None:
+    """Figures of `best.ckpt` where the training's last validation was of its very state."""
+    kept = trainer.checkpoint_callback
+    if not isinstance(kept, Checkpoint) or kept.validated_step is None:
+        return None
+    if kept.validated_step != kept.best_step:
+        return None
+    return {name: float(value) for name, value in kept.figures.items()}
 
 
 def quieten() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
+import shlex
 from pathlib import Path
 
 from omegaconf import DictConfig, OmegaConf
@@ -65,6 +67,14 @@ def load_config(folder: Path) -> DictConfig:
 def nearby(path: Path) -> Path:
     """The path relative to the working folder when it lies inside, which is what a user types."""
     return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+
+
+def argument(key: str, path: Path | str) -> str:
+    """`key=path` as a shell and Hydra take it, whatever characters the path has."""
+    if re.fullmatch(r"[\w./@%+-]+", str(path), re.ASCII):
+        return f"{key}={path}"
+    escaped = str(path).replace("\\", "\\\\").replace('"', '\\"')
+    return shlex.quote(f'{key}="{escaped}"')
 
 
 def drop_if_empty(folder: Path) -> None:

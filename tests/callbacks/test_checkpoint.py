@@ -220,32 +220,6 @@ def test_failed_write_keeps_the_previous_file_and_leaves_no_remains(tmp_path: Pa
         AtomicCheckpointIO().save_checkpoint({}, path, storage_options={})
 
 
-class Terminate(Kill):
-    """SIGTERM at the start of a batch, as a cluster's scheduler sends it before the time is up."""
-
-    def on_train_batch_start(self, trainer, *args) -> None:
-        if trainer.global_step == self.at_batch:
-            os.kill(os.getpid(), signal.SIGTERM)
-
-
-@pytest.mark.filterwarnings("ignore::lightning.pytorch.utilities.warnings.PossibleUserWarning")
-def test_sigterm_saves_at_the_next_boundary(tmp_path: Path) -> None:
-    straight, broken = tmp_path / "straight", tmp_path / "broken"
-    expected, _ = train(straight, max_steps=10, every=100)
-    require_fork()
-    child = os.fork()
-    if child == 0:
-        try:
-            train(broken, kill=Terminate(at_batch=6), max_steps=10, every=100)
-        finally:
-            os._exit(0)
-    os.waitpid(child, 0)
-    assert torch.load(broken / "last.ckpt", weights_only=True)["global_step"] == 7
-    resumed, _ = train(broken, max_steps=10, every=100)
-    wanted = weights(expected)
-    assert all(torch.equal(weights(resumed)[name], wanted[name]) for name in wanted)
-
-
 def test_seed_is_drawn_when_none_is_given_and_travels(tmp_path: Path) -> None:
     rng = RngState()
     checkpoint = Checkpoint(tmp_path, 2, "val/score")

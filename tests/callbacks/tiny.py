@@ -6,6 +6,7 @@ import json
 import os
 import random
 import signal
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -124,13 +125,14 @@ def train(
     kill: Kill | None = None,
     workers: int = 0,
     seed: int = 3,
+    also: Sequence[L.Callback] = (),
     **options: Any,
 ) -> tuple[Task, Checkpoint]:
     """Train into `folder`, from its last.ckpt where there is one."""
     folder.mkdir(exist_ok=True)
     checkpoint = Checkpoint(folder, every, "val/score", config={"model": {"width": 0.5}})
     task = Task(folder / "validations.jsonl")
-    callbacks = [RngState(seed), checkpoint, *([kill] if kill else [])]
+    callbacks = [RngState(seed), checkpoint, *([kill] if kill else []), *also]
     trainer = trainer_for(folder, callbacks, **options)
     last = checkpoint.last_model_path or None
     trainer.fit(task, Data(workers), ckpt_path=last, weights_only=True)

@@ -36,6 +36,7 @@ def run(
         text=True,
         timeout=timeout,
         check=False,
+        start_new_session=True,  # signals to its group are not for the tests
     )
     assert expect is None or done.returncode == expect, f"{done.stdout}\n{done.stderr}"
     return done

@@ -11,15 +11,21 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 
 
 class KillOnce(Callback):
-    """SIGKILL before optimiser step `step`, unless `marker` exists, which this creates."""
+    """A signal before optimiser step `step`, unless `marker` exists, which this creates.
 
-    def __init__(self, step: int, marker: str) -> None:
+    SIGKILL goes to this process, any other to its whole group, as a terminal sends Ctrl-C.
+    """
+
+    def __init__(self, step: int, marker: str, signum: int = signal.SIGKILL) -> None:
         super().__init__()
-        self.step, self.marker = step, Path(marker)
+        self.step, self.marker, self.signum = step, Path(marker), signum
 
     def on_train_batch_start(
         self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int
     ) -> None:
         if trainer.global_step == self.step and not self.marker.exists():
             self.marker.touch()
-            os.kill(os.getpid(), signal.SIGKILL)
+            if self.signum == signal.SIGKILL:
+                os.kill(os.getpid(), self.signum)
+            else:
+                os.killpg(0, self.signum)

@@ -12,6 +12,7 @@ import json
 import multiprocessing
 import os
 import shutil
+import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -219,7 +220,13 @@ def _run(
     context = multiprocessing.get_context("spawn")
     # the largest first, so that no long one is left for a single process at the end
     order = sorted(tasks, key=lambda task: -task.units)
-    with ProcessPoolExecutor(min(workers, len(tasks)), mp_context=context) as pool:
+    # Ctrl-C reaches all processes of a terminal; this one ends the others
+    with ProcessPoolExecutor(
+        min(workers, len(tasks)),
+        mp_context=context,
+        initializer=signal.signal,
+        initargs=(signal.SIGINT, signal.SIG_IGN),
+    ) as pool:
         try:
             futures = {pool.submit(plan.do, folder, task.work): task for task in order}
             for future in as_completed(futures):

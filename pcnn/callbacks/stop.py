@@ -1,0 +1,215 @@
+"""Ctrl-C and SIGTERM end a run where a resumed one goes on exactly."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+from lightning.pytorch import Callback, LightningModule, Trainer
+
+from pcnn.callbacks.checkpoint import Checkpoint, Stopped, is_last_batch
+
+NAMES: dict[int, str] = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM"}
+SHOW_CURSOR = b"\x1b[?25h"  # a progress bar hides it
+
+
+class StopSignals:
+    """Handle SIGINT and SIGTERM of this process.
+
+    The first signal ends the process at the next boundary while `deferring` (a callback says where
+    that is), else at once, by raising `Stopped`. The second one has the system's own effect: the
+    process is gone at once. Files are written whole, so that loses no more than a power cut does.
+
+    Processes forked from this one ignore Ctrl-C, which a terminal sends to all of them, and their
+    first SIGTERM, which a cluster's scheduler does: this process still needs them to get to the
+    boundary, and ends them itself.
+
+    Args:
+        speaks: print a line at the first signal.
+
+    Attributes:
+        signum: the signal that came, or None.
+        deferring: whether the end waits for a boundary.
+    """
+
+    def __init__(self, speaks: bool = True) -> None:
+        self.signum: int | None = None
+        self.deferring = False
+        self._speaks = speaks
+        self._process = os.getpid()
+        # a shell's background jobs ignore Ctrl-C, which is meant for others
+        self._ours = [each for each in NAMES if signal.getsignal(each) != signal.SIG_IGN]
+
+    def install(self) -> None:
+        """Take the signals, also from a handler that another library has set since."""
+        if self.signum is None and threading.current_thread() is threading.main_thread():
+            for signum in self._ours:
+                signal.signal(signum, self._receive)
+
+    def check(self) -> None:
+        """End here when a signal has come.
+
+        Raises:
+            Stopped: it has.
+        """
+        if self.signum is not None:
+            raise Stopped(self.signum)
+
+    def _receive(self, signum: int, frame: FrameType | None) -> None:
+        if os.getpid() != self._process:
+            if signum == signal.SIGTERM:
+                signal.signal(signum, signal.SIG_DFL)
+            return
+        for each in self._ours:
+            signal.signal(each, signal.SIG_DFL)
+        if self.signum is not None:  # another library has put this handler back
+            os.kill(self._process, signum)
+            return
+        self.signum = signum
+        if not self.deferring:
+            raise Stopped(signum)
+        if self._speaks:
+            name = NAMES[signum]
+            line = f"\n{name}: stopping when this step is done; a second {name} stops at once\n"
+            # print is not safe in a signal handler
+            os.write(2, (SHOW_CURSOR if sys.stderr.isatty() else b"") + line.encode())
+
+
+@contextmanager
+def stop_signals(speaks: bool = True) -> Iterator[StopSignals]:
+    """Handle SIGINT and SIGTERM inside the block, and leave the handlers as they were behind it."""
+    before = {signum: signal.getsignal(signum) for signum in NAMES}
+    stop = StopSignals(speaks)
+    stop.install()
+    try:
+        yield stop
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            for signum, handler in before.items():
+                signal.signal(signum, handler)
+
+
+class StopOnSignal(Callback):
+    """End a training or an evaluation behind the step in which a signal came.
+
+    A training writes `last.ckpt` behind that step, and goes on exactly when it is resumed. In a
+    validation of a training that is the state in front of it, and the resumed run begins with the
+    validation. The last validation of a training is not broken off. On several ranks all stop at
+    the same step, whichever of them got the signal.
+
+    It must be the last callback but the checkpoint: what others do at the end of a step is part of
+    the state.
+
+    Args:
+        stop: the signals.
+    """
+
+    def __init__(self, stop: StopSignals) -> None:
+        super().__init__()
+        self.stop = stop
+        self._seen_step = 0  # optimiser steps at the end of the batch before
+        self._saved = False  # the state is written, and the step's figures are being logged
+
+    def on_sanity_check_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Take the signals back from Lightning, whose handler talks to other ranks at any time."""
+        self._begin()
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Take the signals back."""
+        self._seen_step, self._saved = trainer.global_step, False
+        self._begin()
+
+    def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Stop in front of it, or take the signals back."""
+        self._end_if_saved()
+        self._begin()
+
+    def on_test_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Take the signals back."""
+        self._begin()
+
+    def on_train_batch_start(
+        self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int
+    ) -> None:
+        """Stop in front of the next step."""
+        self._end_if_saved()
+
+    def on_train_batch_end(
+        self,
+        trainer: Trainer,
+        pl_module: LightningModule,
+        outputs: Any,
+        batch: Any,
+        batch_idx: int,
+    ) -> None:
+        """Write the state that the resumed run goes on from."""
+        step = trainer.global_step
+        stepped, self._seen_step = step != self._seen_step, step
+        # gradients that are still being accumulated are in no checkpoint
+        if stepped and self._agreed(trainer) and not is_last_batch(trainer):
+            for each in trainer.callbacks:  # type: ignore[attr-defined]  # set out of mypy's sight
+                if isinstance(each, Checkpoint):
+                    each.save_for_stop(trainer)
+            self._saved = True
+
+    def on_validation_batch_end(
+        self,
+        trainer: Trainer,
+        pl_module: LightningModule,
+        outputs: Any,
+        batch: Any,
+        batch_idx: int,
+        dataloader_idx: int = 0,
+    ) -> None:
+        """Break off, unless training is over and this is its last validation."""
+        last = trainer.state.fn == "fit" and not trainer.sanity_checking and is_last_batch(trainer)
+        if not last and self._agreed(trainer):
+            self.stop.check()
+
+    def on_test_batch_end(
+        self,
+        trainer: Trainer,
+        pl_module: LightningModule,
+        outputs: Any,
+        batch: Any,
+        batch_idx: int,
+        dataloader_idx: int = 0,
+    ) -> None:
+        """Break off."""
+        if self._agreed(trainer):
+            self.stop.check()
+
+    def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        """No boundary follows."""
+        self.stop.deferring = False
+
+    def on_exception(
+        self, trainer: Trainer, pl_module: LightningModule, exception: BaseException
+    ) -> None:
+        """No boundary follows."""
+        self.stop.deferring = False
+
+    def _begin(self) -> None:
+        self.stop.install()
+        self.stop.deferring = True
+
+    def _end_if_saved(self) -> None:
+        if self._saved:
+            self.stop.check()
+
+    def _agreed(self, trainer: Trainer) -> bool:
+        """Whether any rank got a signal; all give the same answer."""
+        if self.stop.signum is None and trainer.received_sigterm:  # by Lightning's handler
+            self.stop.signum = signal.SIGTERM
+        asked = self.stop.signum is not None
+        if trainer.world_size > 1:
+            asked = trainer.strategy.reduce_boolean_decision(asked, all=False)
+            if asked and self.stop.signum is None:
+                self.stop.signum = signal.SIGTERM  # another rank got one
+        return asked

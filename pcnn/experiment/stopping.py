@@ -1,0 +1,57 @@
+"""What a run that Ctrl-C or SIGTERM has ended says, and its exit code."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from pcnn.callbacks.checkpoint import Stopped
+from pcnn.callbacks.stop import NAMES, StopSignals, stop_signals
+from pcnn.experiment import run_folder
+from pcnn.experiment.processes import rank
+from pcnn.experiment.weights import steps_of
+
+
+@contextmanager
+def stoppable(message: Callable[[str], str]) -> Iterator[StopSignals]:
+    """Let Ctrl-C and SIGTERM end what is inside, with a message in the place of a traceback.
+
+    Args:
+        message: what is printed, of the signal's name.
+
+    Raises:
+        Stopped: a signal came; ends the process with its exit code.
+    """
+    try:
+        with stop_signals(speaks=rank() == 0) as stop:
+            yield stop
+    except Stopped as stopped:
+        if rank() != 0:
+            raise SystemExit(0) from None  # Lightning kills all ranks when one of them fails
+        print(message(NAMES[stopped.signum]), file=sys.stderr, flush=True)
+        raise
+
+
+def how_to_go_on(folder: Path, name: str) -> str:
+    """The command that goes on with a training, and where that will be.
+
+    Args:
+        folder: run folder; it has no config.yaml when the run had not begun.
+        name: of the signal.
+    """
+    if not (folder / run_folder.CONFIG).is_file():
+        return f"{name}: stopped before the run began. The same command starts it again."
+    command = f"  python train.py {run_folder.argument('resume', folder)}"
+    last = folder / run_folder.LAST
+    if not last.is_file():
+        return f"{name}: stopped before the first step was done. To start there again:\n{command}"
+    total = run_folder.load_config(folder).trainer.max_steps
+    step = f"step {steps_of(last)}" + (f" of {total}" if total and total > 0 else "")
+    return f"{name}: stopped. {last} holds {step}. To go on:\n{command}"
+
+
+def nothing_written(name: str) -> str:
+    """That an evaluation has to be done again."""
+    return f"{name}: stopped; no figures were written. The same command evaluates again."
