@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pcnn import models, nn, runtime
     from pcnn.experiment.register import register
     from pcnn.geometry import Kernel, KernelMap, PointSet, VoxelGrid
-    from pcnn.ops import Engine, Planner, native_points, plan, voxelize
+    from pcnn.ops import Engine, Planner, native_points, plan, voxelize, voxelize_cells
     from pcnn.runtime.explaining import explain
     from pcnn.runtime.tuning import tune
     from pcnn.tensor import SparseTensor
@@ -38,6 +38,7 @@ __all__ = [
     "runtime",
     "tune",
     "voxelize",
+    "voxelize_cells",
 ]
 
 _HOMES = {
@@ -54,6 +55,7 @@ _HOMES = {
     "register": "pcnn.experiment.register",
     "tune": "pcnn.runtime.tuning",
     "voxelize": "pcnn.ops",
+    "voxelize_cells": "pcnn.ops",
 }
 
 

@@ -64,11 +64,11 @@ class SparseTensor:
         return SparseTensor(self.features.pin_memory(), self.geometry.pin_memory())
 
     def at_points(self) -> Tensor:
-        """Features ``[P, C]`` of the row of every point the geometry was made from.
+        """Features ``[P, C]`` of the row of every point the finest geometry was made from.
+
+        On a coarser level a point has the features of the cell that holds it.
 
         Raises:
-            ValueError: the geometry was not made from points.
+            ValueError: no inverses lead from this geometry back to points.
         """
-        if self.geometry.inverse is None:
-            raise ValueError("this geometry has no inverse map: it was not made from points")
-        return self.features[self.geometry.inverse]
+        return self.features[self.geometry.point_rows()]

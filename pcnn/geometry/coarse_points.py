@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from pcnn.geometry.inverses import finer_of_level
 from pcnn.geometry.kernel import Triple
-from pcnn.geometry.map_cache import MapCache
 
 if TYPE_CHECKING:
     from pcnn.geometry.point_set import PointSet
@@ -51,19 +51,24 @@ def level_of(
         inverse: ``[N_fine]`` int64 coarse row of every fine one.
         chosen: ``[N]`` int64, which of the fine rows every coarse one is, if it is one.
     """
-    (x, y, z), (a, b, c), (t, u, v) = fine.grid_size, stride, fine.tensor_stride
+    (x, y, z), (a, b, c) = fine.tensor_stride, stride
     return replace(
         fine,
         points=points,
         keys=keys,
-        grid_size=(x * a, y * b, z * c),
-        tensor_stride=(t * a, u * b, v * c),
+        grid_size=coarse_size(fine, stride),
+        tensor_stride=(x * a, y * b, z * c),
         one_per_cell=True,
         inverse=inverse,
         chosen=chosen,
-        _levels={},
-        _maps=MapCache(),
+        finer=finer_of_level(fine),
     )
+
+
+def coarse_size(fine: PointSet, stride: Triple) -> tuple[float, float, float]:
+    """Edges of the cells of a coarser level [m]."""
+    (x, y, z), (a, b, c) = fine.grid_size, stride
+    return x * a, y * b, z * c
 
 
 def in_cells(points: PointSet, share: float) -> Tensor:

@@ -67,9 +67,8 @@ def point_set_of(
         return _sorted(points, batch, batch_size, sizes, sites, rule)
     every = _sorted(points, batch, batch_size, voxel_sizes(thin, "thin"), "nearest", rule)
     keys, cell = torch.unique_consecutive(every.keys, return_inverse=True)
-    singles = replace(every, keys=keys)
-    offsets = every.points.to(torch.float64) - in_cells(singles, 0.5)[cell]
-    rows = nearest_rows(offsets, cell, singles.rows)  # of every
+    offsets = every.points.to(torch.float64) - in_cells(every, 0.5)
+    rows = nearest_rows(offsets, cell, len(keys))  # of every
     assert every.chosen is not None
     assert every.inverse is not None
     kept_points = every.chosen[rows]  # [kept] of the input

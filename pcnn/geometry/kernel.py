@@ -41,6 +41,20 @@ def triple(value: int | Sequence[int], name: str, minimum: int) -> Triple:
     return values[0], values[1], values[2]
 
 
+def usual_padding(size: int, stride: int, dilation: int) -> int:
+    """Padding of an axis where none is given.
+
+    An even window begins at its site: its slots cover 0..K-1. An odd one is centred on its site,
+    ``dilation * (K - 1) / 2``, as far as it still covers the voxels ``0..stride - 1`` of its coarse
+    cell, so at most ``K - stride``: a voxel outside of the window of the cell it lies in would
+    count in the next cell only, and nowhere where that is not occupied. So windows whose size
+    equals their stride tile space, padding 0. Dilated windows and those shorter than their stride
+    cover no cell, and stay centred.
+    """
+    centred = dilation * (size - 1) // 2 if size % 2 else 0
+    return min(centred, size - stride) if dilation == 1 and size >= stride else centred
+
+
 @dataclass(frozen=True)
 class Kernel:
     """Size, stride, dilation and padding of a convolution, one integer per axis (x, y, z).
@@ -67,21 +81,16 @@ class Kernel:
             size: kernel size K per axis, at least 1.
             stride: at least 1.
             dilation: at least 1.
-            padding: at least 0. ``None`` means ``dilation * (K - 1) / 2`` for an odd size (the
-                kernel is centred) and 0 for an even one (slots cover 0..K-1).
+            padding: at least 0. ``None`` means `usual_padding` on every axis.
 
         Raises:
             ValueError: a value out of its range.
         """
-        sizes = triple(size, "kernel_size", 1)
+        sizes, strides = triple(size, "kernel_size", 1), triple(stride, "stride", 1)
         dilations = triple(dilation, "dilation", 1)
         if padding is None:
-            centred = [
-                d * (k - 1) // 2 if k % 2 else 0 for k, d in zip(sizes, dilations, strict=True)
-            ]
-            padding = centred
-        strides, paddings = triple(stride, "stride", 1), triple(padding, "padding", 0)
-        return _shared(sizes, strides, dilations, paddings)
+            padding = [usual_padding(*axis) for axis in zip(sizes, strides, dilations, strict=True)]
+        return _shared(sizes, strides, dilations, triple(padding, "padding", 0))
 
     @cached_property
     def _hash(self) -> int:

@@ -51,7 +51,8 @@ class EdgeSet:
             of an input).
         symmetric: ``(i, j, k)`` implies ``(j, i, K - 1 - k)``.
         derive: layouts this edge set derives in its own way, by name; others as in `LAYOUTS`.
-        layouts: what is there already, by (name, whether of the transposed map).
+        layouts: what is there already, by (name, whether of the transposed map); the edge set keeps
+            a dictionary of its own.
         flat: lists of layout tensors handed out already (see `KernelMap.flat` and `read`).
         readings: what operations read so far (see `KernelMap.note`).
         extents: empty tensors ``[N_in, 0]`` and ``[N_out, 0]`` on the host, one and the same for a
@@ -64,8 +65,10 @@ class EdgeSet:
     symmetric: bool
     derive: Mapping[str, Callable[[KernelMap], Layout]] = field(default_factory=dict)
     layouts: dict[tuple[str, bool], Layout] = field(default_factory=dict, repr=False)
-    flat: dict[tuple[object, ...], list[Tensor]] = field(default_factory=dict, repr=False)
-    readings: set[Reading] = field(default_factory=set, repr=False)
+    flat: dict[tuple[object, ...], list[Tensor]] = field(
+        default_factory=dict, init=False, repr=False
+    )
+    readings: set[Reading] = field(default_factory=set, init=False, repr=False)
     extents: tuple[Tensor, Tensor] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -75,6 +78,8 @@ class EdgeSet:
             inputs = torch.zeros(n_in, 0)
             outputs = inputs if self.symmetric else torch.zeros(n_out, 0)
         object.__setattr__(self, "extents", (inputs, outputs))
+        # what a copy with other claims derives is no business of the one it was copied from
+        object.__setattr__(self, "layouts", dict(self.layouts))
 
 
 @dataclass(frozen=True)

@@ -54,7 +54,17 @@ class MapCache:
             kernel: the relation.
             built: the map.
             key: all that decides about the triplets; ``None`` means `Kernel.key`.
+
+        Raises:
+            ValueError: a map of other rows or slots.
         """
+        made_for, wanted = (built.n_in, built.n_out, built.volume), (source.rows, out.rows)
+        if made_for != (*wanted, kernel.volume):
+            raise ValueError(
+                f"a map of {made_for[2]} slots from {made_for[0]} to {made_for[1]} rows is none of "
+                f"{kernel.volume} slots from {wanted[0]} to {wanted[1]} rows; build it for these "
+                "sites and this kernel"
+            )
         key = kernel.key if key is None else key
         # a map knows what its slots are: the kernel's size, and the L1 norms of their offsets
         built.edges.layouts.setdefault(("kernel_size", False), kernel.size_layout)

@@ -63,7 +63,14 @@ class KeyLayout:
 
         Returns:
             ``[N]`` int64 keys; ascending keys are ascending (batch, x, y, z).
+
+        Raises:
+            ValueError: wrong shape, or no integers.
         """
+        if coords.ndim != 2 or coords.shape[1] != 4:
+            raise ValueError(f"coords must be [N, 4] (batch, x, y, z), got {tuple(coords.shape)}")
+        if coords.is_floating_point() or coords.is_complex() or coords.dtype == torch.bool:
+            raise ValueError(f"coords must hold integers, got {coords.dtype}")
         fields = coords.to(torch.int64)
         keys = fields[:, 0] << self.batch_shift
         for axis in range(3):

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import InitVar, dataclass, field, replace
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
-from pcnn.geometry.coarse_points import coarser
+from pcnn.geometry.coarse_points import coarser, in_cells
+from pcnn.geometry.inverses import Finer, collated, joined_rows, point_rows
 from pcnn.geometry.kept import kept
 from pcnn.geometry.kernel import Kernel, Triple
 from pcnn.geometry.kernel_map import KernelMap
+from pcnn.geometry.key_checks import check_integers, check_order, check_rows
 from pcnn.geometry.map_cache import MapCache, check_new_map
 from pcnn.geometry.neighbourhood import USUAL, Neighbourhood
 from pcnn.geometry.one_line import one_line, per_axis
@@ -21,6 +23,9 @@ from pcnn.geometry.packing import DEFAULT_LAYOUT, KeyLayout
 Sizes = tuple[float, float, float]
 
 POINT_SITES = ("nearest", "cell_origin")
+
+#: How far a float32 point may lie beside the cell that its float64 coordinates gave it [cells].
+OUT_OF_CELL = 2.0**-6
 
 
 class PointMapBuilder(Hashable, Protocol):
@@ -39,7 +44,8 @@ class PointSet:
 
     Rows are sorted by (batch, cell x, y, z), points of one cell in the order they came; a point may
     occur twice. Cell ``c`` of cloud b begins at ``corners[b] + c * grid_size``. Levels and kernel
-    maps derived from a set are cached on it and freed with it; the cache holds no reference cycle.
+    maps derived from a set are cached on it and freed with it; the cache holds no reference cycle,
+    and no copy of a set takes it along: neither `dataclasses.replace` nor `copy` nor `pickle`.
 
     Args:
         points: ``[N, 3]`` float32 [m], relative to the origin of their cloud.
@@ -60,6 +66,14 @@ class PointSet:
             ``None`` where the rows are none of them.
         layout: bit layout of the keys.
         neighbourhood: how kernels relate the points; levels have that of the finest points.
+        finer: of a level, the inverses from the points up to the finer set; ``None`` if they are
+            not known.
+        check: whether to look at the contents of the keys; ``None``: where that waits for no
+            device, on the host. ``True`` looks everywhere and at everything (`validate`).
+
+    Raises:
+        ValueError: points, frames or keys of other shapes or dtypes, keys that are seen to be
+            unsorted, of no cloud, or repeated where ``one_per_cell``; sites that do not exist.
     """
 
     points: Tensor
@@ -75,18 +89,58 @@ class PointSet:
     chosen: Tensor | None = None
     layout: KeyLayout = DEFAULT_LAYOUT
     neighbourhood: Neighbourhood = USUAL
-    _levels: dict[tuple[str, Kernel | Triple], PointSet] = field(default_factory=dict, repr=False)
-    _maps: MapCache = field(default_factory=MapCache, repr=False)
+    finer: Finer = ()
+    check: InitVar[bool | None] = None
+    # never copied: what was derived from other points would be found for these
+    _levels: dict[tuple[str, Kernel | Triple], PointSet] = field(
+        default_factory=dict, init=False, repr=False
+    )
+    _maps: MapCache = field(default_factory=MapCache, init=False, repr=False)
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, check: bool | None) -> None:
         if self.sites not in POINT_SITES:
             raise ValueError(f"sites must be one of {', '.join(POINT_SITES)}, got {self.sites!r}")
+        check_integers(self.keys, "[N]", "point set: keys")
+        rows, clouds = self.rows, self.batch_size
+        for name, tensor, wanted, dtype in (
+            ("points", self.points, (rows, 3), torch.float32),
+            ("origins", self.origins, (clouds, 3), torch.float64),
+            ("corners", self.corners, (clouds, 3), torch.float64),
+        ):
+            if tensor.shape != wanted or tensor.dtype != dtype:
+                raise ValueError(
+                    f"point set: {name} must be {list(wanted)} {dtype} for {rows} keys of {clouds} "
+                    f"clouds, got {list(tensor.shape)} {tensor.dtype}"
+                )
+        if check:
+            self.validate()
+        elif check is None and self.keys.device.type == "cpu":
+            check_order(self.keys, clouds, self.layout, self.one_per_cell, "point set")
+
+    def validate(self) -> None:
+        """Check every claim the set makes about its points; the host waits for their device.
+
+        Raises:
+            ValueError: keys that are unsorted, of no cloud, or repeated where ``one_per_cell``;
+                points that lie outside their cells; an inverse with rows that do not exist.
+        """
+        check_order(self.keys, self.batch_size, self.layout, self.one_per_cell, "point set")
+        check_rows(self.inverse, self.rows, "point set: inverse")
+        size = torch.tensor(self.grid_size, dtype=torch.float64, device=self.device)
+        places = (self.points.to(torch.float64) - in_cells(self, 0.0)) / size  # [N, 3]
+        outside = ((places - 0.5).abs() > 0.5 + OUT_OF_CELL).any(1)
+        if bool(outside.any()):
+            raise ValueError(
+                f"point set: {int(outside.sum())} of {self.rows} points lie outside the cell of "
+                f"their key, the first is {int(outside.nonzero()[0])}; give the keys of these "
+                "points, or make the set by pcnn.native_points"
+            )
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the points without the caches: a worker sends them, the receiver derives anew."""
         tensors = self.points, self.origins, self.corners, self.keys
         fields = self.batch_size, self.grid_size, self.tensor_stride, self.sites, self.one_per_cell
-        rest = self.inverse, self.chosen, self.layout, self.neighbourhood
+        rest = self.inverse, self.chosen, self.layout, self.neighbourhood, self.finer
         return PointSet, (*tensors, *fields, *rest)
 
     def __repr__(self) -> str:
@@ -125,6 +179,14 @@ class PointSet:
         starts = torch.arange(self.batch_size + 1, device=self.device) << self.layout.batch_shift
         return torch.searchsorted(self.keys, starts)
 
+    def point_rows(self) -> Tensor:
+        """``[P]`` int64 row of every point that the set, or its finest level, was made from.
+
+        Raises:
+            ValueError: no inverses lead back to points.
+        """
+        return point_rows(self)
+
     def points_about(self, other: PointSet) -> Tensor:
         """``[N, 3]`` float32 points relative to the origins of another set of the same clouds."""
         if other.origins is self.origins:
@@ -150,8 +212,8 @@ class PointSet:
             keys=move(self.keys),
             inverse=None if self.inverse is None else move(self.inverse),
             chosen=None if self.chosen is None else move(self.chosen),
-            _levels={},
-            _maps=MapCache(),
+            finer=None if self.finer is None else tuple(move(rows) for rows in self.finer),
+            check=False,  # the same keys, and they may still be on their way
         )
 
     @staticmethod
@@ -182,11 +244,9 @@ class PointSet:
                 f"a batch holds at most {first.layout.max_batch} clouds, got {len(sets)}"
             )
         shift = first.layout.batch_shift
-        inverses = [s.inverse for s in sets if s.inverse is not None]
+        finer, inverse = collated(sets)
+        below = [len(s.inverse) for s in sets if s.inverse is not None]
         chosen = [s.chosen for s in sets if s.chosen is not None]
-        inverse = None
-        if len(inverses) == len(sets):
-            inverse = _joined(inverses, [s.rows for s in sets])
         if inverse is None or len(chosen) < len(sets):
             chosen = []
         return replace(
@@ -198,9 +258,8 @@ class PointSet:
             batch_size=len(sets),
             one_per_cell=all(s.one_per_cell for s in sets),
             inverse=inverse,
-            chosen=_joined(chosen, [len(i) for i in inverses]) if chosen else None,
-            _levels={},
-            _maps=MapCache(),
+            chosen=joined_rows(chosen, below) if chosen else None,
+            finer=finer,
         )
 
     @property
@@ -314,9 +373,3 @@ class PointSet:
                 built its own.
         """
         return self._maps.add(self, out, kernel, built, (kernel.key, builder))
-
-
-def _joined(parts: Sequence[Tensor], rows: Sequence[int]) -> Tensor:
-    """Row numbers of sets that now lie one after another, ``rows`` long each."""
-    starts = [sum(rows[:index]) for index in range(len(rows))]
-    return torch.cat([part + start for part, start in zip(parts, starts, strict=True)])

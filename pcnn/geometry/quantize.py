@@ -41,7 +41,7 @@ def quantize(
     check_finite(points)
     # float64: at 1e5 m a float32 quotient is off by whole voxels
     cells = torch.floor(points.to(torch.float64) / size)
-    return grid_of_cells(cells, batch, batch_size, sites)
+    return _merged(cells, batch, batch_size, sites)
 
 
 def check_points(points: Tensor, batch: Tensor | None) -> None:
@@ -110,6 +110,9 @@ def grid_of_cells(
 ) -> VoxelGrid:
     """Voxel grid of integer cells, duplicates merged.
 
+    Rows are sorted, whatever the order of the cells: features that come in the order of the cells
+    go with them through `pcnn.voxelize_cells`.
+
     Args:
         cells: ``[P, 3]`` whole numbers (x, y, z), any real dtype.
         batch: ``[P]`` integers; ``None`` means one cloud.
@@ -120,13 +123,43 @@ def grid_of_cells(
         A grid whose ``inverse`` ``[P]`` holds the row of every cell given.
 
     Raises:
-        ValueError: as in `quantize`.
+        ValueError: cells of another shape or dtype, fractions, NaN or infinite ones; or as in
+            `quantize`.
     """
+    check_cells(cells)
+    if batch is not None:
+        check_batch(batch, len(cells))
+    return _merged(cells, batch, batch_size, sites)
+
+
+def check_cells(cells: Tensor) -> None:
+    """Refuse cells that are not ``[P, 3]`` whole numbers; of floats the device is waited for.
+
+    Raises:
+        ValueError: wrong shape or dtype, fractions, NaN or infinite cells.
+    """
+    if cells.ndim != 2 or cells.shape[1] != 3:
+        hint = ""
+        if cells.ndim == 2 and cells.shape[1] == 4:
+            hint = "; (batch, x, y, z) goes in as cells[:, 1:] and batch=cells[:, 0]"
+        raise ValueError(f"cells must be [P, 3] (x, y, z), got {tuple(cells.shape)}{hint}")
+    if cells.is_complex() or cells.dtype == torch.bool:
+        raise ValueError(f"cells must hold whole numbers, got {cells.dtype}")
+    if cells.is_floating_point():
+        whole = ((cells == cells.floor()) & cells.isfinite()).all(1)
+        if not bool(whole.all()):
+            row, bad = int((~whole).nonzero()[0]), int((~whole).sum())
+            raise ValueError(
+                f"cells must hold whole numbers, but {bad} of {len(cells)} rows are fractional, "
+                f"NaN or infinite, the first is {row}: {cells[row].tolist()}; give "
+                "points in metres to pcnn.voxelize or pcnn.geometry.quantize"
+            )
+
+
+def _merged(cells: Tensor, batch: Tensor | None, batch_size: int | None, sites: str) -> VoxelGrid:
     layout = DEFAULT_LAYOUT
     if batch is None:
         batch = torch.zeros(len(cells), dtype=torch.int64, device=cells.device)
-    else:
-        check_batch(batch, len(cells))
     first, last = (int(batch.min()), int(batch.max())) if len(batch) else (0, 0)
     clouds = last + 1 if batch_size is None else batch_size
     if first < 0 or last >= clouds:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import InitVar, dataclass, field, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from pcnn.geometry.inverses import Finer, collated, finer_of_level, point_rows
 from pcnn.geometry.kept import kept
 from pcnn.geometry.kernel import Kernel, Triple
 from pcnn.geometry.kernel_map import KernelMap
+from pcnn.geometry.key_checks import check_integers, check_order, check_rows
 from pcnn.geometry.map_cache import MapCache, check_new_map
 from pcnn.geometry.one_line import one_line, per_axis
 from pcnn.geometry.packing import DEFAULT_LAYOUT, KeyLayout
@@ -30,7 +32,8 @@ class VoxelGrid:
 
     Rows are sorted by (batch, x, y, z). Coordinates of every level are in level-0 voxels, so they
     are multiples of ``tensor_stride``. Levels and kernel maps derived from a grid are cached on it
-    and freed with it; the cache holds no reference cycle.
+    and freed with it; the cache holds no reference cycle, and no copy of a grid takes it along:
+    neither `dataclasses.replace` nor `copy` nor `pickle`.
 
     Args:
         keys: ``[N]`` int64 packed coordinates, sorted, unique.
@@ -43,6 +46,14 @@ class VoxelGrid:
             floor, the row above every site of the finer grid; ``None`` otherwise.
         layout: bit layout of the keys.
         box: lowest and highest coordinate along x, y and z, if the host knows them.
+        finer: of a level, the inverses from the points up to the finer grid; ``None`` if they are
+            not known.
+        check: whether to look at the contents of the keys; ``None``: where that waits for no
+            device, on the host. ``True`` looks everywhere and at everything (`validate`).
+
+    Raises:
+        ValueError: keys of another shape or dtype, or that are seen to be unsorted, repeated or of
+            no cloud; sites that do not exist; coordinates beyond the packing.
     """
 
     keys: Tensor
@@ -53,18 +64,50 @@ class VoxelGrid:
     inverse: Tensor | None = None
     layout: KeyLayout = DEFAULT_LAYOUT
     box: Box | None = None
-    _levels: dict[tuple[str, Kernel | Triple], VoxelGrid] = field(default_factory=dict, repr=False)
-    _maps: MapCache = field(default_factory=MapCache, repr=False)
+    finer: Finer = ()
+    check: InitVar[bool | None] = None
+    # never copied: what was derived from other keys would be found for these
+    _levels: dict[tuple[str, Kernel | Triple], VoxelGrid] = field(
+        default_factory=dict, init=False, repr=False
+    )
+    _maps: MapCache = field(default_factory=MapCache, init=False, repr=False)
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, check: bool | None) -> None:
         if self.sites not in SITES:
             raise ValueError(f"sites must be one of {', '.join(SITES)}, got {self.sites!r}")
         self.layout.check_bound(self.bound, 0, "voxel grid")
+        check_integers(self.keys, "[N]", "voxel grid: keys")
+        if check:
+            self.validate()
+        elif check is None and self.keys.device.type == "cpu":
+            check_order(self.keys, self.batch_size, self.layout, True, "voxel grid")
+
+    def validate(self) -> None:
+        """Check every claim the grid makes about its sites; the host waits for their device.
+
+        Raises:
+            ValueError: keys that are unsorted, repeated or of no cloud; coordinates off the tensor
+                stride or beyond ``bound`` or ``box``; an inverse with rows that do not exist.
+        """
+        check_order(self.keys, self.batch_size, self.layout, True, "voxel grid")
+        check_rows(self.inverse, self.rows, "voxel grid: inverse")
+        coords = self.coords[:, 1:]
+        step = torch.tensor(self.tensor_stride, device=self.device)
+        if bool((coords % step != 0).any()):
+            raise ValueError(f"voxel grid: sites are no multiples of stride {self.tensor_stride}")
+        for axis, name in enumerate("xyz" if self.rows else ""):
+            low, high = torch.stack(coords[:, axis].aminmax()).tolist()
+            for a, b in ((-self.bound, self.bound), (self.extent[0][axis], self.extent[1][axis])):
+                if low < a or high > b:
+                    raise ValueError(
+                        f"voxel grid: sites lie at {low}..{high} along {name}, but bound and box "
+                        f"say {a}..{b}; give those of these keys"
+                    )
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the sites without the caches: a worker sends them, the receiver derives anew."""
         fields = (self.keys, self.batch_size, self.bound, self.tensor_stride, self.sites)
-        return VoxelGrid, (*fields, self.inverse, self.layout, self.box)
+        return VoxelGrid, (*fields, self.inverse, self.layout, self.box, self.finer)
 
     def __repr__(self) -> str:
         stride = per_axis(self.tensor_stride)
@@ -109,6 +152,14 @@ class VoxelGrid:
         starts = torch.arange(self.batch_size + 1, device=self.device) << self.layout.batch_shift
         return torch.searchsorted(self.keys, starts)
 
+    def point_rows(self) -> Tensor:
+        """``[P]`` int64 row of every point that the grid, or its finest level, was made from.
+
+        Raises:
+            ValueError: no inverses lead back to points.
+        """
+        return point_rows(self)
+
     def to(self, device: torch.device | str, non_blocking: bool = False) -> VoxelGrid:
         """Return the grid on another device; cached levels and maps stay behind."""
         if self.keys.device == torch.device(device):
@@ -125,8 +176,8 @@ class VoxelGrid:
             self,
             keys=move(self.keys),
             inverse=inverse,
-            _levels={},
-            _maps=MapCache(),
+            finer=None if self.finer is None else tuple(move(rows) for rows in self.finer),
+            check=False,  # the same keys, and they may still be on their way
         )
 
     @staticmethod
@@ -137,7 +188,8 @@ class VoxelGrid:
         sits in the highest bits of a key, so the joined keys are sorted already.
 
         Raises:
-            ValueError: no grid, a grid of several clouds, or grids of unlike stride or layout.
+            ValueError: no grid, a grid of several clouds, or grids of unlike stride, sites or
+                layout.
         """
         if not grids:
             raise ValueError("collate needs at least one voxel grid")
@@ -147,22 +199,17 @@ class VoxelGrid:
                 raise ValueError(
                     f"collate joins single clouds, but grid {position} holds {grid.batch_size}"
                 )
-            if (grid.tensor_stride, grid.layout) != (first.tensor_stride, first.layout):
-                raise ValueError(f"grid {position} has another tensor stride or layout than grid 0")
+            if grid._kind != first._kind:
+                raise ValueError(
+                    f"grid {position} has another tensor stride, sites or layout than grid 0"
+                )
         if len(grids) > first.layout.max_batch:
             raise ValueError(
                 f"a batch holds at most {first.layout.max_batch} clouds, got {len(grids)}"
             )
         shift = first.layout.batch_shift
         keys = torch.cat([grid.keys + (index << shift) for index, grid in enumerate(grids)])
-        inverse = None
-        if all(grid.inverse is not None for grid in grids):
-            parts, start = [], 0
-            for grid in grids:
-                assert grid.inverse is not None
-                parts.append(grid.inverse + start)
-                start += grid.rows
-            inverse = torch.cat(parts)
+        finer, inverse = collated(grids)
         return VoxelGrid(
             keys,
             len(grids),
@@ -172,7 +219,12 @@ class VoxelGrid:
             inverse,
             first.layout,
             _joint_box([grid.extent for grid in grids]),
+            finer,
         )
+
+    @property
+    def _kind(self) -> tuple[Any, ...]:
+        return self.tensor_stride, self.sites, self.layout
 
     def strided(self, kernel: Kernel, derive: SiteBuild | None = None) -> VoxelGrid:
         """Output sites of a convolution with this kernel; the grid itself at stride 1.
@@ -194,6 +246,26 @@ class VoxelGrid:
             with kept():
                 self._levels[key] = derive(self, kernel)
         return self._levels[key]
+
+    def floor_level(self, stride: Triple, keys: Tensor, inverse: Tensor) -> VoxelGrid:
+        """The level of the sites ``stride * floor(c / stride)``; it is not kept with this grid.
+
+        Args:
+            stride: tensor stride of the level.
+            keys: ``[N]`` int64, its sites.
+            inverse: ``[rows]`` int64, row of the level above every row of this grid.
+        """
+        return VoxelGrid(
+            keys,
+            self.batch_size,
+            self.bound + max(stride) - 1,
+            stride,
+            self.sites,
+            inverse,
+            self.layout,
+            self.coarse_box(stride),
+            finer_of_level(self),
+        )
 
     def is_below(self, coarse: VoxelGrid, kernel: Kernel) -> bool:
         """Whether ``coarse`` was made from this grid by the floor of the kernel's stride."""
@@ -284,9 +356,7 @@ def _floor_sites(grid: VoxelGrid, kernel: Kernel) -> VoxelGrid:
     step = torch.tensor(stride, device=grid.device)
     coords[:, 1:] = torch.div(coords[:, 1:], step, rounding_mode="floor") * step
     keys, inverse = torch.unique(grid.layout.pack(coords), sorted=True, return_inverse=True)
-    bound = grid.bound + max(stride) - 1
-    box = grid.coarse_box(stride)
-    return VoxelGrid(keys, grid.batch_size, bound, stride, grid.sites, inverse, grid.layout, box)
+    return grid.floor_level(stride, keys, inverse)
 
 
 def _reached(grid: VoxelGrid, kernel: Kernel) -> VoxelGrid:

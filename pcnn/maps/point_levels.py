@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from pcnn.geometry import PointSet
-from pcnn.geometry.coarse_points import level_of
+from pcnn.geometry.coarse_points import coarse_size, level_of
 from pcnn.geometry.kernel import Triple
 from pcnn.kernels import cuda, pinned
 from pcnn.maps.levels import (
@@ -116,20 +116,19 @@ def _level(
         # all bits set: as unsigned numbers the largest there are
         least = torch.full((m,), -1, dtype=torch.int64, device=device)
         chosen = torch.full((m,), -1, dtype=torch.int64, device=device)
-    made = level_of(fine, stride, coarse, keys, inverse, chosen)
     read = points, first, sites.inverse[place], sites.keys[place], start
     pointers = (
         0 if t is None else t.data_ptr() for t in (*read, inverse, least, chosen, coarse, keys)
     )
     arguments = _ARGUMENTS.pack(
-        *pointers, n, m, *made.grid_size, *fine.layout.axis_bits, *total, nearest
+        *pointers, n, m, *coarse_size(fine, stride), *fine.layout.axis_bits, *total, nearest
     )
     kernels = cuda.module("point_levels.cu", device)
     kernels.launch("nearest_distances", -(-n // _THREADS), arguments, device)
     if nearest:
         kernels.launch("nearest_rows", -(-n // _THREADS), arguments, device)
     kernels.launch("place_level", -(-m // _THREADS), arguments, device)
-    return made
+    return level_of(fine, stride, coarse, keys, inverse, chosen)
 
 
 def _empty_levels(found: list[PointSet], steps: Sequence[Step]) -> list[PointSet]:

@@ -239,10 +239,10 @@ class RadiusSearch:
             widths = box_reach(edges, kernel.size, rule.volume)
             if not covered:
                 return widths
-            x, y, z = map(max, widths, _across(source, kernel.stride))
+            x, y, z = map(max, widths, _covering(source, kernel))
             return x, y, z
         radius = official_radius(edges[0], kernel.size[0], rule.volume)
-        return max(radius, math.hypot(*_across(source, kernel.stride))) if covered else radius
+        return max(radius, math.hypot(*_covering(source, kernel))) if covered else radius
 
     def _edges(self, source: PointSet, kernel: Kernel) -> Edges:
         """Edges of a kernel cell [m]."""
@@ -253,8 +253,7 @@ class RadiusSearch:
 
     def _field(self, source: PointSet, target: PointSet, kernel: Kernel) -> Field:
         centres = target.points if target is source else target.points_about(source)
-        # 0 unless the padding is another than the default: a kernel lies around its output
-        shift = [edge * s for edge, s in zip(source.grid_size, _shift(kernel), strict=True)]
+        shift = _moved(source, kernel)
         if any(shift):
             centres = centres + torch.tensor(shift, dtype=centres.dtype, device=centres.device)
         reach, edges = self.reach(source, kernel), self._edges(source, kernel)
@@ -276,6 +275,21 @@ def _claims(source: PointSet, target: PointSet, kernel: Kernel) -> dict[str, Any
 def _across(source: PointSet, stride: Triple) -> Edges:
     """How far two points of a cell of so many cells may lie apart along every axis [m]."""
     x, y, z = (COVERING * e * s for e, s in zip(source.grid_size, stride, strict=True))
+    return x, y, z
+
+
+def _covering(source: PointSet, kernel: Kernel) -> Edges:
+    """How far a kernel has to see along every axis to reach all points of its coarse cell [m]."""
+    axes = zip(_across(source, kernel.stride), _moved(source, kernel), strict=True)
+    x, y, z = (across + abs(moved) for across, moved in axes)
+    return x, y, z
+
+
+def _moved(source: PointSet, kernel: Kernel) -> Edges:
+    """From the output to the centre of the kernel [m]: 0 at the usual padding."""
+    usual = Kernel.of(kernel.size, kernel.stride, kernel.dilation).padding
+    axes = zip(source.grid_size, usual, kernel.padding, strict=True)
+    x, y, z = (edge * (padding - own) for edge, padding, own in axes)
     return x, y, z
 
 

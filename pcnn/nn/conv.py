@@ -118,7 +118,8 @@ class Conv3d(_Convolution):
         out_channels: C_out.
         kernel_size: K per axis, any odd or even size.
         stride: per axis.
-        padding: per axis; ``None`` centres odd kernels and lets even ones cover 0..K-1.
+        padding: per axis; ``None`` centres odd kernels, as far as they still cover their coarse
+            voxel, and lets even ones cover 0..K-1 (`pcnn.geometry.kernel.usual_padding`).
         dilation: per axis.
         groups: groups of channels.
         bias: whether to learn an additive bias ``[C_out]``.

@@ -19,10 +19,13 @@ from pcnn.tensor import SparseTensor
 class _Pool3d(nn.Module):
     """Reduce the occupied sites of every window; empty sites do not count.
 
+    Windows of a size of at least their stride, undilated, count every occupied site of the input;
+    those whose size equals their stride tile space and count it once.
+
     Args:
         kernel_size: window per axis.
         stride: per axis; ``None`` means the kernel size.
-        padding: as in `pcnn.nn.Conv3d`.
+        padding: as in `pcnn.nn.Conv3d`: 0 where size and stride are equal.
         dilation: per axis.
         engine: whose map builder finds the windows.
     """
@@ -44,6 +47,8 @@ class _Pool3d(nn.Module):
 
     def forward(self, x: SparseTensor, sites: Geometry | None = None) -> SparseTensor:
         """Pool ``[N_in, C]`` to ``[N_out, C]`` on the strided sites, or on those given."""
+        if self.kernel.is_pointwise and (sites is None or sites is x.geometry):
+            return x  # native points of one cell do not count for each other here either
         target = output_sites(x.geometry, self.kernel) if sites is None else sites
         kernel_map = map_between(x.geometry, target, self.kernel, self.engine)
         return SparseTensor(type(self).reduction(x.features, kernel_map), target)
@@ -130,6 +135,6 @@ def unpool(x: SparseTensor, sites: Geometry, engine: str | Engine | None = None)
             f"both sets of native points have tensor stride {fine}, so neither lies inside the "
             "other's cells; give the points that those of x were made from"
         )
-    kernel = Kernel.of(ratio, ratio, padding=0)
+    kernel = Kernel.of(ratio, ratio)
     kernel_map = map_between(sites, x.geometry, kernel, resolve(engine))
     return SparseTensor(reduce_sum(x.features, kernel_map.transpose()), sites)

@@ -5,7 +5,7 @@ from pcnn.ops.engine import ENGINES, Engine, resolve
 from pcnn.ops.native_points import native_points
 from pcnn.ops.plan import Planner, plan
 from pcnn.ops.reduce import reduce_max, reduce_mean, reduce_sum
-from pcnn.ops.voxelize import reduce_points, voxelize
+from pcnn.ops.voxelize import reduce_points, voxelize, voxelize_cells
 
 __all__ = [
     "ENGINES",
@@ -20,4 +20,5 @@ __all__ = [
     "reduce_sum",
     "resolve",
     "voxelize",
+    "voxelize_cells",
 ]

@@ -288,7 +288,9 @@ class DevicePlan:
             if number in above and finer is not None:
                 key = ("down", kernel.stride)
                 if key not in finer._levels:
-                    finer._levels[key] = self._level(finer, sites[number], number, above[number])
+                    keys = sites[number].keys[: sites[number].rows]
+                    level = finer.floor_level(self.strides[number], keys, above[number])
+                    finer._levels[key] = level
                 grids[number] = finer._levels[key]
         maps: Maps = [None] * len(self.recipe.maps)
         for entry in self.maps:
@@ -334,19 +336,6 @@ class DevicePlan:
         if wanted:
             found.update(zip(wanted, rows_above(levels, list(wanted.values())), strict=True))
         return found
-
-    def _level(self, finer: VoxelGrid, sites: Sites, number: int, inverse: Tensor) -> VoxelGrid:
-        stride = self.strides[number]
-        return VoxelGrid(
-            sites.keys[: sites.rows],
-            finer.batch_size,
-            finer.bound + max(stride) - 1,
-            stride,
-            finer.sites,
-            inverse,
-            finer.layout,
-            finer.coarse_box(stride),
-        )
 
 
 def read_report(report: Tensor) -> list[int]:

@@ -59,6 +59,7 @@ def _tensors_of(geometry: Geometry) -> Iterator[Tensor]:
     yield geometry.keys
     if geometry.inverse is not None:
         yield geometry.inverse
+    yield from geometry.finer or ()
     if isinstance(geometry, PointSet):
         yield from (geometry.points, geometry.origins, geometry.corners)
         if geometry.chosen is not None:

@@ -46,13 +46,4 @@ def _on_device(grid: VoxelGrid, kernel: Kernel) -> VoxelGrid:
         levels = unique_sites(grid.keys, extent, [stride], grid.layout, bits=bits)
         keys, inverse = levels.keys[0], levels.inverse[0].to(torch.int64)
         rows = int(levels.counts[0])
-    return VoxelGrid(
-        keys[:rows],
-        grid.batch_size,
-        grid.bound + max(stride) - 1,
-        stride,
-        grid.sites,
-        inverse,
-        grid.layout,
-        grid.coarse_box(stride),
-    )
+    return grid.floor_level(stride, keys[:rows], inverse)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from pcnn.geometry import KernelMap, VoxelGrid, quantize
+from pcnn.geometry import KernelMap, VoxelGrid, grid_of_cells, quantize
 from pcnn.geometry.quantize import check_finite, check_points, voxel_sizes
 from pcnn.maps.native import has_kernels
 from pcnn.ops.plan import Planner, plan_nothing
@@ -61,6 +61,36 @@ def voxelize(
     return SparseTensor(reduce_points(features, grid, reduce), grid)
 
 
+def voxelize_cells(
+    cells: Tensor,
+    features: Tensor,
+    batch: Tensor | None = None,
+    *,
+    reduce: str = "mean",
+    batch_size: int | None = None,
+    sites: str = "floor",
+) -> SparseTensor:
+    """Bring integer cells and their features into the order of a voxel grid.
+
+    Args:
+        cells: ``[P, 3]`` whole numbers (x, y, z) in any order.
+        features: ``[P, C]`` floating point, row p belongs to cell p; gradients flow to it.
+        batch: ``[P]`` integers, cloud of every cell; ``None`` means one cloud.
+        reduce: rows of a cell that is given several times; as in `voxelize`.
+        batch_size: number of clouds; ``None`` means the largest batch index + 1.
+        sites: output sites of strided convolutions, ``floor`` or ``reached``.
+
+    Returns:
+        A tensor whose rows are sorted by (batch, x, y, z); ``at_points()`` gives them in the order
+        of the cells.
+
+    Raises:
+        ValueError: as `pcnn.geometry.grid_of_cells`, or features that do not match the cells.
+    """
+    grid = grid_of_cells(cells, batch, batch_size, sites)
+    return SparseTensor(reduce_points(features, grid, reduce), grid)
+
+
 def _quantized(
     points: Tensor,
     batch: Tensor | None,
@@ -108,31 +138,22 @@ def reduce_points(features: Tensor, grid: VoxelGrid, reduce: str = "mean") -> Te
     """Reduce point features ``[P, C]`` to the voxels of a grid made from those points ``[N, C]``.
 
     Raises:
-        ValueError: unknown reduction, or a grid that was not made from points.
+        ValueError: unknown reduction, a grid that was not made from points, or features of another
+            shape than theirs.
     """
     if reduce not in REDUCTIONS:
         raise ValueError(f"reduce must be one of {', '.join(REDUCTIONS)}, got {reduce!r}")
-    if grid.inverse is None:
-        raise ValueError("this grid has no inverse map: it was not made from points")
-    if features.shape[0] != grid.inverse.shape[0]:
+    rows = grid.point_rows()  # [P]
+    if features.ndim != 2 or features.shape[0] != rows.shape[0]:
         raise ValueError(
-            f"the grid was made from {grid.inverse.shape[0]} points, got features of "
-            f"{features.shape[0]}"
+            f"the grid was made from {rows.shape[0]} points: features must be "
+            f"[{rows.shape[0]}, C], got {tuple(features.shape)}"
         )
+    points = torch.arange(features.shape[0], device=features.device)
     if reduce == "first":
-        points = torch.arange(features.shape[0], device=features.device)
         first = torch.full((grid.rows,), features.shape[0], device=features.device)
-        first.scatter_reduce_(0, grid.inverse, points, "amin")
+        first.scatter_reduce_(0, rows, points, "amin")
         return features.index_select(0, first)
-    membership = point_map(grid)
+    pairs = points.to(torch.int32), rows.to(torch.int32), torch.tensor([0, len(points)])
+    membership = KernelMap.from_pairs(*pairs, len(points), grid.rows, False, True)  # one slot
     return (reduce_mean if reduce == "mean" else reduce_sum)(features, membership)
-
-
-def point_map(grid: VoxelGrid) -> KernelMap:
-    """Map with one slot from the points a grid was made of (input) to its voxels (output)."""
-    if grid.inverse is None:
-        raise ValueError("this grid has no inverse map: it was not made from points")
-    points = torch.arange(grid.inverse.shape[0], device=grid.device, dtype=torch.int32)
-    offsets = torch.tensor([0, points.shape[0]])
-    out_index = grid.inverse.to(torch.int32)
-    return KernelMap.from_pairs(points, out_index, offsets, len(points), grid.rows, False, True)

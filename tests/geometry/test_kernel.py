@@ -20,6 +20,28 @@ def test_default_padding_centres_odd_kernels_and_leaves_even_ones(
     assert Kernel.of(size, 1, dilation).padding == (padding,) * 3
 
 
+@pytest.mark.parametrize(
+    ("size", "stride", "dilation", "padding"),
+    [
+        (3, 2, 1, 1),
+        (3, 3, 1, 0),
+        (5, 3, 1, 2),
+        (5, 4, 1, 1),
+        (5, 5, 1, 0),
+        (7, 5, 1, 2),
+        (4, 4, 1, 0),
+        (1, 2, 1, 0),
+        (3, 4, 1, 1),  # shorter than the stride
+        (3, 3, 2, 2),  # dilated
+    ],
+)
+def test_odd_windows_are_centred_as_far_as_they_cover_their_cell(
+    size: int, stride: int, dilation: int, padding: int
+) -> None:
+    assert Kernel.of(size, stride, dilation).padding == (padding,) * 3
+    assert Kernel.of((size, 3, 2), (stride, 1, 2), (dilation, 1, 1)).padding == (padding, 1, 0)
+
+
 def test_even_kernels_cover_zero_to_k_minus_one() -> None:
     assert Kernel.of(2).offsets == tuple(itertools.product((0, 1), repeat=3))
 

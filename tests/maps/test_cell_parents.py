@@ -16,7 +16,7 @@ from tests.maps.guarded import guarded
 
 KERNELS = [
     Kernel.of(2, 2),
-    Kernel.of(3, 3, padding=0),
+    Kernel.of(3, 3),
     Kernel.of((1, 1, 2), (1, 1, 2)),
     Kernel.of((2, 4, 2), (2, 4, 2)),
 ]

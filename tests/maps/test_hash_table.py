@@ -21,7 +21,7 @@ KERNELS = [
     Kernel.of(3, padding=0),
     Kernel.of(2, dilation=2, padding=1),  # symmetric without a centre
     Kernel.of(2, 2),
-    Kernel.of(3, 3, padding=0),
+    Kernel.of(3, 3),
     Kernel.of(3, 2),
     Kernel.of(4, 2),
     Kernel.of((1, 1, 3), (1, 1, 2)),

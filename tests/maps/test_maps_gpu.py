@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from pcnn.geometry import Kernel, KernelMap, VoxelGrid, grid_of_cells
-from pcnn.geometry.map_cache import MapCache
 from pcnn.geometry.packing import DEFAULT_LAYOUT
 from pcnn.maps import MapBuilder, SortedSearch, Windowed
 from pcnn.maps.disjoint import DisjointMap, disjoint_maps
@@ -38,7 +37,7 @@ KERNELS = [
     Kernel.of((9, 2, 1)),
     Kernel.of(2, 2),
     Kernel.of(3, 2),
-    Kernel.of(3, 3),
+    Kernel.of(3, 3, padding=1),
     Kernel.of(4, 2, padding=1),
     Kernel.of(5, 3, dilation=2),
     Kernel.of(6, 3),
@@ -214,7 +213,7 @@ def everything(grid: VoxelGrid, builder: MapBuilder) -> list[Tensor]:
 
 
 def bare(grid: VoxelGrid, keys: Tensor) -> VoxelGrid:
-    return replace(grid, keys=keys, inverse=None, _levels={}, _maps=MapCache())
+    return replace(grid, keys=keys, inverse=None)
 
 
 def levels_and_sites(grid: VoxelGrid) -> list[Tensor]:

@@ -15,7 +15,9 @@ from pcnn.nn import (
 from tests.clouds import dense_grid, surface_grid
 
 
-@pytest.mark.parametrize(("size", "stride"), [(2, None), (3, 2), (3, 1), ((1, 2, 3), (1, 2, 1))])
+@pytest.mark.parametrize(
+    ("size", "stride"), [(2, None), (3, 2), (3, 1), (5, 4), ((1, 2, 3), (1, 2, 1))]
+)
 def test_maximum_of_a_dense_block_equals_torch(size: int, stride: int | None) -> None:
     layer = MaxPool3d(size, stride)
     kernel = layer.kernel

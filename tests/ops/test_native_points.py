@@ -7,7 +7,6 @@ from torch import nn
 import pcnn
 from pcnn.dataflows import Reference
 from pcnn.geometry import Kernel, Neighbourhood, point_set_of, quantize
-from pcnn.geometry.map_cache import MapCache
 from pcnn.maps import BruteForce
 from pcnn.maps.radius import RadiusSearch
 from pcnn.nn import AvgPool3d, Conv3d, ConvTranspose3d, GlobalMaxPool, concatenate, unpool
@@ -160,7 +159,7 @@ def test_a_layer_may_have_a_field_of_its_own() -> None:
     maps = [found_map(points, points, layer.kernel, layer.engine) for layer in layers]
     assert len({id(built) for built in maps}) == 2
     assert maps[1] is maps[2]
-    free = replace(points, neighbourhood=Neighbourhood(), _maps=MapCache())
+    free = replace(points, neighbourhood=Neighbourhood())
     rules = (RadiusSearch("drop", cell=0.6), RadiusSearch("drop"), RadiusSearch("drop"))
     for layer, search, out in zip(layers, rules, outs, strict=True):
         built = search.build(free, free, layer.kernel)

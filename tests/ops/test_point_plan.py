@@ -90,7 +90,7 @@ def test_a_planned_step_builds_nothing(
     several = scan(90, sites=sites)
     for points in (several, single(several)) if where == "torch" else (several,):
         unplanned = gradients(net, features(points))
-        again = replace(points, _levels={}, _maps=type(points._maps)())
+        again = replace(points)
         planned = net.planner(again, backward=True)
         assert net.planner.is_planned(planned, True)
         with monkeypatch.context() as patch:

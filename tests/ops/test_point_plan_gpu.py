@@ -11,7 +11,6 @@ import pcnn
 from pcnn.geometry import Kernel, PointSet
 from pcnn.geometry import row_lists as plain
 from pcnn.geometry.coarse_points import coarser
-from pcnn.geometry.map_cache import MapCache
 from pcnn.maps.cell_parents import cell_parents
 from pcnn.maps.point_levels import Step, point_levels
 from pcnn.maps.radius import RadiusSearch
@@ -23,7 +22,7 @@ DEVICE = torch.device("cuda")
 
 
 def fresh(points: PointSet) -> PointSet:
-    return replace(points, _levels={}, _maps=MapCache())
+    return replace(points)
 
 
 @pytest.mark.parametrize("sites", ["nearest", "cell_origin"])

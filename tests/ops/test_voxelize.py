@@ -42,7 +42,7 @@ def test_bad_requests_are_named() -> None:
     with pytest.raises(ValueError, match="match the points"):
         pcnn.voxelize(points, features[:4], voxel_size=1.0)
     grid = pcnn.voxelize(points, features, voxel_size=1.0).geometry
-    with pytest.raises(ValueError, match="features of"):
+    with pytest.raises(ValueError, match="features must be"):
         reduce_points(features[:4], grid)
     with pytest.raises(ValueError, match="not made from points"):
         reduce_points(features, VoxelGrid(grid.keys, 1, grid.bound))

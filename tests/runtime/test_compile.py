@@ -6,7 +6,6 @@ from torch import nn
 from torch._dynamo.utils import counters
 
 import pcnn
-from pcnn.geometry.map_cache import MapCache
 from pcnn.models import SparseResNet21
 from pcnn.runtime import compile
 from tests.clouds import surface_grid
@@ -49,7 +48,7 @@ def test_native_points_are_planned_as_well(alone: bool) -> None:
         points = single(scan(n)) if alone else scan(n)
         x = torch.randn(points.rows, 4, dtype=torch.float64)
         found = compiled(pcnn.SparseTensor(x, points)).features
-        wanted = net(pcnn.SparseTensor(x, replace(points, _levels={}, _maps=MapCache()))).features
+        wanted = net(pcnn.SparseTensor(x, replace(points))).features
         torch.testing.assert_close(found, wanted, rtol=1e-10, atol=1e-10)
         found.sum().backward()
     assert counters["stats"]["unique_graphs"] == 1

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from torch import Tensor
 
@@ -44,8 +44,7 @@ def layouts_of(product: str, symmetric: bool) -> tuple[Names, Names]:
 
 def bare(sites: G) -> G:
     """Return the same sites without the levels and maps that are cached on them."""
-    empty: dict[str, Any] = {"_levels": {}, "_maps": type(sites._maps)()}
-    return replace(sites, **empty)
+    return replace(sites)
 
 
 def build(grid: VoxelGrid, builder: MapBuilder, kernel: Kernel, product: str) -> KernelMap:

@@ -253,7 +253,7 @@ def _part(grid: VoxelGrid, rows: int) -> VoxelGrid:
     """A grid of the first sites, which lie side by side; the grid itself if it has no more."""
     if grid.rows <= rows:
         return grid
-    return replace(grid, keys=grid.keys[:rows], inverse=None, _levels={}, _maps=type(grid._maps)())
+    return replace(grid, keys=grid.keys[:rows], inverse=None)
 
 
 def configuration_of(

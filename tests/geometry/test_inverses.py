@@ -1,0 +1,146 @@
+"""Rows of points on coarser levels."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import pytest
+import torch
+from torch import nn
+
+import pcnn
+from pcnn.geometry import Geometry, Kernel, PointSet, VoxelGrid, point_set_of, quantize
+from pcnn.nn import AvgPool3d, Conv3d, unpool
+from pcnn.ops import Planner, reduce_points
+from pcnn.ops.sites import output_sites
+from tests.clouds import batched, surface_grid
+
+STEPS = [Kernel.of(2, 2), Kernel.of(3, (1, 3, 2)), Kernel.of(3, 2)]
+SIZE = 0.5
+
+
+def made(kind: str, n: int = 300, clouds: int = 3) -> tuple[Geometry, torch.Tensor]:
+    """A geometry and the cell ``[P, 4]`` of every point it was made from."""
+    points, batch = batched(n, clouds)
+    cells = torch.cat([batch[:, None], torch.floor(points / SIZE).long()], dim=1)
+    if kind == "voxels":
+        return quantize(points, batch, voxel_size=SIZE, batch_size=clouds), cells
+    thin = SIZE if kind == "thinned points" else None
+    return point_set_of(points, batch, clouds, SIZE, thin=thin), cells
+
+
+def levels(root: Geometry) -> list[Geometry]:
+    found = [root]
+    for kernel in STEPS:
+        found.append(output_sites(found[-1], kernel))
+    return found
+
+
+def cells_of(level: Geometry) -> torch.Tensor:
+    """``[N, 4]`` cells of every row, in units of the level's own."""
+    if isinstance(level, PointSet):
+        return level.cells.long()
+    cells = level.coords.long()
+    cells[:, 1:] //= torch.tensor(level.tensor_stride)
+    return cells
+
+
+def check(level: Geometry, cells: torch.Tensor) -> None:
+    cells = cells.clone()
+    cells[:, 1:] = cells[:, 1:].div(torch.tensor(level.tensor_stride), rounding_mode="floor")
+    rows = level.point_rows()
+    assert rows.dtype == torch.int64
+    assert torch.equal(cells_of(level)[rows], cells)
+    features = torch.arange(level.rows).float()[:, None]
+    assert torch.equal(pcnn.SparseTensor(features, level).at_points()[:, 0], rows.float())
+
+
+@pytest.mark.parametrize("where", ["torch", "emulated"])
+@pytest.mark.parametrize("kind", ["voxels", "points", "thinned points"])
+def test_every_level_gives_every_point_the_row_of_its_cell(
+    kind: str, where: str, request: pytest.FixtureRequest
+) -> None:
+    if where == "emulated":
+        request.getfixturevalue("emulated")
+    root, cells = made(kind)
+    for level in levels(root):
+        check(level, cells)
+        for other in (pickle.loads(pickle.dumps(level)), copy.copy(level), copy.deepcopy(level)):
+            check(other, cells)
+
+
+@pytest.mark.parametrize("where", ["torch", "emulated"])
+@pytest.mark.parametrize("kind", ["voxels", "points"])
+def test_planned_levels_do_so_too(kind: str, where: str, request: pytest.FixtureRequest) -> None:
+    if where == "emulated":
+        request.getfixturevalue("emulated")
+    root, cells = made(kind)
+    net = nn.Sequential(Conv3d(4, 4, 2, 2), AvgPool3d(3), Conv3d(4, 4, 3, 2))
+    Planner(net)(root, backward=False)
+    y = net(pcnn.SparseTensor(torch.randn(root.rows, 4), root))
+    assert y.geometry.tensor_stride == (12, 12, 12)
+    check(y.geometry, cells)
+
+
+@pytest.mark.parametrize("kind", ["voxels", "points"])
+def test_batches_of_levels_do_so_too(kind: str) -> None:
+    single = [made(kind, n, 1) for n in (90, 1, 40)]
+    for depth in range(len(STEPS) + 1):
+        parts = [levels(root)[depth] for root, _ in single]
+        joined = type(parts[0]).collate(parts)  # type: ignore[arg-type]
+        cells = [
+            torch.cat([torch.full((len(own), 1), number), own[:, 1:]], dim=1)
+            for number, (_, own) in enumerate(single)
+        ]
+        check(joined, torch.cat(cells))
+
+
+def test_levels_without_a_way_back_are_refused() -> None:
+    root, _ = made("voxels")
+    assert isinstance(root, VoxelGrid)
+    bare = VoxelGrid(root.keys, root.batch_size, root.bound)
+    reached = surface_grid(50, sites="reached")
+    several = surface_grid(50), surface_grid(60)
+    unlike = VoxelGrid(several[1].keys, 1, several[1].bound)
+    for geometry in (
+        bare,
+        bare.strided(STEPS[0]),
+        reached.strided(STEPS[2]),
+        root.strided(STEPS[0]).generated(STEPS[0]),
+        VoxelGrid.collate([several[0], unlike]),
+        VoxelGrid.collate([one.strided(STEPS[0]) for one in (several[0], unlike)]),
+    ):
+        x = pcnn.SparseTensor(torch.zeros(geometry.rows, 2), geometry)
+        with pytest.raises(ValueError, match="no inverse that leads back to points"):
+            x.at_points()
+
+
+def test_a_mixed_batch_of_levels_knows_the_rows_above_but_no_points() -> None:
+    first, second = surface_grid(50), surface_grid(60)
+    bare = VoxelGrid(second.keys, 1, second.bound)
+    parts = [grid.strided(STEPS[0]) for grid in (first, bare)]
+    joined = VoxelGrid.collate(parts)
+    fine = VoxelGrid.collate([first, bare])
+    assert joined.inverse is not None
+    above = joined.coords[joined.inverse][:, 1:]
+    assert torch.equal(above, fine.coords[:, 1:].div(2, rounding_mode="floor") * 2)
+    assert joined.finer is None
+
+
+def test_features_at_points_are_those_of_the_finest_level_brought_back() -> None:
+    root, cells = made("voxels")
+    x = pcnn.SparseTensor(torch.randn(root.rows, 3), root)
+    low = AvgPool3d(3)(AvgPool3d(2)(x))
+    assert len(cells) != root.rows
+    assert torch.equal(low.at_points(), unpool(low, root).at_points())
+
+
+def test_features_of_points_are_reduced_to_any_level() -> None:
+    root, cells = made("voxels")
+    assert isinstance(root, VoxelGrid)
+    ones = torch.ones(len(cells), 1)
+    for level in levels(root):
+        assert isinstance(level, VoxelGrid)
+        counts = reduce_points(ones, level, "sum")[:, 0]
+        assert torch.equal(counts.long(), level.point_rows().bincount())
