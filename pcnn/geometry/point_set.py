@@ -122,10 +122,13 @@ class PointSet:
 
         Raises:
             ValueError: keys that are unsorted, of no cloud, or repeated where ``one_per_cell``;
-                points that lie outside their cells; an inverse with rows that do not exist.
+                points that lie outside their cells; rows of ``inverse`` or ``chosen`` that do not
+                exist.
         """
         check_order(self.keys, self.batch_size, self.layout, self.one_per_cell, "point set")
         check_rows(self.inverse, self.rows, "point set: inverse")
+        if self.inverse is not None:
+            check_rows(self.chosen, len(self.inverse), "point set: chosen")
         size = torch.tensor(self.grid_size, dtype=torch.float64, device=self.device)
         places = (self.points.to(torch.float64) - in_cells(self, 0.0)) / size  # [N, 3]
         outside = ((places - 0.5).abs() > 0.5 + OUT_OF_CELL).any(1)

@@ -135,6 +135,7 @@ def test_the_switch_looks_at_every_claim_on_every_device() -> None:
         (grid, {"tensor_stride": (1, 2, 1)}, "no multiples of stride"),
         (points, {"keys": points.keys.flip(0)}, "unsorted"),
         (points, {"points": points.points + 0.05}, "90 of 90 points lie outside the cell"),
+        (points, {"chosen": points.keys}, r"chosen holds rows \d+"),
         (points, {"inverse": points.inverse + 1}, r"inverse holds rows 1\.\.90"),
     ]
     for geometry, change, message in claims:

@@ -60,6 +60,15 @@ def test_a_sum_over_ones_is_the_number_of_voxels(
         assert built.in_index.sort().values.tolist() == list(range(grid.rows)), size
 
 
+def test_reached_sites_of_tiles_are_those_of_floor() -> None:
+    floor, reached = (surface_grid(90, batch_size=2, sites=sites) for sites in ("floor", "reached"))
+    for size in MIXES:
+        kernel = Kernel.of(size, size)
+        assert torch.equal(reached.strided(kernel).keys, floor.strided(kernel).keys), size
+        pooled = SumPool3d(size)(pcnn.SparseTensor(torch.ones(reached.rows, 1), reached))
+        assert float(pooled.features.sum()) == reached.rows
+
+
 def test_windows_in_every_mix_equal_a_reduction_by_cells() -> None:
     x = voxels(300, 2)
     ones = x.replace(torch.ones(x.geometry.rows, 1))
