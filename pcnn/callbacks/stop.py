@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -16,6 +17,7 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from pcnn.callbacks.checkpoint import Checkpoint, Stopped, is_last_batch
 
 NAMES: dict[int, str] = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM"}
+TWICE = 0.5  # [s] `timeout`, `torchrun` and other launchers send one signal twice
 SHOW_CURSOR = b"\x1b[?25h"  # a progress bar hides it
 
 
@@ -41,6 +43,7 @@ class StopSignals:
     def __init__(self, speaks: bool = True) -> None:
         self.signum: int | None = None
         self.deferring = False
+        self._came = 0.0  # when
         self._speaks = speaks
         self._process = os.getpid()
         # a shell's background jobs ignore Ctrl-C, which is meant for others
@@ -66,12 +69,12 @@ class StopSignals:
             if signum == signal.SIGTERM:
                 signal.signal(signum, signal.SIG_DFL)
             return
-        for each in self._ours:
-            signal.signal(each, signal.SIG_DFL)
-        if self.signum is not None:  # another library has put this handler back
-            os.kill(self._process, signum)
+        if self.signum is not None:
+            if time.monotonic() - self._came > TWICE:
+                signal.signal(signum, signal.SIG_DFL)
+                os.kill(self._process, signum)
             return
-        self.signum = signum
+        self.signum, self._came = signum, time.monotonic()
         if not self.deferring:
             raise Stopped(signum)
         if self._speaks:

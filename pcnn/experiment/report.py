@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import platform
+import shlex
 import subprocess
 from collections.abc import Mapping
 from importlib.metadata import version
@@ -105,6 +106,7 @@ def say_begin(console: Console, cfg: DictConfig, folder: Path, task: nn.Module) 
         f"{cfg.task.name}, geometry {cfg.geometry.name}, engine {cfg.engine.name}, "
         f"seed {cfg.seed}",
         highlight=False,
+        soft_wrap=True,
     )
     console.print(f"run folder: {folder}", soft_wrap=True)
     say_simulated(console, cfg)
@@ -142,22 +144,31 @@ def say_files(console: Console, folder: Path) -> None:
 def try_it(cfg: DictConfig, checkpoint: str) -> list[str]:
     """The command, if any, that applies a checkpoint to clouds of the user's."""
     commands = {
-        "registration": f"  pcnn register SOURCE TARGET --model {checkpoint}",
-        "segmentation": f"  pcnn predict {checkpoint} FILE_OR_FOLDER",
+        "registration": f"  pcnn register SOURCE TARGET --model {shlex.quote(checkpoint)}",
+        "segmentation": f"  pcnn predict {shlex.quote(checkpoint)} FILE_OR_FOLDER",
     }
     return [commands[cfg.task.name]] if cfg.task.name in commands else []
+
+
+def longer(cfg: DictConfig) -> str:
+    """The argument that makes a run twice as long, by whichever of its limits ends it."""
+    steps, epochs = cfg.trainer.max_steps, cfg.trainer.max_epochs
+    if steps and steps > 0:
+        return f"trainer.max_steps={2 * steps}"
+    if epochs and epochs > 0:
+        return f"trainer.max_epochs={2 * epochs}"
+    return "trainer.max_time=DD:HH:MM:SS"
 
 
 def say_end(console: Console, cfg: DictConfig, folder: Path, checkpoint: str | None) -> None:
     """Print where the results lie and what to try next."""
     lines = [f"run folder: {folder}", *files_of(folder)]
     if cfg.train and checkpoint:
-        longer = 2 * max(1, cfg.trainer.max_steps)
         lines += [
             "next:",
-            f"  python eval.py ckpt_path={checkpoint}",
+            f"  python eval.py {run_folder.argument('ckpt_path', checkpoint)}",
             *try_it(cfg, checkpoint),
-            f"  python train.py resume={folder} trainer.max_steps={longer}",
+            f"  python train.py {run_folder.argument('resume', folder)} {longer(cfg)}",
         ]
     if cfg.data.source != "real":
         lines.append(

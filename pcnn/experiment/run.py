@@ -244,6 +244,8 @@ def quieten() -> None:
     """Keep Lightning to its warnings, less those that say nothing here."""
     for name in ("lightning.pytorch", "lightning.fabric"):
         logging.getLogger(name).setLevel(logging.WARNING)
+    if rank() != 0:  # every rank finds the same data; one says so
+        logging.getLogger("pcnn").setLevel(logging.WARNING)
     # small loaders are meant on small machines
     warnings.filterwarnings("ignore", ".*does not have many workers.*")
     # a metric is summed over ranks by itself, exactly
@@ -254,6 +256,10 @@ def quieten() -> None:
     warnings.filterwarnings("ignore", ".*Total length of `list` across ranks is zero.*")
     # an evaluation takes the weights of a checkpoint, not the state of the training's callbacks
     warnings.filterwarnings("ignore", ".*callbacks used to create the checkpoint need to be.*")
+    # Lightning makes DDP on a stream of its own, as graph capture would need, and torch sums the
+    # gradients there: right, and out of a user's hands
+    if hasattr(torch.autograd.graph, "set_warn_on_accumulate_grad_stream_mismatch"):
+        torch.autograd.graph.set_warn_on_accumulate_grad_stream_mismatch(False)
     # Lightning's own use of torch
     warnings.filterwarnings("ignore", ".*LeafSpec.*")
     # the task moves batches itself, to plan them on the way (pcnn.ops.prefetch)

@@ -12,6 +12,7 @@ from lightning.pytorch.loggers import WandbLogger
 from lightning.pytorch.utilities import rank_zero_only, rank_zero_warn
 
 from pcnn.loggers.run_id import stored_run_id
+from pcnn.loggers.run_name import run_name
 from pcnn.loggers.step_mark import StepMark
 from pcnn.loggers.wandb_mode import first_line, resolve_mode
 
@@ -40,7 +41,7 @@ class RunWandbLogger(WandbLogger):
     Args:
         run_folder: folder of the run; W&B writes to ``<run folder>/wandb``.
         project: W&B project.
-        name: display name; None takes the folder's name.
+        name: display name; None makes one (`pcnn.loggers.run_name`). A resumed run keeps its own.
         mode: ``online``, ``offline``, ``disabled`` or None to decide by login.
         config: resolved configuration as a plain dict (not a DictConfig).
         init_timeout: seconds that W&B may take to start online.
@@ -72,8 +73,10 @@ class RunWandbLogger(WandbLogger):
             )
         folder = Path(run_folder)
         run_id = stored_run_id(folder)
+        # a run that W&B knows keeps its name, which may have been changed on the site
+        known = any(folder.glob("wandb/*run-*"))
         super().__init__(
-            name=name or folder.resolve().name,
+            name=None if known else name or run_name(folder, config),
             save_dir=os.fspath(folder),
             id=run_id,
             project=project,
@@ -103,8 +106,11 @@ class RunWandbLogger(WandbLogger):
             return
         if wandb.run is not None and wandb.run.id != self._id:
             wandb.run.finish()  # of another training in this process: two runs would be mixed
-        # quiet: W&B's closing summary would bury what the run itself says at its end
-        self._wandb_init["settings"] = wandb.Settings(init_timeout=self._init_timeout, quiet=True)
+        # W&B's closing summary would bury what the run itself says at its end, and its hints are
+        # about the folder it is started in
+        self._wandb_init["settings"] = wandb.Settings(
+            init_timeout=self._init_timeout, quiet=True, show_info=False
+        )
         self._wandb_init["allow_val_change"] = True
         mode = resolve_mode(self._mode, self._login_timeout)
         fallbacks = {"online": ["offline", "disabled"], "offline": ["disabled"], "disabled": []}
@@ -120,6 +126,8 @@ class RunWandbLogger(WandbLogger):
                 continue
             if attempt == "online":
                 print(f"W&B: {run.url}")
+            elif attempt == "offline":
+                print(f"W&B: offline. To upload: wandb sync {Path(run.dir).parent}")
             for metric, summary in SUMMARIES.items():
                 run.define_metric(
                     metric, step_metric="trainer/global_step", step_sync=True, summary=summary

@@ -27,5 +27,5 @@ class KillOnce(Callback):
             self.marker.touch()
             if self.signum == signal.SIGKILL:
                 os.kill(os.getpid(), self.signum)
-            else:
+            elif trainer.is_global_zero:
                 os.killpg(0, self.signum)

@@ -12,6 +12,7 @@ import wandb
 from wandb.proto import wandb_internal_pb2
 
 from pcnn.loggers import GuardedLogger, RunWandbLogger, guard
+from pcnn.loggers.run_name import run_name
 
 
 @pytest.fixture(autouse=True)
@@ -68,6 +69,25 @@ def test_offline_run_is_written_with_id_and_config(tmp_path):
     (row,) = records(tmp_path)
     assert row["val/miou_present"] == 0.25
     assert row["trainer/global_step"] == 4
+
+
+CONFIG = {
+    "model": {"name": "minkunet"},
+    "dataset": {"name": "kitti", "voxel_size": 0.1, "pair_voxel_size": 0.3},
+    "geometry": {"name": "voxel"},
+    "task": {"name": "segmentation"},
+}
+
+
+def test_a_name_tells_model_and_data_and_a_resumed_run_keeps_its_own(tmp_path):
+    folder = tmp_path / "2026-03-01_12-30-00"
+    logger = RunWandbLogger(folder, mode="offline", config=CONFIG)
+    assert logger.experiment.name == "minkunet-kitti-0.1m-2026-03-01_12-30-00"
+    logger.finish()
+    assert RunWandbLogger(folder, config=CONFIG)._wandb_init["name"] is None
+    pairs = {**CONFIG, "task": {"name": "registration"}, "geometry": {"name": "point"}}
+    assert run_name(tmp_path / "sweep_x" / "3", pairs) == "minkunet-kitti-0.3m-point-sweep_x-3"
+    assert run_name(tmp_path / "one", None) == "one"
 
 
 def test_resumed_run_keeps_its_id_and_steps_only_increase(tmp_path):
