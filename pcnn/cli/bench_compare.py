@@ -16,14 +16,20 @@ if TYPE_CHECKING:
 
 
 def compare(
-    ours: Annotated[list[Path], typer.Argument(help="Result files; of several the least counts.")],
-    peers: Annotated[list[Path], typer.Option(help="File of other engines' times; repeat.")],
+    ours: Annotated[
+        list[Path], typer.Argument(help="Result files; the smallest time of each row counts.")
+    ],
+    peers: Annotated[
+        list[Path], typer.Option(help="File of other engines' times; may be repeated.")
+    ],
     builder: Annotated[
         list[str] | None,
-        typer.Option("--builder", "--engine", help="Only these builders and engines; repeat."),
+        typer.Option(
+            "--builder", "--engine", help="Only these builders and engines; may be repeated."
+        ),
     ] = None,
 ) -> None:
-    """Hold measured maps, layers and networks against other engines' times."""
+    """Compare measured maps, layers and networks with other engines' times."""
     from pcnn.bench.rows import read_rows
 
     try:
@@ -38,7 +44,7 @@ def compare(
 
 def join(
     paths: Annotated[list[Path], typer.Argument(help="Result files of one device and commit.")],
-    out: Annotated[Path, typer.Option(help="File to write; charts stand beside it.")],
+    out: Annotated[Path, typer.Option(help="File to write; charts are written beside it.")],
 ) -> None:
     """Join result files of one device and commit, and draw their charts."""
     from pcnn.bench.figures import FIGURES
@@ -50,7 +56,7 @@ def join(
     except (OSError, ValueError) as error:
         raise typer.BadParameter(str(error)) from error
     for file in (written, *draw(written, FIGURES)):
-        typer.echo(f"written: {file}")
+        typer.echo(f"wrote {file}")
 
 
 def charts(path: Annotated[Path, typer.Argument(help="Result file.")]) -> None:
@@ -63,7 +69,7 @@ def charts(path: Annotated[Path, typer.Argument(help="Result file.")]) -> None:
     except (OSError, ValueError) as error:
         raise typer.BadParameter(str(error)) from error
     for file in drawn:
-        typer.echo(f"written: {file}")
+        typer.echo(f"wrote {file}")
 
 
 def print_comparisons(rows: Sequence[Row], device: str, peers: Peers) -> None:

@@ -24,31 +24,33 @@ _PLACES = ("dataset.root", "dataset.data_dir")
 def data(
     overrides: Annotated[
         list[str] | None,
-        typer.Argument(help="As for train.py: model=minkunet dataset.voxel_size=0.05"),
+        typer.Argument(help="Options of train.py, such as model=minkunet dataset.voxel_size=0.05"),
     ] = None,
     figure: Annotated[
-        list[str] | None, typer.Option(help="stages or loop; repeat; both unless given.")
+        list[str] | None, typer.Option(help="stages or loop; may be repeated. Default: both.")
     ] = None,
-    steps: Annotated[int, typer.Option(min=2, help="Training steps that count.")] = 100,
-    warm_up: Annotated[int, typer.Option(min=1, help="Training steps before those.")] = 20,
+    steps: Annotated[int, typer.Option(min=2, help="Training steps to measure.")] = 100,
+    warm_up: Annotated[
+        int, typer.Option(min=1, help="Training steps before the measured ones.")
+    ] = 20,
     scans: Annotated[
         int,
         typer.Option(
             min=0,
-            help="Make a set of so many links to the labelled scans of dataset.root (kitti); 0: "
-            "take the set as it is.",
+            help="Measure on this many links to the labelled scans of dataset.root (kitti); "
+            "0: on the set as it is.",
         ),
     ] = 0,
-    conf: Annotated[Path, typer.Option(help="Folder of configurations, that of train.py.")] = Path(
+    conf: Annotated[Path, typer.Option(help="Folder of the configurations of train.py.")] = Path(
         "conf"
     ),
     print_rows: PrintRows = True,
     out: Out = None,
 ) -> None:
-    """Measure a training's data path: every stage of a sample, and what a training waits for it.
+    """Time the data path of a training: each stage of a sample, and how long steps wait for it.
 
-    Give the options of the training. Samples are compared with float64, batches of the worker
-    processes with those made in this process, before anything is timed.
+    Give the options of the training. Before anything is timed, samples are compared with float64,
+    and batches of the worker processes with those made in this process.
     """
     from pcnn.bench.data.figures import FIGURES
     from pcnn.bench.suite import chosen_figures
@@ -87,7 +89,7 @@ def _setting(
     from pcnn.experiment.run import describe_data, quieten
 
     if cfg.task.name != "segmentation":
-        raise typer.BadParameter(f"task={cfg.task.name}: the data path of segmentation is measured")
+        raise typer.BadParameter(f"task={cfg.task.name}: only task=segmentation can be measured")
     quieten()
     module: Any = build.data(cfg)
     described = describe_data(cfg, module)

@@ -52,15 +52,19 @@ def layers(
     workload: Workloads = None,
     layers: Annotated[
         list[str] | None,
-        typer.Option(help="c_in:c_out:size or c_in:c_out:size:stride; repeat, or commas."),
+        typer.Option(
+            help="c_in:c_out:size or c_in:c_out:size:stride; several with commas, or repeated."
+        ),
     ] = None,
     what: Annotated[
         list[str] | None,
-        typer.Option(help="layer, train, map+layer or map+train; repeat; all four."),
+        typer.Option(help="layer, train, map+layer or map+train; may be repeated. Default: all."),
     ] = None,
     figure: Annotated[
         list[str] | None,
-        typer.Option(help="Figure of a paper; repeat, or 'all'; else the layers alone."),
+        typer.Option(
+            help="Figure of a paper, or 'all'; may be repeated. Default: the layers alone."
+        ),
     ] = None,
     dtype: Annotated[
         Precision, typer.Option(help="auto: float16 on a GPU, float32 on a CPU.")
@@ -72,12 +76,12 @@ def layers(
     count: Count = True,
     peers: PeerFiles = None,
     only_peers: Annotated[
-        bool, typer.Option("--only-peers", help="Measure only what the files of --peers have.")
+        bool, typer.Option("--only-peers", help="Measure only what the files of --peers contain.")
     ] = False,
     print_rows: PrintRows = True,
     out: Out = None,
 ) -> None:
-    """Time single convolutions: forward and training, on a map that is there and with a new one."""
+    """Time single convolutions: forward and training, on an existing map and with a new one."""
     from pcnn.bench.layers.compare import places_of
     from pcnn.bench.layers.figures import FIGURES, PLAIN
     from pcnn.bench.layers.setting import KINDS, STANDARD, LayerShape, Setting
@@ -87,7 +91,7 @@ def layers(
     name = dtype.on(where)
     unknown = [kind for kind in what or () if kind not in KINDS]
     if unknown:
-        raise typer.BadParameter(f"--what {unknown[0]}: want {', '.join(KINDS)}")
+        raise typer.BadParameter(f"--what {unknown[0]}: must be one of {', '.join(KINDS)}")
     words = [word for text in layers or () for word in text.split(",")]
     names = [] if figure and "all" in figure else figure or [PLAIN]
     try:
@@ -97,7 +101,7 @@ def layers(
         raise typer.BadParameter(str(error)) from error
     theirs = peers_of(peers)
     if only_peers and theirs is None:
-        raise typer.BadParameter("--only-peers: give --peers too")
+        raise typer.BadParameter("--only-peers needs --peers")
     setting = Setting(
         where,
         scenes_of(workload),

@@ -27,21 +27,23 @@ from pcnn.cli.device import chosen_device
 def mapping(
     figure: Annotated[
         list[str] | None,
-        typer.Option(help="Figure to measure, as spira_fig12; repeat; all unless given."),
+        typer.Option(help="Figure to measure, such as spira_fig12; may be repeated. Default: all."),
     ] = None,
     workload: Workloads = None,
     voxel_sizes: Annotated[
-        str, typer.Option(help="Voxel sizes of a scan of points in metres, as 0.2,0.1,0.05.")
+        str, typer.Option(help="Voxel sizes of a scan of points in metres, such as 0.2,0.1,0.05.")
     ] = "",
     builder: Annotated[
-        list[str] | None, typer.Option(help="Map builder; repeat; all unless given.")
+        list[str] | None, typer.Option(help="Map builder; may be repeated. Default: all.")
     ] = None,
     kernels: Annotated[
-        str, typer.Option(help="Size:stride of the kernels of spira_fig12.")
+        str, typer.Option(help="Kernels of spira_fig12, as size:stride.")
     ] = "3:1,5:1,2:2,3:2",
     product: Annotated[
         list[str] | None,
-        typer.Option(help="table, pairs, ready or train, for spira_fig12; repeat; all four."),
+        typer.Option(
+            help="table, pairs, ready or train, of spira_fig12; may be repeated. Default: all."
+        ),
     ] = None,
     device: Device = "auto",
     repeats: Repeats = 20,
@@ -49,12 +51,15 @@ def mapping(
     budget: Budget = 2.0,
     cold: Annotated[bool, typer.Option(help="Flush the cache before every call.")] = False,
     inputs: Annotated[
-        int, typer.Option(min=1, help="Copies of the input that calls take turns among.")
+        int, typer.Option(min=1, help="Copies of the input that the calls take in turn.")
     ] = 1,
     count: Count = True,
-    ncu: Annotated[bool, typer.Option(help="L2 hits of minuet_fig16, by Nsight Compute.")] = False,
+    ncu: Annotated[
+        bool, typer.Option(help="Count L2 hits of minuet_fig16 by Nsight Compute.")
+    ] = False,
     bandwidth: Annotated[
-        float | None, typer.Option(help="Of the device memory in TB/s; known for H100 and H200.")
+        float | None,
+        typer.Option(help="Bandwidth of the device memory in TB/s; known for H100 and H200."),
     ] = None,
     peers: PeerFiles = None,
     print_rows: PrintRows = True,
@@ -72,7 +77,7 @@ def mapping(
     where = chosen_device(device)
     unknown = [name for name in product or () if name not in PRODUCTS]
     if unknown:
-        raise typer.BadParameter(f"--product {unknown[0]}: want {', '.join(PRODUCTS)}")
+        raise typer.BadParameter(f"--product {unknown[0]}: must be one of {', '.join(PRODUCTS)}")
     try:
         figures = chosen_figures(figure or (), FIGURES)
         builders = named(where, builder or ())
@@ -105,14 +110,16 @@ def _numbers(text: str) -> list[float]:
     try:
         sizes = [float(part) for part in text.split(",") if part]
     except ValueError as error:
-        raise typer.BadParameter(f"--voxel-sizes {text}: want numbers, as 0.2,0.1") from error
+        raise typer.BadParameter(
+            f"--voxel-sizes {text}: must be numbers, such as 0.2,0.1"
+        ) from error
     if any(size <= 0 for size in sizes):
-        raise typer.BadParameter(f"--voxel-sizes {text}: want positive lengths [m]")
+        raise typer.BadParameter(f"--voxel-sizes {text}: lengths must be above 0 m")
     return sizes
 
 
 def _kernels(text: str) -> list[tuple[int, int]]:
     pairs = [part.split(":") for part in text.split(",")]
     if not all(len(pair) == 2 and all(p.isdecimal() and int(p) for p in pair) for pair in pairs):
-        raise typer.BadParameter(f"--kernels {text}: want size:stride, as 3:1,2:2")
+        raise typer.BadParameter(f"--kernels {text}: must be size:stride, such as 3:1,2:2")
     return [(int(size), int(stride)) for size, stride in pairs]

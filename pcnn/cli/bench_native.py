@@ -32,29 +32,32 @@ def native(
         list[str] | None,
         typer.Option(
             help="fig3, fig4, fig5 or figJ of PointCNN++; layers, triplets, groups, dataflows, "
-            "same_t, memory or step20m; repeat; all unless given."
+            "same_t, memory or step20m; may be repeated. Default: all."
         ),
     ] = None,
     cloud: Annotated[
         list[str] | None,
         typer.Option(
-            help="Points: file.npz, file.npz:name or file.npz:name@grid, a grid in metres; repeat. "
-            "Without, rooms are simulated, as always for fig3, fig4, fig5, figJ and step20m."
+            help="Points: file.npz, file.npz:name or file.npz:name@grid, a grid in metres; may be "
+            "repeated. Default: simulated rooms, which fig3, fig4, fig5, figJ and step20m use."
         ),
     ] = None,
     line: Annotated[
         list[str] | None,
         typer.Option(
-            help="voxel, degraded, native, torchsparse, minuet or pointcnnpp; repeat; all six."
+            help="voxel, degraded, native, torchsparse, minuet or pointcnnpp; may be repeated. "
+            "Default: all."
         ),
     ] = None,
     dtype: Annotated[
         Precision,
-        typer.Option(help="Training casts to it. auto: float16 on a GPU, float32 on a CPU."),
+        typer.Option(
+            help="Dtype of training under autocast. auto: float16 on a GPU, float32 on a CPU."
+        ),
     ] = Precision.auto,
     rooms: Annotated[int, typer.Option(min=1, help="Simulated rooms; the paper has 10.")] = 10,
     sizes: Annotated[
-        str, typer.Option(help="Thousands of points of growing rooms, as 20,50,100.")
+        str, typer.Option(help="Sizes of growing rooms in thousands of points, such as 20,50,100.")
     ] = "20,50,100,300,1000",
     device: Device = "auto",
     repeats: Repeats = 10,
@@ -64,10 +67,13 @@ def native(
         float, typer.Option(help="Seconds after which a figure starts no further row.")
     ] = 600.0,
     memory: Annotated[
-        float | None, typer.Option(help="GB of the device that figJ may take; all of it.")
+        float | None,
+        typer.Option(help="Memory that figJ may use, in GB. Default: all of the device."),
     ] = None,
-    largest: Annotated[int, typer.Option(help="Thousands of points of figJ at most.")] = 400_000,
-    step: Annotated[int, typer.Option(help="Thousands of points of step20m.")] = 20_000,
+    largest: Annotated[
+        int, typer.Option(help="Largest cloud of figJ, in thousands of points.")
+    ] = 400_000,
+    step: Annotated[int, typer.Option(help="Cloud of step20m, in thousands of points.")] = 20_000,
     check: Annotated[
         int, typer.Option(min=100, help="Points of the room that networks are verified on.")
     ] = 50_000,

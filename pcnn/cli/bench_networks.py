@@ -32,34 +32,41 @@ def networks(
     workload: Workloads = None,
     model: Annotated[
         list[str] | None,
-        typer.Option(help="sparse_resnet, sparse_resnet_large or minkunet; repeat; all three."),
+        typer.Option(
+            help="sparse_resnet, sparse_resnet_large or minkunet; may be repeated. Default: all."
+        ),
     ] = None,
     mode: Annotated[
         list[str] | None,
         typer.Option(
             help="infer and train (from shuffled cells), forward and step (on planned input); "
-            "repeat; all four."
+            "may be repeated. Default: all."
         ),
     ] = None,
     figure: Annotated[
         list[str] | None,
-        typer.Option(help="Figure of a paper; repeat, or 'all'; else the networks alone."),
+        typer.Option(
+            help="Figure of a paper, or 'all'; may be repeated. Default: the networks alone."
+        ),
     ] = None,
     dtype: Annotated[
         Precision,
-        typer.Option(help="Training casts to it. auto: float16 on a GPU, float32 on a CPU."),
+        typer.Option(
+            help="Dtype of training under autocast. auto: float16 on a GPU, float32 on a CPU."
+        ),
     ] = Precision.auto,
-    width: Annotated[float, typer.Option(help="Factor on all channels; the papers' is 1.")] = 1.0,
+    width: Annotated[float, typer.Option(help="Factor on all channels; the papers have 1.")] = 1.0,
     device: Device = "auto",
     repeats: Repeats = 22,
     runs: Runs = 1,
     budget: Budget = 3.0,
     count: Count = True,
     check_voxels: Annotated[
-        int, typer.Option(min=100, help="Verify scenes of more voxels on so many of them.")
+        int, typer.Option(min=100, help="Larger scenes are verified on this many of their voxels.")
     ] = 200_000,
     sizes: Annotated[
-        str, typer.Option(help="Thousands of voxels of generated scenes, as 10,50,100.")
+        str,
+        typer.Option(help="Sizes of generated scenes in thousands of voxels, such as 10,50,100."),
     ] = "10,50,100,500,1000",
     kernel_sizes: Annotated[str, typer.Option(help="Kernel sizes of spira_table4.")] = "3,7,13",
     peers: PeerFiles = None,
@@ -78,7 +85,7 @@ def networks(
     for option, words, known in (("--model", model, MODELS), ("--mode", mode, MODES)):
         unknown = [word for word in words or () if word not in known]
         if unknown:
-            raise typer.BadParameter(f"{option} {unknown[0]}: want {', '.join(known)}")
+            raise typer.BadParameter(f"{option} {unknown[0]}: must be one of {', '.join(known)}")
     names = [] if figure and "all" in figure else figure or [PLAIN]
     try:
         chosen = chosen_figures(names, FIGURES)
@@ -115,5 +122,5 @@ def integers(option: str, text: str) -> list[int]:
     """
     parts = text.split(",")
     if not all(part.isdecimal() and int(part) for part in parts):
-        raise typer.BadParameter(f"{option} {text}: want numbers, as 10,50")
+        raise typer.BadParameter(f"{option} {text}: must be whole numbers above 0, such as 10,50")
     return [int(part) for part in parts]

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pcnn.plural import counted
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -23,23 +25,27 @@ Workloads = Annotated[
     list[str] | None,
     typer.Option(
         "--workload",
-        help="File .npz with coords (N x 4), a scan of points, or surface_<n>k / random_<n>k; "
-        "repeat.",
+        help=".npz file with coords (N x 4), a scan of points, or surface_<n>k or random_<n>k; "
+        "may be repeated.",
     ),
 ]
 Device = Annotated[str, typer.Option(help="cpu, cuda, cuda:1, or auto.")]
-Repeats = Annotated[int, typer.Option(min=3, help="Calls that count.")]
+Repeats = Annotated[int, typer.Option(min=3, help="Timed calls.")]
 Out = Annotated[Path | None, typer.Option(help="Result file (JSON).")]
-Runs = Annotated[int, typer.Option(min=1, help="Measure everything so many times.")]
-Budget = Annotated[float, typer.Option(help="Seconds at most for one kind of time.")]
-Count = Annotated[bool, typer.Option(help="Count launches and syncs (0.2 s a row).")]
+Runs = Annotated[int, typer.Option(min=1, help="How often everything is measured.")]
+Budget = Annotated[
+    float, typer.Option(help="Longest time spent on one figure of a row, in seconds.")
+]
+Count = Annotated[
+    bool, typer.Option(help="Count launches and waits for the device (0.2 s per row).")
+]
 PrintRows = Annotated[bool, typer.Option("--print/--no-print", help="Print all rows as tables.")]
 PeerFiles = Annotated[
     list[Path] | None,
-    typer.Option("--peers", help="File of other engines' times to compare with; repeat."),
+    typer.Option("--peers", help="File of other engines' times to compare with; may be repeated."),
 ]
 Engines = Annotated[
-    list[str] | None, typer.Option("--engine", help="Engine; repeat for several, or 'all'.")
+    list[str] | None, typer.Option("--engine", help="Engine, or 'all'; may be repeated.")
 ]
 
 #: Brute force, N^2, serves tiny scenes only.
@@ -112,5 +118,5 @@ def watched(suite: str, rows: Iterator[Row], console: Console) -> Iterator[Row]:
     with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task(f"{suite}: verifying, then timing")
         for count, row in enumerate(rows, start=1):
-            progress.update(task, description=f"{suite}: {count} row{'s' * (count != 1)} measured")
+            progress.update(task, description=f"{suite}: {counted(count, 'row')} measured")
             yield row

@@ -92,7 +92,7 @@ class Run:
         if not measured:
             raise typer.BadParameter("none of these figures can be measured on this device")
         for file in (path, *draw(path, self.figures)):
-            console.print(f"written: {file}")
+            console.print(f"wrote {file}")
         return header, measured
 
 

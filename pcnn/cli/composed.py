@@ -23,6 +23,8 @@ def composed(overrides: list[str], conf: Path) -> DictConfig:
     from pcnn.experiment.check import checked
 
     if not (conf / "train.yaml").is_file():
-        raise typer.BadParameter(f"--conf {conf}: no train.yaml there; run this in a checkout")
+        raise typer.BadParameter(
+            f"--conf {conf}: this folder has no train.yaml; run the command in a checkout"
+        )
     with initialize_config_dir(str(conf.resolve()), version_base="1.3"):
         return checked(compose("train", overrides))

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from pcnn.plural import counted
+
 if TYPE_CHECKING:
     import torch
 
@@ -23,11 +25,12 @@ def chosen_device(name: str) -> torch.device:
     try:
         device = torch.device(name)
     except RuntimeError as error:
-        raise typer.BadParameter(f"--device {name}: want cpu, cuda, cuda:1 or auto") from error
+        raise typer.BadParameter(f"--device {name}: must be cpu, cuda, cuda:1 or auto") from error
     if device.type not in ("cpu", "cuda"):
-        raise typer.BadParameter(f"--device {name}: want cpu, cuda, cuda:1 or auto")
+        raise typer.BadParameter(f"--device {name}: must be cpu, cuda, cuda:1 or auto")
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
         raise typer.BadParameter(
-            f"--device {name}: torch sees {torch.cuda.device_count()} CUDA devices (pcnn doctor)"
+            f"--device {name}: torch sees {counted(torch.cuda.device_count(), 'CUDA device')} "
+            "(pcnn doctor says more)"
         )
     return device

@@ -21,6 +21,7 @@ import typer
 from pcnn.extras import install
 from pcnn.kernels import cubin_cache
 from pcnn.kernels.bindings import driver_cuda, extra_for, require
+from pcnn.plural import counted
 
 if TYPE_CHECKING:
     import torch
@@ -45,7 +46,7 @@ class Finding:
 
     Args:
         subject: what was looked at.
-        state: ``ok``, ``absent`` (optional, or of no use here) or ``broken`` (must be mended).
+        state: ``ok``, ``absent`` (optional, or not needed here) or ``broken`` (must be mended).
         text: what was found, and what to do about it.
     """
 
@@ -90,7 +91,7 @@ def _python() -> Finding:
     text = f"Python {platform.python_version()} at {sys.executable}"
     if (3, 10) <= sys.version_info[:2] <= (3, 13):
         return Finding("python", "ok", text)
-    return Finding("python", "broken", f"{text}; pcnn needs 3.10-3.13")
+    return Finding("python", "broken", f"{text}; pcnn needs 3.10 to 3.13")
 
 
 def _package() -> Finding:
@@ -103,7 +104,7 @@ def _torch() -> Finding:
     import torch
 
     build = f"CUDA {torch.version.cuda}" if torch.version.cuda else "CPU build"
-    text = f"{torch.__version__} ({build}), {torch.get_num_threads()} threads"
+    text = f"{torch.__version__} ({build}), {counted(torch.get_num_threads(), 'thread')}"
     if tuple(int(part) for part in torch.__version__.split(".")[:2]) < (2, 6):
         return Finding("torch", "broken", f"{text}; pcnn needs 2.6 or newer")
     return Finding("torch", "ok", text)
@@ -116,7 +117,7 @@ def _device() -> Iterator[Finding]:
     if driver is None:
         yield Finding("driver", "absent", "no NVIDIA driver: everything runs on the CPU")
     else:
-        yield Finding("driver", "ok", f"serves CUDA {driver[0]}.{driver[1]}")
+        yield Finding("driver", "ok", f"supports CUDA {driver[0]}.{driver[1]}")
     if torch.cuda.is_available():
         for index in range(torch.cuda.device_count()):
             properties = torch.cuda.get_device_properties(index)
@@ -134,7 +135,7 @@ def _device() -> Iterator[Finding]:
         yield Finding(
             "device",
             "broken",
-            f"torch is built for CUDA {torch.version.cuda}, the driver serves "
+            f"torch is built for CUDA {torch.version.cuda}, but the driver supports "
             f"{driver[0]}.{driver[1]}: update the driver, or install torch for CUDA {driver[0]}",
         )
 
@@ -147,9 +148,11 @@ def _triton() -> Finding:
     except PackageNotFoundError:
         if torch.cuda.is_available():
             return Finding(
-                "triton", "broken", "comes with PyTorch's CUDA build; pip install triton"
+                "triton",
+                "broken",
+                "missing, although PyTorch's CUDA build brings it: pip install triton",
             )
-        return Finding("triton", "absent", "of no use without an NVIDIA device")
+        return Finding("triton", "absent", "not needed without an NVIDIA device")
     if not torch.cuda.is_available():
         return Finding("triton", "ok", text)
     # Triton builds its launchers with the C compiler at first use
@@ -159,7 +162,10 @@ def _triton() -> Finding:
         return Finding("triton", "ok", f"{text}, launchers built by {compiler}")
     lacking = "no C compiler (gcc)" if not compiler else f"no {header}"
     return Finding(
-        "triton", "broken", f"{text}, but {lacking}: apt-get install gcc python3-dev, or the like"
+        "triton",
+        "broken",
+        f"{text}, but {lacking}: install a C compiler and the headers of Python (Debian: "
+        "apt-get install gcc python3-dev)",
     )
 
 
@@ -169,7 +175,7 @@ def _cuda_bindings() -> Iterator[Finding]:
     extra = extra_for(torch.version.cuda, driver_cuda())
     if importlib.util.find_spec("cuda") is None or importlib.util.find_spec("cuda.core") is None:
         if extra is None:
-            yield Finding("cuda bindings", "absent", "of no use without an NVIDIA device")
+            yield Finding("cuda bindings", "absent", "not needed without an NVIDIA device")
         else:
             yield Finding("cuda bindings", "absent", install(extra))
         return

@@ -13,13 +13,13 @@ def export(
     out: Annotated[Path, typer.Argument(help="File to write (.pt).")],
     revision: Annotated[
         str | None,
-        typer.Option(help="Commit that trained it, where the run was not in a checkout."),
+        typer.Option(help="Commit of the training, if the run did not record it."),
     ] = None,
 ) -> None:
     """Write the network of a checkpoint without its optimiser, in half precision.
 
-    The file serves wherever a checkpoint does (register, describe, predict, eval.py), except to
-    resume; it names no folders of this machine.
+    The file can be used like a checkpoint (register, describe, predict, eval.py), except to resume
+    a training. It names no folders of this machine.
     """
     from pcnn.experiment.export import export as written
 

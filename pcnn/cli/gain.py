@@ -9,20 +9,22 @@ import typer
 
 
 def gain(
-    runs: Annotated[list[Path], typer.Argument(help="pairs.csv of one method, one a run (seed).")],
-    over: Annotated[
-        list[Path], typer.Option(help="pairs.csv of the other method; once a run (seed).")
+    runs: Annotated[
+        list[Path], typer.Argument(help="pairs.csv of the one method, one per run (seed).")
     ],
-    name: Annotated[str, typer.Option(help="What the one method is called.")] = "A",
-    over_name: Annotated[str, typer.Option(help="What the other is called.")] = "B",
-    protocol: Annotated[str, typer.Option(help="Whose rules count.")] = "predator",
+    over: Annotated[
+        list[Path], typer.Option(help="pairs.csv of the other method; once per run (seed).")
+    ],
+    name: Annotated[str, typer.Option(help="Name of the one method.")] = "A",
+    over_name: Annotated[str, typer.Option(help="Name of the other method.")] = "B",
+    protocol: Annotated[str, typer.Option(help="Protocol whose rules are applied.")] = "predator",
     benchmark: Annotated[str, typer.Option(help="threedmatch or kitti.")] = "threedmatch",
     out: Annotated[Path | None, typer.Option(help="JSON file with the figures.")] = None,
     markdown: Annotated[Path | None, typer.Option(help="Markdown file with the table.")] = None,
     chart: Annotated[
         Path | None, typer.Option(help="Picture (.png, .svg) at the first number of samples.")
     ] = None,
-    draws: Annotated[int, typer.Option(min=1, help="Of the bootstrap.")] = 2000,
+    draws: Annotated[int, typer.Option(min=1, help="Draws of the bootstrap.")] = 2000,
 ) -> None:
     """Compare two methods pair by pair, each by one run or several seeds of the same pairs.
 

@@ -9,6 +9,8 @@ from typing import Annotated, TypeVar
 
 import typer
 
+from pcnn.plural import counted
+
 Item = TypeVar("Item")
 
 
@@ -16,12 +18,16 @@ def make_gt(
     folder: Annotated[
         Path, typer.Argument(help="Clouds with numbers in their names, NAME.pose.txt beside each.")
     ],
-    out: Annotated[Path | None, typer.Option(help="Where to write; default the folder.")] = None,
-    voxel_size: Annotated[float, typer.Option(help="Clouds are thinned to it, in metres.")] = 0.025,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder to write to. Default: the folder of the clouds.")
+    ] = None,
+    voxel_size: Annotated[
+        float, typer.Option(help="Voxel size that clouds are thinned to, in metres.")
+    ] = 0.025,
     min_overlap: Annotated[float, typer.Option(min=0, max=1)] = 0.3,
     max_overlap: Annotated[float, typer.Option(min=0, max=1)] = 1.0,
     replace: Annotated[
-        bool, typer.Option("--replace", help="Replace ground truth that is there already.")
+        bool, typer.Option("--replace", help="Replace existing ground truth.")
     ] = False,
 ) -> None:
     """Write gt.log, gt.info and gt_overlap.log for a scene of your own.
@@ -41,7 +47,7 @@ def make_gt(
         )
     except (OSError, ValueError) as error:
         raise typer.BadParameter(str(error)) from error
-    typer.echo(f"{pairs} pairs in {(out or folder) / 'gt.log'}")
+    typer.echo(f"{counted(pairs, 'pair')} in {(out or folder) / 'gt.log'}")
 
 
 def kitti_gt(
@@ -53,11 +59,11 @@ def kitti_gt(
     poses: Annotated[
         str, typer.Option(help="odometry (poses/XX.txt) or semantic (sequences/XX/poses.txt).")
     ] = "odometry",
-    solver: Annotated[str, typer.Option(help="ICP by auto, torch or open3d.")] = "auto",
+    solver: Annotated[str, typer.Option(help="Solver of ICP: auto, torch or open3d.")] = "auto",
 ) -> None:
     """Refine the poses of KITTI pairs by ICP, once, and keep them below the root.
 
-    Stopped at any time it goes on where it was.
+    It may be stopped at any time; the next run continues where it was.
     """
     from pcnn.datasets.registration import KITTIOdometry
 
@@ -67,7 +73,7 @@ def kitti_gt(
     except (OSError, ValueError, ImportError) as error:
         raise typer.BadParameter(str(error)) from error
     typer.echo(
-        f"{len(data.pairs)} {split} pairs, {made} of them made now: "
+        f"{counted(len(data.pairs), f'{split} pair')}, {made} of them made now: "
         f"{data.cache.path(0, 0, 0).parent}"
     )
 

@@ -9,22 +9,21 @@ import typer
 
 
 def height_range(
-    train: Annotated[Path, typer.Argument(help="Folder with sequences/ to count in.")],
-    test: Annotated[Path, typer.Argument(help="Folder with sequences/ to test on.")],
+    train: Annotated[Path, typer.Argument(help="Folder with the sequences/ to count.")],
+    test: Annotated[Path, typer.Argument(help="Folder with the sequences/ to test on.")],
     train_sequences: Annotated[
-        list[int] | None, typer.Option(help="Default: 00-07, 09, 10, those that are there.")
+        list[int] | None, typer.Option(help="Default: those of 00 to 07, 09 and 10 that exist.")
     ] = None,
     test_sequences: Annotated[list[int] | None, typer.Option(help="Default: 08.")] = None,
     crop: Annotated[
-        float | None, typer.Option(help="Count and test within this distance only, in metres.")
+        float | None, typer.Option(help="Count and test only within this distance, in metres.")
     ] = None,
     labels: Annotated[str, typer.Option(help="official or spvnas_compat.")] = "official",
     out: Annotated[Path | None, typer.Option(help="Write the figures as JSON.")] = None,
 ) -> None:
-    """Test a histogram of classes over height and range, the reference beside a trained network.
+    """Label scans by a histogram of classes over height and range, a baseline for networks.
 
-    Train and test folders are in SemanticKITTI's layout; count on the scans that the network was
-    trained on.
+    Both folders have SemanticKITTI's layout. Count the scans that the network was trained on.
     """
     from rich.console import Console
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pcnn.cli.device import chosen_device
+from pcnn.plural import counted
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -29,7 +30,7 @@ def predict(
         typer.Option(help="Classify large clouds in squares of this edge, in metres."),
     ] = None,
     margin: Annotated[
-        float, typer.Option(help="What the network sees around a square, in metres.")
+        float, typer.Option(help="Width that the network sees around a square, in metres.")
     ] = 5.0,
     device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1, or auto.")] = "auto",
     ply: Annotated[bool, typer.Option(help="Write a coloured .ply beside the labels.")] = True,
@@ -42,7 +43,7 @@ def predict(
     the data the network was trained on. The coloured cloud is NAME.ply, or NAME_classes.ply beside
     a labelled .ply.
 
-    A file that cannot be read is named, the others go on, and the exit code is 1.
+    A file that cannot be read is named, the others are labelled, and the exit code is 1.
     """
     from rich.console import Console
 
@@ -50,9 +51,9 @@ def predict(
 
     console = Console()
     if tile is not None and crop is not None:
-        raise typer.BadParameter("--tile and --crop exclude each other")
+        raise typer.BadParameter("--tile and --crop cannot be used together")
     if tile is not None and not 0 <= margin <= tile < float("inf"):
-        raise typer.BadParameter(f"--tile {tile} --margin {margin}: want 0 <= margin <= tile")
+        raise typer.BadParameter(f"--tile {tile} --margin {margin}: must be 0 <= margin <= tile")
     where = chosen_device(device)
     try:
         predictor = Predictor.load(checkpoint, where)
@@ -67,7 +68,7 @@ def predict(
             f"--crop {predictor.trained_crop} leaves points beyond that unlabelled"
         )
     bad = missing + label_all(predictor, targets, crop, tile, margin, ply, console)
-    console.print(f"{len(targets) + len(missing) - len(bad)} clouds labelled in {out}")
+    console.print(f"{counted(len(targets) + len(missing) - len(bad), 'cloud')} labelled in {out}")
     for line in bad:
         console.print(f"[red]not labelled[/red]: {line}", highlight=False, soft_wrap=True)
     if bad:

@@ -39,15 +39,14 @@ def kitti(
     root: Annotated[Path, typer.Argument(help="Folder that holds sequences/.")],
     data_dir: DataDir = Path("data"),
     voxel_size: Annotated[float, typer.Option(help="dataset.voxel_size, in metres.")] = 0.1,
-    crop: Annotated[
-        float, typer.Option(help="dataset.crop, in metres; 0: null, everything.")
-    ] = 25.0,
+    crop: Annotated[float, typer.Option(help="dataset.crop, in metres; 0: null, no crop.")] = 25.0,
     labels: Annotated[str, typer.Option(help="dataset.labels.")] = "official",
     sequence: Annotated[
-        list[int] | None, typer.Option(help="dataset.train_sequences; repeat. Default: official.")
+        list[int] | None,
+        typer.Option(help="dataset.train_sequences; may be repeated. Default: official."),
     ] = None,
     val_sequence: Annotated[
-        list[int] | None, typer.Option(help="dataset.val_sequences; repeat. Default: 8.")
+        list[int] | None, typer.Option(help="dataset.val_sequences; may be repeated. Default: 8.")
     ] = None,
     allow_missing: Missing = False,
     geometry: Geometry = "voxel",
@@ -80,10 +79,10 @@ def s3dis(
     ] = None,
     data_dir: DataDir = Path("data"),
     area: Annotated[
-        list[int] | None, typer.Option(help="Areas; repeat. Default: those that are there.")
+        list[int] | None, typer.Option(help="Areas; may be repeated. Default: those that exist.")
     ] = None,
     test_area: Annotated[
-        list[int] | None, typer.Option(help="dataset.test_areas; repeat. Default: 5.")
+        list[int] | None, typer.Option(help="dataset.test_areas; may be repeated. Default: 5.")
     ] = None,
     align: Annotated[bool, typer.Option(help="Turn rooms so that walls follow the axes.")] = False,
     cache: Annotated[bool, typer.Option(help="Fill the cache of a training too.")] = True,
@@ -106,14 +105,16 @@ def s3dis(
     except (FileNotFoundError, ValueError) as error:
         raise typer.BadParameter(str(error)) from error
     if target.resolve() == root.resolve():
-        raise typer.BadParameter(f"--out {target}: is the folder of the raw rooms; give another")
+        raise typer.BadParameter(
+            f"--out {target}: this is the folder of the raw rooms; give another"
+        )
     work = ConvertRooms(tuple(rooms), target, align)
     try:
         keep_alignment(work)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
     keep_marker(root, target)
-    good = do_all([work], "rooms", workers, progress)
+    good = do_all([work], "room", workers, progress)
     if cache:
         there = sorted({room.area for room in find_rooms(target)})
         settings: dict[str, Any] = {
@@ -135,16 +136,17 @@ def folder(
         Path | None, typer.Option(help="dataset.classes: YAML file of the classes.")
     ] = None,
     class_name: Annotated[
-        list[str] | None, typer.Option(help="dataset.class_names, in place of it; repeat.")
+        list[str] | None,
+        typer.Option(help="dataset.class_names, instead of --classes; may be repeated."),
     ] = None,
     ignore_label: Annotated[int | None, typer.Option(help="dataset.ignore_label.")] = None,
-    channel: Annotated[list[str] | None, typer.Option(help="dataset.channels; repeat.")] = None,
+    channel: Annotated[
+        list[str] | None, typer.Option(help="dataset.channels; may be repeated.")
+    ] = None,
     intensity_max: Annotated[float | None, typer.Option(help="dataset.intensity_max.")] = None,
     data_dir: DataDir = Path("data"),
     voxel_size: Annotated[float, typer.Option(help="dataset.voxel_size, in metres.")] = 0.1,
-    crop: Annotated[
-        float, typer.Option(help="dataset.crop, in metres; 0: null, everything.")
-    ] = 0.0,
+    crop: Annotated[float, typer.Option(help="dataset.crop, in metres; 0: null, no crop.")] = 0.0,
     val_fraction: Annotated[float, typer.Option(help="dataset.val_fraction.")] = 0.2,
     test_fraction: Annotated[float, typer.Option(help="dataset.test_fraction.")] = 0.0,
     geometry: Geometry = "voxel",
@@ -152,7 +154,7 @@ def folder(
     workers: Workers = None,
     progress: Progress = True,
 ) -> None:
-    """Clouds of one's own: read, crop and voxelise those that train, read those that validate.
+    """Own clouds: read, crop and voxelise those that train, read those that validate.
 
     Train with dataset.cache=true.
     """
@@ -178,7 +180,7 @@ def tiles(
     root: Annotated[Path, typer.Argument(help="Folder of large .las and .laz clouds.")],
     out: Annotated[Path, typer.Argument(help="Folder for the tiles.")],
     size: Annotated[float, typer.Option(help="Edge of a tile, in metres.")] = 50.0,
-    least: Annotated[int, typer.Option(min=1, help="Leave out tiles of fewer points.")] = 100,
+    least: Annotated[int, typer.Option(min=1, help="Leave out tiles with fewer points.")] = 100,
     workers: Workers = None,
     progress: Progress = True,
 ) -> None:
@@ -192,12 +194,12 @@ def tiles(
     if not root.is_dir():
         raise typer.BadParameter(f"{root} is not a folder")
     if not 0 < size < float("inf"):
-        raise typer.BadParameter(f"--size {size}: want a length above 0, in metres")
+        raise typer.BadParameter(f"--size {size}: must be a length above 0, in metres")
     if out.resolve() == root.resolve() or root.resolve() in out.resolve().parents:
         raise typer.BadParameter(f"{out} lies among the clouds; give another folder")
     clouds = sorted(path for path in root.rglob("*") if path.suffix.lower() in las.SUFFIXES)
     if not clouds:
         raise typer.BadParameter(f"no cloud ({', '.join(las.SUFFIXES)}) in {root}")
     work = CutTiles(root, tuple(clouds), out, size, least)
-    if not do_all([work], "clouds", workers, progress):
+    if not do_all([work], "cloud", workers, progress):
         raise typer.Exit(1)

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from pcnn.plural import counted
+
 if TYPE_CHECKING:
     from pcnn.datamodules.segmentation import SegmentationDataModule
     from pcnn.datasets.preparation import Outcome, Preparation
@@ -16,8 +18,8 @@ if TYPE_CHECKING:
 #: What is said of a state, in this order.
 WORDS = {
     "made": "made",
-    "kept": "there already",
-    "checked": "read and in order",
+    "kept": "already there",
+    "checked": "read without problems",
     "failed": "NOT done",
 }
 
@@ -50,7 +52,7 @@ def fill_caches(
     from pcnn.datasets.preparation import FillCache, ReadAll
 
     if geometry not in ("voxel", "point"):
-        raise typer.BadParameter(f"--geometry {geometry}: want voxel or point")
+        raise typer.BadParameter(f"--geometry {geometry}: must be voxel or point")
     placement = OnVoxels() if geometry == "voxel" else OnPoints()
     try:
         data = module(root=str(root), cache=True, geometry=placement, **settings)
@@ -61,7 +63,7 @@ def fill_caches(
         raise typer.BadParameter(str(error)) from error
     work: list[Preparation] = [] if train is None else [FillCache(train)]
     work += [] if val is None else [ReadAll(val)]
-    if not do_all(work, "clouds", workers, progress):
+    if not do_all(work, "cloud", workers, progress):
         raise typer.Exit(1)
 
 
@@ -86,7 +88,7 @@ def do_all(work: Sequence[Preparation], unit: str, workers: int | None, progress
     stopped = ""
     total = sum(map(len, work))
     with Progress(*columns, console=console, disable=not progress) as bar:
-        task = bar.add_task(unit, total=total)
+        task = bar.add_task(f"{unit}s", total=total)
         try:
             for outcome in results:
                 outcomes.append(outcome)
@@ -95,7 +97,7 @@ def do_all(work: Sequence[Preparation], unit: str, workers: int | None, progress
             stopped = str(error).splitlines()[-1]
     counts = Counter(str(outcome.state) for outcome in outcomes)
     said = [f"{counts[state]} {words}" for state, words in WORDS.items() if counts[state]]
-    console.print(f"{total} {unit}: {', '.join(said) or 'nothing done'}", highlight=False)
+    console.print(f"{counted(total, unit)}: {', '.join(said) or 'nothing done'}", highlight=False)
     for outcome in outcomes:
         for note in outcome.notes:
             console.print(f"[yellow]note[/yellow]: {note}", highlight=False, soft_wrap=True)
@@ -104,8 +106,8 @@ def do_all(work: Sequence[Preparation], unit: str, workers: int | None, progress
         console.print(f"[red]not done[/red]: {problem}", highlight=False, soft_wrap=True)
     if stopped:
         console.print(
-            f"[red]stopped[/red]: {stopped}\nwhat was done is kept; the same command goes on with "
-            "the rest (with less memory: --workers FEWER)",
+            f"[red]stopped[/red]: {stopped}\nwhat was done is kept; the same command continues "
+            "with the rest (for less memory: --workers with a smaller number)",
             highlight=False,
             soft_wrap=True,
         )

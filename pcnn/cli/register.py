@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from pcnn.cli.device import chosen_device
+from pcnn.plural import counted
 
 Model = Annotated[
     str | None,
@@ -160,6 +161,6 @@ def describe(
             descriptor=np.array(descriptor.name),
         )
     typer.echo(
-        f"{path}: {len(described.points)} points, descriptors of length "
+        f"{path}: {counted(len(described.points), 'point')}, descriptors of length "
         f"{described.features.shape[1]} by {descriptor.name}; {choice.reason}"
     )

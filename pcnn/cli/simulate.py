@@ -22,7 +22,7 @@ def simulate() -> None:
 def simulate_kitti_command(
     root: Root = None,
     folder: Annotated[
-        Path | None, typer.Option("--root", help="The same folder, as an option.")
+        Path | None, typer.Option("--root", help="The same as ROOT, as an option.")
     ] = None,
     scans: Annotated[
         int, typer.Option(min=0, help="Training scans, sequences 00-07, 09, 10.")
@@ -33,7 +33,8 @@ def simulate_kitti_command(
         int | None, typer.Option(min=1, help="Processes; default: every core.")
     ] = None,
     frame_stride: Annotated[
-        int, typer.Option(min=1, help="10 Hz frames between two scans; 1 gives every frame.")
+        int,
+        typer.Option(min=1, help="Frames (10 Hz) from one scan to the next; 1 takes every frame."),
     ] = 15,
     progress: Annotated[bool, typer.Option(help="Show progress.")] = True,
 ) -> None:
@@ -41,7 +42,7 @@ def simulate_kitti_command(
     from pcnn.datasets.simulate import VERSION, simulate_kitti
 
     if root is not None and folder is not None:
-        raise typer.BadParameter(f"give the folder once, not {root} and --root {folder}")
+        raise typer.BadParameter(f"give one folder, not {root} and --root {folder}")
     write_set(
         simulate_kitti,
         folder if root is None else root,

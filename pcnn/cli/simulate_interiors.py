@@ -38,11 +38,15 @@ def simulate_fragments_command(
     root: Root = None,
     scenes: Annotated[int, typer.Option(min=0, help="Rooms for training.")] = 8,
     val_scenes: Annotated[int, typer.Option(min=0, help="Rooms for validation.")] = 2,
-    test_scenes: Annotated[int, typer.Option(min=0, help="Rooms of the benchmark lists.")] = 2,
-    fragments: Annotated[int, typer.Option(min=2, help="Fragments of every room.")] = 16,
+    test_scenes: Annotated[
+        int, typer.Option(min=0, help="Rooms for testing, with the benchmark's lists of pairs.")
+    ] = 2,
+    fragments: Annotated[int, typer.Option(min=2, help="Fragments per room.")] = 16,
     fusion: Annotated[
         FusionChoice,
-        typer.Option(help="One sample or the mean of each 2.5 cm voxel, or Open3D's TSDF."),
+        typer.Option(
+            help="One sample per voxel of 2.5 cm, the mean of each voxel, or Open3D's TSDF."
+        ),
     ] = FusionChoice.samples,
     seed: Seed = 0,
     workers: Workers = None,
@@ -71,10 +75,11 @@ def simulate_rooms_command(
     root: Root = None,
     rooms: Annotated[int, typer.Option(min=1, help="Rooms in each of the six areas.")] = 6,
     spacing: Annotated[
-        float, typer.Option(min=0.002, max=0.5, help="Distance of points [m].")
+        float, typer.Option(min=0.002, max=0.5, help="Distance between points, in metres.")
     ] = 0.02,
     layout: Annotated[
-        LayoutChoice, typer.Option(help="Stanford3dDataset_v1.2's text or Pointcept's arrays.")
+        LayoutChoice,
+        typer.Option(help="Text as in Stanford3dDataset_v1.2, or arrays as Pointcept's."),
     ] = LayoutChoice.text,
     seed: Seed = 0,
     workers: Workers = None,

@@ -10,13 +10,11 @@ import typer
 
 def sixfold(
     runs: Annotated[list[Path], typer.Argument(help="Run folders of train.py or eval.py.")],
-    output: Annotated[
-        Path | None, typer.Option(help="Write the figures to this JSON file too.")
-    ] = None,
+    output: Annotated[Path | None, typer.Option(help="JSON file to write the figures to.")] = None,
 ) -> None:
-    """Join runs of dataset=s3dis, one for every test area: mIoU of each, and of all points.
+    """Join runs of dataset=s3dis, one per test area: mIoU of each area, and of all points.
 
-    A run for every area: python train.py dataset=s3dis 'dataset.test_areas=[1]', and so on.
+    One run per area: python train.py dataset=s3dis 'dataset.test_areas=[1]', and so on.
     """
     import json
 
@@ -38,7 +36,10 @@ def sixfold(
         console.print(iou_table(joined.total(which), names, heading))
     if joined.missing:
         areas = ", ".join(map(str, joined.missing))
-        console.print(f"no run tested on Area {areas}: these are not 6-fold figures", style="bold")
+        noun = "area" if len(joined.missing) == 1 else "areas"
+        console.print(
+            f"no run tested on {noun} {areas}: these are not 6-fold figures", style="bold"
+        )
     if output is not None:
         output.parent.mkdir(parents=True, exist_ok=True)
         write_whole(output, json.dumps(as_json(joined), indent=2) + "\n")

@@ -23,14 +23,18 @@ def stats(
         ),
     ],
     out: Annotated[
-        Path | None, typer.Option(help="Page to write (.png); the numbers go beside it (.json).")
+        Path | None,
+        typer.Option(help="Page to write (.png); the numbers are written beside it (.json)."),
     ] = None,
     name: Annotated[
         list[str] | None, typer.Option(help="Name of a set; once for each path, in order.")
     ] = None,
-    limit: Annotated[int, typer.Option(min=1, help="Clouds of a set, spread over it.")] = 20,
+    limit: Annotated[
+        int, typer.Option(min=1, help="Number of clouds per set, spread over it.")
+    ] = 20,
     voxel: Annotated[
-        list[float] | None, typer.Option(help="Voxel size [m]; may be repeated. Default 0.05, 0.1.")
+        list[float] | None,
+        typer.Option(help="Voxel size in metres; may be repeated. Default: 0.05, 0.1."),
     ] = None,
     progress: Annotated[bool, typer.Option(help="Show progress.")] = True,
 ) -> None:
@@ -41,7 +45,7 @@ def stats(
     earth mover's distances of the histograms. The .json holds numbers only, and serves as a PATH.
 
     Rows without a return (NaN, or zeros) count for nothing, and their number is printed. A cloud
-    that cannot be read is named, the others go on, and the exit code is 1.
+    that cannot be read is named, the others count, and the exit code is 1.
     """
     import json
 

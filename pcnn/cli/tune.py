@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from pcnn.plural import counted
+
 if TYPE_CHECKING:
     import torch
     from omegaconf import DictConfig
@@ -21,27 +23,28 @@ PURE = {"16-true": "float16", "bf16-true": "bfloat16", "64-true": "float64"}
 
 def tune(
     overrides: Annotated[
-        list[str] | None, typer.Argument(help="As for train.py: model=minkunet dataset=kitti")
+        list[str] | None,
+        typer.Argument(help="Options of train.py, such as model=minkunet dataset=kitti"),
     ] = None,
-    samples: Annotated[int, typer.Option(min=1, help="Batches to measure on.")] = 5,
-    backward: Annotated[bool, typer.Option(help="Choose for gradients too.")] = False,
+    samples: Annotated[int, typer.Option(min=1, help="Batches to measure.")] = 5,
+    backward: Annotated[bool, typer.Option(help="Choose dataflows for gradients, too.")] = False,
     precision: Annotated[
         str | None,
-        typer.Option(help="32-true, 16-mixed, bf16-mixed, ...; default trainer.precision."),
+        typer.Option(help="32-true, 16-mixed, bf16-mixed, ... Default: trainer.precision."),
     ] = None,
     device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1, or auto.")] = "auto",
     cache: Annotated[
-        Path | None, typer.Option(help="File of decisions; default: the user's own.")
+        Path | None, typer.Option(help="File that keeps the decisions. Default: the user's own.")
     ] = None,
-    fresh: Annotated[bool, typer.Option(help="Measure again what the file knows.")] = False,
-    conf: Annotated[Path, typer.Option(help="Folder of configurations, that of train.py.")] = Path(
+    fresh: Annotated[bool, typer.Option(help="Measure again what the file already has.")] = False,
+    conf: Annotated[Path, typer.Option(help="Folder of the configurations of train.py.")] = Path(
         "conf"
     ),
 ) -> None:
     """Find the quickest dataflow for every layer of a network, on samples of a data set.
 
-    Decisions go to a file that networks on this device consult from then on. Give the options of
-    the training: the dtype and the size of the batches matter.
+    The decisions are kept in a file, which networks on this device read from then on. Give the
+    options of the training, because dtype and batch size matter.
     """
     from pcnn.cli.composed import composed
     from pcnn.cli.device import chosen_device
@@ -88,10 +91,11 @@ def _tune(
     known = sum(layer.known for layer in layers)
     chosen = sum(bool(layer.ms) for layer in layers)
     if not chosen:
-        console.print(f"{device}: one dataflow serves all layers, there is nothing to choose")
+        console.print(f"{device}: one dataflow serves all layers; there is nothing to choose")
         return
     console.print(
-        f"{chosen} layers tuned, {known} of them by decisions on disk: {cache or user_path()}",
+        f"{counted(chosen, 'layer')} tuned, {known} of them by decisions on disk: "
+        f"{cache or user_path()}",
         soft_wrap=True,
     )
     if data.source_kind != "real":

@@ -86,7 +86,10 @@ def halved(name: str, value: Tensor) -> Tensor:
         return value.clone()
     kept = value.half() if value.ndim > 1 else value.float().clone()
     if not bool(torch.isfinite(kept).all()):
-        raise ValueError(f"{name} holds NaN, infinite or too large numbers; did it train well?")
+        raise ValueError(
+            f"{name} holds NaN, or numbers that are infinite or too large for float16: "
+            "check the training"
+        )
     return kept
 
 

@@ -14,6 +14,7 @@ from pcnn.datasets.simulate.marker import is_simulated
 from pcnn.experiment.run_folder import write_whole
 from pcnn.metrics import ConfusionMatrix, iou, iou_table, summary
 from pcnn.models import HeightRange
+from pcnn.plural import counted as numbered
 
 
 def compare(
@@ -63,8 +64,9 @@ def compare(
     source = "simulated" if is_simulated(test) else "real"
     learnt = "simulated" if is_simulated(train) else "real"
     title = (
-        f"IoU per class by height and range alone, counted in {len(counted)} {learnt} scans, "
-        f"{len(tested)} {source} scans"
+        "IoU per class by height and range alone: "
+        f"{numbered(len(counted), f'{learnt} scan')} counted, "
+        f"{numbered(len(tested), f'{source} scan')} tested"
     )
     console.print(iou_table(counts, list(names), title))
     figures = {name: float(value) for name, value in summary(counts, "test/").items()}

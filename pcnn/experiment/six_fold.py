@@ -94,7 +94,7 @@ def join(folders: Sequence[Path]) -> SixFold:
             tested on, real and simulated rooms, or other classes.
     """
     if not folders:
-        raise ConfigError("give the folders of the runs, one for every test area.")
+        raise ConfigError("give the folders of the runs, one per test area.")
     folds = sorted((read_fold(folder) for folder in folders), key=lambda fold: fold.areas)
     tested: dict[int, Fold] = {}
     for fold in folds:
@@ -106,10 +106,11 @@ def join(folders: Sequence[Path]) -> SixFold:
                 )
         if fold.simulated != folds[0].simulated:
             raise ConfigError(
-                f"{fold.folder} and {folds[0].folder}: one has simulated rooms, one real ones."
+                f"{fold.folder} and {folds[0].folder}: one has simulated rooms, "
+                "the other real ones."
             )
         if fold.counts.class_names != folds[0].counts.class_names:
-            raise ConfigError(f"{fold.folder} and {folds[0].folder} count other classes.")
+            raise ConfigError(f"{fold.folder} and {folds[0].folder} count different classes.")
     passes = [p for p in folds[0].counts.passes if all(p in f.counts.passes for f in folds)]
     return SixFold(tuple(folds), folds[0].counts.class_names, tuple(passes))
 
@@ -121,15 +122,15 @@ def read_fold(folder: Path) -> Fold:
         ConfigError: as `join`.
     """
     if not (folder / CONFIG).is_file():
-        raise ConfigError(f"{folder} is no run folder: {CONFIG} is missing.")
+        raise ConfigError(f"{folder} is not a run folder: {CONFIG} is missing.")
     cfg, counts = load_config(folder), read_counts(folder)
     if cfg.dataset.name != "s3dis" or cfg.task.name != "segmentation":
         raise ConfigError(
-            f"{folder}: dataset={cfg.dataset.name} task={cfg.task.name}; 6-fold figures are of "
+            f"{folder}: dataset={cfg.dataset.name} task={cfg.task.name}; 6-fold figures need "
             "dataset=s3dis task=segmentation."
         )
     if cfg.dataset.limit_val is not None:
-        raise ConfigError(f"{folder}: dataset.limit_val left rooms out; evaluate without it.")
+        raise ConfigError(f"{folder}: dataset.limit_val left out some rooms; evaluate without it.")
     split = "test" if "test" in counts.passes else "val"
     passes = {
         name.removeprefix(split): matrix
@@ -137,7 +138,7 @@ def read_fold(folder: Path) -> Fold:
         if name.partition("/")[0] == split
     }
     if not passes:
-        raise ConfigError(f"{folder / NAME} holds neither a test nor a validation.")
+        raise ConfigError(f"{folder / NAME} contains neither a test nor a validation.")
     kept = Counts(counts.class_names, passes)
     return Fold(folder, tested_areas(cfg, split), cfg.data.source != "real", kept)
 

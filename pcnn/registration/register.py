@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from pcnn.plural import counted
 from pcnn.registration.descriptor import Described, Descriptor
 from pcnn.registration.estimate import EstimateSettings, Solver, estimate_all
 from pcnn.registration.icp import icp
@@ -100,7 +101,7 @@ def register_points(
             is returned in its place.
     """
     if min_inliers < 3:
-        raise ValueError(f"a transform needs 3 matches or more, got min_inliers={min_inliers}")
+        raise ValueError(f"a transform needs at least 3 matches, got min_inliers={min_inliers}")
     if not 0 <= min_overlap <= 1:
         raise ValueError(f"min_overlap is a share in 0..1, got {min_overlap}")
     if icp_distance is not None and not 0 < icp_distance < math.inf:
@@ -117,9 +118,9 @@ def register_points(
     matches, agreeing = len(inliers), int(inliers.sum())
     if transform is None or agreeing < min_inliers:
         raise NoOverlapError(
-            f"no transform found: {agreeing} of {matches} matches agree, {min_inliers} are asked "
-            f"for. The clouds may not overlap, or voxels of {descriptor.voxel_size:g} m do not "
-            "suit them"
+            f"no transform found: only {agreeing} of {counted(matches, 'match', 'matches')} agree; "
+            f"{min_inliers} required (--min-inliers). The clouds may not overlap, or voxels of "
+            f"{descriptor.voxel_size:g} m do not suit them"
         )
     width = width_of(estimate.source[inliers])
     if 2 * width < settings.ransac.distance:

@@ -52,7 +52,7 @@ def test_bench_mapping_measures_figures_on_several_scenes_and_draws_them(tmp_pat
     words += f" --kernels 3:1,2:2 --repeats 3 --runs 2 --device cpu --out {out} --peers {peers}"
     figures = ("spira_fig12", "minuet_fig18", "minuet_fig17")
     text = run(*words.split(), *(word for name in figures for word in ("--figure", name)))
-    assert "minuet_fig18: left out, it needs the double-traversed builder" in text
+    assert "minuet_fig18: not measured here; it needs the double-traversed builder" in text
     assert "spira dataflow1" in text
     content = json.loads(out.read_text())
     rows = [row for row in content["rows"] if row["figure"] == "spira_fig12"]
@@ -103,10 +103,10 @@ def test_a_scan_is_measured_at_several_voxel_sizes(tmp_path: Path) -> None:
     [
         ("--figure minuet_fig1", "no figure minuet_fig1"),
         ("--builder hash_table", "no map builder named hash_table on cpu"),
-        ("--product everything", "want table, pairs, ready, train"),
-        ("--kernels 3", "want size:stride"),
-        ("--voxel-sizes 0.1,x", "want numbers"),
-        ("--voxel-sizes=-1", "want positive lengths"),
+        ("--product everything", "must be one of table, pairs, ready, train"),
+        ("--kernels 3", "must be size:stride"),
+        ("--voxel-sizes 0.1,x", "numbers, such as"),
+        ("--voxel-sizes=-1", "lengths must be above 0 m"),
         ("--peers nowhere.json", "not a file of peers"),
         ("--figure minuet_fig18", "none of these figures"),
     ],
@@ -136,7 +136,7 @@ def test_bench_native_measures_points_of_a_file(tmp_path: Path) -> None:
         ("--figure fig9", "no figure fig9"),
         ("--line mesh", "no line mesh"),
         ("--cloud nowhere.npz:room002", "no file nowhere.npz"),
-        ("--sizes 1,x", "want numbers"),
+        ("--sizes 1,x", "must be whole numbers above 0"),
         ("--figure figJ", "none of these figures"),
     ],
 )
@@ -158,11 +158,11 @@ def test_bench_networks_writes_checked_rows(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ("--model resnet50", "want sparse_resnet, sparse_resnet_large, minkunet"),
-        ("--mode sleep", "want infer, forward, train, step"),
+        ("--model resnet50", "must be one of sparse_resnet, sparse_resnet_large, minkunet"),
+        ("--mode sleep", "must be one of infer, forward, train, step"),
         ("--figure spira_fig0", "no figure spira_fig0"),
-        ("--sizes 10,x", "want numbers"),
-        ("--kernel-sizes 0", "want numbers"),
+        ("--sizes 10,x", "must be whole numbers above 0"),
+        ("--kernel-sizes 0", "must be whole numbers above 0"),
     ],
 )
 def test_bad_options_of_networks_are_named(options: str, message: str, tmp_path: Path) -> None:
@@ -179,11 +179,11 @@ def test_bad_options_of_networks_are_named(options: str, message: str, tmp_path:
         ("--workload nowhere.npz", "no such file"),
         ("--layers 16,32", "want c_in:c_out:size"),
         ("--layers 16:0:3", "want c_in:c_out:size"),
-        ("--what everything", "want layer, train, map+layer, map+train"),
+        ("--what everything", "must be one of layer, train, map+layer, map+train"),
         ("--figure minuet_fig0", "no figure minuet_fig0"),
         ("--peers nowhere.json", "not a file of peers"),
-        ("--only-peers", "give --peers too"),
-        ("--device toaster", "want cpu, cuda"),
+        ("--only-peers", "--only-peers needs --peers"),
+        ("--device toaster", "must be cpu, cuda"),
         ("--device cuda:99", "CUDA devices"),
         ("--dtype int8", "float16"),
     ],

@@ -110,7 +110,7 @@ def test_a_folder_is_labelled_and_bad_files_are_named(
         + (["a.label", "b.label"] if dataset == "kitti" else ["a_label.npy", "b_label.npy"])
     )
     again = run(checkpoint, source / "a.bin", "--out", out, "--device", "cpu", code=0)
-    assert "1 clouds labelled" in again
+    assert "1 cloud labelled" in again
 
 
 def test_points_beyond_the_crop_get_no_class(

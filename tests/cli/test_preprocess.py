@@ -48,9 +48,11 @@ def test_a_training_finds_what_was_made(
     kitti: Path, tmp_path: Path, geometry: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     options = ("--sequence", 0, "--data-dir", tmp_path / "data", "--geometry", geometry)
-    assert "5 clouds: 4 made, 1 read and in order" in run("kitti", kitti, *options, "--workers", 2)
+    assert "5 clouds: 4 made, 1 read without problems" in run(
+        "kitti", kitti, *options, "--workers", 2
+    )
     monkeypatch.setattr(cache, "_write", never)
-    assert "4 there already" in run("kitti", kitti, *options, "--workers", 0)
+    assert "4 already there" in run("kitti", kitti, *options, "--workers", 0)
     cfg = composed(
         f"dataset.root={kitti}",
         f"dataset.data_dir={tmp_path / 'data'}",
@@ -76,7 +78,7 @@ def test_what_is_broken_is_named_and_stops_nothing(kitti: Path, tmp_path: Path) 
     assert "000000.label: 10 bytes are no whole number" in text
     write_scan(kitti, 0, 1, 300)
     text = run("kitti", kitti, *options, "--no-check", code=1)
-    assert "1 made, 2 there already, 1 NOT done" in text
+    assert "1 made, 2 already there, 1 NOT done" in text
     assert not list((tmp_path / "data").rglob("*.part"))
 
 
@@ -91,7 +93,7 @@ def test_own_clouds(tmp_path: Path) -> None:
     own = ("folder", tmp_path / "tiles", "--classes", classes, "--data-dir", tmp_path / "data")
     text = run(*own, "--workers", 0)
     assert "made" in text
-    assert "read and in order" in text
+    assert "read without problems" in text
     assert "train.las: no labelled point" in text
     (tmp_path / "tiles" / "torn.ply").write_text("ply\nformat ascii 1.0\n")
     write_las(tmp_path / "tiles" / "strange.las")
@@ -99,7 +101,7 @@ def test_own_clouds(tmp_path: Path) -> None:
     text = run(*own, "--workers", 0, code=1)
     assert "torn.ply: no end_header line" in text
     assert "strange_label.npy: raw label 3 (40 points) is not in the label map" in text
-    assert "there already" in text
+    assert "already there" in text
 
 
 def test_rooms_become_arrays(tmp_path: Path) -> None:
@@ -109,13 +111,13 @@ def test_rooms_become_arrays(tmp_path: Path) -> None:
     words = ("s3dis", tmp_path / "raw", "--data-dir", tmp_path / "data", "--workers", 0)
     text = run(*words)
     assert "2 rooms: 2 made" in text
-    assert "1 clouds: 1 made" in text
+    assert "1 cloud: 1 made" in text
     target = tmp_path / "data" / "s3dis"
     for room in rooms:
         assert all(path.is_file() for path in array_files(target / room))
     assert (target / "SIMULATED.json").is_file()
     (target / "Area_1" / "office_1" / "coord.npy").unlink()  # as a run leaves it that was stopped
-    assert "1 made, 1 there already" in run(*words, "--no-cache")
+    assert "1 made, 1 already there" in run(*words, "--no-cache")
     again = ("s3dis", tmp_path / "raw", "--out", tmp_path / "raw")
     assert "folder of the raw rooms" in run(*again, code=2)
 
@@ -130,7 +132,7 @@ def test_turned_rooms_stay_among_themselves(tmp_path: Path) -> None:
     words = ("s3dis", tmp_path / "raw", "--out", tmp_path / "turned", *words[4:])
     run(*words, "--align")
     (tmp_path / "turned" / "Area_1" / "WC_1" / "coord.npy").unlink()
-    assert "1 made, 1 there already" in run(*words, "--align")
+    assert "1 made, 1 already there" in run(*words, "--align")
     assert "holds 2 rooms that were written with --align" in run(*words, code=2)
 
 
@@ -150,7 +152,7 @@ def test_large_clouds_become_tiles(tmp_path: Path) -> None:
 
 def test_settings_that_no_training_would_take(kitti: Path, tmp_path: Path) -> None:
     data = ("--data-dir", tmp_path / "data")
-    assert "want voxel or point" in run("kitti", kitti, "--geometry", "points", *data, code=2)
+    assert "must be voxel or point" in run("kitti", kitti, "--geometry", "points", *data, code=2)
     assert "none is not a folder" in run("kitti", tmp_path / "none", *data, code=2)
     assert "either classes" in run("folder", kitti, *data, code=2)
     assert "--workers" in run("kitti", kitti, "--workers", -1, *data, code=2)

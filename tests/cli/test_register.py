@@ -107,6 +107,6 @@ def test_kitti_gt(tmp_path: Path) -> None:
     write_drive(tmp_path, 7)
     np.savetxt(tmp_path / "poses" / "06.txt", np.eye(4)[:3].reshape(1, 12))
     options = ("--split", "val", "--ground-truth", "fixed", "--solver", "torch")
-    assert "1 val pairs, 1 of them made now" in run("kitti-gt", tmp_path, *options, code=0)
-    assert "1 val pairs, 0 of them made now" in run("kitti-gt", tmp_path, *options, code=0)
+    assert "1 val pair, 1 of them made now" in run("kitti-gt", tmp_path, *options, code=0)
+    assert "1 val pair, 0 of them made now" in run("kitti-gt", tmp_path, *options, code=0)
     assert "legacy, fixed" in run("kitti-gt", tmp_path, "--ground-truth", "x", code=2)

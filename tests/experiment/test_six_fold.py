@@ -99,7 +99,7 @@ def test_fewer_runs_are_not_called_six_fold(tmp_path: Path):
     folders = [write_run(tmp_path / f"run{area}", area, source="simulated") for area in (1, 5)]
     done = CliRunner().invoke(app, ["sixfold", *map(str, folders)])
     assert "areas 1, 5 of 6" in done.output
-    assert "no run tested on Area 2, 3, 4, 6: these are not 6-fold figures" in done.output
+    assert "no run tested on areas 2, 3, 4, 6: these are not 6-fold figures" in done.output
     assert "SIMULATED" in done.output
 
 
@@ -115,10 +115,10 @@ def test_a_validation_stands_for_a_test(tmp_path: Path):
     ("wrong", "message"),
     [
         ({"areas": [1, 2]}, "Area 1 was tested by .*keep one"),
-        ({"source": "simulated"}, "one has simulated rooms, one real ones"),
-        ({"dataset": "kitti"}, "dataset=kitti task=segmentation; 6-fold figures are of"),
+        ({"source": "simulated"}, "one has simulated rooms, the other real ones"),
+        ({"dataset": "kitti"}, "dataset=kitti task=segmentation; 6-fold figures need"),
         ({"task": "classification"}, "dataset=s3dis task=classification; 6-fold"),
-        ({"limit_val": 3}, "limit_val left rooms out"),
+        ({"limit_val": 3}, "limit_val left out some rooms"),
         ({"split": "train"}, "neither a test nor a validation"),
     ],
 )
@@ -129,7 +129,7 @@ def test_runs_that_do_not_go_together(tmp_path: Path, wrong: dict[str, object], 
 
 
 def test_what_is_no_run_is_named(tmp_path: Path):
-    with pytest.raises(ConfigError, match="is no run folder"):
+    with pytest.raises(ConfigError, match="is not a run folder"):
         join([tmp_path])
     folder = write_run(tmp_path / "a", 1)
     path = folder / "confusion.json"

@@ -26,6 +26,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from pcnn.datasets.simulate.lock import exclusive
 from pcnn.datasets.simulate.marker import MARKER, read_marker, write_marker
 from pcnn.datasets.whole_file import whole_file
+from pcnn.plural import counted
 
 Work = TypeVar("Work")
 Record = dict[str, Any]
@@ -64,7 +65,7 @@ class SetPlan(Generic[Work]):
             a module, so that other processes find it; called again it writes the same bytes.
         finish: writes what needs all results and returns what else the marker is to record; gets
             the folder and the results by the names of the tasks.
-        unit: what is counted, plural: ``scans``.
+        unit: what is counted, singular: ``scan``.
     """
 
     request: Record
@@ -115,7 +116,7 @@ def write_set(
     root.parent.mkdir(parents=True, exist_ok=True)
 
     def tell() -> None:
-        console.print(f"waiting for another process that writes {root}")
+        console.print(f"waiting for another process, which writes {root}")
 
     with exclusive(root.parent / f".{root.name}.lock", tell):
         if _is_done(root, plan.request):
@@ -134,7 +135,7 @@ def _is_done(root: Path, request: Record) -> bool:
         raise FileExistsError(f"{root} exists and is not a simulated set; choose another folder")
     record = read_marker(root)
     differing = [
-        f"{key} is {record.get(key)!r}, asked for {value!r}"
+        f"{key} is {record.get(key)!r}, not {value!r}"
         for key, value in request.items()
         if record.get(key) != value
     ]
@@ -170,13 +171,15 @@ def _write_tasks(
     total = sum(task.units for task in plan.tasks)
     done = total - sum(task.units for task in left)
     if not console.is_terminal:
-        going_on = f", of which {done} are done" if done else ""
-        console.print(f"simulating {total} {plan.unit}{going_on} for {root}", soft_wrap=True)
+        going_on = f" ({done} done already)" if done else ""
+        console.print(
+            f"simulating {counted(total, plan.unit)}{going_on} for {root}", soft_wrap=True
+        )
     bar = Progress(
         TextColumn("simulating"),
         BarColumn(),
         MofNCompleteColumn(),
-        TextColumn(plan.unit),
+        TextColumn(f"{plan.unit}s"),
         TimeRemainingColumn(),
         console=console,
         disable=not console.is_terminal or console.quiet,
@@ -191,10 +194,11 @@ def _write_tasks(
                 done += task.units
                 if not console.is_terminal and time.monotonic() - told > _QUIET:
                     told = time.monotonic()
-                    console.print(f"{done} of {total} {plan.unit}")
+                    console.print(f"{done} of {counted(total, plan.unit)}")
         except BaseException:
             console.print(
-                f"stopped after {done} of {total} {plan.unit}; the same command goes on from there"
+                f"stopped after {done} of {counted(total, plan.unit)}; "
+                "the same command continues from there"
             )
             raise
     results = {
@@ -205,7 +209,7 @@ def _write_tasks(
     shutil.rmtree(partial / _DONE)
     (partial / _REQUEST).unlink()
     write_marker(partial, record)
-    console.print(f"simulated {total} {plan.unit}: {root}", soft_wrap=True)
+    console.print(f"simulated {counted(total, plan.unit)}: {root}", soft_wrap=True)
 
 
 def _run(

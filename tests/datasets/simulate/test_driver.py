@@ -33,7 +33,7 @@ def total(folder: Path, results: dict[str, int]) -> dict[str, int]:
 
 def squares(count: int = 5) -> SetPlan[int]:
     tasks = [Task(f"square-{n}", n, units=1 + n % 2) for n in range(count)]
-    return SetPlan({"count": count}, tasks, prepare, write_square, total, "squares")
+    return SetPlan({"count": count}, tasks, prepare, write_square, total, "square")
 
 
 def files(root: Path) -> dict[str, str]:
@@ -75,7 +75,7 @@ def test_an_interrupted_set_goes_on_where_it_stopped(
         return write_square(folder, number)
 
     write_set(root, replace(squares(), do=counted), workers=1)
-    assert "7 squares, of which 4 are done" in capfd.readouterr().err
+    assert "7 squares (4 done already)" in capfd.readouterr().err
     assert done == [0, 1, 2, 3, 4]
     assert files(root) == files(write_set(tmp_path / "other", squares(), workers=1, progress=False))
     assert neighbours(root) == {"set", "other", ".other.lock"}
@@ -109,7 +109,7 @@ def test_a_finished_set_is_left_alone_and_another_never_overwritten(tmp_path: Pa
     root = write_set(tmp_path / "set", squares(), workers=1, progress=False)
     before = {p: p.stat().st_mtime_ns for p in root.rglob("*")}
     assert write_set(root, squares(), workers=1, progress=False) == root
-    with pytest.raises(FileExistsError, match="count is 5, asked for 2"):
+    with pytest.raises(FileExistsError, match="count is 5, not 2"):
         write_set(root, squares(2), workers=1, progress=False)
     assert {p: p.stat().st_mtime_ns for p in root.rglob("*")} == before
     foreign = tmp_path / "photos"

@@ -157,7 +157,7 @@ def simulate_fragments(
         prepare=_prepare,
         do=do_job,
         finish=partial(_finish, scenes, jobs, workers),
-        unit="fragments",
+        unit="fragment",
     )
     return write_set(root, plan, workers=workers, progress=progress)
 

@@ -115,7 +115,7 @@ def simulate_rooms(
         prepare=partial(_prepare, jobs),
         do=do_room,
         finish=partial(_record, jobs),
-        unit="rooms",
+        unit="room",
     )
     return write_set(root, plan, workers=workers, progress=progress)
 

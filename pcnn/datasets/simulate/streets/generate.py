@@ -75,7 +75,7 @@ def simulate_kitti(
         prepare=partial(_prepare, seed, plans),
         do=do_job,
         finish=partial(_record, seed, plans, jobs),
-        unit="scans",
+        unit="scan",
     )
     return write_set(root, plan, workers=workers, progress=progress)
 
