@@ -149,11 +149,12 @@ def reduce_points(features: Tensor, grid: VoxelGrid, reduce: str = "mean") -> Te
             f"the grid was made from {rows.shape[0]} points: features must be "
             f"[{rows.shape[0]}, C], got {tuple(features.shape)}"
         )
-    points = torch.arange(features.shape[0], device=features.device)
+    dtype = torch.int64 if reduce == "first" else torch.int32
+    points = torch.arange(features.shape[0], device=features.device, dtype=dtype)
     if reduce == "first":
         first = torch.full((grid.rows,), features.shape[0], device=features.device)
         first.scatter_reduce_(0, rows, points, "amin")
         return features.index_select(0, first)
-    pairs = points.to(torch.int32), rows.to(torch.int32), torch.tensor([0, len(points)])
+    pairs = points, rows.to(torch.int32), torch.tensor([0, len(points)])
     membership = KernelMap.from_pairs(*pairs, len(points), grid.rows, False, True)  # one slot
     return (reduce_mean if reduce == "mean" else reduce_sum)(features, membership)
