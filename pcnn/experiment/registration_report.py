@@ -30,6 +30,7 @@ from pcnn.metrics.registration import (
 from pcnn.metrics.registration.comparison import Comparison, compare, comparison_table
 from pcnn.metrics.registration.pair_table import read_pair_table, write_pair_table
 from pcnn.metrics.registration.pair_values import FIGURES
+from pcnn.plural import counted
 from pcnn.registration.descriptor import Descriptor
 from pcnn.registration.estimate import Estimate, EstimateSettings, estimate_all
 from pcnn.registration.evaluation import evaluate_pairs
@@ -95,7 +96,7 @@ def report_pairs(
     given = reference_table(options, samples)  # before the work: a table that does not serve
     title = f"{data.name}, {descriptor.name}, solver {solver_name(options.solver)}"
     title += ", refitted" if options.refine and options.solver == "torch" else ""
-    console.print(f"{title}: {len(data.pairs)} pairs, ground truth {data.ground_truth}")
+    console.print(f"{title}: {counted(len(data.pairs), 'pair')}, ground truth {data.ground_truth}")
     for note in data.notes():
         console.print(note, soft_wrap=True, highlight=False, markup=False)
     report.say_simulated(console, cfg)

@@ -11,6 +11,7 @@ from rich.console import Console
 from pcnn.datasets.semantic_kitti import SemanticKITTI
 from pcnn.datasets.submission import missing_sequences, write_submission
 from pcnn.experiment.errors import ConfigError
+from pcnn.plural import counted
 
 #: Below the run folder, where `predictions` names no other.
 PREDICTIONS = "predictions"
@@ -53,7 +54,7 @@ def submit(cfg: DictConfig, folder: Path, datamodule: Any, console: Console) -> 
         for index in range(len(dataset))
     }
     count = write_submission(folder, expected, Path(cfg.submission))
-    console.print(f"submission: {cfg.submission} ({count} files)", highlight=False)
+    console.print(f"submission: {cfg.submission} ({counted(count, 'file')})", highlight=False)
     absent = missing_sequences(expected)
     if absent:
         console.print(

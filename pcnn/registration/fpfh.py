@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from pcnn.plural import counted
 from pcnn.registration.descriptor import Described
 from pcnn.registration.downsample import voxel_means
 from pcnn.registration.open3d_tools import cloud_of, open3d
@@ -64,8 +65,8 @@ class FPFH:
         thin = voxel_means(points.cpu(), self.voxel_size)
         if len(thin) < FEWEST:
             raise ValueError(
-                f"{len(points)} points fill {len(thin)} voxels of {self.voxel_size:g} m, FPFH "
-                f"needs {FEWEST}; is the unit metres?"
+                f"{counted(len(points), 'point')} fill {counted(len(thin), 'voxel')} of "
+                f"{self.voxel_size:g} m, FPFH needs {FEWEST}; is the unit metres?"
             )
         cloud = cloud_of(thin)
         search = o3d.geometry.KDTreeSearchParamHybrid

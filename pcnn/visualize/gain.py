@@ -11,6 +11,7 @@ import numpy as np
 from pcnn.datasets.whole_file import whole_file
 from pcnn.metrics.registration.bootstrap import Figure
 from pcnn.metrics.registration.gain import Gain
+from pcnn.plural import counted
 
 FIRST, SECOND = "#1f58b2", "#e87010"
 INK, FAINT = "#1c2430", "#6b7482"
@@ -98,7 +99,7 @@ def _draw_recall(place: Any, gain: Gain) -> None:
         if several:
             spread = recall.std(0, ddof=1)
             low, high = np.clip([mean - spread, mean + spread], 0, 100)
-            band = f"{name}, ± sd of {len(recall)} runs"
+            band = f"{name}, ± sd of {counted(len(recall), 'run')}"
             place.fill_between(gain.limits, low, high, color=colour, alpha=0.2, lw=0, label=band)
     rule = gain.protocol.success
     own = getattr(rule, gain.error)
@@ -114,7 +115,7 @@ def _draw_ratios(place: Any, gain: Gain) -> None:
     one, other = short_names(gain)
     _label(
         place,
-        f"b  right matches, {gain.comparison.ir.pairs} pairs",
+        f"b  right matches, {counted(gain.comparison.ir.pairs, 'pair')}",
         f"inlier ratio of {other} [%]",
         f"inlier ratio of {one} [%]",
     )
@@ -159,7 +160,7 @@ def _draw_differences(page: Any, part: Any, gain: Gain) -> list[Any]:
         furthest = 0.0
         for height, (name, label) in enumerate(reversed(figures)):
             figure: Figure = getattr(gain.comparison, name)
-            names.append(f"{label}\n{figure.pairs} pairs")
+            names.append(f"{label}\n{counted(figure.pairs, 'pair')}")
             if np.isnan(figure.value):
                 place.text(0, height, " nothing to compare", va="center", color=FAINT)
                 continue

@@ -187,7 +187,7 @@ def test_a_cloud_registers_onto_itself_by_shipped_weights() -> None:
         (np.empty((0, 3)), "source: the cloud is empty"),
         (np.full((9, 3), np.nan), "source: 9 of 9 points hold NaN"),
         (np.zeros((9, 2)), r"source: points must be numbers \[P, 3\]"),
-        (np.zeros((9, 3)), "source: 9 points fill 1 voxels"),
+        (np.zeros((9, 3)), "source: 9 points fill 1 voxel"),
         (np.full((9, 3), 5_412_345.67), "source: coordinates of up to"),
         ("none.ply", "none.ply"),
     ],
