@@ -89,6 +89,15 @@ def test_ctrl_c_ends_behind_the_step_and_prints_how_to_go_on(folder: Path) -> No
     assert all(torch.equal(straight[key], resumed[key]) for key in straight)
 
 
+def test_ranks_stop_at_one_step_when_the_first_gets_a_sigterm(folder: Path) -> None:
+    stop = "{_target_:tests.experiment.kill.KillOnce,step:2,marker:ranks.x,signum:15}"
+    options = (*OPTIONS, "trainer=ddp_sim", "logger=[]", f"+callbacks.stop={stop}")
+    done = run("train.py", *options, "hydra.run.dir=ranks", cwd=folder, expect=143)
+    assert state(folder / "ranks")["steps"] == 3
+    assert "Traceback" not in done.stderr
+    assert done.stderr.strip().endswith("python train.py resume=ranks")
+
+
 def test_killed_before_the_first_checkpoint_starts_again_in_its_folder(folder: Path) -> None:
     said = kill_and_resume(folder, "early", 2)
     assert "no checkpoint yet" in said

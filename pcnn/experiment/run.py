@@ -92,7 +92,10 @@ def prepare(cfg: DictConfig, folder: Path) -> Run | None:
         console.print("To train it longer: trainer.max_steps=MORE", highlight=False)
         return None
     if run.checkpoint is None:
-        console.print(f"{run.folder} has no checkpoint yet: starting from the beginning there.")
+        where = "has no checkpoint yet: training starts from the beginning there"
+    else:
+        where = f"goes on behind step {steps_of(run.checkpoint)}"
+    console.print(f"{run.folder} {where}", soft_wrap=True, highlight=False, markup=False)
     return Run(checked(run.cfg), run.folder, run.checkpoint, resumed=True)
 
 

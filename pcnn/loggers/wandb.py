@@ -106,16 +106,16 @@ class RunWandbLogger(WandbLogger):
             return
         if wandb.run is not None and wandb.run.id != self._id:
             wandb.run.finish()  # of another training in this process: two runs would be mixed
-        # W&B's closing summary would bury what the run itself says at its end, and its hints are
-        # about the folder it is started in
-        self._wandb_init["settings"] = wandb.Settings(
-            init_timeout=self._init_timeout, quiet=True, show_info=False
-        )
         self._wandb_init["allow_val_change"] = True
         mode = resolve_mode(self._mode, self._login_timeout)
         fallbacks = {"online": ["offline", "disabled"], "offline": ["disabled"], "disabled": []}
         for attempt in (mode, *fallbacks[mode]):
             self._wandb_init["mode"] = attempt
+            # W&B's closing summary would bury what the run itself says at its end; offline it has
+            # nothing to tell but hints
+            self._wandb_init["settings"] = wandb.Settings(
+                init_timeout=self._init_timeout, quiet=True, silent=attempt == "offline"
+            )
             try:
                 run = WandbLogger.experiment.__get__(self)
             except Exception as error:  # whatever it is, training goes on

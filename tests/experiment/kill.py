@@ -13,7 +13,8 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 class KillOnce(Callback):
     """A signal before optimiser step `step`, unless `marker` exists, which this creates.
 
-    SIGKILL goes to this process, any other to its whole group, as a terminal sends Ctrl-C.
+    SIGKILL goes to this process, any other to its whole group, as a terminal sends Ctrl-C; where
+    there are several ranks, to the first one alone.
     """
 
     def __init__(self, step: int, marker: str, signum: int = signal.SIGKILL) -> None:
@@ -23,9 +24,10 @@ class KillOnce(Callback):
     def on_train_batch_start(
         self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int
     ) -> None:
-        if trainer.global_step == self.step and not self.marker.exists():
+        here = trainer.global_step == self.step and trainer.is_global_zero
+        if here and not self.marker.exists():
             self.marker.touch()
-            if self.signum == signal.SIGKILL:
+            if self.signum == signal.SIGKILL or trainer.world_size > 1:
                 os.kill(os.getpid(), self.signum)
-            elif trainer.is_global_zero:
+            else:
                 os.killpg(0, self.signum)
