@@ -35,7 +35,7 @@ def test_prefetching_changes_nothing(tmp_path: Path) -> None:
     write_tiny_kitti(tmp_path / "kitti", {0: 4, 8: 2})
     own = ["engine.deterministic=true"]
     for fetch in ("true", "false"):
-        run = [f"task.prefetch_maps={fetch}", f"hydra.run.dir={fetch}"]
+        run = [f"task.prefetch_maps={fetch}", f"hydra.run.dir=fetch_{fetch}"]
         call(tmp_path, "train", *OPTIONS, *own, *run)
-    with_it, without = metrics(tmp_path / "true"), metrics(tmp_path / "false")
+    with_it, without = (metrics(tmp_path / f"fetch_{fetch}") for fetch in ("true", "false"))
     assert with_it["val/loss"] == pytest.approx(without["val/loss"], rel=1e-4)

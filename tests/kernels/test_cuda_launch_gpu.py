@@ -171,15 +171,22 @@ def test_a_launch_is_cheap() -> None:
     fill(out, 0)
     kernels = module("probe.cu", out.device)
     arguments = struct.pack("Pqi", out.data_ptr(), len(out), 1)
-    best = float("inf")
-    for _ in range(20):
-        torch.cuda.synchronize()
-        start = time.perf_counter()
-        for _ in range(200):  # fewer than the queue holds
-            kernels.launch("fill", 4, arguments, out.device)
-        best = min(best, (time.perf_counter() - start) / 200)
-    print(f"a launch takes {best * 1e6:.2f} us of host time")
-    assert best < 10e-6  # measured elsewhere: 5 us or less; the rest is for slow machines
+    calls = {
+        "ours": lambda: kernels.launch("fill", 4, arguments, out.device),
+        "torch's": lambda: out.fill_(1),
+    }
+    best = dict.fromkeys(calls, float("inf"))
+    for _ in range(40):  # in turn: a busy host slows both down
+        for name, call in calls.items():
+            torch.cuda.synchronize()
+            start = time.perf_counter()
+            for _ in range(100):  # fewer than the queue holds
+                call()
+            best[name] = min(best[name], (time.perf_counter() - start) / 100)
+    print({name: f"{seconds * 1e6:.2f} us of host time" for name, seconds in best.items()})
+    # hosts differ by a factor of two and more, so torch's launch of a fill beside ours is the
+    # measure: ours is one call from Python, which finds stream and kernel and packs the arguments
+    assert best["ours"] < 3 * best["torch's"]
 
 
 @pytest.mark.multigpu

@@ -105,11 +105,11 @@ class Checked:
         if key not in self._proofs:
             standard = self.standard(line.geometry)
             small = standard.work(line.engine, mode, standard.cells)
-            truth, plain = standard.results(mode)
+            truth, plain, rounded = standard.results(mode)
             results = small.results(mode)
-            names = results.keys()  # of a backward alone the gradients
-            wanted = ({name: one[name] for name in names} for one in (truth, plain))
-            self._proofs[key] = check_network(configuration, results, *wanted)
+            # of a backward alone the gradients
+            exact, other = ({name: one[name] for name in results} for one in (truth, plain))
+            self._proofs[key] = check_network(configuration, results, exact, other, rounded)
         self._proofs[key].admit(configuration)
 
     def forget(self) -> None:

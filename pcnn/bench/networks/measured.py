@@ -12,7 +12,7 @@ from torch import Tensor
 from pcnn.bench.conformance import check_engine
 from pcnn.bench.harness import measure
 from pcnn.bench.layers.layer import products_of, torch_dtype
-from pcnn.bench.networks.check import check_network
+from pcnn.bench.networks.check import check_network, rms
 from pcnn.bench.networks.models import (
     KERNEL_SIZE,
     MODELS,
@@ -21,10 +21,11 @@ from pcnn.bench.networks.models import (
     settle_norms,
     with_state,
 )
+from pcnn.bench.networks.rounding import Rounded
 from pcnn.bench.networks.work import MODES, TRAINING, Cells, Input, Work
 from pcnn.bench.rows import Row
 from pcnn.bench.scenes import Scene
-from pcnn.bench.verify import Configuration, Proof
+from pcnn.bench.verify import Configuration, Proof, bound_of
 from pcnn.dataflows import Blocked
 from pcnn.geometry import Kernel, VoxelGrid
 from pcnn.maps import SortedSearch
@@ -33,6 +34,12 @@ from pcnn.ops.engine import Engine, resolve
 
 #: Plain torch in the dtype that is measured, on every device and under autocast.
 PLAIN_ENGINE = Engine("plain", SortedSearch(), Blocked(), RadiusSearch())
+
+#: Draws of the errors that a network is held to.
+DRAWS = 2
+
+#: Results in float64, of plain torch, and RMS errors of rounded products, by name.
+Standards = tuple[dict[str, Tensor], dict[str, Tensor], dict[str, float]]
 
 Params = Mapping[str, int | float | str]
 #: An engine, and the settings that tell its rows from others'.
@@ -128,7 +135,7 @@ class Standard:
         self.network = self.made(resolve("reference"))
         settle_norms(self.network, cells.on(self.network, backward=False))
         self.state = self.network.state_dict()
-        self._found: dict[str, tuple[dict[str, Tensor], dict[str, Tensor]]] = {}
+        self._found: dict[str, Standards] = {}
 
     def made(self, engine: Engine) -> Any:
         """The network of an engine, with weights of its own."""
@@ -143,21 +150,41 @@ class Standard:
             CheckFailed: the engine does not pass the whole check of its builder and dataflows.
         """
         check_engine(engine, self.setting.device, cells.are_points)
+        return self._work(engine, mode, cells)
+
+    def _work(self, engine: Engine, mode: str, cells: Input) -> Work:
         network = with_state(self.made(engine), self.state)
         return Work(network if mode in TRAINING else network.to(self.dtype), cells, self.dtype)
 
-    def results(self, mode: str) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-        """Results in float64, and those of plain torch in the dtype measured."""
+    def results(self, mode: str) -> Standards:
+        """Results in float64, of plain torch in the dtype measured, and errors of rounding."""
         kind = "train" if mode in TRAINING else "infer"
         if kind not in self._found:
-            exact = self.work(resolve("reference"), kind, self.cells)
-            exact = Work(converted(exact.network, torch.float64), self.cells, torch.float64)
+            truth = self._wide(resolve("reference"), kind)
             plain = self.work(PLAIN_ENGINE, kind, self.cells)
-            self._found[kind] = exact.results(kind), plain.results(kind)
+            self._found[kind] = truth, plain.results(kind), self._rounded(kind, truth)
         return self._found[kind]
 
+    def _wide(self, engine: Engine, kind: str) -> dict[str, Tensor]:
+        network = converted(self._work(engine, kind, self.cells).network, torch.float64)
+        return Work(network, self.cells, torch.float64).results(kind)
+
+    def _rounded(self, kind: str, truth: dict[str, Tensor]) -> dict[str, float]:
+        """By name, the largest RMS error of several draws of errors at the bound of a product."""
+        flow = Rounded(error=bound_of(self.setting.dtype))
+        engine = Engine("rounded", SortedSearch(), flow, RadiusSearch())
+        errors = dict.fromkeys(truth, 0.0)
+        device = self.setting.device
+        for draw in range(DRAWS):
+            with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+                torch.manual_seed(draw)
+                found = self._wide(engine, kind)
+            for name, expected in truth.items():
+                errors[name] = max(errors[name], rms(found[name] - expected))
+        return errors
+
     def forget(self) -> None:
-        """Give the results back; whoever asks for them again has them computed again."""
+        """Give the results back; they are computed again when they are needed."""
         self._found.clear()
 
 
@@ -208,8 +235,7 @@ def _of_network(
             try:
                 configuration = configuration_of(setting, scene, variant, engine, said)
                 work = standard.work(engine, mode, to_check)
-                truth, plain = standard.results(mode)
-                proof = check_network(configuration, work.results(mode), truth, plain)
+                proof = check_network(configuration, work.results(mode), *standard.results(mode))
                 work = work if to_check is cells else Work(work.network, cells, work.dtype)
             except Exception as error:  # a compiler's errors have no base of their own
                 said["left_out"] = f"{type(error).__name__}: {error}"

@@ -7,12 +7,22 @@ import torch
 
 from pcnn.bench.networks import measured as measured_file
 from pcnn.bench.networks import work as work_file
-from pcnn.bench.networks.measured import Setting, Variant, network_rows
+from pcnn.bench.networks.check import check_network
+from pcnn.bench.networks.measured import (
+    Setting,
+    Standard,
+    Variant,
+    configuration_of,
+    network_rows,
+)
 from pcnn.bench.networks.models import make_network, settle_norms
+from pcnn.bench.networks.rounding import Rounded
 from pcnn.bench.networks.work import MODES, Cells
 from pcnn.bench.scenes import Scene, load_scene, noise
+from pcnn.bench.verify import CheckFailed, bound_of
 from pcnn.geometry import grid_of_cells
-from pcnn.ops.engine import resolve
+from pcnn.maps import SortedSearch
+from pcnn.ops.engine import Engine, resolve
 
 CPU = torch.device("cpu")
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
@@ -70,6 +80,23 @@ def test_a_wrong_network_is_not_timed(monkeypatch: pytest.MonkeyPatch, mode: str
     (row,) = network_rows(setting(), "networks", modes=[mode])
     assert "is off by" in str((row.params or {})["left_out"])
     assert not row.checked
+
+
+def test_a_network_is_held_to_what_errors_of_its_products_make_of_it() -> None:
+    """Products at half their bound pass; errors twenty times as large do not."""
+    standard = Standard(setting(), Variant("sparse_resnet"), Cells.of(SMALL.grid, CPU))
+    truth, plain, rounded = standard.results("infer")
+    configuration = configuration_of(
+        setting(), SMALL, Variant("sparse_resnet"), resolve("auto"), {"mode": "infer"}
+    )
+    for share, passes in ((0.5, True), (20.0, False)):
+        flow = Rounded(error=share * bound_of("float32"))
+        found = standard._wide(Engine("rounded", SortedSearch(), flow), "infer")
+        if passes:
+            check_network(configuration, found, truth, plain, rounded)
+        else:
+            with pytest.raises(CheckFailed, match=r"is off by .* its bound is .* 2 times"):
+                check_network(configuration, found, truth, plain, rounded)
 
 
 def test_a_network_that_does_not_exist_in_a_size_is_named() -> None:
