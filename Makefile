@@ -15,10 +15,11 @@ CPU_INDEX := https://download.pytorch.org/whl/cpu
 CUDA_EXTRA ?= cu13
 DEV_EXTRAS := dev,registration,$(CUDA_EXTRA)
 WORKERS ?= 2
+GPU_WORKERS ?= 10
 ARGS ?=
 DATA_ROOT ?=
 
-.PHONY: help train test install install-dev libraries lint format type imports test-cpu \
+.PHONY: help train test install install-dev libraries lint format type imports test-cpu test-gpu \
         test-interpret test-wheel bench docs clean
 
 help: ## list the targets
@@ -114,6 +115,11 @@ test-interpret: install-dev ## Triton kernels on the CPU, by Triton's interprete
 	@if ! ls tests/kernels/triton/test_*.py >/dev/null 2>&1; then echo "no Triton kernels to interpret"; \
 	else set -x; \
 	  TRITON_INTERPRET=1 $(PY) -m pytest -q -n $(WORKERS) --dist worksteal tests/kernels/triton; fi
+
+# compiled kernels stay on disk: a second run is quicker
+test-gpu: install-dev ## the tests that need a GPU, in GPU_WORKERS processes
+	$(PY) -m pytest -q -m "gpu or multigpu" -n $(GPU_WORKERS) --dist worksteal --durations 10 \
+	  --ignore tests/test_wheel.py
 
 test-wheel: install-dev ## build the wheel and use it in an empty environment elsewhere
 	$(PY) -m pytest -q tests/test_wheel.py

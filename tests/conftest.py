@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,46 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for marker, reason in missing.items():
             if reason and item.get_closest_marker(marker):
                 item.add_marker(pytest.mark.skip(reason=reason))
+
+
+def absent_package(error: BaseException | None) -> str | None:
+    """The third-party package whose absence is behind an error, if that is its cause."""
+    while error is not None:
+        name = (getattr(error, "name", None) or "").partition(".")[0]
+        if isinstance(error, ModuleNotFoundError) and name not in ("", "pcnn", "tests"):
+            # found by the file system alone: a test may hide a package that is there
+            return None if PathFinder.find_spec(name) else name
+        error = error.__cause__ or error.__context__
+    return None
+
+
+class Module(pytest.Module):
+    """A file of tests that skips where a package that it imports is absent."""
+
+    def _getobj(self) -> Any:
+        try:
+            return super()._getobj()
+        except self.CollectError as error:
+            name = absent_package(error.__cause__ or error.__context__)
+            if name is None:
+                raise
+            pytest.skip(f"{name} is not installed", allow_module_level=True)
+
+
+def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> pytest.Module:
+    module: pytest.Module = Module.from_parent(parent, path=module_path)
+    return module
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
+    try:
+        return (yield)
+    except Exception as error:
+        name = absent_package(error)
+        if name is None:
+            raise
+        pytest.skip(f"{name} is not installed")
 
 
 @pytest.fixture
