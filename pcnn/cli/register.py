@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 
 from pcnn.cli.device import chosen_device
 from pcnn.plural import counted
@@ -54,9 +55,9 @@ def register(
 ) -> None:
     """Estimate the rigid transform of one cloud onto another.
 
-    Prints the 4 x 4 matrix that maps source coordinates to the target's, and what speaks for it;
-    writes both to transform.json with a picture of the clouds before and after. Where no transform
-    is supported the exit code is 1 and nothing is written.
+    Prints the 4 x 4 matrix that maps source coordinates to the target's, both as the files have
+    them, and what speaks for it; writes both to transform.json with a picture of the clouds before
+    and after. Where no transform is supported the exit code is 1 and nothing is written.
     """
     import json
 
@@ -64,6 +65,7 @@ def register(
 
     from pcnn.datasets.whole_file import whole_file
     from pcnn.experiment.register import points_of, register
+    from pcnn.registration.local_frame import to_local
     from pcnn.registration.register import NoOverlapError
     from pcnn.visualize.registration import overlay_picture
 
@@ -85,7 +87,9 @@ def register(
             device=str(where),
         )
     except NoOverlapError as error:
-        console.print(f"[red]{source} onto {target}[/red]: {error}", soft_wrap=True)
+        console.print(
+            f"[red]{escape(f'{source} onto {target}')}[/red]: {escape(str(error))}", soft_wrap=True
+        )
         raise typer.Exit(1) from error
     except (OSError, ValueError, ImportError) as error:
         raise typer.BadParameter(str(error)) from error
@@ -99,8 +103,12 @@ def register(
         "inlier_rmse_m": found.rmse,
         "overlap": found.overlap,
     }
+    # far from zero a rotation needs more digits: 1e-8 of 5,000 km are 5 cm
+    digits = 12 if moving.moved or fixed.moved else 8
     for row in found.transform.tolist():
-        console.print(" ".join(f"{value: .8f}" for value in row), highlight=False)
+        console.print(
+            " ".join(f"{value: .{digits}f}" for value in row), highlight=False, soft_wrap=True
+        )
     for name, value in facts.items():
         console.print(f"{name}: {value}", highlight=False, soft_wrap=True)
     content = {
@@ -112,12 +120,12 @@ def register(
     with whole_file(out / "transform.json") as file:
         file.write((json.dumps(content, indent=2) + "\n").encode())
     overlay_picture(
-        moving.numpy(),
-        fixed.numpy(),
-        found.transform.numpy(),
+        moving.points.numpy(),
+        fixed.points.numpy(),
+        to_local(found.transform, moving, fixed).numpy(),
         out / "overlay.png",
         f"{source.name} onto {target.name}",
-        f"{found.inliers} of {found.matches} matches agree   "
+        f"{found.inliers} of {counted(found.matches, 'match', 'matches')} agree   "
         f"overlap {100 * found.overlap:.0f} %   {found.descriptor}",
     )
     console.print(f"{out / 'transform.json'}\n{out / 'overlay.png'}", highlight=False)
@@ -133,22 +141,31 @@ def describe(
     sensor_at_origin: Sensor = True,
     device: Device = "auto",
 ) -> None:
-    """Write descriptors of a cloud: an .npz with points [N, 3], features [N, C] and their name."""
+    """Write descriptors of a cloud: an .npz with points [N, 3], features [N, C] and their name.
+
+    Points are in the coordinates of the file; in float64 where these are those of a map.
+    """
     import numpy as np
+    from rich.console import Console
 
     from pcnn.datasets.whole_file import whole_file
-    from pcnn.experiment.register import descriptor_of, points_of
+    from pcnn.experiment.register import advice_on_size, descriptor_of, points_of, warn_of_units
     from pcnn.experiment.shipped import chosen
 
+    console = Console()
     where = chosen_device(device)
     path = out or cloud.with_name(f"{cloud.stem}_descriptors.npz")
     if path.resolve() == cloud.resolve():
         raise typer.BadParameter(f"--out {path} would replace the cloud; name another file")
     try:
-        points = points_of(cloud, str(cloud))
-        choice = chosen(model, [points], voxel_size)
+        read = points_of(cloud, str(cloud))
+        choice = chosen(model, [read.points], voxel_size)
         descriptor = descriptor_of(choice, str(where), sensor_at_origin)
-        described = descriptor(points)
+        warn_of_units([read], descriptor.voxel_size)
+        advice = advice_on_size([read], descriptor.voxel_size)
+        if advice:
+            console.print(f"{advice}.", highlight=False, soft_wrap=True)
+        described = descriptor(read.points)
     except (OSError, ValueError, ImportError) as error:
         raise typer.BadParameter(
             str(error) if str(cloud) in str(error) else f"{cloud}: {error}"
@@ -156,7 +173,7 @@ def describe(
     with whole_file(path) as file:
         np.savez(
             file,
-            points=described.points.numpy(),
+            points=read.given(described.points).numpy(),
             features=described.features.numpy(),
             descriptor=np.array(descriptor.name),
         )

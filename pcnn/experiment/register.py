@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import logging
+import math
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 from torch import Tensor
 
-from pcnn.datasets.registration.fragment_files import checked_points, read_fragment
-from pcnn.experiment.shipped import Choice, chosen, fpfh_after
+from pcnn.datasets.registration.fragment_files import local_points, read_local
+from pcnn.datasets.units import unit_doubt
+from pcnn.experiment.shipped import Choice, chosen, extent, fpfh_after
 from pcnn.experiment.trained_descriptor import of_checkpoint
+from pcnn.plural import counted
 from pcnn.registration.descriptor import Descriptor
 from pcnn.registration.estimate import Solver
 from pcnn.registration.fpfh import FPFH
+from pcnn.registration.local_frame import LocalCloud, to_given
 from pcnn.registration.register import (
     MIN_INLIERS,
     NETWORK_MIN_INLIERS,
@@ -23,7 +29,12 @@ from pcnn.registration.register import (
     register_points,
 )
 
-Cloud = str | Path | np.ndarray | Tensor
+log = logging.getLogger(__name__)
+
+Cloud = str | Path | np.ndarray | Tensor | LocalCloud
+
+#: Voxels across a cloud below which a failure is explained by its size, and those proposed then.
+_FEW_VOXELS, _ENOUGH_VOXELS = 20, 50
 
 
 def register(
@@ -42,16 +53,21 @@ def register(
 ) -> Registration:
     """Estimate the rigid transform of a source cloud onto a target cloud.
 
-    The result names the descriptors, and says when they were trained on simulated data.
+    The result names the descriptors, and says when they were trained on simulated data. Clouds with
+    coordinates of a map are moved near zero before they are rounded to float32; the transform is
+    that of the coordinates that were given, in float64. A warning is logged where a unit looks
+    wrong.
 
     Args:
-        source: file (.ply, .pcd, .bin, .npy, .npz, .pth) or points [P, 3] [m].
+        source: file (.ply, .pcd, .bin, .npy, .npz, .pth), points [P, 3] [m], or what `points_of`
+            gave.
         target: likewise.
         model: ``interiors``, ``streets`` (shipped weights), ``fpfh``, or a checkpoint of a run with
             task=registration; None goes by the extent of the clouds (`pcnn.experiment.shipped`)
             and asks FPFH (Open3D) where shipped weights find no transform.
         voxel_size: of FPFH [m]; asks for FPFH where no model is named.
-        sensor_at_origin: whether FPFH may take the origin of each cloud for its sensor's place.
+        sensor_at_origin: whether FPFH may take the origin of each cloud for its sensor's place;
+            of a cloud that was moved near zero, its middle.
         solver: ``torch``, ``open3d`` or ``svd``.
         icp_distance: refine by ICP within this distance [m]; None does not.
         min_inliers: matches that must agree; None: 25 of FPFH, 60 of a network, whose wrong matches
@@ -65,17 +81,22 @@ def register(
 
     Raises:
         FileNotFoundError: no such file.
-        ValueError: an unreadable, empty or not finite cloud; `NoOverlapError` when no transform is
-            supported. There is never an identity in place of an answer.
+        ValueError: an unreadable or empty cloud; `NoOverlapError` when no transform is supported.
+            There is never an identity in place of an answer.
     """
-    clouds = [points_of(cloud, name) for cloud, name in ((source, "source"), (target, "target"))]
+    moving, fixed = points_of(source, "source"), points_of(target, "target")
+    clouds = [moving.points, fixed.points]
+    tried: list[float] = []
 
     def estimated(choice: Choice) -> Registration:
         descriptor = descriptor_of(choice, device, sensor_at_origin)
+        if not tried:
+            warn_of_units([moving, fixed], descriptor.voxel_size)
+        tried.append(descriptor.voxel_size)
         least = MIN_INLIERS if choice.weights is None else NETWORK_MIN_INLIERS
         found = register_points(
-            clouds[0],
-            clouds[1],
+            moving.points,
+            fixed.points,
             descriptor,
             default_settings(descriptor.voxel_size, seed, solver),
             icp_distance=icp_distance,
@@ -83,37 +104,85 @@ def register(
             min_overlap=min_overlap,
             device=device,
         )
-        return replace(found, reason=choice.reason)
+        given = to_given(found.transform, moving, fixed)
+        return replace(found, transform=given, reason=choice.reason)
+
+    def by_network_or_fpfh(choice: Choice) -> Registration:
+        try:
+            return estimated(choice)
+        except NoOverlapError as error:
+            # shipped networks know clouds in the pose of a sensor; FPFH serves turned ones, too
+            if model is not None or choice.weights is None:
+                raise
+            try:
+                return estimated(fpfh_after(choice, clouds))
+            except ImportError:
+                raise error from None
+            except ValueError as second:
+                both = f"by {choice.weights.stem}: {error}; by FPFH: {second}"
+                raise NoOverlapError(both) from None
 
     choice = chosen(model, clouds, voxel_size)
     try:
-        return estimated(choice)
-    except NoOverlapError as error:
-        # shipped networks know clouds in the pose of a sensor; FPFH serves those that were turned
-        if model is not None or choice.weights is None:
+        return by_network_or_fpfh(choice)
+    except ValueError as error:
+        advice = advice_on_size([moving, fixed], tried[0]) if tried else ""
+        if not advice:
             raise
-        try:
-            return estimated(fpfh_after(choice, clouds))
-        except ImportError:
-            raise error from None
-        except NoOverlapError as second:
-            raise NoOverlapError(f"by {choice.weights.stem}: {error}; by FPFH: {second}") from None
+        kind = NoOverlapError if isinstance(error, NoOverlapError) else ValueError
+        raise kind(f"{error}. {advice}") from error
 
 
-def points_of(cloud: Cloud, name: str) -> Tensor:
-    """Points [P, 3] float32 of a file or an array, at least one of them.
+def points_of(cloud: Cloud, name: str) -> LocalCloud:
+    """Points of a file or an array, at least one, about an origin where float32 keeps them.
+
+    The number of rows that were left out, as they hold no return, is logged.
 
     Raises:
         FileNotFoundError: no such file.
-        ValueError: unreadable, empty, not finite, or too large for float32; the message names it.
+        ValueError: unreadable, empty, or too large for float32; the message names it.
     """
+    if isinstance(cloud, LocalCloud):
+        return cloud
     if isinstance(cloud, str | Path):
-        points, name = read_fragment(Path(cloud)), str(cloud)
+        read, name = read_local(Path(cloud)), str(cloud)
     else:
-        points = checked_points(cloud, name)
-    if len(points) == 0:
-        raise ValueError(f"{name}: the cloud is empty")
-    return points
+        read = local_points(cloud, name)
+    if read.missing:
+        rows = counted(read.missing, "row")
+        log.warning("%s: %s without a return (NaN or zeros) left out", name, rows)
+    return read
+
+
+def warn_of_units(clouds: Sequence[LocalCloud], voxel_size: float) -> None:
+    """Log why the unit of clouds looks wrong, once; nothing where it does not.
+
+    Clouds that are few voxels wide are left to `advice_on_size`.
+    """
+    if advice_on_size(clouds, voxel_size):
+        return
+    for cloud in clouds:
+        doubt = unit_doubt((cloud.points.double() + cloud.origin).numpy(), voxel_size)
+        if doubt is not None:
+            log.warning("The unit of the coordinates may not be the metre: %s.", doubt)
+            return
+
+
+def advice_on_size(clouds: Sequence[LocalCloud], voxel_size: float) -> str:
+    """What to do about clouds that are few voxels wide; empty where they are not.
+
+    A fiftieth of the width leaves an object enough voxels to be told from others.
+    """
+    width = max(extent(cloud.points) for cloud in clouds)
+    if not 0 < width < _FEW_VOXELS * voxel_size:
+        return ""
+    cell = width / _ENOUGH_VOXELS
+    digits = -math.floor(math.log10(cell))
+    return (
+        f"The {'cloud is' if len(clouds) == 1 else 'clouds are'} {width:.2g} m wide, "
+        f"{width / voxel_size:.2g} voxels of {voxel_size:g} m. "
+        f"If they are in metres, try --model fpfh --voxel-size {round(cell, digits):g}"
+    )
 
 
 def descriptor_of(choice: Choice, device: str = "cpu", sensor_at_origin: bool = True) -> Descriptor:

@@ -56,12 +56,24 @@ def chosen(model: str | Path | None, clouds: Sequence[Tensor], voxel_size: float
         return Choice(None, voxel_size, "FPFH, because a voxel size was given")
     if model is None or str(model) == "fpfh":
         size, place = place_of(clouds)
-        why = f"the clouds are {size:.3g} m wide, {place} (up to {INTERIORS_UP_TO:g} m: interiors)"
-        weights = None if model else shipped(place)
+        width = f"the {'cloud is' if len(clouds) == 1 else 'clouds are'} {size:.3g} m wide"
+    if str(model) == "fpfh":
+        if voxel_size is not None:
+            return Choice(None, voxel_size, f"--model fpfh, voxels of {voxel_size:g} m as given")
+        cell = FPFH_VOXELS[place]
+        beyond = "up to" if place == "interiors" else "beyond"
+        return Choice(
+            None,
+            cell,
+            f"--model fpfh, voxels of {cell:g} m because {width}, {beyond} {INTERIORS_UP_TO:g} m",
+        )
+    if model is None:
+        why = f"{width}, {place} (up to {INTERIORS_UP_TO:g} m: interiors)"
+        weights = shipped(place)
         if weights is not None:
             return Choice(weights, None, why)
-        known = "" if model else f", and no weights for {place} come with this version: FPFH"
-        return Choice(None, voxel_size or FPFH_VOXELS[place], why + known)
+        none = f"{why}, and no weights for {place} come with this version: FPFH"
+        return Choice(None, FPFH_VOXELS[place], none)
     if voxel_size is not None:
         raise ValueError(f"{model} was trained at its own voxel size; leave voxel_size out")
     return Choice(weights_of(model), None, f"--model {model}")

@@ -20,6 +20,7 @@ from pcnn.metrics.registration import (
     rotation_error,
     translation_error,
 )
+from pcnn.metrics.registration.matches import match_distances
 from pcnn.registration.descriptor import Described, Descriptor
 from pcnn.registration.estimate import Estimate, EstimateSettings, estimate_all
 from pcnn.registration.icp import icp
@@ -103,6 +104,7 @@ def evaluate_pairs(
         for batch in _batches(list(own), size)
     ]
     evaluation = Evaluation()
+    near = settings.ransac.distance
     for batch in track(batches):
         sources = [clouds.get(pair.scene, pair.source) for pair in batch]
         targets = [clouds.get(pair.scene, pair.target) for pair in batch]
@@ -112,7 +114,7 @@ def evaluate_pairs(
                 batch, sources, targets, estimates, strict=True
             ):
                 transform = estimate.solution.transform
-                result = judged(pair, estimate, transform, source, target, protocol)
+                result = judged(pair, estimate, transform, source, target, protocol, near)
                 evaluation.results.setdefault(number, []).append(result)
                 kept = no_transform() if transform is None else transform
                 evaluation.transforms.setdefault(number, []).append(kept)
@@ -121,7 +123,7 @@ def evaluate_pairs(
                         transform = icp(
                             source.points, target.points, transform, icp_distance, 50
                         ).transform
-                    after = judged(pair, estimate, transform, source, target, protocol)
+                    after = judged(pair, estimate, transform, source, target, protocol, near)
                     evaluation.refined.setdefault(number, []).append(after)
     return _in_order_of(evaluation, order)
 
@@ -144,9 +146,19 @@ def judged(
     source: Described,
     target: Described,
     protocol: Protocol,
+    distance: float,
 ) -> PairResult:
-    """Errors of an estimate, and its matches, against a pair's truth."""
-    solution = estimate.solution
+    """Errors of a transform, and its matches, against a pair's truth.
+
+    Args:
+        pair: holds the truth.
+        estimate: its matches.
+        transform: that of the estimate, or what ICP made of it; None where there is none.
+        source: as described.
+        target: as described.
+        protocol: says which matches are right.
+        distance: a match agrees with the transform below this residual [m].
+    """
     result = PairResult(
         pair.scene,
         pair.target,
@@ -156,8 +168,8 @@ def judged(
         inlier_ratio=inlier_ratio(
             estimate.source, estimate.target, pair.transform, protocol.inlier_distance
         ),
-        matches=len(solution.inliers),
-        inliers=int(solution.inliers.sum()),
+        matches=len(estimate.source),
+        inliers=0,
         index=pair.index,
         seconds=estimate.seconds,
     )
@@ -165,6 +177,9 @@ def judged(
         return result
     return replace(
         result,
+        inliers=int(
+            (match_distances(estimate.source, estimate.target, transform) < distance).sum()
+        ),
         rre=float(rotation_error(transform, pair.transform)),
         rte=float(translation_error(transform, pair.transform)),
         rmse=_rmse(pair, transform, source, target, protocol),

@@ -65,8 +65,8 @@ class FPFH:
         thin = voxel_means(points.cpu(), self.voxel_size)
         if len(thin) < FEWEST:
             raise ValueError(
-                f"{counted(len(points), 'point')} fill {counted(len(thin), 'voxel')} of "
-                f"{self.voxel_size:g} m, FPFH needs {FEWEST}; is the unit metres?"
+                f"{counted(len(points), 'point')} in {counted(len(thin), 'voxel')} of "
+                f"{self.voxel_size:g} m; FPFH needs {FEWEST} voxels. Is the unit metres?"
             )
         cloud = cloud_of(thin)
         search = o3d.geometry.KDTreeSearchParamHybrid

@@ -22,14 +22,16 @@ def open3d() -> ModuleType:
     """Import Open3D.
 
     Raises:
-        ImportError: it is not installed; says what to install.
+        ImportError: it is not installed, or something that it needs is missing; says what to do.
     """
     try:
         import open3d as module  # type: ignore[import-untyped, unused-ignore]
-    except ImportError as error:
+    except ModuleNotFoundError as error:
         raise ImportError(
             f"this needs Open3D: {install('registration')} (solver=torch and icp do without it)"
         ) from error
+    except ImportError as error:  # a library of the system
+        raise ImportError(f"Open3D is installed but cannot be imported: {error}") from error
     imported: ModuleType = module
     return imported
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from pcnn.metrics.registration.matches import match_distances
 from pcnn.plural import counted
 from pcnn.registration.descriptor import Described, Descriptor
 from pcnn.registration.estimate import EstimateSettings, Solver, estimate_all
@@ -38,7 +39,7 @@ class Registration:
     Args:
         transform: [4, 4] float64, source to target.
         matches: putative matches.
-        inliers: matches that agree with the transform.
+        inliers: matches that agree with the transform: within the distance of RANSAC under it.
         overlap: share of the source's described points with a target point within two voxels.
         rmse: root mean square residual of the inliers [m].
         descriptor: name.
@@ -91,7 +92,7 @@ def register_points(
         settings: how; None as `default_settings`.
         samples: points drawn of each; None all.
         icp_distance: refine by ICP within this distance [m]; None does not.
-        min_inliers: matches that must agree, 3 or more.
+        min_inliers: matches that must agree before ICP, 3 or more.
         min_overlap: share of the source's points that must then lie near the target.
         device: where matching and torch's RANSAC compute.
 
@@ -118,36 +119,42 @@ def register_points(
     matches, agreeing = len(inliers), int(inliers.sum())
     if transform is None or agreeing < min_inliers:
         raise NoOverlapError(
-            f"no transform found: only {agreeing} of {counted(matches, 'match', 'matches')} agree; "
-            f"{min_inliers} required (--min-inliers). The clouds may not overlap, or voxels of "
-            f"{descriptor.voxel_size:g} m do not suit them"
+            f"no transform found: {agreeing} of {counted(matches, 'match', 'matches')} in "
+            f"agreement; {min_inliers} required (--min-inliers). The clouds may not overlap, or "
+            f"voxels of {descriptor.voxel_size:g} m do not suit them"
         )
     width = width_of(estimate.source[inliers])
     if 2 * width < settings.ransac.distance:
         raise NoOverlapError(
             f"no transform found: the {agreeing} matches that agree lie within {width:.2g} m of a "
-            "line, and however the source is turned about it they agree as well"
+            "line. They agree as well when the source is turned about that line"
         )
     refined = False
     if icp_distance is not None:
         aligned = icp(described[0].points, described[1].points, transform, icp_distance)
         transform, refined = aligned.transform, aligned.iterations > 0
+    # of the transform that is returned: ICP may have moved it
+    residual = match_distances(estimate.source, estimate.target, transform)
+    inliers = residual < settings.ransac.distance
+    if int(inliers.sum()) < 3:
+        raise NoOverlapError(
+            f"no transform found: {agreeing} matches agreed before ICP, and only "
+            f"{int(inliers.sum())} after it. Try a smaller distance (--icp)"
+        )
     placed = transform_points(transform, described[0].points.double())
     _, found = nearest_within(placed, described[1].points, REACH * descriptor.voxel_size)
     overlap = float((found >= 0).double().mean())
     if overlap < min_overlap:
         raise NoOverlapError(
-            f"no transform found: under the best one {100 * overlap:.1f} % of the source lies near "
-            f"the target, {100 * min_overlap:g} % are asked for"
+            f"no transform found: the best one puts only {100 * overlap:.1f} % of the source near "
+            f"the target; {100 * min_overlap:g} % required (--min-overlap)"
         )
-    moved = transform_points(transform, estimate.source.double())[inliers]
-    residual = (moved - estimate.target.double()[inliers]).square().sum(1)
     return Registration(
         transform,
         matches,
-        agreeing,
+        int(inliers.sum()),
         overlap,
-        float(residual.mean().sqrt()),
+        float(residual[inliers].square().mean().sqrt()),
         descriptor.name,
         settings.solver,
         refined,

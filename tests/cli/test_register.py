@@ -85,6 +85,21 @@ def test_bad_input_ends_with_a_message_and_writes_nothing(tmp_path: Path) -> Non
     assert not out.exists()
 
 
+def test_points_of_a_described_map_are_those_of_its_file(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    offset = np.array([456_789.123, 5_428_123.456, 112.3])
+    points = np.random.default_rng(0).random((900, 3)) * 3 + offset
+    points[5] = 0
+    torch.save(points, tmp_path / "utm.pth")
+    run("describe", tmp_path / "utm.pth", "--model", "interiors", code=0)
+    assert "1 row without a return (NaN or zeros) left out" in caplog.text
+    with np.load(tmp_path / "utm_descriptors.npz") as held:
+        assert held["points"].dtype == np.float64
+        gaps = np.linalg.norm(held["points"][:, None] - np.delete(points, 5, 0)[None], axis=2)
+        assert gaps.min(axis=1).max() < 1e-4
+
+
 def test_make_gt(tmp_path: Path) -> None:
     write_fragments(tmp_path / "scene")
     said = run("make-gt", tmp_path / "scene", "--min-overlap", "0.2", code=0)

@@ -85,6 +85,9 @@ def test_right_descriptors_register_everything_and_each_cloud_is_described_once(
         assert all(0 < result.inliers <= number for result in results)
     refined = summarize(done.refined[900], rules, draws=0)
     assert refined.rte.value < summarize(done.results[900], rules, draws=0).rte.value
+    # agreement with the refined transforms, not with those of before
+    agreeing = [[one.inliers for one in of[900]] for of in (done.results, done.refined)]
+    assert agreeing[0] != agreeing[1]
     assert sorted(scenes.asked) == [(s, i) for s in "ab" for i in (0, 2, 4)]
 
 

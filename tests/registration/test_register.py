@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from omegaconf import OmegaConf
 
 import pcnn
 from pcnn.experiment import build
+from pcnn.experiment.register import points_of
 from pcnn.experiment.shipped import chosen
 from pcnn.experiment.trained_descriptor import of_checkpoint
 from pcnn.metrics.registration import rotation_error, translation_error
@@ -76,14 +78,79 @@ def test_icp_refines_and_is_told() -> None:
     assert torch.equal(found.transform, plain.transform)
 
 
+def test_inliers_and_rmse_are_those_of_the_refined_transform() -> None:
+    source, target, _, _ = coloured(0.0)
+    noisy = source + 0.03 * torch.randn_like(source)
+    descriptor = Colours((noisy, target.clone()), (target, target.clone()))
+    found = register_points(noisy, target, descriptor, samples=None, icp_distance=0.2)
+    assert found.icp
+    moved = transform_points(found.transform, noisy.double())
+    residual = (moved - target.double()).norm(dim=1)
+    near = residual < 0.075  # one and a half voxels
+    assert 0 < int(near.sum()) < found.matches == len(target)
+    assert found.inliers == int(near.sum())
+    assert found.rmse == pytest.approx(float(residual[near].square().mean().sqrt()))
+
+
+class Numbered:
+    """The n-th point of every cloud has the same descriptor."""
+
+    name, voxel_size = "numbered", 0.05
+
+    def __call__(self, points: torch.Tensor) -> Described:
+        generator = torch.Generator().manual_seed(3)
+        return Described(points, torch.rand(len(points), 8, generator=generator))
+
+
+@pytest.mark.parametrize("origin", [(456_789.125, 5_428_123.5, 112.25), (0.0, 0.0, 0.0)])
+def test_clouds_of_a_map_get_a_transform_of_the_map(
+    origin: tuple[float, float, float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pcnn.experiment.register.descriptor_of", lambda *_: Numbered())
+    turn = random_pose(2)
+    local = torch.rand(700, 3, dtype=torch.float64) * 4
+    target = local + torch.tensor(origin, dtype=torch.float64)
+    source = transform_points(turn.inverse(), local) + torch.tensor(origin, dtype=torch.float64)
+    found = pcnn.register(source, target.numpy())
+    assert found.transform.dtype == torch.float64
+    torch.testing.assert_close(transform_points(found.transform, source), target, atol=1e-4, rtol=0)
+
+
+def test_rows_without_a_return_are_left_out(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    points = np.random.default_rng(0).random((50, 3)) + 1
+    points[3], points[7] = np.nan, 0
+    torch.save(points, tmp_path / "a.pth")
+    for cloud in (points, tmp_path / "a.pth"):
+        caplog.clear()
+        read = points_of(cloud, "source")
+        assert (len(read.points), read.missing, read.moved) == (48, 2, False)
+        assert "2 rows without a return (NaN or zeros) left out" in caplog.text
+
+
+def test_doubtful_units_and_small_objects_are_told(caplog: pytest.LogCaptureFixture) -> None:
+    generator = np.random.default_rng(0)
+    small = generator.random((500, 3)) * 0.1
+    advice = r"0\.09\d m wide, 1\.8 voxels of 0\.05 m.*--voxel-size 0\.002"
+    with pytest.raises(NoOverlapError, match=advice):
+        pcnn.register(small, small + 0.01, "interiors")
+    assert not caplog.text
+    degrees = np.array([11.57, 48.14, 510.0]) + generator.random((300, 3)) * [0.001, 0.001, 30.0]
+    with pytest.raises(ValueError):
+        pcnn.register(degrees, degrees[::-1].copy(), "interiors", min_inliers=400)
+    assert "x and y look like degrees" in caplog.text
+    assert caplog.text.count("may not be the metre") == 1
+
+
 def test_no_transform_is_no_identity() -> None:
     source, target, _, descriptor = coloured(1.0)
-    with pytest.raises(NoOverlapError, match=r"agree; 60 required \(--min-inliers\)"):
+    with pytest.raises(NoOverlapError, match=r"matches in agreement; 60 required"):
         register_points(source, target, descriptor, min_inliers=60)
     source, target, _, descriptor = coloured(0.0)
     far = torch.cat([source, source + 50])
     both = Colours((far, torch.cat([target, torch.zeros_like(target)])), (target, target))
-    with pytest.raises(NoOverlapError, match="lies near the target, 100 %"):
+    with pytest.raises(NoOverlapError, match="near the target; 100 % required"):
         register_points(far, target, both, min_overlap=1.0)
 
 
@@ -185,10 +252,11 @@ def test_a_cloud_registers_onto_itself_by_shipped_weights() -> None:
     ("cloud", "words"),
     [
         (np.empty((0, 3)), "source: the cloud is empty"),
-        (np.full((9, 3), np.nan), "source: 9 of 9 points hold NaN"),
+        (np.full((9, 3), np.nan), "source: the cloud is empty: 9 rows without a return"),
         (np.zeros((9, 2)), r"source: points must be numbers \[P, 3\]"),
-        (np.zeros((9, 3)), "source: 9 points fill 1 voxel"),
-        (np.full((9, 3), 5_412_345.67), "source: coordinates of up to"),
+        (np.zeros((9, 3)), "source: the cloud is empty: 9 rows without a return"),
+        (np.full((9, 3), 5_412_345.67), "source: 9 points in 1 voxel of 0.05 m"),
+        (np.array([[0, 0, 1], [3_000_000_111, 0, 0]]), "source: coordinates of up to"),
         ("none.ply", "none.ply"),
     ],
 )
@@ -253,3 +321,17 @@ def test_checkpoints_of_other_tasks_are_refused(tmp_path: Path) -> None:
         chosen(checkpoint(tmp_path / "b.ckpt"), [], voxel_size=0.1)
     with pytest.raises(FileNotFoundError, match=r"none\.ckpt"):
         chosen(tmp_path / "none.ckpt", [], None)
+
+
+def test_the_reason_names_what_was_asked_for() -> None:
+    clouds = [torch.rand(100, 3) * 3, torch.rand(100, 3) * 2]
+    named = chosen("fpfh", clouds, None)
+    assert (named.weights, named.voxel_size) == (None, 0.05)
+    assert re.fullmatch(
+        r"--model fpfh, voxels of 0\.05 m because the clouds are 2\.\d+ m wide, up to 20 m",
+        named.reason,
+    )
+    wide = chosen("fpfh", [clouds[0] * 20], None).reason
+    assert "voxels of 0.3 m because the cloud is" in wide
+    assert wide.endswith("beyond 20 m")
+    assert chosen("fpfh", clouds, 0.2).reason == "--model fpfh, voxels of 0.2 m as given"

@@ -13,8 +13,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from pcnn.datasets.channels import Reading
 from pcnn.datasets.point_files import SUFFIXES, read_points
+from pcnn.datasets.returns import valid_returns
 from pcnn.datasets.rounding import rounded_points
+from pcnn.plural import counted
+from pcnn.registration.local_frame import LocalCloud
 
 #: In the order in which they are looked for.
 FRAGMENT_SUFFIXES = (".pth", ".npz", *SUFFIXES)
@@ -34,17 +38,73 @@ def read_fragment(path: Path) -> Tensor:
         ValueError: another content, NaN or infinite numbers; the message names the file.
     """
     path = Path(path)
+    values = _plain_content(path)
+    return read_points(path).points if values is None else checked_points(values, path)
+
+
+def read_local(path: Path) -> LocalCloud:
+    """A cloud of a file as `read_fragment`, moved near zero where it lies on a map.
+
+    Rows without a return (`pcnn.datasets.returns`) are left out and counted. The origin is that of
+    `pcnn.datasets.channels.Reading.origin`.
+
+    Raises:
+        FileNotFoundError: no such file.
+        ValueError: another content, or no point in it; the message names the file.
+    """
+    path = Path(path)
+    values = _plain_content(path)
+    if values is not None:
+        return local_points(values, path)
+    cloud = read_points(path, reading=Reading(centred=True))
+    origin = torch.tensor(cloud.origin, dtype=torch.float64)
+    valid = torch.from_numpy(valid_returns((cloud.points.double() + origin).numpy()))
+    kept = cloud.points[valid]
+    return _with_points(kept, origin, cloud.n_points_total, path)
+
+
+def local_points(values: Any, name: object) -> LocalCloud:
+    """An array or tensor [P, 3] as `read_local` has a file.
+
+    Raises:
+        ValueError: not numbers [P, 3], or no point among them; the message starts with `name`.
+    """
+    array = _numbers(values, name)
+    array = array[valid_returns(array)]
+    origin = Reading(centred=True).origin(array, in_map=False)
+    moved = array - origin if origin.any() else array
+    kept = torch.from_numpy(rounded_points(moved, name))
+    return _with_points(kept, torch.from_numpy(origin), len(values), name)
+
+
+def _with_points(points: Tensor, origin: Tensor, rows: int, name: object) -> LocalCloud:
+    if len(points):
+        return LocalCloud(points, origin, rows - len(points))
+    if rows:
+        raise ValueError(
+            f"{name}: the cloud is empty: {counted(rows, 'row')} without a return (NaN or zeros)"
+        )
+    raise ValueError(f"{name}: the cloud is empty")
+
+
+def _plain_content(path: Path) -> Any:
+    """What a file of arrays holds; None where `read_points` reads the format.
+
+    Raises:
+        FileNotFoundError: no such file.
+        ValueError: another suffix.
+    """
     if not path.is_file():
         raise FileNotFoundError(f"{path}: no such file")
     if path.suffix == ".pth":
-        return checked_points(_read_pth(path), path)
+        return _read_pth(path)
     if path.suffix == ".npz":
-        return checked_points(_read_npz(path), path)
-    if path.suffix not in SUFFIXES:
+        return _read_npz(path)
+    if path.suffix.lower() not in SUFFIXES:
         raise ValueError(
             f"{path}: a cloud ends in {', '.join(FRAGMENT_SUFFIXES)}, not {path.suffix!r}"
         )
-    return read_points(path).points
+    return None
 
 
 def checked_points(values: Any, origin: object) -> Tensor:
@@ -57,13 +117,7 @@ def checked_points(values: Any, origin: object) -> Tensor:
     Raises:
         ValueError: not numbers [P, 3], NaN or infinite ones, or as `rounded_points`.
     """
-    if not isinstance(values, np.ndarray | Tensor):
-        raise ValueError(f"{origin}: want an array [P, 3], found {type(values).__name__}")
-    array = np.asarray(values.detach().cpu() if isinstance(values, Tensor) else values)
-    if array.ndim != 2 or array.shape[1] != 3 or array.dtype.kind not in "fiu":
-        raise ValueError(
-            f"{origin}: points must be numbers [P, 3], found {array.dtype} {list(array.shape)}"
-        )
+    array = _numbers(values, origin)
     bad = ~np.isfinite(array).all(axis=1)
     if bad.any():
         raise ValueError(
@@ -71,6 +125,17 @@ def checked_points(values: Any, origin: object) -> Tensor:
             f"first is point {int(bad.argmax())}"
         )
     return torch.from_numpy(rounded_points(array, origin))
+
+
+def _numbers(values: Any, origin: object) -> np.ndarray:
+    if not isinstance(values, np.ndarray | Tensor):
+        raise ValueError(f"{origin}: must be an array [P, 3], found {type(values).__name__}")
+    array = np.asarray(values.detach().cpu() if isinstance(values, Tensor) else values)
+    if array.ndim != 2 or array.shape[1] != 3 or array.dtype.kind not in "fiu":
+        raise ValueError(
+            f"{origin}: points must be numbers [P, 3], found {array.dtype} {list(array.shape)}"
+        )
+    return array
 
 
 def find_fragment(folder: Path, stem: str) -> Path:
@@ -117,7 +182,7 @@ def _read_npz(path: Path) -> np.ndarray:
             held = ", ".join(data.files)
     except (ValueError, OSError, EOFError, AttributeError) as error:
         raise ValueError(f"{path}: not a whole .npz file ({error})") from error
-    raise ValueError(f"{path}: want an array pcd, points or xyz; it holds {held or 'nothing'}")
+    raise ValueError(f"{path}: no array pcd, points or xyz; the file holds {held or 'nothing'}")
 
 
 def _read_pth(path: Path) -> Any:

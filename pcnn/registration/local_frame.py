@@ -1,0 +1,56 @@
+"""Clouds moved near zero, where float32 keeps their shape, and transforms between their frames."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class LocalCloud:
+    """A cloud about an origin of its own.
+
+    Args:
+        points: [P, 3] float32 [m], the coordinates that were given minus `origin`.
+        origin: [3] float64 [m]; zero unless the coordinates are those of a map.
+        missing: rows that were left out, as they hold no return.
+    """
+
+    points: Tensor
+    origin: Tensor
+    missing: int = 0
+
+    @property
+    def moved(self) -> bool:
+        """Whether the origin is not that of the coordinates that were given."""
+        return bool(self.origin.any())
+
+    def given(self, points: Tensor) -> Tensor:
+        """Points [N, 3] of the local frame in the coordinates that were given, float64 if moved."""
+        return points.double() + self.origin if self.moved else points
+
+
+def to_given(transform: Tensor, source: LocalCloud, target: LocalCloud) -> Tensor:
+    """A transform between local frames as one between the coordinates that were given.
+
+    ``T = translate(o_target) T_local translate(-o_source)``, in float64: the rotation stays and
+    the translation becomes ``t + o_target - R o_source``.
+
+    Args:
+        transform: [4, 4] float64, local source to local target.
+        source: the cloud that is moved.
+        target: the cloud it is moved onto.
+    """
+    return _shifted(transform, source.origin, target.origin)
+
+
+def to_local(transform: Tensor, source: LocalCloud, target: LocalCloud) -> Tensor:
+    """The inverse of `to_given`: ``t - o_target + R o_source``."""
+    return _shifted(transform, -source.origin, -target.origin)
+
+
+def _shifted(transform: Tensor, source: Tensor, target: Tensor) -> Tensor:
+    made = transform.clone()
+    made[:3, 3] += target - made[:3, :3] @ source
+    return made
