@@ -8,8 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 
+from pcnn.experiment.states import was_chosen_here
 from tests.experiment.command import TINY, run
 from tests.experiment.tiny_kitti import BUILDING, POLE, ROAD, write_tiny_kitti
 
@@ -73,6 +74,30 @@ def test_learns_and_says_where_the_results_are(folder: Path) -> None:
     assert "SIMULATED" not in said
 
 
+def test_the_last_state_stands_beside_the_best_on_validation(folder: Path) -> None:
+    one = folder / "logs" / "segmentation" / "one"
+    content = json.loads((one / "metrics.json").read_text())
+    assert (content["best_on_validation"], content["test_split"]) == (True, "validation")
+    last = content["last"]
+    assert (last["steps"], last["checkpoint"]) == (40, f"{CKPT[10:-9]}last.ckpt")
+    assert last["metrics"].keys() == content["metrics"].keys()
+    monitor = "val/miou_present"
+    assert last["metrics"][monitor] <= content["metrics"][monitor]
+    same = content["steps"] == 40
+    assert (last["metrics"] == pytest.approx(content["metrics"], abs=1e-6)) == same
+    said = (folder / "said.txt").read_text()
+    for words in ("IoU per class, kitti val, best on validation", "last.ckpt, step 40"):
+        assert words in said
+    assert f"{last['metrics'][monitor]:.4f}" in said
+    # a state that was chosen on other clouds
+    saved = OmegaConf.load(one / "config.yaml")
+    assert isinstance(saved, DictConfig)
+    assert was_chosen_here(saved, str(one / "checkpoints/best.ckpt"))
+    assert was_chosen_here(saved, str(one / "checkpoints/last.ckpt")) == same
+    saved.dataset.root = "elsewhere"
+    assert not was_chosen_here(saved, str(one / "checkpoints/best.ckpt"))
+
+
 def test_checkpoint_holds_plain_values(folder: Path) -> None:
     path = folder / "logs" / "segmentation" / "one" / "checkpoints" / "best.ckpt"
     checkpoint = torch.load(path, weights_only=True)
@@ -91,6 +116,8 @@ def test_eval_repeats_the_figures_and_writes_official_files(folder: Path) -> Non
         cwd=folder,
     )
     assert "traffic-sign" in done.stdout  # the table
+    assert "best.ckpt was chosen on these clouds" in done.stdout
+    assert "eval.py ckpt_path=logs/segmentation/one/checkpoints/last.ckpt" in done.stdout
     trained, tested = metrics(folder / "logs/segmentation/one"), metrics(folder / "evaluated")
     for name, value in tested.items():
         assert value == pytest.approx(trained[name.replace("test/", "val/")], abs=1e-6), name

@@ -104,6 +104,11 @@ class ExactLoading(pl.LightningDataModule, ABC):
             self._built(split)
 
     @property
+    def tests_on_validation(self) -> bool:
+        """Whether the test reads what validates, as no labelled clouds are set apart for it."""
+        return False
+
+    @property
     def workers(self) -> int:
         """Worker processes of each loader."""
         devices = 1 if self.trainer is None else self.trainer.num_devices

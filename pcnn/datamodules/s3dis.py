@@ -128,6 +128,11 @@ class S3DISSegmentation(SourcedDataModule):
         """Six: x, y, z, red, green, blue."""
         return 6
 
+    @property
+    def tests_on_validation(self) -> bool:
+        """Whether the same areas validate and test."""
+        return self.areas["test"] == self.areas["val"]
+
     def rooms(self, split: Split) -> S3DISRooms | None:
         """Make the rooms of a split; None where it has no areas."""
         root = self.found.root

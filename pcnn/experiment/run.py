@@ -27,6 +27,14 @@ from pcnn.experiment.processes import one_job, rank, tell_other_ranks
 from pcnn.experiment.registration import evaluate_trained
 from pcnn.experiment.resume import continuation
 from pcnn.experiment.run_folder import nearby
+from pcnn.experiment.states import (
+    LastState,
+    facts_of,
+    last_state,
+    say_chosen,
+    say_states,
+    was_chosen_here,
+)
 from pcnn.experiment.stopping import how_to_go_on, nothing_written, stoppable
 from pcnn.experiment.submit import predictions_folder, submit
 from pcnn.experiment.tables import say_tables
@@ -154,15 +162,21 @@ def fit_and_evaluate(
     """Fit when asked to, evaluate, write metrics.json; returns the figure a sweep compares."""
     metrics: dict[str, float] = {}
     facts: dict[str, Any] = {}
+    last: LastState | None = None
+    on_validation = bool(datamodule.tests_on_validation)  # type: ignore[attr-defined]
     checkpoint = cfg.ckpt_path
     if cfg.train:
         trainer.fit(task, datamodule, ckpt_path=run.checkpoint, weights_only=True)
         stop.check()
         checkpoint = best_checkpoint(trainer)
     steps = steps_of(Path(checkpoint))
+    chosen = was_chosen_here(cfg, checkpoint)
     if cfg.train:
+        figures = partial(evaluate, trainer, task, datamodule)
+        views, test = bool(cfg.get("tta")), bool(cfg.test and on_validation)
+        last = last_state(trainer, steps, figures, views, test)
         reached = f"step {steps} of {trainer.global_step}"
-        known = None if cfg.get("tta") else figures_of_the_best(trainer)
+        known = None if views else figures_of_the_best(trainer)
         what = "evaluating" if known is None else "the last state is the best:"
         console.print(f"{what} {checkpoint}, {reached}", soft_wrap=True, highlight=False)
         metrics |= known or evaluate(trainer, task, datamodule, checkpoint, "val")
@@ -177,10 +191,18 @@ def fit_and_evaluate(
     if cfg.get("submission"):
         trainer.strategy.barrier()  # every rank has written its files
     if trainer.is_global_zero:
+        if cfg.train and chosen and last is None:  # the best state is the last one
+            path = str(getattr(trainer.checkpoint_callback, "last_model_path", ""))
+            last = LastState(path, steps, dict(metrics))
+        facts |= facts_of(chosen, on_validation, last)
         report.write_metrics(run.folder, cfg, metrics, steps, checkpoint, facts)
         passes: dict[str, torch.Tensor] = getattr(task, "confusion", {})
         write_counts(run.folder, passes, list(cfg.data.get("class_names", [])))
-        say_tables(console, cfg, task)
+        say_tables(console, cfg, task, chosen, on_validation)
+        if last is not None:
+            say_states(console, steps, metrics, last)
+        elif chosen and on_validation and not cfg.train:
+            say_chosen(console, checkpoint)
         if cfg.get("submission"):
             folder = predictions_folder(cfg, run.folder)
             assert folder is not None  # a submission has one
@@ -234,11 +256,11 @@ def evaluate(
 
 
 def figures_of_the_best(trainer: L.Trainer) -> dict[str, float] | None:
-    """Figures of `best.ckpt` where the training's last validation was of its very state."""
+    """Figures of `best.ckpt` where it is the last state, validated at the end of the training."""
     kept = trainer.checkpoint_callback
     if not isinstance(kept, Checkpoint) or kept.validated_step is None:
         return None
-    if kept.validated_step != kept.best_step:
+    if not kept.validated_step == kept.best_step == trainer.global_step:
         return None
     return {name: float(value) for name, value in kept.figures.items()}
 

@@ -10,13 +10,29 @@ from torch import Tensor, nn
 from pcnn.metrics import accuracy, class_accuracy, iou_table, mean_class_accuracy
 
 
-def say_tables(console: Console, cfg: DictConfig, task: nn.Module) -> None:
-    """Print the last evaluation class by class: a single pass, then the sum of the views if any."""
+def say_tables(
+    console: Console,
+    cfg: DictConfig,
+    task: nn.Module,
+    chosen: bool = False,
+    tests_on_validation: bool = False,
+) -> None:
+    """Print the last evaluation class by class: a single pass, then the sum of the views if any.
+
+    Args:
+        console: where to.
+        cfg: configuration of the run.
+        task: with the counts of its last evaluation.
+        chosen: whether the weights are the best ones on validation.
+        tests_on_validation: whether the test reads what validates.
+    """
     confusion: dict[str, Tensor] = getattr(task, "confusion", {})
     for split in ("test", "val"):
         if split not in confusion:
             continue
         where = f"{cfg.dataset.name} {split}"
+        if chosen and (split == "val" or tests_on_validation):
+            where += ", best on validation"
         where += "" if cfg.data.source == "real" else ", SIMULATED data"
         names = list(cfg.data.class_names)
         whole = cfg.task.name == "classification"
