@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pcnn.cli.device import chosen_device
+from pcnn.cli.reading import Columns, Fill, IntensityMax, Scale, Strict, chosen_reading
 from pcnn.plural import counted
 
 if TYPE_CHECKING:
@@ -34,6 +35,11 @@ def predict(
     ] = 5.0,
     device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1, or auto.")] = "auto",
     ply: Annotated[bool, typer.Option(help="Write a coloured .ply beside the labels.")] = True,
+    columns: Columns = None,
+    fill: Fill = None,
+    intensity_max: IntensityMax = None,
+    scale: Scale = 1.0,
+    strict: Strict = False,
 ) -> None:
     """Label every point of clouds and write labels and a coloured .ply for each.
 
@@ -43,8 +49,13 @@ def predict(
     the data the network was trained on. The coloured cloud is NAME.ply, or NAME_classes.ply beside
     a labelled .ply.
 
+    Channels are found by the names that the network was trained with, in any case; --fill gives a
+    number for one that a cloud lacks. Missing returns (NaN, or zeros) are written as unlabelled.
+
     A file that cannot be read is named, the others are labelled, and the exit code is 1.
     """
+    from dataclasses import replace
+
     from rich.console import Console
 
     from pcnn.cli.predictor import Predictor
@@ -60,6 +71,8 @@ def predict(
         targets, missing = plan_targets(paths, out)
     except (FileNotFoundError, ValueError) as error:
         raise typer.BadParameter(str(error)) from error
+    reading = chosen_reading(predictor.reading, columns, fill, strict, intensity_max, scale)
+    predictor = replace(predictor, reading=reading)
     if predictor.source == "simulated":
         console.print("this network was trained on simulated data")
     if predictor.trained_crop is not None and crop is None:
@@ -137,24 +150,42 @@ def label_all(
     from pcnn.visualize import write_coloured_ply
 
     bad: list[str] = []
+    doubted, scale = False, predictor.reading.scale
+    rows = lost = 0
     for path, target in track(targets.items(), "labelling", console=console, transient=True):
         try:
             cloud = read_points(path, reading=predictor.reading)
+            if not doubted:  # one cloud tells of all
+                doubts = predictor.doubts(cloud)
+                doubted = bool(doubts)
+                for doubt in doubts:
+                    console.print(
+                        f"[yellow]note[/yellow]: {path}: {doubt}", highlight=False, soft_wrap=True
+                    )
             if tile is None:
                 classes = predictor(cloud, crop)
             else:
                 classes = predictor.in_tiles(cloud, tile, margin)
-            labels = predictor.labels(classes)
+            labels = predictor.labels(cloud, classes)
             written = write_labelled(target, path, labels, predictor.as_words)
             if ply:
                 own = "_classes" if written.suffix == ".ply" else ""
                 write_coloured_ply(
                     target.with_name(f"{target.name}{own}.ply"),
-                    cloud.points.numpy(),
+                    cloud.points.numpy() / scale,
                     predictor.rgb(classes),
                     classes.numpy(),
-                    origin=cloud.origin,
+                    origin=[place / scale for place in cloud.origin],
                 )
+            rows += cloud.n_points_total
+            lost += cloud.n_points_total - cloud.n_points
         except (OSError, ValueError, ImportError) as error:
             bad.append(str(error) if str(path) in str(error) else f"{path}: {error}")
+    if lost:
+        console.print(
+            f"{lost:,} of {counted(rows, 'point')} are missing returns (NaN, or zeros) and written "
+            "as unlabelled; --strict refuses such clouds",
+            highlight=False,
+            soft_wrap=True,
+        )
     return bad

@@ -12,15 +12,20 @@ from omegaconf import DictConfig, OmegaConf
 from torch import Tensor, nn
 
 from pcnn.callbacks import load_config
-from pcnn.datasets.channels import Reading
+from pcnn.datasets.channels import Reading, chosen_columns
 from pcnn.datasets.class_file import read_classes
 from pcnn.datasets.collate import CollateSegmentation
 from pcnn.datasets.crop import crop
 from pcnn.datasets.labels import IGNORE, LabelMap, label_map
 from pcnn.datasets.placement import Placement, VoxelSize
+from pcnn.datasets.point_table import COLORS, meant
 from pcnn.datasets.samples import Cloud
 from pcnn.datasets.tiles import Tiles
+from pcnn.datasets.units import unit_doubt
 from pcnn.experiment import build
+
+#: Channels of networks whose checkpoints do not name them, by their number.
+_UNNAMED = {0: (), 1: ("intensity",), 3: COLORS, 4: ("intensity", *COLORS)}
 
 #: Colour of points without a class.
 GREY = (128, 128, 128)
@@ -41,8 +46,10 @@ class Predictor:
         source: ``real`` or ``simulated``, what it was trained on.
         label_map: labels that the classes have in the files of the set it was trained on.
         as_words: whether those files hold labels as words, ``.label``, as SemanticKITTI's do.
-        reading: which channels of a file the network was trained on, and where the origin lies.
+        reading: which channels of a file the network was trained on, by name, and where the origin
+            lies.
         placement: puts clouds on the geometry the network was trained on.
+        unit_intensity: whether the intensity that it was trained on is known to lie in 0..1.
     """
 
     net: nn.Module
@@ -57,6 +64,7 @@ class Predictor:
     as_words: bool
     reading: Reading
     placement: Placement
+    unit_intensity: bool = False
 
     @classmethod
     def load(cls, checkpoint: Path, device: torch.device) -> Predictor:
@@ -90,6 +98,7 @@ class Predictor:
             cfg.dataset.name == "kitti",
             _reading(cfg),
             build.placement(cfg),
+            cfg.dataset.name == "kitti" or cfg.dataset.get("intensity_max") is not None,
         )
 
     @torch.inference_mode()
@@ -104,7 +113,7 @@ class Predictor:
             ``[P]`` int64: 0..C-1, or ``IGNORE`` beyond the radius.
 
         Raises:
-            ValueError: the cloud has other channels than the network was trained on.
+            ValueError: the cloud has another number of channels than the network was trained on.
         """
         channels = 3 + cloud.features.shape[1]
         if channels != self.in_channels:
@@ -112,11 +121,12 @@ class Predictor:
                 f"{cloud.path}: x, y, z and {channels - 3} further channels, the network was "
                 f"trained on x, y, z and {self.in_channels - 3}"
             )
-        part = crop(cloud, radius)
+        rows = torch.arange(cloud.n_points)
+        part = crop(replace(cloud, point_index=rows), radius)
         classes = torch.full((cloud.n_points,), IGNORE)
         if part.n_points == 0:
             return classes
-        assert part.point_index is not None  # the reader of files sets it
+        assert part.point_index is not None  # set above
         sample = self.placement.sample(part, self.voxel_size)
         batch = CollateSegmentation(self.in_channels, self.placement)([sample]).to(self.device)
         logits = self.net(batch.tensor).features  # [N, C]
@@ -146,18 +156,53 @@ class Predictor:
             part = cloud.select(torch.from_numpy(rows))
             origin = self.reading.origin(places[rows], in_map=True)
             points = torch.from_numpy((places[rows] - origin).astype(np.float32))
-            part = replace(part, points=points, point_index=torch.arange(len(rows)))
+            part = replace(part, points=points)
             classes[torch.from_numpy(rows[own])] = self(part)[torch.from_numpy(own)]
         return classes
+
+    def doubts(self, cloud: Cloud) -> list[str]:
+        """Say why the numbers of a cloud look unlike those that the network was trained on.
+
+        Args:
+            cloud: as read from a file.
+        """
+        places = cloud.points.numpy().astype(np.float64) + cloud.origin
+        found = []
+        doubt = unit_doubt(places, self.voxel_size)
+        if doubt is not None:
+            scale = doubt.scale
+            found.append(str(doubt) + (f" (--scale {scale:g})" if scale is not None else ""))
+        names = [meant(name) for name in self.reading.channels or ()]
+        named = cloud.n_points > 0 and cloud.features.shape[1] == len(names)
+        if self.unit_intensity and named and "intensity" in names:
+            top = float(cloud.features[:, names.index("intensity")].max())
+            if top > 1.5:
+                likely = 255 if top <= 255 else 65535
+                found.append(
+                    f"intensity goes up to {top:.4g}, the network was trained on 0 to 1 "
+                    f"(--intensity-max {likely})"
+                )
+        return found
 
     def rgb(self, classes: Tensor) -> np.ndarray:
         """Colours ``[P, 3]`` uint8 of classes."""
         rows = torch.where(classes == IGNORE, len(self.class_names), classes)
         return self.colors[rows.numpy()]
 
-    def labels(self, classes: Tensor) -> np.ndarray:
-        """Labels ``[P]`` of classes, as the files of the set that it was trained on hold them."""
-        return self.label_map.decode(classes.numpy())
+    def labels(self, cloud: Cloud, classes: Tensor) -> np.ndarray:
+        """Labels of all rows of a cloud's file, as the files of the training set hold them.
+
+        Args:
+            cloud: as read from the file.
+            classes: ``[P]`` of the points of the cloud.
+
+        Returns:
+            ``[n_points_total]``; missing returns are unlabelled.
+        """
+        assert cloud.point_index is not None  # the reader of files sets it
+        full = torch.full((cloud.n_points_total,), IGNORE)
+        full[cloud.point_index] = classes
+        return self.label_map.decode(full.numpy())
 
 
 def _labels(cfg: DictConfig, names: tuple[str, ...]) -> LabelMap:
@@ -172,9 +217,17 @@ def _labels(cfg: DictConfig, names: tuple[str, ...]) -> LabelMap:
 
 
 def _reading(cfg: DictConfig) -> Reading:
-    channels = cfg.dataset.get("channels")
+    named = cfg.data.get("channels")
+    own = cfg.dataset.get("channels") if named is None else named
+    further = int(cfg.data.in_channels) - 3
+    channels = _UNNAMED.get(further) if own is None else tuple(own)
     return Reading(
-        None if channels is None else tuple(channels),
+        channels,
         cfg.dataset.get("intensity_max"),
-        centred=cfg.dataset.name == "folder",
+        centred=True,
+        columns=chosen_columns(cfg.dataset.get("columns")),
+        fill=dict(cfg.dataset.get("fill") or {}),
+        strict=bool(cfg.dataset.get("strict")),
+        only_far=cfg.dataset.name != "folder",
+        by_place=own is None,
     )

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from pcnn.cli.preprocess_run import do_all, fill_caches
+from pcnn.cli.reading import filled
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -144,6 +145,11 @@ def folder(
         list[str] | None, typer.Option(help="dataset.channels; may be repeated.")
     ] = None,
     intensity_max: Annotated[float | None, typer.Option(help="dataset.intensity_max.")] = None,
+    columns: Annotated[str | None, typer.Option(help="dataset.columns, with commas.")] = None,
+    fill: Annotated[
+        list[str] | None, typer.Option(help="dataset.fill, as in intensity=0; repeat.")
+    ] = None,
+    strict: Annotated[bool, typer.Option("--strict", help="dataset.strict=true.")] = False,
     data_dir: DataDir = Path("data"),
     voxel_size: Annotated[float, typer.Option(help="dataset.voxel_size, in metres.")] = 0.1,
     crop: Annotated[float, typer.Option(help="dataset.crop, in metres; 0: null, no crop.")] = 0.0,
@@ -166,6 +172,9 @@ def folder(
         "ignore_label": ignore_label,
         "channels": channel or None,
         "intensity_max": intensity_max,
+        "columns": columns,
+        "fill": filled(fill),
+        "strict": strict,
         "voxel_size": voxel_size,
         "crop": crop or None,
         "val_fraction": val_fraction,

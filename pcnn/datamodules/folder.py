@@ -11,7 +11,7 @@ import numpy as np
 
 from pcnn.datamodules.segmentation import SegmentationDataModule, Split
 from pcnn.datasets.augment import Augmentation
-from pcnn.datasets.channels import Reading
+from pcnn.datasets.channels import Reading, chosen_columns
 from pcnn.datasets.class_file import contents, read_classes
 from pcnn.datasets.folder import FolderClouds
 from pcnn.datasets.folder_split import FolderSplit
@@ -39,6 +39,10 @@ class FolderSegmentation(SegmentationDataModule):
             colours, as far as the files have them.
         intensity_max: the number in the files that becomes intensity 1; None: as
             `pcnn.datasets.channels.Reading`.
+        columns: names of the columns of ``.bin`` and ``.npy`` files, or the name of a layout
+            (kitti, nuscenes, scannet, sunrgbd); None: as `pcnn.datasets.read_points`.
+        fill: numbers for channels that a file lacks, by name.
+        strict: refuse clouds with missing returns, in place of leaving these out.
         crop: horizontal radius about the origin [m], or None.
         augment: random changes of training clouds, or None.
         batch_size: as in `SegmentationDataModule`, with the following five.
@@ -68,6 +72,9 @@ class FolderSegmentation(SegmentationDataModule):
         ignore_label: int | None = None,
         channels: Sequence[str] | None = None,
         intensity_max: float | None = None,
+        columns: str | Sequence[str] | None = None,
+        fill: Mapping[str, float] | None = None,
+        strict: bool = False,
         crop: float | None = None,
         augment: Augmentation | None = None,
         batch_size: int = 1,
@@ -101,7 +108,13 @@ class FolderSegmentation(SegmentationDataModule):
             raise ValueError("colors and ignore_label belong to class_names; put them into classes")
         self.label_map = read_classes(classes)
         self.root = Path(root)
-        self.reading = Reading(None if channels is None else tuple(channels), intensity_max)
+        self.reading = Reading(
+            None if channels is None else tuple(channels),
+            intensity_max,
+            columns=chosen_columns(columns),
+            fill=dict(fill or {}),
+            strict=strict,
+        )
         self.voxel_size = voxel_size
         self.crop = crop
         self.augment = augment
@@ -130,12 +143,12 @@ class FolderSegmentation(SegmentationDataModule):
         return self.label_map.decode(labels)
 
     @property
-    def in_channels(self) -> int:
-        """Three for x, y, z and the further channels of the first cloud of a split in use."""
+    def channels(self) -> tuple[str, ...]:
+        """Channels of the first cloud of a split in use."""
         in_use = (dataset for dataset in self._datasets.values() if dataset is not None)
         dataset = next(in_use, None) or self.dataset("train")
         assert isinstance(dataset, FolderClouds)
-        return 3 + dataset.channels
+        return dataset.channels
 
     @property
     def source_kind(self) -> Kind:

@@ -122,9 +122,9 @@ class KITTISegmentation(SourcedDataModule):
         return self.label_map.colors
 
     @property
-    def in_channels(self) -> int:
-        """Four: x, y, z, remission."""
-        return 4
+    def channels(self) -> tuple[str, ...]:
+        """Remission, which other formats call intensity."""
+        return ("intensity",)
 
     @property
     def tests_on_validation(self) -> bool:

@@ -16,6 +16,7 @@ from pcnn.datasets.augment import Augmentation
 from pcnn.datasets.classification import CollateClassification
 from pcnn.datasets.labels import Rgb
 from pcnn.datasets.placement import Placement, VoxelSize
+from pcnn.datasets.point_table import COLORS as COLOUR
 from pcnn.datasets.s3dis.classes import (
     AREAS,
     CLASS_NAMES,
@@ -124,9 +125,9 @@ class S3DISSegmentation(SourcedDataModule):
         return COLORS
 
     @property
-    def in_channels(self) -> int:
-        """Six: x, y, z, red, green, blue."""
-        return 6
+    def channels(self) -> tuple[str, ...]:
+        """Colour, in 0..1."""
+        return COLOUR
 
     @property
     def tests_on_validation(self) -> bool:

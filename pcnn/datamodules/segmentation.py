@@ -39,8 +39,13 @@ class SegmentationDataModule(ExactLoading):
 
     @property
     @abstractmethod
+    def channels(self) -> tuple[str, ...]:
+        """Names of the channels of the network input besides x, y, z."""
+
+    @property
     def in_channels(self) -> int:
         """Channels of the network input: x, y, z and the set's own."""
+        return 3 + len(self.channels)
 
     @property
     @abstractmethod

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
-INTENSITY = ("intensity", "remission", "reflectance", "scalar_intensity", "scalar_Intensity")
-COLORS = ("red", "green", "blue")
+from pcnn.datasets.file_error import CloudFileError
+from pcnn.datasets.plain_columns import columns_named
+from pcnn.datasets.point_table import COLORS, PointTable, find_name, meant
 
 #: Coordinates beyond this [m] are those of a map: float32 would keep them to half a millimetre.
 _FAR = 1e4
@@ -20,62 +20,77 @@ class Reading:
     """What of a file is read, and how.
 
     Args:
-        channels: names of the properties that become channels, in order; ``intensity`` stands for
-            whatever a format calls it. None: intensity, then red, green and blue, as far as the
-            file has them.
+        channels: names of the properties that become channels, in order and in any case;
+            ``intensity`` stands for whatever a format calls it. None: intensity, then red, green
+            and blue, as far as the file has them; all columns of an array without names.
         intensity_max: the number in the files that becomes intensity 1; None: 65535 in LAS files,
-            1 in others.
+            255 in those of nuScenes, 1 in others.
         centred: put the origin of LAS and LAZ clouds, and of others whose coordinates lie farther
             than 10 km from zero, into the middle of the cloud; False keeps the file's.
+        columns: names of the columns of ``.bin`` and ``.npy`` files, or one name of
+            `pcnn.datasets.plain_columns.LAYOUTS`; None: as `read_points` says.
+        fill: numbers for channels that a file lacks, by name.
+        strict: refuse clouds with missing returns (NaN, or zeros) in place of leaving these out.
+        scale: metres in a unit of the files' coordinates.
+        only_far: with ``centred``, move LAS clouds too only where they lie far from zero.
+        by_place: take the columns of an array without names for the channels, in their order.
 
     Raises:
-        ValueError: a name that occurs twice, or an ``intensity_max`` that is not positive.
+        ValueError: a name that occurs twice, an ``intensity_max`` or a ``scale`` that is not
+            positive, or columns without x, y, z.
     """
 
     channels: tuple[str, ...] | None = None
     intensity_max: float | None = None
     centred: bool = False
+    columns: tuple[str, ...] | None = None
+    fill: Mapping[str, float] = field(default_factory=dict)
+    strict: bool = False
+    scale: float = 1.0
+    only_far: bool = False
+    by_place: bool = False
 
     def __post_init__(self) -> None:
-        if self.channels is not None and len(set(self.channels)) < len(self.channels):
-            raise ValueError(f"channels must differ, got {', '.join(self.channels)}")
-        if self.intensity_max is not None and not self.intensity_max > 0:
-            raise ValueError(f"intensity_max must be positive, got {self.intensity_max}")
+        if self.channels is not None:
+            names = [name.lower() for name in self.channels]
+            if len(set(names)) < len(names):
+                raise ValueError(f"channels must differ, got {', '.join(self.channels)}")
+        for name in ("intensity_max", "scale"):
+            value = getattr(self, name)
+            if value is not None and not 0 < value < float("inf"):
+                raise ValueError(f"{name} must be positive, got {value}")
+        for name, value in self.fill.items():
+            if not np.isfinite(value):
+                raise ValueError(f"fill: {name} must be a finite number, got {value}")
+        if self.columns is not None:
+            columns_named(self.columns)
 
-    def columns(
-        self,
-        path: Path,
-        names: Sequence[str],
-        get: Callable[[str], np.ndarray],
-        points: int,
-        usual_max: float = 1.0,
-    ) -> np.ndarray:
-        """Channels of the points of a file whose properties have names.
+    def names(self, table: PointTable) -> tuple[str, ...]:
+        """Names of the channels that are read of a file, such as ``intensity``.
+
+        Without a choice these are what the file has and ``fill`` adds.
+        """
+        if table.unnamed and (self.by_place or self.channels is None):
+            return table.names
+        if self.channels is not None:
+            return self.channels
+        there = {n for n in ("intensity", *COLORS) if n in self.fill or table.find(n) is not None}
+        colors = COLORS if set(COLORS) <= there else ()
+        return (*(("intensity",) if "intensity" in there else ()), *colors)
+
+    def values(self, table: PointTable) -> np.ndarray:
+        """Channels of the points of a file.
 
         Colours that are integers are divided by their type's largest value.
-
-        Args:
-            path: the file, for errors.
-            names: of the properties it has.
-            get: values [P] of a property.
-            points: P.
-            usual_max: the format's own ``intensity_max``.
 
         Returns:
             [P, F] float32.
 
         Raises:
-            ValueError: a channel that the file does not have.
+            CloudFileError: a channel that the file does not have, and no number to fill it with.
         """
-        columns = [np.empty((points, 0), dtype=np.float32)]
-        for name in self._wanted(path, names):
-            values = np.asarray(get(name))
-            if name in COLORS and np.issubdtype(values.dtype, np.integer):
-                values = values.astype(np.float32) / np.iinfo(values.dtype).max
-            elif name in INTENSITY:
-                top = self.intensity_max or usual_max
-                values = values.astype(np.float32) / (np.float32(top) if top != 1.0 else 1)
-            columns.append(values.astype(np.float32)[:, None])
+        columns = [np.empty((len(table), 0), dtype=np.float32)]
+        columns += [self._channel(table, name)[:, None] for name in self.names(table)]
         return np.concatenate(columns, axis=1)
 
     def origin(self, points: np.ndarray, in_map: bool) -> np.ndarray:
@@ -91,18 +106,36 @@ class Reading:
         """
         if not self.centred or not len(points):
             return np.zeros(3)
-        if not in_map and np.abs(points).max() <= _FAR:
+        if (self.only_far or not in_map) and np.abs(points).max() <= _FAR:
             return np.zeros(3)
         middle = (points.min(axis=0) + points.max(axis=0)) / 2
         middle[2] = np.median(points[:, 2])  # a bird or a stray echo moves the middle of heights
         return np.round(middle)
 
-    def _wanted(self, path: Path, names: Sequence[str]) -> list[str]:
-        intensity = [name for name in INTENSITY if name in names][:1]
-        if self.channels is None:
-            return intensity + (list(COLORS) if set(COLORS) <= set(names) else [])
-        found = [intensity[0] if n == "intensity" and intensity else n for n in self.channels]
-        for name in found:
-            if name not in names:
-                raise ValueError(f"{path}: no channel {name!r}; the file has {', '.join(names)}")
-        return found
+    def _channel(self, table: PointTable, name: str) -> np.ndarray:
+        found = table.find(name)
+        if found is None:
+            filled = find_name(name, tuple(self.fill))
+            if filled is None:
+                raise CloudFileError(
+                    table.path,
+                    f"no channel {name!r}; the file has {', '.join(table.names) or 'none'} "
+                    f"(one number for all points: --fill {name}=0, dataset.fill={{{name}: 0}})",
+                )
+            return np.full(len(table), self.fill[filled], dtype=np.float32)
+        values = np.asarray(table.column(found))
+        if values.ndim != 1:
+            raise CloudFileError(table.path, f"{found} holds several numbers a point")
+        if meant(name) in COLORS and np.issubdtype(values.dtype, np.integer):
+            return values.astype(np.float32) / np.iinfo(values.dtype).max
+        if meant(name) == "intensity":
+            top = self.intensity_max or table.intensity_max
+            return values.astype(np.float32) / (np.float32(top) if top != 1.0 else 1)
+        return values.astype(np.float32)
+
+
+def chosen_columns(columns: str | Sequence[str] | None) -> tuple[str, ...] | None:
+    """Names of columns from a configuration: a list, or text with commas."""
+    if columns is None:
+        return None
+    return tuple(columns.split(",")) if isinstance(columns, str) else tuple(columns)

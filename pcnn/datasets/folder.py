@@ -16,7 +16,7 @@ from pcnn.datasets.cloud_dataset import CloudDataset
 from pcnn.datasets.folder_split import FolderSplit
 from pcnn.datasets.labels import LabelMap
 from pcnn.datasets.placement import Placement, VoxelSize
-from pcnn.datasets.point_files import label_source, read_labels, read_points
+from pcnn.datasets.point_files import label_source, read_labels, read_points, read_table
 from pcnn.datasets.samples import Cloud
 
 
@@ -43,7 +43,8 @@ class FolderClouds(CloudDataset):
         val_fraction: share of the clouds that validates, in [0, 1).
         test_fraction: share that tests, in [0, 1).
         reading: which channels are read; the origin of LAS clouds, and of those far from zero, is
-            put into their middle, in any case.
+            put into their middle, in any case. Without a choice the channels are those of the first
+            cloud, and all clouds have them.
         labelled_only: leave out clouds without labels, and name them.
         seed: selects the augmentations.
         geometry: where the rows of a sample lie; None means voxels.
@@ -102,54 +103,51 @@ class FolderClouds(CloudDataset):
     def recipe(self) -> Mapping[str, object]:
         """Return root, channels and meaning of the labels."""
         channels = self.reading.channels
+        columns = self.reading.columns
         return {
             "set": "folder",
             "root": str(self.root.resolve()),
             "labels": sorted(self.label_map.raw_to_train.items()),
             "channels": None if channels is None else list(channels),
             "intensity_max": self.reading.intensity_max,
+            "columns": None if columns is None else list(columns),
+            "fill": dict(self.reading.fill),
+            "strict": self.reading.strict,
         }
 
     @cached_property
-    def channels(self) -> int:
-        """Channels F besides x, y, z, of the first cloud that can be read; all have as many.
+    def channels(self) -> tuple[str, ...]:
+        """Names of the F channels besides x, y, z: those of the first cloud that can be read.
 
         Raises:
             ValueError: none can.
         """
-        return self._first[1]
-
-    @cached_property
-    def _first(self) -> tuple[Path, int]:
-        """A cloud that can be read, and its channels."""
         refusals = []
         for path in self._clouds:
             try:
-                return path, read_points(path, reading=self.reading).features.shape[1]
+                table = read_table(path, self.reading)
+                self.reading.values(table)
+                return self.reading.names(table)
             except (OSError, ValueError) as error:
                 refusals.append(str(error))
         raise ValueError(f"none of {len(refusals)} clouds can be read; {refusals[0]}")
 
     def read(self, index: int) -> Cloud:
-        """Return all points of a cloud.
+        """Return the points of a cloud, without missing returns.
 
         Raises:
-            ValueError: a file that breaks its format, another number of channels than the other
-                clouds', or a label that the classes do not know.
+            ValueError: a file that breaks its format, without a channel that the other clouds have,
+                or a label that the classes do not know.
         """
         path = self._clouds[index]
-        cloud = read_points(path, self.name(index), self.reading)
-        if cloud.features.shape[1] != self.channels:
-            raise ValueError(
-                f"{path}: {cloud.features.shape[1]} channels besides x, y, z, but "
-                f"{self._first[0]} has {self.channels}"
-            )
+        reading = replace(self.reading, channels=self.channels)
+        cloud = read_points(path, self.name(index), reading)
         source = label_source(path)
         if source is None:
             return cloud
         labels = cloud.labels
         if source != path:
-            labels = torch.from_numpy(read_labels(source, cloud.n_points))
+            labels = torch.from_numpy(read_labels(source, cloud.n_points_total))[cloud.point_index]
         assert labels is not None  # label_source names the cloud itself only when it has labels
         train = self.label_map.encode(labels.numpy(), str(source))
         return replace(cloud, labels=torch.from_numpy(train))

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from pcnn.datasets.file_error import CloudFileError
 from pcnn.datasets.whole_file import whole_file
 
 
@@ -21,13 +22,13 @@ def read_label_file(path: Path, n_points: int) -> np.ndarray:
 
     Raises:
         FileNotFoundError: no such file.
-        ValueError: a size that is no multiple of 4, or another count than the scan's.
+        CloudFileError: a size that is no multiple of 4, or another count than the scan's.
     """
     size = path.stat().st_size
     if size % 4:
-        raise ValueError(f"{path}: {size} bytes are no whole number of 4-byte labels; truncated?")
+        raise CloudFileError(path, f"{size} bytes are no whole number of 4-byte labels; truncated?")
     if size // 4 != n_points:
-        raise ValueError(f"{path}: {size // 4} labels for a scan of {n_points} points")
+        raise CloudFileError(path, f"{size // 4} labels for a scan of {n_points} points")
     return np.fromfile(path, dtype="<u4")
 
 

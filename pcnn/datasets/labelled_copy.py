@@ -50,7 +50,8 @@ def write_labelled(target: Path, source: Path, labels: np.ndarray, as_words: boo
 
 def _write_ply(path: Path, source: Path, labels: np.ndarray) -> None:
     vertices = read_ply(source)
-    kept = [(name, vertices.dtype[name]) for name in vertices.dtype.names or () if name != "label"]
+    names = vertices.dtype.names or ()
+    kept = [(name, vertices.dtype[name]) for name in names if name.lower() != "label"]
     labelled = np.empty(len(vertices), dtype=[*kept, ("label", "<i4")])
     for name, _ in kept:
         labelled[name] = vertices[name]

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from pcnn.datasets.channels import COLORS
+from pcnn.datasets.file_error import CloudFileError
+from pcnn.datasets.point_table import COLORS
 from pcnn.datasets.whole_file import whole_file
 from pcnn.extras import install
 
@@ -35,19 +36,19 @@ def read_las(path: Path) -> Any:
 
     Raises:
         ImportError: laspy, or for LAZ lazrs, is not installed.
-        ValueError: no LAS file, or a truncated one.
+        CloudFileError: no LAS file, or a truncated one.
     """
     laspy = _laspy(path)
     try:
         las = laspy.read(path, laz_backend=_backend(laspy))
     except (laspy.errors.LaspyException, OSError, ValueError, RuntimeError, struct.error) as error:
         # lazrs raises a RuntimeError of its own
-        raise ValueError(f"{path}: not a whole LAS file ({error})") from error
+        raise CloudFileError(path, f"not a whole LAS file ({error})") from error
     announced = las.header.point_count
     if len(las.points) != announced:  # a file cut between two points
-        raise ValueError(
-            f"{path}: truncated: the header announces {announced} points, the file holds "
-            f"{len(las.points)}"
+        raise CloudFileError(
+            path,
+            f"truncated: the header announces {announced} points, the file holds {len(las.points)}",
         )
     return las
 

@@ -10,6 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
+from pcnn.datasets.file_error import CloudFileError
+from pcnn.datasets.point_table import COLORS, missing_axes
+
 _TYPES = {
     (kind, size): f"{letter}{size}"
     for kind, letter, sizes in (
@@ -30,7 +33,7 @@ def read_pcd(path: Path) -> np.ndarray:
         them in its last axis.
 
     Raises:
-        ValueError: a malformed header, or data that is not what the header says.
+        CloudFileError: a malformed header, or data that is not what the header says.
     """
     content = path.read_bytes()
     header, size = _header(path, content[:_HEADER_LIMIT])
@@ -41,13 +44,44 @@ def read_pcd(path: Path) -> np.ndarray:
     if kind == "binary_compressed":
         body = _decompressed(path, body, dtype, count)
     elif kind != "binary":
-        raise ValueError(f"{path}: DATA must be ascii, binary or binary_compressed, found {kind!r}")
+        raise CloudFileError(
+            path, f"DATA must be ascii, binary or binary_compressed, found {kind!r}"
+        )
     if len(body) < count * dtype.itemsize:
-        raise ValueError(
-            f"{path}: truncated: {count} points need {count * dtype.itemsize} bytes, the file has "
-            f"{len(body)}"
+        raise CloudFileError(
+            path,
+            f"truncated: {count} points need {count * dtype.itemsize} bytes, the file has "
+            f"{len(body)}",
         )
     return np.frombuffer(body, dtype, count).copy()
+
+
+def pcd_names(points: np.ndarray) -> tuple[str, ...]:
+    """Names of the fields, and of the colours where a field ``rgb`` or ``rgba`` packs them."""
+    names = points.dtype.names or ()
+    lower = {name.lower() for name in names}
+    return names if _packed(points) is None or lower & set(COLORS) else (*names, *COLORS)
+
+
+def pcd_column(points: np.ndarray, name: str) -> np.ndarray:
+    """Values [P] of a name of `pcd_names`; packed colours are uint8.
+
+    Four bytes hold alpha, red, green and blue, the highest first; a field of type F has the same
+    bits as one of type U.
+    """
+    packed = _packed(points)
+    if packed is None or name in (points.dtype.names or ()):
+        return points[name]
+    words = np.ascontiguousarray(points[packed]).view("<u4")
+    shift = 16 - 8 * COLORS.index(name)
+    return (words >> shift & 0xFF).astype(np.uint8)
+
+
+def _packed(points: np.ndarray) -> str | None:
+    for name in points.dtype.names or ():
+        if name.lower() in ("rgb", "rgba") and points.dtype[name] in ("<f4", "<u4", "<i4"):
+            return name
+    return None
 
 
 def _header(path: Path, start: bytes) -> tuple[dict[str, list[str]], int]:
@@ -57,13 +91,13 @@ def _header(path: Path, start: bytes) -> tuple[dict[str, list[str]], int]:
     while "DATA" not in words:
         end = start.find(b"\n", at)
         if end < 0:
-            raise ValueError(
-                f"{path}: not a PCD file: no DATA line in its first {len(start)} bytes"
+            raise CloudFileError(
+                path, f"not a PCD file: no DATA line in its first {len(start)} bytes"
             )
         try:
             line = start[at:end].decode("ascii").split()
         except UnicodeDecodeError as error:
-            raise ValueError(f"{path}: not a PCD file: its header is not ascii text") from error
+            raise CloudFileError(path, "not a PCD file: its header is not ascii text") from error
         at = end + 1
         if line and not line[0].startswith("#"):
             words[line[0]] = line[1:]
@@ -74,11 +108,11 @@ def _layout(path: Path, header: dict[str, list[str]]) -> tuple[np.dtype, int]:
     """Type of a point and number of points."""
     missing = [name for name in ("FIELDS", "SIZE", "TYPE", "POINTS") if name not in header]
     if missing:
-        raise ValueError(f"{path}: the PCD header lacks {', '.join(missing)}")
+        raise CloudFileError(path, f"the PCD header lacks {', '.join(missing)}")
     names = header["FIELDS"]
     counts = header.get("COUNT", ["1"] * len(names))
     if not len(names) == len(header["SIZE"]) == len(header["TYPE"]) == len(counts):
-        raise ValueError(f"{path}: FIELDS, SIZE, TYPE and COUNT have different lengths")
+        raise CloudFileError(path, "FIELDS, SIZE, TYPE and COUNT have different lengths")
     fields: list[tuple[str, str, int]] = []
     try:
         for place, name in enumerate(names):
@@ -90,9 +124,9 @@ def _layout(path: Path, header: dict[str, list[str]]) -> tuple[np.dtype, int]:
         shaped = [(n, k) if c == 1 else (n, k, (c,)) for n, k, c in fields]
         dtype = np.dtype(shaped)  # type: ignore[arg-type]
     except (KeyError, ValueError, IndexError) as error:
-        raise ValueError(f"{path}: unusable PCD header ({error!r})") from error
-    if not {"x", "y", "z"} <= set(names):
-        raise ValueError(f"{path}: a cloud needs the fields x, y and z, found {' '.join(names)}")
+        raise CloudFileError(path, f"unusable PCD header ({error!r})") from error
+    if missing_axes(names):
+        raise CloudFileError(path, f"a cloud needs the fields x, y and z, found {' '.join(names)}")
     return dtype, count
 
 
@@ -100,8 +134,8 @@ def _ascii(path: Path, body: bytes, dtype: np.dtype, count: int) -> np.ndarray:
     widths = [dtype[name].shape[0] if dtype[name].shape else 1 for name in dtype.names or ()]
     rows = [line.split() for line in body.decode("ascii", "replace").splitlines() if line.strip()]
     if len(rows) != count or any(len(row) != sum(widths) for row in rows):
-        raise ValueError(
-            f"{path}: the header says {count} points of {sum(widths)} numbers, the data differs"
+        raise CloudFileError(
+            path, f"the header says {count} points of {sum(widths)} numbers, the data differs"
         )
     points = np.zeros(count, dtype)
     table = np.array(rows, dtype=object).reshape(count, sum(widths))
@@ -112,23 +146,23 @@ def _ascii(path: Path, body: bytes, dtype: np.dtype, count: int) -> np.ndarray:
             points[name] = column if dtype[name].shape else column[:, 0]
             at += width
     except (ValueError, OverflowError) as error:
-        raise ValueError(f"{path}: field {name}: {error}") from error
+        raise CloudFileError(path, f"field {name}: {error}") from error
     return points
 
 
 def _decompressed(path: Path, body: bytes, dtype: np.dtype, count: int) -> bytes:
     """The fields one after the other, compressed by LZF, as rows of points."""
     if len(body) < 8:
-        raise ValueError(f"{path}: truncated: no sizes before the compressed data")
+        raise CloudFileError(path, "truncated: no sizes before the compressed data")
     packed, full = (int(size) for size in np.frombuffer(body, "<u4", 2))
     if full != count * dtype.itemsize or len(body) < 8 + packed:
-        raise ValueError(f"{path}: compressed data of {packed} bytes for {full} does not fit")
+        raise CloudFileError(path, f"compressed data of {packed} bytes for {full} does not fit")
     try:
         planes = _lzf(body[8 : 8 + packed])
     except IndexError as error:
-        raise ValueError(f"{path}: the compressed data is torn") from error
+        raise CloudFileError(path, "the compressed data is torn") from error
     if len(planes) != full:
-        raise ValueError(f"{path}: the compressed data holds {len(planes)} bytes, not {full}")
+        raise CloudFileError(path, f"the compressed data holds {len(planes)} bytes, not {full}")
     points = np.zeros(count, dtype)
     at = 0
     for name in dtype.names or ():

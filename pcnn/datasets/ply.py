@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from pcnn.datasets.file_error import CloudFileError
 from pcnn.datasets.whole_file import whole_file
 
 _TYPES = {
@@ -78,7 +79,7 @@ def read_ply(path: Path) -> np.ndarray:
         [P] structured array in native byte order with the file's property names and types.
 
     Raises:
-        ValueError: a malformed header, truncated data, text that is no number, a list property
+        CloudFileError: a malformed header, truncated data, text that is no number, a list property
             among or before the vertices, or data after the last vertex that nothing announces.
     """
     path = Path(path)
@@ -113,13 +114,13 @@ def read_ply_header(path: Path) -> PlyHeader:
     """Read the header of a PLY file.
 
     Raises:
-        ValueError: not a PLY file, or a header that breaks the format.
+        CloudFileError: not a PLY file, or a header that breaks the format.
     """
     with path.open("rb") as file:
         start = file.read(_HEADER_LIMIT)
     lines, size = _header_lines(path, start)
     if lines[0] != "ply":
-        raise _error(path, "the first line of a PLY file is 'ply'")
+        raise CloudFileError(path, "the first line of a PLY file is 'ply'")
     order, elements = "", []
     for line in lines[1:]:
         words = line.split()
@@ -127,28 +128,32 @@ def read_ply_header(path: Path) -> PlyHeader:
             continue
         if words[0] == "format":
             if len(words) != 3 or words[1] not in _ORDERS or words[2] != "1.0" or order:
-                raise _error(path, f"bad or repeated format line {line!r}")
+                raise CloudFileError(path, f"bad or repeated format line {line!r}")
             order = _ORDERS[words[1]]
         elif words[0] == "element":
             elements.append(_element(path, line, words))
         elif words[0] == "property" and elements:
             elements[-1] = _with_property(path, line, words, elements[-1])
         else:
-            raise _error(path, f"unexpected header line {line!r}")
+            raise CloudFileError(path, f"unexpected header line {line!r}")
     if not order:
-        raise _error(path, "the header has no format line")
+        raise CloudFileError(path, "the header has no format line")
     names = [element.name for element in elements]
     if names.count("vertex") != 1:
-        raise _error(path, f"one element must be called vertex; found {', '.join(names) or 'none'}")
+        raise CloudFileError(
+            path, f"one element must be called vertex; found {', '.join(names) or 'none'}"
+        )
     at = names.index("vertex")
     for element in elements[: at + 1]:
         if element.has_list:
-            raise _error(path, f"a list property in element {element.name} is not supported")
+            raise CloudFileError(
+                path, f"a list property in element {element.name} is not supported"
+            )
     vertex = elements[at]
-    kinds = dict(vertex.properties)
+    kinds = {name.lower(): kind for name, kind in vertex.properties}
     for axis in "xyz":
         if kinds.get(axis, "i")[0] != "f":
-            raise _error(path, f"vertices need a float property {axis}")
+            raise CloudFileError(path, f"vertices need a float property {axis}")
     return PlyHeader(path, order, tuple(elements[:at]), vertex, at == len(elements) - 1, size)
 
 
@@ -159,16 +164,16 @@ def _header_lines(path: Path, start: bytes) -> tuple[list[str], int]:
             size = at + len(ending)
             break
     else:
-        raise _error(path, f"no end_header line in the first {_HEADER_LIMIT} bytes")
+        raise CloudFileError(path, f"no end_header line in the first {_HEADER_LIMIT} bytes")
     try:
         return start[:at].decode("ascii").splitlines(), size
     except UnicodeDecodeError as error:
-        raise _error(path, f"the header is not ascii text ({error})") from error
+        raise CloudFileError(path, f"the header is not ascii text ({error})") from error
 
 
 def _element(path: Path, line: str, words: list[str]) -> _Element:
     if len(words) != 3 or not words[2].isdecimal():
-        raise _error(path, f"bad element line {line!r}")
+        raise CloudFileError(path, f"bad element line {line!r}")
     return _Element(words[1], int(words[2]), (), False)
 
 
@@ -176,9 +181,9 @@ def _with_property(path: Path, line: str, words: list[str], element: _Element) -
     if len(words) == 5 and words[1] == "list" and words[2] in _TYPES and words[3] in _TYPES:
         return _Element(element.name, element.count, element.properties, True)
     if len(words) != 3 or words[1] not in _TYPES:
-        raise _error(path, f"bad property line {line!r}")
+        raise CloudFileError(path, f"bad property line {line!r}")
     if words[2] in dict(element.properties):
-        raise _error(path, f"property {words[2]} occurs twice")
+        raise CloudFileError(path, f"property {words[2]} occurs twice")
     properties = (*element.properties, (words[2], _TYPES[words[1]]))
     return _Element(element.name, element.count, properties, element.has_list)
 
@@ -188,13 +193,13 @@ def _binary(header: PlyHeader, body: bytes) -> np.ndarray:
     kind = header.vertex.dtype(header.order)
     end = skip + header.vertex.count * kind.itemsize
     if len(body) < end:
-        raise _error(
+        raise CloudFileError(
             header.path,
             f"truncated: {header.vertex.count} vertices need {end} bytes after the header, "
             f"the file has {len(body)}",
         )
     if header.is_last and len(body) > end:
-        raise _error(header.path, f"{len(body) - end} bytes after the last vertex")
+        raise CloudFileError(header.path, f"{len(body) - end} bytes after the last vertex")
     vertices = np.frombuffer(body, dtype=kind, count=header.vertex.count, offset=skip)
     return vertices.astype(header.vertex.dtype("="))
 
@@ -205,14 +210,16 @@ def _ascii(header: PlyHeader, body: bytes) -> np.ndarray:
     lines = body.splitlines()
     rows = [line.split() for line in lines[skip : skip + count]]
     if len(rows) < count:
-        raise _error(header.path, f"truncated: {count} vertices announced, {len(rows)} lines found")
+        raise CloudFileError(
+            header.path, f"truncated: {count} vertices announced, {len(rows)} lines found"
+        )
     for number, row in enumerate(rows):
         if len(row) != width:
-            raise _error(
+            raise CloudFileError(
                 header.path, f"vertex {number} has {len(row)} numbers, the header says {width}"
             )
     if header.is_last and any(line.strip() for line in lines[skip + count :]):
-        raise _error(header.path, "text after the last vertex")
+        raise CloudFileError(header.path, "text after the last vertex")
     vertices = np.empty(count, dtype=header.vertex.dtype("="))
     try:
         for column, (name, kind) in enumerate(header.vertex.properties):
@@ -221,9 +228,5 @@ def _ascii(header: PlyHeader, body: bytes) -> np.ndarray:
                 np.float64 if kind[0] == "f" else kind
             )
     except (ValueError, OverflowError) as error:
-        raise _error(header.path, f"property {name}: {error}") from error
+        raise CloudFileError(header.path, f"property {name}: {error}") from error
     return vertices
-
-
-def _error(path: Path, rule: str) -> ValueError:
-    return ValueError(f"{path}: {rule}")

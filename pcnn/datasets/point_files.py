@@ -9,59 +9,82 @@ import numpy as np
 import torch
 
 from pcnn.datasets import las
-from pcnn.datasets.channels import COLORS, Reading
+from pcnn.datasets.bin_files import read_bin
+from pcnn.datasets.channels import Reading
+from pcnn.datasets.file_error import CloudFileError
 from pcnn.datasets.label_files import read_label_file
 from pcnn.datasets.label_places import label_files
-from pcnn.datasets.pcd import read_pcd
+from pcnn.datasets.pcd import pcd_column, pcd_names, read_pcd
+from pcnn.datasets.plain_columns import LAYOUTS, columns_named, plain_table
 from pcnn.datasets.ply import read_ply, read_ply_header
+from pcnn.datasets.point_table import PointTable, missing_axes, places_of
+from pcnn.datasets.returns import valid_returns
 from pcnn.datasets.rounding import rounded_points
 from pcnn.datasets.samples import Cloud
 
 SUFFIXES = (".bin", ".npy", ".pcd", ".ply", *las.SUFFIXES)
 
-_LABELS = ("label", "class", "scalar_label", "scalar_Label", "scalar_class", "scalar_Class")
+_LABELS = ("label", "class", "scalar_label", "scalar_class")
 _PLAIN = Reading()
-
-# places [P, 3], channels [P, F] float32, labels [P] or None
-_Content = tuple[np.ndarray, np.ndarray, np.ndarray | None]
 
 
 def read_points(path: str | Path, name: str | None = None, reading: Reading = _PLAIN) -> Cloud:
     """Read a cloud: positions [m], further channels, and labels where the file itself holds them.
 
-    * ``.bin``: float32 x, y, z, remission (KITTI).
-    * ``.npy``: [N, 3 + F] numbers: x, y, z and F further channels.
+    * ``.bin``: float32 x, y, z, intensity (KITTI), in ``.pcd.bin`` also ring (nuScenes); a file
+      whose numbers do not look like them is refused unless ``reading.columns`` names its columns.
+    * ``.npy``: [N, 3 + F] numbers: x, y, z and F further columns without names, or one that is
+      the intensity; or [N] with named fields.
     * ``.ply``: float x, y, z; ``intensity`` (or ``remission``, ``reflectance``) and ``red``,
       ``green``, ``blue`` (integers are divided by their largest value) become the channels, in
       this order; an integer ``label`` or ``class`` (also with CloudCompare's ``scalar_``) the
       labels, as they are.
-    * ``.pcd``: float x, y, z, and the intensity where it is a field.
+    * ``.pcd``: float x, y, z; intensity and colours, also packed into ``rgb`` or ``rgba``.
     * ``.las``, ``.laz``: x, y, z; intensity / 65535, and colours in 0..1 where the point format has
       them, become the channels, ``classification`` the labels, as it is. Needs the extra ``las``.
+
+    Names of fields count in any case. Missing returns, and points with a channel that is NaN or
+    infinite, are left out: ``point_index`` says where the others lie, and ``n_points_total`` counts
+    all.
 
     Args:
         path: the file; its suffix, in any case, says the format.
         name: name of the cloud; the file's stem unless given.
-        reading: other channels, and where the origin lies.
+        reading: other channels, names of columns, and where the origin lies.
 
     Returns:
-        A cloud of all points of the file.
+        A cloud of the points of the file.
 
     Raises:
         FileNotFoundError: no such file.
         ImportError: a package that the format needs is not installed.
-        ValueError: another suffix, a file that breaks its format, NaN or infinite numbers, or
-            coordinates too large for float32; the message names the file and the rule.
+        CloudFileError: another suffix, a file that breaks its format, a channel that it lacks,
+            nothing but missing returns, or some where ``reading.strict`` refuses them; the message
+            names the file and the rule.
+        ValueError: coordinates too large for float32.
     """
     path = Path(path)
-    if not path.is_file():
-        raise FileNotFoundError(f"{path}: no such file")
-    suffix = path.suffix.lower()
-    if suffix not in SUFFIXES:
-        raise ValueError(f"{path}: a cloud ends in {', '.join(SUFFIXES)}, not {path.suffix!r}")
-    places, channels, labels = _READERS[suffix](path, reading)
-    _check_finite(path, places, channels)
-    origin = reading.origin(places, in_map=suffix in las.SUFFIXES)
+    table = read_table(path, reading)
+    channels = reading.values(table)
+    valid = valid_returns(table.places) & np.isfinite(channels).all(axis=1)
+    places, labels = table.places, table.labels
+    rows = np.arange(len(table))
+    if not valid.all():
+        if not valid.any():
+            raise CloudFileError(path, f"all {len(valid)} points are missing returns")
+        if reading.strict:
+            raise CloudFileError(
+                path,
+                f"{int((~valid).sum())} of {len(valid)} points are missing returns (NaN or "
+                f"infinite numbers, or at (0, 0, 0)), the first is point {int((~valid).argmax())}; "
+                "they are left out unless --strict or dataset.strict=true refuses them",
+            )
+        rows = np.flatnonzero(valid)
+        places, channels = places[rows], channels[rows]
+        labels = None if labels is None else labels[rows]
+    if reading.scale != 1.0:
+        places = places.astype(np.float64) * reading.scale
+    origin = reading.origin(places, table.in_map)
     x, y, z = origin.tolist()
     return Cloud(
         torch.from_numpy(rounded_points(places - origin if origin.any() else places, path)),
@@ -69,32 +92,26 @@ def read_points(path: str | Path, name: str | None = None, reading: Reading = _P
         None if labels is None else torch.from_numpy(labels),
         path.stem if name is None else name,
         str(path),
-        torch.arange(len(places)),
+        torch.from_numpy(rows),
+        n_points_total=len(table),
         origin=(x, y, z),
     )
 
 
-def read_bin(path: Path) -> np.ndarray:
-    """Read a KITTI scan through a memory map.
-
-    Returns:
-        [P, 4] float32: x, y, z [m], remission.
+def read_table(path: Path, reading: Reading = _PLAIN) -> PointTable:
+    """Read all rows of a file, missing returns among them.
 
     Raises:
         FileNotFoundError: no such file.
-        ValueError: a size that is no multiple of 16 bytes, NaN or infinite numbers.
+        ImportError: a package that the format needs is not installed.
+        CloudFileError: another suffix, or a file that breaks its format.
     """
-    size = path.stat().st_size
-    if size % 16:
-        raise ValueError(
-            f"{path}: {size} bytes are not a whole number of 16-byte points "
-            f"(float32 x, y, z, remission); truncated?"
-        )
-    if size == 0:  # nothing to map
-        return np.empty((0, 4), dtype=np.float32)
-    points = np.array(np.memmap(path, dtype="<f4", mode="r").reshape(-1, 4), dtype=np.float32)
-    _check_finite(path, points)
-    return points
+    if not path.is_file():
+        raise FileNotFoundError(f"{path}: no such file")
+    suffix = path.suffix.lower()
+    if suffix not in SUFFIXES:
+        raise CloudFileError(path, f"a cloud ends in {', '.join(SUFFIXES)}, not {path.suffix!r}")
+    return _READERS[suffix](path, reading)
 
 
 def label_source(path: Path) -> Path | None:
@@ -113,7 +130,7 @@ def label_source(path: Path) -> Path | None:
         return files[0]
     if path.suffix.lower() in las.SUFFIXES:
         return path
-    if path.suffix.lower() == ".ply" and set(_LABELS) & set(read_ply_header(path).names):
+    if path.suffix.lower() == ".ply" and _label_field(read_ply_header(path).names):
         return path
     return None
 
@@ -124,21 +141,21 @@ def read_labels(path: Path, n_points: int) -> np.ndarray:
     Args:
         path: ``.label`` (one 4-byte word a point: class below, instance above; all ones is -1) or
             ``.npy`` ([P] integers).
-        n_points: points of the cloud.
+        n_points: points of the cloud's file, missing returns among them.
 
     Returns:
         [P] int64.
 
     Raises:
-        ValueError: another count than the cloud's, or another kind of array.
+        CloudFileError: another count than the cloud's, or another kind of array.
     """
     if path.suffix == ".label":
         words = read_label_file(path, n_points)
         return np.where(words == 0xFFFFFFFF, -1, (words & 0xFFFF).astype(np.int64))
     labels = _load(path)
     if not np.issubdtype(labels.dtype, np.integer) or labels.shape != (n_points,):
-        raise ValueError(
-            f"{path}: labels must be {n_points} integers, found {labels.dtype} {list(labels.shape)}"
+        raise CloudFileError(
+            path, f"labels must be {n_points} integers, found {labels.dtype} {list(labels.shape)}"
         )
     return labels.astype(np.int64)
 
@@ -153,83 +170,88 @@ def is_cloud_file(path: Path) -> bool:
     return path.suffix.lower() in SUFFIXES and not is_label_file(path)
 
 
-def _bin(path: Path, reading: Reading) -> _Content:
-    points = read_bin(path)
-    channels = reading.columns(path, ("intensity",), lambda _: points[:, 3], len(points))
-    return points[:, :3], channels, None
+def _label_field(names: tuple[str, ...]) -> str | None:
+    """The field that holds labels, in any case."""
+    lower = {name.lower(): name for name in names}
+    return next((lower[name] for name in _LABELS if name in lower), None)
 
 
-def _npy(path: Path, reading: Reading) -> _Content:
+def _bin(path: Path, reading: Reading) -> PointTable:
+    return read_bin(path, None if reading.columns is None else columns_named(reading.columns))
+
+
+def _npy(path: Path, reading: Reading) -> PointTable:
     values = _load(path)
+    if values.dtype.names:
+        return _structured(path, values)
     if values.ndim != 2 or values.shape[1] < 3 or values.dtype.kind not in "fiu":
-        raise ValueError(
-            f"{path}: points must be numbers [N, 3 or more], found {values.dtype} "
-            f"{list(values.shape)}"
+        raise CloudFileError(
+            path,
+            f"points must be numbers [N, 3 or more], found {values.dtype} {list(values.shape)}",
         )
-    if reading.channels is not None:
-        raise ValueError(f"{path}: columns of .npy files have no names; leave channels out")
-    return values[:, :3], values[:, 3:].astype(np.float32), None
+    if reading.columns is not None:
+        return plain_table(path, values, columns_named(reading.columns))
+    kitti = LAYOUTS["kitti"].names[3:]
+    names = tuple(f"column{number}" for number in range(3, values.shape[1]))
+    names = kitti if len(names) == len(kitti) else names
+    return PointTable(
+        path,
+        values[:, :3],
+        names,
+        lambda name: values[:, 3 + names.index(name)],
+        unnamed=True,
+    )
 
 
 def _load(path: Path) -> np.ndarray:
     try:
         values = np.load(path, allow_pickle=False)
     except (ValueError, EOFError) as error:
-        raise ValueError(f"{path}: not a whole .npy file ({error})") from error
+        raise CloudFileError(path, f"not a whole .npy file ({error})") from error
     if not isinstance(values, np.ndarray):
-        raise ValueError(f"{path}: an .npy file holds one array; this is an archive")
+        raise CloudFileError(path, "an .npy file holds one array; this is an archive")
     return values
 
 
-def _ply(path: Path, reading: Reading) -> _Content:
-    vertices = read_ply(path)
-    names = vertices.dtype.names or ()
-    channels = reading.columns(path, names, vertices.__getitem__, len(vertices))
-    for name in _LABELS:
-        if name in names:
-            labels = vertices[name]
-            whole = labels.astype(np.int64)
-            if not np.array_equal(whole, labels):
-                raise ValueError(f"{path}: property {name} must hold whole numbers")
-            return _places(vertices), channels, whole
-    return _places(vertices), channels, None
+def _ply(path: Path, reading: Reading) -> PointTable:
+    return _structured(path, read_ply(path))
 
 
-def _pcd(path: Path, reading: Reading) -> _Content:
-    points = read_pcd(path)
+def _structured(path: Path, points: np.ndarray) -> PointTable:
+    """Points whose columns are the fields of an array."""
     names = points.dtype.names or ()
-    # colours of this format are packed into one number
-    known = names if reading.channels else [name for name in names if name not in COLORS]
-    return _places(points), reading.columns(path, known, points.__getitem__, len(points)), None
+    missing = missing_axes(names)
+    if points.ndim != 1 or missing:
+        raise CloudFileError(path, f"points need fields x, y, z; found {', '.join(names)}")
+    labels, field = None, _label_field(names)
+    if field is not None:
+        labels = points[field].astype(np.int64)
+        if not np.array_equal(labels, points[field]):
+            raise CloudFileError(path, f"property {field} must hold whole numbers")
+    return PointTable(path, places_of(points), names, points.__getitem__, labels)
 
 
-def _las(path: Path, reading: Reading) -> _Content:
+def _pcd(path: Path, reading: Reading) -> PointTable:
+    points = read_pcd(path)
+    return PointTable(
+        path, places_of(points), pcd_names(points), lambda name: pcd_column(points, name)
+    )
+
+
+def _las(path: Path, reading: Reading) -> PointTable:
     points = las.read_las(path)
-    channels = reading.columns(
+    return PointTable(
         path,
+        np.asarray(points.xyz),
         las.properties(points),
         lambda name: las.property_of(points, name),
-        len(points.points),
-        usual_max=las.FULL,
-    )
-    return np.asarray(points.xyz), channels, np.asarray(points.classification).astype(np.int64)
-
-
-def _places(points: np.ndarray) -> np.ndarray:
-    return np.stack([points[axis] for axis in "xyz"], axis=1)
-
-
-def _check_finite(path: Path, *columns: np.ndarray) -> None:
-    if all(np.isfinite(values).all() for values in columns):
-        return
-    finite = np.all([np.isfinite(values).all(axis=1) for values in columns], axis=0)
-    raise ValueError(
-        f"{path}: {int((~finite).sum())} of {len(finite)} points hold NaN or infinite numbers, "
-        f"the first is point {int((~finite).argmax())}"
+        np.asarray(points.classification).astype(np.int64),
+        intensity_max=las.FULL,
+        in_map=True,
     )
 
 
-_READERS: dict[str, Callable[[Path, Reading], _Content]] = {
+_READERS: dict[str, Callable[[Path, Reading], PointTable]] = {
     ".bin": _bin,
     ".npy": _npy,
     ".pcd": _pcd,

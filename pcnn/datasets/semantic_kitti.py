@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
 
 from pcnn.datasets.augment import Augmentation
+from pcnn.datasets.channels import Reading
 from pcnn.datasets.cloud_dataset import CloudDataset
 from pcnn.datasets.label_files import read_label_file
 from pcnn.datasets.labels import label_map
 from pcnn.datasets.placement import Placement, VoxelSize
-from pcnn.datasets.point_files import read_bin
+from pcnn.datasets.point_files import read_points
 from pcnn.datasets.samples import Cloud
 from pcnn.datasets.spread import spread
 
@@ -33,6 +34,7 @@ DOWNLOAD = (
 )
 
 _NAMES_SHOWN = 20
+_KITTI = Reading(("intensity",))
 
 
 @dataclass(frozen=True)
@@ -108,26 +110,18 @@ class SemanticKITTI(CloudDataset):
         return {"set": "semantic_kitti", "root": str(self.root.resolve()), "labels": self._labels}
 
     def read(self, index: int) -> Cloud:
-        """Return all points of a scan: x, y, z [m], remission, train ids.
+        """Return the points of a scan: x, y, z [m], remission, train ids; no missing returns.
 
         Raises:
-            ValueError: a truncated or mis-sized file, NaN or infinite numbers, an unknown raw id.
+            ValueError: a truncated or mis-sized file, numbers of other columns, an unknown raw id.
         """
         scan = self._scans[index]
-        points = read_bin(scan.points)  # [P, 4]
-        train = None
-        if scan.labels is not None:
-            words = read_label_file(scan.labels, len(points))
-            train = torch.from_numpy(self.label_map.encode(words & 0xFFFF, str(scan.labels)))
-        values = torch.from_numpy(points)
-        return Cloud(
-            values[:, :3].contiguous(),
-            values[:, 3:].contiguous(),
-            train,
-            scan.name,
-            str(scan.points),
-            torch.arange(len(points)),
-        )
+        cloud = read_points(scan.points, scan.name, _KITTI)
+        if scan.labels is None:
+            return cloud
+        words = read_label_file(scan.labels, cloud.n_points_total)
+        train = torch.from_numpy(self.label_map.encode(words & 0xFFFF, str(scan.labels)))
+        return replace(cloud, labels=train[cloud.point_index])
 
 
 def _find(root: Path, sequences: Sequence[int], labelled_only: bool) -> list[_Scan]:

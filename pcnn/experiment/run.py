@@ -224,6 +224,7 @@ def describe_data(cfg: DictConfig, datamodule: Any) -> DictConfig:
         facts["benchmark"] = datamodule.benchmark
     else:
         facts["out_channels"] = len(datamodule.class_names)
+        facts["channels"] = list(datamodule.channels)  # besides x, y, z
         facts["class_names"] = list(datamodule.class_names)
         facts["colors"] = [list(map(int, color)) for color in datamodule.colors]
     cfg.data = facts

@@ -71,6 +71,12 @@ def check_fit(cfg: DictConfig) -> None:
             f"the checkpoint takes {saved['data']['in_channels']} input channels, "
             f"dataset={cfg.dataset.name} has {cfg.data.in_channels}"
         )
+    named = cfg.data.get("channels"), saved["data"].get("channels")
+    if None not in named and list(named[0]) != list(named[1]):
+        raise ConfigError(
+            f"the checkpoint takes the channels {', '.join(named[1])}, "
+            f"dataset={cfg.dataset.name} has {', '.join(named[0])}"
+        )
     if cfg.task.name != saved["task"]["name"]:
         raise ConfigError(
             f"the checkpoint was trained for task={saved['task']['name']}, not {cfg.task.name}"

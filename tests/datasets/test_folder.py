@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from pcnn.datasets.channels import Reading
 from pcnn.datasets.class_file import read_classes
 from pcnn.datasets.folder import FolderClouds
 from pcnn.datasets.labels import IGNORE
@@ -46,7 +47,7 @@ def test_three_formats_give_one_cloud(tmp_path: Path, suffix: str, ignored: int)
     np.testing.assert_allclose(cloud.features, scan(20)[:, 3:], rtol=1e-6)
     assert cloud.labels is not None
     assert cloud.labels[:5].tolist() == [0, 1, 2, IGNORE, 0]
-    assert data.channels == 1
+    assert data.channels == ("intensity",)
     assert data[0, 0].features.shape[1] == 4
 
 
@@ -182,8 +183,28 @@ def test_channels_must_agree(tmp_path: Path):
     write(tmp_path / "a.bin")
     write(tmp_path / "b.npy")
     np.save(tmp_path / "b.npy", scan(20)[:, :3])
-    with pytest.raises(ValueError, match=r"b\.npy: 0 channels .*a\.bin has 1"):
+    with pytest.raises(ValueError, match=r"b\.npy: no channel 'intensity'.*fill=\{intensity: 0\}"):
         FolderClouds(tmp_path, CLASSES, voxel_size=1.0)[0, 1]
+    filled = Reading(fill={"intensity": 0.25})
+    data = FolderClouds(tmp_path, CLASSES, voxel_size=1.0, reading=filled)
+    assert set(data.read(1).features[:, 0].tolist()) == {0.25}
+
+
+def test_labels_keep_to_their_points_where_returns_are_missing(tmp_path: Path):
+    write(tmp_path / "a.npy")
+    points = scan(20)
+    points[[0, 6]] = 0
+    points[3, 1] = np.nan
+    np.save(tmp_path / "a.npy", points)
+    cloud = FolderClouds(tmp_path, CLASSES, voxel_size=1.0).read(0)
+    assert cloud.point_index is not None
+    assert cloud.point_index[:5].tolist() == [1, 2, 4, 5, 7]
+    assert cloud.n_points_total == 20
+    assert cloud.labels is not None
+    assert cloud.labels[:5].tolist() == [1, 2, 0, 1, IGNORE]
+    strict = FolderClouds(tmp_path, CLASSES, voxel_size=1.0, reading=Reading(strict=True))
+    with pytest.raises(ValueError, match=r"a\.npy: 3 of 20 points are missing returns"):
+        strict.read(0)
 
 
 def test_wrong_count(tmp_path: Path):

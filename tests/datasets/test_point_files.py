@@ -5,6 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from pcnn.datasets.channels import Reading
+from pcnn.datasets.file_error import CloudFileError
 from pcnn.datasets.label_files import read_label_file, write_label_file
 from pcnn.datasets.point_files import label_source, read_labels, read_points
 from pcnn.datasets.whole_file import whole_file
@@ -49,12 +51,37 @@ def save(path: Path, values: np.ndarray) -> None:
 @pytest.mark.parametrize("suffix", ["bin", "npy"])
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("column", [0, 2, 3])
-def test_not_finite(tmp_path: Path, suffix: str, value: float, column: int):
-    points = scan(9)
+def test_missing_returns_are_left_out(tmp_path: Path, suffix: str, value: float, column: int):
+    points, path = scan(9), tmp_path / f"a.{suffix}"
     points[4, column] = value
-    save(tmp_path / f"a.{suffix}", points)
-    with pytest.raises(ValueError, match=rf"a\.{suffix}: 1 of 9 points .* point 4"):
-        read_points(tmp_path / f"a.{suffix}")
+    points[7, :3] = 0
+    save(path, points)
+    cloud = read_points(path)
+    assert cloud.point_index is not None
+    assert cloud.point_index.tolist() == [0, 1, 2, 3, 5, 6, 8]
+    assert (cloud.n_points, cloud.n_points_total) == (7, 9)
+    np.testing.assert_array_equal(cloud.features, points[cloud.point_index.numpy(), 3:])
+    with pytest.raises(CloudFileError, match=rf"a\.{suffix}: 2 of 9 points .* point 4; .*--strict"):
+        read_points(path, reading=Reading(strict=True))
+    save(path, np.full((5, 4), np.nan, dtype=np.float32))
+    with pytest.raises(CloudFileError, match="all 5 points are missing returns"):
+        read_points(path)
+
+
+def test_an_array_with_fields(tmp_path: Path):
+    points = np.zeros(3, dtype=[(n, "f4") for n in ("X", "Y", "Z", "Intensity")])
+    points["X"], points["Intensity"] = [1, 2, 3], 0.5
+    np.save(tmp_path / "a.npy", points)
+    cloud = read_points(tmp_path / "a.npy")
+    assert cloud.points[:, 0].tolist() == [1, 2, 3]
+    assert cloud.features.tolist() == [[0.5]] * 3
+
+
+def test_other_units_become_metres(tmp_path: Path):
+    np.save(tmp_path / "a.npy", np.array([[5e9, 1000, 2000], [5e9 + 1500, 0, 0]]))
+    cloud = read_points(tmp_path / "a.npy", reading=Reading(scale=0.001, centred=True))
+    np.testing.assert_allclose((cloud.points[1] - cloud.points[0]).tolist(), [1.5, -1, -2])
+    np.testing.assert_allclose(cloud.points[0].double() + np.array(cloud.origin), [5e6, 1, 2])
 
 
 @pytest.mark.parametrize("suffix", ["npy", "ply", "pcd"])

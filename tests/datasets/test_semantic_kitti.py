@@ -116,14 +116,25 @@ def damage(path: Path, how: str) -> None:
         path.write_bytes(path.read_bytes()[:-6])
     elif how == "short":
         path.write_bytes(path.read_bytes()[:-16])
-    elif how == "nan":
-        values = np.fromfile(path, dtype=np.float32)
-        values[5] = np.nan
-        values.tofile(path)
     else:
         words = np.fromfile(path, dtype=np.uint32)
         words[3] = 77
         words.tofile(path)
+
+
+def test_missing_returns_take_their_labels_with_them(root: Path):
+    path = root / "sequences/00/velodyne/000001.bin"
+    whole = SemanticKITTI(root, [0], voxel_size=0.5).read(1)
+    points = np.fromfile(path, dtype="<f4").reshape(-1, 4)
+    points[[1, 3], :3] = [[0, 0, 0], [np.nan, 1, 1]]
+    points.tofile(path)
+    cloud = SemanticKITTI(root, [0], voxel_size=0.5).read(1)
+    assert cloud.n_points_total == len(points)
+    assert cloud.labels is not None
+    assert whole.labels is not None
+    rows = np.delete(np.arange(len(points)), [1, 3])
+    np.testing.assert_array_equal(cloud.labels, whole.labels[rows])
+    np.testing.assert_array_equal(cloud.points, points[rows, :3])
 
 
 @pytest.mark.parametrize(
@@ -131,7 +142,6 @@ def damage(path: Path, how: str) -> None:
     [
         ("velodyne/000001.bin", "truncated", r"000001\.bin: 3210 bytes are not a whole number"),
         ("velodyne/000001.bin", "short", r"000001\.label: 201 labels for a scan of 200 points"),
-        ("velodyne/000001.bin", "nan", r"000001\.bin: 1 of 201 points hold NaN"),
         ("labels/000001.label", "truncated", r"000001\.label: 798 bytes are no whole number"),
         ("labels/000001.label", "short", r"000001\.label: 197 labels for a scan of 201 points"),
         ("labels/000001.label", "unknown", r"000001\.label: raw label 77 \(1 points\)"),

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pcnn.datasets.point_files import read_bin
+from pcnn.datasets.point_files import read_points
 from pcnn.datasets.registration.kitti_ground_truth import (
     LEGACY_CALIBRATION,
     IcpCache,
@@ -195,7 +195,7 @@ class KITTIOdometry:
         path = self.root / "sequences" / scene / "velodyne" / f"{index:06d}.bin"
         if not path.is_file():
             raise FileNotFoundError(f"KITTI: {path}: no such scan")
-        return torch.from_numpy(read_bin(path)[:, :3].copy())
+        return read_points(path).points
 
     def _read_poses(self, sequence: int) -> Tensor:
         path = self.root / "poses" / f"{sequence:02d}.txt"

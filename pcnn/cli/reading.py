@@ -1,0 +1,83 @@
+"""Options of commands that read files of points."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from pcnn.datasets.channels import Reading
+
+Columns = Annotated[
+    str | None,
+    typer.Option(
+        help="Columns of .bin and .npy files: kitti, nuscenes, scannet, sunrgbd, or names, as in "
+        "x,y,z,intensity,ring (_ passes one over, label holds labels)."
+    ),
+]
+Fill = Annotated[
+    list[str] | None,
+    typer.Option(help="Number for a channel that a cloud lacks, as in intensity=0; repeat."),
+]
+Strict = Annotated[
+    bool,
+    typer.Option(
+        "--strict",
+        help="Refuse clouds with missing returns (NaN, zeros) in place of leaving "
+        "these points out.",
+    ),
+]
+IntensityMax = Annotated[
+    float | None, typer.Option(help="The number in the files that is intensity 1.")
+]
+Scale = Annotated[
+    float, typer.Option(help="Metres in a unit of the files: 0.001 for millimetres, 0.3048 feet.")
+]
+
+
+def chosen_reading(
+    reading: Reading,
+    columns: str | None = None,
+    fill: Sequence[str] | None = None,
+    strict: bool = False,
+    intensity_max: float | None = None,
+    scale: float = 1.0,
+) -> Reading:
+    """A reading with what the options say.
+
+    Raises:
+        typer.BadParameter: an option that says nothing of the kind.
+    """
+    from dataclasses import replace
+
+    from pcnn.datasets.channels import chosen_columns
+
+    try:
+        return replace(
+            reading,
+            columns=reading.columns if columns is None else chosen_columns(columns),
+            fill={**reading.fill, **filled(fill)},
+            strict=reading.strict or strict,
+            intensity_max=reading.intensity_max if intensity_max is None else intensity_max,
+            scale=scale,
+        )
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+
+
+def filled(words: Sequence[str] | None) -> dict[str, float]:
+    """Numbers by the names of their channels, of words such as ``intensity=0``.
+
+    Raises:
+        typer.BadParameter: another kind of word.
+    """
+    found: dict[str, float] = {}
+    for word in words or ():
+        name, _, number = word.partition("=")
+        try:
+            found[name.strip().lower()] = float(number)
+        except ValueError as error:
+            raise typer.BadParameter(f"--fill {word}: want NAME=NUMBER, as intensity=0") from error
+    return found

@@ -1,0 +1,168 @@
+"""Files of numbers without names: which columns they have, and whether these are plausible."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from pcnn.datasets.column_count import likely_columns
+from pcnn.datasets.file_error import CloudFileError
+from pcnn.datasets.point_table import COLORS, PointTable, meant
+from pcnn.datasets.returns import valid_returns
+
+LABEL = "label"
+IGNORED = "_"
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Names of the columns of a file.
+
+    Args:
+        names: x, y and z among them; ``label`` holds labels, ``_`` is passed over.
+        intensity_max: the number that is intensity 1.
+    """
+
+    names: tuple[str, ...]
+    intensity_max: float = 1.0
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def __str__(self) -> str:
+        return ",".join(self.names)
+
+
+#: Columns of published files, all float32, by the name of their data set.
+LAYOUTS: Mapping[str, Columns] = {
+    "kitti": Columns(("x", "y", "z", "intensity")),
+    "nuscenes": Columns(("x", "y", "z", "intensity", "ring"), 255.0),
+    "scannet": Columns(("x", "y", "z", "red", "green", "blue")),  # 0..255, as mmdetection3d has it
+    "sunrgbd": Columns(("x", "y", "z", "red", "green", "blue")),  # 0..1
+}
+
+#: Bounds of a coordinate [m]: the largest of a map is a northing below 10,000 km.
+_COORDINATE = 1e7
+_LARGEST = {"intensity": 65535.0, "ring": 1023.0, **dict.fromkeys(COLORS, 255.0)}
+_WHOLE = ("ring", LABEL)
+
+
+def columns_named(names: Sequence[str]) -> Columns:
+    """Columns of a layout, or of their names.
+
+    Args:
+        names: one name of `LAYOUTS`, or the columns in order.
+
+    Raises:
+        ValueError: no layout of that name, a column that occurs twice, or no x, y, z.
+    """
+    lower = tuple(name.strip().lower() for name in names)
+    if len(lower) == 1:
+        if lower[0] not in LAYOUTS:
+            raise ValueError(
+                f"columns: {names[0]!r} is none of {', '.join(LAYOUTS)}; or name all columns, as "
+                "in x,y,z,intensity,ring"
+            )
+        return LAYOUTS[lower[0]]
+    named = [meant(name) for name in lower if name != IGNORED]
+    twice = sorted({name for name in named if named.count(name) > 1})
+    if twice:
+        raise ValueError(f"columns: {twice[0]} occurs twice in {','.join(lower)}")
+    if not {"x", "y", "z"} <= set(named) or "" in named:
+        raise ValueError(f"columns must be names with x, y and z among them, got {','.join(lower)}")
+    return Columns(lower)
+
+
+def plain_table(path: Path, values: np.ndarray, columns: Columns) -> PointTable:
+    """Columns of numbers, each checked against what its name means.
+
+    Args:
+        path: the file, for errors.
+        values: [P, K] numbers.
+        columns: K names.
+
+    Raises:
+        CloudFileError: another number of columns, or numbers that a column cannot hold.
+    """
+    if values.ndim != 2 or values.shape[1] != len(columns):
+        raise CloudFileError(
+            path, f"found numbers {list(values.shape)}; columns {columns} name {len(columns)}"
+        )
+    for name, problem in problems(values, columns):
+        raise CloudFileError(
+            path, f"column {name} of {columns} holds {problem}; name the columns that it has"
+        )
+    place = {name: number for number, name in enumerate(columns.names)}
+
+    def column(name: str) -> np.ndarray:
+        found = values[:, place[name]]
+        # colours are bytes that became float32, or shares
+        bright = meant(name) in COLORS and (found > 1).any()
+        return found / found.dtype.type(255) if bright else found
+
+    labels = None
+    if LABEL in place:  # -1 where a missing return has none
+        labels = np.nan_to_num(values[:, place[LABEL]], nan=-1).astype(np.int64)
+    return PointTable(
+        path,
+        values[:, [place[axis] for axis in "xyz"]],
+        tuple(n for n in columns.names if n not in ("x", "y", "z", LABEL, IGNORED)),
+        column,
+        labels,
+        columns.intensity_max,
+    )
+
+
+def problems(values: np.ndarray, columns: Columns) -> list[tuple[str, str]]:
+    """Columns whose numbers are not what their names say, and what these numbers are.
+
+    Coordinates lie within 10,000 km, intensity in 0..65535, colours in 0..255, rings and labels are
+    whole. Missing returns, and columns of other names, are not looked at.
+    """
+    places = values[:, [columns.names.index(axis) for axis in "xyz"]]
+    valid = valid_returns(places)
+    whole = bool(valid.all())
+    found = []
+    for number, name in enumerate(columns.names):
+        numbers = values[:, number] if whole else values[valid, number]
+        numbers = numbers[np.isfinite(numbers)]
+        if not len(numbers):
+            continue
+        kind = meant(name)
+        low, high = float(numbers.min()), float(numbers.max())
+        top = _COORDINATE if kind in ("x", "y", "z") else _LARGEST.get(kind)
+        least = -_COORDINATE if kind in ("x", "y", "z") else 0.0
+        if top is not None and not least <= low <= high <= top:
+            found.append((name, f"numbers from {low:.4g} to {high:.4g}"))
+        elif kind in _WHOLE and not np.array_equal(np.round(numbers), numbers):
+            found.append((name, f"numbers that are not whole, such as {numbers[0]:.4g}"))
+    return found
+
+
+def advice(values: np.ndarray) -> str:
+    """Which columns a file of float32 numbers seems to have, as the end of a message.
+
+    Args:
+        values: all numbers of the file in their order.
+    """
+    count = likely_columns(values)
+    for name, columns in LAYOUTS.items():
+        whole = values[: len(values) // len(columns) * len(columns)].reshape(-1, len(columns))
+        if count != len(columns) or problems(whole, columns):
+            continue
+        colours = whole[:, 3:]
+        bytes_ = np.array_equal(np.round(colours), colours) and colours.max(initial=0) > 1
+        if (name == "scannet" and not bytes_) or (name == "sunrgbd" and not (colours <= 1).all()):
+            continue
+        likely = f"{columns} of {name}" if name != "scannet" else f"{columns} of ScanNet or S3DIS"
+        return f"; it looks like {likely}: --columns {name} (dataset.columns={name})"
+    if count is None:
+        return "; name its columns: --columns x,y,z,intensity,... (dataset.columns=[x,y,z,...])"
+    return (
+        f"; it looks like {count} numbers a point: name them, as in --columns "
+        f"{','.join(('x', 'y', 'z', 'intensity', 'ring', 'time', 'label', '_', '_', '_')[:count])} "
+        "(dataset.columns=[x,y,z,...])"
+    )

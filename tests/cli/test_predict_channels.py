@@ -1,0 +1,173 @@
+"""What a network is given by `pcnn predict`: channels by name, points alone, metres."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from omegaconf import OmegaConf
+
+from pcnn.cli.predictor import Predictor
+from pcnn.datasets.labels import IGNORE
+from pcnn.datasets.ply import read_ply, write_ply
+from pcnn.datasets.point_files import read_points
+from pcnn.experiment import build
+from tests.cli.test_predict import cloud, config, run
+from tests.datasets.las_files import write_las
+from tests.datasets.test_bin_files import nuscenes
+
+
+def saved(path: Path, dataset: str, channels: list[str] | None, **more: Any) -> Path:
+    """A network with random weights over some channels; None: of before channels were named."""
+    further = 1 if channels is None else len(channels)
+    cfg = config(dataset)
+    cfg["data"] |= {"in_channels": 3 + further, "source": "real"}
+    if channels is not None:
+        cfg["data"]["channels"] = channels
+    cfg["dataset"] |= {"crop": None, **more}
+    net = build.network(OmegaConf.create(cfg), 3 + further, len(cfg["data"]["class_names"]))
+    state = {f"net.{name}": value for name, value in net.state_dict().items()}
+    torch.save({"state_dict": state, "pcnn_config": cfg}, path)
+    return path
+
+
+@pytest.fixture
+def kitti(tmp_path: Path) -> Path:
+    return saved(tmp_path / "kitti.ckpt", "kitti", ["intensity"])
+
+
+def words(out: Path, name: str) -> np.ndarray:
+    return np.fromfile(out / f"{name}.label", dtype="<u4")
+
+
+def test_nuscenes_is_no_kitti(kitti: Path, tmp_path: Path) -> None:
+    points, out = nuscenes(800), tmp_path / "out"
+    points.tofile(tmp_path / "a.bin")
+    points.tofile(tmp_path / "b.pcd.bin")
+    text = run(kitti, tmp_path / "a.bin", "--out", out, code=1)
+    assert f"not labelled: {tmp_path / 'a.bin'}: " in text
+    assert "it looks like x,y,z,intensity,ring of nuscenes: --columns nuscenes" in text
+    assert not list(out.rglob("*.label"))
+    run(kitti, tmp_path / "a.bin", "--out", out, "--columns", "nuscenes", code=0)
+    run(kitti, tmp_path / "b.pcd.bin", "--out", out, code=0)
+    scaled = ("--columns", "x,y,z,remission,ring", "--intensity-max", 255)
+    run(kitti, tmp_path / "a.bin", "--out", tmp_path / "named", *scaled, code=0)
+    assert words(out, "a").shape == (800,)
+    np.testing.assert_array_equal(words(out, "b.pcd"), words(out, "a"))
+    np.testing.assert_array_equal(words(tmp_path / "named", "a"), words(out, "a"))
+    refused = run(kitti, tmp_path / "a.bin", "--columns", "x,y", code=2)
+    assert "columns must be names with x, y and z" in refused
+
+
+@pytest.mark.parametrize("dataset", ["kitti", "folder"])
+def test_missing_returns_keep_their_place(dataset: str, tmp_path: Path) -> None:
+    checkpoint = saved(tmp_path / "best.ckpt", dataset, ["intensity"])
+    whole = cloud(300)
+    holes = np.zeros(400, dtype=bool)
+    holes[[0, 7, 399]] = True
+    holes[50:147] = True
+    points = np.full((400, 4), np.nan, dtype=np.float32)
+    points[~holes] = whole
+    points[100:147] = 0
+    (tmp_path / "in").mkdir()
+    whole.tofile(tmp_path / "in" / "whole.bin")
+    points.tofile(tmp_path / "in" / "holes.bin")
+    fields = np.zeros(400, dtype=[(n, "f4") for n in ("x", "y", "z", "intensity")])
+    for name, column in zip(fields.dtype.names or (), points.T, strict=True):
+        fields[name] = column
+    write_ply(tmp_path / "in" / "ply.ply", fields)
+    out = tmp_path / "out"
+    text = run(checkpoint, tmp_path / "in", "--out", out, code=0)
+    assert "200 of 1,100 points are missing returns (NaN, or zeros) and written as unlab" in text
+    if dataset == "kitti":
+        labels, expected, nothing = words(out, "holes"), words(out, "whole"), 0
+    else:
+        labels = np.load(out / "holes_label.npy")
+        expected, nothing = np.load(out / "whole_label.npy"), IGNORE
+    np.testing.assert_array_equal(labels[~holes], expected)
+    assert set(labels[holes].tolist()) == {nothing}
+    np.testing.assert_array_equal(read_ply(out / "ply.ply")["label"], labels)
+    assert read_points(out / "holes.ply").n_points == 300
+    tiled = ("--out", tmp_path / "tiled", "--tile", 1000, "--margin", 0)
+    run(checkpoint, tmp_path / "in" / "holes.bin", *tiled, code=0)
+    strict = run(checkpoint, tmp_path / "in", "--out", tmp_path / "no", "--strict", code=1)
+    assert "holes.bin: 100 of 400 points are missing returns" in strict
+
+
+def test_a_lidar_network_takes_the_intensity_of_any_format(kitti: Path, tmp_path: Path) -> None:
+    write_las(tmp_path / "in" / "a.las")  # has colours, and coordinates of a map
+    text = run(kitti, tmp_path / "in", "--out", tmp_path / "out", "--no-ply", code=0)
+    assert "1 cloud labelled" in text
+    colourless = np.zeros(40, dtype=[(n, "f4") for n in ("X", "Y", "Z", "Red")])
+    colourless["X"] = np.linspace(-9, 9, 40)
+    write_ply(tmp_path / "b.ply", colourless)
+    text = run(kitti, tmp_path / "b.ply", "--out", tmp_path / "out", code=1)
+    assert "b.ply: no channel 'intensity'; the file has X, Y, Z, Red" in text
+    assert "--fill intensity=0" in text
+    filled = ("--out", tmp_path / "out", "--fill", "intensity=0")
+    run(kitti, tmp_path / "b.ply", *filled, code=0)
+    assert "NAME=NUMBER" in run(kitti, tmp_path / "b.ply", "--fill", "intensity", code=2)
+
+
+def test_channels_come_in_the_order_of_the_training(tmp_path: Path) -> None:
+    checkpoint = saved(tmp_path / "best.ckpt", "folder", ["blue", "intensity"])
+    predictor = Predictor.load(checkpoint, torch.device("cpu"))
+    write_las(tmp_path / "a.las")
+    read = read_points(tmp_path / "a.las", reading=predictor.reading)
+    np.testing.assert_allclose(read.features[10], [0, 10 * 655 / 65535], atol=1e-6)
+    assert predictor(read).shape == (40,)
+
+
+def test_checkpoints_without_names_predict_as_before(tmp_path: Path) -> None:
+    for dataset in ("kitti", "folder"):
+        old = saved(tmp_path / f"{dataset}.ckpt", dataset, None)
+        new = saved(tmp_path / f"{dataset}_new.ckpt", dataset, ["intensity"])
+        cloud(200).tofile(tmp_path / "a.bin")
+        np.save(tmp_path / "b.npy", cloud(200))
+        state = torch.load(old, weights_only=True)["state_dict"]
+        torch.save(torch.load(new, weights_only=True) | {"state_dict": state}, new)
+        cpu = torch.device("cpu")
+        before, after = Predictor.load(old, cpu), Predictor.load(new, cpu)
+        first = before(read_points(tmp_path / "a.bin", reading=before.reading))
+        second = before(read_points(tmp_path / "b.npy", reading=before.reading))
+        assert torch.equal(first, second)
+        assert torch.equal(first, after(read_points(tmp_path / "a.bin", reading=after.reading)))
+
+
+def test_clouds_of_a_map_are_moved_and_come_back(kitti: Path, tmp_path: Path) -> None:
+    far = np.zeros(200, dtype=[(n, "f8") for n in ("x", "y", "z")] + [("intensity", "f4")])
+    near = cloud(200)
+    offset = [412_345.0, 5_412_345.0, 812.0]
+    for axis, name in enumerate("xyz"):
+        far[name] = near[:, axis].astype(np.float64) + offset[axis]
+    far["intensity"] = near[:, 3]
+    write_ply(tmp_path / "far.ply", far)
+    run(kitti, tmp_path / "far.ply", "--out", tmp_path / "out", code=0)
+    for name in ("far.ply", "far_classes.ply"):
+        written = read_ply(tmp_path / "out" / name)
+        for axis in "xyz":
+            np.testing.assert_allclose(written[axis], far[axis], atol=1e-6)
+
+
+def test_units_that_look_wrong_are_said_once(kitti: Path, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    ground = np.column_stack([rng.uniform(-5, 5, (2000, 2)), rng.normal(0, 0.1, 2000)])
+    thick = np.column_stack([ground, rng.random(2000)]).astype(np.float32)
+    (tmp_path / "in").mkdir()
+    for name in "ab":
+        (thick * np.float32([1000, 1000, 1000, 200])).tofile(tmp_path / "in" / f"{name}.bin")
+    text = run(kitti, tmp_path / "in", "--out", tmp_path / "out", code=0)
+    assert text.count("the numbers look like millimetres (--scale 0.001)") == 1
+    assert text.count("the network was trained on 0 to 1 (--intensity-max 255)") == 1
+    options = ("--scale", 0.001, "--intensity-max", 200)
+    text = run(kitti, tmp_path / "in", "--out", tmp_path / "scaled", *options, code=0)
+    assert "note" not in text
+    coloured = read_ply(tmp_path / "scaled" / "a.ply")
+    np.testing.assert_allclose(coloured["x"], thick[:, 0] * 1000, rtol=1e-5)
+    thick.tofile(tmp_path / "c.bin")
+    run(kitti, tmp_path / "c.bin", "--out", tmp_path / "metres", code=0)
+    same = words(tmp_path / "metres", "c") == words(tmp_path / "scaled", "a")
+    assert same.mean() > 0.99
