@@ -10,6 +10,8 @@ from lightning.pytorch.utilities import rank_zero_warn
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from pcnn.plural import counted
+
 #: Norm of a parameter's gradient that no training has: steps of it end in NaN, or in weights of no
 #: use. Batch norms over two rows that are nearly alike, layer upon layer, come to 1e18.
 LARGEST = 1e8
@@ -127,13 +129,13 @@ class FiniteSteps(Callback):
                 value.copy_(self._kept[name])
         if large > self._told[1]:
             rank_zero_warn(
-                f"{large} steps so far had gradients beyond {LARGEST:g}, which were left out: "
-                "clouds of a row or two do that to batch norms, or a rate that is too high"
+                f"{counted(large, 'step')} so far had gradients beyond {LARGEST:g}, which were "
+                "left out: clouds of a row or two do that to batch norms, as does too high a rate"
             )
         if total > self._told[0]:
             rank_zero_warn(
-                f"{total} steps so far had a loss that is NaN or infinite; their gradients were "
-                "left out"
+                f"{counted(total, 'step')} so far had a loss that is NaN or infinite; the weights "
+                "learn nothing from such a step"
             )
         if (total, large) != self._told:
             step = trainer.fit_loop.epoch_loop._batches_that_stepped

@@ -17,6 +17,7 @@ from pcnn.datasets.placement import Placement
 from pcnn.datasets.sampler import EpochSampler, EvaluationSampler
 from pcnn.datasets.simulate.driver import available_cores
 from pcnn.datasets.voxels import OnVoxels
+from pcnn.plural import counted
 
 log = logging.getLogger(__name__)
 
@@ -176,10 +177,9 @@ class ExactLoading(pl.LightningDataModule, ABC):
         size = min(self.batch_size, max(1, n // world))
         if size < self.batch_size:
             log.warning(
-                "%d training %s(s) on %d rank(s): batches hold %d instead of %d",
-                n,
-                self.unit,
-                world,
+                "%s to train on and %s: batches hold %d instead of %d",
+                counted(n, self.unit),
+                counted(world, "rank"),
                 size,
                 self.batch_size,
             )

@@ -108,7 +108,7 @@ def say_begin(console: Console, cfg: DictConfig, folder: Path, task: nn.Module) 
         highlight=False,
         soft_wrap=True,
     )
-    console.print(f"run folder: {folder}", soft_wrap=True)
+    console.print(f"run folder: {folder}", soft_wrap=True, highlight=False, markup=False)
     say_simulated(console, cfg)
 
 

@@ -96,8 +96,12 @@ def prepare(cfg: DictConfig, folder: Path) -> Run | None:
         return Run(cfg, folder)
     run = continuation(cfg, list(HydraConfig.get().overrides.task))
     if run.finished:
-        console.print(f"{run.folder} is finished; its figures are in {run_folder.METRICS}.")
-        console.print("To train it longer: trainer.max_steps=MORE", highlight=False)
+        command = f"python train.py {run_folder.argument('resume', run.folder)}"
+        for line in (
+            f"{run.folder} is finished; its figures are in {run.folder / run_folder.METRICS}.",
+            f"To train it longer:\n  {command} {report.longer(run.cfg)}",
+        ):
+            console.print(line, soft_wrap=True, highlight=False, markup=False)
         return None
     if run.checkpoint is None:
         where = "has no checkpoint yet: training starts from the beginning there"

@@ -121,8 +121,8 @@ class RunWandbLogger(WandbLogger):
             except Exception as error:  # whatever it is, training goes on
                 if attempt == "disabled":
                     raise
-                remedy = "offline, `wandb sync` uploads later" if attempt == "online" else "without"
-                rank_zero_warn(f"W&B did not start {attempt} ({first_line(error)}): going {remedy}")
+                remedy = "it logs offline" if attempt == "online" else "the run goes on without W&B"
+                rank_zero_warn(f"W&B did not start {attempt} ({first_line(error)}): {remedy}")
                 continue
             if attempt == "online":
                 print(f"W&B: {run.url}")

@@ -60,7 +60,7 @@ def test_a_broken_step_changes_nothing(tmp_path: Path) -> None:
     assert not bool(torch.isfinite(bare.net[0].weight).any())
     # weights before and behind the broken step are the same
     one = fit(tmp_path, set(), steps=7)
-    with pytest.warns(UserWarning, match="1 steps so far"):
+    with pytest.warns(UserWarning, match="1 step so far"):
         other = fit(tmp_path, {7}, steps=8)
     for name, parameter in one.net.named_parameters():
         assert torch.equal(parameter, dict(other.net.named_parameters())[name]), name

@@ -121,7 +121,7 @@ def test_a_set_smaller_than_a_batch_is_trained_on_and_said(
 ):
     net = fit(module(root, batch_size=8), root, max_epochs=1)
     assert sorted(net.keys) == [f"00/{i:06d}" for i in range(5)]
-    assert "5 training scan(s) on 1 rank(s): batches hold 5 instead of 8" in caplog.text
+    assert "5 scans to train on and 1 rank: batches hold 5 instead of 8" in caplog.text
 
 
 def test_a_missing_sequence_is_an_error(root: Path):

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 
 import pytest
+from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf
 
 from pcnn.experiment import report, run_folder
@@ -92,3 +94,19 @@ def test_only_empty_folders_are_dropped(tmp_path: Path) -> None:
 def test_no_revision_outside_a_checkout(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(report, "__file__", str(tmp_path / "a" / "b" / "report.py"))
     assert report.revision() is None
+
+
+@pytest.mark.parametrize("folder", ["logs/a/2026-03-01_12-30-00", 'my runs/it\'s "a=b" [1]', "ü"])
+def test_a_printed_argument_is_what_a_shell_and_hydra_read(folder: str) -> None:
+    (text,) = shlex.split(run_folder.argument("resume", folder))
+    (override,) = OverridesParser.create().parse_overrides([text])
+    assert override.value() == folder
+
+
+@pytest.mark.parametrize(
+    ("limits", "longer"),
+    [((250, None), "max_steps=500"), ((-1, 4), "max_epochs=8"), ((-1, -1), "max_time=DD:HH:MM:SS")],
+)
+def test_what_makes_a_run_longer_is_what_ends_it(limits: tuple, longer: str) -> None:
+    cfg = OmegaConf.create({"trainer": dict(zip(("max_steps", "max_epochs"), limits, strict=True))})
+    assert report.longer(cfg) == f"trainer.{longer}"
