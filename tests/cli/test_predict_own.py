@@ -96,7 +96,7 @@ def test_large_clouds_square_by_square(checkpoint: Path, tmp_path: Path) -> None
     several = classes("several", "--tile", 15, "--margin", 3)
     assert set(several) <= {2, 5, 6}  # every point is of some square
     a = tmp_path / "in" / "a.las"
-    assert "exclude each other" in run(checkpoint, a, "--tile", 9, "--crop", 5, code=2)
+    assert "cannot be used together" in run(checkpoint, a, "--tile", 9, "--crop", 5, code=2)
     assert "0 <= margin <= tile" in run(checkpoint, a, "--tile", 1, "--margin", 5, code=2)
 
 
