@@ -65,7 +65,7 @@ def register(
 
     from pcnn.datasets.whole_file import whole_file
     from pcnn.experiment.register import points_of, register
-    from pcnn.registration.local_frame import to_local
+    from pcnn.registration.local_frame import about
     from pcnn.registration.register import NoOverlapError
     from pcnn.visualize.registration import overlay_picture
 
@@ -119,10 +119,11 @@ def register(
     }
     with whole_file(out / "transform.json") as file:
         file.write((json.dumps(content, indent=2) + "\n").encode())
+    # both about the origin of the target, so that "as given" shows them as the files have them
     overlay_picture(
-        moving.points.numpy(),
+        (moving.points.double() + (moving.origin - fixed.origin)).numpy(),
         fixed.points.numpy(),
-        to_local(found.transform, moving, fixed).numpy(),
+        about(found.transform, fixed.origin).numpy(),
         out / "overlay.png",
         f"{source.name} onto {target.name}",
         f"{found.inliers} of {counted(found.matches, 'match', 'matches')} agree   "

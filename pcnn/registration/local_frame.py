@@ -45,9 +45,9 @@ def to_given(transform: Tensor, source: LocalCloud, target: LocalCloud) -> Tenso
     return _shifted(transform, source.origin, target.origin)
 
 
-def to_local(transform: Tensor, source: LocalCloud, target: LocalCloud) -> Tensor:
-    """The inverse of `to_given`: ``t - o_target + R o_source``."""
-    return _shifted(transform, -source.origin, -target.origin)
+def about(transform: Tensor, origin: Tensor) -> Tensor:
+    """A transform as one of the same clouds minus an origin [3]: ``t - o + R o``."""
+    return _shifted(transform, -origin, -origin)
 
 
 def _shifted(transform: Tensor, source: Tensor, target: Tensor) -> Tensor:
