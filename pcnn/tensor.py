@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pcnn.geometry import Geometry
+from pcnn.geometry import Geometry, PointSet, VoxelGrid
 from pcnn.geometry.one_line import one_line
+from pcnn.geometry.tensors import require_tensors
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,6 +21,7 @@ class SparseTensor:
         geometry: the sites.
 
     Raises:
+        TypeError: features that are no tensor, or a geometry that is none.
         ValueError: features of another shape or on another device than the geometry.
     """
 
@@ -28,8 +30,15 @@ class SparseTensor:
 
     def __post_init__(self) -> None:
         # every layer makes one of these: each property that is asked for once counts
-        features, keys = self.features, self.geometry.keys
-        shape = features.shape
+        features, geometry = self.features, self.geometry
+        if not isinstance(features, Tensor):
+            require_tensors(features=features)
+        if not isinstance(geometry, (VoxelGrid, PointSet)):
+            raise TypeError(
+                f"geometry must be a VoxelGrid or a PointSet, got {type(geometry).__name__}; "
+                "pcnn.voxelize and pcnn.native_points make tensors of points"
+            )
+        keys, shape = geometry.keys, features.shape
         if len(shape) != 2 or shape[0] != keys.shape[0]:
             raise ValueError(
                 f"features must be [{keys.shape[0]}, C] to match the geometry, got {tuple(shape)}"
@@ -72,3 +81,16 @@ class SparseTensor:
             ValueError: no inverses lead from this geometry back to points.
         """
         return self.features[self.geometry.point_rows()]
+
+
+def require_sparse(x: object, layer: object) -> None:
+    """Refuse an input of a layer that is no sparse tensor.
+
+    Raises:
+        TypeError: naming the layer and what makes sparse tensors.
+    """
+    if not isinstance(x, SparseTensor):
+        raise TypeError(
+            f"{type(layer).__name__} takes a pcnn.SparseTensor, got {type(x).__name__}; "
+            "pcnn.voxelize and pcnn.native_points make one of points and features"
+        )

@@ -21,11 +21,11 @@ CASES = {
     "geometry=points": ("Did you mean point?",),
     "geometry=point geometry.sites=corner": ("geometry.sites=corner", "nearest, cell_origin"),
     "geometry=point geometry.thin=thick": ("geometry.thin=thick", "a number"),
-    "geometry=point geometry.thin=0": ("thin must be positive",),
-    "geometry=point geometry.volume=0": ("volume", "positive"),
+    "geometry=point geometry.thin=0": ("geometry.thin=0", "a number above 0"),
+    "geometry=point geometry.volume=0": ("geometry.volume=0", "a number above 0"),
     "geometry=point +geometry.color=1": ("keys of geometry", "outside"),
     "geometry.thin=0.1": ("geometry.thin does not exist",),
-    "augment.jitter=-1": ("jitter must be at least 0 m",),
+    "augment.jitter=-1": ("augment.jitter=-1", "a number from 0"),
     "model=sparse_resnet task=registration": (
         "possible: model=sparse_resnet task=segmentation, classification",
         "task=registration is served by: model=fpfh, minkunet, resunet",
@@ -74,7 +74,24 @@ CASES = {
     "dataset.root=nowhere": ("nowhere",),
     "dataset.source=imaginary": ("real", "simulated"),
     "dataset.labels=mine": ("official", "spvnas_compat"),
-    "dataset.batch_size=0 dataset.root=kitti dataset.train_sequences=[0]": ("kitti/sequences",),
+    "dataset.batch_size=1 dataset.root=kitti dataset.train_sequences=[0]": ("kitti/sequences",),
+    "dataset.batch_size=0": ("dataset.batch_size=0", "a whole number from 1"),
+    "dataset.voxel_size=0": ("dataset.voxel_size=0", "a number above 0"),
+    "dataset.simulate.train_scans=-1": ("dataset.simulate.train_scans=-1", "from 0"),
+    "logger=null": ("logger=null", "csv", "logger=[] for none"),
+    "model=null": ("model=null", "minkunet"),
+    "callbacks=null": ("callbacks=null", "default"),
+    "+logger.csv=3": ("logger.csv=3",),
+    "seed=-1": ("seed=-1", "from 0"),
+    "task.optimizer.lr=-1": ("task.optimizer.lr=-1", "a number above 0"),
+    "task.optimizer.lr=nan": ("task.optimizer.lr=nan", "a number above 0"),
+    "task.optimizer._target_=torch.optim.Adamm": ("task.optimizer._target_=torch.optim.Adamm",),
+    "trainer.max_steps=0": ("trainer.max_steps=0", "from 1"),
+    "trainer.devices=0": ("trainer.devices=0", "from 1"),
+    "trainer.gradient_clip_val=-1": ("trainer.gradient_clip_val=-1", "of 0 or more"),
+    "trainer.strategy=text": ("trainer.strategy=text", "invalid strategy"),
+    "trainer.max_time=text": ("trainer.max_time=text", "DD:HH:MM:SS"),
+    "model.tasks=null": ("model.tasks=null", "text"),
 }
 
 
@@ -116,3 +133,17 @@ def test_as_a_program(tmp_path: Path) -> None:
     assert len(done.stderr.splitlines()) <= 3
     assert "trainer.max_steps" in done.stderr
     assert done.stdout == ""
+
+
+def test_a_logger_whose_package_is_absent(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("pcnn.experiment.libraries.find_spec", lambda name: None)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["train.py", "logger=tensorboard"])
+    with pytest.raises(SystemExit), short_errors(train.CONF):
+        train.main()
+    said = capsys.readouterr().err
+    assert said.startswith("logger.tensorboard needs the package tensorboard")
+    assert "pip install 'pcnn3d[tensorboard]'" in said
+    assert len(said.splitlines()) == 2

@@ -13,6 +13,7 @@ from lightning.pytorch.callbacks import Checkpoint as LightningCheckpoint
 
 from pcnn.callbacks.atomic_io import SUFFIX, AtomicCheckpointIO
 from pcnn.callbacks.rng_state import capture_rng, restore_rng
+from pcnn.ranges import Count
 
 
 def check_plain(value: Any, where: str = "config") -> None:
@@ -137,7 +138,7 @@ class Checkpoint(LightningCheckpoint):
     def __init__(
         self,
         folder: str | Path,
-        checkpoint_every: int = 100,
+        checkpoint_every: Count = 100,
         monitor: str = "val/miou_present",
         mode: Literal["max", "min"] = "max",
         config: Mapping[str, Any] | None = None,

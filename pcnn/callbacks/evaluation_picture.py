@@ -11,6 +11,7 @@ from lightning.pytorch import LightningModule, Trainer
 
 from pcnn.callbacks.checkpoint import is_dry_run
 from pcnn.callbacks.first_outputs import FirstOutputs, T
+from pcnn.ranges import Count
 
 
 class EvaluationPicture(FirstOutputs[T]):
@@ -28,7 +29,7 @@ class EvaluationPicture(FirstOutputs[T]):
         ValueError: `every_n_validations` is below 1.
     """
 
-    def __init__(self, folder: str | Path, every_n_validations: int = 1) -> None:
+    def __init__(self, folder: str | Path, every_n_validations: Count = 1) -> None:
         super().__init__(1, every_n_validations, "pictures")
         self.path = Path(folder) / "predictions.png"
 

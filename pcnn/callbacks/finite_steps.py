@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from pcnn.plural import counted
+from pcnn.ranges import Count
 
 #: Norm of a parameter's gradient that no training has: steps of it end in NaN, or in weights of no
 #: use. Batch norms over two rows that are nearly alike, layer upon layer, come to 1e18.
@@ -40,7 +41,7 @@ class FiniteSteps(Callback):
         FloatingPointError: later, when `patience` is at its end: something is wrong for good.
     """
 
-    def __init__(self, every_n_steps: int = 25, patience: int = 100) -> None:
+    def __init__(self, every_n_steps: Count = 25, patience: Count = 100) -> None:
         super().__init__()
         if every_n_steps < 1 or patience < 1:
             raise ValueError(

@@ -22,6 +22,7 @@ from rich.progress import (
 
 from pcnn.callbacks.checkpoint import is_last_batch
 from pcnn.callbacks.timed_schedule import timer_of
+from pcnn.ranges import Count
 
 # figures that are shown, in this order, and the words for them
 TRAIN = {"train/loss": "loss", "train/miou": "mIoU", "train/accuracy": "accuracy"}
@@ -67,7 +68,7 @@ class TrainingProgress(ProgressBar):
         terminal: whether to draw bars; None asks standard output.
     """
 
-    def __init__(self, every_n_steps: int = 25, terminal: bool | None = None) -> None:
+    def __init__(self, every_n_steps: Count = 25, terminal: bool | None = None) -> None:
         super().__init__()
         if every_n_steps < 1:
             raise ValueError(f"every_n_steps must be at least 1, got {every_n_steps}")

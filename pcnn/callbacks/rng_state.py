@@ -12,6 +12,8 @@ import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import Tensor
 
+from pcnn.ranges import Seed
+
 
 def capture_rng() -> dict[str, Any]:
     """Return the states of the global generators of python, numpy and torch as tensors.
@@ -88,7 +90,7 @@ class RngState(Callback):
         seed: of the run. None draws one, which then travels with the checkpoint.
     """
 
-    def __init__(self, seed: int | None = None) -> None:
+    def __init__(self, seed: Seed | None = None) -> None:
         super().__init__()
         self.seed = seed
         self._restored: dict[str, Any] | None = None

@@ -7,6 +7,8 @@ from typing import Any
 from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.callbacks import Timer
 
+from pcnn.ranges import Natural
+
 
 def timer_of(trainer: Trainer) -> Timer | None:
     """What ends a training at `trainer.max_time`, or None."""
@@ -31,7 +33,7 @@ class TimedSchedule(Callback):
         ValueError: a number below 1.
     """
 
-    def __init__(self, settle: int = 20) -> None:
+    def __init__(self, settle: Natural = 20) -> None:
         super().__init__()
         if settle < 1:
             raise ValueError(f"settle must be at least 1 step, got {settle}")

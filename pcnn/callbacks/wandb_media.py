@@ -12,6 +12,7 @@ from torch import Tensor
 from pcnn.callbacks.evaluation_media import LIMIT, EvaluationMedia, Media
 from pcnn.callbacks.scan import Scan
 from pcnn.metrics import iou, present
+from pcnn.ranges import Count, Natural
 from pcnn.visualize import colourise, palette
 
 
@@ -31,7 +32,7 @@ class WandbMedia(EvaluationMedia[Scan]):
         every_n_validations: send after every n-th validation; a test always sends.
     """
 
-    def __init__(self, scans: int = 2, every_n_validations: int = 1) -> None:
+    def __init__(self, scans: Natural = 2, every_n_validations: Count = 1) -> None:
         super().__init__(scans, every_n_validations, "scans")
 
     def taken(self, outputs: Any) -> Scan | None:

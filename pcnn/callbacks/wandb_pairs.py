@@ -11,6 +11,7 @@ from lightning.pytorch import LightningModule
 from pcnn.callbacks.evaluation_media import EvaluationMedia, Media
 from pcnn.callbacks.pair import Pair
 from pcnn.callbacks.pair_media import PairFigures, overlays, pair_rows, recall_charts, scene_rows
+from pcnn.ranges import Count, Natural
 
 MOST = {"RRE deg": 15.0, "RTE m": 2.0}  # ends of the curves
 
@@ -35,7 +36,7 @@ class WandbPairs(EvaluationMedia[Pair]):
 
     tests = False  # the report of a test sends its own
 
-    def __init__(self, pairs: int = 2, every_n_validations: int = 1) -> None:
+    def __init__(self, pairs: Natural = 2, every_n_validations: Count = 1) -> None:
         super().__init__(pairs, every_n_validations, "pairs")
 
     def taken(self, outputs: Any) -> Pair | None:

@@ -11,6 +11,8 @@ from lightning.pytorch.callbacks import WeightAveraging
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel
 
+from pcnn.ranges import PartialShare
+
 
 class MovingAverage(AveragedModel):
     """``a_0 = w_0``, ``a_n = d_n a_(n-1) + (1 - d_n) w_n`` with ``d_n = min(decay, (1+n)/(10+n))``.
@@ -69,7 +71,7 @@ class WeightAverage(WeightAveraging):
     steps and checkpoints is Lightning's `WeightAveraging`.
     """
 
-    def __init__(self, decay: float | None = None) -> None:
+    def __init__(self, decay: PartialShare | None = None) -> None:
         super().__init__()
         if decay is not None and not 0 <= decay < 1:
             raise ValueError(f"decay of the weights' average must lie in [0, 1), got {decay}")

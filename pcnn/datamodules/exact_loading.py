@@ -18,6 +18,7 @@ from pcnn.datasets.sampler import EpochSampler, EvaluationSampler
 from pcnn.datasets.simulate.driver import available_cores
 from pcnn.datasets.voxels import OnVoxels
 from pcnn.plural import counted
+from pcnn.ranges import Count, Seed, Workers
 
 log = logging.getLogger(__name__)
 
@@ -73,10 +74,10 @@ class ExactLoading(pl.LightningDataModule, ABC):
     def __init__(
         self,
         *,
-        batch_size: int = 1,
-        val_batch_size: int = 1,
-        num_workers: int | None = 2,
-        seed: int = 0,
+        batch_size: Count = 1,
+        val_batch_size: Count = 1,
+        num_workers: Workers | None = 2,
+        seed: Seed = 0,
         geometry: Placement | None = None,
         on_error: str = "raise",
     ) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from annotated_types import Interval, Len, MinLen
 
 from pcnn.datamodules.segmentation import SegmentationDataModule, Split
 from pcnn.datasets.augment import Augmentation
@@ -19,6 +20,9 @@ from pcnn.datasets.labels import IGNORE, Rgb
 from pcnn.datasets.placement import Placement, VoxelSize
 from pcnn.datasets.simulate import is_simulated
 from pcnn.datasets.source import Kind
+from pcnn.ranges import Count, Label, Length, PartialShare, Positive, Seed, Workers
+
+_Rgb = Annotated[Sequence[Annotated[int, Interval(ge=0, le=255)]], Len(3, 3)]
 
 log = logging.getLogger(__name__)
 
@@ -67,24 +71,24 @@ class FolderSegmentation(SegmentationDataModule):
         root: str,
         voxel_size: VoxelSize,
         classes: str | Mapping[str, Any] | None = None,
-        class_names: Sequence[str] | None = None,
-        colors: Sequence[Sequence[int]] | None = None,
-        ignore_label: int | None = None,
+        class_names: Annotated[Sequence[str], MinLen(1)] | None = None,
+        colors: Sequence[_Rgb] | None = None,
+        ignore_label: Label | None = None,
         channels: Sequence[str] | None = None,
-        intensity_max: float | None = None,
+        intensity_max: Positive | None = None,
         columns: str | Sequence[str] | None = None,
         fill: Mapping[str, float] | None = None,
         strict: bool = False,
-        crop: float | None = None,
+        crop: Length | None = None,
         augment: Augmentation | None = None,
-        batch_size: int = 1,
-        val_batch_size: int = 1,
-        num_workers: int | None = None,
+        batch_size: Count = 1,
+        val_batch_size: Count = 1,
+        num_workers: Workers | None = None,
         cache: bool = False,
         data_dir: str = "data",
-        val_fraction: float = 0.2,
-        test_fraction: float = 0.0,
-        seed: int = 0,
+        val_fraction: PartialShare = 0.2,
+        test_fraction: PartialShare = 0.0,
+        seed: Seed = 0,
         geometry: Placement | None = None,
         on_error: str = "raise",
     ) -> None:
@@ -103,6 +107,9 @@ class FolderSegmentation(SegmentationDataModule):
             )
         if classes is None:
             ignore = IGNORE if ignore_label is None else ignore_label
+            names = list(class_names or ())
+            if 0 <= ignore < len(names):
+                raise ValueError(f"ignore_label {ignore} is the label of the class {names[ignore]}")
             classes = {"names": class_names, "colors": colors, "ignore": [ignore]}
         elif colors is not None or ignore_label is not None:
             raise ValueError("colors and ignore_label belong to class_names; put them into classes")

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from annotated_types import MinLen
 
 from pcnn.datamodules.segmentation import Split
 from pcnn.datamodules.sourced import SourcedDataModule
@@ -23,9 +24,12 @@ from pcnn.datasets.semantic_kitti import (
 )
 from pcnn.datasets.simulate import VERSION, simulate_kitti
 from pcnn.datasets.source import DataSource, resolve_source, simulated_name
+from pcnn.ranges import ArgumentsOf, Count, Length, Natural, Seed, Workers
 
 # arguments of the simulator that another folder tells
 _TELLING = ("train_scans", "val_scans", "frame_stride")
+
+_Drives = Annotated[Mapping[str, Any], ArgumentsOf("pcnn.datasets.simulate.simulate_kitti")]
 
 
 class KITTISegmentation(SourcedDataModule):
@@ -65,21 +69,21 @@ class KITTISegmentation(SourcedDataModule):
         root: str | None = None,
         source: str = "auto",
         data_dir: str = "data",
-        train_sequences: Sequence[int] = TRAIN_SEQUENCES,
-        val_sequences: Sequence[int] = VAL_SEQUENCES,
-        test_sequences: Sequence[int] = VAL_SEQUENCES,
+        train_sequences: Annotated[Sequence[Natural], MinLen(1)] = TRAIN_SEQUENCES,
+        val_sequences: Sequence[Natural] = VAL_SEQUENCES,
+        test_sequences: Sequence[Natural] = VAL_SEQUENCES,
         voxel_size: VoxelSize = 0.1,
-        crop: float | None = 25.0,
+        crop: Length | None = 25.0,
         labels: str = "official",
         augment: Augmentation | None = None,
-        batch_size: int = 1,
-        val_batch_size: int = 1,
-        num_workers: int = 2,
+        batch_size: Count = 1,
+        val_batch_size: Count = 1,
+        num_workers: Workers = 2,
         cache: bool = True,
-        seed: int = 0,
-        simulate: Mapping[str, Any] | None = None,
-        limit_train: int | None = None,
-        limit_val: int | None = None,
+        seed: Seed = 0,
+        simulate: _Drives | None = None,
+        limit_train: Count | None = None,
+        limit_val: Count | None = None,
         geometry: Placement | None = None,
         on_error: str = "raise",
         allow_missing: bool = False,

@@ -14,6 +14,7 @@ from pcnn.datasets.registration.pair_sets import PairSets
 from pcnn.datasets.registration.pairs import PairDataset
 from pcnn.datasets.registration.placed_pairs import PlacedPairs
 from pcnn.datasets.source import Kind
+from pcnn.ranges import Count, Length, NonNegative, Seed, Workers
 
 log = logging.getLogger(__name__)
 
@@ -54,17 +55,17 @@ class RegistrationDataModule(ExactLoading):
         self,
         sets: PairSets,
         *,
-        voxel_size: float,
+        voxel_size: Length,
         augment: PairAugmentation | None = None,
-        feature_noise: float = 0.0,
-        max_points: int | None = None,
-        batch_size: int = 1,
-        val_batch_size: int = 1,
-        num_workers: int = 2,
-        seed: int = 0,
+        feature_noise: NonNegative = 0.0,
+        max_points: Count | None = None,
+        batch_size: Count = 1,
+        val_batch_size: Count = 1,
+        num_workers: Workers = 2,
+        seed: Seed = 0,
         geometry: Placement | None = None,
-        limit_train: int | None = None,
-        limit_val: int | None = VAL_PAIRS,
+        limit_train: Count | None = None,
+        limit_val: Count | None = VAL_PAIRS,
         one_pass: bool = False,
     ) -> None:
         super().__init__(

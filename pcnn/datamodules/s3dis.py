@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+from annotated_types import Interval, MinLen
 from torch.utils.data import Dataset
 
 from pcnn.datamodules.batch_stream import Collate
@@ -30,7 +31,12 @@ from pcnn.datasets.s3dis.room_types import RoomTypes
 from pcnn.datasets.s3dis.rooms import DOWNLOAD
 from pcnn.datasets.simulate.interiors import VERSION, simulate_rooms
 from pcnn.datasets.source import DataSource, resolve_source, simulated_name
+from pcnn.ranges import ArgumentsOf, Count, Seed, Workers
 
+_Area = Annotated[int, Interval(ge=1, le=6)]
+_Rooms = Annotated[
+    Mapping[str, Any], ArgumentsOf("pcnn.datasets.simulate.interiors.simulate_rooms")
+]
 # arguments of the simulator that another folder tells
 _TELLING = ("layout", "rooms", "spacing")
 
@@ -75,20 +81,20 @@ class S3DISSegmentation(SourcedDataModule):
         root: str | None = None,
         source: str = "auto",
         data_dir: str = "data",
-        test_areas: Sequence[int] = TEST_AREAS,
-        val_areas: Sequence[int] | None = None,
-        train_areas: Sequence[int] | None = None,
+        test_areas: Sequence[_Area] = TEST_AREAS,
+        val_areas: Sequence[_Area] | None = None,
+        train_areas: Annotated[Sequence[_Area], MinLen(1)] | None = None,
         voxel_size: VoxelSize = 0.05,
-        point_max: int | None = 100_000,
+        point_max: Count | None = 100_000,
         augment: Augmentation | None = None,
-        batch_size: int = 1,
-        val_batch_size: int = 1,
-        num_workers: int = 2,
+        batch_size: Count = 1,
+        val_batch_size: Count = 1,
+        num_workers: Workers = 2,
         cache: bool = True,
-        seed: int = 0,
-        simulate: Mapping[str, Any] | None = None,
-        limit_train: int | None = None,
-        limit_val: int | None = None,
+        seed: Seed = 0,
+        simulate: _Rooms | None = None,
+        limit_train: Count | None = None,
+        limit_val: Count | None = None,
         geometry: Placement | None = None,
         on_error: str = "raise",
         allow_missing: bool = False,

@@ -9,9 +9,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Annotated
 
 import numpy as np
 import torch
+from annotated_types import Interval
 from torch import Tensor
 
 from pcnn.datasets.colour import Chromatic
@@ -20,6 +22,7 @@ from pcnn.datasets.mixes.scan_mix import ScanMix
 from pcnn.datasets.remission import Remission
 from pcnn.datasets.samples import Cloud
 from pcnn.datasets.turning import turned
+from pcnn.ranges import Degrees, Distance, Factor, PartialShare, Share
 
 
 def sample_generator(
@@ -113,19 +116,19 @@ class Augmentation:
     """
 
     rotate_z: bool = True
-    rotate_limit: float = 180.0
-    scale: tuple[float, float] | None = (0.95, 1.05)
+    rotate_limit: Annotated[float, Interval(gt=0, le=180)] = 180.0
+    scale: tuple[Factor, Factor] | None = (0.95, 1.05)
     flip: bool = True
-    jitter: float = 0.01
-    drop: float = 0.0
-    sector: float | None = None
-    tilt: float = 0.0
-    shift: tuple[float, float, float] | None = None
+    jitter: Distance = 0.01
+    drop: PartialShare = 0.0
+    sector: Annotated[float, Interval(gt=0, le=360)] | None = None
+    tilt: Degrees = 0.0
+    shift: tuple[Distance, Distance, Distance] | None = None
     elastic: Elastic | None = None
     chromatic: Chromatic | None = None
     remission: Remission | None = None
     mix: ScanMix | None = None
-    mix3d: float = 0.0
+    mix3d: Share = 0.0
 
     def __post_init__(self) -> None:
         if self.scale is not None:

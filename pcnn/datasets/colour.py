@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from pcnn.datasets.samples import Cloud
+from pcnn.ranges import NonNegative, Share
 
 
 @dataclass(frozen=True)
@@ -32,11 +33,11 @@ class Chromatic:
     Pointcept's S3DIS configurations.
     """
 
-    contrast: float = 0.2
-    shift_share: float = 0.95
-    shift: float = 0.05
-    noise_share: float = 0.95
-    noise: float = 0.05
+    contrast: Share = 0.2
+    shift_share: Share = 0.95
+    shift: NonNegative = 0.05
+    noise_share: Share = 0.95
+    noise: NonNegative = 0.05
 
     def __post_init__(self) -> None:
         for name in ("contrast", "shift_share", "noise_share"):

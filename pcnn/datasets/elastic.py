@@ -5,13 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Annotated
 
 import numpy as np
 import torch
 import torch.nn.functional as F
+from annotated_types import Len
 from torch import Tensor
 
 from pcnn.datasets.samples import Cloud
+from pcnn.ranges import Length, Share
 
 #: Most nodes of a grid of displacements: 3 x 4 bytes each, twice.
 MAX_NODES = 50_000_000
@@ -32,8 +35,8 @@ class Elastic:
     numbers of Pointcept's S3DIS configurations.
     """
 
-    strengths: Sequence[Sequence[float]] = ((0.2, 0.4), (0.8, 1.6))
-    share: float = 0.95
+    strengths: Sequence[Annotated[Sequence[Length], Len(2, 2)]] = ((0.2, 0.4), (0.8, 1.6))
+    share: Share = 0.95
 
     def __post_init__(self) -> None:
         for pair in self.strengths:

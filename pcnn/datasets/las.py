@@ -14,6 +14,7 @@ import numpy as np
 from pcnn.datasets.file_error import CloudFileError
 from pcnn.datasets.point_table import COLORS
 from pcnn.datasets.whole_file import whole_file
+from pcnn.errors import MissingPackageError
 from pcnn.extras import install
 
 SUFFIXES = (".las", ".laz")
@@ -35,7 +36,7 @@ def read_las(path: Path) -> Any:
         A `laspy.LasData`.
 
     Raises:
-        ImportError: laspy, or for LAZ lazrs, is not installed.
+        MissingPackageError: laspy, or for LAZ lazrs, is not installed.
         CloudFileError: no LAS file, or a truncated one.
     """
     laspy = _laspy(path)
@@ -82,7 +83,7 @@ def write_las_labels(path: Path, source: Path, labels: np.ndarray) -> None:
         labels: [P] integers in 0..255.
 
     Raises:
-        ImportError: as `read_las`.
+        MissingPackageError: as `read_las`.
         ValueError: as `read_las`, or labels that do not fit.
     """
     laspy = _laspy(path)
@@ -121,7 +122,7 @@ def _laspy(path: Path) -> Any:
     try:
         import laspy
     except ImportError as error:
-        raise ImportError(f"{path}: LAS files need laspy: {install('las')}") from error
+        raise MissingPackageError(f"{path}: LAS files need laspy: {install('las')}") from error
     if path.suffix.lower() == ".laz" and not laspy.LazBackend.detect_available():
-        raise ImportError(f"{path}: LAZ files need lazrs: {install('las')}")
+        raise MissingPackageError(f"{path}: LAZ files need lazrs: {install('las')}")
     return laspy

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -16,6 +16,7 @@ from pcnn.datasets.samples import Cloud, SegmentationSample
 from pcnn.geometry import Neighbourhood, PointSet
 from pcnn.ops.native_points import native_points
 from pcnn.ops.plan import Planner
+from pcnn.ranges import Factor
 from pcnn.tensor import SparseTensor
 
 
@@ -39,10 +40,10 @@ class OnPoints:
     """
 
     sites: Literal["nearest", "cell_origin"] = "nearest"
-    thin: float | Sequence[float] | None = None
+    thin: VoxelSize | None = None
     outside: Literal["clamp", "drop"] = "clamp"
-    volume: float = 1.0
-    cell: float = 1.0
+    volume: Factor = 1.0
+    cell: Factor = 1.0
     metric: Literal["auto", "box"] = "auto"
     name: Literal["point"] = "point"
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import Annotated, Protocol
 
+from annotated_types import Len
 from torch import Tensor
 
 from pcnn.datasets.samples import Cloud, SegmentationSample
 from pcnn.ops.plan import Planner
+from pcnn.ranges import Length
 from pcnn.tensor import SparseTensor
 
-VoxelSize = float | Sequence[float]
+VoxelSize = Length | Annotated[Sequence[Length], Len(3, 3)]
 
 
 class Placement(Protocol):

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Annotated
 
 import numpy as np
 import torch
+from annotated_types import Len
 
 from pcnn.datasets.samples import Cloud
+from pcnn.ranges import Factor, NonNegative, Share
 
 
 @dataclass(frozen=True)
@@ -29,10 +32,10 @@ class Remission:
         ValueError: a chance outside 0..1, ranges that are none, or negative noise.
     """
 
-    forget: float = 0.2
-    gain: Sequence[float] = (0.8, 1.25)
-    gamma: Sequence[float] = (0.8, 1.25)
-    noise: float = 0.02
+    forget: Share = 0.2
+    gain: Annotated[Sequence[Factor], Len(2, 2)] = (0.8, 1.25)
+    gamma: Annotated[Sequence[Factor], Len(2, 2)] = (0.8, 1.25)
+    noise: NonNegative = 0.02
 
     def __post_init__(self) -> None:
         if not 0 <= self.forget <= 1:

@@ -5,20 +5,19 @@ from __future__ import annotations
 import inspect
 import re
 import types
-from collections.abc import Callable, Mapping
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from collections.abc import Callable, Iterator, Mapping
+from typing import Annotated, Any, Union, get_args, get_origin
 
 from hydra.utils import get_object
 
+from pcnn.errors import first_line
 from pcnn.experiment.errors import ConfigError, listed, nearest
+from pcnn.experiment.hints import accepts, hints_of, named, shown
+from pcnn.experiment.libraries import library_hints, missing_package
+from pcnn.ranges import ArgumentsOf
 
-PLAIN = {
-    int: "a whole number",
-    float: "a number",
-    bool: "true or false",
-    str: "text",
-    type(None): "null",
-}
+#: Keys of a node that are Hydra's own.
+OF_HYDRA = ("_target_", "_partial_", "_convert_", "_recursive_", "_args_")
 
 
 def check_arguments(
@@ -33,89 +32,103 @@ def check_arguments(
         given: names that the program passes itself.
 
     Raises:
-        ConfigError: an argument is unknown, of the wrong type, or missing.
+        ConfigError: an argument is unknown, of the wrong type, or out of range.
     """
-    target = get_object(resolved["_target_"])
+    target = target_of(resolved, where)
+    absent = missing_package(resolved["_target_"])
+    if absent is not None:
+        raise ConfigError(f"{where} {absent}")
     parameters, hints = signature(target)
+    values = {name: value for name, value in resolved.items() if name not in OF_HYDRA}
+    hints = {**hints, **library_hints(resolved["_target_"])}
+    check_values(values, written, where, given, parameters, hints)
+
+
+def check_values(
+    values: Mapping[str, Any],
+    written: Mapping[str, Any],
+    where: str,
+    given: frozenset[str],
+    parameters: Mapping[str, inspect.Parameter],
+    hints: Mapping[str, Any],
+) -> None:
+    """Check arguments of one function; those above, and its parameters and hints."""
     open_ended = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values())
-    for name, value in resolved.items():
-        if name in ("_target_", "_partial_", "_convert_", "_recursive_", "_args_"):
-            continue
+    for name, value in values.items():
         key = origin_of(written.get(name), f"{where}.{name}")
         if name not in parameters and not open_ended:
             names = [name for name in parameters if name not in given and name != "self"]
             raise ConfigError(
                 f"{key} does not exist.{nearest(name, names)}\nkeys of {where}: {listed(names)}"
             )
+        inner = written.get(name)
         if isinstance(value, Mapping) and "_target_" in value:
-            inner = written.get(name)
             check_arguments(value, inner if isinstance(inner, Mapping) else value, key, given)
-        elif name in hints and not accepts(value, hints[name]):
-            if value is None and parameters[name].default is None:
-                continue
-            raise ConfigError(f"{key}={shown(value)} is not valid.\npossible: {named(hints[name])}")
+            continue
+        for number, node in nodes_in(value):
+            check_arguments(node, node, f"{key}.{number}", given)
+        hint = hints.get(name, Any)
+        if not accepts(value, hint) and (
+            value is not None or name not in parameters or parameters[name].default is not None
+        ):
+            raise invalid(key, value, hint)
+        function = arguments_of(hint)
+        if function is not None and isinstance(value, Mapping):
+            check_values(value, {}, key, frozenset(), *signature(function))
+
+
+def invalid(key: str, value: Any, hint: Any) -> ConfigError:
+    """The message for a value that its type does not accept."""
+    return ConfigError(f"{key}={shown(value)} is not valid.\npossible: {named(hint)}")
+
+
+def nodes_in(value: Any) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """The nodes in a list, numbered."""
+    for number, one in enumerate(value if isinstance(value, list) else ()):
+        if isinstance(one, Mapping) and "_target_" in one:
+            yield number, one
+
+
+def arguments_of(hint: Any) -> Callable[..., Any] | None:
+    """The function whose arguments a mapping of this type holds."""
+    if get_origin(hint) is Annotated:
+        for one in get_args(hint)[1:]:
+            if isinstance(one, ArgumentsOf):
+                return get_object(one.function)  # type: ignore[no-any-return]
+    if get_origin(hint) in (Union, types.UnionType):
+        return next(filter(None, map(arguments_of, get_args(hint))), None)
+    return None
+
+
+def target_of(node: Mapping[str, Any], where: str) -> Callable[..., Any]:
+    """What a node calls.
+
+    Raises:
+        ConfigError: there is no such function or class.
+    """
+    name = node.get("_target_")
+    try:
+        if not isinstance(name, str) or "." not in name:
+            raise ValueError("a dotted name is needed, as torch.optim.AdamW")
+        target = get_object(name)
+        if not callable(target):
+            raise ValueError("this is no function or class")
+    except (ValueError, ImportError, AttributeError) as error:
+        raise ConfigError(
+            f"{where}._target_={shown(name)} is not valid: {first_line(error)}"
+        ) from error
+    found: Callable[..., Any] = target
+    return found
 
 
 def signature(target: Callable[..., Any]) -> tuple[Mapping[str, inspect.Parameter], dict[str, Any]]:
     """Parameters of a function or constructor, and those of its type hints that can be resolved."""
     function = target.__init__ if inspect.isclass(target) else target  # type: ignore[misc]
     function = inspect.unwrap(function)
-    try:
-        hints = get_type_hints(function)
-    except (NameError, TypeError):  # a hint that exists for the type checker only
-        hints = {}
-    return inspect.signature(function).parameters, hints
+    return inspect.signature(function).parameters, hints_of(function)
 
 
 def origin_of(written: object, key: str) -> str:
     """The key an interpolation points to, else `key`."""
     match = re.fullmatch(r"\$\{([\w.]+)\}", written) if isinstance(written, str) else None
     return match.group(1) if match else key
-
-
-def accepts(value: Any, hint: Any) -> bool:
-    """Whether a plain YAML value may be passed where `hint` is asked for."""
-    kind = get_origin(hint) or hint
-    inner = get_args(hint)
-    if hint is Any or isinstance(value, Mapping):
-        return True  # a mapping may become any object
-    if kind in (Union, types.UnionType):
-        return any(accepts(value, one) for one in inner)
-    if kind is Literal:
-        return value in inner
-    if kind in (bool, str) or hint is type(None):
-        return isinstance(value, kind)
-    if kind in (int, float):
-        return isinstance(value, (int, kind)) and not isinstance(value, bool)
-    if not isinstance(value, (list, tuple)):
-        return hint is inspect.Parameter.empty or path_like(value, kind)
-    if not (inspect.isclass(kind) and issubclass(list, kind)) and kind is not tuple:
-        return False
-    if kind is tuple and inner and inner[-1] is not Ellipsis:
-        return len(value) == len(inner) and all(map(accepts, value, inner))
-    return all(accepts(one, inner[0]) for one in value) if inner else True
-
-
-def path_like(value: Any, kind: Any) -> bool:
-    """Text stands for a path, and for nothing else that is not plain."""
-    return isinstance(value, str) and inspect.isclass(kind) and hasattr(kind, "__fspath__")
-
-
-def named(hint: Any) -> str:
-    """A type hint in words."""
-    if get_origin(hint) in (Union, types.UnionType):
-        return " or ".join(dict.fromkeys(named(one) for one in get_args(hint)))
-    if get_origin(hint) is Literal:
-        return ", ".join(map(str, get_args(hint)))
-    if hint in PLAIN:
-        return PLAIN[hint]
-    inner = get_args(hint)
-    kind = get_origin(hint) or hint
-    if (inspect.isclass(kind) and issubclass(list, kind)) or kind is tuple:
-        return f"[{', '.join('...' if one is Ellipsis else named(one) for one in inner)}]"
-    return getattr(hint, "__name__", str(hint))
-
-
-def shown(value: Any) -> str:
-    """A value as it would be typed."""
-    return "null" if value is None else str(value).lower() if value in (True, False) else str(value)

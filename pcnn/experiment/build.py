@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,7 +13,7 @@ import torch
 from hydra.errors import InstantiationException
 from hydra.utils import get_object, instantiate
 from lightning.fabric.utilities.exceptions import MisconfigurationException
-from lightning.pytorch.callbacks import Callback, Checkpoint
+from lightning.pytorch.callbacks import Callback, Checkpoint, ProgressBar
 from lightning.pytorch.loggers import Logger
 from omegaconf import DictConfig, OmegaConf
 from torch import nn
@@ -21,48 +22,73 @@ from pcnn.datasets import OnVoxels, Placement
 from pcnn.experiment.arguments import signature
 from pcnn.experiment.check import ABOUT_MODEL, without
 from pcnn.experiment.errors import MAX_LINES, ConfigError
+from pcnn.experiment.hints import shown
 from pcnn.experiment.task_parts import training_part
 from pcnn.ops.engine import check_served, resolve
 
+# what constructors raise for a value that they do not take
+REFUSALS = (ValueError, MisconfigurationException, ModuleNotFoundError)
 # what a task may want to know about its data
 ABOUT_DATA = ("class_names", "voxel_size", "benchmark")
 # arguments of callbacks and loggers that are paths in the run folder
 PATHS = ("folder", "path", "save_dir")
 
 
-def make(node: Mapping[str, Any], **given: Any) -> Any:
+def make(node: Mapping[str, Any], where: str, **given: Any) -> Any:
     """Call the node's `_target_` with its arguments and the given ones.
+
+    Args:
+        node: the node, resolved.
+        where: its dotted name, for messages.
+        given: what the program passes itself.
 
     Raises:
         ConfigError: the constructor refuses a value.
     """
-    with refused_values():
+    with refused_values(where, node):
         return instantiate(dict(node), _partial_=True, _convert_="all")(**given)
 
 
 @contextmanager
-def refused_values() -> Iterator[None]:
-    """Turn a refused value, which the user chose, into a short message.
+def refused_values(where: str = "", node: Mapping[str, Any] | None = None) -> Iterator[None]:
+    """Turn a refused value, which the user chose, into a short message that names its key.
+
+    A TypeError of a library's constructor is one, of this package's it is a defect.
+
+    Args:
+        where: dotted name of the node.
+        node: the node itself.
 
     Raises:
         ConfigError: in place of a ValueError, or of Lightning's own kind.
     """
+    node = node or {}
     try:
         yield
     except ConfigError:
         raise
-    except InstantiationException as error:  # a node inside another one
-        if not isinstance(error.__cause__, ValueError):
+    except (InstantiationException, *REFUSALS, TypeError) as raised:
+        # an InstantiationException stands for what a node inside another one raised
+        error = raised.__cause__ if isinstance(raised, InstantiationException) else raised
+        of_library = not str(node.get("_target_", "pcnn.")).startswith("pcnn.")
+        if not isinstance(error, (*REFUSALS, *((TypeError,) if of_library else ()))):
             raise
-        raise short(error.__cause__) from error
-    except (ValueError, MisconfigurationException) as error:
-        raise short(error) from error
+        raise short(error, where, node) from raised
 
 
-def short(error: Exception) -> ConfigError:
-    """The first lines of an error's text."""
+def short(error: Exception, where: str, node: Mapping[str, Any]) -> ConfigError:
+    """The first lines of an error's text, after the key that it is about."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return ConfigError("\n".join(lines[:MAX_LINES]))
+    text = "\n".join(lines[:MAX_LINES]) or type(error).__name__
+    set_ones = [name for name, value in node.items() if value is not None]
+    names = [name for name in set_ones if re.search(rf"\b{re.escape(name)}\b", text)]
+    if not names:  # or by the value, where the text tells it
+        names = [name for name, one in node.items() if isinstance(one, str) and repr(one) in text]
+    if len(names) == 1 and f"{where}.{names[0]}" not in text:
+        value = node[names[0]]
+        set_to = "" if isinstance(value, Mapping) else f"={shown(value)}"
+        return ConfigError(f"{where}.{names[0]}{set_to}: {text}")
+    return ConfigError(f"{where}: {text}" if where and where not in text else text)
 
 
 def plain(node: DictConfig) -> dict[str, Any]:
@@ -79,7 +105,7 @@ def data(cfg: DictConfig) -> L.LightningDataModule:
         FileNotFoundError: data is missing.
         ConfigError: a value or a file is refused.
     """
-    module = make(plain(cfg.dataset.tasks[cfg.task.name]))
+    module = make(plain(cfg.dataset.tasks[cfg.task.name]), "dataset")
     assert isinstance(module, L.LightningDataModule)
     with refused_values():
         # on every rank: a simulator locks, and later calls find its files
@@ -92,7 +118,7 @@ def placement(cfg: DictConfig) -> Placement:
     """What puts clouds on the chosen geometry."""
     if "_target_" not in cfg.get("geometry", {}):  # an earlier version: its geometry was voxels
         return OnVoxels()
-    made: Placement = make(plain(cfg.geometry))
+    made: Placement = make(plain(cfg.geometry), "geometry")
     return made
 
 
@@ -112,7 +138,7 @@ def network(cfg: DictConfig, in_channels: int, out_channels: int) -> nn.Module:
         # a node, because nodes take no objects
         "engine": {"_target_": "pcnn.ops.engine.resolve", **engine},
     }
-    net = make(filled(without(plain(cfg.model), ABOUT_MODEL), given))
+    net = make(filled(without(plain(cfg.model), ABOUT_MODEL), given), "model")
     assert isinstance(net, nn.Module)
     return net
 
@@ -134,22 +160,41 @@ def task(cfg: DictConfig) -> L.LightningModule:
     node = training_part(plain(cfg.task))
     facts = {key: plain(cfg.data)[key] for key in ABOUT_DATA if key in cfg.data}
     facts["compiled"] = bool(cfg.get("compile", False))  # earlier configurations have no such key
-    facts["views"] = make(plain(cfg.tta)) if cfg.get("tta") else None
-    module = make(node, net=net, **asked_for(node, facts))
+    facts["views"] = make(plain(cfg.tta), "tta") if cfg.get("tta") else None
+    module = make(node, "task", net=net, **asked_for(node, facts))
     assert isinstance(module, L.LightningModule)
+    try_schedule(module, node)
     return module
+
+
+def try_schedule(module: Any, node: Mapping[str, Any]) -> None:
+    """Make the optimiser of one parameter, and its schedule: values refused show before the fit."""
+    if not isinstance(node.get("optimizer"), Mapping):
+        return
+    with refused_values("task.optimizer", node["optimizer"]):
+        optimizer = module.make_optimizer([torch.nn.Parameter(torch.zeros(1))])
+    with refused_values("task.scheduler", node.get("scheduler")):
+        module.make_scheduler(optimizer, total_steps=2)
 
 
 def callbacks(cfg: DictConfig, folder: Path, given: Mapping[str, Any]) -> list[Callback]:
     """The callbacks, each with those of the given values that its constructor asks for by name."""
-    nodes = [inside(node, folder) for node in plain(cfg.callbacks).values()]
-    return [make(node, **asked_for(node, given)) for node in nodes]
+    return made_of("callbacks", cfg, folder, given)
 
 
 def loggers(cfg: DictConfig, folder: Path, given: Mapping[str, Any]) -> list[Logger]:
     """The loggers, each with those of the given values that its constructor asks for by name."""
-    nodes = [inside(node, folder) for node in plain(cfg.logger).values()]
-    return [make(node, **asked_for(node, given)) for node in nodes]
+    return made_of("logger", cfg, folder, given)
+
+
+def made_of(group: str, cfg: DictConfig, folder: Path, given: Mapping[str, Any]) -> list[Any]:
+    """The objects of a group; a node that is null is left out."""
+    made = []
+    for name, node in plain(cfg[group]).items():
+        if node is not None:
+            placed = inside(node, folder)
+            made.append(make(placed, f"{group}.{name}", **asked_for(placed, given)))
+    return made
 
 
 def inside(node: Mapping[str, Any], folder: Path) -> dict[str, Any]:
@@ -187,6 +232,8 @@ def trainer(
         ConfigError: a value is refused, or there is no such device.
     """
     node = plain(cfg.trainer)
+    if node.get("enable_progress_bar") is False:  # Lightning refuses the two together
+        callbacks = [callback for callback in callbacks if not isinstance(callback, ProgressBar)]
     accelerator = node.get("accelerator")
     here = torch.cuda.is_available() or (accelerator == "gpu" and torch.backends.mps.is_available())
     if accelerator in ("gpu", "cuda") and not here:
@@ -198,6 +245,7 @@ def trainer(
         node["val_check_interval"] *= max(1, int(node.get("accumulate_grad_batches", 1)))
     made = make(
         node,
+        "trainer",
         callbacks=callbacks,
         logger=loggers or False,
         default_root_dir=folder,

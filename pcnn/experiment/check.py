@@ -5,28 +5,29 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, get_type_hints
+from typing import Annotated, Any, get_origin, get_type_hints
 
-from hydra.utils import get_object
 from omegaconf import MISSING, DictConfig, OmegaConf
 from omegaconf.errors import (
     ConfigKeyError,
-    InterpolationKeyError,
     OmegaConfBaseException,
-    ValidationError,
 )
 from torch import nn
 
-from pcnn.experiment.arguments import check_arguments, named, signature
+from pcnn.errors import first_line
+from pcnn.experiment.arguments import check_arguments, invalid, signature, target_of
 from pcnn.experiment.errors import ConfigError, UnservedTaskError, listed, nearest
-from pcnn.experiment.schema import Config
+from pcnn.experiment.hints import accepts, hints_of, shown
+from pcnn.experiment.schema import ABOUT, Config
 from pcnn.experiment.task_parts import evaluation_part, training_part
 from pcnn.ops.engine import check_geometry, resolve
 
 # keys of a model that describe it; the others are arguments of its constructor
-ABOUT_MODEL = ("name", "tasks", "geometries")
+ABOUT_MODEL = tuple(ABOUT["model"])
 # keys of a data set that other groups read: data modules need not take them
 ABOUT_DATASET = ("name", "tasks", "point_thin")
+# keys of every group that describes itself by them
+NEEDED = ("name", "tasks", "geometries")
 # keys that a task must ask for, by the argument's name
 OF_SOME_TASKS = {"tta": "views", "compile": "compiled"}
 # what the program passes besides the configuration
@@ -55,6 +56,7 @@ def checked(cfg: DictConfig, schema: type[Config] = Config) -> DictConfig:
             task, geometry and engine do not go together.
     """
     typed = merged(cfg, schema)
+    check_described(typed, schema)
     check_combination(typed)
     required = list(missing(OmegaConf.to_container(typed, resolve=False)))
     if required:
@@ -68,7 +70,8 @@ def checked(cfg: DictConfig, schema: type[Config] = Config) -> DictConfig:
         check_node(typed, typed.tta, "tta", frozenset())
     for group in ("callbacks", "logger"):
         for name, node in typed[group].items():
-            check_node(typed, node, f"{group}.{name}", frozenset())
+            if node is not None:  # null leaves it out
+                check_node(typed, node, f"{group}.{name}", frozenset())
     return typed
 
 
@@ -91,13 +94,55 @@ def merged(cfg: DictConfig, schema: type[Config]) -> DictConfig:
             f"{error.full_key} does not exist.{nearest(str(error.full_key), map(str, names))}\n"
             f"keys and groups: {listed(map(str, names))}"
         ) from error
-    except (ValidationError, OmegaConfBaseException) as error:
-        wanted = get_type_hints(schema).get(str(error.full_key), Any)
-        raise ConfigError(
-            f"{error.full_key}: {str(error).splitlines()[0]}\npossible: {named(wanted)}"
-        ) from error
+    except (OmegaConfBaseException, TypeError) as error:
+        key = unmergeable(cfg, schema)
+        value = OmegaConf.to_container(cfg, resolve=False)[key]  # type: ignore[index, call-overload]
+        raise invalid(key, value, get_type_hints(schema)[key]) from error
     assert isinstance(typed, DictConfig)
     return typed
+
+
+def unmergeable(cfg: DictConfig, schema: type[Config]) -> str:
+    """The first key whose value is not of the type that the schema wants."""
+    for key in map(str, cfg):
+        try:
+            OmegaConf.merge(OmegaConf.structured(schema), OmegaConf.masked_copy(cfg, key))
+        except (OmegaConfBaseException, TypeError):
+            return key
+    raise AssertionError("every key by itself is of the type that the schema wants")
+
+
+def check_described(cfg: DictConfig, schema: type[Config]) -> None:
+    """Check the keys that describe the run and its groups; the others go to constructors."""
+    written = OmegaConf.to_container(cfg, resolve=False)
+    assert isinstance(written, dict)
+    # OmegaConf has checked the types, and knows no ranges
+    ranged = {
+        name: hint for name, hint in hints_of(schema).items() if get_origin(hint) is Annotated
+    }
+    check_plain(cfg, written, "", ranged)
+    for group, hints in ABOUT.items():
+        if written[group] == MISSING:
+            raise ConfigError(f"{group} needs a value.\npossible: {group}=NAME, see --help")
+        for name in [name for name in NEEDED if name in hints]:
+            if name not in written[group]:
+                raise ConfigError(f"{group}.{name} is missing.\npossible: {group}=NAME, see --help")
+        check_plain(cfg, written[group], f"{group}.", hints)
+
+
+def check_plain(
+    cfg: DictConfig, written: Mapping[Any, Any], prefix: str, hints: Mapping[str, Any]
+) -> None:
+    """Check plain keys against types with ranges; `written` holds them, not resolved."""
+    for name in [name for name in hints if written.get(name, MISSING) != MISSING]:
+        key, value = f"{prefix}{name}", written[name]
+        if isinstance(value, str) and "${" in value:
+            try:
+                value = OmegaConf.select(cfg, key)
+            except OmegaConfBaseException as error:
+                raise ConfigError(f"{key}={value}: {first_line(error)}") from error
+        if not accepts(value, hints[name]) or (isinstance(value, Mapping) and hints[name] is str):
+            raise invalid(key, value, hints[name])
 
 
 def check_combination(cfg: DictConfig) -> None:
@@ -119,7 +164,7 @@ def check_combination(cfg: DictConfig) -> None:
             "dataset",
         )
     for key, argument in OF_SOME_TASKS.items():
-        if cfg[key] and argument not in signature(get_object(cfg.task._target_))[0]:
+        if cfg[key] and argument not in signature(target_of(cfg.task, "task"))[0]:
             raise ConfigError(f"task={task} has no use for {key}.\npossible: without {key}")
     geometry = cfg.geometry.name
     if geometry not in cfg.model.geometries:
@@ -159,10 +204,12 @@ def check_dataset_keys(dataset: DictConfig) -> None:
 
 def check_node(cfg: DictConfig, node: DictConfig, where: str, given: frozenset[str]) -> None:
     """Check one `_target_` node of the configuration."""
+    if not isinstance(node, DictConfig):
+        raise ConfigError(f"{where}={shown(node)} is not valid.\npossible: keys with a _target_")
     try:
         resolved = OmegaConf.to_container(node, resolve=True)
-    except InterpolationKeyError as error:
-        raise ConfigError(f"{error.full_key}: {str(error).splitlines()[0]}") from error
+    except OmegaConfBaseException as error:  # an interpolation that leads nowhere
+        raise ConfigError(f"{error.full_key}: {first_line(error)}") from error
     written = OmegaConf.to_container(node, resolve=False)
     assert isinstance(resolved, dict)
     assert isinstance(written, dict)
@@ -178,7 +225,7 @@ def check_node(cfg: DictConfig, node: DictConfig, where: str, given: frozenset[s
 
 def is_network(model: Mapping[str, Any]) -> bool:
     """Whether a model has weights to train and to load; a hand-made descriptor has none."""
-    target = get_object(model["_target_"])
+    target = target_of(model, "model")
     return not (inspect.isclass(target) and not issubclass(target, nn.Module))
 
 

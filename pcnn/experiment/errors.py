@@ -79,6 +79,11 @@ def short_errors(conf: Path) -> Iterator[None]:
         stop(f"{error}" + (where if others else ""))
     except (UserError, FileNotFoundError) as error:
         stop(str(error))
+    except ValueError as error:
+        group = re.search(r"Config group override must be", str(error))
+        if group is None:
+            raise
+        stop(without_name(sys.argv[1:], conf))
     except KeyboardInterrupt:  # before a run took Ctrl-C for itself
         print("Ctrl-C: stopped before the run began", file=sys.stderr, flush=True)
         raise SystemExit(128 + signal.SIGINT) from None
@@ -131,6 +136,17 @@ def keys(node: object, prefix: str = "") -> Iterator[str]:
         for name, value in node.items():
             yield f"{prefix}{name}"
             yield from keys(value, f"{prefix}{name}.")
+
+
+def without_name(overrides: list[str], conf: Path) -> str:
+    """A group was set to null, or to something else that names none of its files."""
+    chosen = chosen_options(overrides, conf)
+    group = next((name for name, value in chosen.items() if value == "null"), "a group")
+    return (
+        f"{group}={chosen.get(group, 'null')} names no configuration.\n"
+        f"possible: {group}={listed(options(conf, group))}"
+        + (f", or {group}=[] for none" if group == "logger" else "")
+    )
 
 
 def missing_option(error: MissingConfigException, overrides: list[str], conf: Path) -> str:

@@ -54,9 +54,9 @@ def evaluate_untrained(cfg: DictConfig) -> float | None:
                 f"possible: python eval.py model={cfg.model.name} dataset={cfg.dataset.name}"
             )
         with build.refused_values():
-            module = build.make(build.plain(cfg.dataset.tasks[cfg.task.name]))
+            module = build.make(build.plain(cfg.dataset.tasks[cfg.task.name]), "dataset")
             data: PairDataset = module.pairs("test")
-            descriptor = build.make(without(build.plain(cfg.model), ABOUT_MODEL))
+            descriptor = build.make(without(build.plain(cfg.model), ABOUT_MODEL), "model")
         cfg.data = {"source": data.source_kind, "ground_truth": data.ground_truth}
         run_folder.record(folder, cfg, resumed=False)
         device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -113,7 +113,7 @@ def report_descriptor(
     node = evaluation_part(build.plain(cfg.task))
     assert node is not None  # registration has settings of its evaluation
     with build.refused_values(), named_extras():
-        options: RegistrationOptions = build.make(node)
+        options: RegistrationOptions = build.make(node, "task")
         return report_pairs(cfg, folder, data, descriptor, options, device, loggers)
 
 

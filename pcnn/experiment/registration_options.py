@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Annotated
+
+from annotated_types import MinLen
 
 from pcnn.metrics.registration import SAMPLES, Protocol, protocol
+from pcnn.ranges import Count, Length, Natural, Share
 from pcnn.registration.estimate import EstimateSettings, Solver
 from pcnn.registration.settings import Matching, Sampling
 
@@ -36,18 +40,18 @@ class RegistrationOptions:
 
     protocol: str = "predator"
     predator_compat: bool = False
-    samples: Sequence[int] = SAMPLES
+    samples: Annotated[Sequence[Natural], MinLen(1)] = SAMPLES
     solver: Solver = "torch"
     matching: Matching | None = None
     sampling: Sampling | None = None
-    distance: float | None = None
-    points: int | None = None
-    hypotheses: int | None = None
-    confidence: float | None = None
+    distance: Length | None = None
+    points: Count | None = None
+    hypotheses: Count | None = None
+    confidence: Share | None = None
     refine: bool = False
-    icp_distance: float | None = None
-    draws: int = 2000
-    pictures: int = 3
+    icp_distance: Length | None = None
+    draws: Count = 2000
+    pictures: Natural = 3
     reference: str | None = None
 
     def __post_init__(self) -> None:

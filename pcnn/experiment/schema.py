@@ -5,10 +5,27 @@ Arguments of a `_target_` are checked against its signature instead (`pcnn.exper
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Optional
 
 from omegaconf import MISSING
+
+from pcnn.ranges import Channels, Seed
+
+#: Types of the keys that describe a group; its other keys are arguments of its `_target_`.
+ABOUT: Mapping[str, Mapping[str, Any]] = {
+    "model": {"name": str, "tasks": Sequence[str], "geometries": Sequence[str]},
+    "dataset": {"name": str, "tasks": Mapping[str, Any]},
+    "geometry": {"name": str},
+    "task": {
+        "name": str,
+        "metric": Optional[str],  # noqa: UP045 - as below
+        "channels": Channels,
+        "unit_length": bool,
+        "varied_input": bool,
+    },
+}
 
 
 @dataclass
@@ -41,7 +58,7 @@ class Config:
     tta: Optional[dict[str, Any]] = None  # noqa: UP045 - views of test-time augmentation
     global_batch_size: Optional[int] = None  # noqa: UP045 - samples of an optimiser step
     compile: bool = False  # the network as one graph of torch.compile
-    seed: int = 0
+    seed: Seed = 0
     train: bool = True  # fit
     test: bool = False  # test the best checkpoint, or ckpt_path when not fitted
     ckpt_path: Optional[str] = None  # noqa: UP045

@@ -11,9 +11,10 @@ from dataclasses import fields
 from typing import Any
 
 from pcnn.experiment.registration_options import RegistrationOptions
+from pcnn.experiment.schema import ABOUT
 
 #: Keys that describe a task; they are arguments of nothing.
-ABOUT_TASK = ("name", "metric", "channels", "unit_length", "varied_input")
+ABOUT_TASK = tuple(ABOUT["task"])
 
 #: By the task's name, the settings of its evaluation.
 EVALUATIONS: Mapping[str, type] = {"registration": RegistrationOptions}

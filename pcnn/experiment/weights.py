@@ -10,6 +10,7 @@ import torch
 from omegaconf import DictConfig, OmegaConf
 
 from pcnn.callbacks import load_config
+from pcnn.errors import first_line
 from pcnn.experiment.errors import ConfigError
 
 
@@ -42,11 +43,6 @@ def read_config(path: str) -> dict[str, Any]:
         return load_config(path)
     except (ValueError, RuntimeError, EOFError) as error:
         raise ConfigError(f"{path}: not a checkpoint of a run ({first_line(error)})") from error
-
-
-def first_line(error: Exception) -> str:
-    """The first line of an error's text."""
-    return (str(error).splitlines() or [type(error).__name__])[0]
 
 
 def check_fit(cfg: DictConfig) -> None:

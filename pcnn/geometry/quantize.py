@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from pcnn.geometry.packing import DEFAULT_LAYOUT
+from pcnn.geometry.tensors import require_tensors
 from pcnn.geometry.voxel_grid import Box, VoxelGrid
 
 
@@ -48,8 +49,10 @@ def check_points(points: Tensor, batch: Tensor | None) -> None:
     """Refuse points that are not ``[P, 3]`` floating point, or a batch that is not ``[P]``.
 
     Raises:
+        TypeError: no tensors.
         ValueError: wrong shape or dtype.
     """
+    require_tensors(points=points, batch=batch)
     if points.ndim != 2 or points.shape[1] != 3:
         raise ValueError(f"points must be [P, 3], got {tuple(points.shape)}")
     if not points.is_floating_point():
@@ -126,6 +129,7 @@ def grid_of_cells(
         ValueError: cells of another shape or dtype, fractions, NaN or infinite ones; or as in
             `quantize`.
     """
+    require_tensors(cells=cells, batch=batch)
     check_cells(cells)
     if batch is not None:
         check_batch(batch, len(cells))

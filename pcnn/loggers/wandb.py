@@ -15,6 +15,7 @@ from pcnn.loggers.run_id import stored_run_id
 from pcnn.loggers.run_name import run_name
 from pcnn.loggers.step_mark import StepMark
 from pcnn.loggers.wandb_mode import first_line, resolve_mode
+from pcnn.ranges import Positive
 
 # what the run's summary keeps of a figure, instead of its last value
 SUMMARIES = {
@@ -61,8 +62,8 @@ class RunWandbLogger(WandbLogger):
         name: str | None = None,
         mode: str | None = None,
         config: Mapping[str, Any] | None = None,
-        init_timeout: float = 20.0,
-        login_timeout: float = 15.0,
+        init_timeout: Positive = 20.0,
+        login_timeout: Positive = 15.0,
         log_model: bool = False,
         **kwargs: Any,
     ) -> None:

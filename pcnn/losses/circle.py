@@ -15,6 +15,7 @@ from pcnn.losses.descriptors import (
     no_loss,
     samples_of_pairs,
 )
+from pcnn.ranges import Count, Length, NonNegative, Positive
 
 
 class Circle(nn.Module):
@@ -44,12 +45,12 @@ class Circle(nn.Module):
 
     def __init__(
         self,
-        positive_radius: float = 1.5,
-        safe_radius: float = 4.0,
-        samples: int = 256,
-        scale: float = 24.0,
-        positive_margin: float = 0.1,
-        negative_margin: float = 1.4,
+        positive_radius: Length = 1.5,
+        safe_radius: Length = 4.0,
+        samples: Count = 256,
+        scale: Positive = 24.0,
+        positive_margin: NonNegative = 0.1,
+        negative_margin: NonNegative = 1.4,
     ) -> None:
         super().__init__()
         if not 0 < positive_radius <= safe_radius:

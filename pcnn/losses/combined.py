@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 from torch import Tensor, nn
 
+from pcnn.ranges import NonNegative
+
 
 class WeightedSum(nn.Module):
     """``L = sum_k weight_k * loss_k(logits, target)``.
@@ -18,7 +20,9 @@ class WeightedSum(nn.Module):
         ValueError: no loss was given, or the numbers of losses and weights differ.
     """
 
-    def __init__(self, losses: Sequence[nn.Module], weights: Sequence[float] | None = None) -> None:
+    def __init__(
+        self, losses: Sequence[nn.Module], weights: Sequence[NonNegative] | None = None
+    ) -> None:
         super().__init__()
         factors = [1.0] * len(losses) if weights is None else [float(w) for w in weights]
         if not losses or len(factors) != len(losses):

@@ -9,6 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from pcnn.ranges import NonNegative, Share
+
 
 class CrossEntropy(nn.Module):
     """Class-weighted mean cross entropy over the labelled rows.
@@ -33,9 +35,9 @@ class CrossEntropy(nn.Module):
 
     def __init__(
         self,
-        weight: Sequence[float] | Tensor | Literal["counted"] | None = None,
+        weight: Sequence[NonNegative] | Tensor | Literal["counted"] | None = None,
         ignore_index: int = 255,
-        label_smoothing: float = 0.0,
+        label_smoothing: Share = 0.0,
     ) -> None:
         super().__init__()
         if isinstance(weight, str):

@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from pcnn.losses.descriptors import common_places, drawn, full_precision, no_loss
+from pcnn.ranges import Count, Length, NonNegative
 
 #: Entries of a block of distances that are looked through at once.
 BLOCK = 1 << 25
@@ -49,12 +50,12 @@ class HardestContrastive(nn.Module):
 
     def __init__(
         self,
-        positives: int = 1024,
-        candidates: int = 256,
-        positive_margin: float = 0.1,
-        negative_margin: float = 1.4,
-        weight: float = 1.0,
-        safe_radius: float | None = None,
+        positives: Count = 1024,
+        candidates: Count = 256,
+        positive_margin: NonNegative = 0.1,
+        negative_margin: NonNegative = 1.4,
+        weight: NonNegative = 1.0,
+        safe_radius: Length | None = None,
     ) -> None:
         super().__init__()
         if positives < 1 or candidates < 1:

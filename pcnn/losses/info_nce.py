@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from pcnn.losses.descriptors import common_places, full_precision, no_loss, samples_of_pairs
+from pcnn.ranges import Count, Length, Positive
 
 
 class InfoNCE(nn.Module):
@@ -36,10 +37,10 @@ class InfoNCE(nn.Module):
 
     def __init__(
         self,
-        temperature: float = 0.07,
-        safe_radius: float = 4.0,
-        samples: int = 256,
-        candidates: int = 1024,
+        temperature: Positive = 0.07,
+        safe_radius: Length = 4.0,
+        samples: Count = 256,
+        candidates: Count = 1024,
     ) -> None:
         super().__init__()
         if min(temperature, safe_radius, samples, candidates) <= 0:

@@ -15,6 +15,7 @@ from torch import nn
 from pcnn.models.blocks import ConvFactory, ConvNorm, NormFactory, residual_stack
 from pcnn.nn import Conv3d, ConvTranspose3d, FeatureWise, PlannedModule, concatenate
 from pcnn.ops import Engine
+from pcnn.ranges import Width
 from pcnn.tensor import SparseTensor
 
 ENCODER = (32, 64, 128, 256)
@@ -97,7 +98,7 @@ class MinkUNet(PlannedModule):
 def MinkUNet42(
     in_channels: int = 4,
     out_channels: int | None = 19,
-    width: float = 1.0,
+    width: Width = 1.0,
     engine: str | Engine | None = None,
     conv: ConvFactory | None = None,
     conv_transpose: ConvFactory | None = None,

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from pcnn.models.blocks import ConvFactory, ConvNorm, NormFactory, ResidualBlock
 from pcnn.nn import Conv3d, GlobalAvgPool, MaxPool3d, PlannedModule
 from pcnn.ops import Engine
+from pcnn.ranges import Width
 from pcnn.tensor import SparseTensor
 
 CHANNELS = (64, 128, 256, 512)
@@ -67,7 +68,7 @@ class ResNet(PlannedModule):
 def ResNet18(
     in_channels: int = 4,
     out_channels: int = 11,
-    width: float = 1.0,
+    width: Width = 1.0,
     engine: str | Engine | None = None,
     conv: ConvFactory | None = None,
     norm: NormFactory = nn.BatchNorm1d,

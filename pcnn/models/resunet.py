@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from functools import partial
 from itertools import pairwise
+from typing import Annotated
 
+from annotated_types import Interval
 from torch import nn
 
 from pcnn.models.blocks import ConvFactory, ConvNorm, NormFactory, ResidualBlock
@@ -22,6 +24,7 @@ from pcnn.nn import (
     fused_convolution,
 )
 from pcnn.ops import Engine
+from pcnn.ranges import Width
 from pcnn.tensor import SparseTensor
 
 ENCODER = (32, 64, 128, 256)
@@ -120,9 +123,9 @@ class ResUNet(PlannedModule):
 def ResUNetBN2C(
     in_channels: int = 1,
     out_channels: int = 32,
-    first_kernel: int = 5,
+    first_kernel: Annotated[int, Interval(ge=1, le=9)] = 5,
     normalize_features: bool = True,
-    width: float = 1.0,
+    width: Width = 1.0,
     engine: str | Engine | None = None,
     conv: ConvFactory | None = None,
     conv_transpose: ConvFactory | None = None,

@@ -16,6 +16,7 @@ from pcnn.models.blocks import ConvFactory, ConvNorm, NormFactory, residual_stac
 from pcnn.nn import Conv3d, PlannedModule
 from pcnn.nn.conv import Size
 from pcnn.ops import Engine
+from pcnn.ranges import Width
 from pcnn.tensor import SparseTensor
 
 CHANNELS = (16, 32, 64, 128)
@@ -75,7 +76,7 @@ class SparseResNet(PlannedModule):
 
 def SparseResNet21(
     in_channels: int = 4,
-    width: float = 1.0,
+    width: Width = 1.0,
     engine: str | Engine | None = None,
     conv: ConvFactory | None = None,
     norm: NormFactory = nn.BatchNorm1d,
@@ -88,7 +89,7 @@ def SparseResNet21(
 
 def SparseResNetLarge(
     in_channels: int = 4,
-    width: float = 1.0,
+    width: Width = 1.0,
     engine: str | Engine | None = None,
     conv: ConvFactory | None = None,
     norm: NormFactory = nn.BatchNorm1d,

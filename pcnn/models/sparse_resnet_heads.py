@@ -10,6 +10,7 @@ from pcnn.models.blocks import ConvFactory, ConvNorm, NormFactory
 from pcnn.models.sparse_resnet import SparseResNet
 from pcnn.nn import Conv3d, ConvTranspose3d, FeatureWise, GlobalAvgPool, PlannedModule, concatenate
 from pcnn.ops import Engine
+from pcnn.ranges import Channels
 from pcnn.tensor import SparseTensor
 
 
@@ -37,7 +38,7 @@ class SparseResNetSegmentation(PlannedModule):
         self,
         backbone: SparseResNet,
         out_channels: int,
-        hidden: int = 64,
+        hidden: Channels = 64,
         norm: NormFactory = nn.BatchNorm1d,
         engine: str | Engine | None = None,
         conv: ConvFactory | None = None,
@@ -95,7 +96,7 @@ def sparse_resnet_for(
     task: str,
     backbone: SparseResNet,
     out_channels: int,
-    hidden: int = 64,
+    hidden: Channels = 64,
     engine: str | Engine | None = None,
 ) -> nn.Module:
     """The network of a task around a backbone.

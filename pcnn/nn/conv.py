@@ -15,7 +15,7 @@ from pcnn.ops.engine import Engine, resolve
 from pcnn.ops.kernel_maps import map_between
 from pcnn.ops.pointwise import pointwise
 from pcnn.ops.sites import output_sites
-from pcnn.tensor import SparseTensor
+from pcnn.tensor import SparseTensor, require_sparse
 
 Size = int | Sequence[int]
 
@@ -139,6 +139,7 @@ class Conv3d(_Convolution):
         Returns:
             Features ``[N_out, C_out]`` on the output sites.
         """
+        require_sparse(x, self)
         if self.kernel.is_pointwise and (sites is None or sites is x.geometry):
             return x.replace(self._pointwise(x.features))
         target = output_sites(x.geometry, self.kernel) if sites is None else sites
@@ -182,6 +183,7 @@ class ConvTranspose3d(_Convolution):
         Returns:
             Features ``[N_out, C_out]`` on the finer sites.
         """
+        require_sparse(x, self)
         if sites is None:
             target = x.geometry.generated(self.kernel)
         else:

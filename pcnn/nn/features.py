@@ -7,7 +7,7 @@ from torch import nn
 
 from pcnn.nn.joined import JoinedTensor
 from pcnn.nn.norm import normalize
-from pcnn.tensor import SparseTensor
+from pcnn.tensor import SparseTensor, require_sparse
 
 
 class FeatureWise(nn.Module):
@@ -23,6 +23,7 @@ class FeatureWise(nn.Module):
 
     def forward(self, x: SparseTensor) -> SparseTensor:
         """Features ``[N, C]`` to ``[N, C']`` on the same sites."""
+        require_sparse(x, self)
         return x.replace(normalize(self.module, x.features))
 
 

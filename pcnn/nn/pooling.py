@@ -13,7 +13,7 @@ from pcnn.ops.engine import Engine, resolve
 from pcnn.ops.kernel_maps import map_between
 from pcnn.ops.reduce import reduce_max, reduce_mean, reduce_sum
 from pcnn.ops.sites import output_sites
-from pcnn.tensor import SparseTensor
+from pcnn.tensor import SparseTensor, require_sparse
 
 
 class _Pool3d(nn.Module):
@@ -47,6 +47,7 @@ class _Pool3d(nn.Module):
 
     def forward(self, x: SparseTensor, sites: Geometry | None = None) -> SparseTensor:
         """Pool ``[N_in, C]`` to ``[N_out, C]`` on the strided sites, or on those given."""
+        require_sparse(x, self)
         if self.kernel.is_pointwise and (sites is None or sites is x.geometry):
             return x  # native points of one cell do not count for each other here either
         target = output_sites(x.geometry, self.kernel) if sites is None else sites
@@ -79,6 +80,7 @@ class _GlobalPool(nn.Module):
 
     def forward(self, x: SparseTensor) -> Tensor:
         """Pool ``[N, C]`` to ``[B, C]``."""
+        require_sparse(x, self)
         return type(self).reduction(x.features, cloud_map(x.geometry))
 
 

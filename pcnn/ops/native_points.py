@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from pcnn.geometry import Neighbourhood, point_set_of
+from pcnn.geometry.tensors import require_tensors
 from pcnn.tensor import SparseTensor
 
 
@@ -43,8 +44,10 @@ def native_points(
         they came; ``geometry.inverse`` ``[P]`` holds the row of every point.
 
     Raises:
+        TypeError: points, features or batch that are no tensors.
         ValueError: as `pcnn.geometry.point_set_of`, or features that do not match the points.
     """
+    require_tensors(points=points, features=features, batch=batch)
     if features.ndim != 2 or features.shape[0] != points.shape[0]:
         raise ValueError(
             f"features must be [{points.shape[0]}, C] to match the points, got "

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from pcnn.geometry import KernelMap, VoxelGrid, grid_of_cells, quantize
 from pcnn.geometry.quantize import check_finite, check_points, voxel_sizes
+from pcnn.geometry.tensors import require_tensors
 from pcnn.maps.native import has_kernels
 from pcnn.ops.plan import Planner, plan_nothing
 from pcnn.ops.reduce import reduce_mean, reduce_sum
@@ -50,8 +51,10 @@ def voxelize(
         row of every point.
 
     Raises:
+        TypeError: points, features or batch that are no tensors.
         ValueError: as `pcnn.geometry.quantize`, or features that do not match the points.
     """
+    require_tensors(points=points, features=features, batch=batch)
     if features.ndim != 2 or features.shape[0] != points.shape[0]:
         raise ValueError(
             f"features must be [{points.shape[0]}, C] to match the points, got "

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from pcnn.plural import counted
+from pcnn.ranges import Length
 from pcnn.registration.descriptor import Described
 from pcnn.registration.downsample import voxel_means
 from pcnn.registration.open3d_tools import cloud_of, open3d
@@ -40,9 +41,9 @@ class FPFH:
 
     def __init__(
         self,
-        voxel_size: float = 0.05,
-        normal_radius: float | None = None,
-        feature_radius: float | None = None,
+        voxel_size: Length = 0.05,
+        normal_radius: Length | None = None,
+        feature_radius: Length | None = None,
         sensor_at_origin: bool = False,
     ) -> None:
         self.voxel_size = voxel_size

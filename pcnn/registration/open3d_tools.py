@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from pcnn.errors import MissingPackageError
 from pcnn.extras import install
 from pcnn.registration.icp import Alignment
 from pcnn.registration.matching import Matches
@@ -22,16 +23,16 @@ def open3d() -> ModuleType:
     """Import Open3D.
 
     Raises:
-        ImportError: it is not installed, or something that it needs is missing; says what to do.
+        MissingPackageError: it is not installed, or something that it needs is missing; says what to do.
     """
     try:
         import open3d as module  # type: ignore[import-untyped, unused-ignore]
     except ModuleNotFoundError as error:
-        raise ImportError(
+        raise MissingPackageError(
             f"this needs Open3D: {install('registration')} (solver=torch and icp do without it)"
         ) from error
     except ImportError as error:  # a library of the system
-        raise ImportError(f"Open3D is installed but cannot be imported: {error}") from error
+        raise MissingPackageError(f"Open3D is installed but cannot be imported: {error}") from error
     imported: ModuleType = module
     return imported
 

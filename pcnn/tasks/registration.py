@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
+from pcnn.ranges import Count, Degrees, Length, Natural, Seed, Share
 from pcnn.registration.positives import positive_pairs
 from pcnn.registration.unit_length import unit_length
 from pcnn.tasks.network_task import NetworkTask
@@ -77,18 +78,18 @@ class RegistrationTask(NetworkTask):
         scheduler: Callable[..., LRScheduler],
         voxel_size: float,
         benchmark: str,
-        positive_radius: float = 1.5,
-        val_samples: int = 5000,
-        inlier_share: float = 0.05,
-        hit_distance: float | None = None,
-        success_rre: float | None = None,
-        success_rte: float | None = None,
-        val_ransac_distance: float | None = None,
-        val_hypotheses: int = 1000,
+        positive_radius: Length = 1.5,
+        val_samples: Count = 5000,
+        inlier_share: Share = 0.05,
+        hit_distance: Length | None = None,
+        success_rre: Degrees | None = None,
+        success_rte: Length | None = None,
+        val_ransac_distance: Length | None = None,
+        val_hypotheses: Natural = 1000,
         decay_norms_and_biases: bool = True,
         prefetch_maps: bool = True,
         compiled: bool = False,
-        seed: int = 0,
+        seed: Seed = 0,
     ) -> None:
         super().__init__(net, optimizer, scheduler, decay_norms_and_biases, prefetch_maps, compiled)
         if not voxel_size > 0 or not positive_radius > 0:

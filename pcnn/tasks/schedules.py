@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Annotated
 
+from annotated_types import Interval
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR
+
+from pcnn.ranges import Count, Natural, NonNegative, PartialShare, Share
+
+_Decay = Annotated[float, Interval(gt=0, le=1)]
 
 
 def one_cycle(
     optimizer: Optimizer,
     total_steps: int,
-    warmup: float = 0.3,
-    start: float = 0.04,
-    end: float = 1e-4,
+    warmup: PartialShare = 0.3,
+    start: Share = 0.04,
+    end: Share = 1e-4,
 ) -> LambdaLR:
     """Cosine rise from `start` to 1 over the first share `warmup`, cosine fall to `end`.
 
@@ -43,7 +49,7 @@ def one_cycle(
 
 
 def cosine(
-    optimizer: Optimizer, total_steps: int, warmup_steps: int = 0, end: float = 0.0
+    optimizer: Optimizer, total_steps: int, warmup_steps: Natural = 0, end: Share = 0.0
 ) -> LambdaLR:
     """Linear warm-up over `warmup_steps`, then cosine from 1 to `end` at the last step.
 
@@ -63,7 +69,10 @@ def cosine(
 
 
 def exponential(
-    optimizer: Optimizer, total_steps: int, gamma: float = 0.99, epochs: int = 100
+    optimizer: Optimizer,
+    total_steps: int,
+    gamma: _Decay = 0.99,
+    epochs: Count = 100,
 ) -> LambdaLR:
     """Multiply the rates by `gamma` after every one of `epochs` equal parts of the run.
 
@@ -87,8 +96,8 @@ def exponential(
 def multi_step(
     optimizer: Optimizer,
     total_steps: int,
-    milestones: Sequence[float],
-    gamma: float = 0.1,
+    milestones: Sequence[Share],
+    gamma: _Decay = 0.1,
 ) -> LambdaLR:
     """Times `gamma` at every milestone.
 
@@ -104,7 +113,7 @@ def multi_step(
     return LambdaLR(optimizer, lambda step: gamma ** sum(step >= at for at in steps))
 
 
-def poly(optimizer: Optimizer, total_steps: int, power: float = 0.9) -> LambdaLR:
+def poly(optimizer: Optimizer, total_steps: int, power: NonNegative = 0.9) -> LambdaLR:
     """(1 - step / total_steps) ** power, 0 beyond the end.
 
     Args:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
 import torch
+from annotated_types import MinLen
 from torch import Tensor
+
+from pcnn.ranges import Factor
 
 Flip = Literal["none", "x", "y", "xy"]
 
@@ -58,9 +61,9 @@ class EvaluationViews:
     Source: the test modes of Pointcept (four rotations; five scales by two flips; fragments).
     """
 
-    rotations: Sequence[float] = (0.0,)
-    scales: Sequence[float] = (1.0,)
-    flips: Sequence[str] = ("none",)
+    rotations: Annotated[Sequence[float], MinLen(1)] = (0.0,)
+    scales: Annotated[Sequence[Factor], MinLen(1)] = (1.0,)
+    flips: Annotated[Sequence[Flip], MinLen(1)] = ("none",)
     fragments: bool = False
     name: str = "views"
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 import torch
+from annotated_types import Interval, Len, MinLen
 
 from pcnn.datasets.joined_cloud import joined_cloud
 from pcnn.datasets.samples import Cloud
+from pcnn.ranges import Count
 
 
 @dataclass(frozen=True)
@@ -30,8 +33,8 @@ class LaserMix:
     mmdetection3d uses it with labels.
     """
 
-    areas: Sequence[int] = (3, 4, 5, 6)
-    pitch: Sequence[float] = (-25.0, 3.0)
+    areas: Annotated[Sequence[Count], MinLen(1)] = (3, 4, 5, 6)
+    pitch: Annotated[Sequence[Annotated[float, Interval(ge=-90, le=90)]], Len(2, 2)] = (-25.0, 3.0)
 
     def __post_init__(self) -> None:
         if not self.areas or min(self.areas) < 1:

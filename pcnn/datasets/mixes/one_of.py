@@ -9,6 +9,7 @@ import numpy as np
 
 from pcnn.datasets.mixes.scan_mix import ScanMix
 from pcnn.datasets.samples import Cloud
+from pcnn.ranges import NonNegative
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,7 @@ class OneOf:
     """
 
     mixes: Sequence[ScanMix]
-    shares: Sequence[float]
+    shares: Sequence[NonNegative]
 
     def __post_init__(self) -> None:
         if len(self.mixes) != len(self.shares):

@@ -12,6 +12,7 @@ import torch
 from pcnn.datasets.joined_cloud import joined_cloud
 from pcnn.datasets.samples import Cloud
 from pcnn.datasets.turning import turned
+from pcnn.ranges import Natural, Share
 
 
 @dataclass(frozen=True)
@@ -34,9 +35,9 @@ class PolarMix:
     Source: Xiao et al., "PolarMix", NeurIPS 2022, with mmdetection3d's numbers.
     """
 
-    classes: Sequence[int] = tuple(range(8))
-    swap: float = 0.5
-    paste: float = 1.0
+    classes: Sequence[Natural] = tuple(range(8))
+    swap: Share = 0.5
+    paste: Share = 1.0
 
     def __post_init__(self) -> None:
         for name in ("swap", "paste"):

@@ -15,6 +15,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from pcnn.ranges import Degrees, Distance, Factor, PartialShare, Share
+
 Matrix = NDArray[np.float64]
 
 
@@ -68,17 +70,17 @@ class PairAugmentation:
         ValueError: a number out of range.
     """
 
-    rotation: float = 180.0
+    rotation: Degrees = 180.0
     axis: Literal["any", "vertical"] = "any"
-    scale: tuple[float, float] | None = None
-    scale_probability: float = 0.95
+    scale: tuple[Factor, Factor] | None = None
+    scale_probability: Share = 0.95
     legacy_scale_bug: bool = False
-    shift: float = 0.0
-    jitter: float = 0.0
-    depth_noise: float = 0.0
-    warp: float = 0.0
-    drop: float = 0.0
-    crop: float = 0.0
+    shift: Distance = 0.0
+    jitter: Distance = 0.0
+    depth_noise: Distance = 0.0
+    warp: Distance = 0.0
+    drop: PartialShare = 0.0
+    crop: PartialShare = 0.0
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.rotation <= 180.0:

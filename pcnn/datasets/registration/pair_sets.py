@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Annotated, Any, Literal, Protocol
+
+from annotated_types import Len, MinLen
 
 from pcnn.datasets.registration.indoor_pairs import OVERLAP
 from pcnn.datasets.registration.pairs import PairDataset
@@ -18,8 +20,14 @@ from pcnn.datasets.registration.sources import (
 )
 from pcnn.datasets.registration.threedmatch import ThreeDMatch
 from pcnn.datasets.source import DataSource
+from pcnn.ranges import ArgumentsOf, Distance, Natural, PartialShare
 
 Split = Literal["train", "val", "test"]
+_Fragments = Annotated[
+    Mapping[str, Any],
+    ArgumentsOf("pcnn.datasets.simulate.interiors.fragments.simulate_fragments"),
+]
+_Drives = Annotated[Mapping[str, Any], ArgumentsOf("pcnn.datasets.simulate.simulate_kitti")]
 
 
 class PairSets(Protocol):
@@ -66,10 +74,10 @@ class ThreeDMatchSets:
     scenes: Sequence[str] | None = None
     benchmarks: str | None = None
     train_pairs: TrainPairs = "auto"
-    overlap: float = OVERLAP
+    overlap: PartialShare = OVERLAP
     allow_missing: bool = False
-    simulate: Mapping[str, Any] | None = None
-    simulate_train: Mapping[str, Any] | None = None
+    simulate: _Fragments | None = None
+    simulate_train: _Fragments | None = None
     # what was found, once, of the test pairs (True) and of the others: the log tells it once
     _found: dict[bool, DataSource] = field(
         default_factory=dict, init=False, repr=False, compare=False
@@ -128,13 +136,13 @@ class KITTISets:
     ground_truth: str = "legacy"
     poses: str = "odometry"
     metadata: str | None = None
-    sequences: Sequence[int] | None = None
-    train_sequences: Sequence[int] | None = None
-    val_sequences: Sequence[int] | None = None
-    distances: Sequence[float] | None = None
+    sequences: Annotated[Sequence[Natural], MinLen(1)] | None = None
+    train_sequences: Annotated[Sequence[Natural], MinLen(1)] | None = None
+    val_sequences: Sequence[Natural] | None = None
+    distances: Annotated[Sequence[Distance], Len(2, 2)] | None = None
     allow_missing: bool = False
-    simulate: Mapping[str, Any] | None = None
-    simulate_train: Mapping[str, Any] | None = None
+    simulate: _Drives | None = None
+    simulate_train: _Drives | None = None
     # what was found, once, of the test pairs (True) and of the others: the log tells it once
     _found: dict[bool, DataSource] = field(
         default_factory=dict, init=False, repr=False, compare=False

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pcnn.datasets.simulate.mesh import Mesh
+from pcnn.errors import MissingPackageError
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,13 +67,13 @@ class RayCaster:
             mesh: the triangles; none at all is allowed and meets no ray.
 
         Raises:
-            ImportError: `embreex` is not installed.
+            MissingPackageError: `embreex` is not installed.
         """
         try:
             from embreex.mesh_construction import TriangleMesh
             from embreex.rtcore_scene import EmbreeScene
         except ImportError as error:
-            raise ImportError(
+            raise MissingPackageError(
                 "simulated scans need Embree: install it with `pip install embreex`"
             ) from error
         self._mesh = mesh

@@ -9,10 +9,11 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import combinations
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
+from annotated_types import Interval
 
 from pcnn.datasets.registration.fragment_files import numbered_fragments, read_fragment
 from pcnn.datasets.registration.gt_files import write_scene
@@ -32,6 +33,7 @@ from pcnn.datasets.simulate.interiors.threedmatch_files import (
     write_pairs,
 )
 from pcnn.datasets.simulate.interiors.version import VERSION
+from pcnn.ranges import Natural, Seed, Workers
 
 FusionName = Literal["samples", "means", "tsdf"]
 
@@ -83,13 +85,13 @@ class Job:
 def simulate_fragments(
     root: str | Path,
     *,
-    seed: int = 0,
-    train_scenes: int = 8,
-    val_scenes: int = 2,
-    test_scenes: int = 2,
-    fragments: int = 16,
+    seed: Seed = 0,
+    train_scenes: Natural = 8,
+    val_scenes: Natural = 2,
+    test_scenes: Natural = 2,
+    fragments: Annotated[int, Interval(ge=2, le=10_000)] = 16,
     fusion: FusionName = "samples",
-    workers: int | None = None,
+    workers: Workers | None = None,
     progress: bool = True,
 ) -> Path:
     """Write fragments of simulated rooms in the formats of 3DMatch.

@@ -6,9 +6,10 @@ from collections import Counter
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
+from annotated_types import Interval
 
 from pcnn.datasets.simulate.driver import SetPlan, Task, write_set
 from pcnn.datasets.simulate.interiors.classes import CLASS_NAMES, ROOM_TYPES
@@ -20,6 +21,7 @@ from pcnn.datasets.simulate.interiors.s3dis_files import (
 )
 from pcnn.datasets.simulate.interiors.scanner import scan_room
 from pcnn.datasets.simulate.interiors.version import VERSION
+from pcnn.ranges import Count, Seed, Workers
 
 Layout = Literal["text", "arrays"]
 
@@ -63,11 +65,11 @@ class RoomJob:
 def simulate_rooms(
     root: str | Path,
     *,
-    seed: int = 0,
-    rooms: int = 6,
-    spacing: float = 0.02,
+    seed: Seed = 0,
+    rooms: Count = 6,
+    spacing: Annotated[float, Interval(ge=0.002, le=0.5)] = 0.02,
     layout: Layout = "text",
-    workers: int | None = None,
+    workers: Workers | None = None,
     progress: bool = True,
 ) -> Path:
     """Write simulated rooms in the formats of S3DIS.

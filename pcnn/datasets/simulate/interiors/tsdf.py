@@ -12,6 +12,7 @@ from pcnn.datasets.simulate.interiors.depth_camera import DepthCamera
 from pcnn.datasets.simulate.interiors.fragment import Fusion
 from pcnn.datasets.simulate.interiors.fusion import BOX_HIGH, BOX_LOW, VOXEL
 from pcnn.datasets.simulate.mesh import Floats
+from pcnn.errors import MissingPackageError
 from pcnn.extras import install
 
 _VOLUME_VOXEL = 0.006  # [m] as in the published fragments
@@ -24,12 +25,14 @@ def tsdf_points() -> Fusion:
     """Return the fusion by Open3D: a volume of 6 mm voxels, thinned to 2.5 cm by averaging.
 
     Raises:
-        ImportError: Open3D is not installed.
+        MissingPackageError: Open3D is not installed.
     """
     try:
         o3d: Any = import_module("open3d")  # its types are too narrow for arrays
     except ImportError as error:
-        raise ImportError(f"fusion='tsdf' needs Open3D: {install('registration')}") from error
+        raise MissingPackageError(
+            f"fusion='tsdf' needs Open3D: {install('registration')}"
+        ) from error
 
     def fuse(camera: DepthCamera, images: list[Floats], poses: list[Floats]) -> NDArray[np.float64]:
         grid = o3d.t.geometry.VoxelBlockGrid(

@@ -17,6 +17,7 @@ from pcnn.datasets.simulate.streets.street import Street
 from pcnn.datasets.simulate.streets.trajectory import FRAME_RATE
 from pcnn.datasets.simulate.streets.view import View
 from pcnn.datasets.simulate.streets.writer import write_scan, write_sequence
+from pcnn.ranges import Count, Natural, Seed, Workers
 
 # points by raw id
 Counts = dict[str, int]
@@ -25,12 +26,12 @@ Counts = dict[str, int]
 def simulate_kitti(
     root: str | Path,
     *,
-    seed: int = 0,
-    train_scans: int = 40,
-    val_scans: int = 8,
-    workers: int | None = None,
+    seed: Seed = 0,
+    train_scans: Natural = 40,
+    val_scans: Natural = 8,
+    workers: Workers | None = None,
     progress: bool = True,
-    frame_stride: int = 15,
+    frame_stride: Count = 15,
 ) -> Path:
     """Write simulated streets in the formats of SemanticKITTI and KITTI odometry.
 

@@ -1,0 +1,39 @@
+"""Ranges of numbers, declared in the type of the parameter that they belong to.
+
+`batch_size: Count` says what a configuration or a command line may pass; `pcnn.experiment.hints`
+reads it. A type checker and a caller in Python see `int`. Every number is finite.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from annotated_types import Ge, Gt, Interval
+
+#: Largest whole number: what torch's 32-bit indices reach.
+MOST = 2**31 - 1
+
+Count = Annotated[int, Interval(ge=1, le=MOST)]
+Natural = Annotated[int, Interval(ge=0, le=MOST)]
+Label = Annotated[int, Interval(ge=-(2**31), le=MOST)]
+Seed = Annotated[int, Interval(ge=0, lt=2**32)]  # what numpy takes
+Workers = Annotated[int, Interval(ge=0, le=1024)]
+
+Positive = Annotated[float, Gt(0)]
+NonNegative = Annotated[float, Ge(0)]
+Share = Annotated[float, Interval(ge=0, le=1)]
+PartialShare = Annotated[float, Interval(ge=0, lt=1)]
+Length = Annotated[float, Interval(gt=0, le=1e6)]  # metres, or voxels
+Distance = Annotated[float, Interval(ge=0, le=1e6)]
+Degrees = Annotated[float, Interval(ge=0, le=180)]
+Factor = Annotated[float, Interval(gt=0, le=1e3)]
+Channels = Annotated[int, Interval(ge=1, le=65536)]
+Width = Annotated[float, Interval(gt=0, le=16)]  # factor on a network's channels
+
+
+@dataclass(frozen=True)
+class ArgumentsOf:
+    """Says of a mapping that it holds arguments of a function, which has ranges of its own."""
+
+    function: str  # its dotted name, so that a heavy module is imported when it is used
