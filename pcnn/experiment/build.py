@@ -73,6 +73,7 @@ def refused_values(where: str = "", node: Mapping[str, Any] | None = None) -> It
         of_library = not str(node.get("_target_", "pcnn.")).startswith("pcnn.")
         if not isinstance(error, (*REFUSALS, *((TypeError,) if of_library else ()))):
             raise
+        assert isinstance(error, Exception)
         raise short(error, where, node) from raised
 
 

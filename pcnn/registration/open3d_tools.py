@@ -23,7 +23,7 @@ def open3d() -> ModuleType:
     """Import Open3D.
 
     Raises:
-        MissingPackageError: it is not installed, or something that it needs is missing; says what to do.
+        MissingPackageError: it, or something that it needs, is missing; says what to do.
     """
     try:
         import open3d as module  # type: ignore[import-untyped, unused-ignore]

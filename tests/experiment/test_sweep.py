@@ -20,7 +20,7 @@ from pcnn.experiment.arguments import check_arguments
 from pcnn.experiment.check import checked
 from pcnn.experiment.errors import ConfigError
 from pcnn.experiment.run import Run, execute
-from pcnn.experiment.schema import Config
+from pcnn.experiment.schema import Config, EvalConfig
 from tests.experiment.sweep import COMMANDS, CONF, VALUES, Node, arguments, composed, with_value
 from tests.experiment.tiny_kitti import write_tiny_kitti
 
@@ -93,13 +93,15 @@ def test_every_key_outside_the_classes(program: str) -> None:
     cfg.merge_with({"ckpt_path": "best.ckpt", "logger": {}})
     described = ("model.name", "model.tasks", "model.geometries", "task.name", "task.metric")
     own = [str(key) for key in cfg if key not in ("hydra", "data")]
-    for key in (*own, *described, "dataset.tasks", "callbacks.checkpoint", "task.channels"):
-        for value in VALUES:
+    every = (*own, *described, "dataset.tasks", "callbacks.checkpoint", "task.channels")
+    schema = EvalConfig if program == "eval" else Config
+    for key in ("ckpt_path", "predictions", "submission") if program == "eval" else every:
+        for value in (-1, 10**18, math.nan, None, "text", [1], {"key": 1}):
             changed = cfg.copy()
             OmegaConf.set_struct(changed, False)
             OmegaConf.update(changed, key, value, merge=False)
             try:
-                checked(changed)
+                checked(changed, schema)
             except ConfigError as error:
                 said = str(error)
                 assert 1 <= len(said.splitlines()) <= 3, said
