@@ -9,6 +9,7 @@ import typer
 from rich.markup import escape
 
 from pcnn.cli.device import chosen_device
+from pcnn.cli.reading import Columns, chosen_reading
 from pcnn.plural import counted
 
 Model = Annotated[
@@ -51,6 +52,7 @@ def register(
         float, typer.Option(min=0, max=1, help="Share of the source that must lie near the target.")
     ] = 0.05,
     seed: Annotated[int, typer.Option(min=0, help="Seed of samples and hypotheses.")] = 0,
+    columns: Columns = None,
     device: Device = "auto",
 ) -> None:
     """Estimate the rigid transform of one cloud onto another.
@@ -63,6 +65,7 @@ def register(
 
     from rich.console import Console
 
+    from pcnn.datasets.channels import Reading
     from pcnn.datasets.whole_file import whole_file
     from pcnn.experiment.register import points_of, register
     from pcnn.registration.local_frame import about
@@ -71,8 +74,9 @@ def register(
 
     console = Console()
     where = chosen_device(device)
+    named = chosen_reading(Reading(), columns).columns
     try:
-        moving, fixed = (points_of(path, str(path)) for path in (source, target))
+        moving, fixed = (points_of(path, str(path), named) for path in (source, target))
         found = register(
             moving,
             fixed,
@@ -140,6 +144,7 @@ def describe(
     ] = None,
     voxel_size: Voxel = None,
     sensor_at_origin: Sensor = True,
+    columns: Columns = None,
     device: Device = "auto",
 ) -> None:
     """Write descriptors of a cloud: an .npz with points [N, 3], features [N, C] and their name.
@@ -149,17 +154,19 @@ def describe(
     import numpy as np
     from rich.console import Console
 
+    from pcnn.datasets.channels import Reading
     from pcnn.datasets.whole_file import whole_file
     from pcnn.experiment.register import advice_on_size, descriptor_of, points_of, warn_of_units
     from pcnn.experiment.shipped import chosen
 
     console = Console()
     where = chosen_device(device)
+    named = chosen_reading(Reading(), columns).columns
     path = out or cloud.with_name(f"{cloud.stem}_descriptors.npz")
     if path.resolve() == cloud.resolve():
         raise typer.BadParameter(f"--out {path} would replace the cloud; name another file")
     try:
-        read = points_of(cloud, str(cloud))
+        read = points_of(cloud, str(cloud), named)
         choice = chosen(model, [read.points], voxel_size)
         descriptor = descriptor_of(choice, str(where), sensor_at_origin)
         warn_of_units([read], descriptor.voxel_size)

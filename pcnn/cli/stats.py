@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.markup import escape
 
+from pcnn.cli.reading import Columns, chosen_reading
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -36,6 +38,7 @@ def stats(
         list[float] | None,
         typer.Option(help="Voxel size in metres; may be repeated. Default: 0.05, 0.1."),
     ] = None,
+    columns: Columns = None,
     progress: Annotated[bool, typer.Option(help="Show progress.")] = True,
 ) -> None:
     """Print statistics of data sets and draw them over one another.
@@ -51,6 +54,7 @@ def stats(
 
     from rich.console import Console
 
+    from pcnn.datasets.channels import Reading
     from pcnn.datasets.whole_file import whole_file
     from pcnn.plural import counted
     from pcnn.visualize.statistics import COLOURS, statistics_page
@@ -76,11 +80,12 @@ def stats(
             f"--out {out} would replace {out.with_suffix('.json')}, which this command reads; give "
             "another name"
         )
+    named = chosen_reading(Reading(), columns).columns
     bad: list[str] = []
     try:
         names = _names(paths) if name is None else name
         sets = [
-            _measure(path, called, limit, sizes, bad, console, progress)
+            _measure(path, called, limit, sizes, named, bad, console, progress)
             for path, called in zip(paths, names, strict=True)
         ]
     except (OSError, ValueError, ImportError) as error:
@@ -116,6 +121,7 @@ def _measure(
     name: str,
     limit: int,
     sizes: tuple[float, ...],
+    columns: tuple[str, ...] | None,
     bad: list[str],
     console: Console,
     progress: bool,
@@ -144,7 +150,7 @@ def _measure(
     for n in track(chosen, name, console=console, transient=True, disable=not progress):
         file = files[n].path
         try:
-            read = read_cloud(file)
+            read = read_cloud(file, columns)
             clouds.append(cloud_statistics(read.points, read.remission, read.classes, sizes))
         except (OSError, ValueError) as error:
             bad.append(str(error) if str(file) in str(error) else f"{file}: {error}")

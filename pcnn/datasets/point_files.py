@@ -21,11 +21,13 @@ from pcnn.datasets.point_table import PointTable, missing_axes, places_of
 from pcnn.datasets.returns import valid_returns
 from pcnn.datasets.rounding import rounded_points
 from pcnn.datasets.samples import Cloud
+from pcnn.plural import counted
 
 SUFFIXES = (".bin", ".npy", ".pcd", ".ply", *las.SUFFIXES)
 
 _LABELS = ("label", "class", "scalar_label", "scalar_class")
 _PLAIN = Reading()
+_MISSING = "missing returns (NaN or infinite numbers, or at (0, 0, 0))"
 
 
 def read_points(path: str | Path, name: str | None = None, reading: Reading = _PLAIN) -> Cloud:
@@ -71,13 +73,13 @@ def read_points(path: str | Path, name: str | None = None, reading: Reading = _P
     rows = np.arange(len(table))
     if not valid.all():
         if not valid.any():
-            raise CloudFileError(path, f"all {len(valid)} points are missing returns")
+            raise CloudFileError(path, f"all {counted(len(valid), 'point')} are {_MISSING}")
         if reading.strict:
             raise CloudFileError(
                 path,
-                f"{int((~valid).sum())} of {len(valid)} points are missing returns (NaN or "
-                f"infinite numbers, or at (0, 0, 0)), the first is point {int((~valid).argmax())}; "
-                "they are left out unless --strict or dataset.strict=true refuses them",
+                f"{int((~valid).sum())} of {len(valid)} points are {_MISSING}, "
+                f"the first is point {int((~valid).argmax())}; they are left out unless --strict "
+                "or dataset.strict=true refuses them",
             )
         rows = np.flatnonzero(valid)
         places, channels = places[rows], channels[rows]

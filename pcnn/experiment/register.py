@@ -133,10 +133,15 @@ def register(
         raise kind(f"{error}. {advice}") from error
 
 
-def points_of(cloud: Cloud, name: str) -> LocalCloud:
+def points_of(cloud: Cloud, name: str, columns: tuple[str, ...] | None = None) -> LocalCloud:
     """Points of a file or an array, at least one, about an origin where float32 keeps them.
 
     The number of rows that were left out, as they hold no return, is logged.
+
+    Args:
+        cloud: file or points.
+        name: what the points are called in messages; a file is called by its path.
+        columns: of files, as of `pcnn.datasets.channels.Reading`.
 
     Raises:
         FileNotFoundError: no such file.
@@ -145,7 +150,7 @@ def points_of(cloud: Cloud, name: str) -> LocalCloud:
     if isinstance(cloud, LocalCloud):
         return cloud
     if isinstance(cloud, str | Path):
-        read, name = read_local(Path(cloud)), str(cloud)
+        read, name = read_local(Path(cloud), columns), str(cloud)
     else:
         read = local_points(cloud, name)
     if read.missing:

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from pcnn.cli.main import app
 from pcnn.datasets.simulate import MARKER
+from tests.datasets.test_bin_files import nuscenes
 
 RUNNER = CliRunner()
 
@@ -117,3 +118,15 @@ def test_bad_requests_end_politely(
     code, text = run(*(a.format(sets[0]) for a in arguments))
     assert code == 2
     assert message in text
+
+
+def test_columns_of_a_bin_file_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "a.bin"
+    nuscenes(800).tofile(path)
+    code, text = run(path)
+    assert code != 0
+    assert "--columns nuscenes" in text
+    out = tmp_path / "page.png"
+    code, text = run(path, "--columns", "nuscenes", "--out", out)
+    assert code == 0, text
+    assert "remission" in json.loads(out.with_suffix(".json").read_text())["histograms"]

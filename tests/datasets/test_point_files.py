@@ -81,7 +81,7 @@ def test_other_units_become_metres(tmp_path: Path):
     np.save(tmp_path / "a.npy", np.array([[5e9, 1000, 2000], [5e9 + 1500, 0, 0]]))
     cloud = read_points(tmp_path / "a.npy", reading=Reading(scale=0.001, centred=True))
     np.testing.assert_allclose((cloud.points[1] - cloud.points[0]).tolist(), [1.5, -1, -2])
-    np.testing.assert_allclose(cloud.points[0].double() + np.array(cloud.origin), [5e6, 1, 2])
+    np.testing.assert_allclose(cloud.points[0].numpy() + cloud.origin, [5e6, 1, 2])
 
 
 @pytest.mark.parametrize("suffix", ["npy", "ply", "pcd"])

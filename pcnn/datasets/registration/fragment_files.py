@@ -6,6 +6,7 @@ import pickle
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,8 @@ from pcnn.registration.local_frame import LocalCloud
 #: In the order in which they are looked for.
 FRAGMENT_SUFFIXES = (".pth", ".npz", *SUFFIXES)
 
+_POSITIONS = Reading(channels=())
+
 
 def read_fragment(path: Path) -> Tensor:
     """Points [P, 3] float32 of a file.
@@ -39,14 +42,20 @@ def read_fragment(path: Path) -> Tensor:
     """
     path = Path(path)
     values = _plain_content(path)
-    return read_points(path).points if values is None else checked_points(values, path)
+    if values is not None:
+        return checked_points(values, path)
+    return read_points(path, reading=_POSITIONS).points
 
 
-def read_local(path: Path) -> LocalCloud:
+def read_local(path: Path, columns: tuple[str, ...] | None = None) -> LocalCloud:
     """A cloud of a file as `read_fragment`, moved near zero where it lies on a map.
 
     Rows without a return (`pcnn.datasets.returns`) are left out and counted. The origin is that of
     `pcnn.datasets.channels.Reading.origin`.
+
+    Args:
+        path: the file.
+        columns: as of `pcnn.datasets.channels.Reading`.
 
     Raises:
         FileNotFoundError: no such file.
@@ -56,7 +65,7 @@ def read_local(path: Path) -> LocalCloud:
     values = _plain_content(path)
     if values is not None:
         return local_points(values, path)
-    cloud = read_points(path, reading=Reading(centred=True))
+    cloud = read_points(path, reading=replace(_POSITIONS, centred=True, columns=columns))
     origin = torch.tensor(cloud.origin, dtype=torch.float64)
     valid = torch.from_numpy(valid_returns((cloud.points.double() + origin).numpy()))
     kept = cloud.points[valid]

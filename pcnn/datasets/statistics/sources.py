@@ -95,13 +95,17 @@ def _is_cloud(file: Path) -> bool:
     return (is_cloud_file(file) or file.suffix == FRAGMENT[0]) and not is_label_file(file)
 
 
-def read_cloud(path: Path) -> MeasuredCloud:
+def read_cloud(path: Path, columns: tuple[str, ...] | None = None) -> MeasuredCloud:
     """Read positions, remission and classes of a cloud, as far as its files hold them.
 
     Rows without a return (`pcnn.datasets.returns`) are left out and counted. Labels of
     SemanticKITTI (``velodyne/N.bin`` and ``labels/N.label``) become its 19 class names and
     ``unlabelled``; rooms of S3DIS have the 13 classes and the repairs of training; labels beside
     other clouds become their numbers.
+
+    Args:
+        path: the cloud.
+        columns: as of `pcnn.datasets.channels.Reading`.
 
     Raises:
         FileNotFoundError: no such file.
@@ -113,7 +117,7 @@ def read_cloud(path: Path) -> MeasuredCloud:
     elif path.suffix in FRAGMENT:
         cloud, origin = MeasuredCloud(read_fragment(path).numpy()), np.zeros(3)
     else:
-        cloud, origin = _read_points(path)
+        cloud, origin = _read_points(path, columns)
     valid = valid_returns(cloud.points + origin)
     if valid.all():
         return cloud
@@ -126,11 +130,15 @@ def read_cloud(path: Path) -> MeasuredCloud:
     )
 
 
-def _read_points(path: Path) -> tuple[MeasuredCloud, NDArray[np.float64]]:
+def _read_points(
+    path: Path, columns: tuple[str, ...] | None
+) -> tuple[MeasuredCloud, NDArray[np.float64]]:
     """The cloud, and its origin in the coordinates of the file."""
-    cloud = read_points(path, reading=Reading(centred=True))
+    cloud = read_points(path, reading=Reading(centred=True, columns=columns))
     # remission comes first of the channels; three alone are colour, four of an array anything
-    has_remission = cloud.features.shape[1] in ((1,) if path.suffix == ".npy" else (1, 4))
+    has_remission = cloud.features.shape[1] in (
+        (1, 4) if columns or path.suffix != ".npy" else (1,)
+    )
     total = cloud.n_points_total
     read = MeasuredCloud(
         cloud.points.numpy(),
