@@ -241,13 +241,13 @@ def _pcd(path: Path, reading: Reading) -> PointTable:
 
 
 def _las(path: Path, reading: Reading) -> PointTable:
-    points = las.read_las(path)
+    cloud = las.read_las(path)
     return PointTable(
         path,
-        np.asarray(points.xyz),
-        las.properties(points),
-        lambda name: las.property_of(points, name),
-        np.asarray(points.classification).astype(np.int64),
+        cloud.places(),
+        cloud.names,
+        cloud.column,
+        cloud.column("classification").astype(np.int64),
         intensity_max=las.FULL,
         in_map=True,
     )

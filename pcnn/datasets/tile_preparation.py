@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from pcnn.datasets import las
 from pcnn.datasets.preparation import Preparation, State
 from pcnn.datasets.tiles import Tiles
@@ -53,19 +51,17 @@ class CutTiles(Preparation):
         if _is_done(done, stamp):
             return "kept", ()
         whole = las.read_las(source)
-        if not len(whole.points):
+        if not len(whole):
             raise ValueError(f"{source}: no points")
-        tiles = Tiles(np.asarray(whole.xyz), self.size)
+        tiles = Tiles(whole.places(), self.size)
         names, small = [], 0
         for number, (i, j) in enumerate(tiles.numbers.tolist()):
             rows = tiles.rows(number)
             if len(rows) < self.least:
                 small += len(rows)
                 continue
-            part: Any = type(whole)(whole.header)
-            part.points = whole.points[rows]
             names.append(f"{place.name}_{i}_{j}.laz")
-            las.write_las(place.with_name(names[-1]), part)
+            whole.copy(place.with_name(names[-1]), rows)
         with whole_file(done) as file:
             file.write(json.dumps({"stamp": stamp, "tiles": names}).encode())
         if not small:
