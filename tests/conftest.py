@@ -16,6 +16,8 @@ import pytest
 import torch
 from torch.utils._device import _device_constructors
 
+from tests.shares import dealt
+
 POISONED = ("pcnn.dataflows", "pcnn.kernels", "pcnn.ops", "pcnn.maps")
 
 
@@ -28,6 +30,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--slow", action="store_true", help="run the tests marked slow too")
 
 
+@pytest.hookimpl(trylast=True)  # after -m has chosen
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     missing = {
         "gpu": None if torch.cuda.is_available() else "no CUDA device",
@@ -39,6 +42,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for marker, reason in missing.items():
             if reason and item.get_closest_marker(marker):
                 item.add_marker(pytest.mark.skip(reason=reason))
+    workers = getattr(config, "workerinput", {}).get("workercount", 1)
+    if workers > 1 and not missing["gpu"]:
+        items[:] = dealt(items, workers, _is_long, lambda item: str(item.path))
+
+
+def _is_long(item: pytest.Item) -> bool:
+    return item.get_closest_marker("long") is not None
 
 
 def absent_package(error: BaseException | None) -> str | None:

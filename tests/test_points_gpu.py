@@ -11,7 +11,7 @@ from tests.experiment.command import TINY
 from tests.experiment.tiny_kitti import write_tiny_kitti
 from tests.test_points import QUICK, call, metrics
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.long]
 
 OPTIONS = (*TINY, *QUICK, "dataset.root=kitti", "geometry=point", "trainer=gpu")
 

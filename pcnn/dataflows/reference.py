@@ -57,7 +57,7 @@ class Reference:
         for k, (start, end) in enumerate(slot_ranges(offsets)):
             matrix = matrices[-1 - k if mirrored else k]
             product = multiply(rows.index_select(0, in_index[start:end]), matrix)
-            out.index_add_(0, out_index[start:end], product)
+            add_rows(out, out_index[start:end], product)
         return finish(out, epilogue, out_dtype)
 
     def vvor(
@@ -87,6 +87,18 @@ class Reference:
                 slot.copy_(outer(a.view(-1, groups, c_in), b.view(-1, groups, c_out)))
         # group-major output channels: [K, C_in/G, G * C_out/G]
         return out.transpose(1, 2).reshape(out.shape[0], c_in, groups * c_out).to(out_dtype)
+
+
+def add_rows(sums: Tensor, index: Tensor, rows: Tensor) -> None:
+    """``sums[index] += rows``, in one order where an index is there several times.
+
+    On a GPU ``index_add_`` adds such rows in the order in which they arrive, ``index_put_`` in that
+    of a sort; there it waits for the device.
+    """
+    if not sums.is_cuda:
+        sums.index_add_(0, index, rows)
+    elif len(index):
+        sums.index_put_((index.long(),), rows, accumulate=True)
 
 
 def kernels_serve(x: Tensor, compute_dtype: torch.dtype) -> bool:

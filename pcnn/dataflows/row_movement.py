@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from pcnn.dataflows.padded_buffer import Block, PaddedBuffer
-from pcnn.dataflows.reference import accumulator
+from pcnn.dataflows.reference import accumulator, add_rows
 
 Side = Literal["in", "out"]
 ByRow = tuple[Tensor, Tensor, Tensor]
@@ -43,7 +43,7 @@ class Triplets(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class TorchRows:
-    """One index operation a slot, in the order of the slots. No atomics on a CPU."""
+    """One index operation a slot, in the order of the slots, without atomics."""
 
     place: PaddedBuffer
     triplets: Triplets
@@ -86,7 +86,7 @@ class TorchRows:
 
     def _add(self, products: Tensor, slot: int, start: int, sums: Tensor) -> None:
         positions, rows = _ranges(self.place, slot, start)
-        sums.index_add_(0, self.triplets.out_index[positions], products[rows])
+        add_rows(sums, self.triplets.out_index[positions], products[rows])
 
     def clear(self, buffer: Tensor) -> None:
         """Write zeros to the padding of all blocks."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from pcnn.dataflows import Dataflow
+from pcnn.dataflows import Blocked, Dataflow, Reference
 from pcnn.geometry import Kernel
 from pcnn.ops import conformance
 from pcnn.ops.fan_in import FanIn
@@ -55,9 +55,12 @@ def test_what_follows_a_product(
         conformance.check_fused(dataflow, case, c_second, epilogue)
 
 
+@pytest.mark.parametrize("dtype", [HALF, SINGLE, torch.float64], ids=str)
 @pytest.mark.parametrize(
-    "dataflow", [d for d in CUDA_SEVERAL_PER_SLOT if d.deterministic], ids=lambda d: d.name
+    "dataflow",
+    [d for d in (Reference(), Blocked(), *CUDA_SEVERAL_PER_SLOT) if d.deterministic],
+    ids=lambda d: d.name,
 )
-def test_two_runs_give_identical_bits(dataflow: Dataflow) -> None:
-    case = FanIn(K3, 64, 64, HALF, n=20_000, device="cuda", symmetric=True)
+def test_two_runs_give_identical_bits(dataflow: Dataflow, dtype: torch.dtype) -> None:
+    case = FanIn(K3, 64, 64, dtype, n=20_000, device="cuda", symmetric=True)
     conformance.check_repeats(dataflow, case)

@@ -15,7 +15,7 @@ from pcnn.nn import Conv3d, concatenate
 from tests.clouds import surface_grid
 from tests.tolerance import RELATIVE_RMS, relative_rms
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.long]
 
 NETWORKS = {
     "minkunet": partial(MinkUNet42, width=0.5),

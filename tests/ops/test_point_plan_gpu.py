@@ -16,7 +16,7 @@ from pcnn.maps.point_levels import Step, point_levels
 from pcnn.maps.radius import RadiusSearch
 from tests.maps.native_points import scan, single
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.long]
 
 DEVICE = torch.device("cuda")
 

@@ -20,7 +20,7 @@ from pcnn.runtime.layer_calls import recorded
 from tests.clouds import surface_grid
 from tests.ops.candidates import Slow
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.long]
 
 
 @pytest.fixture(autouse=True)

@@ -91,7 +91,12 @@ def make_network(
 
 @torch.no_grad()
 def settle_norms(network: PlannedModule, x: SparseTensor) -> None:
-    """Give all norms the statistics of one batch: with those of a new network, features vanish."""
+    """Give all norms the statistics of one batch: with those of a new network, features vanish.
+
+    A channel that is the same in all rows, as where every point of a small cloud is a neighbour of
+    every other, has no scale: it keeps the variance 1 of a new norm. Divided by the root of a
+    variance of 0 and ``eps``, features would grow by a factor of 300 a layer, beyond float16.
+    """
     norms = [module for module in network.modules() if isinstance(module, _BatchNorm)]
     before = [norm.momentum for norm in norms]
     for norm in norms:
@@ -100,6 +105,8 @@ def settle_norms(network: PlannedModule, x: SparseTensor) -> None:
     network(x)
     for norm, momentum in zip(norms, before, strict=True):
         norm.momentum = momentum
+        if norm.running_var is not None:
+            norm.running_var[norm.running_var < norm.eps] = 1.0
     network.eval()
 
 

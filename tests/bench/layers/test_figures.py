@@ -52,6 +52,7 @@ def test_a_figure_is_measured_and_drawn(figure, tmp_path: Path) -> None:
 
 
 @pytest.mark.gpu
+@pytest.mark.long
 @pytest.mark.parametrize("figure", FIGURES, ids=lambda figure: figure.name)
 def test_every_setting_of_a_figure_is_served_on_a_gpu(figure) -> None:
     rows = rows_of(figure.name, "cuda")

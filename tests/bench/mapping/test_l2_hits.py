@@ -108,6 +108,7 @@ def test_an_absent_ncu_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.gpu
+@pytest.mark.long
 def test_ncu_measures_a_search() -> None:
     scene = load_scene("surface_20k")
     on_gpu = Case(scene.name, scene.grid.to(torch.device("cuda")), Kernel.of(3))

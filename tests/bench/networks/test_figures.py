@@ -55,6 +55,7 @@ def test_a_figure_is_measured_and_drawn(figure, tmp_path: Path) -> None:
 
 
 @pytest.mark.gpu
+@pytest.mark.long
 @pytest.mark.parametrize("figure", FIGURES[1:], ids=lambda figure: figure.name)
 def test_every_setting_of_a_figure_is_served_on_a_gpu(figure) -> None:
     setting = replace(SETTING, device=torch.device("cuda"), dtype="float16")
@@ -80,6 +81,7 @@ def test_time_kernels_and_memory_of_a_training_step_are_drawn(tmp_path: Path) ->
 
 
 @pytest.mark.gpu
+@pytest.mark.long
 def test_a_training_step_tells_its_memory_and_its_kernels() -> None:
     setting = replace(SETTING, device=torch.device("cuda"), models=("minkunet",))
     whole, step = (

@@ -25,7 +25,7 @@ from pcnn.maps import SortedSearch
 from pcnn.ops.engine import Engine, resolve
 
 CPU = torch.device("cpu")
-DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
+DEVICES = ["cpu", pytest.param("cuda", marks=[pytest.mark.gpu, pytest.mark.long])]
 SMALL = Scene("small", grid_of_cells(torch.from_numpy(noise(300, fill=0.3))))
 
 
