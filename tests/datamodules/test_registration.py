@@ -91,6 +91,7 @@ def with_position(
     data.trainer = SimpleNamespace(  # type: ignore[assignment]
         fit_loop=SimpleNamespace(epoch_loop=SimpleNamespace(batch_progress=progress)),
         overfit_batches=0,
+        num_devices=world,
         global_rank=rank,
         world_size=world,
         strategy=SimpleNamespace(root_device=torch.device("cpu")),
