@@ -31,6 +31,21 @@ Factor = Annotated[float, Interval(gt=0, le=1e3)]
 Channels = Annotated[int, Interval(ge=1, le=65536)]
 Width = Annotated[float, Interval(gt=0, le=16)]  # factor on a network's channels
 
+# of commands, whose numbers say how much is made or measured: what a machine can do in days
+Clouds = Annotated[int, Interval(ge=0, le=10**6)]
+Rooms = Annotated[int, Interval(ge=1, le=1000)]
+Fragments = Annotated[int, Interval(ge=2, le=10**4)]
+Spacing = Annotated[float, Interval(ge=0.002, le=0.5)]
+Processes = Annotated[int, Interval(ge=1, le=1024)]
+Sequence = Annotated[int, Interval(ge=0, le=999)]
+Matches = Annotated[int, Interval(ge=3, le=MOST)]
+Draws = Annotated[int, Interval(ge=1, le=10**6)]
+Steps = Annotated[int, Interval(ge=2, le=10**6)]
+Calls = Annotated[int, Interval(ge=3, le=10**6)]
+Copies = Annotated[int, Interval(ge=1, le=1000)]
+Sample = Annotated[int, Interval(ge=100, le=MOST)]
+Thousands = Annotated[int, Interval(ge=1, le=10**6)]
+
 
 @dataclass(frozen=True)
 class ArgumentsOf:

@@ -11,7 +11,7 @@ import pytest
 from hydra import compose, initialize_config_dir
 from typer.testing import CliRunner
 
-from pcnn.cli import app
+from pcnn.cli.commands import app
 from pcnn.experiment.check import checked
 
 REPOSITORY = Path(__file__).parents[1]

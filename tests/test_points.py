@@ -14,7 +14,7 @@ import torch
 from omegaconf import OmegaConf
 from typer.testing import CliRunner
 
-from pcnn.cli.main import app
+from pcnn.cli.commands import app
 from pcnn.experiment.checkpoint_options import with_checkpoint_options
 from pcnn.experiment.errors import short_errors
 from tests.experiment.command import REPOSITORY, TINY, run

@@ -13,7 +13,7 @@ from typer.main import get_command
 
 from pcnn.bench.layers import figures as layers
 from pcnn.bench.networks import figures as networks
-from pcnn.cli import app
+from pcnn.cli.commands import app
 from pcnn.extras import DISTRIBUTION
 from pcnn.geometry.layouts import LAYOUTS, WITH_THRESHOLD
 from pcnn.ops import ENGINES

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from typer.main import get_command
 
-from pcnn.cli import app
+from pcnn.cli.commands import app
 
 ROOT = Path(__file__).resolve().parents[1]
 

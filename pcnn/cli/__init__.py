@@ -2,6 +2,15 @@
 
 from __future__ import annotations
 
-from pcnn.cli.main import app, main
+import sys
 
-__all__ = ["app", "main"]
+
+def main() -> None:
+    """Run the command line; Ctrl-C ends it with one line, also while its parts are imported."""
+    try:
+        from pcnn.cli.commands import app
+
+        app()
+    except KeyboardInterrupt:  # inside a command it is `App` that handles it
+        print("\nCtrl-C: stopped", file=sys.stderr, flush=True)
+        raise SystemExit(130) from None

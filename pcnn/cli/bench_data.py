@@ -10,6 +10,7 @@ import typer
 
 from pcnn.cli.bench_options import Out, PrintRows
 from pcnn.cli.bench_run import Run, stop_if_wrong
+from pcnn.ranges import Clouds, Count, Steps
 
 if TYPE_CHECKING:
     import lightning as L
@@ -29,14 +30,11 @@ def data(
     figure: Annotated[
         list[str] | None, typer.Option(help="stages or loop; may be repeated. Default: both.")
     ] = None,
-    steps: Annotated[int, typer.Option(min=2, help="Training steps to measure.")] = 100,
-    warm_up: Annotated[
-        int, typer.Option(min=1, help="Training steps before the measured ones.")
-    ] = 20,
+    steps: Annotated[Steps, typer.Option(help="Training steps to measure.")] = 100,
+    warm_up: Annotated[Count, typer.Option(help="Training steps before the measured ones.")] = 20,
     scans: Annotated[
-        int,
+        Clouds,
         typer.Option(
-            min=0,
             help="Measure on this many links to the labelled scans of dataset.root (kitti); "
             "0: on the set as it is.",
         ),

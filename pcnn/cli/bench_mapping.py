@@ -22,6 +22,7 @@ from pcnn.cli.bench_options import (
 )
 from pcnn.cli.bench_run import Run, stop_if_wrong
 from pcnn.cli.device import chosen_device
+from pcnn.ranges import Copies, Positive
 
 
 def mapping(
@@ -51,14 +52,14 @@ def mapping(
     budget: Budget = 2.0,
     cold: Annotated[bool, typer.Option(help="Flush the cache before every call.")] = False,
     inputs: Annotated[
-        int, typer.Option(min=1, help="Copies of the input that the calls take in turn.")
+        Copies, typer.Option(help="Copies of the input that the calls take in turn.")
     ] = 1,
     count: Count = True,
     ncu: Annotated[
         bool, typer.Option(help="Count L2 hits of minuet_fig16 by Nsight Compute.")
     ] = False,
     bandwidth: Annotated[
-        float | None,
+        Positive | None,
         typer.Option(help="Bandwidth of the device memory in TB/s; known for H100 and H200."),
     ] = None,
     peers: PeerFiles = None,
@@ -113,13 +114,20 @@ def _numbers(text: str) -> list[float]:
         raise typer.BadParameter(
             f"--voxel-sizes {text}: must be numbers, such as 0.2,0.1"
         ) from error
-    if any(size <= 0 for size in sizes):
+    if not all(0 < size <= 1e6 for size in sizes):
         raise typer.BadParameter(f"--voxel-sizes {text}: lengths must be above 0 m")
     return sizes
 
 
 def _kernels(text: str) -> list[tuple[int, int]]:
+    from pcnn.bench.layers.setting import MOST_SIZE
+
     pairs = [part.split(":") for part in text.split(",")]
-    if not all(len(pair) == 2 and all(p.isdecimal() and int(p) for p in pair) for pair in pairs):
-        raise typer.BadParameter(f"--kernels {text}: must be size:stride, such as 3:1,2:2")
+    if not all(
+        len(pair) == 2 and all(p.isdecimal() and 0 < int(p) <= MOST_SIZE for p in pair)
+        for pair in pairs
+    ):
+        raise typer.BadParameter(
+            f"--kernels {text}: must be size:stride, each from 1 to {MOST_SIZE}, such as 3:1,2:2"
+        )
     return [(int(size), int(stride)) for size, stride in pairs]

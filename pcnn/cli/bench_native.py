@@ -22,6 +22,7 @@ from pcnn.cli.bench_options import (
 )
 from pcnn.cli.bench_run import Run, stop_if_wrong
 from pcnn.cli.device import chosen_device
+from pcnn.ranges import NonNegative, Positive, Rooms, Sample, Thousands, Width
 
 if TYPE_CHECKING:
     from pcnn.bench.native.cloud import Cloud
@@ -55,7 +56,7 @@ def native(
             help="Dtype of training under autocast. auto: float16 on a GPU, float32 on a CPU."
         ),
     ] = Precision.auto,
-    rooms: Annotated[int, typer.Option(min=1, help="Simulated rooms; the paper has 10.")] = 10,
+    rooms: Annotated[Rooms, typer.Option(help="Simulated rooms; the paper has 10.")] = 10,
     sizes: Annotated[
         str, typer.Option(help="Sizes of growing rooms in thousands of points, such as 20,50,100.")
     ] = "20,50,100,300,1000",
@@ -64,20 +65,22 @@ def native(
     runs: Runs = 1,
     budget: Budget = 1.0,
     limit: Annotated[
-        float, typer.Option(help="Seconds after which a figure starts no further row.")
+        NonNegative, typer.Option(help="Seconds after which a figure starts no further row.")
     ] = 600.0,
     memory: Annotated[
-        float | None,
+        Positive | None,
         typer.Option(help="Memory that figJ may use, in GB. Default: all of the device."),
     ] = None,
     largest: Annotated[
-        int, typer.Option(help="Largest cloud of figJ, in thousands of points.")
+        Thousands, typer.Option(help="Largest cloud of figJ, in thousands of points.")
     ] = 400_000,
-    step: Annotated[int, typer.Option(help="Cloud of step20m, in thousands of points.")] = 20_000,
+    step: Annotated[
+        Thousands, typer.Option(help="Cloud of step20m, in thousands of points.")
+    ] = 20_000,
     check: Annotated[
-        int, typer.Option(min=100, help="Points of the room that networks are verified on.")
+        Sample, typer.Option(help="Points of the room that networks are verified on.")
     ] = 50_000,
-    width: Annotated[float, typer.Option(help="Factor on the channels of ResNet18.")] = 1.0,
+    width: Annotated[Width, typer.Option(help="Factor on the channels of ResNet18.")] = 1.0,
     count: Count = False,
     peers: PeerFiles = None,
     print_rows: PrintRows = True,
@@ -89,7 +92,7 @@ def native(
     from pcnn.bench.native.lines import named_lines
     from pcnn.bench.native.setting import Setting
     from pcnn.bench.suite import chosen_figures
-    from pcnn.cli.bench_networks import integers
+    from pcnn.cli.bench_networks import MOST_THOUSANDS, integers
 
     where = chosen_device(device)
     name = dtype.on(where)
@@ -105,7 +108,7 @@ def native(
         _clouds(cloud),
         name,
         rooms,
-        [1000 * size for size in integers("--sizes", sizes)],
+        [1000 * size for size in integers("--sizes", sizes, MOST_THOUSANDS)],
         repeats,
         budget,
         limit,

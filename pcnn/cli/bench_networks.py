@@ -25,6 +25,10 @@ from pcnn.cli.bench_options import (
 )
 from pcnn.cli.bench_run import Run, stop_if_wrong
 from pcnn.cli.device import chosen_device
+from pcnn.ranges import Sample, Width
+
+#: Largest scene in thousands of voxels, or cloud in thousands of points.
+MOST_THOUSANDS = 10**6
 
 
 def networks(
@@ -55,14 +59,14 @@ def networks(
             help="Dtype of training under autocast. auto: float16 on a GPU, float32 on a CPU."
         ),
     ] = Precision.auto,
-    width: Annotated[float, typer.Option(help="Factor on all channels; the papers have 1.")] = 1.0,
+    width: Annotated[Width, typer.Option(help="Factor on all channels; the papers have 1.")] = 1.0,
     device: Device = "auto",
     repeats: Repeats = 22,
     runs: Runs = 1,
     budget: Budget = 3.0,
     count: Count = True,
     check_voxels: Annotated[
-        int, typer.Option(min=100, help="Larger scenes are verified on this many of their voxels.")
+        Sample, typer.Option(help="Larger scenes are verified on this many of their voxels.")
     ] = 200_000,
     sizes: Annotated[
         str,
@@ -74,6 +78,7 @@ def networks(
     out: Out = None,
 ) -> None:
     """Time networks: inference and training steps, from shuffled cells and on planned input."""
+    from pcnn.bench.layers.setting import MOST_SIZE
     from pcnn.bench.networks.figures import FIGURES, PLAIN
     from pcnn.bench.networks.measured import Setting
     from pcnn.bench.networks.models import MODELS
@@ -105,8 +110,8 @@ def networks(
         budget,
         count,
         check_voxels,
-        [1000 * size for size in integers("--sizes", sizes)],
-        integers("--kernel-sizes", kernel_sizes),
+        [1000 * size for size in integers("--sizes", sizes, MOST_THOUSANDS)],
+        integers("--kernel-sizes", kernel_sizes, MOST_SIZE),
     )
     header, measured = Run("networks", FIGURES, chosen, where, out, print_rows).measure(setting)
     if theirs is not None:
@@ -114,13 +119,15 @@ def networks(
     stop_if_wrong(measured)
 
 
-def integers(option: str, text: str) -> list[int]:
+def integers(option: str, text: str, most: int) -> list[int]:
     """Numbers of an option, separated by commas.
 
     Raises:
-        typer.BadParameter: something else.
+        typer.BadParameter: something else, or a number above `most`.
     """
     parts = text.split(",")
-    if not all(part.isdecimal() and int(part) for part in parts):
-        raise typer.BadParameter(f"{option} {text}: must be whole numbers above 0, such as 10,50")
+    if not all(part.isdecimal() and 0 < int(part) <= most for part in parts):
+        raise typer.BadParameter(
+            f"{option} {text}: must be whole numbers from 1 to {most:,}, such as 10,50"
+        )
     return [int(part) for part in parts]

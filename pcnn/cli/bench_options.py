@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pcnn.plural import counted
+from pcnn.ranges import Calls, Copies, Positive
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -30,11 +31,11 @@ Workloads = Annotated[
     ),
 ]
 Device = Annotated[str, typer.Option(help="cpu, cuda, cuda:1, or auto.")]
-Repeats = Annotated[int, typer.Option(min=3, help="Timed calls.")]
+Repeats = Annotated[Calls, typer.Option(help="Timed calls.")]
 Out = Annotated[Path | None, typer.Option(help="Result file (JSON).")]
-Runs = Annotated[int, typer.Option(min=1, help="How often everything is measured.")]
+Runs = Annotated[Copies, typer.Option(help="How often everything is measured.")]
 Budget = Annotated[
-    float, typer.Option(help="Longest time spent on one figure of a row, in seconds.")
+    Positive, typer.Option(help="Longest time spent on one figure of a row, in seconds.")
 ]
 Count = Annotated[
     bool, typer.Option(help="Count launches and waits for the device (0.2 s per row).")

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from pcnn.ranges import Draws
+
 
 def gain(
     runs: Annotated[
@@ -24,7 +26,7 @@ def gain(
     chart: Annotated[
         Path | None, typer.Option(help="Picture (.png, .svg) at the first number of samples.")
     ] = None,
-    draws: Annotated[int, typer.Option(min=1, help="Draws of the bootstrap.")] = 2000,
+    draws: Annotated[Draws, typer.Option(help="Draws of the bootstrap.")] = 2000,
 ) -> None:
     """Compare two methods pair by pair, each by one run or several seeds of the same pairs.
 

@@ -10,6 +10,7 @@ from typing import Annotated, TypeVar
 import typer
 
 from pcnn.plural import counted
+from pcnn.ranges import Length, Share
 
 Item = TypeVar("Item")
 
@@ -22,10 +23,10 @@ def make_gt(
         Path | None, typer.Option(help="Folder to write to. Default: the folder of the clouds.")
     ] = None,
     voxel_size: Annotated[
-        float, typer.Option(help="Voxel size that clouds are thinned to, in metres.")
+        Length, typer.Option(help="Voxel size that clouds are thinned to, in metres.")
     ] = 0.025,
-    min_overlap: Annotated[float, typer.Option(min=0, max=1)] = 0.3,
-    max_overlap: Annotated[float, typer.Option(min=0, max=1)] = 1.0,
+    min_overlap: Annotated[Share, typer.Option(help="Least overlap of a pair.")] = 0.3,
+    max_overlap: Annotated[Share, typer.Option(help="Largest overlap of a pair.")] = 1.0,
     replace: Annotated[
         bool, typer.Option("--replace", help="Replace existing ground truth.")
     ] = False,

@@ -7,16 +7,19 @@ from typing import Annotated
 
 import typer
 
+from pcnn.ranges import Length, Sequence
+
 
 def height_range(
     train: Annotated[Path, typer.Argument(help="Folder with the sequences/ to count.")],
     test: Annotated[Path, typer.Argument(help="Folder with the sequences/ to test on.")],
     train_sequences: Annotated[
-        list[int] | None, typer.Option(help="Default: those of 00 to 07, 09 and 10 that exist.")
+        list[Sequence] | None,
+        typer.Option(help="Default: those that exist of 00-07, 09, 10."),
     ] = None,
-    test_sequences: Annotated[list[int] | None, typer.Option(help="Default: 08.")] = None,
+    test_sequences: Annotated[list[Sequence] | None, typer.Option(help="Default: 08.")] = None,
     crop: Annotated[
-        float | None, typer.Option(help="Count and test only within this distance, in metres.")
+        Length | None, typer.Option(help="Count and test only within this distance, in metres.")
     ] = None,
     labels: Annotated[str, typer.Option(help="official or spvnas_compat.")] = "official",
     out: Annotated[Path | None, typer.Option(help="Write the figures as JSON.")] = None,

@@ -10,6 +10,7 @@ import typer
 from pcnn.cli.device import chosen_device
 from pcnn.cli.reading import Columns, Fill, IntensityMax, Scale, Strict, chosen_reading
 from pcnn.plural import counted
+from pcnn.ranges import Distance, Length
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -24,14 +25,14 @@ def predict(
     ],
     out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("predictions"),
     crop: Annotated[
-        float | None, typer.Option(help="Leave points beyond this distance unlabelled, in metres.")
+        Length | None, typer.Option(help="Leave points beyond this distance unlabelled, in metres.")
     ] = None,
     tile: Annotated[
-        float | None,
+        Length | None,
         typer.Option(help="Classify large clouds in squares of this edge, in metres."),
     ] = None,
     margin: Annotated[
-        float, typer.Option(help="Width that the network sees around a square, in metres.")
+        Distance, typer.Option(help="Width that the network sees around a square, in metres.")
     ] = 5.0,
     device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1, or auto.")] = "auto",
     ply: Annotated[bool, typer.Option(help="Write a coloured .ply beside the labels.")] = True,
@@ -63,8 +64,8 @@ def predict(
     console = Console()
     if tile is not None and crop is not None:
         raise typer.BadParameter("--tile and --crop cannot be used together")
-    if tile is not None and not 0 <= margin <= tile < float("inf"):
-        raise typer.BadParameter(f"--tile {tile} --margin {margin}: must be 0 <= margin <= tile")
+    if tile is not None and margin > tile:
+        raise typer.BadParameter(f"--margin {margin:g}: must not exceed --tile {tile:g}")
     where = chosen_device(device)
     try:
         predictor = Predictor.load(checkpoint, where)

@@ -7,10 +7,12 @@ from typing import Annotated, Any
 
 import typer
 
+from pcnn.cli.app import App
 from pcnn.cli.preprocess_run import do_all, fill_caches
 from pcnn.cli.reading import filled
+from pcnn.ranges import Count, Distance, Label, Length, PartialShare, Positive, Sequence, Workers
 
-app = typer.Typer(no_args_is_help=True)
+app = App()
 
 DataDir = Annotated[
     Path, typer.Option(help="Where trainings keep caches: dataset.data_dir of the training.")
@@ -19,8 +21,8 @@ Geometry = Annotated[str, typer.Option(help="geometry of the training: voxel or 
 Missing = Annotated[
     bool, typer.Option("--allow-missing", help="dataset.allow_missing: what is there.")
 ]
-Workers = Annotated[
-    int | None, typer.Option(min=0, help="Processes; default: every core; 0: this one alone.")
+Processes = Annotated[
+    Workers | None, typer.Option(help="Processes; default: every core; 0: this one alone.")
 ]
 Progress = Annotated[bool, typer.Option(help="Show progress.")]
 
@@ -39,20 +41,21 @@ def preprocess() -> None:
 def kitti(
     root: Annotated[Path, typer.Argument(help="Folder that holds sequences/.")],
     data_dir: DataDir = Path("data"),
-    voxel_size: Annotated[float, typer.Option(help="dataset.voxel_size, in metres.")] = 0.1,
-    crop: Annotated[float, typer.Option(help="dataset.crop, in metres; 0: null, no crop.")] = 25.0,
+    voxel_size: Annotated[Length, typer.Option(help="dataset.voxel_size, in metres.")] = 0.1,
+    crop: Annotated[Distance, typer.Option(help="dataset.crop, in metres; 0: no crop.")] = 25.0,
     labels: Annotated[str, typer.Option(help="dataset.labels.")] = "official",
     sequence: Annotated[
-        list[int] | None,
+        list[Sequence] | None,
         typer.Option(help="dataset.train_sequences; may be repeated. Default: official."),
     ] = None,
     val_sequence: Annotated[
-        list[int] | None, typer.Option(help="dataset.val_sequences; may be repeated. Default: 8.")
+        list[Sequence] | None,
+        typer.Option(help="dataset.val_sequences; may be repeated; default 8."),
     ] = None,
     allow_missing: Missing = False,
     geometry: Geometry = "voxel",
     check: Annotated[bool, typer.Option(help="Read the validation scans too.")] = True,
-    workers: Workers = None,
+    workers: Processes = None,
     progress: Progress = True,
 ) -> None:
     """SemanticKITTI: crop and voxelise the training scans, read the validation scans."""
@@ -80,16 +83,17 @@ def s3dis(
     ] = None,
     data_dir: DataDir = Path("data"),
     area: Annotated[
-        list[int] | None, typer.Option(help="Areas; may be repeated. Default: those that exist.")
+        list[Sequence] | None,
+        typer.Option(help="Areas; may be repeated. Default: all there are."),
     ] = None,
     test_area: Annotated[
-        list[int] | None, typer.Option(help="dataset.test_areas; may be repeated. Default: 5.")
+        list[Sequence] | None, typer.Option(help="dataset.test_areas; may be repeated. Default: 5.")
     ] = None,
     align: Annotated[bool, typer.Option(help="Turn rooms so that walls follow the axes.")] = False,
     cache: Annotated[bool, typer.Option(help="Fill the cache of a training too.")] = True,
-    voxel_size: Annotated[float, typer.Option(help="dataset.voxel_size, in metres.")] = 0.05,
+    voxel_size: Annotated[Length, typer.Option(help="dataset.voxel_size, in metres.")] = 0.05,
     geometry: Geometry = "voxel",
-    workers: Workers = None,
+    workers: Processes = None,
     progress: Progress = True,
 ) -> None:
     """S3DIS: write the rooms as arrays, then voxelise those that train.
@@ -140,24 +144,24 @@ def folder(
         list[str] | None,
         typer.Option(help="dataset.class_names, instead of --classes; may be repeated."),
     ] = None,
-    ignore_label: Annotated[int | None, typer.Option(help="dataset.ignore_label.")] = None,
+    ignore_label: Annotated[Label | None, typer.Option(help="dataset.ignore_label.")] = None,
     channel: Annotated[
         list[str] | None, typer.Option(help="dataset.channels; may be repeated.")
     ] = None,
-    intensity_max: Annotated[float | None, typer.Option(help="dataset.intensity_max.")] = None,
+    intensity_max: Annotated[Positive | None, typer.Option(help="dataset.intensity_max.")] = None,
     columns: Annotated[str | None, typer.Option(help="dataset.columns, with commas.")] = None,
     fill: Annotated[
         list[str] | None, typer.Option(help="dataset.fill, as in intensity=0; repeat.")
     ] = None,
     strict: Annotated[bool, typer.Option("--strict", help="dataset.strict=true.")] = False,
     data_dir: DataDir = Path("data"),
-    voxel_size: Annotated[float, typer.Option(help="dataset.voxel_size, in metres.")] = 0.1,
-    crop: Annotated[float, typer.Option(help="dataset.crop, in metres; 0: null, no crop.")] = 0.0,
-    val_fraction: Annotated[float, typer.Option(help="dataset.val_fraction.")] = 0.2,
-    test_fraction: Annotated[float, typer.Option(help="dataset.test_fraction.")] = 0.0,
+    voxel_size: Annotated[Length, typer.Option(help="dataset.voxel_size, in metres.")] = 0.1,
+    crop: Annotated[Distance, typer.Option(help="dataset.crop, in metres; 0: no crop.")] = 0.0,
+    val_fraction: Annotated[PartialShare, typer.Option(help="dataset.val_fraction.")] = 0.2,
+    test_fraction: Annotated[PartialShare, typer.Option(help="dataset.test_fraction.")] = 0.0,
     geometry: Geometry = "voxel",
     check: Annotated[bool, typer.Option(help="Read the validation clouds too.")] = True,
-    workers: Workers = None,
+    workers: Processes = None,
     progress: Progress = True,
 ) -> None:
     """Own clouds: read, crop and voxelise those that train, read those that validate.
@@ -188,9 +192,9 @@ def folder(
 def tiles(
     root: Annotated[Path, typer.Argument(help="Folder of large .las and .laz clouds.")],
     out: Annotated[Path, typer.Argument(help="Folder for the tiles.")],
-    size: Annotated[float, typer.Option(help="Edge of a tile, in metres.")] = 50.0,
-    least: Annotated[int, typer.Option(min=1, help="Leave out tiles with fewer points.")] = 100,
-    workers: Workers = None,
+    size: Annotated[Length, typer.Option(help="Edge of a tile, in metres.")] = 50.0,
+    least: Annotated[Count, typer.Option(help="Leave out tiles with fewer points.")] = 100,
+    workers: Processes = None,
     progress: Progress = True,
 ) -> None:
     """Cut large LAS clouds into square tiles, to train on with dataset=folder dataset.root=OUT.
@@ -202,8 +206,6 @@ def tiles(
 
     if not root.is_dir():
         raise typer.BadParameter(f"{root} is not a folder")
-    if not 0 < size < float("inf"):
-        raise typer.BadParameter(f"--size {size}: must be a length above 0, in metres")
     if out.resolve() == root.resolve() or root.resolve() in out.resolve().parents:
         raise typer.BadParameter(f"{out} lies among the clouds; give another folder")
     clouds = sorted(path for path in root.rglob("*") if path.suffix.lower() in las.SUFFIXES)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from pcnn.ranges import Length, Positive
 
 if TYPE_CHECKING:
     from pcnn.datasets.channels import Reading
@@ -30,10 +33,10 @@ Strict = Annotated[
     ),
 ]
 IntensityMax = Annotated[
-    float | None, typer.Option(help="The number in the files that is intensity 1.")
+    Positive | None, typer.Option(help="The number in the files that is intensity 1.")
 ]
 Scale = Annotated[
-    float, typer.Option(help="Metres in a unit of the files: 0.001 for millimetres, 0.3048 feet.")
+    Length, typer.Option(help="Metres in a unit of the files: 0.001 for millimetres, 0.3048 feet.")
 ]
 
 
@@ -77,7 +80,10 @@ def filled(words: Sequence[str] | None) -> dict[str, float]:
     for word in words or ():
         name, _, number = word.partition("=")
         try:
-            found[name.strip().lower()] = float(number)
-        except ValueError as error:
-            raise typer.BadParameter(f"--fill {word}: want NAME=NUMBER, as intensity=0") from error
+            value = float(number)
+        except ValueError:
+            value = math.nan
+        if not name.strip() or not math.isfinite(value):
+            raise typer.BadParameter(f"--fill {word}: must be NAME=NUMBER, as in intensity=0")
+        found[name.strip().lower()] = value
     return found

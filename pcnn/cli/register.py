@@ -11,6 +11,7 @@ from rich.markup import escape
 from pcnn.cli.device import chosen_device
 from pcnn.cli.reading import Columns, chosen_reading
 from pcnn.plural import counted
+from pcnn.ranges import Length, Matches, Seed, Share
 
 Model = Annotated[
     str | None,
@@ -23,7 +24,7 @@ Model = Annotated[
     ),
 ]
 Voxel = Annotated[
-    float | None, typer.Option(help="Voxel of FPFH in metres; default 0.05, beyond 20 m 0.3.")
+    Length | None, typer.Option(help="Voxel of FPFH in metres; default 0.05, beyond 20 m 0.3.")
 ]
 Sensor = Annotated[
     bool, typer.Option(help="FPFH takes the origin of each cloud for its sensor's place.")
@@ -42,16 +43,16 @@ def register(
     sensor_at_origin: Sensor = True,
     solver: Annotated[str, typer.Option(help="torch, open3d or svd.")] = "torch",
     icp: Annotated[
-        float | None, typer.Option(help="Refine by ICP within this distance, in metres.")
+        Length | None, typer.Option(help="Refine by ICP within this distance, in metres.")
     ] = None,
     min_inliers: Annotated[
-        int | None,
-        typer.Option(min=3, help="Matches that must agree; default 25 of FPFH, 60 of a network."),
+        Matches | None,
+        typer.Option(help="Matches that must agree; default 25 of FPFH, 60 of a network."),
     ] = None,
     min_overlap: Annotated[
-        float, typer.Option(min=0, max=1, help="Share of the source that must lie near the target.")
+        Share, typer.Option(help="Share of the source that must lie near the target.")
     ] = 0.05,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of samples and hypotheses.")] = 0,
+    seed: Annotated[Seed, typer.Option(help="Seed of samples and hypotheses.")] = 0,
     columns: Columns = None,
     device: Device = "auto",
 ) -> None:

@@ -7,10 +7,12 @@ from typing import Annotated
 
 import typer
 
+from pcnn.cli.app import App
 from pcnn.cli.simulate_interiors import Root, simulate_fragments_command, simulate_rooms_command
 from pcnn.cli.simulated_set import write_set
+from pcnn.ranges import Clouds, Count, Processes, Seed
 
-app = typer.Typer(no_args_is_help=True, help="Write simulated data sets in official formats.")
+app = App(help="Write simulated data sets in official formats.")
 
 
 @app.callback()
@@ -24,17 +26,15 @@ def simulate_kitti_command(
     folder: Annotated[
         Path | None, typer.Option("--root", help="The same as ROOT, as an option.")
     ] = None,
-    scans: Annotated[
-        int, typer.Option(min=0, help="Training scans, sequences 00-07, 09, 10.")
-    ] = 40,
-    val_scans: Annotated[int, typer.Option(min=0, help="Validation scans, sequence 08.")] = 8,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of streets, traffic and noise.")] = 0,
+    scans: Annotated[Clouds, typer.Option(help="Training scans, sequences 00-07, 09, 10.")] = 40,
+    val_scans: Annotated[Clouds, typer.Option(help="Validation scans, sequence 08.")] = 8,
+    seed: Annotated[Seed, typer.Option(help="Seed of streets, traffic and noise.")] = 0,
     workers: Annotated[
-        int | None, typer.Option(min=1, help="Processes; default: every core.")
+        Processes | None, typer.Option(help="Processes; default: every core.")
     ] = None,
     frame_stride: Annotated[
-        int,
-        typer.Option(min=1, help="Frames (10 Hz) from one scan to the next; 1 takes every frame."),
+        Count,
+        typer.Option(help="Frames (10 Hz) from one scan to the next; 1 takes every frame."),
     ] = 15,
     progress: Annotated[bool, typer.Option(help="Show progress.")] = True,
 ) -> None:

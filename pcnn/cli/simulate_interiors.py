@@ -9,13 +9,14 @@ from typing import Annotated
 import typer
 
 from pcnn.cli.simulated_set import write_set
+from pcnn.ranges import Clouds, Fragments, Processes, Rooms, Seed, Spacing
 
 Root = Annotated[
     Path | None,
     typer.Argument(help="Folder to write; default data/simulated/<format>-<seed>-<version>."),
 ]
-Seed = Annotated[int, typer.Option(min=0, help="Seed of rooms, paths and noise.")]
-Workers = Annotated[int | None, typer.Option(min=1, help="Processes; default: every core.")]
+RoomSeed = Annotated[Seed, typer.Option(help="Seed of rooms, paths and noise.")]
+Workers = Annotated[Processes | None, typer.Option(help="Processes; default: every core.")]
 ShowProgress = Annotated[bool, typer.Option(help="Show progress.")]
 
 
@@ -36,19 +37,19 @@ class LayoutChoice(str, Enum):
 
 def simulate_fragments_command(
     root: Root = None,
-    scenes: Annotated[int, typer.Option(min=0, help="Rooms for training.")] = 8,
-    val_scenes: Annotated[int, typer.Option(min=0, help="Rooms for validation.")] = 2,
+    scenes: Annotated[Clouds, typer.Option(help="Rooms for training.")] = 8,
+    val_scenes: Annotated[Clouds, typer.Option(help="Rooms for validation.")] = 2,
     test_scenes: Annotated[
-        int, typer.Option(min=0, help="Rooms for testing, with the benchmark's lists of pairs.")
+        Clouds, typer.Option(help="Rooms for testing, with the benchmark's lists of pairs.")
     ] = 2,
-    fragments: Annotated[int, typer.Option(min=2, help="Fragments per room.")] = 16,
+    fragments: Annotated[Fragments, typer.Option(help="Fragments per room.")] = 16,
     fusion: Annotated[
         FusionChoice,
         typer.Option(
             help="One sample per voxel of 2.5 cm, the mean of each voxel, or Open3D's TSDF."
         ),
     ] = FusionChoice.samples,
-    seed: Seed = 0,
+    seed: RoomSeed = 0,
     workers: Workers = None,
     progress: ShowProgress = True,
 ) -> None:
@@ -73,15 +74,13 @@ def simulate_fragments_command(
 
 def simulate_rooms_command(
     root: Root = None,
-    rooms: Annotated[int, typer.Option(min=1, help="Rooms in each of the six areas.")] = 6,
-    spacing: Annotated[
-        float, typer.Option(min=0.002, max=0.5, help="Distance between points, in metres.")
-    ] = 0.02,
+    rooms: Annotated[Rooms, typer.Option(help="Rooms in each of the six areas.")] = 6,
+    spacing: Annotated[Spacing, typer.Option(help="Distance between points, in metres.")] = 0.02,
     layout: Annotated[
         LayoutChoice,
         typer.Option(help="Text as in Stanford3dDataset_v1.2, or arrays as Pointcept's."),
     ] = LayoutChoice.text,
-    seed: Seed = 0,
+    seed: RoomSeed = 0,
     workers: Workers = None,
     progress: ShowProgress = True,
 ) -> None:

@@ -9,6 +9,7 @@ import typer
 from rich.markup import escape
 
 from pcnn.cli.reading import Columns, chosen_reading
+from pcnn.ranges import Count, Length
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -31,11 +32,9 @@ def stats(
     name: Annotated[
         list[str] | None, typer.Option(help="Name of a set; once for each path, in order.")
     ] = None,
-    limit: Annotated[
-        int, typer.Option(min=1, help="Number of clouds per set, spread over it.")
-    ] = 20,
+    limit: Annotated[Count, typer.Option(help="Number of clouds per set, spread over it.")] = 20,
     voxel: Annotated[
-        list[float] | None,
+        list[Length] | None,
         typer.Option(help="Voxel size in metres; may be repeated. Default: 0.05, 0.1."),
     ] = None,
     columns: Columns = None,
@@ -61,9 +60,6 @@ def stats(
 
     console = Console()
     sizes = tuple(voxel or (0.05, 0.1))
-    for size in sizes:
-        if not 0 < size < float("inf"):
-            raise typer.BadParameter(f"--voxel {size:g}: a voxel size must be above 0 m")
     if name is not None and len(name) != len(paths):
         raise typer.BadParameter(
             f"--name is given {counted(len(name), 'time')} for {counted(len(paths), 'path')}: give "

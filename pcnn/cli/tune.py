@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pcnn.plural import counted
+from pcnn.ranges import Count
 
 if TYPE_CHECKING:
     import torch
@@ -26,7 +27,7 @@ def tune(
         list[str] | None,
         typer.Argument(help="Options of train.py, such as model=minkunet dataset=kitti"),
     ] = None,
-    samples: Annotated[int, typer.Option(min=1, help="Batches to measure.")] = 5,
+    samples: Annotated[Count, typer.Option(help="Batches to measure.")] = 5,
     backward: Annotated[bool, typer.Option(help="Choose dataflows for gradients, too.")] = False,
     precision: Annotated[
         str | None,

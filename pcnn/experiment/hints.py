@@ -126,7 +126,7 @@ def limited(limit: Any) -> str:
         most = getattr(limit, "max_length", None)
         least = limit.min_length
         return f"of {least} values" if most == least else f"with {least} or more values"
-    ge, gt, le, lt = bounds(limit)
+    ge, gt, le, lt = (None if one is None else f"{one:,.10g}" for one in bounds(limit))
     low = "" if ge is None and gt is None else f"from {ge}" if gt is None else f"above {gt}"
     high = "" if le is None and lt is None else f"up to {le}" if lt is None else f"below {lt}"
     if ge is not None and not high:

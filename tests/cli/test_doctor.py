@@ -9,8 +9,8 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from pcnn.cli import app
 from pcnn.cli import doctor as command
+from pcnn.cli.commands import app
 from pcnn.cli.doctor import Finding, diagnose, driver_cuda, extra_for
 from pcnn.kernels import cubin_cache
 

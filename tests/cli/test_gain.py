@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from pcnn.cli import app
+from pcnn.cli.commands import app
 from pcnn.metrics.registration import PairResult, protocol
 from pcnn.metrics.registration.comparison import compare_runs
 from pcnn.metrics.registration.pair_table import write_pair_table

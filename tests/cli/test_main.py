@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from pcnn.cli import app
+from pcnn.cli.app import App
+from pcnn.cli.commands import app
 
 runner = CliRunner()
 
@@ -23,6 +24,19 @@ def test_the_version_is_printed_and_is_that_of_the_package() -> None:
     project = (Path(__file__).parents[2] / "pyproject.toml").read_text()
     (declared,) = re.findall(r'^version = "(.*)"$', project, re.MULTILINE)
     assert run("--version").strip() == f"pcnn {declared}"
+
+
+def test_ctrl_c_is_one_line_and_exit_code_130() -> None:
+    def command() -> None:
+        raise KeyboardInterrupt
+
+    group, nested = App(), App()
+    nested.command("wait")(command)
+    group.add_typer(nested, name="bench")
+    nested.callback()(lambda: None)
+    done = runner.invoke(group, ["bench", "wait"])
+    assert done.exit_code == 130
+    assert done.output.strip() == "Ctrl-C: stopped; no file is left half written"
 
 
 def test_an_unknown_command_is_refused() -> None:
@@ -90,7 +104,9 @@ def test_a_file_that_holds_something_else_is_not_overwritten(tmp_path: Path) -> 
 
 def test_a_scan_is_measured_at_several_voxel_sizes(tmp_path: Path) -> None:
     scan, out = tmp_path / "scan.bin", tmp_path / "mapping.json"
-    np.random.default_rng(0).uniform(-3, 3, (2000, 4)).astype(np.float32).tofile(scan)
+    points = np.random.default_rng(0).uniform(-3, 3, (2000, 4)).astype(np.float32)
+    points[:, 3] = 0.5
+    points.tofile(scan)
     words = f"bench mapping --workload {scan} --voxel-sizes 1,0.5 --repeats 3 --device cpu"
     run(*words.split(), "--figure", "minuet_fig17", "--out", str(out))
     rows = json.loads(out.read_text())["rows"]
@@ -136,7 +152,7 @@ def test_bench_native_measures_points_of_a_file(tmp_path: Path) -> None:
         ("--figure fig9", "no figure fig9"),
         ("--line mesh", "no line mesh"),
         ("--cloud nowhere.npz:room002", "no file nowhere.npz"),
-        ("--sizes 1,x", "must be whole numbers above 0"),
+        ("--sizes 1,x", "must be whole numbers from 1 to"),
         ("--figure figJ", "none of these figures"),
     ],
 )
@@ -161,8 +177,8 @@ def test_bench_networks_writes_checked_rows(tmp_path: Path) -> None:
         ("--model resnet50", "must be one of sparse_resnet, sparse_resnet_large, minkunet"),
         ("--mode sleep", "must be one of infer, forward, train, step"),
         ("--figure spira_fig0", "no figure spira_fig0"),
-        ("--sizes 10,x", "must be whole numbers above 0"),
-        ("--kernel-sizes 0", "must be whole numbers above 0"),
+        ("--sizes 10,x", "must be whole numbers from 1 to"),
+        ("--kernel-sizes 0", "must be whole numbers from 1 to"),
     ],
 )
 def test_bad_options_of_networks_are_named(options: str, message: str, tmp_path: Path) -> None:

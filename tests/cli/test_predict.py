@@ -10,7 +10,7 @@ import torch
 from omegaconf import OmegaConf
 from typer.testing import CliRunner
 
-from pcnn.cli import app
+from pcnn.cli.commands import app
 from pcnn.cli.predictor import Predictor
 from pcnn.datasets.labels import IGNORE, SEMANTIC_KITTI
 from pcnn.datasets.point_files import read_points

@@ -11,7 +11,7 @@ import torch
 from omegaconf import OmegaConf
 from typer.testing import CliRunner
 
-from pcnn.cli import app
+from pcnn.cli.commands import app
 from pcnn.datasets.ply import read_ply, write_ply
 from pcnn.experiment import build
 from tests.cli.test_predict import config

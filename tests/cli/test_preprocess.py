@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from pcnn.cli import app
+from pcnn.cli.commands import app
 from pcnn.datasets import OnPoints, cache
 from pcnn.datasets.cloud_dataset import CloudDataset
 from pcnn.datasets.preparation import FillCache, prepared

@@ -8,7 +8,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from pcnn.cli import app
+from pcnn.cli.commands import app
 from pcnn.metrics.registration import rotation_error, translation_error
 from pcnn.visualize import write_coloured_ply
 from tests.datasets.registration.scenes import write_fragments

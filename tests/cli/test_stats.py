@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from pcnn.cli.main import app
+from pcnn.cli.commands import app
 from pcnn.datasets.simulate import MARKER
 from tests.datasets.test_bin_files import nuscenes
 

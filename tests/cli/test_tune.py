@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from pcnn.cli import app
+from pcnn.cli.commands import app
 from pcnn.dataflows import Blocked, Reference
 from pcnn.dataflows.tuned import forget
 from pcnn.dataflows.tuning_file import read

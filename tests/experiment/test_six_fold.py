@@ -11,7 +11,7 @@ import torch
 from omegaconf import OmegaConf
 from typer.testing import CliRunner
 
-from pcnn.cli import app
+from pcnn.cli.commands import app
 from pcnn.datasets.s3dis.classes import CLASS_NAMES
 from pcnn.experiment.confusion_file import read_counts, write_counts
 from pcnn.experiment.errors import ConfigError

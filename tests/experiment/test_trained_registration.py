@@ -12,7 +12,7 @@ import torch
 from typer.testing import CliRunner
 
 import pcnn
-from pcnn.cli import app
+from pcnn.cli.commands import app
 from pcnn.datasets.registration.make_gt import make_ground_truth
 from pcnn.experiment import shipped
 from pcnn.experiment.export import export

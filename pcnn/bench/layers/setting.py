@@ -13,6 +13,8 @@ from pcnn.ops.engine import Engine
 
 #: What is timed: on a map whose layouts are there, or with a map from the sorted keys alone.
 KINDS = ("layer", "train", "map+layer", "map+train")
+#: Largest channels and kernel sizes of a layer that is measured.
+MOST_CHANNELS, MOST_SIZE = 4096, 63
 #: Those with backward; ``backward`` is the second half of ``train`` alone.
 BACKWARD = ("backward", "train", "map+train")
 #: Those that build the map in the measured time.
@@ -52,6 +54,10 @@ class LayerShape:
         parts = text.split(":")
         if len(parts) not in (3, 4) or not all(p.isdecimal() and int(p) for p in parts):
             raise ValueError(f"{text}: want c_in:c_out:size or c_in:c_out:size:stride, as 16:32:3")
+        if max(map(int, parts[:2])) > MOST_CHANNELS or max(map(int, parts[2:])) > MOST_SIZE:
+            raise ValueError(
+                f"{text}: at most {MOST_CHANNELS:,} channels, and size and stride {MOST_SIZE}"
+            )
         return cls(*map(int, parts))
 
 

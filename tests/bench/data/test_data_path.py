@@ -14,7 +14,7 @@ from pcnn.bench.data.check import check_loading, check_sample
 from pcnn.bench.data.links import linked_set
 from pcnn.bench.rows import read_rows
 from pcnn.bench.verify import CheckFailed
-from pcnn.cli import app
+from pcnn.cli.commands import app
 from pcnn.datamodules import KITTISegmentation
 from pcnn.datasets import OnPoints, OnVoxels, Placement
 from pcnn.datasets.augment import Augmentation

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from pcnn.cli import app
+from pcnn.cli.commands import app
 from pcnn.metrics.registration import PairResult, paired_difference, protocol
 from pcnn.metrics.registration.comparison import compare, compare_runs, comparison_table
 from pcnn.metrics.registration.pair_table import read_pair_table, write_pair_table

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from pcnn.cli.app import App
 from pcnn.cli.bench import app as bench_app
 from pcnn.cli.doctor import doctor
 from pcnn.cli.export import export
@@ -23,10 +24,7 @@ from pcnn.cli.sixfold import sixfold
 from pcnn.cli.stats import stats
 from pcnn.cli.tune import tune
 
-app = typer.Typer(
-    no_args_is_help=True,
-    pretty_exceptions_show_locals=False,
-)
+app = App()
 app.add_typer(bench_app, name="bench")
 app.add_typer(preprocess_app, name="preprocess")
 app.add_typer(simulate_app, name="simulate")
@@ -61,8 +59,3 @@ def options(
     ] = False,
 ) -> None:
     """Point-cloud networks. Training is `python train.py`, evaluation `python eval.py`."""
-
-
-def main() -> None:
-    """Run the command line."""
-    app()
