@@ -148,6 +148,7 @@ def label_all(
 
     from pcnn.datasets.labelled_copy import write_labelled
     from pcnn.datasets.point_files import read_points
+    from pcnn.errors import UNREADABLE
     from pcnn.visualize import write_coloured_ply
 
     bad: list[str] = []
@@ -180,7 +181,7 @@ def label_all(
                 )
             rows += cloud.n_points_total
             lost += cloud.n_points_total - cloud.n_points
-        except (OSError, ValueError, ImportError) as error:
+        except (*UNREADABLE, OSError) as error:  # OSError: the result cannot be written
             bad.append(str(error) if str(path) in str(error) else f"{path}: {error}")
     if lost:
         console.print(

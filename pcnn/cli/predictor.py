@@ -22,6 +22,7 @@ from pcnn.datasets.point_table import COLORS, meant
 from pcnn.datasets.samples import Cloud
 from pcnn.datasets.tiles import Tiles
 from pcnn.datasets.units import unit_doubt
+from pcnn.errors import FileError
 from pcnn.experiment import build
 
 #: Channels of networks whose checkpoints do not name them, by their number.
@@ -117,9 +118,10 @@ class Predictor:
         """
         channels = 3 + cloud.features.shape[1]
         if channels != self.in_channels:
-            raise ValueError(
-                f"{cloud.path}: x, y, z and {channels - 3} further channels, the network was "
-                f"trained on x, y, z and {self.in_channels - 3}"
+            raise FileError(
+                cloud.path,
+                f"x, y, z and {channels - 3} further channels, the network was trained on x, y, z "
+                f"and {self.in_channels - 3}",
             )
         rows = torch.arange(cloud.n_points)
         part = crop(replace(cloud, point_index=rows), radius)

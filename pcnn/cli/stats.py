@@ -135,6 +135,8 @@ def _measure(
         read_statistics,
         set_statistics,
     )
+    from pcnn.errors import UNREADABLE
+    from pcnn.files.named import named
     from pcnn.plural import counted
 
     if path.suffix == ".json":
@@ -146,9 +148,10 @@ def _measure(
     for n in track(chosen, name, console=console, transient=True, disable=not progress):
         file = files[n].path
         try:
-            read = read_cloud(file, columns)
-            clouds.append(cloud_statistics(read.points, read.remission, read.classes, sizes))
-        except (OSError, ValueError) as error:
+            with named(file, "cloud"):
+                read = read_cloud(file, columns)
+                clouds.append(cloud_statistics(read.points, read.remission, read.classes, sizes))
+        except UNREADABLE as error:
             bad.append(str(error) if str(file) in str(error) else f"{file}: {error}")
             continue
         missing += read.missing

@@ -13,6 +13,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from pcnn.dataflows.tuning_table import TuningTable
+from pcnn.errors import FileError, MissingFileError
+from pcnn.files.named import named
+from pcnn.files.plain import read_json
 from pcnn.kernels.cubin_cache import folder
 
 #: Tables that come with the package, one a device.
@@ -43,12 +46,14 @@ def read(path: Path) -> TuningTable:
     A file that is damaged, or of another version, counts as empty, and a warning says so.
     """
     try:
-        return TuningTable.of_plain(json.loads(path.read_text()))
-    except FileNotFoundError:
+        content = read_json(path)
+        with named(path, "table of tuned dataflows"):
+            return TuningTable.of_plain(content)
+    except MissingFileError:
         return TuningTable()
-    except (OSError, ValueError) as error:  # undecodable text and JSON are ValueErrors too
+    except FileError as error:
         warnings.warn(
-            f"{path} is not used: {error}. The next pcnn.tune writes it anew.",
+            f"{path} is not used: {error.rule}. The next pcnn.tune writes it anew.",
             RuntimeWarning,
             stacklevel=2,
         )

@@ -10,7 +10,7 @@ from typing import Any, Literal, cast, get_args
 from torch.utils.data import Dataset
 
 from pcnn.datasets.sampler import Key
-from pcnn.errors import UserError
+from pcnn.errors import UNREADABLE, UserError
 
 log = logging.getLogger(__name__)
 
@@ -60,7 +60,7 @@ class Readable(Dataset[Any]):
             index = (first + step) % len(self)
             try:
                 return self._dataset[(epoch, index)]
-            except (OSError, ValueError, ImportError) as error:
+            except UNREADABLE as error:
                 refused: Exception = error
                 self._say(index, error)
         if self._on_error == "skip":

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,9 @@ import torch
 
 from pcnn.datasets.samples import Cloud
 from pcnn.datasets.whole_file import whole_file
+from pcnn.errors import FileError
+from pcnn.files.named import named
+from pcnn.files.npz import read_npz
 
 log = logging.getLogger(__name__)
 
@@ -60,7 +62,7 @@ class CloudCache:
             return None
         try:
             entry, found = _read(path)
-        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+        except FileError as error:
             log.warning("rebuilding the corrupt cache entry %s (%s)", path, error)
             return None
         return entry if np.array_equal(found, _stamp(sources)) else None
@@ -70,17 +72,28 @@ class CloudCache:
 
 
 def _stamp(sources: Sequence[Path]) -> np.ndarray:
-    stats = [source.stat() for source in sources]
+    stats = []
+    for source in sources:
+        with named(source, "file"):
+            stats.append(source.stat())
     return np.array([(s.st_size, s.st_mtime_ns) for s in stats], dtype=np.int64)
 
 
 def _read(path: Path) -> tuple[Cloud, np.ndarray]:
-    with np.load(path, allow_pickle=False) as data:
-        labels = torch.from_numpy(data["labels"]).long() if "labels" in data else None
+    data = read_npz(path)
+    with named(path, "cache entry"):
+        points, features, labels = data["points"], data["features"], data.get("labels")
+        rows = len(points)
+        if points.dtype != np.float32 or points.shape != (rows, 3):
+            raise FileError(path, f"points are {points.dtype} {list(points.shape)}")
+        if features.dtype != np.float32 or features.ndim != 2 or len(features) != rows:
+            raise FileError(path, f"features are {features.dtype} {list(features.shape)}")
+        if labels is not None and (labels.dtype != np.uint8 or labels.shape != (rows,)):
+            raise FileError(path, f"labels are {labels.dtype} {list(labels.shape)}")
         cloud = Cloud(
-            torch.from_numpy(data["points"]),
-            torch.from_numpy(data["features"]),
-            labels,
+            torch.from_numpy(points),
+            torch.from_numpy(features),
+            None if labels is None else torch.from_numpy(labels).long(),
             str(data["name"]),
             str(data["path"]),
             n_points_total=int(data["n_points_total"]),

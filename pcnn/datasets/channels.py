@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from pcnn.datasets.file_error import CloudFileError
 from pcnn.datasets.plain_columns import columns_named
 from pcnn.datasets.point_table import COLORS, PointTable, find_name, meant
+from pcnn.errors import FileError
+from pcnn.files.limits import LIMIT
 
 #: Coordinates beyond this [m] are those of a map: float32 would keep them to half a millimetre.
 _FAR = 1e4
@@ -34,10 +35,11 @@ class Reading:
         scale: metres in a unit of the files' coordinates.
         only_far: with ``centred``, move LAS clouds too only where they lie far from zero.
         by_place: take the columns of an array without names for the channels, in their order.
+        max_gib: largest size of a file, and of what it unpacks to in memory [GiB].
 
     Raises:
-        ValueError: a name that occurs twice, an ``intensity_max`` or a ``scale`` that is not
-            positive, or columns without x, y, z.
+        ValueError: a name that occurs twice, an ``intensity_max``, ``scale`` or ``max_gib`` that is
+            not positive, or columns without x, y, z.
     """
 
     channels: tuple[str, ...] | None = None
@@ -49,13 +51,14 @@ class Reading:
     scale: float = 1.0
     only_far: bool = False
     by_place: bool = False
+    max_gib: float = LIMIT
 
     def __post_init__(self) -> None:
         if self.channels is not None:
             names = [name.lower() for name in self.channels]
             if len(set(names)) < len(names):
                 raise ValueError(f"channels must differ, got {', '.join(self.channels)}")
-        for name in ("intensity_max", "scale"):
+        for name in ("intensity_max", "scale", "max_gib"):
             value = getattr(self, name)
             if value is not None and not 0 < value < float("inf"):
                 raise ValueError(f"{name} must be positive, got {value}")
@@ -87,7 +90,7 @@ class Reading:
             [P, F] float32.
 
         Raises:
-            CloudFileError: a channel that the file does not have, and no number to fill it with.
+            FileError: a channel that the file does not have, and no number to fill it with.
         """
         columns = [np.empty((len(table), 0), dtype=np.float32)]
         columns += [self._channel(table, name)[:, None] for name in self.names(table)]
@@ -117,7 +120,7 @@ class Reading:
         if found is None:
             filled = find_name(name, tuple(self.fill))
             if filled is None:
-                raise CloudFileError(
+                raise FileError(
                     table.path,
                     f"no channel {name!r}; the file has {', '.join(table.names) or 'none'} "
                     f"(one number for all points: --fill {name}=0, dataset.fill={{{name}: 0}})",
@@ -125,7 +128,7 @@ class Reading:
             return np.full(len(table), self.fill[filled], dtype=np.float32)
         values = np.asarray(table.column(found))
         if values.ndim != 1:
-            raise CloudFileError(table.path, f"{found} holds several numbers a point")
+            raise FileError(table.path, f"{found} holds several numbers a point")
         if meant(name) in COLORS and np.issubdtype(values.dtype, np.integer):
             return values.astype(np.float32) / np.iinfo(values.dtype).max
         if meant(name) == "intensity":

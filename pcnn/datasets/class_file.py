@@ -8,9 +8,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml  # type: ignore[import-untyped]  # a package that OmegaConf needs
-
 from pcnn.datasets.labels import IGNORE, LabelMap, Rgb
+from pcnn.errors import FileError, MissingFileError
+from pcnn.files.named import named
+from pcnn.files.plain import read_yaml
 
 _KEYS = ("names", "colors", "map", "ignore")
 
@@ -29,13 +30,18 @@ def read_classes(source: str | Path | Mapping[str, Any]) -> LabelMap:
         source: a YAML file, or a mapping with these keys.
 
     Raises:
-        FileNotFoundError: no such file.
-        ValueError: no YAML, or entries that do not fit together; names file and entry.
+        MissingFileError: no such file.
+        FileError: no YAML, or entries that do not fit together; names file and entry.
     """
     content, origin = (source, "classes") if isinstance(source, Mapping) else _load(Path(source))
+    with named(origin, "class file"):
+        return _classes(content, origin)
+
+
+def _classes(content: Mapping[str, Any], origin: str) -> LabelMap:
     unknown = [str(key) for key in content if key not in _KEYS]
     if unknown:
-        raise ValueError(f"{origin}: unknown key {unknown[0]}; there are {', '.join(_KEYS)}")
+        raise ValueError(f"{origin}: unknown key {unknown[0][:80]}; there are {', '.join(_KEYS)}")
     names: Any = content.get("names")
     if not _is_list(names) or not all(isinstance(name, str) for name in names):
         raise ValueError(f"{origin}: names must be a list of class names")
@@ -86,7 +92,9 @@ def colors_of(colors: Sequence[Sequence[float]] | None, n: int, origin: str) -> 
 def _rgb(color: Any, origin: str) -> Rgb:
     numbers = _is_list(color) and all(isinstance(part, (int, float)) for part in color)
     if not numbers or len(color) != 3 or not all(0 <= part <= 255 for part in color):
-        raise ValueError(f"{origin}: a color is [red, green, blue] in 0..255, got {color}")
+        raise ValueError(
+            f"{origin}: a color is [red, green, blue] in 0..255, got {str(color)[:80]}"
+        )
     red, green, blue = (round(part) for part in color)
     return red, green, blue
 
@@ -102,8 +110,8 @@ def _labels(table: Any, names: Sequence[str], origin: str) -> dict[int, int]:
     strange = [label for label, name in table.items() if name not in names]
     if strange:
         raise ValueError(
-            f"{origin}: map gives label {strange[0]} to {table[strange[0]]!r}, which is not among "
-            f"the names {', '.join(names)}"
+            f"{origin}: map gives label {strange[0]} to {str(table[strange[0]])[:80]!r}, which is "
+            f"not among the names {', '.join(names)}"
         )
     missing = [name for name in names if name not in table.values()]
     if missing:
@@ -113,30 +121,17 @@ def _labels(table: Any, names: Sequence[str], origin: str) -> dict[int, int]:
 
 def _load(path: Path) -> tuple[Mapping[str, Any], str]:
     if not path.is_file():
-        raise FileNotFoundError(f"{path}: no such class file (names, colors, map, ignore)")
-    try:
-        content = yaml.load(path.read_text(encoding="utf-8"), _Once)
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path}: not YAML ({' '.join(str(error).split())})") from error
+        raise MissingFileError(path, "no such class file (names, colors, map, ignore)")
+    content = read_yaml(path)
     if not isinstance(content, dict):
-        raise ValueError(f"{path}: a class file is a mapping with {', '.join(_KEYS)}")
+        raise FileError(path, f"a class file is a mapping with {', '.join(_KEYS)}")
     return {str(key): value for key, value in content.items()}, str(path)
-
-
-class _Once(yaml.SafeLoader):  # type: ignore[misc]
-    """Refuses a key given twice, of which PyYAML would keep the last without a word."""
-
-    def construct_mapping(self, node: Any, deep: bool = False) -> Any:
-        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
-        twice = [key for key in keys if keys.count(key) > 1]
-        if twice:
-            raise yaml.YAMLError(f"line {node.start_mark.line + 1}: {twice[0]} is given twice")
-        return super().construct_mapping(node, deep)
 
 
 def _number(label: Any) -> Any:
     """A label written as text as the number it is."""
-    return int(label) if isinstance(label, str) and re.fullmatch(r"-?\d+", label) else label
+    whole = isinstance(label, str) and re.fullmatch(r"-?\d{1,18}", label, re.ASCII)
+    return int(label) if whole else label
 
 
 def _is_list(value: Any) -> bool:
@@ -144,4 +139,5 @@ def _is_list(value: Any) -> bool:
 
 
 def _is_int(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
+    """Whether a value is a label: a whole number of 64 bits."""
+    return type(value) is int and -(1 << 63) <= value < 1 << 63

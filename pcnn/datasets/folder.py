@@ -18,6 +18,7 @@ from pcnn.datasets.labels import LabelMap
 from pcnn.datasets.placement import Placement, VoxelSize
 from pcnn.datasets.point_files import label_source, read_labels, read_points, read_table
 from pcnn.datasets.samples import Cloud
+from pcnn.errors import UNREADABLE, FileError
 
 
 class FolderClouds(CloudDataset):
@@ -128,9 +129,9 @@ class FolderClouds(CloudDataset):
                 table = read_table(path, self.reading)
                 self.reading.values(table)
                 return self.reading.names(table)
-            except (OSError, ValueError) as error:
+            except UNREADABLE as error:
                 refusals.append(str(error))
-        raise ValueError(f"none of {len(refusals)} clouds can be read; {refusals[0]}")
+        raise FileError(self.root, f"none of {len(refusals)} clouds can be read; {refusals[0]}")
 
     def read(self, index: int) -> Cloud:
         """Return the points of a cloud, without missing returns.

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from pcnn.datasets.label_places import without_label_files
 from pcnn.datasets.point_files import SUFFIXES, is_cloud_file, label_source
+from pcnn.errors import FileError
 
 log = logging.getLogger(__name__)
 
@@ -154,5 +155,5 @@ def held_out(n: int, val_fraction: float, test_fraction: float) -> tuple[int, in
 def _may_be_labelled(path: Path) -> bool:
     try:
         return label_source(path) is not None
-    except (OSError, ValueError):
+    except FileError:
         return True  # it is named when it is read

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
-from pcnn.datasets.file_error import CloudFileError
 from pcnn.datasets.whole_file import whole_file
+from pcnn.errors import FileError
+from pcnn.files.named import named
 
 
 def read_label_file(path: Path, n_points: int) -> np.ndarray:
@@ -21,15 +22,16 @@ def read_label_file(path: Path, n_points: int) -> np.ndarray:
         [P] uint32; the class is ``word & 0xFFFF``, the instance ``word >> 16``.
 
     Raises:
-        FileNotFoundError: no such file.
-        CloudFileError: a size that is no multiple of 4, or another count than the scan's.
+        MissingFileError: no such file.
+        FileError: a size that is no multiple of 4, or another count than the scan's.
     """
-    size = path.stat().st_size
-    if size % 4:
-        raise CloudFileError(path, f"{size} bytes are no whole number of 4-byte labels; truncated?")
-    if size // 4 != n_points:
-        raise CloudFileError(path, f"{size // 4} labels for a scan of {n_points} points")
-    return np.fromfile(path, dtype="<u4")
+    with named(path, ".label file"):
+        size = path.stat().st_size
+        if size % 4:
+            raise FileError(path, f"{size} bytes are no whole number of 4-byte labels; truncated?")
+        if size // 4 != n_points:
+            raise FileError(path, f"{size // 4} labels for a scan of {n_points} points")
+        return np.fromfile(path, dtype="<u4")
 
 
 def write_label_file(path: Path, raw: np.ndarray) -> None:

@@ -14,12 +14,12 @@ from functools import cached_property
 import numpy as np
 from torch import Tensor
 
+from pcnn.errors import FileError
+
 IGNORE = 255
 """Train id of a point that counts neither in a loss nor in a metric."""
 
 Rgb = tuple[int, int, int]
-
-_UNKNOWN = -1
 
 # name, raw id written for a prediction, further raw ids merged into the class, colour
 _CLASSES: tuple[tuple[str, int, tuple[int, ...], Rgb], ...] = (
@@ -73,16 +73,10 @@ class LabelMap:
         return len(self.class_names)
 
     @cached_property
-    def _lowest(self) -> int:
-        return min(self.raw_to_train) - 1
-
-    @cached_property
-    def _lookup(self) -> np.ndarray:
-        """Train ids of the raw ids from the lowest on; the first and the last row are unknown."""
-        table = np.full(max(self.raw_to_train) - self._lowest + 2, _UNKNOWN, dtype=np.int64)
-        for raw, train in self.raw_to_train.items():
-            table[raw - self._lowest] = train
-        return table
+    def _known(self) -> tuple[np.ndarray, np.ndarray]:
+        """Raw ids [R] int64 in rising order, and their train ids."""
+        raw = np.array(sorted(self.raw_to_train), dtype=np.int64)
+        return raw, np.array([self.raw_to_train[i] for i in raw.tolist()], dtype=np.int64)
 
     def encode(self, raw: np.ndarray, origin: str) -> np.ndarray:
         """Translate raw ids into train ids.
@@ -95,18 +89,21 @@ class LabelMap:
             [P] int64, 0..C-1 or ``IGNORE``.
 
         Raises:
-            ValueError: an id that the map does not know.
+            FileError: an id that the map does not know.
         """
-        rows = raw.astype(np.int64) - self._lowest
-        train = self._lookup[np.clip(rows, 0, len(self._lookup) - 1)]
-        if (train == _UNKNOWN).any():
-            unknown, counts = np.unique(raw[train == _UNKNOWN], return_counts=True)
-            raise ValueError(
-                f"{origin}: raw label {int(unknown[0])} ({int(counts[0])} points"
+        ids, classes = self._known
+        wide = raw.astype(np.int64)
+        rows = np.searchsorted(ids, wide).clip(max=len(ids) - 1)
+        strange = ids[rows] != wide
+        if strange.any():
+            unknown, counts = np.unique(raw[strange], return_counts=True)
+            raise FileError(
+                origin,
+                f"raw label {int(unknown[0])} ({int(counts[0])} points"
                 f"{f', and {len(unknown) - 1} more ids' if len(unknown) > 1 else ''}) is not in "
-                f"the label map; known ids: {', '.join(map(str, sorted(self.raw_to_train)))}"
+                f"the label map; known ids: {', '.join(map(str, ids[:200].tolist()))}",
             )
-        return train
+        return classes[rows]
 
     def decode(self, train: np.ndarray) -> np.ndarray:
         """Translate train ids into the raw ids of a prediction file, ``IGNORE`` into `ignored_raw`.
@@ -115,7 +112,7 @@ class LabelMap:
             train: [P] integers, 0..C-1 or ``IGNORE``.
 
         Returns:
-            [P] uint32, or int64 where a raw id is negative.
+            [P] uint32, or int64 where a raw id does not fit.
 
         Raises:
             ValueError: an id that is neither a class nor ``IGNORE``.
@@ -128,7 +125,7 @@ class LabelMap:
                 f"{int(train[~(known | (train == IGNORE))][0])}"
             )
         raw = np.array([*self.train_to_raw, self.ignored_raw])
-        table = raw.astype(np.int64 if raw.min() < 0 else np.uint32)
+        table = raw.astype(np.uint32 if raw.min() >= 0 and raw.max() < 1 << 32 else np.int64)
         return table[np.where(known, train, self.num_classes)]
 
 

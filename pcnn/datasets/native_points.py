@@ -13,6 +13,7 @@ from torch import Tensor
 from pcnn.datasets.labels import IGNORE, check_labels
 from pcnn.datasets.placement import VoxelSize
 from pcnn.datasets.samples import Cloud, SegmentationSample
+from pcnn.errors import FileError
 from pcnn.geometry import Neighbourhood, PointSet
 from pcnn.ops.native_points import native_points
 from pcnn.ops.plan import Planner
@@ -106,7 +107,7 @@ class OnPoints:
                 assert x.geometry.chosen is not None  # the set was made from points
                 labels = cloud.labels[x.geometry.chosen]
         except ValueError as error:
-            raise ValueError(f"{cloud.path}: {error}") from error
+            raise FileError(cloud.path, str(error)) from error
         return SegmentationSample.of(x.geometry, x.features, labels, cloud)
 
     def kept(self, cloud: Cloud, size: VoxelSize) -> Cloud:

@@ -10,8 +10,11 @@ from pathlib import Path
 
 import numpy as np
 
-from pcnn.datasets.file_error import CloudFileError
+from pcnn.datasets.number_text import number_rows
 from pcnn.datasets.point_table import COLORS, missing_axes
+from pcnn.errors import FileError
+from pcnn.files.limits import LIMIT, check_size, read_whole
+from pcnn.files.named import named
 
 _TYPES = {
     (kind, size): f"{letter}{size}"
@@ -23,37 +26,47 @@ _TYPES = {
     for size in sizes
 }
 _HEADER_LIMIT = 1 << 14
+#: LZF unpacks 3 bytes to 264 at most.
+_LZF_RATIO = 88
+_LARGEST_RECORD = 1 << 16  # bytes of a point
 
 
-def read_pcd(path: Path) -> np.ndarray:
+def read_pcd(path: Path, limit: float = LIMIT) -> np.ndarray:
     """Read the points of a PCD file.
+
+    Args:
+        path: the file.
+        limit: largest size of the file, and of its points in memory [GiB].
 
     Returns:
         [P] structured array with the file's field names and types; a field of several numbers has
         them in its last axis.
 
     Raises:
-        CloudFileError: a malformed header, or data that is not what the header says.
+        FileError: a malformed header, or data that is not what the header says: less of it, more,
+            or packed data that cannot hold so much.
     """
-    content = path.read_bytes()
-    header, size = _header(path, content[:_HEADER_LIMIT])
-    dtype, count = _layout(path, header)
-    body, kind = content[size:], " ".join(header["DATA"])
-    if kind == "ascii":
-        return _ascii(path, body, dtype, count)
-    if kind == "binary_compressed":
-        body = _decompressed(path, body, dtype, count)
-    elif kind != "binary":
-        raise CloudFileError(
-            path, f"DATA must be ascii, binary or binary_compressed, found {kind!r}"
-        )
-    if len(body) < count * dtype.itemsize:
-        raise CloudFileError(
-            path,
-            f"truncated: {count} points need {count * dtype.itemsize} bytes, the file has "
-            f"{len(body)}",
-        )
-    return np.frombuffer(body, dtype, count).copy()
+    with named(path, "PCD file"):
+        content = read_whole(path, limit)
+        header, size = _header(path, content[:_HEADER_LIMIT])
+        dtype, count = _layout(path, header)
+        check_size(path, count * dtype.itemsize, limit, "POINTS")
+        body, kind = memoryview(content)[size:], " ".join(header["DATA"])
+        if kind == "ascii":
+            return _ascii(path, bytes(body), dtype, count, content.count(b"\n", 0, size) + 1)
+        if kind == "binary_compressed":
+            body = memoryview(_decompressed(path, bytes(body), dtype, count))
+        elif kind != "binary":
+            raise FileError(
+                path, f"DATA must be ascii, binary or binary_compressed, found {kind[:40]!r}"
+            )
+        needed = count * dtype.itemsize
+        if len(body) != needed:
+            wrong = "truncated" if len(body) < needed else "POINTS or a field is too small"
+            raise FileError(
+                path, f"{wrong}: {count} points need {needed} bytes, the file has {len(body)}"
+            )
+        return np.frombuffer(body, dtype, count).copy()
 
 
 def pcd_names(points: np.ndarray) -> tuple[str, ...]:
@@ -91,16 +104,17 @@ def _header(path: Path, start: bytes) -> tuple[dict[str, list[str]], int]:
     while "DATA" not in words:
         end = start.find(b"\n", at)
         if end < 0:
-            raise CloudFileError(
-                path, f"not a PCD file: no DATA line in its first {len(start)} bytes"
-            )
+            raise FileError(path, f"not a PCD file: no DATA line in its first {len(start)} bytes")
         try:
             line = start[at:end].decode("ascii").split()
         except UnicodeDecodeError as error:
-            raise CloudFileError(path, "not a PCD file: its header is not ascii text") from error
+            raise FileError(path, "not a PCD file: its header is not ascii text") from error
         at = end + 1
-        if line and not line[0].startswith("#"):
-            words[line[0]] = line[1:]
+        if not line or line[0].startswith("#"):
+            continue
+        if line[0] in words:
+            raise FileError(path, f"the PCD header has two lines {line[0][:40]}")
+        words[line[0]] = line[1:]
     return words, at
 
 
@@ -108,61 +122,94 @@ def _layout(path: Path, header: dict[str, list[str]]) -> tuple[np.dtype, int]:
     """Type of a point and number of points."""
     missing = [name for name in ("FIELDS", "SIZE", "TYPE", "POINTS") if name not in header]
     if missing:
-        raise CloudFileError(path, f"the PCD header lacks {', '.join(missing)}")
+        raise FileError(path, f"the PCD header lacks {', '.join(missing)}")
     names = header["FIELDS"]
     counts = header.get("COUNT", ["1"] * len(names))
     if not len(names) == len(header["SIZE"]) == len(header["TYPE"]) == len(counts):
-        raise CloudFileError(path, "FIELDS, SIZE, TYPE and COUNT have different lengths")
+        raise FileError(path, "FIELDS, SIZE, TYPE and COUNT have different lengths")
+    sizes = (("SIZE", header["SIZE"]), ("COUNT", counts))
     fields: list[tuple[str, str, int]] = []
-    try:
-        for place, name in enumerate(names):
-            kind = "<" + _TYPES[header["TYPE"][place], int(header["SIZE"][place])]
-            # PCL names padding _, several times in one file
-            unique = f"_{place}" if name == "_" else name
-            fields.append((unique, kind, int(counts[place])))
-        count = int(header["POINTS"][0])
-        shaped = [(n, k) if c == 1 else (n, k, (c,)) for n, k, c in fields]
-        dtype = np.dtype(shaped)  # type: ignore[arg-type]
-    except (KeyError, ValueError, IndexError) as error:
-        raise CloudFileError(path, f"unusable PCD header ({error!r})") from error
+    for place, name in enumerate(names):
+        size, each = (_whole(path, what, row[place]) for what, row in sizes)
+        kind = _TYPES.get((header["TYPE"][place], size))
+        if kind is None or not 1 <= each <= _LARGEST_RECORD:
+            raise FileError(
+                path,
+                f"unusable PCD header: field {name[:40]} of TYPE {header['TYPE'][place][:8]}, "
+                f"SIZE {size}, COUNT {each}",
+            )
+        # PCL names padding _, several times in one file
+        fields.append((f"_{place}" if name == "_" else name, f"<{kind}", each))
+    unique = {name for name, _, _ in fields}
+    if len(unique) < len(fields):
+        raise FileError(path, "unusable PCD header: a field occurs twice")
     if missing_axes(names):
-        raise CloudFileError(path, f"a cloud needs the fields x, y and z, found {' '.join(names)}")
-    return dtype, count
+        raise FileError(path, f"a cloud needs the fields x, y and z, found {' '.join(names)[:200]}")
+    shaped = [(n, k) if c == 1 else (n, k, (c,)) for n, k, c in fields]
+    dtype = np.dtype(shaped)  # type: ignore[arg-type]
+    if dtype.itemsize > _LARGEST_RECORD:
+        raise FileError(path, f"a point of {dtype.itemsize} bytes is too large")
+    for name in dtype.names or ():
+        if name.lower() in ("x", "y", "z") and (dtype[name].shape or dtype[name].kind != "f"):
+            raise FileError(path, f"field {name} must be one float a point")
+    return dtype, _count(path, header)
 
 
-def _ascii(path: Path, body: bytes, dtype: np.dtype, count: int) -> np.ndarray:
-    widths = [dtype[name].shape[0] if dtype[name].shape else 1 for name in dtype.names or ()]
-    rows = [line.split() for line in body.decode("ascii", "replace").splitlines() if line.strip()]
-    if len(rows) != count or any(len(row) != sum(widths) for row in rows):
-        raise CloudFileError(
-            path, f"the header says {count} points of {sum(widths)} numbers, the data differs"
+def _count(path: Path, header: dict[str, list[str]]) -> int:
+    """POINTS, which is WIDTH x HEIGHT where these are given."""
+    given = {
+        name: _whole(path, name, " ".join(header[name]))
+        for name in ("POINTS", "WIDTH", "HEIGHT")
+        if name in header
+    }
+    count = given["POINTS"]
+    if "WIDTH" in given and given["WIDTH"] * given.get("HEIGHT", 1) != count:
+        raise FileError(
+            path,
+            f"POINTS {count} is not WIDTH {given['WIDTH']} x HEIGHT {given.get('HEIGHT', 1)}",
         )
-    points = np.zeros(count, dtype)
-    table = np.array(rows, dtype=object).reshape(count, sum(widths))
-    try:
-        at = 0
-        for name, width in zip(dtype.names or (), widths, strict=True):
-            column = table[:, at : at + width].astype(dtype[name].base)
-            points[name] = column if dtype[name].shape else column[:, 0]
-            at += width
-    except (ValueError, OverflowError) as error:
-        raise CloudFileError(path, f"field {name}: {error}") from error
-    return points
+    return count
+
+
+def _whole(path: Path, name: str, word: str) -> int:
+    if not (word.isascii() and word.isdecimal() and len(word) <= 18):
+        raise FileError(
+            path,
+            f"unusable PCD header: {name} must be whole numbers from 0 on, found {word[:40]!r}",
+        )
+    return int(word)
+
+
+def _ascii(path: Path, body: bytes, dtype: np.dtype, count: int, first: int) -> np.ndarray:
+    flat = []  # fields of one number each, in the order of the words
+    for name in dtype.names or ():
+        width = dtype[name].shape[0] if dtype[name].shape else 1
+        flat += [
+            (f"{name}[{place}]" if width > 1 else name, dtype[name].base) for place in range(width)
+        ]
+    rows = number_rows(path, body, np.dtype(flat), count, first)
+    return rows.view(dtype)
 
 
 def _decompressed(path: Path, body: bytes, dtype: np.dtype, count: int) -> bytes:
     """The fields one after the other, compressed by LZF, as rows of points."""
     if len(body) < 8:
-        raise CloudFileError(path, "truncated: no sizes before the compressed data")
+        raise FileError(path, "truncated: no sizes before the compressed data")
     packed, full = (int(size) for size in np.frombuffer(body, "<u4", 2))
-    if full != count * dtype.itemsize or len(body) < 8 + packed:
-        raise CloudFileError(path, f"compressed data of {packed} bytes for {full} does not fit")
+    if full != count * dtype.itemsize or len(body) != 8 + packed:
+        raise FileError(
+            path,
+            f"compressed data of {packed} bytes for {full} does not fit {count} points of "
+            f"{dtype.itemsize} bytes in {len(body) - 8} bytes",
+        )
+    if full > _LZF_RATIO * packed:
+        raise FileError(path, f"{packed} bytes of compressed data cannot hold {full}")
     try:
-        planes = _lzf(body[8 : 8 + packed])
+        planes = _lzf(body[8:], full)
     except IndexError as error:
-        raise CloudFileError(path, "the compressed data is torn") from error
+        raise FileError(path, "the compressed data is torn") from error
     if len(planes) != full:
-        raise CloudFileError(path, f"the compressed data holds {len(planes)} bytes, not {full}")
+        raise FileError(path, f"the compressed data holds {len(planes)} bytes, not {full}")
     points = np.zeros(count, dtype)
     at = 0
     for name in dtype.names or ():
@@ -173,7 +220,7 @@ def _decompressed(path: Path, body: bytes, dtype: np.dtype, count: int) -> bytes
     return points.tobytes()
 
 
-def _lzf(packed: bytes) -> bytes:
+def _lzf(packed: bytes, full: int) -> bytes:
     out = bytearray()
     at = 0
     while at < len(packed):
@@ -184,15 +231,18 @@ def _lzf(packed: bytes) -> bytes:
                 raise IndexError
             out += packed[at : at + control + 1]
             at += control + 1
-            continue
-        length = control >> 5
-        if length == 7:
-            length += packed[at]
+        else:
+            length = control >> 5
+            if length == 7:
+                length += packed[at]
+                at += 1
+            back = len(out) - ((control & 31) << 8) - packed[at] - 1
             at += 1
-        back = len(out) - ((control & 31) << 8) - packed[at] - 1
-        at += 1
-        if back < 0:
+            if back < 0:
+                raise IndexError
+            # may run into what it writes itself: then it repeats
+            seen = out[back : back + length + 2]
+            out += (seen * -(-(length + 2) // len(seen)))[: length + 2]
+        if len(out) > full:
             raise IndexError
-        for place in range(back, back + length + 2):  # may run into what it writes itself
-            out.append(out[place])
     return bytes(out)

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 
 from pcnn.datasets.column_count import likely_columns
-from pcnn.datasets.file_error import CloudFileError
 from pcnn.datasets.point_table import COLORS, PointTable, meant
 from pcnn.datasets.returns import valid_returns
+from pcnn.errors import FileError
 
 LABEL = "label"
 IGNORED = "_"
@@ -47,6 +47,7 @@ LAYOUTS: Mapping[str, Columns] = {
 #: Bounds of a coordinate [m]: the largest of a map is a northing below 10,000 km.
 _COORDINATE = 1e7
 _LARGEST = {"intensity": 65535.0, "ring": 1023.0, **dict.fromkeys(COLORS, 255.0)}
+_LABEL = float(1 << 53)  # whole numbers beyond are not told apart
 _WHOLE = ("ring", LABEL)
 
 
@@ -85,14 +86,14 @@ def plain_table(path: Path, values: np.ndarray, columns: Columns) -> PointTable:
         columns: K names.
 
     Raises:
-        CloudFileError: another number of columns, or numbers that a column cannot hold.
+        FileError: another number of columns, or numbers that a column cannot hold.
     """
     if values.ndim != 2 or values.shape[1] != len(columns):
-        raise CloudFileError(
+        raise FileError(
             path, f"found numbers {list(values.shape)}; columns {columns} name {len(columns)}"
         )
     for name, problem in problems(values, columns):
-        raise CloudFileError(
+        raise FileError(
             path, f"column {name} of {columns} holds {problem}; name the columns that it has"
         )
     place = {name: number for number, name in enumerate(columns.names)}
@@ -105,7 +106,8 @@ def plain_table(path: Path, values: np.ndarray, columns: Columns) -> PointTable:
 
     labels = None
     if LABEL in place:  # -1 where a missing return has none
-        labels = np.nan_to_num(values[:, place[LABEL]], nan=-1).astype(np.int64)
+        numbers = values[:, place[LABEL]]
+        labels = np.where(np.abs(numbers) <= _LABEL, numbers, -1).astype(np.int64)
     return PointTable(
         path,
         values[:, [place[axis] for axis in "xyz"]],
@@ -135,6 +137,8 @@ def problems(values: np.ndarray, columns: Columns) -> list[tuple[str, str]]:
         low, high = float(numbers.min()), float(numbers.max())
         top = _COORDINATE if kind in ("x", "y", "z") else _LARGEST.get(kind)
         least = -_COORDINATE if kind in ("x", "y", "z") else 0.0
+        if kind == LABEL:
+            least, top = -_LABEL, _LABEL
         if top is not None and not least <= low <= high <= top:
             found.append((name, f"numbers from {low:.4g} to {high:.4g}"))
         elif kind in _WHOLE and not np.array_equal(np.round(numbers), numbers):

@@ -11,8 +11,11 @@ from pathlib import Path
 
 import numpy as np
 
-from pcnn.datasets.file_error import CloudFileError
+from pcnn.datasets.number_text import number_rows
 from pcnn.datasets.whole_file import whole_file
+from pcnn.errors import FileError
+from pcnn.files.limits import LIMIT, read_whole
+from pcnn.files.named import named
 
 _TYPES = {
     **dict.fromkeys(("char", "int8"), "i1"),
@@ -72,20 +75,25 @@ class PlyHeader:
         return self.order == "="
 
 
-def read_ply(path: Path) -> np.ndarray:
+def read_ply(path: Path, limit: float = LIMIT) -> np.ndarray:
     """Read the vertices of a PLY file.
+
+    Args:
+        path: the file.
+        limit: its largest size [GiB].
 
     Returns:
         [P] structured array in native byte order with the file's property names and types.
 
     Raises:
-        CloudFileError: a malformed header, truncated data, text that is no number, a list property
+        FileError: a malformed header, truncated data, text that is no number, a list property
             among or before the vertices, or data after the last vertex that nothing announces.
     """
     path = Path(path)
-    header = read_ply_header(path)
-    body = path.read_bytes()[header.size :]
-    return _ascii(header, body) if header.is_ascii else _binary(header, body)
+    with named(path, "PLY file"):
+        header = read_ply_header(path)
+        content = read_whole(path, limit)
+        return _ascii(header, content) if header.is_ascii else _binary(header, content)
 
 
 def write_ply(path: Path, vertices: np.ndarray) -> None:
@@ -114,13 +122,13 @@ def read_ply_header(path: Path) -> PlyHeader:
     """Read the header of a PLY file.
 
     Raises:
-        CloudFileError: not a PLY file, or a header that breaks the format.
+        FileError: not a PLY file, or a header that breaks the format.
     """
-    with path.open("rb") as file:
+    with named(path, "PLY file"), path.open("rb") as file:
         start = file.read(_HEADER_LIMIT)
     lines, size = _header_lines(path, start)
     if lines[0] != "ply":
-        raise CloudFileError(path, "the first line of a PLY file is 'ply'")
+        raise FileError(path, "the first line of a PLY file is 'ply'")
     order, elements = "", []
     for line in lines[1:]:
         words = line.split()
@@ -128,32 +136,30 @@ def read_ply_header(path: Path) -> PlyHeader:
             continue
         if words[0] == "format":
             if len(words) != 3 or words[1] not in _ORDERS or words[2] != "1.0" or order:
-                raise CloudFileError(path, f"bad or repeated format line {line!r}")
+                raise FileError(path, f"bad or repeated format line {line!r}")
             order = _ORDERS[words[1]]
         elif words[0] == "element":
             elements.append(_element(path, line, words))
         elif words[0] == "property" and elements:
             elements[-1] = _with_property(path, line, words, elements[-1])
         else:
-            raise CloudFileError(path, f"unexpected header line {line!r}")
+            raise FileError(path, f"unexpected header line {line!r}")
     if not order:
-        raise CloudFileError(path, "the header has no format line")
+        raise FileError(path, "the header has no format line")
     names = [element.name for element in elements]
     if names.count("vertex") != 1:
-        raise CloudFileError(
+        raise FileError(
             path, f"one element must be called vertex; found {', '.join(names) or 'none'}"
         )
     at = names.index("vertex")
     for element in elements[: at + 1]:
         if element.has_list:
-            raise CloudFileError(
-                path, f"a list property in element {element.name} is not supported"
-            )
+            raise FileError(path, f"a list property in element {element.name} is not supported")
     vertex = elements[at]
     kinds = {name.lower(): kind for name, kind in vertex.properties}
     for axis in "xyz":
         if kinds.get(axis, "i")[0] != "f":
-            raise CloudFileError(path, f"vertices need a float property {axis}")
+            raise FileError(path, f"vertices need a float property {axis}")
     return PlyHeader(path, order, tuple(elements[:at]), vertex, at == len(elements) - 1, size)
 
 
@@ -164,16 +170,16 @@ def _header_lines(path: Path, start: bytes) -> tuple[list[str], int]:
             size = at + len(ending)
             break
     else:
-        raise CloudFileError(path, f"no end_header line in the first {_HEADER_LIMIT} bytes")
+        raise FileError(path, f"no end_header line in the first {_HEADER_LIMIT} bytes")
     try:
         return start[:at].decode("ascii").splitlines(), size
     except UnicodeDecodeError as error:
-        raise CloudFileError(path, f"the header is not ascii text ({error})") from error
+        raise FileError(path, f"the header is not ascii text ({error})") from error
 
 
 def _element(path: Path, line: str, words: list[str]) -> _Element:
-    if len(words) != 3 or not words[2].isdecimal():
-        raise CloudFileError(path, f"bad element line {line!r}")
+    if len(words) != 3 or not words[2].isdecimal() or len(words[2]) > 18:
+        raise FileError(path, f"bad element line {line!r}")
     return _Element(words[1], int(words[2]), (), False)
 
 
@@ -181,52 +187,41 @@ def _with_property(path: Path, line: str, words: list[str], element: _Element) -
     if len(words) == 5 and words[1] == "list" and words[2] in _TYPES and words[3] in _TYPES:
         return _Element(element.name, element.count, element.properties, True)
     if len(words) != 3 or words[1] not in _TYPES:
-        raise CloudFileError(path, f"bad property line {line!r}")
+        raise FileError(path, f"bad property line {line!r}")
     if words[2] in dict(element.properties):
-        raise CloudFileError(path, f"property {words[2]} occurs twice")
+        raise FileError(path, f"property {words[2]} occurs twice")
     properties = (*element.properties, (words[2], _TYPES[words[1]]))
     return _Element(element.name, element.count, properties, element.has_list)
 
 
-def _binary(header: PlyHeader, body: bytes) -> np.ndarray:
+def _binary(header: PlyHeader, content: bytes) -> np.ndarray:
     skip = sum(e.count * e.dtype(header.order).itemsize for e in header.before)
     kind = header.vertex.dtype(header.order)
-    end = skip + header.vertex.count * kind.itemsize
-    if len(body) < end:
-        raise CloudFileError(
+    end, held = skip + header.vertex.count * kind.itemsize, len(content) - header.size
+    if held < end:
+        raise FileError(
             header.path,
             f"truncated: {header.vertex.count} vertices need {end} bytes after the header, "
-            f"the file has {len(body)}",
+            f"the file has {held}",
         )
-    if header.is_last and len(body) > end:
-        raise CloudFileError(header.path, f"{len(body) - end} bytes after the last vertex")
-    vertices = np.frombuffer(body, dtype=kind, count=header.vertex.count, offset=skip)
+    if header.is_last and held > end:
+        raise FileError(header.path, f"{held - end} bytes after the last vertex")
+    vertices = np.frombuffer(content, kind, header.vertex.count, header.size + skip)
     return vertices.astype(header.vertex.dtype("="))
 
 
-def _ascii(header: PlyHeader, body: bytes) -> np.ndarray:
+def _ascii(header: PlyHeader, content: bytes) -> np.ndarray:
     skip = sum(element.count for element in header.before)
-    count, width = header.vertex.count, len(header.vertex.properties)
-    lines = body.splitlines()
-    rows = [line.split() for line in lines[skip : skip + count]]
-    if len(rows) < count:
-        raise CloudFileError(
-            header.path, f"truncated: {count} vertices announced, {len(rows)} lines found"
-        )
-    for number, row in enumerate(rows):
-        if len(row) != width:
-            raise CloudFileError(
-                header.path, f"vertex {number} has {len(row)} numbers, the header says {width}"
-            )
-    if header.is_last and any(line.strip() for line in lines[skip + count :]):
-        raise CloudFileError(header.path, "text after the last vertex")
-    vertices = np.empty(count, dtype=header.vertex.dtype("="))
-    try:
-        for column, (name, kind) in enumerate(header.vertex.properties):
-            words = [row[column] for row in rows]
-            vertices[name] = np.array(words, dtype="S").astype(
-                np.float64 if kind[0] == "f" else kind
-            )
-    except (ValueError, OverflowError) as error:
-        raise CloudFileError(header.path, f"property {name}: {error}") from error
-    return vertices
+    at = header.size
+    for _ in range(min(skip, len(content))):
+        at = content.find(b"\n", at) + 1
+        if not at:
+            raise FileError(header.path, f"truncated: {skip} lines come before the vertices")
+    return number_rows(
+        header.path,
+        content[at:],
+        header.vertex.dtype("="),
+        header.vertex.count,
+        content.count(b"\n", 0, at) + 1,
+        header.is_last,
+    )

@@ -11,7 +11,6 @@ import torch
 from pcnn.datasets import las
 from pcnn.datasets.bin_files import read_bin
 from pcnn.datasets.channels import Reading
-from pcnn.datasets.file_error import CloudFileError
 from pcnn.datasets.label_files import read_label_file
 from pcnn.datasets.label_places import label_files
 from pcnn.datasets.pcd import pcd_column, pcd_names, read_pcd
@@ -21,6 +20,9 @@ from pcnn.datasets.point_table import PointTable, missing_axes, places_of
 from pcnn.datasets.returns import valid_returns
 from pcnn.datasets.rounding import rounded_points
 from pcnn.datasets.samples import Cloud
+from pcnn.errors import FileError, MissingFileError
+from pcnn.files.named import named
+from pcnn.files.npy import read_npy
 from pcnn.plural import counted
 
 SUFFIXES = (".bin", ".npy", ".pcd", ".ply", *las.SUFFIXES)
@@ -58,14 +60,18 @@ def read_points(path: str | Path, name: str | None = None, reading: Reading = _P
         A cloud of the points of the file.
 
     Raises:
-        FileNotFoundError: no such file.
-        ImportError: a package that the format needs is not installed.
-        CloudFileError: another suffix, a file that breaks its format, a channel that it lacks,
-            nothing but missing returns, or some where ``reading.strict`` refuses them; the message
-            names the file and the rule.
-        ValueError: coordinates too large for float32.
+        MissingFileError: no such file.
+        MissingPackageError: a package that the format needs is not installed.
+        FileError: another suffix, a file that breaks its format, a channel that it lacks,
+            nothing but missing returns, or some where ``reading.strict`` refuses them, or
+            coordinates too large for float32; the message names the file and the rule.
     """
     path = Path(path)
+    with named(path, f"{path.suffix} file"):
+        return _cloud(path, name, reading)
+
+
+def _cloud(path: Path, name: str | None, reading: Reading) -> Cloud:
     table = read_table(path, reading)
     channels = reading.values(table)
     valid = valid_returns(table.places) & np.isfinite(channels).all(axis=1)
@@ -73,9 +79,9 @@ def read_points(path: str | Path, name: str | None = None, reading: Reading = _P
     rows = np.arange(len(table))
     if not valid.all():
         if not valid.any():
-            raise CloudFileError(path, f"all {counted(len(valid), 'point')} are {_MISSING}")
+            raise FileError(path, f"all {counted(len(valid), 'point')} are {_MISSING}")
         if reading.strict:
-            raise CloudFileError(
+            raise FileError(
                 path,
                 f"{int((~valid).sum())} of {len(valid)} points are {_MISSING}, "
                 f"the first is point {int((~valid).argmax())}; they are left out unless --strict "
@@ -104,16 +110,17 @@ def read_table(path: Path, reading: Reading = _PLAIN) -> PointTable:
     """Read all rows of a file, missing returns among them.
 
     Raises:
-        FileNotFoundError: no such file.
-        ImportError: a package that the format needs is not installed.
-        CloudFileError: another suffix, or a file that breaks its format.
+        MissingFileError: no such file.
+        MissingPackageError: a package that the format needs is not installed.
+        FileError: another suffix, or a file that breaks its format.
     """
     if not path.is_file():
-        raise FileNotFoundError(f"{path}: no such file")
+        raise MissingFileError(path, "no such file")
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:
-        raise CloudFileError(path, f"a cloud ends in {', '.join(SUFFIXES)}, not {path.suffix!r}")
-    return _READERS[suffix](path, reading)
+        raise FileError(path, f"a cloud ends in {', '.join(SUFFIXES)}, not {path.suffix!r}")
+    with named(path, f"{suffix} file"):
+        return _READERS[suffix](path, reading)
 
 
 def label_source(path: Path) -> Path | None:
@@ -123,11 +130,11 @@ def label_source(path: Path) -> Path | None:
     own property and over the classes of a LAS file, which are always there.
 
     Raises:
-        ValueError: several files label it.
+        FileError: several files label it, or its header breaks the format.
     """
     files = label_files(path)
     if len(files) > 1:
-        raise ValueError(f"{path}: both {files[0]} and {files[1]} label it; keep one")
+        raise FileError(path, f"both {files[0]} and {files[1]} label it; keep one")
     if files:
         return files[0]
     if path.suffix.lower() in las.SUFFIXES:
@@ -149,14 +156,14 @@ def read_labels(path: Path, n_points: int) -> np.ndarray:
         [P] int64.
 
     Raises:
-        CloudFileError: another count than the cloud's, or another kind of array.
+        FileError: another count than the cloud's, or another kind of array.
     """
     if path.suffix == ".label":
         words = read_label_file(path, n_points)
         return np.where(words == 0xFFFFFFFF, -1, (words & 0xFFFF).astype(np.int64))
-    labels = _load(path)
+    labels = read_npy(path)
     if not np.issubdtype(labels.dtype, np.integer) or labels.shape != (n_points,):
-        raise CloudFileError(
+        raise FileError(
             path, f"labels must be {n_points} integers, found {labels.dtype} {list(labels.shape)}"
         )
     return labels.astype(np.int64)
@@ -179,15 +186,16 @@ def _label_field(names: tuple[str, ...]) -> str | None:
 
 
 def _bin(path: Path, reading: Reading) -> PointTable:
-    return read_bin(path, None if reading.columns is None else columns_named(reading.columns))
+    columns = None if reading.columns is None else columns_named(reading.columns)
+    return read_bin(path, columns, reading.max_gib)
 
 
 def _npy(path: Path, reading: Reading) -> PointTable:
-    values = _load(path)
+    values = read_npy(path, reading.max_gib)
     if values.dtype.names:
         return _structured(path, values)
     if values.ndim != 2 or values.shape[1] < 3 or values.dtype.kind not in "fiu":
-        raise CloudFileError(
+        raise FileError(
             path,
             f"points must be numbers [N, 3 or more], found {values.dtype} {list(values.shape)}",
         )
@@ -205,18 +213,8 @@ def _npy(path: Path, reading: Reading) -> PointTable:
     )
 
 
-def _load(path: Path) -> np.ndarray:
-    try:
-        values = np.load(path, allow_pickle=False)
-    except (ValueError, EOFError) as error:
-        raise CloudFileError(path, f"not a whole .npy file ({error})") from error
-    if not isinstance(values, np.ndarray):
-        raise CloudFileError(path, "an .npy file holds one array; this is an archive")
-    return values
-
-
 def _ply(path: Path, reading: Reading) -> PointTable:
-    return _structured(path, read_ply(path))
+    return _structured(path, read_ply(path, reading.max_gib))
 
 
 def _structured(path: Path, points: np.ndarray) -> PointTable:
@@ -224,17 +222,22 @@ def _structured(path: Path, points: np.ndarray) -> PointTable:
     names = points.dtype.names or ()
     missing = missing_axes(names)
     if points.ndim != 1 or missing:
-        raise CloudFileError(path, f"points need fields x, y, z; found {', '.join(names)}")
+        raise FileError(path, f"points need fields x, y, z; found {', '.join(names)}")
+    for name in names:
+        if points.dtype[name].base.kind not in "fiub":
+            raise FileError(path, f"property {name} holds {points.dtype[name]}, no numbers")
+        if points.dtype[name].shape and name.lower() in ("x", "y", "z", *_LABELS):
+            raise FileError(path, f"property {name} holds several numbers a point")
     labels, field = None, _label_field(names)
     if field is not None:
         labels = points[field].astype(np.int64)
         if not np.array_equal(labels, points[field]):
-            raise CloudFileError(path, f"property {field} must hold whole numbers")
+            raise FileError(path, f"property {field} must hold whole numbers")
     return PointTable(path, places_of(points), names, points.__getitem__, labels)
 
 
 def _pcd(path: Path, reading: Reading) -> PointTable:
-    points = read_pcd(path)
+    points = read_pcd(path, reading.max_gib)
     return PointTable(
         path, places_of(points), pcd_names(points), lambda name: pcd_column(points, name)
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -14,11 +13,9 @@ from pcnn.datasets.cloud_dataset import CloudDataset
 from pcnn.datasets.labels import IGNORE
 from pcnn.datasets.samples import Cloud
 from pcnn.datasets.simulate.driver import available_cores
+from pcnn.errors import UNREADABLE, FileError
 
 State = Literal["made", "kept", "checked", "failed"]
-
-#: A disk that is full refuses every file after this one too.
-_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 @dataclass(frozen=True)
@@ -58,9 +55,9 @@ class Preparation(ABC):
             What became of it, and notes.
 
         Raises:
-            OSError: a file cannot be read or written.
-            ValueError: a file breaks its format, or holds nothing; names the file.
-            ImportError: a package that a format needs is not installed.
+            FileError: a file cannot be read, breaks its format, or holds nothing.
+            MissingPackageError: a package that a format needs is not installed.
+            OSError: a file cannot be written.
         """
 
 
@@ -110,7 +107,8 @@ def prepared(work: Sequence[Preparation], workers: int | None = None) -> Iterato
         What became of each sample, in order. One that fails stops nothing.
 
     Raises:
-        OSError: the disk is full. What was done before is whole, and stays.
+        OSError: a file cannot be written, as the disk is full. What was done before is whole, and
+            stays.
         RuntimeError: a process died, for want of memory as a rule; the same holds.
         ValueError: a negative number of workers.
     """
@@ -132,11 +130,11 @@ def _notes(cloud: Cloud) -> tuple[str, ...]:
     """What is odd about a cloud.
 
     Raises:
-        ValueError: it holds no points.
+        FileError: it holds no points.
     """
     if not cloud.n_points:
         beyond = f" within the crop, {cloud.n_points_total} beyond" if cloud.n_points_total else ""
-        raise ValueError(f"{cloud.path}: no points{beyond}")
+        raise FileError(cloud.path, f"no points{beyond}")
     if cloud.labels is None or bool((cloud.labels == IGNORE).all()):
         return (f"{cloud.path}: no labelled point",)
     return ()
@@ -154,9 +152,7 @@ class _Tasks(Dataset[Outcome]):
         name = part.name(index)
         try:
             state, notes = part.do(index)
-        except (OSError, ValueError, ImportError) as error:
-            if isinstance(error, OSError) and error.errno in _FULL:
-                raise
+        except UNREADABLE as error:
             said = str(error)
             known = name.rpartition("/")[2] in said
             return Outcome(name, "failed", said if known else f"{name}: {said}")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from pcnn.errors import FileError
+
 #: Farthest a coordinate may be moved by rounding [m], about what a good sensor errs by.
 ALLOWED = 0.01
 
@@ -22,7 +24,7 @@ def rounded_points(points: np.ndarray, origin: object) -> np.ndarray:
         [P, 3] float32; NaN and infinite numbers stay what they are.
 
     Raises:
-        ValueError: rounding would move a coordinate by more than `ALLOWED`.
+        FileError: rounding would move a coordinate by more than `ALLOWED`.
     """
     if points.dtype.kind == "f" and points.dtype.itemsize <= 4:
         return points.astype(np.float32)  # nothing to round
@@ -31,9 +33,10 @@ def rounded_points(points: np.ndarray, origin: object) -> np.ndarray:
         moved = np.abs(found.astype(np.float64) - points)  # NaN where a number is not finite
         far = bool((moved > ALLOWED).any())
     if far:
-        raise ValueError(
-            f"{origin}: coordinates of up to {np.nanmax(np.abs(points)):.4g} m are too large for "
+        raise FileError(
+            origin,
+            f"coordinates of up to {np.nanmax(np.abs(points)):.4g} m are too large for "
             f"float32, which moves them by up to {np.nanmax(moved):.2g} m; subtract one offset "
-            "from all points"
+            "from all points",
         )
     return found

@@ -11,6 +11,9 @@ from pcnn.datasets import las
 from pcnn.datasets.preparation import Preparation, State
 from pcnn.datasets.tiles import Tiles
 from pcnn.datasets.whole_file import whole_file
+from pcnn.errors import FileError
+from pcnn.files.named import named
+from pcnn.files.plain import read_json
 
 
 @dataclass(frozen=True)
@@ -52,7 +55,7 @@ class CutTiles(Preparation):
             return "kept", ()
         whole = las.read_las(source)
         if not len(whole):
-            raise ValueError(f"{source}: no points")
+            raise FileError(source, "no points")
         tiles = Tiles(whole.places(), self.size)
         names, small = [], 0
         for number, (i, j) in enumerate(tiles.numbers.tolist()):
@@ -71,9 +74,10 @@ class CutTiles(Preparation):
 
 def _is_done(done: Path, stamp: list[Any]) -> bool:
     try:
-        record = json.loads(done.read_text())
-        return record["stamp"] == stamp and all(
-            done.with_name(name).is_file() for name in record["tiles"]
-        )
-    except (OSError, ValueError, KeyError, TypeError):
+        record = read_json(done)
+        with named(done, "list of tiles"):
+            return record["stamp"] == stamp and all(
+                done.with_name(name).is_file() for name in record["tiles"]
+            )
+    except FileError:
         return False

@@ -12,6 +12,7 @@ from torch import Tensor
 from pcnn.datasets.labels import IGNORE, check_labels
 from pcnn.datasets.placement import VoxelSize
 from pcnn.datasets.samples import Cloud, SegmentationSample
+from pcnn.errors import FileError
 from pcnn.geometry import quantize
 from pcnn.ops.plan import Planner
 from pcnn.ops.voxelize import reduce_points, voxelize
@@ -79,7 +80,7 @@ def voxelize_cloud(cloud: Cloud, voxel_size: VoxelSize) -> SegmentationSample:
         else:
             labels = majority(cloud.labels, grid.inverse, grid.rows)
     except ValueError as error:
-        raise ValueError(f"{cloud.path}: {error}") from error
+        raise FileError(cloud.path, str(error)) from error
     inputs = torch.cat([cloud.points, cloud.features], dim=1)  # [P, 3 + F]
     return SegmentationSample.of(grid, reduce_points(inputs, grid, "mean"), labels, cloud)
 

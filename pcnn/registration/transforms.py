@@ -76,6 +76,16 @@ def rigid(matrix: ArrayLike | Tensor, name: str = "transform") -> Tensor:
     return value
 
 
+def not_rigid(transforms: Tensor) -> int | None:
+    """First of [F, 4, 4] float64 that `rigid` refuses, or None."""
+    rotation = transforms[:, :3, :3]
+    off = (rotation @ rotation.mT - torch.eye(3, dtype=rotation.dtype)).abs().amax((1, 2))
+    bottom = (transforms[:, 3] - transforms.new_tensor([0.0, 0.0, 0.0, 1.0])).abs().amax(1)
+    good = (off <= ORTHONORMAL) & (bottom <= ORTHONORMAL) & (torch.linalg.det(rotation) >= 0)
+    good &= torch.isfinite(transforms).all(2).all(1)  # NaN fails every comparison
+    return None if bool(good.all()) else int((~good).int().argmax())
+
+
 def rotation_angle(rotation: Tensor) -> Tensor:
     """Angle of rotations, in degrees.
 

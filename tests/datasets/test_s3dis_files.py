@@ -72,7 +72,7 @@ def test_the_known_corrupt_lines_are_repaired_and_named(tmp_path: Path, line: by
 )
 def test_what_cannot_be_read_is_named_by_file_and_line(tmp_path: Path, line: bytes, rule: str):
     path = annotation(tmp_path, GOOD * 2 + line + b"\n")
-    with pytest.raises(ValueError, match=rf"ceiling_1\.txt, line 3: .*{rule}"):
+    with pytest.raises(ValueError, match=rf"ceiling_1\.txt: line 3: .*{rule}"):
         read_annotation(path)
 
 
@@ -145,7 +145,7 @@ def test_a_room_without_points_is_not_converted(tmp_path: Path):
 def test_a_broken_line_leaves_nothing_behind(tmp_path: Path):
     folder = write_text(tmp_path / "office_1", room_arrays(5))
     (folder / "Annotations" / "wall_9.txt").write_bytes(b"1 2 3\n")
-    with pytest.raises(ValueError, match=r"wall_9\.txt, line 1"):
+    with pytest.raises(ValueError, match=r"wall_9\.txt: line 1"):
         convert_room(folder, tmp_path / "arrays")
     assert not (tmp_path / "arrays").exists()
 
@@ -153,7 +153,7 @@ def test_a_broken_line_leaves_nothing_behind(tmp_path: Path):
 def test_aligning_turns_about_the_middle(tmp_path: Path):
     room = room_arrays(40)
     folder = write_text(tmp_path / "Area_1" / "office_1", room)
-    with pytest.raises(FileNotFoundError, match=r"Area_1_alignmentAngle\.txt is missing"):
+    with pytest.raises(FileNotFoundError, match=r"Area_1_alignmentAngle\.txt: no such file"):
         convert_room(folder, tmp_path / "out", align=True)
     angles = folder.parent / "Area_1_alignmentAngle.txt"
     angles.write_text("## Global alignment angle ##\noffice_12 180\noffice_1 90\n")

@@ -11,6 +11,8 @@ from torch import Tensor
 from pcnn.datasets.registration.fragment_files import read_fragment
 from pcnn.datasets.registration.pairs import RegistrationPair
 from pcnn.datasets.simulate.marker import is_simulated
+from pcnn.errors import FileError
+from pcnn.files.text import finite_numbers, numbered_lines
 
 OVERLAP = "0.30"  # of the published lists
 
@@ -40,7 +42,7 @@ class FCGFPairs:
 
     Raises:
         FileNotFoundError: no folder, or no list of a scene.
-        ValueError: a line without two files.
+        FileError: a line without two files, or with an overlap that is none.
     """
 
     name = "3DMatch training pairs"
@@ -63,14 +65,16 @@ class FCGFPairs:
         pairs: list[RegistrationPair] = []
         places: dict[str, int] = {}
         for path in self._lists(scenes, tuple(without)):
-            for number, line in enumerate(path.read_text().splitlines(), 1):
+            for number, line in numbered_lines(path):
                 words = line.split()
-                if not words:
-                    continue
-                if len(words) < 2:
-                    raise ValueError(f"{path}:{number}: want two files, found {line!r}")
+                if len(words) not in (2, 3):
+                    raise FileError(path, f"line {number}: want two files, found {line[:80]!r}")
                 target, source = (self._place(word, places) for word in words[:2])
-                overlap = float(words[2]) if len(words) > 2 else None
+                overlap = None
+                if len(words) > 2:
+                    (overlap,) = finite_numbers(path, number, words[2:], 1)
+                    if not 0.0 <= overlap <= 1.0:
+                        raise FileError(path, f"line {number}: an overlap lies in 0..1")
                 pairs.append(
                     RegistrationPair(
                         path.stem,

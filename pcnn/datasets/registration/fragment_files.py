@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import pickle
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +15,11 @@ from pcnn.datasets.channels import Reading
 from pcnn.datasets.point_files import SUFFIXES, read_points
 from pcnn.datasets.returns import valid_returns
 from pcnn.datasets.rounding import rounded_points
+from pcnn.errors import FileError, MissingFileError
+from pcnn.files.limits import LIMIT
+from pcnn.files.named import named
+from pcnn.files.npz import names_in, read_npz
+from pcnn.files.torch_file import read_arrays
 from pcnn.plural import counted
 from pcnn.registration.local_frame import LocalCloud
 
@@ -27,7 +29,7 @@ FRAGMENT_SUFFIXES = (".pth", ".npz", *SUFFIXES)
 _POSITIONS = Reading(channels=())
 
 
-def read_fragment(path: Path) -> Tensor:
+def read_fragment(path: Path, max_gib: float = LIMIT) -> Tensor:
     """Points [P, 3] float32 of a file.
 
     * ``.pth``: an array [P, 3] saved by torch (Predator), float32 or float64, or a tensor.
@@ -36,18 +38,26 @@ def read_fragment(path: Path) -> Tensor:
 
     Nothing in a ``.pth`` is run: it may hold arrays, tensors and plain values alone.
 
+    Args:
+        path: the file.
+        max_gib: as of `pcnn.datasets.channels.Reading`.
+
     Raises:
-        FileNotFoundError: no such file.
-        ValueError: another content, NaN or infinite numbers; the message names the file.
+        MissingFileError: no such file.
+        MissingPackageError: a package that the format needs is not installed.
+        FileError: another content, NaN or infinite numbers.
     """
     path = Path(path)
-    values = _plain_content(path)
-    if values is not None:
-        return checked_points(values, path)
-    return read_points(path, reading=_POSITIONS).points
+    with named(path, f"{path.suffix} file"):
+        values = _plain_content(path, max_gib)
+        if values is not None:
+            return checked_points(values, path)
+        return read_points(path, reading=replace(_POSITIONS, max_gib=max_gib)).points
 
 
-def read_local(path: Path, columns: tuple[str, ...] | None = None) -> LocalCloud:
+def read_local(
+    path: Path, columns: tuple[str, ...] | None = None, max_gib: float = LIMIT
+) -> LocalCloud:
     """A cloud of a file as `read_fragment`, moved near zero where it lies on a map.
 
     Rows without a return (`pcnn.datasets.returns`) are left out and counted. The origin is that of
@@ -56,20 +66,24 @@ def read_local(path: Path, columns: tuple[str, ...] | None = None) -> LocalCloud
     Args:
         path: the file.
         columns: as of `pcnn.datasets.channels.Reading`.
+        max_gib: likewise.
 
     Raises:
-        FileNotFoundError: no such file.
-        ValueError: another content, or no point in it; the message names the file.
+        MissingFileError: no such file.
+        MissingPackageError: a package that the format needs is not installed.
+        FileError: another content, or no point in it.
     """
     path = Path(path)
-    values = _plain_content(path)
-    if values is not None:
-        return local_points(values, path)
-    cloud = read_points(path, reading=replace(_POSITIONS, centred=True, columns=columns))
-    origin = torch.tensor(cloud.origin, dtype=torch.float64)
-    valid = torch.from_numpy(valid_returns((cloud.points.double() + origin).numpy()))
-    kept = cloud.points[valid]
-    return _with_points(kept, origin, cloud.n_points_total, path)
+    reading = replace(_POSITIONS, centred=True, columns=columns, max_gib=max_gib)
+    with named(path, f"{path.suffix} file"):
+        values = _plain_content(path, max_gib)
+        if values is not None:
+            return local_points(values, path)
+        cloud = read_points(path, reading=reading)
+        origin = torch.tensor(cloud.origin, dtype=torch.float64)
+        valid = torch.from_numpy(valid_returns((cloud.points.double() + origin).numpy()))
+        kept = cloud.points[valid]
+        return _with_points(kept, origin, cloud.n_points_total, path)
 
 
 def local_points(values: Any, name: object) -> LocalCloud:
@@ -96,22 +110,17 @@ def _with_points(points: Tensor, origin: Tensor, rows: int, name: object) -> Loc
     raise ValueError(f"{name}: the cloud is empty")
 
 
-def _plain_content(path: Path) -> Any:
-    """What a file of arrays holds; None where `read_points` reads the format.
-
-    Raises:
-        FileNotFoundError: no such file.
-        ValueError: another suffix.
-    """
+def _plain_content(path: Path, limit: float) -> Any:
+    """What a file of arrays holds; None where `read_points` reads the format."""
     if not path.is_file():
-        raise FileNotFoundError(f"{path}: no such file")
+        raise MissingFileError(path, "no such file")
     if path.suffix == ".pth":
-        return _read_pth(path)
+        return read_arrays(path, limit)
     if path.suffix == ".npz":
-        return _read_npz(path)
+        return _read_npz(path, limit)
     if path.suffix.lower() not in SUFFIXES:
-        raise ValueError(
-            f"{path}: a cloud ends in {', '.join(FRAGMENT_SUFFIXES)}, not {path.suffix!r}"
+        raise FileError(
+            path, f"a cloud ends in {', '.join(FRAGMENT_SUFFIXES)}, not {path.suffix!r}"
         )
     return None
 
@@ -182,36 +191,10 @@ def numbered_fragments(folder: Path) -> dict[int, Path]:
     return dict(sorted(found.items()))
 
 
-def _read_npz(path: Path) -> np.ndarray:
-    try:
-        with np.load(path, allow_pickle=False) as data:
-            for name in ("pcd", "points", "xyz"):
-                if name in data:
-                    return data[name]
-            held = ", ".join(data.files)
-    except (ValueError, OSError, EOFError, AttributeError) as error:
-        raise ValueError(f"{path}: not a whole .npz file ({error})") from error
-    raise ValueError(f"{path}: no array pcd, points or xyz; the file holds {held or 'nothing'}")
-
-
-def _read_pth(path: Path) -> Any:
-    with numpy_arrays_allowed():
-        try:
-            return torch.load(path, map_location="cpu", weights_only=True)
-        except pickle.UnpicklingError as error:
-            raise ValueError(f"{path}: no .pth file of torch, or more than arrays in it") from error
-        except (RuntimeError, EOFError, KeyError) as error:
-            raise ValueError(f"{path}: a torn .pth file ({error})") from error
-
-
-@contextmanager
-def numpy_arrays_allowed() -> Iterator[None]:
-    """Let `torch.load(weights_only=True)` rebuild numpy arrays, which older files consist of."""
-    empty = np.empty(0)
-    rebuild, arguments = empty.__reduce__()[0], (np.ndarray, np.dtype)
-    kinds = {type(np.dtype(kind)) for kind in ("f4", "f8", "i4", "i8", "u1")}
-    # files of numpy 1 name the module without its underscore
-    old = "numpy.core.multiarray._reconstruct"
-    allowed: list[Any] = [*arguments, *kinds, rebuild, (rebuild, old)]
-    with torch.serialization.safe_globals(allowed):
-        yield
+def _read_npz(path: Path, limit: float) -> np.ndarray:
+    for name in ("pcd", "points", "xyz"):
+        found = read_npz(path, (name,), limit)
+        if found:
+            return found[name]
+    held = ", ".join(names_in(path))
+    raise FileError(path, f"no array pcd, points or xyz; the file holds {held or 'nothing'}")

@@ -17,6 +17,9 @@ from torch import Tensor
 
 from pcnn.datasets.registration.pairs import RegistrationPair
 from pcnn.datasets.whole_file import whole_file
+from pcnn.errors import FileError
+from pcnn.files.named import named
+from pcnn.files.text import finite_numbers, numbered_lines, whole_number
 from pcnn.registration.transforms import rigid
 
 Key = tuple[int, int]
@@ -29,14 +32,15 @@ def read_gt_log(path: Path) -> dict[Key, Tensor]:
     """Transforms [4, 4] float64 by pair (i, j), in the order of the file.
 
     Raises:
-        FileNotFoundError: no such file.
-        ValueError: a file that breaks the format; the message names the line.
+        MissingFileError: no such file.
+        FileError: a file that breaks the format, NaN, infinite numbers, or numbers of fragments
+            that are none; names the line.
     """
-    blocks = _blocks(path, 4)
-    return {
-        key: rigid(matrix, f"{path}: transform of pair {key[0]} {key[1]}")
-        for key, matrix in blocks.items()
-    }
+    with named(path, "gt.log"):
+        return {
+            key: rigid(matrix, f"{path}: transform of pair {key[0]} {key[1]}")
+            for key, matrix in _blocks(path, 4).items()
+        }
 
 
 def read_gt_info(path: Path) -> dict[Key, Tensor]:
@@ -45,8 +49,9 @@ def read_gt_info(path: Path) -> dict[Key, Tensor]:
     An all-zero matrix is kept: a published file has one, and its pair cannot be judged.
 
     Raises:
-        FileNotFoundError: no such file.
-        ValueError: a file that breaks the format; the message names the line.
+        MissingFileError: no such file.
+        FileError: a file that breaks the format, NaN, infinite numbers, or numbers of fragments
+            that are none; names the line.
     """
     return _blocks(path, 6)
 
@@ -55,16 +60,21 @@ def read_gt_overlap(path: Path) -> dict[Key, float]:
     """Overlap by pair (i, j).
 
     Raises:
-        FileNotFoundError: no such file.
-        ValueError: a line that is not ``i,j,overlap``.
+        MissingFileError: no such file.
+        FileError: a line that is not ``i,j,overlap`` with an overlap in 0..1, or a pair that occurs
+            twice.
     """
     found: dict[Key, float] = {}
-    for number, line in _lines(path):
-        words = line.split(",")
-        try:
-            i, j, share = int(words[0]), int(words[1]), float(words[2])
-        except (ValueError, IndexError) as error:
-            raise ValueError(f"{path}:{number}: want i,j,overlap, found {line!r}") from error
+    for number, line in numbered_lines(path):
+        words = [word.strip() for word in line.split(",")]
+        if len(words) != 3:
+            raise FileError(path, f"line {number}: want i,j,overlap, found {line[:80]!r}")
+        i, j = (whole_number(path, number, word, "a fragment") for word in words[:2])
+        (share,) = finite_numbers(path, number, words[2:], 1)
+        if not 0.0 <= share <= 1.0:
+            raise FileError(path, f"line {number}: an overlap lies in 0..1, found {share:g}")
+        if (i, j) in found:
+            raise FileError(path, f"line {number}: pair {i} {j} occurs twice")
         found[i, j] = share
     return found
 
@@ -78,15 +88,15 @@ def read_scene(folder: Path, scene: str, with_info: bool = True) -> list[Registr
         with_info: whether gt.info must be there.
 
     Raises:
-        FileNotFoundError: a file is missing.
-        ValueError: a file breaks its format, or gt.info has other pairs than gt.log.
+        MissingFileError: a file is missing.
+        FileError: a file breaks its format, or gt.info has other pairs than gt.log.
     """
     transforms = read_gt_log(folder / "gt.log")
     information: dict[Key, Tensor] = {}
     if with_info or (folder / "gt.info").is_file():
         information = read_gt_info(folder / "gt.info")
         if list(information) != list(transforms):
-            raise ValueError(f"{folder}: gt.info and gt.log list different pairs")
+            raise FileError(folder, "gt.info and gt.log list different pairs")
     overlaps: dict[Key, float] = {}
     if (folder / "gt_overlap.log").is_file():
         overlaps = read_gt_overlap(folder / "gt_overlap.log")
@@ -137,37 +147,26 @@ def write_scene(
 
 def _blocks(path: Path, size: int) -> dict[Key, Tensor]:
     """Matrices [size, size] by the pair in the header above each."""
-    lines = _lines(path)
+    lines = numbered_lines(path)
     if len(lines) % (size + 1):
-        raise ValueError(
-            f"{path}: {len(lines)} lines are not a whole number of pairs of {size + 1} lines; "
-            "truncated?"
+        raise FileError(
+            path,
+            f"{len(lines)} lines are not a whole number of pairs of {size + 1} lines; truncated?",
         )
     found: dict[Key, Tensor] = {}
     for start in range(0, len(lines), size + 1):
         number, line = lines[start]
-        header = _numbers(path, number, line, 3)
-        key = int(header[0]), int(header[1])
-        if key in found:
-            raise ValueError(f"{path}:{number}: pair {key[0]} {key[1]} occurs twice")
-        rows = [_numbers(path, *row, size) for row in lines[start + 1 : start + 1 + size]]
-        found[key] = torch.tensor(rows, dtype=torch.float64)
+        words = line.split()
+        if len(words) != 3:
+            raise FileError(path, f"line {number}: want i j n, found {line[:80]!r}")
+        i, j, n = (whole_number(path, number, word, "a fragment") for word in words)
+        if max(i, j) >= n:
+            raise FileError(path, f"line {number}: fragment {max(i, j)} of {n}, they count from 0")
+        if (i, j) in found:
+            raise FileError(path, f"line {number}: pair {i} {j} occurs twice")
+        rows = [
+            finite_numbers(path, at, row.split(), size)
+            for at, row in lines[start + 1 : start + 1 + size]
+        ]
+        found[i, j] = torch.tensor(rows, dtype=torch.float64)
     return found
-
-
-def _lines(path: Path) -> list[tuple[int, str]]:
-    """Lines that are not blank, with their numbers in the file."""
-    if not path.is_file():
-        raise FileNotFoundError(f"{path}: no such file")
-    lines = path.read_text(encoding="ascii").splitlines()
-    return [(number, line) for number, line in enumerate(lines, 1) if line.strip()]
-
-
-def _numbers(path: Path, number: int, line: str, count: int) -> list[float]:
-    try:
-        values = [float(word) for word in line.split()]
-    except ValueError as error:
-        raise ValueError(f"{path}:{number}: want {count} numbers, found {line!r}") from error
-    if len(values) != count:
-        raise ValueError(f"{path}:{number}: want {count} numbers, found {len(values)}")
-    return values

@@ -20,6 +20,10 @@ import torch
 from torch import Tensor
 
 from pcnn.datasets.whole_file import whole_file
+from pcnn.errors import FileError
+from pcnn.files.named import named
+from pcnn.files.npy import read_npy
+from pcnn.files.npz import read_npz
 from pcnn.registration.downsample import voxel_firsts
 from pcnn.registration.icp import Alignment, icp
 from pcnn.registration.transforms import inverse, rigid, transform_points
@@ -133,19 +137,18 @@ class IcpCache:
         """Transform [4, 4] float64 of a pair; None when it is not there yet.
 
         Raises:
-            ValueError: a broken file.
+            FileError: a broken file.
         """
         path = self.path(sequence, source, target)
         if not path.is_file():
             return None
-        try:
-            held = np.load(path, allow_pickle=False)
-            if not isinstance(held, np.ndarray):
-                with held:
-                    held = held["transform"]
-        except (ValueError, OSError, EOFError, KeyError) as error:
-            raise ValueError(f"{path}: a broken cache entry ({error}); delete it") from error
-        return rigid(held, str(path))
+        with named(path, "cache entry; delete it"):
+            if path.suffix == ".npy":
+                return rigid(read_npy(path), str(path))
+            held = read_npz(path, ("transform",))
+            if not held:
+                raise FileError(path, "no array 'transform'; delete it")
+            return rigid(held["transform"], str(path))
 
     def put(
         self, sequence: int, source: int, target: int, transform: Tensor, by: Alignment

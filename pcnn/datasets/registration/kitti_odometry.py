@@ -22,7 +22,10 @@ from pcnn.datasets.registration.kitti_pair_rule import EXCLUDED, SPLITS, pairs_b
 from pcnn.datasets.registration.pair_lists import read_kitti_list
 from pcnn.datasets.registration.pairs import RegistrationPair
 from pcnn.datasets.simulate.marker import is_simulated
-from pcnn.registration.transforms import rigid
+from pcnn.errors import FileError
+from pcnn.files.named import named
+from pcnn.files.text import finite_numbers, numbered_lines
+from pcnn.registration.transforms import not_rigid, rigid
 
 POSES = ("odometry", "semantic")
 
@@ -218,36 +221,45 @@ def check_distances(distances: Sequence[float] | None, ground_truth: str) -> Non
 
 
 def read_poses(path: Path) -> Tensor:
-    """Poses [F, 4, 4] float64 of a file with 12 numbers a line.
+    """Poses [F, 4, 4] float64 of a file with 12 numbers a line, one line a scan.
 
     Raises:
-        FileNotFoundError: no such file.
-        ValueError: other lines.
+        MissingFileError: no such file.
+        FileError: a line of another kind, such as a comment or an empty one, by which all later
+            poses would belong to other scans; or a pose that is no rigid transform.
     """
-    if not path.is_file():
-        raise FileNotFoundError(f"{path}: no such file")
-    try:
-        rows = np.loadtxt(path, dtype=np.float64, ndmin=2)
-    except ValueError as error:
-        raise ValueError(f"{path}: want 12 numbers a line ({error})") from error
-    if rows.shape[1:] != (12,) or not np.isfinite(rows).all():
-        raise ValueError(f"{path}: want 12 numbers a line, found {list(rows.shape)}")
+    lines = numbered_lines(path)
+    rows = [finite_numbers(path, number, line.split(), 12) for number, line in lines]
+    for place, (number, _) in enumerate(lines, 1):
+        if number != place:
+            raise FileError(path, f"line {place}: empty, and every line is the pose of a scan")
+    top = np.array(rows).reshape(-1, 3, 4)
     bottom = np.tile([0.0, 0.0, 0.0, 1.0], (len(rows), 1, 1))
-    return torch.from_numpy(np.concatenate([rows.reshape(-1, 3, 4), bottom], 1))
+    poses = torch.from_numpy(np.concatenate([top, bottom], 1))
+    wrong = not_rigid(poses)
+    if wrong is not None:
+        with named(path, "file of poses"):
+            rigid(poses[wrong], f"{path}: line {wrong + 1}")
+    return poses
 
 
 def read_calibration(path: Path) -> Tensor:
     """``Tr`` [4, 4] float64, velodyne to camera 0, of a sequence's calib.txt.
 
     Raises:
-        FileNotFoundError: no such file.
-        ValueError: no line Tr of 12 numbers.
+        MissingFileError: no such file.
+        FileError: no line Tr of 12 numbers, several of them, or one that is no rigid transform.
     """
-    if not path.is_file():
-        raise FileNotFoundError(f"{path}: no such file")
-    for line in path.read_text().splitlines():
+    found: Tensor | None = None
+    for number, line in numbered_lines(path):
         words = line.split()
-        if words and words[0] in ("Tr:", "Tr", "Tr_velo_to_cam:") and len(words) == 13:
-            top = np.array([float(word) for word in words[1:]]).reshape(3, 4)
-            return rigid(np.vstack([top, [0.0, 0.0, 0.0, 1.0]]), f"{path}: Tr")
-    raise ValueError(f"{path}: no line 'Tr:' with 12 numbers")
+        if words[0] not in ("Tr:", "Tr", "Tr_velo_to_cam:"):
+            continue
+        if found is not None:
+            raise FileError(path, f"line {number}: Tr is given twice")
+        top = np.array(finite_numbers(path, number, words[1:], 12)).reshape(3, 4)
+        with named(path, "calibration"):
+            found = rigid(np.vstack([top, [0.0, 0.0, 0.0, 1.0]]), f"{path}: line {number}, Tr")
+    if found is None:
+        raise FileError(path, "no line 'Tr:' with 12 numbers")
+    return found

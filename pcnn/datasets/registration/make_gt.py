@@ -12,6 +12,9 @@ from torch import Tensor
 from pcnn.datasets.registration.fragment_files import numbered_fragments, read_fragment
 from pcnn.datasets.registration.gt_files import SCENE_FILES, write_scene
 from pcnn.datasets.registration.pairs import RegistrationPair
+from pcnn.errors import FileError, MissingFileError
+from pcnn.files.named import named
+from pcnn.files.text import finite_numbers, numbered_lines
 from pcnn.registration.downsample import voxel_means
 from pcnn.registration.nearest import nearest_within
 from pcnn.registration.transforms import inverse, rigid, transform_points
@@ -170,20 +173,17 @@ def read_pose(cloud: Path) -> Tensor:
     """Pose [4, 4] float64 in the file beside a cloud.
 
     Raises:
-        FileNotFoundError: none.
-        ValueError: not four lines of four numbers at its end, or no rigid transform.
+        MissingFileError: none.
+        FileError: not four lines of four numbers at its end, or no rigid transform.
     """
     places = [cloud.with_name(f"{cloud.stem}.{kind}.txt") for kind in ("info", "pose")]
     for path in places:
         if path.is_file():
             break
     else:
-        raise FileNotFoundError(f"{cloud}: no pose beside it ({', '.join(p.name for p in places)})")
-    lines = [line.split() for line in path.read_text().splitlines() if line.strip()]
-    try:
-        matrix = [[float(word) for word in words] for words in lines[-4:]]
-    except ValueError as error:
-        raise ValueError(f"{path}: want four lines of four numbers at its end") from error
-    if len(matrix) != 4 or any(len(row) != 4 for row in matrix):
-        raise ValueError(f"{path}: want four lines of four numbers at its end")
-    return rigid(matrix, str(path))
+        raise MissingFileError(cloud, f"no pose beside it ({', '.join(p.name for p in places)})")
+    lines = numbered_lines(path)[-4:]
+    if len(lines) != 4:
+        raise FileError(path, "want four lines of four numbers at its end")
+    with named(path, "pose"):
+        return rigid([finite_numbers(path, at, line.split(), 4) for at, line in lines], str(path))

@@ -1,49 +1,18 @@
-"""Published lists of pairs, which come as pickles.
-
-A pickle may run any code when it is read. Here only the names that numpy arrays are made of are
-let in, so a file that asks for anything else is refused before it does anything.
-"""
+"""Published lists of pairs, which come as pickles."""
 
 from __future__ import annotations
 
-import pickle
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from pcnn.datasets.registration.pairs import RegistrationPair
+from pcnn.errors import FileError
+from pcnn.files.named import named
+from pcnn.files.pickled_arrays import read_pickle
 from pcnn.registration.transforms import assembled, rigid
-
-_ALLOWED = {
-    (module, name)
-    for module in ("numpy.core.multiarray", "numpy._core.multiarray")
-    for name in ("_reconstruct", "scalar")
-} | {("numpy", "ndarray"), ("numpy", "dtype"), ("_codecs", "encode")}
-_ALLOWED |= {(module, "_frombuffer") for module in ("numpy.core.numeric", "numpy._core.numeric")}
-
-
-class _ArraysOnly(pickle.Unpickler):
-    def find_class(self, module: str, name: str) -> Any:
-        if (module, name) not in _ALLOWED:
-            raise pickle.UnpicklingError(f"it asks for {module}.{name}, a list of pairs does not")
-        return super().find_class(module, name)
-
-
-def read_pickle(path: Path) -> Any:
-    """Read a pickle of plain values and numpy arrays.
-
-    Raises:
-        FileNotFoundError: no such file.
-        ValueError: not such a pickle.
-    """
-    if not path.is_file():
-        raise FileNotFoundError(f"{path}: no such file")
-    with path.open("rb") as file:
-        try:
-            return _ArraysOnly(file).load()
-        except (pickle.UnpicklingError, EOFError, ValueError, ImportError) as error:
-            raise ValueError(f"{path}: not a list of pairs ({error})") from error
 
 
 def read_indoor_list(path: Path) -> list[RegistrationPair]:
@@ -53,16 +22,26 @@ def read_indoor_list(path: Path) -> list[RegistrationPair]:
     official pairs by it again.
 
     Raises:
-        FileNotFoundError: no such file.
-        ValueError: another content.
+        MissingFileError: no such file.
+        FileError: another content, a number of a fragment that is none, a transform that is not
+            rigid, or an overlap out of 0..1; names the entry.
     """
     content = read_pickle(path)
-    try:
+    with named(path, "list of indoor pairs"):
         if isinstance(content, dict):
-            return _predator(content)
-        return _geotransformer(content)
-    except (KeyError, TypeError, IndexError, AttributeError) as error:
-        raise ValueError(f"{path}: not a list of indoor pairs ({error!r})") from error
+            return _predator(path, content)
+        return [
+            _pair(
+                path,
+                index,
+                one["scene_name"],
+                one["frag_id0"],
+                one["frag_id1"],
+                _pose(one["rotation"], one["translation"]),
+                one["overlap"],
+            )
+            for index, one in enumerate(_list(path, content))
+        ]
 
 
 def read_kitti_list(path: Path) -> list[RegistrationPair]:
@@ -71,57 +50,88 @@ def read_kitti_list(path: Path) -> list[RegistrationPair]:
     There frame 0 is the later one, the target; the transform maps frame 1 into it.
 
     Raises:
-        FileNotFoundError: no such file.
-        ValueError: another content.
+        MissingFileError: no such file.
+        FileError: another content; as `read_indoor_list`.
     """
     content = read_pickle(path)
-    try:
+    with named(path, "list of KITTI pairs"):
         return [
-            RegistrationPair(
-                f"{int(one['seq_id']):02d}",
-                int(one["frame0"]),
-                int(one["frame1"]),
-                rigid(one["transform"], f"{path}: transform of entry {index}"),
-                index=index,
+            _pair(
+                path,
+                index,
+                f"{_whole(path, index, one['seq_id']):02d}",
+                one["frame0"],
+                one["frame1"],
+                _numbers(one["transform"]),
             )
-            for index, one in enumerate(content)
+            for index, one in enumerate(_list(path, content))
         ]
-    except (KeyError, TypeError) as error:
-        raise ValueError(f"{path}: not a list of KITTI pairs ({error!r})") from error
 
 
-def _geotransformer(content: list[dict[str, Any]]) -> list[RegistrationPair]:
-    return [
-        RegistrationPair(
-            one["scene_name"],
-            int(one["frag_id0"]),
-            int(one["frag_id1"]),
-            _pose(one["rotation"], one["translation"]),
-            overlap=float(one["overlap"]),
-            index=index,
-        )
-        for index, one in enumerate(content)
-    ]
+def _list(path: Path, content: Any) -> list[Any]:
+    if not isinstance(content, list) or not all(isinstance(one, dict) for one in content):
+        raise FileError(path, "not a list of pairs")
+    return content
 
 
-def _predator(content: dict[str, Any]) -> list[RegistrationPair]:
+def _predator(path: Path, content: dict[Any, Any]) -> list[RegistrationPair]:
     pairs = []
     for index, (source, target) in enumerate(zip(content["src"], content["tgt"], strict=True)):
         # test/SCENE/cloud_bin_N.pth
         pairs.append(
-            RegistrationPair(
+            _pair(
+                path,
+                index,
                 Path(target).parent.name,
                 int(Path(target).stem.rpartition("_")[2]),
                 int(Path(source).stem.rpartition("_")[2]),
                 _pose(content["rot"][index], content["trans"][index]),
-                overlap=float(content["overlap"][index]),
-                index=index,
+                content["overlap"][index],
             )
         )
     return pairs
 
 
+def _pair(
+    path: Path,
+    index: int,
+    scene: Any,
+    target: Any,
+    source: Any,
+    transform: np.ndarray | torch.Tensor,
+    overlap: Any = None,
+) -> RegistrationPair:
+    """A pair of checked values."""
+    if not isinstance(scene, str) or not scene or "/" in scene or scene.startswith("."):
+        raise FileError(path, f"entry {index}: {str(scene)[:40]!r} is no name of a scene")
+    share = None if overlap is None else float(overlap)
+    if share is not None and not 0.0 <= share <= 1.0:
+        raise FileError(path, f"entry {index}: an overlap lies in 0..1, found {share:g}")
+    return RegistrationPair(
+        scene,
+        _whole(path, index, target),
+        _whole(path, index, source),
+        rigid(transform, f"{path}: transform of entry {index}"),
+        overlap=share,
+        index=index,
+    )
+
+
+def _whole(path: Path, index: int, value: Any) -> int:
+    number = int(value)
+    if number != value or number < 0:
+        raise FileError(path, f"entry {index}: a number of a cloud is whole, found {value}")
+    return number
+
+
+def _numbers(values: Any) -> np.ndarray:
+    # lists may hold themselves
+    if not isinstance(values, np.ndarray) or values.size > 16:
+        raise ValueError("a transform must be an array")
+    return values.astype(np.float64)
+
+
 def _pose(rotation: Any, translation: Any) -> torch.Tensor:
-    turn = torch.as_tensor(rotation, dtype=torch.float64)
-    shift = torch.as_tensor(translation, dtype=torch.float64).reshape(3)
-    return rigid(assembled(turn, shift))
+    turn = torch.from_numpy(_numbers(rotation))
+    shift = torch.from_numpy(_numbers(translation)).reshape(3)
+    return assembled(turn, shift)

@@ -7,7 +7,12 @@ from pathlib import Path
 
 import numpy as np
 
+from pcnn.errors import FileError
+from pcnn.files.limits import read_whole
+from pcnn.files.named import named
+
 _COLUMNS = 6
+_LONGEST = 256  # bytes of a line that is repaired
 # what the published files hold in places instead of a digit, a space or nothing
 _FOREIGN = re.compile(rb"[^\x09\x0a\x0d\x20-\x7e]")
 _FOREIGN_AND_SPACE = re.compile(rb"[^\x09\x0a\x0d\x20-\x7e]\s*")
@@ -27,10 +32,16 @@ def read_annotation(path: Path) -> tuple[np.ndarray, list[str]]:
         [P, 6] float64: x, y, z [m], red, green, blue in 0..255; and a note on every repaired line.
 
     Raises:
-        ValueError: a line that holds no six finite numbers, or a colour out of 0..255; with file
+        MissingFileError: no such file.
+        FileError: a line that holds no six finite numbers, or a colour out of 0..255; with file
             and line.
     """
-    text = path.read_bytes()
+    with named(path, "annotation"):
+        return _read(path)
+
+
+def _read(path: Path) -> tuple[np.ndarray, list[str]]:
+    text = read_whole(path)
     if not text.strip():
         return np.empty((0, _COLUMNS)), []
     notes: list[str] = []
@@ -54,9 +65,10 @@ def _line_by_line(path: Path, text: bytes) -> tuple[np.ndarray, list[str]]:
         if row is None:
             row, repaired = _repaired(line)
             if row is None:
-                raise ValueError(
-                    f"{path}, line {number}: six numbers x y z r g b expected, found "
-                    f"{line.strip()[:80]!r}; mend the line, or delete it to leave the point out"
+                raise FileError(
+                    path,
+                    f"line {number}: six numbers x y z r g b expected, found "
+                    f"{line.strip()[:80]!r}; mend the line, or delete it to leave the point out",
                 )
             notes.append(f"{path}, line {number}: {line.strip()!r} was read as {repaired!r}")
         rows.append(row)
@@ -64,7 +76,7 @@ def _line_by_line(path: Path, text: bytes) -> tuple[np.ndarray, list[str]]:
 
 
 def _repaired(line: bytes) -> tuple[list[float] | None, bytes]:
-    if _FOREIGN.search(line) is not None:
+    if len(line) <= _LONGEST and _FOREIGN.search(line) is not None:
         tries = ((_FOREIGN, b""), (_FOREIGN, b" "), (_FOREIGN_AND_SPACE, b""))
         for pattern, replacement in tries:
             repaired = pattern.sub(replacement, line).strip()
@@ -90,4 +102,4 @@ def _check(path: Path, text: bytes, values: np.ndarray) -> None:
     wrong = int((~(finite & colour)).argmax())
     lines = [number for number, line in enumerate(text.split(b"\n"), 1) if line.strip()]
     rule = "a colour must lie in 0..255" if finite[wrong] else "numbers must be finite"
-    raise ValueError(f"{path}, line {lines[wrong]}: {rule}, found {values[wrong].tolist()}")
+    raise FileError(path, f"line {lines[wrong]}: {rule}, found {values[wrong].tolist()}")

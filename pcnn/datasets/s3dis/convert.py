@@ -10,6 +10,8 @@ import numpy as np
 from pcnn.datasets.s3dis.room_arrays import RoomArrays, read_array_room, write_array_room
 from pcnn.datasets.s3dis.rooms import layout_of
 from pcnn.datasets.s3dis.text_room import read_text_room
+from pcnn.errors import FileError, MissingFileError
+from pcnn.files.text import finite_numbers, numbered_lines
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,7 @@ def convert_room(source: str | Path, target: str | Path, *, align: bool = False)
 
     Raises:
         FileNotFoundError: no room there, or no angle for it.
-        ValueError: a file that breaks its format, with file and line.
+        FileError: a file that breaks its format, with file and line.
     """
     source, target = Path(source), Path(target)
     notes: list[str] = []
@@ -47,7 +49,7 @@ def convert_room(source: str | Path, target: str | Path, *, align: bool = False)
     else:
         room, notes = read_text_room(source)
     if not room.n_points:
-        raise ValueError(f"{source}: the room holds no points")
+        raise FileError(source, "the room holds no points")
     if align:
         room = _turned(room, alignment_angle(source))
     write_array_room(target, room)
@@ -58,20 +60,17 @@ def alignment_angle(folder: Path) -> float:
     """Return by how many degrees a room is turned in its building.
 
     Raises:
-        FileNotFoundError: no `Area_k_alignmentAngle.txt` beside the room, or no line for it.
-        ValueError: the line holds no number.
+        MissingFileError: no `Area_k_alignmentAngle.txt` beside the room, or no line for it.
+        FileError: the line holds no number.
     """
     path = folder.parent / f"{folder.parent.name}_alignmentAngle.txt"
     if not path.is_file():
-        raise FileNotFoundError(f"{path} is missing: rooms cannot be aligned without it")
-    for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1):
+        raise MissingFileError(path, "no such file; rooms cannot be aligned without it")
+    for number, line in numbered_lines(path):
         words = line.split()
-        if words and words[0] == folder.name:
-            try:
-                return float(words[1])
-            except (IndexError, ValueError) as error:
-                raise ValueError(f"{path}, line {number}: no angle in {line!r}") from error
-    raise FileNotFoundError(f"{path} has no line for {folder.name}")
+        if words[0] == folder.name:
+            return finite_numbers(path, number, words[1:], 1)[0]
+    raise MissingFileError(path, f"it has no line for {folder.name}")
 
 
 def _turned(room: RoomArrays, degrees: float) -> RoomArrays:

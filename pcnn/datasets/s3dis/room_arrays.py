@@ -8,8 +8,11 @@ from pathlib import Path
 import numpy as np
 
 from pcnn.datasets.labels import IGNORE
+from pcnn.datasets.rounding import rounded_points
 from pcnn.datasets.s3dis.classes import CLASS_NAMES
 from pcnn.datasets.whole_file import whole_file
+from pcnn.errors import FileError
+from pcnn.files.npy import read_npy
 
 # written in this order, so that a room that holds coordinates holds everything
 STEMS = ("instance", "segment", "color", "coord")
@@ -54,33 +57,37 @@ def read_array_room(folder: Path) -> RoomArrays:
     Written by `write_array_room` or by Pointcept; its `normal.npy` is not read.
 
     Raises:
-        ValueError: an array that is not whole, of another length, or with numbers that make no
+        FileError: an array that is not whole, of another length, or with numbers that make no
             sense; with its file.
     """
     coord = _load(folder, "coord", 3)
     n = len(coord)
     bad = ~np.isfinite(coord).all(1)
     if bad.any():
-        raise ValueError(
-            f"{folder / 'coord.npy'}: {int(bad.sum())} of {n} points are NaN or infinite, the "
-            f"first is point {int(bad.argmax())}"
+        raise FileError(
+            folder / "coord.npy",
+            f"{int(bad.sum())} of {n} points are NaN or infinite, the first is point "
+            f"{int(bad.argmax())}",
         )
     color = _load(folder, "color", 3, n)
     if color.dtype != np.uint8:
         if len(color) and not (color.min() >= 0 and color.max() <= 255):  # NaN fails too
-            raise ValueError(f"{folder / 'color.npy'}: colours must lie in 0..255")
+            raise FileError(folder / "color.npy", "colours must lie in 0..255")
         color = np.rint(color).astype(np.uint8)
     segment = _load(folder, "segment", 1, n)[:, 0]
     if n and not (segment.min() >= -1 and segment.max() < len(CLASS_NAMES)):
-        raise ValueError(
-            f"{folder / 'segment.npy'}: classes must lie in -1..{len(CLASS_NAMES) - 1}, found "
-            f"{segment.min()}..{segment.max()}"
+        raise FileError(
+            folder / "segment.npy",
+            f"classes must lie in -1..{len(CLASS_NAMES) - 1}, found {segment.min()}.."
+            f"{segment.max()}",
         )
     instance = np.full(n, -1, np.int16)
     if (folder / "instance.npy").is_file():
         instance = _load(folder, "instance", 1, n)[:, 0]
+        if n and not (instance.min() >= -1 and instance.max() < 1 << 15):
+            raise FileError(folder / "instance.npy", "objects are numbered from 0, -1 for none")
     return RoomArrays(
-        coord.astype(np.float32, copy=False),
+        rounded_points(coord, folder / "coord.npy"),
         color,
         segment.astype(np.int16, copy=False),
         instance.astype(np.int16, copy=False),
@@ -107,18 +114,16 @@ def train_ids(segment: np.ndarray) -> np.ndarray:
 
 def _load(folder: Path, stem: str, columns: int, rows: int | None = None) -> np.ndarray:
     path = folder / f"{stem}.npy"
-    try:
-        array = np.load(path, allow_pickle=False)
-    except (ValueError, EOFError) as error:
-        raise ValueError(f"{path}: not a whole .npy file ({error})") from error
+    array = read_npy(path)
     if array.ndim == 1 and columns == 1:
         array = array[:, None]
     kinds = "iu" if columns == 1 else "fiu"
     if array.ndim != 2 or array.shape[1] != columns or array.dtype.kind not in kinds:
-        raise ValueError(
-            f"{path}: {'integers' if columns == 1 else 'numbers'} [P, {columns}] expected, found "
-            f"{array.dtype} {list(array.shape)}"
+        raise FileError(
+            path,
+            f"{'integers' if columns == 1 else 'numbers'} [P, {columns}] expected, found "
+            f"{array.dtype} {list(array.shape)}",
         )
     if rows is not None and len(array) != rows:
-        raise ValueError(f"{path}: {len(array)} rows, but coord.npy has {rows} points")
+        raise FileError(path, f"{len(array)} rows, but coord.npy has {rows} points")
     return array

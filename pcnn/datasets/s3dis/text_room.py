@@ -10,6 +10,9 @@ from pcnn.datasets.rounding import rounded_points
 from pcnn.datasets.s3dis.annotation_file import read_annotation
 from pcnn.datasets.s3dis.classes import CLASS_NAMES, CLUTTER
 from pcnn.datasets.s3dis.room_arrays import RoomArrays
+from pcnn.errors import FileError, MissingFileError
+
+_MOST = 1 << 15  # objects that int16 tells apart
 
 
 def annotation_files(folder: Path) -> list[Path]:
@@ -31,12 +34,12 @@ def read_text_room(folder: Path) -> tuple[RoomArrays, list[str]]:
         The room, and notes on what was repaired, renamed or empty, each with its file.
 
     Raises:
-        FileNotFoundError: no annotation.
-        ValueError: a line that cannot be read, with file and line.
+        MissingFileError: no annotation.
+        FileError: a line that cannot be read, with file and line.
     """
     files = annotation_files(folder)
     if not files:
-        raise FileNotFoundError(f"{folder / 'Annotations'} holds no CLASS_n.txt")
+        raise MissingFileError(folder / "Annotations", "it holds no CLASS_n.txt")
     parts, labels, notes = [], [], []
     for path in files:
         values, repaired = read_annotation(path)
@@ -48,6 +51,8 @@ def read_text_room(folder: Path) -> tuple[RoomArrays, list[str]]:
             notes.append(f"{path}: holds no points")
         parts.append(values)
         labels.append(CLASS_NAMES.index(name) if name in CLASS_NAMES else CLUTTER)
+    if len(parts) > _MOST:
+        raise FileError(folder, f"{len(parts)} objects are too many, {_MOST} at most are numbered")
     values = np.concatenate(parts)
     counts = [len(part) for part in parts]
     room = RoomArrays(

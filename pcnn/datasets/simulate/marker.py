@@ -6,6 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+from pcnn.errors import FileError
+from pcnn.files.plain import read_json
+
 MARKER = "SIMULATED.json"
 
 #: changes whenever the same seed would give other bytes
@@ -21,16 +24,13 @@ def read_marker(folder: Path) -> dict[str, Any]:
     """Read the record of a simulated set.
 
     Raises:
-        FileNotFoundError: the folder holds no simulated set.
-        ValueError: the record cannot be read.
+        MissingFileError: the folder holds no simulated set.
+        FileError: the record cannot be read.
     """
     path = folder / MARKER
-    try:
-        record = json.loads(path.read_text())
-    except json.JSONDecodeError as error:
-        raise ValueError(f"{path} is not valid JSON ({error}); delete the folder") from error
+    record = read_json(path)
     if not isinstance(record, dict):
-        raise ValueError(f"{path} must hold a JSON object; delete the folder")
+        raise FileError(path, "it must hold a JSON object; delete the folder")
     return record
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -15,6 +14,8 @@ import numpy as np
 
 from pcnn.datasets.statistics.histogram import Histogram, earth_movers_distance
 from pcnn.datasets.statistics.of_cloud import CloudStatistics
+from pcnn.errors import FileError
+from pcnn.files.plain import read_json
 
 FORMAT = "pcnn statistics 1"
 
@@ -151,12 +152,11 @@ def read_statistics(path: Path) -> SetStatistics:
     """Read a set's statistics from a JSON file.
 
     Raises:
-        FileNotFoundError: no such file.
-        ValueError: a file that holds something else.
+        MissingFileError: no such file.
+        FileError: a file that holds something else.
     """
+    content = read_json(path)
     try:
-        return SetStatistics.from_json(json.loads(path.read_text()))
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise ValueError(f"{path}: not a JSON file ({error})") from error
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from error
+        return SetStatistics.from_json(content)
+    except (ValueError, OverflowError) as error:
+        raise FileError(path, str(error)) from error

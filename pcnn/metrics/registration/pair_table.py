@@ -8,6 +8,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from pcnn.datasets.whole_file import whole_file
+from pcnn.errors import FileError, MissingFileError
+from pcnn.files.named import named
+from pcnn.files.text import read_text
 from pcnn.metrics.registration.pair_result import PairResult
 from pcnn.metrics.registration.protocols import Protocol
 from pcnn.metrics.registration.summary import counts_for_recall, succeeded
@@ -91,17 +94,17 @@ def read_pair_table(path: Path) -> dict[int | None, list[PairResult]]:
         path: the CSV file.
 
     Raises:
-        FileNotFoundError: no such file.
-        ValueError: another file, or a number that is none.
+        MissingFileError: no such file.
+        FileError: another file, or a number that is none.
     """
     if not path.is_file():
-        raise FileNotFoundError(f"{path}: no such table of pairs")
+        raise MissingFileError(path, "no such table of pairs")
     found: dict[int | None, list[PairResult]] = {}
-    with path.open(newline="") as file:
-        lines = csv.DictReader(file)
+    with named(path, "table of pairs"):
+        lines = csv.DictReader(io.StringIO(read_text(path), newline=""))
         missing = set(COLUMNS) - {"index"} - set(lines.fieldnames or ())
         if missing:
-            raise ValueError(f"{path}: not a table of pairs, it lacks {', '.join(sorted(missing))}")
+            raise FileError(path, f"not a table of pairs, it lacks {', '.join(sorted(missing))}")
         for number, line in enumerate(lines, 2):
             if line["icp"] != "0":
                 continue
@@ -111,9 +114,9 @@ def read_pair_table(path: Path) -> dict[int | None, list[PairResult]]:
                     _result(line)
                 )
             except (TypeError, ValueError) as error:
-                raise ValueError(f"{path}, line {number}: {error}") from error
+                raise FileError(path, f"line {number}: {error}") from error
     if not found:
-        raise ValueError(f"{path}: no pairs")
+        raise FileError(path, "no pairs")
     return found
 
 

@@ -11,8 +11,9 @@ from pcnn.datasets.registration.fcgf_pairs import FCGFPairs
 from pcnn.datasets.registration.fragment_files import read_fragment
 from pcnn.datasets.registration.gt_files import read_gt_overlap, read_scene, write_scene
 from pcnn.datasets.registration.make_gt import make_ground_truth, scene_pairs
-from pcnn.datasets.registration.pair_lists import read_indoor_list, read_pickle
+from pcnn.datasets.registration.pair_lists import read_indoor_list
 from pcnn.datasets.registration.threedmatch import TEST_SCENES, ThreeDMatch
+from pcnn.files.pickled_arrays import read_pickle
 from pcnn.metrics.registration import (
     PairResult,
     Summary,
@@ -80,11 +81,19 @@ def test_scene_files_round_trip_an_empty_matrix(tmp_path: Path) -> None:
     ("name", "text", "words"),
     [
         ("gt.log", "0\t1\t2\n1 0 0 0\n", "whole number of pairs"),
-        ("gt.log", "0 1 2\n1 0 0 0\n0 1 0 0\n0 0 1 a\n0 0 0 1\n", "gt.log:4: want 4 numbers"),
-        ("gt.log", "0 1 2\n\n1 0 0 0\n0 1 0 0\n\n0 0 1 a\n0 0 0 1\n", "gt.log:6: want 4 numbers"),
-        ("gt.log", "\n0 1\n1 0 0 0\n0 1 0 0\n0 0 1 0\n0 0 0 1\n", "gt.log:2: want 3 numbers"),
+        (
+            "gt.log",
+            "0 1 2\n1 0 0 0\n0 1 0 0\n0 0 1 a\n0 0 0 1\n",
+            "line 4: want 4 finite",
+        ),
+        (
+            "gt.log",
+            "0 1 2\n\n1 0 0 0\n0 1 0 0\n\n0 0 1 a\n0 0 0 1\n",
+            "line 6: want 4 finite",
+        ),
+        ("gt.log", "\n0 1\n1 0 0 0\n0 1 0 0\n0 0 1 0\n0 0 0 1\n", "gt.log: line 2: want i j n"),
         ("gt.log", "0 1 2\n2 0 0 0\n0 1 0 0\n0 0 1 0\n0 0 0 1\n", "pair 0 1.*no rotation"),
-        ("gt.info", "0 7 2\n" + "0 0 0 0 0 0\n" * 6, "list different pairs"),
+        ("gt.info", "0 7 9\n" + "0 0 0 0 0 0\n" * 6, "list different pairs"),
     ],
 )
 def test_broken_ground_truth_is_named(name: str, text: str, words: str, tmp_path: Path) -> None:
@@ -172,7 +181,7 @@ def test_lists_of_both_publishers_say_the_same(tmp_path: Path) -> None:
         assert (pair.scene, pair.target, pair.source, pair.overlap) == ("s", 3, 7, 0.4)
         torch.testing.assert_close(pair.transform, torch.from_numpy(pose))
     (tmp_path / "a.pkl").write_bytes(pickle.dumps([{"overlap": 1.0}]))
-    with pytest.raises(ValueError, match=r"a\.pkl: not a list of indoor pairs"):
+    with pytest.raises(ValueError, match=r"a\.pkl: not a whole list of indoor pairs"):
         read_indoor_list(tmp_path / "a.pkl")
     (tmp_path / "a.pkl").write_bytes(b"no pickle")
     with pytest.raises(ValueError, match=r"a\.pkl"):

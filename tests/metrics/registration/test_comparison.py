@@ -138,7 +138,7 @@ def test_a_table_is_read_as_it_was_written(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"other\.csv: not a table of pairs, it lacks counted"):
         read_pair_table(tmp_path / "other.csv")
     path.write_text(path.read_text().replace("250,0,a,0", "250,0,a,x"))
-    with pytest.raises(ValueError, match=r"pairs\.csv, line 2: .*'x'"):
+    with pytest.raises(ValueError, match=r"pairs\.csv: line 2: .*'x'"):
         read_pair_table(path)
     with pytest.raises(FileNotFoundError, match=r"none\.csv"):
         read_pair_table(tmp_path / "none.csv")

@@ -1,0 +1,56 @@
+"""One error for everything that can go wrong with a file."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from pcnn.errors import FileError, MissingFileError, MissingPackageError
+
+#: Characters of a library's own words that are shown.
+_SHOWN = 300
+#: A full disk is no fault of the file that is read.
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+@contextmanager
+def named(path: object, kind: str) -> Iterator[None]:
+    """Let every error of the block name the file.
+
+    Args:
+        path: the file that is read in the block.
+        kind: of file, as in ``.npy file``.
+
+    Raises:
+        FileError: in place of whatever the block raises, but for a `MissingPackageError` and a
+            disk that is full.
+    """
+    try:
+        yield
+    except (FileError, MissingPackageError):
+        raise
+    except FileNotFoundError as error:
+        raise MissingFileError(path, "no such file") from error
+    except OSError as error:
+        if error.errno in _FULL:
+            raise
+        if error.errno is None:  # a library's own, not the system's
+            raise FileError(path, f"not a whole {kind} ({_words(error)})") from error
+        raise FileError(path, f"cannot be read ({error.strerror})") from error
+    except MemoryError as error:
+        raise FileError(path, "reading it needs more memory than there is") from error
+    except RecursionError as error:
+        raise FileError(path, f"not a {kind}: it is nested too deeply") from error
+    except Exception as error:
+        text = str(error)
+        if text.startswith((f"{path}: ", f"{path}, ")):
+            raise FileError(path, text[len(str(path)) + 2 :]) from error
+        raise FileError(path, f"not a whole {kind} ({_words(error)})") from error
+
+
+def _words(error: Exception) -> str:
+    """A library's words in one line; its kind of error where these alone say little."""
+    text = " ".join(str(error).split())[:_SHOWN]
+    own = type(error).__name__
+    return text if isinstance(error, ValueError) and text else f"{own}: {text}" if text else own

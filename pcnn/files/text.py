@@ -1,0 +1,84 @@
+"""Text files by line, bounded."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from pcnn.errors import FileError
+from pcnn.files.limits import TEXT
+from pcnn.files.named import named
+
+_LINE = 1 << 16  # characters
+_WHOLE = re.compile(r"[+-]?\d{1,18}", re.ASCII)
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]?(nan|inf|infinity)", re.ASCII)
+
+
+def read_text(path: Path, most: int = TEXT) -> str:
+    """A text file in UTF-8.
+
+    Args:
+        path: the file.
+        most: bytes that it may have.
+
+    Raises:
+        MissingFileError: no such file.
+        FileError: it is no text, or too large for one.
+    """
+    with named(path, "text file"):
+        size = path.stat().st_size
+        if size > most:
+            raise FileError(path, f"{size} bytes are too many for its kind ({most} at most)")
+        content = path.read_bytes()
+        try:
+            return content.decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            line = content.count(b"\n", 0, error.start) + 1
+            raise FileError(path, f"line {line}: no UTF-8 text (byte {error.start})") from error
+
+
+def numbered_lines(path: Path) -> list[tuple[int, str]]:
+    """Lines that are not blank, with their numbers in the file, from 1.
+
+    Raises:
+        MissingFileError: no such file.
+        FileError: it is no text, too large for one, or has a line that is too long.
+    """
+    found = []
+    for number, line in enumerate(read_text(path).split("\n"), 1):
+        if len(line) > _LINE:
+            raise FileError(path, f"line {number}: longer than {_LINE} characters")
+        if line.strip():
+            found.append((number, line.strip()))
+    return found
+
+
+def whole_number(path: Path, line: int, word: str, what: str, least: int = 0) -> int:
+    """A whole number from `least` on.
+
+    Raises:
+        FileError: another word, as ``1.7``, or a smaller number; names the line.
+    """
+    if not _WHOLE.fullmatch(word) or int(word) < least:
+        raise FileError(
+            path, f"line {line}: {what} must be a whole number from {least} on, found {word[:40]!r}"
+        )
+    return int(word)
+
+
+def finite_numbers(path: Path, line: int, words: Sequence[str], count: int) -> list[float]:
+    """So many numbers, none of them NaN or infinite.
+
+    Raises:
+        FileError: another number of words, or one that is no finite number; names the line.
+    """
+    if len(words) != count:
+        raise FileError(path, f"line {line}: want {count} numbers, found {len(words)}")
+    values = []
+    for word in words:
+        value = float(word) if _NUMBER.fullmatch(word.lower()) else None
+        if value is None or not abs(value) < float("inf"):
+            raise FileError(path, f"line {line}: want {count} finite numbers, found {word[:40]!r}")
+        values.append(value)
+    return values
