@@ -17,13 +17,13 @@ from typing import Any
 
 import numpy as np
 
-from pcnn.datasets.file_error import CloudFileError
 from pcnn.datasets.las_header import check_las
 from pcnn.datasets.las_process import Limits, las_process
 from pcnn.datasets.point_table import COLORS
 from pcnn.datasets.whole_file import whole_file
-from pcnn.errors import MissingPackageError
+from pcnn.errors import FileError, MissingPackageError
 from pcnn.extras import install
+from pcnn.files.limits import LIMIT, check_size
 
 SUFFIXES = (".las", ".laz")
 
@@ -82,7 +82,7 @@ class LasCloud:
         Raises:
             MissingPackageError: laspy, or for LAZ lazrs, is not installed.
             OSError: the file cannot be written.
-            CloudFileError: the source changed, or cannot be read any more.
+            FileError: the source changed, or cannot be read any more.
         """
         _need_packages(path)
         payload = b"" if rows is None else np.ascontiguousarray(rows, dtype=np.int64).tobytes()
@@ -104,35 +104,37 @@ class LasCloud:
         kind, shape = np.dtype(found["dtype"]), tuple(found["shape"])
         assert kind.kind in "biuf"
         if shape[:1] != (self.points,) or prod(shape) * kind.itemsize != len(data):
-            raise CloudFileError(self.path, f"{shape[0]} points, {self.points} before: it changed")
+            raise FileError(self.path, f"{shape[0]} points, {self.points} before: it changed")
         return np.frombuffer(data, kind).reshape(shape)
 
     def _ask(self, request: dict[str, Any], payload: bytes = b"") -> tuple[dict[str, Any], Any]:
         if _stamp(self.path) != self.stamp:
-            raise CloudFileError(self.path, "it changed while it was read")
+            raise FileError(self.path, "it changed while it was read")
         return _ask(self.path, self.stamp, request, self.limits, payload)
 
 
-def read_las(path: Path, limits: Limits | None = None) -> LasCloud:
+def read_las(path: Path, limits: Limits | None = None, max_gib: float = LIMIT) -> LasCloud:
     """Read all points of a file.
 
     Args:
         path: the file.
         limits: of memory and time; None lets them follow the number of points.
+        max_gib: largest size of the points, not compressed [GiB].
 
     Raises:
         MissingPackageError: laspy, or for LAZ lazrs, is not installed.
         OSError: the file cannot be read.
-        CloudFileError: no LAS file, or a truncated or damaged one, or one that takes more than the
+        FileError: no LAS file, or a truncated or damaged one, or one that takes more than the
             limits.
     """
     _need_packages(path)
     stamp = _stamp(path)
     size = check_las(path)
+    check_size(path, size.points * size.record, max_gib, "its points, not compressed,")
     limits = limits or Limits.of(size.points * size.record)
     found, _ = _ask(path, stamp, {"task": "open"}, limits)
     if found["points"] != size.points:
-        raise CloudFileError(
+        raise FileError(
             path,
             f"truncated: the header announces {size.points} points, the file holds "
             f"{found['points']}",

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from pcnn.datasets.file_error import CloudFileError
+from pcnn.errors import FileError
 
 #: Bytes of a header by minor version.
 _HEADER = {0: 227, 1: 227, 2: 227, 3: 235, 4: 375, 5: 393}
@@ -56,14 +56,14 @@ def check_las(path: Path) -> LasSize:
 
     Raises:
         OSError: the file cannot be read.
-        CloudFileError: an announcement that the file cannot hold.
+        FileError: an announcement that the file cannot hold.
     """
     with path.open("rb") as file:
         size = file.seek(0, 2)
         try:
             return _checked(path, file, size)
         except _BrokenRule as broken:
-            raise CloudFileError(path, f"not a whole LAS file: {broken}") from None
+            raise FileError(path, f"not a whole LAS file: {broken}") from None
 
 
 class _BrokenRule(Exception):
@@ -110,7 +110,7 @@ def _checked(path: Path, file: BinaryIO, size: int) -> LasSize:
     if not packed:
         held = (size - start) // record
         if points > held:
-            raise CloudFileError(
+            raise FileError(
                 path, f"truncated: the header announces {points} points, the file holds {held}"
             )
     elif points:

@@ -20,9 +20,8 @@ from functools import cache
 from pathlib import Path
 from typing import IO, Any
 
-from pcnn.datasets.file_error import CloudFileError
 from pcnn.decoder.messages import SilenceError, receive, send
-from pcnn.errors import MissingPackageError
+from pcnn.errors import FileError, MissingPackageError
 
 #: The modules come from the caller's own path: no folder of clouds is searched for them.
 _START = "import sys; sys.path[:] = sys.argv[1:]; from pcnn.decoder.las_program import main; main()"
@@ -92,7 +91,7 @@ class LasProcess:
         Raises:
             OSError: as the process met it, a full disk for example.
             MissingPackageError: the process does not start.
-            CloudFileError: a library refused the file, broke, or went beyond the limits.
+            FileError: a library refused the file, broke, or went beyond the limits.
         """
         with self._lock:
             asked, answers = _pipes(self._running(path))
@@ -103,7 +102,7 @@ class LasProcess:
                 reply, values = receive(answers, deadline)
             except SilenceError:
                 self.close()
-                raise CloudFileError(
+                raise FileError(
                     path, f"reading it takes more than {limits.seconds:g} s; is it damaged?"
                 ) from None
             except (EOFError, BrokenPipeError):
@@ -112,7 +111,7 @@ class LasProcess:
                     words = _too_much(limits)
                 else:
                     words = f"the process that reads it {words}; the file is damaged"
-                raise CloudFileError(path, words) from None
+                raise FileError(path, words) from None
             except BaseException:  # the rest of the reply would answer the next request
                 self.close()
                 raise
@@ -121,8 +120,8 @@ class LasProcess:
         if reply["error"] == "system":
             raise OSError(reply["errno"], reply["text"], reply["file"] or str(path))
         if reply["error"] == "memory":
-            raise CloudFileError(path, _too_much(limits))
-        raise CloudFileError(path, f"not a whole LAS file ({reply['rule']})")
+            raise FileError(path, _too_much(limits))
+        raise FileError(path, f"not a whole LAS file ({reply['rule']})")
 
     def close(self) -> None:
         """End the process; the next request starts another."""

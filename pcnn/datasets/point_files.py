@@ -244,7 +244,7 @@ def _pcd(path: Path, reading: Reading) -> PointTable:
 
 
 def _las(path: Path, reading: Reading) -> PointTable:
-    cloud = las.read_las(path)
+    cloud = las.read_las(path, max_gib=reading.max_gib)
     return PointTable(
         path,
         cloud.places(),

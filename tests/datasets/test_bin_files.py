@@ -10,9 +10,9 @@ import pytest
 from pcnn.datasets.bin_files import read_bin
 from pcnn.datasets.channels import Reading
 from pcnn.datasets.column_count import COUNTS, is_contradicted, likely_columns
-from pcnn.datasets.file_error import CloudFileError
 from pcnn.datasets.plain_columns import LAYOUTS, columns_named
 from pcnn.datasets.point_files import read_points
+from pcnn.errors import FileError
 
 
 def rotating(n: int = 4000, seed: int = 0) -> np.ndarray:
@@ -105,14 +105,14 @@ def test_real_scans_of_kitti_are_read_without_options(data_root: Path, tmp_path:
     others = {"5": np.column_stack([points, ring]), "3": points[:, :3]}
     for count, other in others.items():
         multiple = other[: len(other) // 4 * 4]  # of 16 bytes, too
-        with pytest.raises(CloudFileError, match=f"looks like .*({count} numbers|nuscenes)"):
+        with pytest.raises(FileError, match=f"looks like .*({count} numbers|nuscenes)"):
             read_bin(saved(tmp_path / "other.bin", multiple))
 
 
 @pytest.mark.data
 def test_a_real_room_of_six_columns_is_refused(data_root: Path):
     path = data_root / "formats/tests_s3dis/points/Area_1_office_2.bin"
-    with pytest.raises(CloudFileError, match="x,y,z,red,green,blue of ScanNet or S3DIS"):
+    with pytest.raises(FileError, match="x,y,z,red,green,blue of ScanNet or S3DIS"):
         read_points(path)
     cloud = read_points(path, reading=Reading(columns=("scannet",)))
     assert cloud.features.shape == (100, 3)
@@ -133,7 +133,7 @@ OTHERS = {
 @pytest.mark.parametrize("rows", [400, 3997, 4000])
 def test_other_columns_are_refused_and_named(likely: str, rows: int, tmp_path: Path):
     path = saved(tmp_path / "a.bin", OTHERS[likely][:rows])
-    with pytest.raises(CloudFileError, match=r"a\.bin: .*x,y,z,intensity.*it looks like ") as error:
+    with pytest.raises(FileError, match=r"a\.bin: .*x,y,z,intensity.*it looks like ") as error:
         read_points(path)
     assert likely in str(error.value)
 
@@ -173,7 +173,7 @@ def test_named_columns_are_plausible(
     columns: str, points: np.ndarray, message: str, tmp_path: Path
 ):
     path = saved(tmp_path / "a.bin", points)
-    with pytest.raises(CloudFileError, match=message):
+    with pytest.raises(FileError, match=message):
         read_points(path, reading=Reading(columns=tuple(columns.split(","))))
     columns_named(columns.split(","))
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from pcnn.datasets.channels import Reading
-from pcnn.datasets.file_error import CloudFileError
 from pcnn.datasets.ply import write_ply
 from pcnn.datasets.point_files import read_points
 from pcnn.datasets.point_table import find_name, meant
+from pcnn.errors import FileError
 from tests.datasets.las_files import write_las
 
 COLOURS = ("red", "green", "blue")
@@ -79,7 +79,7 @@ def test_a_name_in_the_file_comes_before_what_means_the_same():
 def test_a_channel_that_is_not_there(tmp_path: Path):
     write_las(tmp_path / "a.las", 4, point_format=6)
     named = Reading(("intensity", *COLOURS), centred=True)
-    with pytest.raises(CloudFileError, match=r"a\.las: no channel 'red'; the file has X, Y, Z, in"):
+    with pytest.raises(FileError, match=r"a\.las: no channel 'red'; the file has X, Y, Z, in"):
         read_points(tmp_path / "a.las", reading=named)
     fill = {"Red": 0.5, "green": 0, "b": 1, "intensity": 9}
     filled = Reading(("intensity", *COLOURS), centred=True, fill=fill)
@@ -94,7 +94,7 @@ def test_a_channel_that_is_not_there(tmp_path: Path):
 def test_the_error_names_file_and_rule(tmp_path: Path):
     path = tmp_path / "a.ply"
     path.write_bytes(b"no ply")
-    with pytest.raises(CloudFileError) as error:
+    with pytest.raises(FileError) as error:
         read_points(path)
     assert error.value.path == path
     assert str(error.value) == f"{path}: {error.value.rule}"

@@ -13,10 +13,10 @@ import pytest
 
 from pcnn.datasets import las_process as process_module
 from pcnn.datasets.channels import Reading
-from pcnn.datasets.file_error import CloudFileError
 from pcnn.datasets.las import read_las, write_las_labels
 from pcnn.datasets.las_process import Limits, las_process
 from pcnn.datasets.point_files import read_points
+from pcnn.errors import FileError
 from tests.datasets.las_files import write_las
 from tests.forking import require_fork
 
@@ -77,7 +77,7 @@ def test_announcements_are_held_against_the_file(
     path.write_bytes(data)
     # no library sees the file
     monkeypatch.setattr(process_module.LasProcess, "ask", lambda *_: pytest.fail("was read"))
-    with pytest.raises(CloudFileError) as error:
+    with pytest.raises(FileError) as error:
         read_las(path)
     assert str(path) in str(error.value)
     assert rule in error.value.rule
@@ -90,7 +90,7 @@ def test_extended_records_beyond_the_file(tmp_path: Path) -> None:
     put(data, 243, "I", 1)
     data += bytes(20) + struct.pack("<Q", 1 << 62) + bytes(32)
     (tmp_path / "a.las").write_bytes(data)
-    with pytest.raises(CloudFileError, match="extended records reach beyond their end"):
+    with pytest.raises(FileError, match="extended records reach beyond their end"):
         read_las(tmp_path / "a.las")
 
 
@@ -142,7 +142,7 @@ def test_a_library_that_aborts_costs_one_file(
     las_process(os.getpid()).close()
     with monkeypatch.context() as patched:
         patched.setattr(process_module, "_START", aborts)
-        with pytest.raises(CloudFileError, match=r"a\.las: the process .* ended by SIGABRT"):
+        with pytest.raises(FileError, match=r"a\.las: the process .* ended by SIGABRT"):
             read_las(tmp_path / "a.las")
     assert len(read_las(tmp_path / "a.las")) == 40
 
@@ -181,7 +181,7 @@ def test_limits(tmp_path: Path, limits: Limits, rule: str) -> None:
     write_las_labels(tmp_path / "a.laz", tmp_path / "a.las", np.asarray(las.classification))
     write_las(tmp_path / "b.las")
     las_process(os.getpid()).close()  # memory that it has kept would serve
-    with pytest.raises(CloudFileError) as error:
+    with pytest.raises(FileError) as error:
         read_las(tmp_path / "a.laz", limits)
     assert str(tmp_path / "a.laz") in str(error.value)
     assert rule in error.value.rule
@@ -209,7 +209,7 @@ def test_a_file_that_changes_is_refused(tmp_path: Path) -> None:
     write_las(tmp_path / "a.las", 40)
     las = read_las(tmp_path / "a.las")
     write_las(tmp_path / "a.las", 41)
-    with pytest.raises(CloudFileError, match=r"a\.las: it changed while it was read"):
+    with pytest.raises(FileError, match=r"a\.las: it changed while it was read"):
         las.column("intensity")
 
 

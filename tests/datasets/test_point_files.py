@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from pcnn.datasets.channels import Reading
-from pcnn.datasets.file_error import CloudFileError
 from pcnn.datasets.label_files import read_label_file, write_label_file
 from pcnn.datasets.point_files import label_source, read_labels, read_points
 from pcnn.datasets.whole_file import whole_file
+from pcnn.errors import FileError
 from tests.datasets.clouds import scan
 
 
@@ -61,10 +61,10 @@ def test_missing_returns_are_left_out(tmp_path: Path, suffix: str, value: float,
     assert cloud.point_index.tolist() == [0, 1, 2, 3, 5, 6, 8]
     assert (cloud.n_points, cloud.n_points_total) == (7, 9)
     np.testing.assert_array_equal(cloud.features, points[cloud.point_index.numpy(), 3:])
-    with pytest.raises(CloudFileError, match=rf"a\.{suffix}: 2 of 9 points .* point 4; .*--strict"):
+    with pytest.raises(FileError, match=rf"a\.{suffix}: 2 of 9 points .* point 4; .*--strict"):
         read_points(path, reading=Reading(strict=True))
     save(path, np.full((5, 4), np.nan, dtype=np.float32))
-    with pytest.raises(CloudFileError, match="all 5 points are missing returns"):
+    with pytest.raises(FileError, match="all 5 points are missing returns"):
         read_points(path)
 
 
