@@ -1,6 +1,7 @@
 """What happens around training steps: checkpoints, exact resume, figures and pictures."""
 
-from pcnn.callbacks.checkpoint import Checkpoint, Stopped, load_config
+from pcnn.callbacks.checkpoint import Checkpoint, Stopped
+from pcnn.callbacks.checkpoint_file import CheckpointError, load_config, read_checkpoint
 from pcnn.callbacks.finite_steps import FiniteSteps
 from pcnn.callbacks.pair_picture import PairPicture
 from pcnn.callbacks.prediction_picture import PredictionPicture
@@ -15,6 +16,7 @@ from pcnn.callbacks.weight_average import WeightAverage
 
 __all__ = [
     "Checkpoint",
+    "CheckpointError",
     "FiniteSteps",
     "PairPicture",
     "PredictionPicture",
@@ -29,5 +31,6 @@ __all__ = [
     "WandbPairs",
     "WeightAverage",
     "load_config",
+    "read_checkpoint",
     "stop_signals",
 ]

@@ -9,44 +9,35 @@ from typing import Any
 import torch
 from lightning.fabric.plugins.io.torch_io import TorchCheckpointIO
 
-SUFFIX = ".part"  # of a file that is being written; whatever bears it after a crash is garbage
+from pcnn.callbacks.checkpoint_file import read_checkpoint
+from pcnn.callbacks.checksum import add_checksum
+from pcnn.datasets.whole_file import whole_file
 
 
 def write_whole(checkpoint: dict[str, Any], path: Path) -> None:
-    """Save a checkpoint under `path`, entirely or not at all.
+    """Save a checkpoint with its checksum under `path`, entirely or not at all.
 
-    The bytes go to a temporary name in the same folder, are forced to disk and then renamed over
-    `path`. A rename inside a folder is atomic, so at every instant `path` is either the previous
-    file or the new one, also when the process is killed or the power fails.
+    At every instant `path` is either the previous file or the new one, also when the process is
+    killed or the power fails.
 
     Args:
         checkpoint: what `torch.save` takes.
         path: local file; its folder is created.
+
+    Raises:
+        StorageError: the disk is full.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(path.name + SUFFIX)
-    try:
-        with part.open("wb") as file:
-            torch.save(checkpoint, file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(part, path)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
-    # the rename itself lives in the folder, which has to reach the disk too
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    with whole_file(path, durable=True) as file:
+        torch.save(checkpoint, file)
+        add_checksum(file)
 
 
 class AtomicCheckpointIO(TorchCheckpointIO):
-    """Lightning's way to disk, replaced by `write_whole`. Local files only.
+    """Lightning's way to disk, replaced by `write_whole` and `read_checkpoint`. Local files only.
 
     Lightning's own writer streams through the system's temporary folder, which may be small or on
-    another device, and does not force the bytes to disk before it moves them.
+    another device, and does not force the bytes to disk before it moves them; its reader takes
+    bytes as they are.
     """
 
     def save_checkpoint(
@@ -60,3 +51,16 @@ class AtomicCheckpointIO(TorchCheckpointIO):
         if storage_options is not None:
             raise TypeError(f"storage_options mean nothing for a local file, got {storage_options}")
         write_whole(checkpoint, Path(path))
+
+    def load_checkpoint(
+        self,
+        path: str | os.PathLike[str],
+        map_location: Any = None,
+        weights_only: bool | None = None,
+    ) -> dict[str, Any]:
+        """Read a checkpoint: tensors and plain values alone, whatever `weights_only` says.
+
+        Raises:
+            CheckpointError: a damaged file.
+        """
+        return read_checkpoint(Path(path), map_location=map_location, mmap=False)

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-import torch
 from lightning.fabric.plugins.io.torch_io import TorchCheckpointIO
 from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import Checkpoint as LightningCheckpoint
 
-from pcnn.callbacks.atomic_io import SUFFIX, AtomicCheckpointIO
+from pcnn.callbacks.atomic_io import AtomicCheckpointIO
 from pcnn.callbacks.rng_state import capture_rng, restore_rng
+from pcnn.datasets.whole_file import drop_parts
 from pcnn.ranges import Count
 
 
@@ -187,8 +187,7 @@ class Checkpoint(LightningCheckpoint):
         if type(trainer.strategy.checkpoint_io) is TorchCheckpointIO:
             trainer.strategy.checkpoint_io = AtomicCheckpointIO()
         if trainer.is_global_zero:
-            for name in ("best.ckpt", "last.ckpt"):  # left by a killed process
-                (self.folder / (name + SUFFIX)).unlink(missing_ok=True)
+            drop_parts(self.folder, "*.ckpt")  # left by a killed process
 
     def on_train_batch_end(
         self,
@@ -329,24 +328,3 @@ class Checkpoint(LightningCheckpoint):
             return
         self._saved_step = trainer.global_step
         trainer.save_checkpoint(self.folder / "last.ckpt", weights_only=False)
-
-
-def load_config(path: str | Path) -> dict[str, Any]:
-    """Read the resolved configuration that a checkpoint carries.
-
-    Args:
-        path: a file written by `Checkpoint`.
-
-    Raises:
-        FileNotFoundError: there is no such file.
-        ValueError: the file carries no configuration.
-    """
-    if not Path(path).is_file():
-        raise FileNotFoundError(f"no checkpoint at {path}")
-    checkpoint = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
-    if "pcnn_config" not in checkpoint:
-        raise ValueError(
-            f"{path} carries no configuration ('pcnn_config'); it was not written by a pcnn run"
-        )
-    config: dict[str, Any] = checkpoint["pcnn_config"]
-    return config

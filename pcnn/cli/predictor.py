@@ -11,7 +11,7 @@ import torch
 from omegaconf import DictConfig, OmegaConf
 from torch import Tensor, nn
 
-from pcnn.callbacks import load_config
+from pcnn.callbacks import load_config, read_checkpoint
 from pcnn.datasets.channels import Reading, chosen_columns
 from pcnn.datasets.class_file import read_classes
 from pcnn.datasets.collate import CollateSegmentation
@@ -77,9 +77,9 @@ class Predictor:
         """
         try:
             cfg = OmegaConf.create(load_config(checkpoint))
-            state = torch.load(checkpoint, map_location="cpu", weights_only=True)["state_dict"]
-        except (RuntimeError, EOFError, KeyError) as error:
-            raise ValueError(f"{checkpoint}: not a whole checkpoint ({error})") from error
+            state = read_checkpoint(checkpoint, mmap=False)["state_dict"]
+        except KeyError as error:
+            raise ValueError(f"{checkpoint}: not a whole checkpoint, no {error}") from error
         if cfg.task.name != "segmentation":
             raise ValueError(f"{checkpoint}: trained for {cfg.task.name}, not for segmentation")
         names = tuple(cfg.data.class_names)

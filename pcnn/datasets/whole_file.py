@@ -9,18 +9,72 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
+from pcnn.errors import StorageError, storage_cause
+
+SUFFIX = ".part"  # of a file that is being written; what has it after a kill is garbage
+
 
 @contextmanager
-def whole_file(path: Path) -> Iterator[BinaryIO]:
+def whole_file(path: Path, durable: bool = False) -> Iterator[BinaryIO]:
     """Open a temporary file beside ``path``; it takes that name when the block ends well.
 
-    Missing folders are made. When the block raises, nothing is left behind.
+    Missing folders are made. When the block raises, nothing is left behind. A rename inside a
+    folder is atomic, so at every instant ``path`` is the previous file or the new one, also when
+    the process is killed.
+
+    Args:
+        path: file to write.
+        durable: force the bytes to the disk before the rename, and the rename after it, so that
+            the same is true when the power fails.
+
+    Raises:
+        StorageError: the disk is full, a quota is used up, or the file system is read-only.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
+    part = path.with_name(f".{path.name}.{uuid.uuid4().hex}{SUFFIX}")
     try:
-        with part.open("xb") as file:
-            yield file
-        os.replace(part, path)
+        with told_storage(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with part.open("x+b") as file:
+                yield file
+                if durable:
+                    file.flush()
+                    os.fsync(file.fileno())
+            os.replace(part, path)
+            if durable:
+                _force(path.parent)
     finally:
         part.unlink(missing_ok=True)
+
+
+@contextmanager
+def told_storage(path: Path) -> Iterator[None]:
+    """Tell a full disk as a full disk, whatever a library made of it.
+
+    Raises:
+        StorageError: in place of the system's error, or of one that a library raised behind it.
+    """
+    try:
+        yield
+    except Exception as error:
+        cause = storage_cause(error)
+        if cause is None or isinstance(error, StorageError):
+            raise
+        raise StorageError(
+            f"{path} cannot be written: {cause} ({path.parent.resolve()}). "
+            "The file that was there before, if any, is as it was"
+        ) from error
+
+
+def drop_parts(folder: Path, name: str = "*") -> None:
+    """Remove what killed writers of ``folder/name`` left; no other may be writing."""
+    for part in folder.glob(f".{name}.{'[0-9a-f]' * 32}{SUFFIX}"):
+        part.unlink(missing_ok=True)
+
+
+def _force(folder: Path) -> None:
+    """Force a folder's entries to the disk: a rename lives there."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

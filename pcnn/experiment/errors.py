@@ -22,7 +22,7 @@ from hydra.errors import (
 )
 from omegaconf import DictConfig, OmegaConf
 
-from pcnn.errors import UserError
+from pcnn.errors import UserError, storage_cause
 
 MAX_LINES = 3
 MAX_NAMES = 40
@@ -91,6 +91,11 @@ def short_errors(conf: Path) -> Iterator[None]:
         raise  # a constructor failed: an error of the program
     except HydraException as error:
         stop(explain(error, sys.argv[1:], conf))
+    except OSError as error:  # before a run began; some of Hydra are also of this kind
+        cause = storage_cause(error)
+        if cause is None:
+            raise
+        stop(f"{error.filename or Path.cwd()} cannot be written: {cause}")
 
 
 def stop(text: str) -> None:

@@ -14,8 +14,9 @@ from pcnn.experiment.checkpoint_options import NAMED
 from pcnn.experiment.registration import evaluate_untrained
 from pcnn.experiment.run import Run, execute
 from pcnn.experiment.run_folder import nearby
+from pcnn.experiment.run_lock import locked
 from pcnn.experiment.schema import EvalConfig
-from pcnn.experiment.stopping import nothing_written, stoppable
+from pcnn.experiment.stopping import nothing_written, stoppable, told_full_disk
 from pcnn.experiment.task_parts import ABOUT_TASK, evaluation_keys
 from pcnn.experiment.weights import read_config
 
@@ -30,15 +31,15 @@ def evaluate(cfg: DictConfig) -> float | None:
         ConfigError: the configuration cannot be run.
         FileNotFoundError: the checkpoint or data is missing.
     """
-    if not is_network(cfg.model):
-        with stoppable(nothing_written):
-            return evaluate_untrained(cfg)
     hydra = HydraConfig.get()
     folder = nearby(Path(hydra.runtime.output_dir))
     try:
+        if not is_network(cfg.model):
+            with locked(folder), told_full_disk(folder), stoppable(nothing_written):
+                return evaluate_untrained(cfg)
         saved = OmegaConf.create(read_config(cfg.ckpt_path))
         cfg = checked(with_saved(cfg, saved, list(hydra.overrides.task)), EvalConfig)
-        with stoppable(nothing_written) as stop:
+        with locked(folder), told_full_disk(folder), stoppable(nothing_written) as stop:
             return execute(Run(cfg, folder), stop)
     finally:
         run_folder.drop_if_empty(folder)  # of an evaluation that did not begin

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from pcnn.callbacks import read_checkpoint
+from pcnn.callbacks.checksum import add_checksum
 from pcnn.datasets.whole_file import whole_file
 from pcnn.experiment import run_folder
 
@@ -39,13 +40,11 @@ def export(checkpoint: str | Path, out: str | Path, revision: str | None = None)
         ValueError: a torn or foreign file, or weights that float16 cannot hold.
     """
     path = Path(checkpoint)
-    if not path.is_file():
-        raise FileNotFoundError(f"no checkpoint at {path}")
+    content = read_checkpoint(path, mmap=False)
     try:
-        content = torch.load(path, map_location="cpu", weights_only=True)
         config, state = content["pcnn_config"], content["state_dict"]
-    except (RuntimeError, EOFError, KeyError) as error:
-        raise ValueError(f"{path}: not a whole checkpoint of a run ({error})") from error
+    except KeyError as error:
+        raise ValueError(f"{path}: not a whole checkpoint of a run, no {error}") from error
     weights = {name: halved(name, value) for name, value in state.items() if name[:4] == "net."}
     before = content.get("pcnn_export", {})
     metrics = metrics_of(path)
@@ -73,6 +72,7 @@ def export(checkpoint: str | Path, out: str | Path, revision: str | None = None)
     }
     with whole_file(Path(out)) as file:
         torch.save(written, file)
+        add_checksum(file)
     return facts
 
 
@@ -108,6 +108,6 @@ def metrics_of(checkpoint: Path) -> dict[str, Any]:
     path = checkpoint.parent.parent / run_folder.METRICS
     if not path.is_file():
         return {}
-    content: dict[str, Any] = json.loads(path.read_text())
+    content = run_folder.load_metrics(path.parent)
     measured = content.get("checkpoint")
     return content if measured and Path(measured).name == checkpoint.name else {}

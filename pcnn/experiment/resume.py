@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import json
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
 from omegaconf import DictConfig, OmegaConf
 
+from pcnn.callbacks import CheckpointError
 from pcnn.experiment import run_folder
 from pcnn.experiment.errors import ConfigError, listed
+from pcnn.experiment.weights import steps_of
 
 # a run may be made longer; anything else would make it another run
 MAY_CHANGE = ("trainer.max_steps", "trainer.max_epochs", "trainer.max_time")
@@ -48,11 +50,10 @@ def continuation(cfg: DictConfig, overrides: list[str]) -> Continuation:
                 f"resume continues a run as it was; {key} cannot be changed.\n"
                 f"possible besides resume: {listed(MAY_CHANGE)}"
             )
-    checkpoint = folder / run_folder.LAST
     return Continuation(
         cfg=saved,
         folder=folder,
-        checkpoint=checkpoint if checkpoint.is_file() else None,
+        checkpoint=whole_checkpoint(folder),
         finished=not changed and is_finished(folder),
     )
 
@@ -62,5 +63,29 @@ def is_finished(folder: Path) -> bool:
     path = folder / run_folder.METRICS
     if not path.is_file():
         return False
-    recorded = json.loads(path.read_text())["config_sha256"]
-    return bool(recorded == run_folder.sha256(folder / run_folder.CONFIG))
+    config = folder / run_folder.CONFIG
+    recorded = run_folder.load_metrics(folder)["config_sha256"]
+    return config.is_file() and bool(recorded == run_folder.sha256(config))
+
+
+def whole_checkpoint(folder: Path) -> Path | None:
+    """The last checkpoint of a run; None where it was stopped before its first one.
+
+    Raises:
+        ConfigError: it is damaged; says from where the run can go on.
+    """
+    last, best = folder / run_folder.LAST, folder / run_folder.BEST
+    if not last.is_file():
+        return None
+    try:
+        steps_of(last)
+    except CheckpointError as error:
+        try:
+            steps = steps_of(best)
+        except (CheckpointError, FileNotFoundError):
+            way = f"rm {shlex.quote(str(last))}: the same command then starts from the beginning"
+        else:
+            copy = f"cp {shlex.quote(str(best))} {shlex.quote(str(last))}"
+            way = f"{copy}: the same command then goes on behind step {steps}"
+        raise ConfigError(f"{error}.\npossible: {way}") from error
+    return last

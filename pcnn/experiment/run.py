@@ -27,6 +27,7 @@ from pcnn.experiment.processes import one_job, rank, tell_other_ranks
 from pcnn.experiment.registration import evaluate_trained
 from pcnn.experiment.resume import continuation
 from pcnn.experiment.run_folder import nearby
+from pcnn.experiment.run_lock import locked
 from pcnn.experiment.states import (
     LastState,
     facts_of,
@@ -35,7 +36,7 @@ from pcnn.experiment.states import (
     say_states,
     was_chosen_here,
 )
-from pcnn.experiment.stopping import how_to_go_on, nothing_written, stoppable
+from pcnn.experiment.stopping import how_to_go_on, nothing_written, stoppable, told_full_disk
 from pcnn.experiment.submit import predictions_folder, submit
 from pcnn.experiment.tables import say_tables
 from pcnn.experiment.weights import best_checkpoint, check_fit, require_checkpoint, steps_of
@@ -70,7 +71,7 @@ def train(cfg: DictConfig) -> float | None:
         if run is None:
             return None
         message = partial(how_to_go_on, run.folder) if run.cfg.train else nothing_written
-        with stoppable(message) as stop, one_job():
+        with locked(run.folder), told_full_disk(run.folder), stoppable(message) as stop, one_job():
             return execute(run, stop)
     finally:
         run_folder.drop_if_empty(made)  # of a run that did not begin

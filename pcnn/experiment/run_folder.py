@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-import os
+import json
 import re
 import shlex
 from pathlib import Path
+from typing import Any
 
+import yaml  # type: ignore[import-untyped]
 from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
+from pcnn.callbacks import load_config as load_checkpoint_config
+from pcnn.datasets.whole_file import drop_parts, whole_file
+from pcnn.errors import first_line
 from pcnn.experiment.errors import ConfigError
 
 CONFIG = "config.yaml"
@@ -20,13 +26,8 @@ BEST = Path("checkpoints", "best.ckpt")
 
 def write_whole(path: Path, text: str) -> None:
     """Write a text file under a temporary name in its folder, then rename it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(path.name + ".part")
-    try:
-        part.write_text(text)
-        os.replace(part, path)
-    finally:
-        part.unlink(missing_ok=True)
+    with whole_file(path) as file:
+        file.write(text.encode())
 
 
 def sha256(path: Path) -> str:
@@ -45,6 +46,7 @@ def record(folder: Path, cfg: DictConfig, resumed: bool) -> None:
             f"{folder} holds a run already.\n"
             f"possible: resume={folder} to continue it, or another hydra.run.dir"
         )
+    drop_parts(folder)  # left by a killed process
     write_whole(folder / CONFIG, OmegaConf.to_yaml(cfg, resolve=True))
 
 
@@ -52,16 +54,54 @@ def load_config(folder: Path) -> DictConfig:
     """The resolved configuration of a run.
 
     Raises:
-        ConfigError: the folder does not exist or holds no config.yaml.
+        ConfigError: the folder does not exist, or its config.yaml is missing or damaged and no
+            checkpoint carries what was in it.
     """
     path = folder / CONFIG
+    if not path.is_file() and (folder / LAST).is_file():
+        return OmegaConf.create(load_checkpoint_config(folder / LAST))
     if not path.is_file():
         runs = sorted(found.parent for found in Path("logs").glob(f"*/*/{CONFIG}"))
         latest = f"\nlatest run: {runs[-1]}" if runs else ""
         raise ConfigError(f"resume={folder}: no run is there ({CONFIG} is missing).{latest}")
-    cfg = OmegaConf.load(path)
+    try:
+        cfg = OmegaConf.load(path)
+        whole = isinstance(cfg, DictConfig) and {"model", "dataset", "trainer"} <= cfg.keys()
+        why = "keys are missing"
+    except (yaml.YAMLError, OmegaConfBaseException, UnicodeDecodeError, OSError) as error:
+        whole, why = False, first_line(error)
+    if not whole:
+        raise ConfigError(
+            f"{path} is damaged: it does not hold a configuration ({why}).\n"
+            + (
+                f"possible: rm {shlex.quote(str(path))} and the same command again; "
+                f"{LAST} carries the same values"
+                if (folder / LAST).is_file()
+                else "possible: take it from a copy, or start the run in another folder"
+            )
+        )
     assert isinstance(cfg, DictConfig)
     return cfg
+
+
+def load_metrics(folder: Path) -> dict[str, Any]:
+    """What metrics.json of a run holds.
+
+    Raises:
+        ConfigError: it is damaged.
+    """
+    path = folder / METRICS
+    try:
+        content = json.loads(path.read_text())
+        if not isinstance(content, dict) or "config_sha256" not in content:
+            raise ValueError("keys are missing")
+    except ValueError as error:  # of the bytes, of the text, of what it says
+        raise ConfigError(
+            f"{path} is damaged: it does not hold the figures of a run ({first_line(error)}).\n"
+            f"possible: rm {shlex.quote(str(path))} and the same command again, which evaluates "
+            "again and writes it"
+        ) from error
+    return content
 
 
 def nearby(path: Path) -> Path:

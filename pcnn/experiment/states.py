@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import lightning as L
-import torch
 from omegaconf import DictConfig
 from rich.console import Console
 from rich.table import Table
 
+from pcnn.callbacks import read_checkpoint
 from pcnn.experiment.weights import read_config
 
 # keys of a data set that say which clouds validate
@@ -72,7 +72,7 @@ def last_state(
 
 def was_chosen_here(cfg: DictConfig, checkpoint: str) -> bool:
     """Whether a checkpoint is the best state on the clouds that `cfg` validates on."""
-    content = torch.load(checkpoint, map_location="cpu", weights_only=True, mmap=True)
+    content = read_checkpoint(checkpoint)
     states = [
         state for state in content.get("callbacks", {}).values() if isinstance(state, Mapping)
     ]

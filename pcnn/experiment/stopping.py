@@ -9,7 +9,9 @@ from pathlib import Path
 
 from pcnn.callbacks.checkpoint import Stopped
 from pcnn.callbacks.stop import NAMES, StopSignals, stop_signals
+from pcnn.errors import StorageError, storage_cause
 from pcnn.experiment import run_folder
+from pcnn.experiment.errors import ConfigError
 from pcnn.experiment.processes import rank
 from pcnn.experiment.weights import steps_of
 
@@ -50,6 +52,32 @@ def how_to_go_on(folder: Path, name: str) -> str:
     total = run_folder.load_config(folder).trainer.max_steps
     step = f"step {steps_of(last)}" + (f" of {total}" if total and total > 0 else "")
     return f"{name}: stopped. {last} holds {step}. To go on:\n{command}"
+
+
+@contextmanager
+def told_full_disk(folder: Path) -> Iterator[None]:
+    """Tell a full disk as such, with what the run folder holds by then.
+
+    Raises:
+        ConfigError: in place of any error that a full disk, a quota or a read-only one caused.
+    """
+    try:
+        yield
+    except Exception as error:
+        cause = storage_cause(error)
+        if cause is None:
+            raise
+        told = str(error) if isinstance(error, StorageError) else f"{folder.resolve()}: {cause}"
+        raise ConfigError(f"{told}.\n{kept(folder)}") from error
+
+
+def kept(folder: Path) -> str:
+    """What a run folder holds that the run can go on from."""
+    last = folder / run_folder.LAST
+    if not last.is_file():
+        return f"{folder} holds no last.ckpt. Free space, then give the same command again."
+    command = f"python train.py {run_folder.argument('resume', folder)}"
+    return f"kept: {last}, step {steps_of(last)}. Free space, then: {command}"
 
 
 def nothing_written(name: str) -> str:

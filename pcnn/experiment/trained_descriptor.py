@@ -10,7 +10,7 @@ import torch
 from omegaconf import DictConfig, OmegaConf
 from torch import Tensor
 
-from pcnn.callbacks import load_config
+from pcnn.callbacks import load_config, read_checkpoint
 from pcnn.experiment import build
 from pcnn.experiment.shipped import FOLDER
 from pcnn.registration.network_descriptor import NetworkDescriptor
@@ -50,8 +50,8 @@ def of_checkpoint(path: str | Path, device: torch.device | str = "cpu") -> Netwo
     try:
         cfg = OmegaConf.create(load_config(path))
         weights = network_weights(path)
-    except (RuntimeError, EOFError, KeyError) as error:
-        raise ValueError(f"{path}: not a whole checkpoint ({error})") from error
+    except KeyError as error:
+        raise ValueError(f"{path}: not a whole checkpoint, it has no {error}") from error
     if cfg.task.name != "registration":
         raise ValueError(f"{path}: trained for {cfg.task.name}, not for registration")
     return trained_descriptor(cfg, weights, described(cfg, path, cfg.data.source), device)
@@ -59,7 +59,7 @@ def of_checkpoint(path: str | Path, device: torch.device | str = "cpu") -> Netwo
 
 def network_weights(path: str | Path) -> dict[str, Tensor]:
     """Weights of the network in a checkpoint, on the CPU."""
-    state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)["state_dict"]
+    state: dict[str, Any] = read_checkpoint(path, mmap=False)["state_dict"]
     return {
         name.removeprefix("net."): value for name, value in state.items() if name.startswith("net.")
     }

@@ -6,11 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import lightning as L
-import torch
 from omegaconf import DictConfig, OmegaConf
 
-from pcnn.callbacks import load_config
-from pcnn.errors import first_line
+from pcnn.callbacks import CheckpointError, load_config, read_checkpoint
 from pcnn.experiment.errors import ConfigError
 
 
@@ -41,8 +39,8 @@ def read_config(path: str) -> dict[str, Any]:
     """
     try:
         return load_config(path)
-    except (ValueError, RuntimeError, EOFError) as error:
-        raise ConfigError(f"{path}: not a checkpoint of a run ({first_line(error)})") from error
+    except CheckpointError as error:
+        raise ConfigError(str(error)) from error
 
 
 def check_fit(cfg: DictConfig) -> None:
@@ -102,6 +100,12 @@ def best_checkpoint(trainer: L.Trainer) -> str:
 
 
 def steps_of(checkpoint: Path) -> int:
-    """Optimiser steps behind a checkpoint's weights."""
-    content = torch.load(checkpoint, map_location="cpu", weights_only=True, mmap=True)
+    """Optimiser steps behind a checkpoint's weights.
+
+    Raises:
+        CheckpointError: a damaged file, or none of a run.
+    """
+    content = read_checkpoint(checkpoint)
+    if not isinstance(content.get("global_step"), int):
+        raise CheckpointError(f"{checkpoint}: not a checkpoint of a run, it tells no step")
     return int(content["global_step"])

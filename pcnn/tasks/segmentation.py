@@ -14,6 +14,9 @@ from pcnn.metrics import ConfusionMatrix, iou, miou_official, summary
 from pcnn.tasks.counting_task import CountingTask, Meters
 from pcnn.tasks.views import EvaluationViews, summed_probabilities
 
+#: Key of a checkpoint: points counted in the epoch so far, [C, C + 1].
+COUNTED = "train_confusion"
+
 
 class SegmentationTask(CountingTask):
     """Train a network on the labels of rows (voxels or native points), evaluate it on points.
@@ -93,6 +96,16 @@ class SegmentationTask(CountingTask):
     def on_train_epoch_start(self) -> None:
         """Begin the running mIoU anew."""
         self.train_confusion.reset()
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Keep the counts of the epoch so far: a resumed run logs the mIoU of the whole epoch."""
+        checkpoint[COUNTED] = self.train_confusion.counts.cpu()
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Go on counting; a checkpoint of an earlier version has no counts."""
+        counts = checkpoint.get(COUNTED)
+        if counts is not None and counts.shape == self.train_confusion.counts.shape:
+            self.train_confusion.counts.copy_(counts)
 
     def predict_step(self, batch: Any, batch_idx: int = 0) -> Tensor:
         """Class of every point, [P] int64."""

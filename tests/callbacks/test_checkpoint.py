@@ -201,12 +201,12 @@ def test_kill_in_mid_write_keeps_the_previous_file(tmp_path: Path) -> None:
             os._exit(1)
     assert os.WIFSIGNALED(os.waitpid(child, 0)[1])
     assert torch.load(path, weights_only=True) == {"step": 1}
-    assert (tmp_path / "last.ckpt.part").exists()
+    assert len(list(tmp_path.glob(".last.ckpt.*.part"))) == 1
     # the next run clears the remains
     train(tmp_path / "other", max_steps=1)
     checkpoint = Checkpoint(tmp_path, 2, "val/score")
     trainer_for(tmp_path, [checkpoint], max_steps=1).fit(Task(), Data())
-    assert not (tmp_path / "last.ckpt.part").exists()
+    assert not list(tmp_path.glob(".*.part"))
 
 
 def test_failed_write_keeps_the_previous_file_and_leaves_no_remains(tmp_path: Path) -> None:

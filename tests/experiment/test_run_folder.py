@@ -8,9 +8,10 @@ import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf
 
+from pcnn.callbacks.atomic_io import write_whole
 from pcnn.experiment import report, run_folder
 from pcnn.experiment.errors import ConfigError
-from pcnn.experiment.resume import continuation, is_finished
+from pcnn.experiment.resume import Continuation, continuation, is_finished
 
 
 def config(steps: int = 5) -> DictConfig:
@@ -110,3 +111,43 @@ def test_a_printed_argument_is_what_a_shell_and_hydra_read(folder: str) -> None:
 def test_what_makes_a_run_longer_is_what_ends_it(limits: tuple, longer: str) -> None:
     cfg = OmegaConf.create({"trainer": dict(zip(("max_steps", "max_epochs"), limits, strict=True))})
     assert report.longer(cfg) == f"trainer.{longer}"
+
+
+def resumed(folder: Path) -> Continuation:
+    return continuation(OmegaConf.create({"resume": str(folder)}), [f"resume={folder}"])
+
+
+def test_damaged_files_of_a_run_are_told_by_name_and_with_a_way_on(tmp_path: Path) -> None:
+    cfg = config()
+    run_folder.record(tmp_path, cfg, resumed=False)
+    last, best = tmp_path / run_folder.LAST, tmp_path / run_folder.BEST
+    content = {"global_step": 4, "pcnn_config": OmegaConf.to_container(cfg)}
+    for path in (last, best):
+        write_whole(content, path)
+    assert resumed(tmp_path).checkpoint == last
+    whole = last.read_bytes()
+    last.write_bytes(whole[:500])
+    with pytest.raises(ConfigError, match=r"last\.ckpt: not a whole .*\npossible: cp .*step 4"):
+        resumed(tmp_path)
+    best.write_bytes(b"")
+    with pytest.raises(ConfigError, match=r"last\.ckpt: not a whole .*\npossible: rm .*beginning"):
+        resumed(tmp_path)
+    last.write_bytes(whole)
+
+    report.write_metrics(tmp_path, cfg, {}, 5, None)
+    metrics = (tmp_path / "metrics.json").read_text()
+    for torn in ("", metrics[:40], "{}", "[1]"):
+        (tmp_path / "metrics.json").write_text(torn)
+        with pytest.raises(ConfigError, match=r"metrics\.json is damaged.*\npossible: rm "):
+            resumed(tmp_path)
+    (tmp_path / "metrics.json").write_text(metrics)
+
+    written = (tmp_path / "config.yaml").read_text()
+    for torn in ("", written[:20], "a: [", "- 1"):
+        (tmp_path / "config.yaml").write_text(torn)
+        with pytest.raises(ConfigError, match=r"config\.yaml is damaged.*\npossible: rm "):
+            resumed(tmp_path)
+    (tmp_path / "config.yaml").unlink()
+    found = resumed(tmp_path)
+    assert found.cfg == cfg
+    assert not found.finished

@@ -1,0 +1,65 @@
+"""Reading a checkpoint: whole, of plain content, or not at all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from pcnn.callbacks.checksum import is_whole
+from pcnn.errors import UserError, first_line
+
+
+class CheckpointError(UserError):
+    """A file is no whole checkpoint; the text names it."""
+
+
+def read_checkpoint(path: str | Path, map_location: Any = "cpu", mmap: bool = True) -> Any:
+    """What a checkpoint holds, its checksum compared.
+
+    Args:
+        path: a file that `torch.save` wrote.
+        map_location: as of `torch.load`.
+        mmap: leave tensors on the disk until they are used.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        CheckpointError: it is cut short, a bit of it has changed, or it is no checkpoint.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"no checkpoint at {path}")
+    if not is_whole(path):
+        raise CheckpointError(
+            f"{path}: not a whole checkpoint: its bytes are not those that were written, it is cut "
+            "short or a bit of it has flipped; copy it again, or take another one"
+        )
+    try:
+        content = torch.load(path, map_location=map_location, weights_only=True, mmap=mmap)
+    except Exception as error:  # torch and pickle raise errors of every kind for strange bytes
+        raise CheckpointError(
+            f"{path}: not a whole checkpoint ({first_line(error)}); take another one"
+        ) from error
+    if not isinstance(content, dict):
+        raise CheckpointError(f"{path}: not a checkpoint of a run, it holds no dictionary")
+    return content
+
+
+def load_config(path: str | Path) -> dict[str, Any]:
+    """Read the resolved configuration that a checkpoint carries.
+
+    Args:
+        path: a file written by `Checkpoint`.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        CheckpointError: it is damaged, or carries no configuration.
+    """
+    checkpoint = read_checkpoint(path)
+    if not isinstance(checkpoint.get("pcnn_config"), dict):
+        raise CheckpointError(
+            f"{path} carries no configuration ('pcnn_config'); it was not written by a pcnn run"
+        )
+    config: dict[str, Any] = checkpoint["pcnn_config"]
+    return config

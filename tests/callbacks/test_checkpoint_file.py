@@ -1,0 +1,82 @@
+"""Damaged checkpoints are told by name, and full disks as full disks."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+import torch
+
+from pcnn.callbacks import CheckpointError, load_config, read_checkpoint
+from pcnn.callbacks.atomic_io import AtomicCheckpointIO, write_whole
+from pcnn.errors import StorageError, storage_cause
+
+CONTENT = {"pcnn_config": {"a": 1}, "state_dict": {"w": torch.arange(7.0)}, "global_step": 3}
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    write_whole(CONTENT, tmp_path / "x.ckpt")
+    return tmp_path / "x.ckpt"
+
+
+def test_a_checkpoint_with_a_checksum_is_one_of_torch(path: Path) -> None:
+    for mmap in (False, True):
+        content = torch.load(path, weights_only=True, mmap=mmap)
+        assert torch.equal(content["state_dict"]["w"], torch.arange(7.0))
+    assert load_config(path) == {"a": 1}
+
+
+def test_every_flipped_bit_is_told_by_name(path: Path) -> None:
+    whole = path.read_bytes()
+    for place in range(0, 8 * len(whole), 23):  # every byte's turn, and every bit's
+        bad = bytearray(whole)
+        bad[place // 8] ^= 1 << place % 8
+        path.write_bytes(bad)
+        with pytest.raises(CheckpointError, match=r"x\.ckpt: not a whole checkpoint"):
+            AtomicCheckpointIO().load_checkpoint(path)
+
+
+def test_a_torn_file_is_told_by_name(path: Path) -> None:
+    whole = path.read_bytes()
+    for size in (0, 1, 21, 22, len(whole) // 2, len(whole) - 30, len(whole) - 1):
+        path.write_bytes(whole[:size])
+        with pytest.raises(CheckpointError, match=r"x\.ckpt: not a whole checkpoint"):
+            read_checkpoint(path)
+
+
+def test_a_checkpoint_of_an_earlier_version_loads(tmp_path: Path) -> None:
+    torch.save(CONTENT, tmp_path / "old.ckpt")
+    assert read_checkpoint(tmp_path / "old.ckpt")["global_step"] == 3
+    torch.save([1], tmp_path / "list.ckpt")
+    with pytest.raises(CheckpointError, match=r"list\.ckpt: not a checkpoint of a run"):
+        read_checkpoint(tmp_path / "list.ckpt")
+    torch.save({"pcnn_config": io.BytesIO}, tmp_path / "code.ckpt")
+    with pytest.raises(CheckpointError, match=r"code\.ckpt: not a whole checkpoint"):
+        read_checkpoint(tmp_path / "code.ckpt")
+
+
+def test_a_full_disk_is_told_as_one_and_keeps_the_file(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = path.read_bytes()
+    opened = Path.open
+
+    def full(self: Path, mode: str = "r", *args: object) -> object:
+        return opened(Path("/dev/full") if "x" in mode else self, mode.replace("x", "w"), *args)
+
+    monkeypatch.setattr(Path, "open", full)
+    with pytest.raises(StorageError, match=r"x\.ckpt cannot be written: the disk is full"):
+        write_whole({"big": torch.zeros(1 << 20)}, path)
+    monkeypatch.undo()
+    assert path.read_bytes() == before
+    assert [file.name for file in path.parent.iterdir()] == ["x.ckpt"]
+
+
+def test_other_errors_are_no_full_disks() -> None:
+    assert storage_cause(OSError(13, "denied")) is None
+    assert storage_cause(ValueError("x")) is None
+    behind = RuntimeError("a library's words")
+    behind.__context__ = OSError(122, "quota")
+    assert storage_cause(behind) == "the quota of this user is used up"
