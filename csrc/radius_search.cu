@@ -158,6 +158,8 @@ struct CountArguments {
     int* counts;  // [slots, chunks], or null
     int* sizes;   // [m] triplets of every row
     i64 chunks;
+    const i64* crowd;  // or null: beyond `most` nothing is searched, and nothing counted
+    i64 most;
 };
 
 KERNEL(count_neighbours, CountArguments, ROWS) {
@@ -167,9 +169,10 @@ KERNEL(count_neighbours, CountArguments, ROWS) {
     for (int slot = threadIdx.x; slot < slots; slot += ROWS) counts[slot] = 0;
     __syncthreads();
     const i64 row = (i64)blockIdx.x * ROWS + threadIdx.x;
+    const bool crowded = a.crowd && *a.crowd > a.most;
     if (row < a.search.m) {
         int size = 0;
-        visit_neighbours(a.search, row, [&](int slot, int) {
+        if (!crowded) visit_neighbours(a.search, row, [&](int slot, int) {
             if (a.counts) atomicAdd(&counts[slot], 1);
             ++size;
         });

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import torch
 
-from pcnn.dataflows import Automatic, Blocked, Dataflow, OutputStationary, Reference
+from pcnn.dataflows import (
+    Automatic,
+    Blocked,
+    Dataflow,
+    OutputStationary,
+    Reference,
+    SummedBlocks,
+)
 from pcnn.dataflows.gather_scatter import TORCHSPARSE, GatherScatter
 from pcnn.dataflows.grouping import Sorted
 from pcnn.dataflows.hybrid import Hybrid
@@ -42,6 +49,7 @@ BUILDERS: list[MapBuilder] = [BruteForce(), SortedSearch(), *KERNEL_BUILDERS]
 DATAFLOWS: list[Dataflow] = [
     Reference(),
     Blocked(),
+    SummedBlocks(),
     TORCHSPARSE,
     GatherScatter(Sorted(0.5), fused=False, locality=False),
     WeightStationary(),

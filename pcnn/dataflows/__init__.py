@@ -2,7 +2,7 @@
 
 from pcnn.dataflows.automatic import Automatic
 from pcnn.dataflows.base import Dataflow
-from pcnn.dataflows.blocked import Blocked
+from pcnn.dataflows.blocked import Blocked, SummedBlocks
 from pcnn.dataflows.epilogue import Epilogue
 from pcnn.dataflows.gather_scatter import GatherScatter
 from pcnn.dataflows.output_stationary import OutputStationary
@@ -16,4 +16,5 @@ __all__ = [
     "GatherScatter",
     "OutputStationary",
     "Reference",
+    "SummedBlocks",
 ]

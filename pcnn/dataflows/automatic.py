@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 
 from pcnn.dataflows.base import Dataflow
-from pcnn.dataflows.blocked import Blocked
+from pcnn.dataflows.blocked import Blocked, SummedBlocks
 from pcnn.dataflows.by_table import ByTable
 from pcnn.dataflows.output_stationary import OutputStationary
 from pcnn.dataflows.row_stationary import RowStationary
@@ -33,12 +33,12 @@ class Automatic:
     @property
     def possible(self) -> tuple[Dataflow, ...]:
         """Whatever the other methods may return."""
-        return (_BLOCKED, *self.possible_on(torch.device("cuda")))
+        return (_BLOCKED, _SUMMED, *self.possible_on(torch.device("cuda")))
 
     def possible_on(self, device: torch.device) -> tuple[Dataflow, ...]:
         """Whatever the other methods may return on a device."""
         usual = self.on(device)
-        return (usual, _ON_POINTS, _WHOLE) if device.type == "cuda" else (usual,)
+        return (usual, _ON_POINTS, _WHOLE) if device.type == "cuda" else (usual, _SUMMED)
 
     def on(self, device: torch.device) -> Dataflow:
         """The dataflow for voxels on a device: maps with at most one input in a slot."""
@@ -55,8 +55,10 @@ class Automatic:
             device: where it is computed.
             kernel_map: the map, from either side.
         """
-        if all(kernel_map.edges.one_per_slot) or device.type != "cuda":
+        if all(kernel_map.edges.one_per_slot):
             return _on(device.type, self.reproducible)
+        if device.type != "cuda":
+            return _SUMMED
         return _WHOLE if is_huge(kernel_map) and not self.reproducible else _ON_POINTS
 
 
@@ -65,7 +67,7 @@ def _on(device_type: str, reproducible: bool) -> Dataflow:
 
 
 # made once: code that is compiled may name them, but not make them
-_BLOCKED = Blocked()
+_BLOCKED, _SUMMED = Blocked(), SummedBlocks()
 _TILED = {
     flag: ByTable(OutputStationary(sections=False if flag else None)) for flag in (False, True)
 }

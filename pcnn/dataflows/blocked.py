@@ -48,7 +48,7 @@ class Blocked:
         epilogue: Epilogue | None = None,
     ) -> Tensor:
         """See `Dataflow.mvmr`."""
-        in_index, _, by_row, row_offsets, segments, shape = layouts
+        *inputs, _, by_row, row_offsets, segments, shape = layouts
         block_rows = int(shape[1])
         sums = accumulator(compute_dtype)
         rows = join(x, second).to(compute_dtype).to(sums)
@@ -64,14 +64,14 @@ class Blocked:
         product_space = rows.new_empty(largest, out.shape[1])
         for block, start, end, used, sizes in blocks:
             gathered, products = gather_space[: end - start], product_space[: end - start]
-            torch.index_select(rows, 0, in_index[start:end], out=gathered)
+            self._gather(rows, inputs, start, end, gathered)
             # one split instead of two slices a slot: half of the host time of small slots
             parts = zip(used, gathered.split(sizes), products.split(sizes), strict=True)
-            for k, inputs, terms in parts:
+            for k, left, terms in parts:
                 if groups == 1:
-                    torch.mm(inputs, slots[k][0], out=terms)
+                    torch.mm(left, slots[k][0], out=terms)
                 else:
-                    terms.copy_(multiply(inputs, slots[k]))
+                    terms.copy_(multiply(left, slots[k]))
             first = block * block_rows
             last = min(n_out, first + block_rows)
             bags = (row_offsets[first:last] - start).to(by_row.dtype)
@@ -91,7 +91,7 @@ class Blocked:
         mirrored: bool = False,
     ) -> Tensor:
         """See `Dataflow.vvor`."""
-        in_index, out_index, _, _, segments, shape = layouts
+        *inputs, out_index, _, _, segments, shape = layouts
         sums = accumulator(compute_dtype)
         left, right = (tensor.to(compute_dtype).to(sums) for tensor in (x, grad))
         c_in, c_out = x.shape[1] // groups, grad.shape[1] // groups
@@ -102,17 +102,44 @@ class Blocked:
         input_space = left.new_empty(largest, left.shape[1])
         grad_space = left.new_empty(largest, right.shape[1])
         for _, start, end, used, sizes in blocks:
-            inputs, grads = input_space[: end - start], grad_space[: end - start]
-            torch.index_select(left, 0, in_index[start:end], out=inputs)
+            gathered, grads = input_space[: end - start], grad_space[: end - start]
+            self._gather(left, inputs, start, end, gathered)
             torch.index_select(right, 0, out_index[start:end], out=grads)
-            inputs, grads = inputs.view(-1, groups, c_in), grads.view(-1, groups, c_out)
-            for k, a, b in zip(used, inputs.split(sizes), grads.split(sizes), strict=True):
+            gathered, grads = gathered.view(-1, groups, c_in), grads.view(-1, groups, c_out)
+            for k, a, b in zip(used, gathered.split(sizes), grads.split(sizes), strict=True):
                 if groups == 1:
                     slots[k][0].addmm_(a[:, 0].t(), b[:, 0])
                 else:
                     slots[k].add_(outer(a, b))
         # group-major output channels: [K, C_in/G, G * C_out/G]
         return out.transpose(1, 2).reshape(out.shape[0], c_in, groups * c_out).to(out_dtype)
+
+    def _gather(
+        self, rows: Tensor, inputs: Sequence[Tensor], start: int, end: int, out: Tensor
+    ) -> None:
+        """Write what is multiplied, of a range of the layout."""
+        torch.index_select(rows, 0, inputs[0][start:end], out=out)
+
+
+@dataclass(frozen=True)
+class SummedBlocks(Blocked):
+    """`Blocked` for maps whose slots hold several inputs: they are summed before the product.
+
+    ``sum_j x_j W_k = (sum_j x_j) W_k``, so a slot of a row takes one product however many inputs it
+    holds, and nothing is stored for each of them. Sums are in the accumulator's dtype.
+    """
+
+    name: str = "summed_blocks"
+    needs: tuple[str, ...] = ("bags",)
+    needs_vvor: tuple[str, ...] = ("bags",)
+
+    def _gather(
+        self, rows: Tensor, inputs: Sequence[Tensor], start: int, end: int, out: Tensor
+    ) -> None:
+        in_index, starts = inputs
+        first, last = starts[start], starts[end]
+        places = (starts[start:end] - first).to(in_index.dtype)
+        out.copy_(nn.functional.embedding_bag(in_index[first:last], rows, places, mode="sum"))
 
 
 def by_block(segments: Tensor) -> list[tuple[int, int, int, list[int], list[int]]]:

@@ -7,7 +7,7 @@ from dataclasses import Field, fields, is_dataclass
 from typing import Any
 
 from pcnn.dataflows.base import Dataflow
-from pcnn.dataflows.blocked import Blocked
+from pcnn.dataflows.blocked import Blocked, SummedBlocks
 from pcnn.dataflows.gather_scatter import GatherScatter
 from pcnn.dataflows.grouping import Adaptive, Fixed, Separate, Sorted, Symmetric
 from pcnn.dataflows.hybrid import Hybrid
@@ -30,6 +30,7 @@ _DATAFLOWS = (
     PerProduct,
     Reference,
     RowStationary,
+    SummedBlocks,
     Triplets,
     WeightStationary,
 )

@@ -30,10 +30,11 @@ class OnPoints:
         thin: edge of a cell [m], one number or one per axis, of which only the point nearest to its
             centre becomes a row, with its own features and label; None makes every point a row.
             What is predicted for a row holds for all points of its cell.
-        outside: as in `pcnn.geometry.Neighbourhood`, with the following three.
+        outside: as in `pcnn.geometry.Neighbourhood`, with the following four.
         volume: ...
         cell: ...
         metric: ...
+        memory: ...
         name: in configurations and reports.
 
     Raises:
@@ -46,6 +47,7 @@ class OnPoints:
     volume: Factor = 1.0
     cell: Factor = 1.0
     metric: Literal["auto", "box"] = "auto"
+    memory: float | None = None
     name: Literal["point"] = "point"
 
     def __post_init__(self) -> None:
@@ -60,7 +62,8 @@ class OnPoints:
     @property
     def neighbourhood(self) -> Neighbourhood:
         """How kernels relate the points."""
-        return Neighbourhood(self.outside, self.volume, self.cell, self.metric)
+        rule = self.outside, self.volume, self.cell, self.metric
+        return Neighbourhood(*rule, memory=self.memory)
 
     def place(
         self,

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from pcnn.geometry.bags import counts_of_bags, pairs_of_bags
 from pcnn.geometry.kept import kept
 from pcnn.geometry.layouts import Layout, layout_function
 from pcnn.geometry.one_line import one_line
@@ -86,8 +87,8 @@ class EdgeSet:
 class KernelMap:
     """Triplets ``(i, j, k)`` of one convolution: ``out[i] += x[j] @ W[k]``.
 
-    Made by `from_pairs` or `from_table`. Every view of an edge set equals every other of the same
-    side.
+    Made by `from_pairs`, `from_bags` or `from_table`. Every view of an edge set equals every other
+    of the same side.
 
     Args:
         edges: the triplets.
@@ -157,6 +158,32 @@ class KernelMap:
             edges.layouts["masks", False] = (masks,)
         if counts is not None:
             edges.layouts["counts", False] = (counts,)
+        return cls(edges)
+
+    @classmethod
+    def from_bags(
+        cls,
+        bags: Layout,
+        n_in: int,
+        n_out: int,
+        one_per_slot: bool = True,
+        one_per_slot_transposed: bool = True,
+        symmetric: bool = False,
+    ) -> KernelMap:
+        """Kernel map of inputs listed by block of output rows, on the host.
+
+        Args:
+            bags: see `pcnn.geometry.layouts.bags`.
+            n_in: as in `from_pairs`, with the following.
+            n_out: ...
+            one_per_slot: ...
+            one_per_slot_transposed: ...
+            symmetric: ...
+        """
+        unique = one_per_slot, one_per_slot_transposed
+        derive = {"pairs": pairs_of_bags, "counts": counts_of_bags}
+        edges = EdgeSet((n_in, n_out), int(bags[-1][0]), unique, symmetric, derive)
+        edges.layouts["bags", False] = bags
         return cls(edges)
 
     def __repr__(self) -> str:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from pcnn.geometry.bags import bags_of
 from pcnn.geometry.gray_order import bits
 from pcnn.geometry.row_lists import row_lists as lists_of_rows
 from pcnn.geometry.slot_subsets import half_pairs, hybrid, slot_norms
@@ -223,6 +224,23 @@ def blocks(kernel_map: KernelMap) -> Layout:
     return in_index, out_index, by_row, _offsets(out_index, n_out), segments, shape
 
 
+def bags(kernel_map: KernelMap) -> Layout:
+    """Inputs by block of output rows, then slot, then row: those of one slot of one row are a bag.
+
+    Returns:
+        ``in_index [T]`` int32 in that order; ``starts [S + 1]`` int64: bag s is
+        ``in_index[starts[s]..starts[s + 1]]``, none is empty; ``out_index [S]`` int32, the output
+        row of every bag; ``by_row [S]`` int32, bags sorted by output row, then slot;
+        ``row_offsets [N_out + 1]`` int64 into ``by_row``; on the host ``segments [.., 4]`` int64
+        (block, slot, first and one-past-last bag) and ``shape [2]`` int64 (K, rows of a block).
+    """
+    other = kernel_map.transpose()
+    if kernel_map.symmetric and other.has("bags"):
+        return mirrored_blocks(other.layout("bags"))
+    on_host = kernel_map.in_index.device.type == "cpu"
+    return bags_of(kernel_map, BLOCK_ROWS if on_host else max(1, kernel_map.n_out))
+
+
 def _one_block(kernel_map: KernelMap) -> Layout:
     """Blocks of a map whose output rows are one block: the order of the pairs, and no host sync."""
     in_index, out_index, offsets = kernel_map.layout("pairs")
@@ -236,7 +254,7 @@ def _one_block(kernel_map: KernelMap) -> Layout:
 
 
 def mirrored_blocks(layout: Layout) -> Layout:
-    """Blocks of the transpose of a symmetric map, from the map's own.
+    """Blocks, or bags, of the transpose of a symmetric map, from the map's own.
 
     ``(i, j, k)`` and ``(j, i, K - 1 - k)`` are both triplets, so only the slots change their names.
     """
@@ -272,6 +290,7 @@ LAYOUTS: dict[str, Callable[[KernelMap], Layout]] = {
     "by_in": by_in,
     "identity_slot": identity_slot,
     "blocks": blocks,
+    "bags": bags,
     "tiles": tiles,
     "section_tiles": section_tiles,
     "fitting_tiles": fitting_tiles,

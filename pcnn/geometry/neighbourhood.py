@@ -39,6 +39,7 @@ class Neighbourhood:
     cell: float = 1.0
     metric: str = "auto"
     cover: bool = False
+    memory: float | None = None
 
     def __post_init__(self) -> None:
         check_outside(self.outside)
@@ -48,6 +49,8 @@ class Neighbourhood:
             raise ValueError(
                 f"volume and cell must be positive and finite, got {self.volume} and {self.cell}"
             )
+        if self.memory is not None and not 0 < self.memory < math.inf:
+            raise ValueError(f"memory must be positive [GB] or none, got {self.memory}")
         if self.cover and self.outside == "drop":
             raise ValueError("cover=True reaches points outside the box, which outside=drop drops")
 

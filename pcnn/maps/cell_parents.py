@@ -85,7 +85,7 @@ def cell_parents(source: PointSet, target: PointSet, kernel: Kernel) -> KernelMa
     """
     on_device = CellParents().counted(source, target, kernel)
     if on_device is not None:
-        return filled([on_device])[0]
+        return filled([on_device], source, source.neighbourhood.memory)[0]
     parent = _parent(source, target, kernel)  # [N_in]
     step = torch.tensor(kernel.stride, device=source.device)
     place = source.cells[:, 1:] - target.cells[parent, 1:] * step  # [N_in, 3]
@@ -153,7 +153,7 @@ class _Parents:
             built.edges.layouts["counts", False] = (ends.diff(),)
             return built
 
-        return CountedMap(ends, fill)
+        return CountedMap(ends, fill, (n, n_out))
 
     def _rows(self, kernel_map: KernelMap) -> Layout:
         """Layout ``rows_csr`` of either side; see `pcnn.geometry.layouts.rows_csr`."""

@@ -35,7 +35,7 @@ _CELLS = "3d3d3i"
 _KEYS = struct.Struct(f"7Pq{_CELLS}0qi0q")
 _PLACES = struct.Struct("3Pq0q")
 _SEARCH = struct.Struct(f"4P2q{_CELLS}0q3f3f3i3i0q")
-_COUNT = struct.Struct("2Pq0q")
+_COUNT = struct.Struct("2PqPq0q")
 _FILL = struct.Struct("8Pq0q")
 
 #: ``in_index [T]``, ``slot [T]`` int32 by output row, then slot, then input row; ``row_offsets
@@ -72,11 +72,14 @@ class SortedPoints:
         places: ``[N, 4]`` int32, three floats and the row.
         keys: ``[2, N]`` int64; the first row is sorted.
         cells: as kernels take them.
+        crowd: ``[]`` int64, squares of the numbers of points in these cells, summed. A search finds
+            some half as many triplets, no fewer than a 64th, and compares 8 to 27 pairs for each.
     """
 
     places: Tensor
     keys: Tensor
     cells: tuple[float | int, ...]
+    crowd: Tensor
 
     @classmethod
     def of(cls, points: Tensor, batch: Tensor, batch_size: int, reach: Reach) -> SortedPoints:
@@ -98,7 +101,9 @@ class SortedPoints:
         places = torch.empty(n, 4, dtype=torch.int32, device=device)
         arguments = (points.data_ptr(), sort.values.data_ptr(), places.data_ptr(), n)
         kernels.launch("place_points", -(-n // ROWS), _PLACES.pack(*arguments), device)
-        return cls(places, sort.keys, cells)
+        keys = sort.keys[0]
+        own = torch.searchsorted(keys, keys, right=True) - torch.searchsorted(keys, keys)
+        return cls(places, sort.keys, cells, own.sum())
 
 
 @dataclass(frozen=True)
@@ -126,6 +131,7 @@ class CountedNeighbours:
             begin inside the slot.
         row_offsets: ``[N_out + 1]`` int64.
         search: arguments of the kernels.
+        crowd: ``[2]`` int64: the triplets, and `SortedPoints.crowd`.
         kept: tensors that the arguments point to.
     """
 
@@ -133,6 +139,7 @@ class CountedNeighbours:
     counts: Tensor
     row_offsets: Tensor
     search: bytes
+    crowd: Tensor
     kept: tuple[Tensor, ...]
 
     @classmethod
@@ -142,6 +149,7 @@ class CountedNeighbours:
         centres: Tensor,
         batch: Tensor,
         window: Window,
+        most: int | None = None,
     ) -> CountedNeighbours:
         """Count the triplets of an odd kernel around every centre; nothing waits.
 
@@ -150,16 +158,19 @@ class CountedNeighbours:
             centres: ``[M, 3]`` float32, where the kernel lies for every output row; at least one.
             batch: ``[M]`` int64.
             window: what the kernel sees.
+            most: a crowd beyond it is not searched, and none is counted; ``None``: all are.
         """
         device, m, volume = centres.device, centres.shape[0], window.volume
         chunks, centres = -(-m // ROWS), centres.contiguous()
         search = _search(source, centres, batch, window, flipped=False)
         counts = torch.empty(2, volume, chunks, dtype=torch.int32, device=device)
-        row_offsets = _count(search, m, counts, volume, device)
+        guard = None if most is None else (source.crowd, most)
+        row_offsets = _count(search, m, counts, volume, device, guard)
         ends = torch.empty(volume + 1, dtype=torch.int64, device=device)
         scan_counts(counts[0], counts[1], ends)
         kept = source.places, source.keys, centres, batch
-        return cls(ends, counts, row_offsets, search, kept)
+        crowd = torch.stack((row_offsets[-1], source.crowd))
+        return cls(ends, counts, row_offsets, search, crowd, kept)
 
     def fill(self, triplets: int) -> Neighbours:
         """Write the triplets, of which there are so many."""
@@ -215,12 +226,22 @@ def _search(
 
 
 def _count(
-    search: bytes, rows: int, counts: Tensor | None, volume: int, device: torch.device
+    search: bytes,
+    rows: int,
+    counts: Tensor | None,
+    volume: int,
+    device: torch.device,
+    guard: tuple[Tensor, int] | None = None,
 ) -> Tensor:
-    """Launch the counting; returns where the triplets of every row begin."""
+    """Launch the counting; returns where the triplets of every row begin.
+
+    ``guard``: a number on the device, beyond which nothing is counted.
+    """
     sizes = torch.empty(rows, dtype=torch.int32, device=device)
     chunks = -(-rows // ROWS)
-    count = _COUNT.pack(0 if counts is None else counts.data_ptr(), sizes.data_ptr(), chunks)
+    crowd, most = (0, 0) if guard is None else (guard[0].data_ptr(), guard[1])
+    by_slot = 0 if counts is None else counts.data_ptr()
+    count = _COUNT.pack(by_slot, sizes.data_ptr(), chunks, crowd, most)
     kernels = cuda.module("radius_search.cu", device)
     kernels.launch("count_neighbours", chunks, search + count, device, shared_bytes=4 * volume)
     offsets = torch.zeros(rows + 1, dtype=torch.int64, device=device)

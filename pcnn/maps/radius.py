@@ -4,27 +4,32 @@ from __future__ import annotations
 
 import math
 import operator
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from pcnn.geometry import Kernel, KernelMap, Neighbourhood, PointSet
 from pcnn.geometry.kernel import Triple
 from pcnn.geometry.neighbourhood import USUAL
-from pcnn.maps.assemble import sort_by_slot
 from pcnn.maps.cell_parents import cell_parents
+from pcnn.maps.cell_runs import CellRuns, Places
 from pcnn.maps.counted import CountedMap, filled
+from pcnn.maps.host_search import HostSearch, Slots
+from pcnn.maps.host_slots import cell_slots, local_slots
 from pcnn.maps.local_voxels import (
     Edges,
     box_reach,
     official_radius,
     outside_share,
-    slots_of,
 )
 from pcnn.maps.native import NATIVE, has_kernels
 from pcnn.maps.neighbour_kernels import Window
+from pcnn.maps.point_memory import counted_searches, most_bytes, most_compared
 from pcnn.maps.radius_pairs import Reach, radius_pairs
 from pcnn.maps.searched_points import SearchedPoints, Sorts
 
@@ -73,6 +78,7 @@ class RadiusSearch:
             field of one of 3.
         metric: ``ball``, ``box`` or ``auto``.
         cover: whether strided kernels reach every point of their coarse cells.
+        memory: most memory that maps may take [GB].
         name: in configurations and reports.
 
     Raises:
@@ -84,6 +90,7 @@ class RadiusSearch:
     cell: float | None = None
     metric: str | None = None
     cover: bool | None = None
+    memory: float | None = None
     name: str = "radius_search"
 
     def __post_init__(self) -> None:
@@ -107,22 +114,64 @@ class RadiusSearch:
         Raises:
             ValueError: an even kernel that does not tile space, other than at
                 ``sites=cell_origin``; or what `cell_parents` refuses.
+            DenseCloudError: the map would take more memory than it may.
         """
         if kernel.is_disjoint:
             return cell_parents(source, target, kernel)
         on_device = self.counted(source, target, kernel)
         if on_device is not None:
-            return filled([on_device])[0]
-        degraded = source.sites == "cell_origin"
+            return filled([on_device], source, self.rule(source).memory)[0]
+        search = self.search(source, target, kernel)
+        (counts,) = counted_searches(source, [search], self.rule(source).memory)
+        return self.listed(search, source, target, kernel, counts)
+
+    def search(self, source: PointSet, target: PointSet, kernel: Kernel) -> HostSearch:
+        """Find on the host what the search of a map has to compare; errors as of `build`.
+
+        Args:
+            source: input points.
+            target: output points.
+            kernel: the relation; not one that tiles space.
+        """
         field = self._seen(source, target, kernel)
-        offsets, in_index, out_index = _within(source, target, field)
-        if degraded:
-            slot = _cell_slots(offsets, kernel)
-        else:
-            slot = slots_of(offsets, field.edges, kernel.size, self.rule(source).outside)
-        pairs = sort_by_slot(slot, in_index, out_index, kernel.volume)
+        degraded = source.sites == "cell_origin"
+        places = _places(source, field, degraded)
+        centres = field.centres.cpu().numpy()
+        runs = CellRuns.of(places, centres, target.keys.cpu().numpy(), field.reach)
+        outside = "drop" if degraded else self.rule(source).outside
+        slots: Slots = (
+            partial(cell_slots, dilation=kernel.dilation, size=kernel.size)
+            if degraded
+            else partial(local_slots, edges=field.edges, size=kernel.size, drop=outside == "drop")
+        )
+        rules = outside == "clamp", bool(_claims(source, target, kernel)["symmetric"])
+        return HostSearch(places.points, centres, runs, field.reach, slots, kernel.size, *rules)
+
+    def listed(
+        self,
+        search: HostSearch,
+        source: PointSet,
+        target: PointSet,
+        kernel: Kernel,
+        counts: Sequence[int] | None = None,
+    ) -> KernelMap:
+        """The map of a search on the host.
+
+        Args:
+            search: what `search` returned for the following.
+            source: input points.
+            target: output points.
+            kernel: the relation.
+            counts: triplets of every block of the search, if they are known.
+        """
+        claims = _claims(source, target, kernel)
+        built = KernelMap.from_bags(search.bags(counts), **claims)
+        if source.device.type == "cpu" and not claims["one_per_slot"]:
+            return built
+        in_index, out_index, offsets = built.layout("pairs")
+        sides = in_index.to(source.device), out_index.to(source.device)
         derive = NATIVE if has_kernels(source.device) else None
-        return KernelMap.from_pairs(*pairs, **_claims(source, target, kernel), derive=derive)
+        return KernelMap.from_pairs(*sides, offsets, **claims, derive=derive)
 
     def counted(
         self,
@@ -157,7 +206,8 @@ class RadiusSearch:
         places = field.points, source.keys, field.centres, target.keys
         clouds = source.layout.batch_shift, source.batch_size
         search = SearchedPoints(*places, *clouds, window)
-        counted = search.counted({} if sorts is None else sorts, id(source))
+        most = most_compared(most_bytes(source, self.rule(source).memory), source.device.type)
+        counted = search.counted({} if sorts is None else sorts, id(source), most)
         claims = _claims(source, target, kernel)
 
         def fill(offsets: Tensor) -> KernelMap:
@@ -169,7 +219,8 @@ class RadiusSearch:
             built.edges.layouts["counts", False] = (counted.ends.diff(),)
             return built
 
-        return CountedMap(counted.ends, fill)
+        rows, symmetric = (source.rows, target.rows), bool(claims["symmetric"])
+        return CountedMap(counted.ends, fill, rows, symmetric, counted.crowd)
 
     def _seen(self, source: PointSet, target: PointSet, kernel: Kernel) -> Field:
         """Where a kernel looks; refuses those that have no centre, or leave points out."""
@@ -323,13 +374,10 @@ def _within(source: PointSet, target: PointSet, field: Field) -> tuple[Tensor, T
     return field.points[in_index] - field.centres[out_index], in_index, out_index
 
 
-def _cell_slots(offsets: Tensor, kernel: Kernel) -> Tensor:
-    """Slots of voxels, -1 where none lies: ``in - stride * out = dilation * slot - padding``."""
-    dilation = torch.tensor(kernel.dilation, device=offsets.device)
-    size = torch.tensor(kernel.size, device=offsets.device)
-    # from the first slot on, in cells: whole numbers, halves cancel for even sizes
-    cells = (offsets + dilation * (size - 1) / 2).to(torch.int64)
-    place = torch.div(cells, dilation, rounding_mode="floor")  # [T, 3]
-    x, y, z = place.unbind(1)
-    slot = (x * kernel.size[1] + y) * kernel.size[2] + z
-    return torch.where((place * dilation == cells).all(1), slot, -1)
+def _places(source: PointSet, field: Field, degraded: bool) -> Places:
+    """The inputs by their cells, on the host."""
+    points, keys = field.points.cpu().numpy(), source.keys.cpu().numpy()
+    start, size = source.corners - source.origins, source.grid_size
+    if degraded:  # the field's unit is a cell, and cells are counted from their own corner
+        start, size = torch.zeros_like(start), (1.0, 1.0, 1.0)
+    return Places(points, keys, source.layout, start.cpu().numpy(), np.array(size))

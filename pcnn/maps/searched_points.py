@@ -42,18 +42,19 @@ class SearchedPoints:
     batch_size: int
     window: Window
 
-    def counted(self, sorts: Sorts, name: int) -> CountedNeighbours:
+    def counted(self, sorts: Sorts, name: int, most: int) -> CountedNeighbours:
         """Count the triplets; nothing waits.
 
         Args:
             sorts: sorted points of other searches, used and added to.
             name: identity of the set of inputs, in ``sorts``.
+            most: see `CountedNeighbours.of`.
         """
         key = name, self.window.reach
         if key not in sorts:
             sorts[key] = self._sorted(self.points, self.keys)
         batch = self.centre_keys >> self.batch_shift
-        return CountedNeighbours.of(sorts[key], self.centres, batch, self.window)
+        return CountedNeighbours.of(sorts[key], self.centres, batch, self.window, most)
 
     def by_row(self, kernel_map: KernelMap) -> Layout:
         """Layout ``rows_csr`` of either side of the map, searched anew; nothing waits.

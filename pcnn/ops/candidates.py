@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import torch
 
-from pcnn.dataflows import Blocked, Dataflow, Reference
+from pcnn.dataflows import Blocked, Dataflow, Reference, SummedBlocks
 from pcnn.dataflows.gather_scatter import GatherScatter
 from pcnn.dataflows.grouping import Sorted
 from pcnn.dataflows.hybrid import Hybrid
@@ -46,7 +46,7 @@ def default_candidates(
 
 def _candidates(call: LayerCall, product: str, sections: bool | None) -> tuple[Dataflow, ...]:
     if call.device.type != "cuda":
-        return (Blocked(),)
+        return (Blocked() if all(call.kernel_map.edges.one_per_slot) else SummedBlocks(),)
     if call.dtype == torch.float64:
         return (Reference(),)
     grouped = GatherScatter(Sorted(0.25))

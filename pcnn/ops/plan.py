@@ -24,6 +24,7 @@ from pcnn.maps.tiles import TILED, tile_views
 from pcnn.ops.device_plan import DevicePlan, Maps
 from pcnn.ops.engine import Engine, check_geometry, resolve
 from pcnn.ops.kernel_maps import map_between
+from pcnn.ops.plan_memory import plan_bytes
 from pcnn.ops.point_plan import PointPlan
 from pcnn.ops.recipe import PointKind, Recipe, trace
 from pcnn.ops.sites import strided
@@ -174,6 +175,21 @@ class Planner:
             else:
                 self._plan_voxels(geometry, both)
         return geometry
+
+    def memory(self, geometry: Geometry, backward: bool | None = None) -> int:
+        """Bytes that the kernel maps of a geometry take at most; nothing is built.
+
+        See `pcnn.ops.plan_memory.plan_bytes`.
+
+        Args:
+            geometry: the voxels or points of a batch.
+            backward: as in a call.
+
+        Raises:
+            ValueError: as a call.
+        """
+        both = torch.is_grad_enabled() if backward is None else backward
+        return plan_bytes(self.recipe_on(geometry), geometry, both, self.layouts)
 
     def _plan_voxels(self, geometry: VoxelGrid, both: bool) -> None:
         grids: list[VoxelGrid | None] = [geometry]

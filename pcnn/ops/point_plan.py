@@ -6,8 +6,10 @@ from pcnn.dataflows.automatic import is_huge
 from pcnn.geometry import KernelMap, PointSet
 from pcnn.maps.cell_parents import CellParents
 from pcnn.maps.counted import CountedMap, filled
+from pcnn.maps.host_search import HostSearch
 from pcnn.maps.native import has_kernels
 from pcnn.maps.point_levels import Step, point_levels
+from pcnn.maps.point_memory import counted_searches
 from pcnn.maps.radius import RadiusSearch
 from pcnn.maps.radix_sort import MAX_PASSES
 from pcnn.maps.row_lists import list_rows
@@ -102,10 +104,15 @@ class PointPlan:
         return sets
 
     def _maps(self, sets: list[PointSet]) -> list[KernelMap]:
-        """The maps, kept with their sources; those that device kernels serve wait together."""
+        """The maps, kept with their sources; those that device kernels serve wait together.
+
+        What all of them take is known before one is listed.
+        """
         maps: list[KernelMap | None] = [_found(planned, sets) for planned in self.recipe.maps]
         sorts: Sorts = {}
         counted: dict[int, CountedMap] = {}
+        searched: dict[int, tuple[RadiusSearch, HostSearch]] = {}
+        root, memory = sets[0], sets[0].neighbourhood.memory
         for number, planned in enumerate(self.recipe.maps):
             if maps[number] is not None:
                 continue
@@ -116,11 +123,23 @@ class PointPlan:
                 if found is not None:
                     counted[number] = found
                     continue
+            if isinstance(builder, RadiusSearch):
+                searched[number] = builder, builder.search(source, target, planned.kernel)
+                continue
             assert builder is not None
             maps[number] = source.map_to(target, planned.kernel, builder)
-        for number, built in zip(counted, filled(list(counted.values())), strict=True):
+        searches = [search for _, search in searched.values()]
+        counts = dict(zip(searched, counted_searches(root, searches, memory), strict=True))
+        found_maps = dict(zip(counted, filled(list(counted.values()), root, memory), strict=True))
+        for number in (*counted, *tuple(searched)):
             planned = self.recipe.maps[number]
             source, target = sets[planned.source], sets[planned.target]
+            if number in searched:
+                builder, search = searched.pop(number)
+                given = search, source, target, planned.kernel, counts[number]
+                built = builder.listed(*given)
+            else:
+                built = found_maps[number]
             maps[number] = source.add_map(target, planned.kernel, built, planned.builder)
         return [built for built in maps if built is not None]
 

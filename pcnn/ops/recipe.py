@@ -25,6 +25,7 @@ from pcnn.tensor import SparseTensor
 #: Layouts that list triplets, so that their number must be known on the host; without a threshold.
 LISTED = frozenset(
     {
+        "bags",
         "blocks",
         "by_in",
         "by_out",

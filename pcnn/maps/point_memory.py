@@ -1,0 +1,169 @@
+"""Memory of the kernel maps of native points, known before it is taken.
+
+Triplets grow with the square of the points in a cell. So every search is bounded before it begins
+and counted before it is listed, and a plan that would take more than its budget is refused.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Sequence
+
+import torch
+
+from pcnn.errors import UserError
+from pcnn.geometry import PointSet
+from pcnn.maps.host_search import HostSearch
+
+#: Most bytes that maps take on a CPU, unless they are told otherwise.
+HOST_BYTES = 7_200_000_000
+
+#: Pairs that are compared for every triplet that the budget holds, at most. Scans take 2 to 6, and
+#: whatever takes more has far more triplets than fit: counting them would only take time.
+COMPARED_PER_TRIPLET = 8
+
+#: A thread of CUDA kernels counts the triplets of a slot in 32 bits.
+MOST_OF_SLOT = (1 << 31) - 1
+
+
+class DenseCloudError(UserError):
+    """Kernel maps of native points that take more memory than they may."""
+
+
+def map_bytes(
+    triplets: int, rows: tuple[int, int], volume: int, device_type: str, symmetric: bool = True
+) -> int:
+    """Bytes that a map of native points and its layouts take at most, backward included.
+
+    Args:
+        triplets: T, or a bound on it.
+        rows: of (input, output).
+        volume: kernel slots K.
+        device_type: ``cpu`` or ``cuda``.
+        symmetric: whether the map serves as its own transpose.
+    """
+    if device_type == "cpu":
+        size = 4 * triplets + 16 * min(triplets, rows[1] * volume) + 8 * rows[1]
+        # the transpose is sorted from pairs
+        return size if symmetric else size + 80 * triplets
+    # lists of rows and of steps, see `pcnn.geometry.row_lists`
+    sides = rows[1:] if symmetric else rows
+    steps = 4 * (2 + volume / 24) * triplets
+    listed = sum(4 * (volume + 4) * side + 4 * triplets + steps for side in sides)
+    return int(16 * triplets + listed)
+
+
+def most_bytes(points: PointSet, memory: float | None) -> int:
+    """Bytes that the maps of a set of points may take.
+
+    Args:
+        points: whose device counts.
+        memory: what was asked for [GB]; ``None``: half of the device's memory, on a CPU no more
+            than `HOST_BYTES`.
+    """
+    if memory is not None:
+        return int(memory * 1e9)
+    if points.device.type == "cuda":
+        return int(torch.cuda.get_device_properties(points.device).total_memory) // 2
+    return _host_bytes()
+
+
+@functools.cache
+def _host_bytes() -> int:
+    return min(HOST_BYTES, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2)
+
+
+def most_compared(most: int, device_type: str) -> int:
+    """Pairs that are compared at most before a cloud is refused uncounted."""
+    return COMPARED_PER_TRIPLET * most // (4 if device_type == "cpu" else 24)
+
+
+def counted_searches(
+    points: PointSet, searches: Sequence[HostSearch], memory: float | None
+) -> list[list[int] | None]:
+    """Count what searches on the host will list, where that may not fit.
+
+    Args:
+        points: the finest points, for the message.
+        searches: of all maps of a plan.
+        memory: budget [GB], as in `most_bytes`.
+
+    Returns:
+        Triplets of every block of every search; ``None`` where all fit whatever is found.
+
+    Raises:
+        DenseCloudError: the maps would take more memory than they may.
+    """
+    most = most_bytes(points, memory)
+    compared = [search.compared for search in searches]
+    # what nobody counted is listed in parts, and joined
+    if sum(map(_search_bytes, searches, compared)) + 4 * sum(compared) <= most:
+        return [None] * len(searches)
+    if sum(compared) > most_compared(most, "cpu"):
+        refuse_uncounted(points, sum(compared), most)
+    counts: list[list[int] | None] = []
+    total = taken = 0
+    for search in searches:
+        own = search.count((most - taken) // 4)  # 4 bytes each, at least
+        counts.append(own)
+        total += sum(own)
+        taken += _search_bytes(search, sum(own))
+        if taken > most:
+            refuse(points, total, taken, most)
+    return counts
+
+
+def _search_bytes(search: HostSearch, triplets: int) -> int:
+    rows = len(search.points), len(search.centres)
+    return map_bytes(triplets, rows, search.volume, "cpu", search.symmetric)
+
+
+def refuse(points: PointSet, triplets: int, taken: int, most: int) -> None:
+    """Raise: the triplets were counted.
+
+    Raises:
+        DenseCloudError: always.
+    """
+    _refuse(points, f"have {triplets:,} triplets or more, {taken / 1e9:.2f} GB", most)
+
+
+def refuse_uncounted(points: PointSet, compared: int, most: int) -> None:
+    """Raise: there are too many pairs to compare.
+
+    Raises:
+        DenseCloudError: always.
+    """
+    _refuse(points, f"relate so many points that {compared:,} pairs were to be compared", most)
+
+
+def _refuse(points: PointSet, found: str, most: int) -> None:
+    (x, y, z), cloud, number = densest_cell(points)
+    edges = " x ".join(f"{edge:g}" for edge in points.grid_size)
+    raise DenseCloudError(
+        f"native points: the kernel maps of {points.rows:,} points {found}, where "
+        f"{most / 1e9:.2f} GB may be taken on {points.device}. The densest cell ({edges} m), at "
+        f"({x:.3f}, {y:.3f}, {z:.3f}) m of cloud {cloud}, holds {number:,} points. Thin the "
+        f"points, such as geometry.thin={min(points.grid_size) / 3:.3g} (pcnn.native_points(..., "
+        "thin=...)), or raise the budget: geometry.memory=GB"
+    )
+
+
+def densest_cell(points: PointSet) -> tuple[tuple[float, float, float], int, int]:
+    """Centre [m] of the cell with the most points, in the frame the points came in.
+
+    Returns:
+        The centre, its cloud, and the number of points in the cell; the host waits.
+
+    Raises:
+        ValueError: there is no point.
+    """
+    if not points.rows:
+        raise ValueError("no cell is the densest of no points")
+    keys, counts = torch.unique_consecutive(points.keys, return_counts=True)
+    place = counts.argmax()
+    cloud, *cell = points.layout.unpack(keys[place : place + 1])[0].tolist()
+    corner = points.corners[cloud].tolist()
+    axes = zip(corner, cell, points.grid_size, strict=True)
+    x, y, z = (start + (number + 0.5) * edge for start, number, edge in axes)
+    return (x, y, z), cloud, int(counts[place])

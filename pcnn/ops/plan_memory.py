@@ -1,0 +1,72 @@
+"""Memory that the kernel maps of a network take on a geometry, known before they are built."""
+
+from __future__ import annotations
+
+from pcnn.geometry import Geometry, PointSet
+from pcnn.geometry.kernel import Kernel
+from pcnn.maps.cell_parents import CellParents
+from pcnn.maps.point_memory import map_bytes
+from pcnn.maps.radius import RadiusSearch
+from pcnn.ops.recipe import PlannedMap, Recipe
+
+#: Bytes of a triplet in layouts that list triplets; others hold every slot of every row.
+_LISTED = {"pairs": 8, "blocks": 12, "bags": 20, "rows_csr": 8, "by_in": 6, "by_out": 6}
+
+
+def plan_bytes(
+    recipe: Recipe, geometry: Geometry, backward: bool, layouts: tuple[str, ...] | None = None
+) -> int:
+    """Bound on the bytes of all kernel maps of a recipe with their layouts.
+
+    On voxels every slot of every row counts as filled, and a level that is not there yet as large
+    as its parent: scans take a fifth of it. On native points the pairs that a search compares count
+    as triplets, levels are derived, and the host waits for their device.
+
+    Args:
+        recipe: of the network on such a geometry.
+        geometry: the finest sites.
+        backward: whether what backward reads counts.
+        layouts: as in `pcnn.ops.plan.Planner`.
+    """
+    if isinstance(geometry, PointSet):
+        return _on_points(recipe, geometry)
+    rows = [geometry.rows]
+    for parent, direction, kernel in recipe.levels:
+        rows.append(rows[parent] * (1 if direction == "down" else kernel.volume))
+    total = 0
+    for planned in recipe.maps:
+        sides = rows[planned.source], rows[planned.target]
+        total += _voxel_bytes(planned, sides, planned.layouts(backward, layouts))
+    return total
+
+
+def _voxel_bytes(
+    planned: PlannedMap, rows: tuple[int, int], wanted: tuple[tuple[str, bool], ...]
+) -> int:
+    volume = planned.kernel.volume
+    triplets = volume * rows[1]
+    # what the builder writes: a table with its masks, or pairs
+    found = max(4 * (volume + 2) * rows[1], 8 * triplets)
+    for name, flipped in wanted:
+        side = rows[0] if flipped else rows[1]
+        base = name.partition(":")[0]
+        found += max(_LISTED.get(base, 4) * triplets, 4 * (volume + 2) * side) + 8 * side
+    return found
+
+
+def _on_points(recipe: Recipe, root: PointSet) -> int:
+    sets = [root]
+    for parent, _, kernel in recipe.levels:
+        sets.append(sets[parent].strided(Kernel.of(kernel.stride, kernel.stride, padding=0)))
+    total = 0
+    for planned in recipe.maps:
+        source, target = sets[planned.source], sets[planned.target]
+        rows, kernel, symmetric = (source.rows, target.rows), planned.kernel, False
+        builder, triplets = planned.builder, source.rows
+        if isinstance(builder, RadiusSearch):
+            search = builder.search(source, target, kernel)
+            triplets, symmetric = search.compared, search.symmetric
+        elif not isinstance(builder, CellParents):
+            triplets = source.rows * kernel.volume
+        total += map_bytes(triplets, rows, kernel.volume, root.device.type, symmetric)
+    return total
