@@ -1,6 +1,7 @@
 # One environment in .venv serves every target; `make help` lists them.
 # Options: PYTHON=python3.12 (makes .venv), ARGS="key=value ..." (make train),
 #          CUDA_EXTRA=cu12 (with a torch built for CUDA 12),
+#          BUILD=cpu or cuda (make install-locked),
 #          DATA_ROOT=folder (make test: real data sets, one folder each), WORKERS=n (make test).
 
 SHELL := /bin/bash
@@ -19,7 +20,7 @@ GPU_WORKERS ?= 10
 ARGS ?=
 DATA_ROOT ?=
 
-.PHONY: help train test install install-dev libraries lint format type imports test-cpu test-gpu \
+.PHONY: help train test install install-dev install-locked lock licences sbom libraries lint format type imports test-cpu test-gpu \
         test-interpret test-wheel bench docs clean
 
 help: ## list the targets
@@ -67,6 +68,42 @@ $(VENV)/installed: pyproject.toml constraints.txt | $(PY)
 $(VENV)/installed-dev: pyproject.toml constraints.txt | $(PY)
 	$(call pip_install,$(DEV_EXTRAS))
 	@touch $(VENV)/installed
+
+# --- locked: every file by its hash; requirements/README.md says what no hash covers ---
+
+BUILD ?= $(if $(wildcard /dev/nvidia0),cuda,cpu)
+TORCH := $(shell sed -n 's/^torch==//p' constraints.txt)
+LOCK_ENV := .venv-lock
+LOCK := $(LOCK_ENV)/bin/uv pip compile pyproject.toml -c constraints.txt --universal \
+  --python-version 3.10 --extra dev --extra registration --extra cu13 --generate-hashes \
+  --no-annotate --no-config --custom-compile-command "make lock" --quiet
+
+install-locked: | $(PY) ## environment of the lock, file by file with hashes (BUILD=cpu or cuda)
+	$(PY) -m pip install --disable-pip-version-check --require-hashes --no-deps \
+	  -r requirements/$(BUILD).lock
+ifeq ($(BUILD),cpu)
+	$(PY) -m pip install --disable-pip-version-check --no-deps --index-url $(CPU_INDEX) \
+	  torch==$(TORCH)+cpu
+endif
+	$(PY) -m pip install --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $(VENV)/installed $(VENV)/installed-dev
+
+$(LOCK_ENV)/bin/uv:
+	$(PYTHON) -m venv $(LOCK_ENV)
+	$(LOCK_ENV)/bin/python -m pip install --quiet --disable-pip-version-check uv==0.13.9
+
+lock: $(LOCK_ENV)/bin/uv ## resolve requirements/cuda.lock and requirements/cpu.lock
+	$(LOCK) -o requirements/cuda.lock
+	$(LOCK) --excludes requirements/not_cpu.txt --no-emit-package torch -o requirements/cpu.lock
+
+licences: install-dev ## write docs/licences.md
+	$(PY) requirements/licences.py
+
+sbom: install-dev ## write dist/sbom.json (CycloneDX): the packages of the environment
+	$(PYTHON) -m venv $(LOCK_ENV)
+	$(LOCK_ENV)/bin/python -m pip install --quiet --disable-pip-version-check cyclonedx-bom==7.3.0
+	mkdir -p dist
+	$(LOCK_ENV)/bin/cyclonedx-py environment --pyproject pyproject.toml -o dist/sbom.json $(PY)
 
 # Open3D's wheel expects these of the system (library:Debian package)
 OPEN3D_NEEDS := libusb-1.0.so.0:libusb-1.0-0 libGL.so.1:libgl1 libgomp.so.1:libgomp1

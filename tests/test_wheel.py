@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import tarfile
 import zipfile
 from pathlib import Path
 
@@ -43,19 +44,29 @@ def run(*command: str | Path, cwd: Path) -> str:
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Built from a copy, so that no leftover of an earlier build gets in."""
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of an sdist, and of the wheel that was built from it.
+
+    Built from a copy, so that no leftover of an earlier build gets in.
+    """
     source = tmp_path_factory.mktemp("source")
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
+    for name in ("pyproject.toml", "README.md", "LICENSE", "MANIFEST.in"):
         shutil.copy(ROOT / name, source)
     # links stay links, as in a checkout: pcnn/csrc is one
     ignored = shutil.ignore_patterns("__pycache__", "*.pyc")
     for name in ("pcnn", "csrc"):
         shutil.copytree(ROOT / name, source / name, symlinks=True, ignore=ignored)
+    (source / "tests").mkdir()
+    shutil.copy(ROOT / "tests" / "test_wheel.py", source / "tests")  # by default it is taken
     # without isolation: the environment's own setuptools, nothing is downloaded
-    run(sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", source, cwd=source)
-    (built,) = source.glob("*.whl")
-    return built
+    run(sys.executable, "-m", "build", "--no-isolation", "--outdir", source, cwd=source)
+    return source
+
+
+@pytest.fixture(scope="module")
+def wheel(built: Path) -> Path:
+    (found,) = built.glob("*.whl")
+    return found
 
 
 @pytest.fixture(scope="module")
@@ -93,6 +104,19 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
     others = {name.split("/")[0] for name in names if name not in package}
     assert others == {next(name.split("/")[0] for name in names if name.endswith("/METADATA"))}
     assert any(name.endswith("/licenses/LICENSE") for name in names)
+
+
+def test_the_sdist_holds_the_package_and_no_tests(built: Path, wheel: Path) -> None:
+    (sdist,) = built.glob("*.tar.gz")
+    with tarfile.open(sdist) as archive:
+        names = {m.name.partition("/")[2] for m in archive.getmembers() if not m.isdir()}
+    with zipfile.ZipFile(wheel) as packed:
+        package = {name for name in packed.namelist() if name.startswith("pcnn/")}
+    assert {name for name in names if name.startswith("pcnn/")} == package
+    others = {name for name in names if not name.startswith(("pcnn/", "pcnn3d.egg-info/"))}
+    assert others == {
+        *("LICENSE", "MANIFEST.in", "PKG-INFO", "README.md", "pyproject.toml", "setup.cfg"),
+    }
 
 
 def test_messages_add_extras_to_what_is_installed(environment: Path, tmp_path: Path) -> None:

@@ -1,0 +1,88 @@
+"""Locks and licences are in step with pyproject.toml and constraints.txt."""
+
+from __future__ import annotations
+
+import re
+import runpy
+from pathlib import Path
+
+import pytest
+from packaging.markers import Marker
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+try:
+    import tomllib
+except ModuleNotFoundError:  # Python 3.10
+    import tomli as tomllib
+
+ROOT = Path(__file__).resolve().parents[1]
+EXTRAS = ("dev", "registration", "cu13", "las", "tensorboard")
+ENTRY = re.compile(r"^([a-z0-9._-]+)==(\S+)(?: ; (.*?))? \\\n((?: +--hash=\S+(?: \\)?\n)+)", re.M)
+
+
+def asked() -> list[Requirement]:
+    """What pyproject.toml asks for, and the locks cover."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    lines = list(project["dependencies"])
+    for extra in EXTRAS:
+        lines += project["optional-dependencies"][extra]
+    return [r for r in map(Requirement, lines) if r.name != project["name"]]
+
+
+def locked(build: str) -> dict[str, list[tuple[str, str]]]:
+    """Versions and markers of the packages of a lock."""
+    text = (ROOT / "requirements" / f"{build}.lock").read_text()
+    found: dict[str, list[tuple[str, str]]] = {}
+    for name, version, marker, hashes in ENTRY.findall(text):
+        assert re.fullmatch(r"(\s+--hash=sha256:[0-9a-f]{64}( \\)?\n)+", hashes), name
+        found.setdefault(name, []).append((version, marker))
+    assert sum(map(len, found.values())) == len(re.findall(r"^[^\s#]", text, re.M))
+    return found
+
+
+@pytest.mark.parametrize("build", ["cpu", "cuda"])
+def test_the_locks_hold_what_is_asked_for(build: str) -> None:
+    packages = locked(build)
+    for requirement in asked():
+        name = canonicalize_name(requirement.name)
+        if (build, name) == ("cpu", "torch"):
+            assert name not in packages  # on PyTorch's index alone
+            continue
+        assert name in packages, f"{requirement}: make lock"
+        for version, _ in packages[name]:
+            assert requirement.specifier.contains(version), f"{requirement}: make lock"
+
+
+@pytest.mark.parametrize("build", ["cpu", "cuda"])
+@pytest.mark.parametrize("python", ["3.10", "3.11", "3.12", "3.13"])
+def test_the_locks_keep_to_the_constraints(build: str, python: str) -> None:
+    packages = locked(build)
+    place = {"python_version": python, "python_full_version": f"{python}.5"}
+    place |= {"sys_platform": "linux", "platform_machine": "x86_64"}
+    lines = (line.partition("#")[0].strip() for line in (ROOT / "constraints.txt").open())
+    for constraint in (Requirement(line) for line in lines if line):
+        if constraint.marker is not None and not constraint.marker.evaluate(place):
+            continue
+        for version, marker in packages.get(canonicalize_name(constraint.name), []):
+            if not marker or Marker(marker).evaluate(place):
+                assert constraint.specifier.contains(version), f"{constraint}: make lock"
+
+
+def test_cpu_machines_get_no_cuda_libraries() -> None:
+    large = {name for name in locked("cpu") if name.startswith("nvidia-")}
+    assert large == {"nvidia-cuda-nvrtc"}  # the compiler, which the tests use without a GPU
+    assert "torch" in locked("cuda")
+
+
+def test_every_package_has_its_line_of_licence() -> None:
+    rows = re.findall(
+        r"^\| ([a-z0-9._-]+) \| (.+) \|$", (ROOT / "docs/licences.md").read_text(), re.M
+    )
+    names = [name for name, _ in rows if name != "package"]
+    program = runpy.run_path(str(ROOT / "requirements" / "licences.py"))
+    assert names == program["names"](), "make licences"
+    assert {canonicalize_name(r.name) for r in asked()} <= set(names), "make lock licences"
+    told = dict(rows)
+    for name in ("numpy", "laspy", "torch", "wandb", "rich"):
+        assert told[name] not in (program["NOT_HERE"], "not stated"), name
