@@ -1,0 +1,78 @@
+"""Thirty damaged clouds of a hundred: seventy are done, thirty are named, the exit code is 1."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import torch
+from omegaconf import OmegaConf
+from typer.testing import CliRunner
+
+from pcnn.cli.commands import app
+from pcnn.datamodules.folder import FolderSegmentation
+from pcnn.experiment import build
+from tests.cli.test_predict import config
+from tests.datasets.damaged_folder import CLASSES, CLOUDS, damaged_folder
+
+WIDE = {"COLUMNS": "1000"}
+
+
+def named(text: str, folder: Path, mark: str) -> list[str]:
+    """Files of a folder in the lines that begin with a mark; the last of a line broke the rule."""
+    found = re.compile(re.escape(f"{folder}/") + r"(\w+\.\w+):")
+    return sorted(found.findall(line)[-1] for line in text.splitlines() if line.startswith(mark))
+
+
+def test_predict(tmp_path: Path) -> None:
+    damaged = damaged_folder(tmp_path / "in")
+    cfg = config("folder")
+    cfg["dataset"] |= {"classes": CLASSES, "class_names": None, "crop": None}
+    cfg["dataset"]["channels"] = ["intensity"]
+    net = build.network(OmegaConf.create(cfg), 4, 3)
+    state = {f"net.{name}": value for name, value in net.state_dict().items()}
+    torch.save({"state_dict": state, "pcnn_config": cfg}, tmp_path / "best.ckpt")
+    words = ["predict", tmp_path / "best.ckpt", tmp_path / "in", "--out", tmp_path / "out"]
+    done = CliRunner().invoke(app, [*map(str, words), "--no-ply"], env=WIDE)
+    assert named(done.output, tmp_path / "in", "not labelled: ") == [p.name for p in damaged]
+    assert done.exit_code == 1
+    assert "70 clouds labelled" in done.output
+    assert len(list((tmp_path / "out").iterdir())) == 70
+
+
+def test_stats(tmp_path: Path) -> None:
+    damaged = damaged_folder(tmp_path / "in", labels=True)
+    words = ["stats", str(tmp_path / "in"), "--limit", str(CLOUDS), "--no-progress"]
+    done = CliRunner().invoke(app, words, env=WIDE)
+    assert named(done.output, tmp_path / "in", "not read: ") == [p.name for p in damaged]
+    assert done.exit_code == 1
+
+
+def test_preprocess(tmp_path: Path) -> None:
+    damaged = damaged_folder(tmp_path / "in", labels=True)
+    OmegaConf.save(OmegaConf.create({"c": CLASSES})["c"], tmp_path / "classes.yaml")
+    words = ["preprocess", "folder", tmp_path / "in", "--classes", tmp_path / "classes.yaml"]
+    words += ["--data-dir", tmp_path / "data", "--channel", "intensity", "--workers", 0]
+    done = CliRunner().invoke(app, [*map(str, words), "--no-progress"], env=WIDE)
+    assert named(done.output, tmp_path / "in", "not done: ") == [p.name for p in damaged]
+    assert done.exit_code == 1
+    assert "30 NOT done" in done.output
+
+
+def test_training(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    damaged = damaged_folder(tmp_path / "in", labels=True)
+    data = FolderSegmentation(
+        str(tmp_path / "in"),
+        voxel_size=0.5,
+        classes=CLASSES,
+        channels=["intensity"],
+        val_fraction=0.0,
+        num_workers=0,
+        on_error="skip",
+    )
+    names = [name for batch in data.train_dataloader() for name in batch.names]
+    assert len(names) == CLOUDS
+    assert len(set(names)) == 70
+    said = "\n".join(caplog.messages)
+    assert named(said, tmp_path / "in", "left out, ") == [p.name for p in damaged]
