@@ -67,7 +67,7 @@ CASES = {
     "trainer.max_steps==3": ("trainer.max_steps==3",),
     "nonsense": ("nonsense",),
     "train=false": ("nothing to do", "test=true"),
-    "train=false test=true": ("ckpt_path", "random weights are not tested"),
+    "train=false test=true": ("ckpt_path", "there are no trained weights"),
     "train=false test=true ckpt_path=nowhere.ckpt": ("nowhere.ckpt", "no such file"),
     "ckpt_path=some.ckpt": ("resume=RUN",),
     "resume=nowhere": ("nowhere", "config.yaml"),

@@ -52,8 +52,8 @@ class Proof:
         """
         if configuration != self.configuration:
             raise CheckFailed(
-                f"verified: {self.configuration}; to be timed: {configuration}. Results are "
-                "verified before timing, in the very same configuration"
+                f"the results of {self.configuration} were checked, but {configuration} is to be "
+                "timed; check the configuration that is timed"
             )
 
 

@@ -131,7 +131,8 @@ class FiniteSteps(Callback):
         if large > self._told[1]:
             rank_zero_warn(
                 f"{counted(large, 'step')} so far had gradients beyond {LARGEST:g}, which were "
-                "left out: clouds of a row or two do that to batch norms, as does too high a rate"
+                "left out: batch norms over clouds of one or two rows cause that, or too high a "
+                "learning rate"
             )
         if total > self._told[0]:
             rank_zero_warn(

@@ -99,4 +99,4 @@ def print_comparisons(rows: Sequence[Row], device: str, peers: Peers) -> None:
     if of_points:
         console.print(native.comparison_table(of_points, device, peers.device))
     if not (of_maps or of_layers or of_networks or of_points):
-        console.print("--peers: these files have no workload with the same work")
+        console.print("--peers: these files hold no row of the same workload and layer")

@@ -17,6 +17,7 @@ from pcnn.datasets.class_file import read_classes
 from pcnn.datasets.collate import CollateSegmentation
 from pcnn.datasets.crop import crop
 from pcnn.datasets.labels import IGNORE, LabelMap, label_map
+from pcnn.datasets.las_units import declared_unit
 from pcnn.datasets.placement import Placement, VoxelSize
 from pcnn.datasets.point_table import COLORS, meant
 from pcnn.datasets.samples import Cloud
@@ -170,10 +171,9 @@ class Predictor:
         """
         places = cloud.points.numpy().astype(np.float64) + cloud.origin
         found = []
-        doubt = unit_doubt(places, self.voxel_size)
+        doubt = doubt_of(Path(cloud.path), places, self.voxel_size, self.reading.scale)
         if doubt is not None:
-            scale = doubt.scale
-            found.append(str(doubt) + (f" (--scale {scale:g})" if scale is not None else ""))
+            found.append(doubt)
         names = [meant(name) for name in self.reading.channels or ()]
         named = cloud.n_points > 0 and cloud.features.shape[1] == len(names)
         if self.unit_intensity and named and "intensity" in names:
@@ -233,3 +233,21 @@ def _reading(cfg: DictConfig) -> Reading:
         only_far=cfg.dataset.name != "folder",
         by_place=own is None,
     )
+
+
+def doubt_of(
+    path: Path, places: np.ndarray, voxel_size: VoxelSize | None, scale: float
+) -> str | None:
+    """Why the unit of a file looks wrong, by its header or numbers, and the option that helps.
+
+    Args:
+        path: the file.
+        places: [P, 3] what was read from it [m].
+        voxel_size: of the network [m].
+        scale: what was given as --scale; 1 asks the header too.
+    """
+    declared = declared_unit(path) if scale == 1.0 and path.is_file() else None
+    doubt = declared or unit_doubt(places, voxel_size)
+    if doubt is None:
+        return None
+    return str(doubt) + ("" if doubt.scale is None else f" (--scale {doubt.scale:.12g})")

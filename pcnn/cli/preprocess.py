@@ -19,7 +19,7 @@ DataDir = Annotated[
 ]
 Geometry = Annotated[str, typer.Option(help="geometry of the training: voxel or point.")]
 Missing = Annotated[
-    bool, typer.Option("--allow-missing", help="dataset.allow_missing: what is there.")
+    bool, typer.Option("--allow-missing", help="dataset.allow_missing: use what is there.")
 ]
 Processes = Annotated[
     Workers | None, typer.Option(help="Processes; default: every core; 0: this one alone.")

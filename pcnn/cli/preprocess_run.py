@@ -20,7 +20,7 @@ WORDS = {
     "made": "made",
     "kept": "already there",
     "checked": "read without problems",
-    "failed": "NOT done",
+    "failed": "not done",
 }
 
 

@@ -53,7 +53,7 @@ def read(path: Path) -> TuningTable:
         return TuningTable()
     except FileError as error:
         warnings.warn(
-            f"{path} is not used: {error.rule}. The next pcnn.tune writes it anew.",
+            f"{path} is not used: {error.rule}. The next pcnn.tune replaces it.",
             RuntimeWarning,
             stacklevel=2,
         )

@@ -72,7 +72,7 @@ class Readable(Dataset[Any]):
     def _say(self, index: int, error: Exception) -> None:
         if self._on_error == "skip" and index not in self._named:
             self._named.add(index)
-            log.warning("left out, the next sample takes its place: %s", error)
+            log.warning("a sample is left out, and the next one takes its place: %s", error)
 
 
 @contextmanager

@@ -18,6 +18,6 @@ def joined(geometries: Sequence[Geometry]) -> Geometry:
     if points and voxels:
         raise ValueError(
             f"{len(voxels)} samples of a batch lie on voxels, {len(points)} on native points; "
-            "make all of them with one geometry"
+            "give all samples one geometry"
         )
     return PointSet.collate(points) if points else VoxelGrid.collate(voxels)

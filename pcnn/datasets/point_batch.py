@@ -100,7 +100,7 @@ class PointBatch(ABC):
     def _own(self) -> OwnInputs:
         if self.own is None:
             raise ValueError(
-                "points of a training batch cannot be placed anew; take the batch from an "
+                "the points of a training batch cannot be moved; take the batch from an "
                 "evaluation loader"
             )
         return self.own

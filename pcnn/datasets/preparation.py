@@ -5,12 +5,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 from torch.utils.data import DataLoader, Dataset
 
 from pcnn.datasets.cloud_dataset import CloudDataset
 from pcnn.datasets.labels import IGNORE
+from pcnn.datasets.las_units import declared_unit
 from pcnn.datasets.samples import Cloud
 from pcnn.datasets.simulate.driver import available_cores
 from pcnn.errors import UNREADABLE, FileError
@@ -135,9 +137,13 @@ def _notes(cloud: Cloud) -> tuple[str, ...]:
     if not cloud.n_points:
         beyond = f" within the crop, {cloud.n_points_total} beyond" if cloud.n_points_total else ""
         raise FileError(cloud.path, f"no points{beyond}")
+    notes = []
     if cloud.labels is None or bool((cloud.labels == IGNORE).all()):
-        return (f"{cloud.path}: no labelled point",)
-    return ()
+        notes.append(f"{cloud.path}: no labelled point")
+    declared = declared_unit(Path(cloud.path))
+    if declared is not None:
+        notes.append(f"{cloud.path}: {declared}, not in metres; voxels and crops are taken in it")
+    return tuple(notes)
 
 
 class _Tasks(Dataset[Outcome]):

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from pcnn.datasets.placement import VoxelSize
 from pcnn.datasets.returns import valid_returns
 from pcnn.datasets.statistics.neighbours import nearest_distances, neighbours_per_voxel
+from pcnn.datasets.unit_doubt import UnitDoubt
 
 #: Units other than the metre, and how many metres they are; the smallest change comes first.
 UNITS = {"feet": 0.3048, "centimetres": 0.01, "millimetres": 0.001}
@@ -20,22 +19,6 @@ _SENSIBLE = 2.0
 _FEW_VOXELS = 4.0
 _ENOUGH = 100
 _LOOKED_AT = 300_000
-
-
-@dataclass(frozen=True)
-class UnitDoubt:
-    """Why the unit of a cloud looks wrong.
-
-    Args:
-        reason: what the numbers show, and what to do.
-        scale: metres in a unit of the file, where one explains the numbers; else None.
-    """
-
-    reason: str
-    scale: float | None = None
-
-    def __str__(self) -> str:
-        return self.reason
 
 
 def unit_doubt(points: np.ndarray, voxel_size: VoxelSize | None = None) -> UnitDoubt | None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 from torch import Tensor
 
+from pcnn.datasets.las_units import declared_unit
 from pcnn.datasets.registration.fragment_files import local_points, read_local
 from pcnn.datasets.units import unit_doubt
 from pcnn.experiment.shipped import Choice, chosen, extent, fpfh_after
@@ -151,6 +152,9 @@ def points_of(cloud: Cloud, name: str, columns: tuple[str, ...] | None = None) -
         return cloud
     if isinstance(cloud, str | Path):
         read, name = read_local(Path(cloud), columns), str(cloud)
+        declared = declared_unit(Path(cloud))
+        if declared is not None:
+            log.warning("%s: %s; voxels and distances are taken in it", name, declared)
     else:
         read = local_points(cloud, name)
     if read.missing:

@@ -107,7 +107,7 @@ def prepare(cfg: DictConfig, folder: Path) -> Run | None:
     if run.checkpoint is None:
         where = "has no checkpoint yet: training starts from the beginning there"
     else:
-        where = f"goes on behind step {steps_of(run.checkpoint)}"
+        where = f"continues after step {steps_of(run.checkpoint)}"
     console.print(f"{run.folder} {where}", soft_wrap=True, highlight=False, markup=False)
     return Run(checked(run.cfg), run.folder, run.checkpoint, resumed=True)
 
@@ -272,7 +272,8 @@ def figures_of_the_best(trainer: L.Trainer) -> dict[str, float] | None:
 
 
 def quieten() -> None:
-    """Keep Lightning to its warnings, less those that say nothing here."""
+    """Keep Lightning to its warnings, less those that say nothing here; they are shown as text."""
+    warnings.formatwarning = warning_text
     for name in ("lightning.pytorch", "lightning.fabric"):
         logging.getLogger(name).setLevel(logging.WARNING)
     if rank() != 0:  # every rank finds the same data; one says so
@@ -297,3 +298,14 @@ def quieten() -> None:
     warnings.filterwarnings(
         "ignore", ".*overridden `transfer_batch_to_device` in `LightningModule`.*"
     )
+
+
+def warning_text(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    line: str | None = None,
+) -> str:
+    """A warning as a user reads it: without the file and line that it came from."""
+    return f"warning: {message}\n"

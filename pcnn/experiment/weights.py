@@ -23,7 +23,7 @@ def require_checkpoint(cfg: DictConfig) -> None:
         raise ConfigError("train=false test=false: nothing to do.\npossible: test=true")
     if cfg.ckpt_path is None:
         raise ConfigError(
-            "train=false test=true needs ckpt_path=FILE: random weights are not tested.\n"
+            "train=false test=true needs ckpt_path=FILE: there are no trained weights to test.\n"
             "possible: ckpt_path=logs/<task>/<run>/checkpoints/best.ckpt"
         )
     if not Path(cfg.ckpt_path).is_file():

@@ -240,7 +240,7 @@ class PointSet:
             if other._kind != first._kind:
                 raise ValueError(
                     f"point set {position} has another grid size, tensor stride, sites, layout or "
-                    "neighbourhood than set 0; make all of them alike"
+                    "neighbourhood than set 0; all sets of a batch need the same"
                 )
         if len(sets) > first.layout.max_batch:
             raise ValueError(

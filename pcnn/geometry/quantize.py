@@ -101,7 +101,7 @@ def voxel_sizes(
     size = torch.as_tensor(voxel_size, dtype=torch.float64).flatten().tolist()
     size = size * 3 if len(size) == 1 else size
     if len(size) != 3 or not all(0 < edge < float("inf") for edge in size):
-        raise ValueError(f"{name} must be positive [m], one number or three; got {voxel_size!r}")
+        raise ValueError(f"{name} must be positive [m], one number or three, got {voxel_size!r}")
     return size[0], size[1], size[2]
 
 

@@ -150,5 +150,5 @@ def variants_of(source: str) -> Iterator[dict[str, int]]:
     for chosen in itertools.product(*lines):
         words = [word for part in chosen for word in part.split()]
         if not all(re.fullmatch(r"\w+=-?\d+", word) for word in words):
-            raise ValueError(f"{source}: variants {words}: want NAME=number NAME=number | ...")
+            raise ValueError(f"{source}: variants {words}: must be NAME=number NAME=number | ...")
         yield {name: int(value) for name, value in (word.split("=") for word in words)}

@@ -60,7 +60,7 @@ class HardestContrastive(nn.Module):
         super().__init__()
         if positives < 1 or candidates < 1:
             raise ValueError(
-                "positives and candidates are numbers of samples, 1 or more; got "
+                "positives and candidates must be numbers of samples, 1 or more, got "
                 f"{positives} and {candidates}"
             )
         if safe_radius is not None and safe_radius <= 0:

@@ -47,7 +47,7 @@ def iou_table(counts: Tensor, class_names: Sequence[str], title: str = "IoU per 
     table.add_column(
         "predicted",
         justify="right",
-        footer=f"best constant {100 * float(best_constant(counts)):.2f}",
+        footer=f"one class for all {100 * float(best_constant(counts)):.2f}",
     )
     for name, score, is_here, true_points, pred_points in zip(
         class_names, scores, here, truth, predicted, strict=True

@@ -67,7 +67,8 @@ class FPFH:
         if len(thin) < FEWEST:
             raise ValueError(
                 f"{counted(len(points), 'point')} in {counted(len(thin), 'voxel')} of "
-                f"{self.voxel_size:g} m; FPFH needs {FEWEST} voxels. Is the unit metres?"
+                f"{self.voxel_size:g} m; FPFH needs {FEWEST} voxels. Give metres, or a smaller "
+                "voxel size"
             )
         cloud = cloud_of(thin)
         search = o3d.geometry.KDTreeSearchParamHybrid

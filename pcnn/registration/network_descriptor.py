@@ -50,5 +50,7 @@ class NetworkDescriptor:
         cloud = placed(points, self.voxel_size, self.placement, "cloud")
         features = self.net(SparseTensor(cloud.features, cloud.geometry)).features.float()
         if not bool(torch.isfinite(features).all()):
-            raise ValueError(f"{self.name} gives NaN or infinite descriptors: did it train well?")
+            raise ValueError(
+                f"{self.name} gives NaN or infinite descriptors; train it at a smaller rate"
+            )
         return Described(cloud.places.float().cpu(), unit_length(features).cpu())

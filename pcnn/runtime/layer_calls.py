@@ -64,7 +64,7 @@ def sparse_of(batch: Any) -> SparseTensor:
     found = first if isinstance(first, SparseTensor) else getattr(first, "tensor", None)
     if not isinstance(found, SparseTensor):
         raise TypeError(
-            f"a batch of type {type(batch).__name__} holds no SparseTensor: want one, an object "
+            f"a batch of type {type(batch).__name__} holds no SparseTensor; give one, an object "
             "with one as .tensor, or a tuple that begins with either"
         )
     return found

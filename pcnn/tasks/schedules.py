@@ -37,7 +37,7 @@ def one_cycle(
     Source: Smith and Topin, "Super-Convergence", 2018, learning rate only.
     """
     if not 0 <= warmup < 1:
-        raise ValueError(f"warmup is a share in [0, 1), not {warmup}")
+        raise ValueError(f"warmup must be a share in [0, 1), got {warmup}")
     peak = warmup * total_steps
 
     def factor(step: int) -> float:

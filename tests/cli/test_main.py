@@ -193,8 +193,8 @@ def test_bad_options_of_networks_are_named(options: str, message: str, tmp_path:
     [
         ("--engine nonsense", "no engine named"),
         ("--workload nowhere.npz", "no such file"),
-        ("--layers 16,32", "want c_in:c_out:size"),
-        ("--layers 16:0:3", "want c_in:c_out:size"),
+        ("--layers 16,32", "must be c_in:c_out:size"),
+        ("--layers 16:0:3", "must be c_in:c_out:size"),
         ("--what everything", "must be one of layer, train, map+layer, map+train"),
         ("--figure minuet_fig0", "no figure minuet_fig0"),
         ("--peers nowhere.json", "not a file of peers"),

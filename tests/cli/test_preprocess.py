@@ -72,13 +72,13 @@ def test_what_is_broken_is_named_and_stops_nothing(kitti: Path, tmp_path: Path) 
     os.truncate(kitti / "sequences" / "08" / "labels" / "000000.label", 10)
     options = ("--sequence", 0, "--data-dir", tmp_path / "data", "--workers", 0)
     text = run("kitti", kitti, *options, code=1)
-    assert "5 clouds: 2 made, 3 NOT done" in text
+    assert "5 clouds: 2 made, 3 not done" in text
     assert "000001.bin: 1003 bytes are not a whole number" in text
     assert "000002.bin: no points" in text
     assert "000000.label: 10 bytes are no whole number" in text
     write_scan(kitti, 0, 1, 300)
     text = run("kitti", kitti, *options, "--no-check", code=1)
-    assert "1 made, 2 already there, 1 NOT done" in text
+    assert "1 made, 2 already there, 1 not done" in text
     assert not list((tmp_path / "data").rglob("*.part"))
 
 
@@ -141,7 +141,7 @@ def test_large_clouds_become_tiles(tmp_path: Path) -> None:
     (tmp_path / "in" / "torn.laz").write_bytes(b"LASF")
     words = ("tiles", tmp_path / "in", tmp_path / "out", "--size", 20, "--least", 1)
     text = run(*words, "--workers", 0, code=1)
-    assert "2 clouds: 1 made, 1 NOT done" in text
+    assert "2 clouds: 1 made, 1 not done" in text
     assert "torn.laz: not a whole LAS file" in text
     assert len(list((tmp_path / "out").glob("a_*_*.laz"))) >= 4
     inside = ("tiles", tmp_path / "in", tmp_path / "in" / "out")

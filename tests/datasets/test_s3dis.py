@@ -133,7 +133,7 @@ def test_text_is_said_to_be_slow(tmp_path: Path, caplog: pytest.LogCaptureFixtur
     caplog.set_level(logging.INFO)
     write_set(tmp_path, {"Area_1/office_1": 3}, "text")
     rooms(tmp_path)
-    assert "1 rooms are text" in caplog.text
+    assert "1 room is stored as text" in caplog.text
 
 
 @pytest.mark.parametrize("placement", PLACEMENTS, ids=NAMES)

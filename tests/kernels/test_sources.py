@@ -112,5 +112,5 @@ def test_variants_are_combined(written) -> None:
 
 
 def test_a_misspelt_variant_is_refused(written) -> None:
-    with pytest.raises(ValueError, match="want NAME=number"):
+    with pytest.raises(ValueError, match="must be NAME=number"):
         list(variants_of(written("// variants: BITS 32\n")))

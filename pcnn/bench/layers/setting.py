@@ -53,7 +53,9 @@ class LayerShape:
         """
         parts = text.split(":")
         if len(parts) not in (3, 4) or not all(p.isdecimal() and int(p) for p in parts):
-            raise ValueError(f"{text}: want c_in:c_out:size or c_in:c_out:size:stride, as 16:32:3")
+            raise ValueError(
+                f"{text}: must be c_in:c_out:size or c_in:c_out:size:stride, as in 16:32:3"
+            )
         if max(map(int, parts[:2])) > MOST_CHANNELS or max(map(int, parts[2:])) > MOST_SIZE:
             raise ValueError(
                 f"{text}: at most {MOST_CHANNELS:,} channels, and size and stride {MOST_SIZE}"

@@ -31,7 +31,9 @@ def check_product(configuration: Configuration, built: KernelMap, truth: list[Pa
         if "table" in names:
             expected = true_table(view, pairs)
             if not torch.equal(view.layout("table")[0].to(torch.int32), expected):
-                raise CheckFailed(f"{configuration}: the neighbour table is not the triplets'")
+                raise CheckFailed(
+                    f"{configuration}: the neighbour table does not agree with the triplets"
+                )
         if "fitting_tiles" in names:
             check_tiles(configuration, view)
     return proof
@@ -63,7 +65,7 @@ def check_tiles(configuration: Configuration, built: KernelMap) -> None:
     sections = sections_of(built) if len(out) > -(-rows // TILE_ROWS) else 1
     every = torch.arange(rows, device=device)
     if sections == 1 and not torch.equal(out[out >= 0].sort().values, every):
-        raise CheckFailed(f"{configuration}: the tiles hold a row not just once")
+        raise CheckFailed(f"{configuration}: the tiles do not hold every row exactly once")
     used = torch.arange(slots.shape[1], device=out.device) < counts[:, None]  # [tiles, K]
     owner = torch.arange(len(slots), device=out.device)[:, None].expand_as(used)[used]
     named = slots[used]
@@ -81,6 +83,6 @@ def check_tiles(configuration: Configuration, built: KernelMap) -> None:
     if not torch.equal(inputs[used], expected[owner, named]):
         raise CheckFailed(f"{configuration}: a tile gathers other inputs than the table holds")
     if int((inputs[used] >= 0).sum()) != len(in_index):
-        raise CheckFailed(f"{configuration}: the tiles hold a triplet not just once")
+        raise CheckFailed(f"{configuration}: the tiles do not hold every triplet exactly once")
     if bool((counts.diff() > 0).any()):
-        raise CheckFailed(f"{configuration}: the tiles do not stand by falling number of slots")
+        raise CheckFailed(f"{configuration}: the tiles are not in order of falling numbers")

@@ -51,9 +51,9 @@ def radius(source: PointSet, kernel: Kernel) -> float:
     """Radius of the ball that has the volume of the kernel's box [m]."""
     (size, *others), (edge, *edges) = kernel.size, source.grid_size
     if {size, *others} != {size} or {edge, *edges} != {edge} or not size % 2:
-        raise ValueError(f"want an odd cubic kernel over cubic cells, got {kernel}")
+        raise ValueError(f"the kernel must be odd and cubic, over cubic cells, got {kernel}")
     if source.batch_size != 1:
-        raise ValueError(f"want one cloud, got {source.batch_size}")
+        raise ValueError(f"the source must hold one cloud, got {source.batch_size}")
     # in this order of operations: the last bit of R decides about points on the boundary
     return float(edge * (3 * size**3 / (4 * math.pi)) ** (1 / 3))
 
@@ -95,5 +95,5 @@ def _voxels(points: PointSet) -> VoxelGrid:
     cells = points.cells.to(torch.int64)
     voxels = grid_of_cells(cells[:, 1:], cells[:, 0], points.batch_size)
     if voxels.rows != points.rows:
-        raise ValueError(f"{points.rows} points lie in {voxels.rows} cells; want one in each")
+        raise ValueError(f"{points.rows} points lie in {voxels.rows} cells; give one per cell")
     return voxels

@@ -87,7 +87,7 @@ class KITTIOdometry:
         self.sequences = tuple(SPLITS[split] if sequences is None else sequences)
         strangers = set(self.sequences) - set(SPLITS[split])
         if strangers:
-            raise ValueError(f"sequences {sorted(strangers)} are not of the {split} split")
+            raise ValueError(f"sequences {sorted(strangers)} do not belong to the {split} split")
         self.split = split
         self.name = f"KITTI odometry {split}"
         self.ground_truth = (

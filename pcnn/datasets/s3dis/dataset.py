@@ -18,6 +18,7 @@ from pcnn.datasets.s3dis.rooms import Room, find_rooms
 from pcnn.datasets.samples import Cloud
 from pcnn.datasets.sphere_crop import sphere_crop
 from pcnn.datasets.spread import spread
+from pcnn.plural import counted
 
 log = logging.getLogger(__name__)
 
@@ -72,9 +73,9 @@ class S3DISRooms(CloudDataset):
         text = sum(room.layout == "text" for room in self.rooms)
         if text:
             log.info(
-                "%s: %d rooms are text, slow to read; `pcnn preprocess s3dis` makes arrays of them",
+                "%s: %s stored as text, which is slow; `pcnn preprocess s3dis` makes arrays",
                 self.root,
-                text,
+                counted(text, "room is", "rooms are"),
             )
 
     def __len__(self) -> int:

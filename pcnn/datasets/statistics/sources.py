@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from pcnn.datasets.channels import Reading
 from pcnn.datasets.label_places import without_label_files
 from pcnn.datasets.labels import IGNORE, label_map
+from pcnn.datasets.las_units import declared_unit
 from pcnn.datasets.point_files import (
     SUFFIXES,
     is_cloud_file,
@@ -145,6 +146,9 @@ def _read_points(
         cloud.features[:, 0].numpy() if has_remission else None,
         missing=total - cloud.n_points,
     )
+    declared = declared_unit(path)
+    if declared is not None:
+        read = replace(read, notes=(f"{path}: {declared}, not in metres",))
     rows = np.arange(total) if cloud.point_index is None else cloud.point_index.numpy()
     official = path.parent.parent / "labels" / f"{path.stem}.label"
     beside = label_source(path)

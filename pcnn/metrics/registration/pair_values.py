@@ -59,7 +59,7 @@ def same_pairs(
             that the protocol asks for.
     """
     if not first or not second:
-        raise ValueError("a comparison needs a run on either side")
+        raise ValueError("a comparison needs at least one run of each method")
     one = {_key(pair) for pair in first[0]}
     for side, runs in (("first", first), ("second", second)):
         for number, run in enumerate(runs, 1):

@@ -11,7 +11,7 @@ def test_layers_are_read_from_text() -> None:
     assert LayerShape.parse("16:32:3") == LayerShape(16, 32, 3, 1)
     assert LayerShape.parse("16:32:2:2").kernel == Kernel.of(2, 2)
     for text in ("16", "16:32", "16:32:3:1:1", "a:b:c", "0:1:3", "-1:1:3"):
-        with pytest.raises(ValueError, match="want c_in:c_out:size"):
+        with pytest.raises(ValueError, match="must be c_in:c_out:size"):
             LayerShape.parse(text)
 
 

@@ -136,7 +136,7 @@ def test_options_are_checked(tmp_path: Path) -> None:
         KITTIOdometry(tmp_path, "all")
     with pytest.raises(ValueError, match="legacy, fixed, odometry"):
         KITTIOdometry(tmp_path, ground_truth="good")
-    with pytest.raises(ValueError, match="not of the val split"):
+    with pytest.raises(ValueError, match="not belong to the val split"):
         KITTIOdometry(tmp_path, "val", sequences=[8])
     with pytest.raises(ValueError, match="metadata carries legacy"):
         KITTIOdometry(tmp_path, ground_truth="fixed", metadata=tmp_path / "x.pkl")

@@ -64,7 +64,7 @@ def test_runs_are_averaged_before_pairs_are_drawn() -> None:
     twice = compare_runs(first[:1] * 2, second * 3, RULES, draws=400)
     assert once.rr == twice.rr
     assert once.ir.value == pytest.approx(twice.ir.value, abs=1e-12)
-    with pytest.raises(ValueError, match="a run on either side"):
+    with pytest.raises(ValueError, match="one run of each method"):
         compare_runs([], second, RULES)
 
 

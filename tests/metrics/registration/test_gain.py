@@ -170,7 +170,7 @@ def test_runs_that_cannot_be_compared_are_refused() -> None:
     unjudged = [replace(pair, rmse=np.nan) for pair in SECOND[0]]
     with pytest.raises(ValueError, match="asks for RMSE, and no pair has one"):
         gain_of(FIRST, [unjudged], INDOOR)
-    with pytest.raises(ValueError, match="a run on either side"):
+    with pytest.raises(ValueError, match="one run of each method"):
         gain_of(FIRST, [], INDOOR)
     with pytest.raises(ValueError, match="both methods are named 'B'"):
         gain_of(FIRST, SECOND, INDOOR, ("B", "B"))

@@ -46,7 +46,7 @@ class Palette:
         """
         if paint not in self._numbers:
             if len(self.paints) == 256:
-                raise ValueError("a room holds at most 256 paints; reuse some")
+                raise ValueError("a room holds at most 256 paints")
             self._numbers[paint] = len(self.paints)
             self.paints.append(paint)
         return self._numbers[paint]
