@@ -48,6 +48,10 @@ class MissingFileError(FileError, FileNotFoundError):
 UNREADABLE = (FileError, MissingPackageError)
 
 
+class NotFiniteError(UserError, FloatingPointError):
+    """A network, or its training, gives NaN or infinite numbers; the text says where."""
+
+
 class StorageError(UserError, OSError):
     """Nothing more can be written to a disk; the text says where and why."""
 

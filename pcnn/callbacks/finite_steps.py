@@ -10,6 +10,7 @@ from lightning.pytorch.utilities import rank_zero_warn
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from pcnn.errors import NotFiniteError
 from pcnn.plural import counted
 from pcnn.ranges import Count
 
@@ -38,7 +39,7 @@ class FiniteSteps(Callback):
 
     Raises:
         ValueError: a number below 1.
-        FloatingPointError: later, when `patience` is at its end: something is wrong for good.
+        NotFiniteError: later, when `patience` is at its end: something is wrong for good.
     """
 
     def __init__(self, every_n_steps: Count = 25, patience: Count = 100) -> None:
@@ -54,12 +55,14 @@ class FiniteSteps(Callback):
         self._kept: dict[str, Tensor] = {}  # running statistics at the last look
         self._told = (0, 0)
         self._looked_at = -1
+        self._first_step = 0
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Begin to count."""
         self._counts = torch.zeros(3, device=pl_module.device)
         self._kept = {name: value.clone() for name, value in running(pl_module).items()}
         self._told, self._looked_at = (0, 0), trainer.global_step
+        self._first_step = trainer.global_step
 
     def on_before_optimizer_step(
         self, trainer: Trainer, pl_module: LightningModule, optimizer: Optimizer
@@ -92,7 +95,7 @@ class FiniteSteps(Callback):
         """Count a loss that is not finite; look at the counter now and then.
 
         Raises:
-            FloatingPointError: no loss was finite for too long.
+            NotFiniteError: no loss was finite for too long.
         """
         loss = outputs["loss"] if isinstance(outputs, dict) else outputs
         if isinstance(loss, Tensor):
@@ -111,8 +114,19 @@ class FiniteSteps(Callback):
             self._look(trainer, pl_module)
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Look a last time."""
+        """Look a last time.
+
+        Raises:
+            NotFiniteError: most steps of this training were left out.
+        """
         self._look(trainer, pl_module)
+        steps = trainer.global_step - self._first_step
+        if sum(self._told) * 2 > steps:
+            raise NotFiniteError(
+                f"{sum(self._told)} of {counted(steps, 'step')} were left out, as their loss or "
+                "gradients were NaN, infinite or absurdly large: the network has not been trained."
+                "\npossible: a lower task.optimizer.lr; else see what the data holds (pcnn stats)"
+            )
 
     @torch.no_grad()
     def _look(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -145,7 +159,7 @@ class FiniteSteps(Callback):
                 logger.log_metrics({"train/broken_steps": float(total + large)}, step=step)
         self._told = total, large
         if in_a_row >= self.patience:
-            raise FloatingPointError(
+            raise NotFiniteError(
                 f"the loss of {in_a_row} steps in a row is NaN or infinite: the learning rate may "
                 "be too high, or the data broken; checkpoints hold the weights before"
             )

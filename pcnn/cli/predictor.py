@@ -25,6 +25,7 @@ from pcnn.datasets.tiles import Tiles
 from pcnn.datasets.units import unit_doubt
 from pcnn.errors import FileError
 from pcnn.experiment import build
+from pcnn.experiment.weights import check_finite
 
 #: Channels of networks whose checkpoints do not name them, by their number.
 _UNNAMED = {0: (), 1: ("intensity",), 3: COLORS, 4: ("intensity", *COLORS)}
@@ -86,6 +87,7 @@ class Predictor:
         names = tuple(cfg.data.class_names)
         net = build.network(cfg, int(cfg.data.in_channels), len(names))
         weights = {name: value for name, value in state.items() if name.startswith("net.")}
+        check_finite(weights, checkpoint)
         net.load_state_dict({name.removeprefix("net."): value for name, value in weights.items()})
         return cls(
             net.to(device).eval(),
@@ -133,6 +135,8 @@ class Predictor:
         sample = self.placement.sample(part, self.voxel_size)
         batch = CollateSegmentation(self.in_channels, self.placement)([sample]).to(self.device)
         logits = self.net(batch.tensor).features  # [N, C]
+        if not bool(logits.isfinite().all()):
+            raise ValueError(f"{cloud.path}: the network gives NaN or infinite numbers")
         classes[part.point_index] = logits.argmax(1)[batch.inverse].cpu()
         return classes
 

@@ -37,6 +37,13 @@ def with_counted_weights(cfg: DictConfig, datamodule: Any) -> DictConfig:
     if loss is None or not asks(OmegaConf.to_container(loss)):
         return cfg
     counts = class_counts(datamodule.dataset("train"), len(cfg.data.class_names))
+    absent = [name for name, n in zip(cfg.data.class_names, counts, strict=True) if int(n) == 0]
+    if absent:
+        log.warning(
+            "no training cloud has a point of %s: the loss gives the largest weight to what never "
+            "occurs; check the classes if that is not meant",
+            ", ".join(absent),
+        )
     weights = [round(weight, 4) for weight in inverse_log_frequency(counts).tolist()]
     cfg = cfg.copy()
     cfg.task.loss = filled_in(OmegaConf.to_container(loss, resolve=True), weights)

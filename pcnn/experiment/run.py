@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -21,7 +22,7 @@ from pcnn.experiment.check import checked, is_network
 from pcnn.experiment.class_weights import with_counted_weights
 from pcnn.experiment.confusion_file import write_counts
 from pcnn.experiment.devices import on_this_machine
-from pcnn.experiment.errors import ConfigError
+from pcnn.experiment.errors import ConfigError, listed
 from pcnn.experiment.predictions import LabelWriter, check_apart
 from pcnn.experiment.processes import one_job, rank, tell_other_ranks
 from pcnn.experiment.registration import evaluate_trained
@@ -213,7 +214,34 @@ def fit_and_evaluate(
             assert folder is not None  # a submission has one
             submit(cfg, folder, datamodule, console)
         report.say_end(console, cfg, run.folder, checkpoint)
-    return metrics.get(cfg.optimized_metric) if cfg.optimized_metric else None
+    return optimized(cfg, metrics, console)
+
+
+def optimized(cfg: DictConfig, metrics: Mapping[str, float], console: Console) -> float | None:
+    """The figure that a sweep compares; None where none is asked for, or nothing was validated.
+
+    Raises:
+        ConfigError: there are figures, and none has the name that was given.
+    """
+    name = cfg.optimized_metric
+    if not name or name in metrics:
+        return metrics[name] if name else None
+    chosen = name != cfg.task.get("metric")
+    if metrics and chosen:
+        raise ConfigError(
+            f"optimized_metric={name} is no figure of this run, whose files are complete.\n"
+            f"possible: {listed(sorted(metrics))}"
+        )
+    if cfg.train and (chosen or not metrics):
+        console.print(
+            f"nothing was validated or tested, so there is no {name}: "
+            "trainer.limit_val_batches=0, or a data set without validation clouds",
+            style="bold yellow",
+            soft_wrap=True,
+            highlight=False,
+            markup=False,
+        )
+    return None
 
 
 def describe_data(cfg: DictConfig, datamodule: Any) -> DictConfig:

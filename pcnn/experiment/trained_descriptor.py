@@ -13,6 +13,7 @@ from torch import Tensor
 from pcnn.callbacks import load_config, read_checkpoint
 from pcnn.experiment import build
 from pcnn.experiment.shipped import FOLDER
+from pcnn.experiment.weights import check_finite
 from pcnn.registration.network_descriptor import NetworkDescriptor
 
 
@@ -32,6 +33,7 @@ def trained_descriptor(
     """
     net = build.network(cfg, 1, int(cfg.data.out_channels))
     try:
+        check_finite(weights, name)
         net.load_state_dict(dict(weights))
     except RuntimeError as error:
         raise ValueError(f"{name}: weights of another network than its configuration") from error

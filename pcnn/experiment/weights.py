@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import lightning as L
 from omegaconf import DictConfig, OmegaConf
+from torch import Tensor
 
 from pcnn.callbacks import CheckpointError, load_config, read_checkpoint
 from pcnn.experiment.errors import ConfigError
@@ -50,6 +52,7 @@ def check_fit(cfg: DictConfig) -> None:
         ConfigError: the model, the input channels or the classes differ.
     """
     saved = read_config(cfg.ckpt_path)
+    check_finite(read_checkpoint(cfg.ckpt_path).get("state_dict", {}), cfg.ckpt_path)
     model = OmegaConf.to_container(cfg.model, resolve=True)
     assert isinstance(model, dict)
     served = ("tasks", "geometries")  # grow from version to version
@@ -81,6 +84,20 @@ def check_fit(cfg: DictConfig) -> None:
             f"the checkpoint tells {len(theirs)} classes apart ({', '.join(theirs[:3])}, ...), "
             f"dataset={cfg.dataset.name} has {len(ours)} ({', '.join(ours[:3])}, ...)"
         )
+
+
+def check_finite(state: Mapping[str, Any], where: str | Path) -> None:
+    """Refuse weights that are not numbers: any answer of such a network is wrong.
+
+    Raises:
+        ConfigError: names the first tensor with NaN or infinite values.
+    """
+    for name, value in state.items():
+        if isinstance(value, Tensor) and value.is_floating_point() and not value.isfinite().all():
+            raise ConfigError(
+                f"{where}: the weights {name} hold NaN or infinite numbers: the training broke.\n"
+                "possible: an earlier checkpoint, or a training with a lower task.optimizer.lr"
+            )
 
 
 def best_checkpoint(trainer: L.Trainer) -> str:

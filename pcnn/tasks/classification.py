@@ -55,6 +55,7 @@ class ClassificationTask(CountingTask):
         logits = self(batch.tensor)
         loss: Tensor = self.loss(logits, batch.labels)
         labelled = (batch.labels != self.ignore_index).sum()
+        self.note_taught(labelled)
         right = (logits.detach().argmax(1) == batch.labels).sum() / labelled.clamp(min=1)
         size = batch.batch_size
         self.log("train/loss", loss.detach(), prog_bar=True, batch_size=size)
@@ -82,7 +83,7 @@ class ClassificationTask(CountingTask):
         if batch.batch_size == 0:
             return None
         logits = self(batch.tensor)
-        pred = logits.argmax(1)
+        pred = self.classes_of(logits, meters)
         # by the clouds that are in the loss's mean; a device scalar, so that nothing waits
         labelled = (batch.labels != self.ignore_index).sum()
         meters.loss.update(self.loss(logits, batch.labels), labelled)

@@ -6,10 +6,13 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import torch
+from lightning.pytorch.utilities import rank_zero_warn
 from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
+from pcnn.errors import NotFiniteError
 from pcnn.metrics import ConfusionMatrix
 from pcnn.tasks.mean import Mean
 from pcnn.tasks.network_task import NetworkTask
@@ -24,6 +27,7 @@ class Meters(nn.Module):
         self.confusion = ConfusionMatrix(num_classes, ignore_index)
         self.voted = ConfusionMatrix(num_classes, ignore_index)  # of test-time augmentation
         self.loss = Mean()
+        self.broken = Mean()  # share of rows whose logits are NaN
 
 
 class CountingTask(NetworkTask):
@@ -96,9 +100,39 @@ class CountingTask(NetworkTask):
         """Log the metrics of the pass."""
         self.log_evaluation("test", self.test_meters)
 
+    def classes_of(self, logits: Tensor, meters: Meters) -> Tensor:
+        """Class of every row of logits [N, C]; of a row with NaN no class (`ignore_index`).
+
+        The argmax of NaN would be a class like any other.
+        """
+        broken = logits.isnan().any(1)  # [N]
+        meters.broken.update(broken.double().sum() / max(len(logits), 1), len(logits))
+        return logits.argmax(1).masked_fill(broken, self.ignore_index)
+
     def log_evaluation(self, stage: str, meters: Meters) -> None:
-        """Log all metrics of a pass, exact over ranks, and keep its confusion matrices."""
+        """Log all metrics of a pass, exact over ranks, and keep its confusion matrices.
+
+        Raises:
+            NotFiniteError: the network gave NaN for every row.
+        """
         counts = meters.confusion.compute()
+        broken = float(meters.broken.compute())
+        meters.broken.reset()
+        if broken == 1:
+            raise NotFiniteError(
+                f"{stage}: the network gives NaN for every row, so there are no figures: its "
+                "weights are broken.\npossible: a lower task.optimizer.lr, or an earlier checkpoint"
+            )
+        if broken > 0:
+            rank_zero_warn(
+                f"{stage}: the network gives NaN for {100 * broken:.3g} % of the rows; they count "
+                "as predicted to have no class"
+            )
+        if stage == "val" and int(counts.sum()) == 0:
+            rank_zero_warn(
+                "val: no row has a label that counts, so the figures are of nothing (NaN): check "
+                "the labels of the validation clouds, dataset.crop and the classes"
+            )
         # a checkpoint's monitor must be logged by every validation; a test may have no truth
         if stage == "val" or int(counts.sum()) > 0:
             self.log_dict({f"{stage}/loss": meters.loss.compute()})
@@ -112,4 +146,10 @@ class CountingTask(NetworkTask):
     def log_counts(self, stage: str, counts: Tensor) -> None:
         """Log the figures of counts [C, C + 1] and keep them."""
         self.confusion[stage] = counts
-        self.log_dict({f"{stage}/{name}": value for name, value in self.figures(counts).items()})
+        nothing = counts.sum() == 0  # figures of nothing are NaN, not 0
+        self.log_dict(
+            {
+                f"{stage}/{name}": value.masked_fill(nothing, torch.nan)
+                for name, value in self.figures(counts).items()
+            }
+        )

@@ -12,8 +12,10 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
+from pcnn.errors import UserError
 from pcnn.nn import PlannedModule
 from pcnn.ops.prefetch import SideStream, tensors_of
+from pcnn.plural import counted
 from pcnn.runtime.compile import Compiled, compile
 from pcnn.tasks.parameter_groups import parameter_groups
 from pcnn.tensor import SparseTensor
@@ -57,6 +59,9 @@ class NetworkTask(L.LightningModule):
         # network's id, which a copy of the task does not share, as it must not the compiled code
         self._compiled: dict[int, Compiled] = {}
         self._side: SideStream | None = None
+        # what the steps of an epoch learnt from, on the device, and how many steps these were
+        self._taught: Tensor | int = 0
+        self._steps = 0
 
     def run(self, tensor: Any) -> Any:
         """What the network makes of an input, compiled where that was asked for."""
@@ -96,6 +101,36 @@ class NetworkTask(L.LightningModule):
                 yield from tensors_of(tensor)
 
         return self._side.run(prepare, tensors)
+
+    def note_taught(self, number: Tensor | int) -> None:
+        """Count what a step learns from: labelled rows, or positives. Nothing waits for it."""
+        self._taught = self._taught + number
+        self._steps += 1
+
+    def on_train_epoch_end(self) -> None:
+        """See that there was something to learn."""
+        self._check_taught()
+
+    def on_train_end(self) -> None:
+        """The same of a part of an epoch."""
+        self._check_taught()
+
+    def _check_taught(self) -> None:
+        """Refuse an epoch in which no step of any rank had anything to learn from.
+
+        Raises:
+            UserError: every loss was 0, of nothing.
+        """
+        steps, self._steps = self._steps, 0
+        taught, self._taught = torch.as_tensor(self._taught, device=self.device), 0
+        total = self.trainer.strategy.reduce(taught.float(), reduce_op="sum")
+        if steps and float(total) == 0:
+            raise UserError(
+                f"nothing was learnt in {counted(steps, 'step')}: no row had a label that counts, "
+                "or no pair a true match; the loss was 0, of nothing.\n"
+                "possible: check that dataset.root has labels, that the classes are those of the "
+                "labels, and that dataset.crop and dataset.voxel_size (metres) leave points"
+            )
 
     def log_rate(self, batch_size: int) -> None:
         """Log `train/lr`, the rate of the first parameter group."""

@@ -150,6 +150,7 @@ class RegistrationTask(NetworkTask):
         """Loss of one batch."""
         source, target = self.described(batch)
         loss: Tensor = self.loss(source, target, batch)
+        self.note_taught(len(batch.positives))
         seen: dict[str, Any] = {"train/positives": float(len(batch.positives))}
         terms: dict[str, Tensor] = getattr(self.loss, "terms", {})
         seen |= {f"train/{name}": value for name, value in terms.items()}

@@ -87,6 +87,7 @@ class SegmentationTask(CountingTask):
         logits = self(batch.tensor)
         loss: Tensor = self.loss(logits, batch.labels)
         self.train_confusion.update(logits.detach().argmax(1), batch.labels)
+        self.note_taught((batch.labels != self.ignore_index).sum())
         size = batch.batch_size
         self.log("train/loss", loss.detach(), prog_bar=True, batch_size=size)
         self.log("train/miou", miou_so_far(self.train_confusion), prog_bar=True, batch_size=size)
@@ -130,7 +131,7 @@ class SegmentationTask(CountingTask):
         if batch.batch_size == 0:
             return None
         logits = self(batch.tensor)
-        pred = logits.argmax(1)[batch.tensor.geometry.inverse]  # [P]
+        pred = self.classes_of(logits, meters)[batch.tensor.geometry.inverse]  # [P]
         if batch.point_labels is not None:
             meters.loss.update(self.loss(logits, batch.labels), batch.batch_size)
             meters.confusion.update(pred, batch.point_labels)

@@ -9,6 +9,7 @@ from lightning.pytorch import Trainer
 from torch.utils.data import DataLoader
 
 from pcnn.callbacks import FiniteSteps
+from pcnn.errors import NotFiniteError
 from tests.callbacks.tiny import Task, trainer_for
 
 
@@ -109,3 +110,11 @@ def test_patience_has_an_end(tmp_path: Path) -> None:
         fit(tmp_path, set(range(2, 8)), patience=3)
     with pytest.raises(ValueError, match="patience must be at least 1"):
         FiniteSteps(patience=0)
+
+
+def test_a_training_whose_steps_were_mostly_left_out_is_an_error(tmp_path: Path) -> None:
+    with (
+        pytest.warns(UserWarning, match="NaN or infinite"),
+        pytest.raises(NotFiniteError, match="5 of 8 steps were left out"),
+    ):
+        fit(tmp_path, {0, 2, 3, 5, 7})

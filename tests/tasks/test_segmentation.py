@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -8,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from pcnn.errors import NotFiniteError, UserError
 from pcnn.losses import CrossEntropy
 from pcnn.metrics import iou
 from pcnn.tasks import SegmentationTask
@@ -130,3 +132,45 @@ def test_mean() -> None:
     mean.update(torch.tensor(1.0), 3)
     mean.update(torch.tensor(5.0), 1)
     assert mean.compute() == 2.0
+
+
+def test_rows_of_nan_are_no_class_and_a_network_of_nan_ends_the_run(tmp_path: Any) -> None:
+    part = two_scans()
+    part.tensor.features[0, 1] = torch.nan  # of points 0 and 1, which would be class 1
+    with pytest.warns(UserWarning, match=r"NaN for 33.3 % of the rows"):
+        (figures,) = trainer_for(tmp_path).validate(module := task(), loader([part]), verbose=False)
+    assert module.confusion["val"][:2].tolist() == [[0, 0, 0, 1], [0, 1, 0, 1]]
+    assert figures["val/iou/low"] == 0
+    module = task()
+    module.net.scale.data.fill_(torch.nan)  # type: ignore[union-attr, operator]
+    with pytest.raises(NotFiniteError, match="val: the network gives NaN for every row"):
+        trainer_for(tmp_path).validate(module, loader([two_scans()]), verbose=False)
+
+
+@pytest.mark.filterwarnings("ignore:.*sync_dist.*")
+def test_figures_of_nothing_are_nan(tmp_path: Any) -> None:
+    ignored = two_scans()
+    ignored.point_labels[:] = 255
+    with pytest.warns(UserWarning, match="no row has a label that counts"):
+        (figures,) = trainer_for(tmp_path).validate(task(), loader([ignored]), verbose=False)
+    assert math.isnan(figures["val/miou"])
+    assert math.isnan(figures["val/iou/low"])
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_a_training_that_learns_from_nothing_is_an_error(tmp_path: Any) -> None:
+    labels = torch.full((4,), 255)
+    batch = batch_of(torch.randn(4, 3), torch.arange(4), labels, [labels])
+    with pytest.raises(UserError, match="nothing was learnt in 2 steps"):
+        trainer_for(tmp_path, max_steps=2).fit(task(), loader([batch] * 9))
+    with pytest.raises(UserError, match="nothing was learnt in 3 steps"):
+        trainer_for(tmp_path, max_epochs=9).fit(task(), loader([batch] * 3))
+
+
+def test_counts_of_an_epoch_travel_with_a_checkpoint() -> None:
+    module, other, kept = task(), task(), {}
+    module.train_confusion.update(torch.tensor([0, 1]), torch.tensor([1, 1]))
+    module.on_save_checkpoint(kept)
+    other.on_load_checkpoint(kept)
+    assert torch.equal(other.train_confusion.compute(), module.train_confusion.compute())
+    other.on_load_checkpoint({})  # of an earlier version
