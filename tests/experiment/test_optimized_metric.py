@@ -22,7 +22,7 @@ def found(name: str | None, metrics: dict[str, float], train: bool = True) -> tu
 def test_the_figure_of_a_sweep_is_there_or_told() -> None:
     assert found("val/a", {"val/a": 2.0}) == (2.0, "")
     assert found(None, {"val/a": 2.0}) == (None, "")
-    with pytest.raises(ConfigError, match=r"optimized_metric=val/b is no figure.*\npossible: val/a"):
+    with pytest.raises(ConfigError, match=r"=val/b is no figure.*\npossible: val/a"):
         found("val/b", {"val/a": 2.0})
     value, said = found("val/a", {})
     assert value is None
