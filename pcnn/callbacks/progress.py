@@ -9,7 +9,6 @@ from typing import Any
 
 from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import ProgressBar
-from rich.console import Console
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -22,6 +21,7 @@ from rich.progress import (
 
 from pcnn.callbacks.checkpoint import is_last_batch
 from pcnn.callbacks.timed_schedule import timer_of
+from pcnn.console import Console
 from pcnn.ranges import Count
 
 # figures that are shown, in this order, and the words for them

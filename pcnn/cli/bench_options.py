@@ -12,11 +12,10 @@ from pcnn.plural import counted
 from pcnn.ranges import Calls, Copies, Positive
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from pcnn.bench.peers import Peers
     from pcnn.bench.rows import Row
     from pcnn.bench.scenes import Scene
+    from pcnn.console import Console
     from pcnn.ops.engine import Engine
 
 #: Columns of a table that no terminal shows.
@@ -105,7 +104,7 @@ def scenes_of(names: list[str] | None, voxel_sizes: Sequence[float] = ()) -> lis
 
 def console_of_width() -> Console:
     """Console of the terminal's width; of a log, wide enough for all columns."""
-    from rich.console import Console
+    from pcnn.console import Console
 
     console = Console()
     return console if console.is_terminal else Console(width=LOG_WIDTH)

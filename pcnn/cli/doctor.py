@@ -57,9 +57,10 @@ class Finding:
 
 def doctor() -> None:
     """Report Python, torch, device, driver, CUDA bindings, compilers, packages and caches."""
-    from rich.console import Console
-    from rich.markup import escape
     from rich.table import Table
+    from rich.text import Text
+
+    from pcnn.console import Console, plain
 
     table = Table(show_header=False, box=None, pad_edge=False)
     for _ in range(3):
@@ -68,7 +69,7 @@ def doctor() -> None:
     for finding in diagnose():
         findings.append(finding)
         style = STYLES[finding.state]
-        table.add_row(finding.subject, f"[{style}]{finding.state}[/{style}]", escape(finding.text))
+        table.add_row(finding.subject, Text(finding.state, style), plain(finding.text))
     Console().print(table)
     if any(finding.state == "broken" for finding in findings):
         raise typer.Exit(1)

@@ -36,8 +36,7 @@ def gain(
     """
     import json
 
-    from rich.console import Console
-
+    from pcnn.console import Console
     from pcnn.datasets.whole_file import whole_file
     from pcnn.metrics.registration import protocol as rules_of
     from pcnn.metrics.registration.gain import gain_of

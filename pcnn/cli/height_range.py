@@ -28,8 +28,7 @@ def height_range(
 
     Both folders have SemanticKITTI's layout. Count the scans that the network was trained on.
     """
-    from rich.console import Console
-
+    from pcnn.console import Console
     from pcnn.experiment.height_range import compare
 
     try:

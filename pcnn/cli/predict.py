@@ -13,9 +13,8 @@ from pcnn.plural import counted
 from pcnn.ranges import Distance, Length
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from pcnn.cli.predictor import Predictor
+    from pcnn.console import Console
 
 
 def predict(
@@ -57,9 +56,8 @@ def predict(
     """
     from dataclasses import replace
 
-    from rich.console import Console
-
     from pcnn.cli.predictor import Predictor
+    from pcnn.console import Console
 
     console = Console()
     if tile is not None and crop is not None:
@@ -84,7 +82,7 @@ def predict(
     bad = missing + label_all(predictor, targets, crop, tile, margin, ply, console)
     console.print(f"{counted(len(targets) + len(missing) - len(bad), 'cloud')} labelled in {out}")
     for line in bad:
-        console.print(f"[red]not labelled[/red]: {line}", highlight=False, soft_wrap=True)
+        console.say(line, "not labelled", "red")
     if bad:
         raise typer.Exit(1)
 
@@ -161,9 +159,7 @@ def label_all(
                 doubts = predictor.doubts(cloud)
                 doubted = bool(doubts)
                 for doubt in doubts:
-                    console.print(
-                        f"[yellow]note[/yellow]: {path}: {doubt}", highlight=False, soft_wrap=True
-                    )
+                    console.say(f"{path}: {doubt}", "note", "yellow")
             if tile is None:
                 classes = predictor(cloud, crop)
             else:

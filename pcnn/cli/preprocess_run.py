@@ -76,9 +76,9 @@ def do_all(work: Sequence[Preparation], unit: str, workers: int | None, progress
     Raises:
         typer.Exit: the disk is full, or a process died.
     """
-    from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 
+    from pcnn.console import Console
     from pcnn.datasets.preparation import prepared
 
     console = Console()
@@ -100,16 +100,16 @@ def do_all(work: Sequence[Preparation], unit: str, workers: int | None, progress
     console.print(f"{counted(total, unit)}: {', '.join(said) or 'nothing done'}", highlight=False)
     for outcome in outcomes:
         for note in outcome.notes:
-            console.print(f"[yellow]note[/yellow]: {note}", highlight=False, soft_wrap=True)
+            console.say(note, "note", "yellow")
     failed = [outcome.problem for outcome in outcomes if outcome.state == "failed"]
     for problem in failed:
-        console.print(f"[red]not done[/red]: {problem}", highlight=False, soft_wrap=True)
+        console.say(problem, "not done", "red")
     if stopped:
-        console.print(
-            f"[red]stopped[/red]: {stopped}\nwhat was done is kept; the same command continues "
+        console.say(
+            f"{stopped}\nwhat was done is kept; the same command continues "
             "with the rest (for less memory: --workers with a smaller number)",
-            highlight=False,
-            soft_wrap=True,
+            "stopped",
+            "red",
         )
         raise typer.Exit(1)
     return not failed

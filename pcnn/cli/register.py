@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 
 from pcnn.cli.device import chosen_device
 from pcnn.cli.reading import Columns, chosen_reading
@@ -64,8 +63,7 @@ def register(
     """
     import json
 
-    from rich.console import Console
-
+    from pcnn.console import Console
     from pcnn.datasets.channels import Reading
     from pcnn.datasets.whole_file import whole_file
     from pcnn.experiment.register import points_of, register
@@ -92,9 +90,7 @@ def register(
             device=str(where),
         )
     except NoOverlapError as error:
-        console.print(
-            f"[red]{escape(f'{source} onto {target}')}[/red]: {escape(str(error))}", soft_wrap=True
-        )
+        console.say(error, f"{source} onto {target}", "red")
         raise typer.Exit(1) from error
     except (OSError, ValueError, ImportError) as error:
         raise typer.BadParameter(str(error)) from error
@@ -153,8 +149,8 @@ def describe(
     Points are in the coordinates of the file; in float64 where these are those of a map.
     """
     import numpy as np
-    from rich.console import Console
 
+    from pcnn.console import Console
     from pcnn.datasets.channels import Reading
     from pcnn.datasets.whole_file import whole_file
     from pcnn.experiment.register import advice_on_size, descriptor_of, points_of, warn_of_units

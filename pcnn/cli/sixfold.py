@@ -18,8 +18,7 @@ def sixfold(
     """
     import json
 
-    from rich.console import Console
-
+    from pcnn.console import Console
     from pcnn.experiment.errors import ConfigError
     from pcnn.experiment.run_folder import write_whole
     from pcnn.experiment.six_fold import as_json, join, table, title

@@ -6,14 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.markup import escape
 
 from pcnn.cli.reading import Columns, chosen_reading
 from pcnn.ranges import Count, Length
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
+    from pcnn.console import Console
     from pcnn.datasets.statistics import SetStatistics
 
 
@@ -51,8 +49,7 @@ def stats(
     """
     import json
 
-    from rich.console import Console
-
+    from pcnn.console import Console
     from pcnn.datasets.channels import Reading
     from pcnn.datasets.whole_file import whole_file
     from pcnn.plural import counted
@@ -168,7 +165,7 @@ def _measure(
 
 def _print_bad(bad: list[str], console: Console) -> None:
     for line in bad:
-        console.print(f"[red]not read[/red]: {escape(line)}", highlight=False, soft_wrap=True)
+        console.say(line, "not read", "red")
 
 
 def _print(sets: list[SetStatistics], console: Console) -> None:

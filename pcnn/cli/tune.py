@@ -66,8 +66,8 @@ def _tune(
     fresh: bool,
 ) -> None:
     import torch
-    from rich.console import Console
 
+    from pcnn.console import Console
     from pcnn.dataflows.tuning_file import user_path
     from pcnn.experiment import build
     from pcnn.runtime.explaining import explain

@@ -100,7 +100,9 @@ def short_errors(conf: Path) -> Iterator[None]:
 
 def stop(text: str) -> None:
     """Print `text` to stderr and leave with exit code 2."""
-    print(text, file=sys.stderr, flush=True)
+    from pcnn.console import visible  # imports rich
+
+    print(visible(text), file=sys.stderr, flush=True)
     raise SystemExit(EXIT_CODE)
 
 

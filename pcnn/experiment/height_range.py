@@ -6,8 +6,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from rich.console import Console
-
+from pcnn.console import Console
 from pcnn.datasets.crop import crop
 from pcnn.datasets.semantic_kitti import TRAIN_SEQUENCES, VAL_SEQUENCES, SemanticKITTI
 from pcnn.datasets.simulate.marker import is_simulated

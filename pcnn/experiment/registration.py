@@ -12,8 +12,8 @@ import torch
 from hydra.core.hydra_config import HydraConfig
 from lightning.pytorch.loggers import Logger
 from omegaconf import DictConfig
-from rich.console import Console
 
+from pcnn.console import Console
 from pcnn.datasets.registration import PairDataset
 from pcnn.experiment import build, report, run_folder
 from pcnn.experiment.check import ABOUT_MODEL, checked, without

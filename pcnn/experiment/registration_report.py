@@ -11,9 +11,10 @@ from typing import Any
 import torch
 from lightning.pytorch.loggers import Logger
 from omegaconf import DictConfig
-from rich.console import Console
+from rich.markup import escape
 from rich.progress import track
 
+from pcnn.console import Console, visible
 from pcnn.datasets.registration import PairDataset, RegistrationPair
 from pcnn.experiment import report
 from pcnn.experiment.registration_media import send_evaluation
@@ -195,7 +196,7 @@ def matches_of(
 
 def shown_progress(console: Console, of: str = "") -> Any:
     """What wraps the batches of pairs in a bar."""
-    label = f"registering {of}".strip()
+    label = escape(visible(f"registering {of}".strip()))  # a column of rich reads markup
     return lambda batches: track(batches, label, console=console, transient=True)
 
 

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig
-from rich.console import Console
 from torch import nn
 
 import pcnn
+from pcnn.console import Console
 from pcnn.experiment import run_folder
 
 PACKAGES = ("torch", "lightning", "torchmetrics", "hydra-core", "numpy")
@@ -102,7 +102,7 @@ def say_begin(console: Console, cfg: DictConfig, folder: Path, task: nn.Module) 
     """Print what is about to run."""
     weights = sum(parameter.numel() for parameter in task.parameters())
     console.print(
-        f"[bold]{cfg.model.name}[/] ({weights:,} weights) on [bold]{cfg.dataset.name}[/], "
+        f"{cfg.model.name} ({weights:,} weights) on {cfg.dataset.name}, "
         f"{cfg.task.name}, geometry {cfg.geometry.name}, engine {cfg.engine.name}, "
         f"seed {cfg.seed}",
         highlight=False,

@@ -14,9 +14,9 @@ import lightning as L
 import torch
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
-from rich.console import Console
 
 from pcnn.callbacks import Checkpoint, StopOnSignal, StopSignals
+from pcnn.console import Console
 from pcnn.experiment import build, report, run_folder
 from pcnn.experiment.check import checked, is_network
 from pcnn.experiment.class_weights import with_counted_weights

@@ -13,10 +13,10 @@ from typing import Any
 
 import lightning as L
 from omegaconf import DictConfig
-from rich.console import Console
 from rich.table import Table
 
 from pcnn.callbacks import read_checkpoint
+from pcnn.console import Console
 from pcnn.experiment.weights import read_config
 
 # keys of a data set that say which clouds validate

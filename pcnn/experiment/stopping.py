@@ -9,6 +9,7 @@ from pathlib import Path
 
 from pcnn.callbacks.checkpoint import Stopped
 from pcnn.callbacks.stop import NAMES, StopSignals, stop_signals
+from pcnn.console import visible
 from pcnn.errors import StorageError, storage_cause
 from pcnn.experiment import run_folder
 from pcnn.experiment.errors import ConfigError
@@ -32,7 +33,7 @@ def stoppable(message: Callable[[str], str]) -> Iterator[StopSignals]:
     except Stopped as stopped:
         if rank() != 0:
             raise SystemExit(0) from None  # Lightning kills all ranks when one of them fails
-        print(message(NAMES[stopped.signum]), file=sys.stderr, flush=True)
+        print(visible(message(NAMES[stopped.signum])), file=sys.stderr, flush=True)
         raise
 
 

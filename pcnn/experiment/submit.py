@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig
-from rich.console import Console
 
+from pcnn.console import Console
 from pcnn.datasets.semantic_kitti import SemanticKITTI
 from pcnn.datasets.submission import missing_sequences, write_submission
 from pcnn.experiment.errors import ConfigError

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from omegaconf import DictConfig
-from rich.console import Console
 from rich.table import Table
 from torch import Tensor, nn
 
+from pcnn.console import Console
 from pcnn.metrics import accuracy, class_accuracy, iou_table, mean_class_accuracy
 
 

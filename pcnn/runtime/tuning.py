@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from rich.console import Console
 from rich.progress import Progress
 from torch import nn
 
+from pcnn.console import Console
 from pcnn.dataflows import Automatic, Dataflow
 from pcnn.dataflows.layout_costs import LayoutCosts, MapSize, Names
 from pcnn.dataflows.settings import described, is_writable

@@ -20,9 +20,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from pcnn.console import Console
 from pcnn.datasets.simulate.lock import exclusive
 from pcnn.datasets.simulate.marker import MARKER, read_marker, write_marker
 from pcnn.datasets.whole_file import whole_file

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from math import isnan
 
 from rich.box import SIMPLE_HEAD
-from rich.markup import escape
 from rich.table import Table
 
+from pcnn.console import plain
 from pcnn.metrics.registration.bootstrap import Figure
 from pcnn.metrics.registration.gain import Gain, Spread
 from pcnn.metrics.registration.pair_values import ERRORS, FIGURES
@@ -150,9 +150,9 @@ def gain_table(gains: Mapping[int | None, Gain], title: str) -> Table:
     """
     first = next(iter(gains.values()))
     table = Table(
-        title=escape(title),
+        title=plain(title),
         title_justify="left",
-        caption=escape("\n".join(notes(gains))),
+        caption=plain("\n".join(notes(gains))),
         caption_justify="left",
         box=SIMPLE_HEAD,
         padding=(0, 1, 0, 0),
@@ -160,7 +160,7 @@ def gain_table(gains: Mapping[int | None, Gain], title: str) -> Table:
     for place, heading in enumerate(headings(first)):
         # narrow terminals fold names and pairs of numbers, and cut no digits off
         table.add_column(
-            escape(heading),
+            plain(heading),
             justify="left" if place == 1 else "right",
             overflow="fold",
             no_wrap=heading in SHORT,
@@ -168,7 +168,7 @@ def gain_table(gains: Mapping[int | None, Gain], title: str) -> Table:
         )
     for samples, gain in gains.items():
         for row in rows(samples, gain):
-            table.add_row(*(escape(cell) for cell in row.cells()))
+            table.add_row(*(plain(cell) for cell in row.cells()))
         table.add_section()
     return table
 

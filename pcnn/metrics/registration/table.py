@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from math import isnan
 
 from rich.table import Table
+from rich.text import Text
 
 from pcnn.metrics.registration.bootstrap import Figure
 from pcnn.metrics.registration.summary import Summary
@@ -88,22 +89,21 @@ def averaged_over(which: str) -> str:
     }[which]
 
 
-def percent(figure: Figure) -> str:
+def percent(figure: Figure) -> Text:
     """A share in percent, with its interval."""
     return with_interval(figure, 100, 1)
 
 
-def plain(figure: Figure) -> str:
+def plain(figure: Figure) -> Text:
     """A number, with its interval."""
     return with_interval(figure, 1, 3)
 
 
-def with_interval(figure: Figure, unit: float, digits: int) -> str:
+def with_interval(figure: Figure, unit: float, digits: int) -> Text:
     """A figure in a unit, with its interval where there is one; `-` for a mean over nothing."""
     if isnan(figure.value):
-        return "-"
+        return Text("-")
     text = f"{unit * figure.value:.{digits}f}"
     if not isnan(figure.low):
-        # escaped: rich reads brackets as markup
-        text += f" \\[{unit * figure.low:.{digits}f}, {unit * figure.high:.{digits}f}]"
-    return text
+        text += f" [{unit * figure.low:.{digits}f}, {unit * figure.high:.{digits}f}]"
+    return Text(text)  # rich would read brackets of a string as markup
