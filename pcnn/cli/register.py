@@ -51,6 +51,9 @@ def register(
     min_overlap: Annotated[
         Share, typer.Option(help="Share of the source that must lie near the target.")
     ] = 0.05,
+    allow_ambiguous: Annotated[
+        bool, typer.Option(help="Take one of several poses that fit as well.")
+    ] = False,
     seed: Annotated[Seed, typer.Option(help="Seed of samples and hypotheses.")] = 0,
     columns: Columns = None,
     device: Device = "auto",
@@ -59,7 +62,8 @@ def register(
 
     Prints the 4 x 4 matrix that maps source coordinates to the target's, both as the files have
     them, and what speaks for it; writes both to transform.json with a picture of the clouds before
-    and after. Where no transform is supported the exit code is 1 and nothing is written.
+    and after. Where no transform is supported, where other poses fit as well, and where the clouds
+    differ in scale or one is a mirror image, the exit code is 1 and nothing is written.
     """
     import json
 
@@ -86,6 +90,7 @@ def register(
             icp_distance=icp,
             min_inliers=min_inliers,
             min_overlap=min_overlap,
+            allow_ambiguous=allow_ambiguous,
             seed=seed,
             device=str(where),
         )
@@ -103,6 +108,8 @@ def register(
         "inliers": found.inliers,
         "inlier_rmse_m": found.rmse,
         "overlap": found.overlap,
+        "scale": found.scale,
+        "ambiguity": str(found.ambiguity) or None,
     }
     # far from zero a rotation needs more digits: 1e-8 of 5,000 km are 5 cm
     digits = 12 if moving.moved or fixed.moved else 8

@@ -24,7 +24,9 @@ from pcnn.registration.local_frame import LocalCloud, to_given
 from pcnn.registration.register import (
     MIN_INLIERS,
     NETWORK_MIN_INLIERS,
+    AmbiguousError,
     NoOverlapError,
+    NotRigidError,
     Registration,
     default_settings,
     register_points,
@@ -49,6 +51,7 @@ def register(
     icp_distance: float | None = None,
     min_inliers: int | None = None,
     min_overlap: float = 0.05,
+    allow_ambiguous: bool = False,
     seed: int = 0,
     device: str = "cpu",
 ) -> Registration:
@@ -74,6 +77,7 @@ def register(
         min_inliers: matches that must agree; None: 25 of FPFH, 60 of a network, whose wrong matches
             agree more often.
         min_overlap: share of the source that must then lie near the target.
+        allow_ambiguous: return one of several poses that fit as well (`Registration.ambiguity`).
         seed: of samples and hypotheses.
         device: ``cpu`` or ``cuda``.
 
@@ -83,7 +87,9 @@ def register(
     Raises:
         FileNotFoundError: no such file.
         ValueError: an unreadable or empty cloud; `NoOverlapError` when no transform is supported.
-            There is never an identity in place of an answer.
+            There is never an identity in place of an answer. Of `NoOverlapError` there are
+            `AmbiguousError`, where other poses fit as well, and `NotRigidError`, where the clouds
+            differ in scale or one is a mirror image.
     """
     moving, fixed = points_of(source, "source"), points_of(target, "target")
     clouds = [moving.points, fixed.points]
@@ -103,6 +109,7 @@ def register(
             icp_distance=icp_distance,
             min_inliers=least if min_inliers is None else min_inliers,
             min_overlap=min_overlap,
+            allow_ambiguous=allow_ambiguous,
             device=device,
         )
         given = to_given(found.transform, moving, fixed)
@@ -111,6 +118,8 @@ def register(
     def by_network_or_fpfh(choice: Choice) -> Registration:
         try:
             return estimated(choice)
+        except (AmbiguousError, NotRigidError):  # true of the clouds, whatever describes them
+            raise
         except NoOverlapError as error:
             # shipped networks know clouds in the pose of a sensor; FPFH serves turned ones, too
             if model is not None or choice.weights is None:
@@ -119,6 +128,8 @@ def register(
                 return estimated(fpfh_after(choice, clouds))
             except ImportError:
                 raise error from None
+            except (AmbiguousError, NotRigidError):
+                raise
             except ValueError as second:
                 both = f"by {choice.weights.stem}: {error}; by FPFH: {second}"
                 raise NoOverlapError(both) from None
@@ -126,6 +137,8 @@ def register(
     choice = chosen(model, clouds, voxel_size)
     try:
         return by_network_or_fpfh(choice)
+    except (AmbiguousError, NotRigidError):
+        raise
     except ValueError as error:
         advice = advice_on_size([moving, fixed], tried[0]) if tried else ""
         if not advice:

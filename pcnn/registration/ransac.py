@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from pcnn.registration.horn import fitted
-from pcnn.registration.kabsch import weighted_svd
+from pcnn.registration.kabsch import weighted_similarity, weighted_svd
 from pcnn.registration.settings import RansacSettings
 from pcnn.registration.solution import Solution
 from pcnn.registration.transforms import transform_points
@@ -143,7 +143,7 @@ def _round(searches: Sequence[_Search], settings: RansacSettings) -> None:
     """Try some hypotheses of every pair; keep the best."""
     # all that are asked for in one go where nothing can stop them early
     size = settings.hypotheses if settings.confidence == 1 else ROUND
-    picked: list[tuple[Tensor, Tensor]] = []
+    picked: list[tuple[Tensor, Tensor, Tensor]] = []
     for search in searches:
         number = min(size, settings.hypotheses - search.tried)
         search.tried += number
@@ -153,17 +153,30 @@ def _round(searches: Sequence[_Search], settings: RansacSettings) -> None:
             generator=search.generator,
             device=search.source.device,
         )
-        rows = rows[_plausible(search.source[rows], search.target[rows], rows, settings)]
-        picked.append((search.source[rows], search.target[rows]))
-    sets = [torch.cat(side) for side in zip(*picked, strict=True)]  # [S, n, 3] each
-    transforms = fitted(sets[0], sets[1])
+        sizes = _scales(search.source[rows], search.target[rows], settings)  # [H]
+        scaled = search.source[rows] * sizes[:, None, None]
+        good = _plausible(scaled, search.target[rows], rows, settings)
+        good &= (sizes >= 1 / settings.scale) & (sizes <= settings.scale)
+        rows = rows[good]
+        picked.append((search.source[rows], search.target[rows], sizes[good]))
+    sets = [torch.cat(side) for side in zip(*picked, strict=True)]  # [S, n, 3] twice, [S]
+    transforms = fitted(sets[0] * sets[2][:, None, None], sets[1])
+    transforms[:, :3, :3] *= sets[2].double()[:, None, None]
     gap = (transform_points(transforms, sets[0].double()) - sets[1].double()).norm(dim=2)
     meeting = (gap <= settings.distance).all(1)
-    counts = [len(side) for side, _ in picked]
+    counts = [len(side) for side, _, _ in picked]
     for search, transform, meets in zip(
         searches, transforms.split(counts), meeting.split(counts), strict=True
     ):
         _keep_best(search, transform[meets], settings.distance)
+
+
+def _scales(source: Tensor, target: Tensor, settings: RansacSettings) -> Tensor:
+    """Scale [H] of every hypothesis: 1 for rigid ones."""
+    if settings.scale == 1:
+        return torch.ones(len(source), device=source.device)
+    widths = [(side - side.mean(1, keepdim=True)).square().sum((1, 2)) for side in (source, target)]
+    return (widths[1] / widths[0].clamp(min=1e-12)).sqrt()
 
 
 def _plausible(source: Tensor, target: Tensor, rows: Tensor, settings: RansacSettings) -> Tensor:
@@ -234,7 +247,8 @@ def _solution(
     transform, inliers = search.best, _inliers(search, search.best, settings.distance)
     for _ in range(REFITS if refine else 0):
         weight = inliers.double()
-        again = weighted_svd(search.source.double(), search.target.double(), weight)
+        fit = weighted_svd if settings.scale == 1 else weighted_similarity
+        again = fit(search.source.double(), search.target.double(), weight)
         now = _inliers(search, again, settings.distance)
         if int(now.sum()) < int(inliers.sum()):
             break

@@ -10,10 +10,12 @@ from torch import Tensor
 
 from pcnn.metrics.registration.matches import match_distances
 from pcnn.plural import counted
+from pcnn.registration.ambiguity import UNIQUE, Ambiguity, ambiguity
 from pcnn.registration.descriptor import Described, Descriptor
 from pcnn.registration.estimate import EstimateSettings, Solver, estimate_all
 from pcnn.registration.icp import icp
 from pcnn.registration.nearest import nearest_within
+from pcnn.registration.rivals import Rivals, rivals
 from pcnn.registration.settings import RansacSettings
 from pcnn.registration.transforms import transform_points
 
@@ -32,6 +34,34 @@ class NoOverlapError(ValueError):
     """No transform is supported well enough: the clouds may not overlap."""
 
 
+class NotRigidError(NoOverlapError):
+    """One cloud is a larger, smaller or mirrored copy of the other: no rigid transform is right.
+
+    Args:
+        reason: in words.
+        rivals: the scale, and how many matches agree with what.
+    """
+
+    def __init__(self, reason: str, rivals: Rivals) -> None:
+        super().__init__(reason)
+        self.rivals = rivals
+
+
+class AmbiguousError(NoOverlapError):
+    """The source lies on the target as well in other poses.
+
+    Args:
+        ambiguity: which ones.
+    """
+
+    def __init__(self, ambiguity: Ambiguity) -> None:
+        super().__init__(
+            f"ambiguous: {ambiguity}. The shape alone does not tell the pose; a larger part of the "
+            "place may, or --allow-ambiguous takes one of the poses"
+        )
+        self.ambiguity = ambiguity
+
+
 @dataclass(frozen=True, eq=False)
 class Registration:
     """A transform and what speaks for it.
@@ -47,6 +77,10 @@ class Registration:
         icp: whether ICP refined the transform; not where it was not asked for, or fewer than 3
             points were near enough.
         reason: why this descriptor was taken, where somebody chose.
+        scale: size of the target over that of the source by the similarity that most matches agree
+            with; 1 within some hundredths. The transform is rigid all the same.
+        ambiguity: other poses that fit as well; false where there are none, and always unless
+            ambiguous answers were allowed.
     """
 
     transform: Tensor
@@ -58,6 +92,8 @@ class Registration:
     solver: str
     icp: bool
     reason: str = ""
+    scale: float = math.nan
+    ambiguity: Ambiguity = UNIQUE
 
 
 def default_settings(
@@ -81,6 +117,7 @@ def register_points(
     icp_distance: float | None = None,
     min_inliers: int = MIN_INLIERS,
     min_overlap: float = 0.05,
+    allow_ambiguous: bool = False,
     device: torch.device | str = "cpu",
 ) -> Registration:
     """Estimate the transform of a source cloud onto a target cloud.
@@ -94,12 +131,14 @@ def register_points(
         icp_distance: refine by ICP within this distance [m]; None does not.
         min_inliers: matches that must agree before ICP, 3 or more.
         min_overlap: share of the source's points that must then lie near the target.
+        allow_ambiguous: return one of several poses that fit as well, and say so.
         device: where matching and torch's RANSAC compute.
 
     Raises:
         ValueError: a cloud that cannot be described, or numbers out of range.
         NoOverlapError: no transform with enough inliers or overlap, or inliers on one line; nothing
-            is returned in its place.
+            is returned in its place. `NotRigidError` where the matches speak for a scale or a
+            mirror image, `AmbiguousError` where other poses fit as well.
     """
     if min_inliers < 3:
         raise ValueError(f"a transform needs at least 3 matches, got min_inliers={min_inliers}")
@@ -117,16 +156,30 @@ def register_points(
     (estimate,) = estimate_all(described[:1], described[1:], settings, samples, device)
     transform, inliers = estimate.solution.transform, estimate.solution.inliers
     matches, agreeing = len(inliers), int(inliers.sum())
+    others = rivals(
+        estimate.source,
+        estimate.target,
+        settings.ransac,
+        estimate.solution.hypotheses,
+        settings.seed,
+    )
+    refusal = others.refusal(max(agreeing, min_inliers))
+
+    def unsupported(reason: str) -> NoOverlapError:
+        if refusal:
+            return NotRigidError(f"no transform found: {refusal}", others)
+        return NoOverlapError(f"no transform found: {reason}")
+
     if transform is None or agreeing < min_inliers:
-        raise NoOverlapError(
-            f"no transform found: {agreeing} of {counted(matches, 'match', 'matches')} in "
+        raise unsupported(
+            f"{agreeing} of {counted(matches, 'match', 'matches')} in "
             f"agreement; {min_inliers} required (--min-inliers). The clouds may not overlap, or "
             f"voxels of {descriptor.voxel_size:g} m do not suit them"
         )
     width = width_of(estimate.source[inliers])
     if 2 * width < settings.ransac.distance:
-        raise NoOverlapError(
-            f"no transform found: the {agreeing} matches that agree lie within {width:.2g} m of a "
+        raise unsupported(
+            f"the {agreeing} matches that agree lie within {width:.2g} m of a "
             "line. They agree as well when the source is turned about that line"
         )
     refined = False
@@ -137,18 +190,30 @@ def register_points(
     residual = match_distances(estimate.source, estimate.target, transform)
     inliers = residual < settings.ransac.distance
     if int(inliers.sum()) < 3:
-        raise NoOverlapError(
-            f"no transform found: {agreeing} matches agreed before ICP, and only "
+        raise unsupported(
+            f"{agreeing} matches agreed before ICP, and only "
             f"{int(inliers.sum())} after it. Try a smaller distance (--icp)"
         )
     placed = transform_points(transform, described[0].points.double())
     _, found = nearest_within(placed, described[1].points, REACH * descriptor.voxel_size)
     overlap = float((found >= 0).double().mean())
     if overlap < min_overlap:
-        raise NoOverlapError(
-            f"no transform found: the best one puts only {100 * overlap:.1f} % of the source near "
+        raise unsupported(
+            f"the best one puts only {100 * overlap:.1f} % of the source near "
             f"the target; {100 * min_overlap:g} % required (--min-overlap)"
         )
+    doubt = ambiguity(
+        described[0].points.cpu(),
+        described[1].points.cpu(),
+        transform,
+        descriptor.voxel_size,
+        settings.seed,
+    )
+    if doubt and not allow_ambiguous:
+        raise AmbiguousError(doubt)
+    # after the shape was looked at: a mirror image of a symmetric one is nothing else
+    if refusal:
+        raise unsupported(refusal)
     return Registration(
         transform,
         matches,
@@ -158,6 +223,8 @@ def register_points(
         descriptor.name,
         settings.solver,
         refined,
+        scale=others.scale,
+        ambiguity=doubt,
     )
 
 

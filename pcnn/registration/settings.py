@@ -27,6 +27,9 @@ class RansacSettings:
             that in the other; 0 switches the check off.
         confidence: stop when a better hypothesis has been missed with less than 1 - this
             probability; 1 tries all of them.
+        scale: largest factor by which the target may be larger or smaller than the source; 1 tries
+            rigid transforms alone, above it the linear part of a transform is a rotation times its
+            scale.
     """
 
     distance: float
@@ -34,6 +37,7 @@ class RansacSettings:
     hypotheses: int = 50_000
     edge_length: float = 0.9
     confidence: float = 1.0
+    scale: float = 1.0
 
     def __post_init__(self) -> None:
         if not 0 < self.distance < math.inf:
@@ -46,3 +50,5 @@ class RansacSettings:
             raise ValueError(f"edge_length is a ratio in 0..1, got {self.edge_length}")
         if not 0 < self.confidence <= 1:
             raise ValueError(f"confidence is a probability in (0, 1], got {self.confidence}")
+        if not 1 <= self.scale < math.inf:
+            raise ValueError(f"scale is a factor of at least 1, got {self.scale}")

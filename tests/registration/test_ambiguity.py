@@ -1,0 +1,218 @@
+"""Shapes that fit in other poses, sizes that differ and mirror images are told, rooms are not."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from pcnn.datasets.registration import ThreeDMatch
+from pcnn.registration.ambiguity import ambiguity
+from pcnn.registration.descriptor import Described
+from pcnn.registration.downsample import voxel_means
+from pcnn.registration.kabsch import weighted_similarity
+from pcnn.registration.normals import normals_of
+from pcnn.registration.ransac import ransac
+from pcnn.registration.register import (
+    AmbiguousError,
+    NoOverlapError,
+    NotRigidError,
+    register_points,
+)
+from pcnn.registration.rivals import rivals
+from pcnn.registration.settings import RansacSettings
+from pcnn.registration.transforms import inverse, transform_points
+from tests.registration.clouds import place, two_views
+from tests.registration.poses import random_pose
+
+VOXEL = 0.05
+
+
+def sphere(generator: torch.Generator) -> Tensor:
+    points = torch.randn(15_000, 3, generator=generator)
+    return 1.2 * points / points.norm(dim=1, keepdim=True)
+
+
+def cylinder(generator: torch.Generator) -> Tensor:
+    turn, z = torch.rand(2, 12_000, generator=generator)
+    around = torch.stack([torch.cos(2 * math.pi * turn), torch.sin(2 * math.pi * turn), 3 * z], 1)
+    lid = around[:4000].clone()
+    lid[:, :2] *= torch.rand(4000, 1, generator=generator).sqrt()
+    lid[:, 2] = 3 * (lid[:, 2] > 1.5)
+    return torch.cat([around, lid])
+
+
+def box(generator: torch.Generator, x: float = 2.0, y: float = 2.0, z: float = 2.0) -> Tensor:
+    size = torch.tensor([x, y, z])
+    axis = torch.multinomial(size.prod() / size, 16_000, replacement=True, generator=generator)
+    points = torch.rand(16_000, 3, generator=generator)
+    rows = torch.arange(16_000)
+    points[rows, axis] = points[rows, axis].round()
+    return points * size
+
+
+def corridor(generator: torch.Generator) -> Tensor:
+    points = box(generator, 6.0, 1.6, 2.2)
+    return points[(points[:, 0] > 0) & (points[:, 0] < 6)]
+
+
+def plane(generator: torch.Generator) -> Tensor:
+    return torch.rand(8000, 3, generator=generator) * torch.tensor([3.0, 4.0, 0.0])
+
+
+def drawn_twice(shape: Callable[[torch.Generator], Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+    """Two samples of a shape with 5 mm of noise, and the pose of the second one in the first."""
+    generator = torch.Generator().manual_seed(0)
+    truth = random_pose(4)
+    source, target = (
+        voxel_means(points + 0.005 * torch.randn(points.shape, generator=generator), VOXEL)
+        for points in (shape(generator), shape(generator))
+    )
+    return transform_points(inverse(truth), source.double()).float(), target, truth
+
+
+@pytest.mark.parametrize(
+    ("shape", "turns", "shifts"),
+    [(sphere, 3, 0), (cylinder, 1, 0), (corridor, 0, 1), (plane, 1, 2)],
+)
+def test_free_directions_are_named(
+    shape: Callable[[torch.Generator], Tensor], turns: int, shifts: int
+) -> None:
+    found = ambiguity(*drawn_twice(shape), VOXEL)
+    assert str(found).count("turn about") == turns
+    assert str(found).count("shift along") == shifts
+
+
+@pytest.mark.parametrize("size", [(2.0, 2.0, 2.0), (3.0, 2.0, 1.5)])
+def test_empty_rooms_fit_when_they_are_turned(size: tuple[float, float, float]) -> None:
+    source, target, truth = drawn_twice(lambda generator: box(generator, *size))
+    found = ambiguity(source, target, truth, VOXEL)
+    assert not found.free
+    assert found.turns
+    assert "as well" in str(found)
+    placed = transform_points(found.turns[0], source.double())
+    assert float(torch.cdist(placed, target.double()).amin(1).mean()) < VOXEL
+    assert float((placed - transform_points(truth, source.double())).norm(dim=1).mean()) > 0.5
+
+
+def test_one_thing_in_an_empty_room_tells_its_pose() -> None:
+    def furnished(generator: torch.Generator) -> Tensor:
+        thing = box(generator, 0.8, 0.5, 0.7)[::6] + torch.tensor([0.3, 0.2, 0.1])
+        return torch.cat([box(generator), thing])
+
+    assert not ambiguity(*drawn_twice(furnished), VOXEL)
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_views_of_a_place_are_not_ambiguous(seed: int) -> None:
+    source, target, truth = two_views(seed)
+    found = ambiguity(voxel_means(source, VOXEL), voxel_means(target, VOXEL), truth, VOXEL)
+    assert not found
+    assert str(found) == ""
+
+
+def test_clouds_apart_say_nothing() -> None:
+    source, target, _ = two_views()
+    assert not ambiguity(source[:500], target[:500] + 90, torch.eye(4).double(), VOXEL)
+
+
+class Known:
+    """Points carry a descriptor of the place that they show, as far as it is symmetric."""
+
+    name, voxel_size = "known", VOXEL
+
+    def __init__(self, *clouds: tuple[Tensor, Tensor]) -> None:
+        self.clouds = clouds
+
+    def __call__(self, points: Tensor) -> Described:
+        (features,) = [features for cloud, features in self.clouds if cloud is points]
+        return Described(points, features)
+
+
+def pair(copy: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor, Known]:
+    """A place, and a copy of it in another pose; a third of the descriptors are wrong."""
+    world = voxel_means(place(), VOXEL)[::3]
+    source = transform_points(inverse(random_pose(2)), world.double()).float()
+    features = world.clone()
+    wrong = torch.rand(len(world), generator=torch.Generator().manual_seed(1)) < 0.3
+    features[wrong] = features[wrong].roll(1, 0)
+    target = copy(world)
+    return source, target, Known((source, features), (target, world))
+
+
+@pytest.mark.parametrize("scale", [1.1, 1.5, 0.9])
+def test_copies_of_another_size_are_refused(scale: float) -> None:
+    source, target, descriptor = pair(lambda world: scale * world)
+    with pytest.raises(NotRigidError, match="differ in scale by about") as caught:
+        register_points(source, target, descriptor, min_inliers=10)
+    assert caught.value.rivals.scale == pytest.approx(scale, abs=0.03)
+
+
+def test_mirror_images_are_refused() -> None:
+    source, target, descriptor = pair(lambda world: world * torch.tensor([-1.0, 1.0, 1.0]))
+    with pytest.raises(NotRigidError, match="mirror image"):
+        register_points(source, target, descriptor, min_inliers=10)
+
+
+def test_rigid_copies_are_accepted_with_their_scale() -> None:
+    source, target, descriptor = pair(lambda world: world.clone())
+    found = register_points(source, target, descriptor)
+    assert found.scale == pytest.approx(1, abs=0.005)
+    assert not found.ambiguity
+
+
+def test_ambiguous_answers_are_refused_or_allowed() -> None:
+    source, target, _ = drawn_twice(box)
+    target = transform_points(random_pose(4), source.double()).float()
+    descriptor = Known((source, target.clone()), (target, target.clone()))
+    with pytest.raises(AmbiguousError, match=r"turned poses? fits? as well") as caught:
+        register_points(source, target, descriptor)
+    assert caught.value.ambiguity.turns
+    assert isinstance(caught.value, NoOverlapError)
+    found = register_points(source, target, descriptor, allow_ambiguous=True)
+    assert found.ambiguity.turns
+
+
+def test_a_similarity_is_fitted_exactly() -> None:
+    points, truth = torch.rand(50, 3, dtype=torch.float64), random_pose(5)
+    truth[:3, :3] *= 1.7
+    target = transform_points(truth, points)
+    torch.testing.assert_close(weighted_similarity(points, target), truth)
+    weight = torch.ones(50, dtype=torch.float64)
+    target[7], weight[7] = 9, 0
+    torch.testing.assert_close(weighted_similarity(points, target, weight), truth)
+    found = ransac(points, target, RansacSettings(0.01, scale=2.0, hypotheses=2000))
+    assert found.transform is not None
+    torch.testing.assert_close(found.transform, truth, atol=1e-5, rtol=0)
+    outside = ransac(points, 3 * target, RansacSettings(0.01, scale=2.0, hypotheses=2000))
+    assert int(outside.inliers.sum()) < 10
+    with pytest.raises(ValueError, match="scale is a factor"):
+        RansacSettings(0.01, scale=0.5)
+
+
+def test_too_few_matches_have_no_rivals() -> None:
+    found = rivals(torch.rand(2, 3), torch.rand(2, 3), RansacSettings(0.1), 10)
+    assert (found.scaled, found.mirrored, found.refusal(0)) == (0, 0, "")
+
+
+def test_normals_of_a_plane_are_across_it() -> None:
+    points = torch.rand(2000, 3) * torch.tensor([1.0, 1.0, 0.0])
+    normals = normals_of(points, points[:100], 0.1)
+    torch.testing.assert_close(normals[:, 2].abs(), torch.ones(100).double())
+    assert bool(torch.isfinite(normals_of(points[:1], points[:1], 0.1)).all())
+
+
+@pytest.mark.data
+def test_true_poses_of_a_real_scene_are_not_ambiguous(data_root: Path) -> None:
+    scene = "sun3d-hotel_umd-maryland_hotel3"
+    data = ThreeDMatch(data_root / "threedmatch", "3DMatch", [scene])
+    for pair in data.pairs[::9]:
+        source, target = (
+            voxel_means(data.cloud(scene, number).float(), VOXEL)
+            for number in (pair.source, pair.target)
+        )
+        assert not ambiguity(source, target, pair.transform, VOXEL), pair
