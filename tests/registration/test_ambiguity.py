@@ -161,7 +161,7 @@ def test_mirror_images_are_refused() -> None:
 def test_rigid_copies_are_accepted_with_their_scale() -> None:
     source, target, descriptor = pair(lambda world: world.clone())
     found = register_points(source, target, descriptor)
-    assert found.scale == pytest.approx(1, abs=0.005)
+    assert found.scale == pytest.approx(1, abs=0.03)
     assert not found.ambiguity
 
 
