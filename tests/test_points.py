@@ -145,8 +145,9 @@ def test_a_resumed_run_ends_as_an_uninterrupted_one(folder: Path) -> None:
     options += ["trainer.max_steps=4"]
     call(folder, "train", *options, "hydra.run.dir=straight")
     kill = "+callbacks.kill={_target_:tests.experiment.kill.KillOnce,step:3,marker:killed.x}"
-    run("train.py", *options, kill, "hydra.run.dir=cut", cwd=folder, expect=-signal.SIGKILL)
-    call(folder, "train", "resume=cut")
+    allow = "allow_targets=[tests.experiment.kill]"
+    run("train.py", *options, kill, allow, "hydra.run.dir=cut", cwd=folder, expect=-signal.SIGKILL)
+    call(folder, "train", "resume=cut", allow)
     states = [
         torch.load(folder / name / "checkpoints" / "last.ckpt", weights_only=True)["state_dict"]
         for name in ("straight", "cut")

@@ -22,6 +22,7 @@ OPTIONS = (
     "callbacks.checkpoint.checkpoint_every=4",
 )
 KILLED = -signal.SIGKILL
+ALLOW = "allow_targets=[tests.experiment.kill]"
 
 
 @pytest.fixture(scope="module")
@@ -48,9 +49,10 @@ def kill_and_resume(root: Path, name: str, step: int, *options: str) -> str:
     kill = (
         f"+callbacks.kill={{_target_:tests.experiment.kill.KillOnce,step:{step},marker:{name}.x}}"
     )
-    run("train.py", *OPTIONS, *options, kill, f"hydra.run.dir={name}", cwd=root, expect=KILLED)
+    options = (*options, kill, ALLOW, f"hydra.run.dir={name}")
+    run("train.py", *OPTIONS, *options, cwd=root, expect=KILLED)
     assert not (root / name / "metrics.json").exists()
-    return run("train.py", f"resume={name}", cwd=root).stdout
+    return run("train.py", f"resume={name}", ALLOW, cwd=root).stdout
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -75,7 +77,7 @@ def test_killed_between_two_checkpoints(folder: Path, workers: int) -> None:
 
 def test_ctrl_c_ends_behind_the_step_and_prints_how_to_go_on(folder: Path) -> None:
     stop = "{_target_:tests.experiment.kill.KillOnce,step:6,marker:stopped.x,signum:2}"
-    options = (*OPTIONS, "dataset.num_workers=2", f"+callbacks.stop={stop}")
+    options = (*OPTIONS, "dataset.num_workers=2", f"+callbacks.stop={stop}", ALLOW)
     done = run("train.py", *options, "hydra.run.dir=to stop", cwd=folder, expect=130)
     assert state(folder / "to stop")["steps"] == 7
     assert "Traceback" not in done.stderr
@@ -83,7 +85,7 @@ def test_ctrl_c_ends_behind_the_step_and_prints_how_to_go_on(folder: Path) -> No
     assert (
         said[-2] == "Ctrl-C: stopped. to stop/checkpoints/last.ckpt holds step 7 of 12. To go on:"
     )
-    assert said[-1] == """  python train.py 'resume="to stop"'"""
+    assert said[-1] == f"""  python train.py 'resume="to stop"' {ALLOW}"""
     run("train.py", *shlex.split(said[-1])[2:], cwd=folder)
     straight, resumed = state(folder / "straight"), state(folder / "to stop")
     assert all(torch.equal(straight[key], resumed[key]) for key in straight)
@@ -91,11 +93,11 @@ def test_ctrl_c_ends_behind_the_step_and_prints_how_to_go_on(folder: Path) -> No
 
 def test_ranks_stop_at_one_step_when_the_first_gets_a_sigterm(folder: Path) -> None:
     stop = "{_target_:tests.experiment.kill.KillOnce,step:2,marker:ranks.x,signum:15}"
-    options = (*OPTIONS, "trainer=ddp_sim", "logger=[]", f"+callbacks.stop={stop}")
+    options = (*OPTIONS, "trainer=ddp_sim", "logger=[]", f"+callbacks.stop={stop}", ALLOW)
     done = run("train.py", *options, "hydra.run.dir=ranks", cwd=folder, expect=143)
     assert state(folder / "ranks")["steps"] == 3
     assert "Traceback" not in done.stderr
-    assert done.stderr.strip().endswith("python train.py resume=ranks")
+    assert done.stderr.strip().endswith(f"python train.py resume=ranks {ALLOW}")
 
 
 def test_killed_before_the_first_checkpoint_starts_again_in_its_folder(folder: Path) -> None:

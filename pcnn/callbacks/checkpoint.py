@@ -11,30 +11,10 @@ from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import Checkpoint as LightningCheckpoint
 
 from pcnn.callbacks.atomic_io import AtomicCheckpointIO
+from pcnn.callbacks.loaded_config import check_plain
 from pcnn.callbacks.rng_state import capture_rng, restore_rng
 from pcnn.datasets.whole_file import drop_parts
 from pcnn.ranges import Count
-
-
-def check_plain(value: Any, where: str = "config") -> None:
-    """Raise unless `value` is built of dict, list, str, int, float, bool and None alone.
-
-    Raises:
-        TypeError: names the first key whose value `torch.load(weights_only=True)` would refuse.
-    """
-    if isinstance(value, dict):
-        for key, item in value.items():
-            if not isinstance(key, str):
-                raise TypeError(f"{where}: keys must be strings, got {key!r}")
-            check_plain(item, f"{where}.{key}")
-    elif isinstance(value, list):
-        for index, item in enumerate(value):
-            check_plain(item, f"{where}[{index}]")
-    elif value is not None and type(value) not in (str, int, float, bool):
-        raise TypeError(
-            f"{where} is a {type(value).__name__}; a checkpoint takes plain values only. "
-            "Resolve the configuration to a dict first (OmegaConf.to_container(resolve=True))"
-        )
 
 
 def is_dry_run(trainer: Trainer) -> bool:

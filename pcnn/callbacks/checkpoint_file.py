@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from pcnn.callbacks.checksum import is_whole
+from pcnn.callbacks.loaded_config import loaded_config
 from pcnn.errors import UserError, first_line
 
 
@@ -55,11 +56,11 @@ def load_config(path: str | Path) -> dict[str, Any]:
     Raises:
         FileNotFoundError: there is no such file.
         CheckpointError: it is damaged, or carries no configuration.
+        UserError: the configuration holds more than resolved values.
     """
     checkpoint = read_checkpoint(path)
     if not isinstance(checkpoint.get("pcnn_config"), dict):
         raise CheckpointError(
             f"{path} carries no configuration ('pcnn_config'); it was not written by a pcnn run"
         )
-    config: dict[str, Any] = checkpoint["pcnn_config"]
-    return config
+    return loaded_config(checkpoint["pcnn_config"], path)

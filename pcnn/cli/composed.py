@@ -21,10 +21,13 @@ def composed(overrides: list[str], conf: Path) -> DictConfig:
     from hydra import compose, initialize_config_dir
 
     from pcnn.experiment.check import checked
+    from pcnn.experiment.targets import check_allowed
 
     if not (conf / "train.yaml").is_file():
         raise typer.BadParameter(
             f"--conf {conf}: this folder has no train.yaml; run the command in a checkout"
         )
     with initialize_config_dir(str(conf.resolve()), version_base="1.3"):
-        return checked(compose("train", overrides))
+        cfg = compose("train", overrides)
+        check_allowed(cfg, overrides)
+        return checked(cfg)

@@ -9,6 +9,7 @@ import typer
 
 from pcnn.cli.device import chosen_device
 from pcnn.cli.reading import Columns, Fill, IntensityMax, Scale, Strict, chosen_reading
+from pcnn.cli.trust import AllowTargets, packages
 from pcnn.plural import counted
 from pcnn.ranges import Distance, Length
 
@@ -40,6 +41,7 @@ def predict(
     intensity_max: IntensityMax = None,
     scale: Scale = 1.0,
     strict: Strict = False,
+    allow_targets: AllowTargets = None,
 ) -> None:
     """Label every point of clouds and write labels and a coloured .ply for each.
 
@@ -66,7 +68,7 @@ def predict(
         raise typer.BadParameter(f"--margin {margin:g}: must not exceed --tile {tile:g}")
     where = chosen_device(device)
     try:
-        predictor = Predictor.load(checkpoint, where)
+        predictor = Predictor.load(checkpoint, where, packages(allow_targets))
         targets, missing = plan_targets(paths, out)
     except (FileNotFoundError, ValueError) as error:
         raise typer.BadParameter(str(error)) from error

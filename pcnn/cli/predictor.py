@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -70,15 +71,24 @@ class Predictor:
     unit_intensity: bool = False
 
     @classmethod
-    def load(cls, checkpoint: Path, device: torch.device) -> Predictor:
+    def load(
+        cls, checkpoint: Path, device: torch.device, allow_targets: Sequence[str] = ()
+    ) -> Predictor:
         """Rebuild the network that a checkpoint holds.
+
+        Args:
+            checkpoint: its file.
+            device: where it computes.
+            allow_targets: packages of the user's own whose classes the configuration may name.
 
         Raises:
             FileNotFoundError: no such file.
             ValueError: a checkpoint of another program or another task, or a torn file.
         """
         try:
-            cfg = OmegaConf.create(load_config(checkpoint))
+            cfg = OmegaConf.create(
+                {**load_config(checkpoint), "allow_targets": list(allow_targets)}
+            )
             state = read_checkpoint(checkpoint, mmap=False)["state_dict"]
         except KeyError as error:
             raise ValueError(f"{checkpoint}: not a whole checkpoint, no {error}") from error

@@ -9,6 +9,7 @@ import typer
 
 from pcnn.cli.device import chosen_device
 from pcnn.cli.reading import Columns, chosen_reading
+from pcnn.cli.trust import AllowTargets, packages
 from pcnn.plural import counted
 from pcnn.ranges import Length, Matches, Seed, Share
 
@@ -57,6 +58,7 @@ def register(
     seed: Annotated[Seed, typer.Option(help="Seed of samples and hypotheses.")] = 0,
     columns: Columns = None,
     device: Device = "auto",
+    allow_targets: AllowTargets = None,
 ) -> None:
     """Estimate the rigid transform of one cloud onto another.
 
@@ -93,6 +95,7 @@ def register(
             allow_ambiguous=allow_ambiguous,
             seed=seed,
             device=str(where),
+            allow_targets=packages(allow_targets),
         )
     except NoOverlapError as error:
         console.say(error, f"{source} onto {target}", "red")
@@ -150,6 +153,7 @@ def describe(
     sensor_at_origin: Sensor = True,
     columns: Columns = None,
     device: Device = "auto",
+    allow_targets: AllowTargets = None,
 ) -> None:
     """Write descriptors of a cloud: an .npz with points [N, 3], features [N, C] and their name.
 
@@ -172,7 +176,7 @@ def describe(
     try:
         read = points_of(cloud, str(cloud), named)
         choice = chosen(model, [read.points], voxel_size)
-        descriptor = descriptor_of(choice, str(where), sensor_at_origin)
+        descriptor = descriptor_of(choice, str(where), sensor_at_origin, packages(allow_targets))
         warn_of_units([read], descriptor.voxel_size)
         advice = advice_on_size([read], descriptor.voxel_size)
         if advice:

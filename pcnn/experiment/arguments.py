@@ -10,14 +10,11 @@ from typing import Annotated, Any, Union, get_args, get_origin
 
 from hydra.utils import get_object
 
-from pcnn.errors import first_line
 from pcnn.experiment.errors import ConfigError, listed, nearest
 from pcnn.experiment.hints import accepts, hints_of, named, shown
 from pcnn.experiment.libraries import library_hints, missing_package
+from pcnn.experiment.targets import OF_NODE, Target
 from pcnn.ranges import ArgumentsOf
-
-#: Keys of a node that are Hydra's own.
-OF_HYDRA = ("_target_", "_partial_", "_convert_", "_recursive_", "_args_")
 
 
 def check_arguments(
@@ -26,7 +23,8 @@ def check_arguments(
     """Check one `_target_` node and all nodes inside it.
 
     Args:
-        resolved: the node with interpolations resolved.
+        resolved: the node with interpolations resolved, its targets looked up
+            (`pcnn.experiment.targets.verified`).
         written: the same node as written, so that a message names the key the user set.
         where: dotted name of the node.
         given: names that the program passes itself.
@@ -34,13 +32,13 @@ def check_arguments(
     Raises:
         ConfigError: an argument is unknown, of the wrong type, or out of range.
     """
-    target = target_of(resolved, where)
-    absent = missing_package(resolved["_target_"])
+    target: Target = resolved["_target_"]
+    absent = missing_package(target.name)
     if absent is not None:
         raise ConfigError(f"{where} {absent}")
-    parameters, hints = signature(target)
-    values = {name: value for name, value in resolved.items() if name not in OF_HYDRA}
-    hints = {**hints, **library_hints(resolved["_target_"])}
+    parameters, hints = signature(target.call)
+    values = {name: value for name, value in resolved.items() if name not in OF_NODE}
+    hints = {**hints, **library_hints(target.name)}
     check_values(values, written, where, given, parameters, hints)
 
 
@@ -98,27 +96,6 @@ def arguments_of(hint: Any) -> Callable[..., Any] | None:
     if get_origin(hint) in (Union, types.UnionType):
         return next(filter(None, map(arguments_of, get_args(hint))), None)
     return None
-
-
-def target_of(node: Mapping[str, Any], where: str) -> Callable[..., Any]:
-    """What a node calls.
-
-    Raises:
-        ConfigError: there is no such function or class.
-    """
-    name = node.get("_target_")
-    try:
-        if not isinstance(name, str) or "." not in name:
-            raise ValueError("a dotted name is needed, as torch.optim.AdamW")
-        target = get_object(name)
-        if not callable(target):
-            raise ValueError("this is no function or class")
-    except (ValueError, ImportError, AttributeError) as error:
-        raise ConfigError(
-            f"{where}._target_={shown(name)} is not valid: {first_line(error)}"
-        ) from error
-    found: Callable[..., Any] = target
-    return found
 
 
 def signature(target: Callable[..., Any]) -> tuple[Mapping[str, inspect.Parameter], dict[str, Any]]:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import lightning as L
 import torch
-from hydra.errors import InstantiationException
-from hydra.utils import get_object, instantiate
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.callbacks import Callback, Checkpoint, ProgressBar
 from lightning.pytorch.loggers import Logger
@@ -23,6 +21,7 @@ from pcnn.experiment.arguments import signature
 from pcnn.experiment.check import ABOUT_MODEL, without
 from pcnn.experiment.errors import MAX_LINES, ConfigError
 from pcnn.experiment.hints import shown
+from pcnn.experiment.targets import allowed_packages, construct, verified
 from pcnn.experiment.task_parts import training_part
 from pcnn.ops.engine import check_served, resolve
 
@@ -34,19 +33,21 @@ ABOUT_DATA = ("class_names", "voxel_size", "benchmark")
 PATHS = ("folder", "path", "save_dir")
 
 
-def make(node: Mapping[str, Any], where: str, **given: Any) -> Any:
+def make(node: Mapping[str, Any], where: str, allow: Sequence[str] = (), **given: Any) -> Any:
     """Call the node's `_target_` with its arguments and the given ones.
 
     Args:
         node: the node, resolved.
-        where: its dotted name, for messages.
+        where: its dotted name, which says what may stand there.
+        allow: packages of the user's own.
         given: what the program passes itself.
 
     Raises:
-        ConfigError: the constructor refuses a value.
+        ConfigError: a target that may not stand there, or the constructor refuses a value.
     """
+    checked = verified(node, where, allow)
     with refused_values(where, node):
-        return instantiate(dict(node), _partial_=True, _convert_="all")(**given)
+        return construct({**checked, "_partial_": True})(**given)
 
 
 @contextmanager
@@ -67,14 +68,11 @@ def refused_values(where: str = "", node: Mapping[str, Any] | None = None) -> It
         yield
     except ConfigError:
         raise
-    except (InstantiationException, *REFUSALS, TypeError) as raised:
-        # an InstantiationException stands for what a node inside another one raised
-        error = raised.__cause__ if isinstance(raised, InstantiationException) else raised
+    except (*REFUSALS, TypeError) as error:
         of_library = not str(node.get("_target_", "pcnn.")).startswith("pcnn.")
-        if not isinstance(error, (*REFUSALS, *((TypeError,) if of_library else ()))):
+        if isinstance(error, TypeError) and not of_library:
             raise
-        assert isinstance(error, Exception)
-        raise short(error, where, node) from raised
+        raise short(error, where, node) from error
 
 
 def short(error: Exception, where: str, node: Mapping[str, Any]) -> ConfigError:
@@ -106,7 +104,7 @@ def data(cfg: DictConfig) -> L.LightningDataModule:
         FileNotFoundError: data is missing.
         ConfigError: a value or a file is refused.
     """
-    module = make(plain(cfg.dataset.tasks[cfg.task.name]), "dataset")
+    module = make(plain(cfg.dataset.tasks[cfg.task.name]), "dataset", allowed_packages(cfg))
     assert isinstance(module, L.LightningDataModule)
     with refused_values():
         # on every rank: a simulator locks, and later calls find its files
@@ -119,27 +117,23 @@ def placement(cfg: DictConfig) -> Placement:
     """What puts clouds on the chosen geometry."""
     if "_target_" not in cfg.get("geometry", {}):  # an earlier version: its geometry was voxels
         return OnVoxels()
-    made: Placement = make(plain(cfg.geometry), "geometry")
+    made: Placement = make(plain(cfg.geometry), "geometry", allowed_packages(cfg))
     return made
 
 
 def network(cfg: DictConfig, in_channels: int, out_channels: int) -> nn.Module:
     """The network, with random weights drawn from torch's global generator."""
-    engine = {
-        "engine": cfg.engine.name,
-        # checkpoints of earlier versions do not say
-        "deterministic": bool(cfg.engine.get("deterministic", False)),
-    }
     with refused_values():
-        resolve(**engine)
+        # checkpoints of earlier versions do not say whether it is to be deterministic
+        engine = resolve(cfg.engine.name, bool(cfg.engine.get("deterministic", False)))
     given = {
         "in_channels": in_channels,
         "out_channels": out_channels,
         "task": cfg.task.name,
-        # a node, because nodes take no objects
-        "engine": {"_target_": "pcnn.ops.engine.resolve", **engine},
+        "engine": engine,
     }
-    net = make(filled(without(plain(cfg.model), ABOUT_MODEL), given), "model")
+    node = verified(without(plain(cfg.model), ABOUT_MODEL), "model", allowed_packages(cfg))
+    net = make(filled(node, given), "model", allowed_packages(cfg))
     assert isinstance(net, nn.Module)
     return net
 
@@ -158,11 +152,12 @@ def check_engine(cfg: DictConfig, device: torch.device) -> None:
 def task(cfg: DictConfig) -> L.LightningModule:
     """The Lightning module around a new network; `cfg.data` says what the data is like."""
     net = network(cfg, int(cfg.data.in_channels), int(cfg.data.out_channels))
-    node = training_part(plain(cfg.task))
+    allow = allowed_packages(cfg)
+    node = verified(training_part(plain(cfg.task)), "task", allow)
     facts = {key: plain(cfg.data)[key] for key in ABOUT_DATA if key in cfg.data}
     facts["compiled"] = bool(cfg.get("compile", False))  # earlier configurations have no such key
-    facts["views"] = make(plain(cfg.tta), "tta") if cfg.get("tta") else None
-    module = make(node, "task", net=net, **asked_for(node, facts))
+    facts["views"] = make(plain(cfg.tta), "tta", allow) if cfg.get("tta") else None
+    module = make(node, "task", allow, net=net, **asked_for(node, facts))
     assert isinstance(module, L.LightningModule)
     try_schedule(module, node)
     return module
@@ -193,8 +188,9 @@ def made_of(group: str, cfg: DictConfig, folder: Path, given: Mapping[str, Any])
     made = []
     for name, node in plain(cfg[group]).items():
         if node is not None:
-            placed = inside(node, folder)
-            made.append(make(placed, f"{group}.{name}", **asked_for(placed, given)))
+            where = f"{group}.{name}"
+            placed = inside(verified(node, where, allowed_packages(cfg)), folder)
+            made.append(make(placed, where, allowed_packages(cfg), **asked_for(placed, given)))
     return made
 
 
@@ -205,7 +201,7 @@ def inside(node: Mapping[str, Any], folder: Path) -> dict[str, Any]:
 
 
 def filled(node: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """The node, and every node in it, with the given values that its target asks for by name.
+    """The verified node, and every node in it, with the given values that its target asks for.
 
     A node marked `_partial_` is called by another object, which passes what it wants itself.
     """
@@ -217,8 +213,8 @@ def filled(node: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def asked_for(node: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """The given values whose names are parameters of the node's target and not set in the node."""
-    parameters, _ = signature(get_object(node["_target_"]))
+    """The given values that a verified node's target asks for by name and the node does not set."""
+    parameters, _ = signature(node["_target_"].call)
     return {name: value for name, value in given.items() if name in parameters and name not in node}
 
 
@@ -247,6 +243,7 @@ def trainer(
     made = make(
         node,
         "trainer",
+        allowed_packages(cfg),
         callbacks=callbacks,
         logger=loggers or False,
         default_root_dir=folder,

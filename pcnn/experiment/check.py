@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, get_origin, get_type_hints
 
 from omegaconf import MISSING, DictConfig, OmegaConf
@@ -15,10 +15,11 @@ from omegaconf.errors import (
 from torch import nn
 
 from pcnn.errors import first_line
-from pcnn.experiment.arguments import check_arguments, invalid, signature, target_of
+from pcnn.experiment.arguments import check_arguments, invalid, signature
 from pcnn.experiment.errors import ConfigError, UnservedTaskError, listed, nearest
 from pcnn.experiment.hints import accepts, hints_of, shown
 from pcnn.experiment.schema import ABOUT, Config
+from pcnn.experiment.targets import allowed_packages, looked_up, verified
 from pcnn.experiment.task_parts import evaluation_part, training_part
 from pcnn.ops.engine import check_geometry, resolve
 
@@ -66,6 +67,8 @@ def checked(cfg: DictConfig, schema: type[Config] = Config) -> DictConfig:
     for group in ("model", "task", "trainer"):
         check_node(typed, typed[group], group, GIVEN[group])
     check_node(typed, typed.dataset.tasks[task], f"dataset.tasks.{task}", frozenset())
+    if "_target_" in typed.geometry:  # data modules take a copy of it
+        verified(OmegaConf.to_container(typed.geometry), "geometry", allowed_packages(typed))
     if typed.tta:
         check_node(typed, typed.tta, "tta", frozenset())
     for group in ("callbacks", "logger"):
@@ -164,7 +167,10 @@ def check_combination(cfg: DictConfig) -> None:
             "dataset",
         )
     for key, argument in OF_SOME_TASKS.items():
-        if cfg[key] and argument not in signature(target_of(cfg.task, "task"))[0]:
+        if not cfg[key]:
+            continue
+        target = looked_up(cfg.task.get("_target_"), "task", allow=allowed_packages(cfg))
+        if argument not in signature(target.call)[0]:
             raise ConfigError(f"task={task} has no use for {key}.\npossible: without {key}")
     geometry = cfg.geometry.name
     if geometry not in cfg.model.geometries:
@@ -202,7 +208,7 @@ def check_dataset_keys(dataset: DictConfig) -> None:
             )
 
 
-def check_node(cfg: DictConfig, node: DictConfig, where: str, given: frozenset[str]) -> None:
+def check_node(cfg: DictConfig, node: Any, where: str, given: frozenset[str]) -> None:
     """Check one `_target_` node of the configuration."""
     if not isinstance(node, DictConfig):
         raise ConfigError(f"{where}={shown(node)} is not valid.\npossible: keys with a _target_")
@@ -220,12 +226,13 @@ def check_node(cfg: DictConfig, node: DictConfig, where: str, given: frozenset[s
         if evaluation is not None:
             check_arguments(evaluation, without(written, ()), where, frozenset())
         resolved = training_part(without(resolved, ()))
-    check_arguments(without(resolved, ()), without(written, ()), where, given)
+    node = verified(without(resolved, ()), where, allowed_packages(cfg))
+    check_arguments(node, without(written, ()), where, given)
 
 
-def is_network(model: Mapping[str, Any]) -> bool:
+def is_network(model: Mapping[str, Any], allow: Sequence[str] = ()) -> bool:
     """Whether a model has weights to train and to load; a hand-made descriptor has none."""
-    target = target_of(model, "model")
+    target = looked_up(model.get("_target_"), "model", allow=allow).call
     return not (inspect.isclass(target) and not issubclass(target, nn.Module))
 
 

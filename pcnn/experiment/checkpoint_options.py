@@ -5,6 +5,7 @@ torch is imported only where a checkpoint is read, so that help and mistakes sho
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -27,7 +28,8 @@ def with_checkpoint_options(arguments: Sequence[str], conf: Path) -> list[str]:
     if any(text.startswith("-") for text in arguments):
         return list(arguments)  # --help and the like need no checkpoint
     if not given.get("ckpt_path"):
-        if is_untrained(given.get("model", ""), conf):
+        allowed = re.findall(r"[\w.]+", given.get("allow_targets", ""))
+        if is_untrained(given.get("model", ""), conf, allowed):
             return list(arguments)
         raise ConfigError(
             "eval.py needs ckpt_path=FILE.\n"
@@ -40,12 +42,13 @@ def with_checkpoint_options(arguments: Sequence[str], conf: Path) -> list[str]:
     chosen = [
         f"{name}={option}"
         for name, option in options.items()
-        if (conf / name / f"{option}.yaml").exists()
+        # a name that a file holds becomes a word of the command line: nothing but a name
+        if re.fullmatch(r"\w+", str(option)) and (conf / name / f"{option}.yaml").exists()
     ]
     return [*chosen, *arguments]
 
 
-def is_untrained(name: str, conf: Path) -> bool:
+def is_untrained(name: str, conf: Path, allowed: Sequence[str] = ()) -> bool:
     """Whether an option of the group `model` has no weights, so that no checkpoint goes with it."""
     path = conf / "model" / f"{name}.yaml"
     if not path.is_file():
@@ -54,4 +57,4 @@ def is_untrained(name: str, conf: Path) -> bool:
     assert isinstance(model, DictConfig)
     from pcnn.experiment.check import is_network  # imports torch and the model
 
-    return not is_network(model)
+    return not is_network(model, allowed)

@@ -17,7 +17,6 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import (
     ConfigCompositionException,
     HydraException,
-    InstantiationException,
     MissingConfigException,
 )
 from omegaconf import DictConfig, OmegaConf
@@ -87,8 +86,6 @@ def short_errors(conf: Path) -> Iterator[None]:
     except KeyboardInterrupt:  # before a run took Ctrl-C for itself
         print("Ctrl-C: stopped before the run began", file=sys.stderr, flush=True)
         raise SystemExit(128 + signal.SIGINT) from None
-    except InstantiationException:
-        raise  # a constructor failed: an error of the program
     except HydraException as error:
         stop(explain(error, sys.argv[1:], conf))
     except OSError as error:  # before a run began; some of Hydra are also of this kind

@@ -17,6 +17,8 @@ from pcnn.experiment.run_folder import nearby
 from pcnn.experiment.run_lock import locked
 from pcnn.experiment.schema import EvalConfig
 from pcnn.experiment.stopping import nothing_written, stoppable, told_full_disk
+from pcnn.experiment.stored_paths import check_data_folders
+from pcnn.experiment.targets import allowed_packages, check_allowed
 from pcnn.experiment.task_parts import ABOUT_TASK, evaluation_keys
 from pcnn.experiment.weights import read_config
 
@@ -31,14 +33,17 @@ def evaluate(cfg: DictConfig) -> float | None:
         ConfigError: the configuration cannot be run.
         FileNotFoundError: the checkpoint or data is missing.
     """
-    hydra = HydraConfig.get()
-    folder = nearby(Path(hydra.runtime.output_dir))
+    overrides = list(HydraConfig.get().overrides.task)
+    folder = nearby(Path(HydraConfig.get().runtime.output_dir))
     try:
-        if not is_network(cfg.model):
+        check_allowed(cfg, overrides)
+        if not is_network(cfg.model, allowed_packages(cfg)):
             with locked(folder), told_full_disk(folder), stoppable(nothing_written):
                 return evaluate_untrained(cfg)
         saved = OmegaConf.create(read_config(cfg.ckpt_path))
-        cfg = checked(with_saved(cfg, saved, list(hydra.overrides.task)), EvalConfig)
+        if not any(text.lstrip("+").startswith("dataset.data_dir=") for text in overrides):
+            check_data_folders(saved.dataset, cfg.ckpt_path)
+        cfg = checked(with_saved(cfg, saved, overrides), EvalConfig)
         with locked(folder), told_full_disk(folder), stoppable(nothing_written) as stop:
             return execute(Run(cfg, folder), stop)
     finally:

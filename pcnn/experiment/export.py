@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pcnn.callbacks import read_checkpoint
+from pcnn.callbacks import load_config, read_checkpoint
 from pcnn.callbacks.checksum import add_checksum
 from pcnn.datasets.whole_file import whole_file
 from pcnn.experiment import run_folder
@@ -42,7 +42,7 @@ def export(checkpoint: str | Path, out: str | Path, revision: str | None = None)
     path = Path(checkpoint)
     content = read_checkpoint(path, mmap=False)
     try:
-        config, state = content["pcnn_config"], content["state_dict"]
+        config, state = load_config(path), content["state_dict"]
     except KeyError as error:
         raise ValueError(f"{path}: not a whole checkpoint of a run, no {error}") from error
     weights = {name: halved(name, value) for name, value in state.items() if name[:4] == "net."}

@@ -54,6 +54,7 @@ def register(
     allow_ambiguous: bool = False,
     seed: int = 0,
     device: str = "cpu",
+    allow_targets: Sequence[str] = (),
 ) -> Registration:
     """Estimate the rigid transform of a source cloud onto a target cloud.
 
@@ -80,6 +81,7 @@ def register(
         allow_ambiguous: return one of several poses that fit as well (`Registration.ambiguity`).
         seed: of samples and hypotheses.
         device: ``cpu`` or ``cuda``.
+        allow_targets: packages of the user's own whose classes a checkpoint may name.
 
     Returns:
         The transform with its inliers and overlap.
@@ -96,7 +98,7 @@ def register(
     tried: list[float] = []
 
     def estimated(choice: Choice) -> Registration:
-        descriptor = descriptor_of(choice, device, sensor_at_origin)
+        descriptor = descriptor_of(choice, device, sensor_at_origin, allow_targets)
         if not tried:
             warn_of_units([moving, fixed], descriptor.voxel_size)
         tried.append(descriptor.voxel_size)
@@ -207,13 +209,18 @@ def advice_on_size(clouds: Sequence[LocalCloud], voxel_size: float) -> str:
     )
 
 
-def descriptor_of(choice: Choice, device: str = "cpu", sensor_at_origin: bool = True) -> Descriptor:
+def descriptor_of(
+    choice: Choice,
+    device: str = "cpu",
+    sensor_at_origin: bool = True,
+    allow_targets: Sequence[str] = (),
+) -> Descriptor:
     """The descriptor that was chosen.
 
     Raises:
         ValueError: a torn file, or a checkpoint of another task.
     """
     if choice.weights is not None:
-        return of_checkpoint(choice.weights, device)
+        return of_checkpoint(choice.weights, device, allow_targets)
     assert choice.voxel_size is not None  # FPFH comes with one
     return FPFH(choice.voxel_size, sensor_at_origin=sensor_at_origin)

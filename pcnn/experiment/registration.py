@@ -22,6 +22,7 @@ from pcnn.experiment.registration_options import RegistrationOptions
 from pcnn.experiment.registration_report import PairReport, report_pairs
 from pcnn.experiment.run_folder import nearby
 from pcnn.experiment.schema import EvalConfig
+from pcnn.experiment.targets import allowed_packages
 from pcnn.experiment.task_parts import evaluation_part
 from pcnn.experiment.trained_descriptor import described, network_weights, trained_descriptor
 from pcnn.experiment.weights import read_config
@@ -53,10 +54,12 @@ def evaluate_untrained(cfg: DictConfig) -> float | None:
                 f"model={cfg.model.name} has no weights, so ckpt_path names nothing.\n"
                 f"possible: python eval.py model={cfg.model.name} dataset={cfg.dataset.name}"
             )
+        allow = allowed_packages(cfg)
         with build.refused_values():
-            module = build.make(build.plain(cfg.dataset.tasks[cfg.task.name]), "dataset")
+            module = build.make(build.plain(cfg.dataset.tasks[cfg.task.name]), "dataset", allow)
             data: PairDataset = module.pairs("test")
-            descriptor = build.make(without(build.plain(cfg.model), ABOUT_MODEL), "model")
+            node = without(build.plain(cfg.model), ABOUT_MODEL)
+            descriptor = build.make(node, "model", allow)
         cfg.data = {"source": data.source_kind, "ground_truth": data.ground_truth}
         run_folder.record(folder, cfg, resumed=False)
         device = "cuda" if torch.cuda.is_available() else "cpu"

@@ -18,6 +18,7 @@ from torch import nn
 import pcnn
 from pcnn.console import Console
 from pcnn.experiment import run_folder
+from pcnn.experiment.targets import allowed_packages
 
 PACKAGES = ("torch", "lightning", "torchmetrics", "hydra-core", "numpy")
 PICTURE = "predictions.png"
@@ -168,7 +169,7 @@ def say_end(console: Console, cfg: DictConfig, folder: Path, checkpoint: str | N
             "next:",
             f"  python eval.py {run_folder.argument('ckpt_path', checkpoint)}",
             *try_it(cfg, checkpoint),
-            f"  python train.py {run_folder.argument('resume', folder)} {longer(cfg)}",
+            f"  {run_folder.resume_command(folder, allowed_packages(cfg))} {longer(cfg)}",
         ]
     if cfg.data.source != "real":
         lines.append(

@@ -11,6 +11,7 @@ from omegaconf import DictConfig, OmegaConf
 from pcnn.callbacks import CheckpointError
 from pcnn.experiment import run_folder
 from pcnn.experiment.errors import ConfigError, listed
+from pcnn.experiment.stored_paths import WRITING, check_data_folders, check_writing
 from pcnn.experiment.weights import steps_of
 
 # a run may be made longer; anything else would make it another run
@@ -31,7 +32,8 @@ def continuation(cfg: DictConfig, overrides: list[str]) -> Continuation:
     """Read the run that `cfg.resume` names.
 
     Args:
-        cfg: composed configuration; only `resume` and the keys of `MAY_CHANGE` are read.
+        cfg: composed configuration; only `resume`, `allow_targets`, the keys of `MAY_CHANGE` and
+            paths that the command line repeats are read.
         overrides: the command line, to see which keys were given.
 
     Raises:
@@ -39,17 +41,24 @@ def continuation(cfg: DictConfig, overrides: list[str]) -> Continuation:
     """
     folder = Path(cfg.resume)
     saved = run_folder.load_config(folder)
-    changed = False
+    changed, confirmed = False, set()
     for override in overrides:
         key = override.lstrip("+~").partition("=")[0]
-        if key in MAY_CHANGE:
+        if key == "allow_targets":
+            saved.allow_targets = cfg.allow_targets  # a file has none
+        elif key in MAY_CHANGE:
             changed |= OmegaConf.select(saved, key) != OmegaConf.select(cfg, key)
             OmegaConf.update(saved, key, OmegaConf.select(cfg, key))
+        elif key.startswith(WRITING) and OmegaConf.select(cfg, key) == OmegaConf.select(saved, key):
+            confirmed.add(key)
         elif key != "resume" and not key.startswith("hydra."):
             raise ConfigError(
                 f"resume continues a run as it was; {key} cannot be changed.\n"
-                f"possible besides resume: {listed(MAY_CHANGE)}"
+                f"possible besides resume: {listed((*MAY_CHANGE, 'allow_targets'))}"
             )
+    path = folder / run_folder.CONFIG
+    check_writing(saved, confirmed, path)
+    check_data_folders(saved.dataset, path)
     return Continuation(
         cfg=saved,
         folder=folder,

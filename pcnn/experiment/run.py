@@ -13,7 +13,7 @@ from typing import Any
 import lightning as L
 import torch
 from hydra.core.hydra_config import HydraConfig
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
 from pcnn.callbacks import Checkpoint, StopOnSignal, StopSignals
 from pcnn.console import Console
@@ -40,6 +40,7 @@ from pcnn.experiment.states import (
 from pcnn.experiment.stopping import how_to_go_on, nothing_written, stoppable, told_full_disk
 from pcnn.experiment.submit import predictions_folder, submit
 from pcnn.experiment.tables import say_tables
+from pcnn.experiment.targets import allowed_packages, check_allowed
 from pcnn.experiment.weights import best_checkpoint, check_fit, require_checkpoint, steps_of
 from pcnn.loggers import finish, guard
 
@@ -71,7 +72,11 @@ def train(cfg: DictConfig) -> float | None:
         run = prepare(cfg, made)
         if run is None:
             return None
-        message = partial(how_to_go_on, run.folder) if run.cfg.train else nothing_written
+        message = (
+            partial(how_to_go_on, run.folder, allowed_packages(run.cfg))
+            if run.cfg.train
+            else nothing_written
+        )
         with locked(run.folder), told_full_disk(run.folder), stoppable(message) as stop, one_job():
             return execute(run, stop)
     finally:
@@ -81,9 +86,10 @@ def train(cfg: DictConfig) -> float | None:
 def prepare(cfg: DictConfig, folder: Path) -> Run | None:
     """Check everything and settle the run folder; None when the resumed run is finished."""
     console = Console(quiet=rank() != 0)
+    check_allowed(cfg, HydraConfig.get().overrides.task)
     if cfg.resume is None:
         cfg = checked(cfg)
-        if not is_network(cfg.model):
+        if not is_network(cfg.model, allowed_packages(cfg)):
             raise ConfigError(
                 f"model={cfg.model.name} has nothing to train.\n"
                 f"possible: python eval.py model={cfg.model.name} dataset={cfg.dataset.name}"
@@ -98,7 +104,7 @@ def prepare(cfg: DictConfig, folder: Path) -> Run | None:
         return Run(cfg, folder)
     run = continuation(cfg, list(HydraConfig.get().overrides.task))
     if run.finished:
-        command = f"python train.py {run_folder.argument('resume', run.folder)}"
+        command = run_folder.resume_command(run.folder, allowed_packages(run.cfg))
         for line in (
             f"{run.folder} is finished; its figures are in {run.folder / run_folder.METRICS}.",
             f"To train it longer:\n  {command} {report.longer(run.cfg)}",
@@ -135,7 +141,7 @@ def execute(run: Run, stop: StopSignals) -> float | None:
         tell_other_ranks(run.folder)
     given = {
         "run_folder": run.folder,
-        "config": plain_config(cfg),
+        "config": run_folder.stored(cfg),
         "source": cfg.data.source,
         **{key: list(cfg.data[key]) for key in ("class_names", "colors") if key in cfg.data},
     }
@@ -267,13 +273,6 @@ def describe_data(cfg: DictConfig, datamodule: Any) -> DictConfig:
     if cfg.data.source != "real" and SIMULATED not in cfg.tags:
         cfg.tags = [*cfg.tags, SIMULATED]
     return cfg
-
-
-def plain_config(cfg: DictConfig) -> dict[str, Any]:
-    """The resolved configuration as a checkpoint carries it."""
-    plain = OmegaConf.to_container(cfg, resolve=True, enum_to_str=True)
-    assert isinstance(plain, dict)
-    return {str(key): value for key, value in plain.items()}
 
 
 def evaluate(

@@ -6,14 +6,15 @@ import hashlib
 import json
 import re
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml  # type: ignore[import-untyped]
 from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
 
 from pcnn.callbacks import load_config as load_checkpoint_config
+from pcnn.callbacks.loaded_config import loaded_config
 from pcnn.datasets.whole_file import drop_parts, whole_file
 from pcnn.errors import first_line
 from pcnn.experiment.errors import ConfigError
@@ -36,7 +37,7 @@ def sha256(path: Path) -> str:
 
 
 def record(folder: Path, cfg: DictConfig, resumed: bool) -> None:
-    """Write the resolved configuration into the run folder.
+    """Write the resolved configuration into the run folder, less what the command line alone says.
 
     Raises:
         ConfigError: the folder holds another run already.
@@ -47,7 +48,14 @@ def record(folder: Path, cfg: DictConfig, resumed: bool) -> None:
             f"possible: resume={folder} to continue it, or another hydra.run.dir"
         )
     drop_parts(folder)  # left by a killed process
-    write_whole(folder / CONFIG, OmegaConf.to_yaml(cfg, resolve=True))
+    write_whole(folder / CONFIG, OmegaConf.to_yaml(stored(cfg)))
+
+
+def stored(cfg: DictConfig) -> dict[str, Any]:
+    """The resolved configuration as files hold it: whose code may run, no file says."""
+    plain = OmegaConf.to_container(cfg, resolve=True, enum_to_str=True)
+    assert isinstance(plain, dict)
+    return {str(key): value for key, value in plain.items() if key != "allow_targets"}
 
 
 def load_config(folder: Path) -> DictConfig:
@@ -56,6 +64,7 @@ def load_config(folder: Path) -> DictConfig:
     Raises:
         ConfigError: the folder does not exist, or its config.yaml is missing or damaged and no
             checkpoint carries what was in it.
+        UserError: config.yaml holds more than resolved values.
     """
     path = folder / CONFIG
     if not path.is_file() and (folder / LAST).is_file():
@@ -65,11 +74,12 @@ def load_config(folder: Path) -> DictConfig:
         latest = f"\nlatest run: {runs[-1]}" if runs else ""
         raise ConfigError(f"resume={folder}: no run is there ({CONFIG} is missing).{latest}")
     try:
-        cfg = OmegaConf.load(path)
-        whole = isinstance(cfg, DictConfig) and {"model", "dataset", "trainer"} <= cfg.keys()
+        # by YAML's own loader first, which makes plain values alone
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        whole = isinstance(content, dict) and {"model", "dataset", "trainer"} <= content.keys()
         why = "keys are missing"
-    except (yaml.YAMLError, OmegaConfBaseException, UnicodeDecodeError, OSError) as error:
-        whole, why = False, first_line(error)
+    except (yaml.YAMLError, UnicodeDecodeError, OSError, RecursionError) as error:
+        content, whole, why = None, False, first_line(error)
     if not whole:
         raise ConfigError(
             f"{path} is damaged: it does not hold a configuration ({why}).\n"
@@ -80,6 +90,8 @@ def load_config(folder: Path) -> DictConfig:
                 else "possible: take it from a copy, or start the run in another folder"
             )
         )
+    loaded_config(content, path)
+    cfg = OmegaConf.load(path)
     assert isinstance(cfg, DictConfig)
     return cfg
 
@@ -115,6 +127,12 @@ def argument(key: str, path: Path | str) -> str:
         return f"{key}={path}"
     escaped = str(path).replace("\\", "\\\\").replace('"', '\\"')
     return shlex.quote(f'{key}="{escaped}"')
+
+
+def resume_command(folder: Path, allowed: Sequence[str]) -> str:
+    """The command that goes on with a run; the packages of `allow_targets` are in no file."""
+    own = f" allow_targets=[{','.join(allowed)}]" if allowed else ""
+    return f"python train.py {argument('resume', folder)}{own}"
 
 
 def drop_if_empty(folder: Path) -> None:

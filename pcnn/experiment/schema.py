@@ -64,6 +64,7 @@ class Config:
     ckpt_path: Optional[str] = None  # noqa: UP045
     resume: Optional[str] = None  # noqa: UP045 - a run folder to continue
     run_dir: Optional[str] = None  # noqa: UP045 - default logs/<task>/<date_time>
+    allow_targets: list[str] = field(default_factory=list)  # packages of the user's own, let in
     tags: list[str] = field(default_factory=list)
     optimized_metric: Optional[str] = None  # noqa: UP045 - what a sweep compares
     data: dict[str, Any] = field(default_factory=dict)  # filled in by a run: source, classes, ...

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -37,16 +37,17 @@ def stoppable(message: Callable[[str], str]) -> Iterator[StopSignals]:
         raise
 
 
-def how_to_go_on(folder: Path, name: str) -> str:
+def how_to_go_on(folder: Path, allowed: Sequence[str], name: str) -> str:
     """The command that goes on with a training, and where that will be.
 
     Args:
         folder: run folder; it has no config.yaml when the run had not begun.
+        allowed: packages of `allow_targets`, which no file keeps.
         name: of the signal.
     """
     if not (folder / run_folder.CONFIG).is_file():
         return f"{name}: stopped before the run began. The same command starts it again."
-    command = f"  python train.py {run_folder.argument('resume', folder)}"
+    command = f"  {run_folder.resume_command(folder, allowed)}"
     last = folder / run_folder.LAST
     if not last.is_file():
         return f"{name}: stopped before the first step was done. To start there again:\n{command}"

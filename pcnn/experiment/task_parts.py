@@ -12,6 +12,7 @@ from typing import Any
 
 from pcnn.experiment.registration_options import RegistrationOptions
 from pcnn.experiment.schema import ABOUT
+from pcnn.experiment.targets import Target
 
 #: Keys that describe a task; they are arguments of nothing.
 ABOUT_TASK = tuple(ABOUT["task"])
@@ -32,7 +33,7 @@ def evaluation_part(task: Mapping[str, Any]) -> dict[str, Any] | None:
     if kind is None:
         return None
     node = {str(key): value for key, value in task.items() if key in evaluation_keys(task["name"])}
-    return {"_target_": f"{kind.__module__}.{kind.__qualname__}", **node}
+    return {**node, "_target_": Target(f"{kind.__module__}.{kind.__qualname__}", kind)}
 
 
 def evaluation_keys(name: str) -> tuple[str, ...]:

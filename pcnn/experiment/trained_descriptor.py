@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -42,15 +42,22 @@ def trained_descriptor(
     )
 
 
-def of_checkpoint(path: str | Path, device: torch.device | str = "cpu") -> NetworkDescriptor:
+def of_checkpoint(
+    path: str | Path, device: torch.device | str = "cpu", allow_targets: Sequence[str] = ()
+) -> NetworkDescriptor:
     """The descriptor of a checkpoint, by the configuration that it carries.
+
+    Args:
+        path: the checkpoint.
+        device: where it computes.
+        allow_targets: packages of the user's own whose classes the configuration may name.
 
     Raises:
         FileNotFoundError: no such checkpoint.
         ValueError: a torn file, or a checkpoint of another task.
     """
     try:
-        cfg = OmegaConf.create(load_config(path))
+        cfg = OmegaConf.create({**load_config(path), "allow_targets": list(allow_targets)})
         weights = network_weights(path)
     except KeyError as error:
         raise ValueError(f"{path}: not a whole checkpoint, it has no {error}") from error

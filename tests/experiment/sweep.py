@@ -13,6 +13,7 @@ from hydra.core.global_hydra import GlobalHydra
 from omegaconf import DictConfig, OmegaConf
 
 from pcnn.experiment.check import ABOUT_MODEL, GIVEN, without
+from pcnn.experiment.targets import verified
 from pcnn.experiment.task_parts import evaluation_part, training_part
 
 CONF = Path(__file__).parents[2] / "conf"
@@ -74,6 +75,12 @@ def composed(*overrides: str, name: str = "train") -> DictConfig:
 
 def nodes(cfg: DictConfig) -> Iterator[Node]:
     """Every node that the check of a configuration looks at, resolved."""
+    for node in unverified_nodes(cfg):
+        yield node._replace(content=verified(node.content, node.where))
+
+
+def unverified_nodes(cfg: DictConfig) -> Iterator[Node]:
+    """The same, with targets by their names."""
     plain: Any = OmegaConf.to_container(cfg, resolve=True)
     task = plain["task"]
     yield Node("model", without(plain["model"], ABOUT_MODEL), GIVEN["model"])

@@ -9,6 +9,7 @@ import torch
 
 from pcnn.experiment.arguments import accepts, check_arguments, named
 from pcnn.experiment.errors import ConfigError
+from pcnn.experiment.targets import Target
 
 GOOD = [
     (3, int),
@@ -73,7 +74,7 @@ def target(steps: int, rate: float = 1.0, inner: Any = None) -> None:
 
 
 def node(**arguments: Any) -> dict[str, Any]:
-    return {"_target_": f"{__name__}.target", **arguments}
+    return {"_target_": Target("a.target", target), **arguments}
 
 
 def refusal(resolved: dict[str, Any], written: dict[str, Any] | None = None) -> str:

@@ -1,0 +1,209 @@
+"""The places of objects in a configuration, and what may stand in each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import lightning as L
+from lightning.fabric.plugins import CheckpointIO, ClusterEnvironment
+from lightning.pytorch.callbacks import Callback
+from lightning.pytorch.loggers import Logger
+from lightning.pytorch.plugins import LayerSync, Precision
+from lightning.pytorch.profilers import Profiler
+from lightning.pytorch.strategies import Strategy
+from torch import nn
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
+
+from pcnn.datasets import OnPoints, OnVoxels
+from pcnn.datasets.augment import Augmentation
+from pcnn.datasets.colour import Chromatic
+from pcnn.datasets.elastic import Elastic
+from pcnn.datasets.mixes import LaserMix, OneOf, PolarMix
+from pcnn.datasets.mixes.scan_mix import ScanMix
+from pcnn.datasets.placement import Placement
+from pcnn.datasets.registration import KITTISets, PairAugmentation, ThreeDMatchSets
+from pcnn.datasets.registration.pair_sets import PairSets
+from pcnn.datasets.remission import Remission
+from pcnn.registration.descriptor import Descriptor
+from pcnn.registration.fpfh import FPFH
+from pcnn.tasks import EvaluationViews
+
+
+@dataclass(frozen=True)
+class Place:
+    """What may stand at a node.
+
+    Args:
+        name: what is asked for, in words.
+        bases: a class must be one of these or inherit from one.
+        packages: a target must be one of these dotted names or lie in one; nothing else is
+            imported. A class that a package only imports from elsewhere does not count as its own.
+        example: a target that serves.
+        functions: targets that are functions, by their full names.
+        homes: where classes of ``packages`` are really defined, if that is elsewhere.
+        inner: arguments that hold nodes themselves, with the names of their places.
+    """
+
+    name: str
+    bases: tuple[type, ...]
+    packages: tuple[str, ...]
+    example: str
+    functions: tuple[str, ...] = ()
+    homes: tuple[str, ...] = ()
+    inner: Mapping[str, str] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        base = self.bases[0]
+        return f"{self.name}, a {base.__module__.partition('.')[0]} {base.__name__}"
+
+
+_SCHEDULES = tuple(
+    f"pcnn.tasks.schedules.{name}"
+    for name in ("constant", "cosine", "exponential", "multi_step", "one_cycle", "poly")
+)
+_NETWORKS = tuple(
+    f"pcnn.models.{name}"
+    for name in (
+        *("MinkUNet42", "ResNet18", "ResUNetBN2C", "SparseResNet21", "SparseResNetLarge"),
+        "sparse_resnet_for",
+    )
+)
+
+#: By the group of the configuration, or by the argument that holds such nodes.
+PLACES: Mapping[str, Place] = {
+    "model": Place(
+        "a network or a descriptor",
+        (nn.Module, Descriptor, FPFH),
+        ("pcnn.models", "pcnn.registration.fpfh"),
+        "pcnn.models.MinkUNet42",
+        functions=_NETWORKS,
+        inner={"backbone": "model"},
+    ),
+    "task": Place(
+        "a task",
+        (L.LightningModule,),
+        ("pcnn.tasks",),
+        "pcnn.tasks.SegmentationTask",
+        inner={"loss": "loss", "optimizer": "optimizer", "scheduler": "scheduler"},
+    ),
+    "loss": Place(
+        "a loss",
+        (nn.Module,),
+        ("pcnn.losses", "torch.nn"),
+        "pcnn.losses.CrossEntropy",
+        inner={"losses": "loss"},
+    ),
+    "optimizer": Place("an optimiser", (Optimizer,), ("torch.optim",), "torch.optim.AdamW"),
+    "scheduler": Place(
+        "a schedule",
+        (LRScheduler,),
+        ("torch.optim.lr_scheduler",),
+        "pcnn.tasks.schedules.one_cycle",
+        functions=_SCHEDULES,
+    ),
+    "geometry": Place(
+        "a placement", (Placement, OnVoxels, OnPoints), ("pcnn.datasets",), "pcnn.datasets.OnVoxels"
+    ),
+    "dataset": Place(
+        "a data module",
+        (L.LightningDataModule,),
+        ("pcnn.datamodules",),
+        "pcnn.datamodules.KITTISegmentation",
+        inner={"sets": "sets", "augment": "augment", "geometry": "geometry"},
+    ),
+    "sets": Place(
+        "a set of pairs",
+        (PairSets, ThreeDMatchSets, KITTISets),
+        ("pcnn.datasets.registration",),
+        "pcnn.datasets.registration.KITTISets",
+    ),
+    "augment": Place(
+        "an augmentation",
+        (Augmentation, PairAugmentation),
+        ("pcnn.datasets",),
+        "pcnn.datasets.augment.Augmentation",
+        inner={
+            "mix": "mix",
+            "elastic": "elastic",
+            "chromatic": "chromatic",
+            "remission": "remission",
+        },
+    ),
+    "mix": Place(
+        "a mix of scans",
+        (ScanMix, LaserMix, PolarMix, OneOf),
+        ("pcnn.datasets",),
+        "pcnn.datasets.mixes.LaserMix",
+        inner={"mixes": "mix"},
+    ),
+    "elastic": Place(
+        "a distortion", (Elastic,), ("pcnn.datasets",), "pcnn.datasets.elastic.Elastic"
+    ),
+    "chromatic": Place(
+        "a change of colour", (Chromatic,), ("pcnn.datasets",), "pcnn.datasets.colour.Chromatic"
+    ),
+    "remission": Place(
+        "a change of remission",
+        (Remission,),
+        ("pcnn.datasets",),
+        "pcnn.datasets.remission.Remission",
+    ),
+    "tta": Place("views", (EvaluationViews,), ("pcnn.tasks",), "pcnn.tasks.EvaluationViews"),
+    "trainer": Place(
+        "a trainer",
+        (L.Trainer,),
+        ("lightning.Trainer", "lightning.pytorch.Trainer"),
+        "lightning.Trainer",
+        homes=("lightning.pytorch.trainer",),
+        inner={"strategy": "strategy", "profiler": "profiler", "plugins": "plugins"},
+    ),
+    "strategy": Place(
+        "a strategy",
+        (Strategy,),
+        ("lightning.pytorch.strategies",),
+        "lightning.pytorch.strategies.DDPStrategy",
+        inner={
+            "cluster_environment": "plugins",
+            "checkpoint_io": "plugins",
+            "precision_plugin": "plugins",
+        },
+    ),
+    "profiler": Place(
+        "a profiler",
+        (Profiler,),
+        ("lightning.pytorch.profilers",),
+        "lightning.pytorch.profilers.SimpleProfiler",
+    ),
+    "plugins": Place(
+        "a plugin",
+        (Precision, ClusterEnvironment, CheckpointIO, LayerSync),
+        ("lightning.pytorch.plugins", "lightning.fabric.plugins"),
+        "lightning.pytorch.plugins.MixedPrecision",
+        inner={"checkpoint_io": "plugins"},
+    ),
+    "callbacks": Place(
+        "a callback",
+        (Callback,),
+        ("pcnn.callbacks", "lightning.pytorch.callbacks"),
+        "pcnn.callbacks.Checkpoint",
+    ),
+    # others of Lightning's send what they log to a server that the configuration names
+    "logger": Place(
+        "a logger",
+        (Logger,),
+        (
+            "pcnn.loggers",
+            "lightning.pytorch.loggers.CSVLogger",
+            "lightning.pytorch.loggers.TensorBoardLogger",
+        ),
+        "lightning.pytorch.loggers.CSVLogger",
+        homes=("lightning.pytorch.loggers.csv_logs", "lightning.pytorch.loggers.tensorboard"),
+    ),
+}
+
+#: Names of earlier versions that checkpoints and run folders hold, and what they are called now.
+RENAMED: Mapping[str, str] = {
+    "pcnn.experiment.progress.StepProgress": "pcnn.callbacks.TrainingProgress",
+}

@@ -1,0 +1,165 @@
+"""Hostile configurations: by a name, what is set in a good one. M stands for a file to be made."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+HERE = "tests.experiment.payload"
+FIRE = {"_target_": f"{HERE}.fire"}
+SHELL = {"_target_": "os.system", "command": "touch M"}
+BOMB: Any = []
+for _ in range(40):  # small as a graph, endless as a tree
+    BOMB = [BOMB, BOMB]
+LOOP: list[Any] = []
+LOOP.append(LOOP)
+DEEP: Any = []
+for _ in range(100):
+    DEEP = [DEEP]
+
+
+def of(name: str, /, **arguments: Any) -> dict[str, Any]:
+    """A node of the payload's."""
+    return {"_target_": f"{HERE}.{name}", **arguments}
+
+
+#: A dotted key and its value.
+CASES: Mapping[str, tuple[str, Any]] = {
+    # what runs, in the place of a plain argument of the network
+    "nested": ("model.width", FIRE),
+    "nested_shell": ("model.width", SHELL),
+    "nested_collect_env": (
+        "model.width",
+        {"_target_": "torch.utils.collect_env.run", "command": "touch M"},
+    ),
+    "nested_partial": ("model.width", {**FIRE, "_partial_": True}),
+    "nested_args": ("model.width", {"_target_": "builtins.exec", "_args_": ["open('M', 'w')"]}),
+    "nested_eval": ("model.width", {"_target_": "builtins.eval", "_args_": ["open('M', 'w')"]}),
+    "nested_list": ("model.width", [1.0, [FIRE]]),
+    "nested_dictionary": ("model.width", {"a": {"b": [{"c": FIRE}]}}),
+    "nested_not_recursive": ("model.width", {**FIRE, "_recursive_": False}),
+    "nested_converted": ("model.width", {**FIRE, "_convert_": "object"}),
+    "nested_twice": ("model.width", {"_target_": "functools.partial", "_args_": [FIRE]}),
+    "nested_hydra": ("model.width", {"_target_": "hydra.utils.instantiate", "config": FIRE}),
+    "nested_import": ("model.width", {"_target_": "evil_on_import.anything"}),
+    "nested_path": ("model.width", {"_target_": "pathlib.Path.touch", "self": "M"}),
+    "nested_download": (
+        "model.width",
+        {"_target_": "torch.hub.load", "repo_or_dir": "M", "model": "x", "source": "local"},
+    ),
+    "nested_pickle": ("model.width", {"_target_": "torch.load", "f": "M", "weights_only": False}),
+    # the network itself
+    "network_function": ("model._target_", f"{HERE}.fire"),
+    "network_class": ("model._target_", f"{HERE}.Loss"),
+    "network_import": ("model._target_", "evil_on_import.anything"),
+    "network_relative": ("model._target_", "pcnn.models...evil_on_import.anything"),
+    "network_through_a_module": ("model._target_", "pcnn.models.minkunet.nn.Module"),
+    "network_of_torch": ("model._target_", "torch.fx.GraphModule"),
+    "network_loader": ("model._target_", "pcnn.callbacks.load_config"),
+    "network_no_name": ("model._target_", ["os.system"]),
+    "network_partial": ("model._partial_", FIRE),
+    "backbone": ("model.backbone", FIRE),
+    # the other places, by classes of the right base in the wrong package
+    "task": ("task._target_", f"{HERE}.Task"),
+    "loss": ("task.loss", of("Loss")),
+    "loss_in_a_list": ("task.loss.losses", [of("Loss"), FIRE]),
+    "loss_argument": ("task.loss.weights", FIRE),
+    "optimizer": ("task.optimizer", of("Optimizer", _partial_=True, lr=0.1)),
+    "optimizer_argument": ("task.optimizer.lr", FIRE),
+    "optimizer_of_another_kind": ("task.optimizer._target_", "torch.optim.lr_scheduler.LambdaLR"),
+    "scheduler": ("task.scheduler", {**FIRE, "_partial_": True}),
+    "scheduler_unlisted": ("task.scheduler._target_", "pcnn.tasks.schedules.math.log"),
+    "task_argument": ("task.prefetch_maps", FIRE),
+    "data_module": ("dataset.tasks.segmentation", of("DataModule")),
+    "data_argument": ("dataset.tasks.segmentation.crop", FIRE),
+    "geometry": ("dataset.tasks.segmentation.geometry", of("Voxels")),
+    "placement": ("geometry", of("Voxels", name="voxel")),
+    "geometry_simulator": (
+        "dataset.tasks.segmentation.geometry._target_",
+        "pcnn.datasets.simulate.simulate_kitti",
+    ),
+    "augmentation": ("dataset.tasks.segmentation.augment", of("Changes")),
+    "mix": ("dataset.tasks.segmentation.augment.mix", of("Mix")),
+    "mixes": (
+        "dataset.tasks.segmentation.augment.mix",
+        {"_target_": "pcnn.datasets.mixes.OneOf", "mixes": [of("Mix")], "shares": [1.0]},
+    ),
+    "elastic": ("dataset.tasks.segmentation.augment.elastic", of("Distortion")),
+    "views": ("tta", of("Views", name="x")),
+    "trainer": ("trainer._target_", f"{HERE}.Trainer"),
+    "strategy": ("trainer.strategy", of("Strategy")),
+    "profiler": ("trainer.profiler", of("Profiler")),
+    "plugins": ("trainer.plugins", [of("Precision", precision="16-mixed", device="cpu")]),
+    "trainer_argument": ("trainer.max_time", FIRE),
+    "callback": ("callbacks.more", of("Hook")),
+    "callback_function": ("callbacks.more", {"_target_": "pcnn.loggers.stored_run_id"}),
+    "callback_argument": ("callbacks.progress.every_n_steps", FIRE),
+    "logger": ("logger.more", of("Logger", save_dir=".")),
+    "logger_elsewhere": (
+        "logger.more",
+        {"_target_": "lightning.pytorch.loggers.MLFlowLogger", "tracking_uri": "http://192.0.2.1"},
+    ),
+    "logger_settings": (
+        "logger.wandb",
+        {"_target_": "pcnn.loggers.RunWandbLogger", "settings": {"base_url": "http://192.0.2.1"}},
+    ),
+    # values that a resolver would turn into something else
+    "environment": ("model.name", "${oc.env:SECRET}"),
+    "environment_in_a_text": ("tags", ["a", "b${oc.env:SECRET}c"]),
+    "decoded": ("seed", "${oc.decode:${oc.env:SECRET}}"),
+    "resolver": ("model.width", "${fire:1}"),
+    "resolver_of_hydra": ("optimized_metric", "${hydra:runtime.cwd}"),
+    "node": ("model.width", "${seed}"),
+    "missing": ("model.width", "???"),
+    # keys that are not a file's
+    "hydra": ("hydra", {"run": {"dir": "M"}, "callbacks": {"x": FIRE}}),
+    "hydra_launcher": ("hydra/launcher", "evil"),
+    "defaults": ("defaults", ["/evil", {"override /model": "evil"}]),
+    "allowed_by_itself": ("allow_targets", [HERE]),
+    "unknown_key": ("predictions", "M"),
+    # places that are not a file's
+    "checkpoints_elsewhere": ("callbacks.checkpoint.folder", "M"),
+    "checkpoints_above": ("callbacks.checkpoint.folder", "../../elsewhere"),
+    "logs_at_home": ("logger.csv.save_dir", "~/elsewhere"),
+    "profile_elsewhere": (
+        "trainer.profiler",
+        {"_target_": "lightning.pytorch.profilers.PyTorchProfiler", "dirpath": "M"},
+    ),
+    "data_elsewhere": ("dataset.data_dir", "M"),
+    # shapes
+    "endless": ("model.width", LOOP),
+    "bomb": ("model.width", BOMB),
+    "deep": ("model.width", DEEP),
+    "key_that_is_no_text": ("model.width", {1: 2}),
+    "value_that_is_no_plain_one": ("model.width", {1, 2}),
+}
+
+
+def with_case(good: Mapping[str, Any], name: str, marker: Path) -> dict[str, Any]:
+    """A copy of a good configuration with a hostile entry."""
+    key, value = CASES[name]
+    changed = copy.deepcopy(dict(good))
+    *parents, last = key.split(".") if not key.startswith("hydra/") else [key]
+    node = changed
+    for parent in parents:
+        if not isinstance(node.get(parent), dict):
+            node[parent] = {}
+        node = node[parent]
+    endless = any(value is one for one in (LOOP, BOMB, DEEP))
+    node[last] = value if endless else placed(value, marker)
+    return changed
+
+
+def placed(value: Any, marker: Path) -> Any:
+    """The value with the marker's path in it."""
+    if isinstance(value, dict):
+        return {key: placed(one, marker) for key, one in value.items()}
+    if isinstance(value, list):
+        return [placed(one, marker) for one in value]
+    if not isinstance(value, str):
+        return value
+    if value == "M":
+        return str(marker)
+    return value.replace("'M'", f"'{marker}'").replace("touch M", f"touch {marker}")
