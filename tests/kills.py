@@ -145,6 +145,7 @@ def outcome(run: Path) -> Outcome:
         content = torch.load(run / "checkpoints" / name, weights_only=True)
         state |= dict(leaves({key: content[key] for key in content if key != "pcnn_config"}, name))
     metrics = json.loads((run / "metrics.json").read_text())
+    metrics.pop("revision")  # a commit may come while this runs
     # these name the run folder
     metrics.pop("checkpoint")
     metrics.pop("config_sha256")
