@@ -68,6 +68,7 @@ def register(
     differ in scale or one is a mirror image, the exit code is 1 and nothing is written.
     """
     import json
+    import math
 
     from pcnn.console import Console
     from pcnn.datasets.channels import Reading
@@ -111,7 +112,7 @@ def register(
         "inliers": found.inliers,
         "inlier_rmse_m": found.rmse,
         "overlap": found.overlap,
-        "scale": found.scale,
+        "scale": found.scale if math.isfinite(found.scale) else None,
         "ambiguity": str(found.ambiguity) or None,
     }
     # far from zero a rotation needs more digits: 1e-8 of 5,000 km are 5 cm

@@ -72,7 +72,7 @@ class _Look(NamedTuple):
     """Source points [S] in a pose."""
 
     placed: Tensor  # [S, 3]
-    index: Tensor  # [S] nearest target points
+    nearest: Tensor  # [S] rows of the nearest target points
     gap: Tensor  # [S] distance to them
     on: Tensor  # [S] whether they lie on the target's surface
     lost: Tensor  # [S] whether no target is near
@@ -128,7 +128,7 @@ def ambiguity(
     if int(lying.sum()) < FEWEST:
         return UNIQUE
     some, placed = some[lying], seen.placed[lying]
-    normals = surface.normals[seen.index[lying]]
+    normals = surface.normals[seen.nearest[lying]]
     free = _free_directions(surface, transform, some, placed, normals)
     if free:  # turns about a free axis would be found, too
         return Ambiguity(free, ())
@@ -191,7 +191,7 @@ def _refined(surface: _Surface, pose: Tensor, source: Tensor, reach: float) -> T
         near = seen.gap < reach * surface.step
         if int(near.sum()) < FEWEST:
             break
-        pose = weighted_svd(seen.placed, surface.points[seen.index], near.double()) @ pose
+        pose = weighted_svd(seen.placed, surface.points[seen.nearest], near.double()) @ pose
     return pose
 
 
