@@ -1,0 +1,347 @@
+"""Every kind of file that the project reads: small whole ones, and what reads them."""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+import json
+import pickle
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import yaml
+
+from pcnn.callbacks import load_config
+from pcnn.dataflows import tuning_file
+from pcnn.datasets.cache import CloudCache
+from pcnn.datasets.class_file import read_classes
+from pcnn.datasets.point_files import label_source, read_labels, read_points
+from pcnn.datasets.registration.fcgf_pairs import FCGFPairs
+from pcnn.datasets.registration.fragment_files import read_fragment, read_local
+from pcnn.datasets.registration.gt_files import read_gt_info, read_gt_log, read_gt_overlap
+from pcnn.datasets.registration.kitti_ground_truth import IcpCache
+from pcnn.datasets.registration.kitti_odometry import read_calibration, read_poses
+from pcnn.datasets.registration.make_gt import read_pose
+from pcnn.datasets.registration.pair_lists import read_indoor_list, read_kitti_list
+from pcnn.datasets.s3dis.annotation_file import read_annotation
+from pcnn.datasets.s3dis.convert import alignment_angle
+from pcnn.datasets.s3dis.room_arrays import STEMS, read_array_room, write_array_room
+from pcnn.datasets.samples import Cloud
+from pcnn.datasets.simulate.marker import read_marker
+from pcnn.datasets.statistics.of_set import read_statistics
+from pcnn.experiment import run_folder
+from pcnn.experiment.confusion_file import read_counts
+from pcnn.experiment.resume import is_finished
+from pcnn.experiment.trained_descriptor import network_weights
+from pcnn.metrics.registration.pair_table import COLUMNS, read_pair_table
+from tests.datasets.s3dis_rooms import room_arrays
+
+P = 24  # points
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A kind of file.
+
+    Args:
+        name: of the file, in a folder of its own.
+        samples: whole ones.
+        read: reads the file at a path.
+        around: further files of the folder.
+    """
+
+    name: str
+    samples: tuple[bytes, ...]
+    read: Callable[[Path], Any]
+    around: tuple[tuple[str, bytes], ...] = ()
+
+
+def subjects(folder: Path) -> list[Subject]:
+    """All kinds; whole files are written into a folder to get their bytes."""
+    return [
+        *_clouds(folder),
+        *_arrays(folder),
+        *_registration(),
+        *_plain(),
+        *_experiments(folder),
+    ]
+
+
+def _points() -> np.ndarray:
+    rng = np.random.default_rng(0)
+    return rng.uniform(1, 30, (P, 4)).round(2).astype("<f4")
+
+
+def _table(big: bool = False) -> np.ndarray:
+    names = [("x", "f4"), ("y", "f4"), ("z", "f4"), ("intensity", "f4"), ("label", "i4")]
+    table = np.zeros(P, [(name, (">" if big else "<") + kind) for name, kind in names])
+    for at, (name, _) in enumerate(names[:4]):
+        table[name] = _points()[:, at]
+    return table
+
+
+def _clouds(folder: Path) -> list[Subject]:
+    points = _points()
+    found = [
+        Subject("a.bin", (points.tobytes(),), read_points),
+        Subject("a.pcd.bin", (np.zeros((P, 5), "<f4").tobytes(), points.tobytes()), read_points),
+        Subject("a.npy", (_npy(points), _npy(_table()), _npy(np.asfortranarray(points))), _read),
+        Subject(
+            "a.ply", (_ply("ascii"), _ply("binary_little_endian"), _ply("binary_big_endian")), _read
+        ),
+        Subject("a.pcd", tuple(map(_pcd, ("ascii", "binary", "binary_compressed"))), _read),
+        Subject("a.label", (np.arange(P, dtype="<u4").tobytes(),), lambda p: read_labels(p, P)),
+        Subject("a_label.npy", (_npy(np.arange(P)),), lambda p: read_labels(p, P)),
+    ]
+    if importlib.util.find_spec("laspy") and importlib.util.find_spec("lazrs"):
+        from tests.datasets.las_files import write_las
+
+        for name in ("a.las", "a.laz"):
+            samples = []
+            for kind in (1, 7):
+                write_las(folder / name, P, kind)
+                samples.append((folder / name).read_bytes())
+            found.append(Subject(name, tuple(samples), read_points))
+    return found
+
+
+def _read(path: Path) -> None:
+    label_source(path)
+    read_points(path)
+
+
+def _arrays(folder: Path) -> list[Subject]:
+    points = _points()[:, :3].copy()
+    packed, stored = io.BytesIO(), io.BytesIO()
+    np.savez_compressed(packed, pcd=points, color=points)
+    np.savez(stored, pcd=points)
+    pths = []
+    for value in (points, torch.from_numpy(points), points.astype(np.float64)):
+        file = io.BytesIO()
+        torch.save(value, file)
+        pths.append(file.getvalue())
+    old = io.BytesIO()
+    torch.save(torch.from_numpy(points), old, _use_new_zipfile_serialization=False)
+    room = folder / "room"
+    write_array_room(room, room_arrays(P))
+    arrays = {f"{stem}.npy": (room / f"{stem}.npy").read_bytes() for stem in STEMS}
+    source = folder / "source"
+    source.write_bytes(b"")
+    cloud = Cloud(torch.from_numpy(points), torch.ones(P, 1), torch.zeros(P).long(), "a", "a")
+    cache = CloudCache(folder / "made", {})
+    cache.get("a", [source], lambda: cloud)
+    lines = "".join(f"{x:.3f} {y:.3f} {z:.3f} 12 200 0\n" for x, y, z in points.tolist())
+    return [
+        Subject("a.npz", (packed.getvalue(), stored.getvalue()), read_local),
+        Subject("a.pth", (*pths, old.getvalue()), read_fragment),
+        *(
+            Subject(
+                name,
+                (data,),
+                lambda path: read_array_room(path.parent),
+                tuple((other, held) for other, held in arrays.items() if other != name),
+            )
+            for name, data in arrays.items()
+        ),
+        Subject("chair_1.txt", (lines.encode(), b"1 2 3 185\x10187 4\n"), read_annotation),
+        Subject("entry.npz", ((cache.folder / "a.npz").read_bytes(),), _find_entry),
+        Subject("0_1_2.npy", (_npy(np.eye(4)),), lambda path: _icp(path, "legacy", "icp")),
+        Subject("0_1_2.npz", (_npz(np.eye(4)),), lambda path: _icp(path, "fixed", "icp_fixed")),
+    ]
+
+
+def _find_entry(path: Path) -> None:
+    cache = CloudCache(path.parent, {})
+    cache.folder.mkdir(exist_ok=True)
+    path.replace(cache.folder / "a.npz")
+    cache.find("a", [])  # rebuilt where it is broken: nothing is raised
+
+
+def _icp(path: Path, kind: str, folder: str) -> None:
+    place = path.parent / folder / path.name
+    place.parent.mkdir(exist_ok=True)
+    path.replace(place)
+    IcpCache(path.parent, kind).get(0, 1, 2)
+
+
+def _registration() -> list[Subject]:
+    pose = np.eye(4)
+    pose[:3, 3] = 1.5, 0.25, 0.0
+    rows = "".join("\t".join(f"{v:.6f}" for v in row) + "\n" for row in pose.tolist())
+    line = " ".join(f"{v:.6e}" for v in pose[:3].reshape(-1).tolist())
+    indoor = [
+        {
+            "overlap": np.float64(0.4),
+            "rotation": pose[:3, :3],
+            "translation": pose[:3, 3],
+            "scene_name": "s",
+            "frag_id0": 3,
+            "frag_id1": 7,
+            "pcd0": "a",
+            "pcd1": "b",
+        }
+    ]
+    predator = {
+        "src": ["test/s/cloud_bin_7.pth"],
+        "tgt": ["test/s/cloud_bin_3.pth"],
+        "rot": [pose[:3, :3]],
+        "trans": [pose[:3, 3:]],
+        "overlap": [np.float64(0.4)],
+    }
+    kitti = [{"seq_id": 8, "frame0": 11, "frame1": 0, "transform": pose, "pcd0": "a", "pcd1": "b"}]
+    info = "0 1 3\n" + "".join(" ".join(map(str, row)) + "\n" for row in np.eye(6).tolist())
+    lists = tuple(pickle.dumps(c, protocol=p) for c in (indoor, predator) for p in (2, 4, 5))
+    return [
+        Subject("poses.txt", (f"{line}\n{line}\n{line}\n".encode(),), read_poses),
+        Subject("calib.txt", (f"P0: {line}\nTr: {line}\n".encode(),), read_calibration),
+        Subject("gt.log", (f"0\t1\t3\n{rows}0\t2\t3\n{rows}".encode(),), read_gt_log),
+        Subject("gt.info", (info.encode(),), read_gt_info),
+        Subject("gt_overlap.log", (b"0,1,0.4210\n0,2,0.1\n",), read_gt_overlap),
+        Subject(
+            "c_0.info.txt",
+            (f"scene 1 2\n{rows}".encode(),),
+            lambda p: read_pose(p.parent / "c_0.ply"),
+        ),
+        Subject("indoor.pkl", lists, read_indoor_list),
+        Subject(
+            "kitti.pkl", tuple(pickle.dumps(kitti, protocol=p) for p in (2, 4)), read_kitti_list
+        ),
+        Subject(
+            "scene@seq-01-0.30.txt",
+            (b"a.npz b.npz 0.41\na.npz c.npz 0.33\n",),
+            lambda p: FCGFPairs(p.parent),
+        ),
+        Subject("Area_1_alignmentAngle.txt", (b"## room angle\noffice_1 90\n",), _angle),
+    ]
+
+
+def _angle(path: Path) -> None:
+    folder = path.parent / "Area_1"
+    folder.mkdir(exist_ok=True)
+    path.replace(folder / path.name)
+    alignment_angle(folder / "office_1")
+
+
+def _plain() -> list[Subject]:
+    classes = {
+        "names": ["ground", "tree"],
+        "colors": [[1, 2, 3], [4, 5, 6]],
+        "map": {2: "ground", 5: "tree", 1_000_000_000: "tree"},
+        "ignore": [0],
+    }
+    histogram = {"low": 0.0, "high": 1.0, "counts": [1.0, 2.0], "under": 0.0, "over": 0.0}
+    statistics = {
+        "format": "pcnn statistics 1",
+        "name": "a",
+        "source": "real",
+        "points": [3],
+        "neighbours": {"0.05": [3.0]},
+        "rings": None,
+        "missing": None,
+        "classes": None,
+        "histograms": {"range": histogram},
+    }
+    table = ",".join(COLUMNS) + "\nall,0,s,0,1,0,1.5,0.1,0.05,0.4,100,40,1,1,0.2\n"
+    return [
+        Subject("classes.yaml", (yaml.safe_dump(classes).encode(),), _encode),
+        Subject("statistics.json", (json.dumps(statistics).encode(),), read_statistics),
+        Subject("pairs.csv", (table.encode(),), read_pair_table),
+        Subject(
+            "SIMULATED.json", (b'{"seed": 0, "version": "4"}',), lambda p: read_marker(p.parent)
+        ),
+        Subject("tuned.json", (_tuned(),), tuning_file.read),  # counts as empty, with a warning
+    ]
+
+
+def _encode(path: Path) -> None:
+    labels = read_classes(path)
+    labels.encode(np.array(list(labels.raw_to_train)), str(path))
+
+
+def _tuned() -> bytes:
+    shipped = json.loads(next(tuning_file.SHIPPED.glob("*.json")).read_text())
+    shipped["rows"] = shipped["rows"][:2]
+    shipped["layouts"] = shipped.get("layouts", [])[:2]
+    return json.dumps(shipped).encode()
+
+
+def _experiments(folder: Path) -> list[Subject]:
+    config = {
+        "model": {"name": "minkunet", "width": 0.5},
+        "dataset": {"name": "kitti", "root": None},
+        "task": {"name": "segmentation"},
+        "data": {"in_channels": 4},
+        "seed": 1,
+    }
+    checkpoint = {
+        "state_dict": {"net.a": torch.ones(3, 4), "net.b": torch.arange(3)},
+        "optimizer_states": [{"state": {0: {"exp_avg": torch.zeros(3)}}, "param_groups": []}],
+        "pcnn_config": config,
+        "global_step": 3,
+        "callbacks": {"c": {"best_step": 3}},
+    }
+    file = io.BytesIO()
+    torch.save(checkpoint, file)
+    metrics = {"config_sha256": "0" * 64, "metrics": {"val/miou": 0.5}, "checkpoint": "best.ckpt"}
+    counts = {"class_names": ["a", "b"], "counts": {"val": [[1, 2, 0], [0, 3, 1]]}}
+    text = yaml.safe_dump(config).encode()
+    return [
+        Subject("best.ckpt", (file.getvalue(),), _checkpoint),
+        Subject("config.yaml", (text,), lambda p: run_folder.load_config(p.parent)),
+        Subject(
+            "metrics.json",
+            (json.dumps(metrics).encode(),),
+            lambda p: is_finished(p.parent),
+            (("config.yaml", text),),
+        ),
+        Subject("confusion.json", (json.dumps(counts).encode(),), lambda p: read_counts(p.parent)),
+    ]
+
+
+def _checkpoint(path: Path) -> None:
+    load_config(path)
+    network_weights(path)
+
+
+def _npy(values: np.ndarray) -> bytes:
+    file = io.BytesIO()
+    np.save(file, values)
+    return file.getvalue()
+
+
+def _npz(values: np.ndarray) -> bytes:
+    file = io.BytesIO()
+    np.savez(file, transform=values, fitness=1.0)
+    return file.getvalue()
+
+
+def _ply(format: str) -> bytes:
+    table = _table(format == "binary_big_endian")
+    names = {"f4": "float", "i4": "int"}
+    lines = ["ply", f"format {format} 1.0", "comment a", f"element vertex {P}"]
+    lines += [f"property {names[table.dtype[n].str[1:]]} {n}" for n in table.dtype.names or ()]
+    header = ("\n".join([*lines, "end_header"]) + "\n").encode()
+    if format != "ascii":
+        return header + table.tobytes()
+    return header + "".join(" ".join(map(str, row)) + "\n" for row in table.tolist()).encode()
+
+
+def _pcd(kind: str) -> bytes:
+    points = _points()
+    header = (
+        "# .PCD v0.7\nVERSION 0.7\nFIELDS x y z intensity\nSIZE 4 4 4 4\nTYPE F F F F\n"
+        f"COUNT 1 1 1 1\nWIDTH {P}\nHEIGHT 1\nVIEWPOINT 0 0 0 1 0 0 0\nPOINTS {P}\nDATA {kind}\n"
+    ).encode()
+    if kind == "ascii":
+        return header + "".join(" ".join(map(str, r)) + "\n" for r in points.tolist()).encode()
+    if kind == "binary":
+        return header + points.tobytes()
+    planes = points.T.copy().tobytes()
+    parts = [planes[at : at + 32] for at in range(0, len(planes), 32)]
+    packed = b"".join(bytes([len(part) - 1]) + part for part in parts)
+    return header + struct.pack("<II", len(packed), len(planes)) + packed
