@@ -19,9 +19,11 @@ WORKERS ?= 2
 GPU_WORKERS ?= 10
 ARGS ?=
 DATA_ROOT ?=
+FUZZ_SEED ?= 1
+FUZZ_SECONDS ?= 3600
 
 .PHONY: help train test install install-dev install-locked lock licences sbom libraries lint format type imports test-cpu test-gpu \
-        test-interpret test-wheel bench docs clean
+        test-interpret test-wheel bench docs fuzz clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' Makefile | while IFS= read -r line; do \
@@ -157,6 +159,10 @@ test-interpret: install-dev ## Triton kernels on the CPU, by Triton's interprete
 test-gpu: install-dev ## the tests that need a GPU, in GPU_WORKERS processes
 	$(PY) -m pytest -q -m "gpu or multigpu" -n $(GPU_WORKERS) --dist worksteal --durations 10 \
 	  --ignore tests/test_wheel.py
+
+fuzz: install-dev ## damaged files of every kind for an hour (FUZZ_SEED, FUZZ_SECONDS)
+	FUZZ_SEED=$(FUZZ_SEED) FUZZ_SECONDS=$(FUZZ_SECONDS) \
+	  $(PY) -m pytest -q -s tests/fuzz/test_fuzz.py
 
 test-wheel: install-dev ## build the wheel and use it in an empty environment elsewhere
 	$(PY) -m pytest -q tests/test_wheel.py

@@ -9,11 +9,11 @@ import torch
 
 from pcnn.callbacks.checksum import is_whole
 from pcnn.callbacks.loaded_config import loaded_config
-from pcnn.errors import UserError, first_line
+from pcnn.errors import FileError, MissingFileError, first_line
 
 
-class CheckpointError(UserError):
-    """A file is no whole checkpoint; the text names it."""
+class CheckpointError(FileError):
+    """A file is no whole checkpoint."""
 
 
 def read_checkpoint(path: str | Path, map_location: Any = "cpu", mmap: bool = True) -> Any:
@@ -30,20 +30,21 @@ def read_checkpoint(path: str | Path, map_location: Any = "cpu", mmap: bool = Tr
     """
     path = Path(path)
     if not path.is_file():
-        raise FileNotFoundError(f"no checkpoint at {path}")
+        raise MissingFileError(path, "no such checkpoint")
     if not is_whole(path):
         raise CheckpointError(
-            f"{path}: not a whole checkpoint: its bytes are not those that were written, it is cut "
-            "short or a bit of it has flipped; copy it again, or take another one"
+            path,
+            "not a whole checkpoint: its bytes are not those that were written, it is cut short or "
+            "a bit of it has flipped; copy it again, or take another one",
         )
     try:
         content = torch.load(path, map_location=map_location, weights_only=True, mmap=mmap)
     except Exception as error:  # torch and pickle raise errors of every kind for strange bytes
         raise CheckpointError(
-            f"{path}: not a whole checkpoint ({first_line(error)}); take another one"
+            path, f"not a whole checkpoint ({first_line(error)[:300]}); take another one"
         ) from error
     if not isinstance(content, dict):
-        raise CheckpointError(f"{path}: not a checkpoint of a run, it holds no dictionary")
+        raise CheckpointError(path, "not a checkpoint of a run, it holds no dictionary")
     return content
 
 
@@ -61,6 +62,6 @@ def load_config(path: str | Path) -> dict[str, Any]:
     checkpoint = read_checkpoint(path)
     if not isinstance(checkpoint.get("pcnn_config"), dict):
         raise CheckpointError(
-            f"{path} carries no configuration ('pcnn_config'); it was not written by a pcnn run"
+            Path(path), "it carries no 'pcnn_config'; it was not written by a pcnn run"
         )
     return loaded_config(checkpoint["pcnn_config"], path)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from pcnn.errors import UserError
+from pcnn.errors import FileError
 
 #: Values of a configuration at most; runs have some hundreds.
 MAX_VALUES = 20_000
@@ -38,14 +38,14 @@ def loaded_config(config: Any, path: object) -> dict[str, Any]:
         path: the file, for messages.
 
     Raises:
-        UserError: names the key of what is no plain value, of an interpolation, or of what is not
+        FileError: names the key of what is no plain value, of an interpolation, or of what is not
             a file's to say.
     """
     if not isinstance(config, dict):
-        raise UserError(f"{path}: its configuration is no mapping")
+        raise FileError(path, "its configuration is no mapping")
     for key in config:
         if str(key).partition("/")[0] in _NEVER:
-            raise UserError(f"{path}: a configuration in a file has no key {key!r}")
+            raise FileError(path, f"a configuration in a file has no key {str(key)[:80]!r}")
     try:
         for where, value in values_in(config, ""):
             if isinstance(value, str) and "${" in value:
@@ -55,7 +55,7 @@ def loaded_config(config: Any, path: object) -> dict[str, Any]:
             if value == "???":
                 raise ValueError(f"{where} has no value")
     except (TypeError, ValueError) as error:
-        raise UserError(f"{path}: {error}") from error
+        raise FileError(path, str(error)) from error
     copied: dict[str, Any] = _copy(config)
     return copied
 

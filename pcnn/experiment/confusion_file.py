@@ -10,8 +10,11 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from pcnn.errors import FileError
 from pcnn.experiment.errors import ConfigError
 from pcnn.experiment.run_folder import write_whole
+from pcnn.files.named import named
+from pcnn.files.plain import read_json
 
 NAME = "confusion.json"
 
@@ -55,26 +58,26 @@ def read_counts(folder: Path) -> Counts:
     """Read the counts of a run.
 
     Raises:
-        ConfigError: the folder holds none, or they cannot be read.
+        ConfigError: the folder holds none.
+        FileError: they cannot be read.
     """
     path = folder / NAME
     if not path.is_file():
         raise ConfigError(
             f"{folder} holds no {NAME}: give the folder of a finished train.py or eval.py run."
         )
-    try:
-        content = json.loads(path.read_text())
+    content = read_json(path)
+    with named(path, "file of counts"):
         names = tuple(map(str, content["class_names"]))
         passes = {
             name: torch.tensor(counts, dtype=torch.int64)
             for name, counts in content["counts"].items()
         }
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ConfigError(f"{path} cannot be read ({error}); run the evaluation again.") from error
-    for name, counts in passes.items():
-        if counts.shape != (len(names), len(names) + 1) or int(counts.min()) < 0:
-            raise ConfigError(
-                f"{path}: {name} holds {list(counts.shape)} counts for {len(names)} classes; "
-                "run the evaluation again."
-            )
+        for name, counts in passes.items():
+            if counts.shape != (len(names), len(names) + 1) or int(counts.min()) < 0:
+                raise FileError(
+                    path,
+                    f"{name[:40]} holds {list(counts.shape)} counts for {len(names)} classes; run "
+                    "the evaluation again.",
+                )
     return Counts(names, passes)

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml  # type: ignore[import-untyped]
 from omegaconf import DictConfig, OmegaConf
 
 from pcnn.callbacks import load_config as load_checkpoint_config
 from pcnn.callbacks.loaded_config import loaded_config
 from pcnn.datasets.whole_file import drop_parts, whole_file
-from pcnn.errors import first_line
+from pcnn.errors import FileError
 from pcnn.experiment.errors import ConfigError
+from pcnn.files.named import named
+from pcnn.files.plain import read_json, read_yaml
 
 CONFIG = "config.yaml"
 METRICS = "metrics.json"
@@ -62,9 +62,9 @@ def load_config(folder: Path) -> DictConfig:
     """The resolved configuration of a run.
 
     Raises:
-        ConfigError: the folder does not exist, or its config.yaml is missing or damaged and no
-            checkpoint carries what was in it.
-        UserError: config.yaml holds more than resolved values.
+        ConfigError: the folder does not exist, or its config.yaml is missing and no checkpoint
+            carries what was in it.
+        FileError: config.yaml is damaged, or holds more than resolved values.
     """
     path = folder / CONFIG
     if not path.is_file() and (folder / LAST).is_file():
@@ -74,24 +74,25 @@ def load_config(folder: Path) -> DictConfig:
         latest = f"\nlatest run: {runs[-1]}" if runs else ""
         raise ConfigError(f"resume={folder}: no run is there ({CONFIG} is missing).{latest}")
     try:
-        # by YAML's own loader first, which makes plain values alone
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        content = read_yaml(path)  # by YAML's own loader first, which makes plain values alone
         whole = isinstance(content, dict) and {"model", "dataset", "trainer"} <= content.keys()
         why = "keys are missing"
-    except (yaml.YAMLError, UnicodeDecodeError, OSError, RecursionError) as error:
-        content, whole, why = None, False, first_line(error)
+    except FileError as error:
+        content, whole, why = None, False, error.rule
     if not whole:
-        raise ConfigError(
-            f"{path} is damaged: it does not hold a configuration ({why}).\n"
+        raise FileError(
+            path,
+            f"damaged, it does not hold a configuration ({why}).\n"
             + (
                 f"possible: rm {shlex.quote(str(path))} and the same command again; "
                 f"{LAST} carries the same values"
                 if (folder / LAST).is_file()
                 else "possible: take it from a copy, or start the run in another folder"
-            )
+            ),
         )
     loaded_config(content, path)
-    cfg = OmegaConf.load(path)
+    with named(path, "configuration"):
+        cfg = OmegaConf.load(path)
     assert isinstance(cfg, DictConfig)
     return cfg
 
@@ -100,18 +101,19 @@ def load_metrics(folder: Path) -> dict[str, Any]:
     """What metrics.json of a run holds.
 
     Raises:
-        ConfigError: it is damaged.
+        FileError: it is damaged.
     """
     path = folder / METRICS
     try:
-        content = json.loads(path.read_text())
+        content = read_json(path)
         if not isinstance(content, dict) or "config_sha256" not in content:
-            raise ValueError("keys are missing")
-    except ValueError as error:  # of the bytes, of the text, of what it says
-        raise ConfigError(
-            f"{path} is damaged: it does not hold the figures of a run ({first_line(error)}).\n"
+            raise FileError(path, "keys are missing")
+    except FileError as error:
+        raise FileError(
+            path,
+            f"damaged, it does not hold the figures of a run ({error.rule}).\n"
             f"possible: rm {shlex.quote(str(path))} and the same command again, which evaluates "
-            "again and writes it"
+            "again and writes it",
         ) from error
     return content
 

@@ -124,5 +124,5 @@ def steps_of(checkpoint: Path) -> int:
     """
     content = read_checkpoint(checkpoint)
     if not isinstance(content.get("global_step"), int):
-        raise CheckpointError(f"{checkpoint}: not a checkpoint of a run, it tells no step")
+        raise CheckpointError(checkpoint, "not a checkpoint of a run, it tells no step")
     return int(content["global_step"])

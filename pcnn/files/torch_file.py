@@ -1,4 +1,4 @@
-"""Files that torch wrote: checkpoints, and arrays with the suffix ``.pth``."""
+"""Arrays in files that torch wrote, with the suffix ``.pth``."""
 
 from __future__ import annotations
 
@@ -17,23 +17,6 @@ from pcnn.files.pickled_arrays import STAND_INS, with_arrays
 _VALUES = 1 << 24
 
 
-def read_checkpoint(path: Path | str) -> dict[str, Any]:
-    """Entries of a checkpoint: tensors and plain values; nothing of the file is run.
-
-    Tensors lie in the file until they are used, so memory follows its size.
-
-    Raises:
-        MissingFileError: no such file.
-        FileError: no checkpoint, a torn one, or one that holds more than this.
-    """
-    path = Path(path)
-    with named(path, "checkpoint"):
-        content = _loaded(path, [])
-        if not isinstance(content, dict):
-            raise FileError(path, f"a checkpoint holds entries by name, not {type(content)}")
-        return content
-
-
 def read_arrays(path: Path, limit: float = LIMIT) -> Any:
     """What a ``.pth`` file of tensors, NumPy arrays and plain values holds; nothing of it is run.
 
@@ -43,23 +26,21 @@ def read_arrays(path: Path, limit: float = LIMIT) -> Any:
 
     Raises:
         MissingFileError: no such file.
-        FileError: as `read_checkpoint`.
+        FileError: no file of torch, a torn one, or one that holds more than this.
     """
     with named(path, ".pth file"):
         check_size(path, path.stat().st_size, limit)
-        content = _loaded(path, [(found, name) for name, found in STAND_INS.items()])
+        stand_ins: list[Any] = [(found, name) for name, found in STAND_INS.items()]
+        try:
+            with torch.serialization.safe_globals(stand_ins):
+                # tensors of an archive are taken out of the file's own bytes, never beyond them
+                content = torch.load(
+                    path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path)
+                )
+        except pickle.UnpicklingError as error:
+            raise FileError(
+                path,
+                "no file of torch, or one that holds more than tensors and plain values, of which "
+                "nothing is read",
+            ) from error
         return with_arrays(content, _VALUES)
-
-
-def _loaded(path: Path, allowed: list[Any]) -> Any:
-    try:
-        with torch.serialization.safe_globals(allowed):
-            return torch.load(
-                path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path)
-            )
-    except pickle.UnpicklingError as error:
-        raise FileError(
-            path,
-            "no file of torch, or one that holds more than tensors and plain values, of which "
-            "nothing is read",
-        ) from error

@@ -9,6 +9,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf
 
 from pcnn.callbacks.atomic_io import write_whole
+from pcnn.errors import FileError
 from pcnn.experiment import report, run_folder
 from pcnn.experiment.errors import ConfigError
 from pcnn.experiment.resume import Continuation, continuation, is_finished
@@ -138,14 +139,14 @@ def test_damaged_files_of_a_run_are_told_by_name_and_with_a_way_on(tmp_path: Pat
     metrics = (tmp_path / "metrics.json").read_text()
     for torn in ("", metrics[:40], "{}", "[1]"):
         (tmp_path / "metrics.json").write_text(torn)
-        with pytest.raises(ConfigError, match=r"metrics\.json is damaged.*\npossible: rm "):
+        with pytest.raises(FileError, match=r"metrics\.json: damaged.*\npossible: rm "):
             resumed(tmp_path)
     (tmp_path / "metrics.json").write_text(metrics)
 
     written = (tmp_path / "config.yaml").read_text()
     for torn in ("", written[:20], "a: [", "- 1"):
         (tmp_path / "config.yaml").write_text(torn)
-        with pytest.raises(ConfigError, match=r"config\.yaml is damaged.*\npossible: rm "):
+        with pytest.raises(FileError, match=r"config\.yaml: damaged.*\npossible: rm "):
             resumed(tmp_path)
     (tmp_path / "config.yaml").unlink()
     found = resumed(tmp_path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import multiprocessing
 import resource
 import shutil
@@ -102,6 +103,7 @@ def _work(pipe: Connection, seed: int, first: int, files: int | None, end: float
 
     torch.set_num_threads(1)  # threads do not survive a fork
     warnings.simplefilter("ignore")
+    logging.disable()  # a cache tells of every entry that it makes again
     # an allocation beyond this is refused, and told apart from a refusal by the file's own size
     space = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (space + 8 * GIB, space + 8 * GIB))
