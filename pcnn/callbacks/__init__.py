@@ -1,7 +1,12 @@
 """What happens around training steps: checkpoints, exact resume, figures and pictures."""
 
 from pcnn.callbacks.checkpoint import Checkpoint, Stopped
-from pcnn.callbacks.checkpoint_file import CheckpointError, load_config, read_checkpoint
+from pcnn.callbacks.checkpoint_file import (
+    CheckpointError,
+    load_config,
+    load_weights,
+    read_checkpoint,
+)
 from pcnn.callbacks.finite_steps import FiniteSteps
 from pcnn.callbacks.pair_picture import PairPicture
 from pcnn.callbacks.prediction_picture import PredictionPicture
@@ -31,6 +36,7 @@ __all__ = [
     "WandbPairs",
     "WeightAverage",
     "load_config",
+    "load_weights",
     "read_checkpoint",
     "stop_signals",
 ]

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from pcnn.callbacks.checksum import is_whole
 from pcnn.callbacks.loaded_config import loaded_config
@@ -65,3 +66,23 @@ def load_config(path: str | Path) -> dict[str, Any]:
             Path(path), "it carries no 'pcnn_config'; it was not written by a pcnn run"
         )
     return loaded_config(checkpoint["pcnn_config"], path)
+
+
+def load_weights(path: str | Path) -> dict[str, Tensor]:
+    """Weights of the network in a checkpoint, on the CPU, by their names in the network.
+
+    Args:
+        path: a file written by `Checkpoint`.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        CheckpointError: it is damaged, or carries no weights.
+    """
+    state = read_checkpoint(path, mmap=False).get("state_dict")
+    if not isinstance(state, dict) or not all(
+        isinstance(name, str) and isinstance(value, Tensor) for name, value in state.items()
+    ):
+        raise CheckpointError(path, "not a checkpoint of a run, it holds no weights by name")
+    return {
+        name.removeprefix("net."): value for name, value in state.items() if name.startswith("net.")
+    }

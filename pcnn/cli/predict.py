@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pcnn.cli.device import chosen_device
-from pcnn.cli.reading import Columns, Fill, IntensityMax, Scale, Strict, chosen_reading
+from pcnn.cli.reading import Columns, Fill, IntensityMax, MaxGib, Scale, Strict, chosen_reading
 from pcnn.cli.trust import AllowTargets, packages
 from pcnn.plural import counted
 from pcnn.ranges import Distance, Length
@@ -41,6 +41,7 @@ def predict(
     intensity_max: IntensityMax = None,
     scale: Scale = 1.0,
     strict: Strict = False,
+    max_gib: MaxGib = None,
     allow_targets: AllowTargets = None,
 ) -> None:
     """Label every point of clouds and write labels and a coloured .ply for each.
@@ -72,7 +73,9 @@ def predict(
         targets, missing = plan_targets(paths, out)
     except (FileNotFoundError, ValueError) as error:
         raise typer.BadParameter(str(error)) from error
-    reading = chosen_reading(predictor.reading, columns, fill, strict, intensity_max, scale)
+    reading = chosen_reading(
+        predictor.reading, columns, fill, strict, intensity_max, scale, max_gib
+    )
     predictor = replace(predictor, reading=reading)
     if predictor.source == "simulated":
         console.print("this network was trained on simulated data")

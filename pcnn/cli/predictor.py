@@ -12,7 +12,7 @@ import torch
 from omegaconf import DictConfig, OmegaConf
 from torch import Tensor, nn
 
-from pcnn.callbacks import load_config, read_checkpoint
+from pcnn.callbacks import load_config, load_weights
 from pcnn.datasets.channels import Reading, chosen_columns
 from pcnn.datasets.class_file import read_classes
 from pcnn.datasets.collate import CollateSegmentation
@@ -27,6 +27,7 @@ from pcnn.datasets.units import unit_doubt
 from pcnn.errors import FileError
 from pcnn.experiment import build
 from pcnn.experiment.weights import check_finite
+from pcnn.files.named import named
 
 #: Channels of networks whose checkpoints do not name them, by their number.
 _UNNAMED = {0: (), 1: ("intensity",), 3: COLORS, 4: ("intensity", *COLORS)}
@@ -83,22 +84,23 @@ class Predictor:
 
         Raises:
             FileNotFoundError: no such file.
-            ValueError: a checkpoint of another program or another task, or a torn file.
+            FileError: a checkpoint of another program or another task, or a torn file.
         """
-        try:
-            cfg = OmegaConf.create(
-                {**load_config(checkpoint), "allow_targets": list(allow_targets)}
-            )
-            state = read_checkpoint(checkpoint, mmap=False)["state_dict"]
-        except KeyError as error:
-            raise ValueError(f"{checkpoint}: not a whole checkpoint, no {error}") from error
+        with named(checkpoint, "checkpoint of a segmentation"):
+            return cls._loaded(checkpoint, device, allow_targets)
+
+    @classmethod
+    def _loaded(
+        cls, checkpoint: Path, device: torch.device, allow_targets: Sequence[str]
+    ) -> Predictor:
+        cfg = OmegaConf.create({**load_config(checkpoint), "allow_targets": list(allow_targets)})
         if cfg.task.name != "segmentation":
-            raise ValueError(f"{checkpoint}: trained for {cfg.task.name}, not for segmentation")
+            raise FileError(checkpoint, f"trained for {cfg.task.name}, not for segmentation")
         names = tuple(cfg.data.class_names)
         net = build.network(cfg, int(cfg.data.in_channels), len(names))
-        weights = {name: value for name, value in state.items() if name.startswith("net.")}
+        weights = load_weights(checkpoint)
         check_finite(weights, checkpoint)
-        net.load_state_dict({name.removeprefix("net."): value for name, value in weights.items()})
+        net.load_state_dict(weights)
         return cls(
             net.to(device).eval(),
             device,

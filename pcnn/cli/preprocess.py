@@ -154,6 +154,7 @@ def folder(
         list[str] | None, typer.Option(help="dataset.fill, as in intensity=0; repeat.")
     ] = None,
     strict: Annotated[bool, typer.Option("--strict", help="dataset.strict=true.")] = False,
+    max_gib: Annotated[Positive, typer.Option(help="dataset.max_gib.")] = 8.0,
     data_dir: DataDir = Path("data"),
     voxel_size: Annotated[Length, typer.Option(help="dataset.voxel_size, in metres.")] = 0.1,
     crop: Annotated[Distance, typer.Option(help="dataset.crop, in metres; 0: no crop.")] = 0.0,
@@ -179,6 +180,7 @@ def folder(
         "columns": columns,
         "fill": filled(fill),
         "strict": strict,
+        "max_gib": max_gib,
         "voxel_size": voxel_size,
         "crop": crop or None,
         "val_fraction": val_fraction,

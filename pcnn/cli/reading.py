@@ -40,6 +40,12 @@ Scale = Annotated[
 ]
 
 
+MaxGib = Annotated[
+    Positive | None,
+    typer.Option(help="Largest size of a file, and of what it unpacks to in memory, in GiB; 8."),
+]
+
+
 def chosen_reading(
     reading: Reading,
     columns: str | None = None,
@@ -47,6 +53,7 @@ def chosen_reading(
     strict: bool = False,
     intensity_max: float | None = None,
     scale: float = 1.0,
+    max_gib: float | None = None,
 ) -> Reading:
     """A reading with what the options say.
 
@@ -65,6 +72,7 @@ def chosen_reading(
             strict=reading.strict or strict,
             intensity_max=reading.intensity_max if intensity_max is None else intensity_max,
             scale=scale,
+            max_gib=reading.max_gib if max_gib is None else max_gib,
         )
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error

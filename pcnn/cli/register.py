@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from pcnn.cli.device import chosen_device
-from pcnn.cli.reading import Columns, chosen_reading
+from pcnn.cli.reading import Columns, MaxGib, chosen_reading
 from pcnn.cli.trust import AllowTargets, packages
 from pcnn.plural import counted
 from pcnn.ranges import Length, Matches, Seed, Share
@@ -57,6 +57,7 @@ def register(
     ] = False,
     seed: Annotated[Seed, typer.Option(help="Seed of samples and hypotheses.")] = 0,
     columns: Columns = None,
+    max_gib: MaxGib = None,
     device: Device = "auto",
     allow_targets: AllowTargets = None,
 ) -> None:
@@ -80,9 +81,12 @@ def register(
 
     console = Console()
     where = chosen_device(device)
-    named = chosen_reading(Reading(), columns).columns
+    reading = chosen_reading(Reading(), columns, max_gib=max_gib)
     try:
-        moving, fixed = (points_of(path, str(path), named) for path in (source, target))
+        moving, fixed = (
+            points_of(path, str(path), reading.columns, reading.max_gib)
+            for path in (source, target)
+        )
         found = register(
             moving,
             fixed,
@@ -153,6 +157,7 @@ def describe(
     voxel_size: Voxel = None,
     sensor_at_origin: Sensor = True,
     columns: Columns = None,
+    max_gib: MaxGib = None,
     device: Device = "auto",
     allow_targets: AllowTargets = None,
 ) -> None:
@@ -170,12 +175,12 @@ def describe(
 
     console = Console()
     where = chosen_device(device)
-    named = chosen_reading(Reading(), columns).columns
+    reading = chosen_reading(Reading(), columns, max_gib=max_gib)
     path = out or cloud.with_name(f"{cloud.stem}_descriptors.npz")
     if path.resolve() == cloud.resolve():
         raise typer.BadParameter(f"--out {path} would replace the cloud; name another file")
     try:
-        read = points_of(cloud, str(cloud), named)
+        read = points_of(cloud, str(cloud), reading.columns, reading.max_gib)
         choice = chosen(model, [read.points], voxel_size)
         descriptor = descriptor_of(choice, str(where), sensor_at_origin, packages(allow_targets))
         warn_of_units([read], descriptor.voxel_size)

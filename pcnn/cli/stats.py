@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pcnn.cli.reading import Columns, chosen_reading
+from pcnn.cli.reading import Columns, MaxGib, chosen_reading
 from pcnn.ranges import Count, Length
 
 if TYPE_CHECKING:
     from pcnn.console import Console
+    from pcnn.datasets.channels import Reading
     from pcnn.datasets.statistics import SetStatistics
 
 
@@ -36,6 +37,7 @@ def stats(
         typer.Option(help="Voxel size in metres; may be repeated. Default: 0.05, 0.1."),
     ] = None,
     columns: Columns = None,
+    max_gib: MaxGib = None,
     progress: Annotated[bool, typer.Option(help="Show progress.")] = True,
 ) -> None:
     """Print statistics of data sets and draw them over one another.
@@ -73,12 +75,12 @@ def stats(
             f"--out {out} would replace {out.with_suffix('.json')}, which this command reads; give "
             "another name"
         )
-    named = chosen_reading(Reading(), columns).columns
+    reading = chosen_reading(Reading(), columns, max_gib=max_gib)
     bad: list[str] = []
     try:
         names = _names(paths) if name is None else name
         sets = [
-            _measure(path, called, limit, sizes, named, bad, console, progress)
+            _measure(path, called, limit, sizes, reading, bad, console, progress)
             for path, called in zip(paths, names, strict=True)
         ]
     except (OSError, ValueError, ImportError) as error:
@@ -114,7 +116,7 @@ def _measure(
     name: str,
     limit: int,
     sizes: tuple[float, ...],
-    columns: tuple[str, ...] | None,
+    reading: Reading,
     bad: list[str],
     console: Console,
     progress: bool,
@@ -146,7 +148,7 @@ def _measure(
         file = files[n].path
         try:
             with named(file, "cloud"):
-                read = read_cloud(file, columns)
+                read = read_cloud(file, reading.columns, reading.max_gib)
                 clouds.append(cloud_statistics(read.points, read.remission, read.classes, sizes))
         except UNREADABLE as error:
             bad.append(str(error) if str(file) in str(error) else f"{file}: {error}")

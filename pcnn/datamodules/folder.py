@@ -20,6 +20,7 @@ from pcnn.datasets.labels import IGNORE, Rgb
 from pcnn.datasets.placement import Placement, VoxelSize
 from pcnn.datasets.simulate import is_simulated
 from pcnn.datasets.source import Kind
+from pcnn.files.limits import LIMIT
 from pcnn.ranges import Count, Label, Length, PartialShare, Positive, Seed, Workers
 
 _Rgb = Annotated[Sequence[Annotated[int, Interval(ge=0, le=255)]], Len(3, 3)]
@@ -47,6 +48,7 @@ class FolderSegmentation(SegmentationDataModule):
             (kitti, nuscenes, scannet, sunrgbd); None: as `pcnn.datasets.read_points`.
         fill: numbers for channels that a file lacks, by name.
         strict: refuse clouds with missing returns, in place of leaving these out.
+        max_gib: largest size of a file, and of what it unpacks to in memory [GiB].
         crop: horizontal radius about the origin [m], or None.
         augment: random changes of training clouds, or None.
         batch_size: as in `SegmentationDataModule`, with the following five.
@@ -79,6 +81,7 @@ class FolderSegmentation(SegmentationDataModule):
         columns: str | Sequence[str] | None = None,
         fill: Mapping[str, float] | None = None,
         strict: bool = False,
+        max_gib: Positive = LIMIT,
         crop: Length | None = None,
         augment: Augmentation | None = None,
         batch_size: Count = 1,
@@ -121,6 +124,7 @@ class FolderSegmentation(SegmentationDataModule):
             columns=chosen_columns(columns),
             fill=dict(fill or {}),
             strict=strict,
+            max_gib=max_gib,
         )
         self.voxel_size = voxel_size
         self.crop = crop

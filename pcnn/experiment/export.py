@@ -12,6 +12,7 @@ from pcnn.callbacks import load_config, read_checkpoint
 from pcnn.callbacks.checksum import add_checksum
 from pcnn.datasets.whole_file import whole_file
 from pcnn.experiment import run_folder
+from pcnn.files.named import named
 
 #: Groups of a run's configuration that say nothing about its weights.
 DROPPED = ("logger", "callbacks", "trainer", "ckpt_path", "resume", "run_dir", "predictions")
@@ -41,10 +42,8 @@ def export(checkpoint: str | Path, out: str | Path, revision: str | None = None)
     """
     path = Path(checkpoint)
     content = read_checkpoint(path, mmap=False)
-    try:
+    with named(path, "checkpoint of a run"):
         config, state = load_config(path), content["state_dict"]
-    except KeyError as error:
-        raise ValueError(f"{path}: not a whole checkpoint of a run, no {error}") from error
     weights = {name: halved(name, value) for name, value in state.items() if name[:4] == "net."}
     before = content.get("pcnn_export", {})
     metrics = metrics_of(path)

@@ -16,6 +16,7 @@ from pcnn.datasets.registration.fragment_files import local_points, read_local
 from pcnn.datasets.units import unit_doubt
 from pcnn.experiment.shipped import Choice, chosen, extent, fpfh_after
 from pcnn.experiment.trained_descriptor import of_checkpoint
+from pcnn.files.limits import LIMIT
 from pcnn.plural import counted
 from pcnn.registration.descriptor import Descriptor
 from pcnn.registration.estimate import Solver
@@ -149,7 +150,9 @@ def register(
         raise kind(f"{error}. {advice}") from error
 
 
-def points_of(cloud: Cloud, name: str, columns: tuple[str, ...] | None = None) -> LocalCloud:
+def points_of(
+    cloud: Cloud, name: str, columns: tuple[str, ...] | None = None, max_gib: float = LIMIT
+) -> LocalCloud:
     """Points of a file or an array, at least one, about an origin where float32 keeps them.
 
     The number of rows that were left out, as they hold no return, is logged.
@@ -158,6 +161,7 @@ def points_of(cloud: Cloud, name: str, columns: tuple[str, ...] | None = None) -
         cloud: file or points.
         name: what the points are called in messages; a file is called by its path.
         columns: of files, as of `pcnn.datasets.channels.Reading`.
+        max_gib: likewise.
 
     Raises:
         FileNotFoundError: no such file.
@@ -166,7 +170,7 @@ def points_of(cloud: Cloud, name: str, columns: tuple[str, ...] | None = None) -
     if isinstance(cloud, LocalCloud):
         return cloud
     if isinstance(cloud, str | Path):
-        read, name = read_local(Path(cloud), columns), str(cloud)
+        read, name = read_local(Path(cloud), columns, max_gib), str(cloud)
         declared = declared_unit(Path(cloud))
         if declared is not None:
             log.warning("%s: %s; voxels and distances are taken in it", name, declared)

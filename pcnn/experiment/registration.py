@@ -13,6 +13,7 @@ from hydra.core.hydra_config import HydraConfig
 from lightning.pytorch.loggers import Logger
 from omegaconf import DictConfig
 
+from pcnn.callbacks import load_weights
 from pcnn.console import Console
 from pcnn.datasets.registration import PairDataset
 from pcnn.experiment import build, report, run_folder
@@ -24,7 +25,7 @@ from pcnn.experiment.run_folder import nearby
 from pcnn.experiment.schema import EvalConfig
 from pcnn.experiment.targets import allowed_packages
 from pcnn.experiment.task_parts import evaluation_part
-from pcnn.experiment.trained_descriptor import described, network_weights, trained_descriptor
+from pcnn.experiment.trained_descriptor import described, trained_descriptor
 from pcnn.experiment.weights import read_config
 from pcnn.registration.descriptor import Descriptor
 
@@ -94,7 +95,7 @@ def evaluate_trained(
         FileNotFoundError: clouds are missing.
     """
     with build.refused_values():
-        weights = network_weights(checkpoint)
+        weights = load_weights(checkpoint)
         source = str(read_config(str(checkpoint))["data"]["source"])
         descriptor = trained_descriptor(cfg, weights, described(cfg, checkpoint, source), device)
     return report_descriptor(cfg, folder, data, descriptor, device, loggers)

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import torch
 from omegaconf import DictConfig, OmegaConf
 from torch import Tensor
 
-from pcnn.callbacks import load_config, read_checkpoint
+from pcnn.callbacks import load_config, load_weights
+from pcnn.errors import FileError
 from pcnn.experiment import build
 from pcnn.experiment.shipped import FOLDER
 from pcnn.experiment.weights import check_finite
+from pcnn.files.named import named
 from pcnn.registration.network_descriptor import NetworkDescriptor
 
 
@@ -54,24 +55,14 @@ def of_checkpoint(
 
     Raises:
         FileNotFoundError: no such checkpoint.
-        ValueError: a torn file, or a checkpoint of another task.
+        FileError: a torn file, or a checkpoint of another task.
     """
-    try:
+    with named(path, "checkpoint of a registration"):
         cfg = OmegaConf.create({**load_config(path), "allow_targets": list(allow_targets)})
-        weights = network_weights(path)
-    except KeyError as error:
-        raise ValueError(f"{path}: not a whole checkpoint, it has no {error}") from error
-    if cfg.task.name != "registration":
-        raise ValueError(f"{path}: trained for {cfg.task.name}, not for registration")
-    return trained_descriptor(cfg, weights, described(cfg, path, cfg.data.source), device)
-
-
-def network_weights(path: str | Path) -> dict[str, Tensor]:
-    """Weights of the network in a checkpoint, on the CPU."""
-    state: dict[str, Any] = read_checkpoint(path, mmap=False)["state_dict"]
-    return {
-        name.removeprefix("net."): value for name, value in state.items() if name.startswith("net.")
-    }
+        weights = load_weights(path)
+        if cfg.task.name != "registration":
+            raise FileError(path, f"trained for {cfg.task.name}, not for registration")
+        return trained_descriptor(cfg, weights, described(cfg, path, cfg.data.source), device)
 
 
 def described(cfg: DictConfig, path: str | Path, source: str) -> str:

@@ -6,7 +6,7 @@ import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from pcnn.errors import FileError, MissingFileError, MissingPackageError
+from pcnn.errors import FileError, MissingFileError, MissingPackageError, UserError
 
 #: Characters of a library's own words that are shown.
 _SHOWN = 300
@@ -30,6 +30,8 @@ def named(path: object, kind: str) -> Iterator[None]:
         yield
     except (FileError, MissingPackageError):
         raise
+    except UserError as error:
+        raise FileError(path, str(error).removeprefix(f"{path}: ")) from error
     except FileNotFoundError as error:
         raise MissingFileError(path, "no such file") from error
     except OSError as error:

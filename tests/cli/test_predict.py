@@ -164,4 +164,4 @@ def test_what_cannot_start_says_why(checkpoint: Path, tmp_path: Path) -> None:
     torn = tmp_path / "torn.ckpt"
     torn.write_bytes(checkpoint.read_bytes()[:1000])
     assert "not a whole checkpoint" in run(torn, tmp_path / "a.bin", code=2)
-    assert "no checkpoint" in run(tmp_path / "absent.ckpt", tmp_path / "a.bin", code=2)
+    assert "no such checkpoint" in run(tmp_path / "absent.ckpt", tmp_path / "a.bin", code=2)

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 import yaml
 
-from pcnn.callbacks import load_config
+from pcnn.callbacks import load_config, load_weights
 from pcnn.dataflows import tuning_file
 from pcnn.datasets.cache import CloudCache
 from pcnn.datasets.class_file import read_classes
@@ -37,7 +37,6 @@ from pcnn.datasets.statistics.of_set import read_statistics
 from pcnn.experiment import run_folder
 from pcnn.experiment.confusion_file import read_counts
 from pcnn.experiment.resume import is_finished
-from pcnn.experiment.trained_descriptor import network_weights
 from pcnn.metrics.registration.pair_table import COLUMNS, read_pair_table
 from tests.datasets.s3dis_rooms import room_arrays
 
@@ -305,7 +304,7 @@ def _experiments(folder: Path) -> list[Subject]:
 
 def _checkpoint(path: Path) -> None:
     load_config(path)
-    network_weights(path)
+    load_weights(path)
 
 
 def _npy(values: np.ndarray) -> bytes:

@@ -26,6 +26,7 @@ from pcnn.datasets.rounding import rounded_points
 from pcnn.datasets.s3dis.annotation_file import read_annotation
 from pcnn.datasets.s3dis.classes import CLASS_NAMES
 from pcnn.datasets.s3dis.rooms import Room, layout_of
+from pcnn.files.limits import LIMIT
 
 FRAGMENT, ROOM = (".pth", ".npz"), ".txt"
 
@@ -96,7 +97,9 @@ def _is_cloud(file: Path) -> bool:
     return (is_cloud_file(file) or file.suffix == FRAGMENT[0]) and not is_label_file(file)
 
 
-def read_cloud(path: Path, columns: tuple[str, ...] | None = None) -> MeasuredCloud:
+def read_cloud(
+    path: Path, columns: tuple[str, ...] | None = None, max_gib: float = LIMIT
+) -> MeasuredCloud:
     """Read positions, remission and classes of a cloud, as far as its files hold them.
 
     Rows without a return (`pcnn.datasets.returns`) are left out and counted. Labels of
@@ -107,18 +110,19 @@ def read_cloud(path: Path, columns: tuple[str, ...] | None = None) -> MeasuredCl
     Args:
         path: the cloud.
         columns: as of `pcnn.datasets.channels.Reading`.
+        max_gib: likewise.
 
     Raises:
-        FileNotFoundError: no such file.
-        ImportError: a package that the format needs is not installed.
-        ValueError: a file that breaks its format, NaN or infinite numbers.
+        MissingFileError: no such file.
+        MissingPackageError: a package that the format needs is not installed.
+        FileError: a file that breaks its format, NaN or infinite numbers.
     """
     if path.is_dir() or path.suffix == ROOM:
         cloud, origin = _read_room(path), np.zeros(3)
     elif path.suffix in FRAGMENT:
-        cloud, origin = MeasuredCloud(read_fragment(path).numpy()), np.zeros(3)
+        cloud, origin = MeasuredCloud(read_fragment(path, max_gib).numpy()), np.zeros(3)
     else:
-        cloud, origin = _read_points(path, columns)
+        cloud, origin = _read_points(path, columns, max_gib)
     valid = valid_returns(cloud.points + origin)
     if valid.all():
         return cloud
@@ -132,10 +136,10 @@ def read_cloud(path: Path, columns: tuple[str, ...] | None = None) -> MeasuredCl
 
 
 def _read_points(
-    path: Path, columns: tuple[str, ...] | None
+    path: Path, columns: tuple[str, ...] | None, max_gib: float
 ) -> tuple[MeasuredCloud, NDArray[np.float64]]:
     """The cloud, and its origin in the coordinates of the file."""
-    cloud = read_points(path, reading=Reading(centred=True, columns=columns))
+    cloud = read_points(path, reading=Reading(centred=True, columns=columns, max_gib=max_gib))
     # remission comes first of the channels; three alone are colour, four of an array anything
     has_remission = cloud.features.shape[1] in (
         (1, 4) if columns or path.suffix != ".npy" else (1,)
