@@ -11,6 +11,7 @@ from torch import Tensor
 from pcnn.callbacks.checksum import is_whole
 from pcnn.callbacks.loaded_config import loaded_config
 from pcnn.errors import FileError, MissingFileError, first_line
+from pcnn.files.torch_file import check_names
 
 
 class CheckpointError(FileError):
@@ -39,6 +40,7 @@ def read_checkpoint(path: str | Path, map_location: Any = "cpu", mmap: bool = Tr
             "a bit of it has flipped; copy it again, or take another one",
         )
     try:
+        check_names(path)
         content = torch.load(path, map_location=map_location, weights_only=True, mmap=mmap)
     except Exception as error:  # torch and pickle raise errors of every kind for strange bytes
         raise CheckpointError(

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pickle
+import pickletools
 import zipfile
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import torch
 
@@ -15,6 +16,43 @@ from pcnn.files.named import named
 from pcnn.files.pickled_arrays import STAND_INS, with_arrays
 
 _VALUES = 1 << 24
+_NAME = 4096  # characters
+_OLD = 5  # pickles at the start of a file before version 1.6 of torch
+
+
+def check_names(path: Path) -> None:
+    """Refuse names in a file of torch that are longer than any name.
+
+    `torch.load` searches the name that it refuses in its own message, which takes time that grows
+    with the square of its length: hours for a megabyte.
+
+    Raises:
+        FileError: such a name, or no pickle.
+    """
+    with named(path, "file of torch"):
+        if not zipfile.is_zipfile(path):
+            with path.open("rb") as file:
+                for _ in range(_OLD):
+                    _check_names(path, file)
+            return
+        with zipfile.ZipFile(path) as archive:
+            for member in archive.infolist():
+                if member.compress_type != zipfile.ZIP_STORED:
+                    raise FileError(path, "its members are packed, which torch does not do")
+                if member.filename.endswith("data.pkl"):
+                    with archive.open(member) as file:
+                        _check_names(path, file)
+
+
+def _check_names(path: Path, file: IO[bytes]) -> None:
+    longest = 0
+    for code, argument, place in pickletools.genops(file):
+        if isinstance(argument, str):
+            longest = max(longest, len(argument))
+            if len(argument) > _NAME and code.name in ("GLOBAL", "INST"):
+                raise FileError(path, f"byte {place}: a name of {len(argument)} characters")
+        if code.name == "STACK_GLOBAL" and longest > _NAME:
+            raise FileError(path, f"byte {place}: a name of up to {longest} characters")
 
 
 def read_arrays(path: Path, limit: float = LIMIT) -> Any:
@@ -30,6 +68,7 @@ def read_arrays(path: Path, limit: float = LIMIT) -> Any:
     """
     with named(path, ".pth file"):
         check_size(path, path.stat().st_size, limit)
+        check_names(path)
         stand_ins: list[Any] = [(found, name) for name, found in STAND_INS.items()]
         try:
             with torch.serialization.safe_globals(stand_ins):

@@ -6,9 +6,12 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 
+from pcnn.errors import FileError
+from pcnn.files.torch_file import read_arrays
 from tests.fuzz.runner import Findings, fuzzed
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
@@ -33,3 +36,11 @@ def test_for_as_long_as_is_asked() -> None:
     found = fuzzed(int(os.environ.get("FUZZ_SEED", "1")), seconds=float(os.environ["FUZZ_SECONDS"]))
     print(f"{found.total} files: {found.read} read, {found.refused} refused, {len(found.bad)} bad")
     check(found)
+
+
+def test_a_name_that_torch_would_search_for_hours_is_refused_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "a.pth"
+    for start in (b"\x80\x02c", b"\x80\x02ctorch\n"):
+        path.write_bytes(start + b"9" * 100_000 + b"\nx\n.")
+        with pytest.raises(FileError, match=r"a\.pth: byte 2: a name of"):
+            read_arrays(path)
