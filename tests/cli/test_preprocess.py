@@ -16,6 +16,7 @@ from pcnn.datasets import OnPoints, cache
 from pcnn.datasets.cloud_dataset import CloudDataset
 from pcnn.datasets.preparation import FillCache, prepared
 from pcnn.datasets.s3dis.room_arrays import array_files
+from pcnn.errors import FileError
 from pcnn.experiment import build
 from tests.datasets.clouds import write_scan
 from tests.datasets.las_files import write_las
@@ -185,8 +186,8 @@ class Failing(CloudDataset):
 
 
 def test_a_full_disk_ends_it() -> None:
-    outcomes = list(prepared([FillCache(Failing(ValueError("odd")))], workers=0))
-    assert [o.problem for o in outcomes] == ["a/0: odd", "a/1: odd"]
+    outcomes = list(prepared([FillCache(Failing(FileError("x.bin", "odd")))], workers=0))
+    assert [o.problem for o in outcomes] == ["a/0: x.bin: odd", "a/1: x.bin: odd"]
     full = OSError(errno.ENOSPC, "No space left on device")
     with pytest.raises(OSError, match="No space left"):
         list(prepared([FillCache(Failing(full))], workers=0))
