@@ -76,9 +76,10 @@ def values_in(value: Any, where: str) -> Iterator[tuple[str, Any]]:
             raise ValueError(f"{where}: too large or too deep for a configuration")
         if isinstance(value, dict):
             for key, item in value.items():
-                if not isinstance(key, str):
-                    raise TypeError(f"{where}: keys must be strings, got {key!r}")
-                todo.append((f"{where}.{key}" if where else key, item, depth + 1))
+                # labels of class files are whole numbers
+                if type(key) not in (str, int):
+                    raise TypeError(f"{where}: keys are names or whole numbers, got {key!r}")
+                todo.append((f"{where}.{key}" if where else str(key), item, depth + 1))
         elif isinstance(value, list):
             todo += [(f"{where}[{i}]", item, depth + 1) for i, item in enumerate(value)]
         elif value is not None and type(value) not in (str, int, float, bool):

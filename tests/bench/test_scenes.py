@@ -54,7 +54,7 @@ def cloud(n: int = 500) -> np.ndarray:
 
 def test_a_scan_becomes_a_scene_a_voxel_size(tmp_path: Path) -> None:
     points = cloud()
-    np.hstack([points, points[:, :1]]).tofile(tmp_path / "scan.bin")
+    np.hstack([points, np.full_like(points[:, :1], 0.3)]).tofile(tmp_path / "scan.bin")
     np.savez(tmp_path / "clouds.npz", room=points, street=points + 1)
     coords = np.floor(points / 0.5).astype(np.int32)
     both = np.column_stack([np.zeros(len(coords), np.int32), coords])

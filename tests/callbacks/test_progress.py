@@ -28,7 +28,8 @@ def test_lines_where_there_is_no_terminal(tmp_path, capsys):
     assert all("mIoU (present)" in line for line in validations)
     assert len(lines) == 5
     trainer.test(Segmenting(), Clouds(), verbose=False)
-    assert capsys.readouterr().out.startswith("test at step 12  mIoU")
+    # its weights need not be those of step 12
+    assert capsys.readouterr().out.startswith("test  mIoU")
     trainer_for(tmp_path, [TrainingProgress()], enable_progress_bar=True).test(
         Segmenting(), Clouds(), verbose=False
     )

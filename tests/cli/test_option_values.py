@@ -19,7 +19,7 @@ from pcnn.experiment.hints import hints_of
 
 VALUES = ("-1", "0", "1e30", "1000000000000", "nan", "inf", "-inf", "text", "")
 #: Options for which the largest of them is a number like any other.
-UNBOUNDED = {"--budget", "--limit", "--bandwidth", "--memory", "--intensity-max"}
+UNBOUNDED = {"--budget", "--limit", "--bandwidth", "--memory", "--intensity-max", "--max-gib"}
 
 
 def commands(group: App, words: tuple[str, ...] = ()) -> list[tuple[str, Callable[..., Any]]]:

@@ -44,7 +44,7 @@ def test_figures_are_printed_and_written(
     figures = compare(
         tmp_path / "data", tmp_path / "data", None, None, None, "official", out, Console()
     )
-    assert "by height and range alone, counted in 3 real scans" in capsys.readouterr().out
+    assert "by height and range alone: 3 real scans counted" in capsys.readouterr().out
     written = json.loads(out.read_text())
     assert written["metrics"] == figures
     assert written["source"] == "real"

@@ -99,6 +99,22 @@ def test_a_network_is_held_to_what_errors_of_its_products_make_of_it() -> None:
                 check_network(configuration, found, truth, plain, rounded)
 
 
+def test_a_gradient_that_vanishes_may_be_off_by_a_rounding_of_the_largest() -> None:
+    configuration = configuration_of(
+        setting(), SMALL, Variant("sparse_resnet"), resolve("auto"), {"mode": "train"}
+    )
+    truth = {"head": torch.ones(4), "stem": torch.full((4,), 1e-17)}
+    truth = {name: value.double() for name, value in truth.items()}
+    none = dict.fromkeys(truth, 0.0)
+    for error, passes in ((3 * bound_of("float32"), True), (5 * bound_of("float32"), False)):
+        found = {"head": truth["head"], "stem": truth["stem"] + error}
+        if passes:
+            check_network(configuration, found, truth, truth, none)
+        else:
+            with pytest.raises(CheckFailed, match="stem is off by"):
+                check_network(configuration, found, truth, truth, none)
+
+
 def test_a_network_that_does_not_exist_in_a_size_is_named() -> None:
     with pytest.raises(ValueError, match="kernels of size 3, not 7"):
         list(network_rows(setting(), "f", [Variant("sparse_resnet", 7)]))
