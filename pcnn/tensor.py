@@ -31,9 +31,9 @@ class SparseTensor:
     def __post_init__(self) -> None:
         # every layer makes one of these: each property that is asked for once counts
         features, geometry = self.features, self.geometry
-        if not isinstance(features, Tensor):
+        if type(features) is not Tensor and not isinstance(features, Tensor):
             require_tensors(features=features)
-        if not isinstance(geometry, (VoxelGrid, PointSet)):
+        if type(geometry) is not VoxelGrid and not isinstance(geometry, (VoxelGrid, PointSet)):
             raise TypeError(
                 f"geometry must be a VoxelGrid or a PointSet, got {type(geometry).__name__}; "
                 "pcnn.voxelize and pcnn.native_points make tensors of points"

@@ -99,8 +99,12 @@ def merged(cfg: DictConfig, schema: type[Config]) -> DictConfig:
         ) from error
     except (OmegaConfBaseException, TypeError) as error:
         key = unmergeable(cfg, schema)
-        value = OmegaConf.to_container(cfg, resolve=False)[key]  # type: ignore[index, call-overload]
-        raise invalid(key, value, get_type_hints(schema)[key]) from error
+        group, _, name = str(getattr(error, "full_key", "")).partition(".")
+        hints = get_type_hints(schema)
+        if name and group == key and name in get_type_hints(hints[key]):  # a key of a typed group
+            hints, key = {f"{key}.{name}": get_type_hints(hints[key])[name]}, f"{key}.{name}"
+        value = OmegaConf.select(cfg, key)
+        raise invalid(key, value, hints[key]) from error
     assert isinstance(typed, DictConfig)
     return typed
 

@@ -139,7 +139,8 @@ class Conv3d(_Convolution):
         Returns:
             Features ``[N_out, C_out]`` on the output sites.
         """
-        require_sparse(x, self)
+        if type(x) is not SparseTensor:
+            require_sparse(x, self)
         if self.kernel.is_pointwise and (sites is None or sites is x.geometry):
             return x.replace(self._pointwise(x.features))
         target = output_sites(x.geometry, self.kernel) if sites is None else sites
@@ -183,7 +184,8 @@ class ConvTranspose3d(_Convolution):
         Returns:
             Features ``[N_out, C_out]`` on the finer sites.
         """
-        require_sparse(x, self)
+        if type(x) is not SparseTensor:
+            require_sparse(x, self)
         if sites is None:
             target = x.geometry.generated(self.kernel)
         else:

@@ -23,7 +23,8 @@ class FeatureWise(nn.Module):
 
     def forward(self, x: SparseTensor) -> SparseTensor:
         """Features ``[N, C]`` to ``[N, C']`` on the same sites."""
-        require_sparse(x, self)
+        if type(x) is not SparseTensor:
+            require_sparse(x, self)
         return x.replace(normalize(self.module, x.features))
 
 

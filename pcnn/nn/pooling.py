@@ -47,7 +47,8 @@ class _Pool3d(nn.Module):
 
     def forward(self, x: SparseTensor, sites: Geometry | None = None) -> SparseTensor:
         """Pool ``[N_in, C]`` to ``[N_out, C]`` on the strided sites, or on those given."""
-        require_sparse(x, self)
+        if type(x) is not SparseTensor:
+            require_sparse(x, self)
         if self.kernel.is_pointwise and (sites is None or sites is x.geometry):
             return x  # native points of one cell do not count for each other here either
         target = output_sites(x.geometry, self.kernel) if sites is None else sites
@@ -80,7 +81,8 @@ class _GlobalPool(nn.Module):
 
     def forward(self, x: SparseTensor) -> Tensor:
         """Pool ``[N, C]`` to ``[B, C]``."""
-        require_sparse(x, self)
+        if type(x) is not SparseTensor:
+            require_sparse(x, self)
         return type(self).reduction(x.features, cloud_map(x.geometry))
 
 

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from pcnn.dataflows import Blocked, Reference
+from pcnn.dataflows.blocked import SummedBlocks
 from pcnn.dataflows.row_stationary import RowStationary
 from pcnn.dataflows.weight_stationary import WeightStationary
 from pcnn.maps import BruteForce
@@ -69,11 +70,12 @@ def test_auto_chooses_by_device_and_map(deterministic: bool) -> None:
     unique, several = random_map(6, 9, 8, 20), random_map(6, 9, 8, 20)
     unique = replace(unique, edges=replace(unique.edges, one_per_slot=(True, True)))
     for side in (several, several.transpose()):
-        assert auto.dataflow_for(side, cpu) == Blocked()
+        assert auto.dataflow_for(side, cpu) == SummedBlocks()
         chosen = auto.dataflow_for(side, cuda)
         assert chosen.needs == RowStationary().needs
         assert chosen.deterministic
     for side in (unique, unique.transpose()):
+        assert auto.dataflow_for(side, cpu) == Blocked()
         assert auto.dataflow_for(side, cuda) == auto.dataflow_on(cuda)
     huge = replace(several, edges=replace(several.edges, rows=(1 << 30, 9)))
     assert auto.dataflow_for(huge, cuda).needs == (

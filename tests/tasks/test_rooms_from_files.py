@@ -54,7 +54,7 @@ def test_odd_rooms_train_along(
         "num_workers": 0,
         "geometry": geometry,
     }
-    training = partial(torch.optim.SGD, lr=0.01), constant
+    training = partial(torch.optim.SGD, lr=1e-5), constant  # norms of one row have steep gradients
     views = EvaluationViews(fragments=True)
     torch.manual_seed(0)
     data: S3DISSegmentation
