@@ -55,7 +55,8 @@ def kill_and_resume(root: Path, name: str, step: int, *options: str) -> str:
     return run("train.py", f"resume={name}", ALLOW, cwd=root).stdout
 
 
-@pytest.mark.parametrize("workers", [0, 2])
+# a run without workers is killed at any moment in tests/test_kills.py
+@pytest.mark.parametrize("workers", [pytest.param(0, marks=pytest.mark.slow), 2])
 def test_killed_between_two_checkpoints(folder: Path, workers: int) -> None:
     name = f"killed_{workers}"
     kill_and_resume(folder, name, 7, f"dataset.num_workers={workers}", "logger=[csv,wandb]")

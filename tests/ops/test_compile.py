@@ -139,7 +139,13 @@ def test_networks_compile_whole_and_for_clouds_of_every_size(model: str, trainin
     assert run_all(MODELS[model], training, "aot_eager") <= MOST_GRAPHS
 
 
-@pytest.mark.parametrize(("model", "training"), [("minkunet42", False), ("sparse_resnet21", True)])
+@pytest.mark.parametrize(
+    ("model", "training"),
+    [
+        pytest.param("minkunet42", False, marks=pytest.mark.slow),  # a minute
+        ("sparse_resnet21", True),
+    ],
+)
 def test_one_graph_serves_clouds_of_many_sizes(model: str, training: bool) -> None:
     assert run_all(MODELS[model], training, "aot_eager", sizes=(2000, 1500, 3000, 800)) == 1
 
