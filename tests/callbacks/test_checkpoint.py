@@ -154,7 +154,7 @@ def test_missing_monitor_names_what_was_logged(tmp_path: Path) -> None:
     [
         ({"a": {"b": Path("x")}}, "config.a.b"),
         ({"a": [1, (2,)]}, r"config.a\[1\]"),
-        ({1: 2}, "keys"),
+        ({(1, 2): 2}, "keys"),
     ],
 )
 def test_config_that_would_not_load_is_refused(tmp_path: Path, config: dict, where: str) -> None:

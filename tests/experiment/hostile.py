@@ -132,7 +132,7 @@ CASES: Mapping[str, tuple[str, Any]] = {
     "endless": ("model.width", LOOP),
     "bomb": ("model.width", BOMB),
     "deep": ("model.width", DEEP),
-    "key_that_is_no_text": ("model.width", {1: 2}),
+    "key_that_is_no_name": ("model.width", {(1, 2): 2}),
     "value_that_is_no_plain_one": ("model.width", {1, 2}),
 }
 

@@ -72,7 +72,7 @@ NETWORK = ("model", "geometry")
 NEVER = ("hydra", "hydra/launcher", "defaults", "allow_targets", "tags", "seed", "optimized_metric")
 #: Cases that no reader takes, wherever they stand.
 SHAPES = {
-    *("endless", "bomb", "deep", "key_that_is_no_text", "value_that_is_no_plain_one", "missing"),
+    *("endless", "bomb", "deep", "key_that_is_no_name", "value_that_is_no_plain_one", "missing"),
     *("environment", "resolver", "node"),
 }
 Reader: TypeAlias = "Callable[[Path, Any], str | None]"
