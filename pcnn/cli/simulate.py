@@ -39,7 +39,7 @@ def simulate_kitti_command(
     progress: Annotated[bool, typer.Option(help="Show progress.")] = True,
 ) -> None:
     """Write simulated streets in the formats of SemanticKITTI and KITTI odometry."""
-    from pcnn.datasets.simulate import VERSION, simulate_kitti
+    from pcnn.simulate import VERSION, simulate_kitti
 
     if root is not None and folder is not None:
         raise typer.BadParameter(f"give one folder, not {root} and --root {folder}")

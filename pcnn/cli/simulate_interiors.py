@@ -54,7 +54,7 @@ def simulate_fragments_command(
     progress: ShowProgress = True,
 ) -> None:
     """Write RGB-D fragments of simulated rooms in the formats of 3DMatch."""
-    from pcnn.datasets.simulate.interiors import VERSION, simulate_fragments
+    from pcnn.simulate.interiors import VERSION, simulate_fragments
 
     write_set(
         simulate_fragments,
@@ -85,7 +85,7 @@ def simulate_rooms_command(
     progress: ShowProgress = True,
 ) -> None:
     """Write labelled, coloured rooms in the formats of S3DIS."""
-    from pcnn.datasets.simulate.interiors import VERSION, simulate_rooms
+    from pcnn.simulate.interiors import VERSION, simulate_rooms
 
     write_set(
         simulate_rooms,

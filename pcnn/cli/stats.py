@@ -126,7 +126,6 @@ def _measure(
 
     from rich.progress import track
 
-    from pcnn.datasets.simulate import is_simulated
     from pcnn.datasets.statistics import (
         cloud_statistics,
         find_clouds,
@@ -137,6 +136,7 @@ def _measure(
     from pcnn.errors import UNREADABLE
     from pcnn.files.named import named
     from pcnn.plural import counted
+    from pcnn.simulate import is_simulated
 
     if path.suffix == ".json":
         return replace(read_statistics(path), name=name)

@@ -15,10 +15,10 @@ from pcnn.datamodules.batch_stream import BatchStream, Collate, EvaluationLoader
 from pcnn.datamodules.unreadable import Readable, check_on_error
 from pcnn.datasets.placement import Placement
 from pcnn.datasets.sampler import EpochSampler, EvaluationSampler
-from pcnn.datasets.simulate.driver import available_cores
 from pcnn.datasets.voxels import OnVoxels
 from pcnn.plural import counted
 from pcnn.ranges import Count, Seed, Workers
+from pcnn.simulate.driver import available_cores
 
 log = logging.getLogger(__name__)
 

@@ -18,10 +18,10 @@ from pcnn.datasets.folder import FolderClouds
 from pcnn.datasets.folder_split import FolderSplit
 from pcnn.datasets.labels import IGNORE, Rgb
 from pcnn.datasets.placement import Placement, VoxelSize
-from pcnn.datasets.simulate import is_simulated
 from pcnn.datasets.source import Kind
 from pcnn.files.limits import LIMIT
 from pcnn.ranges import Count, Label, Length, PartialShare, Positive, Seed, Workers
+from pcnn.simulate import is_simulated
 
 _Rgb = Annotated[Sequence[Annotated[int, Interval(ge=0, le=255)]], Len(3, 3)]
 

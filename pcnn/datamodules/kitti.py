@@ -22,14 +22,14 @@ from pcnn.datasets.semantic_kitti import (
     VAL_SEQUENCES,
     SemanticKITTI,
 )
-from pcnn.datasets.simulate import VERSION, simulate_kitti
 from pcnn.datasets.source import DataSource, resolve_source, simulated_name
 from pcnn.ranges import ArgumentsOf, Count, Length, Natural, Seed, Workers
+from pcnn.simulate import VERSION, simulate_kitti
 
 # arguments of the simulator that another folder tells
 _TELLING = ("train_scans", "val_scans", "frame_stride")
 
-_Drives = Annotated[Mapping[str, Any], ArgumentsOf("pcnn.datasets.simulate.simulate_kitti")]
+_Drives = Annotated[Mapping[str, Any], ArgumentsOf("pcnn.simulate.simulate_kitti")]
 
 
 class KITTISegmentation(SourcedDataModule):
@@ -57,7 +57,7 @@ class KITTISegmentation(SourcedDataModule):
         on_error: ...
         cache: keep training scans under ``data_dir/cache``: their voxels, or their cropped
             points.
-        simulate: arguments of `pcnn.datasets.simulate.simulate_kitti`: seed, train_scans,
+        simulate: arguments of `pcnn.simulate.simulate_kitti`: seed, train_scans,
             val_scans, ...
         limit_train: number of training scans, spread over the sequences; None uses all.
         limit_val: number of validation and of test scans; None uses all.

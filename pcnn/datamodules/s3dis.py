@@ -29,14 +29,12 @@ from pcnn.datasets.s3dis.classes import (
 from pcnn.datasets.s3dis.dataset import S3DISRooms
 from pcnn.datasets.s3dis.room_types import RoomTypes
 from pcnn.datasets.s3dis.rooms import DOWNLOAD
-from pcnn.datasets.simulate.interiors import VERSION, simulate_rooms
 from pcnn.datasets.source import DataSource, resolve_source, simulated_name
 from pcnn.ranges import ArgumentsOf, Count, Seed, Workers
+from pcnn.simulate.interiors import VERSION, simulate_rooms
 
 _Area = Annotated[int, Interval(ge=1, le=6)]
-_Rooms = Annotated[
-    Mapping[str, Any], ArgumentsOf("pcnn.datasets.simulate.interiors.simulate_rooms")
-]
+_Rooms = Annotated[Mapping[str, Any], ArgumentsOf("pcnn.simulate.interiors.simulate_rooms")]
 # arguments of the simulator that another folder tells
 _TELLING = ("layout", "rooms", "spacing")
 
@@ -64,7 +62,7 @@ class S3DISSegmentation(SourcedDataModule):
         geometry: ...
         on_error: ...
         cache: keep training rooms under ``data_dir/cache``: their voxels, or all their points.
-        simulate: arguments of `pcnn.datasets.simulate.interiors.simulate_rooms`: seed, rooms,
+        simulate: arguments of `pcnn.simulate.interiors.simulate_rooms`: seed, rooms,
             spacing, layout, workers, progress.
         limit_train: number of training rooms, spread over the areas; None uses all.
         limit_val: number of validation and of test rooms; None uses all.

@@ -14,8 +14,8 @@ from pcnn.datasets.cloud_dataset import CloudDataset
 from pcnn.datasets.labels import IGNORE
 from pcnn.datasets.las_units import declared_unit
 from pcnn.datasets.samples import Cloud
-from pcnn.datasets.simulate.driver import available_cores
 from pcnn.errors import UNREADABLE, FileError
+from pcnn.simulate.driver import available_cores
 
 State = Literal["made", "kept", "checked", "failed"]
 

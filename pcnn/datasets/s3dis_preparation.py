@@ -7,8 +7,8 @@ from pathlib import Path
 
 from pcnn.datasets.preparation import Preparation, State
 from pcnn.datasets.s3dis import Room, convert_room, is_array_room
-from pcnn.datasets.simulate.marker import MARKER
 from pcnn.datasets.whole_file import whole_file
+from pcnn.simulate.marker import MARKER
 
 
 @dataclass(frozen=True)

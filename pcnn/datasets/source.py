@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from pcnn.datasets.simulate import is_simulated
+from pcnn.simulate import is_simulated
 
 log = logging.getLogger(__name__)
 

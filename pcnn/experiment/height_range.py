@@ -9,11 +9,11 @@ from pathlib import Path
 from pcnn.console import Console
 from pcnn.datasets.crop import crop
 from pcnn.datasets.semantic_kitti import TRAIN_SEQUENCES, VAL_SEQUENCES, SemanticKITTI
-from pcnn.datasets.simulate.marker import is_simulated
 from pcnn.experiment.run_folder import write_whole
 from pcnn.metrics import ConfusionMatrix, iou, iou_table, summary
 from pcnn.models import HeightRange
 from pcnn.plural import counted as numbered
+from pcnn.simulate.marker import is_simulated
 
 
 def compare(

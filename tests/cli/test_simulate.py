@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from pcnn import simulate
 from pcnn.cli.simulate import app
-from pcnn.datasets import simulate
 
 RUNNER = CliRunner()
 

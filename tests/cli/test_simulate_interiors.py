@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from pcnn.cli.simulate import app
-from pcnn.datasets.simulate import interiors
+from pcnn.simulate import interiors
 
 RUNNER = CliRunner()
 Calls = list[tuple[Path, dict[str, Any]]]

@@ -19,8 +19,8 @@ from pcnn.datasets.registration import (
     PairBatch,
     ThreeDMatchSets,
 )
-from pcnn.datasets.simulate.interiors import VERSION, fragments
-from pcnn.datasets.simulate.marker import write_marker
+from pcnn.simulate.interiors import VERSION, fragments
+from pcnn.simulate.marker import write_marker
 from tests.datasets.registration.training_sets import write_drive, write_predator
 from tests.forking import require_fork
 

@@ -13,8 +13,8 @@ from pcnn.datamodules.s3dis import S3DISClassification, S3DISSegmentation, split
 from pcnn.datasets.augment import Augmentation
 from pcnn.datasets.native_points import OnPoints
 from pcnn.datasets.placement import Placement
-from pcnn.datasets.simulate.interiors import VERSION
 from pcnn.datasets.voxels import OnVoxels
+from pcnn.simulate.interiors import VERSION
 from tests.datasets.s3dis_rooms import room_arrays, write_set
 
 PLACEMENTS = [OnVoxels(), OnPoints(thin=0.2), OnPoints()]

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from pcnn.datamodules import KITTISegmentation
-from pcnn.datasets.simulate import simulate_kitti
 from pcnn.datasets.source import simulated_name
+from pcnn.simulate import simulate_kitti
 
 FEW = {"seed": 0, "train_scans": 1, "val_scans": 1, "workers": 1, "progress": False}
 

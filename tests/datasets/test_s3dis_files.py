@@ -12,9 +12,9 @@ from pcnn.datasets.s3dis.annotation_file import read_annotation
 from pcnn.datasets.s3dis.classes import room_type
 from pcnn.datasets.s3dis.room_arrays import RoomArrays, read_array_room, write_array_room
 from pcnn.datasets.s3dis.text_room import read_text_room
-from pcnn.datasets.simulate.interiors.classes import CLASS_NAMES as SIMULATED_NAMES
-from pcnn.datasets.simulate.interiors.classes import ROOM_TYPES as SIMULATED_TYPES
-from pcnn.datasets.simulate.interiors.classes import Element
+from pcnn.simulate.interiors.classes import CLASS_NAMES as SIMULATED_NAMES
+from pcnn.simulate.interiors.classes import ROOM_TYPES as SIMULATED_TYPES
+from pcnn.simulate.interiors.classes import Element
 from tests.datasets.s3dis_rooms import room_arrays, write_set, write_text
 
 GOOD = b"1.000 2.000 3.000 10 20 30\n"

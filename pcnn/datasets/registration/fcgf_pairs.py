@@ -10,9 +10,9 @@ from torch import Tensor
 
 from pcnn.datasets.registration.fragment_files import read_fragment
 from pcnn.datasets.registration.pairs import RegistrationPair
-from pcnn.datasets.simulate.marker import is_simulated
 from pcnn.errors import FileError
 from pcnn.files.text import finite_numbers, numbered_lines
+from pcnn.simulate.marker import is_simulated
 
 OVERLAP = "0.30"  # of the published lists
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from pcnn.datasets.registration.fragment_files import find_fragment, read_fragment
 from pcnn.datasets.registration.pair_lists import read_indoor_list
 from pcnn.datasets.registration.pairs import RegistrationPair
-from pcnn.datasets.simulate.marker import is_simulated
+from pcnn.simulate.marker import is_simulated
 
 #: Pairs that overlap by more are trained on (Predator, GeoTransformer).
 OVERLAP = 0.1

@@ -21,11 +21,11 @@ from pcnn.datasets.registration.kitti_ground_truth import (
 from pcnn.datasets.registration.kitti_pair_rule import EXCLUDED, SPLITS, pairs_between, pairs_of
 from pcnn.datasets.registration.pair_lists import read_kitti_list
 from pcnn.datasets.registration.pairs import RegistrationPair
-from pcnn.datasets.simulate.marker import is_simulated
 from pcnn.errors import FileError
 from pcnn.files.named import named
 from pcnn.files.text import finite_numbers, numbered_lines
 from pcnn.registration.transforms import not_rigid, rigid
+from pcnn.simulate.marker import is_simulated
 
 POSES = ("odometry", "semantic")
 

@@ -25,9 +25,9 @@ from pcnn.ranges import ArgumentsOf, Distance, Natural, PartialShare
 Split = Literal["train", "val", "test"]
 _Fragments = Annotated[
     Mapping[str, Any],
-    ArgumentsOf("pcnn.datasets.simulate.interiors.fragments.simulate_fragments"),
+    ArgumentsOf("pcnn.simulate.interiors.fragments.simulate_fragments"),
 ]
-_Drives = Annotated[Mapping[str, Any], ArgumentsOf("pcnn.datasets.simulate.simulate_kitti")]
+_Drives = Annotated[Mapping[str, Any], ArgumentsOf("pcnn.simulate.simulate_kitti")]
 
 
 class PairSets(Protocol):

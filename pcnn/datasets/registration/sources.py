@@ -13,8 +13,8 @@ from pcnn.datasets.registration.fcgf_pairs import VAL_SCENES, FCGFPairs
 from pcnn.datasets.registration.indoor_pairs import OVERLAP, IndoorPairs
 from pcnn.datasets.registration.kitti_odometry import KITTIOdometry
 from pcnn.datasets.registration.kitti_pair_rule import SPLITS
-from pcnn.datasets.simulate import VERSION, simulate_kitti
 from pcnn.datasets.source import DataSource, resolve_source
+from pcnn.simulate import VERSION, simulate_kitti
 
 log = logging.getLogger(__name__)
 
@@ -46,8 +46,8 @@ def threedmatch_source(
         FileNotFoundError: files are missing.
         ValueError: an unknown option, or data of the other kind.
     """
-    from pcnn.datasets.simulate.interiors.fragments import simulate_fragments
-    from pcnn.datasets.simulate.interiors.version import VERSION as INTERIORS
+    from pcnn.simulate.interiors.fragments import simulate_fragments
+    from pcnn.simulate.interiors.version import VERSION as INTERIORS
 
     settings = dict(simulate or {})
     return resolve_source(

@@ -11,7 +11,7 @@ from torch import Tensor
 from pcnn.datasets.registration.fragment_files import find_fragment, read_fragment
 from pcnn.datasets.registration.gt_files import read_scene
 from pcnn.datasets.registration.pairs import RegistrationPair
-from pcnn.datasets.simulate.marker import is_simulated
+from pcnn.simulate.marker import is_simulated
 
 #: In evaluation order.
 TEST_SCENES = (

@@ -12,7 +12,6 @@ from scipy.spatial import cKDTree
 from scipy.stats import wasserstein_distance
 
 from pcnn.datasets.s3dis.convert import convert_room
-from pcnn.datasets.simulate.streets.hdl64 import ELEVATIONS, firing_azimuths
 from pcnn.datasets.statistics import (
     Histogram,
     cloud_statistics,
@@ -24,6 +23,7 @@ from pcnn.datasets.statistics import (
 )
 from pcnn.datasets.statistics.neighbours import nearest_distances, neighbours_per_voxel
 from pcnn.datasets.statistics.rings import find_rings
+from pcnn.simulate.streets.hdl64 import ELEVATIONS, firing_azimuths
 
 
 def cloud(count: int = 400, seed: int = 0, spread: float = 0.4) -> np.ndarray:

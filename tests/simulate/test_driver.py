@@ -1,0 +1,191 @@
+"""A set is complete or absent, goes on where it stopped, and is written once."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pcnn.simulate import driver
+from pcnn.simulate.driver import SetPlan, Task, available_cores, write_set
+from pcnn.simulate.lock import exclusive
+
+
+def prepare(folder: Path) -> None:
+    (folder / "numbers").mkdir(exist_ok=True)
+
+
+def write_square(folder: Path, number: int) -> int:
+    (folder / "numbers" / f"{number}.txt").write_text(str(number**2))
+    return number**2
+
+
+def total(folder: Path, results: dict[str, int]) -> dict[str, int]:
+    assert len(list((folder / "numbers").iterdir())) == len(results)
+    return {"total": sum(results.values())}
+
+
+def squares(count: int = 5) -> SetPlan[int]:
+    tasks = [Task(f"square-{n}", n, units=1 + n % 2) for n in range(count)]
+    return SetPlan({"count": count}, tasks, prepare, write_square, total, "square")
+
+
+def files(root: Path) -> dict[str, str]:
+    return {str(p.relative_to(root)): p.read_text() for p in root.rglob("*") if p.is_file()}
+
+
+def neighbours(root: Path) -> set[str]:
+    return {p.name for p in root.parent.iterdir()} - {f".{root.name}.lock"}
+
+
+@pytest.mark.parametrize("workers", [1, 2, None])
+def test_a_set_is_whole_and_marked(tmp_path: Path, workers: int | None) -> None:
+    root = write_set(tmp_path / "set", squares(), workers=workers, progress=False)
+    found = files(root)
+    assert json.loads(found.pop("SIMULATED.json")) == {"count": 5, "total": 30}
+    assert found == {f"numbers/{n}.txt": str(n**2) for n in range(5)}
+    assert neighbours(root) == {"set"}
+
+
+def test_an_interrupted_set_goes_on_where_it_stopped(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    done: list[int] = []
+
+    def interrupted(folder: Path, number: int) -> int:
+        if number == 3:
+            raise KeyboardInterrupt
+        done.append(number)
+        return write_square(folder, number)
+
+    root = tmp_path / "set"
+    with pytest.raises(KeyboardInterrupt):
+        write_set(root, replace(squares(), do=interrupted), workers=1)
+    assert not root.exists()
+    assert "stopped after 4 of 7 squares" in capfd.readouterr().err
+
+    def counted(folder: Path, number: int) -> int:
+        done.append(number)
+        return write_square(folder, number)
+
+    write_set(root, replace(squares(), do=counted), workers=1)
+    assert "7 squares (4 done already)" in capfd.readouterr().err
+    assert done == [0, 1, 2, 3, 4]
+    assert files(root) == files(write_set(tmp_path / "other", squares(), workers=1, progress=False))
+    assert neighbours(root) == {"set", "other", ".other.lock"}
+
+
+def test_what_was_begun_for_another_request_is_begun_anew(tmp_path: Path) -> None:
+    def interrupted(folder: Path, number: int) -> int:
+        (folder / "numbers" / "stale").write_text("of another set")
+        raise KeyboardInterrupt
+
+    root = tmp_path / "set"
+    with pytest.raises(KeyboardInterrupt):
+        write_set(root, replace(squares(4), do=interrupted), workers=1, progress=False)
+    assert sorted(files(write_set(root, squares(2), workers=1, progress=False))) == [
+        "SIMULATED.json", "numbers/0.txt", "numbers/1.txt",
+    ]  # fmt: skip
+
+
+def test_a_failing_task_is_not_hidden(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="invalid literal"):
+        write_set(
+            tmp_path / "set",
+            replace(squares(), do=lambda folder, number: int("x")),
+            workers=1,
+            progress=False,
+        )
+    assert not (tmp_path / "set").exists()
+
+
+def test_a_finished_set_is_left_alone_and_another_never_overwritten(tmp_path: Path) -> None:
+    root = write_set(tmp_path / "set", squares(), workers=1, progress=False)
+    before = {p: p.stat().st_mtime_ns for p in root.rglob("*")}
+    assert write_set(root, squares(), workers=1, progress=False) == root
+    with pytest.raises(FileExistsError, match="count is 5, not 2"):
+        write_set(root, squares(2), workers=1, progress=False)
+    assert {p: p.stat().st_mtime_ns for p in root.rglob("*")} == before
+    foreign = tmp_path / "photos"
+    foreign.mkdir()
+    (foreign / "cat.jpg").write_bytes(b"meow")
+    with pytest.raises(FileExistsError, match="not a simulated set"):
+        write_set(foreign, squares(), workers=1, progress=False)
+    assert [p.name for p in foreign.iterdir()] == ["cat.jpg"]
+
+
+def test_two_at_once_write_one_set(tmp_path: Path) -> None:
+    written: list[int] = []
+
+    def counted(folder: Path, number: int) -> int:
+        written.append(number)
+        return write_square(folder, number)
+
+    plan, root = replace(squares(20), do=counted), tmp_path / "set"
+    with ThreadPoolExecutor(4) as pool:
+        calls = [pool.submit(write_set, root, plan, workers=1, progress=False) for _ in range(4)]
+        assert {call.result() for call in calls} == {root}
+    assert written == list(range(20))
+    assert neighbours(root) == {"set"}
+
+
+def test_senseless_requests_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="at least 1 worker"):
+        write_set(tmp_path / "set", squares(), workers=0)
+    twice = replace(squares(), tasks=[Task("a", 1), Task("a", 2)])
+    with pytest.raises(ValueError, match="same name"):
+        write_set(tmp_path / "set", twice)
+    assert list(tmp_path.iterdir()) == []
+    assert available_cores() >= 1
+
+
+def test_progress_is_two_lines_off_a_terminal(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    write_set(tmp_path / "silent", squares(), workers=1, progress=False)
+    assert capfd.readouterr() == ("", "")
+    write_set(tmp_path / "loud", squares(), workers=1)
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert len(err.splitlines()) == err.count("simulat") == err.count("7 squares") == 2
+
+
+def test_long_work_is_heard_of_off_a_terminal(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(driver, "_QUIET", -1.0)  # every task is a long one
+    write_set(tmp_path / "set", squares(), workers=1)
+    lines = capfd.readouterr().err.splitlines()
+    assert lines[1:-1] == [f"{done} of 7 squares" for done in (1, 3, 4, 6, 7)]
+
+
+def test_the_lock_dies_with_its_holder(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    code = (
+        "import sys, time; from pathlib import Path\n"
+        "from pcnn.simulate.lock import exclusive\n"
+        f"with exclusive(Path({str(path)!r})):\n"
+        "    print('held', flush=True); time.sleep(60)\n"
+    )
+    folder = str(Path(__file__).resolve().parents[2])
+    with subprocess.Popen(
+        [sys.executable, "-c", code],
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": folder},
+    ) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"held\n"
+        waited = []
+
+        def kill() -> None:
+            waited.append(True)
+            holder.kill()
+
+        with exclusive(path, on_wait=kill):
+            assert waited == [True]
