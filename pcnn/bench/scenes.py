@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from pcnn.datasets.point_files import SUFFIXES, read_points
+from pcnn.datasets.readers.points import SUFFIXES, read_points
 from pcnn.geometry import VoxelGrid, grid_of_cells, quantize
 
 GENERATED = re.compile(r"(surface|random|box200|box400|slab)_([1-9][0-9]*)k")

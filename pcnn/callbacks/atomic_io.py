@@ -11,7 +11,7 @@ from lightning.fabric.plugins.io.torch_io import TorchCheckpointIO
 
 from pcnn.callbacks.checkpoint_file import read_checkpoint
 from pcnn.callbacks.checksum import add_checksum
-from pcnn.datasets.whole_file import whole_file
+from pcnn.files.whole_file import whole_file
 
 
 def write_whole(checkpoint: dict[str, Any], path: Path) -> None:

@@ -13,7 +13,7 @@ from lightning.pytorch.callbacks import Checkpoint as LightningCheckpoint
 from pcnn.callbacks.atomic_io import AtomicCheckpointIO
 from pcnn.callbacks.loaded_config import check_plain
 from pcnn.callbacks.rng_state import capture_rng, restore_rng
-from pcnn.datasets.whole_file import drop_parts
+from pcnn.files.whole_file import drop_parts
 from pcnn.ranges import Count
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from pcnn.callbacks.checksum import is_whole
 from pcnn.callbacks.loaded_config import loaded_config
 from pcnn.errors import FileError, MissingFileError, first_line
-from pcnn.files.torch_file import check_names
+from pcnn.files.pickles import check_names
 
 
 class CheckpointError(FileError):

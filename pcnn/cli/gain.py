@@ -37,7 +37,7 @@ def gain(
     import json
 
     from pcnn.console import Console
-    from pcnn.datasets.whole_file import whole_file
+    from pcnn.files.whole_file import whole_file
     from pcnn.metrics.registration import protocol as rules_of
     from pcnn.metrics.registration.gain import gain_of
     from pcnn.metrics.registration.gain_content import gain_content

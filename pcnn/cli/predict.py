@@ -100,8 +100,8 @@ def plan_targets(paths: list[Path], out: Path) -> tuple[dict[Path, Path], list[s
     Raises:
         ValueError: two clouds would write the same result, or results would lie among the clouds.
     """
-    from pcnn.datasets.label_places import without_label_files
-    from pcnn.datasets.point_files import SUFFIXES, is_cloud_file
+    from pcnn.datasets.readers.label_files import without_label_files
+    from pcnn.datasets.readers.points import SUFFIXES, is_cloud_file
 
     targets: dict[Path, Path] = {}
     missing: list[str] = []
@@ -149,8 +149,8 @@ def label_all(
     """Label the clouds one after the other; returns why some could not be."""
     from rich.progress import track
 
-    from pcnn.datasets.labelled_copy import write_labelled
-    from pcnn.datasets.point_files import read_points
+    from pcnn.datasets.prediction_files import write_labelled
+    from pcnn.datasets.readers.points import read_points
     from pcnn.errors import UNREADABLE
     from pcnn.visualize import write_coloured_ply
 

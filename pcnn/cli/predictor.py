@@ -13,21 +13,20 @@ from omegaconf import DictConfig, OmegaConf
 from torch import Tensor, nn
 
 from pcnn.callbacks import load_config, load_weights
-from pcnn.datasets.channels import Reading, chosen_columns
 from pcnn.datasets.class_file import read_classes
 from pcnn.datasets.collate import CollateSegmentation
-from pcnn.datasets.crop import crop
 from pcnn.datasets.labels import IGNORE, LabelMap, label_map
-from pcnn.datasets.las_units import declared_unit
 from pcnn.datasets.placement import Placement, VoxelSize
-from pcnn.datasets.point_table import COLORS, meant
+from pcnn.datasets.readers.channels import Reading, chosen_columns
+from pcnn.datasets.readers.table import COLORS, meant
+from pcnn.datasets.readers.units import declared_unit, unit_doubt
 from pcnn.datasets.samples import Cloud
 from pcnn.datasets.tiles import Tiles
-from pcnn.datasets.units import unit_doubt
+from pcnn.datasets.transforms.crops import crop
 from pcnn.errors import FileError
 from pcnn.experiment import build
 from pcnn.experiment.weights import check_finite
-from pcnn.files.named import named
+from pcnn.files.bounded import named
 
 #: Channels of networks whose checkpoints do not name them, by their number.
 _UNNAMED = {0: (), 1: ("intensity",), 3: COLORS, 4: ("intensity", *COLORS)}

@@ -102,7 +102,7 @@ def s3dis(
     """
     from pcnn.datamodules.s3dis import S3DISSegmentation
     from pcnn.datasets.s3dis import TEST_AREAS, find_rooms
-    from pcnn.datasets.s3dis_preparation import ConvertRooms, keep_alignment, keep_marker
+    from pcnn.datasets.s3dis.convert import ConvertRooms, keep_alignment, keep_marker
 
     target = data_dir / "s3dis" if out is None else out
     try:
@@ -203,8 +203,8 @@ def tiles(
 
     Classify new clouds in the same squares: pcnn predict --tile SIZE.
     """
-    from pcnn.datasets import las
-    from pcnn.datasets.tile_preparation import CutTiles
+    from pcnn.datasets.readers import las
+    from pcnn.datasets.tiles import CutTiles
 
     if not root.is_dir():
         raise typer.BadParameter(f"{root} is not a folder")

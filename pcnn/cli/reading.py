@@ -11,7 +11,7 @@ import typer
 from pcnn.ranges import Length, Positive
 
 if TYPE_CHECKING:
-    from pcnn.datasets.channels import Reading
+    from pcnn.datasets.readers.channels import Reading
 
 Columns = Annotated[
     str | None,
@@ -62,7 +62,7 @@ def chosen_reading(
     """
     from dataclasses import replace
 
-    from pcnn.datasets.channels import chosen_columns
+    from pcnn.datasets.readers.channels import chosen_columns
 
     try:
         return replace(

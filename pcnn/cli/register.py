@@ -72,9 +72,9 @@ def register(
     import math
 
     from pcnn.console import Console
-    from pcnn.datasets.channels import Reading
-    from pcnn.datasets.whole_file import whole_file
+    from pcnn.datasets.readers.channels import Reading
     from pcnn.experiment.register import points_of, register
+    from pcnn.files.whole_file import whole_file
     from pcnn.registration.local_frame import about
     from pcnn.registration.register import NoOverlapError
     from pcnn.visualize.registration import overlay_picture
@@ -168,10 +168,10 @@ def describe(
     import numpy as np
 
     from pcnn.console import Console
-    from pcnn.datasets.channels import Reading
-    from pcnn.datasets.whole_file import whole_file
+    from pcnn.datasets.readers.channels import Reading
     from pcnn.experiment.register import advice_on_size, descriptor_of, points_of, warn_of_units
     from pcnn.experiment.shipped import chosen
+    from pcnn.files.whole_file import whole_file
 
     console = Console()
     where = chosen_device(device)

@@ -12,7 +12,7 @@ from pcnn.ranges import Count, Length
 
 if TYPE_CHECKING:
     from pcnn.console import Console
-    from pcnn.datasets.channels import Reading
+    from pcnn.datasets.readers.channels import Reading
     from pcnn.datasets.statistics import SetStatistics
 
 
@@ -52,8 +52,8 @@ def stats(
     import json
 
     from pcnn.console import Console
-    from pcnn.datasets.channels import Reading
-    from pcnn.datasets.whole_file import whole_file
+    from pcnn.datasets.readers.channels import Reading
+    from pcnn.files.whole_file import whole_file
     from pcnn.plural import counted
     from pcnn.visualize.statistics import COLOURS, statistics_page
 
@@ -134,7 +134,7 @@ def _measure(
         set_statistics,
     )
     from pcnn.errors import UNREADABLE
-    from pcnn.files.named import named
+    from pcnn.files.bounded import named
     from pcnn.plural import counted
     from pcnn.simulate import is_simulated
 

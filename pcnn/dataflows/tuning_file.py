@@ -14,8 +14,8 @@ from pathlib import Path
 
 from pcnn.dataflows.tuning_table import TuningTable
 from pcnn.errors import FileError, MissingFileError
-from pcnn.files.named import named
-from pcnn.files.plain import read_json
+from pcnn.files.bounded import named
+from pcnn.files.text import read_json
 from pcnn.kernels.cubin_cache import folder
 
 #: Tables that come with the package, one a device.

@@ -12,7 +12,7 @@ import torch
 from torch.utils.data import Dataset
 
 from pcnn.datamodules.batch_stream import BatchStream, Collate, EvaluationLoader, batches_done
-from pcnn.datamodules.unreadable import Readable, check_on_error
+from pcnn.datamodules.unreadable import SkipBroken, check_on_error
 from pcnn.datasets.placement import Placement
 from pcnn.datasets.sampler import EpochSampler, EvaluationSampler
 from pcnn.datasets.voxels import OnVoxels
@@ -134,7 +134,7 @@ class ExactLoading(pl.LightningDataModule, ABC):
             **self._rank(),
         )
         return BatchStream(
-            Readable(dataset, self.on_error, self.advice),
+            SkipBroken(dataset, self.on_error, self.advice),
             sampler,
             position=None if trainer is None else lambda: batches_done(trainer),
             first=overfit or None,
@@ -170,7 +170,7 @@ class ExactLoading(pl.LightningDataModule, ABC):
         if dataset is None:
             return []
         sampler = EvaluationSampler(_length(dataset), self.val_batch_size, **self._rank())
-        return EvaluationLoader(Readable(dataset), sampler, **self._loading())
+        return EvaluationLoader(SkipBroken(dataset), sampler, **self._loading())
 
     def _train_batch_size(self, n: int) -> int:
         # a set of one sample can be trained on, whatever the configured batch size

@@ -11,15 +11,15 @@ import numpy as np
 from annotated_types import Interval, Len, MinLen
 
 from pcnn.datamodules.segmentation import SegmentationDataModule, Split
-from pcnn.datasets.augment import Augmentation
-from pcnn.datasets.channels import Reading, chosen_columns
 from pcnn.datasets.class_file import contents, read_classes
 from pcnn.datasets.folder import FolderClouds
 from pcnn.datasets.folder_split import FolderSplit
 from pcnn.datasets.labels import IGNORE, Rgb
 from pcnn.datasets.placement import Placement, VoxelSize
+from pcnn.datasets.readers.channels import Reading, chosen_columns
 from pcnn.datasets.source import Kind
-from pcnn.files.limits import LIMIT
+from pcnn.datasets.transforms.augment import Augmentation
+from pcnn.files.bounded import LIMIT
 from pcnn.ranges import Count, Label, Length, PartialShare, Positive, Seed, Workers
 from pcnn.simulate import is_simulated
 
@@ -43,7 +43,7 @@ class FolderSegmentation(SegmentationDataModule):
         channels: names of the properties that become channels besides x, y, z; None: intensity and
             colours, as far as the files have them.
         intensity_max: the number in the files that becomes intensity 1; None: as
-            `pcnn.datasets.channels.Reading`.
+            `pcnn.datasets.readers.channels.Reading`.
         columns: names of the columns of ``.bin`` and ``.npy`` files, or the name of a layout
             (kitti, nuscenes, scannet, sunrgbd); None: as `pcnn.datasets.read_points`.
         fill: numbers for channels that a file lacks, by name.

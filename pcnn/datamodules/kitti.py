@@ -12,7 +12,6 @@ from annotated_types import MinLen
 
 from pcnn.datamodules.segmentation import Split
 from pcnn.datamodules.sourced import SourcedDataModule
-from pcnn.datasets.augment import Augmentation
 from pcnn.datasets.labels import Rgb, label_map
 from pcnn.datasets.placement import Placement, VoxelSize
 from pcnn.datasets.semantic_kitti import (
@@ -23,6 +22,7 @@ from pcnn.datasets.semantic_kitti import (
     SemanticKITTI,
 )
 from pcnn.datasets.source import DataSource, resolve_source, simulated_name
+from pcnn.datasets.transforms.augment import Augmentation
 from pcnn.ranges import ArgumentsOf, Count, Length, Natural, Seed, Workers
 from pcnn.simulate import VERSION, simulate_kitti
 

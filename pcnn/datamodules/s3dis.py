@@ -13,11 +13,10 @@ from torch.utils.data import Dataset
 from pcnn.datamodules.batch_stream import Collate
 from pcnn.datamodules.segmentation import Split
 from pcnn.datamodules.sourced import SourcedDataModule
-from pcnn.datasets.augment import Augmentation
 from pcnn.datasets.classification import CollateClassification
 from pcnn.datasets.labels import Rgb
 from pcnn.datasets.placement import Placement, VoxelSize
-from pcnn.datasets.point_table import COLORS as COLOUR
+from pcnn.datasets.readers.table import COLORS as COLOUR
 from pcnn.datasets.s3dis.classes import (
     AREAS,
     CLASS_NAMES,
@@ -27,9 +26,10 @@ from pcnn.datasets.s3dis.classes import (
     TYPE_COLORS,
 )
 from pcnn.datasets.s3dis.dataset import S3DISRooms
+from pcnn.datasets.s3dis.files import DOWNLOAD
 from pcnn.datasets.s3dis.room_types import RoomTypes
-from pcnn.datasets.s3dis.rooms import DOWNLOAD
 from pcnn.datasets.source import DataSource, resolve_source, simulated_name
+from pcnn.datasets.transforms.augment import Augmentation
 from pcnn.ranges import ArgumentsOf, Count, Seed, Workers
 from pcnn.simulate.interiors import VERSION, simulate_rooms
 
@@ -196,7 +196,7 @@ class S3DISClassification(S3DISSegmentation):
         rooms = self.rooms(split)
         if rooms is None:
             return None
-        rooms.gives_own_inputs = split != "train"
+        rooms.gives_raw_points = split != "train"
         return RoomTypes(rooms)
 
     def collate(self) -> Collate:

@@ -80,5 +80,5 @@ class SegmentationDataModule(ExactLoading):
     def _built(self, split: Split) -> Dataset[Any] | None:
         dataset = super()._built(split)
         if isinstance(dataset, CloudDataset) and split != "train":
-            dataset.gives_own_inputs = True
+            dataset.gives_raw_points = True
         return dataset

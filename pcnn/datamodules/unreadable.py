@@ -24,7 +24,7 @@ class SampleError(UserError):
     """A sample cannot be read; the text names the file, the rule it breaks, and what to do."""
 
 
-class Readable(Dataset[Any]):
+class SkipBroken(Dataset[Any]):
     """A set whose unreadable samples are named, or replaced.
 
     With ``skip`` the next sample of the set that can be read takes the place of one that cannot, in

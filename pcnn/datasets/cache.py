@@ -13,10 +13,10 @@ import numpy as np
 import torch
 
 from pcnn.datasets.samples import Cloud
-from pcnn.datasets.whole_file import whole_file
 from pcnn.errors import FileError
-from pcnn.files.named import named
-from pcnn.files.npz import read_npz
+from pcnn.files.arrays import read_npz
+from pcnn.files.bounded import named
+from pcnn.files.whole_file import whole_file
 
 log = logging.getLogger(__name__)
 

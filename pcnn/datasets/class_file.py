@@ -10,8 +10,8 @@ from typing import Any
 
 from pcnn.datasets.labels import IGNORE, LabelMap, Rgb
 from pcnn.errors import FileError, MissingFileError
-from pcnn.files.named import named
-from pcnn.files.plain import read_yaml
+from pcnn.files.bounded import named
+from pcnn.files.text import read_yaml
 
 _KEYS = ("names", "colors", "map", "ignore")
 

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from pcnn.datasets.collate import empty_sample, joined_input
-from pcnn.datasets.own_inputs import OwnInputs
 from pcnn.datasets.placement import Placement
 from pcnn.datasets.point_batch import PointBatch
+from pcnn.datasets.raw_points import RawPoints
 from pcnn.datasets.voxels import OnVoxels
 from pcnn.geometry import Geometry
 from pcnn.tensor import SparseTensor
@@ -37,7 +37,7 @@ class ClassificationSample:
     name: str
     path: str
     points: Tensor | None = None
-    own: OwnInputs | None = None
+    own: RawPoints | None = None
 
 
 class ClassificationBatch(PointBatch):
@@ -63,7 +63,7 @@ class ClassificationBatch(PointBatch):
         paths: tuple[str, ...],
         points: Tensor,
         point_offsets: Tensor,
-        own: OwnInputs | None = None,
+        own: RawPoints | None = None,
     ) -> None:
         super().__init__(tensor, points, point_offsets, names, paths, own)
         self.labels = labels
@@ -116,5 +116,5 @@ class CollateClassification:
             tuple(s.path for s in samples),
             torch.cat([torch.empty(0, 3), *points]),
             torch.tensor([0, *map(len, points)]).cumsum(0),
-            OwnInputs.of_all([s.own for s in samples]),
+            RawPoints.of_all([s.own for s in samples]),
         )

@@ -10,14 +10,14 @@ from pathlib import Path
 import numpy as np
 from torch.utils.data import Dataset
 
-from pcnn.datasets.augment import Augmentation, sample_generator
 from pcnn.datasets.cache import CloudCache
-from pcnn.datasets.crop import crop
 from pcnn.datasets.joined_cloud import joined_cloud
-from pcnn.datasets.own_inputs import OwnInputs
 from pcnn.datasets.placement import Placement, VoxelSize
+from pcnn.datasets.raw_points import RawPoints
 from pcnn.datasets.sampler import Key
 from pcnn.datasets.samples import Cloud, SegmentationSample
+from pcnn.datasets.transforms.augment import Augmentation, sample_generator
+from pcnn.datasets.transforms.crops import crop
 from pcnn.datasets.voxels import OnVoxels
 
 #: Keeps the draws about adding a second cloud apart from those that change the first.
@@ -56,7 +56,7 @@ class CloudDataset(Dataset[SegmentationSample], ABC):
         self.crop = crop
         self.augment = augment
         self.seed = seed
-        self.gives_own_inputs = False  # set for evaluation, whose points may be placed anew
+        self.gives_raw_points = False  # set for evaluation, whose points may be placed anew
         self._cache = None if cache is None else CloudCache(cache, self._full_recipe())
 
     @abstractmethod
@@ -148,9 +148,9 @@ class CloudDataset(Dataset[SegmentationSample], ABC):
         """Return the sample of a key (epoch, index)."""
         cloud = self.cloud(key)
         sample = self.geometry.sample(cloud, self.voxel_size)
-        if not self.gives_own_inputs:
+        if not self.gives_raw_points:
             return sample
-        return replace(sample, own=OwnInputs(cloud.features, self.voxel_size, self.geometry))
+        return replace(sample, own=RawPoints(cloud.features, self.voxel_size, self.geometry))
 
     def _full_recipe(self) -> dict[str, object]:
         return {**self.geometry.recipe(self.voxel_size), "crop": self.crop, **self.recipe()}

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from pcnn.datasets.joined_geometry import joined
 from pcnn.datasets.labels import IGNORE
-from pcnn.datasets.own_inputs import OwnInputs
 from pcnn.datasets.placement import Placement
+from pcnn.datasets.raw_points import RawPoints
 from pcnn.datasets.samples import Cloud, SegmentationBatch, SegmentationSample
 from pcnn.datasets.voxels import OnVoxels
 from pcnn.geometry import Geometry
@@ -51,7 +51,7 @@ class CollateSegmentation:
             tuple(s.path for s in samples),
             _point_index(parts),
             tuple(s.n_points_total for s in samples),
-            OwnInputs.of_all([s.own for s in parts]),
+            RawPoints.of_all([s.own for s in parts]),
         )
 
 

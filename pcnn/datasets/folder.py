@@ -9,15 +9,15 @@ from pathlib import Path
 
 import torch
 
-from pcnn.datasets.augment import Augmentation
-from pcnn.datasets.channels import Reading
 from pcnn.datasets.class_file import read_classes
 from pcnn.datasets.cloud_dataset import CloudDataset
 from pcnn.datasets.folder_split import FolderSplit
 from pcnn.datasets.labels import LabelMap
 from pcnn.datasets.placement import Placement, VoxelSize
-from pcnn.datasets.point_files import label_source, read_labels, read_points, read_table
+from pcnn.datasets.readers.channels import Reading
+from pcnn.datasets.readers.points import label_source, read_labels, read_points, read_table
 from pcnn.datasets.samples import Cloud
+from pcnn.datasets.transforms.augment import Augmentation
 from pcnn.errors import UNREADABLE, FileError
 
 
@@ -25,7 +25,7 @@ class FolderClouds(CloudDataset):
     """Clouds in files that `pcnn.datasets.read_points` reads, found in subfolders too.
 
     Labels lie beside a cloud as ``NAME.label`` or ``NAME_label.npy``, in a folder of labels beside
-    the clouds' own (`pcnn.datasets.label_places.label_files`), in a PLY file's ``label`` or
+    the clouds' own (`pcnn.datasets.readers.label_files.label_files`), in a PLY file's ``label`` or
     ``class`` property, or in a LAS file's ``classification``.
 
     The split is that of `pcnn.datasets.folder_split.FolderSplit`; a set of one cloud trains on it,

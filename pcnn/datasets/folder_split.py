@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from pcnn.datasets.label_places import without_label_files
-from pcnn.datasets.point_files import SUFFIXES, is_cloud_file, label_source
+from pcnn.datasets.readers.label_files import without_label_files
+from pcnn.datasets.readers.points import SUFFIXES, is_cloud_file, label_source
 from pcnn.errors import FileError
 
 log = logging.getLogger(__name__)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from pcnn.datasets.own_inputs import OwnInputs
+from pcnn.datasets.raw_points import RawPoints
 from pcnn.ops.plan import Planner
 from pcnn.tensor import SparseTensor
 
@@ -37,7 +37,7 @@ class PointBatch(ABC):
         point_offsets: Tensor,
         names: tuple[str, ...],
         paths: tuple[str, ...],
-        own: OwnInputs | None,
+        own: RawPoints | None,
     ) -> None:
         self.tensor = tensor
         self.points = points
@@ -97,7 +97,7 @@ class PointBatch(ABC):
         """[P, F] float32: the points' own features; raises as `placed`."""
         return self._own().features
 
-    def _own(self) -> OwnInputs:
+    def _own(self) -> RawPoints:
         if self.own is None:
             raise ValueError(
                 "the points of a training batch cannot be moved; take the batch from an "
@@ -129,7 +129,7 @@ class PointBatch(ABC):
         own = [] if self.own is None else [self.own.features]
         return [self.points, self.point_offsets, *own]
 
-    def _own_mapped(self, move: Callable[[Tensor], Tensor]) -> OwnInputs | None:
+    def _own_mapped(self, move: Callable[[Tensor], Tensor]) -> RawPoints | None:
         return None if self.own is None else self.own.with_features(move(self.own.features))
 
     @abstractmethod

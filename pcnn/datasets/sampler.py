@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import TypeVar
 
 import numpy as np
+
+T = TypeVar("T")
 
 Key = tuple[int, int]
 """(epoch, index): the epoch selects the augmentation, the index the scan."""
@@ -141,3 +144,17 @@ def check_split(batch_size: int, rank: int, world: int) -> None:
         raise ValueError(f"batch_size must be at least 1, got {batch_size}")
     if not 0 <= rank < world:
         raise ValueError(f"rank must lie in [0, world), got rank {rank} of {world}")
+
+
+def evenly_spaced(items: Sequence[T], limit: int | None) -> list[T]:
+    """Return `limit` items, the first and the last among them; all where None or enough.
+
+    Raises:
+        ValueError: a limit below 1.
+    """
+    if limit is None or limit >= len(items):
+        return list(items)
+    if limit < 1:
+        raise ValueError(f"limit must be at least 1 scan or none, got {limit}")
+    rows = np.linspace(0, len(items) - 1, limit).round().astype(int)
+    return [items[row] for row in rows]

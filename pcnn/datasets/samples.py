@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 from torch import Tensor
 
-from pcnn.datasets.own_inputs import OwnInputs
 from pcnn.datasets.point_batch import PointBatch
+from pcnn.datasets.raw_points import RawPoints
 from pcnn.geometry import Geometry
 from pcnn.tensor import SparseTensor
 
@@ -102,7 +102,7 @@ class SegmentationSample:
     path: str
     point_index: Tensor | None
     n_points_total: int
-    own: OwnInputs | None = None
+    own: RawPoints | None = None
 
     @classmethod
     def of(
@@ -152,7 +152,7 @@ class SegmentationBatch(PointBatch):
         paths: tuple[str, ...],
         point_index: Tensor | None = None,
         n_points_total: tuple[int, ...] = (),
-        own: OwnInputs | None = None,
+        own: RawPoints | None = None,
     ) -> None:
         super().__init__(tensor, points, point_offsets, names, paths, own)
         self.labels = labels

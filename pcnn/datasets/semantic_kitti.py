@@ -9,15 +9,15 @@ from pathlib import Path
 
 import torch
 
-from pcnn.datasets.augment import Augmentation
-from pcnn.datasets.channels import Reading
 from pcnn.datasets.cloud_dataset import CloudDataset
-from pcnn.datasets.label_files import read_label_file
 from pcnn.datasets.labels import label_map
 from pcnn.datasets.placement import Placement, VoxelSize
-from pcnn.datasets.point_files import read_points
+from pcnn.datasets.readers.channels import Reading
+from pcnn.datasets.readers.label_files import read_label_file
+from pcnn.datasets.readers.points import read_points
+from pcnn.datasets.sampler import evenly_spaced
 from pcnn.datasets.samples import Cloud
-from pcnn.datasets.spread import spread
+from pcnn.datasets.transforms.augment import Augmentation
 
 log = logging.getLogger(__name__)
 
@@ -91,7 +91,7 @@ class SemanticKITTI(CloudDataset):
             seed=seed,
             geometry=geometry,
         )
-        self._scans = spread(_find(self.root, sequences, labelled_only), limit)
+        self._scans = evenly_spaced(_find(self.root, sequences, labelled_only), limit)
 
     def __len__(self) -> int:
         return len(self._scans)

@@ -1,4 +1,4 @@
-"""The process in which laspy and lazrs read and write; `pcnn.datasets.las_process` starts it."""
+"""The process in which laspy and lazrs read and write, which `las_process.py` starts."""
 
 from __future__ import annotations
 

@@ -13,8 +13,8 @@ from torch import Tensor
 from pcnn.errors import FileError
 from pcnn.experiment.errors import ConfigError
 from pcnn.experiment.run_folder import write_whole
-from pcnn.files.named import named
-from pcnn.files.plain import read_json
+from pcnn.files.bounded import named
+from pcnn.files.text import read_json
 
 NAME = "confusion.json"
 

@@ -10,9 +10,9 @@ from torch import Tensor
 
 from pcnn.callbacks import load_config, read_checkpoint
 from pcnn.callbacks.checksum import add_checksum
-from pcnn.datasets.whole_file import whole_file
 from pcnn.experiment import run_folder
-from pcnn.files.named import named
+from pcnn.files.bounded import named
+from pcnn.files.whole_file import whole_file
 
 #: Groups of a run's configuration that say nothing about its weights.
 DROPPED = ("logger", "callbacks", "trainer", "ckpt_path", "resume", "run_dir", "predictions")

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pcnn.console import Console
-from pcnn.datasets.crop import crop
 from pcnn.datasets.semantic_kitti import TRAIN_SEQUENCES, VAL_SEQUENCES, SemanticKITTI
+from pcnn.datasets.transforms.crops import crop
 from pcnn.experiment.run_folder import write_whole
 from pcnn.metrics import ConfusionMatrix, iou, iou_table, summary
 from pcnn.models import HeightRange

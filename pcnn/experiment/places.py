@@ -17,15 +17,13 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from pcnn.datasets import OnPoints, OnVoxels
-from pcnn.datasets.augment import Augmentation
-from pcnn.datasets.colour import Chromatic
-from pcnn.datasets.elastic import Elastic
-from pcnn.datasets.mixes import LaserMix, OneOf, PolarMix
-from pcnn.datasets.mixes.scan_mix import ScanMix
 from pcnn.datasets.placement import Placement
 from pcnn.datasets.registration import KITTISets, PairAugmentation, ThreeDMatchSets
 from pcnn.datasets.registration.pair_sets import PairSets
-from pcnn.datasets.remission import Remission
+from pcnn.datasets.transforms.augment import Augmentation
+from pcnn.datasets.transforms.elastic import Elastic
+from pcnn.datasets.transforms.features import Chromatic, Remission
+from pcnn.datasets.transforms.mixes import LaserMix, OneOf, PolarMix, ScanMix
 from pcnn.registration.descriptor import Descriptor
 from pcnn.registration.fpfh import FPFH
 from pcnn.tasks import EvaluationViews
@@ -123,7 +121,7 @@ PLACES: Mapping[str, Place] = {
         "an augmentation",
         (Augmentation, PairAugmentation),
         ("pcnn.datasets",),
-        "pcnn.datasets.augment.Augmentation",
+        "pcnn.datasets.transforms.Augmentation",
         inner={
             "mix": "mix",
             "elastic": "elastic",
@@ -135,20 +133,23 @@ PLACES: Mapping[str, Place] = {
         "a mix of scans",
         (ScanMix, LaserMix, PolarMix, OneOf),
         ("pcnn.datasets",),
-        "pcnn.datasets.mixes.LaserMix",
+        "pcnn.datasets.transforms.LaserMix",
         inner={"mixes": "mix"},
     ),
     "elastic": Place(
-        "a distortion", (Elastic,), ("pcnn.datasets",), "pcnn.datasets.elastic.Elastic"
+        "a distortion", (Elastic,), ("pcnn.datasets",), "pcnn.datasets.transforms.Elastic"
     ),
     "chromatic": Place(
-        "a change of colour", (Chromatic,), ("pcnn.datasets",), "pcnn.datasets.colour.Chromatic"
+        "a change of colour",
+        (Chromatic,),
+        ("pcnn.datasets",),
+        "pcnn.datasets.transforms.Chromatic",
     ),
     "remission": Place(
         "a change of remission",
         (Remission,),
         ("pcnn.datasets",),
-        "pcnn.datasets.remission.Remission",
+        "pcnn.datasets.transforms.Remission",
     ),
     "tta": Place("views", (EvaluationViews,), ("pcnn.tasks",), "pcnn.tasks.EvaluationViews"),
     "trainer": Place(
@@ -205,5 +206,12 @@ PLACES: Mapping[str, Place] = {
 
 #: Names of earlier versions that checkpoints and run folders hold, and what they are called now.
 RENAMED: Mapping[str, str] = {
+    "pcnn.datasets.augment.Augmentation": "pcnn.datasets.transforms.Augmentation",
+    "pcnn.datasets.colour.Chromatic": "pcnn.datasets.transforms.Chromatic",
+    "pcnn.datasets.elastic.Elastic": "pcnn.datasets.transforms.Elastic",
+    "pcnn.datasets.mixes.LaserMix": "pcnn.datasets.transforms.LaserMix",
+    "pcnn.datasets.mixes.OneOf": "pcnn.datasets.transforms.OneOf",
+    "pcnn.datasets.mixes.PolarMix": "pcnn.datasets.transforms.PolarMix",
+    "pcnn.datasets.remission.Remission": "pcnn.datasets.transforms.Remission",
     "pcnn.experiment.progress.StepProgress": "pcnn.callbacks.TrainingProgress",
 }

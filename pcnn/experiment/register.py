@@ -11,12 +11,11 @@ from pathlib import Path
 import numpy as np
 from torch import Tensor
 
-from pcnn.datasets.las_units import declared_unit
-from pcnn.datasets.registration.fragment_files import local_points, read_local
-from pcnn.datasets.units import unit_doubt
+from pcnn.datasets.readers.fragments import local_points, read_local
+from pcnn.datasets.readers.units import declared_unit, unit_doubt
 from pcnn.experiment.shipped import Choice, chosen, extent, fpfh_after
 from pcnn.experiment.trained_descriptor import of_checkpoint
-from pcnn.files.limits import LIMIT
+from pcnn.files.bounded import LIMIT
 from pcnn.plural import counted
 from pcnn.registration.descriptor import Descriptor
 from pcnn.registration.estimate import Solver
@@ -160,7 +159,7 @@ def points_of(
     Args:
         cloud: file or points.
         name: what the points are called in messages; a file is called by its path.
-        columns: of files, as of `pcnn.datasets.channels.Reading`.
+        columns: of files, as of `pcnn.datasets.readers.channels.Reading`.
         max_gib: likewise.
 
     Raises:

@@ -13,11 +13,11 @@ from omegaconf import DictConfig, OmegaConf
 
 from pcnn.callbacks import load_config as load_checkpoint_config
 from pcnn.callbacks.loaded_config import loaded_config
-from pcnn.datasets.whole_file import drop_parts, whole_file
 from pcnn.errors import FileError
 from pcnn.experiment.errors import ConfigError
-from pcnn.files.named import named
-from pcnn.files.plain import read_json, read_yaml
+from pcnn.files.bounded import named
+from pcnn.files.text import read_json, read_yaml
+from pcnn.files.whole_file import drop_parts, whole_file
 
 CONFIG = "config.yaml"
 METRICS = "metrics.json"

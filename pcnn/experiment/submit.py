@@ -8,8 +8,8 @@ from typing import Any
 from omegaconf import DictConfig
 
 from pcnn.console import Console
+from pcnn.datasets.prediction_files import missing_sequences, write_submission
 from pcnn.datasets.semantic_kitti import SemanticKITTI
-from pcnn.datasets.submission import missing_sequences, write_submission
 from pcnn.experiment.errors import ConfigError
 from pcnn.plural import counted
 

@@ -14,7 +14,7 @@ from pcnn.errors import FileError
 from pcnn.experiment import build
 from pcnn.experiment.shipped import FOLDER
 from pcnn.experiment.weights import check_finite
-from pcnn.files.named import named
+from pcnn.files.bounded import named
 from pcnn.registration.network_descriptor import NetworkDescriptor
 
 

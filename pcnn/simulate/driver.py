@@ -23,7 +23,7 @@ from typing import Any, Generic, TypeVar
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from pcnn.console import Console
-from pcnn.datasets.whole_file import whole_file
+from pcnn.files.whole_file import whole_file
 from pcnn.plural import counted
 from pcnn.simulate.lock import exclusive
 from pcnn.simulate.marker import MARKER, read_marker, write_marker

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from pcnn.errors import FileError
-from pcnn.files.plain import read_json
+from pcnn.files.text import read_json
 
 MARKER = "SIMULATED.json"
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from pcnn.datasets.whole_file import whole_file
+from pcnn.files.whole_file import whole_file
 from pcnn.metrics.registration.bootstrap import Figure
 from pcnn.metrics.registration.gain import Gain
 from pcnn.plural import counted

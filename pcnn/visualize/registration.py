@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pcnn.datasets.whole_file import whole_file
+from pcnn.files.whole_file import whole_file
 from pcnn.visualize.matches import DrawnMatches, draw_matches
 from pcnn.visualize.raster import from_above
 

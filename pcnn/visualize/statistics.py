@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pcnn.datasets.statistics import Histogram, SetStatistics
-from pcnn.datasets.whole_file import whole_file
+from pcnn.files.whole_file import whole_file
 from pcnn.plural import counted
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from pcnn.cli.commands import app
 from pcnn.cli.predictor import Predictor
 from pcnn.datasets.labels import IGNORE, SEMANTIC_KITTI
-from pcnn.datasets.point_files import read_points
+from pcnn.datasets.readers.points import read_points
 from pcnn.experiment import build
 
 CPU = torch.device("cpu")

@@ -12,8 +12,8 @@ from omegaconf import OmegaConf
 
 from pcnn.cli.predictor import Predictor
 from pcnn.datasets.labels import IGNORE
-from pcnn.datasets.ply import read_ply, write_ply
-from pcnn.datasets.point_files import read_points
+from pcnn.datasets.readers.ply import read_ply, write_ply
+from pcnn.datasets.readers.points import read_points
 from pcnn.experiment import build
 from tests.cli.test_predict import cloud, config, run
 from tests.datasets.las_files import write_las

@@ -12,7 +12,7 @@ from omegaconf import OmegaConf
 from typer.testing import CliRunner
 
 from pcnn.cli.commands import app
-from pcnn.datasets.ply import read_ply, write_ply
+from pcnn.datasets.readers.ply import read_ply, write_ply
 from pcnn.experiment import build
 from tests.cli.test_predict import config
 from tests.datasets.las_files import CORNER, places, write_las

@@ -15,7 +15,7 @@ from pcnn.cli.commands import app
 from pcnn.datasets import OnPoints, cache
 from pcnn.datasets.cloud_dataset import CloudDataset
 from pcnn.datasets.preparation import FillCache, prepared
-from pcnn.datasets.s3dis.room_arrays import array_files
+from pcnn.datasets.s3dis.files import array_files
 from pcnn.errors import FileError
 from pcnn.experiment import build
 from tests.datasets.clouds import write_scan

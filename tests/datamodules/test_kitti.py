@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from pcnn.datamodules import KITTISegmentation
-from pcnn.datasets.augment import Augmentation
 from pcnn.datasets.samples import SegmentationBatch
+from pcnn.datasets.transforms.augment import Augmentation
 from tests.datasets.clouds import write_scan
 
 

@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from pcnn.datamodules.s3dis import S3DISClassification, S3DISSegmentation, split_areas
-from pcnn.datasets.augment import Augmentation
 from pcnn.datasets.native_points import OnPoints
 from pcnn.datasets.placement import Placement
+from pcnn.datasets.transforms.augment import Augmentation
 from pcnn.datasets.voxels import OnVoxels
 from pcnn.simulate.interiors import VERSION
 from tests.datasets.s3dis_rooms import room_arrays, write_set

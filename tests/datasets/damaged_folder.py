@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pcnn.datasets.ply import write_ply
+from pcnn.datasets.readers.ply import write_ply
 from tests.datasets.las_files import CODES, write_las
 
 CLASSES = {

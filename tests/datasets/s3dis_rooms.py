@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from pcnn.datasets.s3dis.classes import CLASS_NAMES
-from pcnn.datasets.s3dis.room_arrays import RoomArrays, write_array_room
+from pcnn.datasets.s3dis.files import RoomArrays, write_array_room
 
 
 def room_arrays(points: int, seed: int = 0) -> RoomArrays:

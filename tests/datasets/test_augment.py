@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from pcnn.datasets import augment
-from pcnn.datasets.augment import Augmentation, sample_generator
+from pcnn.datasets.transforms import augment
+from pcnn.datasets.transforms.augment import Augmentation, sample_generator
 from tests.datasets.clouds import cloud
 
 

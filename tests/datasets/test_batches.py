@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from pcnn.datasets.collate import CollateSegmentation
-from pcnn.datasets.crop import crop
 from pcnn.datasets.labels import IGNORE
 from pcnn.datasets.samples import Cloud, SegmentationBatch
+from pcnn.datasets.transforms.crops import crop
 from pcnn.datasets.voxels import reduce_cloud, voxelize_cloud
 from tests.datasets.clouds import cloud
 

@@ -7,11 +7,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pcnn.datasets.bin_files import read_bin
-from pcnn.datasets.channels import Reading
-from pcnn.datasets.column_count import COUNTS, is_contradicted, likely_columns
-from pcnn.datasets.plain_columns import LAYOUTS, columns_named
-from pcnn.datasets.point_files import read_points
+from pcnn.datasets.readers.channels import Reading
+from pcnn.datasets.readers.columns import (
+    COUNTS,
+    LAYOUTS,
+    columns_named,
+    is_contradicted,
+    likely_columns,
+    read_bin,
+)
+from pcnn.datasets.readers.points import read_points
 from pcnn.errors import FileError
 
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from pcnn.datasets.augment import Augmentation
 from pcnn.datasets.cache import CloudCache
 from pcnn.datasets.samples import Cloud
 from pcnn.datasets.semantic_kitti import SemanticKITTI
+from pcnn.datasets.transforms.augment import Augmentation
 from tests.datasets.clouds import cloud, write_scan
 
 

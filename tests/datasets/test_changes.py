@@ -10,12 +10,11 @@ import pytest
 import torch
 from scipy import interpolate, ndimage
 
-from pcnn.datasets import augment
-from pcnn.datasets.augment import Augmentation, sample_generator
-from pcnn.datasets.colour import Chromatic, stretched
-from pcnn.datasets.elastic import Elastic, distort
-from pcnn.datasets.remission import Remission
 from pcnn.datasets.samples import Cloud
+from pcnn.datasets.transforms import augment
+from pcnn.datasets.transforms.augment import Augmentation, sample_generator
+from pcnn.datasets.transforms.elastic import Elastic, distort
+from pcnn.datasets.transforms.features import Chromatic, Remission, stretched
 from tests.datasets.clouds import cloud
 
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pcnn.datasets.channels import Reading
-from pcnn.datasets.ply import write_ply
-from pcnn.datasets.point_files import read_points
-from pcnn.datasets.point_table import find_name, meant
+from pcnn.datasets.readers.channels import Reading
+from pcnn.datasets.readers.ply import write_ply
+from pcnn.datasets.readers.points import read_points
+from pcnn.datasets.readers.table import find_name, meant
 from pcnn.errors import FileError
 from tests.datasets.las_files import write_las
 

@@ -5,10 +5,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pcnn.datasets.channels import Reading
 from pcnn.datasets.class_file import read_classes
 from pcnn.datasets.folder import FolderClouds
 from pcnn.datasets.labels import IGNORE
+from pcnn.datasets.readers.channels import Reading
 from tests.datasets.clouds import scan
 
 CLASSES = ("ground", "tree", "house")

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from torch.utils.data import DataLoader, Dataset
 
-from pcnn.datasets.channels import Reading
-from pcnn.datasets.las import read_las, write_las_labels
-from pcnn.datasets.point_files import read_points
+from pcnn.datasets.readers.channels import Reading
+from pcnn.datasets.readers.las import read_las, write_las_labels
+from pcnn.datasets.readers.points import read_points
 from tests.datasets.las_files import CODES, CORNER, places, write_las
 from tests.forking import require_fork
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from pcnn.cli.predictor import doubt_of
-from pcnn.datasets.las_units import declared_unit, unit_of_wkt
+from pcnn.datasets.readers.units import declared_unit, unit_of_wkt
 from tests.datasets.las_files import write_las
 
 FOOT = 1200 / 3937

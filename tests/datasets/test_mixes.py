@@ -12,12 +12,12 @@ import pytest
 import torch
 
 from pcnn.datasets import OnPoints
-from pcnn.datasets.augment import Augmentation, sample_generator
 from pcnn.datasets.joined_cloud import joined_cloud
 from pcnn.datasets.labels import IGNORE
-from pcnn.datasets.mixes import LaserMix, OneOf, PolarMix
 from pcnn.datasets.samples import Cloud
 from pcnn.datasets.semantic_kitti import SemanticKITTI
+from pcnn.datasets.transforms.augment import Augmentation, sample_generator
+from pcnn.datasets.transforms.mixes import LaserMix, OneOf, PolarMix
 from pcnn.geometry import PointSet
 from tests.datasets.clouds import cloud, write_scan
 

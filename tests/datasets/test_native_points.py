@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from pcnn.datasets import CollateSegmentation, OnPoints, OnVoxels
-from pcnn.datasets.augment import Augmentation
 from pcnn.datasets.labels import IGNORE
 from pcnn.datasets.samples import Cloud, SegmentationBatch
 from pcnn.datasets.semantic_kitti import SemanticKITTI
+from pcnn.datasets.transforms.augment import Augmentation
 from pcnn.geometry import Neighbourhood, PointSet
 from tests.datasets.clouds import cloud, write_scan
 

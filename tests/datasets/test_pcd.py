@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pcnn.datasets.pcd import read_pcd
-from pcnn.datasets.point_files import read_points
+from pcnn.datasets.readers.pcd import read_pcd
+from pcnn.datasets.readers.points import read_points
 
 POINTS = np.array([[1, 2, 3, 0.5], [4, 5, 6, 0.25], [-7, 8, 9, 0.125]], dtype="<f4")
 HEADER = """# .PCD v0.7

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import trimesh
 
-from pcnn.datasets.ply import read_ply
-from pcnn.datasets.point_files import read_points
+from pcnn.datasets.readers.ply import read_ply
+from pcnn.datasets.readers.points import read_points
 
 HEADER = """ply
 format {format} 1.0

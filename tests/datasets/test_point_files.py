@@ -5,11 +5,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pcnn.datasets.channels import Reading
-from pcnn.datasets.label_files import read_label_file, write_label_file
-from pcnn.datasets.point_files import label_source, read_labels, read_points
-from pcnn.datasets.whole_file import whole_file
+from pcnn.datasets.readers.channels import Reading
+from pcnn.datasets.readers.label_files import read_label_file, write_label_file
+from pcnn.datasets.readers.points import label_source, read_labels, read_points
 from pcnn.errors import FileError
+from pcnn.files.whole_file import whole_file
 from tests.datasets.clouds import scan
 
 

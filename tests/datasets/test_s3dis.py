@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 import torch
 
-from pcnn.datasets.augment import Augmentation, sample_generator
 from pcnn.datasets.classification import CollateClassification
 from pcnn.datasets.cloud_dataset import MIX3D
 from pcnn.datasets.labels import IGNORE
 from pcnn.datasets.native_points import OnPoints
 from pcnn.datasets.placement import Placement, VoxelSize
 from pcnn.datasets.s3dis import CLASS_NAMES, RoomTypes, S3DISRooms
-from pcnn.datasets.s3dis.room_arrays import RoomArrays, write_array_room
+from pcnn.datasets.s3dis.files import RoomArrays, write_array_room
 from pcnn.datasets.samples import Cloud
+from pcnn.datasets.transforms.augment import Augmentation, sample_generator
 from pcnn.datasets.voxels import OnVoxels
 from tests.datasets.s3dis_rooms import room_arrays, write_set, write_text
 
@@ -148,7 +148,7 @@ def test_types_of_rooms(root: Path, placement: Placement):
     assert len(batch.points) == 0  # a training places no point anew
     with pytest.raises(ValueError, match="take the batch from an evaluation loader"):
         batch.placed(batch.points)
-    data.rooms.gives_own_inputs = True
+    data.rooms.gives_raw_points = True
     batch = CollateClassification(6, placement)([data[4, 0], data[4, 1]])
     again = batch.placed(batch.points)
     assert torch.equal(again.features, batch.tensor.features)

@@ -8,10 +8,14 @@ import numpy as np
 import pytest
 
 from pcnn.datasets.s3dis import CLASS_NAMES, ROOM_TYPES, convert_room, find_rooms, is_array_room
-from pcnn.datasets.s3dis.annotation_file import read_annotation
 from pcnn.datasets.s3dis.classes import room_type
-from pcnn.datasets.s3dis.room_arrays import RoomArrays, read_array_room, write_array_room
-from pcnn.datasets.s3dis.text_room import read_text_room
+from pcnn.datasets.s3dis.files import (
+    RoomArrays,
+    read_annotation,
+    read_array_room,
+    read_text_room,
+    write_array_room,
+)
 from pcnn.simulate.interiors.classes import CLASS_NAMES as SIMULATED_NAMES
 from pcnn.simulate.interiors.classes import ROOM_TYPES as SIMULATED_TYPES
 from pcnn.simulate.interiors.classes import Element

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import torch
 
-from pcnn.datasets.augment import Augmentation
 from pcnn.datasets.labels import IGNORE
 from pcnn.datasets.semantic_kitti import (
     TEST_SEQUENCES,
@@ -15,6 +14,7 @@ from pcnn.datasets.semantic_kitti import (
     VAL_SEQUENCES,
     SemanticKITTI,
 )
+from pcnn.datasets.transforms.augment import Augmentation
 from tests.datasets.clouds import scan, write_scan
 
 

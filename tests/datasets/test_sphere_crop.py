@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from pcnn.datasets.sphere_crop import sphere_crop
+from pcnn.datasets.transforms.crops import sphere_crop
 from pcnn.geometry import quantize
 from tests.datasets.clouds import cloud
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pcnn.datasets.label_files import write_label_file
-from pcnn.datasets.submission import missing_sequences, write_submission
+from pcnn.datasets.prediction_files import missing_sequences, write_submission
+from pcnn.datasets.readers.label_files import write_label_file
 
 EXPECTED = {"12/000001": 3, "11/000000": 5}
 

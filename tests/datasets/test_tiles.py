@@ -6,8 +6,7 @@ import laspy
 import numpy as np
 import pytest
 
-from pcnn.datasets.tile_preparation import CutTiles
-from pcnn.datasets.tiles import Tiles
+from pcnn.datasets.tiles import CutTiles, Tiles
 from tests.datasets.las_files import places, write_las
 
 

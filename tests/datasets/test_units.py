@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pcnn.datasets.returns import valid_returns
-from pcnn.datasets.units import fitting_cell, unit_doubt
+from pcnn.datasets.readers.table import valid_returns
+from pcnn.datasets.readers.units import fitting_cell, unit_doubt
 
 
 def ground(n: int = 4000, width: float = 20.0) -> np.ndarray:

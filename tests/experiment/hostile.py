@@ -84,7 +84,7 @@ CASES: Mapping[str, tuple[str, Any]] = {
     "mix": ("dataset.tasks.segmentation.augment.mix", of("Mix")),
     "mixes": (
         "dataset.tasks.segmentation.augment.mix",
-        {"_target_": "pcnn.datasets.mixes.OneOf", "mixes": [of("Mix")], "shares": [1.0]},
+        {"_target_": "pcnn.datasets.transforms.OneOf", "mixes": [of("Mix")], "shares": [1.0]},
     ),
     "elastic": ("dataset.tasks.segmentation.augment.elastic", of("Distortion")),
     "views": ("tta", of("Views", name="x")),

@@ -14,9 +14,9 @@ from lightning.pytorch.strategies import SingleDeviceStrategy
 from torch import nn
 
 from pcnn.datasets import OnVoxels
-from pcnn.datasets.augment import Augmentation
-from pcnn.datasets.elastic import Elastic
-from pcnn.datasets.mixes import LaserMix
+from pcnn.datasets.transforms.augment import Augmentation
+from pcnn.datasets.transforms.elastic import Elastic
+from pcnn.datasets.transforms.mixes import LaserMix
 from pcnn.tasks import EvaluationViews, SegmentationTask
 
 RAN: list[str] = []

@@ -20,17 +20,16 @@ from pcnn.callbacks import load_config, load_weights
 from pcnn.dataflows import tuning_file
 from pcnn.datasets.cache import CloudCache
 from pcnn.datasets.class_file import read_classes
-from pcnn.datasets.point_files import label_source, read_labels, read_points
-from pcnn.datasets.registration.fcgf_pairs import FCGFPairs
-from pcnn.datasets.registration.fragment_files import read_fragment, read_local
+from pcnn.datasets.readers.fragments import read_fragment, read_local
+from pcnn.datasets.readers.points import label_source, read_labels, read_points
 from pcnn.datasets.registration.gt_files import read_gt_info, read_gt_log, read_gt_overlap
 from pcnn.datasets.registration.kitti_ground_truth import IcpCache
 from pcnn.datasets.registration.kitti_odometry import read_calibration, read_poses
 from pcnn.datasets.registration.make_gt import read_pose
 from pcnn.datasets.registration.pair_lists import read_indoor_list, read_kitti_list
-from pcnn.datasets.s3dis.annotation_file import read_annotation
+from pcnn.datasets.registration.threedmatch_training import FCGFPairs
 from pcnn.datasets.s3dis.convert import alignment_angle
-from pcnn.datasets.s3dis.room_arrays import STEMS, read_array_room, write_array_room
+from pcnn.datasets.s3dis.files import STEMS, read_annotation, read_array_room, write_array_room
 from pcnn.datasets.samples import Cloud
 from pcnn.datasets.statistics.of_set import read_statistics
 from pcnn.experiment import run_folder

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pcnn.errors import FileError
-from pcnn.files.torch_file import read_arrays
+from pcnn.files.pickles import read_arrays
 from tests.fuzz.runner import Findings, fuzzed
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")

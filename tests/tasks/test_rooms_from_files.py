@@ -12,8 +12,8 @@ import torch
 
 from pcnn.datamodules.s3dis import S3DISClassification, S3DISSegmentation
 from pcnn.datasets import OnPoints, OnVoxels, Placement
-from pcnn.datasets.augment import Augmentation
-from pcnn.datasets.s3dis.room_arrays import RoomArrays, write_array_room
+from pcnn.datasets.s3dis.files import RoomArrays, write_array_room
+from pcnn.datasets.transforms.augment import Augmentation
 from pcnn.losses import CrossEntropy
 from pcnn.models import MinkUNet42, ResNet18
 from pcnn.tasks import ClassificationTask, EvaluationViews, SegmentationTask

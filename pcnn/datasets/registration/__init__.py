@@ -2,8 +2,6 @@
 
 from pcnn.datasets.registration.augment import PairAugmentation
 from pcnn.datasets.registration.batch import CollatePairs, PairBatch
-from pcnn.datasets.registration.fcgf_pairs import FCGFPairs
-from pcnn.datasets.registration.indoor_pairs import IndoorPairs
 from pcnn.datasets.registration.kitti_odometry import KITTIOdometry
 from pcnn.datasets.registration.pair_sets import KITTISets, PairSets, ThreeDMatchSets
 from pcnn.datasets.registration.pairs import PairDataset, RegistrationPair
@@ -15,6 +13,7 @@ from pcnn.datasets.registration.sources import (
     threedmatch_training_pairs,
 )
 from pcnn.datasets.registration.threedmatch import ThreeDMatch
+from pcnn.datasets.registration.threedmatch_training import FCGFPairs, IndoorPairs
 
 __all__ = [
     "CollatePairs",

@@ -16,10 +16,10 @@ import torch
 from torch import Tensor
 
 from pcnn.datasets.registration.pairs import RegistrationPair
-from pcnn.datasets.whole_file import whole_file
 from pcnn.errors import FileError
-from pcnn.files.named import named
+from pcnn.files.bounded import named
 from pcnn.files.text import finite_numbers, numbered_lines, whole_number
+from pcnn.files.whole_file import whole_file
 from pcnn.registration.transforms import rigid
 
 Key = tuple[int, int]

@@ -19,11 +19,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pcnn.datasets.whole_file import whole_file
 from pcnn.errors import FileError
-from pcnn.files.named import named
-from pcnn.files.npy import read_npy
-from pcnn.files.npz import read_npz
+from pcnn.files.arrays import read_npy, read_npz
+from pcnn.files.bounded import named
+from pcnn.files.whole_file import whole_file
 from pcnn.registration.downsample import voxel_firsts
 from pcnn.registration.icp import Alignment, icp
 from pcnn.registration.transforms import inverse, rigid, transform_points

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pcnn.datasets.point_files import read_points
+from pcnn.datasets.readers.points import read_points
 from pcnn.datasets.registration.kitti_ground_truth import (
     LEGACY_CALIBRATION,
     IcpCache,
@@ -22,7 +22,7 @@ from pcnn.datasets.registration.kitti_pair_rule import EXCLUDED, SPLITS, pairs_b
 from pcnn.datasets.registration.pair_lists import read_kitti_list
 from pcnn.datasets.registration.pairs import RegistrationPair
 from pcnn.errors import FileError
-from pcnn.files.named import named
+from pcnn.files.bounded import named
 from pcnn.files.text import finite_numbers, numbered_lines
 from pcnn.registration.transforms import not_rigid, rigid
 from pcnn.simulate.marker import is_simulated

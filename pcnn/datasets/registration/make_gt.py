@@ -9,11 +9,11 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from pcnn.datasets.registration.fragment_files import numbered_fragments, read_fragment
+from pcnn.datasets.readers.fragments import numbered_fragments, read_fragment
 from pcnn.datasets.registration.gt_files import SCENE_FILES, write_scene
 from pcnn.datasets.registration.pairs import RegistrationPair
 from pcnn.errors import FileError, MissingFileError
-from pcnn.files.named import named
+from pcnn.files.bounded import named
 from pcnn.files.text import finite_numbers, numbered_lines
 from pcnn.registration.downsample import voxel_means
 from pcnn.registration.nearest import nearest_within

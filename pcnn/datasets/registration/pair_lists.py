@@ -10,8 +10,8 @@ import torch
 
 from pcnn.datasets.registration.pairs import RegistrationPair
 from pcnn.errors import FileError
-from pcnn.files.named import named
-from pcnn.files.pickled_arrays import read_pickle
+from pcnn.files.bounded import named
+from pcnn.files.pickles import read_pickle
 from pcnn.registration.transforms import assembled, rigid
 
 

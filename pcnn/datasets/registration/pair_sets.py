@@ -9,7 +9,6 @@ from typing import Annotated, Any, Literal, Protocol
 
 from annotated_types import Len, MinLen
 
-from pcnn.datasets.registration.indoor_pairs import OVERLAP
 from pcnn.datasets.registration.pairs import PairDataset
 from pcnn.datasets.registration.sources import (
     TrainPairs,
@@ -19,6 +18,7 @@ from pcnn.datasets.registration.sources import (
     threedmatch_training_pairs,
 )
 from pcnn.datasets.registration.threedmatch import ThreeDMatch
+from pcnn.datasets.registration.threedmatch_training import OVERLAP
 from pcnn.datasets.source import DataSource
 from pcnn.ranges import ArgumentsOf, Distance, Natural, PartialShare
 

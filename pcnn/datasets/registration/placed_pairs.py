@@ -10,13 +10,12 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from pcnn.datasets.augment import sample_generator
 from pcnn.datasets.placement import Placement
 from pcnn.datasets.registration.augment import PairAugmentation, PairClouds, subset
 from pcnn.datasets.registration.pairs import PairDataset, RegistrationPair
-from pcnn.datasets.sampler import Key
+from pcnn.datasets.sampler import Key, evenly_spaced
 from pcnn.datasets.samples import Cloud
-from pcnn.datasets.spread import spread
+from pcnn.datasets.transforms.augment import sample_generator
 from pcnn.geometry import Geometry
 
 log = logging.getLogger(__name__)
@@ -103,7 +102,7 @@ class PlacedPairs(Dataset[PlacedPair]):
         if not pairs.pairs:
             raise ValueError(f"{pairs.name} holds no pairs")
         self.pairs = pairs
-        self.chosen = spread(pairs.pairs, limit)
+        self.chosen = evenly_spaced(pairs.pairs, limit)
         self.voxel_size = voxel_size
         self.geometry = geometry
         self.augment = augment

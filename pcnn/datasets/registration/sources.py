@@ -8,11 +8,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from pcnn.datasets.registration.fcgf_pairs import OVERLAP as FCGF_OVERLAP
-from pcnn.datasets.registration.fcgf_pairs import VAL_SCENES, FCGFPairs
-from pcnn.datasets.registration.indoor_pairs import OVERLAP, IndoorPairs
 from pcnn.datasets.registration.kitti_odometry import KITTIOdometry
 from pcnn.datasets.registration.kitti_pair_rule import SPLITS
+from pcnn.datasets.registration.threedmatch_training import (
+    LISTED,
+    OVERLAP,
+    VAL_SCENES,
+    FCGFPairs,
+    IndoorPairs,
+)
 from pcnn.datasets.source import DataSource, resolve_source
 from pcnn.simulate import VERSION, simulate_kitti
 
@@ -99,12 +103,12 @@ def _training_pairs(
     root: Path, split: str, train_pairs: TrainPairs, overlap: float, allow_missing: bool
 ) -> IndoorPairs | FCGFPairs:
     """The pairs of the lists that are asked for, or there."""
-    lists = next(root.glob(f"*{FCGF_OVERLAP}.txt"), None)
+    lists = next(root.glob(f"*{LISTED}.txt"), None)
     if train_pairs == "predator" or (train_pairs == "auto" and lists is None):
         return IndoorPairs(root, split, overlap, allow_missing)
     if split == "train":
         return FCGFPairs(root, without=VAL_SCENES, allow_missing=allow_missing)
-    there = [scene for scene in VAL_SCENES if any(root.glob(f"{scene}*{FCGF_OVERLAP}.txt"))]
+    there = [scene for scene in VAL_SCENES if any(root.glob(f"{scene}*{LISTED}.txt"))]
     if 0 < len(there) < len(VAL_SCENES):
         log.warning("%s: %d of FCGF's %d validation scenes", root, len(there), len(VAL_SCENES))
     return FCGFPairs(root, there or VAL_SCENES, allow_missing=allow_missing)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from torch import Tensor
 
-from pcnn.datasets.registration.fragment_files import find_fragment, read_fragment
+from pcnn.datasets.readers.fragments import find_fragment, read_fragment
 from pcnn.datasets.registration.gt_files import read_scene
 from pcnn.datasets.registration.pairs import RegistrationPair
 from pcnn.simulate.marker import is_simulated

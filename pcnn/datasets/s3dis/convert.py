@@ -1,4 +1,4 @@
-"""From the published text of a room to arrays, which load a hundred times faster."""
+"""From the published text of rooms to arrays, which load a hundred times faster."""
 
 from __future__ import annotations
 
@@ -7,11 +7,20 @@ from pathlib import Path
 
 import numpy as np
 
-from pcnn.datasets.s3dis.room_arrays import RoomArrays, read_array_room, write_array_room
-from pcnn.datasets.s3dis.rooms import layout_of
-from pcnn.datasets.s3dis.text_room import read_text_room
+from pcnn.datasets.preparation import Preparation, State
+from pcnn.datasets.s3dis.files import (
+    Room,
+    RoomArrays,
+    is_array_room,
+    layout_of,
+    read_array_room,
+    read_text_room,
+    write_array_room,
+)
 from pcnn.errors import FileError, MissingFileError
 from pcnn.files.text import finite_numbers, numbered_lines
+from pcnn.files.whole_file import whole_file
+from pcnn.simulate.marker import MARKER
 
 
 @dataclass(frozen=True)
@@ -81,3 +90,66 @@ def _turned(room: RoomArrays, degrees: float) -> RoomArrays:
     cos, sin = np.cos(turn), np.sin(turn)
     matrix = np.array([[cos, -sin, 0.0], [sin, cos, 0.0], [0.0, 0.0, 1.0]])
     return replace(room, coord=((points - middle) @ matrix.T + middle).astype(np.float32))
+
+
+@dataclass(frozen=True)
+class ConvertRooms(Preparation):
+    """Write rooms in Pointcept's layout of arrays.
+
+    Args:
+        rooms: to convert.
+        target: folder to write ``Area_k/ROOM`` into; see `keep_alignment`.
+        align: as `pcnn.datasets.s3dis.convert_room`.
+    """
+
+    rooms: tuple[Room, ...]
+    target: Path
+    align: bool = False
+
+    def __len__(self) -> int:
+        return len(self.rooms)
+
+    def name(self, index: int) -> str:
+        """Area and room."""
+        return self.rooms[index].name
+
+    def do(self, index: int) -> tuple[State, tuple[str, ...]]:
+        """Convert a room, unless all its arrays are there."""
+        room = self.rooms[index]
+        folder = self.target / room.name
+        if is_array_room(folder):
+            return "kept", ()
+        return "made", convert_room(room.folder, folder, align=self.align).notes
+
+
+#: Stands beside rooms that were turned.
+ALIGNED = ".aligned"
+
+
+def keep_alignment(work: ConvertRooms) -> None:
+    """Mark a folder of turned rooms, before the first is written.
+
+    Raises:
+        ValueError: the folder holds rooms that were turned, and these shall not be, or the other
+            way round: what is there would stay as it is.
+    """
+    path = work.target / ALIGNED
+    there = sum(is_array_room(work.target / room.name) for room in work.rooms)
+    if there and path.is_file() != work.align:
+        how = ("without", "with") if work.align else ("with", "without")
+        raise ValueError(
+            f"{work.target} holds {there} rooms that were written {how[0]} --align; go on "
+            f"{how[0]} it, or write those {how[1]} it to another folder (--out)"
+        )
+    if work.align:
+        with whole_file(path):
+            pass
+
+
+def keep_marker(source: Path, target: Path) -> None:
+    """Mark arrays made of simulated rooms as simulated, before the first is written."""
+    folder = source.resolve()
+    marker = next((f / MARKER for f in (folder, *folder.parents) if (f / MARKER).is_file()), None)
+    if marker is not None:
+        with whole_file(target / MARKER) as file:
+            file.write(marker.read_bytes())

@@ -10,14 +10,13 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from pcnn.datasets.augment import Augmentation, sample_generator
 from pcnn.datasets.cloud_dataset import CloudDataset
 from pcnn.datasets.placement import Placement, VoxelSize
-from pcnn.datasets.s3dis.room_arrays import train_ids
-from pcnn.datasets.s3dis.rooms import Room, find_rooms
+from pcnn.datasets.s3dis.files import Room, find_rooms, train_ids
+from pcnn.datasets.sampler import evenly_spaced
 from pcnn.datasets.samples import Cloud
-from pcnn.datasets.sphere_crop import sphere_crop
-from pcnn.datasets.spread import spread
+from pcnn.datasets.transforms.augment import Augmentation, sample_generator
+from pcnn.datasets.transforms.crops import sphere_crop
 from pcnn.plural import counted
 
 log = logging.getLogger(__name__)
@@ -68,7 +67,7 @@ class S3DISRooms(CloudDataset):
         super().__init__(
             voxel_size=voxel_size, augment=augment, cache=cache, seed=seed, geometry=geometry
         )
-        self.rooms: list[Room] = spread(find_rooms(self.root, areas), limit)
+        self.rooms: list[Room] = evenly_spaced(find_rooms(self.root, areas), limit)
         self._named: set[int] = set()  # rooms of which the log has told what is odd
         text = sum(room.layout == "text" for room in self.rooms)
         if text:

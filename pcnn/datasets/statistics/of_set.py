@@ -12,10 +12,10 @@ from typing import Any, Literal
 
 import numpy as np
 
+from pcnn.datasets.statistics.clouds import CloudStatistics
 from pcnn.datasets.statistics.histogram import Histogram, earth_movers_distance
-from pcnn.datasets.statistics.of_cloud import CloudStatistics
 from pcnn.errors import FileError
-from pcnn.files.plain import read_json
+from pcnn.files.text import read_json
 
 FORMAT = "pcnn statistics 1"
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from pcnn.datasets.channels import Reading
-from pcnn.datasets.label_places import without_label_files
 from pcnn.datasets.labels import IGNORE, label_map
-from pcnn.datasets.las_units import declared_unit
-from pcnn.datasets.point_files import (
+from pcnn.datasets.readers.channels import Reading
+from pcnn.datasets.readers.fragments import read_fragment
+from pcnn.datasets.readers.label_files import without_label_files
+from pcnn.datasets.readers.points import (
     SUFFIXES,
     is_cloud_file,
     is_label_file,
@@ -20,13 +20,11 @@ from pcnn.datasets.point_files import (
     read_labels,
     read_points,
 )
-from pcnn.datasets.registration.fragment_files import read_fragment
-from pcnn.datasets.returns import valid_returns
-from pcnn.datasets.rounding import rounded_points
-from pcnn.datasets.s3dis.annotation_file import read_annotation
+from pcnn.datasets.readers.table import rounded_points, valid_returns
+from pcnn.datasets.readers.units import declared_unit
 from pcnn.datasets.s3dis.classes import CLASS_NAMES
-from pcnn.datasets.s3dis.rooms import Room, layout_of
-from pcnn.files.limits import LIMIT
+from pcnn.datasets.s3dis.files import Room, layout_of, read_annotation
+from pcnn.files.bounded import LIMIT
 
 FRAGMENT, ROOM = (".pth", ".npz"), ".txt"
 
@@ -65,7 +63,7 @@ def find_clouds(path: Path) -> list[CloudFile]:
     * a folder with ``sequences/`` (SemanticKITTI, KITTI odometry): its scans;
     * any other folder: rooms of S3DIS in both layouts (``Area_1/office_1`` with ``Annotations/`` or
       with ``coord.npy``; ``office_1/office_1.txt`` alone serves as well), and beside them every
-      cloud that `pcnn.datasets.point_files` reads and ``.pth`` (3DMatch fragment) below it.
+      cloud that `pcnn.datasets.readers.points` reads and ``.pth`` (3DMatch fragment) below it.
 
     Raises:
         FileNotFoundError: nothing there, or no cloud.
@@ -102,14 +100,14 @@ def read_cloud(
 ) -> MeasuredCloud:
     """Read positions, remission and classes of a cloud, as far as its files hold them.
 
-    Rows without a return (`pcnn.datasets.returns`) are left out and counted. Labels of
+    Rows without a return (`pcnn.datasets.readers.table`) are left out and counted. Labels of
     SemanticKITTI (``velodyne/N.bin`` and ``labels/N.label``) become its 19 class names and
     ``unlabelled``; rooms of S3DIS have the 13 classes and the repairs of training; labels beside
     other clouds become their numbers.
 
     Args:
         path: the cloud.
-        columns: as of `pcnn.datasets.channels.Reading`.
+        columns: as of `pcnn.datasets.readers.channels.Reading`.
         max_gib: likewise.
 
     Raises:

@@ -7,10 +7,10 @@ import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from pcnn.datasets.whole_file import whole_file
 from pcnn.errors import FileError, MissingFileError
-from pcnn.files.named import named
+from pcnn.files.bounded import named
 from pcnn.files.text import read_text
+from pcnn.files.whole_file import whole_file
 from pcnn.metrics.registration.pair_result import PairResult
 from pcnn.metrics.registration.protocols import Protocol
 from pcnn.metrics.registration.summary import counts_for_recall, succeeded

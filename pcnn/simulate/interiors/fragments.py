@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from annotated_types import Interval
 
-from pcnn.datasets.registration.fragment_files import numbered_fragments, read_fragment
+from pcnn.datasets.readers.fragments import numbered_fragments, read_fragment
 from pcnn.datasets.registration.gt_files import write_scene
 from pcnn.datasets.registration.make_gt import read_pose, scene_pairs
 from pcnn.datasets.registration.pairs import RegistrationPair

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from pcnn.datasets.whole_file import whole_file
+from pcnn.files.whole_file import whole_file
 from pcnn.simulate.interiors.classes import CLASS_NAMES
 from pcnn.simulate.interiors.scanner import RoomCloud
 from pcnn.simulate.mesh import Floats

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from pcnn.datasets.registration.pairs import RegistrationPair
-from pcnn.datasets.whole_file import whole_file
+from pcnn.files.whole_file import whole_file
 from pcnn.simulate.mesh import Floats
 
 

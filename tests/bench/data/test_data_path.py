@@ -17,8 +17,8 @@ from pcnn.bench.verify import CheckFailed
 from pcnn.cli.commands import app
 from pcnn.datamodules import KITTISegmentation
 from pcnn.datasets import OnPoints, OnVoxels, Placement
-from pcnn.datasets.augment import Augmentation
 from pcnn.datasets.samples import SegmentationSample
+from pcnn.datasets.transforms.augment import Augmentation
 from tests.datasets.clouds import write_scan
 
 

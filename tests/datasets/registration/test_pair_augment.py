@@ -5,8 +5,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from pcnn.datasets.augment import sample_generator
 from pcnn.datasets.registration.augment import PairAugmentation, PairClouds
+from pcnn.datasets.transforms.augment import sample_generator
 from pcnn.registration.transforms import inverse, transform_points
 from tests.datasets.registration.scenes import world
 from tests.registration.poses import random_pose, shifted, turned

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 import torch
 
-from pcnn.datasets.registration.fcgf_pairs import FCGFPairs
-from pcnn.datasets.registration.fragment_files import read_fragment
+from pcnn.datasets.readers.fragments import read_fragment
 from pcnn.datasets.registration.gt_files import read_gt_overlap, read_scene, write_scene
 from pcnn.datasets.registration.make_gt import make_ground_truth, scene_pairs
 from pcnn.datasets.registration.pair_lists import read_indoor_list
 from pcnn.datasets.registration.threedmatch import TEST_SCENES, ThreeDMatch
-from pcnn.files.pickled_arrays import read_pickle
+from pcnn.datasets.registration.threedmatch_training import FCGFPairs
+from pcnn.files.pickles import read_pickle
 from pcnn.metrics.registration import (
     PairResult,
     Summary,

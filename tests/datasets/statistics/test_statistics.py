@@ -11,6 +11,7 @@ import torch
 from scipy.spatial import cKDTree
 from scipy.stats import wasserstein_distance
 
+from pcnn.datasets.density import nearest_distances, neighbours_per_voxel
 from pcnn.datasets.s3dis.convert import convert_room
 from pcnn.datasets.statistics import (
     Histogram,
@@ -21,8 +22,7 @@ from pcnn.datasets.statistics import (
     read_statistics,
     set_statistics,
 )
-from pcnn.datasets.statistics.neighbours import nearest_distances, neighbours_per_voxel
-from pcnn.datasets.statistics.rings import find_rings
+from pcnn.datasets.statistics.clouds import find_rings
 from pcnn.simulate.streets.hdl64 import ELEVATIONS, firing_azimuths
 
 

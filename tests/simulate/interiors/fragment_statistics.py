@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
-from pcnn.datasets.registration.fragment_files import numbered_fragments, read_fragment
+from pcnn.datasets.density import nearest_distances, neighbours_per_voxel
+from pcnn.datasets.readers.fragments import numbered_fragments, read_fragment
 from pcnn.datasets.registration.make_gt import read_pose, scene_pairs
-from pcnn.datasets.statistics.neighbours import nearest_distances, neighbours_per_voxel
 
 
 def fragment_statistics(folder: Path) -> dict[str, list[float]]:

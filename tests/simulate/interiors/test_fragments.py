@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 import torch
 
+from pcnn.datasets.density import nearest_distances, neighbours_per_voxel
 from pcnn.datasets.registration.gt_files import read_gt_overlap, read_scene
 from pcnn.datasets.registration.pair_lists import read_indoor_list
-from pcnn.datasets.statistics.neighbours import nearest_distances, neighbours_per_voxel
 from pcnn.simulate import is_simulated
 from pcnn.simulate.interiors import VERSION, simulate_fragments
 from pcnn.simulate.interiors.fragments import Job, Scene, do_job

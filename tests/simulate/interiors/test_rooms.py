@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pcnn.datasets.statistics.neighbours import nearest_distances
+from pcnn.datasets.density import nearest_distances
 from pcnn.simulate import is_simulated
 from pcnn.simulate.interiors import VERSION, simulate_rooms
 from pcnn.simulate.interiors.classes import CLASS_NAMES, ROOM_TYPES

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from pcnn.datasets.density import neighbours_per_voxel
 from pcnn.datasets.statistics import (
     Histogram,
     SetStatistics,
@@ -17,8 +18,7 @@ from pcnn.datasets.statistics import (
     read_statistics,
     set_statistics,
 )
-from pcnn.datasets.statistics.neighbours import neighbours_per_voxel
-from pcnn.datasets.statistics.of_cloud import HEIGHT_BINS, RANGE_BINS, REMISSION_BINS
+from pcnn.datasets.statistics.clouds import HEIGHT_BINS, RANGE_BINS, REMISSION_BINS
 from pcnn.simulate.streets.street import Street
 from pcnn.simulate.streets.view import View
 

@@ -1,0 +1,126 @@
+"""Predicted labels as files: in the format of the cloud, or as a zip for SemanticKITTI's server."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path, PurePosixPath
+
+import numpy as np
+
+from pcnn.datasets.labels import SEMANTIC_KITTI
+from pcnn.datasets.readers import las
+from pcnn.datasets.readers.label_files import write_label_file
+from pcnn.datasets.readers.ply import read_ply, write_ply
+from pcnn.datasets.semantic_kitti import TEST_SEQUENCES
+from pcnn.files.whole_file import whole_file
+
+
+def write_labelled(target: Path, source: Path, labels: np.ndarray, as_words: bool = False) -> Path:
+    """Write the labels of a cloud, whole or not at all.
+
+    * ``.las``, ``.laz``: the whole cloud with other ``classification``.
+    * ``.ply``: the vertices with all their properties and ``label``.
+    * others: labels alone, beside the target's stem: ``NAME_label.npy``, or ``NAME.label``.
+
+    Args:
+        target: place of the result, without suffix.
+        source: the cloud's file.
+        labels: [P] integers, for all points of the file in their order.
+        as_words: write ``NAME.label`` instead of ``NAME_label.npy``.
+
+    Returns:
+        The file written.
+
+    Raises:
+        ValueError: labels that the format cannot hold.
+    """
+    suffix = source.suffix.lower()
+    if suffix in las.SUFFIXES:
+        path = target.with_name(f"{target.name}{suffix}")
+        las.write_las_labels(path, source, labels)
+    elif suffix == ".ply":
+        path = target.with_name(f"{target.name}.ply")
+        _write_ply(path, source, labels)
+    elif as_words:
+        path = target.with_name(f"{target.name}.label")
+        write_label_file(path, labels)
+    else:
+        path = target.with_name(f"{target.name}_label.npy")
+        with whole_file(path) as file:
+            np.save(file, labels.astype(np.int64))
+    return path
+
+
+def _write_ply(path: Path, source: Path, labels: np.ndarray) -> None:
+    vertices = read_ply(source)
+    names = vertices.dtype.names or ()
+    kept = [(name, vertices.dtype[name]) for name in names if name.lower() != "label"]
+    labelled = np.empty(len(vertices), dtype=[*kept, ("label", "<i4")])
+    for name, _ in kept:
+        labelled[name] = vertices[name]
+    labelled["label"] = labels
+    write_ply(path, labelled)
+
+
+#: Shown of what is wrong.
+_SHOWN = 3
+
+
+def write_submission(folder: Path, expected: Mapping[str, int], target: Path) -> int:
+    """Zip label files after checking that every scan has its own, whole and in official ids.
+
+    Inside lie ``sequences/XX/predictions/NNNNNN.label`` and nothing else, in sorted order.
+
+    Args:
+        folder: holds ``sequences``, as evaluation wrote it.
+        expected: number of points of every scan of the set, by names such as ``11/000000``.
+        target: the zip, written whole or not at all.
+
+    Returns:
+        Number of files in it.
+
+    Raises:
+        ValueError: a file is missing, has another number of labels than its scan has points, holds
+            an id that no class is written as, or a zip of no scans.
+    """
+    if not expected:
+        raise ValueError(f"{target}: a submission of no scans")
+    places = {name: PurePosixPath("sequences", *_place(name)) for name in sorted(expected)}
+    wrong = [
+        said
+        for name, place in places.items()
+        if (said := _wrong_with(folder / place, expected[name])) is not None
+    ]
+    if wrong:
+        more = f"; and {len(wrong) - _SHOWN} more" if len(wrong) > _SHOWN else ""
+        raise ValueError(f"{target} is not written: {'; '.join(wrong[:_SHOWN])}{more}")
+    with (
+        whole_file(target) as file,
+        zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive,  # type: ignore[arg-type]
+    ):
+        for place in places.values():
+            archive.write(folder / place, str(place))
+    return len(places)
+
+
+def missing_sequences(expected: Mapping[str, int]) -> list[str]:
+    """The sequences of the test server, 11 to 21, of which no scan is expected."""
+    there = {name.split("/")[0] for name in expected}
+    return [f"{number:02d}" for number in TEST_SEQUENCES if f"{number:02d}" not in there]
+
+
+def _place(name: str) -> tuple[str, str, str]:
+    sequence, _, scan = name.partition("/")
+    return sequence, "predictions", f"{scan}.label"
+
+
+def _wrong_with(path: Path, points: int) -> str | None:
+    if not path.is_file():
+        return f"{path} is missing"
+    if path.stat().st_size != 4 * points:
+        return f"{path} has {path.stat().st_size} bytes for a scan of {points} points"
+    ids = np.unique(np.fromfile(path, dtype="<u4"))
+    # 0 is what a point outside of a crop gets: the server counts it as wrong
+    unknown = np.setdiff1d(ids, [0, *SEMANTIC_KITTI.train_to_raw])
+    return f"{path} holds the id {int(unknown[0])}, of no class" if len(unknown) else None

@@ -1,0 +1,1 @@
+"""Readers of point files, by format."""

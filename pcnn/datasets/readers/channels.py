@@ -1,0 +1,144 @@
+"""Which numbers of a file become the channels of a cloud, and where its origin lies."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from pcnn.datasets.readers.columns import columns_named
+from pcnn.datasets.readers.table import COLORS, PointTable, find_name, meant
+from pcnn.errors import FileError
+from pcnn.files.bounded import LIMIT
+
+#: Coordinates beyond this [m] are those of a map: float32 would keep them to half a millimetre.
+_FAR = 1e4
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What of a file is read, and how.
+
+    Args:
+        channels: names of the properties that become channels, in order and in any case;
+            ``intensity`` stands for whatever a format calls it. None: intensity, then red, green
+            and blue, as far as the file has them; all columns of an array without names.
+        intensity_max: the number in the files that becomes intensity 1; None: 65535 in LAS files,
+            255 in those of nuScenes, 1 in others.
+        centred: put the origin of LAS and LAZ clouds, and of others whose coordinates lie farther
+            than 10 km from zero, into the middle of the cloud; False keeps the file's.
+        columns: names of the columns of ``.bin`` and ``.npy`` files, or one name of
+            `pcnn.datasets.readers.columns.LAYOUTS`; None: as `read_points` says.
+        fill: numbers for channels that a file lacks, by name.
+        strict: refuse clouds with missing returns (NaN, or zeros) in place of leaving these out.
+        scale: metres in a unit of the files' coordinates.
+        only_far: with ``centred``, move LAS clouds too only where they lie far from zero.
+        by_place: take the columns of an array without names for the channels, in their order.
+        max_gib: largest size of a file, and of what it unpacks to in memory [GiB].
+
+    Raises:
+        ValueError: a name that occurs twice, an ``intensity_max``, ``scale`` or ``max_gib`` that is
+            not positive, or columns without x, y, z.
+    """
+
+    channels: tuple[str, ...] | None = None
+    intensity_max: float | None = None
+    centred: bool = False
+    columns: tuple[str, ...] | None = None
+    fill: Mapping[str, float] = field(default_factory=dict)
+    strict: bool = False
+    scale: float = 1.0
+    only_far: bool = False
+    by_place: bool = False
+    max_gib: float = LIMIT
+
+    def __post_init__(self) -> None:
+        if self.channels is not None:
+            names = [name.lower() for name in self.channels]
+            if len(set(names)) < len(names):
+                raise ValueError(f"channels must differ, got {', '.join(self.channels)}")
+        for name in ("intensity_max", "scale", "max_gib"):
+            value = getattr(self, name)
+            if value is not None and not 0 < value < float("inf"):
+                raise ValueError(f"{name} must be positive, got {value}")
+        for name, value in self.fill.items():
+            if not np.isfinite(value):
+                raise ValueError(f"fill: {name} must be a finite number, got {value}")
+        if self.columns is not None:
+            columns_named(self.columns)
+
+    def names(self, table: PointTable) -> tuple[str, ...]:
+        """Names of the channels that are read of a file, such as ``intensity``.
+
+        Without a choice these are what the file has and ``fill`` adds.
+        """
+        if table.unnamed and (self.by_place or self.channels is None):
+            return table.names
+        if self.channels is not None:
+            return self.channels
+        there = {n for n in ("intensity", *COLORS) if n in self.fill or table.find(n) is not None}
+        colors = COLORS if set(COLORS) <= there else ()
+        return (*(("intensity",) if "intensity" in there else ()), *colors)
+
+    def values(self, table: PointTable) -> np.ndarray:
+        """Channels of the points of a file.
+
+        Colours that are integers are divided by their type's largest value.
+
+        Returns:
+            [P, F] float32.
+
+        Raises:
+            FileError: a channel that the file does not have, and no number to fill it with.
+        """
+        columns = [np.empty((len(table), 0), dtype=np.float32)]
+        columns += [self._channel(table, name)[:, None] for name in self.names(table)]
+        return np.concatenate(columns, axis=1)
+
+    def origin(self, points: np.ndarray, in_map: bool) -> np.ndarray:
+        """Where the origin of a cloud is put, in the coordinates of its file.
+
+        Args:
+            points: [P, 3] finite numbers [m].
+            in_map: the format's coordinates are those of a map.
+
+        Returns:
+            [3] float64, whole metres: the middle of the box along x and y, the median of z; zero
+            where the origin stays.
+        """
+        if not self.centred or not len(points):
+            return np.zeros(3)
+        if (self.only_far or not in_map) and np.abs(points).max() <= _FAR:
+            return np.zeros(3)
+        middle = (points.min(axis=0) + points.max(axis=0)) / 2
+        middle[2] = np.median(points[:, 2])  # a bird or a stray echo moves the middle of heights
+        return np.round(middle)
+
+    def _channel(self, table: PointTable, name: str) -> np.ndarray:
+        found = table.find(name)
+        if found is None:
+            filled = find_name(name, tuple(self.fill))
+            if filled is None:
+                raise FileError(
+                    table.path,
+                    f"no channel {name!r}; the file has {', '.join(table.names) or 'none'} "
+                    f"(one number for all points: --fill {name}=0, dataset.fill={{{name}: 0}})",
+                )
+            return np.full(len(table), self.fill[filled], dtype=np.float32)
+        values = np.asarray(table.column(found))
+        if values.ndim != 1:
+            raise FileError(table.path, f"{found} holds several numbers a point")
+        if meant(name) in COLORS and np.issubdtype(values.dtype, np.integer):
+            return values.astype(np.float32) / np.iinfo(values.dtype).max
+        if meant(name) == "intensity":
+            top = self.intensity_max or table.intensity_max
+            return values.astype(np.float32) / (np.float32(top) if top != 1.0 else 1)
+        return values.astype(np.float32)
+
+
+def chosen_columns(columns: str | Sequence[str] | None) -> tuple[str, ...] | None:
+    """Names of columns from a configuration: a list, or text with commas."""
+    if columns is None:
+        return None
+    return tuple(columns.split(",")) if isinstance(columns, str) else tuple(columns)

@@ -1,0 +1,194 @@
+"""LAS and LAZ files of airborne, mobile and terrestrial scanners, through laspy.
+
+laspy and lazrs run in a process of their own (`las_process.py`), behind a check of the counts and
+offsets that a file announces (`las_header.py`).
+
+Source: LAS specification 1.4 R15 (ASPRS, 2019).
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from importlib.util import find_spec
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pcnn.datasets.readers.las_header import check_las
+from pcnn.datasets.readers.las_process import Limits, las_process
+from pcnn.datasets.readers.table import COLORS
+from pcnn.errors import FileError, MissingPackageError
+from pcnn.extras import install
+from pcnn.files.bounded import LIMIT, check_size
+from pcnn.files.whole_file import whole_file
+
+SUFFIXES = (".las", ".laz")
+
+#: Largest intensity and colour: both are normalised to 16 bits.
+FULL = 65535.0
+
+
+@dataclass(frozen=True)
+class LasCloud:
+    """The points of a file, in the process that read it; columns are fetched when they are needed.
+
+    Args:
+        path: the file.
+        points: their number P.
+        names: of their properties ("dimensions").
+        stamp: size and time of the file; one that changed is refused.
+        limits: what a request may take.
+    """
+
+    path: Path
+    points: int
+    names: tuple[str, ...]
+    stamp: tuple[int, int]
+    limits: Limits
+
+    def __len__(self) -> int:
+        return self.points
+
+    def places(self) -> np.ndarray:
+        """x, y, z [P, 3] float64 [m]."""
+        return self._column(None)
+
+    def column(self, name: str) -> np.ndarray:
+        """Values [P] of a property; colours in 0..1.
+
+        Colours are normalised to 16 bits; where none of a file exceeds 255 they are taken for 8
+        bits, which many programs write.
+        """
+        if name not in COLORS:
+            return self._column(name)
+        found = {colour: self._column(colour) for colour in COLORS}
+        top = max((int(values.max()) for values in found.values() if len(self)), default=0)
+        return found[name].astype(np.float32) / (255.0 if top <= 255 else FULL)
+
+    def copy(
+        self, path: Path, rows: np.ndarray | None = None, classes: np.ndarray | None = None
+    ) -> None:
+        """Write a copy, whole or not at all; the suffix says whether it is compressed.
+
+        Args:
+            path: the file.
+            rows: [R] numbers of the points that it gets; None takes all.
+            classes: [R] uint8 in place of the points' own; None keeps these. Where they need more
+                than the 5 bits of point formats 0-5, the format with 8 bits takes their place.
+
+        Raises:
+            MissingPackageError: laspy, or for LAZ lazrs, is not installed.
+            OSError: the file cannot be written.
+            FileError: the source changed, or cannot be read any more.
+        """
+        _need_packages(path)
+        payload = b"" if rows is None else np.ascontiguousarray(rows, dtype=np.int64).tobytes()
+        payload += b"" if classes is None else classes.astype(np.uint8).tobytes()
+        with whole_file(path) as file:
+            self._ask(
+                {
+                    "task": "copy",
+                    "target": os.path.abspath(file.name),
+                    "packed": path.suffix.lower() == ".laz",
+                    "rows": None if rows is None else len(rows),
+                    "classes": classes is not None,
+                },
+                payload,
+            )
+
+    def _column(self, name: str | None) -> np.ndarray:
+        found, data = self._ask({"task": "column", "name": name})
+        kind, shape = np.dtype(found["dtype"]), tuple(found["shape"])
+        assert kind.kind in "biuf"
+        if shape[:1] != (self.points,) or prod(shape) * kind.itemsize != len(data):
+            raise FileError(self.path, f"{shape[0]} points, {self.points} before: it changed")
+        return np.frombuffer(data, kind).reshape(shape)
+
+    def _ask(self, request: dict[str, Any], payload: bytes = b"") -> tuple[dict[str, Any], Any]:
+        if _stamp(self.path) != self.stamp:
+            raise FileError(self.path, "it changed while it was read")
+        return _ask(self.path, self.stamp, request, self.limits, payload)
+
+
+def read_las(path: Path, limits: Limits | None = None, max_gib: float = LIMIT) -> LasCloud:
+    """Read all points of a file.
+
+    Args:
+        path: the file.
+        limits: of memory and time; None lets them follow the number of points.
+        max_gib: largest size of the points, not compressed [GiB].
+
+    Raises:
+        MissingPackageError: laspy, or for LAZ lazrs, is not installed.
+        OSError: the file cannot be read.
+        FileError: no LAS file, or a truncated or damaged one, or one that takes more than the
+            limits.
+    """
+    _need_packages(path)
+    stamp = _stamp(path)
+    size = check_las(path)
+    check_size(path, size.points * size.record, max_gib, "its points, not compressed,")
+    limits = limits or Limits.of(size.points * size.record)
+    found, _ = _ask(path, stamp, {"task": "open"}, limits)
+    if found["points"] != size.points:
+        raise FileError(
+            path,
+            f"truncated: the header announces {size.points} points, the file holds "
+            f"{found['points']}",
+        )
+    return LasCloud(path, size.points, tuple(found["names"]), stamp, limits)
+
+
+def write_las_labels(path: Path, source: Path, labels: np.ndarray) -> None:
+    """Write a copy of a file with other classes, whole or not at all.
+
+    Everything else of the points and of the header stays.
+
+    Args:
+        path: the file; its suffix says whether it is compressed.
+        source: the file to copy.
+        labels: [P] integers in 0..255.
+
+    Raises:
+        MissingPackageError: as `read_las`.
+        ValueError: as `read_las`, or labels that do not fit.
+    """
+    _need_packages(path)
+    las = read_las(source)
+    labels = np.asarray(labels)
+    if labels.shape != (len(las),):
+        raise ValueError(f"{path}: {labels.size} labels for {len(las)} points")
+    if labels.size and not 0 <= labels.min() <= labels.max() <= 255:
+        raise ValueError(
+            f"{path}: classes of LAS files lie in 0..255, got {labels.min()}..{labels.max()}"
+        )
+    las.copy(path, classes=labels)
+
+
+def _ask(
+    path: Path,
+    stamp: tuple[int, int],
+    request: dict[str, Any],
+    limits: Limits,
+    payload: bytes = b"",
+) -> tuple[dict[str, Any], Any]:
+    place = os.path.abspath(path)
+    file = {"path": place, "stamp": [place, *stamp]}
+    return las_process(os.getpid()).ask(path, {**request, **file}, limits, payload)
+
+
+def _stamp(path: Path) -> tuple[int, int]:
+    found = path.stat()
+    return found.st_size, found.st_mtime_ns
+
+
+def _need_packages(path: Path) -> None:
+    """Look for the packages of a file's format, without importing them."""
+    if find_spec("laspy") is None:
+        raise MissingPackageError(f"{path}: LAS files need laspy: {install('las')}")
+    packed = path.suffix.lower() == ".laz"
+    if packed and find_spec("lazrs") is None and find_spec("laszip") is None:
+        raise MissingPackageError(f"{path}: LAZ files need lazrs: {install('las')}")

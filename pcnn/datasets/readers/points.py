@@ -1,0 +1,268 @@
+"""Point clouds from files of all formats, and the labels of a cloud."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from pcnn.datasets.readers import las
+from pcnn.datasets.readers.channels import Reading
+from pcnn.datasets.readers.columns import LAYOUTS, columns_named, plain_table, read_bin
+from pcnn.datasets.readers.label_files import label_files, read_label_file
+from pcnn.datasets.readers.pcd import pcd_column, pcd_names, read_pcd
+from pcnn.datasets.readers.ply import read_ply, read_ply_header
+from pcnn.datasets.readers.table import (
+    PointTable,
+    missing_axes,
+    places_of,
+    rounded_points,
+    valid_returns,
+)
+from pcnn.datasets.samples import Cloud
+from pcnn.errors import FileError, MissingFileError
+from pcnn.files.arrays import read_npy
+from pcnn.files.bounded import named
+from pcnn.plural import counted
+
+SUFFIXES = (".bin", ".npy", ".pcd", ".ply", *las.SUFFIXES)
+
+_LABELS = ("label", "class", "scalar_label", "scalar_class")
+_PLAIN = Reading()
+_MISSING = "missing returns (NaN or infinite numbers, or at (0, 0, 0))"
+
+
+def read_points(path: str | Path, name: str | None = None, reading: Reading = _PLAIN) -> Cloud:
+    """Read a cloud: positions [m], further channels, and labels where the file itself holds them.
+
+    * ``.bin``: float32 x, y, z, intensity (KITTI), in ``.pcd.bin`` also ring (nuScenes); a file
+      whose numbers do not look like them is refused unless ``reading.columns`` names its columns.
+    * ``.npy``: [N, 3 + F] numbers: x, y, z and F further columns without names, or one that is
+      the intensity; or [N] with named fields.
+    * ``.ply``: float x, y, z; ``intensity`` (or ``remission``, ``reflectance``) and ``red``,
+      ``green``, ``blue`` (integers are divided by their largest value) become the channels, in
+      this order; an integer ``label`` or ``class`` (also with CloudCompare's ``scalar_``) the
+      labels, as they are.
+    * ``.pcd``: float x, y, z; intensity and colours, also packed into ``rgb`` or ``rgba``.
+    * ``.las``, ``.laz``: x, y, z; intensity / 65535, and colours in 0..1 where the point format has
+      them, become the channels, ``classification`` the labels, as it is. Needs the extra ``las``.
+
+    Names of fields count in any case. Missing returns, and points with a channel that is NaN or
+    infinite, are left out: ``point_index`` says where the others lie, and ``n_points_total`` counts
+    all.
+
+    Args:
+        path: the file; its suffix, in any case, says the format.
+        name: name of the cloud; the file's stem unless given.
+        reading: other channels, names of columns, and where the origin lies.
+
+    Returns:
+        A cloud of the points of the file.
+
+    Raises:
+        MissingFileError: no such file.
+        MissingPackageError: a package that the format needs is not installed.
+        FileError: another suffix, a file that breaks its format, a channel that it lacks,
+            nothing but missing returns, or some where ``reading.strict`` refuses them, or
+            coordinates too large for float32; the message names the file and the rule.
+    """
+    path = Path(path)
+    with named(path, f"{path.suffix} file"):
+        return _cloud(path, name, reading)
+
+
+def _cloud(path: Path, name: str | None, reading: Reading) -> Cloud:
+    table = read_table(path, reading)
+    channels = reading.values(table)
+    valid = valid_returns(table.places) & np.isfinite(channels).all(axis=1)
+    places, labels = table.places, table.labels
+    rows = np.arange(len(table))
+    if not valid.all():
+        if not valid.any():
+            raise FileError(path, f"all {counted(len(valid), 'point')} are {_MISSING}")
+        if reading.strict:
+            raise FileError(
+                path,
+                f"{int((~valid).sum())} of {len(valid)} points are {_MISSING}, "
+                f"the first is point {int((~valid).argmax())}; they are left out unless --strict "
+                "or dataset.strict=true refuses them",
+            )
+        rows = np.flatnonzero(valid)
+        places, channels = places[rows], channels[rows]
+        labels = None if labels is None else labels[rows]
+    if reading.scale != 1.0:
+        places = places.astype(np.float64) * reading.scale
+    origin = reading.origin(places, table.in_map)
+    x, y, z = origin.tolist()
+    return Cloud(
+        torch.from_numpy(rounded_points(places - origin if origin.any() else places, path)),
+        torch.from_numpy(channels),
+        None if labels is None else torch.from_numpy(labels),
+        path.stem if name is None else name,
+        str(path),
+        torch.from_numpy(rows),
+        n_points_total=len(table),
+        origin=(x, y, z),
+    )
+
+
+def read_table(path: Path, reading: Reading = _PLAIN) -> PointTable:
+    """Read all rows of a file, missing returns among them.
+
+    Raises:
+        MissingFileError: no such file.
+        MissingPackageError: a package that the format needs is not installed.
+        FileError: another suffix, or a file that breaks its format.
+    """
+    if not path.is_file():
+        raise MissingFileError(path, "no such file")
+    suffix = path.suffix.lower()
+    if suffix not in SUFFIXES:
+        raise FileError(path, f"a cloud ends in {', '.join(SUFFIXES)}, not {path.suffix!r}")
+    with named(path, f"{suffix} file"):
+        return _READERS[suffix](path, reading)
+
+
+def label_source(path: Path) -> Path | None:
+    """Return the file that labels a cloud, which may be the cloud itself; None if there is none.
+
+    The files of `label_files` are looked for; they win over a PLY file's own property and over the
+    classes of a LAS file, which are always there.
+
+    Raises:
+        FileError: several files label it, or its header breaks the format.
+    """
+    files = label_files(path)
+    if len(files) > 1:
+        raise FileError(path, f"both {files[0]} and {files[1]} label it; keep one")
+    if files:
+        return files[0]
+    if path.suffix.lower() in las.SUFFIXES:
+        return path
+    if path.suffix.lower() == ".ply" and _label_field(read_ply_header(path).names):
+        return path
+    return None
+
+
+def read_labels(path: Path, n_points: int) -> np.ndarray:
+    """Read labels beside a cloud.
+
+    Args:
+        path: ``.label`` (one 4-byte word a point: class below, instance above; all ones is -1) or
+            ``.npy`` ([P] integers).
+        n_points: points of the cloud's file, missing returns among them.
+
+    Returns:
+        [P] int64.
+
+    Raises:
+        FileError: another count than the cloud's, or another kind of array.
+    """
+    if path.suffix == ".label":
+        words = read_label_file(path, n_points)
+        return np.where(words == 0xFFFFFFFF, -1, (words & 0xFFFF).astype(np.int64))
+    labels = read_npy(path)
+    if not np.issubdtype(labels.dtype, np.integer) or labels.shape != (n_points,):
+        raise FileError(
+            path, f"labels must be {n_points} integers, found {labels.dtype} {list(labels.shape)}"
+        )
+    return labels.astype(np.int64)
+
+
+def is_label_file(path: Path) -> bool:
+    """Whether an ``.npy`` file holds labels, not points."""
+    return path.suffix == ".npy" and path.stem.endswith("_label")
+
+
+def is_cloud_file(path: Path) -> bool:
+    """Whether the name of a file is that of a cloud."""
+    return path.suffix.lower() in SUFFIXES and not is_label_file(path)
+
+
+def _label_field(names: tuple[str, ...]) -> str | None:
+    """The field that holds labels, in any case."""
+    lower = {name.lower(): name for name in names}
+    return next((lower[name] for name in _LABELS if name in lower), None)
+
+
+def _bin(path: Path, reading: Reading) -> PointTable:
+    columns = None if reading.columns is None else columns_named(reading.columns)
+    return read_bin(path, columns, reading.max_gib)
+
+
+def _npy(path: Path, reading: Reading) -> PointTable:
+    values = read_npy(path, reading.max_gib)
+    if values.dtype.names:
+        return _structured(path, values)
+    if values.ndim != 2 or values.shape[1] < 3 or values.dtype.kind not in "fiu":
+        raise FileError(
+            path,
+            f"points must be numbers [N, 3 or more], found {values.dtype} {list(values.shape)}",
+        )
+    if reading.columns is not None:
+        return plain_table(path, values, columns_named(reading.columns))
+    kitti = LAYOUTS["kitti"].names[3:]
+    names = tuple(f"column{number}" for number in range(3, values.shape[1]))
+    names = kitti if len(names) == len(kitti) else names
+    return PointTable(
+        path,
+        values[:, :3],
+        names,
+        lambda name: values[:, 3 + names.index(name)],
+        unnamed=True,
+    )
+
+
+def _ply(path: Path, reading: Reading) -> PointTable:
+    return _structured(path, read_ply(path, reading.max_gib))
+
+
+def _structured(path: Path, points: np.ndarray) -> PointTable:
+    """Points whose columns are the fields of an array."""
+    names = points.dtype.names or ()
+    missing = missing_axes(names)
+    if points.ndim != 1 or missing:
+        raise FileError(path, f"points need fields x, y, z; found {', '.join(names)}")
+    for name in names:
+        if points.dtype[name].base.kind not in "fiub":
+            raise FileError(path, f"property {name} holds {points.dtype[name]}, no numbers")
+        if points.dtype[name].shape and name.lower() in ("x", "y", "z", *_LABELS):
+            raise FileError(path, f"property {name} holds several numbers a point")
+    labels, field = None, _label_field(names)
+    if field is not None:
+        labels = points[field].astype(np.int64)
+        if not np.array_equal(labels, points[field]):
+            raise FileError(path, f"property {field} must hold whole numbers")
+    return PointTable(path, places_of(points), names, points.__getitem__, labels)
+
+
+def _pcd(path: Path, reading: Reading) -> PointTable:
+    points = read_pcd(path, reading.max_gib)
+    return PointTable(
+        path, places_of(points), pcd_names(points), lambda name: pcd_column(points, name)
+    )
+
+
+def _las(path: Path, reading: Reading) -> PointTable:
+    cloud = las.read_las(path, max_gib=reading.max_gib)
+    return PointTable(
+        path,
+        cloud.places(),
+        cloud.names,
+        cloud.column,
+        cloud.column("classification").astype(np.int64),
+        intensity_max=las.FULL,
+        in_map=True,
+    )
+
+
+_READERS: dict[str, Callable[[Path, Reading], PointTable]] = {
+    ".bin": _bin,
+    ".npy": _npy,
+    ".pcd": _pcd,
+    ".ply": _ply,
+    ".las": _las,
+    ".laz": _las,
+}

@@ -1,0 +1,198 @@
+"""Random changes of a training cloud, each a pure function of the cloud and a generator.
+
+A generator is made from (seed, epoch, index) alone, so a sample does not depend on which worker
+loads it, on the samples before it, or on interruptions.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated
+
+import numpy as np
+import torch
+from annotated_types import Interval
+from torch import Tensor
+
+from pcnn.datasets.samples import Cloud
+from pcnn.datasets.transforms.elastic import Elastic
+from pcnn.datasets.transforms.features import Chromatic, Remission
+from pcnn.datasets.transforms.mixes import ScanMix
+from pcnn.datasets.turning import turned
+from pcnn.ranges import Degrees, Distance, Factor, PartialShare, Share
+
+
+def sample_generator(
+    seed: int, epoch: int, index: int, stream: int | None = None
+) -> np.random.Generator:
+    """Return the random generator of one sample in one epoch; a stream is one apart from it."""
+    own = () if stream is None else (stream,)
+    sequence = np.random.SeedSequence([seed, epoch, index], spawn_key=own)
+    return np.random.Generator(np.random.PCG64(sequence))
+
+
+def rotate_z(cloud: Cloud, generator: np.random.Generator, limit: float = 180.0) -> Cloud:
+    """Rotate about the vertical axis by an angle uniform in [-limit, limit) degrees."""
+    return turned(cloud, math.radians(generator.uniform(-limit, limit)))
+
+
+def tilt(cloud: Cloud, generator: np.random.Generator, limit: float) -> Cloud:
+    """Rotate about x, then about y, each by an angle uniform in [-limit, limit) degrees."""
+    for axis in range(2):
+        cloud = turned(cloud, math.radians(generator.uniform(-limit, limit)), axis)
+    return cloud
+
+
+def shift(cloud: Cloud, generator: np.random.Generator, limits: Sequence[float]) -> Cloud:
+    """Move the whole cloud along each axis by a distance uniform in [-limit, limit) metres."""
+    move = generator.uniform(-1.0, 1.0, 3) * np.asarray(limits)
+    return replace(cloud, points=cloud.points + _tensor(move.astype(np.float32)))
+
+
+def scale(cloud: Cloud, generator: np.random.Generator, low: float, high: float) -> Cloud:
+    """Scale all coordinates by one factor uniform in [low, high)."""
+    return replace(cloud, points=cloud.points * generator.uniform(low, high))
+
+
+def flip(cloud: Cloud, generator: np.random.Generator) -> Cloud:
+    """Mirror x, and independently y, each with probability 1/2."""
+    signs = [-1.0 if generator.random() < 0.5 else 1.0 for _ in range(2)]
+    return replace(cloud, points=cloud.points * torch.tensor([*signs, 1.0]))
+
+
+def jitter(cloud: Cloud, generator: np.random.Generator, sigma: float) -> Cloud:
+    """Add normal noise of standard deviation ``sigma`` [m] to every coordinate."""
+    noise = generator.standard_normal(tuple(cloud.points.shape), dtype=np.float32)
+    return replace(cloud, points=cloud.points + _tensor(noise) * sigma)
+
+
+def drop(cloud: Cloud, generator: np.random.Generator, share: float) -> Cloud:
+    """Leave out every point with probability ``share``, but never the last one left."""
+    keep = _tensor(generator.random(cloud.n_points)) >= share
+    if cloud.n_points and not bool(keep.any()):
+        keep[0] = True
+    return cloud.select(keep.nonzero()[:, 0])
+
+
+def sector(cloud: Cloud, generator: np.random.Generator, degrees: float) -> Cloud:
+    """Keep the points in a random sector about the sensor, ``degrees`` wide, but never none."""
+    start = generator.uniform(-math.pi, math.pi)
+    azimuth = torch.atan2(cloud.points[:, 1].double(), cloud.points[:, 0].double())
+    keep = torch.remainder(azimuth - start, 2.0 * math.pi) < math.radians(degrees)
+    if cloud.n_points and not bool(keep.any()):
+        keep[0] = True
+    return cloud.select(keep.nonzero()[:, 0])
+
+
+@dataclass(frozen=True)
+class Augmentation:
+    """The changes above in a fixed order; what is switched off draws no random number.
+
+    A scan is mixed with another one first, then cropped to a sector, thinned, turned, tilted,
+    scaled, mirrored, shifted, shaken and distorted; its features change last.
+
+    Args:
+        rotate_z: rotate about the vertical axis.
+        rotate_limit: largest angle of that rotation [deg].
+        scale: lowest and highest factor, or None.
+        flip: mirror x and y.
+        jitter: standard deviation of the noise [m]; 0 switches it off.
+        drop: share of points left out, in [0, 1).
+        sector: width of the random sector about the sensor that is kept [deg], or None.
+        tilt: largest angle of the rotations about x and y [deg]; 0 switches them off.
+        shift: largest moves along x, y and z [m], or None.
+        elastic: smooth distortion, or None.
+        chromatic: change of colour, or None.
+        remission: change of remission, or None.
+        mix: mixes the scan with another one of the set before everything else, or None.
+        mix3d: chance that another cloud of the set, changed and cropped as in its own turn, is
+            added to this one (Nekrasov et al., "Mix3D", 2021). It is the data set that does it.
+
+    Raises:
+        ValueError: a number out of range.
+    """
+
+    rotate_z: bool = True
+    rotate_limit: Annotated[float, Interval(gt=0, le=180)] = 180.0
+    scale: tuple[Factor, Factor] | None = (0.95, 1.05)
+    flip: bool = True
+    jitter: Distance = 0.01
+    drop: PartialShare = 0.0
+    sector: Annotated[float, Interval(gt=0, le=360)] | None = None
+    tilt: Degrees = 0.0
+    shift: tuple[Distance, Distance, Distance] | None = None
+    elastic: Elastic | None = None
+    chromatic: Chromatic | None = None
+    remission: Remission | None = None
+    mix: ScanMix | None = None
+    mix3d: Share = 0.0
+
+    def __post_init__(self) -> None:
+        if self.scale is not None:
+            low, high = self.scale
+            if not 0.0 < low <= high:
+                raise ValueError(f"scale must be two factors 0 < low <= high, got {self.scale}")
+            object.__setattr__(self, "scale", (float(low), float(high)))  # YAML gives a list
+        if not 0.0 < self.rotate_limit <= 180.0:
+            raise ValueError(f"rotate_limit must lie in (0, 180], got {self.rotate_limit}")
+        if self.jitter < 0.0:
+            raise ValueError(f"jitter must be at least 0 m, got {self.jitter}")
+        if not 0.0 <= self.drop < 1.0:
+            raise ValueError(f"drop must lie in [0, 1), got {self.drop}")
+        if self.sector is not None and not 0.0 < self.sector <= 360.0:
+            raise ValueError(f"sector must lie in (0, 360] degrees, got {self.sector}")
+        if not 0.0 <= self.tilt <= 180.0:
+            raise ValueError(f"tilt must lie in [0, 180] degrees, got {self.tilt}")
+        if self.shift is not None:
+            if len(self.shift) != 3 or min(self.shift) < 0.0:
+                raise ValueError(f"shift must be three distances >= 0 m, got {self.shift}")
+            object.__setattr__(self, "shift", tuple(map(float, self.shift)))
+        if not 0.0 <= self.mix3d <= 1.0:
+            raise ValueError(f"mix3d must be a chance in [0, 1], got {self.mix3d}")
+
+    def __call__(
+        self,
+        cloud: Cloud,
+        generator: np.random.Generator,
+        partner: Callable[[np.random.Generator], Cloud] | None = None,
+    ) -> Cloud:
+        """Return the changed cloud; the given one stays as it is.
+
+        Args:
+            cloud: any number of points.
+            generator: of the sample.
+            partner: draws another cloud of the set, unchanged, for `mix`.
+
+        Raises:
+            ValueError: a mix without a partner, or features that are not what a change is about.
+        """
+        if self.mix is not None:
+            if partner is None:
+                raise ValueError(f"{cloud.path}: a mix of scans needs a set to draw another from")
+            cloud = self.mix(cloud, partner(generator), generator)
+        if self.sector is not None:
+            cloud = sector(cloud, generator, self.sector)
+        if self.drop > 0.0:
+            cloud = drop(cloud, generator, self.drop)
+        if self.rotate_z:
+            cloud = rotate_z(cloud, generator, self.rotate_limit)
+        if self.tilt > 0.0:
+            cloud = tilt(cloud, generator, self.tilt)
+        if self.scale is not None:
+            cloud = scale(cloud, generator, *self.scale)
+        if self.flip:
+            cloud = flip(cloud, generator)
+        if self.shift is not None:
+            cloud = shift(cloud, generator, self.shift)
+        if self.jitter > 0.0:
+            cloud = jitter(cloud, generator, self.jitter)
+        for change in (self.elastic, self.chromatic, self.remission):
+            if change is not None:
+                cloud = change(cloud, generator)
+        return cloud
+
+
+def _tensor(array: np.ndarray) -> Tensor:
+    return torch.from_numpy(array)

@@ -1,0 +1,83 @@
+"""Parts of a cloud: a cylinder about its origin, and a ball of so many rows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pcnn.datasets.placement import VoxelSize
+from pcnn.datasets.samples import Cloud
+from pcnn.geometry import quantize
+from pcnn.geometry.quantize import voxel_sizes
+
+
+def crop(cloud: Cloud, radius: float | None) -> Cloud:
+    """Keep the points within a vertical cylinder about the origin: x^2 + y^2 <= radius^2.
+
+    The cylinder is the same after any rotation about the vertical axis and any mirroring.
+
+    Args:
+        cloud: origin at the sensor.
+        radius: [m]; None keeps everything.
+
+    Raises:
+        ValueError: a radius that is not positive.
+    """
+    if radius is None:
+        return cloud
+    if not radius > 0.0:
+        raise ValueError(f"crop must be a positive radius [m] or none, got {radius}")
+    x, y = cloud.points[:, 0], cloud.points[:, 1]
+    return cloud.select((x * x + y * y <= radius * radius).nonzero()[:, 0])
+
+
+def sphere_crop(
+    cloud: Cloud, generator: np.random.Generator, rows: int, cell: VoxelSize | None
+) -> Cloud:
+    """Keep what lies nearest to a random point: `rows` cells with all their points.
+
+    A cell's distance is that of its centre. The random point moves to x = y = 0. Clouds of at most
+    so many cells come back as they are.
+
+    Args:
+        cloud: any number of points.
+        generator: draws the middle, always one number.
+        rows: at least 1.
+        cell: edge of a cell [m] that becomes one row of the network's input; None where every
+            point is a row.
+
+    Raises:
+        ValueError: fewer than one row, or coordinates that `pcnn.geometry.quantize` refuses, with
+            the name of the file.
+    """
+    if rows < 1:
+        raise ValueError(f"point_max must be at least 1 row or none, got {rows}")
+    share = generator.random()
+    if cloud.n_points <= rows or len(_rows(cloud, cell)[0]) <= rows:
+        return cloud
+    middle = cloud.points[min(int(share * cloud.n_points), cloud.n_points - 1)].clone()
+    height = middle[2].double()
+    middle[2] = 0.0
+    # moved before the cells are counted: moved afterwards, the points would fall into others
+    moved = replace(cloud, points=cloud.points - middle)
+    places, inverse = _rows(moved, cell)
+    x, y, z = places.unbind(1)
+    distance = x * x + y * y + (z - height).square()
+    inside = torch.zeros(len(places), dtype=torch.bool)
+    inside[distance.argsort(stable=True)[:rows]] = True
+    return moved.select((inside if inverse is None else inside[inverse]).nonzero()[:, 0])
+
+
+def _rows(cloud: Cloud, cell: VoxelSize | None) -> tuple[Tensor, Tensor | None]:
+    """Centres [N, 3] float64 of the rows, and the row of every point; None where each is one."""
+    if cell is None:
+        return cloud.points.double(), None
+    try:
+        grid = quantize(cloud.points, voxel_size=cell, batch_size=1)
+    except ValueError as error:
+        raise ValueError(f"{cloud.path}: {error}") from error
+    edges = torch.tensor(voxel_sizes(cell), dtype=torch.float64)
+    return (grid.coords[:, 1:].double() + 0.5) * edges, grid.inverse

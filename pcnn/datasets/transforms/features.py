@@ -1,0 +1,145 @@
+"""Random changes of the features: colour, and remission, which differs between sensors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated
+
+import numpy as np
+import torch
+from annotated_types import Len
+from torch import Tensor
+
+from pcnn.datasets.samples import Cloud
+from pcnn.ranges import Factor, NonNegative, Share
+
+
+@dataclass(frozen=True)
+class Chromatic:
+    """Stretch the contrast, shift all colours, and add noise to each.
+
+    Colours are the first three features, in 0..1, and stay in it.
+
+    Args:
+        contrast: chance of auto-contrast, which blends a random share of the colours with
+            ``(c - min) / (max - min)``, channel by channel.
+        shift_share: chance of a shift.
+        shift: largest shift of a channel; the shift is uniform in [-shift, shift).
+        noise_share: chance of noise.
+        noise: its standard deviation, in every channel of every point.
+
+    Raises:
+        ValueError: a chance outside 0..1, or a negative number.
+
+    Source: Choy et al., "4D Spatio-Temporal ConvNets", 2019, and its code, with the numbers of
+    Pointcept's S3DIS configurations.
+    """
+
+    contrast: Share = 0.2
+    shift_share: Share = 0.95
+    shift: NonNegative = 0.05
+    noise_share: Share = 0.95
+    noise: NonNegative = 0.05
+
+    def __post_init__(self) -> None:
+        for name in ("contrast", "shift_share", "noise_share"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ValueError(f"{name} must be a chance in 0..1, got {getattr(self, name)}")
+        for name in ("shift", "noise"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} of colours must not be negative, got {self}")
+
+    def __call__(self, cloud: Cloud, generator: np.random.Generator) -> Cloud:
+        """Return the cloud in other colours.
+
+        Raises:
+            ValueError: fewer than three features a point, with the name of the file.
+        """
+        if cloud.features.shape[1] < 3:
+            raise ValueError(
+                f"{cloud.path}: {cloud.features.shape[1]} features a point are no colour, which "
+                "this augmentation changes; take another one (augment=none)"
+            )
+        if cloud.n_points == 0:
+            return cloud
+        colour = cloud.features[:, :3]
+        if generator.random() < self.contrast:
+            share = generator.random()
+            colour = (1 - share) * colour + share * stretched(colour)
+        if generator.random() < self.shift_share:
+            move = (2 * generator.random(3) - 1) * self.shift
+            colour = (colour + torch.from_numpy(move.astype(np.float32))).clamp(0, 1)
+        if generator.random() < self.noise_share:
+            noise = generator.standard_normal(tuple(colour.shape), dtype=np.float32) * self.noise
+            colour = (colour + torch.from_numpy(noise)).clamp(0, 1)
+        return replace(cloud, features=torch.cat([colour, cloud.features[:, 3:]], dim=1))
+
+
+def stretched(colour: Tensor) -> Tensor:
+    """Every channel of colours [P, 3] brought to the range 0..1; one of a single value stays."""
+    low, high = colour.amin(0), colour.amax(0)
+    span = high - low
+    return torch.where(span > 0, (colour - low) / torch.where(span > 0, span, 1.0), colour)
+
+
+@dataclass(frozen=True)
+class Remission:
+    """Forget the remission of a scan, or distort its scale: ``clip(gain * r ** gamma + noise)``.
+
+    A network that has seen scans without remission, and scans of every scale, uses shape first;
+    remission then decides where shape does not, as between a road and a sidewalk. Remission is the
+    last feature, in 0..1, and stays in it.
+
+    Args:
+        forget: chance that all of a scan's remission is 0.
+        gain: lowest and highest factor, one a scan.
+        gamma: lowest and highest exponent, one a scan.
+        noise: standard deviation of what is added to every point.
+
+    Raises:
+        ValueError: a chance outside 0..1, ranges that are none, or negative noise.
+    """
+
+    forget: Share = 0.2
+    gain: Annotated[Sequence[Factor], Len(2, 2)] = (0.8, 1.25)
+    gamma: Annotated[Sequence[Factor], Len(2, 2)] = (0.8, 1.25)
+    noise: NonNegative = 0.02
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.forget <= 1:
+            raise ValueError(f"forget must be a chance in 0..1, got {self.forget}")
+        for name in ("gain", "gamma"):
+            pair = getattr(self, name)
+            if len(pair) != 2 or not 0 < pair[0] <= pair[1]:
+                raise ValueError(
+                    f"{name} of remission must be two numbers 0 < low <= high, got {list(pair)}"
+                )
+        if self.noise < 0:
+            raise ValueError(f"noise of remission must not be negative, got {self.noise}")
+
+    def __call__(self, cloud: Cloud, generator: np.random.Generator) -> Cloud:
+        """Return the cloud with another remission.
+
+        Raises:
+            ValueError: a cloud without features, with the name of its file.
+        """
+        if cloud.features.shape[1] == 0:
+            raise ValueError(
+                f"{cloud.path}: the points have no remission, which this augmentation changes; "
+                "take another one (augment.remission=null)"
+            )
+        forget, gain, gamma = generator.random(3).tolist()
+        value = cloud.features[:, -1]
+        if forget < self.forget:
+            value = torch.zeros_like(value)
+        else:
+            # powers in double: they may round differently from one machine to the next in float
+            power = value.double().clamp(0, 1) ** _between(self.gamma, gamma)
+            noise = torch.from_numpy(generator.standard_normal(cloud.n_points)) * self.noise
+            value = (_between(self.gain, gain) * power + noise).clamp(0, 1).float()
+        return replace(cloud, features=torch.cat([cloud.features[:, :-1], value[:, None]], dim=1))
+
+
+def _between(pair: Sequence[float], share: float) -> float:
+    return pair[0] + (pair[1] - pair[0]) * share

@@ -1,0 +1,164 @@
+"""Mixes of two LiDAR scans into one training scan."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Protocol
+
+import numpy as np
+import torch
+from annotated_types import Interval, Len, MinLen
+
+from pcnn.datasets.joined_cloud import joined_cloud
+from pcnn.datasets.samples import Cloud
+from pcnn.datasets.turning import turned
+from pcnn.ranges import Count, Natural, NonNegative, Share
+
+
+class ScanMix(Protocol):
+    """Makes one scan of two, a pure function of both and a generator."""
+
+    def __call__(self, cloud: Cloud, partner: Cloud, generator: np.random.Generator) -> Cloud:
+        """Return the mixed scan, under the name of the first.
+
+        Args:
+            cloud: origin at the sensor, before any other change.
+            partner: another scan of the set, likewise.
+            generator: of the sample.
+        """
+
+
+@dataclass(frozen=True)
+class LaserMix:
+    """Cut both scans into equal bands of pitch; odd bands from the top come from the partner.
+
+    ``pitch = atan2(z, sqrt(x^2 + y^2))``, points beyond the outer angles belong to the outer bands.
+
+    Args:
+        areas: numbers of bands to choose from, with equal chances.
+        pitch: lowest and highest angle that is divided [deg].
+
+    Raises:
+        ValueError: no number of bands or one below 1, or angles that are no interval.
+
+    Source: Kong et al., "LaserMix for Semi-Supervised LiDAR Semantic Segmentation", CVPR 2023, as
+    mmdetection3d uses it with labels.
+    """
+
+    areas: Annotated[Sequence[Count], MinLen(1)] = (3, 4, 5, 6)
+    pitch: Annotated[Sequence[Annotated[float, Interval(ge=-90, le=90)]], Len(2, 2)] = (-25.0, 3.0)
+
+    def __post_init__(self) -> None:
+        if not self.areas or min(self.areas) < 1:
+            raise ValueError(f"areas of LaserMix must be numbers >= 1, got {list(self.areas)}")
+        if len(self.pitch) != 2 or not -90 <= self.pitch[0] < self.pitch[1] <= 90:
+            raise ValueError(
+                f"pitch of LaserMix must be [low, high] within -90..90 deg, got {list(self.pitch)}"
+            )
+
+    def __call__(self, cloud: Cloud, partner: Cloud, generator: np.random.Generator) -> Cloud:
+        """Return the mixed scan."""
+        areas = self.areas[int(generator.integers(len(self.areas)))]
+        own = self._band(cloud, areas) % 2 == 0
+        other = self._band(partner, areas) % 2 == 1
+        return joined_cloud(
+            cloud.select(own.nonzero()[:, 0]), partner.select(other.nonzero()[:, 0])
+        )
+
+    def _band(self, cloud: Cloud, areas: int) -> torch.Tensor:
+        """[P] int64: the band of every point, 0 the highest."""
+        x, y, z = cloud.points.double().unbind(1)
+        pitch = torch.atan2(z, torch.hypot(x, y))
+        low, high = (math.radians(angle) for angle in self.pitch)
+        return ((high - pitch) / (high - low) * areas).floor().clamp(0, areas - 1).long()
+
+
+@dataclass(frozen=True)
+class PolarMix:
+    """Swap a half plane of azimuths, then paste the partner's instances, also turned.
+
+    Scene-level swapping replaces what lies within half a turn from a random azimuth by the
+    partner's points there. Rotate-pasting adds the partner's points of some classes three times:
+    as they are, and turned about the vertical axis by angles uniform in [0, 120) and [120, 240)
+    degrees.
+
+    Args:
+        classes: train ids that are pasted; of SemanticKITTI 0..7, all that moves.
+        swap: chance of swapping.
+        paste: chance of pasting.
+
+    Raises:
+        ValueError: a chance outside 0..1.
+
+    Source: Xiao et al., "PolarMix", NeurIPS 2022, with mmdetection3d's numbers.
+    """
+
+    classes: Sequence[Natural] = tuple(range(8))
+    swap: Share = 0.5
+    paste: Share = 1.0
+
+    def __post_init__(self) -> None:
+        for name in ("swap", "paste"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ValueError(
+                    f"{name} of PolarMix must be a chance in 0..1, got {getattr(self, name)}"
+                )
+
+    def __call__(self, cloud: Cloud, partner: Cloud, generator: np.random.Generator) -> Cloud:
+        """Return the mixed scan."""
+        # always the same draws, so that a chance changes nothing but what it is about
+        swap, start, paste, first, second = generator.random(5).tolist()
+        mixed = cloud
+        if swap < self.swap:
+            own, other = (_within(one, start * 2 * math.pi, math.pi) for one in (cloud, partner))
+            mixed = joined_cloud(
+                cloud.select((~own).nonzero()[:, 0]), partner.select(other.nonzero()[:, 0])
+            )
+        if paste < self.paste and partner.labels is not None:
+            wanted = torch.isin(partner.labels, torch.tensor(list(self.classes)))
+            things = partner.select(wanted.nonzero()[:, 0])
+            third = 2 * math.pi / 3
+            for angle in (0.0, first * third, (1 + second) * third):
+                mixed = joined_cloud(mixed, turned(things, angle))
+        return mixed
+
+
+def _within(cloud: Cloud, start: float, width: float) -> torch.Tensor:
+    """[P] bool: whether the azimuth lies in [start, start + width), all in radians."""
+    x, y, _ = cloud.points.double().unbind(1)
+    return torch.remainder(torch.atan2(y, x) - start, 2 * math.pi) < width
+
+
+@dataclass(frozen=True)
+class OneOf:
+    """Choose a mix for every sample; with what is left to 1, none.
+
+    Args:
+        mixes: to choose from.
+        shares: the chance of each.
+
+    Raises:
+        ValueError: not one share a mix, or shares that are no chances.
+    """
+
+    mixes: Sequence[ScanMix]
+    shares: Sequence[NonNegative]
+
+    def __post_init__(self) -> None:
+        if len(self.mixes) != len(self.shares):
+            raise ValueError(f"{len(self.shares)} shares for {len(self.mixes)} mixes")
+        if min(self.shares, default=0) < 0 or sum(self.shares) > 1 + 1e-9:
+            raise ValueError(
+                f"shares of mixes must be chances that sum to 1 at most, got {list(self.shares)}"
+            )
+
+    def __call__(self, cloud: Cloud, partner: Cloud, generator: np.random.Generator) -> Cloud:
+        """Return the mixed scan, or the first as it is."""
+        position = generator.random()
+        for mix, share in zip(self.mixes, self.shares, strict=True):
+            if position < share:
+                return mix(cloud, partner, generator)
+            position -= share
+        return cloud
