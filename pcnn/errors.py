@@ -13,6 +13,10 @@ class UserError(ValueError):
     """
 
 
+class DenseCloudError(UserError):
+    """Neighbours of points that take more memory than they may."""
+
+
 class MissingPackageError(UserError, ImportError):
     """An optional package is not installed; the text says how to get it."""
 

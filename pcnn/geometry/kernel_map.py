@@ -52,6 +52,7 @@ class EdgeSet:
             of an input).
         symmetric: ``(i, j, k)`` implies ``(j, i, K - 1 - k)``.
         derive: layouts this edge set derives in its own way, by name; others as in `LAYOUTS`.
+        crowded: so many triplets that plans leave lists of them out: backward makes those it reads.
         layouts: what is there already, by (name, whether of the transposed map); the edge set keeps
             a dictionary of its own.
         flat: lists of layout tensors handed out already (see `KernelMap.flat` and `read`).
@@ -65,6 +66,7 @@ class EdgeSet:
     one_per_slot: tuple[bool, bool]
     symmetric: bool
     derive: Mapping[str, Callable[[KernelMap], Layout]] = field(default_factory=dict)
+    crowded: bool = False
     layouts: dict[tuple[str, bool], Layout] = field(default_factory=dict, repr=False)
     flat: dict[tuple[object, ...], list[Tensor]] = field(
         default_factory=dict, init=False, repr=False

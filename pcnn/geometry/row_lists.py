@@ -5,6 +5,7 @@ What `slot_tiles.tiles` is to neighbour tables, for slots that hold several inpu
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING
 
 import torch
@@ -25,6 +26,9 @@ GRAY_BITS = OWN_BITS + FOLDED_BITS
 
 #: Steps, 17 MB, that a map may take beyond what large ones take for their triplets.
 SPARE_STEPS = 1 << 15
+
+#: Steps whose inputs are looked up at once, to bound memory.
+STEPS_AT_ONCE = 1 << 16
 
 #: Level of rows without an input, which stand behind all others.
 LAST_LEVEL = 15
@@ -71,10 +75,19 @@ def row_lists(kernel_map: KernelMap) -> tuple[Tensor, ...]:
     )
     fan_in = in_index.new_zeros(rows * volume)
     fan_in.index_add_(0, row * volume + slot_index, torch.ones_like(in_index))
-    starts = in_index.new_zeros(rows * volume + 1)
-    torch.cumsum(fan_in, 0, dtype=torch.int32, out=starts[1:])
-    fan_in = fan_in.view(rows, volume)
+    return lists_of(fan_in.view(rows, volume), in_index)
 
+
+def lists_of(fan_in: Tensor, in_index: Tensor) -> tuple[Tensor, ...]:
+    """`row_lists` of inputs that lie by row, then slot.
+
+    Args:
+        fan_in: ``[N_out, K]`` int32, inputs of every slot of every row.
+        in_index: ``[T]`` int32.
+    """
+    (rows, volume), triplets = fan_in.shape, in_index.shape[0]
+    starts = in_index.new_zeros(rows * volume + 1)
+    torch.cumsum(fan_in.flatten(), 0, dtype=torch.int32, out=starts[1:])
     tiles = -(-rows // TILE_ROWS)
     rank = gray_order(torch.cat((fan_in > 0, fan_in > 1), dim=1), OWN_BITS, FOLDED_BITS)
     order = torch.argsort((fan_in_levels(fan_in) << GRAY_BITS) | rank, stable=True)
@@ -106,17 +119,41 @@ def _steps(most: Tensor, tile_starts: Tensor, in_index: Tensor, size: int) -> tu
     """
     if not size:
         return in_index.new_zeros(0), in_index.new_zeros(0, TILE_ROWS)
-    places = torch.arange(size, device=most.device)
+    slots, listed = in_index.new_empty(size), in_index.new_empty(size, TILE_ROWS)
     ends = most.flatten().cumsum(0)
-    # which of the tiles' slots every step is of: no host sync, where repeating would take one
-    entry = torch.searchsorted(ends, places, right=True).clamp(max=most.numel() - 1)
-    rank = places - ends[entry] + most.flatten()[entry]
-    tile = torch.div(entry, most.shape[1], rounding_mode="floor")
-    slot = entry - tile * most.shape[1]
-    inputs = tile_starts[tile, slot] + rank[:, None]
-    there = inputs < tile_starts[tile, slot + 1]
-    listed = torch.where(there, in_index[torch.where(there, inputs, 0)], -1)
-    return slot.to(torch.int32), listed
+    for first in range(0, size, STEPS_AT_ONCE):
+        places = torch.arange(first, min(size, first + STEPS_AT_ONCE), device=most.device)
+        # which of the tiles' slots every step is of: no host sync, where repeating would take one
+        entry = torch.searchsorted(ends, places, right=True).clamp(max=most.numel() - 1)
+        rank = places - ends[entry] + most.flatten()[entry]
+        tile = torch.div(entry, most.shape[1], rounding_mode="floor")
+        slot = entry - tile * most.shape[1]
+        inputs = tile_starts[tile, slot] + rank[:, None]
+        there = inputs < tile_starts[tile, slot + 1]
+        slots[places] = slot.to(torch.int32)
+        listed[places] = torch.where(there, in_index[torch.where(there, inputs, 0)], -1)
+    return slots, listed
+
+
+def pairs_of_lists(kernel_map: KernelMap) -> tuple[Tensor, ...]:
+    """Layout ``pairs`` from the ``row_lists`` of the map that is not flipped."""
+    tile_out, tile_starts, *_, inputs = kernel_map.layout("row_lists")
+    offsets, device = kernel_map.offsets, inputs.device
+    place = torch.argsort(torch.where(tile_out < 0, kernel_map.n_out, tile_out).flatten())
+    place = place[: kernel_map.n_out]
+    tile, column = torch.div(place, TILE_ROWS, rounding_mode="floor"), place % TILE_ROWS
+    rows = torch.arange(kernel_map.n_out, dtype=torch.int32, device=device)
+    in_index, out_index = torch.empty(2, len(inputs), dtype=torch.int32, device=device).unbind()
+    for slot, (first, last) in enumerate(itertools.pairwise(offsets.tolist())):
+        begin = tile_starts[tile, slot, column]
+        sizes = tile_starts[tile, slot + 1, column] - begin  # [N_out]
+        shift = begin - (sizes.cumsum(0, dtype=torch.int32) - sizes)
+        size = last - first
+        at = torch.repeat_interleave(shift, sizes, output_size=size)
+        at += torch.arange(size, dtype=torch.int32, device=device)
+        in_index[first:last] = inputs[at]
+        out_index[first:last] = torch.repeat_interleave(rows, sizes, output_size=size)
+    return in_index, out_index, offsets
 
 
 def stored_steps(triplets: int, tiles: int, volume: int) -> int:

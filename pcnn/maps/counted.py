@@ -67,7 +67,7 @@ def filled(
     found = iter(numbers.split([part.shape[0] for part in parts]))
     ends: list[Tensor] = []
     most, total, taken = most_bytes(points, memory), 0, 0
-    limit = most_compared(most, points.device.type)
+    limit = most_compared(most)
     for one in maps:
         own = next(found)
         ends.append(own)

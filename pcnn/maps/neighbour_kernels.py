@@ -7,6 +7,7 @@ the host waits between, for the number of triplets; several searches share that 
 
 from __future__ import annotations
 
+import itertools
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -205,6 +206,56 @@ def listed_by_row(
     by_row = _apart(triplets, device)
     _fill(search, None, None, offsets, None, by_row)
     return *by_row, offsets
+
+
+def listed_in_parts(
+    places: SortedPoints,
+    centres: Tensor,
+    batch: Tensor,
+    window: Window,
+    triplets: int,
+    flipped: bool,
+    part: int,
+) -> tuple[Tensor, Tensor]:
+    """Inputs by row, then slot, and how many there are, listed a part of the rows at a time.
+
+    Args:
+        places: as in `listed_by_row`, with the following.
+        centres: ...
+        batch: ...
+        window: ...
+        triplets: ...
+        flipped: ...
+        part: triplets of a part, or of one row with more; each takes some 32 bytes for a while.
+
+    Returns:
+        ``in_index [T]`` int32, and ``fan_in [M, K]`` int32. The host waits once.
+    """
+    device, centres, m = centres.device, centres.contiguous(), centres.shape[0]
+    search = _search(places, centres, batch, window, flipped)
+    offsets = _count(search, m, None, window.volume, device)
+    begins = torch.arange(part, triplets, part, device=device)
+    rows = torch.searchsorted(offsets, begins, right=True) - 1
+    first, ends = torch.stack((rows, offsets[rows])).tolist()
+    cuts = [(0, 0), *zip(first, ends, strict=True), (m, triplets)]
+    in_index = torch.empty(triplets, dtype=torch.int32, device=device)
+    fan_in = torch.zeros(m * window.volume, dtype=torch.int32, device=device)
+    for (row, begin), (last, end) in itertools.pairwise(cuts):
+        if begin == end:
+            continue
+        own = _search(places, centres[row:last], batch[row:last], window, flipped)
+        slots = torch.empty(end - begin, dtype=torch.int32, device=device)
+        chunks = -(-(last - row) // ROWS)
+        # rows begin at their place among all triplets, and the slots hold those of the part alone
+        listed = in_index.data_ptr(), slots.data_ptr() - 4 * begin
+        fill = _FILL.pack(0, 0, 0, offsets[row:].data_ptr(), 0, 0, *listed, chunks)
+        kernels = cuda.module("radius_search.cu", device)
+        kernels.launch("fill_neighbours", chunks, own + fill, device)
+        numbers = torch.arange(row, last, device=device) * window.volume
+        sizes = offsets[row : last + 1].diff()
+        code = torch.repeat_interleave(numbers, sizes, output_size=end - begin).add_(slots)
+        fan_in.index_add_(0, code, torch.ones_like(slots))
+    return in_index, fan_in.view(m, window.volume)
 
 
 def _search(

@@ -12,8 +12,10 @@ from collections.abc import Sequence
 
 import torch
 
-from pcnn.errors import UserError
+from pcnn.errors import DenseCloudError as DenseCloudError
 from pcnn.geometry import PointSet
+from pcnn.geometry.row_lists import MOST_TRIPLETS, stored_steps
+from pcnn.geometry.slot_tiles import TILE_ROWS
 from pcnn.maps.host_search import HostSearch
 
 #: Most bytes that maps take on a CPU, unless they are told otherwise.
@@ -27,8 +29,19 @@ COMPARED_PER_TRIPLET = 8
 MOST_OF_SLOT = (1 << 31) - 1
 
 
-class DenseCloudError(UserError):
-    """Kernel maps of native points that take more memory than they may."""
+#: Most bytes that a plan takes on a GPU of up to a million points, and for every point of more.
+DEVICE_BYTES, DEVICE_BYTES_A_POINT = 7_700_000_000, 7_700
+
+#: Maps of more triplets, and of so many a row, have no list of triplets beside their row lists.
+CROWDED, CROWDED_ROW = 1 << 27, 256
+
+#: Triplets of a crowded map that are listed at once, of some 32 bytes each.
+PART = 1 << 23
+
+
+def is_crowded(triplets: int, rows: int) -> bool:
+    """Whether a map of so many triplets and output rows is listed in parts, by row alone."""
+    return max(CROWDED, CROWDED_ROW * rows) < triplets <= MOST_TRIPLETS
 
 
 def map_bytes(
@@ -48,10 +61,15 @@ def map_bytes(
         # the transpose is sorted from pairs
         return size if symmetric else size + 80 * triplets
     # lists of rows and of steps, see `pcnn.geometry.row_lists`
-    sides = rows[1:] if symmetric else rows
-    steps = 4 * (2 + volume / 24) * triplets
-    listed = sum(4 * (volume + 4) * side + 4 * triplets + steps for side in sides)
-    return int(16 * triplets + listed)
+    sides, size = (rows[1:] if symmetric else rows), 0
+    for side in sides:
+        tiles = -(-side // TILE_ROWS)
+        steps = 4 * (TILE_ROWS + 1) * stored_steps(triplets, tiles, volume)
+        size += 4 * (volume + 5) * TILE_ROWS * tiles + 4 * triplets + steps
+    if is_crowded(triplets, rows[1]):
+        return size + 32 * PART + 24 * volume * max(rows)
+    # pairs, and slots by row until they are in tiles
+    return size + 8 * triplets + 4 * triplets * len(sides)
 
 
 def most_bytes(points: PointSet, memory: float | None) -> int:
@@ -59,13 +77,14 @@ def most_bytes(points: PointSet, memory: float | None) -> int:
 
     Args:
         points: whose device counts.
-        memory: what was asked for [GB]; ``None``: half of the device's memory, on a CPU no more
-            than `HOST_BYTES`.
+        memory: what was asked for [GB]; ``None``: half of the device's memory, but no more than
+            `HOST_BYTES` on a CPU, and `DEVICE_BYTES` or `DEVICE_BYTES_A_POINT` on a GPU.
     """
     if memory is not None:
         return int(memory * 1e9)
     if points.device.type == "cuda":
-        return int(torch.cuda.get_device_properties(points.device).total_memory) // 2
+        half = int(torch.cuda.get_device_properties(points.device).total_memory) // 2
+        return min(half, max(DEVICE_BYTES, DEVICE_BYTES_A_POINT * points.rows))
     return _host_bytes()
 
 
@@ -74,9 +93,9 @@ def _host_bytes() -> int:
     return min(HOST_BYTES, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2)
 
 
-def most_compared(most: int, device_type: str) -> int:
+def most_compared(most: int) -> int:
     """Pairs that are compared at most before a cloud is refused uncounted."""
-    return COMPARED_PER_TRIPLET * most // (4 if device_type == "cpu" else 24)
+    return COMPARED_PER_TRIPLET * most // 4
 
 
 def counted_searches(
@@ -100,7 +119,7 @@ def counted_searches(
     # what nobody counted is listed in parts, and joined
     if sum(map(_search_bytes, searches, compared)) + 4 * sum(compared) <= most:
         return [None] * len(searches)
-    if sum(compared) > most_compared(most, "cpu"):
+    if sum(compared) > most_compared(most):
         refuse_uncounted(points, sum(compared), most)
     counts: list[list[int] | None] = []
     total = taken = 0

@@ -29,7 +29,7 @@ from pcnn.maps.local_voxels import (
 )
 from pcnn.maps.native import NATIVE, has_kernels
 from pcnn.maps.neighbour_kernels import Window
-from pcnn.maps.point_memory import counted_searches, most_bytes, most_compared
+from pcnn.maps.point_memory import counted_searches, is_crowded, most_bytes, most_compared
 from pcnn.maps.radius_pairs import Reach, radius_pairs
 from pcnn.maps.searched_points import SearchedPoints, Sorts
 
@@ -206,11 +206,14 @@ class RadiusSearch:
         places = field.points, source.keys, field.centres, target.keys
         clouds = source.layout.batch_shift, source.batch_size
         search = SearchedPoints(*places, *clouds, window)
-        most = most_compared(most_bytes(source, self.rule(source).memory), source.device.type)
+        most = most_compared(most_bytes(source, self.rule(source).memory))
         counted = search.counted({} if sorts is None else sorts, id(source), most)
         claims = _claims(source, target, kernel)
+        rows, symmetric = (source.rows, target.rows), bool(claims["symmetric"])
 
         def fill(offsets: Tensor) -> KernelMap:
+            if is_crowded(int(offsets[-1]), rows[1]):
+                return search.crowded(offsets, counted.ends.diff(), claims)
             found = counted.fill(int(offsets[-1]))
             pairs = found.in_index, found.out_index, offsets
             derive = {**NATIVE, "rows_csr": search.by_row}
@@ -219,7 +222,6 @@ class RadiusSearch:
             built.edges.layouts["counts", False] = (counted.ends.diff(),)
             return built
 
-        rows, symmetric = (source.rows, target.rows), bool(claims["symmetric"])
         return CountedMap(counted.ends, fill, rows, symmetric, counted.crowd)
 
     def _seen(self, source: PointSet, target: PointSet, kernel: Kernel) -> Field:

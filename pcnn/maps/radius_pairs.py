@@ -24,6 +24,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from pcnn.errors import DenseCloudError
 from pcnn.geometry.quantize import check_finite, check_points
 
 #: Ball radius, or half widths of a box along x, y and z [m].
@@ -31,6 +32,10 @@ Reach = float | tuple[float, float, float]
 
 #: Candidate pairs compared at once, to bound memory.
 CHUNK = 1 << 21
+
+#: Pairs that are listed at most, of some 32 bytes each, and compared.
+MOST_PAIRS = 225_000_000
+MOST_COMPARED = 32 * MOST_PAIRS
 
 #: Cells an axis is cut into at most: 54 bits for three axes leave room for 511 clouds.
 AXIS_CELLS = 1 << 18
@@ -83,6 +88,7 @@ def radius_pairs(
     Raises:
         ValueError: wrong shapes or dtypes, a reach that is not positive, NaN or infinite
             coordinates, or batch indices outside 0..510.
+        DenseCloudError: more pairs than `MOST_PAIRS`, or so many to compare that there are.
     """
     reach = checked_reach(reach)
     for name, points, batch in (("source", source, source_batch), ("query", query, query_batch)):
@@ -91,9 +97,36 @@ def radius_pairs(
         empty = torch.zeros(0, dtype=torch.int64, device=source.device)
         return empty, empty
     runs = _runs(source, _clouds(source, source_batch), query, _clouds(query, query_batch), reach)
-    found = [_within(source, query, runs, block, reach) for block in _blocks(runs.counts)]
+    check_pairs(query, reach, 0, int(runs.counts.sum()))
+    found, total = [], 0
+    for block in _blocks(runs.counts):
+        found.append(_within(source, query, runs, block, reach))
+        total += len(found[-1])
+        check_pairs(query, reach, total, 0)
     # [T] query * N + source: the runs of a query are not in the order of source rows
     return _split(torch.cat([part.sort().values for part in found]), len(source))
+
+
+def check_pairs(query: Tensor, reach: Reach, pairs: int, compared: int) -> None:
+    """Refuse so many pairs that they take all memory, or all day.
+
+    Args:
+        query: points around which they were searched.
+        reach: as in `radius_pairs`.
+        pairs: within reach.
+        compared: candidates that were to be compared.
+
+    Raises:
+        DenseCloudError: more than `MOST_PAIRS`, or `MOST_COMPARED`.
+    """
+    if pairs <= MOST_PAIRS and compared <= MOST_COMPARED:
+        return
+    number = f"{pairs:,} pairs or more" if pairs > MOST_PAIRS else f"{compared:,} pairs to compare"
+    raise DenseCloudError(
+        f"radius search: {len(query):,} points and a reach of {reach} m make {number}, where "
+        f"{MOST_PAIRS:,} pairs may be listed. Thin the points (pcnn.native_points(..., thin=...)), "
+        "or use a smaller radius"
+    )
 
 
 def checked_reach(reach: float | Sequence[float]) -> Reach:

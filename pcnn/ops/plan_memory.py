@@ -70,3 +70,15 @@ def _on_points(recipe: Recipe, root: PointSet) -> int:
             triplets = source.rows * kernel.volume
         total += map_bytes(triplets, rows, kernel.volume, root.device.type, symmetric)
     return total
+
+
+def held_bytes(geometry: Geometry) -> int:
+    """Bytes of all layouts of the kernel maps that a geometry and its levels keep."""
+    found: dict[int, int] = {}
+    todo: list[Geometry] = [geometry]
+    for level in todo:
+        todo += level.cached_levels()
+        for built in level.cached_maps():
+            layouts = built.edges.layouts.values()
+            found.update({t.data_ptr(): t.nbytes for layout in layouts for t in layout})
+    return sum(found.values())

@@ -62,6 +62,8 @@ class PointPlan:
     def _missing(self, built: KernelMap, wanted: tuple[Key, ...]) -> list[Key]:
         """Layouts to build of a map."""
         missing = [key for key in wanted if key not in built.edges.layouts]
+        if built.edges.crowded and not self._asked_for:
+            return [key for key in missing if key[0] != "pairs"]
         if self._asked_for or not missing or not is_huge(built):
             return missing
         # the dry run met no such map: the layers choose again, or say that nothing serves it
@@ -81,7 +83,9 @@ class PointPlan:
             views += [(sides[flipped], name) for name, flipped in self._missing(built, wanted)]
         if has_kernels(root.device):
             tile_views((view, name) for view, name in views if name in TILED)
-            listed = [view for view, name in views if name == "row_lists"]
+            listed = [
+                view for view, name in views if name == "row_lists" and not view.edges.crowded
+            ]
             for view, layout in zip(listed, list_rows(listed), strict=True):
                 view.edges.layouts["row_lists", view.flipped] = layout
         for view, name in views:

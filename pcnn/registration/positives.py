@@ -7,7 +7,7 @@ from torch import Tensor
 
 from pcnn.maps.native import has_kernels
 from pcnn.maps.neighbour_kernels import CountedNeighbours, SortedPoints, Window
-from pcnn.maps.radius_pairs import checked_reach, radius_pairs
+from pcnn.maps.radius_pairs import MOST_COMPARED, check_pairs, checked_reach, radius_pairs
 
 
 def positive_pairs(
@@ -39,6 +39,7 @@ def positive_pairs(
     Raises:
         ValueError: shapes that do not fit together, a radius that is not positive and finite, or,
             on the CPU, coordinates that are not finite.
+        DenseCloudError: as `pcnn.maps.radius_pairs.radius_pairs`.
     """
     _check(source, source_offsets, target, target_offsets, transforms)
     reach = checked_reach(float(radius))
@@ -60,8 +61,10 @@ def positive_pairs(
     if has_kernels(source.device):
         window = Window(reach, (1.0, 1.0, 1.0), (1, 1, 1), "clamp")  # one slot takes all
         points = SortedPoints.of(there, target_pair, len(transforms), reach)
-        counted = CountedNeighbours.of(points, moved, source_pair, window)
-        found = counted.fill(int(counted.ends[-1]))
+        counted = CountedNeighbours.of(points, moved, source_pair, window, MOST_COMPARED)
+        number, crowd = counted.crowd.tolist()
+        check_pairs(moved, reach, number, crowd)
+        found = counted.fill(number)
         pairs = torch.stack([found.out_index, found.in_index], 1).long()
     else:
         pairs = torch.stack(radius_pairs(there, target_pair, moved, source_pair, reach), 1)

@@ -18,6 +18,7 @@ from pcnn.dataflows.tuned import tuned
 from pcnn.ops.device_rates import convolution_floor_ms
 from pcnn.ops.device_time import device_ms
 from pcnn.ops.layer_products import LayerCall
+from pcnn.ops.plan_memory import held_bytes
 from pcnn.runtime.layer_calls import (
     Convolution,
     evaluation,
@@ -83,11 +84,13 @@ class Explanation:
         device: its name.
         layers: calls of its convolutions, in order.
         network_ms: the whole network's time, maps excluded [ms].
+        maps_bytes: memory of the kernel maps, with the layouts that were read.
     """
 
     device: str
     layers: tuple[LayerReport, ...]
     network_ms: float
+    maps_bytes: int
 
     @property
     def layers_ms(self) -> float:
@@ -97,6 +100,7 @@ class Explanation:
     def table(self) -> Table:
         """The explanation as rich prints it."""
         table = Table(title=f"convolutions on {self.device}", title_justify="left")
+        table.caption = f"kernel maps take {self.maps_bytes / 1e6:.1f} MB"
         table.add_column("layer")
         table.add_column("kernel")
         for name in ("channels", "rows", "triplets", "per voxel"):
@@ -174,7 +178,9 @@ def explain(
         run_observed(network, own, observe)
         run: Callable[[], Any] = lambda: network(own)  # noqa: E731
         network_ms = device_ms(run, own.features.device, repeats=repeats)
-    explanation = Explanation(_device_name(own.features.device), tuple(reports), network_ms)
+    explanation = Explanation(
+        _device_name(own.features.device), tuple(reports), network_ms, held_bytes(own.geometry)
+    )
     target = console or Console()
     if console is None and not target.is_terminal:
         target = Console(width=LOG_WIDTH)

@@ -17,11 +17,14 @@ from pcnn.geometry import (
     VoxelGrid,
     grid_of_cells,
     point_set_of,
+    row_lists,
 )
-from pcnn.maps import counted, host_search, point_memory
+from pcnn.maps import counted, host_search, point_memory, radius_pairs, searched_points
 from pcnn.maps.point_memory import DenseCloudError, densest_cell, map_bytes
 from pcnn.maps.radius import RadiusSearch
 from pcnn.ops import Planner
+from pcnn.ops.plan_memory import held_bytes
+from tests.maps.guarded import guarded
 from tests.maps.native_points import scan
 
 KERNEL = Kernel.of(3)
@@ -131,14 +134,6 @@ def test_a_plan_is_told_as_a_whole(sites: str) -> None:
     assert all(built.volume == 8 for built in refused.cached_maps())  # those of cells, unsearched
 
 
-def held(geometry: PointSet | VoxelGrid) -> int:
-    """Bytes of all layouts of all maps."""
-    maps = geometry.cached_maps()
-    tensors = [t for built in maps for layout in built.edges.layouts.values() for t in layout]
-    below = sum(held(level) for level in geometry.cached_levels())
-    return below + sum({t.data_ptr(): t.nbytes for t in tensors}.values())
-
-
 @pytest.mark.parametrize("kind", ["voxel", "point"])
 @pytest.mark.parametrize("backward", [False, True])
 def test_a_planner_bounds_what_its_plan_takes(kind: str, backward: bool) -> None:
@@ -150,7 +145,7 @@ def test_a_planner_bounds_what_its_plan_takes(kind: str, backward: bool) -> None
     planner = Planner(net)
     told = planner.memory(geometry, backward)
     planner(geometry, backward)
-    assert held(geometry) <= told <= 40 * held(geometry)
+    assert held_bytes(geometry) <= told <= 40 * held_bytes(geometry)
 
 
 @pytest.mark.usefixtures("emulated")
@@ -186,6 +181,52 @@ class TestDevice:
         monkeypatch.setattr(counted, "MOST_OF_SLOT", 1000)
         with pytest.raises(DenseCloudError):
             RadiusSearch().build(points, points, KERNEL)
+
+    @pytest.mark.parametrize("stride", [1, 2])
+    def test_a_crowded_map_is_listed_in_parts(
+        self, monkeypatch: pytest.MonkeyPatch, stride: int
+    ) -> None:
+        """It has no pairs before they are asked for, and every layout is that of any other map."""
+        points, kernel = crowded(None, 150), Kernel.of(3, stride)
+        target = points.strided(kernel)
+        wanted = RadiusSearch().build(points, target, kernel)
+        monkeypatch.setattr(point_memory, "CROWDED", 100)
+        monkeypatch.setattr(point_memory, "CROWDED_ROW", 1)
+        monkeypatch.setattr(searched_points, "PART", 1000)
+        monkeypatch.setattr(row_lists, "STEPS_AT_ONCE", 64)
+        with guarded(monkeypatch):
+            built = RadiusSearch().build(points, target, kernel)
+            assert built.triplets == wanted.triplets
+            lists = [view.layout("row_lists") for view in (built, built.transpose())]
+        assert built.edges.crowded
+        assert not built.has("pairs")
+        views = wanted, wanted.transpose()
+        for found, view in zip(lists, views, strict=True):
+            for one, other in zip(found, row_lists.row_lists(view), strict=True):
+                assert one.dtype == other.dtype
+                assert torch.equal(one, other)
+        for found, view in zip((built, built.transpose()), views, strict=True):
+            for name in ("pairs", "counts", "offsets", "rows_csr"):
+                for one, other in zip(found.layout(name), view.layout(name), strict=True):
+                    assert torch.equal(one, other)
+
+
+def test_pairs_are_counted_before_they_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    points = uniform(500, edge=0.05).float()
+    assert len(radius_pairs.radius_pairs(points, None, points, None, 1.0)[0]) == 250_000
+    monkeypatch.setattr(radius_pairs, "MOST_PAIRS", 249_999)
+    with pytest.raises(DenseCloudError, match=r"250,000 pairs or more.*smaller radius"):
+        radius_pairs.radius_pairs(points, None, points, None, 1.0)
+    monkeypatch.setattr(radius_pairs, "MOST_COMPARED", 249_999)
+    with pytest.raises(DenseCloudError, match="250,000 pairs to compare"):
+        radius_pairs.radius_pairs(points, None, points, None, 1.0)
+
+
+def test_a_million_points_of_64_a_cell_fit_a_device() -> None:
+    """Maps of a solid cloud, 1540 triplets a point, stay below the budget; twice as many do not."""
+    rows = (1_000_000, 1_000_000)
+    told = [map_bytes(1540 * rows[0] * factor, rows, 27, "cuda") for factor in (1, 2)]
+    assert told[0] < point_memory.DEVICE_BYTES < told[1]
 
 
 def sheet(n: int, per_cell: int) -> Tensor:
