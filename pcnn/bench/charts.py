@@ -1,33 +1,31 @@
-"""Which rows of a figure belong in which panel, and how they are drawn."""
+"""Charts of result rows, described by the names of the fields that they are drawn over."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from textwrap import wrap
-from typing import TYPE_CHECKING
+from statistics import mean
 
 from pcnn.bench.rows import Row
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.axis import Axis
-    from matplotlib.figure import Figure
-
-#: What a hollow marker means: the times in one panel are not of one kind.
-HOLLOW = "hollow: wall time, because the call waits for the device"
-
-
-#: Kinds of rows whose map may wait for the host, between kernels that are timed one by one.
-LAYERS_WITH_MAPS = ("map+layer", "map+train")
-#: Series that fit into a panel's own legend; more stand below all panels, once.
-FEW_SERIES = 5
-#: Share of a panel above the tallest bar, for the legend.
-HEADROOM = 0.3
-#: Label of the times of stages.
+#: Label of times that were read off a trace.
 BUSY = "time in kernels, on a CPU in operators [ms]"
+#: Stages of a map build, and what a chart calls them.
+STAGES = {"prepare": "sort, pack, hash", "search": "search", "finish": "post-processing"}
+#: Titles of kinds of rows and of modes of networks, on native points.
+TITLES = {
+    "layer": "forward",
+    "backward": "backward",
+    "train": "forward and backward",
+    "map+layer": "inference: triplets and forward",
+    "map+train": "training: triplets, forward and backward",
+    "infer": "inference, from points",
+    "forward": "forward, sites and maps there",
+    "step": "forward and backward, sites and maps there",
+}
+#: Kinds of rows whose map may wait for the host, between kernels that are timed one by one.
+_WITH_MAPS = ("map+layer", "map+train")
 
 
 @dataclass(frozen=True)
@@ -90,14 +88,95 @@ class Chart:
     panels: list[Panel]
 
 
+@dataclass(frozen=True)
+class View:
+    """What is drawn of the rows of a figure: five names of fields.
+
+    A name is that of a column of the row, of one of its settings, or of `_DERIVED`; several stand
+    with blanks between them, and a word after ``=`` stands for itself.
+
+    Args:
+        y: height of a bar or a point.
+        x: label of a bar, or what lines run over.
+        series: bars and lines of one colour.
+        panel: axes. Rows without belong to all panels.
+        chart: pictures; empty: one.
+        kind: ``bars``, ``stacked`` or ``lines``.
+        label: quantity and unit of the heights.
+        suffix: of the pictures, after the name of the chart.
+        about: what titles say beside it.
+        log: whether heights are on a logarithmic axis.
+        x_label: what lines run over, for the axis.
+        where: which rows are drawn.
+        mean: whether lines are means over the rooms, by the points asked for.
+        up_to: whether a series names its largest x.
+        largest: whether rows of the largest scene alone are drawn.
+    """
+
+    y: str
+    x: str
+    series: str
+    panel: str
+    chart: str = ""
+    kind: str = "bars"
+    label: str = "time [ms]"
+    suffix: str = ""
+    about: str = ""
+    log: bool = False
+    x_label: str = "voxels"
+    where: Callable[[Row], bool] = lambda row: True
+    mean: bool = False
+    up_to: bool = False
+    largest: bool = False
+
+
+def charts(views: Sequence[View], rows: Sequence[Row]) -> list[Chart]:
+    """Draw rows by views; views whose pictures have one suffix share their panels."""
+    found: dict[str, Chart] = {}
+    for view in views:
+        heights: dict[tuple[str, ...], list[Point]] = defaultdict(list)
+        drawn = [row for row in rows if view.where(row)]
+        most = max((row.n or 0 for row in drawn), default=0)
+        for row in drawn:
+            if view.largest and row.n != most:
+                continue
+            point = _point(row, view)
+            if point is None or not (series := words(row, view.series)):
+                continue
+            names = [_one(row, name) for name in view.chart.split()]
+            suffix = "_".join(filter(None, ("-".join(names).replace("+", "_"), view.suffix)))
+            about = ", ".join(filter(None, (*names, view.about))) or view.label
+            chart = found.setdefault(suffix, Chart(suffix, about, []))
+            title = words(row, view.panel)
+            panel = next((one for one in chart.panels if one.title == title), None)
+            if panel is None:
+                panel = Panel(title, view.kind, view.label, log=view.log, x_label=view.x_label)
+                chart.panels.append(panel)
+            if view.mean:
+                place = suffix, title, series, words(row, "points")
+                heights[place].append(point)
+            else:
+                panel.put(series, point)
+        for (suffix, title, series, _), points in heights.items():
+            panel = next(one for one in found[suffix].panels if one.title == title)
+            x, y = mean(float(p.x) for p in points), mean(p.y for p in points)
+            panel.put(series, Point(x, y))
+        if view.up_to:
+            for panel in (panel for chart in found.values() for panel in chart.panels):
+                panel.series = {
+                    f"{name}, up to {max(float(p.x) for p in points) / 1e6:.3g} M": points
+                    for name, points in panel.series.items()
+                }
+    return [Chart(one.suffix, one.about, _shared(one.panels)) for one in found.values()]
+
+
 def time_of(row: Row) -> Point | None:
     """Time of a row, by preference on the GPU without launch gaps; ``None`` if it has none."""
     of_part = row.params is not None and not {"stage", "part"}.isdisjoint(row.params)
-    if of_part and row.gpu_busy_ms is not None:
-        return Point(row.n or 0, row.gpu_busy_ms)
-    if row.gpu_ms is not None:
+    busy_first = of_part and row.gpu_busy_ms is not None
+    if not busy_first and row.gpu_ms is not None:
         return Point(row.n or 0, row.gpu_ms)
-    if row.what in LAYERS_WITH_MAPS and row.gpu_busy_ms is not None:
+    if (busy_first or row.what in _WITH_MAPS) and row.gpu_busy_ms is not None:
         return Point(row.n or 0, row.gpu_busy_ms)
     if row.wall_ms is None:
         return None
@@ -105,191 +184,83 @@ def time_of(row: Row) -> Point | None:
     return Point(row.n or 0, row.wall_ms, hollow=on_gpu)
 
 
-def bars_of(*params: str) -> Callable[[Sequence[Row]], list[Chart]]:
-    """Charts with a bar for every value of these settings, and a panel for every workload."""
-
-    def draw(rows: Sequence[Row]) -> list[Chart]:
-        panels: dict[tuple[object, ...], Panel] = {}
-        for row in rows:
-            point = time_of(row)
-            if point is None or row.params is None:
-                continue
-            kernel = f"K = {row.k}, stride {row.stride}" if row.k else str(row.model)
-            key = kernel, row.workload
-            title = f"{kernel}\n{row.workload}"
-            panel = panels.setdefault(key, Panel(title, "bars", "time [ms]", log=False))
-            label = "\n".join(str(row.params[name]) for name in params)
-            panel.put(row.engine, Point(label, point.y, point.hollow))
-        return [Chart("", ", ".join(params), list(panels.values()))] if panels else []
-
-    return draw
+def words(row: Row, names: str) -> str:
+    """Fields of a row as text, one a line; what it does not have is left out."""
+    return "\n".join(filter(None, (_one(row, name) for name in names.split())))
 
 
-def stacked_by(part: str, *params: str) -> Callable[[Sequence[Row]], list[Chart]]:
-    """Charts with a bar for every value of these settings, stacked from the values of ``part``."""
-
-    def draw(rows: Sequence[Row]) -> list[Chart]:
-        panels: dict[tuple[object, ...], Panel] = {}
-        for row in rows:
-            point = time_of(row)
-            if point is None or row.params is None:
-                continue
-            title = f"K = {row.k}, stride {row.stride}\n{row.workload}"
-            key = row.k, row.stride, row.workload
-            panel = panels.setdefault(key, Panel(title, "stacked", "time [ms]", log=False))
-            label = "\n".join(str(row.params[name]) for name in params)
-            panel.put(str(row.params[part]), Point(label, point.y, point.hollow))
-        return [Chart("", ", ".join(params), list(panels.values()))] if panels else []
-
-    return draw
+def _point(row: Row, view: View) -> Point | None:
+    hollow = False
+    if view.y == "time":
+        timed = time_of(row)
+        y, hollow = (None, False) if timed is None else (timed.y, timed.hollow)
+    elif view.y == "runs_per_second":
+        y = 1e3 / row.wall_ms if row.wall_ms else None
+    else:
+        y = getattr(row, view.y, None) if hasattr(row, view.y) else (row.params or {}).get(view.y)
+    if not isinstance(y, int | float):
+        return None
+    return Point((row.n or 0) if view.x == "n" else words(row, view.x), float(y), hollow)
 
 
-def render(chart: Chart, title: str, path: Path) -> Path:
-    """Draw a chart into a PNG file.
-
-    Returns:
-        ``path``.
-    """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    columns = 2 if len(chart.panels) in (2, 4) else min(3, len(chart.panels))
-    lines = -(-len(chart.panels) // columns)
-    figure = Figure(figsize=(max(8.0, 5.2 * columns), 1.2 + 4.2 * lines), layout="constrained")
-    FigureCanvasAgg(figure)
-    all_axes = figure.subplots(lines, columns, squeeze=False).ravel()
-    for axes, panel in zip(all_axes, chart.panels, strict=False):
-        {"lines": _draw_lines, "bars": _draw_bars, "stacked": _draw_stacked}[panel.kind](
-            axes, panel
-        )
-        axes.set_title(panel.title, fontsize=10)
-        axes.set_ylabel(panel.y_label)
-        axes.grid(True, axis="y", which="both", alpha=0.3)
-    _explain(figure, list(all_axes[: len(chart.panels)]))
-    for axes in all_axes[len(chart.panels) :]:
-        axes.set_visible(False)
-    if any(p.hollow for panel in chart.panels for points in panel.series.values() for p in points):
-        title = f"{title}\n{HOLLOW}"
-    letters = int(figure.get_figwidth() * 13)
-    lines_of_title = [part for line in title.splitlines() for part in wrap(line, letters)]
-    figure.suptitle("\n".join(lines_of_title), fontsize=11)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=120)
-    return path
+def _one(row: Row, name: str) -> str:
+    if name.startswith("="):
+        return name[1:].replace("_", " ")
+    if name in _DERIVED:
+        return _DERIVED[name](row)
+    value = getattr(row, name) if hasattr(row, name) else (row.params or {}).get(name)
+    return "" if value is None else str(value)
 
 
-def _explain(figure: Figure, all_axes: Sequence[Axes]) -> None:
-    """A legend in every panel, or one below them that no bar hides."""
-    entries = [axes.get_legend_handles_labels() for axes in all_axes]
-    if max(len(labels) for _, labels in entries) <= FEW_SERIES:
-        for axes in all_axes:
-            axes.legend(fontsize=7)
-        return
-    by_label = {
-        label.replace("\n", " "): handle
-        for handles, labels in entries
-        for handle, label in zip(handles, labels, strict=True)
-    }
-    columns = max(1, int(figure.get_figwidth() / 2.5))
-    figure.legend(
-        by_label.values(), by_label, loc="outside lower center", ncols=columns, fontsize=8
-    )
+def _shared(panels: list[Panel]) -> list[Panel]:
+    """Rows of no panel, as those of sorting that have no kernel, belong to every one."""
+    named = [panel for panel in panels if panel.title]
+    for panel in panels:
+        for other in named if not panel.title else ():
+            other.series.update(panel.series)
+    return named or panels
 
 
-def color_of(number: int, series: int) -> str | tuple[float, ...]:
-    """Colour of a series among so many: ten of full strength, or else ten and ten pale ones."""
-    if series <= 10:
-        return f"C{number}"
-    from matplotlib import colormaps
-
-    pale, full = number // 10 % 2, number % 10
-    return colormaps["tab20"](2 * full + pale)
+def _kernel(row: Row) -> str:
+    return f"K = {row.k}, stride {row.stride}" if row.k else str(row.model or "")
 
 
-def _draw_lines(axes: Axes, panel: Panel) -> None:
-    for number, (label, points) in enumerate(panel.series.items()):
-        ordered = sorted(points, key=lambda point: float(point.x))
-        color = color_of(number, len(panel.series))
-        axes.plot([p.x for p in ordered], [p.y for p in ordered], color=color, label=label)
-        for point in ordered:
-            face = "none" if point.hollow else color
-            axes.plot([point.x], [point.y], "o", color=color, markerfacecolor=face)
-    axes.set_xscale("log")
-    _plain(axes.xaxis, in_short)
-    if panel.log:
-        axes.set_yscale("log")
-        _plain(axes.yaxis)
-    axes.set_xlabel(panel.x_label)
+def _layer(row: Row) -> str:
+    stride = f" /{row.stride}" if row.stride not in (None, 1) else ""
+    return f"{row.c_in}-{row.c_out}\nK{row.k}{stride}"
 
 
-def _plain(axis: Axis, shown: Callable[[float], str] = "{:,.10g}".format) -> None:
-    """Label 1, 2 and 5 of every decade of a logarithmic axis."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
-
-    axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: shown(value)))
-    axis.set_minor_formatter(NullFormatter())
+def _sizes(row: Row) -> str:
+    given = row.params or {}
+    return "\n".join(f"{name} {given[name]}" for name in ("K", "B") if name in given) or "usual"
 
 
-def in_short(value: float) -> str:
-    """A size as 500, 20 k or 1 M: long ones would run into each other."""
-    if value >= 1e6:
-        return f"{value / 1e6:,.10g} M"
-    return f"{value / 1e3:,.10g} k" if value >= 1e4 else f"{value:,.10g}"
+def _title(row: Row) -> str:
+    kind = _DERIVED["kind"](row)
+    if row.what == "network" and kind == "train":
+        return "training step, from points"
+    return TITLES.get(kind, kind)
 
 
-def _draw_bars(axes: Axes, panel: Panel) -> None:
-    labels = list(dict.fromkeys(str(p.x) for points in panel.series.values() for p in points))
-    present = {
-        label: [name for name, points in panel.series.items() if any(p.x == label for p in points)]
-        for label in labels
-    }
-    width = 0.8 / max(map(len, present.values()))
-    for number, (name, points) in enumerate(panel.series.items()):
-        color = color_of(number, len(panel.series))
-        for place, point in enumerate(points):
-            group = present[str(point.x)]
-            shift = group.index(name) - (len(group) - 1) / 2  # a group stands around its label
-            axes.bar(
-                labels.index(str(point.x)) + shift * width,
-                point.y,
-                width,
-                edgecolor=color,
-                color="none" if point.hollow else color,
-                label=name if place == 0 else None,
-            )
-    if panel.log:
-        axes.set_yscale("log")
-        _plain(axes.yaxis)
-    axes.set_xticks(range(len(labels)), labels, fontsize=7)
-    axes.margins(y=HEADROOM)
+def _peak(row: Row) -> str:
+    over = (row.params or {}).get("over_needed")
+    return row.engine if over is None else f"{row.engine}\npeak {over:.2f}"
 
 
-def _draw_stacked(axes: Axes, panel: Panel) -> None:
-    labels = list(dict.fromkeys(str(p.x) for points in panel.series.values() for p in points))
-    bottom = [0.0] * len(labels)
-    for number, (label, points) in enumerate(panel.series.items()):
-        heights = [0.0] * len(labels)
-        hollow = any(point.hollow for point in points)
-        for point in points:
-            heights[labels.index(str(point.x))] += point.y
-        color = color_of(number, len(panel.series))
-        axes.bar(
-            range(len(labels)),
-            heights,
-            0.7,
-            bottom,
-            edgecolor=color,
-            color="none" if hollow else color,
-            label=label,
-        )
-        bottom = [low + height for low, height in zip(bottom, heights, strict=True)]
-    crowded = len(labels) > 5
-    axes.set_xticks(
-        range(len(labels)),
-        labels,
-        fontsize=7,
-        rotation=30 if crowded else 0,
-        ha="right" if crowded else "center",
-    )
-    axes.margins(y=HEADROOM)
+_DERIVED: dict[str, Callable[[Row], str]] = {
+    "kernel": _kernel,
+    "layer": _layer,
+    "shape": lambda row: _layer(row).replace("\n", " "),
+    "sizes": _sizes,
+    "title": _title,
+    "engine_peak": _peak,
+    "kind": lambda row: str((row.params or {}).get("mode", row.what)),
+    "cloud": lambda row: str((row.params or {}).get("cloud", row.workload)),
+    "engine_cache": lambda row: row.engine + (", cold cache" if row.cache == "cold" else ""),
+    "variant_or_engine": lambda row: str((row.params or {}).get("variant", row.engine)),
+    "groups_layer": lambda row: f"{_layer(row)}\ngroups {(row.params or {}).get('groups', 1)}",
+    "product_of_map": lambda row: str((row.params or {}).get("of", f"K{row.k}\n{row.product}")),
+    "of_layer": lambda row: str((row.params or {}).get("layer", "")),
+    "stage_name": lambda row: STAGES.get(str((row.params or {}).get("stage")), ""),
+    "size": lambda row: f"{row.n or 0:,} points",
+}

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from pcnn.bench.charts import Chart, render
+from pcnn.bench.charts import View, charts
+from pcnn.bench.render import render
 from pcnn.bench.rows import Header, Row, read_rows, write_rows
 
 #: What a suite measures and how; every suite has its own.
@@ -23,7 +24,7 @@ class Figure(Generic[S]):
         shows: what it shows, for the title.
         data: what the paper measured on; other scenes stand in for it. Empty for our own charts.
         measure: its rows, from a setting; none where the device cannot serve it.
-        draw: charts of its rows.
+        views: what is drawn of its rows.
         needs: what must be there for it.
     """
 
@@ -31,7 +32,7 @@ class Figure(Generic[S]):
     shows: str
     data: str
     measure: Callable[[S, str], Iterator[Row]]
-    draw: Callable[[Sequence[Row]], list[Chart]]
+    views: Sequence[View] = ()
     needs: str = "a map builder"
 
 
@@ -140,7 +141,7 @@ def draw(path: Path, figures: Sequence[Figure[S]]) -> list[Path]:
     drawn = []
     for figure in figures:
         own = [row for row in rows if row.figure == figure.name]
-        for chart in figure.draw(own) if own else []:
+        for chart in charts(figure.views, own):
             names = (path.stem, figure.name, chart.suffix)
             file = path.with_name("-".join(name for name in names if name) + ".png")
             drawn.append(render(chart, title_of(figure, header, own, chart.about), file))

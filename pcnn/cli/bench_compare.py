@@ -80,23 +80,12 @@ def print_comparisons(rows: Sequence[Row], device: str, peers: Peers) -> None:
         device: of ours.
         peers: theirs.
     """
-    from pcnn.bench import peers as maps
-    from pcnn.bench.layers import compare as layers
-    from pcnn.bench.native import compare as native
-    from pcnn.bench.networks import compare as networks
+    from pcnn.bench.best_times import comparison_table
+    from pcnn.bench.peers import compare_all
 
     console = console_of_width()
-    of_maps = maps.compare(rows, peers.rows)
-    if of_maps:
-        console.print(maps.comparison_table(of_maps, device, peers.device))
-    of_layers = layers.compare(rows, peers.rows)
-    if of_layers:
-        console.print(layers.comparison_table(of_layers, device, peers.device))
-    of_networks = networks.compare(rows, peers.rows)
-    if of_networks:
-        console.print(networks.comparison_table(of_networks, device, peers.device))
-    of_points = native.compare(rows, peers.rows)
-    if of_points:
-        console.print(native.comparison_table(of_points, device, peers.device))
-    if not (of_maps or of_layers or of_networks or of_points):
+    found = compare_all(rows, peers.rows)
+    for comparer, comparisons in found:
+        console.print(comparison_table(comparer, comparisons, device, peers.device))
+    if not found:
         console.print("--peers: these files hold no row of the same workload and layer")

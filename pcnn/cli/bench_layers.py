@@ -82,9 +82,9 @@ def layers(
     out: Out = None,
 ) -> None:
     """Time single convolutions: forward and training, on an existing map and with a new one."""
-    from pcnn.bench.layers.compare import places_of
     from pcnn.bench.layers.figures import FIGURES, PLAIN
     from pcnn.bench.layers.setting import KINDS, STANDARD, LayerShape, Setting
+    from pcnn.bench.peers import places_of
     from pcnn.bench.suite import chosen_figures
 
     where = chosen_device(device)

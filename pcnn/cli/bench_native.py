@@ -87,10 +87,11 @@ def native(
     out: Out = None,
 ) -> None:
     """Time convolution on native points beside voxels: layers, ResNet18, triplets and memory."""
-    from pcnn.bench.native.compare import same_size, same_size_table
+    from pcnn.bench.best_times import comparison_table
     from pcnn.bench.native.figures import FIGURES, full_names
     from pcnn.bench.native.lines import named_lines
     from pcnn.bench.native.setting import Setting
+    from pcnn.bench.peers import SAME_SIZE, same_size
     from pcnn.bench.suite import chosen_figures
     from pcnn.cli.bench_networks import MOST_THOUSANDS, integers
 
@@ -124,7 +125,8 @@ def native(
         print_comparisons(measured, header.device, theirs)
     ratios = same_size(measured)
     if ratios:
-        console_of_width().print(same_size_table(ratios, header.device))
+        table = comparison_table(SAME_SIZE, ratios, header.device, header.device)
+        console_of_width().print(table)
     stop_if_wrong(measured)
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
+from pcnn.bench.charts import View
 from pcnn.bench.layers import dataflows
-from pcnn.bench.layers.charts import by_setting, over_layers, parts_of, values_of
 from pcnn.bench.layers.dataflows import MOVEMENT, Entry
 from pcnn.bench.layers.measured import layer_rows
 from pcnn.bench.layers.occupancy import filled_by_norm, pairs_by_slot
@@ -123,92 +123,109 @@ def ideas(setting: Setting, figure: str) -> Iterator[Row]:
     yield from layer_rows(setting, figure, entries, ONE_K5, ["map+layer"])
 
 
+#: A chart a kind of row and dtype, a panel a scene, a group of bars a layer, and the floors.
+LAYERS = (
+    View("time", "layer", "engine", "workload", "what dtype", log=True),
+    View("floor_ms", "layer", "=floor", "workload", "what dtype", log=True),
+)
+
+
+def by_layer(setting: str) -> View:
+    """A bar a value of a setting, for every layer."""
+    return View("time", "layer", setting, "workload", "part", about=setting, log=True)
+
+
+def stacked_by(setting: str) -> View:
+    """Parts of a layer in stacks, one a value of a setting."""
+    return View("gpu_busy_ms", setting, "part", "workload shape", kind="stacked", about="part")
+
+
 SCANS = "scans of the paper's data sets"
 FIGURES: tuple[Figure[Setting], ...] = (
-    Figure(PLAIN, "single convolutions", "", layer_rows, over_layers, "a layer"),
+    Figure(PLAIN, "single convolutions", "", layer_rows, LAYERS, "a layer"),
     Figure(
         "torchsparse_fig12",
         "triplets of every slot",
         "SemanticKITTI and nuScenes",
         pairs_by_slot,
-        values_of("slot", "pairs", "triplets"),
+        (View("pairs", "slot", "workload", "kernel", label="triplets"),),
     ),
     Figure(
         "torchsparse_table1",
         "an adaptive grouping searched on one scene, used on others",
         "SemanticKITTI and nuScenes",
         specialised,
-        by_setting("searched_on"),
+        (by_layer("searched_on"),),
     ),
     Figure(
         "torchsparse_table2",
         "time in matrix products by grouping",
         "SemanticKITTI and nuScenes",
         groupings,
-        by_setting("grouping"),
+        (by_layer("grouping"),),
     ),
     Figure(
         "torchsparse_table3",
         "time of gather and scatter, each step with those before it",
         "SemanticKITTI",
         movement,
-        by_setting("step"),
+        (by_layer("step"),),
     ),
     Figure(
         "minuet_fig4",
         "time of gather and scatter over the channels of a tile",
         "the paper's clouds and GPUs",
         tiles,
-        by_setting("tile"),
+        (by_layer("tile"),),
     ),
     Figure(
         "minuet_fig5",
         "gather, products and scatter by grouping",
         "an example",
         groups,
-        parts_of("part", "grouping"),
+        (stacked_by("grouping"),),
     ),
     Figure(
         "minuet_fig15",
         "map and layer by engine",
         "SemanticKITTI, S3DIS, Semantic3D, ShapeNetSem",
         engines("map+layer", MINUET),
-        by_setting("variant"),
+        (by_layer("variant"),),
     ),
     Figure(
         "minuet_fig19",
         "layer without map by engine",
         "SemanticKITTI, S3DIS, Semantic3D, ShapeNetSem",
         engines("layer", MINUET),
-        by_setting("variant"),
+        (by_layer("variant"),),
     ),
     Figure(
         "spira_fig2",
         "stages of the map, and computation, by engine",
         SCANS,
         breakdown,
-        parts_of("part"),
+        (stacked_by("variant_or_engine"),),
     ),
     Figure(
         "spira_fig3b",
         "share of filled slots by their L1 norm",
         "SemanticKITTI, ScanNet and Waymo",
         filled_by_norm,
-        values_of("norm", "filled_percent", "filled [%]"),
+        (View("filled_percent", "norm", "workload", "kernel", label="filled [%]"),),
     ),
     Figure(
         "spira_fig10",
         "map and layer by engine",
         "SemanticKITTI, ScanNet and Waymo",
         engines("map+layer", SPIRA),
-        by_setting("variant"),
+        (by_layer("variant"),),
     ),
     Figure(
         "spira_fig11",
         "map and layer over the threshold t: slots of smaller L1 norm are output-stationary",
         "SemanticKITTI, ScanNet and Waymo",
         thresholds,
-        by_setting("t"),
+        (by_layer("t"),),
         "a CUDA device",
     ),
     Figure(
@@ -216,7 +233,7 @@ FIGURES: tuple[Figure[Setting], ...] = (
         "map and layer with one more of Spira's ideas at a time",
         "SemanticKITTI, ScanNet and Waymo",
         ideas,
-        by_setting("step"),
+        (by_layer("step"),),
         "a CUDA device",
     ),
 )

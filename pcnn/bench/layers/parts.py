@@ -6,13 +6,14 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 
 from pcnn.bench.calls import Call
+from pcnn.bench.charts import STAGES
 from pcnn.bench.harness import DIGITS
 from pcnn.bench.layers.layer import Layer, new_map, products_of
 from pcnn.bench.layers.measured import Entry, Place, configuration_of, identity_of
 from pcnn.bench.layers.setting import LayerShape, Setting
 from pcnn.bench.mapping.measured import middle_trace
 from pcnn.bench.mapping.products import bare
-from pcnn.bench.mapping.stages import STAGES, split
+from pcnn.bench.mapping.stages import split
 from pcnn.bench.rows import Row
 from pcnn.bench.trace import KernelTime, trace
 from pcnn.bench.verify import check_values

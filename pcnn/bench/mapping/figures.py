@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from pcnn.bench.charts import bars_of, stacked_by
+from pcnn.bench.charts import BUSY, View
 from pcnn.bench.mapping.ablation import ablation_rows
 from pcnn.bench.mapping.builders import BLOCK_SIZES, HASHED, builders_for, for_product
-from pcnn.bench.mapping.charts import over_size
 from pcnn.bench.mapping.l2_hits import l2_hit_percent
 from pcnn.bench.mapping.measured import Case, Setting, attempt, stage_rows, timed_row
 from pcnn.bench.mapping.network_plan import plan_rows
@@ -80,20 +79,46 @@ def block_sizes(setting: Setting, figure: str) -> Iterator[Row]:
             yield from attempt(timed_row, setting, case, builder, "table", figure, params)
 
 
+#: A stage of the maps over the size of a scan.
+OVER_SIZE = View("time", "n", "engine_cache", "kernel", about="one stage", kind="lines", log=True)
+
 FIGURES: tuple[Figure[Setting], ...] = (
     Figure(
         "spira_fig12",
         "mapping over the size of a scan",
         "scans of the paper's data sets",
         scaling,
-        over_size,
+        (
+            View(
+                "time",
+                "n",
+                "engine_cache",
+                "kernel",
+                "product",
+                kind="lines",
+                log=True,
+                where=lambda row: not row.params,
+            ),
+            View(
+                "time",
+                "engine",
+                "stage_name",
+                "kernel workload product",
+                kind="stacked",
+                label=BUSY,
+                suffix="stages",
+                about="by stage, at the largest scan",
+                where=lambda row: "stage" in (row.params or {}),
+                largest=True,
+            ),
+        ),
     ),
     Figure(
         "torchsparse_fig13",
         "steps of the hash-table builder, each with those before it",
         "three frames of Waymo, CenterPoint",
         ablation_rows,
-        stacked_by("part", "step"),
+        (View("time", "step", "part", "kernel workload", kind="stacked", about="by step"),),
         "the hash-table builder (a CUDA device)",
     ),
     Figure(
@@ -101,7 +126,19 @@ FIGURES: tuple[Figure[Setting], ...] = (
         "the search alone",
         "Semantic3D and random clouds",
         query,
-        over_size,
+        (
+            OVER_SIZE,
+            View(
+                "l2_hit_percent",
+                "n",
+                "engine",
+                "=hits_in_the_L2_cache",
+                kind="lines",
+                label="hits [%]",
+                suffix="l2",
+                about="the L2 cache is empty before every kernel",
+            ),
+        ),
         "a profiler that sees the search",
     ),
     Figure(
@@ -109,14 +146,14 @@ FIGURES: tuple[Figure[Setting], ...] = (
         "preparing the source side: sorting against a hash table",
         "KITTI, S3DIS, Semantic3D, ShapeNet",
         source_side,
-        over_size,
+        (OVER_SIZE,),
     ),
     Figure(
         "minuet_fig18",
         "sizes of the source blocks (B) and the query blocks (C)",
         "the paper's clouds and GPUs",
         block_sizes,
-        bars_of("B", "C"),
+        (View("time", "B C", "engine", "kernel workload", about="B, C"),),
         "the double-traversed builder (a CUDA device)",
     ),
     Figure(
@@ -124,6 +161,6 @@ FIGURES: tuple[Figure[Setting], ...] = (
         "all maps of a network: one after the other, on streams, and as planned here",
         "the paper's networks on its data sets",
         plan_rows,
-        bars_of("schedule"),
+        (View("time", "schedule", "engine", "kernel workload", about="by schedule"),),
     ),
 )

@@ -9,14 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from pcnn.bench.charts import STAGES
 from pcnn.bench.trace import KernelTime
-
-#: Stage, and what a chart calls it.
-STAGES = {
-    "prepare": "sort, pack, hash",
-    "search": "search",
-    "finish": "post-processing",
-}
 
 #: Names of kernels, and of torch's operators on a CPU, that search. `split_queries` is the backward
 #: half of the double-traversed search; `disjoint_map` looks for the one parent of every site.

@@ -4,20 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
-from pcnn.bench.layers.charts import layer_label
+from pcnn.bench.charts import View
 from pcnn.bench.native.account import account_rows
-from pcnn.bench.native.charts import (
-    MEMORY,
-    TIME,
-    WALL,
-    by_cloud,
-    groups_label,
-    over_points,
-    peaks,
-    product_label,
-    shares,
-)
 from pcnn.bench.native.large_step import step_rows
 from pcnn.bench.native.layers import by_dataflow, in_groups, of_same_size, over_rooms, scanned
 from pcnn.bench.native.limits import largest_rows
@@ -60,34 +50,74 @@ def full_names(names: Sequence[str]) -> list[str]:
     return [SHORT.get(name, name) for name in names]
 
 
+MEMORY, WALL = "peak memory [MiB]", "wall time [ms]"
+#: A panel a kind of row or mode, a line a line, over the points of the rooms.
+OVER_POINTS: Any = {
+    "x": "n",
+    "series": "engine",
+    "panel": "title",
+    "kind": "lines",
+    "about": "mean of the rooms",
+    "log": True,
+    "x_label": "points",
+    "mean": True,
+}
+#: A chart a kind of row, a panel a cloud, a bar a line.
+BY_CLOUD: Any = {
+    "y": "wall_ms",
+    "series": "engine",
+    "panel": "cloud title",
+    "chart": "kind",
+    "label": WALL,
+}
+
 FIGURES: tuple[Figure[Setting], ...] = (
     Figure(
         "pointcnnpp_fig3",
         "peak memory of one layer, 64 -> 128 channels, K = 27, with its triplets",
         S3DIS,
         in_time(over_rooms("map+layer", "map+train")),
-        over_points(("", MEMORY[1], MEMORY[2]), ("time", WALL[1], WALL[2])),
+        (
+            View(**OVER_POINTS, y="memory_mb", label=MEMORY),
+            View(**OVER_POINTS, y="wall_ms", label=WALL, suffix="time"),
+        ),
     ),
     Figure(
         "pointcnnpp_fig4",
         "time of one layer, 64 -> 128 channels, K = 27, on triplets that are there",
         S3DIS,
         in_time(over_rooms("layer", "backward")),
-        over_points(TIME),
+        (View(**OVER_POINTS, y="time"),),
     ),
     Figure(
         "pointcnnpp_fig5",
         "ResNet18 by what computes its convolutions: time and peak memory",
         S3DIS,
         in_time(network_rows),
-        over_points(WALL, MEMORY),
+        (
+            View(**OVER_POINTS, y="wall_ms", label=WALL),
+            View(**OVER_POINTS, y="memory_mb", label=MEMORY, suffix="memory"),
+        ),
     ),
     Figure(
         "pointcnnpp_figJ",
         "peak memory of ResNet18 over the size of the cloud, up to the largest that fits",
         "growing clouds on a GPU of 24 GB",
         in_time(largest_rows),
-        peaks,
+        (
+            View(
+                "memory_mb",
+                "n",
+                "engine",
+                "title",
+                kind="lines",
+                label=MEMORY,
+                about="peak of the allocator",
+                log=True,
+                x_label="points",
+                up_to=True,
+            ),
+        ),
         "a CUDA device",
     ),
     Figure(
@@ -95,48 +125,59 @@ FIGURES: tuple[Figure[Setting], ...] = (
         "layers on scans",
         "",
         in_time(scanned),
-        by_cloud(layer_label),
+        (View(**BY_CLOUD, x="layer"),),
     ),
     Figure(
         "native_triplets",
         "triplets by slot (pairs), with layouts for forward (ready) and for backward (train)",
         "",
         in_time(triplet_rows),
-        by_cloud(product_label),
+        (View(**BY_CLOUD, x="product_of_map"),),
     ),
     Figure(
         "native_groups",
         "a layer in groups of channels",
         "",
         in_time(in_groups),
-        by_cloud(groups_label),
+        (View(**BY_CLOUD, x="groups_layer"),),
     ),
     Figure(
         "native_dataflows",
         "layers on native points by dataflow; triplets sorted by k, i and j",
         "",
         in_time(by_dataflow),
-        by_cloud(layer_label),
+        (View(**BY_CLOUD, x="layer"),),
     ),
     Figure(
         "native_same_t",
         "layers on native points and on voxels with as many triplets",
         "",
         in_time(of_same_size),
-        by_cloud(layer_label),
+        (View(**BY_CLOUD, x="layer"),),
     ),
     Figure(
         "native_memory",
         "what a training step of ResNet18 must hold, and its peak over that",
         "",
         in_time(account_rows),
-        shares,
+        tuple(
+            View(
+                f"{part}_mb",
+                "engine_peak",
+                f"={part}",
+                "workload",
+                kind="stacked",
+                label="needed memory [MiB]",
+                about="peak over the needed memory",
+            )
+            for part in ("activations", "weights", "gradients", "layouts")
+        ),
     ),
     Figure(
         "native_step20m",
         "one layer and one training step of ResNet18 on one large room",
         "",
         in_time(step_rows),
-        by_cloud(lambda row: f"{row.n or 0:,} points"),
+        (View(**BY_CLOUD, x="size"),),
     ),
 )

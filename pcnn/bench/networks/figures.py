@@ -4,22 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import Any
 
-from pcnn.bench.charts import BUSY
+from pcnn.bench.charts import BUSY, View
 from pcnn.bench.networks import dataflows
-from pcnn.bench.networks.charts import (
-    busy,
-    by_mode,
-    by_setting,
-    megabytes,
-    milliseconds,
-    number,
-    over_numbers,
-    over_size,
-    per_second,
-    stacked,
-    together,
-)
 from pcnn.bench.networks.choices import chosen_thresholds, chosen_tiles
 from pcnn.bench.networks.measured import Entry, Setting, Variant, network_rows
 from pcnn.bench.networks.parts import part_rows
@@ -87,16 +75,23 @@ def ideas(name: str, steps: tuple[dataflows.Step, ...], *models: str) -> Measure
     return measure
 
 
+#: A chart a mode, a panel a network, a group of bars a scene, a bar an engine.
+BARS: Any = {"x": "workload", "series": "engine", "panel": "model", "chart": "mode"}
+MEMORY = "peak memory above what was there [MiB]"
+OVER_SIZE = View(
+    "wall_ms", "n", "engine", "model", kind="lines", log=True, about="inference from cells"
+)
+
 FIGURES: tuple[Figure[Setting], ...] = (
     Figure(
         PLAIN,
         "whole networks",
         "",
         network_rows,
-        together(
-            by_mode(milliseconds, "time [ms]"),
-            by_mode(busy, BUSY, "busy"),
-            by_mode(megabytes, "peak memory above what was there [MiB]", "memory"),
+        (
+            View(**BARS, y="wall_ms"),
+            View(**BARS, y="gpu_busy_ms", label=BUSY, suffix="busy"),
+            View(**BARS, y="memory_mb", label=MEMORY, suffix="memory"),
         ),
         "a net",
     ),
@@ -105,55 +100,51 @@ FIGURES: tuple[Figure[Setting], ...] = (
         "networks by engine, runs in a second; figure 14 in absolute numbers",
         "MinkUNet and CenterPoint on SemanticKITTI, nuScenes and Waymo",
         inference("minkunet", "sparse_resnet"),
-        by_mode(per_second, "runs in a second"),
+        (View(**BARS, y="runs_per_second", label="runs in a second"),),
     ),
     Figure(
         "minuet_fig12",
         "networks by engine",
         "SemanticKITTI, S3DIS, Semantic3D, ShapeNetSem",
         inference("sparse_resnet", "minkunet"),
-        by_mode(milliseconds, "time [ms]"),
+        (View(**BARS, y="wall_ms"),),
     ),
     Figure(
         "minuet_fig13",
         "networks by engine, over the density of a random scene",
         "the same kind of scene, 400^3 cells",
         over_generated("box400", "sparse_resnet", "minkunet"),
-        over_size,
+        (OVER_SIZE,),
     ),
     Figure(
         "spira_fig8",
         "networks by engine; figures 9 and 18 to 21 on other GPUs",
         "SemanticKITTI, ScanNet and Waymo",
         inference(),
-        by_mode(milliseconds, "time [ms]"),
+        (View(**BARS, y="wall_ms"),),
     ),
     Figure(
         "spira_fig16",
         "networks by engine, over the density of a random scene",
         "the same kind of scene, 200^3 cells",
         over_generated("box200"),
-        over_size,
+        (OVER_SIZE,),
     ),
     Figure(
         "spira_fig17",
         "SparseResNet21 by engine, over the size of a random scene of 1.25 %",
         "the same kind of scene, 200 cells high",
         over_generated("slab", "sparse_resnet"),
-        over_size,
+        (OVER_SIZE,),
     ),
     Figure(
         "spira_table4",
         "MinkUNet42 by kernel size (K) and batch (B)",
         "Waymo",
         kernels_and_batches,
-        by_setting(
-            "K",
-            "B",
-            values=(
-                ("time", milliseconds, "time [ms]"),
-                ("memory", megabytes, "peak memory [MiB]"),
-            ),
+        (
+            View("wall_ms", "sizes", "engine", "model workload", suffix="time"),
+            View("memory_mb", "sizes", "engine", "model workload", label=MEMORY, suffix="memory"),
         ),
     ),
     Figure(
@@ -161,35 +152,38 @@ FIGURES: tuple[Figure[Setting], ...] = (
         "where the time of a network goes, by engine",
         "MinkUNet on SemanticKITTI, CenterPoint on Waymo",
         parts,
-        stacked("part", busy, BUSY, lambda row: row.engine),
+        (View("gpu_busy_ms", "engine", "part", "model workload", kind="stacked", label=BUSY),),
     ),
     Figure(
         "minuet_fig14",
         "networks with one more of Minuet's ideas at a time",
         "SemanticKITTI, S3DIS, Semantic3D, ShapeNetSem",
         ideas("minuet", dataflows.MINUET_STEPS, "sparse_resnet", "minkunet"),
-        by_setting("step"),
+        (View("wall_ms", "step", "engine", "model workload"),),
     ),
     Figure(
         "minuet_fig20",
         "quickest tiles of gather and scatter, layer by layer of MinkUNet42",
         "the paper's clouds and GPUs",
         chosen_tiles,
-        over_numbers("layer", "gather", "scatter"),
+        tuple(
+            View(part, "of_layer", f"={part}", "workload", label="channels", log=True)
+            for part in ("gather", "scatter")
+        ),
     ),
     Figure(
         "spira_fig13",
         "MinkUNet42 with one more of Spira's ideas at a time",
         "SemanticKITTI, ScanNet and Waymo",
         ideas("spira", dataflows.SPIRA_STEPS, "minkunet"),
-        by_setting("step"),
+        (View("wall_ms", "step", "engine", "model workload"),),
     ),
     Figure(
         "spira_table1",
         "layers by their quickest threshold; tables 2 and 3 are the other networks",
         "SemanticKITTI, ScanNet and Waymo",
         chosen_thresholds,
-        stacked("t", number("layers"), "layers", lambda row: str(row.model)),
+        (View("layers", "model", "t", "model workload", kind="stacked", label="layers"),),
         "a CUDA device",
     ),
 )

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from pcnn.bench.charts import charts
 from pcnn.bench.layers import layer as layer_file
 from pcnn.bench.native import limits
 from pcnn.bench.native.account import bytes_of
-from pcnn.bench.native.charts import peaks, shares
 from pcnn.bench.native.figures import FIGURES, SHORT, full_names
 from pcnn.bench.native.large_step import sampled_truth
 from pcnn.bench.native.layers import same_triplets
@@ -23,6 +23,7 @@ from pcnn.bench.verify import CheckFailed
 
 CPU = torch.device("cpu")
 NAMES = [figure.name for figure in FIGURES]
+by_name = {figure.name: figure for figure in FIGURES}.__getitem__
 #: Lines that are enough for a figure.
 FEW = {"fig5": ("pointcnnpp",), "memory": ("native",), "groups": ("native",), "fig3": ()}
 
@@ -145,7 +146,7 @@ def test_memory_counts_every_piece_once() -> None:
     parts = ("activations_mb", "weights_mb", "gradients_mb", "layouts_mb")
     assert all(params[part] > 0 for part in parts)
     assert params["needed_mb"] == pytest.approx(sum(params[part] for part in parts), abs=1e-3)
-    assert shares([row])
+    assert charts(by_name("native_memory").views, [row])
 
 
 def test_a_sample_of_a_large_layer_finds_what_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -186,7 +187,7 @@ def test_the_largest_cloud_is_found_by_bisection(monkeypatch: pytest.MonkeyPatch
         good = [r.n for r in rows if r.engine == name and (r.params or {})["fits"]]
         assert fits / limits.CLOSE <= max(good) <= fits
         assert len([r for r in rows if r.engine == name]) < 10
-    (chart,) = peaks(rows)
+    (chart,) = charts(by_name("pointcnnpp_figJ").views, rows)
     (panel,) = chart.panels
     assert all(", up to 2." in label or ", up to 3" in label for label in panel.series)
     small = replace(chosen, largest=1_000_000)

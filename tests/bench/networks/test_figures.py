@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from pcnn.bench.charts import charts
 from pcnn.bench.networks.dataflows import MINUET_STEPS, SPIRA_STEPS, with_papers
 from pcnn.bench.networks.dataflows import steps as dataflow_steps
 from pcnn.bench.networks.figures import FIGURES
@@ -71,13 +72,16 @@ def test_time_kernels_and_memory_of_a_training_step_are_drawn(tmp_path: Path) ->
     row = Row(
         "network", "small", "auto", model="minkunet", params=params, figure="networks", **measured
     )
-    charts = {chart.suffix: chart for chart in FIGURES[0].draw([row])}
-    assert set(charts) == {"train", "train_busy", "train_memory"}
+    assert {chart.suffix for chart in charts(FIGURES[0].views, [row])} == {
+        "train",
+        "train_busy",
+        "train_memory",
+    }
     header = Header("cpu", "2.6.0", "abc", "2026-01-31")
     path = write_rows(tmp_path / "networks.json", header, [row])
     assert len(draw(path, FIGURES)) == 3
     # and what nobody measured is not drawn
-    assert len(FIGURES[0].draw([replace(row, gpu_busy_ms=None, memory_mb=None)])) == 1
+    assert len(charts(FIGURES[0].views, [replace(row, gpu_busy_ms=None, memory_mb=None)])) == 1
 
 
 @pytest.mark.gpu

@@ -1,0 +1,128 @@
+"""Rows as charts: committed result files, the fields of a view, and the pictures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pcnn.bench.charts import Chart, Panel, Point, View, charts, time_of
+from pcnn.bench.data.figures import FIGURES as DATA
+from pcnn.bench.figures import FIGURES
+from pcnn.bench.render import _in_short, render
+from pcnn.bench.rows import Row, read_rows
+
+RESULTS = Path(__file__).parents[2] / "benchmarks" / "results"
+#: Files of other programs: no rows of `pcnn bench`.
+OTHERS = ("parity-h200", "ransac-h200", "statistics-streets")
+FILES = sorted(path for path in RESULTS.glob("*.json") if path.stem not in OTHERS)
+LINES = View("time", "n", "engine_cache", "kernel", "product", kind="lines", log=True)
+
+
+def row(n: int = 1000, engine: str = "windowed", **other: object) -> Row:
+    fields = {"product": "table", "k": 3, "stride": 1, "wall_ms": 1.0, "checked": True, **other}
+    return Row("map", f"scan_{n}", engine, n=n, **fields)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_a_committed_file_is_read_and_has_the_charts_beside_it(path: Path) -> None:
+    _, rows = read_rows(path)
+    assert rows
+    assert {row.figure for row in rows} <= {figure.name for figure in (*FIGURES, *DATA)}
+    names = set()
+    for figure in FIGURES:
+        for chart in charts(figure.views, [row for row in rows if row.figure == figure.name]):
+            suffixes = filter(None, (path.stem, figure.name, chart.suffix))
+            names.add("-".join(suffixes))
+            assert all(point for panel in chart.panels for point in panel.series.values())
+    stems = {file.stem for file in RESULTS.glob("*.png") if file.stem.startswith(f"{path.stem}-")}
+    longer = [other.stem for other in FILES if other.stem.startswith(f"{path.stem}-")]
+    assert names == {name for name in stems if not name.startswith(tuple(longer))}
+
+
+def test_committed_values_are_drawn_where_they_belong() -> None:
+    """Of one figure a chart: how many panels and series it has, and one of its heights."""
+    _, rows = read_rows(RESULTS / "mapping-h200.json")
+    (figure,) = [figure for figure in FIGURES if figure.name == "minuet_fig17"]
+    own = [row for row in rows if row.figure == figure.name]
+    (chart,) = charts(figure.views, own)
+    (panel,) = chart.panels
+    assert set(panel.series) == {"pack_and_sort", "hash_table", "hash_runs"}
+    for series, points in panel.series.items():
+        times = {row.n: time_of(row).y for row in own if row.engine == series and row.params}
+        assert {point.x: point.y for point in points} == times
+
+
+def test_the_time_of_a_row_is_the_gpus_where_there_is_one() -> None:
+    assert time_of(row(gpu_ms=0.5, launches=3)) == Point(1000, 0.5)
+    assert time_of(row()) == Point(1000, 1.0), "a CPU has wall time alone"
+    assert time_of(row(syncs=1, launches=3)) == Point(1000, 1.0, hollow=True)
+    of_stage = row(wall_ms=None, gpu_busy_ms=0.2, gpu_ms=0.1, params={"stage": "search"})
+    assert time_of(of_stage) == Point(1000, 0.2)
+    assert time_of(Row("map", "scan", "windowed", params={"left_out": "error"})) is None
+
+
+def test_names_of_fields_choose_chart_panel_series_and_place() -> None:
+    rows = [
+        row(n, engine, product=product, k=k, wall_ms=float(n + k))
+        for product in ("table", "pairs")
+        for k in (3, 5)
+        for engine in ("windowed", "hash_table")
+        for n in (1000, 2000)
+    ]
+    table, pairs = charts([LINES], [*rows, Row("map", "a", "b", product="ready", n=3)])
+    assert (table.suffix, pairs.suffix) == ("table", "pairs")
+    assert [panel.title for panel in table.panels] == ["K = 3, stride 1", "K = 5, stride 1"]
+    assert dict(table.panels[1].series) == {
+        "windowed": [Point(1000, 1005.0), Point(2000, 2005.0)],
+        "hash_table": [Point(1000, 1005.0), Point(2000, 2005.0)],
+    }
+    (chart,) = charts([LINES], [row(cache="warm"), row(cache="cold", wall_ms=2.0)])
+    assert list(chart.panels[0].series) == ["windowed", "windowed, cold cache"]
+    (chart,) = charts([LINES], [row(wall_ms=spent, run=n) for n, spent in enumerate((3.0, 1.0))])
+    assert chart.panels[0].series["windowed"] == [Point(1000, 1.0)], "the least of the runs"
+    bars = [row(params={"B": b, "C": 128}, wall_ms=float(b)) for b in (64, 256)]
+    (chart,) = charts([View("time", "B C", "engine", "workload")], bars)
+    assert chart.panels[0].series["windowed"] == [Point("64\n128", 64.0), Point("256\n128", 256.0)]
+
+
+def test_views_of_one_suffix_share_panels_and_rows_without_one_belong_to_all() -> None:
+    rows = [row(floor_ms=0.5), row(2000, k=5, floor_ms=0.25), row(engine="sort", k=None)]
+    views = [LINES, View("floor_ms", "n", "=floor", "kernel", "product", kind="lines")]
+    (chart,) = charts(views, rows)
+    assert [list(panel.series) for panel in chart.panels] == 2 * [["windowed", "floor", "sort"]]
+
+
+def test_a_view_draws_the_largest_scene_or_means_over_rooms() -> None:
+    stages = [
+        row(n, wall_ms=None, gpu_busy_ms=float(n), params={"stage": stage})
+        for n in (1000, 2000)
+        for stage in ("prepare", "search")
+    ]
+    (chart,) = charts([View("time", "engine", "stage_name", "kernel", largest=True)], stages)
+    assert chart.panels[0].series["search"] == [Point("windowed", 2000.0)]
+    assert list(chart.panels[0].series) == ["sort, pack, hash", "search"]
+    rooms = [row(n, wall_ms=wall, params={"points": 1000}) for n, wall in ((990, 1.0), (1010, 2.0))]
+    (chart,) = charts([View("wall_ms", "n", "engine", "title", kind="lines", mean=True)], rooms)
+    assert chart.panels[0].series["windowed"] == [Point(1000, 1.5)]
+
+
+@pytest.mark.parametrize("kind", ["lines", "bars", "stacked"])
+def test_a_picture_is_written(kind: str, tmp_path: Path) -> None:
+    drawn = []
+    for number in range(4):
+        panel = Panel(f"panel {number}", kind, "time [ms]")
+        for place, label in enumerate(("a", "b")):
+            x = (1000.0, 2000.0) if kind == "lines" else ("one", "two")
+            panel.series[label] = [Point(x[0], 0.1 + place), Point(x[1], 0.3, hollow=place == 1)]
+        drawn.append(panel)
+    path = render(Chart("x", "about", drawn), "title\n" + "words " * 60, tmp_path / "new" / "a.png")
+    assert path.read_bytes().startswith(b"\x89PNG")
+    assert path.stat().st_size > 5000
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"), [(500, "500"), (2000, "2,000"), (5e5, "500 k"), (1e6, "1 M")]
+)
+def test_sizes_on_an_axis_are_short(value: float, shown: str) -> None:
+    assert _in_short(value) == shown
