@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import tempfile
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,8 @@ from typing import Any
 import torch
 from torch.profiler import ProfilerActivity, record_function
 
-from pcnn.bench.calls import Call
+#: No arguments; its result is kept until the clock has stopped.
+Call = Callable[[], object]
 
 #: Categories of device work in a trace.
 DEVICE_WORK = ("kernel", "gpu_memcpy", "gpu_memset")

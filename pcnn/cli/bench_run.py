@@ -51,8 +51,7 @@ class Run:
             typer.BadParameter: ``out`` is something else than a result file, or nothing could be
                 measured here.
         """
-        from pcnn.bench.environment import describe, short_name
-        from pcnn.bench.gpu_state import read_state
+        from pcnn.bench.environment import describe, read_state, short_name
         from pcnn.bench.report import table
         from pcnn.bench.rows import write_rows
         from pcnn.bench.suite import draw, kept, merged, stand_ins

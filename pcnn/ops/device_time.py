@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -69,16 +69,43 @@ def _behind_spin(call: Callable[[], Any], repeats: int) -> list[float] | None:
     """Time of every repeat, ``None`` if the host was behind the longest spin."""
     spin = SHORTEST
     while spin <= LONGEST:
-        events = [[torch.cuda.Event(enable_timing=True) for _ in range(2)] for _ in range(repeats)]
-        torch.cuda.synchronize()
-        torch.cuda._sleep(spin)
-        for start, end in events:
-            start.record()
-            call()
-            end.record()
-        ahead = not events[0][0].query()
-        torch.cuda.synchronize()
+        times, ahead = behind_spin([call] * repeats, spin)
         if ahead:
-            return [float(start.elapsed_time(end)) for start, end in events]
+            return [device for device, _ in times]
         spin *= 2
     return None
+
+
+def behind_spin(
+    calls: Sequence[Callable[[], Any]],
+    cycles: int,
+    before: Callable[[], Any] | None = None,
+) -> tuple[list[tuple[float, float]], bool]:
+    """Enqueue calls on the current CUDA device behind one spin.
+
+    Args:
+        calls: what is timed; results are dropped, each after the event that ends its call.
+        cycles: of the spin.
+        before: enqueued before the spin, on an idle device.
+
+    Returns:
+        Times of every call on the device and of the host [ms], and whether the host had enqueued
+        all before the spin ended; otherwise the times on the device include gaps.
+    """
+    events = [[torch.cuda.Event(enable_timing=True) for _ in range(2)] for _ in calls]
+    host = []
+    torch.cuda.synchronize()
+    if before:
+        before()
+    torch.cuda._sleep(cycles)
+    for call, (start, end) in zip(calls, events, strict=True):
+        start.record()
+        began = time.perf_counter()
+        kept = call()  # freed after the end event: a deallocation may take host time
+        host.append(1e3 * (time.perf_counter() - began))
+        end.record()
+        del kept
+    ahead = not events[0][0].query()
+    torch.cuda.synchronize()
+    device = [float(start.elapsed_time(end)) for start, end in events]
+    return list(zip(device, host, strict=True)), ahead

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from pcnn.bench import gpu_state
-from pcnn.bench.gpu_state import GpuState, parse_state, read_state
+from pcnn.bench import environment
+from pcnn.bench.environment import GpuState, parse_state, read_state
 
 
 def test_the_answer_of_nvidia_smi_is_read() -> None:
@@ -36,7 +36,7 @@ def test_the_device_is_asked_for_by_uuid(monkeypatch: pytest.MonkeyPatch) -> Non
 
     properties = SimpleNamespace(uuid="8b1f")
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: properties)
-    monkeypatch.setattr(gpu_state.subprocess, "run", run)
+    monkeypatch.setattr(environment.subprocess, "run", run)
     assert read_state(torch.device("cuda:1")) == GpuState(1.0, 2.0, 3.0, 4.0)
     assert "--id=GPU-8b1f" in asked
     assert not any(word.startswith(("-lgc", "-pl", "-pm", "-r")) for word in asked)
@@ -44,7 +44,7 @@ def test_the_device_is_asked_for_by_uuid(monkeypatch: pytest.MonkeyPatch) -> Non
     def absent(*_: object, **__: object) -> None:
         raise subprocess.CalledProcessError(9, "nvidia-smi")
 
-    monkeypatch.setattr(gpu_state.subprocess, "run", absent)
+    monkeypatch.setattr(environment.subprocess, "run", absent)
     assert read_state(torch.device("cuda")) is None
 
 

@@ -6,11 +6,19 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from pcnn.bench.calls import rotate, same
-from pcnn.bench.cold_cache import CacheFlush
-from pcnn.bench.harness import Measurement, measure, peak_memory_mb, wall_time
-from pcnn.bench.spin import BehindSpin, cycles_per_ms, gpu_time, while_ahead
-from pcnn.bench.timing import Timing
+from pcnn.bench.harness import (
+    BehindSpin,
+    CacheFlush,
+    Measurement,
+    Timing,
+    cycles_per_ms,
+    gpu_time,
+    measure,
+    peak_memory_mb,
+    same,
+    wall_time,
+    while_ahead,
+)
 from pcnn.bench.trace import count_sync_warnings, trace
 
 CPU = torch.device("cpu")
@@ -57,16 +65,6 @@ def test_what_prepares_a_call_is_not_timed() -> None:
     timing = wall_time(calls, CPU, warmup=1, repeats=3)
     assert timing.p90 < 15.0
     assert prepared == [0, 1, 2, 3], "every repeat has a number of its own"
-
-
-def test_inputs_take_turns() -> None:
-    used: list[str] = []
-    wall_time(
-        rotate([lambda: used.append("a"), lambda: used.append("b")]), CPU, warmup=1, repeats=4
-    )
-    assert used == ["a", "b", "a", "b", "a"]
-    with pytest.raises(ValueError, match="at least one call"):
-        rotate([])
 
 
 def test_a_cold_cache_is_flushed_before_every_call() -> None:

@@ -8,9 +8,8 @@ from contextlib import nullcontext
 import pytest
 import torch
 
-from pcnn.bench import spin
-from pcnn.bench.calls import same
-from pcnn.bench.spin import gpu_time
+from pcnn.bench.harness import gpu_time, same
+from pcnn.ops import device_time
 
 CYCLES_PER_MS = 1e6
 
@@ -59,7 +58,7 @@ def device(monkeypatch: pytest.MonkeyPatch) -> Device:
     monkeypatch.setattr(torch.cuda, "synchronize", made.synchronize)
     monkeypatch.setattr(torch.cuda, "Event", made.event)
     monkeypatch.setattr(torch.cuda, "_sleep", made.sleep)
-    monkeypatch.setattr(spin.time, "perf_counter", lambda: made.host / 1e3)
+    monkeypatch.setattr(device_time.time, "perf_counter", lambda: made.host / 1e3)
     return made
 
 

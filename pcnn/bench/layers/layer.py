@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pcnn.bench.calls import Call, Calls, same
 from pcnn.bench.conformance import check_engine
+from pcnn.bench.harness import Call, Calls, same
 from pcnn.bench.layers.setting import BACKWARD, WITH_MAP
 from pcnn.bench.mapping.products import bare
 from pcnn.bench.verify import TF32

@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 
-from pcnn.bench.calls import Call
 from pcnn.bench.charts import STAGES
-from pcnn.bench.harness import DIGITS
+from pcnn.bench.harness import DIGITS, Call
 from pcnn.bench.layers.layer import Layer, new_map, products_of
 from pcnn.bench.layers.measured import Entry, Place, configuration_of, identity_of
 from pcnn.bench.layers.setting import LayerShape, Setting

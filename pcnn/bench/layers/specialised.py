@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
-from pcnn.bench.calls import same
-from pcnn.bench.harness import wall_time
+from pcnn.bench.harness import same, wall_time
 from pcnn.bench.layers.dataflows import Entry, on
 from pcnn.bench.layers.layer import torch_dtype
 from pcnn.bench.layers.measured import Place, layer_rows

@@ -7,9 +7,8 @@ from dataclasses import replace
 
 import torch
 
-from pcnn.bench.calls import Call
 from pcnn.bench.conformance import check_map_builder
-from pcnn.bench.harness import measure
+from pcnn.bench.harness import Call, measure
 from pcnn.bench.mapping.builders import HASH_TABLE_STEPS, HASHED, builders_for
 from pcnn.bench.mapping.check import check_product
 from pcnn.bench.mapping.measured import Case, Setting

@@ -10,9 +10,8 @@ from typing import Any
 import torch
 
 from pcnn.bench import oracle
-from pcnn.bench.calls import Call
 from pcnn.bench.conformance import check_map_builder
-from pcnn.bench.harness import DIGITS, measure
+from pcnn.bench.harness import DIGITS, Call, measure
 from pcnn.bench.mapping.check import check_product
 from pcnn.bench.mapping.products import PRODUCTS, bare, build, floor_ms
 from pcnn.bench.mapping.stages import split

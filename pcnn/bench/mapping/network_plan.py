@@ -10,9 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from pcnn.bench import oracle
-from pcnn.bench.calls import Calls
 from pcnn.bench.conformance import check_map_builder
-from pcnn.bench.harness import measure
+from pcnn.bench.harness import Calls, measure
 from pcnn.bench.mapping.builders import IN_NETWORKS
 from pcnn.bench.mapping.measured import Setting
 from pcnn.bench.mapping.planned import AUTO, Planned

@@ -5,8 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from pcnn.bench.calls import same
-from pcnn.bench.harness import measure
+from pcnn.bench.harness import measure, same
 from pcnn.bench.mapping.measured import Case, Setting
 from pcnn.bench.rows import Row
 from pcnn.bench.verify import CheckFailed

@@ -8,8 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pcnn.bench.calls import Calls
-from pcnn.bench.harness import DIGITS, peak_memory_mb, wall_time
+from pcnn.bench.harness import DIGITS, Calls, peak_memory_mb, wall_time
 from pcnn.bench.layers.layer import Layer, Operands, products_of
 from pcnn.bench.native import oracle
 from pcnn.bench.native.account import MB, bytes_of

@@ -7,9 +7,8 @@ from typing import Any
 
 import torch
 
-from pcnn.bench.calls import Call, Calls, same
 from pcnn.bench.conformance import check_engine
-from pcnn.bench.harness import measure
+from pcnn.bench.harness import Call, Calls, measure, same
 from pcnn.bench.layers.layer import Layer, new_map
 from pcnn.bench.layers.measured import Place
 from pcnn.bench.layers.setting import LayerShape

@@ -8,9 +8,8 @@ from typing import Any
 
 from torch import Tensor
 
-from pcnn.bench.calls import same
 from pcnn.bench.conformance import check_dataflow
-from pcnn.bench.harness import wall_time
+from pcnn.bench.harness import gpu_time, same, wall_time
 from pcnn.bench.layers.dataflows import thresholds
 from pcnn.bench.layers.layer import products_of, torch_dtype
 from pcnn.bench.layers.parts import by_part
@@ -19,7 +18,6 @@ from pcnn.bench.networks.models import KERNEL_SIZE, make_network
 from pcnn.bench.networks.work import Cells
 from pcnn.bench.rows import Row
 from pcnn.bench.scenes import Scene
-from pcnn.bench.spin import gpu_time
 from pcnn.bench.trace import trace
 from pcnn.bench.verify import CheckFailed
 from pcnn.dataflows import Dataflow

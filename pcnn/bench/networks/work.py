@@ -9,7 +9,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from pcnn.bench.calls import Call, Calls, same
+from pcnn.bench.harness import Call, Calls, same
 from pcnn.bench.networks.models import CHANNELS, features_of, parameters_of
 from pcnn.geometry import VoxelGrid
 from pcnn.nn.planned import PlannedModule
