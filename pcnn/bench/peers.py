@@ -18,7 +18,7 @@ from pcnn.bench.layers.setting import KINDS, LayerShape
 from pcnn.bench.rows import Row, present
 from pcnn.bench.scenes import GENERATED_MARK
 from pcnn.errors import UserError
-from pcnn.files.plain import read_json
+from pcnn.files.text import read_json
 
 Rows = Sequence[Mapping[str, Any]]
 
