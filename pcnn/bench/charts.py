@@ -190,17 +190,16 @@ def words(row: Row, names: str) -> str:
 
 
 def _point(row: Row, view: View) -> Point | None:
-    hollow = False
-    if view.y == "time":
-        timed = time_of(row)
-        y, hollow = (None, False) if timed is None else (timed.y, timed.hollow)
-    elif view.y == "runs_per_second":
-        y = 1e3 / row.wall_ms if row.wall_ms else None
-    else:
-        y = getattr(row, view.y, None) if hasattr(row, view.y) else (row.params or {}).get(view.y)
+    timed = time_of(row) if view.y == "time" else None
+    y: object = timed.y if timed else (row.params or {}).get(view.y)
+    if view.y == "runs_per_second" and row.wall_ms:
+        y = 1e3 / row.wall_ms
+    elif hasattr(row, view.y):
+        y = getattr(row, view.y)
     if not isinstance(y, int | float):
         return None
-    return Point((row.n or 0) if view.x == "n" else words(row, view.x), float(y), hollow)
+    x = (row.n or 0) if view.x == "n" else words(row, view.x)
+    return Point(x, float(y), hollow=bool(timed and timed.hollow))
 
 
 def _one(row: Row, name: str) -> str:

@@ -18,7 +18,8 @@ from typing import Any
 
 import torch
 
-from pcnn.bench.trace import Call, count_sync_warnings, trace
+from pcnn.bench.trace import Call as Call
+from pcnn.bench.trace import count_sync_warnings, trace
 from pcnn.ops.device_time import behind_spin
 
 #: The call of a repeat, from the number of the repeat. What it prepares is not measured.

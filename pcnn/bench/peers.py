@@ -128,7 +128,7 @@ def _workload(row: Row) -> str:
 def _map_places(row: Row) -> list[Place]:
     if row.what != "map" or row.params or None in (row.product, row.k, row.stride):
         return []
-    products = [row.product, *([f"{row.product} (bar)"] if row.product == BAR[0] else [])]
+    products = (row.product, f"{BAR[0]} (bar)") if row.product == BAR[0] else (row.product,)
     return [(product, _workload(row), row.k, row.stride) for product in products]
 
 
