@@ -190,7 +190,7 @@ _FORWARD: tuple[tuple[str, Callable[[int, int], bool], float | None], ...] = (
 
 
 def _layer_aim(place: Place, _: str) -> Aim:
-    kind, _, dtype, k, c_in, c_out, _stride = place
+    kind, _workload, dtype, k, c_in, c_out, _stride = place
     if kind != "layer":
         return Aim(f"{kind}, {dtype}: all", 1.5)
     size, channels = int(k or 0), max(int(c_in or 0), int(c_out or 0))
