@@ -1,24 +1,17 @@
-"""Printing what comes from outside: names of files, contents of files, messages of libraries.
+"""The console of rich that the project prints on: strings are text, never markup.
 
 A file may be called ``x[/z]``, which rich would read as markup and fail at, or hold control
-sequences, which a terminal would obey. Every console of the project is a `Console` of this file.
+sequences, which a terminal would obey.
 """
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import rich.console
 from rich.text import Text
 
-#: Control characters (C0 but line feed and tab, DEL, C1), and what turns the direction of text.
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-
-
-def visible(text: object) -> str:
-    r"""The text with control characters as they are written in Python: ``\x1b``."""
-    return _CONTROL.sub(lambda found: repr(found[0])[1:-1], str(text))
+from pcnn.escaping import visible
 
 
 def plain(text: object) -> Text:

@@ -56,6 +56,10 @@ class NotFiniteError(UserError, FloatingPointError):
     """A network, or its training, gives NaN or infinite numbers; the text says where."""
 
 
+class RunWarning(UserWarning):
+    """A warning about the worth of a run's figures; the run repeats it at its end."""
+
+
 class StorageError(UserError, OSError):
     """Nothing more can be written to a disk; the text says where and why."""
 

@@ -183,12 +183,8 @@ def logged_values(run: Path) -> dict[tuple[int, str], str]:
     return found
 
 
-def differences(straight: Outcome, other: Outcome, kills: int = 0) -> list[str]:
-    """Names of what differs.
-
-    A logger writes a step's values behind the checkpoint of that step: a kill between the two may
-    cost the log one step, and the weights nothing.
-    """
+def differences(straight: Outcome, other: Outcome) -> list[str]:
+    """Names of what differs."""
     names = straight.state.keys() ^ other.state.keys()
     for name in straight.state.keys() & other.state.keys():
         if not same(straight.state[name], other.state[name]):
@@ -199,10 +195,6 @@ def differences(straight: Outcome, other: Outcome, kills: int = 0) -> list[str]:
         for step, key in sorted(straight.logged.keys() | other.logged.keys())
         if straight.logged.get((step, key)) != other.logged.get((step, key))
     ]
-    lost = {step for step, key in straight.logged.keys() - other.logged.keys()}
-    kept = all(straight.logged.get(place) == value for place, value in other.logged.items())
-    if kept and len(lost) <= kills and all((step + 1) % EVERY == 0 for step in lost):
-        logged = []
     return sorted(names) + logged
 
 
@@ -278,7 +270,7 @@ def trial(
     if not (folder / name / "metrics.json").is_file():
         finish(folder, next_command(folder, name, options))
     left = [str(path) for path in (folder / name).rglob("*") if path.suffix == ".part"]
-    return kills, left + differences(straight, outcome(folder / name), kills)
+    return kills, left + differences(straight, outcome(folder / name))
 
 
 def main(arguments: Sequence[str]) -> int:

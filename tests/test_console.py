@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import io
+import logging
 import re
+import sys
+import warnings
 from pathlib import Path
 
 import pytest
 from rich.table import Table
+from typer.testing import CliRunner
 
-from pcnn.console import Console, plain, visible
+from pcnn.cli.commands import app
+from pcnn.console import Console, plain
+from pcnn.escaping import escaped_output, say, visible
 
 NAMES = [
     "a[left].bin",
@@ -55,3 +61,35 @@ def test_the_project_has_one_console() -> None:
         if re.search(r"from rich(\.console)? import (Console|print)", path.read_text())
     ]
     assert {path.name for path in found} <= own
+
+
+def test_logs_warnings_and_mistakes_are_escaped(capsys: pytest.CaptureFixture[str]) -> None:
+    evil = "a\x1b[2J\u202eb"
+    handler = logging.StreamHandler(sys.stderr)
+    log = logging.getLogger("pcnn.of_a_test")
+    log.addHandler(handler)
+    before = warnings.formatwarning
+    with escaped_output():
+        log.warning("%s is bad", evil)
+        print(warnings.formatwarning(evil, UserWarning, "file", 1), file=sys.stderr)
+        say(evil, error=True)
+    log.removeHandler(handler)
+    assert warnings.formatwarning is before
+    said = capsys.readouterr().err
+    assert said.count(visible(evil)) == 3
+    assert "\x1b" not in said
+    assert "file" not in said
+    done = CliRunner().invoke(app, ["register", f"/{evil}", "b"])
+    assert visible(evil) in done.output
+    assert "\x1b" not in done.output
+
+
+def test_programs_print_by_these_two_modules_alone() -> None:
+    root = Path(__file__).parents[1] / "pcnn"
+    found = [
+        path.relative_to(root).as_posix()
+        for path in root.rglob("*.py")
+        if re.search(r"(?<![\w.])(typer\.echo|print)\(", path.read_text())
+    ]
+    # the package's own command says that it was stopped before anything is imported
+    assert sorted(found) == ["cli/__init__.py", "escaping.py"]

@@ -59,6 +59,15 @@ def validate(trainer: Trainer) -> None:
     trainer._logger_connector._first_loop_iter = first
 
 
+def log_step(trainer: Trainer) -> None:
+    """Log the figures of the step that has just ended, before its state is written.
+
+    Lightning logs them behind the callbacks, where a kill would lose them: a resumed run begins
+    with the next step. It then logs them once more, which `GuardedLogger` passes over.
+    """
+    trainer._logger_connector.update_train_step_metrics()
+
+
 class Stopped(SystemExit):
     """The run ends because a signal asked it to.
 
@@ -191,6 +200,7 @@ class Checkpoint(LightningCheckpoint):
             if due:
                 self._behind_validation = True
             elif step != self._saved_step:
+                log_step(trainer)
                 self._save_last(trainer)
 
     def save_for_stop(self, trainer: Trainer) -> None:
@@ -199,6 +209,7 @@ class Checkpoint(LightningCheckpoint):
         Where a validation is due there, the resumed run begins with it.
         """
         self._owes_validation = trainer.enable_validation and is_validation_due(trainer)
+        log_step(trainer)
         self._save_last(trainer)
 
     def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:

@@ -10,7 +10,7 @@ from lightning.pytorch.utilities import rank_zero_warn
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from pcnn.errors import NotFiniteError
+from pcnn.errors import NotFiniteError, RunWarning
 from pcnn.plural import counted
 from pcnn.ranges import Count
 
@@ -56,13 +56,36 @@ class FiniteSteps(Callback):
         self._told = (0, 0)
         self._looked_at = -1
         self._first_step = 0
+        self._resumed: dict[str, Any] | None = None
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the counts, and the statistics that broken ones would be replaced with."""
+        if self._counts is None:
+            return {}
+        return {
+            "counts": self._counts.cpu(),
+            "told": list(self._told),
+            "first_step": self._first_step,
+            "kept": {name: value.cpu() for name, value in self._kept.items()},
+        }
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Keep the counts until training starts."""
+        self._resumed = state_dict or None
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Begin to count."""
-        self._counts = torch.zeros(3, device=pl_module.device)
+        """Begin to count, or go on with the counts of a resumed run."""
+        state, self._resumed = self._resumed, None
+        self._looked_at = trainer.global_step
         self._kept = {name: value.clone() for name, value in running(pl_module).items()}
-        self._told, self._looked_at = (0, 0), trainer.global_step
-        self._first_step = trainer.global_step
+        if state is None:
+            self._counts = torch.zeros(3, device=pl_module.device)
+            self._told, self._first_step = (0, 0), trainer.global_step
+            return
+        self._counts = state["counts"].to(pl_module.device)
+        self._told, self._first_step = (state["told"][0], state["told"][1]), state["first_step"]
+        for name, value in state["kept"].items():
+            self._kept[name].copy_(value)
 
     def on_before_optimizer_step(
         self, trainer: Trainer, pl_module: LightningModule, optimizer: Optimizer
@@ -146,12 +169,14 @@ class FiniteSteps(Callback):
             rank_zero_warn(
                 f"{counted(large, 'step')} so far had gradients beyond {LARGEST:g}, which were "
                 "left out: batch norms over clouds of one or two rows cause that, or too high a "
-                "learning rate"
+                "learning rate",
+                category=RunWarning,
             )
         if total > self._told[0]:
             rank_zero_warn(
                 f"{counted(total, 'step')} so far had a loss that is NaN or infinite; the weights "
-                "learn nothing from such a step"
+                "learn nothing from such a step",
+                category=RunWarning,
             )
         if (total, large) != self._told:
             step = trainer.fit_loop.epoch_loop._batches_that_stepped

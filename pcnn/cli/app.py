@@ -11,6 +11,7 @@ from typer.core import TyperGroup
 
 from pcnn.cli.ranged import ranged
 from pcnn.errors import UserError
+from pcnn.escaping import escaped_output, say
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -30,17 +31,18 @@ class Group(TyperGroup):
         ends = settings.pop("standalone_mode", True)
         settings["standalone_mode"] = False
         try:
-            code = super().main(*args, **settings)
+            with escaped_output():
+                code = super().main(*args, **settings)
         except MISTAKE as error:
             show(error)
             code = error.exit_code
         except (UserError, OSError) as error:
-            print(error, file=sys.stderr)
+            say(error, error=True)
             code = 2
         except typer.Abort:  # Ctrl-C, in older versions of typer
             code = INTERRUPTED
         if code == INTERRUPTED:
-            print("\nCtrl-C: stopped; no file is left half written", file=sys.stderr, flush=True)
+            say("\nCtrl-C: stopped; no file is left half written", error=True)
         if ends:
             sys.exit(code if isinstance(code, int) else 0)
         return code
@@ -72,6 +74,6 @@ def show(error: Any) -> None:
     context = getattr(error, "ctx", None)
     own = getattr(error, "param", 0) is None and getattr(error, "param_hint", 0) is None
     said = error.message if own else error.format_message()  # a command names its option itself
-    print(f"{context.command_path}: {said}" if context else said, file=sys.stderr)
+    say(f"{context.command_path}: {said}" if context else said, error=True)
     if context is not None and not own:
-        print(f"help: {context.command_path} --help", file=sys.stderr)
+        say(f"help: {context.command_path} --help", error=True)

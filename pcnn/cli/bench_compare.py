@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pcnn.cli.bench_options import console_of_width, peers_of
+from pcnn.escaping import say
 
 if TYPE_CHECKING:
     from pcnn.bench.peers import Peers
@@ -56,7 +57,7 @@ def join(
     except (OSError, ValueError) as error:
         raise typer.BadParameter(str(error)) from error
     for file in (written, *draw(written, FIGURES)):
-        typer.echo(f"wrote {file}")
+        say(f"wrote {file}")
 
 
 def charts(path: Annotated[Path, typer.Argument(help="Result file.")]) -> None:
@@ -69,7 +70,7 @@ def charts(path: Annotated[Path, typer.Argument(help="Result file.")]) -> None:
     except (OSError, ValueError) as error:
         raise typer.BadParameter(str(error)) from error
     for file in drawn:
-        typer.echo(f"wrote {file}")
+        say(f"wrote {file}")
 
 
 def print_comparisons(rows: Sequence[Row], device: str, peers: Peers) -> None:

@@ -23,6 +23,7 @@ from pcnn.cli.simulate import app as simulate_app
 from pcnn.cli.sixfold import sixfold
 from pcnn.cli.stats import stats
 from pcnn.cli.tune import tune
+from pcnn.escaping import say
 
 app = App()
 app.add_typer(bench_app, name="bench")
@@ -47,7 +48,7 @@ def print_version(wanted: bool) -> None:
     if wanted:
         from pcnn import __version__
 
-        typer.echo(f"pcnn {__version__}")
+        say(f"pcnn {__version__}")
         raise typer.Exit
 
 

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from pcnn.escaping import say
+
 
 def export(
     checkpoint: Annotated[Path, typer.Argument(help="Checkpoint of a run (best.ckpt).")],
@@ -30,6 +32,6 @@ def export(
     except (OSError, ValueError) as error:
         raise typer.BadParameter(str(error)) from error
     figures = facts.pop("figures")
-    typer.echo(f"{out}: {out.stat().st_size / 2**20:.1f} MiB")
+    say(f"{out}: {out.stat().st_size / 2**20:.1f} MiB")
     for name, value in {**facts, **figures}.items():
-        typer.echo(f"{name}: {value}")
+        say(f"{name}: {value}")

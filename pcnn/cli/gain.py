@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from pcnn.escaping import say
 from pcnn.ranges import Draws
 
 
@@ -77,11 +78,11 @@ def gain(
         content = gain_content(found, ([str(path) for path in runs], [str(path) for path in over]))
         with whole_file(out) as file:
             file.write((json.dumps(content, indent=2, allow_nan=False) + "\n").encode())
-        typer.echo(str(out))
+        say(out)
     if markdown is not None:
         with whole_file(markdown) as file:
             file.write(gain_markdown(found, title).encode())
-        typer.echo(str(markdown))
+        say(markdown)
     if chart is not None:
         at = "all points" if samples[0] is None else f"{samples[0]} samples"
-        typer.echo(str(gain_picture(found[samples[0]], chart, f"{title}, {at}")))
+        say(gain_picture(found[samples[0]], chart, f"{title}, {at}"))

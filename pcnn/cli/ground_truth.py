@@ -9,6 +9,7 @@ from typing import Annotated, TypeVar
 
 import typer
 
+from pcnn.escaping import say
 from pcnn.plural import counted
 from pcnn.ranges import Length, Share
 
@@ -48,7 +49,7 @@ def make_gt(
         )
     except (OSError, ValueError) as error:
         raise typer.BadParameter(str(error)) from error
-    typer.echo(f"{counted(pairs, 'pair')} in {(out or folder) / 'gt.log'}")
+    say(f"{counted(pairs, 'pair')} in {(out or folder) / 'gt.log'}")
 
 
 def kitti_gt(
@@ -73,7 +74,7 @@ def kitti_gt(
         made = data.fill_cache(solver, partial(tracked, title=f"{ground_truth} ground truth"))
     except (OSError, ValueError, ImportError) as error:
         raise typer.BadParameter(str(error)) from error
-    typer.echo(
+    say(
         f"{counted(len(data.pairs), f'{split} pair')}, {made} of them made now: "
         f"{data.cache.path(0, 0, 0).parent}"
     )

@@ -25,7 +25,7 @@ from pcnn.datasets.tiles import Tiles
 from pcnn.datasets.transforms.crops import crop
 from pcnn.errors import FileError
 from pcnn.experiment import build
-from pcnn.experiment.weights import check_finite
+from pcnn.experiment.weights import check_finite, fitting
 from pcnn.files.bounded import named
 
 #: Channels of networks whose checkpoints do not name them, by their number.
@@ -99,7 +99,8 @@ class Predictor:
         net = build.network(cfg, int(cfg.data.in_channels), len(names))
         weights = load_weights(checkpoint)
         check_finite(weights, checkpoint)
-        net.load_state_dict(weights)
+        with fitting(checkpoint):
+            net.load_state_dict(weights)
         return cls(
             net.to(device).eval(),
             device,
@@ -128,7 +129,8 @@ class Predictor:
             ``[P]`` int64: 0..C-1, or ``IGNORE`` beyond the radius.
 
         Raises:
-            ValueError: the cloud has another number of channels than the network was trained on.
+            FileError: the cloud has other channels than the network was trained on, or no point
+                within the radius.
         """
         channels = 3 + cloud.features.shape[1]
         if channels != self.in_channels:
@@ -141,6 +143,8 @@ class Predictor:
         part = crop(replace(cloud, point_index=rows), radius)
         classes = torch.full((cloud.n_points,), IGNORE)
         if part.n_points == 0:
+            if cloud.n_points > 0:
+                raise FileError(cloud.path, f"no point lies within --crop {radius:g} m")
             return classes
         assert part.point_index is not None  # set above
         sample = self.placement.sample(part, self.voxel_size)

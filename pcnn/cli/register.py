@@ -10,6 +10,7 @@ import typer
 from pcnn.cli.device import chosen_device
 from pcnn.cli.reading import Columns, MaxGib, chosen_reading
 from pcnn.cli.trust import AllowTargets, packages
+from pcnn.escaping import say
 from pcnn.plural import counted
 from pcnn.ranges import Length, Matches, Seed, Share
 
@@ -199,7 +200,7 @@ def describe(
             features=described.features.numpy(),
             descriptor=np.array(descriptor.name),
         )
-    typer.echo(
+    say(
         f"{path}: {counted(len(described.points), 'point')}, descriptors of length "
         f"{described.features.shape[1]} by {descriptor.name}; {choice.reason}"
     )

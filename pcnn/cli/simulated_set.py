@@ -8,6 +8,8 @@ from typing import Any
 
 import typer
 
+from pcnn.escaping import say
+
 
 def write_set(
     simulate: Callable[..., Path],
@@ -35,4 +37,4 @@ def write_set(
         written = simulate(target, seed=seed, **settings)
     except (ValueError, FileExistsError, ImportError) as error:
         raise typer.BadParameter(str(error)) from error
-    typer.echo(str(written))
+    say(written)

@@ -40,6 +40,17 @@ def check_arguments(
     values = {name: value for name, value in resolved.items() if name not in OF_NODE}
     hints = {**hints, **library_hints(target.name)}
     check_values(values, written, where, given, parameters, hints)
+    if resolved.get("_partial_"):  # its caller passes the rest
+        return
+    lacking = [
+        name
+        for name, parameter in parameters.items()
+        if parameter.default is inspect.Parameter.empty
+        and parameter.kind not in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+        and name not in {"self", *given, *values}
+    ]
+    if lacking:
+        raise ConfigError(f"{where} lacks {listed(lacking)}, which {target} needs a value of")
 
 
 def check_values(

@@ -45,6 +45,7 @@ GIVEN = {
             "views",
         }
     ),
+    "callbacks": frozenset({"run_folder", "config", "source", "class_names", "colors"}),
     "trainer": frozenset({"callbacks", "logger", "default_root_dir", "plugins"}),
 }
 
@@ -74,7 +75,7 @@ def checked(cfg: DictConfig, schema: type[Config] = Config) -> DictConfig:
     for group in ("callbacks", "logger"):
         for name, node in typed[group].items():
             if node is not None:  # null leaves it out
-                check_node(typed, node, f"{group}.{name}", frozenset())
+                check_node(typed, node, f"{group}.{name}", GIVEN["callbacks"])
     return typed
 
 

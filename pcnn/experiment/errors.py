@@ -22,6 +22,7 @@ from hydra.errors import (
 from omegaconf import DictConfig, OmegaConf
 
 from pcnn.errors import UserError, storage_cause
+from pcnn.escaping import escaped_output, say
 
 MAX_LINES = 3
 MAX_NAMES = 40
@@ -71,7 +72,8 @@ def short_errors(conf: Path) -> Iterator[None]:
     # Hydra prints composition errors itself, in a dozen lines, unless told to raise them
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")
     try:
-        yield
+        with escaped_output():
+            yield
     except UnservedTaskError as error:
         others = serving(conf, error.group, error.task)
         where = f"\ntask={error.task} is served by: {error.group}={listed(others)}"
@@ -84,7 +86,7 @@ def short_errors(conf: Path) -> Iterator[None]:
             raise
         stop(without_name(sys.argv[1:], conf))
     except KeyboardInterrupt:  # before a run took Ctrl-C for itself
-        print("Ctrl-C: stopped before the run began", file=sys.stderr, flush=True)
+        say("Ctrl-C: stopped before the run began", error=True)
         raise SystemExit(128 + signal.SIGINT) from None
     except HydraException as error:
         stop(explain(error, sys.argv[1:], conf))
@@ -97,9 +99,7 @@ def short_errors(conf: Path) -> Iterator[None]:
 
 def stop(text: str) -> None:
     """Print `text` to stderr and leave with exit code 2."""
-    from pcnn.console import visible  # imports rich
-
-    print(visible(text), file=sys.stderr, flush=True)
+    say(text, error=True)
     raise SystemExit(EXIT_CODE)
 
 

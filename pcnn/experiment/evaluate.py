@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf, open_dict
 
+from pcnn.callbacks import StopSignals
+from pcnn.console import Console
 from pcnn.experiment import run_folder
 from pcnn.experiment.check import ABOUT_MODEL, checked, is_network
 from pcnn.experiment.checkpoint_options import NAMED
+from pcnn.experiment.processes import rank
 from pcnn.experiment.registration import evaluate_untrained
+from pcnn.experiment.report import repeated_warnings
 from pcnn.experiment.run import Run, execute
 from pcnn.experiment.run_folder import nearby
 from pcnn.experiment.run_lock import locked
@@ -21,6 +26,7 @@ from pcnn.experiment.stored_paths import check_data_folders
 from pcnn.experiment.targets import allowed_packages, check_allowed
 from pcnn.experiment.task_parts import ABOUT_TASK, evaluation_keys
 from pcnn.experiment.weights import read_config
+from pcnn.files.bounded import named
 
 # groups that make the network what it is: taken from the checkpoint as they are
 OF_THE_NETWORK = ("model", "task", "geometry", "engine", "augment", "seed", "tags")
@@ -38,16 +44,30 @@ def evaluate(cfg: DictConfig) -> float | None:
     try:
         check_allowed(cfg, overrides)
         if not is_network(cfg.model, allowed_packages(cfg)):
-            with locked(folder), told_full_disk(folder), stoppable(nothing_written):
+            with started(folder):
                 return evaluate_untrained(cfg)
         saved = OmegaConf.create(read_config(cfg.ckpt_path))
         if not any(text.lstrip("+").startswith("dataset.data_dir=") for text in overrides):
             check_data_folders(saved.dataset, cfg.ckpt_path)
-        cfg = checked(with_saved(cfg, saved, overrides), EvalConfig)
-        with locked(folder), told_full_disk(folder), stoppable(nothing_written) as stop:
+        with named(cfg.ckpt_path, "configuration of a run"):
+            cfg = with_saved(cfg, saved, overrides)
+        cfg = checked(cfg, EvalConfig)
+        with started(folder) as stop:
             return execute(Run(cfg, folder), stop)
     finally:
         run_folder.drop_if_empty(folder)  # of an evaluation that did not begin
+
+
+@contextmanager
+def started(folder: Path) -> Iterator[StopSignals]:
+    """What surrounds an evaluation: its folder's lock, signals, and what is told at its end."""
+    with (
+        locked(folder),
+        told_full_disk(folder),
+        stoppable(nothing_written) as stop,
+        repeated_warnings(Console(quiet=rank() != 0)),
+    ):
+        yield stop
 
 
 def with_saved(cfg: DictConfig, saved: DictConfig, overrides: Sequence[str]) -> DictConfig:

@@ -14,8 +14,9 @@ from omegaconf import DictConfig
 from rich.markup import escape
 from rich.progress import track
 
-from pcnn.console import Console, visible
+from pcnn.console import Console
 from pcnn.datasets.registration import PairDataset, RegistrationPair
+from pcnn.escaping import visible
 from pcnn.experiment import report
 from pcnn.experiment.registration_media import send_evaluation
 from pcnn.experiment.registration_options import RegistrationOptions

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import logging
 import math
 import platform
 import shlex
 import subprocess
-from collections.abc import Mapping
+import tempfile
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -17,10 +21,12 @@ from torch import nn
 
 import pcnn
 from pcnn.console import Console
+from pcnn.errors import RunWarning
 from pcnn.experiment import run_folder
 from pcnn.experiment.targets import allowed_packages
 
 PACKAGES = ("torch", "lightning", "torchmetrics", "hydra-core", "numpy")
+MAX_WARNINGS = 20  # that are repeated at the end
 PICTURE = "predictions.png"
 PAIRS, REFERENCE, CURVES = "pairs.csv", "reference.csv", "recall.png"  # of registration
 
@@ -99,6 +105,46 @@ def simulated_notice(cfg: DictConfig) -> str | None:
     )
 
 
+@contextmanager
+def repeated_warnings(console: Console) -> Iterator[None]:
+    """Print once more, at the end of the block, what it warned of that concerns the figures.
+
+    These are the warnings that the package logs, but for those of simulated data, which are
+    repeated in any case, and every `RunWarning`. Processes that the block forks, as workers of a
+    loader are, write to the same file.
+    """
+    show = warnings.showwarning
+    with tempfile.TemporaryFile("a+", encoding="utf-8") as file:
+
+        def keep(text: str) -> None:
+            file.write(json.dumps(text) + "\n")
+            file.flush()  # a process that is forked inherits no unwritten lines
+
+        def shown(message: Warning | str, category: type[Warning], *rest: Any) -> None:
+            if issubclass(category, RunWarning):
+                keep(str(message))
+            show(message, category, *rest)
+
+        handler = logging.Handler(logging.WARNING)
+        handler.emit = lambda record: keep(record.getMessage())  # type: ignore[method-assign]
+        log = logging.getLogger("pcnn")
+        log.addHandler(handler)
+        warnings.showwarning = shown  # type: ignore[assignment]
+        try:
+            yield
+        finally:
+            warnings.showwarning = show
+            log.removeHandler(handler)
+        file.seek(0)
+        lines = [line for line in dict.fromkeys(map(json.loads, file)) if "SIMULATED" not in line]
+    if lines:
+        console.print("warnings of this run:", style="bold yellow")
+    for line in lines[:MAX_WARNINGS]:
+        console.say(f"  {line}")
+    if len(lines) > MAX_WARNINGS:
+        console.say(f"  and {len(lines) - MAX_WARNINGS} more above")
+
+
 def say_begin(console: Console, cfg: DictConfig, folder: Path, task: nn.Module) -> None:
     """Print what is about to run."""
     weights = sum(parameter.numel() for parameter in task.parameters())
@@ -118,6 +164,17 @@ def say_simulated(console: Console, cfg: DictConfig) -> None:
     notice = simulated_notice(cfg)
     if notice:
         console.print(notice, style="bold yellow", soft_wrap=True)
+
+
+def say_unmeasured(console: Console) -> None:
+    """Print that a training has no figures."""
+    console.print(
+        "nothing was validated or tested, so no figure was measured: "
+        "trainer.limit_val_batches=0, or a data set without validation clouds",
+        style="bold yellow",
+        soft_wrap=True,
+        highlight=False,
+    )
 
 
 def files_of(folder: Path) -> list[str]:

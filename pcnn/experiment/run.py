@@ -41,7 +41,13 @@ from pcnn.experiment.stopping import how_to_go_on, nothing_written, stoppable, t
 from pcnn.experiment.submit import predictions_folder, submit
 from pcnn.experiment.tables import say_tables
 from pcnn.experiment.targets import allowed_packages, check_allowed
-from pcnn.experiment.weights import best_checkpoint, check_fit, require_checkpoint, steps_of
+from pcnn.experiment.weights import (
+    best_checkpoint,
+    check_fit,
+    fitting,
+    require_checkpoint,
+    steps_of,
+)
 from pcnn.loggers import finish, guard
 
 SIMULATED = "simulated"  # tag of a run whose data is
@@ -77,7 +83,13 @@ def train(cfg: DictConfig) -> float | None:
             if run.cfg.train
             else nothing_written
         )
-        with locked(run.folder), told_full_disk(run.folder), stoppable(message) as stop, one_job():
+        with (
+            locked(run.folder),
+            told_full_disk(run.folder),
+            stoppable(message) as stop,
+            one_job(),
+            report.repeated_warnings(Console(quiet=rank() != 0)),
+        ):
             return execute(run, stop)
     finally:
         run_folder.drop_if_empty(made)  # of a run that did not begin
@@ -178,7 +190,8 @@ def fit_and_evaluate(
     on_validation = bool(datamodule.tests_on_validation)  # type: ignore[attr-defined]
     checkpoint = cfg.ckpt_path
     if cfg.train:
-        trainer.fit(task, datamodule, ckpt_path=run.checkpoint, weights_only=True)
+        with fitting(run.checkpoint):
+            trainer.fit(task, datamodule, ckpt_path=run.checkpoint, weights_only=True)
         stop.check()
         checkpoint = best_checkpoint(trainer)
     steps = steps_of(Path(checkpoint))
@@ -211,7 +224,7 @@ def fit_and_evaluate(
         passes: dict[str, torch.Tensor] = getattr(task, "confusion", {})
         write_counts(run.folder, passes, list(cfg.data.get("class_names", [])))
         say_tables(console, cfg, task, chosen, on_validation)
-        if last is not None:
+        if last is not None and last.steps != steps:
             say_states(console, steps, metrics, last)
         elif chosen and on_validation and not cfg.train:
             say_chosen(console, checkpoint)
@@ -220,34 +233,24 @@ def fit_and_evaluate(
             assert folder is not None  # a submission has one
             submit(cfg, folder, datamodule, console)
         report.say_end(console, cfg, run.folder, checkpoint)
-    return optimized(cfg, metrics, console)
+        if not metrics and cfg.train:
+            report.say_unmeasured(console)
+    return optimized(cfg, metrics)
 
 
-def optimized(cfg: DictConfig, metrics: Mapping[str, float], console: Console) -> float | None:
-    """The figure that a sweep compares; None where none is asked for, or nothing was validated.
+def optimized(cfg: DictConfig, metrics: Mapping[str, float]) -> float | None:
+    """The figure that a sweep compares; None where none is asked for, or nothing was measured.
 
     Raises:
         ConfigError: there are figures, and none has the name that was given.
     """
     name = cfg.optimized_metric
-    if not name or name in metrics:
-        return metrics[name] if name else None
-    chosen = name != cfg.task.get("metric")
-    if metrics and chosen:
+    if name and metrics and name not in metrics and name != cfg.task.get("metric"):
         raise ConfigError(
             f"optimized_metric={name} is no figure of this run, whose files are complete.\n"
             f"possible: {listed(sorted(metrics))}"
         )
-    if cfg.train and (chosen or not metrics):
-        console.print(
-            f"nothing was validated or tested, so there is no {name}: "
-            "trainer.limit_val_batches=0, or a data set without validation clouds",
-            style="bold yellow",
-            soft_wrap=True,
-            highlight=False,
-            markup=False,
-        )
-    return None
+    return metrics.get(name) if name else None
 
 
 def describe_data(cfg: DictConfig, datamodule: Any) -> DictConfig:
@@ -284,7 +287,8 @@ def evaluate(
 ) -> dict[str, float]:
     """Figures of a checkpoint's weights on the `val` or `test` split."""
     run = trainer.test if split == "test" else trainer.validate
-    results = run(task, datamodule, ckpt_path=checkpoint, weights_only=True, verbose=False)
+    with fitting(checkpoint):
+        results = run(task, datamodule, ckpt_path=checkpoint, weights_only=True, verbose=False)
     return {name: float(value) for result in results for name, value in result.items()}
 
 
@@ -299,8 +303,7 @@ def figures_of_the_best(trainer: L.Trainer) -> dict[str, float] | None:
 
 
 def quieten() -> None:
-    """Keep Lightning to its warnings, less those that say nothing here; they are shown as text."""
-    warnings.formatwarning = warning_text
+    """Keep Lightning to its warnings, less those that say nothing here."""
     for name in ("lightning.pytorch", "lightning.fabric"):
         logging.getLogger(name).setLevel(logging.WARNING)
     if rank() != 0:  # every rank finds the same data; one says so
@@ -325,14 +328,3 @@ def quieten() -> None:
     warnings.filterwarnings(
         "ignore", ".*overridden `transfer_batch_to_device` in `LightningModule`.*"
     )
-
-
-def warning_text(
-    message: Warning | str,
-    category: type[Warning],
-    filename: str,
-    lineno: int,
-    line: str | None = None,
-) -> str:
-    """A warning as a user reads it: without the file and line that it came from."""
-    return f"warning: {message}\n"

@@ -14,7 +14,8 @@ from omegaconf import DictConfig, OmegaConf
 from pcnn.callbacks import load_config as load_checkpoint_config
 from pcnn.callbacks.loaded_config import loaded_config
 from pcnn.errors import FileError
-from pcnn.experiment.errors import ConfigError
+from pcnn.experiment.errors import ConfigError, listed
+from pcnn.experiment.weights import lacking_keys
 from pcnn.files.bounded import named
 from pcnn.files.text import read_json, read_yaml
 from pcnn.files.whole_file import drop_parts, whole_file
@@ -75,8 +76,9 @@ def load_config(folder: Path) -> DictConfig:
         raise ConfigError(f"resume={folder}: no run is there ({CONFIG} is missing).{latest}")
     try:
         content = read_yaml(path)  # by YAML's own loader first, which makes plain values alone
-        whole = isinstance(content, dict) and {"model", "dataset", "trainer"} <= content.keys()
-        why = "keys are missing"
+        lacking = lacking_keys(content) if isinstance(content, dict) else ["every key"]
+        lacking += [] if "trainer" in (content or ()) else ["trainer"]
+        whole, why = not lacking, f"{listed(lacking)} missing"
     except FileError as error:
         content, whole, why = None, False, error.rule
     if not whole:

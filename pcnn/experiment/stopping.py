@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from pcnn.callbacks.checkpoint import Stopped
 from pcnn.callbacks.stop import NAMES, StopSignals, stop_signals
-from pcnn.console import visible
 from pcnn.errors import StorageError, storage_cause
+from pcnn.escaping import say
 from pcnn.experiment import run_folder
 from pcnn.experiment.errors import ConfigError
 from pcnn.experiment.processes import rank
@@ -33,7 +32,7 @@ def stoppable(message: Callable[[str], str]) -> Iterator[StopSignals]:
     except Stopped as stopped:
         if rank() != 0:
             raise SystemExit(0) from None  # Lightning kills all ranks when one of them fails
-        print(visible(message(NAMES[stopped.signum])), file=sys.stderr, flush=True)
+        say(message(NAMES[stopped.signum]), error=True)
         raise
 
 

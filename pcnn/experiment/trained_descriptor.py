@@ -13,7 +13,7 @@ from pcnn.callbacks import load_config, load_weights
 from pcnn.errors import FileError
 from pcnn.experiment import build
 from pcnn.experiment.shipped import FOLDER
-from pcnn.experiment.weights import check_finite
+from pcnn.experiment.weights import check_finite, fitting
 from pcnn.files.bounded import named
 from pcnn.registration.network_descriptor import NetworkDescriptor
 
@@ -33,11 +33,9 @@ def trained_descriptor(
         ValueError: weights of another network.
     """
     net = build.network(cfg, 1, int(cfg.data.out_channels))
-    try:
-        check_finite(weights, name)
+    check_finite(weights, name)
+    with fitting(name):
         net.load_state_dict(dict(weights))
-    except RuntimeError as error:
-        raise ValueError(f"{name}: weights of another network than its configuration") from error
     return NetworkDescriptor(
         net.to(device).eval(), voxel_size(cfg), name, build.placement(cfg), device
     )

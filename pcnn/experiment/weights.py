@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,17 @@ from omegaconf import DictConfig, OmegaConf
 from torch import Tensor
 
 from pcnn.callbacks import CheckpointError, load_config, read_checkpoint
-from pcnn.experiment.errors import ConfigError
+from pcnn.experiment.errors import ConfigError, listed
+
+#: Keys, by group, without which no stored configuration can be read.
+NEEDED = {
+    "model": ("name",),
+    "dataset": ("name",),
+    "geometry": ("name",),
+    "engine": ("name",),
+    "task": ("name",),
+    "data": ("source",),
+}
 
 
 def require_checkpoint(cfg: DictConfig) -> None:
@@ -36,13 +47,34 @@ def read_config(path: str) -> dict[str, Any]:
     """The configuration in a checkpoint.
 
     Raises:
-        ConfigError: the file carries none.
+        ConfigError: the file carries none, or not the keys that every run has.
         FileNotFoundError: there is no such file.
     """
     try:
-        return load_config(path)
+        config = load_config(path)
     except CheckpointError as error:
         raise ConfigError(str(error)) from error
+    # an earlier version had no other geometry
+    config.setdefault("geometry", {"name": "voxel"})
+    lacking = lacking_keys(config)
+    if "in_channels" not in config.get("data", {}):
+        lacking.append("data.in_channels")
+    if lacking:
+        raise ConfigError(
+            f"{path}: damaged, its configuration lacks {listed(lacking)}.\n"
+            "possible: another checkpoint of the run, or a copy of this one"
+        )
+    return config
+
+
+def lacking_keys(config: Mapping[str, Any]) -> list[str]:
+    """Dotted names of the keys that the configuration of every run has and this one lacks."""
+    lacking = []
+    for group, names in NEEDED.items():
+        content = config.get(group)
+        own = content if isinstance(content, Mapping) else {}
+        lacking += [f"{group}.{name}" for name in names if own.get(name) is None]
+    return lacking
 
 
 def check_fit(cfg: DictConfig) -> None:
@@ -98,6 +130,23 @@ def check_finite(state: Mapping[str, Any], where: str | Path) -> None:
                 f"{where}: the weights {name} hold NaN or infinite numbers: the training broke.\n"
                 "possible: an earlier checkpoint, or a training with a lower task.optimizer.lr"
             )
+
+
+@contextmanager
+def fitting(checkpoint: object) -> Iterator[None]:
+    """Name the checkpoint whose weights do not fit the network of its configuration.
+
+    Raises:
+        ConfigError: in place of torch's error.
+    """
+    try:
+        yield
+    except RuntimeError as error:
+        if "loading state_dict" not in str(error):
+            raise
+        raise ConfigError(f"{checkpoint}: weights of another network than its configuration") from (
+            error
+        )
 
 
 def best_checkpoint(trainer: L.Trainer) -> str:

@@ -32,6 +32,7 @@ class GuardedLogger(Logger):
         self.inner = inner
         self._failures = 0
         self._warned: set[str] = set()
+        self._row: tuple[int | None, str] | None = None  # what was logged last
 
     def guard(self, what: str, call: Callable[[], T], otherwise: T) -> T:
         """Return ``call()``, or `otherwise` when it fails or the logger was given up.
@@ -69,7 +70,11 @@ class GuardedLogger(Logger):
         return self.guard("start", lambda: inner.experiment, _DummyExperiment())
 
     def log_metrics(self, metrics: dict[str, float], step: int | None = None) -> None:
-        """Log figures."""
+        """Log figures, unless they are those of the call before."""
+        row = (step, repr(metrics))  # NaN equals itself in writing
+        if row == self._row:
+            return
+        self._row = row
         self.guard("log metrics", lambda: self.inner.log_metrics(metrics, step), None)
 
     def log_hyperparams(self, params: Any, *args: Any, **kwargs: Any) -> None:

@@ -11,6 +11,7 @@ from lightning.fabric.loggers.logger import rank_zero_experiment
 from lightning.pytorch.loggers import WandbLogger
 from lightning.pytorch.utilities import rank_zero_only, rank_zero_warn
 
+from pcnn.escaping import say
 from pcnn.loggers.run_id import stored_run_id
 from pcnn.loggers.run_name import run_name
 from pcnn.loggers.step_mark import StepMark
@@ -126,9 +127,9 @@ class RunWandbLogger(WandbLogger):
                 rank_zero_warn(f"W&B did not start {attempt} ({first_line(error)}): {remedy}")
                 continue
             if attempt == "online":
-                print(f"W&B: {run.url}")
+                say(f"W&B: {run.url}")
             elif attempt == "offline":
-                print(f"W&B: offline. To upload: wandb sync {Path(run.dir).parent}")
+                say(f"W&B: offline. To upload: wandb sync {Path(run.dir).parent}")
             for metric, summary in SUMMARIES.items():
                 run.define_metric(
                     metric, step_metric="trainer/global_step", step_sync=True, summary=summary

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
-from pcnn.errors import NotFiniteError
+from pcnn.errors import NotFiniteError, RunWarning
 from pcnn.metrics import ConfusionMatrix
 from pcnn.tasks.mean import Mean
 from pcnn.tasks.network_task import NetworkTask
@@ -126,12 +126,14 @@ class CountingTask(NetworkTask):
         if broken > 0:
             rank_zero_warn(
                 f"{stage}: the network gives NaN for {100 * broken:.3g} % of the rows; they count "
-                "as predicted to have no class"
+                "as predicted to have no class",
+                category=RunWarning,
             )
         if stage == "val" and int(counts.sum()) == 0:
             rank_zero_warn(
                 "val: no row has a label that counts, so the figures are of nothing (NaN): check "
-                "the labels of the validation clouds, dataset.crop and the classes"
+                "the labels of the validation clouds, dataset.crop and the classes",
+                category=RunWarning,
             )
         # a checkpoint's monitor must be logged by every validation; a test may have no truth
         if stage == "val" or int(counts.sum()) > 0:

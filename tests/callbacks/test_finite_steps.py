@@ -9,7 +9,7 @@ from lightning.pytorch import Trainer
 from torch.utils.data import DataLoader
 
 from pcnn.callbacks import FiniteSteps
-from pcnn.errors import NotFiniteError
+from pcnn.errors import NotFiniteError, RunWarning
 from tests.callbacks.tiny import Task, trainer_for
 
 
@@ -118,3 +118,27 @@ def test_a_training_whose_steps_were_mostly_left_out_is_an_error(tmp_path: Path)
         pytest.raises(NotFiniteError, match="5 of 8 steps were left out"),
     ):
         fit(tmp_path, {0, 2, 3, 5, 7})
+
+
+def test_counts_go_on_behind_a_resume(tmp_path: Path) -> None:
+    """Three of six steps break, one of them before the checkpoint: no error, whole counts."""
+
+    class Shared(Broken):
+        def training_step(self, batch: torch.Tensor, batch_idx: int) -> torch.Tensor:
+            return super().training_step(batch, self.global_step)
+
+    data = DataLoader(torch.randn(8, 4), batch_size=2)
+    guard, again = FiniteSteps(every_n_steps=2), FiniteSteps(every_n_steps=2)
+    options: dict[str, Any] = {"enable_checkpointing": False}
+    trainer = trainer_for(tmp_path, [guard], max_steps=4, **options)
+    with pytest.warns(RunWarning, match="1 step so far"):
+        trainer.fit(Shared({2}), data)
+    trainer.save_checkpoint(tmp_path / "a.ckpt")
+    longer = trainer_for(tmp_path, [again], max_steps=6, **options)
+    with pytest.warns(RunWarning, match="3 steps so far"):
+        longer.fit(Shared({4, 5}), data, ckpt_path=tmp_path / "a.ckpt", weights_only=True)
+    content = torch.load(tmp_path / "a.ckpt", weights_only=True)["callbacks"]["FiniteSteps"]
+    assert content["told"] == [1, 0]
+    assert content["kept"].keys() == {"net.1.running_mean", "net.1.running_var"}
+    assert again.state_dict()["counts"].tolist() == [3, 2, 0]
+    assert again.state_dict()["first_step"] == 0

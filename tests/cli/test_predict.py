@@ -126,6 +126,8 @@ def test_points_beyond_the_crop_get_no_class(
     nothing = 0 if dataset == "kitti" else IGNORE
     assert np.array_equal(found == nothing, outside)
     assert not (tmp_path / "out" / "a.ply").exists()
+    text = run(*words[:-3], "--crop", 0.001, code=1)
+    assert f"{tmp_path / 'a.bin'}: no point lies within --crop 0.001 m" in text
 
 
 def test_predictions_are_those_of_the_network_that_was_saved(

@@ -288,6 +288,7 @@ def test_a_name_in_a_checkpoint_becomes_no_other_word(place: Path) -> None:
     (place / "evil.yaml").write_text("_target_: os.system")
     for name in ("../../evil", f"{place / 'evil'}", "evil hydra.run.dir=x", "a,b"):
         config = {key: {"name": name} for key in ("model", "dataset", "task", "geometry", "engine")}
+        config["data"] = {"source": "real", "in_channels": 4}
         words = with_checkpoint_options([f"ckpt_path={checkpoint(place, config)}"], conf)
         assert words == [f"ckpt_path={place / 'hostile.ckpt'}"]
 

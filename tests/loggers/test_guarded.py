@@ -94,3 +94,17 @@ def test_find_reaches_through_guards(tmp_path):
         assert found is csv
     assert not find([Failing()], CSVLogger)
     assert guard([csv])[0].log_dir == csv.log_dir
+
+
+def test_figures_that_are_logged_twice_in_a_row_are_passed_on_once(tmp_path):
+    class Counting(CSVLogger):
+        rows = 0
+
+        def log_metrics(self, metrics, step=None):
+            self.rows += 1
+
+    inner = Counting(tmp_path)
+    (logger,) = guard([inner])
+    for value, step in ((float("nan"), 1), (float("nan"), 1), (2.0, 1), (2.0, 2)):
+        logger.log_metrics({"a": value}, step)
+    assert inner.rows == 3

@@ -1,0 +1,59 @@
+"""Text from outside, as a program prints it: control characters are escaped, never obeyed.
+
+Names of files, contents of files and messages of libraries reach a terminal by consoles, logging,
+warnings and plain lines. `escaped_output` covers the first three for a whole program, `say` prints
+a line. This file imports nothing heavy.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+#: Control characters (C0 but line feed and tab, DEL, C1), and what turns the direction of text.
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
+def visible(text: object) -> str:
+    r"""The text with control characters as they are written in Python: ``\x1b``."""
+    return _CONTROL.sub(lambda found: repr(found[0])[1:-1], str(text))
+
+
+def say(text: object, error: bool = False) -> None:
+    """Print a line on standard output, or on standard error."""
+    print(visible(text), file=sys.stderr if error else sys.stdout, flush=True)
+
+
+@contextmanager
+def escaped_output() -> Iterator[None]:
+    """Let log records and warnings of the block be printed with control characters escaped.
+
+    A warning is printed without the file and line that it came from.
+    """
+    factory, formatwarning = logging.getLogRecordFactory(), warnings.formatwarning
+    logging.setLogRecordFactory(_Record)
+    warnings.formatwarning = _warning_text
+    try:
+        yield
+    finally:
+        logging.setLogRecordFactory(factory)
+        warnings.formatwarning = formatwarning
+
+
+class _Record(logging.LogRecord):
+    def getMessage(self) -> str:
+        return visible(super().getMessage())
+
+
+def _warning_text(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    line: str | None = None,
+) -> str:
+    return f"warning: {visible(message)}\n"
