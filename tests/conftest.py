@@ -110,7 +110,8 @@ def reproducible() -> Iterator[None]:
     torch.backends.cuda.matmul.allow_tf32 = False
     torch.backends.cudnn.allow_tf32 = False
     yield
-    torch.use_deterministic_algorithms(False)
+    if torch.are_deterministic_algorithms_enabled():  # the call imports torch._inductor
+        torch.use_deterministic_algorithms(False)
 
 
 def poison(tensor: torch.Tensor) -> torch.Tensor:

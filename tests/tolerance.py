@@ -5,7 +5,22 @@ from __future__ import annotations
 # bounds and reasons of single products stand where `pcnn bench` checks them, too
 from pcnn.ops.conformance import RELATIVE_RMS, SUMS_ON_TENSOR_CORES, relative_rms
 
-__all__ = ["DENSE", "RELATIVE_RMS", "SUMS_ON_TENSOR_CORES", "relative_rms"]
+__all__ = [
+    "DENSE",
+    "DIGEST",
+    "DIGEST_FLOAT32",
+    "RELATIVE_RMS",
+    "SUMS_ON_TENSOR_CORES",
+    "TRAINING",
+    "relative_rms",
+]
 
 #: A dense block against torch's own convolution, float64: order of additions only.
 DENSE = 1e-10
+
+#: Digests of networks of up to 42 layers, float64: order of additions, amplified by batch norms.
+DIGEST = 1e-9
+#: The same networks in float32: 2^-24 at every layer, amplified by batch norms over few rows.
+DIGEST_FLOAT32 = 2e-3
+#: Metrics of six float32 steps with one thread and fixed instructions: nothing may move.
+TRAINING = 1e-6
