@@ -3,61 +3,64 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from math import isnan
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pcnn.callbacks.evaluation_media import LIMIT
+from pcnn.callbacks.evaluation_media import LIMIT, Media
+from pcnn.metrics.registration import (
+    Curves,
+    JudgedPairs,
+    PairResult,
+    Protocol,
+    Summary,
+    recall_curves,
+    summarize,
+)
+from pcnn.visualize.pair import ShownPair
+from pcnn.visualize.registration import SOURCE, TARGET
 
-SOURCE, TARGET = (232, 112, 16), (31, 88, 178)
 
-#: By label of an axis: thresholds, and recall (0..1) at each by name of the line.
-Curves = Mapping[str, tuple[Sequence[float], Mapping[str, Sequence[float]]]]
-
-
-@dataclass(frozen=True)
-class PairFigures:
-    """A line of the table of pairs.
+def pair_media(
+    prefix: str,
+    results: Mapping[str, Sequence[PairResult]],
+    rules: Protocol,
+    pairs: Mapping[str, ShownPair],
+) -> Media:
+    """Everything that is shown of an evaluation, by key.
 
     Args:
-        scene: scene or sequence.
-        pair: what distinguishes the pair within it.
-        rre: rotation error [deg]; NaN without an estimate.
-        rte: translation error [m]; NaN likewise.
-        inlier_ratio: share of right matches.
-        matched: whether the pair counts for feature-match recall.
-        registered: whether it counts for registration recall.
-        inliers: matches that agree with the estimate; None where nobody counted them.
+        prefix: of the keys, ``val`` or ``test``.
+        results: by name of a line of the curves; the first fills the tables; may be empty.
+        rules: what counts.
+        pairs: shown before and after, by key.
     """
+    media: Media = {}
+    if results:
+        first = next(iter(results.values()))
+        media["pairs"] = pair_rows(JudgedPairs(first, rules))
+        media["scenes"] = scene_rows(summarize(first, rules, draws=0))
+        media |= recall_charts(recall_curves(results, rules))
+    for key, pair in pairs.items():
+        media |= overlays(key, pair)
+    return {f"{prefix}/{key}": value for key, value in media.items()}
 
-    scene: str
-    pair: str
-    rre: float
-    rte: float
-    inlier_ratio: float
-    matched: bool
-    registered: bool
-    inliers: int | None = None
 
-
-def pair_rows(pairs: Sequence[PairFigures]) -> Any:
+def pair_rows(judged: JudgedPairs) -> Any:
     """Return a `wandb.Table` with a line a pair."""
     import wandb
 
     rows = [
         [
             one.scene,
-            one.pair,
-            _known(one.rre),
-            _known(one.rte),
-            _known(one.inlier_ratio),
+            f"{one.source} onto {one.target}",
+            *map(_known, (one.rre, one.rte, one.inlier_ratio)),
             one.inliers,
-            one.registered,
+            bool(registered),
         ]
-        for one in pairs
+        for one, registered in zip(judged.results, judged.registered, strict=True)
     ]
     return wandb.Table(
         columns=["scene", "pair", "rre_deg", "rte_m", "inlier_ratio", "inliers", "registered"],
@@ -65,32 +68,20 @@ def pair_rows(pairs: Sequence[PairFigures]) -> Any:
     )
 
 
-def scene_rows(pairs: Sequence[PairFigures]) -> Any:
-    """Return a `wandb.Table` with a line a scene: pairs, RR, FMR and IR, means over its pairs."""
+def scene_rows(summary: Summary) -> Any:
+    """Return a `wandb.Table` with a line a scene: pairs that count, RR, FMR and IR."""
     import wandb
 
-    rows = []
-    for scene in dict.fromkeys(one.scene for one in pairs):
-        here = [one for one in pairs if one.scene == scene]
-        ratios = [one.inlier_ratio for one in here if not isnan(one.inlier_ratio)]
-        rows.append(
-            [
-                scene,
-                len(here),
-                float(np.mean([one.registered for one in here])),
-                float(np.mean([one.matched for one in here])),
-                float(np.mean(ratios)) if ratios else None,
-            ]
-        )
+    rows = [[scene, pairs, *map(_known, shares)] for scene, pairs, *shares in summary.per_scene]
     return wandb.Table(columns=["scene", "pairs", "rr", "fmr", "ir"], data=rows)
 
 
-def recall_charts(curves: Curves, prefix: str) -> dict[str, Any]:
+def recall_charts(curves: Curves) -> Media:
     """Return W&B charts of recall against every error's threshold, by key."""
     import wandb
 
     return {
-        f"{prefix}/recall_by_{label.split()[0].lower()}": wandb.plot.line_series(
+        f"recall_by_{label.split()[0].lower()}": wandb.plot.line_series(
             xs=list(thresholds),
             ys=[[100 * value for value in line] for line in lines.values()],
             keys=list(lines),
@@ -101,53 +92,29 @@ def recall_charts(curves: Curves, prefix: str) -> dict[str, Any]:
     }
 
 
-def overlay(
-    source: NDArray[np.floating],
-    target: NDArray[np.floating],
-    transform: NDArray[np.floating] | None,
-    caption: str,
-    source_kind: str | None = None,
-) -> Any:
-    """Return a `wandb.Object3D` of two clouds, the target blue, the source orange.
+def overlays(key: str, pair: ShownPair) -> Media:
+    """Return overlays before and, where there is a transform, after it, by key."""
+    media = {f"{key}/before": _overlay(pair, pair.source, "as given")}
+    if pair.placed is not None:
+        media[f"{key}/after"] = _overlay(pair, pair.placed, "registered")
+    return media
+
+
+def _overlay(pair: ShownPair, source: NDArray[np.floating], state: str) -> Any:
+    """A `wandb.Object3D` of the target, blue, and the source, orange, in a state.
 
     At most 50,000 points, an even choice of each cloud in proportion; the caption says when the
     data is simulated.
-
-    Args:
-        source: [N, 3] [m].
-        target: [M, 3] [m].
-        transform: [4, 4] that moves the source first; None leaves it where it is.
-        caption: what is shown.
-        source_kind: ``real`` or ``simulated``.
     """
     import wandb
 
-    if transform is not None:
-        source = source @ transform[:3, :3].T + transform[:3, 3]
-    step = max(1, -(-(len(source) + len(target)) // (LIMIT - 2)))
-    parts = []
-    for points, colour in ((target[::step], TARGET), (source[::step], SOURCE)):
-        parts.append(np.concatenate([points, np.tile(colour, (len(points), 1))], 1))
-    note = " (SIMULATED)" if source_kind == "simulated" else ""
-    rows = np.concatenate(parts).astype(np.float32)  # [P, 6]
-    return wandb.Object3D(rows, caption=caption + note)
-
-
-def overlays(
-    key: str,
-    source: NDArray[np.floating],
-    target: NDArray[np.floating],
-    transform: NDArray[np.floating] | None,
-    caption: str,
-    source_kind: str | None = None,
-) -> dict[str, Any]:
-    """Return overlays before and, where there is a transform, after it, by key."""
-    media = {f"{key}/before": overlay(source, target, None, f"{caption}, as given", source_kind)}
-    if transform is not None:
-        media[f"{key}/after"] = overlay(
-            source, target, transform, f"{caption}, registered", source_kind
-        )
-    return media
+    step = max(1, -(-(len(source) + len(pair.target)) // (LIMIT - 2)))
+    parts = [
+        np.concatenate([points, np.tile(colour, (len(points), 1))], 1)
+        for points, colour in ((pair.target[::step], TARGET), (source[::step], SOURCE))
+    ]
+    caption = f"{pair.name}, {state}" + " (SIMULATED)" * pair.simulated
+    return wandb.Object3D(np.concatenate(parts).astype(np.float32), caption=caption)
 
 
 def _known(value: float) -> float | None:

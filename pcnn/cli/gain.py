@@ -39,13 +39,17 @@ def gain(
 
     from pcnn.console import Console
     from pcnn.files.whole_file import whole_file
+    from pcnn.metrics.registration import compare
     from pcnn.metrics.registration import protocol as rules_of
-    from pcnn.metrics.registration.gain import gain_of
-    from pcnn.metrics.registration.gain_content import gain_content
-    from pcnn.metrics.registration.gain_table import gain_markdown, gain_table
+    from pcnn.metrics.registration.comparison_report import (
+        comparison_content,
+        comparison_markdown,
+        comparison_table,
+    )
     from pcnn.metrics.registration.pair_table import read_pair_table
     from pcnn.plural import counted
-    from pcnn.visualize.gain import checked_format, gain_picture
+    from pcnn.visualize.comparison import comparison_picture
+    from pcnn.visualize.page import checked_format
 
     try:
         if chart is not None:
@@ -58,7 +62,7 @@ def gain(
         if not samples:
             raise ValueError("the tables have no number of samples in common")
         found = {
-            number: gain_of(
+            number: compare(
                 [run[number] for run in sides[0]],
                 [run[number] for run in sides[1]],
                 rules,
@@ -73,16 +77,16 @@ def gain(
         f"{name} ({counted(len(runs), 'run')}) against {over_name} ({counted(len(over), 'run')}), "
         f"protocol {rules.name}"
     )
-    Console().print(gain_table(found, title))
+    Console().print(comparison_table(found, title))
     if out is not None:
-        content = gain_content(found, ([str(path) for path in runs], [str(path) for path in over]))
+        content = comparison_content(found, (list(map(str, runs)), list(map(str, over))))
         with whole_file(out) as file:
             file.write((json.dumps(content, indent=2, allow_nan=False) + "\n").encode())
         say(out)
     if markdown is not None:
         with whole_file(markdown) as file:
-            file.write(gain_markdown(found, title).encode())
+            file.write(comparison_markdown(found, title).encode())
         say(markdown)
     if chart is not None:
         at = "all points" if samples[0] is None else f"{samples[0]} samples"
-        say(gain_picture(found[samples[0]], chart, f"{title}, {at}"))
+        say(comparison_picture(found[samples[0]], chart, f"{title}, {at}"))

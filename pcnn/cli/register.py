@@ -78,6 +78,7 @@ def register(
     from pcnn.files.whole_file import whole_file
     from pcnn.registration.local_frame import about
     from pcnn.registration.register import NoOverlapError
+    from pcnn.visualize.pair import ShownPair
     from pcnn.visualize.registration import overlay_picture
 
     console = Console()
@@ -137,15 +138,15 @@ def register(
     with whole_file(out / "transform.json") as file:
         file.write((json.dumps(content, indent=2) + "\n").encode())
     # both about the origin of the target, so that "as given" shows them as the files have them
-    overlay_picture(
+    shown = ShownPair(
+        f"{source.name} onto {target.name}",
         (moving.points.double() + (moving.origin - fixed.origin)).numpy(),
         fixed.points.numpy(),
         about(found.transform, fixed.origin).numpy(),
-        out / "overlay.png",
-        f"{source.name} onto {target.name}",
         f"{found.inliers} of {counted(found.matches, 'match', 'matches')} agree   "
         f"overlap {100 * found.overlap:.0f} %   {found.descriptor}",
     )
+    overlay_picture(shown, out / "overlay.png")
     console.print(f"{out / 'transform.json'}\n{out / 'overlay.png'}", highlight=False)
 
 

@@ -2,57 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from math import isnan
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from math import inf, isnan
 from pathlib import Path
 
-import numpy as np
-
 from pcnn.datasets.registration import PairDataset, RegistrationPair
-from pcnn.metrics.registration import PairResult, Protocol, recall_curve
+from pcnn.metrics.registration import PairResult, Protocol, recall_curves
+from pcnn.metrics.registration.comparison_report import shown
+from pcnn.metrics.registration.summary import ERRORS
 from pcnn.registration.estimate import Estimate
 from pcnn.registration.evaluation import Evaluation
-from pcnn.registration.transforms import transform_points
-from pcnn.visualize.matches import DrawnMatches
+from pcnn.visualize.pair import DrawnMatches, ShownPair
 from pcnn.visualize.registration import overlay_picture, recall_picture
-
-AXES = {"rre": "RRE deg", "rte": "RTE m", "rmse": "RMSE m"}
-MOST = {"rre": 15.0, "rte": 1.0, "rmse": 0.5}  # ends of the curves
-
-#: By label of an axis: thresholds, and recall at each by name of the line.
-Curves = dict[str, tuple[list[float], dict[str, list[float]]]]
-
-
-def recall_curves(done: Evaluation, rules: Protocol) -> Curves:
-    """Recall against the threshold of every error that the pairs have."""
-    curves: Curves = {}
-    first = next(iter(done.results.values()))
-    for error, label in AXES.items():
-        if all(isnan(getattr(pair, error)) for pair in first):
-            continue
-        limits = np.linspace(0, MOST[error], 61)
-        lines = {
-            "all" if number is None else str(number): recall_curve(
-                pairs, rules, error, limits
-            ).tolist()
-            for number, pairs in done.results.items()
-        }
-        curves[label] = (limits.tolist(), lines)
-    return curves
 
 
 def draw_curves(path: Path, done: Evaluation, rules: Protocol, title: str) -> None:
     """Draw recall against every error that the pairs have."""
-    curves = recall_curves(done, rules)
-    own = {label: getattr(rules.success, error) for error, label in AXES.items()}
+    curves = recall_curves({shown(number): one for number, one in done.results.items()}, rules)
+    limits = {ERRORS[error][0]: limit for error, limit in rules.success.thresholds.items()}
     if curves:
-        recall_picture(curves, own, path, title)
+        recall_picture(curves, limits, path, title)
 
 
-def chosen_pairs(results: list[PairResult], number: int) -> dict[str, list[int]]:
+def chosen_pairs(results: Sequence[PairResult], number: int) -> dict[str, list[int]]:
     """Places of the pairs with the smallest and the largest errors."""
     order = sorted(range(len(results)), key=lambda place: badness(results[place]))
     return {"best": order[:number], "worst": order[::-1][:number]}
+
+
+def badness(result: PairResult) -> float:
+    """Order of pairs: by RMSE, by RTE where there is none; without an estimate last."""
+    error = result.rte if isnan(result.rmse) else result.rmse
+    return inf if isnan(error) else error
+
+
+def shown_pair(data: PairDataset, done: Evaluation, samples: int | None, place: int) -> ShownPair:
+    """A pair with its clouds, without matches."""
+    pair = data.pairs[place]
+    return ShownPair.of(
+        f"{pair.scene}, {pair.source} onto {pair.target}",
+        data.cloud(pair.scene, pair.source),
+        data.cloud(pair.scene, pair.target),
+        done.transforms[samples][place],
+        facts=done.results[samples][place].facts,
+        simulated=data.source_kind == "simulated",
+    )
 
 
 def draw_pairs(
@@ -75,39 +70,9 @@ def draw_pairs(
         number: of pairs of either kind.
         matches: a pair's matches once more; evaluations of many pairs do not keep them.
     """
-    results, transforms = done.results[samples], done.transforms[samples]
-    for kind, places in chosen_pairs(results, number).items():
+    for kind, places in chosen_pairs(done.results[samples], number).items():
         for rank, place in enumerate(places, 1):
-            pair, result = data.pairs[place], results[place]
-            transform = transforms[place]
-            overlay_picture(
-                data.cloud(pair.scene, pair.source).numpy(),
-                data.cloud(pair.scene, pair.target).numpy(),
-                None if bool(transform.isnan().any()) else transform.numpy(),
-                folder / f"{kind}_{rank}.png",
-                f"{pair.scene}, {pair.source} onto {pair.target}",
-                facts_of(result),
-                data.source_kind == "simulated",
-                drawn_matches(matches(pair), pair, rules.inlier_distance),
-            )
-
-
-def drawn_matches(estimate: Estimate, pair: RegistrationPair, distance: float) -> DrawnMatches:
-    """Matches with those within a distance [m] under the truth marked right."""
-    moved = transform_points(pair.transform, estimate.source.double())
-    right = (moved - estimate.target.double()).norm(dim=1) < distance
-    return DrawnMatches(estimate.source.numpy(), estimate.target.numpy(), right.numpy())
-
-
-def facts_of(result: PairResult) -> str:
-    """Errors and matches of a pair in a line."""
-    return (
-        f"RRE {result.rre:.2f} deg   RTE {result.rte:.3f} m   "
-        f"right matches {100 * result.inlier_ratio:.1f} %"
-    )
-
-
-def badness(result: PairResult) -> float:
-    """Order of pairs: by RMSE, by RTE where there is none; without an estimate last."""
-    error = result.rte if isnan(result.rmse) else result.rmse
-    return float("inf") if isnan(error) else error
+            truth, one = data.pairs[place].transform, matches(data.pairs[place])
+            drawn = DrawnMatches.of(one.source, one.target, truth, rules.inlier_distance)
+            pair = replace(shown_pair(data, done, samples, place), matches=drawn)
+            overlay_picture(pair, folder / f"{kind}_{rank}.png")

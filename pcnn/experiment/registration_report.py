@@ -23,15 +23,17 @@ from pcnn.experiment.registration_options import RegistrationOptions
 from pcnn.experiment.registration_pictures import draw_curves, draw_pairs
 from pcnn.experiment.report import CURVES, PAIRS, REFERENCE
 from pcnn.metrics.registration import (
+    Comparison,
+    Figure,
     PairResult,
     Summary,
+    compare,
     registration_table,
     scene_table,
     summarize,
 )
-from pcnn.metrics.registration.comparison import Comparison, compare, comparison_table
+from pcnn.metrics.registration.comparison_report import comparison_table, shown
 from pcnn.metrics.registration.pair_table import read_pair_table, write_pair_table
-from pcnn.metrics.registration.pair_values import FIGURES
 from pcnn.plural import counted
 from pcnn.registration.descriptor import Descriptor
 from pcnn.registration.estimate import Estimate, EstimateSettings, estimate_all
@@ -131,11 +133,14 @@ def report_pairs(
     comparisons: dict[int | None, Comparison] = {}
     if reference:
         of_reference = {number: summary(reference[number]) for number in samples}
+        names = descriptor.name, f"reference: {reference_name}"
         comparisons = {
-            number: compare(done.results[number], reference[number], rules, options.draws, cfg.seed)
+            number: compare(
+                [done.results[number]], [reference[number]], rules, names, options.draws, cfg.seed
+            )
             for number in samples
         }
-        console.print(registration_table(of_reference, f"reference: {reference_name}"))
+        console.print(registration_table(of_reference, names[1]))
         console.print(comparison_table(comparisons, f"{descriptor.name} minus {reference_name}"))
         figures |= flat(of_reference, "reference") | flat_differences(comparisons)
     report.say_simulated(console, cfg)
@@ -210,24 +215,14 @@ def solver_name(solver: str) -> str:
     return open3d_name()
 
 
-def shown(samples: int | None) -> str:
-    """A number of samples as a name."""
-    return "all" if samples is None else str(samples)
-
-
 def flat(summaries: Mapping[int | None, Summary], prefix: str) -> dict[str, float]:
     """Every figure with its interval, by name."""
     figures: dict[str, float] = {}
     for samples, summary in summaries.items():
-        at = f"@{shown(samples)}"
         for name in FLAT:
-            figure = getattr(summary, name)
-            figures[f"{prefix}/{name}{at}"] = figure.value
-            figures[f"{prefix}/{name}_low{at}"] = figure.low
-            figures[f"{prefix}/{name}_high{at}"] = figure.high
-        figures[f"{prefix}/counted{at}"] = summary.counted
-        figures[f"{prefix}/no_estimate{at}"] = summary.no_estimate
-        figures[f"{prefix}/unjudged{at}"] = summary.unjudged
+            figures |= with_ends(f"{prefix}/{name}", samples, getattr(summary, name))
+        for name in ("counted", "no_estimate", "unjudged"):
+            figures[f"{prefix}/{name}@{shown(samples)}"] = getattr(summary, name)
     return figures
 
 
@@ -235,10 +230,12 @@ def flat_differences(comparisons: Mapping[int | None, Comparison]) -> dict[str, 
     """Every paired difference with its interval, by name."""
     figures: dict[str, float] = {}
     for samples, comparison in comparisons.items():
-        at = f"@{shown(samples)}"
-        for name in FIGURES:
-            figure = getattr(comparison, name)
-            figures[f"gain/{name}{at}"] = figure.value
-            figures[f"gain/{name}_low{at}"] = figure.low
-            figures[f"gain/{name}_high{at}"] = figure.high
+        for name, one in comparison.figures.items():
+            figures |= with_ends(f"gain/{name}", samples, one.difference)
     return figures
+
+
+def with_ends(name: str, samples: int | None, figure: Figure) -> dict[str, float]:
+    """A figure and the ends of its interval, by name."""
+    ends = {"": figure.value, "_low": figure.low, "_high": figure.high}
+    return {f"{name}{end}@{shown(samples)}": value for end, value in ends.items()}

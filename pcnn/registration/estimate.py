@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -80,6 +81,7 @@ def estimate_all(
     settings: EstimateSettings,
     samples: int | None = None,
     device: torch.device | str = "cpu",
+    names: Sequence[str] | None = None,
 ) -> list[Estimate]:
     """Estimate the transforms of several pairs, RANSAC of all of them at once.
 
@@ -89,22 +91,30 @@ def estimate_all(
         settings: how.
         samples: number of samples; None uses all.
         device: where matching and torch's RANSAC compute.
+        names: of the pairs, for messages; samples are then drawn by the name of a pair and the
+            seed, otherwise by the seed.
 
     Returns:
         One estimate a pair, in order; each is what it would be alone.
+
+    Raises:
+        ValueError: descriptors hold NaN or infinite numbers; a name is given with it.
     """
     begun = time.perf_counter()
     made: list[tuple[Matches, Tensor, Tensor]] = []
-    for source, target in zip(sources, targets, strict=True):
-        generator = torch.Generator().manual_seed(settings.seed)
-        matches = sampled_matches(
-            source.features.to(device),
-            target.features.to(device),
-            samples,
-            settings.matching,
-            settings.sampling,
-            generator,
-        )
+    for place, (source, target) in enumerate(zip(sources, targets, strict=True)):
+        seed = settings.seed if names is None else seed_of(names[place], settings.seed)
+        try:
+            matches = sampled_matches(
+                source.features.to(device),
+                target.features.to(device),
+                samples,
+                settings.matching,
+                settings.sampling,
+                torch.Generator().manual_seed(seed),
+            )
+        except ValueError as error:
+            raise ValueError(str(error) if names is None else f"{names[place]}: {error}") from error
         made.append(
             (
                 matches,
@@ -129,6 +139,12 @@ def estimate_all(
         Estimate(source.cpu(), target.cpu(), solution, seconds)
         for (_, source, target), solution in zip(made, solutions, strict=True)
     ]
+
+
+def seed_of(name: str, seed: int) -> int:
+    """A seed of 63 bits for a name, the same in every process."""
+    digest = hashlib.blake2b(f"{seed}/{name}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big") >> 1
 
 
 def _by_open3d(

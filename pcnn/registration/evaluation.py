@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import groupby
 from typing import Any
 
@@ -15,12 +16,9 @@ from pcnn.metrics.registration import (
     PairResult,
     Protocol,
     information_rmse,
-    inlier_ratio,
+    judged,
     point_rmse,
-    rotation_error,
-    translation_error,
 )
-from pcnn.metrics.registration.matches import match_distances
 from pcnn.registration.descriptor import Described, Descriptor
 from pcnn.registration.estimate import Estimate, EstimateSettings, estimate_all
 from pcnn.registration.icp import icp
@@ -113,18 +111,16 @@ def evaluate_pairs(
             for pair, source, target, estimate in zip(
                 batch, sources, targets, estimates, strict=True
             ):
+                result_of = partial(_result, pair, source, target, estimate, protocol, near)
                 transform = estimate.solution.transform
-                result = judged(pair, estimate, transform, source, target, protocol, near)
-                evaluation.results.setdefault(number, []).append(result)
+                evaluation.results.setdefault(number, []).append(result_of(transform))
                 kept = no_transform() if transform is None else transform
                 evaluation.transforms.setdefault(number, []).append(kept)
                 if icp_distance is not None:
                     if transform is not None:
-                        transform = icp(
-                            source.points, target.points, transform, icp_distance, 50
-                        ).transform
-                    after = judged(pair, estimate, transform, source, target, protocol, near)
-                    evaluation.refined.setdefault(number, []).append(after)
+                        ends = source.points, target.points
+                        transform = icp(*ends, transform, icp_distance, 50).transform
+                    evaluation.refined.setdefault(number, []).append(result_of(transform))
     return _in_order_of(evaluation, order)
 
 
@@ -139,51 +135,21 @@ def _in_order_of(evaluation: Evaluation, order: Sequence[int]) -> Evaluation:
     return Evaluation(*(placed(part) for part in parts))
 
 
-def judged(
+def _result(
     pair: RegistrationPair,
-    estimate: Estimate,
-    transform: Tensor | None,
     source: Described,
     target: Described,
+    estimate: Estimate,
     protocol: Protocol,
     distance: float,
+    transform: Tensor | None,
 ) -> PairResult:
-    """Errors of a transform, and its matches, against a pair's truth.
-
-    Args:
-        pair: holds the truth.
-        estimate: its matches.
-        transform: that of the estimate, or what ICP made of it; None where there is none.
-        source: as described.
-        target: as described.
-        protocol: says which matches are right.
-        distance: a match agrees with the transform below this residual [m].
-    """
-    result = PairResult(
-        pair.scene,
-        pair.target,
-        pair.source,
-        rre=torch.nan,
-        rte=torch.nan,
-        inlier_ratio=inlier_ratio(
-            estimate.source, estimate.target, pair.transform, protocol.inlier_distance
-        ),
-        matches=len(estimate.source),
-        inliers=0,
-        index=pair.index,
-        seconds=estimate.seconds,
+    """The result of a pair by a transform: that of the estimate, or what ICP made of it."""
+    result = judged(
+        pair.id, pair.transform, estimate.source, estimate.target, transform, protocol, distance
     )
-    if transform is None:
-        return result
-    return replace(
-        result,
-        inliers=int(
-            (match_distances(estimate.source, estimate.target, transform) < distance).sum()
-        ),
-        rre=float(rotation_error(transform, pair.transform)),
-        rte=float(translation_error(transform, pair.transform)),
-        rmse=_rmse(pair, transform, source, target, protocol),
-    )
+    rmse = torch.nan if transform is None else _rmse(pair, transform, source, target, protocol)
+    return replace(result, rmse=rmse, index=pair.index, seconds=estimate.seconds)
 
 
 def no_transform() -> Tensor:

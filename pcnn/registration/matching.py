@@ -84,6 +84,9 @@ def sampled_matches(
         raise ValueError(f"sampling must be one of {', '.join(SAMPLINGS)}, got {sampling!r}")
     if samples is not None and samples < 1:
         raise ValueError(f"samples must be at least 1, got {samples}")
+    if not len(source) or not len(target):
+        none = torch.zeros(0, dtype=torch.int64, device=source.device)
+        return Matches(none, none, source.new_zeros(0, dtype=torch.float32))
     if samples is not None and sampling == "random_points":
         rows = [drawn(len(d), samples, generator).to(d.device) for d in (source, target)]
         found = match(source[rows[0]], target[rows[1]], matching)

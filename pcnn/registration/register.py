@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pcnn.metrics.registration.matches import match_distances
+from pcnn.metrics.registration.inlier_ratio import match_distances
 from pcnn.plural import counted
 from pcnn.registration.ambiguity import UNIQUE, Ambiguity, ambiguity
 from pcnn.registration.descriptor import Described, Descriptor

@@ -22,7 +22,7 @@ class RansacSettings:
     Args:
         distance: largest residual of an inlier [m].
         points: matches in a hypothesis, 3 or more.
-        hypotheses: number tried at most.
+        hypotheses: number tried at most; 0 estimates nothing.
         edge_length: smallest ratio of an edge between two points of a hypothesis in one cloud to
             that in the other; 0 switches the check off.
         confidence: stop when a better hypothesis has been missed with less than 1 - this
@@ -44,8 +44,8 @@ class RansacSettings:
             raise ValueError(f"RANSAC's distance must be positive [m], got {self.distance}")
         if self.points < 3:
             raise ValueError(f"a hypothesis needs at least 3 matches, got points={self.points}")
-        if self.hypotheses < 1:
-            raise ValueError(f"hypotheses must be at least 1, got {self.hypotheses}")
+        if self.hypotheses < 0:
+            raise ValueError(f"hypotheses must be at least 0, got {self.hypotheses}")
         if not 0 <= self.edge_length <= 1:
             raise ValueError(f"edge_length is a ratio in 0..1, got {self.edge_length}")
         if not 0 < self.confidence <= 1:

@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
+from pcnn.metrics.registration import (
+    PairId,
+    PairResult,
+    Protocol,
+    judged,
+    summarize,
+    validation_protocol,
+)
 from pcnn.ranges import Count, Degrees, Length, Natural, Seed, Share
+from pcnn.registration.descriptor import Described
+from pcnn.registration.estimate import EstimateSettings, estimate_all, seed_of
 from pcnn.registration.positives import positive_pairs
 from pcnn.registration.unit_length import unit_length
 from pcnn.tasks.network_task import NetworkTask
-from pcnn.tasks.pair_judge import Described, PairRecord, judge_of, seed_of
-from pcnn.tasks.pair_records import PairRecords, figures
+from pcnn.visualize.pair import DrawnMatches, ShownPair
 
 MEASURED = 4096  # positives whose distance is logged
-SHOWN = 2000  # matches that evaluation returns
 
 
 class RegistrationTask(NetworkTask):
@@ -99,7 +109,7 @@ class RegistrationTask(NetworkTask):
             )
         self.loss = loss
         self.radius = positive_radius * voxel_size  # [m]
-        self.judge = judge_of(
+        self.rules = validation_protocol(
             benchmark,
             hit_distance,
             success_rre,
@@ -107,12 +117,13 @@ class RegistrationTask(NetworkTask):
             val_ransac_distance,
             val_hypotheses,
             inlier_share,
-            val_samples,
-            seed,
         )
+        if val_samples < 1:
+            raise ValueError(f"val_samples must be 1 or more, got {val_samples}")
+        self.samples = val_samples
         self.seed = seed
-        self._seen = {"val": PairRecords(), "test": PairRecords()}
-        self.records: dict[str, dict[str, PairRecord]] = {}  # of the last pass, by stage and name
+        self._seen: dict[str, dict[PairId, PairResult]] = {"val": {}, "test": {}}
+        self.results: dict[str, list[PairResult]] = {}  # of the last pass, by stage
 
     def forward(self, tensor: Any) -> Tensor:
         """Descriptors [N, C] of every row, of unit length."""
@@ -162,58 +173,49 @@ class RegistrationTask(NetworkTask):
         self.log_rate(size)
         return loss
 
-    def validation_step(self, batch: Any, batch_idx: int) -> dict[str, Any] | None:
-        """Judge one batch; returns what `evaluate` returns."""
+    def validation_step(self, batch: Any, batch_idx: int) -> dict[str, ShownPair] | None:
+        """Judge one batch; returns its first `pair`."""
         return self.evaluate(batch, "val")
 
-    def test_step(self, batch: Any, batch_idx: int) -> dict[str, Any] | None:
-        """Judge one batch; returns what `evaluate` returns."""
+    def test_step(self, batch: Any, batch_idx: int) -> dict[str, ShownPair] | None:
+        """Judge one batch; returns its first `pair`."""
         return self.evaluate(batch, "test")
 
-    def evaluate(self, batch: Any, stage: str) -> dict[str, Any] | None:
-        """Describe the pairs of a batch and judge them.
+    def evaluate(self, batch: Any, stage: str) -> dict[str, ShownPair] | None:
+        """Describe the pairs of a batch, estimate their transforms and judge them.
 
         Returns:
-            Of the batch's first pair: `name`, `source` [N0, 3] and `target` [M0, 3] places, `truth`
-            [4, 4] and `estimate` [4, 4] float64 or None, up to 2000 of its `matches` [S, 2] as rows
-            of both, `inlier_ratio`, `rre` [deg], `rte` [m]. None for a batch without pairs, which a
-            rank gets when another has one more.
+            The batch's first `pair`, on the host. None for a batch without pairs, which a rank gets
+            when another has one more.
         """
         if batch.batch_size == 0:
             return None
+        names = [str(name) for name in batch.names]
         source, target = self.described(batch)
         devices = [source.device] if source.device.type == "cuda" else []
         with torch.random.fork_rng(devices):  # nothing that training draws depends on validation
-            torch.manual_seed(seed_of("/".join(batch.names), self.seed))
+            torch.manual_seed(seed_of("/".join(names), self.seed))
             loss = float(self.loss(source, target, batch).detach())
-        of_source, of_target = batch.source_offsets.tolist(), batch.target_offsets.tolist()
-        pairs = []
-        for b, name in enumerate(batch.names):
-            here, there = (slice(*ends[b : b + 2]) for ends in (of_source, of_target))
-            pairs.append(
-                Described(
-                    name,
-                    batch.source_places[here],
-                    source[here],
-                    batch.target_places[there],
-                    target[there],
-                    batch.transforms[b],
-                )
-            )
-        judged = self.judge(pairs, loss)
-        self._seen[stage].add(one.record for one in judged)
-        pair, (record, matches, estimate) = pairs[0], judged[0]
-        return {
-            "name": pair.name,
-            "source": pair.source,
-            "target": pair.target,
-            "truth": pair.truth,
-            "estimate": estimate,
-            "matches": matches[:: -(-len(matches) // SHOWN) or 1],
-            "inlier_ratio": record.inlier_ratio,
-            "rre": record.rre,
-            "rte": record.rte,
-        }
+        sources = _clouds(batch.source_places, source, batch.source_offsets)
+        targets = _clouds(batch.target_places, target, batch.target_offsets)
+        settings = EstimateSettings(self.rules.ransac, seed=self.seed)
+        estimates = estimate_all(
+            sources, targets, settings, self.samples, source.device, names=names
+        )
+        for name, truth, one in zip(batch.names, batch.transforms, estimates, strict=True):
+            transform = one.solution.transform
+            result = judged(name, truth, one.source, one.target, transform, self.rules)
+            self._seen[stage][name] = replace(result, loss=loss)
+        first, truth = estimates[0], batch.transforms[0].cpu()
+        pair = ShownPair.of(
+            names[0],
+            sources[0].points,
+            targets[0].points,
+            first.solution.transform,
+            facts=self._seen[stage][batch.names[0]].facts,
+            matches=DrawnMatches.of(first.source, first.target, truth, self.rules.inlier_distance),
+        )
+        return {"pair": pair}
 
     def on_validation_epoch_end(self) -> None:
         """Log the figures of the pass."""
@@ -224,12 +226,52 @@ class RegistrationTask(NetworkTask):
         self.log_evaluation("test")
 
     def log_evaluation(self, stage: str) -> None:
-        """Log all figures of a pass, exact over ranks, and keep its records."""
-        records = self._seen[stage].gathered()
-        self.records[stage] = records
-        if records:
-            found = figures(records, self.judge)
+        """Log all figures of a pass, exact over ranks, and keep its results."""
+        own, self._seen[stage] = self._seen[stage], {}
+        self.results[stage] = results = gathered(own)
+        if results:
+            found = figures(results, self.rules)
             self.log_dict({f"{stage}/{name}": value for name, value in found.items()})
+
+
+def gathered(own: dict[PairId, PairResult]) -> list[PairResult]:
+    """The results of all ranks, sorted, each pair once: a sampler may fill a rank's last batch up.
+
+    Every rank calls this at the end of a pass and gets the same.
+    """
+    parts = [own]
+    if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
+        parts = [{} for _ in range(dist.get_world_size())]
+        dist.all_gather_object(parts, own)
+    joined = {name: result for part in parts for name, result in part.items()}
+    return [joined[name] for name in sorted(joined)]
+
+
+def figures(results: Sequence[PairResult], rules: Protocol) -> dict[str, float]:
+    """Figures of a pass that are logged.
+
+    Returns:
+        `loss`, `feat_match_ratio`, `inlier_ratio`, and where transforms were estimated `rr`, and
+        `rre` [deg] and `rte` [m] over the registered pairs, if there are any.
+    """
+    summary = summarize(results, rules, draws=0)
+    found = {
+        "loss": sum(result.loss for result in results) / len(results),
+        "feat_match_ratio": summary.fmr.value,
+        "inlier_ratio": summary.ir.value,
+    }
+    if rules.ransac.hypotheses:
+        found["rr"] = summary.rr.value
+        if summary.rre.pairs:
+            found |= {"rre": summary.rre.value, "rte": summary.rte.value}
+    return found
+
+
+def _clouds(places: Tensor, features: Tensor, offsets: Tensor) -> list[Described]:
+    sizes = offsets.diff().tolist()
+    return [
+        Described(*cloud) for cloud in zip(places.split(sizes), features.split(sizes), strict=True)
+    ]
 
 
 @torch.no_grad()

@@ -3,63 +3,43 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from pcnn.files.whole_file import whole_file
-from pcnn.visualize.matches import DrawnMatches, draw_matches
+from pcnn.metrics.registration import Curves
+from pcnn.visualize.page import FAINT, INK, new_page, saved
+from pcnn.visualize.pair import ShownPair, draw_matches
 from pcnn.visualize.raster import from_above
 
 TARGET = (31, 88, 178)
 SOURCE = (232, 112, 16)
-INK, FAINT = "#1c2430", "#6b7482"
 PIXELS = 700
 LINE = 125  # letters of the line below the heading
 
-Points = NDArray[np.floating]
 
+def overlay_picture(pair: ShownPair, path: str | Path) -> Path:
+    """Draw two clouds as they are given and as their transform puts them, along z and along y.
 
-def overlay_picture(
-    source: Points,
-    target: Points,
-    transform: NDArray[np.floating] | None,
-    path: str | Path,
-    title: str = "",
-    facts: str = "",
-    simulated: bool = False,
-    matches: DrawnMatches | None = None,
-) -> Path:
-    """Draw two clouds as they are given and as a transform puts them, along z and along y.
-
-    The target is blue, the source orange. Uses matplotlib's object interface: no display and no
-    global state.
+    The target is blue, the source orange. Without a transform only "as given" is drawn. Matches are
+    lines between the clouds laid side by side, below.
 
     Args:
-        source: [P, 3] [m].
-        target: [Q, 3] [m].
-        transform: [4, 4] source to target; None where none was found: only "before" is drawn.
+        pair: what to draw.
         path: PNG to write, whole; its folder is created.
-        title: heading.
-        facts: line below it.
-        simulated: written large.
-        matches: drawn below as lines between the clouds laid side by side; None or none at all:
-            that part is left out.
 
     Returns:
         `path`.
     """
-    states = [("as given", source)]
-    if transform is not None:
-        states.append(("registered", source @ transform[:3, :3].T + transform[:3, 3]))
+    states = [("as given", pair.source)]
+    if pair.placed is not None:
+        states.append(("registered", pair.placed))
     views = (("along z", (0, 1, 2)), ("along y", (0, 2, 1)))
-    matched = matches is not None and len(matches) > 0
-    rows = len(views) + matched
+    target, matches = pair.target, pair.matches
+    rows = len(views) + bool(matches)
     inch = 1 / (1.0 + 5.2 * rows)  # of the figure's height
-    figure = _figure(5.2 * len(states), 1.0 + 5.2 * rows)
+    figure = new_page(5.2 * len(states), 1.0 + 5.2 * rows)
     for column, (state, moved) in enumerate(states):
         points = np.concatenate([target, moved])
         colours = np.repeat(np.array([TARGET, SOURCE], np.uint8), [len(target), len(moved)], axis=0)
@@ -73,42 +53,38 @@ def overlay_picture(
             place.imshow(image, extent=(-extent, extent, -extent, extent))
             place.set_title(f"{state}, {view}", loc="left", fontsize=12, color=INK)
             place.tick_params(labelsize=8, colors=FAINT)
-    if matched:
-        assert matches is not None
+    if matches:
         place = figure.add_subplot(rows, 1, rows)
-        draw_matches(place, source, target, matches, (SOURCE, TARGET))
-    heading = title or "registration"
-    if simulated:
+        draw_matches(place, pair.source, target, matches, (SOURCE, TARGET))
+    heading = pair.name
+    if pair.simulated:
         heading += "   SIMULATED DATA"
     figure.suptitle(
         heading, x=0.02, y=1 - 0.2 * inch, ha="left", fontsize=15, color=INK, weight="bold"
     )
-    note = textwrap.fill(f"target blue, source orange, metres   {facts}", LINE)
+    note = textwrap.fill(f"target blue, source orange, metres   {pair.facts}", LINE)
     figure.text(0.02, 1 - 0.62 * inch, note, va="top", fontsize=10.5, color=FAINT)
     figure.subplots_adjust(
         left=0.06, right=0.98, top=1 - 1.15 * inch, bottom=0.4 * inch, hspace=0.12, wspace=0.14
     )
-    return _saved(figure, path)
+    return saved(figure, path)
 
 
 def recall_picture(
-    curves: Mapping[str, tuple[Sequence[float], Mapping[str, Sequence[float]]]],
-    limits: Mapping[str, float | None],
-    path: str | Path,
-    title: str,
+    curves: Curves, limits: Mapping[str, float], path: str | Path, title: str
 ) -> Path:
     """Draw recall against the threshold of every error, one line a number of samples.
 
     Args:
-        curves: by axis label, thresholds and recall (0..1) by name of the line.
-        limits: by axis label, the protocol's own threshold; None where it has none.
+        curves: at least one, as `recall_curves` gives them.
+        limits: by axis label, the protocol's own threshold where it has one.
         path: PNG to write, whole.
         title: heading.
 
     Returns:
         `path`.
     """
-    figure = _figure(5.0 * len(curves), 4.6)
+    figure = new_page(5.0 * len(curves), 4.6)
     for column, (label, (thresholds, lines)) in enumerate(curves.items()):
         place = figure.add_subplot(1, len(curves), column + 1)
         shades = np.linspace(0.15, 0.8, max(len(lines), 1))
@@ -126,20 +102,4 @@ def recall_picture(
             place.legend(fontsize=9, frameon=False)
     figure.suptitle(title, x=0.02, ha="left", fontsize=12, color=INK, weight="bold")
     figure.tight_layout()
-    return _saved(figure, path)
-
-
-def _figure(width: float, height: float) -> Any:
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure: Any = Figure(figsize=(width, height), facecolor="white")
-    FigureCanvasAgg(figure)
-    return figure
-
-
-def _saved(figure: Any, path: str | Path) -> Path:
-    path = Path(path)
-    with whole_file(path) as file:
-        figure.savefig(file, format="png", dpi=100)
-    return path
+    return saved(figure, path)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import warnings
+from math import nan
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import lightning as L
@@ -17,10 +17,16 @@ from torch.utils.data import DataLoader
 
 from pcnn.callbacks import PairPicture, WandbPairs
 from pcnn.callbacks.evaluation_media import LIMIT
-from pcnn.callbacks.pair import Pair
-from pcnn.callbacks.pair_media import PairFigures, overlay, overlays, pair_rows, scene_rows
-from pcnn.callbacks.wandb_pairs import curves_of
+from pcnn.callbacks.pair_media import overlays, pair_rows, scene_rows
 from pcnn.loggers import RunWandbLogger, guard
+from pcnn.metrics.registration import (
+    JudgedPairs,
+    PairResult,
+    recall_curves,
+    summarize,
+    validation_protocol,
+)
+from pcnn.visualize.pair import DrawnMatches, ShownPair
 from tests.callbacks.tiny import trainer_for
 
 
@@ -31,24 +37,22 @@ def _quiet(monkeypatch: pytest.MonkeyPatch) -> Any:
     wandb.teardown()
 
 
-def step(index: int, found: bool = True) -> dict[str, Any]:
-    """What a validation step hands out: places moved by one metre, every second match wrong."""
+def step(index: int) -> tuple[PairResult, ShownPair]:
+    """Places moved by one metre, every second match wrong; the second pair has no estimate."""
+    error = nan if index == 1 else 0.0
+    result = PairResult("room", 0, index, error, error, inlier_ratio=0.5, inliers=9)
     source = torch.rand(60, 3, generator=torch.Generator().manual_seed(index))
     truth = torch.eye(4, dtype=torch.float64)
     truth[0, 3] = 1.0
+    target = source + torch.tensor([1.0, 0.0, 0.0])
     rows = torch.arange(60)
     wrong = torch.where(rows % 2 == 0, rows, (rows + 30) % 60)
-    return {
-        "name": f"room/{index} onto 0",
-        "source": source,
-        "target": source + torch.tensor([1.0, 0.0, 0.0]),
-        "truth": truth,
-        "estimate": truth if found else None,
-        "matches": torch.stack([rows, wrong], 1),
-        "inlier_ratio": 0.5,
-        "rre": 0.0 if found else float("nan"),
-        "rte": 0.0 if found else float("nan"),
-    }
+    matches = DrawnMatches.of(source, target[wrong], truth, 0.1)
+    estimate = None if index == 1 else truth
+    pair = ShownPair.of(
+        str(result.pair), source, target, estimate, facts=result.facts, matches=matches
+    )
+    return result, pair
 
 
 class Pairs(L.LightningDataModule):
@@ -67,28 +71,17 @@ class Registering(L.LightningModule):
     def __init__(self) -> None:
         super().__init__()
         self.net = nn.Linear(1, 1)
-        self.records: dict[str, dict[str, Any]] = {}
-        self.judge = SimpleNamespace(
-            hit_distance=0.1,
-            ransac=object(),
-            matches_features=lambda record: record.inlier_ratio > 0.05,
-            registers=lambda record: record.rre < 5,
-        )
+        self.results: dict[str, list[PairResult]] = {}
+        self.rules = validation_protocol("threedmatch")
 
     def training_step(self, batch: Any, batch_idx: int) -> torch.Tensor:
         return self.net(batch.float()[:, None]).square().mean()
 
-    def validation_step(self, batch: Any, batch_idx: int) -> dict[str, Any]:
-        return step(batch_idx, batch_idx != 1)
+    def validation_step(self, batch: Any, batch_idx: int) -> dict[str, ShownPair]:
+        return {"pair": step(batch_idx)[1]}
 
     def on_validation_epoch_end(self) -> None:
-        steps = [step(index, index != 1) for index in range(3)]
-        self.records["val"] = {
-            one["name"]: SimpleNamespace(
-                rre=one["rre"], rte=one["rte"], inlier_ratio=one["inlier_ratio"]
-            )
-            for one in steps
-        }
+        self.results["val"] = [step(index)[0] for index in range(3)]
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
         return torch.optim.SGD(self.parameters(), lr=0.01)
@@ -107,17 +100,13 @@ def fit(folder: Path, callbacks: list[L.Callback], **options: Any) -> None:
     assert trainer.global_step == 2
 
 
-def test_a_pair_on_the_host_knows_its_right_matches() -> None:
-    pair = Pair.of(step(0))
-    assert pair is not None
-    assert pair.drawn(0.1).right.sum() == 30
+def test_a_pair_knows_its_right_matches() -> None:
+    pair, lost = step(0)[1], step(1)[1]
+    assert pair.matches is not None
+    assert pair.matches.right.sum() == 30
     assert pair.facts == "RRE 0.00 deg   RTE 0.000 m   right matches 50.0 %"
-    lost = Pair.of({**step(0, found=False), "matches": None})
-    assert lost is not None
-    assert (lost.estimate, len(lost.matches)) == (None, 0)
+    assert (lost.transform, lost.placed) == (None, None)
     assert lost.facts == "right matches 50.0 %"
-    assert Pair.of(None) is None
-    assert Pair.of({"points": 1}) is None
 
 
 def test_the_first_pair_is_drawn(tmp_path: Path) -> None:
@@ -174,7 +163,7 @@ def test_overlays_stay_small_and_hold_both_clouds(monkeypatch: pytest.MonkeyPatc
     source, target = np.random.rand(90_000, 3), np.random.rand(60_000, 3)  # noqa: NPY002
     transform = np.eye(4)
     transform[2, 3] = 5.0
-    media = overlays("x", source, target, transform, "a pair")
+    media = overlays("x", ShownPair("a pair", source, target, transform))
     assert media == {"x/before": "a pair, as given", "x/after": "a pair, registered"}
     before, after = kept
     assert before.shape == after.shape
@@ -183,18 +172,19 @@ def test_overlays_stay_small_and_hold_both_clouds(monkeypatch: pytest.MonkeyPatc
     assert orange.sum() == pytest.approx(0.6 * len(before), rel=0.01)
     assert (after[orange, 2] > 4.9).all()
     assert (after[~orange, 2] < 1.1).all()
-    assert overlay(source[:5], target[:0], None, "c", "simulated") == "c (SIMULATED)"
 
 
 def test_figures_that_do_not_exist_are_left_empty() -> None:
-    nan = float("nan")
+    rules = validation_protocol("threedmatch")
     lines = [
-        PairFigures("a", "1 onto 0", 1.0, 0.1, 0.3, True, True, 9),
-        PairFigures("b", "2 onto 0", nan, nan, nan, False, False),
+        PairResult("a", 0, 1, 1.0, 0.1, inlier_ratio=0.3, inliers=9),
+        PairResult("b", 0, 2, nan, nan),
     ]
-    assert pair_rows(lines).data[1] == ["b", "2 onto 0", None, None, None, None, False]
-    assert scene_rows(lines).data == [["a", 1, 1.0, 1.0, 0.3], ["b", 1, 0.0, 0.0, None]]
-    limits, curve = curves_of(lines)["RRE deg"]
-    assert curve["val"][0] == 0.0
-    assert curve["val"][-1] == 0.5
-    assert limits[-1] == 15.0
+    assert pair_rows(JudgedPairs(lines, rules)).data == [
+        ["a", "1 onto 0", 1.0, 0.1, 0.3, 9, True],
+        ["b", "2 onto 0", None, None, None, 0, False],
+    ]
+    scenes = scene_rows(summarize(lines, rules, draws=0)).data
+    assert scenes == [["a", 1, 1.0, 1.0, 0.3], ["b", 1, 0.0, None, None]]
+    limits, curve = recall_curves({"val": lines}, rules)["RRE deg"]
+    assert (curve["val"][0], curve["val"][-1], limits[-1]) == (0.0, 0.5, 15.0)

@@ -7,8 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from pcnn.cli.commands import app
-from pcnn.metrics.registration import PairResult, protocol
-from pcnn.metrics.registration.comparison import compare_runs
+from pcnn.metrics.registration import PairResult, compare, protocol
 from pcnn.metrics.registration.pair_table import write_pair_table
 from tests.metrics.registration.two_methods import runs
 
@@ -45,11 +44,12 @@ def test_every_file_is_written(tmp_path: Path) -> None:
     assert content["names"] == ["native points", "voxels"]
     assert content["number_of_runs"] == [3, 2]
     assert content["over"] == content["methods"][1]["tables"] == over
-    found = compare_runs(first, second, RULES, draws=100)
+    found = compare(first, second, RULES, draws=100).figures
     for name in ("rr", "fmr", "ir", "rre", "rte"):
         figure = content["gain"]["250"][name]
-        assert figure["value"] == pytest.approx(getattr(found, name).value, rel=1e-4, abs=1e-6)
-        assert figure["pairs"] == getattr(found, name).pairs
+        difference = found[name].difference
+        assert figure["value"] == pytest.approx(difference.value, rel=1e-4, abs=1e-6)
+        assert figure["pairs"] == difference.pairs
         for method, number in zip(content["methods"], (3, 2), strict=True):
             own = method["figures"]["5000"][name]
             assert len(own["values"]) == number
@@ -74,6 +74,7 @@ def test_what_cannot_be_compared_ends_with_a_message_and_writes_nothing(tmp_path
     assert "gain.pdf: a chart is written as .png or .svg" in said
     said = gain(one, "--over", one, "--out", str(out), "--name", "B", code=2)
     assert "both methods are named 'B'" in said
+    assert "none.csv" in gain(one, "--over", "none.csv", code=2)
     assert not out.exists()
 
 

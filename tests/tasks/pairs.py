@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from pcnn.metrics.registration import PairId
 from pcnn.ops import native_points, voxelize
 from pcnn.registration.transforms import inverse, transform_points
 from pcnn.tensor import SparseTensor
@@ -26,7 +27,7 @@ class Pairs:
     source_offsets: Tensor
     target_offsets: Tensor
     transforms: Tensor
-    names: tuple[str, ...]
+    names: tuple[PairId, ...]
     voxel_size: float
     positives: Tensor | None = None
     positive_offsets: Tensor | None = None
@@ -78,7 +79,7 @@ def pairs_of(
     transforms: Sequence[Tensor],
     voxel_size: float,
     geometry: str = "voxel",
-    names: Sequence[str] | None = None,
+    names: Sequence[PairId] | None = None,
 ) -> Pairs:
     """A batch of given clouds [P, 3] and transforms [4, 4] of sources onto targets."""
     source, target = side(sources, voxel_size, geometry), side(targets, voxel_size, geometry)
@@ -91,7 +92,7 @@ def pairs_of(
         source[2],
         target[2],
         poses,
-        tuple(names or (f"scene/{n} onto {n + 1}" for n in range(len(sources)))),
+        tuple(names or (PairId("scene", n + 1, n) for n in range(len(sources)))),
         voxel_size,
     )
 
@@ -120,4 +121,6 @@ def views(
         sources.append(transform_points(inverse(truth), world[world[:, 0] > 0.6].double()).float())
         targets.append(world[world[:, 0] < 1.6])
         poses.append(truth)
-    return pairs_of(sources, targets, poses, voxel_size, geometry, [f"place/{s}" for s in seeds])
+    return pairs_of(
+        sources, targets, poses, voxel_size, geometry, [PairId("place", 0, s) for s in seeds]
+    )

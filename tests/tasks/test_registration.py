@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
+from math import nan
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
 from torch import Tensor, nn
 
 from pcnn.losses import Circle, HardestContrastive
+from pcnn.metrics.registration import JudgedPairs, PairId, PairResult, validation_protocol
 from pcnn.models import ResUNetBN2C
+from pcnn.registration.estimate import seed_of
 from pcnn.registration.transforms import inverse, transform_points
 from pcnn.tasks import RegistrationTask
+from pcnn.tasks.registration import figures, gathered
 from pcnn.tasks.schedules import constant
+from tests.forking import require_fork
 from tests.registration.poses import random_pose
 from tests.tasks.pairs import Pairs, pairs_of, views
 from tests.tasks.quiet import loader, trainer_for
@@ -64,8 +73,8 @@ def with_right_matches(right: int, of: int, seed: int) -> tuple[Tensor, Tensor, 
     return source, target, truth, partner
 
 
-def hand_made(rights: list[int], of: int, names: list[str]) -> Pairs:
-    """Pairs whose matches are right for so many rows; descriptors come with the input."""
+def hand_made(rights: list[int], of: int, names: str) -> Pairs:
+    """Pairs of scenes named by a letter; so many matches are right; features are descriptors."""
     sources, targets, truths, features = [], [], [], []
     for seed, right in enumerate(rights):
         source, target, truth, partner = with_right_matches(right, of, seed)
@@ -81,7 +90,7 @@ def hand_made(rights: list[int], of: int, names: list[str]) -> Pairs:
         torch.arange(len(rights) + 1) * of,
         torch.arange(len(rights) + 1) * of,
         torch.stack(truths),
-        tuple(names),
+        tuple(PairId(letter, 0, 2) for letter in names),
         VOXEL,
     )
 
@@ -89,8 +98,8 @@ def hand_made(rights: list[int], of: int, names: list[str]) -> Pairs:
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_figures_of_hand_made_pairs(tmp_path: Any) -> None:
     # 40, 12 and 2 of 40 matches are right: 5 % is not above 5 %
-    first = hand_made([40, 12], 40, ["a", "b"])
-    second = hand_made([2], 40, ["c"])
+    first = hand_made([40, 12], 40, "ab")
+    second = hand_made([2], 40, "c")
     task = task_of(Lookup())
     trainer = trainer_for(tmp_path)
     (found,) = trainer.validate(task, loader([first, second]), verbose=False)
@@ -99,13 +108,11 @@ def test_figures_of_hand_made_pairs(tmp_path: Any) -> None:
     assert found["val/rr"] == pytest.approx(2 / 3)
     assert found["val/rre"] < 0.1
     assert found["val/rte"] < 0.001
-    assert list(task.records["val"]) == ["a", "b", "c"]
-    ratios = [record.inlier_ratio for record in task.records["val"].values()]
-    assert ratios == pytest.approx([1, 0.3, 0.05])
-    assert task.records["val"]["c"].loss != task.records["val"]["a"].loss
-    assert found["val/loss"] == pytest.approx(
-        sum(record.loss for record in task.records["val"].values()) / 3
-    )
+    results = task.results["val"]
+    assert [one.scene for one in results] == ["a", "b", "c"]
+    assert [one.inlier_ratio for one in results] == pytest.approx([1, 0.3, 0.05])
+    assert results[2].loss != results[0].loss
+    assert found["val/loss"] == pytest.approx(sum(one.loss for one in results) / 3)
     # a second pass begins anew, and a pair that comes twice counts once
     (again,) = trainer.validate(task, loader([first, second, second]), verbose=False)
     assert again == found
@@ -116,17 +123,15 @@ def test_figures_of_hand_made_pairs(tmp_path: Any) -> None:
 
 
 def test_hits_and_success_follow_their_thresholds() -> None:
-    batch = hand_made([40, 40], 40, ["a", "b"])
+    batch = hand_made([40, 40], 40, "ab")
     shift = torch.tensor([0.08, 0.0, 0.0])
     batch.target_places[40:] += shift  # the truth says otherwise: every match of b is 8 cm off
 
     def figures(**options: Any) -> list[tuple[float, bool, bool]]:
         task = task_of(Lookup(), **options)
         task.evaluate(task.arrived(batch), "val")
-        return [
-            (one.inlier_ratio, task.judge.matches_features(one), task.judge.registers(one))
-            for one in task._seen["val"].gathered().values()
-        ]
+        pairs = JudgedPairs(list(task._seen["val"].values()), task.rules)
+        return list(zip(pairs.inlier_ratio, pairs.enough, pairs.registered, strict=True))
 
     assert figures() == [(1, True, True), (1, True, True)]
     assert figures(hit_distance=0.05) == [(1, True, True), (0, False, True)]
@@ -136,23 +141,21 @@ def test_hits_and_success_follow_their_thresholds() -> None:
 
 def test_what_an_evaluation_returns() -> None:
     task = task_of(Lookup(), val_samples=25)
-    seen = task.evaluate(task.arrived(hand_made([40, 2], 40, ["a", "b"])), "test")
+    seen = task.evaluate(task.arrived(hand_made([40, 2], 40, "ab")), "test")
     assert seen is not None
-    assert seen["name"] == "a"
-    assert seen["source"].shape == seen["target"].shape == (40, 3)
-    torch.testing.assert_close(seen["estimate"], seen["truth"], rtol=1e-4, atol=1e-4)
-    source, target = seen["matches"].unbind(1)
-    assert len(source) == 25
-    moved = transform_points(seen["truth"], seen["source"][source].double())
-    right = (moved - seen["target"][target]).norm(dim=1) < 0.1
-    assert seen["inlier_ratio"] == pytest.approx(float(right.double().mean()))
-    assert seen["rre"] < 0.1
-    assert seen["rte"] < 0.001
+    pair = seen["pair"]
+    assert pair.name == "a/2 onto 0"
+    assert pair.source.shape == pair.target.shape == (40, 3)
+    assert pair.transform == pytest.approx(random_pose(0).numpy(), abs=1e-4)
+    assert pair.matches is not None
+    assert len(pair.matches) == 25
+    right = 100 * pair.matches.right.mean()
+    assert pair.facts == f"RRE 0.00 deg   RTE 0.000 m   right matches {right:.1f} %"
 
 
 def test_one_network_has_one_set_of_figures() -> None:
     task = task_of(Lookup(), HardestContrastive(8, 8), val_samples=20)
-    batch = task.arrived(hand_made([30, 20], 60, ["a", "b"]))
+    batch = task.arrived(hand_made([30, 20], 60, "ab"))
     torch.manual_seed(1)
     state = torch.get_rng_state()
     seen = []
@@ -161,13 +164,14 @@ def test_one_network_has_one_set_of_figures() -> None:
         before = torch.get_rng_state()
         task.evaluate(batch, "val")
         assert torch.equal(torch.get_rng_state(), before)
-        seen.append(task._seen["val"].gathered())
+        seen.append(task._seen["val"].copy())
     assert seen[0] == seen[1]
     torch.set_rng_state(state)
     # what is drawn does not hang on the company of a pair
-    alone = hand_made([30], 60, ["a"])
+    alone = hand_made([30], 60, "a")
     task.evaluate(task.arrived(alone), "val")
-    assert task._seen["val"].gathered()["a"].inlier_ratio == seen[0]["a"].inlier_ratio
+    name = PairId("a", 0, 2)
+    assert task._seen["val"][name].inlier_ratio == seen[0][name].inlier_ratio
 
 
 def test_a_batch_without_pairs_and_a_pass_without_records() -> None:
@@ -175,7 +179,7 @@ def test_a_batch_without_pairs_and_a_pass_without_records() -> None:
     empty = task.arrived(pairs_of([], [], [], VOXEL))
     assert task.evaluate(empty, "val") is None
     task.log_evaluation("val")
-    assert task.records["val"] == {}
+    assert task.results["val"] == []
 
 
 @pytest.mark.parametrize(("geometry", "steps"), [("voxel", 25), ("point", 12)])
@@ -251,6 +255,43 @@ def test_degenerate_batches_train_on(geometry: str, loss: nn.Module, tmp_path: A
     assert trainer.callback_metrics["val/loss"].isfinite()
 
 
+# a pair of rank 0, one that both ranks had, one of rank 1
+RANKS = [
+    [PairResult("b", 0, 1, 1.0, 0.1, loss=0.3), PairResult("s", 0, 1, nan, nan, loss=0.5)],
+    [PairResult("s", 0, 1, nan, nan, loss=0.5), PairResult("a", 0, 1, 20.0, 0.2, loss=0.7)],
+]
+
+
+def gather(rank: int, store: str, folder: str) -> None:
+    dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=2)
+    found = gathered({one.pair: one for one in RANKS[rank]})
+    Path(folder, str(rank)).write_text(repr(found))
+    dist.destroy_process_group()
+
+
+def test_every_rank_gets_every_pair_once(tmp_path: Path) -> None:
+    require_fork()
+    mp.start_processes(
+        gather, (str(tmp_path / "store"), str(tmp_path)), nprocs=2, start_method="fork"
+    )
+    found = [Path(tmp_path, str(rank)).read_text() for rank in (0, 1)]
+    assert found == [repr([RANKS[1][1], *RANKS[0]])] * 2
+
+
+def test_figures_and_thresholds_of_benchmarks() -> None:
+    ratios = zip((0.0, 0.5, 0.1), (RANKS[1][1], *RANKS[0]), strict=True)
+    results = [replace(one, inlier_ratio=ratio) for ratio, one in ratios]
+    found = figures(results, validation_protocol("threedmatch"))
+    # 20 degrees are too many, no estimate is none
+    wanted = {"loss": 0.5, "feat_match_ratio": 2 / 3, "inlier_ratio": 0.2, "rr": 1 / 3}
+    assert found == pytest.approx(wanted | {"rre": 1.0, "rte": 0.1})
+    assert figures(results, validation_protocol("kitti"))["rr"] == pytest.approx(1 / 3)
+    loose = validation_protocol("kitti", success_rre=25.0)
+    assert figures(results, loose)["rr"] == pytest.approx(2 / 3)
+    assert "rr" not in figures(results, validation_protocol("kitti", hypotheses=0))
+    assert len({seed_of(name, seed) for name in "abc" for seed in range(3)}) == 9
+
+
 def test_checkpoint_holds_weights_only() -> None:
     task = task_of(Lookup())
     assert set(task.state_dict()) == {"net.scale"}
@@ -258,10 +299,10 @@ def test_checkpoint_holds_weights_only() -> None:
 
 
 def test_diverged_descriptors_are_named() -> None:
-    batch = hand_made([5], 10, ["room/3 onto 1"])
+    batch = hand_made([5], 10, "x")
     batch.source.features[4] = torch.nan
     task = task_of(Lookup())
-    with pytest.raises(ValueError, match=r"room/3 onto 1.*NaN"):
+    with pytest.raises(ValueError, match=r"x/2 onto 0: .*NaN"):
         task.evaluate(task.arrived(batch), "val")
 
 

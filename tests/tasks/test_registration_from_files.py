@@ -58,7 +58,7 @@ def test_fit_and_validate(geometry: Placement, loss: nn.Module, tmp_path: Path) 
     assert trainer.callback_metrics["train/loss"] > 0
     pairs = data.dataset("val")
     assert pairs is not None
-    assert len(task.records["val"]) == len(pairs) > 1
+    assert len(task.results["val"]) == len(pairs) > 1
     assert {"val/loss", "val/feat_match_ratio", "val/inlier_ratio", "val/rr"} <= set(
         trainer.callback_metrics
     )

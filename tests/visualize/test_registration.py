@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pcnn.visualize.matches import DrawnMatches
+from pcnn.visualize.pair import DrawnMatches, ShownPair
 from pcnn.visualize.registration import overlay_picture, recall_picture
 
 matplotlib = pytest.importorskip("matplotlib")
@@ -22,7 +22,8 @@ def test_overlay_shows_both_clouds_before_and_after(tmp_path: Path) -> None:
     target, source = rng.random((2, 500, 3))
     transform = np.eye(4)
     transform[0, 3] = 5.0
-    path = overlay_picture(source - [5, 0, 0], target, transform, tmp_path / "a" / "b.png", "x")
+    pair = ShownPair("x", source - [5, 0, 0], target, transform)
+    path = overlay_picture(pair, tmp_path / "a" / "b.png")
     image = pixels(path)
     tint = image[:, :, 0] - image[:, :, 2]
     half = image.shape[1] // 2
@@ -36,7 +37,8 @@ def test_overlay_shows_both_clouds_before_and_after(tmp_path: Path) -> None:
     assert orange[1] < blue[0]  # apart as given: the source is left of the target
     blue, orange = spans(tint[:, half:])
     assert abs(blue[0] - orange[0]) + abs(blue[1] - orange[1]) < 10
-    narrow = pixels(overlay_picture(target, target, None, tmp_path / "c.png", simulated=True))
+    alone = ShownPair("y", target, target, None, simulated=True)
+    narrow = pixels(overlay_picture(alone, tmp_path / "c.png"))
     assert narrow.shape[1] < image.shape[1]
 
 
@@ -45,7 +47,7 @@ def test_recall_curves(tmp_path: Path) -> None:
         "RMSE m": ([0.0, 0.1, 0.2], {"5000": [0.0, 0.5, 0.9], "250": [0.0, 0.2, 0.4]}),
         "RRE deg": ([0.0, 5.0, 9.0], {"5000": [0.0, 0.5, 0.9], "250": [0.0, 0.2, 0.4]}),
     }
-    path = recall_picture(curves, {"RMSE m": 0.2, "RRE deg": None}, tmp_path / "r.png", "t")
+    path = recall_picture(curves, {"RMSE m": 0.2}, tmp_path / "r.png", "t")
     assert pixels(path).shape[1] == 1000
 
 
@@ -56,7 +58,8 @@ def test_matches_are_lines_right_ones_green(tmp_path: Path) -> None:
     def share(right: np.ndarray) -> tuple[float, float]:
         """Of green and of red in the picture's last row."""
         matches = DrawnMatches(cloud, cloud[::-1], right)
-        path = overlay_picture(cloud, cloud, np.eye(4), tmp_path / "m.png", matches=matches)
+        pair = ShownPair("x", cloud, cloud, np.eye(4), matches=matches)
+        path = overlay_picture(pair, tmp_path / "m.png")
         part = pixels(path)[-500:, :, :3]
         green = (part[..., 1] > part[..., 0] + 0.1) & (part[..., 1] > part[..., 2] + 0.1)
         red = (part[..., 0] > part[..., 1] + 0.1) & (abs(part[..., 1] - part[..., 2]) < 0.05)
@@ -67,5 +70,6 @@ def test_matches_are_lines_right_ones_green(tmp_path: Path) -> None:
     green, red = share(np.zeros(400, dtype=bool))
     assert (red > 0.02, green) == (True, pytest.approx(0, abs=1e-3))
     none = DrawnMatches(cloud[:0], cloud[:0], np.zeros(0, dtype=bool))
-    plain = pixels(overlay_picture(cloud, cloud, np.eye(4), tmp_path / "n.png", matches=none))
+    pair = ShownPair("x", cloud, cloud, np.eye(4), matches=none)
+    plain = pixels(overlay_picture(pair, tmp_path / "n.png"))
     assert plain.shape[0] < pixels(tmp_path / "m.png").shape[0]

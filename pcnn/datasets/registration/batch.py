@@ -10,6 +10,7 @@ from torch import Tensor
 from pcnn.datasets.joined_geometry import joined
 from pcnn.datasets.placement import Placement
 from pcnn.datasets.registration.placed_pairs import PlacedCloud, PlacedPair, placed
+from pcnn.metrics.registration.pair_results import PairId
 from pcnn.tensor import SparseTensor
 
 
@@ -30,7 +31,7 @@ class PairBatch:
         positives: [T, 2] int64, rows of source and target that are the same place, sorted by pair
             and source row; None until they are found (`with_positives`).
         positive_offsets: [B + 1] int64: pair b has the positives ``offsets[b]..offsets[b + 1]``.
-        names: B names, ``SCENE/SOURCE onto TARGET``.
+        names: of the B pairs.
         voxel_size: edge of a voxel, on native points of a cell [m].
 
     A batch without pairs (B = 0, each side one empty cloud) occurs in evaluation on several ranks;
@@ -47,7 +48,7 @@ class PairBatch:
         transforms: Tensor,
         positives: Tensor | None = None,
         positive_offsets: Tensor | None = None,
-        names: tuple[str, ...] = (),
+        names: tuple[PairId, ...] = (),
         voxel_size: float = 1.0,
     ) -> None:
         self.inputs = inputs

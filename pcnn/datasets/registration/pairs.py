@@ -8,6 +8,8 @@ from typing import Protocol
 
 from torch import Tensor
 
+from pcnn.metrics.registration.pair_results import PairId
+
 
 @dataclass(frozen=True, eq=False)
 class RegistrationPair:
@@ -30,6 +32,11 @@ class RegistrationPair:
     information: Tensor | None = None
     overlap: float | None = None
     index: int = 0
+
+    @property
+    def id(self) -> PairId:
+        """Identity of the pair."""
+        return PairId(self.scene, self.target, self.source)
 
 
 class PairDataset(Protocol):

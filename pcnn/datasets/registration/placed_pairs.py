@@ -12,11 +12,12 @@ from torch.utils.data import Dataset
 
 from pcnn.datasets.placement import Placement
 from pcnn.datasets.registration.augment import PairAugmentation, PairClouds, subset
-from pcnn.datasets.registration.pairs import PairDataset, RegistrationPair
+from pcnn.datasets.registration.pairs import PairDataset
 from pcnn.datasets.sampler import Key, evenly_spaced
 from pcnn.datasets.samples import Cloud
 from pcnn.datasets.transforms.augment import sample_generator
 from pcnn.geometry import Geometry
+from pcnn.metrics.registration.pair_results import PairId
 
 log = logging.getLogger(__name__)
 
@@ -51,13 +52,13 @@ class PlacedPair:
         source: ...
         target: ...
         transform: [4, 4] float64, source to target, after augmentation.
-        name: identifies the pair, ``SCENE/SOURCE onto TARGET``.
+        name: identifies the pair.
     """
 
     source: PlacedCloud
     target: PlacedCloud
     transform: Tensor
-    name: str
+    name: PairId
 
 
 class PlacedPairs(Dataset[PlacedPair]):
@@ -137,9 +138,9 @@ class PlacedPairs(Dataset[PlacedPair]):
         clouds = self.clouds(index)
         if self.augment is not None:
             clouds = self.augment(clouds, generator)
-        name = named(self.chosen[index])
+        name = self.chosen[index].id
         source, target = (
-            self._placed(points, generator, name) for points in (clouds.source, clouds.target)
+            self._placed(points, generator, str(name)) for points in (clouds.source, clouds.target)
         )
         return PlacedPair(source, target, clouds.transform, name)
 
@@ -183,8 +184,3 @@ def placed(points: Tensor, size: float, geometry: Placement, name: str) -> Place
     # the features of a sample without features of its own are its coordinates
     places = sample.features
     return PlacedCloud(sample.geometry, places, torch.ones_like(places[:, :1]))
-
-
-def named(pair: RegistrationPair) -> str:
-    """Name of a pair."""
-    return f"{pair.scene}/{pair.source} onto {pair.target}"

@@ -118,27 +118,3 @@ def _median(values: Floats) -> Floats:
     ends = np.stack([(number - 1) // 2, number // 2], axis=1).clip(0, values.shape[1] - 1)
     middle = np.take_along_axis(ranked, ends, axis=1).mean(1)
     return np.where(number > 0, middle, nan)
-
-
-def paired_difference(
-    first: NDArray[np.floating], second: NDArray[np.floating], draws: int = DRAWS, seed: int = 0
-) -> Figure:
-    """Mean of ``first - second`` over the same pairs, with a 95 % bootstrap interval.
-
-    Args:
-        first: [P] or [P, seeds].
-        second: like `first`; seeds are averaged before pairs are drawn.
-        draws: bootstrap draws.
-        seed: of the draws.
-
-    Raises:
-        ValueError: the numbers of pairs differ, or there is none.
-    """
-    a, b = (values.reshape(len(values), -1).mean(1) for values in (first, second))
-    if len(a) != len(b) or len(a) == 0:
-        raise ValueError(f"paired figures need the same pairs, got {len(a)} and {len(b)}")
-    difference = a - b
-    generator = np.random.default_rng(seed)
-    means = difference[generator.integers(0, len(a), (draws, len(a)))].mean(1)
-    low, high = np.quantile(means, [0.025, 0.975])
-    return Figure(float(difference.mean()), float(low), float(high), len(a))

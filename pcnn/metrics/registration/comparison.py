@@ -1,4 +1,4 @@
-"""Two descriptors on the same pairs: differences of RR, FMR, IR, RRE and RTE, pair by pair."""
+"""Two methods on the same pairs, each by one run or several: figures, differences, recall."""
 
 from __future__ import annotations
 
@@ -8,143 +8,199 @@ from math import nan
 
 import numpy as np
 from numpy.typing import NDArray
-from rich.table import Table
 
 from pcnn.metrics.registration.bootstrap import DRAWS, Figure, mean_of
-from pcnn.metrics.registration.pair_result import PairResult
-from pcnn.metrics.registration.pair_values import FIGURES, PairValues, pair_values, same_pairs
+from pcnn.metrics.registration.pair_results import JudgedPairs, PairResult
 from pcnn.metrics.registration.protocols import Protocol
-from pcnn.metrics.registration.table import with_interval
+from pcnn.metrics.registration.summary import recall_curve, summarize
+
+#: Figures that are compared; of the errors less is better.
+FIGURES = ("rr", "fmr", "ir", "rre", "rte")
+ERRORS = ("rre", "rte")
+#: Points of a curve of recall, from zero to `REACH` times the protocol's threshold.
+LIMITS, REACH = 61, 2.5
+
+Floats = NDArray[np.float64]
+Runs = Sequence[Sequence[PairResult]]
 
 
-@dataclass(frozen=True)
-class Comparison:
-    """Differences of figures, first minus second, with 95 % intervals over pairs.
-
-    Both figures of a draw come from the same pairs, so what makes a pair hard for both cancels.
+@dataclass(frozen=True, eq=False)
+class Compared:
+    """One figure of two methods on P pairs; each pair counts with its mean over a method's runs.
 
     Args:
-        rr: of registration recall.
-        fmr: of feature-match recall.
-        ir: of the inlier ratio, over pairs where both have matches.
-        rre: of the rotation error [deg], over pairs that both register; less is better.
-        rte: of the translation error [m], likewise.
-        effects: of these five, in this order: the mean of the pairs' differences over their
-            standard deviation (Cohen's d of paired samples); NaN where they do not vary.
+        pairs: [2, P] of both methods; NaN where no run has the figure.
+        which: [P] pairs that are compared: both methods have the figure.
+        difference: mean of first minus second over these pairs, averaged as the protocol does.
+        effect: Cohen's d of paired samples, the mean of the differences over their standard
+            deviation; NaN where they do not vary.
+        means: of both methods over the pairs compared, averaged as the protocol does.
+        medians: of both methods over the pairs compared.
+        runs: of both methods, the figure that an evaluation of each run reports; NaN where a run
+            has none.
     """
 
-    rr: Figure
-    fmr: Figure
-    ir: Figure
-    rre: Figure
-    rte: Figure
-    effects: tuple[float, ...]
+    pairs: Floats
+    which: NDArray[np.bool_]
+    difference: Figure
+    effect: float
+    means: tuple[float, ...]
+    medians: tuple[float, ...]
+    runs: tuple[tuple[float, ...], ...]
+
+    @property
+    def gaps(self) -> Floats:
+        """First minus second, [P]."""
+        gaps: Floats = self.pairs[0] - self.pairs[1]
+        return gaps
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """Two methods on the same pairs, at one number of samples.
+
+    Args:
+        protocol: their rules.
+        names: of both methods; the second is subtracted.
+        figures: by name of `FIGURES`; shares 0..1, RRE [deg], RTE [m].
+        error: ``rmse``, or ``rte`` where the protocol has no RMSE: recall is drawn over it.
+        limits: [L] thresholds of that error [m].
+        recall: of both methods, [S, L] of every run.
+    """
+
+    protocol: Protocol
+    names: tuple[str, str]
+    figures: Mapping[str, Compared]
+    error: str
+    limits: Floats
+    recall: tuple[Floats, ...]
 
 
 def compare(
-    first: Sequence[PairResult],
-    second: Sequence[PairResult],
+    first: Runs,
+    second: Runs,
     protocol: Protocol,
+    names: tuple[str, str] = ("A", "B"),
     draws: int = DRAWS,
     seed: int = 0,
 ) -> Comparison:
-    """Compare two sets of results of the same pairs.
+    """Compare the runs of two methods (training seeds, RANSAC seeds) pair by pair.
+
+    ``rr`` is the share of runs that register a pair, over the pairs that count; ``fmr`` the share
+    with enough right matches, over pairs where a method has matches; ``ir`` the mean over runs with
+    matches, over pairs where both methods have some; ``rre`` and ``rte`` the mean over the runs
+    that register the pair, over pairs that count and that each method registers in one run or more:
+    a method that registers harder pairs too has larger errors of its own.
+
+    Both figures of a bootstrap draw come from the same pairs, so that the difficulty of a pair
+    cancels. Pairs are drawn, not runs: more runs do not make the number of pairs larger.
 
     Args:
-        first: one a pair.
-        second: one a pair, in any order.
-        protocol: what counts, what succeeds, and over what is averaged.
+        first: runs, each with one result a pair, in any order.
+        second: likewise; the numbers of runs may differ.
+        protocol: which pairs count, which succeed, and over what is averaged.
+        names: of both.
         draws: bootstrap draws; 0 leaves the intervals out.
         seed: of the draws.
 
     Raises:
-        ValueError: as `same_pairs` has it.
+        ValueError: no run, runs of other pairs, a pair twice in a run, a run without the RMSE that
+            the protocol asks for, or both names are the same.
     """
-    return compare_runs([first], [second], protocol, draws, seed)
+    if names[0] == names[1]:
+        raise ValueError(f"both methods are named {names[0]!r}: a table could not tell them apart")
+    ordered = _ordered(first, second)
+    judged = [[JudgedPairs(run, protocol) for run in runs] for runs in ordered]
+    for runs in judged:
+        for run in runs:
+            run.check()
+    scenes, counted = judged[0][0].scenes, judged[0][0].counted
+    sides = [_means(runs) for runs in judged]
+    summaries = [[summarize(run, protocol, draws=0) for run in runs] for runs in ordered]
+
+    def compared(name: str) -> Compared:
+        pairs = np.stack([side[name] for side in sides])
+        known: NDArray[np.bool_] = ~np.isnan(pairs[0] - pairs[1])
+        if name == "rr":
+            known = counted
+        elif name == "fmr":
+            known = ~(np.isnan(sides[0]["ir"]) & np.isnan(sides[1]["ir"]))
+        elif name in ERRORS:
+            known = known & counted
+
+        def mean(values: Floats, draws: int) -> Figure:
+            return mean_of(values, known, scenes, protocol.average, draws, seed)
+
+        return Compared(
+            pairs,
+            known,
+            mean(pairs[0] - pairs[1], draws),
+            _effect((pairs[0] - pairs[1])[known]),
+            tuple(mean(side, 0).value for side in pairs),
+            tuple(float(np.median(side[known])) if known.any() else nan for side in pairs),
+            tuple(tuple(getattr(one, name).value for one in runs) for runs in summaries),
+        )
+
+    error = "rte" if protocol.success.rmse is None else "rmse"
+    limits = np.linspace(0, REACH * protocol.success.thresholds[error], LIMITS)
+    return Comparison(
+        protocol,
+        names,
+        {name: compared(name) for name in FIGURES},
+        error,
+        limits,
+        tuple(
+            np.array([recall_curve(run, protocol, error, limits) for run in runs])
+            for runs in ordered
+        ),
+    )
 
 
-def compare_runs(
-    first: Sequence[Sequence[PairResult]],
-    second: Sequence[Sequence[PairResult]],
-    protocol: Protocol,
-    draws: int = DRAWS,
-    seed: int = 0,
-) -> Comparison:
-    """Compare several runs of one method with several of another, all of the same pairs.
-
-    Every pair counts with its mean over the runs of a method (training seeds, RANSAC seeds), then
-    pairs are drawn: runs do not make the number of pairs any larger.
-
-    Args:
-        first: runs, each with one result a pair.
-        second: likewise; the numbers of runs may differ.
-        protocol: as in `compare`, with the following two.
-        draws: ...
-        seed: ...
-
-    Raises:
-        ValueError: as `same_pairs` has it.
-    """
-    one, other = same_pairs(first, second, protocol)
-    scenes = scenes_of(one[0])
-    return differences(pair_values(one, other, protocol), scenes, protocol.average, draws, seed)
+def _ordered(first: Runs, second: Runs) -> tuple[list[list[PairResult]], ...]:
+    """The runs of both methods, pairs sorted by scene, target and source."""
+    if not first or not second:
+        raise ValueError("a comparison needs at least one run of each method")
+    one = {result.pair for result in first[0]}
+    for side, runs in (("first", first), ("second", second)):
+        for number, run in enumerate(runs, 1):
+            differing = one ^ {result.pair for result in run}
+            if differing:
+                scene, target, source = min(differing)
+                raise ValueError(
+                    f"the results are not of the same pairs: {len(first[0])} and {len(run)} of "
+                    f"them, {len(differing)} in one alone, such as {scene} ({target}, {source}), "
+                    f"in run {number} of the {side} method"
+                )
+    return tuple(
+        [sorted(run, key=lambda result: result.pair) for run in runs] for runs in (first, second)
+    )
 
 
-def differences(
-    values: Mapping[str, PairValues],
-    scenes: NDArray[np.integer],
-    average: str,
-    draws: int = DRAWS,
-    seed: int = 0,
-) -> Comparison:
-    """Mean differences of figures that are known pair by pair.
-
-    Args:
-        values: of `pair_values`.
-        scenes: [P] scene of every pair, 0..S-1.
-        average: over ``scenes`` or ``pairs``, as `mean_of` has it.
-        draws: bootstrap draws.
-        seed: of the draws.
-    """
-    figures = {
-        name: mean_of(values[name].difference, values[name].compared, scenes, average, draws, seed)
-        for name in FIGURES
+def _means(runs: Sequence[JudgedPairs]) -> dict[str, Floats]:
+    """Figures of every pair, means over the runs of a method, [P] each."""
+    registered = np.array([run.registered for run in runs])  # [S, P]
+    found: dict[str, Floats] = {
+        "rr": registered.mean(0),
+        "fmr": np.array([run.enough for run in runs]).mean(0),
+        "ir": mean_of_known(np.array([run.inlier_ratio for run in runs])),
     }
-    effects = (_effect(values[name].difference[values[name].compared]) for name in FIGURES)
-    return Comparison(**figures, effects=tuple(effects))
+    for name in ERRORS:
+        errors = np.array([getattr(run, name) for run in runs])
+        found[name] = mean_of_known(np.where(registered, errors, nan))
+    return found
 
 
-def scenes_of(results: Sequence[PairResult]) -> NDArray[np.integer]:
-    """Number of every pair's scene, [P], 0..S-1."""
-    return np.unique([result.scene for result in results], return_inverse=True)[1]
+def mean_of_known(values: Floats) -> Floats:
+    """Mean [P] over the runs of [S, P] that have a value; NaN where none has."""
+    known = ~np.isnan(values)
+    number = known.sum(0)
+    means = np.where(known, values, 0.0).sum(0) / np.maximum(number, 1)
+    return np.where(number > 0, means, nan)
 
 
-def _effect(gaps: NDArray[np.float64]) -> float:
+def _effect(gaps: Floats) -> float:
     if len(gaps) < 2:
         return nan
     mean, spread = float(gaps.mean()), float(gaps.std(ddof=1))
     # equal differences vary by their rounding
     return mean / spread if spread > 1e-12 * abs(mean) else nan
-
-
-def comparison_table(comparisons: Mapping[int | None, Comparison], title: str) -> Table:
-    """One row a number of samples: differences with 95 % intervals over pairs.
-
-    Args:
-        comparisons: by number of samples; None when all points were used.
-        title: what is compared.
-    """
-    table = Table(
-        title=title,
-        title_justify="left",
-        caption="differences pair by pair, shares in points, RRE and RTE over pairs that both "
-        "register; intervals are 95 % over pairs",
-        caption_justify="left",
-    )
-    for heading in ("samples", "RR", "FMR", "IR", "RRE deg", "RTE m"):
-        table.add_column(heading, justify="right")
-    for samples, one in comparisons.items():
-        gains = [with_interval(figure, 100, 1) for figure in (one.rr, one.fmr, one.ir)]
-        gains += [with_interval(figure, 1, 3) for figure in (one.rre, one.rte)]
-        table.add_row("all" if samples is None else str(samples), *gains)
-    return table

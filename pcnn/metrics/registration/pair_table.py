@@ -11,26 +11,13 @@ from pcnn.errors import FileError, MissingFileError
 from pcnn.files.bounded import named
 from pcnn.files.text import read_text
 from pcnn.files.whole_file import whole_file
-from pcnn.metrics.registration.pair_result import PairResult
+from pcnn.metrics.registration.pair_results import JudgedPairs, PairResult
 from pcnn.metrics.registration.protocols import Protocol
-from pcnn.metrics.registration.summary import counts_for_recall, succeeded
 
 COLUMNS = (
-    "samples",
-    "icp",
-    "scene",
-    "target",
-    "source",
-    "index",
-    "rre_deg",
-    "rte_m",
-    "rmse_m",
-    "inlier_ratio",
-    "matches",
-    "inliers",
-    "counted",
-    "success",
-    "seconds",
+    *("samples", "icp", "scene", "target", "source", "index"),
+    *("rre_deg", "rte_m", "rmse_m", "inlier_ratio", "matches", "inliers"),
+    *("counted", "success", "seconds"),
 )
 
 
@@ -58,25 +45,16 @@ def write_pair_table(
     writer.writerow(COLUMNS)
     for icp, groups in ((0, results), (1, refined)):
         for samples, pairs in groups.items():
-            success = succeeded(pairs, protocol.success)
-            counted = counts_for_recall(pairs, protocol)
-            for pair, good, counts in zip(pairs, success, counted, strict=True):
+            judged = JudgedPairs(pairs, protocol)
+            for pair, good, counts in zip(pairs, judged.registered, judged.counted, strict=True):
+                errors = pair.rre, pair.rte, pair.rmse, pair.inlier_ratio
                 writer.writerow(
                     [
                         "all" if samples is None else samples,
                         icp,
-                        pair.scene,
-                        pair.target,
-                        pair.source,
-                        pair.index,
-                        *(
-                            "" if value != value else f"{value:.6g}"
-                            for value in (pair.rre, pair.rte, pair.rmse, pair.inlier_ratio)
-                        ),
-                        pair.matches,
-                        pair.inliers,
-                        int(counts),
-                        int(good),
+                        *(pair.scene, pair.target, pair.source, pair.index),
+                        *("" if value != value else f"{value:.6g}" for value in errors),
+                        *(pair.matches, pair.inliers, int(counts), int(good)),
                         "" if pair.seconds != pair.seconds else f"{pair.seconds:.4f}",
                     ]
                 )
@@ -108,11 +86,9 @@ def read_pair_table(path: Path) -> dict[int | None, list[PairResult]]:
         for number, line in enumerate(lines, 2):
             if line["icp"] != "0":
                 continue
-            samples = None if line["samples"] == "all" else line["samples"]
             try:
-                found.setdefault(None if samples is None else int(samples), []).append(
-                    _result(line)
-                )
+                samples = None if line["samples"] == "all" else int(line["samples"])
+                found.setdefault(samples, []).append(_result(line))
             except (TypeError, ValueError) as error:
                 raise FileError(path, f"line {number}: {error}") from error
     if not found:

@@ -1,7 +1,7 @@
 """Evaluation protocols by name: thresholds, which pairs count, and over what errors are averaged.
 
 Published figures of one method differ by several points with nothing but these settings, so a
-number is only as good as the name of its protocol. Every field says where it comes from.
+number is only as good as the name of its protocol. Every protocol says where it comes from.
 """
 
 from __future__ import annotations
@@ -34,19 +34,21 @@ class Success:
     inclusive: bool = False
 
     def __post_init__(self) -> None:
-        if self.rre is None and self.rte is None and self.rmse is None:
+        if not self.thresholds:
             raise ValueError("a rule of success needs a threshold: rre, rte or rmse")
+
+    @property
+    def thresholds(self) -> dict[str, float]:
+        """Those that are given, by name of the error."""
+        given = {"rre": self.rre, "rte": self.rte, "rmse": self.rmse}
+        return {name: limit for name, limit in given.items() if limit is not None}
 
     def __str__(self) -> str:
         """The rule as a table's heading has it."""
         sign = "<=" if self.inclusive else "<"
-        parts = [
-            (self.rre, "RRE", "deg"),
-            (self.rte, "RTE", "m"),
-            (self.rmse, "RMSE", "m"),
-        ]
         return " and ".join(
-            f"{name} {sign} {v:g} {unit}" for v, name, unit in parts if v is not None
+            f"{name.upper()} {sign} {limit:g} {'deg' if name == 'rre' else 'm'}"
+            for name, limit in self.thresholds.items()
         )
 
 
@@ -55,10 +57,11 @@ class Protocol:
     """Everything that a figure depends on besides descriptors and pairs.
 
     Args:
-        name: one of `NAMES`.
+        name: one of `NAMES`, or ``validation``.
         benchmark: whose thresholds these are.
         success: when a pair is registered.
         inlier_distance: a match is right below this residual under the truth [m].
+        ransac: the solver.
         inlier_share: share of right matches above which a pair counts for FMR.
         share_inclusive: whether the share itself counts.
         skip_consecutive: pairs (i, i + 1) do not count for RR, RRE and RTE.
@@ -69,7 +72,6 @@ class Protocol:
             threshold on its own, or over ``all`` pairs with an estimate.
         matching: how putative matches are made.
         sampling: how a number of samples is drawn.
-        ransac: the solver.
         source: where the settings were read.
     """
 
@@ -89,7 +91,6 @@ class Protocol:
     source: str = ""
 
 
-_RMSE = Success(rmse=0.2)
 _PREDATOR = Protocol(
     name="predator",
     benchmark="threedmatch",
@@ -111,12 +112,11 @@ _FCGF_KITTI = Protocol(
     source="FCGF, scripts/test_kitti.py: one voxel of 0.3 m, there 4,000,000 hypotheses; matches "
     "as in lib/trainer.py and scripts/train_fcgf_kitti.sh",
 )
-
 _PROTOCOLS: tuple[Protocol, ...] = (
     replace(
         _PREDATOR,
         name="fcgf",
-        success=_RMSE,
+        success=Success(rmse=0.2),
         share_inclusive=True,
         ransac=RansacSettings(distance=0.0375, points=4),
         source="FCGF, scripts/benchmark_3dmatch.py, benchmark_util.py: 1.5 voxels of 0.025 m, "
@@ -126,7 +126,7 @@ _PROTOCOLS: tuple[Protocol, ...] = (
     replace(
         _PREDATOR,
         name="geotransformer",
-        success=_RMSE,
+        success=Success(rmse=0.2),
         share_inclusive=True,
         ransac=RansacSettings(distance=0.05, points=3, edge_length=0.0),
         source="GeoTransformer, experiments/geotransformer.3dmatch*/config.py, eval.py; 50,000 "
@@ -215,3 +215,54 @@ def protocol(name: str, benchmark: str, predator_compat: bool = False) -> Protoc
     if (name, benchmark) != ("predator", "threedmatch"):
         raise ValueError("predator_compat goes with protocol=predator on 3DMatch data alone")
     return replace(one, lose_first=True)
+
+
+def validation_protocol(
+    benchmark: str,
+    hit_distance: float | None = None,
+    success_rre: float | None = None,
+    success_rte: float | None = None,
+    ransac_distance: float | None = None,
+    hypotheses: int = 1000,
+    inlier_share: float = 0.05,
+) -> Protocol:
+    """Cheap rules for every validation; arguments that are None are as below.
+
+    | | ``threedmatch`` | ``kitti`` |
+    |---|---|---|
+    | a match is right within | 0.1 m | 0.3 m |
+    | success | 15 deg and 0.3 m (DGR) | 5 deg and 2 m (3DFeat-Net, FCGF) |
+    | RANSAC's distance | 0.05 m (Predator) | 0.3 m |
+
+    Args:
+        benchmark: ``threedmatch`` or ``kitti``.
+        hit_distance: [m].
+        success_rre: [deg].
+        success_rte: [m].
+        ransac_distance: [m].
+        hypotheses: of RANSAC; 0 estimates no transform.
+        inlier_share: a pair counts for FMR above this share of right matches.
+
+    Raises:
+        ValueError: another benchmark, or a number out of range.
+    """
+    usual = {"threedmatch": (0.1, 15.0, 0.3, 0.05), "kitti": (0.3, 5.0, 2.0, 0.3)}
+    if benchmark not in usual:
+        raise ValueError(f"benchmark must be one of {', '.join(usual)}, got {benchmark!r}")
+    given = (hit_distance, success_rre, success_rte, ransac_distance)
+    hit, rre, rte, distance = (
+        own if value is None else value for value, own in zip(given, usual[benchmark], strict=True)
+    )
+    if not hit > 0:
+        raise ValueError(f"hit_distance must be positive [m], got {hit}")
+    if not 0 <= inlier_share < 1:
+        raise ValueError(f"inlier_share is a share in [0, 1), got {inlier_share}")
+    return Protocol(
+        name="validation",
+        benchmark="kitti" if benchmark == "kitti" else "threedmatch",
+        success=Success(rre=rre, rte=rte),
+        inlier_distance=hit,
+        ransac=RansacSettings(distance, hypotheses=hypotheses),
+        inlier_share=inlier_share,
+        source="own: thresholds of DGR and FCGF, 1000 hypotheses",
+    )

@@ -1,16 +1,22 @@
-"""RR, FMR, IR, RRE and RTE of a set of pairs under a protocol."""
+"""RR, FMR, IR, RRE and RTE of a set of pairs under a protocol, and recall over its thresholds."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pcnn.metrics.registration.bootstrap import DRAWS, Figure, mean_of, median_of
-from pcnn.metrics.registration.pair_result import PairResult
-from pcnn.metrics.registration.protocols import Protocol, Success
+from pcnn.metrics.registration.pair_results import JudgedPairs, PairResult, below
+from pcnn.metrics.registration.protocols import Protocol
+
+#: Errors over whose threshold recall is drawn: label of the axis, and its end.
+ERRORS = {"rre": ("RRE deg", 15.0), "rte": ("RTE m", 1.0), "rmse": ("RMSE m", 0.5)}
+
+#: By label of an axis: thresholds, and recall (0..1) at each by name of the line.
+Curves = dict[str, tuple[list[float], dict[str, list[float]]]]
 
 
 @dataclass(frozen=True)
@@ -53,37 +59,6 @@ class Summary:
     per_scene: tuple[tuple[str, int, float, float, float], ...]
 
 
-def succeeded(results: Sequence[PairResult], rule: Success) -> NDArray[np.bool_]:
-    """Which pairs are registered, [P]; a missing error (NaN) never passes."""
-    passed = np.ones(len(results), dtype=bool)
-    for name in ("rre", "rte", "rmse"):
-        limit = getattr(rule, name)
-        if limit is not None:
-            passed &= below(column(results, name), limit, rule.inclusive)
-    return passed
-
-
-def counts_for_recall(results: Sequence[PairResult], protocol: Protocol) -> NDArray[np.bool_]:
-    """Which pairs count for RR, RRE and RTE, [P].
-
-    Raises:
-        ValueError: the protocol loses the first pair of a scene, and nothing tells which that is.
-    """
-    unknown = [result for result in results if result.index < 0]
-    if protocol.lose_first and unknown:
-        raise ValueError(
-            f"protocol {protocol.name} loses the first pair of every scene, and the results do not "
-            f"tell which that is in scene {unknown[0].scene}; evaluate again"
-        )
-    counted = np.ones(len(results), dtype=bool)
-    for place, result in enumerate(results):
-        if protocol.skip_consecutive and result.consecutive:
-            counted[place] = False
-        if protocol.lose_first and result.index == 0:
-            counted[place] = False
-    return counted
-
-
 def summarize(
     results: Sequence[PairResult], protocol: Protocol, draws: int = DRAWS, seed: int = 0
 ) -> Summary:
@@ -99,89 +74,92 @@ def summarize(
         ValueError: no pairs, a pair given twice, or the rule of success needs an RMSE that no
             pair has.
     """
-    check(results, protocol)
-    names = sorted({result.scene for result in results})
-    scenes = np.array([names.index(result.scene) for result in results])
-    counted = counts_for_recall(results, protocol)
-    success = succeeded(results, protocol.success)
-    rre, rte, ratio = (column(results, name) for name in ("rre", "rte", "inlier_ratio"))
-    matched = ~np.isnan(ratio)
-    enough = matched & ~below(ratio, protocol.inlier_share, not protocol.share_inclusive)
+    pairs = JudgedPairs(results, protocol)
+    pairs.check()
+    judged = np.isnan(pairs.rmse) & ~np.isnan(pairs.rre) & (protocol.success.rmse is not None)
 
     def mean(values: NDArray, which: NDArray[np.bool_], over: str = protocol.average) -> Figure:
-        return mean_of(values.astype(np.float64), which, scenes, over, draws, seed)
+        return mean_of(values.astype(np.float64), which, pairs.scenes, over, draws, seed)
 
     def median(values: NDArray, which: NDArray[np.bool_]) -> Figure:
-        return median_of(values, which, scenes, protocol.average, draws, seed)
+        return median_of(values, which, pairs.scenes, protocol.average, draws, seed)
 
-    rre_over, rte_over = averaged(results, protocol, success)
-    per_scene = []
-    for place, name in enumerate(names):
-        here = scenes == place
-        one = np.zeros_like(scenes)
-        figures = [
-            mean_of(values.astype(np.float64), which & here, one, "pairs", 0).value
-            for values, which in ((success, counted), (enough, matched), (ratio, matched))
-        ]
-        per_scene.append((name, int((counted & here).sum()), figures[0], figures[1], figures[2]))
-    needs_rmse = protocol.success.rmse is not None
     return Summary(
         protocol,
-        mean(success, counted),
-        mean(success, counted, "scenes"),
-        mean(success, counted, "pairs"),
-        mean(enough, matched),
-        mean(ratio, matched),
-        mean(rre, counted & rre_over),
-        mean(rte, counted & rte_over),
-        median(rre, counted & rre_over),
-        median(rte, counted & rte_over),
-        len(results),
-        int(counted.sum()),
-        int((counted & np.isnan(rre)).sum()),
-        int((counted & np.isnan(column(results, "rmse")) & ~np.isnan(rre)).sum()) * needs_rmse,
-        tuple(per_scene),
+        rr=mean(pairs.registered, pairs.counted),
+        rr_scenes=mean(pairs.registered, pairs.counted, "scenes"),
+        rr_pairs=mean(pairs.registered, pairs.counted, "pairs"),
+        fmr=mean(pairs.enough, pairs.matched),
+        ir=mean(pairs.inlier_ratio, pairs.matched),
+        rre=mean(pairs.rre, pairs.averaged("rre")),
+        rte=mean(pairs.rte, pairs.averaged("rte")),
+        rre_median=median(pairs.rre, pairs.averaged("rre")),
+        rte_median=median(pairs.rte, pairs.averaged("rte")),
+        pairs=len(pairs),
+        counted=int(pairs.counted.sum()),
+        no_estimate=int((pairs.counted & np.isnan(pairs.rre)).sum()),
+        unjudged=int((pairs.counted & judged).sum()),
+        per_scene=tuple(_scene(pairs, place) for place in range(len(pairs.scene_names))),
     )
 
 
-def check(results: Sequence[PairResult], protocol: Protocol) -> None:
-    """Refuse what would give a silent wrong figure."""
-    if not results:
-        raise ValueError("no pairs to summarize")
-    keys = [(result.scene, result.target, result.source) for result in results]
-    if len(set(keys)) < len(keys):
-        twice = next(key for key in keys if keys.count(key) > 1)
-        raise ValueError(f"pair {twice} occurs twice; one result a pair is summarized")
-    estimated = ~np.isnan(column(results, "rre"))
-    judged = ~np.isnan(column(results, "rmse"))
-    if protocol.success.rmse is not None and estimated.any() and not judged.any():
-        raise ValueError(
-            f"protocol {protocol.name} asks for RMSE, and no pair has one: give gt.info, or "
-            "clouds to find the true correspondences in"
+def _scene(pairs: JudgedPairs, place: int) -> tuple[str, int, float, float, float]:
+    here = pairs.scenes == place
+    rr, fmr, ir = (
+        mean_of(values.astype(np.float64), which & here, np.zeros_like(here, int), "pairs", 0).value
+        for values, which in (
+            (pairs.registered, pairs.counted),
+            (pairs.enough, pairs.matched),
+            (pairs.inlier_ratio, pairs.matched),
         )
+    )
+    return pairs.scene_names[place], int((pairs.counted & here).sum()), rr, fmr, ir
 
 
-def averaged(
-    results: Sequence[PairResult], protocol: Protocol, success: NDArray[np.bool_]
-) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Over which pairs RRE and RTE are averaged."""
-    rre, rte = column(results, "rre"), column(results, "rte")
-    if protocol.errors_over == "accepted":
-        return success, success
-    if protocol.errors_over == "all":
-        return ~np.isnan(rre), ~np.isnan(rte)
-    rule = protocol.success
-    return (
-        ~np.isnan(rre) if rule.rre is None else below(rre, rule.rre, rule.inclusive),
-        ~np.isnan(rte) if rule.rte is None else below(rte, rule.rte, rule.inclusive),
+def recall_curve(
+    results: Sequence[PairResult], protocol: Protocol, error: str, limits: NDArray[np.floating]
+) -> NDArray[np.float64]:
+    """Share of the counted pairs below each limit of one error, averaged as the protocol does.
+
+    Args:
+        results: one a pair.
+        protocol: says which pairs count and how they are averaged; its thresholds play no part.
+        error: ``rre`` [deg], ``rte`` [m] or ``rmse`` [m].
+        limits: [L].
+
+    Returns:
+        [L] 0..1, rising with the limit.
+
+    Raises:
+        ValueError: another error.
+    """
+    if error not in ERRORS:
+        raise ValueError(f"a recall curve is over rre, rte or rmse, got {error!r}")
+    pairs = JudgedPairs(results, protocol)
+    passed = [below(getattr(pairs, error), float(limit), True) for limit in limits]
+    return np.array(
+        [
+            mean_of(one.astype(float), pairs.counted, pairs.scenes, protocol.average, draws=0).value
+            for one in passed
+        ]
     )
 
 
-def column(results: Sequence[PairResult], name: str) -> NDArray[np.float64]:
-    """A field of every pair, [P]."""
-    return np.array([getattr(result, name) for result in results], dtype=np.float64)
+def recall_curves(results: Mapping[str, Sequence[PairResult]], protocol: Protocol) -> Curves:
+    """Recall against the threshold of every error that the pairs have.
 
-
-def below(values: NDArray[np.float64], limit: float, inclusive: bool) -> NDArray[np.bool_]:
-    """Where values are below the limit; NaN never is."""
-    return values <= limit if inclusive else values < limit
+    Args:
+        results: by name of the line.
+        protocol: as in `recall_curve`.
+    """
+    curves: Curves = {}
+    first = next(iter(results.values()))
+    for error, (label, end) in ERRORS.items():
+        if not np.isnan([getattr(one, error) for one in first]).all():
+            limits = np.linspace(0, end, 61)
+            lines = {
+                name: recall_curve(pairs, protocol, error, limits).tolist()
+                for name, pairs in results.items()
+            }
+            curves[label] = (limits.tolist(), lines)
+    return curves

@@ -69,7 +69,7 @@ def batch_of(data: PlacedPairs, epoch: int = 0) -> PairBatch:
 def test_a_batch_is_what_it_says(geometry: Placement) -> None:
     batch = batch_of(samples(geometry))
     assert batch.batch_size == 3
-    assert batch.names == ("s0/1 onto 0", "s1/1 onto 0", "s2/1 onto 0")
+    assert [str(name) for name in batch.names] == [f"s{n}/1 onto 0" for n in range(3)]
     assert (batch.positives, batch.positive_offsets) == (None, None)
     for tensor, places, offsets, index in (
         (batch.inputs[0], batch.source_places, batch.source_offsets, 1),

@@ -12,7 +12,6 @@ from pcnn.metrics.registration import (
     PairResult,
     mean_of,
     median_of,
-    paired_difference,
     protocol,
     recall_curve,
     registration_table,
@@ -198,15 +197,6 @@ def test_bootstrap_is_seeded_and_empty_means_are_nan() -> None:
     assert np.isnan([none.value, none.low, none.high]).all()
     with pytest.raises(ValueError, match="scenes or pairs"):
         mean_of(values, every, scenes, "all")
-
-
-def test_paired_difference_averages_seeds_first() -> None:
-    first = np.array([[1.0, 0.0], [1.0, 1.0]])
-    figure = paired_difference(first, np.zeros((2, 2)))
-    assert (figure.value, figure.pairs) == (0.75, 2)
-    assert (figure.low, figure.high) == (0.5, 1.0)
-    with pytest.raises(ValueError, match="same pairs"):
-        paired_difference(first, first[:1])
 
 
 def test_recall_curve_rises_to_the_recall() -> None:

@@ -1,4 +1,4 @@
-"""Matches between two clouds, drawn as lines."""
+"""A registered pair of clouds as pictures show it, and its matches, drawn as lines."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor
+
+from pcnn.metrics.registration.inlier_ratio import match_distances
 
 RIGHT, WRONG = "#1f9d55", "#d64545"
 MOST = 300  # lines; more hide each other
@@ -29,8 +32,53 @@ class DrawnMatches:
     target: NDArray[np.floating]
     right: NDArray[np.bool_]
 
+    @classmethod
+    def of(cls, source: Tensor, target: Tensor, truth: Tensor, distance: float) -> DrawnMatches:
+        """Matches; right are those within a distance [m] under the true transform."""
+        right = match_distances(source, target, truth) < distance
+        return cls(source.cpu().numpy(), target.cpu().numpy(), right.cpu().numpy())
+
     def __len__(self) -> int:
         return len(self.right)
+
+
+@dataclass(frozen=True, eq=False)
+class ShownPair:
+    """Two clouds with an estimated transform, as pictures and W&B show them.
+
+    Args:
+        name: of the pair, the heading.
+        source: [N, 3] in the source's frame [m].
+        target: [M, 3] in the target's frame [m].
+        transform: [4, 4], source to target; None where none was found.
+        facts: errors and right matches in a line.
+        matches: None or none at all: they are not drawn.
+        simulated: whether the clouds are simulated, which is then written large.
+    """
+
+    name: str
+    source: NDArray[np.floating]
+    target: NDArray[np.floating]
+    transform: NDArray[np.floating] | None
+    facts: str = ""
+    matches: DrawnMatches | None = None
+    simulated: bool = False
+
+    @classmethod
+    def of(
+        cls, name: str, source: Tensor, target: Tensor, transform: Tensor | None, **more: Any
+    ) -> ShownPair:
+        """The pair of tensors on any device; arguments as in the class, NaN is no transform."""
+        found = None if transform is None or bool(transform.isnan().any()) else transform
+        here, there = (points.detach().float().cpu().numpy() for points in (source, target))
+        return cls(name, here, there, None if found is None else found.cpu().numpy(), **more)
+
+    @property
+    def placed(self) -> NDArray[np.floating] | None:
+        """The source moved by the transform, [N, 3]; None where there is none."""
+        if self.transform is None:
+            return None
+        return self.source @ self.transform[:3, :3].T + self.transform[:3, 3]
 
 
 def draw_matches(

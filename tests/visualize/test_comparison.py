@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 
-from pcnn.metrics.registration import protocol
-from pcnn.metrics.registration.gain import gain_of
-from pcnn.visualize.gain import gain_picture, short_names
+from pcnn.metrics.registration import compare, protocol
+from pcnn.visualize.comparison import comparison_picture, short_names
 from tests.metrics.registration.two_methods import failed, runs
 
 pytest.importorskip("matplotlib")
@@ -28,12 +27,13 @@ def drawn(path: Path, monkeypatch: pytest.MonkeyPatch, *given: Any, names: Any) 
         save(figure, *args, **options)
 
     monkeypatch.setattr(Figure, "savefig", kept)
-    gain_picture(gain_of(*given, INDOOR, names, draws=100), path, "title")
+    comparison_picture(compare(*given, INDOOR, names, draws=100), path, "title")
     return held[0]
 
 
-@pytest.mark.parametrize("names", [("points", "voxels"), LONG])
-@pytest.mark.parametrize("case", ["several", "one", "none"])
+@pytest.mark.parametrize(
+    ("case", "names"), [("several", LONG), ("one", ("points", "voxels")), ("none", LONG)]
+)
 def test_nothing_overlaps_and_all_axes_are_labelled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str, names: tuple[str, str]
 ) -> None:
@@ -65,14 +65,14 @@ def test_nothing_overlaps_and_all_axes_are_labelled(
 
 
 def test_svg_and_no_other_format(tmp_path: Path) -> None:
-    gain = gain_of(runs(2, 0.8, 1), runs(2, 0.5, 2), INDOOR, LONG, draws=50)
-    first, second = short_names(gain)
+    found = compare(runs(2, 0.8, 1), runs(2, 0.5, 2), INDOOR, LONG, draws=50)
+    first, second = short_names(LONG)
     assert first != second
     assert max(len(first), len(second)) <= 28
-    path = gain_picture(gain, tmp_path / "a.svg", "title")
+    path = comparison_picture(found, tmp_path / "a.svg", "title")
     before = path.read_bytes()
     assert b"<svg" in before
-    assert gain_picture(gain, path, "title").read_bytes() == before
+    assert comparison_picture(found, path, "title").read_bytes() == before
     with pytest.raises(ValueError, match=r"written as \.png or \.svg"):
-        gain_picture(gain, tmp_path / "a.pdf", "title")
+        comparison_picture(found, tmp_path / "a.pdf", "title")
     assert not (tmp_path / "a.pdf").exists()
