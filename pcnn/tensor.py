@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from pcnn.geometry import Geometry, PointSet, VoxelGrid
-from pcnn.geometry.one_line import one_line
+from pcnn.geometry.kernel_map import one_line
 from pcnn.geometry.tensors import require_tensors
 
 

@@ -23,12 +23,12 @@ import torch
 from torch import Tensor
 
 from pcnn.geometry import Kernel, KernelMap, VoxelGrid
-from pcnn.geometry.packing import DEFAULT_LAYOUT
+from pcnn.geometry.packing import DEFAULT_FORMAT
 from pcnn.kernels import cuda
 from pcnn.kernels.sources import FOLDER, kernels
 from pcnn.maps import BinarySearch, DoubleTraversed, HashTable, SortedSearch, Windowed, ZDelta
+from pcnn.maps.device_layouts import DEVICE_LAYOUTS
 from pcnn.maps.levels import extent_of, pack_cells, unique_sites
-from pcnn.maps.native import NATIVE
 from pcnn.maps.reached_sites import reached_sites
 from pcnn.models import MinkUNet42
 from pcnn.ops import Planner
@@ -120,10 +120,10 @@ def layouts(device: torch.device) -> Iterator[Compared]:
         target = grid.strided(kernel)
         truth = SortedSearch().build(grid, target, kernel)
         (table,), (in_index, out_index, offsets) = truth.layout("table"), truth.layout("pairs")
-        built = KernelMap.from_table(table.to(device), grid.rows, derive=NATIVE)
+        built = KernelMap.from_table(table.to(device), grid.rows, derive=DEVICE_LAYOUTS)
         yield from compare(f"from a table, {kernel}", built, truth)
         pairs = in_index.to(device), out_index.to(device), offsets
-        built = KernelMap.from_pairs(*pairs, grid.rows, target.rows, derive=NATIVE)
+        built = KernelMap.from_pairs(*pairs, grid.rows, target.rows, derive=DEVICE_LAYOUTS)
         yield from compare(f"from pairs, {kernel}", built, truth)
 
 
@@ -154,13 +154,13 @@ def cells(clouds: int = 3) -> Tensor:
 
 def levels(device: torch.device) -> Iterator[Compared]:
     coords = cells()
-    keys, extent = pack_cells(coords.to(device), DEFAULT_LAYOUT)
-    yield "packed keys", keys, DEFAULT_LAYOUT.pack(coords)
-    yield "extent", extent_of(keys, DEFAULT_LAYOUT), extent.cpu()
-    found = unique_sites(keys, extent, STRIDES, DEFAULT_LAYOUT)
+    keys, extent = pack_cells(coords.to(device), DEFAULT_FORMAT)
+    yield "packed keys", keys, DEFAULT_FORMAT.pack(coords)
+    yield "extent", extent_of(keys, DEFAULT_FORMAT), extent.cpu()
+    found = unique_sites(keys, extent, STRIDES, DEFAULT_FORMAT)
     for level, stride in enumerate(STRIDES):
         step = torch.tensor((1, *stride))
-        coarse = DEFAULT_LAYOUT.pack(torch.div(coords, step, rounding_mode="floor") * step)
+        coarse = DEFAULT_FORMAT.pack(torch.div(coords, step, rounding_mode="floor") * step)
         sites, inverse = torch.unique(coarse, return_inverse=True)
         yield f"sites {stride}", found.keys[level, : len(sites)], sites
         yield f"inverse {stride}", found.inverse[level], inverse
@@ -170,7 +170,7 @@ def levels(device: torch.device) -> Iterator[Compared]:
 
 
 def sites(device: torch.device) -> Iterator[Compared]:
-    grid = surface_grid(ROWS, 2, sites="reached")
+    grid = surface_grid(ROWS, 2, downsampling="reached")
     source = grid.to(device)
     for kernel in (Kernel.of(3, 2), Kernel.of(2, 2), Kernel.of((5, 3, 2), (2, 3, 1))):
         wanted = grid.strided(kernel).keys
@@ -178,7 +178,7 @@ def sites(device: torch.device) -> Iterator[Compared]:
             found = reached_sites(source, kernel, fused=fused, simplified=simplified)
             yield f"reached sites {kernel}, fused {fused}", found.keys, wanted
     far = VoxelGrid(
-        DEFAULT_LAYOUT.pack(torch.tensor([[0, -(1 << 16), 5, 0], [1, 9, 1, 1]])), 2, 1 << 16
+        DEFAULT_FORMAT.pack(torch.tensor([[0, -(1 << 16), 5, 0], [1, 9, 1, 1]])), 2, 1 << 16
     )
     for grid in (surface_grid(ROWS, 2), far):  # by a bitmap, and by a sort where the box is large
         for kernel in (Kernel.of(2, 2), Kernel.of(3, (1, 3, 2))):
@@ -195,7 +195,7 @@ def plans(device: torch.device) -> Iterator[Compared]:
     for names, backward in ((("table", "tiles"), False), (("table", "pairs"), True)):
         planner = Planner(MinkUNet42(width=0.125), names)
         grid = planner.voxelize(coords.to(device), 3, backward=backward)
-        keys, inverse = torch.unique(DEFAULT_LAYOUT.pack(coords), return_inverse=True)
+        keys, inverse = torch.unique(DEFAULT_FORMAT.pack(coords), return_inverse=True)
         yield "sites of the cells", grid.keys, keys
         assert grid.inverse is not None
         yield "rows of the cells", grid.inverse, inverse
@@ -206,13 +206,13 @@ def plans(device: torch.device) -> Iterator[Compared]:
 def planned(root: VoxelGrid, backward: bool) -> Iterator[Compared]:
     grids = [root]
     for grid in grids:
-        grids += grid.cached_levels()
+        grids += grid.levels().values()
     on_host = {
         grid: VoxelGrid(grid.keys.cpu(), 3, grid.bound, grid.tensor_stride) for grid in grids
     }
     for source in grids:
         for target in grids:
-            for kernel, built in source.maps_to(target).items():
+            for (kernel, _), built in source.maps_to(target).items():
                 truth = SortedSearch().build(on_host[source], on_host[target], kernel)
                 truth.edges.layouts["kernel_size", False] = kernel.size_layout
                 yield from compare(f"plan, {kernel}", built, truth, tiles=not backward)

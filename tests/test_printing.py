@@ -11,7 +11,7 @@ import pcnn
 from pcnn.geometry import Kernel, KernelMap
 from pcnn.nn.joined import JoinedTensor
 
-VOXELS = "VoxelGrid(rows=7, batch_size=1, tensor_stride=1, sites=floor, device=cpu)"
+VOXELS = "VoxelGrid(rows=7, batch_size=1, tensor_stride=1, downsampling=floor, device=cpu)"
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def test_a_tensor_of_native_points() -> None:
     x = pcnn.native_points(torch.rand(100, 3), torch.rand(100, 2).half(), grid_size=0.05)
     assert repr(x) == (
         "SparseTensor(features=[100, 2] float16, geometry=PointSet(rows=100, batch_size=1, "
-        "grid_size=0.05, tensor_stride=1, sites=nearest, device=cpu))"
+        "grid_size=0.05, tensor_stride=1, downsampling=nearest, device=cpu))"
     )
 
 

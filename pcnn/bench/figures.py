@@ -6,8 +6,8 @@ from typing import Any
 
 from pcnn.bench.layers.figures import FIGURES as LAYERS
 from pcnn.bench.mapping.figures import FIGURES as MAPPING
-from pcnn.bench.native.figures import FIGURES as NATIVE
+from pcnn.bench.native.figures import FIGURES as DEVICE_LAYOUTS
 from pcnn.bench.networks.figures import FIGURES as NETWORKS
 from pcnn.bench.suite import Figure
 
-FIGURES: tuple[Figure[Any], ...] = (*MAPPING, *LAYERS, *NETWORKS, *NATIVE)
+FIGURES: tuple[Figure[Any], ...] = (*MAPPING, *LAYERS, *NETWORKS, *DEVICE_LAYOUTS)

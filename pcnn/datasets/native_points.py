@@ -81,7 +81,7 @@ class OnPoints:
             batch,
             size,
             batch_size=batch_size,
-            sites=self.sites,
+            downsampling=self.sites,
             thin=self.thin,
             neighbourhood=self.neighbourhood,
         )

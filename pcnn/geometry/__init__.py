@@ -1,11 +1,11 @@
 """Where features live: voxels, native points, and the layouts of kernel maps."""
 
+from pcnn.geometry.base import Geometry
 from pcnn.geometry.from_points import point_set_of
-from pcnn.geometry.geometries import Geometry
 from pcnn.geometry.kernel import Kernel
 from pcnn.geometry.kernel_map import KernelMap
 from pcnn.geometry.neighbourhood import Neighbourhood
-from pcnn.geometry.packing import KeyLayout
+from pcnn.geometry.packing import KeyFormat
 from pcnn.geometry.point_set import PointSet
 from pcnn.geometry.quantize import grid_of_cells, quantize
 from pcnn.geometry.voxel_grid import VoxelGrid
@@ -14,7 +14,7 @@ __all__ = [
     "Geometry",
     "Kernel",
     "KernelMap",
-    "KeyLayout",
+    "KeyFormat",
     "Neighbourhood",
     "PointSet",
     "VoxelGrid",

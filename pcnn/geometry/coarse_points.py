@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from pcnn.geometry.inverses import finer_of_level
 from pcnn.geometry.kernel import Triple
 
 if TYPE_CHECKING:
@@ -24,9 +23,9 @@ def coarser(fine: PointSet, stride: Triple) -> PointSet:
     cells = fine.cells.to(torch.int64)
     step = torch.tensor(stride, device=fine.device)
     cells[:, 1:] = torch.div(cells[:, 1:], step, rounding_mode="floor")
-    keys, inverse = torch.unique(fine.layout.pack(cells), sorted=True, return_inverse=True)
+    keys, inverse = torch.unique(fine.key_format.pack(cells), sorted=True, return_inverse=True)
     coarse = level_of(fine, stride, fine.points.new_empty(keys.shape[0], 3), keys, inverse, None)
-    if fine.sites == "cell_origin":
+    if fine.downsampling == "cell_origin":
         return replace(coarse, points=in_cells(coarse, 0.0).to(torch.float32))
     offsets = fine.points.to(torch.float64) - in_cells(coarse, 0.5)[inverse]
     chosen = nearest_rows(offsets, inverse, coarse.rows)
@@ -61,7 +60,7 @@ def level_of(
         one_per_cell=True,
         inverse=inverse,
         chosen=chosen,
-        finer=finer_of_level(fine),
+        finer=fine.inverses(),
     )
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from pcnn.geometry.coarse_points import in_cells, nearest_rows
 from pcnn.geometry.neighbourhood import USUAL, Neighbourhood
-from pcnn.geometry.packing import DEFAULT_LAYOUT
+from pcnn.geometry.packing import DEFAULT_FORMAT
 from pcnn.geometry.point_set import PointSet, Sizes
 from pcnn.geometry.quantize import check_finite, check_points, voxel_sizes
 
@@ -26,7 +26,7 @@ def point_set_of(
     batch: Tensor | None = None,
     batch_size: int | None = None,
     grid_size: float | Sequence[float] = 1.0,
-    sites: str = "nearest",
+    downsampling: str = "nearest",
     thin: float | Sequence[float] | None = None,
     neighbourhood: Neighbourhood | None = None,
 ) -> PointSet:
@@ -46,7 +46,7 @@ def point_set_of(
         batch: ``[P]`` integers, cloud of every point; ``None`` means one cloud.
         batch_size: number of clouds; ``None`` means the largest batch index + 1 (1 if empty).
         grid_size: edge of a cell of the finest level [m], one number or one per axis.
-        sites: points of later strided convolutions, ``nearest`` or ``cell_origin``.
+        downsampling: points of later strided convolutions, ``nearest`` or ``cell_origin``.
         thin: edge of a cell [m] of which only the point nearest to its centre is kept first
             (PointCNN++'s code takes a third of ``grid_size``); ``None`` keeps all points.
         neighbourhood: how kernels relate the points; ``None`` means `Neighbourhood()`.
@@ -64,7 +64,7 @@ def point_set_of(
     sizes = voxel_sizes(grid_size, "grid_size")
     rule = neighbourhood or USUAL
     if thin is None:
-        return _sorted(points, batch, batch_size, sizes, sites, rule)
+        return _sorted(points, batch, batch_size, sizes, downsampling, rule)
     every = _sorted(points, batch, batch_size, voxel_sizes(thin, "thin"), "nearest", rule)
     keys, cell = torch.unique_consecutive(every.keys, return_inverse=True)
     offsets = every.points.to(torch.float64) - in_cells(every, 0.5)
@@ -73,7 +73,7 @@ def point_set_of(
     assert every.inverse is not None
     kept_points = every.chosen[rows]  # [kept] of the input
     clouds = every.batch_index[rows], every.batch_size
-    few = _sorted(points[kept_points], *clouds, sizes, sites, rule)
+    few = _sorted(points[kept_points], *clouds, sizes, downsampling, rule)
     assert few.chosen is not None
     assert few.inverse is not None
     inverse = few.inverse[cell][every.inverse]
@@ -85,23 +85,23 @@ def _sorted(
     batch: Tensor | None,
     batch_size: int | None,
     sizes: Sizes,
-    sites: str,
+    downsampling: str,
     neighbourhood: Neighbourhood,
 ) -> PointSet:
-    layout = DEFAULT_LAYOUT
+    key_format = DEFAULT_FORMAT
     device = points.device
     if batch is None:
         batch = torch.zeros(len(points), dtype=torch.int64, device=device)
     batch = batch.to(torch.int64)
     clouds = _clouds(points, batch, batch_size)
-    if not 1 <= clouds <= layout.max_batch:
-        raise ValueError(f"a batch holds 1 to {layout.max_batch} clouds, got {clouds}")
+    if not 1 <= clouds <= key_format.max_batch:
+        raise ValueError(f"a batch holds 1 to {key_format.max_batch} clouds, got {clouds}")
     exact = points.to(torch.float64)
     middle = _middles(exact, batch, clouds)  # [B, 3]
     unit = 2.0 ** math.ceil(math.log2(_ORIGIN_CELLS * max(sizes)))
     origins = torch.round(middle / unit) * unit
     size = torch.tensor(sizes, dtype=torch.float64, device=device)
-    quarter = torch.tensor([half // 2 for half in layout.half], device=device)  # of an axis
+    quarter = torch.tensor([half // 2 for half in key_format.half], device=device)  # of an axis
     first_cell = torch.round(middle / size / quarter) * quarter  # [B, 3] float64, whole numbers
     whole = torch.floor(exact / size)
     cells = whole - first_cell[batch]
@@ -116,14 +116,14 @@ def _sorted(
         keys,
         clouds,
         sizes,
-        sites=sites,
+        downsampling=downsampling,
         one_per_cell=not repeated,
         inverse=inverse,
         chosen=order,
-        layout=layout,
+        key_format=key_format,
         neighbourhood=neighbourhood,
     )
-    if sites != "cell_origin":
+    if downsampling != "cell_origin":
         return made
     return replace(made, points=in_cells(made, 0.0).to(torch.float32))
 
@@ -154,7 +154,7 @@ def _middles(points: Tensor, batch: Tensor, clouds: int) -> Tensor:
 
 def _packed(batch: Tensor, cells: Tensor) -> Tensor:
     coords = torch.cat([batch[:, None], cells.to(torch.int64)], dim=1)
-    return DEFAULT_LAYOUT.pack(coords)
+    return DEFAULT_FORMAT.pack(coords)
 
 
 def _checked(whole: Tensor, cells: Tensor, keys: Tensor) -> bool:
@@ -175,7 +175,7 @@ def _checked(whole: Tensor, cells: Tensor, keys: Tensor) -> bool:
             "neighbouring cells no longer apart; subtract an offset, or use a larger grid_size"
         )
     for axis, name in enumerate("xyz"):
-        limit = DEFAULT_LAYOUT.half[axis] - 1
+        limit = DEFAULT_FORMAT.half[axis] - 1
         low, high = numbers[axis], numbers[3 + axis]
         if max(high, -low) > limit:
             raise ValueError(

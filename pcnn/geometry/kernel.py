@@ -14,10 +14,13 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
+
+if TYPE_CHECKING:
+    from pcnn.geometry.packing import KeyFormat
 
 Triple = tuple[int, int, int]
 
@@ -144,6 +147,20 @@ class Kernel:
     def reach(self) -> int:
         """Largest absolute offset on any axis, in units of the input's voxels."""
         return max((abs(value) for offset in self.offsets for value in offset), default=0)
+
+    def key_steps(self, spacing: Triple, key_format: KeyFormat) -> tuple[int, int, int, int]:
+        """Key of slot (0, 0, 0) less that of its output, and what a slot along x, y and z adds.
+
+        Sums of these are the key delta of every slot, as packing is linear.
+
+        Args:
+            spacing: tensor stride of the inputs.
+            key_format: of the keys.
+        """
+        origin = [-p * s for p, s in zip(self.padding, spacing, strict=True)]
+        axes = zip(self.dilation, spacing, key_format.shifts, strict=True)
+        x, y, z = ((d * s) << shift for d, s, shift in axes)
+        return key_format.delta(origin), x, y, z
 
     @property
     def is_strided(self) -> bool:

@@ -7,17 +7,16 @@ An edge set is stored once, in whatever layout its builder wrote; every other la
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from pcnn.geometry.bags import counts_of_bags, pairs_of_bags
-from pcnn.geometry.kept import kept
 from pcnn.geometry.layouts import Layout, layout_function
-from pcnn.geometry.one_line import one_line
 from pcnn.geometry.tile_table import TILES
 
 #: Layouts of both sides that hold all triplets in tiles, and those that tiles make dispensable.
@@ -25,7 +24,29 @@ TILED = frozenset((name, flipped) for name in TILES for flipped in (False, True)
 BUILT = tuple((name, flipped) for name in ("table", "masks") for flipped in (False, True))
 
 
-class Reading(NamedTuple):
+def outside_inference_mode() -> AbstractContextManager[object]:
+    """Where levels, maps and layouts are made that stay.
+
+    Autograd refuses tensors made inside `torch.inference_mode`, so a cloud that was evaluated first
+    could not be trained on.
+    """
+    if torch.is_inference_mode_enabled():
+        return torch.inference_mode(False)
+    return nullcontext()
+
+
+def one_line(thing: object, **facts: Any) -> str:
+    """``Name(fact=value, ...)``: what the host knows, as a dataclass prints itself."""
+    inside = ", ".join(f"{name}={value}" for name, value in facts.items())
+    return f"{type(thing).__name__}({inside})"
+
+
+def per_axis(values: Sequence[float]) -> str:
+    """A number for each axis: one where they agree, else three."""
+    return f"{values[0]:g}" if len(set(values)) == 1 else f"({', '.join(f'{v:g}' for v in values)})"
+
+
+class LayoutUse(NamedTuple):
     """Layouts that one operation reads of a map, by name.
 
     Args:
@@ -56,7 +77,7 @@ class EdgeSet:
         layouts: what is there already, by (name, whether of the transposed map); the edge set keeps
             a dictionary of its own.
         flat: lists of layout tensors handed out already (see `KernelMap.flat` and `read`).
-        readings: what operations read so far (see `KernelMap.note`).
+        uses: what operations read so far (see `KernelMap.record_use`).
         extents: empty tensors ``[N_in, 0]`` and ``[N_out, 0]`` on the host, one and the same for a
             symmetric map: operands that tell compiled code the rows of this map.
     """
@@ -71,13 +92,13 @@ class EdgeSet:
     flat: dict[tuple[object, ...], list[Tensor]] = field(
         default_factory=dict, init=False, repr=False
     )
-    readings: set[Reading] = field(default_factory=set, init=False, repr=False)
+    uses: set[LayoutUse] = field(default_factory=set, init=False, repr=False)
     extents: tuple[Tensor, Tensor] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         # made here, because compiled code has to find them
         n_in, n_out = self.rows
-        with kept():
+        with outside_inference_mode():
             inputs = torch.zeros(n_in, 0)
             outputs = inputs if self.symmetric else torch.zeros(n_out, 0)
         object.__setattr__(self, "extents", (inputs, outputs))
@@ -267,7 +288,7 @@ class KernelMap:
         """The same triplets read backwards: input and output change places, slots stay."""
         return KernelMap(self.edges, not self.flipped)
 
-    def note(
+    def record_use(
         self,
         forward: tuple[str, ...],
         backward: tuple[str, ...] = (),
@@ -280,7 +301,7 @@ class KernelMap:
             backward: layouts of this side that backward reads besides.
             transposed: layouts of the other side that backward reads.
         """
-        self.edges.readings.add(Reading(self.flipped, forward, backward, transposed))
+        self.edges.uses.add(LayoutUse(self.flipped, forward, backward, transposed))
 
     def has(self, name: str) -> bool:
         """Whether a layout is there already."""
@@ -299,11 +320,11 @@ class KernelMap:
         key = name, self.flipped
         if key not in self.edges.layouts:
             derive = self.edges.derive.get(name) or layout_function(name)
-            with kept():
+            with outside_inference_mode():
                 self.edges.layouts[key] = derive(self)
         return self.edges.layouts[key]
 
-    def rest_on_tiles(self) -> None:
+    def drop_tables(self) -> None:
         """Give up neighbour tables and slot masks of both sides, if one has tiles.
 
         Tiles hold the same triplets in as many bytes; who asks for a table later gets it back from
@@ -337,7 +358,7 @@ class KernelMap:
         key = forward, backward, self.flipped, entry
         found = self.edges.flat.get(key)
         if found is None:
-            self.note(forward, backward, () if self.symmetric or entry else forward)
+            self.record_use(forward, backward, () if self.symmetric or entry else forward)
             found = self.edges.flat[key] = self.listed(forward)
         return found
 

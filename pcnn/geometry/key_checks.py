@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from pcnn.geometry.packing import KeyLayout
+from pcnn.geometry.packing import KeyFormat
 
 
 def check_integers(tensor: Tensor, shape: str, name: str) -> None:
@@ -23,14 +23,14 @@ def check_integers(tensor: Tensor, shape: str, name: str) -> None:
 
 
 def check_order(
-    keys: Tensor, batch_size: int, layout: KeyLayout, unique: bool, subject: str
+    keys: Tensor, batch_size: int, key_format: KeyFormat, unique: bool, subject: str
 ) -> None:
     """Refuse keys that do not ascend, or lie outside of the batch; waits for their device.
 
     Args:
         keys: ``[N]`` int64.
         batch_size: number of clouds.
-        layout: of the keys.
+        key_format: of the keys.
         unique: whether no key may come twice.
         subject: what has the keys, for the message.
 
@@ -49,7 +49,7 @@ def check_order(
             "pcnn.voxelize bring cells and their features into order"
         )
     first, last = int(keys[0]), int(keys[-1])
-    if first < 0 or last >> layout.batch_shift >= batch_size:
+    if first < 0 or last >> key_format.batch_shift >= batch_size:
         raise ValueError(
             f"{subject}: keys {first}..{last} lie outside the {batch_size} clouds of the batch"
         )

@@ -2,7 +2,7 @@
 
 Each field is biased by half its range, so signed coordinates keep their lexicographic order and a
 neighbour's key is ``key + delta`` without a borrow, as long as coordinates stay away from the
-limit by the reach of the kernel (`KeyLayout.check_bound`).
+limit by the reach of the kernel (`KeyFormat.check_bound`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pcnn.geometry.kernel import Triple
 
 
 @dataclass(frozen=True)
-class KeyLayout:
+class KeyFormat:
     """Bit widths of a packed key, batch in the highest bits.
 
     Args:
@@ -108,4 +108,4 @@ class KeyLayout:
 
 
 #: Layout of every grid unless told otherwise.
-DEFAULT_LAYOUT = KeyLayout()
+DEFAULT_FORMAT = KeyFormat()

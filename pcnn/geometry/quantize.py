@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from pcnn.geometry.packing import DEFAULT_LAYOUT
+from pcnn.geometry.packing import DEFAULT_FORMAT
 from pcnn.geometry.tensors import require_tensors
 from pcnn.geometry.voxel_grid import Box, VoxelGrid
 
@@ -18,7 +18,7 @@ def quantize(
     *,
     voxel_size: float | Sequence[float],
     batch_size: int | None = None,
-    sites: str = "floor",
+    downsampling: str = "floor",
 ) -> VoxelGrid:
     """Voxel grid of the cells ``floor(p / voxel_size)`` that hold at least one point.
 
@@ -27,7 +27,7 @@ def quantize(
         batch: ``[P]`` integers, cloud of every point; ``None`` means one cloud.
         voxel_size: edge of a cell [m], one number or one per axis.
         batch_size: number of clouds; ``None`` means the largest batch index + 1 (1 if empty).
-        sites: output sites of later strided convolutions, ``floor`` or ``reached``.
+        downsampling: output sites of later strided convolutions, ``floor`` or ``reached``.
 
     Returns:
         A grid whose ``inverse`` ``[P]`` holds the row of every point.
@@ -42,7 +42,7 @@ def quantize(
     check_finite(points)
     # float64: at 1e5 m a float32 quotient is off by whole voxels
     cells = torch.floor(points.to(torch.float64) / size)
-    return _merged(cells, batch, batch_size, sites)
+    return _merged(cells, batch, batch_size, downsampling)
 
 
 def check_points(points: Tensor, batch: Tensor | None) -> None:
@@ -109,7 +109,7 @@ def grid_of_cells(
     cells: Tensor,
     batch: Tensor | None = None,
     batch_size: int | None = None,
-    sites: str = "floor",
+    downsampling: str = "floor",
 ) -> VoxelGrid:
     """Voxel grid of integer cells, duplicates merged.
 
@@ -120,7 +120,7 @@ def grid_of_cells(
         cells: ``[P, 3]`` whole numbers (x, y, z), any real dtype.
         batch: ``[P]`` integers; ``None`` means one cloud.
         batch_size: number of clouds; ``None`` as in `quantize`.
-        sites: as in `quantize`.
+        downsampling: as in `quantize`.
 
     Returns:
         A grid whose ``inverse`` ``[P]`` holds the row of every cell given.
@@ -133,7 +133,7 @@ def grid_of_cells(
     check_cells(cells)
     if batch is not None:
         check_batch(batch, len(cells))
-    return _merged(cells, batch, batch_size, sites)
+    return _merged(cells, batch, batch_size, downsampling)
 
 
 def check_cells(cells: Tensor) -> None:
@@ -160,22 +160,24 @@ def check_cells(cells: Tensor) -> None:
             )
 
 
-def _merged(cells: Tensor, batch: Tensor | None, batch_size: int | None, sites: str) -> VoxelGrid:
-    layout = DEFAULT_LAYOUT
+def _merged(
+    cells: Tensor, batch: Tensor | None, batch_size: int | None, downsampling: str
+) -> VoxelGrid:
+    key_format = DEFAULT_FORMAT
     if batch is None:
         batch = torch.zeros(len(cells), dtype=torch.int64, device=cells.device)
     first, last = (int(batch.min()), int(batch.max())) if len(batch) else (0, 0)
     clouds = last + 1 if batch_size is None else batch_size
     if first < 0 or last >= clouds:
         raise ValueError(f"batch indices {first}..{last} do not fit {clouds} clouds")
-    if not 1 <= clouds <= layout.max_batch:
-        raise ValueError(f"a batch holds 1 to {layout.max_batch} clouds, got {clouds}")
+    if not 1 <= clouds <= key_format.max_batch:
+        raise ValueError(f"a batch holds 1 to {key_format.max_batch} clouds, got {clouds}")
     low, high = _box(cells)
     bound = max(0, *high, *(-value for value in low))
-    layout.check_bound(bound, 0, "voxel grid")
+    key_format.check_bound(bound, 0, "voxel grid")
     coords = torch.cat([batch.to(torch.int64)[:, None], cells.to(torch.int64)], dim=1)
-    keys, inverse = torch.unique(layout.pack(coords), sorted=True, return_inverse=True)
-    return VoxelGrid(keys, clouds, bound, (1, 1, 1), sites, inverse, layout, (low, high))
+    keys, inverse = torch.unique(key_format.pack(coords), sorted=True, return_inverse=True)
+    return VoxelGrid(keys, clouds, bound, (1, 1, 1), downsampling, inverse, key_format, (low, high))
 
 
 def _box(cells: Tensor) -> Box:

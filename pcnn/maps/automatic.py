@@ -8,7 +8,7 @@ import torch
 
 from pcnn.geometry import Kernel, KernelMap, VoxelGrid
 from pcnn.maps.base import MapBuilder
-from pcnn.maps.native import has_kernels
+from pcnn.maps.device_layouts import has_kernels
 from pcnn.maps.sorted_search import SortedSearch
 from pcnn.maps.windowed import Windowed
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from pcnn.geometry import Kernel, KernelMap, VoxelGrid
-from pcnn.maps.native import NATIVE
+from pcnn.maps.device_layouts import DEVICE_LAYOUTS
 from pcnn.maps.packed_search import Search, search_table
 
 
@@ -38,5 +38,5 @@ class BinarySearch:
         table, masks, counts = search_table(self._search, source, target, kernel)
         symmetric = kernel.is_symmetric and source is target
         return KernelMap.from_table(
-            table, source.rows, masks, counts, symmetric=symmetric, derive=NATIVE
+            table, source.rows, masks, counts, symmetric=symmetric, derive=DEVICE_LAYOUTS
         )

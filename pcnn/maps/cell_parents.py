@@ -16,11 +16,11 @@ from torch import Tensor
 
 from pcnn.geometry import Kernel, KernelMap, PointSet
 from pcnn.geometry.layouts import Layout
-from pcnn.geometry.packing import KeyLayout
+from pcnn.geometry.packing import KeyFormat
 from pcnn.kernels import cuda
 from pcnn.maps.assemble import sort_by_slot
-from pcnn.maps.counted import CountedMap, filled
-from pcnn.maps.native import NATIVE, has_kernels
+from pcnn.maps.counted import PendingMap
+from pcnn.maps.device_layouts import DEVICE_LAYOUTS, has_kernels
 from pcnn.maps.rows_from_pairs import rows_from_pairs
 from pcnn.maps.searched_points import Sorts
 from pcnn.maps.table_to_pairs import empty_pairs, scan_counts
@@ -43,7 +43,7 @@ class CellParents:
 
     def counted(
         self, source: PointSet, target: PointSet, kernel: Kernel, sorts: Sorts | None = None
-    ) -> CountedMap | None:
+    ) -> PendingMap | None:
         """Count the triplets of the map on a device; nothing waits.
 
         Args:
@@ -61,7 +61,7 @@ class CellParents:
         parent = _parent(source, target, kernel)
         if not has_kernels(source.device) or not source.rows:
             return None
-        parents = _Parents(source.keys, parent, kernel, source.layout)
+        parents = _Parents(source.keys, parent, kernel, source.key_format)
         return parents.counted(source.one_per_cell, target.rows)
 
 
@@ -85,7 +85,7 @@ def cell_parents(source: PointSet, target: PointSet, kernel: Kernel) -> KernelMa
     """
     on_device = CellParents().counted(source, target, kernel)
     if on_device is not None:
-        return filled([on_device], source, source.neighbourhood.memory)[0]
+        return PendingMap.finish_all([on_device], source, source.neighbourhood.memory)[0]
     parent = _parent(source, target, kernel)  # [N_in]
     step = torch.tensor(kernel.stride, device=source.device)
     place = source.cells[:, 1:] - target.cells[parent, 1:] * step  # [N_in, 3]
@@ -133,9 +133,9 @@ class _Parents:
     keys: Tensor
     parent: Tensor
     kernel: Kernel
-    layout: KeyLayout
+    key_format: KeyFormat
 
-    def counted(self, one_per_cell: bool, n_out: int) -> CountedMap:
+    def counted(self, one_per_cell: bool, n_out: int) -> PendingMap:
         device, n, volume = self.keys.device, self.keys.shape[0], self.kernel.volume
         chunks = -(-n // ROWS)
         counts = torch.empty(2, volume, chunks, dtype=torch.int32, device=device)
@@ -146,14 +146,17 @@ class _Parents:
         def fill(offsets: Tensor) -> KernelMap:
             in_index, out_index = empty_pairs(n, device)
             self._launch("fill_parents", counts[0], counts[1], ends, in_index, out_index)
-            derive: dict[str, Callable[[KernelMap], Layout]] = {**NATIVE, "rows_csr": self._rows}
+            derive: dict[str, Callable[[KernelMap], Layout]] = {
+                **DEVICE_LAYOUTS,
+                "rows_csr": self._rows,
+            }
             built = KernelMap.from_pairs(
                 in_index, out_index, offsets, n, n_out, one_per_cell, True, derive=derive
             )
             built.edges.layouts["counts", False] = (ends.diff(),)
             return built
 
-        return CountedMap(ends, fill, (n, n_out))
+        return PendingMap(ends, fill, (n, n_out))
 
     def _rows(self, kernel_map: KernelMap) -> Layout:
         """Layout ``rows_csr`` of either side; see `pcnn.geometry.layouts.rows_csr`."""
@@ -173,7 +176,7 @@ class _Parents:
         pointers += [0] * (8 - len(pointers))
         arguments = _ARGUMENTS.pack(
             *(self.keys.data_ptr(), self.parent.data_ptr(), *pointers, n, chunks),
-            *self.layout.axis_bits,
+            *self.key_format.axis_bits,
             *self.kernel.size,
         )
         device = self.keys.device

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pcnn.geometry.packing import KeyLayout
+from pcnn.geometry.packing import KeyFormat
 from pcnn.geometry.point_set import OUT_OF_CELL
 from pcnn.maps.radius_pairs import BOX_MARGIN, Reach
 
@@ -35,7 +35,7 @@ class Places(NamedTuple):
     Args:
         points: ``[N, 3]`` float32.
         keys: ``[N]`` int64, sorted.
-        layout: of the keys.
+        key_format: of the keys.
         start: ``[B, 3]`` float64, where cell (0, 0, 0) of every cloud begins, in the frame of the
             points.
         size: ``[3]`` float64, edges of a cell.
@@ -43,7 +43,7 @@ class Places(NamedTuple):
 
     points: Floats
     keys: Integers
-    layout: KeyLayout
+    key_format: KeyFormat
     start: Doubles
     size: Doubles
 
@@ -82,13 +82,13 @@ class CellRuns:
                 ``places``.
             reach: ball radius, or half widths of a box.
         """
-        m, layout = len(centres), places.layout
+        m, key_format = len(centres), places.key_format
         if not m or not len(places.keys):
             none, rows = np.zeros(0, np.int64), np.array([0, m] if m else [0], np.int64)
             return cls(rows, np.zeros_like(rows), none, none, np.zeros(len(rows) - 1, np.int64))
         fresh = np.flatnonzero(keys[1:] != keys[:-1]) + 1
         firsts = np.union1d(fresh, np.arange(0, m, GROUP_ROWS))
-        cloud = keys[firsts] >> layout.batch_shift
+        cloud = keys[firsts] >> key_format.batch_shift
         width = np.array(reach if isinstance(reach, tuple) else (reach,) * 3) * BOX_MARGIN
         start, size = places.start[cloud], places.size
         low, high = (
@@ -98,12 +98,12 @@ class CellRuns:
         first = np.floor((low - width - start) / size - _MARGIN).clip(*bounds).astype(np.int64)
         last = np.floor((high + width - start) / size + _MARGIN).clip(*bounds).astype(np.int64)
         first, last = np.maximum(first, bounds[0] + 1), np.minimum(last, bounds[1] - 1)  # [G, 3]
-        half, shift = np.array(layout.half), np.array(layout.shifts)
+        half, shift = np.array(key_format.half), np.array(key_format.shifts)
 
         def key(x: Integers, y: Integers, z: Integers) -> Integers:
             cells = np.stack((x, y, z), 1).astype(np.int64)
             fields = (cells + half) << shift
-            found: Integers = (cloud << layout.batch_shift) + fields.sum(1)
+            found: Integers = (cloud << key_format.batch_shift) + fields.sum(1)
             return found
 
         counts = []
@@ -130,8 +130,8 @@ class CellRuns:
 
 def _cell_bounds(places: Places) -> tuple[Integers, Integers]:
     """One cell below and one above those that hold points, along every axis."""
-    masks = [(1 << bits) - 1 for bits in places.layout.axis_bits]
-    axes = zip(places.layout.shifts, masks, places.layout.half, strict=True)
+    masks = [(1 << bits) - 1 for bits in places.key_format.axis_bits]
+    axes = zip(places.key_format.shifts, masks, places.key_format.half, strict=True)
     cells = [((places.keys >> shift) & mask) - half for shift, mask, half in axes]
     return (
         np.array([axis.min() - 1 for axis in cells]),

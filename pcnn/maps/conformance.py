@@ -103,7 +103,7 @@ def cases(device: torch.device) -> Iterator[Case]:
     coarse = wavy_grid(600, batch_size=2).to(device).strided(Kernel.of(2, (2, 4, 1)))
     for kernel in (Kernel.of(3), Kernel.of(3, 2), Kernel.of(2, (1, 1, 2)), Kernel.of(2, 2)):
         yield Case("a deeper level", coarse, coarse.strided(kernel), kernel)
-    reached = wavy_grid(300, batch_size=2, sites="reached").to(device)
+    reached = wavy_grid(300, batch_size=2, downsampling="reached").to(device)
     for kernel in (Kernel.of(3, 2), Kernel.of(2, 2)):
         yield Case("reached sites", reached, reached.strided(kernel), kernel)
     cells = wavy_cells(200) % 3 + torch.tensor([LIMIT - 2, -LIMIT, 0])

@@ -21,7 +21,7 @@ from pcnn.maps.point_memory import (
 
 
 @dataclass(frozen=True)
-class CountedMap:
+class PendingMap:
     """A map between count and fill: several of them share one wait of the host.
 
     Args:
@@ -45,44 +45,44 @@ class CountedMap:
         """What the host has to know."""
         return (self.ends,) if self.crowd is None else (self.ends, self.crowd)
 
+    @staticmethod
+    def finish_all(
+        maps: Sequence[PendingMap], points: PointSet, memory: float | None = None
+    ) -> list[KernelMap]:
+        """Fill maps of one device, after one wait for all of them.
 
-def filled(
-    maps: Sequence[CountedMap], points: PointSet, memory: float | None = None
-) -> list[KernelMap]:
-    """Fill counted maps of one device, after one wait for all of them.
+        Args:
+            maps: of one plan.
+            points: the finest points, for messages.
+            memory: budget [GB], as in `pcnn.maps.point_memory.most_bytes`.
 
-    Args:
-        maps: of one plan.
-        points: the finest points, for messages.
-        memory: budget [GB], as in `pcnn.maps.point_memory.most_bytes`.
-
-    Raises:
-        DenseCloudError: the maps would take more memory than they may, or a slot holds more
-            triplets than kernels count; nothing was listed.
-    """
-    if not maps:
-        return []
-    parts = [part for one in maps for part in one.counted]
-    numbers = torch.tensor(pinned.read_copy(parts[0] if len(parts) == 1 else torch.cat(parts)))
-    found = iter(numbers.split([part.shape[0] for part in parts]))
-    ends: list[Tensor] = []
-    most, total, taken = most_bytes(points, memory), 0, 0
-    limit = most_compared(most)
-    for one in maps:
-        own = next(found)
-        ends.append(own)
-        triplets = int(own[-1])
-        if one.crowd is not None:
-            triplets, crowd = next(found).tolist()
-            if crowd > limit:
-                refuse_uncounted(points, crowd, most)
-        size = map_bytes(triplets, one.rows, len(own) - 1, points.device.type, one.symmetric)
-        total, taken = total + triplets, taken + size
-        # a sum of 32 bits that ran over leaves ends that decrease, or lead elsewhere
-        if (
-            taken > most
-            or triplets != int(own[-1])
-            or not 0 <= int(own.diff().max()) <= MOST_OF_SLOT
-        ):
-            refuse(points, total, taken, most)
-    return [one.fill(own) for one, own in zip(maps, ends, strict=True)]
+        Raises:
+            DenseCloudError: the maps would take more memory than they may, or a slot holds more
+                triplets than kernels count; nothing was listed.
+        """
+        if not maps:
+            return []
+        parts = [part for one in maps for part in one.counted]
+        numbers = torch.tensor(pinned.read_copy(parts[0] if len(parts) == 1 else torch.cat(parts)))
+        found = iter(numbers.split([part.shape[0] for part in parts]))
+        ends: list[Tensor] = []
+        most, total, taken = most_bytes(points, memory), 0, 0
+        limit = most_compared(most)
+        for one in maps:
+            own = next(found)
+            ends.append(own)
+            triplets = int(own[-1])
+            if one.crowd is not None:
+                triplets, crowd = next(found).tolist()
+                if crowd > limit:
+                    refuse_uncounted(points, crowd, most)
+            size = map_bytes(triplets, one.rows, len(own) - 1, points.device.type, one.symmetric)
+            total, taken = total + triplets, taken + size
+            # a sum of 32 bits that ran over leaves ends that decrease, or lead elsewhere
+            if (
+                taken > most
+                or triplets != int(own[-1])
+                or not 0 <= int(own.diff().max()) <= MOST_OF_SLOT
+            ):
+                refuse(points, total, taken, most)
+        return [one.fill(own) for one, own in zip(maps, ends, strict=True)]

@@ -75,8 +75,8 @@ def bitmap_sites(
         *(0, *low),
         *(grid.batch_size, *size),
         *stride,
-        *grid.layout.axis_bits,
-        grid.layout.batch_bits,
+        *grid.key_format.axis_bits,
+        grid.key_format.batch_bits,
     )
     module = cuda.module("dense_sites.cu", device)
     blocks = -(-n // _THREADS)

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pcnn.geometry import KernelMap, KeyLayout
+from pcnn.geometry import KernelMap, KeyFormat
 from pcnn.geometry.kernel import Triple
 from pcnn.geometry.layouts import mask_words
 from pcnn.kernels import cuda
-from pcnn.maps.native import NATIVE
+from pcnn.maps.device_layouts import DEVICE_LAYOUTS
 from pcnn.maps.window_search import Sites, first_rows
 
 MAX_TASKS = 16
@@ -83,7 +83,7 @@ class DisjointTables:
         """The map of the first ``n_in`` inputs and ``n_out`` outputs."""
         (table,) = first_rows(n_out, self.table)
         masks = None if self.masks is None else first_rows(n_out, self.masks)[0]
-        built = KernelMap.from_table(table, n_in, masks, counts, derive=NATIVE)
+        built = KernelMap.from_table(table, n_in, masks, counts, derive=DEVICE_LAYOUTS)
         if self.table_t is not None and self.masks_t is not None:
             table, masks = first_rows(n_in, self.table_t, self.masks_t)
             built.edges.layouts["table", True] = (table,)
@@ -91,15 +91,15 @@ class DisjointTables:
         return built
 
 
-def disjoint_maps(maps: Sequence[DisjointMap], layout: KeyLayout) -> list[DisjointTables]:
+def disjoint_maps(maps: Sequence[DisjointMap], key_format: KeyFormat) -> list[DisjointTables]:
     """Build maps of one device, `MAX_TASKS` in a launch."""
     tables: list[DisjointTables] = []
     for start in range(0, len(maps), MAX_TASKS):
-        tables += _launch(maps[start : start + MAX_TASKS], layout)
+        tables += _launch(maps[start : start + MAX_TASKS], key_format)
     return tables
 
 
-def _launch(maps: Sequence[DisjointMap], layout: KeyLayout) -> list[DisjointTables]:
+def _launch(maps: Sequence[DisjointMap], key_format: KeyFormat) -> list[DisjointTables]:
     device = maps[0].source.keys.device
     # outputs are written by scatter: all tables start empty, in one launch each
     cells = [m.n_out * m.volume for m in maps]
@@ -133,7 +133,7 @@ def _launch(maps: Sequence[DisjointMap], layout: KeyLayout) -> list[DisjointTabl
             blocks,
             *entry.size,
             *entry.spacing,
-            *layout.axis_bits,
+            *key_format.axis_bits,
             words,
         )
         tasks.append(task)

@@ -10,7 +10,7 @@ import torch
 from pcnn.geometry import Kernel, KernelMap, VoxelGrid
 from pcnn.geometry.layouts import mask_words
 from pcnn.kernels.cuda import module
-from pcnn.maps.native import NATIVE
+from pcnn.maps.device_layouts import DEVICE_LAYOUTS
 
 #: The struct ``Arguments`` of csrc/double_traversed.cu: pointers, key deltas and pitch, sizes.
 ARGUMENTS = struct.Struct("8P5q7i0q")
@@ -80,7 +80,7 @@ class DoubleTraversed:
             table = torch.full((n_out, volume), -1, dtype=torch.int32, device=device)
             masks = torch.zeros(n_out, words, dtype=torch.int32, device=device)
             counts = torch.zeros(volume, dtype=torch.int64, device=device)
-            return KernelMap.from_table(table, n_in, masks, counts, symmetric, NATIVE)
+            return KernelMap.from_table(table, n_in, masks, counts, symmetric, DEVICE_LAYOUTS)
 
         # an even number of slots has none at the centre, between the halves
         mirrored = self.symmetry and symmetric and volume > 1 and volume % 2 == 1
@@ -110,7 +110,7 @@ class DoubleTraversed:
             table.data_ptr(),
             masks.data_ptr(),
             counts.data_ptr(),
-            *_key_steps(source, kernel),
+            *kernel.key_steps(source.tensor_stride, source.key_format),
             pitch,
             *kernel.size[1:],
             n_in,
@@ -130,17 +130,4 @@ class DoubleTraversed:
         kernels.launch("search_blocks", slots * segments, arguments, device)
         rows = words * min(-(-n_out // ROWS), ROW_BLOCKS)
         kernels.launch("write_rows", rows, arguments, device)
-        return KernelMap.from_table(table, n_in, masks, counts, symmetric, NATIVE)
-
-
-def _key_steps(source: VoxelGrid, kernel: Kernel) -> tuple[int, int, int, int]:
-    """Key delta of slot (0, 0, 0), and what one slot along x, y and z adds to it.
-
-    Sums of these are ``layout.delta(offset * tensor_stride)`` of every slot: packing is linear.
-    """
-    stride, shifts = source.tensor_stride, source.layout.shifts
-    origin = source.layout.delta([-p * s for p, s in zip(kernel.padding, stride, strict=True)])
-    x, y, z = (
-        (d * s) << shift for d, s, shift in zip(kernel.dilation, stride, shifts, strict=True)
-    )
-    return origin, x, y, z
+        return KernelMap.from_table(table, n_in, masks, counts, symmetric, DEVICE_LAYOUTS)

@@ -10,7 +10,7 @@ from torch import Tensor
 from pcnn.geometry import KernelMap
 from pcnn.geometry.kernel_map import EdgeSet
 from pcnn.geometry.layouts import Layout
-from pcnn.maps.native import NATIVE
+from pcnn.maps.device_layouts import DEVICE_LAYOUTS
 from pcnn.maps.table_to_pairs import Pairs
 
 
@@ -25,7 +25,7 @@ def map_of_half(pairs: Pairs, rows: int) -> KernelMap:
     in_index, out_index, offsets = pairs
     slots, half = offsets.shape[0] - 1, int(offsets[-1])
     mirrored = 2 * half + rows - offsets.flip(0)  # the central slot holds every row
-    derive: dict[str, Callable[[KernelMap], Layout]] = {**NATIVE, "pairs": _pairs_of_half}
+    derive: dict[str, Callable[[KernelMap], Layout]] = {**DEVICE_LAYOUTS, "pairs": _pairs_of_half}
     edges = EdgeSet((rows, rows), 2 * slots + 1, (True, True), True, derive)
     counts = offsets.diff().to(in_index.device, non_blocking=True)
     edges.layouts["half_pairs", False] = in_index, out_index, counts

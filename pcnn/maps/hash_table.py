@@ -9,11 +9,11 @@ from typing import NamedTuple
 
 import torch
 
-from pcnn.geometry import Kernel, KernelMap, KeyLayout, VoxelGrid
+from pcnn.geometry import Kernel, KernelMap, KeyFormat, VoxelGrid
 from pcnn.geometry.kernel import Triple
 from pcnn.geometry.layouts import MASK_BITS, mask_words
 from pcnn.kernels.cuda import module
-from pcnn.maps.native import NATIVE
+from pcnn.maps.device_layouts import DEVICE_LAYOUTS
 from pcnn.maps.reached_sites import reached_sites
 
 SOURCE = "hash_table.cu"
@@ -120,7 +120,7 @@ class HashTable:
         """Kernel map with the layouts table, masks and counts; see `MapBuilder.build`.
 
         Raises:
-            ValueError: the grids are on no CUDA device, the key layout has an axis of more than 30
+            ValueError: the grids are on no CUDA device, the key format has an axis of more than 30
                 bits, or ``search="grid"`` and the grid would exceed 16 GiB.
         """
         device, volume = source.device, kernel.volume
@@ -130,7 +130,7 @@ class HashTable:
         search = self.search_of(source)
         by_grid = search == "grid"
         layer = _layer(
-            kernel, source.layout, source.tensor_stride, search, mirrored, self.simplified
+            kernel, source.key_format, source.tensor_stride, search, mirrored, self.simplified
         )
         kernels = module(SOURCE, device, **layer.defines)
 
@@ -181,7 +181,7 @@ class HashTable:
         )
         blocks = min(layer.blocks, -(-n_out // ROWS))
         kernels.launch("search", blocks, arguments, device, shared_bytes=layer.shared_bytes)
-        return KernelMap.from_table(table, n_in, masks, counts, symmetric, NATIVE)
+        return KernelMap.from_table(table, n_in, masks, counts, symmetric, DEVICE_LAYOUTS)
 
     def search_of(self, source: VoxelGrid) -> str:
         """How the sites of a layer are kept: `search`, or what ``auto`` chooses.
@@ -213,7 +213,12 @@ class _Layer(NamedTuple):
 
 @functools.cache
 def _layer(
-    kernel: Kernel, layout: KeyLayout, stride: Triple, search: str, mirrored: bool, simplified: bool
+    kernel: Kernel,
+    key_format: KeyFormat,
+    stride: Triple,
+    search: str,
+    mirrored: bool,
+    simplified: bool,
 ) -> _Layer:
     volume = kernel.volume
     searched = volume // 2 if mirrored else volume
@@ -225,7 +230,7 @@ def _layer(
     if simplified and volume <= TILE_SLOTS and kernel.size[2] <= UNROLLED_SLOTS:
         defines |= zip(("KX", "KY", "KZ"), kernel.size, strict=True)
     relation = (
-        *_key_steps(kernel, layout, stride),
+        *kernel.key_steps(stride, key_format),
         *(-padding for padding in kernel.padding),
         *kernel.dilation,
         *kernel.size,
@@ -233,7 +238,7 @@ def _layer(
     )
     shared_bytes = 4 * (ROWS * (pass_slots | 1) + pass_slots)
     blocks = SEARCH_WARPS // defines["WARPS"]
-    return _Layer(defines, _cells(layout, stride), relation, shared_bytes, blocks)
+    return _Layer(defines, _cells(key_format, stride), relation, shared_bytes, blocks)
 
 
 def _capacity(sites: int, entry_bytes: int) -> int:
@@ -257,19 +262,12 @@ def _grid_cells(source: VoxelGrid) -> int:
     return cells
 
 
-def _cells(layout: KeyLayout, stride: Triple) -> tuple[int, ...]:
+def _cells(key_format: KeyFormat, stride: Triple) -> tuple[int, ...]:
     """The struct ``Cells``: shifts, bits, tensor stride and bias of every axis, batch shift."""
-    if max(layout.axis_bits) > 30:
-        raise ValueError(f"hash_table serves key layouts of at most 30 bits an axis, got {layout}")
+    if max(key_format.axis_bits) > 30:
+        raise ValueError(
+            f"hash_table serves key formats of at most 30 bits an axis, got {key_format}"
+        )
     # a multiple of the stride, once biased by half the range, is a multiple again
-    bias = (-half % step for half, step in zip(layout.half, stride, strict=True))
-    return *layout.shifts, *layout.axis_bits, *stride, *bias, layout.batch_shift
-
-
-def _key_steps(kernel: Kernel, layout: KeyLayout, stride: Triple) -> tuple[int, int, int, int]:
-    """Key delta of slot (0, 0, 0), and what one slot along x, y and z adds to it."""
-    origin = layout.delta([-p * s for p, s in zip(kernel.padding, stride, strict=True)])
-    x, y, z = (
-        (d * s) << shift for d, s, shift in zip(kernel.dilation, stride, layout.shifts, strict=True)
-    )
-    return origin, x, y, z
+    bias = (-half % step for half, step in zip(key_format.half, stride, strict=True))
+    return *key_format.shifts, *key_format.axis_bits, *stride, *bias, key_format.batch_shift

@@ -11,7 +11,7 @@ from torch import Tensor
 from pcnn.geometry import KernelMap
 from pcnn.geometry.kernel_map import EdgeSet
 from pcnn.geometry.layouts import Layout
-from pcnn.maps.native import NATIVE
+from pcnn.maps.device_layouts import DEVICE_LAYOUTS
 from pcnn.maps.table_to_pairs import pairs_from_table, table_from_pairs, transposed_table
 
 
@@ -96,7 +96,7 @@ class HybridMap:
             return in_index, out_index, offsets
 
         derive: dict[str, Callable[[KernelMap], Layout]] = {
-            **NATIVE,
+            **DEVICE_LAYOUTS,
             "table": table,
             "pairs": pairs,
         }

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pcnn.geometry import KeyLayout
+from pcnn.geometry import KeyFormat
 from pcnn.geometry.kernel import Triple
 from pcnn.geometry.voxel_grid import Box
 from pcnn.kernels import cuda
@@ -59,13 +59,13 @@ class Levels:
 
 
 def pack_cells(
-    cells: Tensor, layout: KeyLayout, extent: Tensor | None = None
+    cells: Tensor, key_format: KeyFormat, extent: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
     """Packed keys of integer cells, and their extent.
 
     Args:
         cells: ``[N, 4]`` int32 (batch, x, y, z), in any order.
-        layout: bit widths of a key.
+        key_format: bit widths of a key.
         extent: zeroed words for the extent, made if not given.
 
     Returns:
@@ -76,27 +76,27 @@ def pack_cells(
     if extent is None:
         extent = torch.zeros(EXTENT_WORDS, dtype=torch.int32, device=cells.device)
     arguments = _PACK.pack(
-        cells.data_ptr(), keys.data_ptr(), extent.data_ptr(), cells.shape[0], *_fields(layout)
+        cells.data_ptr(), keys.data_ptr(), extent.data_ptr(), cells.shape[0], *_fields(key_format)
     )
     blocks = min(_BLOCKS, -(-cells.shape[0] // _THREADS))
     cuda.module("levels.cu", cells.device).launch("pack_cells", blocks, arguments, cells.device)
     return keys, extent
 
 
-def check_overflow(flags: int, layout: KeyLayout) -> None:
+def check_overflow(flags: int, key_format: KeyFormat) -> None:
     """Refuse cells that do not fit a packed key.
 
     Args:
         flags: last word of an extent, on the host.
-        layout: bit widths of a key.
+        key_format: bit widths of a key.
 
     Raises:
         ValueError: names the axis and its limit.
     """
     for field, name in enumerate(_FIELD_NAMES):
         if flags >> field & 1:
-            half = layout.half[field - 1]
-            limit = f"-{half}..{half - 1}" if field else f"0..{layout.max_batch - 1}"
+            half = key_format.half[field - 1]
+            limit = f"-{half}..{half - 1}" if field else f"0..{key_format.max_batch - 1}"
             raise ValueError(
                 f"voxel grid: {name} leaves {limit}, all that a packed key holds; centre the cloud "
                 "or use larger voxels"
@@ -110,14 +110,16 @@ def check_overflow(flags: int, layout: KeyLayout) -> None:
         )
 
 
-def extent_of(keys: Tensor, layout: KeyLayout, extent: Tensor | None = None) -> Tensor:
+def extent_of(keys: Tensor, key_format: KeyFormat, extent: Tensor | None = None) -> Tensor:
     """Extent of packed keys: ``[9]`` int32, largest and smallest field of batch, x, y and z.
 
     Kept as maxima of unsigned numbers, so that zeros are the empty extent (`csrc/levels.cu`).
     """
     if extent is None:
         extent = torch.zeros(EXTENT_WORDS, dtype=torch.int32, device=keys.device)
-    arguments = _EXTENT.pack(keys.data_ptr(), extent.data_ptr(), keys.shape[0], *_fields(layout))
+    arguments = _EXTENT.pack(
+        keys.data_ptr(), extent.data_ptr(), keys.shape[0], *_fields(key_format)
+    )
     blocks = min(_BLOCKS, -(-keys.shape[0] // _THREADS))
     cuda.module("levels.cu", keys.device).launch("extent_of_keys", blocks, arguments, keys.device)
     return extent
@@ -127,7 +129,7 @@ def unique_sites(
     keys: Tensor,
     extent: Tensor,
     strides: Sequence[Triple],
-    layout: KeyLayout,
+    key_format: KeyFormat,
     count: Tensor | None = None,
     bits: int | None = None,
     counts: Tensor | None = None,
@@ -141,7 +143,7 @@ def unique_sites(
         keys: ``[N]`` int64 packed keys, in any order, duplicates allowed.
         extent: their extent, by `pack_cells` or `extent_of`.
         strides: per level, in level-0 voxels.
-        layout: bit widths of a key.
+        key_format: bit widths of a key.
         count: ``[1]`` int32, number of keys that count; ``None`` means all.
         bits: a bound on the bits of a cell, if the host knows one.
         counts: ``[L]`` int32 for the numbers of sites, made if not given.
@@ -162,7 +164,7 @@ def unique_sites(
         scratch = torch.zeros(scratch_words(levels, n), dtype=torch.int32, device=device)
     sort = RadixSort.of(levels * n, device, scratch[: state_words(levels * n)])
     padded = [value for stride in strides for value in stride] + [1] * 3 * (MAX_LEVELS - levels)
-    fields = _fields(layout)
+    fields = _fields(key_format)
     counted = 0 if count is None else count.data_ptr()
     module = cuda.module("levels.cu", device)
     module.launch(
@@ -252,12 +254,12 @@ def scratch_words(levels: int, n: int) -> int:
     return state_words(levels * n) + levels * (max(1, -(-n // TILE)) + 1)
 
 
-def box_of(extent: Sequence[int], layout: KeyLayout) -> Box:
+def box_of(extent: Sequence[int], key_format: KeyFormat) -> Box:
     """Lowest and highest coordinate of every axis, from the words of an extent on the host."""
     if not extent[1]:
         return (0, 0, 0), (0, 0, 0)
-    x, y, z = (layout.half[axis] - extent[5 + axis] for axis in range(3))
-    u, v, w = (extent[1 + axis] - 1 - layout.half[axis] for axis in range(3))
+    x, y, z = (key_format.half[axis] - extent[5 + axis] for axis in range(3))
+    u, v, w = (extent[1 + axis] - 1 - key_format.half[axis] for axis in range(3))
     return (x, y, z), (u, v, w)
 
 
@@ -276,5 +278,5 @@ def box_bits(box: Box, batch_size: int, stride: Triple = (1, 1, 1)) -> int:
     return sum(axes) + (batch_size - 1).bit_length()
 
 
-def _fields(layout: KeyLayout) -> tuple[int, int, int, int]:
-    return *layout.axis_bits, layout.batch_bits
+def _fields(key_format: KeyFormat) -> tuple[int, int, int, int]:
+    return *key_format.axis_bits, key_format.batch_bits

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from pcnn.geometry import Kernel, KeyLayout, VoxelGrid
+from pcnn.geometry import Kernel, KeyFormat, VoxelGrid
 from pcnn.geometry.layouts import mask_words
 from pcnn.kernels.cuda import module
 
@@ -20,7 +20,7 @@ from pcnn.kernels.cuda import module
 TABLE, TRANSPOSED, HYBRID, HALF_TABLE = range(4)
 
 #: 32-bit keys: one cloud, 12 / 12 / 8 bits of x, y, z (Spira, section 5.3).
-NARROW = KeyLayout(batch_bits=0, axis_bits=(12, 12, 8))
+NARROW = KeyFormat(batch_bits=0, axis_bits=(12, 12, 8))
 
 #: What ``key_bits="auto"`` means. Keys of 64 bits are there already; narrower ones cost a kernel.
 AUTO_BITS = 64
@@ -247,7 +247,7 @@ def run_search(
         return
     bits = key_bits(search, source, target, kernel)
     kernels = module(f"{search.kernel}.cu", source.device, KEY_BITS=bits, LAYOUT=layout)
-    own = source.layout
+    own = source.key_format
     keys, packing = source.keys, own
     bias = (NARROW.half[axis] - own.half[axis] for axis in range(3))
     fields = (*own.shifts, *own.axis_bits, *bias)
@@ -257,19 +257,12 @@ def run_search(
         pointers = (source.keys.data_ptr(), keys.data_ptr())
         narrow = NARROW_ARGUMENTS.pack(*pointers, source.rows, *fields)
         kernels.launch("narrow_keys", -(-source.rows // NARROW_THREADS), narrow, source.device)
-    stride = source.tensor_stride
-    first = [value * step for value, step in zip(kernel.offsets[0], stride, strict=True)]
-    steps = (
-        dilation * step << shift
-        for dilation, step, shift in zip(kernel.dilation, stride, packing.shifts, strict=True)
-    )
     arguments = ARGUMENTS.pack(
         keys.data_ptr(),
         target.keys.data_ptr(),
         *(0 if tensor is None else tensor.data_ptr() for tensor in found),
         *(target.rows, tiles.tiles),
-        packing.delta(first),
-        *steps,
+        *kernel.key_steps(source.tensor_stride, packing),
         *(source.rows, kernel.size[1], kernel.size[2], kernel.volume),
         *(tiles.limit, tiles.rows, (tiles.rows // FEWEST_ROWS).bit_length() - 1),
         *(tiles.runs, tiles.chunk_runs, tiles.chunks),

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from pcnn.geometry import PointSet
+from pcnn.geometry import Kernel, PointSet
 from pcnn.geometry.coarse_points import coarse_size, level_of
 from pcnn.geometry.kernel import Triple
 from pcnn.kernels import cuda, pinned
@@ -44,9 +44,9 @@ class Step(NamedTuple):
     stride: Triple
 
 
-def strided_points(fine: PointSet, stride: Triple) -> PointSet:
+def strided_points(fine: PointSet, kernel: Kernel) -> PointSet:
     """One point in every coarse cell; see `PointSet.strided`."""
-    levels, _ = point_levels(fine, [Step(0, stride)])
+    levels, _ = point_levels(fine, [Step(0, kernel.stride)])
     return levels[1]
 
 
@@ -79,11 +79,11 @@ def point_levels(
     parts = [EXTENT_WORDS, 1, len(wanted), scratch_words(len(wanted), root.rows)]
     words = torch.zeros(sum(parts), dtype=torch.int32, device=root.device)
     extent, needed, counts, scratch = words.split_with_sizes(parts)
-    extent_of(root.keys, root.layout, extent)
-    given = root.keys, extent, wanted, root.layout, None, None, counts, scratch, passes, needed
+    extent_of(root.keys, root.key_format, extent)
+    given = root.keys, extent, wanted, root.key_format, None, None, counts, scratch, passes, needed
     sites = unique_sites(*given)
     numbers = pinned.read_copy(words[: sum(parts[:3])])  # the one wait
-    check_overflow(numbers[EXTENT_WORDS - 1], root.layout)
+    check_overflow(numbers[EXTENT_WORDS - 1], root.key_format)
     took, rows = numbers[EXTENT_WORDS], numbers[EXTENT_WORDS + 1 :]
     if took > passes:
         return point_levels(root, steps, took)
@@ -107,7 +107,7 @@ def _level(
     start: Tensor,
 ) -> PointSet:
     device, n, points = fine.device, fine.rows, fine.points.contiguous()
-    nearest = fine.sites == "nearest"
+    nearest = fine.downsampling == "nearest"
     coarse = torch.empty(m, 3, dtype=torch.float32, device=device)
     inverse = torch.empty(n, dtype=torch.int64, device=device)
     keys = torch.empty(m, dtype=torch.int64, device=device)
@@ -121,7 +121,7 @@ def _level(
         0 if t is None else t.data_ptr() for t in (*read, inverse, least, chosen, coarse, keys)
     )
     arguments = _ARGUMENTS.pack(
-        *pointers, n, m, *coarse_size(fine, stride), *fine.layout.axis_bits, *total, nearest
+        *pointers, n, m, *coarse_size(fine, stride), *fine.key_format.axis_bits, *total, nearest
     )
     kernels = cuda.module("point_levels.cu", device)
     kernels.launch("nearest_distances", -(-n // _THREADS), arguments, device)
@@ -135,6 +135,6 @@ def _empty_levels(found: list[PointSet], steps: Sequence[Step]) -> list[PointSet
     for parent, stride in steps:
         fine = found[parent]
         none = fine.keys.new_empty(0)
-        chosen = none if fine.sites == "nearest" else None
+        chosen = none if fine.downsampling == "nearest" else None
         found.append(level_of(fine, stride, fine.points, none, none, chosen))
     return found

@@ -181,7 +181,7 @@ def densest_cell(points: PointSet) -> tuple[tuple[float, float, float], int, int
         raise ValueError("no cell is the densest of no points")
     keys, counts = torch.unique_consecutive(points.keys, return_counts=True)
     place = counts.argmax()
-    cloud, *cell = points.layout.unpack(keys[place : place + 1])[0].tolist()
+    cloud, *cell = points.key_format.unpack(keys[place : place + 1])[0].tolist()
     corner = points.corners[cloud].tolist()
     axes = zip(corner, cell, points.grid_size, strict=True)
     x, y, z = (start + (number + 0.5) * edge for start, number, edge in axes)

@@ -18,7 +18,8 @@ from pcnn.geometry.kernel import Triple
 from pcnn.geometry.neighbourhood import USUAL
 from pcnn.maps.cell_parents import cell_parents
 from pcnn.maps.cell_runs import CellRuns, Places
-from pcnn.maps.counted import CountedMap, filled
+from pcnn.maps.counted import PendingMap
+from pcnn.maps.device_layouts import DEVICE_LAYOUTS, has_kernels
 from pcnn.maps.host_search import HostSearch, Slots
 from pcnn.maps.host_slots import cell_slots, local_slots
 from pcnn.maps.local_voxels import (
@@ -27,7 +28,6 @@ from pcnn.maps.local_voxels import (
     official_radius,
     outside_share,
 )
-from pcnn.maps.native import NATIVE, has_kernels
 from pcnn.maps.neighbour_kernels import Window
 from pcnn.maps.point_memory import counted_searches, is_crowded, most_bytes, most_compared
 from pcnn.maps.radius_pairs import Reach, radius_pairs
@@ -120,7 +120,7 @@ class RadiusSearch:
             return cell_parents(source, target, kernel)
         on_device = self.counted(source, target, kernel)
         if on_device is not None:
-            return filled([on_device], source, self.rule(source).memory)[0]
+            return PendingMap.finish_all([on_device], source, self.rule(source).memory)[0]
         search = self.search(source, target, kernel)
         (counts,) = counted_searches(source, [search], self.rule(source).memory)
         return self.listed(search, source, target, kernel, counts)
@@ -134,7 +134,7 @@ class RadiusSearch:
             kernel: the relation; not one that tiles space.
         """
         field = self._seen(source, target, kernel)
-        degraded = source.sites == "cell_origin"
+        degraded = source.downsampling == "cell_origin"
         places = _places(source, field, degraded)
         centres = field.centres.cpu().numpy()
         runs = CellRuns.of(places, centres, target.keys.cpu().numpy(), field.reach)
@@ -170,7 +170,7 @@ class RadiusSearch:
             return built
         in_index, out_index, offsets = built.layout("pairs")
         sides = in_index.to(source.device), out_index.to(source.device)
-        derive = NATIVE if has_kernels(source.device) else None
+        derive = DEVICE_LAYOUTS if has_kernels(source.device) else None
         return KernelMap.from_pairs(*sides, offsets, **claims, derive=derive)
 
     def counted(
@@ -179,7 +179,7 @@ class RadiusSearch:
         target: PointSet,
         kernel: Kernel,
         sorts: Sorts | None = None,
-    ) -> CountedMap | None:
+    ) -> PendingMap | None:
         """Count the triplets of the map on a device; nothing waits.
 
         Args:
@@ -196,7 +196,7 @@ class RadiusSearch:
             ValueError: as `build`.
         """
         field = self._seen(source, target, kernel)
-        degraded = source.sites == "cell_origin"
+        degraded = source.downsampling == "cell_origin"
         odd = all(size % 2 for size in kernel.size)
         served = has_kernels(source.device) and source.rows > 0 and target.rows > 0
         if not served or not odd or (degraded and max(kernel.dilation) > 1):
@@ -204,7 +204,7 @@ class RadiusSearch:
         outside = "drop" if degraded else self.rule(source).outside
         window = Window(field.reach, field.edges, kernel.size, outside)
         places = field.points, source.keys, field.centres, target.keys
-        clouds = source.layout.batch_shift, source.batch_size
+        clouds = source.key_format.batch_shift, source.batch_size
         search = SearchedPoints(*places, *clouds, window)
         most = most_compared(most_bytes(source, self.rule(source).memory))
         counted = search.counted({} if sorts is None else sorts, id(source), most)
@@ -216,18 +216,18 @@ class RadiusSearch:
                 return search.crowded(offsets, counted.ends.diff(), claims)
             found = counted.fill(int(offsets[-1]))
             pairs = found.in_index, found.out_index, offsets
-            derive = {**NATIVE, "rows_csr": search.by_row}
+            derive = {**DEVICE_LAYOUTS, "rows_csr": search.by_row}
             built = KernelMap.from_pairs(*pairs, **claims, derive=derive)
             built.edges.layouts["rows_csr", False] = found.rows_csr
             built.edges.layouts["counts", False] = (counted.ends.diff(),)
             return built
 
-        return CountedMap(counted.ends, fill, rows, symmetric, counted.crowd)
+        return PendingMap(counted.ends, fill, rows, symmetric, counted.crowd)
 
     def _seen(self, source: PointSet, target: PointSet, kernel: Kernel) -> Field:
         """Where a kernel looks; refuses those that have no centre, or leave points out."""
         expected = tuple(map(operator.mul, source.tensor_stride, kernel.stride))
-        if source.sites == "cell_origin":
+        if source.downsampling == "cell_origin":
             if target.tensor_stride != expected:
                 raise ValueError(
                     f"at sites=cell_origin a kernel of stride {kernel.stride} leads from tensor "
@@ -268,7 +268,7 @@ class RadiusSearch:
 
     def outside_share(self, source: PointSet, target: PointSet, kernel: Kernel) -> float:
         """Share of neighbours within reach that lie outside the kernel's box."""
-        if kernel.is_disjoint or source.sites == "cell_origin":
+        if kernel.is_disjoint or source.downsampling == "cell_origin":
             return 0.0
         field = self._field(source, target, kernel)
         offsets, _, _ = _within(source, target, field)
@@ -315,7 +315,7 @@ class RadiusSearch:
 
 def _claims(source: PointSet, target: PointSet, kernel: Kernel) -> dict[str, Any]:
     """What `KernelMap.from_pairs` is told besides the pairs."""
-    degraded = source.sites == "cell_origin"
+    degraded = source.downsampling == "cell_origin"
     return {
         "n_in": source.rows,
         "n_out": target.rows,
@@ -382,4 +382,4 @@ def _places(source: PointSet, field: Field, degraded: bool) -> Places:
     start, size = source.corners - source.origins, source.grid_size
     if degraded:  # the field's unit is a cell, and cells are counted from their own corner
         start, size = torch.zeros_like(start), (1.0, 1.0, 1.0)
-    return Places(points, keys, source.layout, start.cpu().numpy(), np.array(size))
+    return Places(points, keys, source.key_format, start.cpu().numpy(), np.array(size))

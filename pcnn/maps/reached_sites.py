@@ -8,7 +8,7 @@ import struct
 import torch
 from torch import Tensor
 
-from pcnn.geometry import Kernel, KeyLayout, VoxelGrid
+from pcnn.geometry import Kernel, KeyFormat, VoxelGrid
 from pcnn.geometry.kernel import Triple
 from pcnn.kernels.cuda import module
 from pcnn.maps.levels import extent_of, unique_sites
@@ -34,7 +34,7 @@ def reached_sites(
     For every input p and slot: the candidate ``u = p - offset tensor_stride``, kept if the output's
     tensor stride divides it (modular check) and a packed key can hold it (boundary check), as a
     packed key; then sorted, unique. Equals the sites that ``VoxelGrid.strided`` derives under
-    ``sites="reached"``.
+    ``downsampling="reached"``.
 
     The host waits once, for the number of sites: their memory is allocated exactly. Candidates
     take 48 bytes each of scratch memory, as many as there may be: ``prod_axis ceil(K / s)`` an
@@ -53,11 +53,11 @@ def reached_sites(
             64 candidates an input are not unrolled.
 
     Returns:
-        Grid of the output sites, in the batch and layout of the input; without an inverse.
+        Grid of the output sites, in the batch and key_format of the input; without an inverse.
 
     Raises:
         ValueError: the grid is on no CUDA device, coordinates come too close to the limit of the
-            layout, the layout has an axis of more than 30 bits, or there may be more
+            key_format, the key_format has an axis of more than 30 bits, or there may be more
             candidates than one sort takes.
     """
     if not kernel.is_strided:
@@ -65,14 +65,14 @@ def reached_sites(
     steps = zip(grid.tensor_stride, kernel.stride, strict=True)
     x, y, z = (t * s for t, s in steps)
     reach = kernel.reach * max(grid.tensor_stride)
-    grid.layout.check_bound(grid.bound, reach, "reached sites")
+    grid.key_format.check_bound(grid.bound, reach, "reached sites")
     periods = [s // math.gcd(s, d) for s, d in zip(kernel.stride, kernel.dilation, strict=True)]
     most = math.prod(-(-k // period) for k, period in zip(kernel.size, periods, strict=True))
     if grid.rows * max(most, 0 if fused else kernel.volume) > MAX_ITEMS:
         raise ValueError(
             f"reached sites: {grid.rows} sites with up to {most} candidates each (of "
             f"{kernel.volume} slots) exceed the {MAX_ITEMS} of one sort; split the batch, or use "
-            "sites='floor'"
+            "downsampling='floor'"
         )
     keys = grid.keys.contiguous()
     if grid.rows:
@@ -82,9 +82,15 @@ def reached_sites(
             _fused(grid, kernel, keys, found, count, simplified and most <= UNROLLED)
         else:
             _separate(grid, kernel, keys, found, count)
-        keys = _unique(keys, found, count, grid.layout, (x, y, z), reach)
+        keys = _unique(keys, found, count, grid.key_format, (x, y, z), reach)
     return VoxelGrid(
-        keys, grid.batch_size, grid.bound + reach, (x, y, z), grid.sites, None, grid.layout
+        keys,
+        grid.batch_size,
+        grid.bound + reach,
+        (x, y, z),
+        grid.downsampling,
+        None,
+        grid.key_format,
     )
 
 
@@ -111,13 +117,13 @@ def _separate(grid: VoxelGrid, kernel: Kernel, keys: Tensor, found: Tensor, coun
 
 
 def _unique(
-    keys: Tensor, found: Tensor, count: Tensor, layout: KeyLayout, stride: Triple, reach: int
+    keys: Tensor, found: Tensor, count: Tensor, key_format: KeyFormat, stride: Triple, reach: int
 ) -> Tensor:
     """Ascending distinct keys of the first ``count`` ones ``found``, which lie around ``keys``."""
-    extent = extent_of(keys, layout)
+    extent = extent_of(keys, key_format)
     extent[1:4].add_(reach)  # highest x, y, z
     extent[5:8].add_(reach)  # lowest, counted from the top
-    levels = unique_sites(found, extent, [stride], layout, count)
+    levels = unique_sites(found, extent, [stride], key_format, count)
     return levels.keys[0, : int(levels.counts[0])].clone()
 
 
@@ -130,9 +136,9 @@ def _arguments(
     coords: int,
     kept: int,
 ) -> bytes:
-    layout = grid.layout
-    if max(layout.axis_bits) > 30:
-        raise ValueError(f"reached sites: key layouts of at most 30 bits an axis, got {layout}")
+    key_format = grid.key_format
+    if max(key_format.axis_bits) > 30:
+        raise ValueError(f"reached sites: key formats of at most 30 bits an axis, got {key_format}")
     steps = [t * s for t, s in zip(grid.tensor_stride, kernel.stride, strict=True)]
     return ARGUMENTS.pack(
         keys.data_ptr(),
@@ -141,11 +147,11 @@ def _arguments(
         coords,
         kept,
         grid.rows,
-        *layout.shifts,
-        *layout.axis_bits,
+        *key_format.shifts,
+        *key_format.axis_bits,
         *grid.tensor_stride,
-        *(-half % step for half, step in zip(layout.half, steps, strict=True)),
-        layout.batch_shift,
+        *(-half % step for half, step in zip(key_format.half, steps, strict=True)),
+        key_format.batch_shift,
         *kernel.size,
         *kernel.stride,
         *kernel.dilation,

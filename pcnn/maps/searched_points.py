@@ -12,7 +12,7 @@ from pcnn.geometry import KernelMap
 from pcnn.geometry.kernel_map import EdgeSet
 from pcnn.geometry.layouts import Layout, check_table_size
 from pcnn.geometry.row_lists import lists_of, pairs_of_lists
-from pcnn.maps.native import NATIVE
+from pcnn.maps.device_layouts import DEVICE_LAYOUTS
 from pcnn.maps.neighbour_kernels import (
     CountedNeighbours,
     SortedPoints,
@@ -93,7 +93,9 @@ class SearchedPoints:
         rows = claims["n_in"], claims["n_out"]
         unique = claims["one_per_slot"], claims["one_per_slot_transposed"]
         own = {"rows_csr": self.by_row, "row_lists": self.lists, "pairs": _pairs_of_lists}
-        edges = EdgeSet(rows, len(counts), unique, claims["symmetric"], {**NATIVE, **own}, True)
+        edges = EdgeSet(
+            rows, len(counts), unique, claims["symmetric"], {**DEVICE_LAYOUTS, **own}, True
+        )
         for flipped in (False, True):
             edges.layouts["offsets", flipped] = (offsets,)
             edges.layouts["counts", flipped] = (counts,)

@@ -50,7 +50,7 @@ class SortedSearch:
 
 def _delta(source: VoxelGrid, offset: tuple[int, int, int]) -> int:
     scaled = [value * step for value, step in zip(offset, source.tensor_stride, strict=True)]
-    return source.layout.delta(scaled)
+    return source.key_format.delta(scaled)
 
 
 def _search(source_keys: Tensor, target_keys: Tensor, deltas: list[int]) -> list[Pairs]:
@@ -83,7 +83,7 @@ def _parents(source: VoxelGrid, target: VoxelGrid, kernel: Kernel) -> KernelMap:
     if above is not None:
         row, known = above, torch.ones_like(slot, dtype=torch.bool)
     else:
-        keys = source.layout.pack(torch.cat([coords[:, :1], parent], dim=1))
+        keys = source.key_format.pack(torch.cat([coords[:, :1], parent], dim=1))
         row = torch.searchsorted(target.keys, keys).clamp_(max=target.rows - 1)
         known = target.keys[row] == keys  # given sites may lack a parent
     # one stable sort puts pairs in slot order; within a slot inputs, hence parents, ascend

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pcnn.geometry import Kernel, KeyLayout
+from pcnn.geometry import Kernel, KeyFormat
 from pcnn.geometry.kernel import Triple
 from pcnn.geometry.layouts import check_table_size, mask_words
 from pcnn.kernels import cuda
@@ -80,23 +80,20 @@ class SearchShape:
 
     @classmethod
     @functools.lru_cache(maxsize=256)
-    def of(cls, kernel: Kernel, spacing: Triple, layout: KeyLayout, most: int = 4) -> SearchShape:
+    def of(
+        cls, kernel: Kernel, spacing: Triple, key_format: KeyFormat, most: int = 4
+    ) -> SearchShape:
         """Shape of the search for a kernel.
 
         Args:
             kernel: the relation.
             spacing: tensor stride of the inputs.
-            layout: bit widths of the keys.
+            key_format: bit widths of the keys.
             most: chunks that a block may take (`chunks_for`).
 
         Raises:
             ValueError: a kernel so large that a block cannot hold one group of its slots.
         """
-        padding = [-p * s for p, s in zip(kernel.padding, spacing, strict=True)]
-        x, y, z = (
-            (d * s) << shift
-            for d, s, shift in zip(kernel.dilation, spacing, layout.shifts, strict=True)
-        )
         volume, (size_x, size_y, size_z) = kernel.volume, kernel.size
         groups, words = size_x * size_y, mask_words(volume)
         fixed = 8 * WARPS * WINDOW + 4 * volume
@@ -107,7 +104,7 @@ class SearchShape:
         if batch < 1:
             raise ValueError(f"windowed search: a kernel of size {kernel.size} is too large")
         shared = fixed + row * (words + batch * size_z)
-        deltas = layout.delta(padding), x, y, z
+        deltas = kernel.key_steps(spacing, key_format)
         return cls(volume, words, chunks, shared, deltas, (*kernel.size, words, chunks, batch))
 
 

@@ -8,8 +8,8 @@ import torch
 
 from pcnn.geometry import Kernel, KernelMap, VoxelGrid
 from pcnn.geometry.slot_tiles import WHOLE_SLOTS
+from pcnn.maps.device_layouts import DEVICE_LAYOUTS
 from pcnn.maps.disjoint import DisjointMap, disjoint_maps
-from pcnn.maps.native import NATIVE
 from pcnn.maps.window_search import Search, SearchShape, Sites, chunks_for, search_windows
 
 
@@ -31,9 +31,9 @@ class Windowed:
             task = DisjointMap(
                 sites, None, None, kernel.size, spacing, target.rows, above=above, both=False
             )
-            return disjoint_maps([task], source.layout)[0].kernel_map(source.rows, target.rows)
+            return disjoint_maps([task], source.key_format)[0].kernel_map(source.rows, target.rows)
         most = chunks_for(target.rows)
-        shape = SearchShape.of(kernel, source.tensor_stride, source.layout, most)
+        shape = SearchShape.of(kernel, source.tensor_stride, source.key_format, most)
         # the density of large kernels decides how they are tiled, and costs nothing here
         counts = None
         if kernel.volume > WHOLE_SLOTS:
@@ -43,5 +43,5 @@ class Windowed:
         symmetric = kernel.is_symmetric and source is target
         wide = None if counts is None else counts.to(torch.int64)
         return KernelMap.from_table(
-            search.table, source.rows, search.masks, wide, symmetric, NATIVE
+            search.table, source.rows, search.masks, wide, symmetric, DEVICE_LAYOUTS
         )

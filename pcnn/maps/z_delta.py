@@ -10,9 +10,9 @@ from torch import Tensor
 from pcnn.geometry import Kernel, KernelMap, VoxelGrid
 from pcnn.geometry.layouts import mask_words
 from pcnn.geometry.slot_subsets import split_slots
+from pcnn.maps.device_layouts import DEVICE_LAYOUTS
 from pcnn.maps.half_map import map_of_half
 from pcnn.maps.hybrid_map import HybridMap
-from pcnn.maps.native import NATIVE
 from pcnn.maps.packed_search import (
     HALF_TABLE,
     HYBRID,
@@ -84,11 +84,11 @@ class ZDelta:
             in_index, out_index, offsets = self.pairs(source, target, kernel)
             sizes = (source.rows, target.rows)
             return KernelMap.from_pairs(
-                in_index, out_index, offsets, *sizes, symmetric=symmetric, derive=NATIVE
+                in_index, out_index, offsets, *sizes, symmetric=symmetric, derive=DEVICE_LAYOUTS
             )
         table, masks, counts = self.table(source, target, kernel)
         return KernelMap.from_table(
-            table, source.rows, masks, counts, symmetric=symmetric, derive=NATIVE
+            table, source.rows, masks, counts, symmetric=symmetric, derive=DEVICE_LAYOUTS
         )
 
     def table(

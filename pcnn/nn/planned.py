@@ -32,7 +32,7 @@ class PlannedModule(nn.Module):
     @property
     def planner(self) -> Planner:
         """The planner of this network, made at the first request."""
-        if self._planner is None or not self._planner.plans(self):  # a copy has its own
+        if self._planner is None or not self._planner.belongs_to(self):  # a copy has its own
             self._planner = Planner(self)
         return self._planner
 

@@ -94,7 +94,7 @@ class Case:
         grid = wavy_grid(self.n, batch_size=2).to(self.device)
         builder = Windowed() if grid.device.type == "cuda" else SortedSearch()
         sites = wavy_grid(self.n, batch_size=2, seed=9).to(self.device) if self.apart else grid
-        built = grid.map_to(sites.strided(self.kernel), self.kernel, builder.build)
+        built = grid.map_to(sites.strided(self.kernel), self.kernel, builder)
         return built.transpose() if self.transposed else built
 
     def randn(self, random: torch.Generator, *shape: int) -> Tensor:

@@ -13,10 +13,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pcnn.geometry import KernelMap, KeyLayout, VoxelGrid
+from pcnn.geometry import KernelMap, KeyFormat, VoxelGrid
 from pcnn.geometry.kernel import Triple
 from pcnn.geometry.slot_tiles import WHOLE_SLOTS
 from pcnn.kernels import pinned
+from pcnn.maps.device_layouts import DEVICE_LAYOUTS
 from pcnn.maps.disjoint import DisjointMap, DisjointTables, disjoint_maps
 from pcnn.maps.levels import (
     EXTENT_WORDS,
@@ -29,7 +30,6 @@ from pcnn.maps.levels import (
     scratch_words,
     unique_sites,
 )
-from pcnn.maps.native import NATIVE
 from pcnn.maps.radix_sort import MAX_PASSES
 from pcnn.maps.window_search import Search, SearchShape, Sites, first_rows, search_windows
 from pcnn.ops.recipe import Recipe
@@ -62,15 +62,17 @@ class DevicePlan:
     Args:
         recipe: what the network asks for.
         spacing: tensor stride of the finest sites.
-        sites: output sites of strided convolutions, ``floor`` or ``reached``.
-        layout: bit widths of the keys.
+        downsampling: output sites of strided convolutions, ``floor`` or ``reached``.
+        key_format: bit widths of the keys.
     """
 
-    def __init__(self, recipe: Recipe, spacing: Triple, sites: str, layout: KeyLayout) -> None:
-        self.recipe, self.sites, self.layout = recipe, sites, layout
+    def __init__(
+        self, recipe: Recipe, spacing: Triple, downsampling: str, key_format: KeyFormat
+    ) -> None:
+        self.recipe, self.downsampling, self.key_format = recipe, downsampling, key_format
         self.strides = {0: spacing}
         for number, (parent, direction, kernel) in enumerate(recipe.levels, 1):
-            if sites == "floor" and direction == "down" and parent in self.strides:
+            if downsampling == "floor" and direction == "down" and parent in self.strides:
                 (x, y, z), (a, b, c) = self.strides[parent], kernel.stride
                 self.strides[number] = x * a, y * b, z * c
         #: strides that are sorted, and the place of every level among them
@@ -84,7 +86,7 @@ class DevicePlan:
             fine, coarse = self.strides[planned.source], self.strides[planned.target]
             steps = tuple(a * b for a, b in zip(fine, planned.kernel.stride, strict=True))
             tiles_space = planned.kernel.is_disjoint and planned.target and steps == coarse
-            shape = None if tiles_space else SearchShape.of(planned.kernel, fine, layout)
+            shape = None if tiles_space else SearchShape.of(planned.kernel, fine, key_format)
             volume = planned.kernel.volume
             ends, large = (planned.source, planned.target), volume > WHOLE_SLOTS
             self.maps.append(_Map(number, *ends, shape, slice(word, word + volume), large))
@@ -130,17 +132,17 @@ class DevicePlan:
             ValueError: a cell beyond the packed keys (names the axis and its limit), or of a cloud
                 beyond the batch.
         """
-        n, layout, passes = cells.shape[0], self.layout, self.passes
+        n, key_format, passes = cells.shape[0], self.key_format, self.passes
         parts = [self.words, scratch_words(1, n), scratch_words(max(1, len(self.wanted)), n)]
         zeros = torch.zeros(sum(parts), dtype=torch.int32, device=cells.device)
         report, scratch, more = zeros.split_with_sizes(parts)
         extent, count, needed, _ = report[:_HEAD].split_with_sizes([EXTENT_WORDS, 1, 1, 1])
-        keys, _ = pack_cells(cells, layout, extent)
+        keys, _ = pack_cells(cells, key_format, extent)
         finest = unique_sites(
             keys,
             extent,
             [(1, 1, 1)],
-            layout,
+            key_format,
             counts=count,
             scratch=scratch,
             passes=passes[0],
@@ -153,21 +155,21 @@ class DevicePlan:
             sites = self._sites(Sites(root, n, count), levels, None)
             tables = self._tables(sites, levels, report, True)
         numbers = read_report(report)
-        check_overflow(numbers[EXTENT_WORDS - 1], layout)
+        check_overflow(numbers[EXTENT_WORDS - 1], key_format)
         if self._took_more(numbers):
             return self.on_cells(cells, batch_size, listed)
         clouds = max(1, numbers[0])
         if batch_size is not None and clouds > batch_size:
             raise ValueError(f"batch index {clouds - 1} does not fit {batch_size} clouds")
-        box = box_of(numbers, layout)
+        box = box_of(numbers, key_format)
         grid = VoxelGrid(
             root[: numbers[EXTENT_WORDS]],
             batch_size or clouds,
             max(0, *box[1], *(-value for value in box[0])),
             self.strides[0],
-            self.sites,
+            self.downsampling,
             finest.inverse[0].to(torch.int64),
-            layout,
+            key_format,
             box,
         )
         return self._finish(grid, levels, tables, report, numbers)
@@ -179,13 +181,13 @@ class DevicePlan:
         report, scratch = zeros.split_with_sizes(parts)
         root = Sites(grid.keys, grid.rows)
         if self.wanted:
-            extent_of(grid.keys, self.layout, report[:EXTENT_WORDS])
+            extent_of(grid.keys, self.key_format, report[:EXTENT_WORDS])
         levels = self._levels(root, report, scratch)
         tables = None
         if listed:
             tables = self._tables(self._sites(root, levels, None), levels, report, True)
         numbers = read_report(report) if self.wanted or listed else [0] * self.words
-        check_overflow(numbers[EXTENT_WORDS - 1], self.layout)
+        check_overflow(numbers[EXTENT_WORDS - 1], self.key_format)
         if self._took_more(numbers):
             return self.on_grid(grid, listed)
         return self._finish(grid, levels, tables, report, numbers)
@@ -204,7 +206,7 @@ class DevicePlan:
             root.keys,
             report[:EXTENT_WORDS],
             self.wanted,
-            self.layout,
+            self.key_format,
             root.count,
             None,
             report[_HEAD : _HEAD + len(self.wanted)],
@@ -261,7 +263,7 @@ class DevicePlan:
         if searches:
             search_windows(searches)
         if tilings:
-            built = disjoint_maps(list(tilings.values()), self.layout)
+            built = disjoint_maps(list(tilings.values()), self.key_format)
             results.update(zip(tilings, built, strict=True))
         return results
 
@@ -274,7 +276,7 @@ class DevicePlan:
         numbers: list[int],
     ) -> tuple[list[VoxelGrid | None], Maps]:
         """Cut results to their length, and cache levels and maps on the geometry."""
-        self.layout.check_bound(grid.bound, self.margin, "plan")
+        self.key_format.check_bound(grid.bound, self.margin, "plan")
         rows = numbers[_HEAD : _HEAD + len(self.wanted)]
         sites = self._sites(Sites(grid.keys, grid.rows), levels, rows)
         listed = tables is not None
@@ -286,12 +288,10 @@ class DevicePlan:
         for number, (parent, _, kernel) in enumerate(self.recipe.levels, 1):
             finer = grids[parent]
             if number in above and finer is not None:
-                key = ("down", kernel.stride)
-                if key not in finer._levels:
-                    keys = sites[number].keys[: sites[number].rows]
-                    level = finer.floor_level(self.strides[number], keys, above[number])
-                    finer._levels[key] = level
-                grids[number] = finer._levels[key]
+                keys = sites[number].keys[: sites[number].rows]
+                grids[number] = finer.level(kernel) or finer.keep_level(
+                    kernel, finer.floor_level(self.strides[number], keys, above[number])
+                )
         maps: Maps = [None] * len(self.recipe.maps)
         for entry in self.maps:
             planned = self.recipe.maps[entry.number]
@@ -302,7 +302,9 @@ class DevicePlan:
             if isinstance(found, Search):
                 symmetric = planned.kernel.is_symmetric and source is target
                 table, masks = first_rows(target.rows, found.table, found.masks)
-                built = KernelMap.from_table(table, source.rows, masks, None, symmetric, NATIVE)
+                built = KernelMap.from_table(
+                    table, source.rows, masks, None, symmetric, DEVICE_LAYOUTS
+                )
             else:
                 built = found.kernel_map(source.rows, target.rows)
             if listed:

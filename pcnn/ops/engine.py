@@ -14,7 +14,7 @@ from pcnn.dataflows.triplets import Triplets
 from pcnn.geometry import KernelMap
 from pcnn.maps import Automatic as AutomaticBuilder
 from pcnn.maps import BruteForce, DoubleTraversed, HashTable, MapBuilder, SortedSearch, ZDelta
-from pcnn.maps.native import has_kernels
+from pcnn.maps.device_layouts import has_kernels
 from pcnn.maps.radius import RadiusSearch
 from pcnn.ops.library import products
 

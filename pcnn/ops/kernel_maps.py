@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pcnn.geometry import Geometry, Kernel, KernelMap, PointSet, VoxelGrid
-from pcnn.geometry.point_set import PointMapBuilder
+from pcnn.geometry.base import Builder
 from pcnn.maps.cell_parents import CellParents
 from pcnn.ops.engine import Engine, unserved
 
@@ -28,7 +28,7 @@ def map_between(source: Geometry, target: Geometry, kernel: Kernel, engine: Engi
         builder = engine.on_voxels
         if builder is None:
             raise unserved(engine, "voxel")
-        return source.map_to(target, kernel, builder.build)
+        return source.map_to(target, kernel, builder)
     if not (isinstance(source, PointSet) and isinstance(target, PointSet)):
         kinds = [type(geometry).__name__ for geometry in (source, target)]
         raise ValueError(
@@ -47,13 +47,10 @@ def found_map(
     source: Geometry, target: Geometry, kernel: Kernel, engine: Engine
 ) -> KernelMap | None:
     """The map that `map_between` has built, if it has."""
-    if isinstance(source, PointSet) and isinstance(target, PointSet):
-        return source.cached_map(target, kernel, point_builder(kernel, engine))
-    if isinstance(source, VoxelGrid) and isinstance(target, VoxelGrid):
-        return source.cached_map(target, kernel)
-    return None
+    builder = point_builder(kernel, engine) if isinstance(source, PointSet) else None
+    return source.cached_map(target, kernel, builder)
 
 
-def point_builder(kernel: Kernel, engine: Engine) -> PointMapBuilder | None:
+def point_builder(kernel: Kernel, engine: Engine) -> Builder | None:
     """What relates native points for a layer; ``None`` where its engine cannot."""
     return _TILING if kernel.is_disjoint else engine.on_points

@@ -18,7 +18,7 @@ def native_points(
     grid_size: float | Sequence[float] = 1.0,
     *,
     batch_size: int | None = None,
-    sites: str = "nearest",
+    downsampling: str = "nearest",
     thin: float | Sequence[float] | None = None,
     neighbourhood: Neighbourhood | None = None,
 ) -> SparseTensor:
@@ -31,9 +31,9 @@ def native_points(
         grid_size: edge of a cell of the finest level [m], one number or one per axis: the unit of
             kernels, as ``voxel_size`` is on voxels.
         batch_size: number of clouds; ``None`` means the largest batch index + 1.
-        sites: points of strided convolutions: ``nearest`` (of every coarse cell the point nearest
-            to its centre) or ``cell_origin`` (the cell's lowest corner, where all points of the
-            finest level move too, as on voxels).
+        downsampling: points of strided convolutions: ``nearest`` (of every coarse cell the point
+            nearest to its centre) or ``cell_origin`` (the cell's lowest corner, where all points of
+            the finest level move too, as on voxels).
         thin: edge of a cell [m] of which only the point nearest to its centre is kept, with its own
             features; ``None`` keeps all points.
         neighbourhood: how kernels relate the points (reach, kernel cells, what becomes of
@@ -53,6 +53,6 @@ def native_points(
             f"features must be [{points.shape[0]}, C] to match the points, got "
             f"{tuple(features.shape)}"
         )
-    geometry = point_set_of(points, batch, batch_size, grid_size, sites, thin, neighbourhood)
+    geometry = point_set_of(points, batch, batch_size, grid_size, downsampling, thin, neighbourhood)
     assert geometry.chosen is not None
     return SparseTensor(features.index_select(0, geometry.chosen), geometry)

@@ -15,11 +15,11 @@ import torch
 from torch import Tensor, nn
 
 from pcnn.geometry import Geometry, KernelMap, PointSet, VoxelGrid, grid_of_cells
-from pcnn.geometry.kept import kept
 from pcnn.geometry.kernel import Triple
-from pcnn.geometry.packing import DEFAULT_LAYOUT, KeyLayout
+from pcnn.geometry.kernel_map import outside_inference_mode
+from pcnn.geometry.packing import DEFAULT_FORMAT, KeyFormat
 from pcnn.maps import Windowed
-from pcnn.maps.native import has_kernels
+from pcnn.maps.device_layouts import has_kernels
 from pcnn.maps.tiles import TILED, tile_views
 from pcnn.ops.device_plan import DevicePlan, Maps
 from pcnn.ops.engine import Engine, check_geometry, resolve
@@ -68,7 +68,7 @@ class Planner:
         """Copies and pickles leave the model behind, and keep what was traced."""
         return {**self.__dict__, "_model": _no_model}
 
-    def plans(self, model: nn.Module) -> bool:
+    def belongs_to(self, model: nn.Module) -> bool:
         """Whether this is a planner of that very model."""
         return self._model() is model
 
@@ -100,7 +100,7 @@ class Planner:
     def _point_plan(self, points: PointSet) -> PointPlan:
         """The plan for native points of a kind; traced when the first of them come."""
         self._refresh()
-        kind = PointKind(points.sites, points.one_per_cell)
+        kind = PointKind(points.downsampling, points.one_per_cell)
         if kind not in self._point_plans:
             model = self._model()
             if model is None:
@@ -139,7 +139,7 @@ class Planner:
         #: plans for native points, by their kind
         self._point_plans: dict[PointKind, PointPlan] = {}
         self._traced = self._place(model), self._engines()
-        self._device_plans: dict[tuple[Triple, str, KeyLayout], DevicePlan] = {}
+        self._device_plans: dict[tuple[Triple, str, KeyFormat], DevicePlan] = {}
         #: layouts of every map, by whether backward follows
         self._wanted: dict[bool, list[Wanted]] = {}
         #: whether tiles may stand for what a map's builder wrote, as nobody reads that itself
@@ -169,10 +169,11 @@ class Planner:
         both = torch.is_grad_enabled() if backward is None else backward
         if self.is_planned(geometry, both):  # which traces again what has changed
             return geometry
-        with kept():
+        with outside_inference_mode():
             if isinstance(geometry, PointSet):
                 self._point_plan(geometry)(geometry, both)
             else:
+                assert isinstance(geometry, VoxelGrid)
                 self._plan_voxels(geometry, both)
         return geometry
 
@@ -195,7 +196,9 @@ class Planner:
         grids: list[VoxelGrid | None] = [geometry]
         maps: Maps = []
         if self.is_batched(geometry.device):
-            ready = self._device_plan(geometry.tensor_stride, geometry.sites, geometry.layout)
+            ready = self._device_plan(
+                geometry.tensor_stride, geometry.downsampling, geometry.key_format
+            )
             grids, maps = ready.on_grid(geometry, self._lists[both])
         self._finish(grids, maps, both)
 
@@ -205,7 +208,7 @@ class Planner:
             return self._point_plan(geometry).is_planned(geometry, backward)
         grids, recipe = [geometry], self.recipe
         for parent, direction, kernel in recipe.levels:
-            level = grids[parent].cached_level(kernel, direction == "down")
+            level = grids[parent].level(kernel, direction == "down")
             if level is None:
                 return False
             grids.append(level)
@@ -220,7 +223,7 @@ class Planner:
         cells: Tensor,
         batch_size: int | None = None,
         *,
-        sites: str = "floor",
+        downsampling: str = "floor",
         backward: bool = False,
     ) -> VoxelGrid:
         """Geometry of integer cells in any order, planned in the same go.
@@ -228,7 +231,7 @@ class Planner:
         Args:
             cells: ``[P, 4]`` int32 (batch, x, y, z); duplicates are merged.
             batch_size: number of clouds; ``None`` means the largest batch index + 1.
-            sites: output sites of strided convolutions, ``floor`` or ``reached``.
+            downsampling: output sites of strided convolutions, ``floor`` or ``reached``.
             backward: as in a call.
 
         Returns:
@@ -241,12 +244,12 @@ class Planner:
         _ = self.recipe  # refuses engines that do not serve voxels
         grids: list[VoxelGrid | None]
         maps: Maps = []
-        with kept():
+        with outside_inference_mode():
             if self.is_batched(cells.device):
-                ready = self._device_plan((1, 1, 1), sites, DEFAULT_LAYOUT)
+                ready = self._device_plan((1, 1, 1), downsampling, DEFAULT_FORMAT)
                 grids, maps = ready.on_cells(cells, batch_size, self._lists[backward])
             else:
-                grids = [grid_of_cells(cells[:, 1:], cells[:, 0], batch_size, sites)]
+                grids = [grid_of_cells(cells[:, 1:], cells[:, 0], batch_size, downsampling)]
             self._finish(grids, maps, backward)
         geometry = grids[0]
         assert geometry is not None
@@ -256,8 +259,8 @@ class Planner:
         """Whether a device's kernels build all maps at once."""
         return isinstance(self.engine.builder_on(device), Windowed) and has_kernels(device)
 
-    def _device_plan(self, spacing: Triple, sites: str, layout: KeyLayout) -> DevicePlan:
-        key = spacing, sites, layout
+    def _device_plan(self, spacing: Triple, downsampling: str, key_format: KeyFormat) -> DevicePlan:
+        key = spacing, downsampling, key_format
         if key not in self._device_plans:
             self._device_plans[key] = DevicePlan(self._recipe, *key)
         return self._device_plans[key]
@@ -291,7 +294,7 @@ class Planner:
         for view, name in views:
             view.layout(name)
         for built in resting:
-            built.rest_on_tiles()
+            built.drop_tables()
 
 
 def _no_model() -> None:
@@ -305,13 +308,13 @@ def _check_cells(cells: Tensor) -> None:
         )
 
 
-def plan_nothing(cells: Tensor, batch_size: int | None, sites: str) -> VoxelGrid:
+def grid_of_device_cells(cells: Tensor, batch_size: int | None, downsampling: str) -> VoxelGrid:
     """Geometry of integer cells on a device with kernels, without levels or maps.
 
     Args and errors as in `Planner.voxelize`.
     """
     _check_cells(cells)
-    ready = DevicePlan(Recipe((), ()), (1, 1, 1), sites, DEFAULT_LAYOUT)
+    ready = DevicePlan(Recipe((), ()), (1, 1, 1), downsampling, DEFAULT_FORMAT)
     (grid,), _ = ready.on_cells(cells, batch_size, False)
     assert grid is not None
     return grid

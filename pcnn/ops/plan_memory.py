@@ -77,7 +77,7 @@ def held_bytes(geometry: Geometry) -> int:
     found: dict[int, int] = {}
     todo: list[Geometry] = [geometry]
     for level in todo:
-        todo += level.cached_levels()
+        todo += level.levels().values()
         for built in level.cached_maps():
             layouts = built.edges.layouts.values()
             found.update({t.data_ptr(): t.nbytes for layout in layouts for t in layout})

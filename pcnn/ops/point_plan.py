@@ -5,9 +5,9 @@ from __future__ import annotations
 from pcnn.dataflows.automatic import is_huge
 from pcnn.geometry import KernelMap, PointSet
 from pcnn.maps.cell_parents import CellParents
-from pcnn.maps.counted import CountedMap, filled
+from pcnn.maps.counted import PendingMap
+from pcnn.maps.device_layouts import has_kernels
 from pcnn.maps.host_search import HostSearch
-from pcnn.maps.native import has_kernels
 from pcnn.maps.point_levels import Step, point_levels
 from pcnn.maps.point_memory import counted_searches
 from pcnn.maps.radius import RadiusSearch
@@ -49,7 +49,7 @@ class PointPlan:
         """Whether all that a call would build is there already."""
         sets = [root]
         for parent, direction, kernel in self.recipe.levels:
-            level = sets[parent].cached_level(kernel, direction == "down")
+            level = sets[parent].level(kernel, direction == "down")
             if level is None:
                 return False
             sets.append(level)
@@ -96,12 +96,12 @@ class PointPlan:
     def _levels(self, root: PointSet) -> list[PointSet]:
         """The set and its levels, kept with it."""
         sets, levels = [root], self.recipe.levels
-        kept_there = any(level is not None for level in root._levels.values())
+        kept_there = bool(root.levels())
         if has_kernels(root.device) and not kept_there:
             steps = [Step(parent, kernel.stride) for parent, _, kernel in levels]
             sets, self._passes = point_levels(root, steps, self._passes)
             for (parent, _, kernel), level in zip(levels, sets[1:], strict=True):
-                sets[parent]._levels["down", kernel.stride] = level
+                sets[parent].keep_level(kernel, level)
         else:
             for parent, _, kernel in levels:
                 sets.append(sets[parent].strided(kernel))
@@ -114,7 +114,7 @@ class PointPlan:
         """
         maps: list[KernelMap | None] = [_found(planned, sets) for planned in self.recipe.maps]
         sorts: Sorts = {}
-        counted: dict[int, CountedMap] = {}
+        counted: dict[int, PendingMap] = {}
         searched: dict[int, tuple[RadiusSearch, HostSearch]] = {}
         root, memory = sets[0], sets[0].neighbourhood.memory
         for number, planned in enumerate(self.recipe.maps):
@@ -134,7 +134,9 @@ class PointPlan:
             maps[number] = source.map_to(target, planned.kernel, builder)
         searches = [search for _, search in searched.values()]
         counts = dict(zip(searched, counted_searches(root, searches, memory), strict=True))
-        found_maps = dict(zip(counted, filled(list(counted.values()), root, memory), strict=True))
+        found_maps = dict(
+            zip(counted, PendingMap.finish_all(list(counted.values()), root, memory), strict=True)
+        )
         for number in (*counted, *tuple(searched)):
             planned = self.recipe.maps[number]
             source, target = sets[planned.source], sets[planned.target]
@@ -157,7 +159,7 @@ def _give_up(built: KernelMap, wanted: set[tuple[str, bool]]) -> None:
     """Free what tiles were made from and nobody reads; a map finds it again if it has to."""
     layouts = built.edges.layouts
     if not any(name in ("table", "masks") for name, _ in wanted):
-        built.rest_on_tiles()
+        built.drop_tables()
     for flipped in (False, True):
         key = "rows_csr", flipped
         if key not in wanted and ("row_lists", flipped) in layouts and ("pairs", False) in layouts:

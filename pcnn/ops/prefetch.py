@@ -8,7 +8,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from pcnn.geometry import Geometry, PointSet
+from pcnn.geometry import Geometry
 from pcnn.tensor import SparseTensor
 
 Batch = TypeVar("Batch")
@@ -56,16 +56,9 @@ def tensors_of(x: SparseTensor) -> Iterator[Tensor]:
 
 
 def _tensors_of(geometry: Geometry) -> Iterator[Tensor]:
-    yield geometry.keys
-    if geometry.inverse is not None:
-        yield geometry.inverse
-    yield from geometry.finer or ()
-    if isinstance(geometry, PointSet):
-        yield from (geometry.points, geometry.origins, geometry.corners)
-        if geometry.chosen is not None:
-            yield geometry.chosen
+    yield from geometry.tensors()
     for built in geometry.cached_maps():
         for layout in built.edges.layouts.values():
             yield from layout
-    for level in geometry.cached_levels():
+    for level in geometry.levels().values():
         yield from _tensors_of(level)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -12,14 +11,11 @@ from torch import nn
 from pcnn.geometry import (
     Geometry,
     Kernel,
-    KernelMap,
-    PointSet,
-    VoxelGrid,
     grid_of_cells,
     point_set_of,
 )
-from pcnn.geometry.kernel_map import Reading
-from pcnn.geometry.point_set import PointMapBuilder
+from pcnn.geometry.base import Builder
+from pcnn.geometry.kernel_map import LayoutUse
 from pcnn.tensor import SparseTensor
 
 #: Layouts that list triplets, so that their number must be known on the host; without a threshold.
@@ -47,15 +43,15 @@ class PlannedMap:
         source: number of the input level.
         target: number of the output level.
         kernel: the relation.
-        readings: what operations read of it.
+        uses: what operations read of it.
         builder: whose map it is, on native points; ``None`` on voxels, where all agree.
     """
 
     source: int
     target: int
     kernel: Kernel
-    readings: frozenset[Reading]
-    builder: PointMapBuilder | None = None
+    uses: frozenset[LayoutUse]
+    builder: Builder | None = None
 
     def layouts(
         self, backward: bool, names: tuple[str, ...] | None = None
@@ -67,7 +63,7 @@ class PlannedMap:
             names: read these instead, wherever a convolution reads.
         """
         found: set[tuple[str, bool]] = set()
-        for flipped, forward, again, transposed in self.readings:
+        for flipped, forward, again, transposed in self.uses:
             replace = names is not None and bool(again)  # nothing is read again by a pooling
             found.update((name, flipped) for name in (names if replace else forward) or ())
             if backward:
@@ -81,11 +77,11 @@ class PointKind(NamedTuple):
     """What decides about the maps of a set of native points besides the network.
 
     Args:
-        sites: ``nearest`` or ``cell_origin``.
+        downsampling: ``nearest`` or ``cell_origin``.
         one_per_cell: whether no cell of the finest level holds two points.
     """
 
-    sites: str
+    downsampling: str
     one_per_cell: bool
 
 
@@ -127,7 +123,9 @@ def trace(model: nn.Module, kind: PointKind | None = None) -> Recipe:
         grid = grid_of_cells(cells)
     else:
         places = [[0.5, 0.5, 0.5], [1.5 if kind.one_per_cell else 0.6, 0.5, 0.5]]
-        grid = point_set_of(torch.tensor(places, device=parameter.device), sites=kind.sites)
+        grid = point_set_of(
+            torch.tensor(places, device=parameter.device), downsampling=kind.downsampling
+        )
     # without gradients only a leaf requires one: so a layer that reads the input itself knows it
     features = parameter.new_zeros(grid.rows, _input_channels(model)).requires_grad_()
     flags = [(module, module.training) for module in model.modules()]
@@ -164,28 +162,16 @@ def _read(root: Geometry) -> Recipe:
     levels = []
     position = 0
     while position < len(grids):  # breadth first: a parent comes before its children
-        for (direction, key), child in grids[position]._levels.items():
-            kernel = key if isinstance(key, Kernel) else Kernel.of(key, key)
-            levels.append((position, direction, kernel))
+        for (kernel, down), child in grids[position].levels().items():
+            levels.append((position, "down" if down else "up", kernel))
             grids.append(child)
         position += 1
     number = {grid: index for index, grid in enumerate(grids)}
     maps = []
     for source in grids:
         for target in grids:
-            for kernel, builder, kernel_map in _maps_between(source, target):
-                readings = frozenset(kernel_map.edges.readings)
+            for (kernel, builder), kernel_map in source.maps_to(target).items():
+                uses = frozenset(kernel_map.edges.uses)
                 places = number[source], number[target]
-                maps.append(PlannedMap(*places, kernel, readings, builder))
+                maps.append(PlannedMap(*places, kernel, uses, builder))
     return Recipe(tuple(levels), tuple(maps))
-
-
-def _maps_between(
-    source: Geometry, target: Geometry
-) -> Iterator[tuple[Kernel, PointMapBuilder | None, KernelMap]]:
-    if isinstance(source, VoxelGrid) and isinstance(target, VoxelGrid):
-        for kernel, built in source.maps_to(target).items():
-            yield kernel, None, built
-    elif isinstance(source, PointSet) and isinstance(target, PointSet):
-        for (kernel, builder), built in source.maps_to(target).items():
-            yield kernel, builder, built

@@ -40,7 +40,7 @@ def reduce_sum(x: Tensor, kernel_map: KernelMap, weight: Tensor | None = None) -
     Returns:
         ``[N_out, C]`` in the dtype of ``x``; 0 where an output has no input.
     """
-    kernel_map.note(("pairs",))
+    kernel_map.record_use(("pairs",))
     reduced: Tensor = torch.ops.pcnn.reduce(
         x, weight, kernel_map.in_index, kernel_map.out_index, *kernel_map.extents
     )
@@ -69,7 +69,7 @@ def reduce_max(x: Tensor, kernel_map: KernelMap) -> Tensor:
     Returns:
         ``[N_out, C]``; 0 where an output has no input.
     """
-    kernel_map.note(("pairs",))
+    kernel_map.record_use(("pairs",))
     none, channels = x.shape
     if not none:
         return x.new_zeros(kernel_map.n_out, channels)

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import torch
 
-from pcnn.geometry import Geometry, Kernel, VoxelGrid
+from pcnn.geometry import Geometry, Kernel, PointSet, VoxelGrid
 from pcnn.kernels import pinned
 from pcnn.maps.dense_sites import bitmap_box, bitmap_sites
+from pcnn.maps.device_layouts import has_kernels
 from pcnn.maps.levels import box_bits, extent_of, unique_sites
-from pcnn.maps.native import has_kernels
 from pcnn.maps.point_levels import strided_points
 from pcnn.maps.reached_sites import reached_sites
 
@@ -21,6 +21,7 @@ def output_sites(geometry: Geometry, kernel: Kernel) -> Geometry:
     """Output sites of a convolution on voxels or points."""
     if isinstance(geometry, VoxelGrid):
         return strided(geometry, kernel)
+    assert isinstance(geometry, PointSet)
     return geometry.strided(kernel, strided_points if has_kernels(geometry.device) else None)
 
 
@@ -32,7 +33,7 @@ def strided(grid: VoxelGrid, kernel: Kernel) -> VoxelGrid:
 
 
 def _on_device(grid: VoxelGrid, kernel: Kernel) -> VoxelGrid:
-    if grid.sites == "reached":
+    if grid.downsampling == "reached":
         return reached_sites(grid, kernel)
     x, y, z = (t * s for t, s in zip(grid.tensor_stride, kernel.stride, strict=True))
     stride = x, y, z
@@ -42,8 +43,8 @@ def _on_device(grid: VoxelGrid, kernel: Kernel) -> VoxelGrid:
         (rows,) = pinned.read(count, grid.device)
     else:
         bits = box_bits(grid.extent, grid.batch_size, stride)
-        extent = extent_of(grid.keys, grid.layout)
-        levels = unique_sites(grid.keys, extent, [stride], grid.layout, bits=bits)
+        extent = extent_of(grid.keys, grid.key_format)
+        levels = unique_sites(grid.keys, extent, [stride], grid.key_format, bits=bits)
         keys, inverse = levels.keys[0], levels.inverse[0].to(torch.int64)
         rows = int(levels.counts[0])
     return grid.floor_level(stride, keys[:rows], inverse)

@@ -10,8 +10,8 @@ from torch import Tensor
 from pcnn.geometry import KernelMap, VoxelGrid, grid_of_cells, quantize
 from pcnn.geometry.quantize import check_finite, check_points, voxel_sizes
 from pcnn.geometry.tensors import require_tensors
-from pcnn.maps.native import has_kernels
-from pcnn.ops.plan import Planner, plan_nothing
+from pcnn.maps.device_layouts import has_kernels
+from pcnn.ops.plan import Planner, grid_of_device_cells
 from pcnn.ops.reduce import reduce_mean, reduce_sum
 from pcnn.tensor import SparseTensor
 
@@ -29,7 +29,7 @@ def voxelize(
     voxel_size: float | Sequence[float],
     reduce: str = "mean",
     batch_size: int | None = None,
-    sites: str = "floor",
+    downsampling: str = "floor",
     planner: Planner | None = None,
 ) -> SparseTensor:
     """Quantise points to voxels ``floor(p / voxel_size)`` and reduce the features of each voxel.
@@ -42,7 +42,7 @@ def voxelize(
         reduce: points of one voxel are averaged (``mean``), added (``sum``), or the one that comes
             first in the input represents them (``first``).
         batch_size: number of clouds; ``None`` means the largest batch index + 1.
-        sites: output sites of strided convolutions, ``floor`` or ``reached``.
+        downsampling: output sites of strided convolutions, ``floor`` or ``reached``.
         planner: of the network that the tensor will enter: its levels and kernel maps are built in
             the same go.
 
@@ -60,7 +60,7 @@ def voxelize(
             f"features must be [{points.shape[0]}, C] to match the points, got "
             f"{tuple(features.shape)}"
         )
-    grid = _quantized(points, batch, voxel_size, batch_size, sites, planner)
+    grid = _quantized(points, batch, voxel_size, batch_size, downsampling, planner)
     return SparseTensor(reduce_points(features, grid, reduce), grid)
 
 
@@ -71,7 +71,7 @@ def voxelize_cells(
     *,
     reduce: str = "mean",
     batch_size: int | None = None,
-    sites: str = "floor",
+    downsampling: str = "floor",
 ) -> SparseTensor:
     """Bring integer cells and their features into the order of a voxel grid.
 
@@ -81,7 +81,7 @@ def voxelize_cells(
         batch: ``[P]`` integers, cloud of every cell; ``None`` means one cloud.
         reduce: rows of a cell that is given several times; as in `voxelize`.
         batch_size: number of clouds; ``None`` means the largest batch index + 1.
-        sites: output sites of strided convolutions, ``floor`` or ``reached``.
+        downsampling: output sites of strided convolutions, ``floor`` or ``reached``.
 
     Returns:
         A tensor whose rows are sorted by (batch, x, y, z); ``at_points()`` gives them in the order
@@ -90,7 +90,7 @@ def voxelize_cells(
     Raises:
         ValueError: as `pcnn.geometry.grid_of_cells`, or features that do not match the cells.
     """
-    grid = grid_of_cells(cells, batch, batch_size, sites)
+    grid = grid_of_cells(cells, batch, batch_size, downsampling)
     return SparseTensor(reduce_points(features, grid, reduce), grid)
 
 
@@ -99,7 +99,7 @@ def _quantized(
     batch: Tensor | None,
     voxel_size: float | Sequence[float],
     batch_size: int | None,
-    sites: str,
+    downsampling: str,
     planner: Planner | None,
 ) -> VoxelGrid:
     """Voxel grid of points, planned for a network if a planner is given.
@@ -109,14 +109,16 @@ def _quantized(
         batch: ``[P]`` integers; ``None`` means one cloud.
         voxel_size: edge of a voxel [m].
         batch_size: number of clouds; ``None`` means the largest batch index + 1.
-        sites: output sites of strided convolutions.
+        downsampling: output sites of strided convolutions.
         planner: of the network that will run on the grid.
 
     Raises:
         ValueError: as `pcnn.geometry.quantize`.
     """
     if not has_kernels(points.device):
-        grid = quantize(points, batch, voxel_size=voxel_size, batch_size=batch_size, sites=sites)
+        grid = quantize(
+            points, batch, voxel_size=voxel_size, batch_size=batch_size, downsampling=downsampling
+        )
         return grid if planner is None else planner(grid)
     check_points(points, batch)
     size = torch.tensor(voxel_sizes(voxel_size), dtype=torch.float64).to(
@@ -129,8 +131,8 @@ def _quantized(
     cells[:, 1:] = floor.nan_to_num(nan=_NOWHERE).clamp(-_NOWHERE, _NOWHERE)
     try:
         if planner is None:
-            return plan_nothing(cells, batch_size, sites)
-        return planner.voxelize(cells, batch_size, sites=sites)
+            return grid_of_device_cells(cells, batch_size, downsampling)
+        return planner.voxelize(cells, batch_size, downsampling=downsampling)
     except ValueError as error:
         refused = error
     check_finite(points)  # such a point falls nowhere: name it rather than its cell

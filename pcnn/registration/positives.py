@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from pcnn.maps.native import has_kernels
+from pcnn.maps.device_layouts import has_kernels
 from pcnn.maps.neighbour_kernels import CountedNeighbours, SortedPoints, Window
 from pcnn.maps.radius_pairs import MOST_COMPARED, check_pairs, checked_reach, radius_pairs
 

@@ -45,7 +45,7 @@ class Compiled(nn.Module):
         own = getattr(self.model, "planner", None)
         if isinstance(own, Planner):
             return own
-        if self._planner is None or not self._planner.plans(self.model):
+        if self._planner is None or not self._planner.belongs_to(self.model):
             self._planner = Planner(self.model)
         return self._planner
 
@@ -75,7 +75,7 @@ def _smallest(planner: Planner, geometry: Geometry) -> int:
     """Sites of the smallest level."""
     grids = [geometry]
     for parent, direction, kernel in planner.recipe_on(geometry).levels:
-        level = grids[parent].cached_level(kernel, direction == "down")
+        level = grids[parent].level(kernel, direction == "down")
         assert level is not None
         grids.append(level)
     return min(grid.rows for grid in grids)

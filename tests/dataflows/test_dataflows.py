@@ -24,7 +24,7 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def make(n: int, kernel: Kernel, transposed: bool = False) -> KernelMap:
     grid = surface_grid(n, batch_size=2)
-    kernel_map = grid.map_to(grid.strided(kernel), kernel, SortedSearch().build)
+    kernel_map = grid.map_to(grid.strided(kernel), kernel, SortedSearch())
     return kernel_map.transpose() if transposed else kernel_map
 
 
@@ -126,7 +126,7 @@ def test_small_and_empty_clouds(dataflow: Dataflow, n: int) -> None:
 @pytest.mark.parametrize("dataflow", DATAFLOWS, ids=lambda d: d.name)
 def test_outputs_without_a_triplet_are_zero(dataflow: Dataflow) -> None:
     grid, other = surface_grid(60), surface_grid(60, seed=9)
-    kernel_map = grid.map_to(other, Kernel.of(1), SortedSearch().build)
+    kernel_map = grid.map_to(other, Kernel.of(1), SortedSearch())
     lonely = ~torch.isin(torch.arange(other.rows), kernel_map.out_index.long())
     assert lonely.any()
     out = dataflow.mvmr(

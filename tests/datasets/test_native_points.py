@@ -56,7 +56,7 @@ def test_options_reach_the_points():
     options = OnPoints("cell_origin", 0.5, outside="drop", volume=2.0, cell=0.6, metric="box")
     geometry = options.sample(cloud(50), (1.0, 1.0, 2.0)).geometry
     assert isinstance(geometry, PointSet)
-    assert geometry.sites == "cell_origin"
+    assert geometry.downsampling == "cell_origin"
     assert geometry.grid_size == (1.0, 1.0, 2.0)
     assert geometry.neighbourhood == Neighbourhood("drop", 2.0, 0.6, "box")
     with pytest.raises(ValueError, match="volume"):

@@ -83,7 +83,7 @@ def test_stride_one_is_the_set_itself() -> None:
 def test_cell_origins_are_the_voxels_of_the_grid(stride: int, size: float) -> None:
     points = surface(600).double() * size + size / 4
     batch = torch.arange(len(points)) % 2
-    fine = point_set_of(points, batch, 2, size, sites="cell_origin")
+    fine = point_set_of(points, batch, 2, size, downsampling="cell_origin")
     grid = quantize(points, batch, voxel_size=size)
     # each point of the finest level moves to its cell's corner
     corners = torch.floor(points / size)[fine.chosen] * size
@@ -129,7 +129,7 @@ def test_thinning_keeps_the_nearest_point_of_every_small_cell(n: int) -> None:
 
 def test_thinned_cell_origins_are_one_in_every_voxel() -> None:
     points, batch = batched(400)
-    made = point_set_of(points, batch, 3, 0.7, sites="cell_origin", thin=0.7)
+    made = point_set_of(points, batch, 3, 0.7, downsampling="cell_origin", thin=0.7)
     grid = quantize(points, batch, voxel_size=0.7)
     assert torch.equal(made.keys, grid.keys)
     assert made.one_per_cell

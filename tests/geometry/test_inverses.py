@@ -100,7 +100,7 @@ def test_levels_without_a_way_back_are_refused() -> None:
     root, _ = made("voxels")
     assert isinstance(root, VoxelGrid)
     bare = VoxelGrid(root.keys, root.batch_size, root.bound)
-    reached = surface_grid(50, sites="reached")
+    reached = surface_grid(50, downsampling="reached")
     several = surface_grid(50), surface_grid(60)
     unlike = VoxelGrid(several[1].keys, 1, several[1].bound)
     for geometry in (

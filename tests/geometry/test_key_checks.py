@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import pcnn
-from pcnn.geometry import Geometry, Kernel, KeyLayout, PointSet, VoxelGrid, grid_of_cells
+from pcnn.geometry import Geometry, Kernel, KeyFormat, PointSet, VoxelGrid, grid_of_cells
 from pcnn.maps import SortedSearch
 from pcnn.nn import Conv3d
 from tests.clouds import surface, surface_grid
@@ -39,12 +39,12 @@ def test_no_copy_takes_the_caches_along(kind: str, make: Copy) -> None:
     net = pcnn.nn.Sequential(Conv3d(3, 4, 3), Conv3d(4, 4, 2, 2), Conv3d(4, 4, 3))
     wanted = net(features(geometry)).features
     assert geometry.cached_maps()
-    assert geometry.cached_levels()
+    assert geometry.levels()
     other = make(geometry)
     assert not other.cached_maps()
-    assert not other.cached_levels()
+    assert not other.levels()
     net(features(other))
-    assert other.cached_levels()[0] is not geometry.cached_levels()[0]
+    assert next(iter(other.levels().values())) is not next(iter(geometry.levels().values()))
     assert torch.equal(net(features(other)).features, wanted)
     # nor does a copy of a tensor
     assert not copy.deepcopy(features(geometry)).geometry.cached_maps()
@@ -72,14 +72,14 @@ def test_an_edge_set_keeps_its_layouts_to_itself() -> None:
     other = replace(built.edges, symmetric=False)
     assert other.layouts == built.edges.layouts
     assert not other.flat
-    assert not other.readings
+    assert not other.uses
     other.layouts["table", False] = (torch.zeros(1),)
     assert not built.has("table")
 
 
 def test_unsorted_and_repeated_keys_are_refused() -> None:
     cells = torch.cat([torch.zeros(40, 1, dtype=torch.int64), surface(40)], dim=1)
-    keys = KeyLayout().pack(cells)
+    keys = KeyFormat().pack(cells)
     with pytest.raises(ValueError, match="unsorted, and features would meet the wrong sites"):
         VoxelGrid(keys, 1, 100)
     grid = surface_grid(40)
@@ -91,7 +91,7 @@ def test_unsorted_and_repeated_keys_are_refused() -> None:
     with pytest.raises(ValueError, match="outside the 1 clouds"):
         VoxelGrid(torch.tensor([-1]), 1, 100)
     points = scan(90)
-    for keys in (points.keys.flip(0), points.keys + (5 << points.layout.batch_shift)):
+    for keys in (points.keys.flip(0), points.keys + (5 << points.key_format.batch_shift)):
         with pytest.raises(ValueError, match=r"point set: keys"):
             replace(points, keys=keys)
     with pytest.raises(ValueError, match="repeated"):
@@ -115,9 +115,9 @@ def test_wrong_shapes_and_dtypes_are_refused() -> None:
         with pytest.raises(ValueError, match=f"point set: {name} must be"):
             replace(points, **change)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"coords must be \[N, 4\]"):
-        KeyLayout().pack(grid.coords[:, 1:])
+        KeyFormat().pack(grid.coords[:, 1:])
     with pytest.raises(ValueError, match=r"coords must hold integers, got torch.float32"):
-        KeyLayout().pack(grid.coords.float() / 2)
+        KeyFormat().pack(grid.coords.float() / 2)
 
 
 def test_the_switch_looks_at_every_claim_on_every_device() -> None:
@@ -150,10 +150,12 @@ def test_the_switch_looks_at_every_claim_on_every_device() -> None:
 def test_points_of_every_maker_lie_in_their_cells() -> None:
     for sites in ("nearest", "cell_origin"):
         for place in (0.0, 1e4, -3e6):
-            near = scan(90, sites=sites)
+            near = scan(90, downsampling=sites)
             points = near.positions + place
             for thin in (None, 0.02):
-                made = pcnn.geometry.point_set_of(points, grid_size=0.05, sites=sites, thin=thin)
+                made = pcnn.geometry.point_set_of(
+                    points, grid_size=0.05, downsampling=sites, thin=thin
+                )
                 made.validate()
                 made.strided(Kernel.of(3, 3)).strided(Kernel.of(2, 2)).validate()
                 PointSet.collate([made, made]).validate()

@@ -1,13 +1,13 @@
 import pytest
 import torch
 
-from pcnn.geometry import KeyLayout, grid_of_cells
+from pcnn.geometry import KeyFormat, grid_of_cells
 
-LAYOUTS = [KeyLayout(), KeyLayout(3, (20, 20, 20)), KeyLayout(0, (12, 12, 8))]
+LAYOUTS = [KeyFormat(), KeyFormat(3, (20, 20, 20)), KeyFormat(0, (12, 12, 8))]
 
 
 @pytest.mark.parametrize("layout", LAYOUTS, ids=str)
-def test_packing_keeps_coordinates_and_order_to_the_limit(layout: KeyLayout) -> None:
+def test_packing_keeps_coordinates_and_order_to_the_limit(layout: KeyFormat) -> None:
     half = torch.tensor(layout.half)
     corners = torch.cartesian_prod(*[torch.tensor([-int(h), -1, 0, int(h) - 1]) for h in half])
     batches = torch.tensor([0, max(0, layout.max_batch - 1)])
@@ -23,7 +23,7 @@ def test_packing_keeps_coordinates_and_order_to_the_limit(layout: KeyLayout) -> 
 
 
 def test_a_neighbours_key_is_a_sum() -> None:
-    layout = KeyLayout()
+    layout = KeyFormat()
     coords = torch.tensor([[2, -5, 0, 7], [0, -131070, 131069, 0]])
     for offset in ((0, 0, -1), (1, -1, 1), (-2, 2, 0)):
         moved = coords + torch.tensor([0, *offset])
@@ -32,11 +32,11 @@ def test_a_neighbours_key_is_a_sum() -> None:
 
 def test_sixty_four_bits_are_too_many() -> None:
     with pytest.raises(ValueError, match="63"):
-        KeyLayout(10, (18, 18, 18))
+        KeyFormat(10, (18, 18, 18))
 
 
 def test_coordinates_beyond_the_packing_are_an_error_not_a_wrong_neighbour() -> None:
-    limit = KeyLayout().half[0] - 1
+    limit = KeyFormat().half[0] - 1
     assert grid_of_cells(torch.tensor([[limit, 0, -limit]])).rows == 1
     with pytest.raises(ValueError, match="centre the cloud"):
         grid_of_cells(torch.tensor([[limit + 1, 0, 0]]))

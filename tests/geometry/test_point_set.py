@@ -126,7 +126,7 @@ def test_points_that_are_no_numbers_are_named(bad: float) -> None:
         ({"batch": torch.tensor([0, 1, 2]), "batch_size": 2}, "do not fit"),
         ({"batch": torch.tensor([0, -1, 0])}, "do not fit"),
         ({"batch_size": 600}, "1 to 511"),
-        ({"sites": "floor"}, "nearest, cell_origin"),
+        ({"downsampling": "floor"}, "nearest, cell_origin"),
     ],
 )
 def test_bad_input_is_refused(arguments: dict, message: str) -> None:
@@ -192,14 +192,14 @@ def test_collate_refuses_what_does_not_fit() -> None:
 
 
 def test_a_pickled_set_carries_no_caches() -> None:
-    made = point_set_of(cloud(50), grid_size=0.5, sites="cell_origin")
+    made = point_set_of(cloud(50), grid_size=0.5, downsampling="cell_origin")
     coarse = made.strided(Kernel.of(2, 2))
     made.map_to(coarse, Kernel.of(2, 2), Empty())
     back = pickle.loads(pickle.dumps(made))
-    assert back.cached_levels() == []
+    assert not back.levels()
     assert back.cached_maps() == []
     assert torch.equal(back.points, made.points)
-    assert (back.sites, back.grid_size) == (made.sites, made.grid_size)
+    assert (back.downsampling, back.grid_size) == (made.downsampling, made.grid_size)
     assert torch.equal(back.strided(Kernel.of(2, 2)).points, coarse.points)
     assert made.to("cpu") is made
 
@@ -212,8 +212,8 @@ def test_maps_are_kept_and_freed_with_their_set() -> None:
     assert made.map_to(coarse, kernel, Empty()) is first
     assert made.cached_map(coarse, kernel, Empty()) is first
     assert made.maps_to(coarse) == {(kernel, Empty()): first}
-    assert made.cached_level(kernel, down=True) is coarse
-    assert made.cached_level(kernel, down=False) is None
+    assert made.level(kernel, down=True) is coarse
+    assert made.level(kernel, down=False) is None
     assert made.cached_maps() == [first]
     assert first.layout("kernel_size")[0].tolist() == [3, 3, 3]
     alive = weakref.ref(made), weakref.ref(coarse)

@@ -12,7 +12,7 @@ KERNELS = [Kernel.of(3), Kernel.of(3, 2), Kernel.of((3, 1, 2)), Kernel.of(1), Ke
 
 def make(kernel: Kernel, transposed: bool, n: int = 150) -> KernelMap:
     grid = surface_grid(n, batch_size=2)
-    found = grid.map_to(grid.strided(kernel), kernel, SortedSearch().build)
+    found = grid.map_to(grid.strided(kernel), kernel, SortedSearch())
     return found.transpose() if transposed else found
 
 

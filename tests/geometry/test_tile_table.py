@@ -16,7 +16,7 @@ NAMES = ("table", "masks", "counts", "offsets", "pairs")
 
 def built(rows: int, size: int, stride: int = 1) -> KernelMap:
     grid, kernel = surface_grid(rows), Kernel.of(size, stride)
-    return grid.map_to(grid.strided(kernel), kernel, SortedSearch().build)
+    return grid.map_to(grid.strided(kernel), kernel, SortedSearch())
 
 
 @pytest.mark.parametrize("name", ["tiles", "section_tiles"])
@@ -33,7 +33,7 @@ def test_clouds_of_no_site_and_of_one(rows: int) -> None:
     view = built(rows, 3)
     wanted = view.layout("table")[0].clone()
     view.layout("tiles")
-    view.rest_on_tiles()
+    view.drop_tables()
     assert torch.equal(view.layout("table")[0], wanted)
 
 
@@ -50,7 +50,7 @@ def test_every_layout_comes_back_on_both_sides(
     truth, view = (builder.build(grid, grid.strided(kernel), kernel) for _ in range(2))
     view.layout("table")
     (view.transpose() if side else view).layout("tiles")
-    view.rest_on_tiles()
+    view.drop_tables()
     assert not view.has("table")
     left = dict(view.edges.layouts)
     for flipped in (False, True):
@@ -65,7 +65,7 @@ def test_every_layout_comes_back_on_both_sides(
 def test_a_map_without_tiles_keeps_its_table() -> None:
     view = built(100, 3)
     table = view.layout("table")
-    view.rest_on_tiles()
+    view.drop_tables()
     assert view.layout("table") is table
 
 

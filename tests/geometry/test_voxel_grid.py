@@ -10,7 +10,7 @@ from pcnn.maps import SortedSearch
 from tests import oracle
 from tests.clouds import surface_grid
 
-build = SortedSearch().build
+BUILDER = SortedSearch()
 
 
 def test_quantize_floors_negatives_and_keeps_the_inverse() -> None:
@@ -85,7 +85,7 @@ def test_floor_sites(stride: int | tuple) -> None:
 
 @pytest.mark.parametrize(("size", "stride"), [(3, 2), (2, 2), (3, 3), (4, 2), (3, 1)])
 def test_reached_sites_are_those_with_a_triplet(size: int, stride: int) -> None:
-    grid = surface_grid(120, batch_size=2, sites="reached")
+    grid = surface_grid(120, batch_size=2, downsampling="reached")
     kernel = Kernel.of(size, stride)
     coarse = grid.strided(kernel)
     if stride == 1:
@@ -146,10 +146,10 @@ def test_maps_are_cached_and_freed_with_the_grid() -> None:
     grid = surface_grid(100)
     kernel = Kernel.of(3, 2)
     coarse = grid.strided(kernel)
-    kernel_map = grid.map_to(coarse, kernel, build)
-    assert grid.map_to(coarse, Kernel.of(3, 2), build) is kernel_map
+    kernel_map = grid.map_to(coarse, kernel, BUILDER)
+    assert grid.map_to(coarse, Kernel.of(3, 2), BUILDER) is kernel_map
     generated = coarse.generated(kernel)
-    generated.map_to(coarse, kernel, build)
+    generated.map_to(coarse, kernel, BUILDER)
     alive = [weakref.ref(thing) for thing in (grid, coarse, kernel_map, generated)]
     gc.disable()  # reference counts alone must free them: no cycle
     try:
@@ -165,20 +165,20 @@ def test_a_grid_crosses_processes_without_its_caches() -> None:
     copy = pickle.loads(pickle.dumps(grid))
     assert torch.equal(copy.keys, grid.keys)
     assert torch.equal(copy.inverse, grid.inverse)
-    assert not copy._levels
+    assert not copy.levels()
 
 
 def test_maps_between_sites_that_do_not_fit_are_refused() -> None:
     grid, other = surface_grid(50), surface_grid(50, batch_size=2)
     with pytest.raises(ValueError, match="tensor stride"):
-        grid.map_to(grid, Kernel.of(3, 2), build)
+        grid.map_to(grid, Kernel.of(3, 2), BUILDER)
     with pytest.raises(ValueError, match="clouds"):
-        grid.map_to(other, Kernel.of(3), build)
+        grid.map_to(other, Kernel.of(3), BUILDER)
     edge = grid_of_cells(torch.tensor([[131071, 0, 0]]))
     with pytest.raises(ValueError, match="the kernel 1 more"):
-        edge.map_to(edge, Kernel.of(3), build)
+        edge.map_to(edge, Kernel.of(3), BUILDER)
 
 
 def test_sites_have_names() -> None:
     with pytest.raises(ValueError, match="floor, reached"):
-        surface_grid(5, sites="ceiling")
+        surface_grid(5, downsampling="ceiling")

@@ -11,13 +11,13 @@ Sizes = tuple[float, float, float]
 CUBES: Sizes = (0.05, 0.05, 0.05)
 
 
-def scan(n: int, clouds: int = 3, grid: Sizes = CUBES, sites: str = "nearest") -> PointSet:
+def scan(n: int, clouds: int = 3, grid: Sizes = CUBES, downsampling: str = "nearest") -> PointSet:
     """Points on a bumpy surface, about one in a cell."""
     generator = torch.Generator().manual_seed(n)
     cells = surface(n, n) + torch.rand(n, 3, generator=generator)
     batch = torch.randint(0, clouds, (n,), generator=generator)
     points = (cells * torch.tensor(grid)).float()
-    return point_set_of(points, batch, clouds, grid_size=grid, sites=sites)
+    return point_set_of(points, batch, clouds, grid_size=grid, downsampling=downsampling)
 
 
 def single(points: PointSet) -> PointSet:
@@ -29,7 +29,7 @@ def single(points: PointSet) -> PointSet:
         points.batch_index[first],
         points.batch_size,
         grid_size=points.grid_size,
-        sites=points.sites,
+        downsampling=points.downsampling,
     )
 
 

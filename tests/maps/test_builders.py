@@ -60,7 +60,7 @@ def test_triplets_of_deeper_levels(builder: MapBuilder) -> None:
 @pytest.mark.parametrize("sites", ["reached", "given"])
 def test_triplets_of_other_sites(builder: MapBuilder, sites: str) -> None:
     if sites == "reached":
-        grid = surface_grid(300, batch_size=2, sites="reached")
+        grid = surface_grid(300, batch_size=2, downsampling="reached")
         for kernel in (Kernel.of(3, 2), Kernel.of(2, 2)):
             check(builder, grid, grid.strided(kernel), kernel)
     else:

@@ -89,7 +89,10 @@ def test_device_kernels_find_the_same(
 def test_the_map_is_that_of_voxels_at_integer_coordinates(kernel: Kernel, sites: str) -> None:
     cells = torch.unique(surface(800), dim=0).double()
     batch = torch.arange(len(cells)) % 2
-    source, grid = point_set_of(cells, batch, 2, sites=sites), quantize(cells, batch, voxel_size=1)
+    source, grid = (
+        point_set_of(cells, batch, 2, downsampling=sites),
+        quantize(cells, batch, voxel_size=1),
+    )
     assert torch.equal(source.cells, grid.coords)
     for _ in range(2):
         target, coarse = source.strided(kernel), grid.strided(kernel)

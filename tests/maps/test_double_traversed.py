@@ -113,7 +113,7 @@ class TestOnCpu:
     def test_other_sites(self, sites: str) -> None:
         builder = DoubleTraversed(source_block=8, query_block=8)
         if sites == "reached":
-            grid = surface_grid(100, batch_size=2, sites="reached")
+            grid = surface_grid(100, batch_size=2, downsampling="reached")
             check_layouts(builder, grid, grid.strided(Kernel.of(3, 2)), Kernel.of(3, 2))
         else:
             check_layouts(builder, surface_grid(90), surface_grid(60, seed=4), Kernel.of(3))
@@ -141,7 +141,7 @@ class TestOnCpu:
     @pytest.mark.parametrize("before", [True, False])
     def test_queries_beyond_every_key_find_nothing(self, before: bool) -> None:
         near, far = surface_grid(40), surface_grid(40)
-        moved = far.keys + far.layout.delta((1000, 0, 0)) * (-1 if before else 1)
+        moved = far.keys + far.key_format.delta((1000, 0, 0)) * (-1 if before else 1)
         target = replace(far, keys=moved, bound=far.bound + 1000)
         builder = DoubleTraversed(source_block=8, query_block=8)
         (table,) = builder.build(near, target, Kernel.of(3)).layout("table")
@@ -188,7 +188,7 @@ def test_needs_a_cuda_device() -> None:
 def columns_of(source: VoxelGrid, target: VoxelGrid, kernel: Kernel, slot: int) -> Tensor:
     """Column of the neighbour table, by torch."""
     offset = [v * s for v, s in zip(kernel.offsets[slot], source.tensor_stride, strict=True)]
-    queries = target.keys + source.layout.delta(offset)
+    queries = target.keys + source.key_format.delta(offset)
     place = torch.searchsorted(source.keys, queries).clamp_(max=source.rows - 1)
     return torch.where(source.keys[place] == queries, place, -1).to(torch.int32)
 

@@ -3,7 +3,7 @@ import itertools
 import pytest
 import torch
 
-from pcnn.geometry import Kernel, KernelMap, KeyLayout, VoxelGrid, grid_of_cells
+from pcnn.geometry import Kernel, KernelMap, KeyFormat, VoxelGrid, grid_of_cells
 from pcnn.geometry.layouts import masks as masks_of
 from pcnn.maps import SortedSearch, hash_table
 from pcnn.maps.hash_table import HashTable
@@ -101,7 +101,7 @@ def test_given_and_reached_sites(emulated: None, builder: HashTable) -> None:
     grid, other = surface_grid(300, seed=3), surface_grid(200, seed=4)
     check(builder, grid, other, Kernel.of(3))
     check(builder, other, grid, Kernel.of(2))
-    grid = surface_grid(300, batch_size=2, sites="reached")
+    grid = surface_grid(300, batch_size=2, downsampling="reached")
     check(builder, grid, grid.strided(Kernel.of(3, 2)), Kernel.of(3, 2))
 
 
@@ -140,9 +140,9 @@ def test_clouds_do_not_see_each_other_at_the_packing_limit(emulated: None) -> No
 
 
 def test_another_layout(emulated: None) -> None:
-    layout = KeyLayout(3, (10, 12, 9))
+    layout = KeyFormat(3, (10, 12, 9))
     keys = layout.pack(surface_grid(200, batch_size=2).coords)
-    grid = VoxelGrid(keys, 2, 20, layout=layout)
+    grid = VoxelGrid(keys, 2, 20, key_format=layout)
     for builder in SWITCHES:
         check(builder, grid, grid.strided(Kernel.of(2, 2)), Kernel.of(2, 2))
 
@@ -182,8 +182,8 @@ def test_auto_takes_the_grid_within_its_budget() -> None:
 def test_what_cannot_be_served_says_so() -> None:
     with pytest.raises(ValueError, match="search"):
         HashTable(search="cuckoo")
-    layout = KeyLayout(1, (2, 31, 2))
-    grid = VoxelGrid(torch.zeros(0, dtype=torch.int64), 1, 0, layout=layout)
+    layout = KeyFormat(1, (2, 31, 2))
+    grid = VoxelGrid(torch.zeros(0, dtype=torch.int64), 1, 0, key_format=layout)
     with pytest.raises(ValueError, match="30 bits"):
         HashTable().build(grid, grid, Kernel.of(1))
     with pytest.raises(ValueError, match="CUDA device"):

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from pcnn.geometry import Kernel, VoxelGrid
-from pcnn.geometry.packing import DEFAULT_LAYOUT
+from pcnn.geometry.packing import DEFAULT_FORMAT
 from pcnn.maps import Windowed
 from pcnn.maps.table_to_pairs import transposed_table
 from tests.maps.growth import SIZES, check, cost, sheet
@@ -15,7 +15,7 @@ from tests.maps.growth import SIZES, check, cost, sheet
 
 @pytest.mark.parametrize("n", [1, 2, 1000])
 def test_a_sheet_holds_as_many_cells_as_asked_for(n: int) -> None:
-    assert len(torch.unique(DEFAULT_LAYOUT.pack(sheet(n)))) == n
+    assert len(torch.unique(DEFAULT_FORMAT.pack(sheet(n)))) == n
 
 
 def block(side: int, clouds: int, device: str, share: float = 1.0) -> VoxelGrid:
@@ -33,7 +33,7 @@ def block(side: int, clouds: int, device: str, share: float = 1.0) -> VoxelGrid:
 def column(grid: VoxelGrid, offset: tuple[int, int, int], rows: Tensor) -> Tensor:
     """Input row of one slot of some output rows, -1 where it is empty, by torch."""
     step = torch.tensor((0, *offset), device=rows.device)
-    wanted = grid.layout.pack(grid.layout.unpack(grid.keys[rows]).long() + step)
+    wanted = grid.key_format.pack(grid.key_format.unpack(grid.keys[rows]).long() + step)
     place = torch.searchsorted(grid.keys, wanted).clamp_(max=grid.rows - 1)
     return torch.where(grid.keys[place] == wanted, place, -1).to(torch.int32)
 
@@ -87,7 +87,7 @@ def test_windowed_maps_grow_linearly(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()  # memory that is poisoned takes a launch more
     costs = []
     for n in SIZES:
-        keys = DEFAULT_LAYOUT.pack(sheet(n, "cuda")).sort().values
+        keys = DEFAULT_FORMAT.pack(sheet(n, "cuda")).sort().values
         grid = VoxelGrid(keys, 2, 5000)
         costs.append(cost(n, lambda g=grid: Windowed().build(g, g, Kernel.of(3))))  # type: ignore[misc]
     check(costs)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from pcnn.geometry import Kernel, KernelMap, VoxelGrid, grid_of_cells
-from pcnn.geometry.packing import DEFAULT_LAYOUT
+from pcnn.geometry.packing import DEFAULT_FORMAT
 from pcnn.maps import MapBuilder, SortedSearch, Windowed
 from pcnn.maps.disjoint import DisjointMap, disjoint_maps
 from pcnn.maps.levels import Levels, extent_of, pack_cells, unique_sites
@@ -112,7 +112,7 @@ def test_many_windowed_maps_in_one_call(device: torch.device) -> None:
     cases = [(grid, grid.strided(kernel), kernel) for kernel in KERNELS]
     searches = []
     for source, target, kernel in cases:  # more than a launch takes
-        shape = SearchShape.of(kernel, source.tensor_stride, source.layout)
+        shape = SearchShape.of(kernel, source.tensor_stride, source.key_format)
         counts = torch.zeros(kernel.volume, dtype=torch.int32, device=device)
         sites = Sites(source.keys, source.rows), Sites(target.keys, target.rows)
         searches.append(Search.allocate(*sites, shape, counts))
@@ -133,16 +133,16 @@ def shuffled_cells(device: torch.device, batch_size: int = 3) -> Tensor:
 
 
 def levels_of(cells: Tensor) -> tuple[Tensor, Levels]:
-    keys, extent = pack_cells(cells, DEFAULT_LAYOUT)
-    assert torch.equal(extent, extent_of(keys, DEFAULT_LAYOUT))
-    return keys, unique_sites(keys, extent, STRIDES, DEFAULT_LAYOUT)
+    keys, extent = pack_cells(cells, DEFAULT_FORMAT)
+    assert torch.equal(extent, extent_of(keys, DEFAULT_FORMAT))
+    return keys, unique_sites(keys, extent, STRIDES, DEFAULT_FORMAT)
 
 
 @pytest.mark.parametrize("batch_size", [1, 5])
 def test_levels_equal_torch_unique(device: torch.device, batch_size: int) -> None:
     cells = shuffled_cells(device, batch_size)
     keys, levels = levels_of(cells)
-    assert torch.equal(keys, DEFAULT_LAYOUT.pack(cells))
+    assert torch.equal(keys, DEFAULT_FORMAT.pack(cells))
     for level, stride in enumerate(STRIDES):
         sites, inverse = expected(cells, stride)
         assert int(levels.counts[level]) == len(sites)
@@ -154,11 +154,11 @@ def test_levels_equal_torch_unique(device: torch.device, batch_size: int) -> Non
 
 def test_more_tiling_maps_than_a_launch_takes(device: torch.device) -> None:
     cells = shuffled_cells(device)
-    keys, extent = pack_cells(cells, DEFAULT_LAYOUT)
-    finest = unique_sites(keys, extent, [(1, 1, 1)], DEFAULT_LAYOUT)
+    keys, extent = pack_cells(cells, DEFAULT_FORMAT)
+    finest = unique_sites(keys, extent, [(1, 1, 1)], DEFAULT_FORMAT)
     rows = int(finest.counts[0])
     root = finest.keys[0, :rows].contiguous()
-    levels = unique_sites(root, extent, STRIDES, DEFAULT_LAYOUT)
+    levels = unique_sites(root, extent, STRIDES, DEFAULT_FORMAT)
     numbers = levels.counts.tolist()
     grids = [
         VoxelGrid(levels.keys[level, :count], 3, 1000, stride)
@@ -178,7 +178,7 @@ def test_more_tiling_maps_than_a_launch_takes(device: torch.device) -> None:
         parents = levels.inverse[coarse]
         maps.append(DisjointMap(sites, first, parents, kernel.size, spacing, rows, counts))
     assert len(maps) > 16
-    tables = disjoint_maps(maps, DEFAULT_LAYOUT)
+    tables = disjoint_maps(maps, DEFAULT_FORMAT)
     for built, (fine, coarse, kernel, counts) in zip(tables, cases, strict=True):
         source, target = grids[fine], grids[coarse]
         truth = SortedSearch().build(source, target, kernel)
@@ -217,11 +217,13 @@ def bare(grid: VoxelGrid, keys: Tensor) -> VoxelGrid:
 
 
 def levels_and_sites(grid: VoxelGrid) -> list[Tensor]:
-    alone, k3s2 = VoxelGrid(grid.keys, grid.batch_size, grid.bound, sites="reached"), FEW[3]
+    alone, k3s2 = VoxelGrid(grid.keys, grid.batch_size, grid.bound, downsampling="reached"), FEW[3]
     reached = [reached_sites(alone, k3s2, fused=fused).keys for fused in (True, False)]
     coarse = strided(bare(grid, grid.keys), Kernel.of(2, 2))
     assert coarse.inverse is not None
-    levels = unique_sites(grid.keys, extent_of(grid.keys, grid.layout), STRIDES, grid.layout)
+    levels = unique_sites(
+        grid.keys, extent_of(grid.keys, grid.key_format), STRIDES, grid.key_format
+    )
     numbers = levels.counts.tolist()
     cut = [t[i, :n] for i, n in enumerate(numbers) for t in (levels.keys, levels.first)]
     return [*reached, coarse.keys, coarse.inverse, *cut, levels.inverse, levels.counts]
@@ -288,8 +290,8 @@ def test_a_late_producer_is_not_waited_for() -> None:
             built.layout("tiles")
             built.transpose().layout("table")
             built.transpose().layout("tiles")
-        extent = extent_of(source.keys, source.layout)
-        unique_sites(source.keys, extent, STRIDES, source.layout)
+        extent = extent_of(source.keys, source.key_format)
+        unique_sites(source.keys, extent, STRIDES, source.key_format)
         return maps
 
     wanted = work(grid)  # compiles

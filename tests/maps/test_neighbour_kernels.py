@@ -119,7 +119,7 @@ def test_queries_that_find_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_cell_origins(monkeypatch: pytest.MonkeyPatch) -> None:
-    source = scan(300, sites="cell_origin")
+    source = scan(300, downsampling="cell_origin")
     agree(monkeypatch, source, source, Kernel.of(5))
     agree(monkeypatch, source, coarser(source, (2, 2, 2)), Kernel.of(3, 2, padding=0))
 

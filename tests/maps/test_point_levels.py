@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from pcnn.geometry import PointSet, point_set_of
+from pcnn.geometry import Kernel, PointSet, point_set_of
 from pcnn.geometry.coarse_points import coarser
 from pcnn.maps import point_levels as module
 from pcnn.maps.point_levels import Step, point_levels, strided_points
@@ -25,7 +25,14 @@ def same(found: PointSet, wanted: PointSet) -> None:
     assert (found.chosen is None) == (wanted.chosen is None)
     if found.chosen is not None and wanted.chosen is not None:
         assert torch.equal(found.chosen, wanted.chosen)
-    plain = ("grid_size", "tensor_stride", "one_per_cell", "sites", "batch_size", "neighbourhood")
+    plain = (
+        "grid_size",
+        "tensor_stride",
+        "one_per_cell",
+        "downsampling",
+        "batch_size",
+        "neighbourhood",
+    )
     assert [getattr(found, name) for name in plain] == [getattr(wanted, name) for name in plain]
 
 
@@ -33,7 +40,7 @@ def same(found: PointSet, wanted: PointSet) -> None:
 @pytest.mark.parametrize("n", [0, 1, 33, 3000])
 @pytest.mark.parametrize("passes", [1, 8])
 def test_all_levels_at_once(n: int, sites: str, passes: int) -> None:
-    root = scan(n, grid=(0.05, 0.07, 0.03), sites=sites)
+    root = scan(n, grid=(0.05, 0.07, 0.03), downsampling=sites)
     found, took = point_levels(root, STEPS, passes)
     assert took <= 8
     wanted = [root]
@@ -50,13 +57,13 @@ def test_ties_go_to_the_lowest_row() -> None:
     points = surface(400).float().repeat(3, 1)
     root = point_set_of(points, grid_size=1.0)
     for stride in ((2, 2, 2), (3, 2, 1)):
-        same(strided_points(root, stride), coarser(root, stride))
+        same(strided_points(root, Kernel.of(stride, stride)), coarser(root, stride))
 
 
 def test_frames_far_away() -> None:
     points = surface(500).double() * 0.3 + 5e5
     root = point_set_of(points, torch.arange(len(points)) % 3, 3, grid_size=0.5)
-    same(strided_points(root, (2, 2, 2)), coarser(root, (2, 2, 2)))
+    same(strided_points(root, Kernel.of((2, 2, 2), (2, 2, 2))), coarser(root, (2, 2, 2)))
 
 
 def test_the_host_waits_once(monkeypatch: pytest.MonkeyPatch) -> None:

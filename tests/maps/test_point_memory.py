@@ -124,11 +124,11 @@ def test_counting_ends_where_the_budget_does(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_plan_is_told_as_a_whole(sites: str) -> None:
     net = pcnn.models.MinkUNet42(in_channels=1, out_channels=2, width=0.25)
     points = uniform(2000, edge=0.3)
-    fits = point_set_of(points, grid_size=0.1, sites=sites)
+    fits = point_set_of(points, grid_size=0.1, downsampling=sites)
     with torch.no_grad():
         pcnn.plan(net, fits)
     memory = Neighbourhood(memory=1e-3)
-    refused = point_set_of(points, grid_size=0.1, sites=sites, neighbourhood=memory)
+    refused = point_set_of(points, grid_size=0.1, downsampling=sites, neighbourhood=memory)
     with torch.no_grad(), pytest.raises(DenseCloudError, match="densest cell"):
         pcnn.plan(net, refused)
     assert all(built.volume == 8 for built in refused.cached_maps())  # those of cells, unsearched

@@ -144,7 +144,7 @@ def test_a_kernel_that_tiles_space_asks_cells() -> None:
     ids=lambda kernel: f"{kernel.size}{kernel.stride}{kernel.dilation}{kernel.padding}",
 )
 def test_cell_origins_convolve_as_voxels(kernel: Kernel) -> None:
-    crowded = scan(400, sites="cell_origin")
+    crowded = scan(400, downsampling="cell_origin")
     for source in (single(crowded), crowded):
         target = source.strided(kernel)
         built = RadiusSearch().build(source, target, kernel)
@@ -167,7 +167,7 @@ def test_cell_origins_convolve_as_voxels(kernel: Kernel) -> None:
 @pytest.mark.parametrize("n", [0, 1, 2])
 @pytest.mark.parametrize("sites", ["nearest", "cell_origin"])
 def test_small_clouds(n: int, sites: str) -> None:
-    source = scan(n, sites=sites)
+    source = scan(n, downsampling=sites)
     same = RadiusSearch().build(source, source, Kernel.of(3))
     same.validate()
     assert same.triplets >= source.rows == n
@@ -222,7 +222,7 @@ def test_upsampling_onto_any_points() -> None:
     box = RadiusSearch(metric="box", volume=0.2)
     with pytest.raises(ValueError, match="m per axis from the nearest"):
         coarse.map_to(thinned, Kernel.of(3), box)
-    origins = scan(300, sites="cell_origin")
+    origins = scan(300, downsampling="cell_origin")
     with pytest.raises(ValueError, match="use ConvTranspose3d or unpool"):
         origins.strided(Kernel.of(2, 2)).map_to(origins, Kernel.of(3), RadiusSearch())
 
@@ -243,7 +243,7 @@ def test_cells_of_two_makers_count_from_one_place(
     for shift in (0, 2**15 - 2):
         places = points.positions - points.positions[half].amin(0)
         places += torch.tensor([shift * grid, 0.0, 0.0], dtype=torch.float64)
-        made = partial(point_set_of, batch_size=3, grid_size=grid, sites="cell_origin")
+        made = partial(point_set_of, batch_size=3, grid_size=grid, downsampling="cell_origin")
         source = made(places, points.batch_index)
         target = made(places[half], points.batch_index[half])
         assert torch.equal(source.corners, target.corners) == (shift == 0)
@@ -253,7 +253,7 @@ def test_cells_of_two_makers_count_from_one_place(
 
 
 def test_cells_of_two_sizes_do_not_fit() -> None:
-    fine, coarse = scan(60, sites="cell_origin"), scan(60, 3, (0.1, 0.1, 0.1), "cell_origin")
+    fine, coarse = scan(60, downsampling="cell_origin"), scan(60, 3, (0.1, 0.1, 0.1), "cell_origin")
     with pytest.raises(ValueError, match="make both sets of points with one grid_size"):
         fine.map_to(coarse, Kernel.of(3), RadiusSearch())
 

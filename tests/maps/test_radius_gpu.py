@@ -39,7 +39,7 @@ def test_scans(n: int, size: int) -> None:
 @pytest.mark.parametrize("sites", ["nearest", "cell_origin"])
 @pytest.mark.parametrize("search", [RadiusSearch("drop"), RadiusSearch(metric="box")], ids=str)
 def test_settings(sites: str, search: RadiusSearch) -> None:
-    source = scan(20_000, grid=(0.05, 0.05, 0.1), sites=sites)
+    source = scan(20_000, grid=(0.05, 0.05, 0.1), downsampling=sites)
     there = source.to(DEVICE)
     for kernel in (Kernel.of(3), Kernel.of((1, 1, 3)), Kernel.of(3, dilation=2)):
         same(search.build(there, there, kernel), search.build(source, source, kernel))

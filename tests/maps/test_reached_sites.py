@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from pcnn.geometry import Kernel, KeyLayout, VoxelGrid
+from pcnn.geometry import Kernel, KeyFormat, VoxelGrid
 from pcnn.maps.reached_sites import reached_sites
 from tests.clouds import dense_grid, surface_grid
 
@@ -32,7 +32,7 @@ def check(grid: VoxelGrid, kernel: Kernel, fused: bool, simplified: bool) -> Vox
     expected = grid.strided(kernel)
     assert torch.equal(sites.keys, expected.keys)
     assert (sites.bound, sites.batch_size) == (expected.bound, expected.batch_size)
-    assert (sites.tensor_stride, sites.sites) == (expected.tensor_stride, "reached")
+    assert (sites.tensor_stride, sites.downsampling) == (expected.tensor_stride, "reached")
     return sites
 
 
@@ -42,20 +42,20 @@ def test_sites_equal_those_of_the_geometry(
     emulated: None, kernel: Kernel, fused: bool, simplified: bool
 ) -> None:
     for n in (0, 1, 2, 33, 600):
-        check(surface_grid(n, batch_size=3, sites="reached"), kernel, fused, simplified)
+        check(surface_grid(n, batch_size=3, downsampling="reached"), kernel, fused, simplified)
 
 
 @pytest.mark.parametrize(("fused", "simplified"), STEPS, ids=["unrolled", "fused", "separate"])
 def test_sites_of_deeper_levels(emulated: None, fused: bool, simplified: bool) -> None:
-    grid = surface_grid(300, batch_size=2, sites="reached")
+    grid = surface_grid(300, batch_size=2, downsampling="reached")
     for kernel in (Kernel.of(3, 2), Kernel.of(2, 3), Kernel.of(3, (1, 3, 2))):
         grid = check(grid, kernel, fused, simplified)
 
 
 def test_sites_of_another_layout(emulated: None) -> None:
-    layout = KeyLayout(3, (10, 12, 9))
+    layout = KeyFormat(3, (10, 12, 9))
     keys = layout.pack(surface_grid(200, batch_size=2).coords)
-    grid = VoxelGrid(keys, 2, 20, sites="reached", layout=layout)
+    grid = VoxelGrid(keys, 2, 20, downsampling="reached", key_format=layout)
     for fused, simplified in STEPS:
         check(grid, Kernel.of(3, 2), fused, simplified)
 
@@ -63,8 +63,8 @@ def test_sites_of_another_layout(emulated: None) -> None:
 def test_sites_near_the_limit_of_the_packing(emulated: None) -> None:
     limit = 131071 - 1
     corners = torch.tensor([[b, x, y, 0] for b in (0, 1) for x in (-limit, limit) for y in (-5, 6)])
-    layout = VoxelGrid(torch.zeros(0, dtype=torch.int64), 1, 0).layout
-    grid = VoxelGrid(layout.pack(corners).sort().values, 2, limit, sites="reached")
+    layout = VoxelGrid(torch.zeros(0, dtype=torch.int64), 1, 0).key_format
+    grid = VoxelGrid(layout.pack(corners).sort().values, 2, limit, downsampling="reached")
     for fused, simplified in STEPS:
         check(grid, Kernel.of(3, 2), fused, simplified)
         with pytest.raises(ValueError, match="reached sites"):
@@ -91,6 +91,6 @@ def test_too_many_candidates_are_refused(emulated: None) -> None:
 @pytest.mark.gpu
 @pytest.mark.parametrize(("fused", "simplified"), STEPS, ids=["unrolled", "fused", "separate"])
 def test_sites_on_a_device_equal_those_of_the_geometry(fused: bool, simplified: bool) -> None:
-    grid = surface_grid(100_000, batch_size=2, sites="reached").to("cuda")
+    grid = surface_grid(100_000, batch_size=2, downsampling="reached").to("cuda")
     for kernel in (Kernel.of(2, 2), Kernel.of(3, 2), Kernel.of(5, 2), Kernel.of(3, 3, dilation=2)):
         check(grid, kernel, fused, simplified)

@@ -7,7 +7,7 @@ import torch
 
 from pcnn.geometry import Kernel, KernelMap, layouts, point_set_of
 from pcnn.geometry import row_lists as plain
-from pcnn.maps.native import NATIVE
+from pcnn.maps.device_layouts import DEVICE_LAYOUTS
 from pcnn.maps.radius import RadiusSearch
 from pcnn.maps.row_lists import list_rows
 from pcnn.maps.rows_from_pairs import rows_from_pairs
@@ -72,7 +72,7 @@ def test_tiles_of_many_maps_at_once(
     for own, other in zip(found, wanted, strict=True):
         agree(own, other)
     for view, other in zip(views[:3], wanted, strict=False):
-        agree(NATIVE["row_lists"](view), other)
+        agree(DEVICE_LAYOUTS["row_lists"](view), other)
 
 
 def test_more_maps_than_a_launch_takes() -> None:

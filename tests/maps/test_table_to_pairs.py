@@ -4,7 +4,7 @@ from torch import Tensor
 
 from pcnn.geometry import Kernel, KernelMap
 from pcnn.maps import SortedSearch, table_to_pairs
-from pcnn.maps.native import NATIVE
+from pcnn.maps.device_layouts import DEVICE_LAYOUTS
 from pcnn.maps.table_to_pairs import (
     pairs_from_table,
     pairs_from_transposed,
@@ -117,10 +117,12 @@ def test_layouts_of_a_map(kernel: Kernel, start: str) -> None:
     def native() -> KernelMap:
         if start == "table":
             (table,) = plain.layout("table")
-            return KernelMap.from_table(table, grid.rows, symmetric=plain.symmetric, derive=NATIVE)
+            return KernelMap.from_table(
+                table, grid.rows, symmetric=plain.symmetric, derive=DEVICE_LAYOUTS
+            )
         pairs = plain.layout("pairs")
         return KernelMap.from_pairs(
-            *pairs, grid.rows, target.rows, symmetric=plain.symmetric, derive=NATIVE
+            *pairs, grid.rows, target.rows, symmetric=plain.symmetric, derive=DEVICE_LAYOUTS
         )
 
     for name in ("pairs", "table"):
@@ -135,7 +137,7 @@ def test_layouts_of_a_map(kernel: Kernel, start: str) -> None:
 def test_known_offsets_are_not_counted_again() -> None:
     grid = surface_grid(100)
     plain = SortedSearch().build(grid, grid, Kernel.of(3))
-    found = KernelMap.from_table(plain.layout("table")[0], grid.rows, derive=NATIVE)
+    found = KernelMap.from_table(plain.layout("table")[0], grid.rows, derive=DEVICE_LAYOUTS)
     offsets = plain.offsets
     found.edges.layouts["offsets", False] = (offsets,)
     assert found.layout("pairs")[2] is offsets

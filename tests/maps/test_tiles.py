@@ -7,7 +7,7 @@ from torch import Tensor
 from pcnn.geometry import Kernel, KernelMap, grid_of_cells
 from pcnn.geometry.slot_tiles import TILE_ROWS, tiles_of_table
 from pcnn.maps import SortedSearch, Windowed
-from pcnn.maps.native import NATIVE
+from pcnn.maps.device_layouts import DEVICE_LAYOUTS
 from pcnn.maps.tiles import Tiled, row_masks, tile_views, tiles_of
 from tests.clouds import surface_grid
 
@@ -158,11 +158,11 @@ def test_slots_beyond_what_a_key_holds() -> None:
 @pytest.mark.usefixtures("emulated")
 def test_maps_hold_tiles_of_planes_if_they_know_their_kernel() -> None:
     grid, kernel = surface_grid(200), Kernel.of((3, 3, 5))
-    built = grid.map_to(grid, kernel, SortedSearch().build)
+    built = grid.map_to(grid, kernel, SortedSearch())
     (table,) = built.layout("table")
-    native = KernelMap.from_table(table, grid.rows, symmetric=True, derive=NATIVE)
+    native = KernelMap.from_table(table, grid.rows, symmetric=True, derive=DEVICE_LAYOUTS)
     assert native.layout("section_tiles") is native.layout("tiles")  # nobody told it
-    native = KernelMap.from_table(table, grid.rows, symmetric=True, derive=NATIVE)
+    native = KernelMap.from_table(table, grid.rows, symmetric=True, derive=DEVICE_LAYOUTS)
     native.edges.layouts["kernel_size", False] = built.layout("kernel_size")
     tile_views([(native.transpose(), "section_tiles"), (native, "section_tiles")])
     assert native.has("section_tiles")
@@ -180,7 +180,7 @@ def test_sparse_maps_of_large_kernels_are_cut_into_sections(n: int) -> None:
         block = torch.cartesian_prod(*[torch.arange(6)] * 3)
         sparse, dense = surface_grid(n), grid_of_cells(block)
         views = [
-            grid.map_to(grid, Kernel.of(size), builder.build)
+            grid.map_to(grid, Kernel.of(size), builder)
             for grid, size in ((sparse, 5), (dense, 5), (sparse, 3))
         ]
         if builder.name == "windowed":

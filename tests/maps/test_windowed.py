@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from pcnn.geometry import Kernel, VoxelGrid, grid_of_cells
-from pcnn.geometry.packing import DEFAULT_LAYOUT
+from pcnn.geometry.packing import DEFAULT_FORMAT
 from pcnn.maps import SortedSearch
 from pcnn.maps.window_search import Search, SearchShape, Sites
 from pcnn.maps.windowed import Windowed
@@ -72,7 +72,7 @@ def test_blocks_may_run_in_descending_order(name: str) -> None:
 
 @pytest.mark.parametrize("kernel", [Kernel.of(9), Kernel.of((4, 30, 9))], ids=str)
 def test_kernels_of_more_slots_than_a_block_holds_at_once(kernel: Kernel) -> None:
-    shape = SearchShape.of(kernel, (1, 1, 1), DEFAULT_LAYOUT)
+    shape = SearchShape.of(kernel, (1, 1, 1), DEFAULT_FORMAT)
     assert shape.sizes[-1] < shape.groups
     grid = surface_grid(70, batch_size=2)
     check(grid, grid, kernel)
@@ -86,7 +86,7 @@ def test_a_column_of_slots_too_long_for_a_block_is_refused() -> None:
 
 def test_more_keys_than_a_row_number_holds_are_refused() -> None:
     few, many = torch.zeros(0, dtype=torch.int64), torch.zeros(1, dtype=torch.int64)
-    shape = SearchShape.of(Kernel.of(3), (1, 1, 1), DEFAULT_LAYOUT)
+    shape = SearchShape.of(Kernel.of(3), (1, 1, 1), DEFAULT_FORMAT)
     source, target = Sites(many.expand(1 << 31), 1 << 31), Sites(few, 0)
     with pytest.raises(ValueError, match="32-bit number"):
         Search.allocate(source, target, shape)

@@ -89,7 +89,7 @@ def test_any_tile_size(rows: int) -> None:
 
 def test_deeper_levels_and_other_sites() -> None:
     grid = surface_grid(300, batch_size=2).strided(Kernel.of(2, 2))
-    reached = surface_grid(200, batch_size=2, sites="reached")
+    reached = surface_grid(200, batch_size=2, downsampling="reached")
     one, other = surface_grid(200, seed=3), surface_grid(150, seed=4)
     for builder in (ZDelta(), ZDelta(product="pairs")):
         for kernel in (Kernel.of(3), Kernel.of(3, 2), Kernel.of(2, (1, 1, 2))):

@@ -61,7 +61,9 @@ def test_a_network_gives_what_it_gives_on_voxels(
     points = (cells + torch.rand(cells.shape)).double() * torch.tensor(size).double()
     batch = torch.arange(len(points)) % 2
     features = torch.randn(len(points), 4, dtype=torch.float64)
-    native = pcnn.native_points(points, features, batch, size, sites="cell_origin", thin=size)
+    native = pcnn.native_points(
+        points, features, batch, size, downsampling="cell_origin", thin=size
+    )
     grid = quantize(points, batch, voxel_size=size)
     results = []
     net = model(4, 5, engine=resolve("reference")).double()

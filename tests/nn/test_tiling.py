@@ -61,7 +61,9 @@ def test_a_sum_over_ones_is_the_number_of_voxels(
 
 
 def test_reached_sites_of_tiles_are_those_of_floor() -> None:
-    floor, reached = (surface_grid(90, batch_size=2, sites=sites) for sites in ("floor", "reached"))
+    floor, reached = (
+        surface_grid(90, batch_size=2, downsampling=sites) for sites in ("floor", "reached")
+    )
     for size in MIXES:
         kernel = Kernel.of(size, size)
         assert torch.equal(reached.strided(kernel).keys, floor.strided(kernel).keys), size
@@ -134,7 +136,7 @@ def test_native_points_count_in_the_cell_they_lie_in(
 ) -> None:
     if where == "emulated":
         request.getfixturevalue("emulated")
-    points = scan(90, sites=sites)
+    points = scan(90, downsampling=sites)
     assert not points.one_per_cell
     assert (points.cells[:, 1:].amin(0) < 0).all()
     ones = pcnn.SparseTensor(torch.ones(points.rows, 1), points)

@@ -33,7 +33,7 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def make(kernel: Kernel, transposed: bool, n: int = 14) -> KernelMap:
     grid = surface_grid(n, batch_size=2)
-    kernel_map = grid.map_to(grid.strided(kernel), kernel, SortedSearch().build)
+    kernel_map = grid.map_to(grid.strided(kernel), kernel, SortedSearch())
     return kernel_map.transpose() if transposed else kernel_map
 
 

@@ -23,10 +23,10 @@ def expected(
 ) -> Tensor:
     """Some output rows of a convolution in float64, from the coordinates themselves."""
     out = x.new_zeros(len(rows), weight.shape[1 if transposed else 2], dtype=torch.float64)
-    coords = grid.layout.unpack(grid.keys[rows]).long()
+    coords = grid.key_format.unpack(grid.keys[rows]).long()
     for slot, offset in enumerate(KERNEL.offsets):
         sign = -1 if transposed else 1
-        keys = grid.layout.pack(coords + sign * torch.tensor((0, *offset), device=x.device))
+        keys = grid.key_format.pack(coords + sign * torch.tensor((0, *offset), device=x.device))
         place = torch.searchsorted(grid.keys, keys).clamp_(max=grid.rows - 1)
         found = (grid.keys[place] == keys)[:, None]
         matrix = weight[slot].double()
@@ -55,9 +55,9 @@ def products(side: int, channels: int, dtype: torch.dtype, device: str) -> Voxel
     grad = torch.zeros_like(x)
     grad[rows] = torch.randn(len(rows), channels, device=device).to(dtype)
     outer = Reference().vvor(x, grad, list(built.layout("pairs")), 1, dtype, torch.float32)
-    coords = grid.layout.unpack(grid.keys[rows]).long()
+    coords = grid.key_format.unpack(grid.keys[rows]).long()
     for slot, offset in enumerate(KERNEL.offsets):
-        keys = grid.layout.pack(coords + torch.tensor((0, *offset), device=device))
+        keys = grid.key_format.pack(coords + torch.tensor((0, *offset), device=device))
         place = torch.searchsorted(grid.keys, keys).clamp_(max=grid.rows - 1)
         inputs = torch.where((grid.keys[place] == keys)[:, None], x[place].double(), 0)
         wanted = inputs.t() @ grad[rows].double()

@@ -87,7 +87,7 @@ def test_kernels_that_tile_space_give_what_they_give_on_voxels(sites: str) -> No
     net = Net().double()
     results = []
     for x in (
-        pcnn.native_points(cells.double(), features, batch, 1.0, sites=sites),
+        pcnn.native_points(cells.double(), features, batch, 1.0, downsampling=sites),
         pcnn.voxelize(cells.double(), features, batch, voxel_size=1.0),
     ):
         net.zero_grad()
@@ -139,7 +139,7 @@ def test_a_map_that_was_given_is_used() -> None:
 @pytest.mark.parametrize("sites", ["nearest", "cell_origin"])
 def test_a_radius_search_at_integer_coordinates_is_the_voxel_map(sites: str) -> None:
     cells = torch.unique(surface(300), dim=0).double()
-    x = pcnn.native_points(cells, torch.zeros(len(cells), 1), sites=sites)
+    x = pcnn.native_points(cells, torch.zeros(len(cells), 1), downsampling=sites)
     grid = quantize(cells, voxel_size=1.0)
     for kernel in (Kernel.of(3), Kernel.of((1, 3, 1)), Kernel.of(2, 2)):
         got = map_between(x.geometry, x.geometry.strided(kernel), kernel, resolve("auto"))

@@ -22,7 +22,7 @@ from tests.clouds import surface_grid
 def cached(grid: VoxelGrid) -> tuple[int, int]:
     """Number of levels and of maps below a grid, itself included."""
     maps = len(grid.cached_maps())
-    below = [cached(level) for level in grid._levels.values()]
+    below = [cached(level) for level in grid.levels().values()]
     return 1 + sum(b[0] for b in below), maps + sum(b[1] for b in below)
 
 
@@ -144,7 +144,7 @@ def held_bytes(grid: VoxelGrid) -> int:
     """Bytes of all layouts of the maps between a grid and its levels; shared memory counts once."""
     grids, kept = [grid], {}
     for one in grids:
-        grids += one.cached_levels()
+        grids += one.levels().values()
         for built in one.cached_maps():
             for tensor in (t for layout in built.edges.layouts.values() for t in layout):
                 memory = tensor.untyped_storage()
@@ -160,7 +160,7 @@ def test_a_plan_keeps_tiles_and_not_the_tables_they_came_from(
     net = UpAndDown(Windowed(), alone, alone)
     grid = pcnn.Planner(net)(surface_grid(700), backward=backward)
     with monkeypatch.context() as patch:
-        patch.setattr(KernelMap, "rest_on_tiles", lambda _: None)
+        patch.setattr(KernelMap, "drop_tables", lambda _: None)
         whole = pcnn.Planner(net)(surface_grid(700), backward=backward)
     maps, others = grid.cached_maps(), whole.cached_maps()
     assert not any(built.has("table") or built.has("masks") for built in maps)
@@ -239,7 +239,7 @@ def test_copies_and_pickles_plan_for_themselves() -> None:
     assert net.planner is net.planner
     for twin in (copy.deepcopy(net), pickle.loads(pickle.dumps(net))):
         assert twin.planner is not net.planner
-        assert twin.planner.plans(twin)
+        assert twin.planner.belongs_to(twin)
     held = pickle.loads(pickle.dumps(net.planner))
     grid = surface_grid(100)
     assert held(grid, backward=False) is grid

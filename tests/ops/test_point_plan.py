@@ -56,7 +56,10 @@ class Net(PlannedModule):
 
 
 def geometries(root: PointSet) -> list[PointSet]:
-    return [root, *(g for level in root.cached_levels() for g in geometries(level))]
+    return [
+        root,
+        *(g for level in root.levels().values() for g in geometries(level)),
+    ]
 
 
 def features(points: PointSet) -> pcnn.SparseTensor:
@@ -87,7 +90,7 @@ def test_a_planned_step_builds_nothing(
 ) -> None:
     net = Net(chosen).double()
     net.plans_input = False
-    several = scan(90, sites=sites)
+    several = scan(90, downsampling=sites)
     for points in (several, single(several)) if where == "torch" else (several,):
         unplanned = gradients(net, features(points))
         again = replace(points)
@@ -112,7 +115,7 @@ def _there(layout):
 def _kept(method, name: str):
     def checked(self: PointSet, kernel, *args):
         assert name == "strided", "a map is built while the network runs"
-        assert not kernel.is_strided or self.cached_level(kernel, True), "a level is made"
+        assert not kernel.is_strided or self.level(kernel, True), "a level is made"
         return method(self, kernel, *args)
 
     return checked
@@ -183,7 +186,7 @@ def test_no_transpose_of_what_reads_the_input_alone(on_points: bool) -> None:
     model = net()
     root = planned(model)
     (entry,) = root.cached_maps()
-    (level,) = root.cached_levels()
+    (level,) = root.levels().values()
     (deeper,) = level.cached_maps()
     assert (layout, False) in entry.edges.layouts
     assert (layout, True) not in entry.edges.layouts

@@ -27,7 +27,7 @@ def fresh(points: PointSet) -> PointSet:
 
 @pytest.mark.parametrize("sites", ["nearest", "cell_origin"])
 def test_levels_and_maps_are_those_of_the_cpu(sites: str) -> None:
-    here = scan(30_000, sites=sites)
+    here = scan(30_000, downsampling=sites)
     steps = [Step(0, (2, 2, 2)), Step(1, (2, 2, 2)), Step(2, (1, 1, 2))]
     there, _ = point_levels(here.to(DEVICE), steps)
     sets = [here]

@@ -21,7 +21,7 @@ def nothing(names: tuple[str, ...]) -> float:
 
 def kernel_map(size: int = 3, stride: int = 1) -> KernelMap:
     grid, kernel = surface_grid(150), Kernel.of(size, stride)
-    return grid.map_to(grid.strided(kernel), kernel, SortedSearch().build)
+    return grid.map_to(grid.strided(kernel), kernel, SortedSearch())
 
 
 def test_the_quickest_wins_where_layouts_cost_nothing() -> None:
@@ -107,6 +107,6 @@ def test_layouts_of_a_map_that_rests_on_its_tiles_are_timed_from_its_table(side:
     del built.edges.layouts["pairs", False]
     (built.transpose() if side else built).layout("tiles")
     built.edges.layouts.pop(("pairs", True), None)
-    built.rest_on_tiles()
+    built.drop_tables()
     for view in (built, built.transpose()):
         assert layouts_ms([view], ("pairs", "tiles")) > 0

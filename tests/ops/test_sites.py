@@ -14,7 +14,7 @@ KERNELS = [Kernel.of(2, 2), Kernel.of(3, 2), Kernel.of(3, (1, 2, 3)), Kernel.of(
 
 
 def bare(grid: VoxelGrid) -> VoxelGrid:
-    return VoxelGrid(grid.keys, grid.batch_size, grid.bound, grid.tensor_stride, grid.sites)
+    return VoxelGrid(grid.keys, grid.batch_size, grid.bound, grid.tensor_stride, grid.downsampling)
 
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=str)
@@ -26,7 +26,7 @@ def test_kernels_make_the_sites_that_torch_makes(
     if sites == "floor by sort":
         monkeypatch.setattr(dense_sites, "FREE_BYTES", -(1 << 40))
     sites = sites.split()[0]
-    grid = surface_grid(n, batch_size=2, seed=n, sites=sites)
+    grid = surface_grid(n, batch_size=2, seed=n, downsampling=sites)
     for source in (grid, grid.strided(Kernel.of(2, 2))):
         made, wanted = strided(bare(source), kernel), bare(source).strided(kernel)
         assert torch.equal(made.keys, wanted.keys)

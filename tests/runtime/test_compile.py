@@ -60,4 +60,4 @@ def test_a_network_keeps_its_own_planner() -> None:
     with torch.no_grad():
         compiled(pcnn.SparseTensor(torch.randn(1, 4), surface_grid(1)))
     assert compiled._planner is None
-    assert net.planner.plans(net)
+    assert net.planner.belongs_to(net)

@@ -36,7 +36,7 @@ def ablation_rows(setting: Setting, figure: str) -> Iterator[Row]:
     if not any(builder.name in HASHED for builder in builders_for(setting.device)):
         return
     for plain in setting.cases(KERNELS):
-        case = Case(plain.workload, replace(bare(plain.grid), sites="reached"), plain.kernel)
+        case = Case(plain.workload, replace(bare(plain.grid), downsampling="reached"), plain.kernel)
         gridless = False
         for step, listed in HASH_TABLE_STEPS:
             on_grid = listed.search == "grid"

@@ -183,7 +183,7 @@ def streamed(builder: MapBuilder, planner: Planner, grid: VoxelGrid) -> VoxelGri
 def finish(builder: MapBuilder, planned: PlannedMap, levels: Sequence[VoxelGrid]) -> None:
     """Build a map and the layouts that a forward pass reads of it, as the planner does."""
     source, target = levels[planned.source], levels[planned.target]
-    built = source.map_to(target, planned.kernel, builder.build)
+    built = source.map_to(target, planned.kernel, builder)
     for name, flipped in planned.layouts(False, LAYOUTS):
         (built.transpose() if flipped else built).layout(name)
 
@@ -211,9 +211,13 @@ def check_plan(
     levels = levels_of(grid, recipe)
     for planned, pairs in zip(recipe.maps, truth, strict=True):
         source, target = levels[planned.source], levels[planned.target]
-        built = source.map_to(target, planned.kernel, _unplanned)
+        built = source.map_to(target, planned.kernel, _Unplanned())
         check_triplets(configuration, built, pairs).admit(configuration)
 
 
-def _unplanned(source: VoxelGrid, target: VoxelGrid, kernel: Kernel) -> KernelMap:
-    raise CheckFailed(f"a plan left out the map of {kernel}")
+class _Unplanned:
+    """A builder that is not to be asked."""
+
+    def build(self, source: Any, target: Any, kernel: Kernel) -> KernelMap:
+        """Refuse."""
+        raise CheckFailed(f"a plan left out the map of {kernel}")

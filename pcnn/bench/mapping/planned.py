@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 
@@ -35,7 +36,7 @@ class Planned:
         """
         own = product in ("ready", "train")
         _planner(kernel, None if own else (product,))(grid, backward=product == "train")
-        return grid.map_to(grid.strided(kernel), kernel, _unplanned)
+        return grid.map_to(grid.strided(kernel), kernel, _Unplanned())
 
     def build(self, source: VoxelGrid, target: VoxelGrid, kernel: Kernel) -> KernelMap:
         """Kernel map to the sites that the plan finds itself."""
@@ -56,5 +57,9 @@ def _planner(kernel: Kernel, layouts: tuple[str, ...] | None) -> Planner:
     )
 
 
-def _unplanned(source: VoxelGrid, target: VoxelGrid, kernel: Kernel) -> KernelMap:
-    raise CheckFailed(f"the plan left out the map of {kernel}")
+class _Unplanned:
+    """A builder that is not to be asked."""
+
+    def build(self, source: Any, target: Any, kernel: Kernel) -> KernelMap:
+        """Refuse."""
+        raise CheckFailed(f"the plan left out the map of {kernel}")

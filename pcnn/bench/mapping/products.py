@@ -9,8 +9,8 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import TypeVar
 
 from torch import Tensor
@@ -44,7 +44,7 @@ def layouts_of(product: str, symmetric: bool) -> tuple[Names, Names]:
 
 def bare(sites: G) -> G:
     """Return the same sites without the levels and maps that are cached on them."""
-    return replace(sites)
+    return copy.copy(sites)
 
 
 def build(grid: VoxelGrid, builder: MapBuilder, kernel: Kernel, product: str) -> KernelMap:

@@ -9,13 +9,13 @@ from pcnn.bench.harness import measure, same
 from pcnn.bench.mapping.measured import Case, Setting
 from pcnn.bench.rows import Row
 from pcnn.bench.verify import CheckFailed
-from pcnn.geometry import KeyLayout
+from pcnn.geometry import KeyFormat
 
 #: What rows call it, beside the names of builders.
 ENGINE = "pack_and_sort"
 
 
-def pack_and_sort(coords: Tensor, layout: KeyLayout) -> tuple[Tensor, Tensor]:
+def pack_and_sort(coords: Tensor, layout: KeyFormat) -> tuple[Tensor, Tensor]:
     """Sorted keys ``[N]`` int64 of coordinates ``[N, 4]``, and the row each comes from."""
     keys, order = layout.pack(coords).sort()
     return keys, order
@@ -30,10 +30,10 @@ def sort_row(setting: Setting, case: Case, figure: str) -> Row:
     grid = case.grid
     random = torch.Generator().manual_seed(0)
     shuffled = grid.coords[torch.randperm(grid.rows, generator=random).to(grid.device)]
-    if not torch.equal(pack_and_sort(shuffled, grid.layout)[0], grid.keys):
+    if not torch.equal(pack_and_sort(shuffled, grid.key_format)[0], grid.keys):
         raise CheckFailed(f"{ENGINE} on {case.workload}: sorted keys are not those of the grid")
     measured = measure(
-        same(lambda: pack_and_sort(shuffled, grid.layout)),
+        same(lambda: pack_and_sort(shuffled, grid.key_format)),
         setting.device,
         repeats=setting.repeats,
         budget_s=setting.budget_s,

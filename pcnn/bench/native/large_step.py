@@ -173,7 +173,7 @@ def _network_row(setting: Setting, figure: str, cloud: Cloud, line: Line) -> Row
 
 def _levels(geometry: Any) -> Iterator[Any]:
     yield geometry
-    for level in geometry.cached_levels():
+    for level in geometry.levels().values():
         yield from _levels(level)
 
 

@@ -94,7 +94,9 @@ def tensor_on(
         return voxelize(points, features, voxel_size=grid_size, planner=planner)
     if geometry == "native":
         return native_points(points, features, grid_size=grid_size)
-    return native_points(points, features, grid_size=grid_size, sites="cell_origin", thin=grid_size)
+    return native_points(
+        points, features, grid_size=grid_size, downsampling="cell_origin", thin=grid_size
+    )
 
 
 def sites_of(geometry: str, points: Tensor, grid_size: float) -> Geometry:

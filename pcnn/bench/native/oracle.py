@@ -34,7 +34,7 @@ def triplets(source: Geometry, target: Geometry, kernel: Kernel) -> list[Pair]:
         return oracle.triplets(source, target, kernel)
     assert isinstance(source, PointSet)
     assert isinstance(target, PointSet)
-    if source.sites == "cell_origin":
+    if source.downsampling == "cell_origin":
         return oracle.triplets(_voxels(source), _voxels(target), kernel)
     centres, reach = target.points_about(source), radius(source, kernel)
     if source.rows * target.rows <= EVERY_PAIR:

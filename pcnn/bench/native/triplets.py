@@ -71,6 +71,7 @@ def check_sites(configuration: Configuration, sites: Geometry, cloud: Cloud) -> 
     if isinstance(sites, VoxelGrid):
         found = torch.equal(sites.coords.long()[sites.inverse], torch.cat([batch, cells], dim=1))
     else:
+        assert isinstance(sites, PointSet)
         places = sites.positions[sites.inverse]
         found = bool(((places - cloud.points).abs() <= NEAR * cloud.grid_size).all())
     ordered = bool((sites.keys[1:] >= sites.keys[:-1]).all())

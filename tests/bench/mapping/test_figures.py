@@ -152,7 +152,7 @@ def test_minuet_fig17_sorts_shuffled_coordinates() -> None:
     (row,) = measured("minuet_fig17", setting())
     assert (row.engine, row.checked, row.n) == ("pack_and_sort", True, scene().grid.rows)
     grid = scene().grid
-    keys, order = pack_and_sort(grid.coords.flip(0), grid.layout)
+    keys, order = pack_and_sort(grid.coords.flip(0), grid.key_format)
     assert torch.equal(keys, grid.keys)
     assert torch.equal(order, torch.arange(grid.rows).flip(0))
 

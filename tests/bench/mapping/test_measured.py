@@ -186,7 +186,7 @@ def test_levels_are_found_anew_in_every_call() -> None:
     calls = of.call(SortedSearch(), "table")
     first, second = calls(0)(), calls(1)()
     assert first.edges is not second.edges
-    assert not bare(of.grid)._levels
+    assert not bare(of.grid).levels()
 
 
 def test_calls_take_turns_among_copies_of_the_keys(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -41,7 +41,7 @@ def poisoned(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def make(n: int, kernel: Kernel, transposed: bool = False) -> KernelMap:
     grid = surface_grid(n, batch_size=2).to(DEVICE)
-    kernel_map = grid.map_to(grid.strided(kernel), kernel, SortedSearch().build)
+    kernel_map = grid.map_to(grid.strided(kernel), kernel, SortedSearch())
     return kernel_map.transpose() if transposed else kernel_map
 
 

@@ -175,7 +175,7 @@ def test_few_rows(n: int) -> None:
 
 def test_a_map_with_one_input_per_slot() -> None:
     grid, kernel = surface_grid(40).to(DEVICE), Kernel.of(3)
-    check(grid.map_to(grid, kernel, SortedSearch().build), 16, 16)
+    check(grid.map_to(grid, kernel, SortedSearch()), 16, 16)
 
 
 def test_what_cannot_be_served_is_refused() -> None:

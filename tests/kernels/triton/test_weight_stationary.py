@@ -35,7 +35,7 @@ flows = pytest.mark.parametrize("flow", FLOWS, ids=lambda flow: flow.name[:40])
 
 def make(n: int, kernel: Kernel, transposed: bool = False) -> KernelMap:
     grid = surface_grid(n, batch_size=2).to(DEVICE)
-    kernel_map = grid.map_to(grid.strided(kernel), kernel, SortedSearch().build)
+    kernel_map = grid.map_to(grid.strided(kernel), kernel, SortedSearch())
     return kernel_map.transpose() if transposed else kernel_map
 
 
@@ -132,7 +132,7 @@ def test_small_and_empty_clouds(flow: Dataflow, n: int, size: int) -> None:
 @flows
 def test_outputs_without_a_triplet_are_zero(flow: Dataflow) -> None:
     grid, other = surface_grid(60).to(DEVICE), surface_grid(60, seed=9).to(DEVICE)
-    kernel_map = grid.map_to(other, Kernel.of(1), SortedSearch().build)
+    kernel_map = grid.map_to(other, Kernel.of(1), SortedSearch())
     lonely = ~torch.isin(torch.arange(other.rows, device=DEVICE), kernel_map.out_index.long())
     assert lonely.any()
     out = multiply(flow, kernel_map, *(torch.randn(s, device=DEVICE) for s in ((60, 3), (1, 3, 2))))

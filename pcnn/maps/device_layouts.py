@@ -50,7 +50,7 @@ def _tiled(kernel_map: KernelMap, name: str) -> Layout:
 
 
 #: By the name of the layout, for `KernelMap.from_table` and `KernelMap.from_pairs`.
-NATIVE: Mapping[str, Callable[[KernelMap], Layout]] = MappingProxyType(
+DEVICE_LAYOUTS: Mapping[str, Callable[[KernelMap], Layout]] = MappingProxyType(
     {
         "pairs": pairs_layout,
         "table": table_layout,

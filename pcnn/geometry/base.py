@@ -1,0 +1,360 @@
+"""What voxels and native points share: a batch of sorted cells that keeps its levels and maps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor
+
+from pcnn.geometry.kernel import Kernel, Triple
+from pcnn.geometry.kernel_map import KernelMap, outside_inference_mode
+from pcnn.geometry.packing import KeyFormat
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+#: Inverses from the points up to a level's finer one; ``None``: they are not known.
+Finer = tuple[Tensor, ...] | None
+
+Maps = dict[tuple[Any, ...], KernelMap]
+
+
+class Builder(Hashable, Protocol):
+    """Finds the triplets of a kernel between two geometries; equal builders find the same ones."""
+
+    def build(self, source: Any, target: Any, kernel: Kernel) -> KernelMap:
+        """Kernel map from input sites ``source`` to output sites ``target``."""
+
+
+class Geometry:
+    """Where the features of a sparse tensor live: `VoxelGrid` or `PointSet`.
+
+    Rows are sorted by (batch, x, y, z). Levels and kernel maps derived from a geometry are cached
+    on it and freed with it. The cache holds no reference cycle: a map to a relative is found by how
+    the relative was derived, a map to any other geometry by a weak reference. Maps of relatives lie
+    in plain dictionaries whose keys are equal in every batch: `torch.compile` reads them.
+    """
+
+    # fields of the kinds, which are frozen dataclasses, in their own order
+    keys: Tensor
+    batch_size: int
+    tensor_stride: Triple
+    downsampling: str
+    inverse: Tensor | None
+    key_format: KeyFormat
+    finer: Finer
+
+    #: how messages call a geometry of the kind, and one of several
+    kind: ClassVar[str]
+    short: ClassVar[str]
+
+    _levels: dict[tuple[str, Kernel | Triple], Self]
+    _maps: dict[tuple[Any, ...], Maps]
+    _maps_to_others: WeakKeyDictionary[Geometry, Maps]
+
+    def _start(self) -> None:
+        """Begin without levels and maps: those derived from other keys do not belong to a copy."""
+        object.__setattr__(self, "_levels", {})
+        object.__setattr__(self, "_maps", {})
+        object.__setattr__(self, "_maps_to_others", WeakKeyDictionary())
+
+    def _fields(self) -> dict[str, Any]:
+        return {f.name: getattr(self, f.name) for f in fields(self)}  # type: ignore[arg-type]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle without the caches: a worker sends the sites, the receiver derives its own."""
+        return type(self), tuple(self._fields().values())
+
+    @property
+    def rows(self) -> int:
+        """Number of rows N."""
+        return self.keys.shape[0]
+
+    @property
+    def device(self) -> torch.device:
+        """Device of the keys."""
+        return self.keys.device
+
+    @property
+    def batch_index(self) -> Tensor:
+        """``[N]`` int64 cloud of every row."""
+        return self.keys >> self.key_format.batch_shift
+
+    @property
+    def batch_offsets(self) -> Tensor:
+        """``[B + 1]`` int64: rows of cloud b are ``offsets[b]..offsets[b + 1]``."""
+        starts = torch.arange(self.batch_size + 1, device=self.device)
+        return torch.searchsorted(self.keys, starts << self.key_format.batch_shift)
+
+    def tensors(self) -> list[Tensor]:
+        """All tensors of the fields; those of levels and maps are not among them."""
+        values = self._fields().values()
+        parts = (value if isinstance(value, tuple) else (value,) for value in values)
+        return [tensor for part in parts for tensor in part if isinstance(tensor, Tensor)]
+
+    def to(self, device: torch.device | str, non_blocking: bool = False) -> Self:
+        """Return the geometry on another device; cached levels and maps stay behind."""
+        if self.keys.device == torch.device(device):
+            return self
+        return self._mapped(lambda tensor: tensor.to(device, non_blocking=non_blocking))
+
+    def pin_memory(self) -> Self:
+        """Return the geometry in page-locked memory."""
+        return self._mapped(lambda tensor: tensor.pin_memory())
+
+    def _mapped(self, move: Callable[[Tensor], Tensor]) -> Self:
+        moved: dict[str, Any] = {}
+        for name, value in self._fields().items():
+            if isinstance(value, Tensor):
+                moved[name] = move(value)
+            elif name == "finer" and value is not None:
+                moved[name] = tuple(move(rows) for rows in value)
+        # the same keys, and they may still be on their way
+        return replace(self, **moved, check=False)  # type: ignore[type-var]
+
+    def inverses(self) -> Finer:
+        """Inverses from the points up to this geometry: what a level keeps as its ``finer``."""
+        if self.finer is None or self.inverse is None:
+            return None
+        return (*self.finer, self.inverse)
+
+    def point_rows(self) -> Tensor:
+        """``[P]`` int64 row of every point that the geometry, or its finest level, was made from.
+
+        Raises:
+            ValueError: no inverses lead back to points.
+        """
+        inverses = self.inverses()
+        if inverses is None:
+            raise ValueError(
+                f"this {type(self).__name__} of tensor stride {self.tensor_stride} has no inverse "
+                "that leads back to points: it was not made from points, or not by the floor of "
+                "their cells (downsampling='reached', a generative layer); go back to the finest "
+                "level first, ConvTranspose3d or unpool with sites="
+            )
+        rows, *coarser = inverses
+        for above in coarser:
+            rows = above[rows]
+        return rows
+
+    def level(self, kernel: Kernel, down: bool = True) -> Self | None:
+        """The level that `strided` (or `generated`) has made for this kernel, if it has."""
+        return self._levels.get(self._level_key(kernel, down))
+
+    def levels(self) -> dict[tuple[Kernel, bool], Self]:
+        """Levels made from this geometry so far, by a kernel that makes them and ``down``."""
+        return {
+            (key if isinstance(key, Kernel) else Kernel.of(key, key), way == "down"): level
+            for (way, key), level in self._levels.items()
+        }
+
+    def keep_level(self, kernel: Kernel, level: Self, down: bool = True) -> Self:
+        """Keep a level; the one that is there already stays."""
+        return self._levels.setdefault(self._level_key(kernel, down), level)
+
+    def strided(self, kernel: Kernel, derive: Callable[[Self, Kernel], Self] | None = None) -> Self:
+        """Output sites of a convolution with this kernel; the geometry itself at stride 1.
+
+        Args:
+            kernel: the relation.
+            derive: makes the sites when they are not there yet; ``None`` for torch operations.
+                Every way yields the same sites, so the cache does not ask which one it was.
+        """
+        if not kernel.is_strided:
+            return self
+        found = self.level(kernel)
+        if found is None:
+            with outside_inference_mode():
+                found = self.keep_level(kernel, (derive or type(self)._coarser)(self, kernel))
+        return found
+
+    def generated(self, kernel: Kernel) -> Self:
+        """Finer sites that a transposed convolution with this kernel reaches."""
+        raise NotImplementedError
+
+    def _coarser(self, kernel: Kernel) -> Self:
+        """The level of `strided`, in torch operations."""
+        raise NotImplementedError
+
+    def _level_key(self, kernel: Kernel, down: bool) -> tuple[str, Kernel | Triple]:
+        return ("down", kernel.stride) if down else ("up", kernel)
+
+    def map_to(self, out: Self, kernel: Kernel, builder: Builder) -> KernelMap:
+        """Kernel map from this geometry (input) to ``out``, built once and kept with this one.
+
+        Args:
+            out: output sites; their tensor stride is this one's times the kernel's stride. A kernel
+                of stride 1 may lie around any native points of the same clouds.
+            kernel: the relation.
+            builder: builds the map when it is not there yet. All builders of voxels yield the same
+                triplets; every builder of native points has a map of its own.
+
+        Raises:
+            ValueError: strides that do not fit, another batch, or coordinates beyond the packing.
+            RuntimeError: the map is not there and the call is being compiled.
+        """
+        found = self.cached_map(out, kernel, builder)
+        if found is None:
+            self._check_new_map(out, kernel)
+            with outside_inference_mode():
+                built = builder.build(self, out, kernel)
+                found = self.add_map(out, kernel, built, builder)
+        return found
+
+    def cached_map(
+        self, out: Self, kernel: Kernel, builder: Builder | None = None
+    ) -> KernelMap | None:
+        """The map to ``out`` that is kept with this geometry: the builder's, or one given."""
+        return self._maps_to(out).get(kernel.key)
+
+    def maps_to(self, out: Self) -> dict[tuple[Kernel, Builder | None], KernelMap]:
+        """All maps to ``out`` that are kept with this geometry, by kernel and builder."""
+        found: dict[tuple[Kernel, Builder | None], KernelMap] = {}
+        for key, built in self._maps_to(out).items():
+            (own, builder) = key if len(key) == 2 else (key, None)
+            found[Kernel.of(*own), builder] = built
+        return found
+
+    def cached_maps(self) -> list[KernelMap]:
+        """Maps from this geometry built so far."""
+        parts = [*self._maps.values(), *self._maps_to_others.values()]
+        return [built for maps in parts for built in maps.values()]
+
+    def add_map(
+        self, out: Self, kernel: Kernel, built: KernelMap, builder: Builder | None = None
+    ) -> KernelMap:
+        """Keep a map; the one that is there already stays.
+
+        Args:
+            out: output sites.
+            kernel: the relation.
+            built: the map.
+            builder: of native points, whose map it is; ``None``: it serves every layer of this
+                kernel that has not built its own.
+
+        Raises:
+            ValueError: a map of other rows or slots.
+        """
+        made_for, wanted = (built.n_in, built.n_out, built.volume), (self.rows, out.rows)
+        if made_for != (*wanted, kernel.volume):
+            raise ValueError(
+                f"a map of {made_for[2]} slots from {made_for[0]} to {made_for[1]} rows is none of "
+                f"{kernel.volume} slots from {wanted[0]} to {wanted[1]} rows; build it for these "
+                "sites and this kernel"
+            )
+        # a map knows what its slots are: the kernel's size, and the L1 norms of their offsets
+        built.edges.layouts.setdefault(("kernel_size", False), kernel.size_layout)
+        built.edges.layouts.setdefault(("slot_norms", False), kernel.norm_layout)
+        place = self._place(out)
+        if place is None:
+            maps = self._maps_to_others.setdefault(out, {})
+        else:
+            maps = self._maps.setdefault(place, {})
+        return maps.setdefault(self._map_key(kernel, builder), built)
+
+    def _map_key(self, kernel: Kernel, builder: Builder | None) -> tuple[Any, ...]:
+        """All that decides about the triplets."""
+        return kernel.key
+
+    def _maps_to(self, out: Geometry) -> Maps:
+        place = self._place(out)
+        return self._maps_to_others.get(out, {}) if place is None else self._maps.get(place, {})
+
+    def _place(self, out: Geometry) -> tuple[Any, ...] | None:
+        """What ``out`` is to this geometry, if one was derived from the other."""
+        if out is self:
+            return ("itself",)
+        for key, level in self._levels.items():
+            if level is out:
+                return ("below", *key)
+        for key, coarse in out._levels.items():
+            if coarse is self:
+                return ("above", *key)
+        return None
+
+    def _check_new_map(self, out: Self, kernel: Kernel, anywhere: bool = False) -> None:
+        """Refuse a map that cannot be built, before a builder is called.
+
+        ``anywhere``: a kernel of stride 1 may lie around points of any spacing.
+        """
+        if torch.compiler.is_compiling():
+            raise RuntimeError(
+                f"the kernel map of {kernel} was not planned, and maps are not built in compiled "
+                "code; call pcnn.plan(model, geometry) first"
+            )
+        expected = tuple(t * s for t, s in zip(self.tensor_stride, kernel.stride, strict=True))
+        if not (anywhere and not kernel.is_strided) and out.tensor_stride != expected:
+            raise ValueError(
+                f"a kernel of stride {kernel.stride} takes tensor stride {self.tensor_stride} to "
+                f"{expected}, but the output sites have {out.tensor_stride}"
+            )
+        if out.batch_size != self.batch_size:
+            raise ValueError(
+                f"input holds {self.batch_size} clouds, the output sites {out.batch_size}"
+            )
+
+    @classmethod
+    def _joined(cls, parts: Sequence[Self], alike: str) -> dict[str, Any]:
+        """Fields that all kinds join in one way: keys, batch size, ``inverse`` and ``finer``.
+
+        Args:
+            parts: single clouds.
+            alike: what of them has to agree, for the message; see `_kind`.
+
+        Raises:
+            ValueError: no part, a part of several clouds, or parts that do not agree.
+        """
+        if not parts:
+            raise ValueError(f"collate needs at least one {cls.kind}")
+        first, most = parts[0], parts[0].key_format.max_batch
+        for position, part in enumerate(parts):
+            if part.batch_size != 1:
+                raise ValueError(
+                    f"collate joins single clouds, but {cls.short} {position} holds "
+                    f"{part.batch_size}"
+                )
+            if part._kind != first._kind:
+                raise ValueError(
+                    f"{cls.short} {position} has another {alike} than {cls.short} 0; all "
+                    "of a batch need the same"
+                )
+        if len(parts) > most:
+            raise ValueError(f"a batch holds at most {most} clouds, got {len(parts)}")
+        shift = first.key_format.batch_shift
+        keys = torch.cat([part.keys + (index << shift) for index, part in enumerate(parts)])
+        finer, inverse = _joined_inverses(parts)
+        return {"keys": keys, "batch_size": len(parts), "inverse": inverse, "finer": finer}
+
+    @property
+    def _kind(self) -> tuple[Any, ...]:
+        """What geometries of one batch agree in."""
+        return self.tensor_stride, self.downsampling, self.key_format
+
+
+def joined_rows(parts: Sequence[Tensor], rows: Sequence[int]) -> Tensor:
+    """Row numbers of geometries that now lie one after another, ``rows`` long each."""
+    starts = [sum(rows[:index]) for index in range(len(rows))]
+    return torch.cat([part + start for part, start in zip(parts, starts, strict=True)])
+
+
+def _joined_inverses(parts: Sequence[Geometry]) -> tuple[Finer, Tensor | None]:
+    """``finer`` and ``inverse`` of single clouds that now lie one after another in a batch."""
+    chains = [part.inverses() for part in parts]
+    known = [chain for chain in chains if chain is not None]
+    if len(known) == len(chains) and len({len(chain) for chain in known}) == 1:
+        # an inverse has an entry for every row of the level before
+        counts = [
+            [*(len(above) for above in chain[1:]), part.rows]
+            for chain, part in zip(known, parts, strict=True)
+        ]
+        steps = zip(zip(*known, strict=True), zip(*counts, strict=True), strict=True)
+        *finer, inverse = (joined_rows(own, rows) for own, rows in steps)
+        return tuple(finer), inverse
+    own = [part.inverse for part in parts if part.inverse is not None]
+    if len(own) < len(parts):
+        return None, None
+    return None, joined_rows(own, [part.rows for part in parts])
