@@ -23,7 +23,7 @@ FUZZ_SEED ?= 1
 FUZZ_SECONDS ?= 3600
 
 .PHONY: help train test install install-dev install-locked lock licences sbom libraries lint format type imports test-cpu test-gpu \
-        test-interpret test-wheel bench docs fuzz clean
+        test-interpret test-wheel coverage bench docs fuzz clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' Makefile | while IFS= read -r line; do \
@@ -32,7 +32,10 @@ help: ## list the targets
 train: install ## set everything up and run the main job: MinkUNet on SemanticKITTI (simulated streets without the real set)
 	$(PY) train.py model=minkunet dataset=kitti $(ARGS)
 
-test: libraries lint type imports test-cpu test-interpret test-wheel ## set everything up and run all checks and tests
+test: libraries install-dev ## set everything up and run all checks and tests
+	+$(MAKE) --no-print-directory -j2 lint type imports
+	$(MAKE) --no-print-directory test-cpu
+	+$(MAKE) --no-print-directory -j2 test-interpret test-wheel
 	@echo "all checks passed"
 
 install: $(VENV)/installed ## environment for training and use
@@ -154,6 +157,14 @@ test-interpret: install-dev ## Triton kernels on the CPU, by Triton's interprete
 	@if ! ls tests/kernels/triton/test_*.py >/dev/null 2>&1; then echo "no Triton kernels to interpret"; \
 	else set -x; \
 	  TRITON_INTERPRET=1 $(PY) -m pytest -q -n $(WORKERS) --dist worksteal tests/kernels/triton; fi
+
+coverage: install-dev ## lines and branches of pcnn that the tests reach (WORKERS=n)
+	$(PY) -m coverage erase
+	-$(PY) -m coverage run -m pytest -q -n $(WORKERS) --dist worksteal --ignore tests/test_wheel.py \
+	  --ignore tests/kernels/triton
+	-TRITON_INTERPRET=1 $(PY) -m coverage run -m pytest -q -n $(WORKERS) tests/kernels/triton
+	$(PY) -m coverage combine --quiet
+	$(PY) -m coverage report --skip-covered --sort=miss | tail -40
 
 # compiled kernels stay on disk: a second run is quicker
 test-gpu: install-dev ## the tests that need a GPU, in GPU_WORKERS processes

@@ -146,5 +146,4 @@ def test_the_command_runs_from_the_wheel(environment: Path, tmp_path: Path) -> N
     report = run(environment / "bin" / "pcnn", "doctor", cwd=tmp_path)
     assert str(environment) in report.replace("\n", "").replace(" ", "")
     assert re.search(r"cuda kernels +ok", report), report
-    for command in ("simulate", "predict", "tune", "bench", "doctor"):
-        run(environment / "bin" / "pcnn", command, "--help", cwd=tmp_path)
+    run(environment / "bin" / "pcnn", "bench", "--help", cwd=tmp_path)
