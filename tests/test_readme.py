@@ -15,7 +15,7 @@ from pcnn.bench.layers import figures as layers
 from pcnn.bench.networks import figures as networks
 from pcnn.cli.commands import app
 from pcnn.extras import DISTRIBUTION
-from pcnn.geometry.layouts import LAYOUTS, WITH_THRESHOLD
+from pcnn.geometry.layouts import LAYOUTS
 from pcnn.ops import ENGINES
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -140,7 +140,7 @@ def test_the_engines_and_layouts_are_listed() -> None:
     assert set(rows) == set(ENGINES)
     table = (ROOT / "docs" / "mapping.md").read_text().split("| layout | tensors |")[1]
     listed = set(re.findall(r"^\| `([\w:<>]+)` \|", table.split("\n\n")[0], re.MULTILINE))
-    assert listed == {*LAYOUTS, *(f"{name}:<t>" for name in WITH_THRESHOLD)}
+    assert listed == {name + ":<t>" * kind.has_threshold for name, kind in LAYOUTS.items()}
 
 
 def test_the_python_example_of_the_readme_runs() -> None:

@@ -75,14 +75,8 @@ _ON_POINTS = ByTable(RowStationary())
 _WHOLE = WeightStationary(half=False)
 
 
-#: Layouts whose first tensor has an element a triplet, one of which a map builder writes.
-LISTINGS = "pairs", "bags"
-
-
 def is_huge(kernel_map: KernelMap) -> bool:
     """Whether lists of rows, of either side, would be refused."""
-    edges = kernel_map.edges
-    listings = (edges.layouts.get((name, side)) for name in LISTINGS for side in (False, True))
-    triplets = next((listed[0].shape[0] for listed in listings if listed is not None), 0)
+    edges, triplets = kernel_map.edges, kernel_map.known_triplets or 0
     ranges = 4 * max(edges.rows) * (edges.volume + 1)
     return triplets > MOST_TRIPLETS or ranges > TABLE_BUDGET_BYTES

@@ -23,7 +23,7 @@ from pcnn.dataflows.reference import (
     kernels_serve,
     per_group,
 )
-from pcnn.geometry.layouts import TILE_ROWS
+from pcnn.geometry.slot_tiles import TILE_ROWS
 from pcnn.kernels.gemm_blocks import GemmBlocks
 
 _NOTHING = Epilogue()

@@ -12,7 +12,7 @@ from pcnn.dataflows.epilogue import Epilogue
 from pcnn.dataflows.listed_pairs import PlainSums
 from pcnn.dataflows.outer_products import NEEDS_VVOR, OuterProducts
 from pcnn.dataflows.reference import finish, kernels_serve, multiply
-from pcnn.geometry.layouts import TILE_ROWS
+from pcnn.geometry.slot_tiles import TILE_ROWS
 from pcnn.kernels.gemm_blocks import default_blocks
 from pcnn.kernels.product_tiles import ProductShape, RowTiles
 from pcnn.kernels.tf32 import tf32_allowed

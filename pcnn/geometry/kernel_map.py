@@ -15,13 +15,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from pcnn.geometry.bags import counts_of_bags, pairs_of_bags
-from pcnn.geometry.layouts import Layout, layout_function
-from pcnn.geometry.tile_table import TILES
-
-#: Layouts of both sides that hold all triplets in tiles, and those that tiles make dispensable.
-TILED = frozenset((name, flipped) for name in TILES for flipped in (False, True))
-BUILT = tuple((name, flipped) for name in ("table", "masks") for flipped in (False, True))
+from pcnn.geometry.block_layouts import Layout, counts_of_bags, pairs_of_bags
+from pcnn.geometry.layouts import LAYOUTS, derived
+from pcnn.geometry.slot_tiles import has_tiles
 
 
 def outside_inference_mode() -> AbstractContextManager[object]:
@@ -76,7 +72,7 @@ class EdgeSet:
         crowded: so many triplets that plans leave lists of them out: backward makes those it reads.
         layouts: what is there already, by (name, whether of the transposed map); the edge set keeps
             a dictionary of its own.
-        flat: lists of layout tensors handed out already (see `KernelMap.flat` and `read`).
+        lists: tensors handed out already (see `KernelMap.layouts`).
         uses: what operations read so far (see `KernelMap.record_use`).
         extents: empty tensors ``[N_in, 0]`` and ``[N_out, 0]`` on the host, one and the same for a
             symmetric map: operands that tell compiled code the rows of this map.
@@ -89,7 +85,7 @@ class EdgeSet:
     derive: Mapping[str, Callable[[KernelMap], Layout]] = field(default_factory=dict)
     crowded: bool = False
     layouts: dict[tuple[str, bool], Layout] = field(default_factory=dict, repr=False)
-    flat: dict[tuple[object, ...], list[Tensor]] = field(
+    lists: dict[tuple[object, ...], list[Tensor]] = field(
         default_factory=dict, init=False, repr=False
     )
     uses: set[LayoutUse] = field(default_factory=set, init=False, repr=False)
@@ -212,10 +208,8 @@ class KernelMap:
     def __repr__(self) -> str:
         there = self.edges.layouts
         facts: dict[str, object] = {"n_in": self.n_in, "n_out": self.n_out, "volume": self.volume}
-        # what nobody has counted stays uncounted: the host would wait for the device
-        counted = [there[key] for key in there if key[0] in ("offsets", "pairs")]
-        if counted:
-            facts["triplets"] = int(counted[0][-1][-1])
+        if self.known_triplets is not None:
+            facts["triplets"] = self.known_triplets
         names = ", ".join(name for name, flipped in there if flipped == self.flipped)
         return one_line(self, **facts, layouts=f"[{names}]")
 
@@ -311,7 +305,7 @@ class KernelMap:
         """Return the tensors of a layout, deriving them at the first request.
 
         Args:
-            name: a name that `pcnn.geometry.layouts.layout_function` knows; what each holds is said
+            name: a name that `pcnn.geometry.layouts.layout_kind` knows; what each holds is said
                 at the function of that name.
 
         Raises:
@@ -319,34 +313,42 @@ class KernelMap:
         """
         key = name, self.flipped
         if key not in self.edges.layouts:
-            derive = self.edges.derive.get(name) or layout_function(name)
+            own = self.edges.derive.get(name)
             with outside_inference_mode():
-                self.edges.layouts[key] = derive(self)
+                self.edges.layouts[key] = derived(self, name) if own is None else own(self)
         return self.edges.layouts[key]
 
     def drop_tables(self) -> None:
         """Give up neighbour tables and slot masks of both sides, if one has tiles.
 
-        Tiles hold the same triplets in as many bytes; who asks for a table later gets it back from
-        them. Tensors that are in other hands stay as they are.
+        Tiles hold the same triplets in as many bytes, and a table that is asked for later is made
+        from them. Tensors in use elsewhere stay as they are.
         """
-        layouts = self.edges.layouts
-        if not TILED.isdisjoint(layouts):
-            for key in BUILT:
-                layouts.pop(key, None)
+        if has_tiles(self) or has_tiles(self.transpose()):
+            for kind in LAYOUTS.values():
+                for flipped in (False, True) if kind.replaced_by_tiles else ():
+                    self.edges.layouts.pop((kind.name, flipped), None)
 
-    def listed(self, names: tuple[str, ...]) -> list[Tensor]:
+    def layouts(self, names: tuple[str, ...]) -> list[Tensor]:
         """Tensors of several layouts, one after another: what a dataflow takes.
+
+        The list is kept, and whoever gets it leaves it as it is. Compiled code gets a new one.
 
         Raises:
             ValueError: as in `layout`.
         """
-        return [tensor for name in names for tensor in self.layout(name)]
+        key, compiling = (names, self.flipped), torch.compiler.is_compiling()
+        found = None if compiling else self.edges.lists.get(key)
+        if found is None:
+            found = [tensor for name in names for tensor in self.layout(name)]
+            if not compiling:
+                self.edges.lists[key] = found
+        return found
 
     def read(
         self, forward: tuple[str, ...], backward: tuple[str, ...], entry: bool = False
     ) -> list[Tensor]:
-        """What `listed` returns of ``forward``, kept; notes at the first time who reads it.
+        """What `layouts` returns of ``forward``; the first call records the use.
 
         Args:
             forward: layouts that a convolution reads, of the transposed map too where the map does
@@ -356,19 +358,24 @@ class KernelMap:
                 the transposed map is not read.
         """
         key = forward, backward, self.flipped, entry
-        found = self.edges.flat.get(key)
+        found = self.edges.lists.get(key)
         if found is None:
             self.record_use(forward, backward, () if self.symmetric or entry else forward)
-            found = self.edges.flat[key] = self.listed(forward)
+            found = self.edges.lists[key] = self.layouts(forward)
         return found
 
-    def flat(self, names: tuple[str, ...]) -> list[Tensor]:
-        """What `listed` returns, kept: whoever gets it leaves it as it is. Not in compiled code."""
-        key = names, self.flipped
-        found = self.edges.flat.get(key)
-        if found is None:
-            found = self.edges.flat[key] = self.listed(names)
-        return found
+    @property
+    def known_triplets(self) -> int | None:
+        """Number of triplets where the host knows it; ``None``: it would wait for the device."""
+        there = self.edges.layouts
+        for name in ("pairs", "offsets"):
+            for side in (False, True):
+                if (name, side) in there:
+                    return int(there[name, side][-1][-1])
+        for side in (False, True):
+            if ("bags", side) in there:
+                return there["bags", side][0].shape[0]
+        return None
 
     def validate(self) -> None:
         """Check every claim the map makes about itself; a debugging aid, never run in training.

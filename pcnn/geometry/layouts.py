@@ -6,31 +6,33 @@ dataflow receives them.
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor
 
-from pcnn.geometry.bags import bags_of
+from pcnn.geometry.block_layouts import Layout as Layout
+from pcnn.geometry.block_layouts import bags, blocks, row_starts
 from pcnn.geometry.gray_order import bits
 from pcnn.geometry.row_lists import row_lists as lists_of_rows
 from pcnn.geometry.slot_subsets import half_pairs, hybrid, slot_norms
-from pcnn.geometry.slot_tiles import TILE_ROWS as TILE_ROWS
-from pcnn.geometry.slot_tiles import fitting_tiles, kernel_size, section_tiles, tiles
-from pcnn.geometry.tile_table import check_source, has_table, has_tiles, table_of_tiles
+from pcnn.geometry.slot_tiles import (
+    check_source,
+    fitting_tiles,
+    has_table,
+    has_tiles,
+    kernel_size,
+    section_tiles,
+    table_of_tiles,
+    tiles,
+)
 
 if TYPE_CHECKING:
     from pcnn.geometry.kernel_map import KernelMap
 
-Layout = tuple[Tensor, ...]
-
 #: Largest neighbour table that is built, in bytes; beyond it only the other layouts serve.
 TABLE_BUDGET_BYTES = 16 << 30
-
-#: Output rows of a block on a CPU; elsewhere one block holds all rows.
-BLOCK_ROWS = 4096
 
 #: Bits of a mask word: one less than an int32 has, so that no mask is negative.
 MASK_BITS = 31
@@ -45,7 +47,7 @@ def pairs(kernel_map: KernelMap) -> Layout:
         return in_index, out_index, offsets
     columns = kernel_map.layout("table")[0].t()  # [K, N_out]
     slots, out_index = (columns >= 0).nonzero(as_tuple=True)
-    offsets = _offsets(slots, kernel_map.volume).cpu()
+    offsets = row_starts(slots, kernel_map.volume).cpu()
     return columns[slots, out_index], out_index.to(torch.int32), offsets
 
 
@@ -137,7 +139,7 @@ def rows_csr(kernel_map: KernelMap) -> Layout:
     # stable: triplets are sorted by slot already, so within a row slots stay ascending
     order = torch.argsort(kernel_map.out_index, stable=True)
     slots = kernel_map.slot_index[order].to(torch.int32)
-    return kernel_map.in_index[order], slots, _offsets(kernel_map.out_index, kernel_map.n_out)
+    return kernel_map.in_index[order], slots, row_starts(kernel_map.out_index, kernel_map.n_out)
 
 
 def columns_csr(kernel_map: KernelMap) -> Layout:
@@ -172,7 +174,7 @@ def by_out(kernel_map: KernelMap) -> Layout:
     slots = torch.repeat_interleave(names, sizes, output_size=in_index.shape[0])
     # stable: pairs lie by slot already, so within a row slots stay ascending
     position = torch.argsort(out_index, stable=True)
-    return position.to(torch.int32), slots[position], _offsets(out_index, kernel_map.n_out)
+    return position.to(torch.int32), slots[position], row_starts(out_index, kernel_map.n_out)
 
 
 def by_in(kernel_map: KernelMap) -> Layout:
@@ -193,129 +195,77 @@ def identity_slot(kernel_map: KernelMap) -> Layout:
     return (torch.tensor([centre if known else -1]),)
 
 
-def blocks(kernel_map: KernelMap) -> Layout:
-    """Triplets by block of output rows, then slot, and how each row sums its products.
-
-    Returns:
-        ``in_index [T]``, ``out_index [T]`` int32 in that order; ``by_row [T]`` int32, positions of
-        the triplets sorted by output row; ``row_offsets [N_out + 1]`` int64 into ``by_row``; on the
-        host ``segments [S, 4]`` int64 (block, slot, first and one-past-last triplet) and
-        ``shape [2]`` int64 (K, rows of a block).
-    """
-    other = kernel_map.transpose()
-    if kernel_map.symmetric and other.has("blocks"):
-        return mirrored_blocks(other.layout("blocks"))
-    volume, n_out = kernel_map.volume, kernel_map.n_out
-    if kernel_map.in_index.device.type != "cpu":
-        return _one_block(kernel_map)
-    rows = BLOCK_ROWS
-    block = torch.div(kernel_map.out_index, rows, rounding_mode="floor")
-    place = block * volume + kernel_map.slot_index  # block-major, slot-minor
-    order = torch.argsort(place, stable=True)
-    counts = torch.bincount(place, minlength=-(-n_out // rows) * volume).cpu()
-    ends = torch.cumsum(counts, 0)
-    number = torch.arange(counts.shape[0])
-    fields = (number // volume, number % volume, ends - counts, ends)
-    segments = torch.stack(fields, dim=1)[counts > 0]
-    out_index = kernel_map.out_index[order]
-    by_row = torch.argsort(out_index, stable=True).to(torch.int32)
-    shape = torch.tensor([volume, rows])
-    in_index = kernel_map.in_index[order]
-    return in_index, out_index, by_row, _offsets(out_index, n_out), segments, shape
-
-
-def bags(kernel_map: KernelMap) -> Layout:
-    """Inputs by block of output rows, then slot, then row: those of one slot of one row are a bag.
-
-    Returns:
-        ``in_index [T]`` int32 in that order; ``starts [S + 1]`` int64: bag s is
-        ``in_index[starts[s]..starts[s + 1]]``, none is empty; ``out_index [S]`` int32, the output
-        row of every bag; ``by_row [S]`` int32, bags sorted by output row, then slot;
-        ``row_offsets [N_out + 1]`` int64 into ``by_row``; on the host ``segments [.., 4]`` int64
-        (block, slot, first and one-past-last bag) and ``shape [2]`` int64 (K, rows of a block).
-    """
-    other = kernel_map.transpose()
-    if kernel_map.symmetric and other.has("bags"):
-        return mirrored_blocks(other.layout("bags"))
-    on_host = kernel_map.in_index.device.type == "cpu"
-    return bags_of(kernel_map, BLOCK_ROWS if on_host else max(1, kernel_map.n_out))
-
-
-def _one_block(kernel_map: KernelMap) -> Layout:
-    """Blocks of a map whose output rows are one block: the order of the pairs, and no host sync."""
-    in_index, out_index, offsets = kernel_map.layout("pairs")
-    ends = offsets[1:]
-    slots = torch.arange(kernel_map.volume)
-    fields = torch.stack((torch.zeros_like(slots), slots, offsets[:-1], ends), dim=1)
-    by_row = torch.argsort(out_index, stable=True).to(torch.int32)
-    shape = torch.tensor([kernel_map.volume, max(1, kernel_map.n_out)])
-    starts = _offsets(out_index, kernel_map.n_out)
-    return in_index, out_index, by_row, starts, fields[ends > offsets[:-1]], shape
-
-
-def mirrored_blocks(layout: Layout) -> Layout:
-    """Blocks, or bags, of the transpose of a symmetric map, from the map's own.
-
-    ``(i, j, k)`` and ``(j, i, K - 1 - k)`` are both triplets, so only the slots change their names.
-    """
-    *tensors, segments, shape = layout
-    mirrored = segments.clone()
-    mirrored[:, 1] = shape[0] - 1 - segments[:, 1]
-    return *tensors, mirrored, shape
-
-
-def _offsets(index: Tensor, rows: int) -> Tensor:
-    """Start of every row's run in a list sorted by row, from the unsorted row indices."""
-    if index.device.type == "cpu":
-        counts = torch.bincount(index, minlength=rows)
-    else:  # bincount asks the device for its largest value
-        counts = torch.zeros(rows, dtype=torch.int64, device=index.device)
-        counts.index_add_(0, index, torch.ones_like(index, dtype=torch.int64))
-    offsets = counts.new_zeros(rows + 1)
-    torch.cumsum(counts, 0, out=offsets[1:])
-    return offsets
-
-
-#: Layouts by the name a dataflow asks for.
-LAYOUTS: dict[str, Callable[[KernelMap], Layout]] = {
-    "pairs": pairs,
-    "counts": counts,
-    "offsets": offsets,
-    "table": table,
-    "masks": masks,
-    "rows_csr": rows_csr,
-    "columns_csr": columns_csr,
-    "row_lists": row_lists,
-    "by_out": by_out,
-    "by_in": by_in,
-    "identity_slot": identity_slot,
-    "blocks": blocks,
-    "bags": bags,
-    "tiles": tiles,
-    "section_tiles": section_tiles,
-    "fitting_tiles": fitting_tiles,
-    "kernel_size": kernel_size,
-    "half_pairs": half_pairs,
-    "slot_norms": slot_norms,
-}
-
-#: Layouts with a threshold, asked for as ``name:threshold``.
-WITH_THRESHOLD: dict[str, Callable[..., Layout]] = {"hybrid": hybrid}
-
-
-def layout_function(name: str) -> Callable[[KernelMap], Layout]:
-    """The function that derives a layout, by the name a dataflow asks for.
+@dataclass(frozen=True)
+class LayoutKind:
+    """What is known of a layout: the one place where a layout is told to the house.
 
     Args:
-        name: a key of `LAYOUTS`, or one of `WITH_THRESHOLD` and an integer, such as ``hybrid:3``.
+        name: what a dataflow asks for; with a threshold, asked for as ``name:threshold``.
+        derive: makes the tensors from whatever layout a map holds, in torch operations. On devices
+            with kernels `pcnn.maps.device_layouts` has a quicker function for some.
+        lists_triplets: making it needs the number of triplets on the host.
+        triplet_bytes: most bytes that it takes for a triplet.
+        replaced_by_tiles: what builders write and a map may drop once it holds tiles, as its table
+            follows from them.
+        has_threshold: whether ``derive`` takes ``threshold``.
+    """
+
+    name: str
+    derive: Callable[..., Layout]
+    lists_triplets: bool = False
+    triplet_bytes: int = 4
+    replaced_by_tiles: bool = False
+    has_threshold: bool = False
+
+
+#: Every layout, by its name.
+LAYOUTS: Mapping[str, LayoutKind] = {
+    kind.name: kind
+    for kind in (
+        LayoutKind("pairs", pairs, True, 8),
+        LayoutKind("counts", counts),
+        LayoutKind("offsets", offsets, True),
+        LayoutKind("table", table, replaced_by_tiles=True),
+        LayoutKind("masks", masks, replaced_by_tiles=True),
+        LayoutKind("rows_csr", rows_csr, True, 8),
+        LayoutKind("columns_csr", columns_csr),
+        LayoutKind("row_lists", row_lists),
+        LayoutKind("by_out", by_out, True, 6),
+        LayoutKind("by_in", by_in, True, 6),
+        LayoutKind("identity_slot", identity_slot, True),
+        LayoutKind("blocks", blocks, True, 12),
+        LayoutKind("bags", bags, True, 20),
+        LayoutKind("tiles", tiles),
+        LayoutKind("section_tiles", section_tiles),
+        LayoutKind("fitting_tiles", fitting_tiles),
+        LayoutKind("kernel_size", kernel_size),
+        LayoutKind("half_pairs", half_pairs, True),
+        LayoutKind("slot_norms", slot_norms),
+        LayoutKind("hybrid", hybrid, True, has_threshold=True),
+    )
+}
+
+
+def layout_kind(name: str) -> LayoutKind:
+    """The kind of a layout, by the name a dataflow asks for.
+
+    Args:
+        name: of a kind in `LAYOUTS`, with an integer for those with a threshold, as ``hybrid:3``.
 
     Raises:
         ValueError: unknown name, or a threshold that is missing or no natural number.
     """
-    if name in LAYOUTS:
-        return LAYOUTS[name]
     base, _, setting = name.partition(":")
-    if base in WITH_THRESHOLD and setting.isdecimal():
-        return functools.partial(WITH_THRESHOLD[base], threshold=int(setting))
-    names = [*LAYOUTS, *(f"{base}:<threshold>" for base in WITH_THRESHOLD)]
+    kind = LAYOUTS.get(base)
+    if kind is not None and (setting.isdecimal() if kind.has_threshold else base == name):
+        return kind
+    names = (one.name + ":<threshold>" * one.has_threshold for one in LAYOUTS.values())
     raise ValueError(f"unknown layout {name!r}; there are {', '.join(names)}")
+
+
+def derived(kernel_map: KernelMap, name: str) -> Layout:
+    """Tensors of a layout in torch operations; errors as of `layout_kind`."""
+    kind = layout_kind(name)
+    if kind.has_threshold:
+        return kind.derive(kernel_map, threshold=int(name.partition(":")[2]))
+    return kind.derive(kernel_map)

@@ -17,7 +17,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from pcnn.geometry.layouts import TILE_ROWS
+from pcnn.geometry.slot_tiles import TILE_ROWS
 from pcnn.kernels.finished_sums import finish, with_epilogue
 from pcnn.kernels.gathered_product import beside, operand, precision_of
 from pcnn.kernels.gemm_blocks import GemmBlocks, default_blocks

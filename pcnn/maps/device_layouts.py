@@ -8,7 +8,8 @@ from types import MappingProxyType
 import torch
 
 from pcnn.geometry import KernelMap
-from pcnn.geometry.layouts import LAYOUTS, Layout
+from pcnn.geometry.block_layouts import Layout
+from pcnn.geometry.layouts import derived
 from pcnn.kernels import cuda
 from pcnn.maps.row_lists import row_lists
 from pcnn.maps.rows_from_pairs import rows_from_pairs
@@ -46,7 +47,7 @@ def _tiled(kernel_map: KernelMap, name: str) -> Layout:
     key = name, kernel_map.flipped
     if key in kernel_map.edges.layouts:
         return kernel_map.edges.layouts[key]
-    return LAYOUTS[name](kernel_map)  # from another layout, without a sort
+    return derived(kernel_map, name)  # from another layout, without a sort
 
 
 #: By the name of the layout, for `KernelMap.from_table` and `KernelMap.from_pairs`.

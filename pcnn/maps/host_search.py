@@ -17,8 +17,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from pcnn.geometry.block_layouts import BLOCK_ROWS
 from pcnn.geometry.kernel import Triple
-from pcnn.geometry.layouts import BLOCK_ROWS, Layout
+from pcnn.geometry.layouts import Layout
 from pcnn.maps.cell_runs import GROUP_ROWS, CellRuns, Floats, Integers
 from pcnn.maps.listed_bags import BlockBags, joined
 from pcnn.maps.radius_pairs import Reach

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from pcnn.geometry import KernelMap
 from pcnn.geometry.layouts import Layout, check_table, pairs
-from pcnn.geometry.tile_table import has_table, has_tiles, table_of_tiles
+from pcnn.geometry.slot_tiles import has_table, has_tiles, table_of_tiles
 from pcnn.kernels import pinned
 from pcnn.kernels.cuda import module
 from pcnn.maps.packed_search import chunk_rows

@@ -33,9 +33,6 @@ _KEYS = struct.Struct("7Pqq4i0q")
 _MASKS = struct.Struct("PPqii0q")
 _TILES = struct.Struct("PPPPqi0q")
 
-#: Names of the layouts made here.
-TILED = ("tiles", "section_tiles", "fitting_tiles")
-
 
 def row_masks(table: Tensor) -> Tensor:
     """Slot masks ``[N_out, ceil(K / 31)]`` int32 of a neighbour table ``[N_out, K]`` int32."""
@@ -72,7 +69,7 @@ def tile_views(views: Iterable[tuple[KernelMap, str]]) -> None:
     section gets its ``tiles`` only.
 
     Args:
-        views: maps, and which of the layouts `TILED` each shall hold.
+        views: maps, and which of `pcnn.geometry.slot_tiles.TILES` each shall hold.
     """
     asked = list(views)
     fitting = [view for view, name in asked if name == "fitting_tiles"]
@@ -85,18 +82,12 @@ def tile_views(views: Iterable[tuple[KernelMap, str]]) -> None:
 def _fitting(views: Sequence[KernelMap]) -> list[str]:
     """Which tiles fit each of many maps."""
     large = [view for view in views if may_be_cut(view)]
-    open_ones = [view for view in large if not _is_counted(view)]
+    open_ones = [view for view in large if view.known_triplets is None]
     sums = [view.layout("counts")[0].sum() for view in open_ones]
     read = dict(zip(open_ones, read_copy(torch.stack(sums)) if sums else [], strict=True))
     known = {view: read[view] if view in read else int(view.offsets[-1]) for view in large}
     cut = {view for view, triplets in known.items() if is_sparse(view, triplets)}
     return ["section_tiles" if view in cut else "tiles" for view in views]
-
-
-def _is_counted(view: KernelMap) -> bool:
-    """Whether the host knows the number of triplets."""
-    sides = view, view.transpose()
-    return any(side.has(name) for side in sides for name in ("pairs", "offsets"))
 
 
 def _tile(views: Sequence[tuple[KernelMap, str]]) -> None:

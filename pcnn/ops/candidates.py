@@ -15,7 +15,7 @@ from pcnn.dataflows.outer_by_row import OuterByRow
 from pcnn.dataflows.output_stationary import OutputStationary
 from pcnn.dataflows.row_stationary import RowStationary
 from pcnn.dataflows.weight_stationary import WeightStationary
-from pcnn.geometry.layouts import TILE_ROWS
+from pcnn.geometry.slot_tiles import TILE_ROWS
 from pcnn.kernels.gemm_blocks import GemmBlocks, default_blocks
 from pcnn.kernels.tf32 import tf32_allowed
 from pcnn.ops.layer_products import LayerCall

@@ -188,10 +188,10 @@ def products(
     """Output, gradient of the features and, not rounded to half, of the weights."""
     dtype, groups = case.dtype, case.groups
     wide = torch.float64 if dtype == torch.float64 else torch.float32
-    forward, outer = kernel_map.flat(dataflow.needs), kernel_map.flat(dataflow.needs_vvor)
+    forward, outer = kernel_map.layouts(dataflow.needs), kernel_map.layouts(dataflow.needs_vvor)
     other, other_way = forward, not mirrored
     if not kernel_map.symmetric:
-        other, other_way = kernel_map.transpose().flat(dataflow.needs), False
+        other, other_way = kernel_map.transpose().layouts(dataflow.needs), False
     n_out, n_in, both = kernel_map.n_out, kernel_map.n_in, (dtype, dtype)
     with no_waits(case, may_wait):
         out = dataflow.mvmr(x, weight, forward, n_out, groups, False, *both, mirrored=mirrored)
@@ -256,7 +256,7 @@ def check_fused(
         expected = Reference().mvmr(
             example.x.double(),
             example.weight.double(),
-            map_.flat(Reference().needs),
+            map_.layouts(Reference().needs),
             map_.n_out,
             1,
             False,
@@ -265,7 +265,7 @@ def check_fused(
             epilogue=example.epilogue(epilogue, wide=True),
             **how,
         )
-        layouts = map_.flat(dataflow.needs)
+        layouts = map_.layouts(dataflow.needs)
         how |= {"second": second, "epilogue": example.epilogue(epilogue)}
         both = case.dtype, case.dtype
         _poison(expected, case.dtype)

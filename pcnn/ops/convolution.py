@@ -58,7 +58,7 @@ def convolution(
     if graded:
         grad_x, grad_weight = x.requires_grad, weight.requires_grad
     if compiling:  # a list that is kept would be a side effect
-        layouts = side.listed(needs)
+        layouts = side.layouts(needs)
     else:  # without gradients nothing but a leaf requires them: a dry run marks its input so
         layouts = side.read(needs, dataflow.needs_vvor, not graded and x.requires_grad)
     if extra and (graded or groups != 1):
@@ -79,10 +79,9 @@ def convolution(
             epilogue=epilogue,
         )
     if not extra:
-        tensors = KernelMap.listed if compiling else KernelMap.flat
         both = grad_x and not side.symmetric
-        layouts_t = tensors(side.transpose(), needs) if both else []
-        layouts_vvor = tensors(side, dataflow.needs_vvor) if grad_weight else []
+        layouts_t = side.transpose().layouts(needs) if both else []
+        layouts_vvor = side.layouts(dataflow.needs_vvor) if grad_weight else []
         near = Side(layouts, layouts_t, layouts_vvor, side.symmetric, mirrored)
         if not compiling:
             return Product(dataflow, near, side.n_out, groups, dtype)(x, weight)

@@ -17,10 +17,12 @@ from torch import Tensor, nn
 from pcnn.geometry import Geometry, KernelMap, PointSet, VoxelGrid, grid_of_cells
 from pcnn.geometry.kernel import Triple
 from pcnn.geometry.kernel_map import outside_inference_mode
+from pcnn.geometry.layouts import layout_kind
 from pcnn.geometry.packing import DEFAULT_FORMAT, KeyFormat
+from pcnn.geometry.slot_tiles import TILES
 from pcnn.maps import Windowed
 from pcnn.maps.device_layouts import has_kernels
-from pcnn.maps.tiles import TILED, tile_views
+from pcnn.maps.tiles import tile_views
 from pcnn.ops.device_plan import DevicePlan, Maps
 from pcnn.ops.engine import Engine, check_geometry, resolve
 from pcnn.ops.kernel_maps import map_between
@@ -28,9 +30,6 @@ from pcnn.ops.plan_memory import plan_bytes
 from pcnn.ops.point_plan import PointPlan
 from pcnn.ops.recipe import PointKind, Recipe, trace
 from pcnn.ops.sites import strided
-
-#: What a map builder writes, and tiles make dispensable.
-BUILT = frozenset({"table", "masks"})
 
 Geom = TypeVar("Geom", bound=Geometry)
 
@@ -149,8 +148,10 @@ class Planner:
         for both in (False, True):
             maps = self._recipe.maps
             self._wanted[both] = [planned.layouts(both, self.layouts) for planned in maps]
-            names = [{name for name, _ in wanted} for wanted in self._wanted[both]]
-            self._rests[both] = [BUILT.isdisjoint(read) for read in names]
+            self._rests[both] = [
+                not any(layout_kind(name).replaced_by_tiles for name, _ in wanted)
+                for wanted in self._wanted[both]
+            ]
             self._lists[both] = self._recipe.lists_triplets(both, self.layouts)
 
     def __call__(self, geometry: Geom, backward: bool | None = None) -> Geom:
@@ -290,7 +291,7 @@ class Planner:
             if rests:
                 resting.append(built)
         if self.is_batched(_device(grids)):
-            tile_views((view, name) for view, name in views if name in TILED)
+            tile_views((view, name) for view, name in views if name in TILES)
         for view, name in views:
             view.layout(name)
         for built in resting:

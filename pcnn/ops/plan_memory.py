@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from pcnn.geometry import Geometry, PointSet
 from pcnn.geometry.kernel import Kernel
+from pcnn.geometry.layouts import layout_kind
 from pcnn.maps.cell_parents import CellParents
 from pcnn.maps.point_memory import map_bytes
 from pcnn.maps.radius import RadiusSearch
 from pcnn.ops.recipe import PlannedMap, Recipe
-
-#: Bytes of a triplet in layouts that list triplets; others hold every slot of every row.
-_LISTED = {"pairs": 8, "blocks": 12, "bags": 20, "rows_csr": 8, "by_in": 6, "by_out": 6}
 
 
 def plan_bytes(
@@ -49,8 +47,8 @@ def _voxel_bytes(
     found = max(4 * (volume + 2) * rows[1], 8 * triplets)
     for name, flipped in wanted:
         side = rows[0] if flipped else rows[1]
-        base = name.partition(":")[0]
-        found += max(_LISTED.get(base, 4) * triplets, 4 * (volume + 2) * side) + 8 * side
+        listed = layout_kind(name).triplet_bytes * triplets
+        found += max(listed, 4 * (volume + 2) * side) + 8 * side
     return found
 
 

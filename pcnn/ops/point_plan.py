@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pcnn.dataflows.automatic import is_huge
 from pcnn.geometry import KernelMap, PointSet
+from pcnn.geometry.layouts import layout_kind
+from pcnn.geometry.slot_tiles import TILES
 from pcnn.maps.cell_parents import CellParents
 from pcnn.maps.counted import PendingMap
 from pcnn.maps.device_layouts import has_kernels
@@ -14,7 +16,7 @@ from pcnn.maps.radius import RadiusSearch
 from pcnn.maps.radix_sort import MAX_PASSES
 from pcnn.maps.row_lists import list_rows
 from pcnn.maps.searched_points import Sorts
-from pcnn.maps.tiles import TILED, tile_views
+from pcnn.maps.tiles import tile_views
 from pcnn.ops.recipe import PlannedMap, Recipe
 
 View = tuple[KernelMap, str]
@@ -82,7 +84,7 @@ class PointPlan:
             sides = built, built.transpose()
             views += [(sides[flipped], name) for name, flipped in self._missing(built, wanted)]
         if has_kernels(root.device):
-            tile_views((view, name) for view, name in views if name in TILED)
+            tile_views((view, name) for view, name in views if name in TILES)
             listed = [
                 view for view, name in views if name == "row_lists" and not view.edges.crowded
             ]
@@ -158,7 +160,7 @@ def _found(planned: PlannedMap, sets: list[PointSet]) -> KernelMap | None:
 def _give_up(built: KernelMap, wanted: set[tuple[str, bool]]) -> None:
     """Free what tiles were made from and nobody reads; a map finds it again if it has to."""
     layouts = built.edges.layouts
-    if not any(name in ("table", "masks") for name, _ in wanted):
+    if not any(layout_kind(name).replaced_by_tiles for name, _ in wanted):
         built.drop_tables()
     for flipped in (False, True):
         key = "rows_csr", flipped

@@ -16,23 +16,8 @@ from pcnn.geometry import (
 )
 from pcnn.geometry.base import Builder
 from pcnn.geometry.kernel_map import LayoutUse
+from pcnn.geometry.layouts import layout_kind
 from pcnn.tensor import SparseTensor
-
-#: Layouts that list triplets, so that their number must be known on the host; without a threshold.
-LISTED = frozenset(
-    {
-        "bags",
-        "blocks",
-        "by_in",
-        "by_out",
-        "half_pairs",
-        "hybrid",
-        "identity_slot",
-        "offsets",
-        "pairs",
-        "rows_csr",
-    }
-)
 
 
 @dataclass(frozen=True)
@@ -100,7 +85,7 @@ class Recipe:
     def lists_triplets(self, backward: bool, names: tuple[str, ...] | None = None) -> bool:
         """Whether some layout lists triplets; arguments as in `PlannedMap.layouts`."""
         wanted = (name for planned in self.maps for name, _ in planned.layouts(backward, names))
-        return not LISTED.isdisjoint(name.partition(":")[0] for name in wanted)
+        return any(layout_kind(name).lists_triplets for name in wanted)
 
 
 def trace(model: nn.Module, kind: PointKind | None = None) -> Recipe:

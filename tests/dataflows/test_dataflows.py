@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from pcnn.dataflows import Dataflow, Reference
-from pcnn.geometry import Kernel, KernelMap, layouts
+from pcnn.geometry import Kernel, KernelMap, block_layouts
 from pcnn.maps import SortedSearch
 from pcnn.ops import conformance
 from pcnn.ops.conformance import Case
@@ -19,7 +19,7 @@ KERNELS = {"submanifold": Kernel.of(3), "strided": Kernel.of(3, 2), "even": Kern
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(layouts, "BLOCK_ROWS", 64)
+    monkeypatch.setattr(block_layouts, "BLOCK_ROWS", 64)
 
 
 def make(n: int, kernel: Kernel, transposed: bool = False) -> KernelMap:
@@ -29,11 +29,11 @@ def make(n: int, kernel: Kernel, transposed: bool = False) -> KernelMap:
 
 
 def layout_list(kernel_map: KernelMap, dataflow: Dataflow) -> list[torch.Tensor]:
-    return kernel_map.flat(dataflow.needs)
+    return kernel_map.layouts(dataflow.needs)
 
 
 def outer_list(kernel_map: KernelMap, dataflow: Dataflow) -> list[torch.Tensor]:
-    return kernel_map.flat(dataflow.needs_vvor)
+    return kernel_map.layouts(dataflow.needs_vvor)
 
 
 def numpy_of(x: torch.Tensor) -> np.ndarray:
@@ -196,11 +196,11 @@ def test_a_mirrored_map_is_the_transposed_one(dataflow: Dataflow) -> None:
     y = torch.randn(kernel_map.n_out, 5)
     exact = torch.float64, torch.float64
     view = kernel_map.transpose()
-    expected = Reference().mvmr(x, weight, view.flat(("pairs",)), view.n_out, 1, False, *exact)
+    expected = Reference().mvmr(x, weight, view.layouts(("pairs",)), view.n_out, 1, False, *exact)
     tensors = layout_list(kernel_map, dataflow)
     out = dataflow.mvmr(x, weight, tensors, view.n_out, 1, False, *exact, mirrored=True)
     assert relative_rms(out, expected) < RELATIVE_RMS[torch.float64]
-    expected = Reference().vvor(x, y, view.flat(("pairs",)), 1, *exact)
+    expected = Reference().vvor(x, y, view.layouts(("pairs",)), 1, *exact)
     grad = dataflow.vvor(x, y, outer_list(kernel_map, dataflow), 1, *exact, mirrored=True)
     assert relative_rms(grad, expected) < RELATIVE_RMS[torch.float64]
 

@@ -78,7 +78,7 @@ def test_two_runs_give_identical_bits(dataflow: Dataflow, kernel: Kernel) -> Non
 def test_tf32_obeys_torchs_switch(dataflow: Dataflow) -> None:
     case = Case(K3, 64, 64, SINGLE, n=3000, device="cuda")
     example = conformance.Example(case)
-    layouts = example.map.flat(dataflow.needs)
+    layouts = example.map.layouts(dataflow.needs)
     errors = []
     for allowed in (False, True):
         with tf32_products(allowed):

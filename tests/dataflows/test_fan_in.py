@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from pcnn.dataflows import Dataflow, Reference
-from pcnn.geometry import Kernel, KernelMap, layouts
+from pcnn.geometry import Kernel, KernelMap, block_layouts
 from pcnn.ops import conformance
 from pcnn.ops.fan_in import FanIn, random_map
 from tests.engines import SEVERAL_PER_SLOT
@@ -25,7 +25,7 @@ flows = pytest.mark.parametrize("dataflow", SEVERAL_PER_SLOT, ids=lambda d: d.na
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(layouts, "BLOCK_ROWS", 64)
+    monkeypatch.setattr(block_layouts, "BLOCK_ROWS", 64)
 
 
 def products(dataflow: Dataflow, kernel_map: KernelMap) -> tuple[torch.Tensor, ...]:
@@ -57,7 +57,7 @@ def test_the_reference_adds_every_input_of_a_slot() -> None:
     indices = kernel_map.out_index, kernel_map.in_index, kernel_map.slot_index
     for i, j, k in zip(*(index.tolist() for index in indices), strict=True):
         expected[i] += x[j] @ weight[k]
-    out = Reference().mvmr(x, weight, kernel_map.flat(("pairs",)), 30, 1, False, *DOUBLE)
+    out = Reference().mvmr(x, weight, kernel_map.layouts(("pairs",)), 30, 1, False, *DOUBLE)
     torch.testing.assert_close(out, expected)
 
 
@@ -88,7 +88,7 @@ def test_outputs_without_a_triplet_are_zero(dataflow: Dataflow) -> None:
 def test_two_runs_give_identical_bits(dataflow: Dataflow) -> None:
     kernel_map = random_map(200, 200, 27, 2000)
     x, weight = torch.randn(200, 16), torch.randn(27, 16, 16)
-    how = kernel_map.flat(dataflow.needs), 200, 1, False, torch.float32, torch.float32
+    how = kernel_map.layouts(dataflow.needs), 200, 1, False, torch.float32, torch.float32
     assert torch.equal(dataflow.mvmr(x, weight, *how), dataflow.mvmr(x, weight, *how))
 
 

@@ -100,7 +100,7 @@ def test_a_search_keeps_the_kind_of_grouping_and_finds_tiles() -> None:
         grid = surface_grid(200, seed=seed)
         kernel_map = SortedSearch().build(grid, grid, Kernel.of(3))
         x = torch.randn(kernel_map.n_in, 8)
-        samples.append(Sample(x, kernel_map.flat(TORCHSPARSE.needs), kernel_map.n_out))
+        samples.append(Sample(x, kernel_map.layouts(TORCHSPARSE.needs), kernel_map.n_out))
     weight, timed = torch.randn(27, 8, 12), []
 
     def time(call: Callable[[], object]) -> float:

@@ -72,7 +72,7 @@ def test_both_products_equal_the_reference(
     backwards: bool,
 ) -> None:
     kernel_map = make(*KERNELS[kernel])
-    mine, theirs = kernel_map.flat(dataflow.needs), kernel_map.flat(("pairs",))
+    mine, theirs = kernel_map.layouts(dataflow.needs), kernel_map.layouts(("pairs",))
     weight = randn(kernel_map.volume, c_in // groups, c_out, dtype=dtype)
     x = randn(kernel_map.n_in, c_in, dtype=dtype)
     grad = randn(kernel_map.n_out, c_out, dtype=dtype)
@@ -84,7 +84,7 @@ def test_both_products_equal_the_reference(
     assert out.dtype == dtype
     assert relative_rms(out, expected) < RELATIVE_RMS[dtype]
     wide = torch.float64 if dtype == torch.float64 else torch.float32
-    of_map = kernel_map.flat(dataflow.needs_vvor)
+    of_map = kernel_map.layouts(dataflow.needs_vvor)
     out = dataflow.vvor(x, grad, of_map, groups, dtype, wide, mirrored=backwards)
     exact = x.double(), grad.double(), theirs
     expected = Reference().vvor(*exact, groups, *DOUBLE, mirrored=backwards)
@@ -98,12 +98,12 @@ def test_the_host_never_waits(dataflow: GatherScatter) -> None:
     made = make(Kernel.of(3))
     x, weight = (randn(*shape, dtype=torch.float16) for shape in ((made.n_in, 16), (27, 16, 8)))
     half = torch.float16
-    dataflow.mvmr(x, weight, made.flat(dataflow.needs), made.n_out, 1, False, half, half)
+    dataflow.mvmr(x, weight, made.layouts(dataflow.needs), made.n_out, 1, False, half, half)
     torch.cuda.synchronize()
     torch.cuda.set_sync_debug_mode("error")
     try:
         fresh = KernelMap.from_pairs(*made.layout("pairs"), made.n_in, made.n_out, symmetric=True)
-        layouts = fresh.flat(dataflow.needs)
+        layouts = fresh.layouts(dataflow.needs)
         out = dataflow.mvmr(x, weight, layouts, fresh.n_out, 1, False, half, half)
         dataflow.vvor(x, out, layouts, 1, half, torch.float32)
     finally:
@@ -113,7 +113,7 @@ def test_the_host_never_waits(dataflow: GatherScatter) -> None:
 @pytest.mark.parametrize("dataflow", SETTINGS, ids=lambda d: d.name)
 def test_a_late_producer_on_another_stream_is_followed(dataflow: GatherScatter) -> None:
     kernel_map = make(Kernel.of(3))
-    layouts, half = kernel_map.flat(dataflow.needs), torch.float16
+    layouts, half = kernel_map.layouts(dataflow.needs), torch.float16
     ready, weight = randn(kernel_map.n_in, 32, dtype=half), randn(27, 32, 32, dtype=half)
     how = layouts, kernel_map.n_out, 1, False, half, half
     expected = dataflow.mvmr(ready, weight, *how)
@@ -136,7 +136,7 @@ def test_a_late_producer_on_another_stream_is_followed(dataflow: GatherScatter) 
 def test_two_runs_give_identical_bits(dataflow: GatherScatter) -> None:
     kernel_map = make(Kernel.of(3))
     x, weight = randn(kernel_map.n_in, 32, dtype=torch.float16), randn(27, 32, 64, dtype=torch.half)
-    layouts, half = kernel_map.flat(dataflow.needs), torch.float16
+    layouts, half = kernel_map.layouts(dataflow.needs), torch.float16
     how = layouts, kernel_map.n_out, 1, False, half, half
     outs = [dataflow.mvmr(x, weight, *how) for _ in range(2)]
     assert torch.equal(*outs)
@@ -148,7 +148,7 @@ def test_two_runs_give_identical_bits(dataflow: GatherScatter) -> None:
 def test_weight_gradients_beyond_float16_do_not_overflow(dataflow: GatherScatter) -> None:
     kernel_map = make(Kernel.of(3))
     x = torch.full((kernel_map.n_in, 8), 300.0, dtype=torch.float16, device="cuda")
-    layouts = kernel_map.flat(dataflow.needs_vvor)
+    layouts = kernel_map.layouts(dataflow.needs_vvor)
     grad = dataflow.vvor(x, x, layouts, 1, torch.float16, torch.float32)
     expected = 9e4 * kernel_map.offsets.diff().to("cuda")
     torch.testing.assert_close(grad[:, 0, 0], expected.float(), rtol=1e-3, atol=0)
@@ -159,7 +159,7 @@ def test_strided_and_unaligned_features_are_read_rightly(settings: dict[str, boo
     kernel_map, dataflow = make(Kernel.of(3)), replace(TORCHSPARSE, **settings)
     weight = randn(27, 16, 8, dtype=torch.half)
     wide = randn(kernel_map.n_in * 32 + 1, dtype=torch.half)
-    layouts, half = kernel_map.flat(dataflow.needs), torch.float16
+    layouts, half = kernel_map.layouts(dataflow.needs), torch.float16
     how = layouts, kernel_map.n_out, 1, False, half, half
     for x in (wide[:-1].view(-1, 32)[:, ::2], wide[1:].view(-1, 2, 16)[: kernel_map.n_in, 0]):
         out = dataflow.mvmr(x, weight, *how)
@@ -177,8 +177,8 @@ def test_weight_gradients_over_many_rows_lose_none(dataflow: GatherScatter) -> N
     grid = grid_of_cells(sites).to("cuda")
     made = SortedSearch().build(grid, grid, Kernel.of((3, 1, 1)))  # the identity has every row
     x, grad = randn(rows, 64, dtype=half), randn(rows, 64, dtype=half)
-    out = dataflow.vvor(x, grad, made.flat(dataflow.needs_vvor), 1, half, torch.float32)
-    exact = x.double(), grad.double(), made.flat(("pairs",))
+    out = dataflow.vvor(x, grad, made.layouts(dataflow.needs_vvor), 1, half, torch.float32)
+    exact = x.double(), grad.double(), made.layouts(("pairs",))
     expected = Reference().vvor(*exact, 1, *DOUBLE)
     for slot in range(3):
         assert relative_rms(out[slot], expected[slot]) < SUMS_ON_TENSOR_CORES

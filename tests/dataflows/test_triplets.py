@@ -8,7 +8,7 @@ from pcnn.ops.fan_in import random_map
 
 
 def ordered(kernel_map: KernelMap, sort: Sort) -> tuple[torch.Tensor, ...]:
-    return triplets_of(sort, kernel_map.listed(LAYOUTS_OF[sort]))
+    return triplets_of(sort, kernel_map.layouts(LAYOUTS_OF[sort]))
 
 
 def test_every_order_lists_the_same_triplets_sorted_by_its_number() -> None:

@@ -71,7 +71,7 @@ def test_an_edge_set_keeps_its_layouts_to_itself() -> None:
     built.read(("pairs",), ())
     other = replace(built.edges, symmetric=False)
     assert other.layouts == built.edges.layouts
-    assert not other.flat
+    assert not other.lists
     assert not other.uses
     other.layouts["table", False] = (torch.zeros(1),)
     assert not built.has("table")

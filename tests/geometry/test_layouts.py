@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from pcnn.geometry import Kernel, KernelMap, layouts
+from pcnn.geometry import Kernel, KernelMap, block_layouts, layouts, slot_tiles
 from pcnn.maps import SortedSearch
 from tests.clouds import surface_grid
 
@@ -27,7 +27,7 @@ CASES = [(400, 3, 1), (400, 2, 2), (400, 3, 2), (1, 3, 1), (0, 3, 1), (90, 5, 1)
 def test_every_layout_holds_the_same_triplets(
     n: int, size: int, stride: int, transposed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(layouts, "BLOCK_ROWS", 37)
+    monkeypatch.setattr(block_layouts, "BLOCK_ROWS", 37)
     kernel_map = make(n, size, stride)
     kernel_map.layout("blocks")  # so that the transposed one is the mirrored one where it can be
     kernel_map = kernel_map.transpose() if transposed else kernel_map
@@ -101,7 +101,7 @@ def test_masks_name_every_slot_that_is_filled(n: int, size: int) -> None:
 def test_sorting_by_gray_code_shortens_the_slot_lists() -> None:
     kernel_map = make(4000)
     occupied = kernel_map.layout("table")[0] >= 0
-    unsorted = sum(int(rows.any(0).sum()) for rows in occupied.split(layouts.TILE_ROWS))
+    unsorted = sum(int(rows.any(0).sum()) for rows in occupied.split(slot_tiles.TILE_ROWS))
     assert int(kernel_map.layout("tiles")[2].sum()) < 0.9 * unsorted
 
 

@@ -7,7 +7,7 @@ import torch
 
 from pcnn.geometry import Kernel, KernelMap
 from pcnn.geometry.kernel_map import EdgeSet
-from pcnn.geometry.tile_table import table_of_tiles
+from pcnn.geometry.slot_tiles import table_of_tiles
 from pcnn.maps import SortedSearch, Windowed
 from tests.clouds import surface_grid
 

@@ -21,7 +21,7 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
 from pcnn.geometry import Kernel
-from pcnn.geometry.layouts import TILE_ROWS
+from pcnn.geometry.slot_tiles import TILE_ROWS
 from pcnn.kernels.gemm_blocks import default_blocks
 from pcnn.kernels.implicit_gemm import implicit_gemm
 from pcnn.nn import Conv3d

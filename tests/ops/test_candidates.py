@@ -57,4 +57,4 @@ def test_maps_whose_slots_hold_several_inputs(product: str, reproducible: bool) 
     assert all(one.deterministic or not reproducible for one in found)
     for one in found:  # none of them asks for a table
         for side in (shared.kernel_map, shared.kernel_map.transpose()):
-            side.listed((*one.needs, *one.needs_vvor))
+            side.layouts((*one.needs, *one.needs_vvor))

@@ -8,7 +8,7 @@ import torch
 from torch.autograd import gradcheck, gradgradcheck
 
 from pcnn.dataflows import Blocked, Dataflow, Epilogue, Reference
-from pcnn.geometry import Kernel, KernelMap, layouts
+from pcnn.geometry import Kernel, KernelMap, block_layouts
 from pcnn.maps import SortedSearch
 from pcnn.ops import convolution
 from pcnn.ops.library import products
@@ -28,7 +28,7 @@ CASES = {
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(layouts, "BLOCK_ROWS", 5)
+    monkeypatch.setattr(block_layouts, "BLOCK_ROWS", 5)
 
 
 def make(kernel: Kernel, transposed: bool, n: int = 14) -> KernelMap:
@@ -67,8 +67,8 @@ def test_operators_keep_the_dispatchers_contract(
     assert kernel_map.symmetric == symmetric
     x, weight = inputs(kernel_map, 1)
     y = torch.randn(kernel_map.n_out, 2, dtype=torch.float64, requires_grad=True)
-    others = [] if symmetric else kernel_map.transpose().flat(dataflow.needs)
-    lists = kernel_map.flat(dataflow.needs), others, kernel_map.flat(dataflow.needs_vvor)
+    others = [] if symmetric else kernel_map.transpose().layouts(dataflow.needs)
+    lists = kernel_map.layouts(dataflow.needs), others, kernel_map.layouts(dataflow.needs_vvor)
     double, sizes = torch.float64, kernel_map.extents
     arguments = {
         "mvmr": (x, weight, *lists, symmetric, False, *sizes, 1, False, double, double),

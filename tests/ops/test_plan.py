@@ -1,6 +1,6 @@
 import copy
 import pickle
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -189,13 +189,14 @@ def test_layers_of_one_network_may_have_different_dataflows(emulated: None) -> N
 
 def test_a_device_plan_knows_the_counts(emulated: None, monkeypatch: pytest.MonkeyPatch) -> None:
     planner = pcnn.Planner(UpAndDown(Windowed()))
-    derive = layouts.LAYOUTS["counts"]
+    kind = layouts.LAYOUTS["counts"]
 
     def counts(kernel_map: KernelMap) -> layouts.Layout:
         assert kernel_map.transpose().has("counts"), "counted again"
-        return derive(kernel_map)
+        return kind.derive(kernel_map)
 
-    monkeypatch.setitem(layouts.LAYOUTS, "counts", counts)
+    counted = replace(kind, derive=counts)
+    monkeypatch.setitem(layouts.LAYOUTS, "counts", counted)  # type: ignore[arg-type]
     cells = surface_grid(300).coords
     for grid in (planner(surface_grid(300), True), planner.voxelize(cells, backward=True)):
         for built in grid.cached_maps():

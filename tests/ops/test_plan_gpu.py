@@ -16,7 +16,7 @@ from torch import Tensor, nn
 import pcnn
 from pcnn.bench.trace import trace
 from pcnn.dataflows import Reference
-from pcnn.geometry import KernelMap, VoxelGrid, layouts
+from pcnn.geometry import KernelMap, VoxelGrid, block_layouts
 from pcnn.maps import SortedSearch, Windowed
 from pcnn.models import MinkUNet42, ResNet18, ResUNetBN2C, SparseResNet21
 from pcnn.ops import Engine, Planner, device_plan
@@ -97,7 +97,7 @@ def check(planner: Planner, root: VoxelGrid, backward: bool) -> None:
 @pytest.fixture
 def one_block(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a GPU one block holds all rows."""
-    monkeypatch.setattr(layouts, "BLOCK_ROWS", 1 << 30)
+    monkeypatch.setattr(block_layouts, "BLOCK_ROWS", 1 << 30)
 
 
 @pytest.mark.gpu

@@ -165,8 +165,8 @@ def deliver(built: KernelMap, line: Line, product: str, device: torch.device) ->
     if product == "pairs":
         built.layout("pairs")
         return
-    built.listed(flow.needs)
+    built.layouts(flow.needs)
     if product == "train":
-        built.listed(flow.needs_vvor)
+        built.layouts(flow.needs_vvor)
         if not built.symmetric:
-            built.transpose().listed(flow.needs)
+            built.transpose().layouts(flow.needs)

@@ -51,15 +51,15 @@ def test_both_products_equal_the_reference(
     weight = torch.randn(kernel_map.volume, c_in // groups, c_out, device=DEVICE).double()
     x = torch.randn(kernel_map.n_in, c_in, device=DEVICE).double()
     grad = torch.randn(kernel_map.n_out, c_out, device=DEVICE).double()
-    mine = kernel_map.flat(dataflow.needs)
-    theirs = kernel_map.flat(("pairs",))
+    mine = kernel_map.layouts(dataflow.needs)
+    theirs = kernel_map.layouts(("pairs",))
     rows = torch.randn(kernel_map.n_in, c_out, device=DEVICE).double() if transposed else x
     how = kernel_map.n_out, groups, transposed, *DOUBLE
     out = dataflow.mvmr(rows, weight, mine, *how, mirrored=mirrored)
     expected = Reference().mvmr(rows, weight, theirs, *how, mirrored=mirrored)
     torch.testing.assert_close(out, expected)
     how = groups, *DOUBLE
-    out = dataflow.vvor(x, grad, kernel_map.flat(dataflow.needs_vvor), *how, mirrored=mirrored)
+    out = dataflow.vvor(x, grad, kernel_map.layouts(dataflow.needs_vvor), *how, mirrored=mirrored)
     expected = Reference().vvor(x, grad, theirs, *how, mirrored=mirrored)
     torch.testing.assert_close(out, expected)
 
@@ -70,7 +70,7 @@ def test_half_precision_stays_under_its_bound(dataflow: GatherScatter) -> None:
     x = torch.randn(kernel_map.n_in, 16, device=DEVICE)  # rounded while gathered
     weight = torch.randn(27, 16, 8, device=DEVICE).half()
     half = torch.float16
-    mine, theirs = kernel_map.flat(dataflow.needs), kernel_map.flat(("pairs",))
+    mine, theirs = kernel_map.layouts(dataflow.needs), kernel_map.layouts(("pairs",))
     out = dataflow.mvmr(x, weight, mine, kernel_map.n_out, 1, False, half, half)
     exact = x.half().double(), weight.double()
     expected = Reference().mvmr(*exact, theirs, kernel_map.n_out, 1, False, *DOUBLE)
@@ -84,9 +84,9 @@ def test_small_and_empty_clouds(dataflow: GatherScatter, n: int) -> None:
     kernel_map = make(Kernel.of(3), n=n)
     x, weight = torch.randn(kernel_map.n_in, 4, device=DEVICE), torch.randn(27, 4, 5, device=DEVICE)
     single = torch.float32, torch.float32
-    layouts = kernel_map.flat(dataflow.needs)
+    layouts = kernel_map.layouts(dataflow.needs)
     out = dataflow.mvmr(x, weight, layouts, kernel_map.n_out, 1, False, *single)
-    theirs = kernel_map.flat(("pairs",))
+    theirs = kernel_map.layouts(("pairs",))
     expected = Reference().mvmr(x, weight, theirs, kernel_map.n_out, 1, False, *single)
     torch.testing.assert_close(out, expected)
     grad = dataflow.vvor(x, out, layouts, 1, *single)

@@ -64,9 +64,9 @@ def check(
     weight = torch.randn(shape, device=DEVICE).to(dtype)
     how = kernel_map.n_out, groups, transposed
     more: dict[str, Any] = {"mirrored": mirrored, "epilogue": epilogue}
-    layouts, dtypes = kernel_map.listed(flow.needs), (dtype, out_dtype or dtype)
+    layouts, dtypes = kernel_map.layouts(flow.needs), (dtype, out_dtype or dtype)
     out = flow.by_kernels(x, weight, layouts, *how, *dtypes, second=second, **more)
-    wide = x.double(), weight.double(), kernel_map.listed(("pairs",))
+    wide = x.double(), weight.double(), kernel_map.layouts(("pairs",))
     more["second"] = None if second is None else second.double()
     wanted = Reference().mvmr(*wide, *how, *DOUBLE, **more)
     assert out.dtype == dtypes[1]
@@ -181,7 +181,7 @@ def test_a_map_with_one_input_per_slot() -> None:
 def test_what_cannot_be_served_is_refused() -> None:
     kernel_map = make(4, 4, 3, 8)
     x, weight = torch.randn(4, 2, device=DEVICE), torch.randn(3, 2, 2, device=DEVICE)
-    layouts = kernel_map.listed(FLOW.needs)
+    layouts = kernel_map.layouts(FLOW.needs)
     with pytest.raises(ValueError, match="use the dataflow 'reference'"):
         FLOW.by_kernels(x, weight, layouts, 4, 1, False, *DOUBLE)
     with pytest.raises(ValueError, match="at most 128 rows"):

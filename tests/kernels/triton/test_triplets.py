@@ -47,17 +47,17 @@ def check(
     rows: list[Any] = [(kernel_map, x, False), (kernel_map.transpose(), y, True)]
     for view, operand, transposed in rows:
         how = view.n_out, groups, transposed
-        layouts, pairs = view.listed(flow.needs), view.listed(("pairs",))
+        layouts, pairs = view.layouts(flow.needs), view.layouts(("pairs",))
         out = flow.by_kernels(operand, weight, layouts, *how, dtype, dtype, mirrored=mirrored)
         exact = operand.double(), weight.double(), pairs, *how, *DOUBLE
         wanted = Reference().mvmr(*exact, mirrored=mirrored)
         assert out.dtype == dtype
         assert out.shape == wanted.shape
         assert relative_rms(out, wanted) < RELATIVE_RMS[dtype]
-    layouts = kernel_map.listed(flow.needs_vvor)
+    layouts = kernel_map.layouts(flow.needs_vvor)
     dtypes = dtype, torch.float32
     grad = flow.vvor_by_kernels(x, y, layouts, groups, *dtypes, mirrored=mirrored)
-    pairs = kernel_map.listed(("pairs",))
+    pairs = kernel_map.layouts(("pairs",))
     wanted = Reference().vvor(x.double(), y.double(), pairs, groups, *DOUBLE, mirrored=mirrored)
     assert grad.dtype == torch.float32
     assert grad.shape == wanted.shape
@@ -103,7 +103,7 @@ def test_few_rows(sort: str, n: int) -> None:
 def test_what_cannot_be_served_is_refused() -> None:
     kernel_map, flow = make(4, 4, 3, 8), small("k")
     x, weight = torch.randn(4, 2, device=DEVICE), torch.randn(3, 2, 2, device=DEVICE)
-    layouts = kernel_map.listed(flow.needs)
+    layouts = kernel_map.layouts(flow.needs)
     with pytest.raises(ValueError, match="use the dataflow 'reference'"):
         flow.by_kernels(x, weight, layouts, 4, 1, False, *DOUBLE)
     with pytest.raises(ValueError, match="use the dataflow 'reference'"):
