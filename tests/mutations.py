@@ -1,0 +1,301 @@
+"""Plant small faults, one at a time, in copies of the tree, and see which ones the tests catch.
+
+    python -m tests.mutations --seed 1 --faults 60 --workers 16
+
+Sites are drawn from the seed: rooms take turns, then kinds, then places. A fault meets the tests of
+its module first, then those of the rooms near it, then all tests; the first failure ends it. That
+test must pass without the fault. A timeout counts as caught, as the fault made a loop endless.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import copy
+import difflib
+import json
+import os
+import random
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from queue import Queue
+
+ROOT = Path(__file__).resolve().parents[1]
+ROOMS = ("geometry", "maps", "dataflows", "kernels", "ops", "metrics", "registration")
+NEAR = {
+    "geometry": ("geometry", "maps", "ops", "nn"),
+    "maps": ("maps", "geometry", "ops", "runtime"),
+    "dataflows": ("dataflows", "ops", "nn", "runtime"),
+    "kernels": ("kernels", "maps", "dataflows"),
+    "ops": ("ops", "nn", "models", "runtime", "dataflows"),
+    "metrics": ("metrics", "tasks", "callbacks", "registration", "experiment"),
+    "registration": ("registration", "metrics", "tasks", "losses", "cli"),
+}
+NOT_COPIED = (".git", ".venv*", "data", "logs", "dist", "build", "*.egg-info", ".*_cache", "shared")
+SECONDS = (400, 900, 3600)  # of the three stages
+LARGEST = 64  # constant that is changed: larger ones are thresholds of speed or of memory
+INTERPRETED = "tests/kernels/triton"  # with TRITON_INTERPRET=1, in a process of its own
+
+SWAPPED = (ast.Sub, ast.Div, ast.FloorDiv, ast.Mod, ast.MatMult)
+OTHER_COMPARISON: dict[type[ast.cmpop], type[ast.cmpop]] = {
+    ast.Lt: ast.LtE,
+    ast.LtE: ast.Lt,
+    ast.Gt: ast.GtE,
+    ast.GtE: ast.Gt,
+    ast.Eq: ast.NotEq,
+    ast.NotEq: ast.Eq,
+}
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One small change: characters ``start..end`` of a file become ``text``."""
+
+    path: str
+    line: int
+    kind: str
+    start: int
+    end: int
+    text: str
+
+    def applied(self, source: str) -> str:
+        """The file's text with the fault."""
+        return source[: self.start] + self.text + source[self.end :]
+
+    def diff(self) -> str:
+        """Changed lines, as a patch without context."""
+        before = (ROOT / self.path).read_text()
+        lines = before.splitlines(), self.applied(before).splitlines()
+        return "\n".join(list(difflib.unified_diff(*lines, lineterm="", n=0))[3:])
+
+
+# --- sites -------------------------------------------------------------------------------------
+
+
+def changes(node: ast.AST, parents: list[ast.AST]) -> Iterator[tuple[str, ast.expr]]:
+    """Kinds of fault that an expression can have, and the expressions with them."""
+    other = copy.deepcopy(node)
+    if isinstance(other, ast.BinOp):
+        if isinstance(other.op, ast.Add | ast.Sub):
+            yield "dropped term", other.left
+            flipped = ast.Sub() if isinstance(other.op, ast.Add) else ast.Add()
+            yield "sign", ast.BinOp(other.left, flipped, other.right)
+        joined_path = isinstance(other.right, ast.Constant) and isinstance(other.right.value, str)
+        if isinstance(other.op, SWAPPED) and not joined_path:
+            yield "swapped operands", ast.BinOp(other.right, other.op, other.left)
+        if isinstance(other.op, ast.Mult):
+            yield "dropped factor", other.left
+    elif isinstance(other, ast.UnaryOp) and isinstance(other.op, ast.USub):
+        yield "sign", other.operand
+    elif isinstance(other, ast.Compare) and type(other.ops[0]) in OTHER_COMPARISON:
+        other.ops[0] = OTHER_COMPARISON[type(other.ops[0])]()
+        yield "comparison", other
+    elif isinstance(other, ast.BoolOp):
+        other.op = ast.Or() if isinstance(other.op, ast.And) else ast.And()
+        yield "comparison", other
+    elif isinstance(other, ast.IfExp):
+        yield "swapped operands", ast.IfExp(other.test, other.orelse, other.body)
+    elif isinstance(other, ast.Constant) and type(other.value) is int and other.value <= LARGEST:
+        inside = any(isinstance(p, ast.Subscript) for p in parents[-3:])
+        yield ("wrong slot" if inside else "off by one"), ast.Constant(other.value + 1)
+    elif (
+        isinstance(other, ast.Call)
+        and ast.unparse(other.func).endswith("where")
+        and len(other.args) == 3
+    ):
+        condition, first, second = other.args
+        yield "swapped operands", ast.Call(other.func, [condition, second, first], other.keywords)
+
+
+def skipped(node: ast.AST, child_field: str) -> bool:
+    """Annotations, messages and decorators hold no arithmetic."""
+    if isinstance(node, ast.Raise | ast.Assert | ast.JoinedStr | ast.Import | ast.ImportFrom):
+        return True
+    # a call that warns; an argument's annotation; `list[int]` as a base or alias
+    return child_field in ("annotation", "returns", "decorator_list", "bases", "type_params")
+
+
+def faults_of(path: Path) -> Iterator[Fault]:
+    """Every fault that a file can have."""
+    source = path.read_text()
+    starts = [0]
+    for line in source.splitlines(keepends=True):
+        starts.append(starts[-1] + len(line.encode()))
+    raw = source.encode()
+
+    def place(line: int, column: int) -> int:
+        return len(raw[: starts[line - 1] + column].decode())
+
+    def walk(node: ast.AST, parents: list[ast.AST]) -> Iterator[Fault]:
+        for kind, changed in changes(node, parents):
+            assert isinstance(node, ast.expr)
+            assert node.end_lineno is not None
+            assert node.end_col_offset is not None
+            text = ast.unparse(ast.fix_missing_locations(changed))
+            if not isinstance(changed, ast.Constant | ast.Name | ast.Call):
+                text = f"({text})"
+            yield Fault(
+                str(path.relative_to(ROOT)),
+                node.lineno,
+                kind,
+                place(node.lineno, node.col_offset),
+                place(node.end_lineno, node.end_col_offset),
+                text,
+            )
+        for field, value in ast.iter_fields(node):
+            if not skipped(node, field):
+                for child in value if isinstance(value, list) else [value]:
+                    if isinstance(child, ast.AST):
+                        yield from walk(child, [*parents, node])
+
+    yield from walk(ast.parse(source), [])
+
+
+def drawn(seed: int, count: int, executed: dict[str, set[int]] | None) -> list[Fault]:
+    """Faults from all rooms in turn, kinds equally likely in each."""
+    rng = random.Random(seed)
+    stock: dict[str, dict[str, list[Fault]]] = {}
+    for room in ROOMS:
+        kinds = stock.setdefault(room, {})
+        for path in sorted((ROOT / "pcnn" / room).rglob("*.py")):
+            for fault in faults_of(path):
+                if executed is None or fault.line in executed.get(fault.path, ()):
+                    kinds.setdefault(fault.kind, []).append(fault)
+    found: list[Fault] = []
+    while len(found) < count:
+        kinds = stock[ROOMS[len(found) % len(ROOMS)]]
+        fault = rng.choice(kinds[rng.choice(sorted(kinds))])
+        if fault not in found:
+            found.append(fault)
+    return found
+
+
+# --- tests -------------------------------------------------------------------------------------
+
+
+def stages(fault: Fault) -> list[list[str]]:
+    """Test files in the order in which a fault meets them: nearest, room, all."""
+    module = Path(fault.path).with_suffix("")
+    dotted, room, stem = ".".join(module.parts), module.parts[1], module.name.strip("_")
+    files = sorted((ROOT / "tests").rglob("test_*.py"))
+    names = {path: str(path.relative_to(ROOT)) for path in files}
+    near = [
+        names[path]
+        for path in files
+        if re.search(rf"test_{re.escape(stem)}(_|\.)", path.name) or dotted in path.read_text()
+    ]
+    rooms = [f"tests/{name}" for name in NEAR[room] if (ROOT / "tests" / name).is_dir()]
+    return [near, ["tests/test_digests.py", *rooms], ["tests"]]
+
+
+class Copy:
+    """A copy of the tree with one fault at a time."""
+
+    def __init__(self, folder: Path) -> None:
+        self.root = folder
+        shutil.copytree(
+            ROOT, folder, symlinks=True, ignore=shutil.ignore_patterns(*NOT_COPIED, "__pycache__")
+        )
+
+    def run(self, tests: list[str], seconds: int) -> tuple[int, str]:
+        """Exit code and output of pytest; -1 after a timeout."""
+        here = {"PYTHONPATH": str(self.root), "OMP_NUM_THREADS": "1"}
+        here["PYTHONDONTWRITEBYTECODE"] = "1"  # a fault's file has the size and time of another's
+        if tests[0].startswith(INTERPRETED):
+            here["TRITON_INTERPRET"] = "1"
+        command = [sys.executable, "-m", "pytest", "-q", "-x", "-n", "0", "-p", "no:cacheprovider"]
+        command += ["--tb=line", "--ignore=tests/test_wheel.py", "--timeout=300", *tests]
+        try:
+            done = subprocess.run(
+                command,
+                cwd=self.root,
+                env={**os.environ, **here},
+                capture_output=True,
+                text=True,
+                timeout=seconds,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            return -1, ""
+        return done.returncode, done.stdout + done.stderr
+
+    def judged(self, fault: Fault, last: int) -> tuple[str, str]:
+        """Verdict on a fault, and the test that caught it."""
+        path = self.root / fault.path
+        source = path.read_text()
+        for stage, tests in enumerate(stages(fault)[:last]):
+            plain = [t for t in tests if not t.startswith(INTERPRETED)]
+            runs = [[*plain, f"--ignore={INTERPRETED}"]] if plain else []
+            kernels = [t for t in tests if t.startswith(INTERPRETED)]
+            if stage and fault.path.startswith("pcnn/kernels"):
+                kernels = [INTERPRETED]
+            for chosen in [*([kernels] if kernels else []), *runs]:
+                path.write_text(fault.applied(source))
+                try:
+                    code, said = self.run(chosen, SECONDS[stage])
+                finally:
+                    path.write_text(source)
+                if code == -1:
+                    return "caught", "by a timeout"
+                if code in (0, 5):  # 5: no tests
+                    continue
+                failed = re.findall(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", said, re.MULTILINE)
+                if failed and self.run([failed[0]], SECONDS[0])[0] not in (0, 5):
+                    return "invalid", f"{failed[0]} fails without the fault"
+                return "caught", failed[0] if failed else said.strip()[-200:]
+        return "survived", ""
+
+
+def main() -> None:
+    """Draw faults, judge them side by side, and print every verdict with its change."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--faults", type=int, default=60)
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--stages", type=int, choices=(1, 2, 3), default=3)
+    parser.add_argument("--only", type=int, nargs="*", help="numbers of faults to judge")
+    parser.add_argument("--executed", help="report of `coverage json`: draw from executed lines")
+    parser.add_argument("--list", action="store_true", help="print the faults, run nothing")
+    options = parser.parse_args()
+    executed = None
+    if options.executed:
+        report = json.loads(Path(options.executed).read_text())["files"]
+        executed = {name: set(one["executed_lines"]) for name, one in report.items()}
+    faults = list(enumerate(drawn(options.seed, options.faults, executed)))
+    if options.only:
+        faults = [faults[number] for number in options.only]
+    if options.list:
+        for number, fault in faults:
+            print(f"{number} {fault.path}:{fault.line} {fault.kind}\n{fault.diff()}")
+        return
+    counts: dict[str, int] = {}
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(options.workers) as pool:
+        copies: Queue[Copy] = Queue()
+        for number in range(min(options.workers, len(faults))):
+            copies.put(Copy(Path(folder) / f"tree{number}"))
+
+        def judge(fault: Fault) -> tuple[str, str]:
+            tree = copies.get()
+            try:
+                return tree.judged(fault, options.stages)
+            finally:
+                copies.put(tree)
+
+        verdicts = pool.map(judge, [fault for _, fault in faults])
+        for (number, fault), (verdict, test) in zip(faults, verdicts, strict=True):
+            counts[verdict] = counts.get(verdict, 0) + 1
+            print(f"{number} {verdict}: {fault.path}:{fault.line} {fault.kind} {test}", flush=True)
+            print(fault.diff(), flush=True)
+    print(json.dumps({"seed": options.seed, **counts}))
+    sys.exit(counts.get("caught", 0) != len(faults))
+
+
+if __name__ == "__main__":
+    main()
