@@ -11,9 +11,9 @@ from omegaconf import OmegaConf
 from typer.testing import CliRunner
 
 from pcnn.cli.commands import app
-from pcnn.datamodules.folder import FolderSegmentation
 from pcnn.experiment import build
 from tests.cli.test_predict import config
+from tests.datamodules.modules import folder_module
 from tests.datasets.damaged_folder import CLASSES, CLOUDS, damaged_folder
 
 WIDE = {"COLUMNS": "1000"}
@@ -62,7 +62,7 @@ def test_preprocess(tmp_path: Path) -> None:
 
 def test_training(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     damaged = damaged_folder(tmp_path / "in", labels=True)
-    data = FolderSegmentation(
+    data = folder_module(
         str(tmp_path / "in"),
         voxel_size=0.5,
         classes=CLASSES,

@@ -14,6 +14,7 @@ from typer.main import get_command
 from pcnn.bench.layers import figures as layers
 from pcnn.bench.networks import figures as networks
 from pcnn.cli.commands import app
+from pcnn.datasets.cloud_dataset import CloudDataset
 from pcnn.extras import DISTRIBUTION
 from pcnn.geometry.layouts import LAYOUTS
 from pcnn.ops import ENGINES
@@ -159,7 +160,7 @@ def test_the_tutorial_writes_a_folder_that_is_read(
     monkeypatch.chdir(tmp_path)
     Path("site").mkdir()
     exec(compile(example, "docs/training.md", "exec"), {})
-    clouds = FolderClouds("site", ["ground", "object"], split="all", voxel_size=0.5)
+    clouds = CloudDataset(FolderClouds("site", ["ground", "object"], split="all"), voxel_size=0.5)
     sample = clouds[(0, 0)]
     assert len(sample.points) == 20000
     assert sorted(set(sample.point_labels.tolist())) == [0, 1]

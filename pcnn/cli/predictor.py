@@ -13,14 +13,14 @@ from omegaconf import DictConfig, OmegaConf
 from torch import Tensor, nn
 
 from pcnn.callbacks import load_config, load_weights
-from pcnn.datasets.class_file import read_classes
-from pcnn.datasets.collate import CollateSegmentation
-from pcnn.datasets.labels import IGNORE, LabelMap, label_map
+from pcnn.datasets.batches import CollateSegmentation
+from pcnn.datasets.cloud import Cloud
+from pcnn.datasets.labels import IGNORE, LabelMap, read_classes
 from pcnn.datasets.placement import Placement, VoxelSize
 from pcnn.datasets.readers.channels import Reading, chosen_columns
 from pcnn.datasets.readers.table import COLORS, meant
 from pcnn.datasets.readers.units import declared_unit, unit_doubt
-from pcnn.datasets.samples import Cloud
+from pcnn.datasets.semantic_kitti import label_map
 from pcnn.datasets.tiles import Tiles
 from pcnn.datasets.transforms.crops import crop
 from pcnn.errors import FileError

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -59,19 +59,20 @@ def kitti(
     progress: Progress = True,
 ) -> None:
     """SemanticKITTI: crop and voxelise the training scans, read the validation scans."""
-    from pcnn.datamodules import KITTISegmentation
-    from pcnn.datasets.semantic_kitti import TRAIN_SEQUENCES, VAL_SEQUENCES
+    from pcnn.datasets.semantic_kitti import TRAIN_SEQUENCES, VAL_SEQUENCES, SemanticKITTISets
 
-    settings: dict[str, Any] = {
-        "voxel_size": voxel_size,
-        "crop": crop or None,
-        "labels": labels,
-        "train_sequences": sequence or TRAIN_SEQUENCES,
-        "val_sequences": val_sequence or VAL_SEQUENCES,
-        "allow_missing": allow_missing,
-        "data_dir": str(data_dir),
-    }
-    fill_caches(KITTISegmentation, root, settings, geometry, check, workers, progress)
+    def sets() -> SemanticKITTISets:
+        return SemanticKITTISets(
+            str(root),
+            data_dir=str(data_dir),
+            train_sequences=sequence or TRAIN_SEQUENCES,
+            val_sequences=val_sequence or VAL_SEQUENCES,
+            labels=labels,
+            allow_missing=allow_missing,
+        )
+
+    settings = {"voxel_size": voxel_size, "crop": crop or None, "data_dir": str(data_dir)}
+    fill_caches(sets, settings, geometry, check, workers, progress)
 
 
 @app.command("s3dis")
@@ -100,8 +101,7 @@ def s3dis(
 
     Rooms whose folder holds arrays already are not converted. Train with dataset.root=OUT.
     """
-    from pcnn.datamodules.s3dis import S3DISSegmentation
-    from pcnn.datasets.s3dis import TEST_AREAS, find_rooms
+    from pcnn.datasets.s3dis import TEST_AREAS, S3DISSets, find_rooms
     from pcnn.datasets.s3dis.convert import ConvertRooms, keep_alignment, keep_marker
 
     target = data_dir / "s3dis" if out is None else out
@@ -122,14 +122,14 @@ def s3dis(
     good = do_all([work], "room", workers, progress)
     if cache:
         there = sorted({room.area for room in find_rooms(target)})
-        settings: dict[str, Any] = {
-            "voxel_size": voxel_size,
-            "data_dir": str(data_dir),
-            "test_areas": test_area or TEST_AREAS,
-            "val_areas": (),
-            "train_areas": [a for a in there if a not in (test_area or TEST_AREAS)],
-        }
-        fill_caches(S3DISSegmentation, target, settings, geometry, False, workers, progress)
+        tested = tuple(test_area or TEST_AREAS)
+
+        def sets() -> S3DISSets:
+            areas = [area for area in there if area not in tested]
+            return S3DISSets(str(target), test_areas=tested, val_areas=(), train_areas=areas)
+
+        settings = {"voxel_size": voxel_size, "data_dir": str(data_dir)}
+        fill_caches(sets, settings, geometry, False, workers, progress)
     if not good:
         raise typer.Exit(1)
 
@@ -169,25 +169,26 @@ def folder(
 
     Train with dataset.cache=true.
     """
-    from pcnn.datamodules import FolderSegmentation
+    from pcnn.datasets import FolderSets
 
-    settings: dict[str, Any] = {
-        "classes": None if classes is None else str(classes),
-        "class_names": class_name or None,
-        "ignore_label": ignore_label,
-        "channels": channel or None,
-        "intensity_max": intensity_max,
-        "columns": columns,
-        "fill": filled(fill),
-        "strict": strict,
-        "max_gib": max_gib,
-        "voxel_size": voxel_size,
-        "crop": crop or None,
-        "val_fraction": val_fraction,
-        "test_fraction": test_fraction,
-        "data_dir": str(data_dir),
-    }
-    fill_caches(FolderSegmentation, root, settings, geometry, check, workers, progress)
+    def sets() -> FolderSets:
+        return FolderSets(
+            str(root),
+            classes=None if classes is None else str(classes),
+            class_names=class_name or None,
+            ignore_label=ignore_label,
+            channels=channel or None,
+            intensity_max=intensity_max,
+            columns=columns,
+            fill=filled(fill),
+            strict=strict,
+            max_gib=max_gib,
+            val_fraction=val_fraction,
+            test_fraction=test_fraction,
+        )
+
+    settings = {"voxel_size": voxel_size, "crop": crop or None, "data_dir": str(data_dir)}
+    fill_caches(sets, settings, geometry, check, workers, progress)
 
 
 @app.command("tiles")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -12,7 +11,7 @@ import typer
 from pcnn.plural import counted
 
 if TYPE_CHECKING:
-    from pcnn.datamodules.segmentation import SegmentationDataModule
+    from pcnn.datasets import CloudSets
     from pcnn.datasets.preparation import Outcome, Preparation
 
 #: What is said of a state, in this order.
@@ -25,8 +24,7 @@ WORDS = {
 
 
 def fill_caches(
-    module: Callable[..., SegmentationDataModule],
-    root: Path,
+    sets: Callable[[], CloudSets],
     settings: Mapping[str, Any],
     geometry: str,
     check: bool,
@@ -36,8 +34,7 @@ def fill_caches(
     """Fill the cache that a training with these settings uses.
 
     Args:
-        module: makes the data module of the training.
-        root: folder of the set.
+        sets: makes the data set and its splits.
         settings: further arguments of the data module.
         geometry: ``voxel`` or ``point``.
         check: read the clouds of validation too.
@@ -48,21 +45,23 @@ def fill_caches(
         typer.BadParameter: settings or a set that no training would take.
         typer.Exit: something could not be done, and was named.
     """
+    from pcnn.datamodules import CloudDataModule
     from pcnn.datasets import OnPoints, OnVoxels
+    from pcnn.datasets.cloud_dataset import CloudDataset
     from pcnn.datasets.preparation import FillCache, ReadAll
 
     if geometry not in ("voxel", "point"):
         raise typer.BadParameter(f"--geometry {geometry}: must be voxel or point")
     placement = OnVoxels() if geometry == "voxel" else OnPoints()
     try:
-        data = module(root=str(root), cache=True, geometry=placement, **settings)
+        data = CloudDataModule(sets(), cache=True, geometry=placement, **settings)
         data.prepare_data()
         train = data.build("train")
         val = data.build("val") if check else None
     except (FileNotFoundError, ValueError) as error:
         raise typer.BadParameter(str(error)) from error
-    work: list[Preparation] = [] if train is None else [FillCache(train)]
-    work += [] if val is None else [ReadAll(val)]
+    work: list[Preparation] = [FillCache(train)] if isinstance(train, CloudDataset) else []
+    work += [ReadAll(val)] if isinstance(val, CloudDataset) else []
     if not do_all(work, "cloud", workers, progress):
         raise typer.Exit(1)
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, Literal, cast
+from pathlib import Path
+from typing import Any, cast
 
 import lightning.pytorch as pl
 import torch
@@ -13,16 +14,16 @@ from torch.utils.data import Dataset
 
 from pcnn.datamodules.batch_stream import BatchStream, Collate, EvaluationLoader, batches_done
 from pcnn.datamodules.unreadable import SkipBroken, check_on_error
+from pcnn.datasets.cloud_sets import SAID, Split
 from pcnn.datasets.placement import Placement
 from pcnn.datasets.sampler import EpochSampler, EvaluationSampler
 from pcnn.datasets.voxels import OnVoxels
+from pcnn.errors import UserError
 from pcnn.plural import counted
 from pcnn.ranges import Count, Seed, Workers
 from pcnn.simulate.driver import available_cores
 
 log = logging.getLogger(__name__)
-
-Split = Literal["train", "val", "test"]
 
 _SPLITS_OF_STAGE: dict[str | None, tuple[Split, ...]] = {
     "fit": ("train", "val"),
@@ -100,10 +101,26 @@ class ExactLoading(pl.LightningDataModule, ABC):
     def collate(self) -> Collate:
         """Return what joins samples, possibly none, into a batch."""
 
+    @property
+    @abstractmethod
+    def data_root(self) -> Path:
+        """The folder the samples are read from."""
+
     def setup(self, stage: str | None = None) -> None:
-        """Find the files of the splits that a stage needs."""
-        for split in _SPLITS_OF_STAGE[stage]:
+        """Find the files of the splits that a stage needs.
+
+        Raises:
+            UserError: an evaluation, not after a training, of a split without samples.
+        """
+        splits = _SPLITS_OF_STAGE[stage]
+        for split in splits:
             self._built(split)
+        trains = "train" in self._datasets
+        if not trains and all(self._datasets[split] is None for split in splits):
+            raise UserError(
+                f"{self.data_root}: the {SAID[splits[0]]} split has no {self.unit}s to evaluate.\n"
+                "possible: another dataset.root, or settings under which the split has some"
+            )
 
     @property
     def tests_on_validation(self) -> bool:

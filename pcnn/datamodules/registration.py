@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+from pathlib import Path
 from typing import cast
 
 from pcnn.datamodules.batch_stream import Collate
-from pcnn.datamodules.exact_loading import ExactLoading, Split
+from pcnn.datamodules.exact_loading import ExactLoading
+from pcnn.datasets.cloud_sets import Split
 from pcnn.datasets.placement import Placement
 from pcnn.datasets.registration.augment import PairAugmentation
 from pcnn.datasets.registration.batch import CollatePairs
@@ -96,6 +98,11 @@ class RegistrationDataModule(ExactLoading):
             raise RuntimeError("the data source is known after setup() or pairs()")
         simulated = any(pairs.source_kind == "simulated" for pairs in self._pairs.values())
         return "simulated" if simulated else "real"
+
+    @property
+    def data_root(self) -> Path:
+        """The folder the pairs are read from; known after `setup` or `pairs`."""
+        return next(iter(self._pairs.values())).root
 
     @property
     def benchmark(self) -> str:

@@ -1,28 +1,40 @@
 """Data sets: reading, cropping and augmenting labelled clouds, on voxels or native points."""
 
-from pcnn.datasets.collate import CollateSegmentation
-from pcnn.datasets.folder import FolderClouds
+from pcnn.datasets.batches import Batch, CollateSegmentation, SegmentationBatch
+from pcnn.datasets.cloud import Cloud
+from pcnn.datasets.cloud_dataset import CloudDataset, LabelledClouds
+from pcnn.datasets.cloud_sets import CloudSets
+from pcnn.datasets.folder import FolderClouds, FolderSets
 from pcnn.datasets.native_points import OnPoints
-from pcnn.datasets.placement import Placement
+from pcnn.datasets.placement import Placement, SegmentationSample
 from pcnn.datasets.readers.points import read_points
-from pcnn.datasets.samples import Cloud, SegmentationBatch, SegmentationSample
-from pcnn.datasets.semantic_kitti import SemanticKITTI
+from pcnn.datasets.s3dis import S3DISRooms, S3DISSets, S3DISTypeSets
+from pcnn.datasets.semantic_kitti import SemanticKITTI, SemanticKITTISets
 from pcnn.datasets.source import DataSource, resolve_source
-from pcnn.datasets.transforms.augment import Augmentation
+from pcnn.datasets.transforms import Augmentation
 from pcnn.datasets.voxels import OnVoxels, voxelize_cloud
 
 __all__ = [
     "Augmentation",
+    "Batch",
     "Cloud",
+    "CloudDataset",
+    "CloudSets",
     "CollateSegmentation",
     "DataSource",
     "FolderClouds",
+    "FolderSets",
+    "LabelledClouds",
     "OnPoints",
     "OnVoxels",
     "Placement",
+    "S3DISRooms",
+    "S3DISSets",
+    "S3DISTypeSets",
     "SegmentationBatch",
     "SegmentationSample",
     "SemanticKITTI",
+    "SemanticKITTISets",
     "read_points",
     "resolve_source",
     "voxelize_cloud",

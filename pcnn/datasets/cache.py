@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from pcnn.datasets.samples import Cloud
+from pcnn.datasets.cloud import Cloud
 from pcnn.errors import FileError
 from pcnn.files.arrays import read_npz
 from pcnn.files.bounded import named

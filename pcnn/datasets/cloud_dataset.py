@@ -1,31 +1,57 @@
-"""What all sets of labelled clouds do alike: crop, cache, augment, put on a geometry."""
+"""Labelled clouds as samples: cropped, cached, augmented, put on a geometry."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 from torch.utils.data import Dataset
 
+from pcnn.datasets.batches import ClassificationSample
 from pcnn.datasets.cache import CloudCache
-from pcnn.datasets.joined_cloud import joined_cloud
-from pcnn.datasets.placement import Placement, VoxelSize
-from pcnn.datasets.raw_points import RawPoints
-from pcnn.datasets.sampler import Key
-from pcnn.datasets.samples import Cloud, SegmentationSample
+from pcnn.datasets.cloud import Cloud, joined_cloud
+from pcnn.datasets.placement import Placement, RawPoints, SegmentationSample, VoxelSize
+from pcnn.datasets.sampler import Key, evenly_spaced
 from pcnn.datasets.transforms.augment import Augmentation, sample_generator
-from pcnn.datasets.transforms.crops import crop
+from pcnn.datasets.transforms.crops import crop, sphere_crop
 from pcnn.datasets.voxels import OnVoxels
 
-#: Keeps the draws about adding a second cloud apart from those that change the first.
-MIX3D = 1
+# streams of random numbers beside that of the augmentation, which they do not disturb
+MIX3D, CROP = 1, 2
 
 
-class CloudDataset(Dataset[SegmentationSample], ABC):
-    """A set of clouds whose samples are pure functions of (seed, epoch, index).
+class LabelledClouds(Protocol):
+    """The clouds of a set as their files hold them: what a data set brings of its own."""
+
+    @property
+    def channels(self) -> tuple[str, ...]:
+        """Names of the F features of a point."""
+
+    def __len__(self) -> int:
+        """Number of clouds."""
+
+    def read(self, index: int) -> Cloud:
+        """Return all points of a cloud, checked.
+
+        Raises:
+            ValueError: a file that breaks its format, naming file and rule.
+        """
+
+    def sources(self, index: int) -> Sequence[Path]:
+        """Return the files of a cloud."""
+
+    def name(self, index: int) -> str:
+        """Return what identifies a cloud within the set, a relative path without suffix."""
+
+    def recipe(self) -> Mapping[str, object]:
+        """Return the plain values that the read clouds depend on; ``set`` names the set."""
+
+
+class CloudDataset(Dataset[SegmentationSample]):
+    """Clouds as samples that are pure functions of (seed, epoch, index).
 
     Without a cache a sample holds every point of the file inside the crop, as evaluation needs.
     With one, on voxels, it holds one mean point per voxel, as a faster training does; augmentation
@@ -33,55 +59,67 @@ class CloudDataset(Dataset[SegmentationSample], ABC):
     clouds, and samples are the same with it and without.
 
     Args:
+        clouds: the set.
         voxel_size: edge of a voxel [m]; on native points of a cell, the unit of kernels.
         crop: horizontal radius about the origin [m], or None.
+        point_max: largest number of rows of a sample: those nearest to a random point, for
+            training; None keeps whole clouds.
         augment: random changes, or None.
         cache: folder for reduced clouds, or None.
-        seed: selects the augmentations.
+        seed: selects augmentations and crops.
         geometry: where the rows of a sample lie; None means voxels.
+        limit: use that many clouds, spread evenly over the set; None uses all.
+
+    Raises:
+        ValueError: a limit or `point_max` below 1.
     """
 
     def __init__(
         self,
+        clouds: LabelledClouds,
         *,
         voxel_size: VoxelSize,
         crop: float | None = None,
+        point_max: int | None = None,
         augment: Augmentation | None = None,
         cache: Path | None = None,
         seed: int = 0,
         geometry: Placement | None = None,
+        limit: int | None = None,
     ) -> None:
+        if point_max is not None and point_max < 1:
+            raise ValueError(f"point_max must be at least 1 row or none, got {point_max}")
+        self.clouds = clouds
         self.geometry = geometry or OnVoxels()
         self.voxel_size = voxel_size
         self.crop = crop
+        self.point_max = point_max
         self.augment = augment
         self.seed = seed
-        self.gives_raw_points = False  # set for evaluation, whose points may be placed anew
-        self._cache = None if cache is None else CloudCache(cache, self._full_recipe())
+        self.gives_raw_points = False  # set for evaluation, whose points may be placed again
+        self._chosen = evenly_spaced(range(len(clouds)), limit)
+        recipe = {**self.geometry.recipe(voxel_size), "crop": crop, **clouds.recipe()}
+        self._cache = None if cache is None else CloudCache(cache, recipe)
 
-    @abstractmethod
     def __len__(self) -> int:
-        """Number of scans."""
+        """Number of clouds."""
+        return len(self._chosen)
 
-    @abstractmethod
     def read(self, index: int) -> Cloud:
-        """Return all points of a scan, checked.
+        """Return all points of a cloud as its file holds them, checked.
 
         Raises:
             ValueError: a file that breaks its format, naming file and rule.
         """
+        return self.clouds.read(self._chosen[index])
 
-    @abstractmethod
     def sources(self, index: int) -> Sequence[Path]:
-        """Return the files of a scan."""
+        """Return the files of a cloud."""
+        return self.clouds.sources(self._chosen[index])
 
-    @abstractmethod
     def name(self, index: int) -> str:
-        """Return what identifies a scan within the set, a relative path without suffix."""
-
-    @abstractmethod
-    def recipe(self) -> Mapping[str, object]:
-        """Return the plain values, besides voxel size and crop, that the read clouds depend on."""
+        """Return what identifies a cloud within the set."""
+        return self.clouds.name(self._chosen[index])
 
     def cloud(self, key: Key | int) -> Cloud:
         """Return the cropped, possibly reduced, augmented cloud of a key (epoch, index).
@@ -108,7 +146,13 @@ class CloudDataset(Dataset[SegmentationSample], ABC):
                 sample_generator(self.seed, epoch, index),
                 lambda generator: self.stored(self._other(index, generator)),
             )
-        return self.finished(cloud, epoch, index)
+        if self.point_max is None:
+            return cloud
+        # a stream of its own: crops do not change with what augmentations draw
+        generator = sample_generator(self.seed, epoch, index, CROP)
+        return sphere_crop(
+            cloud, generator, self.point_max, self.geometry.row_cell(self.voxel_size)
+        )
 
     def stored(self, index: int) -> Cloud:
         """Return the cropped cloud, or what the cache keeps of it."""
@@ -140,17 +184,49 @@ class CloudDataset(Dataset[SegmentationSample], ABC):
         n = len(self)
         return (index + 1 + int(generator.integers(n - 1))) % n if n > 1 else index
 
-    def finished(self, cloud: Cloud, epoch: int, index: int) -> Cloud:
-        """Return what becomes of an augmented cloud before it is placed: a set may crop it."""
-        return cloud
-
     def __getitem__(self, key: Key | int) -> SegmentationSample:
         """Return the sample of a key (epoch, index)."""
         cloud = self.cloud(key)
         sample = self.geometry.sample(cloud, self.voxel_size)
         if not self.gives_raw_points:
             return sample
-        return replace(sample, own=RawPoints(cloud.features, self.voxel_size, self.geometry))
+        return replace(sample, raw=RawPoints(cloud.features, self.voxel_size, self.geometry))
 
-    def _full_recipe(self) -> dict[str, object]:
-        return {**self.geometry.recipe(self.voxel_size), "crop": self.crop, **self.recipe()}
+
+class ClassifiedClouds(Dataset[ClassificationSample]):
+    """Clouds with one class each, which their names tell.
+
+    Args:
+        clouds: read, augmented, cropped and placed as for a segmentation.
+        class_of: class of a cloud by its name, 0..C-1.
+
+    Raises:
+        ValueError: a name that tells no class, or an augmentation that adds one cloud to another,
+            which would have two classes.
+    """
+
+    def __init__(self, clouds: CloudDataset, class_of: Callable[[str], int]) -> None:
+        if clouds.augment is not None and (clouds.augment.mix3d or clouds.augment.mix is not None):
+            raise ValueError(
+                "a mix of two rooms has no type: classify with augment=rooms, or augment.mix3d=0 "
+                "and augment.mix=null"
+            )
+        self.clouds = clouds
+        self.labels = [class_of(clouds.name(index)) for index in range(len(clouds))]
+
+    def __len__(self) -> int:
+        """Number of clouds."""
+        return len(self.clouds)
+
+    def __getitem__(self, key: Key | int) -> ClassificationSample:
+        """Return the sample of a key (epoch, index)."""
+        sample = self.clouds[key]
+        return ClassificationSample(
+            sample.geometry,
+            sample.features,
+            self.labels[key[1] if isinstance(key, tuple) else key],
+            sample.name,
+            sample.path,
+            None if sample.raw is None else sample.points,
+            sample.raw,
+        )

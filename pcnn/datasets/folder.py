@@ -1,54 +1,208 @@
-"""A user's own labelled clouds in a folder."""
+"""A user's own labelled clouds in a folder, and which of them train, validate and test."""
 
 from __future__ import annotations
 
+import hashlib
+import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Annotated, Any
 
 import torch
+from annotated_types import Interval, Len, MinLen
 
-from pcnn.datasets.class_file import read_classes
-from pcnn.datasets.cloud_dataset import CloudDataset
-from pcnn.datasets.folder_split import FolderSplit
-from pcnn.datasets.labels import LabelMap
-from pcnn.datasets.placement import Placement, VoxelSize
-from pcnn.datasets.readers.channels import Reading
-from pcnn.datasets.readers.points import label_source, read_labels, read_points, read_table
-from pcnn.datasets.samples import Cloud
-from pcnn.datasets.transforms.augment import Augmentation
+from pcnn.datasets.cloud import Cloud
+from pcnn.datasets.cloud_sets import SAID, CloudSets, Split, without_figures
+from pcnn.datasets.labels import IGNORE, LabelMap, read_classes
+from pcnn.datasets.readers.channels import Reading, chosen_columns
+from pcnn.datasets.readers.label_files import without_label_files
+from pcnn.datasets.readers.points import (
+    SUFFIXES,
+    is_cloud_file,
+    label_source,
+    read_labels,
+    read_points,
+    read_table,
+)
+from pcnn.datasets.source import DataSource
 from pcnn.errors import UNREADABLE, FileError
+from pcnn.files.bounded import LIMIT
+from pcnn.ranges import Label, PartialShare, Positive
+from pcnn.simulate import is_simulated
+
+log = logging.getLogger(__name__)
+
+_Rgb = Annotated[Sequence[Annotated[int, Interval(ge=0, le=255)]], Len(3, 3)]
+
+SPLITS = ("train", "val", "test", "all")
+
+_NAMES_SHOWN = 20
 
 
-class FolderClouds(CloudDataset):
+@dataclass(frozen=True)
+class FolderSplit:
+    """The split of a folder of clouds.
+
+    Where ``root/train`` or ``root/val`` exists, these folders and ``root/test`` hold the clouds.
+    Otherwise the clouds are sorted by the hashes of their names: the first ``val_fraction``
+    validate, the next ``test_fraction`` test, the others train; adding clouds moves few of them. A
+    share above zero is one cloud at least, but one cloud trains before any validates, and one
+    validates before any tests. Where nothing is set apart for the test, it reads what validates.
+
+    Args:
+        root: the folder.
+        val_fraction: share of the clouds that validates, in [0, 1).
+        test_fraction: share that tests, in [0, 1); both together below 1.
+        labelled_only: clouds without labels belong to no split.
+
+    Raises:
+        FileNotFoundError: no such folder.
+        ValueError: a share out of range.
+    """
+
+    root: Path
+    val_fraction: float = 0.2
+    test_fraction: float = 0.0
+    labelled_only: bool = True
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.val_fraction < 1.0:
+            raise ValueError(f"val_fraction must lie in [0, 1), got {self.val_fraction}")
+        if not 0.0 <= self.test_fraction < 1.0 - self.val_fraction:
+            raise ValueError(
+                f"test_fraction must lie in [0, 1 - val_fraction), got {self.test_fraction} with "
+                f"val_fraction {self.val_fraction}"
+            )
+        if not self.root.is_dir():
+            raise FileNotFoundError(
+                f"{self.root} is not a folder; give the folder of your clouds as root"
+            )
+
+    @property
+    def has_own_test(self) -> bool:
+        """Whether the test reads other clouds than the validation."""
+        return "test" in self._folders if self._has_folders else self.test_fraction > 0.0
+
+    def clouds(self, split: str) -> list[Path]:
+        """Return the clouds of a split, sorted; an empty list where none are meant for it.
+
+        Args:
+            split: ``train``, ``val``, ``test`` or ``all``, everything below the root.
+
+        Raises:
+            FileNotFoundError: clouds are meant for it, and none is there.
+            ValueError: another split, or two clouds of one name.
+        """
+        if split not in SPLITS:
+            raise ValueError(f"split must be one of {', '.join(SPLITS)}, got {split!r}")
+        wanted = "val" if split == "test" and not self.has_own_test else split
+        if split != "all" and self._has_folders:
+            if wanted not in self._folders and wanted != "train":
+                return []
+            return self._found(self._folders.get(wanted), split)
+        # one split names the clouds that are left out of all of them
+        clouds = self._found(self.root, split, says=split != "val")
+        if split == "all":
+            return clouds
+        by_hash = sorted(clouds, key=lambda p: hashlib.sha256(self.name(p).encode()).digest())
+        val, test = held_out(len(clouds), self.val_fraction, self.test_fraction)
+        chosen = {
+            "val": by_hash[:val],
+            "test": by_hash[val : val + test],
+            "train": by_hash[val + test :],
+        }[wanted]
+        return sorted(chosen)
+
+    def name(self, path: Path) -> str:
+        """Return the path of a cloud below the root, without suffix."""
+        return path.relative_to(self.root).with_suffix("").as_posix()
+
+    @cached_property
+    def _folders(self) -> dict[str, Path]:
+        names = ("train", "val", "test")
+        return {name: self.root / name for name in names if (self.root / name).is_dir()}
+
+    @property
+    def _has_folders(self) -> bool:
+        return "train" in self._folders or "val" in self._folders
+
+    def _found(self, folder: Path | None, split: str, says: bool = True) -> list[Path]:
+        clouds = [] if folder is None else self._below(folder)
+        if self.labelled_only:
+            clouds = self._labelled(clouds, says)
+        if clouds:
+            return clouds
+        raise FileNotFoundError(
+            f"no {'labelled ' if self.labelled_only else ''}cloud for {split} under {self.root}: "
+            f"looked for {', '.join(f'*{s}' for s in SUFFIXES)} with labels in NAME.label or "
+            f"NAME_label.npy, beside the cloud or in a folder labels/ beside its own, a PLY "
+            f"property 'label' or 'class', or LAS classification"
+        )
+
+    def _below(self, folder: Path) -> list[Path]:
+        found = without_label_files(path for path in folder.rglob("*") if is_cloud_file(path))
+        by_name: dict[str, Path] = {}
+        for path in sorted(found):
+            other = by_name.setdefault(self.name(path), path)
+            if other != path:
+                raise ValueError(f"{other} and {path} have one name; keep one of them")
+        return list(by_name.values())
+
+    def _labelled(self, clouds: list[Path], says: bool) -> list[Path]:
+        with_labels = [path for path in clouds if _may_be_labelled(path)]
+        kept = set(with_labels)
+        without = [self.name(path) for path in clouds if path not in kept]
+        if with_labels and without and says:
+            more = len(without) - _NAMES_SHOWN
+            log.warning(
+                "%s: %d of %d clouds have no labels and are left out: %s%s",
+                self.root,
+                len(without),
+                len(clouds),
+                ", ".join(without[:_NAMES_SHOWN]),
+                f" and {more} more" if more > 0 else "",
+            )
+        return with_labels
+
+
+def held_out(n: int, val_fraction: float, test_fraction: float) -> tuple[int, int]:
+    """Return how many of n clouds validate and how many test."""
+    val = min(max(1, round(n * val_fraction)), n - 1) if val_fraction else 0
+    test = min(max(1, round(n * test_fraction)), n - 1 - val) if test_fraction else 0
+    return val, test
+
+
+def _may_be_labelled(path: Path) -> bool:
+    try:
+        return label_source(path) is not None
+    except FileError:
+        return True  # it is named when it is read
+
+
+class FolderClouds:
     """Clouds in files that `pcnn.datasets.read_points` reads, found in subfolders too.
 
     Labels lie beside a cloud as ``NAME.label`` or ``NAME_label.npy``, in a folder of labels beside
     the clouds' own (`pcnn.datasets.readers.label_files.label_files`), in a PLY file's ``label`` or
     ``class`` property, or in a LAS file's ``classification``.
 
-    The split is that of `pcnn.datasets.folder_split.FolderSplit`; a set of one cloud trains on it,
+    The split is that of `FolderSplit`; a set of one cloud trains on it,
     and its validation is empty.
 
     Args:
         root: the folder.
         labels: classes and the labels they have in the files; see
-            `pcnn.datasets.class_file.read_classes`. Names alone stand for the labels 0..C-1 and,
+            `pcnn.datasets.labels.read_classes`. Names alone stand for the labels 0..C-1 and,
             of points that do not count, 255.
         split: ``train``, ``val``, ``test`` or ``all`` (everything under root).
-        voxel_size: edge of a voxel, or of a cell of native points [m].
-        crop: horizontal radius about the origin [m], or None.
-        augment: random changes, or None.
-        cache: folder for reduced clouds, or None.
         val_fraction: share of the clouds that validates, in [0, 1).
         test_fraction: share that tests, in [0, 1).
         reading: which channels are read; the origin of LAS clouds, and of those far from zero, is
             put into their middle, in any case. Without a choice the channels are those of the first
             cloud, and all clouds have them.
         labelled_only: leave out clouds without labels, and name them.
-        seed: selects the augmentations.
-        geometry: where the rows of a sample lie; None means voxels.
 
     Raises:
         FileNotFoundError: no root, or no cloud where the split should have some.
@@ -59,18 +213,12 @@ class FolderClouds(CloudDataset):
         self,
         root: str | Path,
         labels: LabelMap | Sequence[str],
-        *,
         split: str = "all",
-        voxel_size: VoxelSize,
-        crop: float | None = None,
-        augment: Augmentation | None = None,
-        cache: Path | None = None,
+        *,
         val_fraction: float = 0.2,
         test_fraction: float = 0.0,
         reading: Reading | None = None,
         labelled_only: bool = True,
-        seed: int = 0,
-        geometry: Placement | None = None,
     ) -> None:
         self.root = Path(root)
         self.split = FolderSplit(self.root, val_fraction, test_fraction, labelled_only)
@@ -78,17 +226,10 @@ class FolderClouds(CloudDataset):
             labels if isinstance(labels, LabelMap) else read_classes({"names": list(labels)})
         )
         self.reading = replace(reading or Reading(), centred=True)
-        super().__init__(
-            voxel_size=voxel_size,
-            crop=crop,
-            augment=augment,
-            cache=cache,
-            seed=seed,
-            geometry=geometry,
-        )
         self._clouds = self.split.clouds(split)
 
     def __len__(self) -> int:
+        """Number of clouds."""
         return len(self._clouds)
 
     def name(self, index: int) -> str:
@@ -152,3 +293,122 @@ class FolderClouds(CloudDataset):
         assert labels is not None  # label_source names the cloud itself only when it has labels
         train = self.label_map.encode(labels.numpy(), str(source))
         return replace(cloud, labels=torch.from_numpy(train))
+
+
+@dataclass(frozen=True)
+class FolderSets(CloudSets):
+    """The splits of a folder of clouds; formats and splits as in `FolderClouds`.
+
+    Args:
+        root: the folder.
+        classes: names, colours and labels of the classes: a YAML file, or what it holds; see
+            `pcnn.datasets.labels.read_classes`.
+        class_names: in place of ``classes``, names of the labels 0..C-1.
+        colors: goes with ``class_names``: RGB in 0..255 of the classes; None spreads hues.
+        ignore_label: goes with ``class_names``: the label of points that do not count; 255 unless
+            given.
+        channels: names of the properties that become channels besides x, y, z; None: intensity and
+            colours, as far as the files have them.
+        intensity_max: the number in the files that becomes intensity 1; None: as
+            `pcnn.datasets.readers.channels.Reading`.
+        columns: names of the columns of ``.bin`` and ``.npy`` files, or the name of a layout
+            (kitti, nuscenes, scannet, sunrgbd); None: as `pcnn.datasets.read_points`.
+        fill: numbers for channels that a file lacks, by name.
+        strict: refuse clouds with missing returns, in place of leaving these out.
+        max_gib: largest size of a file, and of what it unpacks to in memory [GiB].
+        val_fraction: share of the clouds that validates where there are no train and val folders.
+        test_fraction: share that tests there; 0: the test reads the clouds of validation.
+
+    Raises:
+        FileNotFoundError: no such class file.
+        ValueError: not one of ``classes`` and ``class_names``, or entries that do not fit.
+    """
+
+    root: str
+    classes: str | Mapping[str, Any] | None = None
+    class_names: Annotated[Sequence[str], MinLen(1)] | None = None
+    colors: Sequence[_Rgb] | None = None
+    ignore_label: Label | None = None
+    channels: Sequence[str] | None = None
+    intensity_max: Positive | None = None
+    columns: str | Sequence[str] | None = None
+    fill: Mapping[str, float] | None = None
+    strict: bool = False
+    max_gib: Positive = LIMIT
+    val_fraction: PartialShare = 0.2
+    test_fraction: PartialShare = 0.0
+
+    def __post_init__(self) -> None:
+        _ = self.label_map, self.reading  # refuse what does not fit together
+
+    @cached_property
+    def label_map(self) -> LabelMap:
+        """The classes that were given."""
+        if (self.classes is None) == (self.class_names is None):
+            raise ValueError(
+                "dataset=folder needs either classes, a YAML file with names, colors, map and "
+                "ignore, or class_names, the names of the labels 0, 1, 2, ..."
+            )
+        if self.classes is not None:
+            if self.colors is not None or self.ignore_label is not None:
+                raise ValueError(
+                    "colors and ignore_label belong to class_names; put them into classes"
+                )
+            return read_classes(self.classes)
+        ignore = IGNORE if self.ignore_label is None else self.ignore_label
+        names = list(self.class_names or ())
+        if 0 <= ignore < len(names):
+            raise ValueError(f"ignore_label {ignore} is the label of the class {names[ignore]}")
+        return read_classes({"names": names, "colors": self.colors, "ignore": [ignore]})
+
+    @cached_property
+    def reading(self) -> Reading:
+        """How the files are read."""
+        return Reading(
+            None if self.channels is None else tuple(self.channels),
+            self.intensity_max,
+            columns=chosen_columns(self.columns),
+            fill=dict(self.fill or {}),
+            strict=self.strict,
+            max_gib=self.max_gib,
+        )
+
+    @cached_property
+    def found(self) -> DataSource:
+        """The folder; ``simulated`` where it holds a SIMULATED.json."""
+        root = Path(self.root)
+        return DataSource(root, "simulated" if is_simulated(root) else "real")
+
+    @property
+    def tests_on_validation(self) -> bool:
+        """Whether no clouds are set apart for the test."""
+        split = FolderSplit(Path(self.root), self.val_fraction, self.test_fraction)
+        return not split.has_own_test
+
+    @property
+    def note_on_test(self) -> str:  # type: ignore[override]
+        """What the test reads where no clouds are set apart for it."""
+        return (
+            f"{self.root} has no test split of its own (a folder test, or dataset.test_fraction): "
+            "the test reads the clouds that validate"
+        )
+
+    def find(self, split: Split) -> FolderClouds | None:
+        """Find the clouds of a split; None where none is meant for it, which the log says."""
+        found = FolderClouds(
+            self.root,
+            self.label_map,
+            split,
+            val_fraction=self.val_fraction,
+            test_fraction=self.test_fraction,
+            reading=self.reading,
+        )
+        if len(found):
+            return found
+        log.warning(
+            "%s: no clouds are left for the %s split%s",
+            self.root,
+            SAID[split],
+            without_figures(split),
+        )
+        return None

@@ -1,52 +1,30 @@
-"""The SemanticKITTI classes: raw ids in the files, train ids in the network.
+"""Labels of points: their classes, and the labels that classes have in files.
 
-Ids, merges, order and colours are those of the data set's own configuration
-(semantic-kitti-api, ``config/semantic-kitti.yaml``), with train ids shifted by one so that the
-19 classes are 0..18 and everything unlabelled is ``IGNORE``.
+A network knows train ids: 0..C-1 for the classes, ``IGNORE`` for points that do not count. Files
+hold raw ids; a `LabelMap` translates. The classes of a user's own clouds come from a YAML file.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import colorsys
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from torch import Tensor
 
-from pcnn.errors import FileError
+from pcnn.errors import FileError, MissingFileError
+from pcnn.files.bounded import named
+from pcnn.files.text import read_yaml
 
 IGNORE = 255
 """Train id of a point that counts neither in a loss nor in a metric."""
 
 Rgb = tuple[int, int, int]
-
-# name, raw id written for a prediction, further raw ids merged into the class, colour
-_CLASSES: tuple[tuple[str, int, tuple[int, ...], Rgb], ...] = (
-    ("car", 10, (252,), (100, 150, 245)),
-    ("bicycle", 11, (), (100, 230, 245)),
-    ("motorcycle", 15, (), (30, 60, 150)),
-    ("truck", 18, (258,), (80, 30, 180)),
-    ("other-vehicle", 20, (13, 16, 256, 257, 259), (0, 0, 255)),
-    ("person", 30, (254,), (255, 30, 30)),
-    ("bicyclist", 31, (253,), (255, 40, 200)),
-    ("motorcyclist", 32, (255,), (150, 30, 90)),
-    ("road", 40, (60,), (255, 0, 255)),
-    ("parking", 44, (), (255, 150, 255)),
-    ("sidewalk", 48, (), (75, 0, 75)),
-    ("other-ground", 49, (), (175, 0, 75)),
-    ("building", 50, (), (255, 200, 0)),
-    ("fence", 51, (), (255, 120, 50)),
-    ("vegetation", 70, (), (0, 175, 0)),
-    ("trunk", 71, (), (135, 60, 0)),
-    ("terrain", 72, (), (150, 240, 80)),
-    ("pole", 80, (), (255, 240, 150)),
-    ("traffic-sign", 81, (), (255, 0, 0)),
-)
-# unlabeled, outlier, other-structure, other-object
-_IGNORED_IDS = (0, 1, 52, 99)
-# bus, on-rails, lane-marking, moving-on-rails, moving-bus: merged officially, ignored by spvnas
-_SPVNAS_IGNORED_IDS = (13, 16, 60, 256, 257)
 
 
 @dataclass(frozen=True)
@@ -129,38 +107,6 @@ class LabelMap:
         return table[np.where(known, train, self.num_classes)]
 
 
-def _semantic_kitti(ignored: tuple[int, ...]) -> LabelMap:
-    to_train = dict.fromkeys((*_IGNORED_IDS, *ignored), IGNORE)
-    for train, (_, raw, merged, _) in enumerate(_CLASSES):
-        to_train.update({i: train for i in (raw, *merged) if i not in ignored})
-    return LabelMap(
-        tuple(name for name, *_ in _CLASSES),
-        tuple(color for *_, color in _CLASSES),
-        to_train,
-        tuple(raw for _, raw, *_ in _CLASSES),
-    )
-
-
-SEMANTIC_KITTI = _semantic_kitti(())
-SPVNAS_COMPAT = _semantic_kitti(_SPVNAS_IGNORED_IDS)
-LABEL_MAPS = {"official": SEMANTIC_KITTI, "spvnas_compat": SPVNAS_COMPAT}
-
-
-def label_map(name: str) -> LabelMap:
-    """Return a SemanticKITTI label map by name.
-
-    ``official`` is the data set's own. ``spvnas_compat`` ignores bus, on-rails, lane-marking and
-    their moving kin instead of merging them, as the spvnas code does; its numbers are not
-    comparable with official ones.
-
-    Raises:
-        ValueError: an unknown name.
-    """
-    if name not in LABEL_MAPS:
-        raise ValueError(f"labels must be one of {', '.join(LABEL_MAPS)}, got {name!r}")
-    return LABEL_MAPS[name]
-
-
 def check_labels(labels: Tensor) -> None:
     """Refuse labels ([P] int64) that are neither train ids nor ``IGNORE``.
 
@@ -172,3 +118,133 @@ def check_labels(labels: Tensor) -> None:
             f"labels must be train ids 0..254 or {IGNORE}, got {int(labels.min())}.."
             f"{int(labels.max())}"
         )
+
+
+_KEYS = ("names", "colors", "map", "ignore")
+
+
+def read_classes(source: str | Path | Mapping[str, Any]) -> LabelMap:
+    """Read a class file, or what it holds.
+
+    * ``names``: the classes, in the order of the network's outputs.
+    * ``colors``: one [red, green, blue] in 0..255 a class; left out, hues are spread evenly.
+    * ``map``: class name of every label that occurs in the files. A prediction is written as the
+      first label of its class. Left out, the labels are 0, 1, 2, ... in the order of the names.
+    * ``ignore``: labels that count nowhere; the first is written where a prediction has no class.
+      Left out, that is 255.
+
+    Args:
+        source: a YAML file, or a mapping with these keys.
+
+    Raises:
+        MissingFileError: no such file.
+        FileError: no YAML, or entries that do not fit together; names file and entry.
+    """
+    content, origin = (source, "classes") if isinstance(source, Mapping) else _load(Path(source))
+    with named(origin, "class file"):
+        return _classes(content, origin)
+
+
+def _classes(content: Mapping[str, Any], origin: str) -> LabelMap:
+    unknown = [str(key) for key in content if key not in _KEYS]
+    if unknown:
+        raise ValueError(f"{origin}: unknown key {unknown[0][:80]}; there are {', '.join(_KEYS)}")
+    names: Any = content.get("names")
+    if not _is_list(names) or not all(isinstance(name, str) for name in names):
+        raise ValueError(f"{origin}: names must be a list of class names")
+    if not 1 <= len(names) < IGNORE or len(set(names)) < len(names):
+        raise ValueError(f"{origin}: names must hold 1 to {IGNORE - 1} different names")
+    colors = colors_of(content.get("colors"), len(names), origin)
+    ignored: Any = content.get("ignore", [IGNORE])
+    ignored = [ignored] if isinstance(ignored, int) else ignored
+    if not _is_list(ignored) or not ignored or not all(_is_int(label) for label in ignored):
+        raise ValueError(f"{origin}: ignore must be a list of labels, whole numbers")
+    classes = _labels(content.get("map"), names, origin)
+    both = [label for label in ignored if label in classes]
+    if both:
+        raise ValueError(f"{origin}: label {both[0]} is both in map and in ignore")
+    first = [next(raw for raw, at in classes.items() if at == c) for c in range(len(names))]
+    to_train = classes | dict.fromkeys(ignored, IGNORE)
+    return LabelMap(tuple(names), colors, to_train, tuple(first), ignored[0])
+
+
+def contents(labels: LabelMap) -> dict[str, Any]:
+    """Return the content of a class file that `read_classes` makes this map of."""
+    ignored = [raw for raw, train in labels.raw_to_train.items() if train == IGNORE]
+    classes = {raw: train for raw, train in labels.raw_to_train.items() if train != IGNORE}
+    return {
+        "names": list(labels.class_names),
+        "colors": [list(color) for color in labels.colors],
+        # checkpoints hold mappings of text alone
+        "map": {str(raw): labels.class_names[train] for raw, train in classes.items()},
+        "ignore": ignored,
+    }
+
+
+def colors_of(colors: Sequence[Sequence[float]] | None, n: int, origin: str) -> tuple[Rgb, ...]:
+    """Check the colours of n classes; None gives evenly spread hues.
+
+    Raises:
+        ValueError: another number of colours, or one that is no RGB in 0..255.
+    """
+    if colors is None:
+        hues = [colorsys.hsv_to_rgb(i / n, 0.8, 0.9) for i in range(n)]
+        colors = [[255 * part for part in hue] for hue in hues]
+    if not _is_list(colors) or len(colors) != n:
+        found = len(colors) if _is_list(colors) else "no list of"
+        raise ValueError(f"{origin}: {found} colors for {n} classes")
+    return tuple(_rgb(color, origin) for color in colors)
+
+
+def _rgb(color: Any, origin: str) -> Rgb:
+    numbers = _is_list(color) and all(isinstance(part, (int, float)) for part in color)
+    if not numbers or len(color) != 3 or not all(0 <= part <= 255 for part in color):
+        raise ValueError(
+            f"{origin}: a color is [red, green, blue] in 0..255, got {str(color)[:80]}"
+        )
+    red, green, blue = (round(part) for part in color)
+    return red, green, blue
+
+
+def _labels(table: Any, names: Sequence[str], origin: str) -> dict[int, int]:
+    """Class of every label, in the order of the file."""
+    if table is None:
+        return {label: label for label in range(len(names))}
+    if isinstance(table, Mapping):
+        table = {_number(label): name for label, name in table.items()}
+    if not isinstance(table, Mapping) or not all(_is_int(label) for label in table):
+        raise ValueError(f"{origin}: map must give a class name for labels, as 2: ground")
+    strange = [label for label, name in table.items() if name not in names]
+    if strange:
+        raise ValueError(
+            f"{origin}: map gives label {strange[0]} to {str(table[strange[0]])[:80]!r}, which is "
+            f"not among the names {', '.join(names)}"
+        )
+    missing = [name for name in names if name not in table.values()]
+    if missing:
+        raise ValueError(f"{origin}: map has no label for {', '.join(missing)}")
+    return {label: list(names).index(name) for label, name in table.items()}
+
+
+def _load(path: Path) -> tuple[Mapping[str, Any], str]:
+    if not path.is_file():
+        raise MissingFileError(path, "no such class file (names, colors, map, ignore)")
+    content = read_yaml(path)
+    if not isinstance(content, dict):
+        raise FileError(path, f"a class file is a mapping with {', '.join(_KEYS)}")
+    return {str(key): value for key, value in content.items()}, str(path)
+
+
+def _number(label: Any) -> Any:
+    """A label written as text as the number it is."""
+    whole = isinstance(label, str) and re.fullmatch(r"-?\d{1,18}", label, re.ASCII)
+    return int(label) if whole else label
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str)
+
+
+def _is_int(value: Any) -> bool:
+    """Whether a value is a label: a whole number of 64 bits."""
+    return type(value) is int and -(1 << 63) <= value < 1 << 63

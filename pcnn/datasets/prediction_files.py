@@ -8,11 +8,10 @@ from pathlib import Path, PurePosixPath
 
 import numpy as np
 
-from pcnn.datasets.labels import SEMANTIC_KITTI
 from pcnn.datasets.readers import las
 from pcnn.datasets.readers.label_files import write_label_file
 from pcnn.datasets.readers.ply import read_ply, write_ply
-from pcnn.datasets.semantic_kitti import TEST_SEQUENCES
+from pcnn.datasets.semantic_kitti import SEMANTIC_KITTI, TEST_SEQUENCES
 from pcnn.files.whole_file import whole_file
 
 

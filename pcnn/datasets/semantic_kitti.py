@@ -1,23 +1,26 @@
-"""SemanticKITTI in its official layout: ``root/sequences/XX/{velodyne,labels}``."""
+"""SemanticKITTI: its layout ``root/sequences/XX/{velodyne,labels}``, classes and splits."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from pathlib import Path
+from typing import Annotated, Any
 
 import torch
+from annotated_types import MinLen
 
-from pcnn.datasets.cloud_dataset import CloudDataset
-from pcnn.datasets.labels import label_map
-from pcnn.datasets.placement import Placement, VoxelSize
+from pcnn.datasets.cloud import Cloud
+from pcnn.datasets.cloud_sets import CloudSets, Split, parts_there
+from pcnn.datasets.labels import IGNORE, LabelMap, Rgb
 from pcnn.datasets.readers.channels import Reading
 from pcnn.datasets.readers.label_files import read_label_file
 from pcnn.datasets.readers.points import read_points
-from pcnn.datasets.sampler import evenly_spaced
-from pcnn.datasets.samples import Cloud
-from pcnn.datasets.transforms.augment import Augmentation
+from pcnn.datasets.source import DataSource, resolve_source, simulated_name
+from pcnn.files.bounded import LIMIT
+from pcnn.ranges import ArgumentsOf, Natural, Positive
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +37,70 @@ DOWNLOAD = (
 )
 
 _NAMES_SHOWN = 20
-_KITTI = Reading(("intensity",))
+_Drives = Annotated[Mapping[str, Any], ArgumentsOf("pcnn.simulate.simulate_kitti")]
+# arguments of the simulator that distinguish one folder from another
+_TELLING = ("train_scans", "val_scans", "frame_stride")
+
+# Source: semantic-kitti-api, config/semantic-kitti.yaml; train ids are shifted by one here, so that
+# the 19 classes are 0..18 and everything unlabelled is IGNORE
+# name, raw id written for a prediction, further raw ids merged into the class, colour
+_CLASSES: tuple[tuple[str, int, tuple[int, ...], Rgb], ...] = (
+    ("car", 10, (252,), (100, 150, 245)),
+    ("bicycle", 11, (), (100, 230, 245)),
+    ("motorcycle", 15, (), (30, 60, 150)),
+    ("truck", 18, (258,), (80, 30, 180)),
+    ("other-vehicle", 20, (13, 16, 256, 257, 259), (0, 0, 255)),
+    ("person", 30, (254,), (255, 30, 30)),
+    ("bicyclist", 31, (253,), (255, 40, 200)),
+    ("motorcyclist", 32, (255,), (150, 30, 90)),
+    ("road", 40, (60,), (255, 0, 255)),
+    ("parking", 44, (), (255, 150, 255)),
+    ("sidewalk", 48, (), (75, 0, 75)),
+    ("other-ground", 49, (), (175, 0, 75)),
+    ("building", 50, (), (255, 200, 0)),
+    ("fence", 51, (), (255, 120, 50)),
+    ("vegetation", 70, (), (0, 175, 0)),
+    ("trunk", 71, (), (135, 60, 0)),
+    ("terrain", 72, (), (150, 240, 80)),
+    ("pole", 80, (), (255, 240, 150)),
+    ("traffic-sign", 81, (), (255, 0, 0)),
+)
+# unlabeled, outlier, other-structure, other-object
+_IGNORED_IDS = (0, 1, 52, 99)
+# bus, on-rails, lane-marking, moving-on-rails, moving-bus: merged officially, ignored by spvnas
+_SPVNAS_IGNORED_IDS = (13, 16, 60, 256, 257)
+
+
+def _semantic_kitti(ignored: tuple[int, ...]) -> LabelMap:
+    to_train = dict.fromkeys((*_IGNORED_IDS, *ignored), IGNORE)
+    for train, (_, raw, merged, _) in enumerate(_CLASSES):
+        to_train.update({i: train for i in (raw, *merged) if i not in ignored})
+    return LabelMap(
+        tuple(name for name, *_ in _CLASSES),
+        tuple(color for *_, color in _CLASSES),
+        to_train,
+        tuple(raw for _, raw, *_ in _CLASSES),
+    )
+
+
+SEMANTIC_KITTI = _semantic_kitti(())
+SPVNAS_COMPAT = _semantic_kitti(_SPVNAS_IGNORED_IDS)
+LABEL_MAPS = {"official": SEMANTIC_KITTI, "spvnas_compat": SPVNAS_COMPAT}
+
+
+def label_map(name: str) -> LabelMap:
+    """Return a SemanticKITTI label map by name.
+
+    ``official`` is the data set's own. ``spvnas_compat`` ignores bus, on-rails, lane-marking and
+    their moving kin instead of merging them, as the spvnas code does; its numbers are not
+    comparable with official ones.
+
+    Raises:
+        ValueError: an unknown name.
+    """
+    if name not in LABEL_MAPS:
+        raise ValueError(f"labels must be one of {', '.join(LABEL_MAPS)}, got {name!r}")
+    return LABEL_MAPS[name]
 
 
 @dataclass(frozen=True)
@@ -44,56 +110,39 @@ class _Scan:
     labels: Path | None
 
 
-class SemanticKITTI(CloudDataset):
+class SemanticKITTI:
     """Labelled scans of some sequences.
 
     Args:
         root: folder that holds ``sequences``.
         sequences: numbers 0..21.
-        voxel_size: edge of a voxel, or of a cell of native points [m].
-        crop: horizontal radius about the sensor [m], or None.
-        augment: random changes, or None.
-        cache: folder for reduced clouds, or None.
-        labels: ``official`` or ``spvnas_compat``; see `pcnn.datasets.labels.label_map`.
+        labels: ``official`` or ``spvnas_compat``; see `label_map`.
         labelled_only: leave out scans without a label file, and name them; False reads them with
             ``labels=None``.
-        seed: selects the augmentations.
-        limit: use that many scans, spread evenly over the set; None uses all.
-        geometry: where the rows of a sample lie; None means voxels.
+        max_gib: largest size of a file [GiB].
 
     Raises:
         FileNotFoundError: a sequence, a scan or all labels are missing.
     """
 
+    channels = ("intensity",)  # what other formats call the remission
+
     def __init__(
         self,
         root: str | Path,
         sequences: Sequence[int],
-        *,
-        voxel_size: VoxelSize,
-        crop: float | None = None,
-        augment: Augmentation | None = None,
-        cache: Path | None = None,
         labels: str = "official",
         labelled_only: bool = True,
-        seed: int = 0,
-        limit: int | None = None,
-        geometry: Placement | None = None,
+        max_gib: float = LIMIT,
     ) -> None:
         self.root = Path(root)
         self.label_map = label_map(labels)
         self._labels = labels
-        super().__init__(
-            voxel_size=voxel_size,
-            crop=crop,
-            augment=augment,
-            cache=cache,
-            seed=seed,
-            geometry=geometry,
-        )
-        self._scans = evenly_spaced(_find(self.root, sequences, labelled_only), limit)
+        self._reading = Reading(self.channels, max_gib=max_gib)
+        self._scans = _find(self.root, sequences, labelled_only)
 
     def __len__(self) -> int:
+        """Number of scans."""
         return len(self._scans)
 
     def name(self, index: int) -> str:
@@ -116,12 +165,110 @@ class SemanticKITTI(CloudDataset):
             ValueError: a truncated or mis-sized file, numbers of other columns, an unknown raw id.
         """
         scan = self._scans[index]
-        cloud = read_points(scan.points, scan.name, _KITTI)
+        cloud = read_points(scan.points, scan.name, self._reading)
         if scan.labels is None:
             return cloud
         words = read_label_file(scan.labels, cloud.n_points_total)
         train = torch.from_numpy(self.label_map.encode(words & 0xFFFF, str(scan.labels)))
         return replace(cloud, labels=train[cloud.point_index])
+
+
+@dataclass(frozen=True)
+class SemanticKITTISets(CloudSets):
+    """The splits of SemanticKITTI, or simulated streets in their place.
+
+    Args:
+        root: folder that holds ``sequences``; None stands for ``data_dir/kitti`` where it exists,
+            else for simulated streets (see ``source``).
+        source: ``auto``, ``real`` or ``simulated``; see `pcnn.datasets.source.resolve_source`.
+        data_dir: folder for the default root and for simulated sets.
+        train_sequences: sequences to train on.
+        val_sequences: sequences to validate on; may be empty.
+        test_sequences: sequences to test on: labelled ones, or some of 11 to 21, whose labels are
+            not public; these are predicted without figures.
+        labels: ``official`` or ``spvnas_compat``.
+        allow_missing: use the sequences that are there where some are missing.
+        simulate: arguments of `pcnn.simulate.simulate_kitti`: seed, train_scans, val_scans, ...
+        max_gib: largest size of a file [GiB].
+    """
+
+    root: str | None = None
+    source: str = "auto"
+    data_dir: str = "data"
+    train_sequences: Annotated[Sequence[Natural], MinLen(1)] = TRAIN_SEQUENCES
+    val_sequences: Sequence[Natural] = VAL_SEQUENCES
+    test_sequences: Sequence[Natural] = VAL_SEQUENCES
+    labels: str = "official"
+    allow_missing: bool = False
+    simulate: _Drives | None = None
+    max_gib: Positive = LIMIT
+    unit = "scan"
+
+    def __post_init__(self) -> None:
+        _ = self.label_map  # refuses what does not exist
+
+    @property
+    def label_map(self) -> LabelMap:
+        """The 19 classes in official order and colours."""
+        return label_map(self.labels)
+
+    @property
+    def tests_on_validation(self) -> bool:
+        """Whether the same sequences validate and test: the labels of 11 to 21 are not public."""
+        return tuple(self.test_sequences) == tuple(self.val_sequences)
+
+    @cached_property
+    def found(self) -> DataSource:
+        """The given folder, ``data_dir/kitti``, or simulated streets."""
+        from pcnn.simulate import VERSION, simulate_kitti
+
+        arguments = dict(self.simulate or {})
+        data = Path(self.data_dir)
+        name = simulated_name("kitti", VERSION, simulate_kitti, arguments, _TELLING)
+        return resolve_source(
+            "SemanticKITTI",
+            self.root,
+            self.source,
+            data / "kitti",
+            data / "simulated" / name,
+            partial(simulate_kitti, **arguments),
+            ["sequences"],
+            DOWNLOAD,
+        )
+
+    def find(self, split: Split) -> SemanticKITTI | None:
+        """Find the scans of a split; None where it has no sequences."""
+        wanted = {
+            "train": self.train_sequences,
+            "val": self.val_sequences,
+            "test": self.test_sequences,
+        }
+        sequences = tuple(wanted[split])
+        if not sequences:
+            return None
+        root = self.found.root
+        folder = root / "sequences"
+        if self.found.kind == "simulated":
+            # a simulated set holds the sequences it was asked to have scans in
+            sequences = tuple(s for s in sequences if (folder / f"{s:02d}").is_dir()) or sequences
+        sequences = parts_there(
+            root,
+            split,
+            sequences,
+            lambda s: (folder / f"{s:02d}" / "velodyne").is_dir(),
+            "sequences",
+            self.allow_missing,
+        )
+        if not sequences:
+            return None
+        # there is no truth to wait for where it is not public: predictions are all that is made
+        hidden = split == "test" and set(sequences) <= set(TEST_SEQUENCES)
+        return SemanticKITTI(root, sequences, self.labels, not hidden, self.max_gib)
+
+    def prediction_path(self, name: str) -> Path:
+        """Return the official place of a prediction: ``sequences/08/predictions/000123.label``."""
+        sequence, scan = name.split("/")
+        return Path("sequences", sequence, "predictions", f"{scan}.label")
 
 
 def _find(root: Path, sequences: Sequence[int], labelled_only: bool) -> list[_Scan]:

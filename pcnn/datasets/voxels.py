@@ -9,9 +9,9 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from pcnn.datasets.cloud import Cloud
 from pcnn.datasets.labels import IGNORE, check_labels
-from pcnn.datasets.placement import VoxelSize
-from pcnn.datasets.samples import Cloud, SegmentationSample
+from pcnn.datasets.placement import SegmentationSample, VoxelSize
 from pcnn.errors import FileError
 from pcnn.geometry import quantize
 from pcnn.ops.plan import Planner

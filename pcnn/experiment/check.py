@@ -16,6 +16,7 @@ from torch import nn
 
 from pcnn.errors import first_line
 from pcnn.experiment.arguments import check_arguments, invalid, signature
+from pcnn.experiment.dataset_arguments import ABOUT_DATASET, with_arguments
 from pcnn.experiment.errors import ConfigError, UnservedTaskError, listed, nearest
 from pcnn.experiment.hints import accepts, hints_of, shown
 from pcnn.experiment.schema import ABOUT, Config
@@ -25,8 +26,6 @@ from pcnn.ops.engine import check_geometry, resolve
 
 # keys of a model that describe it; the others are arguments of its constructor
 ABOUT_MODEL = tuple(ABOUT["model"])
-# keys of a data set that other groups read: data modules need not take them
-ABOUT_DATASET = ("name", "tasks", "point_thin")
 # keys of every group that describes itself by them
 NEEDED = ("name", "tasks", "geometries")
 # keys that a task must ask for, by the argument's name
@@ -59,12 +58,14 @@ def checked(cfg: DictConfig, schema: type[Config] = Config) -> DictConfig:
     """
     typed = merged(cfg, schema)
     check_described(typed, schema)
+    typed = with_arguments(typed)
     check_combination(typed)
     required = list(missing(OmegaConf.to_container(typed, resolve=False)))
     if required:
         raise ConfigError(f"these keys need a value: {listed(required)}")
     task = typed.task.name
-    check_dataset_keys(typed.dataset)
+    if not typed.data:  # an earlier run was checked when it began
+        check_dataset_keys(typed.dataset)
     for group in ("model", "task", "trainer"):
         check_node(typed, typed[group], group, GIVEN[group])
     check_node(typed, typed.dataset.tasks[task], f"dataset.tasks.{task}", frozenset())
@@ -202,8 +203,6 @@ def check_combination(cfg: DictConfig) -> None:
 def check_dataset_keys(dataset: DictConfig) -> None:
     """Every key of a data set must reach its data module: one that does not is a mistake."""
     written = OmegaConf.to_yaml(dataset.tasks, resolve=False)  # a key may serve another task
-    if "${dataset." not in written:
-        return  # the configuration of an earlier run is resolved, and was checked when it began
     used = {*ABOUT_DATASET, *re.findall(r"\$\{dataset\.(\w+)", written)}
     for key in map(str, dataset):
         if key not in used:

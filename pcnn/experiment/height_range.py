@@ -85,4 +85,4 @@ def compare(
 
 def scans(root: Path, sequences: Sequence[int], labels: str) -> SemanticKITTI:
     """The labelled scans of some sequences."""
-    return SemanticKITTI(root, sequences, voxel_size=1.0, labels=labels)
+    return SemanticKITTI(root, sequences, labels)

@@ -17,6 +17,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from pcnn.datasets import OnPoints, OnVoxels
+from pcnn.datasets.cloud_sets import CloudSets
 from pcnn.datasets.placement import Placement
 from pcnn.datasets.registration import KITTISets, PairAugmentation, ThreeDMatchSets
 from pcnn.datasets.registration.pair_sets import PairSets
@@ -108,14 +109,14 @@ PLACES: Mapping[str, Place] = {
         "a data module",
         (L.LightningDataModule,),
         ("pcnn.datamodules",),
-        "pcnn.datamodules.KITTISegmentation",
+        "pcnn.datamodules.CloudDataModule",
         inner={"sets": "sets", "augment": "augment", "geometry": "geometry"},
     ),
     "sets": Place(
-        "a set of pairs",
-        (PairSets, ThreeDMatchSets, KITTISets),
-        ("pcnn.datasets.registration",),
-        "pcnn.datasets.registration.KITTISets",
+        "the splits of a data set",
+        (CloudSets, PairSets, ThreeDMatchSets, KITTISets),
+        ("pcnn.datasets",),
+        "pcnn.datasets.SemanticKITTISets",
     ),
     "augment": Place(
         "an augmentation",
@@ -214,4 +215,15 @@ RENAMED: Mapping[str, str] = {
     "pcnn.datasets.mixes.PolarMix": "pcnn.datasets.transforms.PolarMix",
     "pcnn.datasets.remission.Remission": "pcnn.datasets.transforms.Remission",
     "pcnn.experiment.progress.StepProgress": "pcnn.callbacks.TrainingProgress",
+}
+
+#: Data modules of earlier versions, each a module and its sets now.
+SPLIT_UP: Mapping[str, tuple[str, str]] = {
+    f"pcnn.datamodules.{old}": (f"pcnn.datamodules.{module}", f"pcnn.datasets.{sets}")
+    for old, module, sets in (
+        ("KITTISegmentation", "CloudDataModule", "SemanticKITTISets"),
+        ("S3DISSegmentation", "CloudDataModule", "S3DISSets"),
+        ("S3DISClassification", "ClassificationDataModule", "S3DISTypeSets"),
+        ("FolderSegmentation", "CloudDataModule", "FolderSets"),
+    )
 }

@@ -260,12 +260,14 @@ def describe_data(cfg: DictConfig, datamodule: Any) -> DictConfig:
         "source": datamodule.source_kind,
         "in_channels": int(datamodule.in_channels),
     }
-    if cfg.task.name == "registration":
+    if cfg.task.get("channels"):  # a task may say how many it wants
         facts["out_channels"] = int(cfg.task.channels)
+    else:
+        facts["out_channels"] = len(datamodule.class_names)
+    if hasattr(datamodule, "benchmark"):  # pairs
         facts["voxel_size"] = float(datamodule.voxel_size)
         facts["benchmark"] = datamodule.benchmark
     else:
-        facts["out_channels"] = len(datamodule.class_names)
         facts["channels"] = list(datamodule.channels)  # besides x, y, z
         facts["class_names"] = list(datamodule.class_names)
         facts["colors"] = [list(map(int, color)) for color in datamodule.colors]

@@ -31,18 +31,7 @@ class ClassificationTask(CountingTask):
     `views` logs the same figures but the loss once more as `val/tta/...` and `test/tta/...`, of the
     argmax of the probabilities summed over the views.
 
-    Args:
-        net: maps the input tensor to logits [B, C].
-        class_names: C names.
-        loss: `loss(logits [B, C], labels [B]) -> scalar`.
-        optimizer: as in `NetworkTask`, with `scheduler`, `decay_norms_and_biases`,
-            `prefetch_maps` and `compiled`.
-        scheduler: ...
-        ignore_index: label that counts nowhere.
-        decay_norms_and_biases: ...
-        prefetch_maps: ...
-        compiled: ...
-        views: of test-time augmentation; None for a single pass alone.
+    Arguments as `CountingTask`; `net` maps the input tensor to logits [B, C].
     """
 
     def forward(self, tensor: Any) -> Tensor:

@@ -1,4 +1,4 @@
-"""What tasks have in common whose evaluation counts classes."""
+"""The base of tasks whose evaluation counts classes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from pcnn.tasks.views import EvaluationViews
 
 
 class Meters(nn.Module):
-    """What an evaluation adds up."""
+    """Sums over an evaluation."""
 
     def __init__(self, num_classes: int, ignore_index: int) -> None:
         super().__init__()
@@ -65,6 +65,7 @@ class CountingTask(NetworkTask):
         self.class_names = tuple(class_names)
         self.ignore_index = ignore_index
         self.views = views
+        self.train_confusion = ConfusionMatrix(len(class_names), ignore_index)  # of an epoch
         self.val_meters = Meters(len(class_names), ignore_index)
         self.test_meters = Meters(len(class_names), ignore_index)
         self.confusion: dict[str, Tensor] = {}  # the last pass's counts [C, C + 1] by stage

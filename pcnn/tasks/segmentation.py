@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor, nn
-from torch.optim import Optimizer
-from torch.optim.lr_scheduler import LRScheduler
+from torch import Tensor
 
 from pcnn.metrics import ConfusionMatrix, iou, miou_official, summary
 from pcnn.tasks.counting_task import CountingTask, Meters
@@ -36,46 +33,8 @@ class SegmentationTask(CountingTask):
     argmax of the probabilities summed over the views; these classes are then the predictions. A
     test without any label logs nothing.
 
-    Args:
-        net: maps the input tensor to C logits a row.
-        class_names: C names.
-        loss: `loss(logits [N, C], labels [N]) -> scalar`.
-        optimizer: as in `NetworkTask`, with `scheduler`, `decay_norms_and_biases`,
-            `prefetch_maps` and `compiled`.
-        scheduler: ...
-        ignore_index: label that counts nowhere.
-        decay_norms_and_biases: ...
-        prefetch_maps: ...
-        compiled: ...
-        views: of test-time augmentation; None for a single pass alone.
+    Arguments as `CountingTask`; `net` maps the input tensor to C logits a row.
     """
-
-    def __init__(
-        self,
-        net: nn.Module,
-        class_names: Sequence[str],
-        loss: nn.Module,
-        optimizer: Callable[..., Optimizer],
-        scheduler: Callable[..., LRScheduler],
-        ignore_index: int = 255,
-        decay_norms_and_biases: bool = False,
-        prefetch_maps: bool = True,
-        compiled: bool = False,
-        views: EvaluationViews | None = None,
-    ) -> None:
-        super().__init__(
-            net,
-            class_names,
-            loss,
-            optimizer,
-            scheduler,
-            ignore_index,
-            decay_norms_and_biases,
-            prefetch_maps,
-            compiled,
-            views,
-        )
-        self.train_confusion = ConfusionMatrix(len(class_names), ignore_index)
 
     def forward(self, tensor: Any) -> Tensor:
         """Logits [N, C] of every row."""

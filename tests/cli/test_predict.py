@@ -12,8 +12,9 @@ from typer.testing import CliRunner
 
 from pcnn.cli.commands import app
 from pcnn.cli.predictor import Predictor
-from pcnn.datasets.labels import IGNORE, SEMANTIC_KITTI
+from pcnn.datasets.labels import IGNORE
 from pcnn.datasets.readers.points import read_points
+from pcnn.datasets.semantic_kitti import SEMANTIC_KITTI
 from pcnn.experiment import build
 
 CPU = torch.device("cpu")

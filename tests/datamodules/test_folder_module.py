@@ -5,7 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pcnn.datamodules import FolderSegmentation
+from pcnn.datamodules import CloudDataModule
+from pcnn.errors import UserError
+from tests.datamodules.modules import folder_module
 from tests.datasets.clouds import scan
 
 
@@ -17,10 +19,8 @@ def root(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def module(root: Path, **options: object) -> FolderSegmentation:
-    return FolderSegmentation(
-        str(root), 0.5, class_names=["wood", "leaf"], num_workers=0, **options
-    )
+def module(root: Path, **options: object) -> CloudDataModule:
+    return folder_module(str(root), 0.5, class_names=["wood", "leaf"], num_workers=0, **options)
 
 
 def test_loads_both_splits(root: Path):
@@ -97,7 +97,7 @@ def test_labels_and_paths_of_predictions(root: Path):
 
 
 def test_as_many_workers_as_the_machine_has_cores_for(root: Path, monkeypatch: pytest.MonkeyPatch):
-    data = FolderSegmentation(str(root), 0.5, class_names=["wood", "leaf"])
+    data = folder_module(str(root), 0.5, class_names=["wood", "leaf"])
     for cores, workers, of_12 in ((1, 1, 1), (2, 1, 2), (6, 3, 6), (64, 8, 12)):
         monkeypatch.setattr("pcnn.datamodules.exact_loading.available_cores", lambda n=cores: n)
         data.num_workers = None
@@ -105,3 +105,15 @@ def test_as_many_workers_as_the_machine_has_cores_for(root: Path, monkeypatch: p
         data.num_workers = 12
         assert data.workers == of_12
     assert module(root).workers == 0
+
+
+def test_an_evaluation_without_clouds_names_folder_and_split(tmp_path: Path) -> None:
+    np.save(tmp_path / "only.npy", np.ones((5, 3), np.float32))
+    np.save(tmp_path / "only_label.npy", np.zeros(5, np.int64))
+    data = module(tmp_path)
+    with pytest.raises(UserError, match=f"{tmp_path}: the test split has no clouds to evaluate"):
+        data.setup("test")
+    trains = module(tmp_path)
+    trains.setup("fit")  # one cloud trains; its run has no figures
+    trains.setup("test")
+    assert trains.test_dataloader() == []

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 import torch
 
-from pcnn.datamodules import KITTISegmentation
-from pcnn.datasets.samples import SegmentationBatch
+from pcnn.datamodules import CloudDataModule
+from pcnn.datasets.batches import SegmentationBatch
 from pcnn.datasets.transforms.augment import Augmentation
+from tests.datamodules.modules import kitti_module
 from tests.datasets.clouds import write_scan
 
 
@@ -24,7 +25,7 @@ def root(tmp_path: Path) -> Path:
     return tmp_path / "kitti"
 
 
-def module(root: Path, **options: object) -> KITTISegmentation:
+def module(root: Path, **options: object) -> CloudDataModule:
     defaults: dict[str, object] = {
         "root": str(root),
         "data_dir": str(root.parent / "data"),
@@ -35,7 +36,7 @@ def module(root: Path, **options: object) -> KITTISegmentation:
         "num_workers": 0,
         "seed": 2,
     }
-    return KITTISegmentation(**{**defaults, **options})
+    return kitti_module(**{**defaults, **options})
 
 
 def test_what_it_is(root: Path):
@@ -43,8 +44,6 @@ def test_what_it_is(root: Path):
     assert (data.num_classes, data.in_channels) == (19, 4)
     assert data.class_names[8] == "road"
     assert data.colors[8] == (255, 0, 255)
-    with pytest.raises(RuntimeError, match="prepare_data"):
-        _ = data.source_kind
     data.prepare_data()
     assert data.source_kind == "real"
     assert data.data_root == root
@@ -62,7 +61,7 @@ def same(one: SegmentationBatch, other: SegmentationBatch) -> bool:
     )
 
 
-def epochs(data: KITTISegmentation, n: int) -> Iterator[SegmentationBatch]:
+def epochs(data: CloudDataModule, n: int) -> Iterator[SegmentationBatch]:
     data.setup("fit")
     stream = data.train_dataloader()
     for _ in range(n):
@@ -145,7 +144,7 @@ def test_sequences_that_are_there_are_trained_on_when_told_so(
 
 
 def test_a_root_that_lacks_everything_is_an_error(tmp_path: Path):
-    data = KITTISegmentation(root=str(tmp_path), data_dir=str(tmp_path / "data"))
+    data = kitti_module(root=str(tmp_path), data_dir=str(tmp_path / "data"))
     with pytest.raises(FileNotFoundError, match="lacks sequences"):
         data.prepare_data()
     assert not (tmp_path / "data").exists()
@@ -173,7 +172,7 @@ class Net(pl.LightningModule):
         return torch.optim.SGD(self.parameters(), lr=0.01)
 
 
-def fit(data: KITTISegmentation, folder: Path, **options: object) -> Net:
+def fit(data: CloudDataModule, folder: Path, **options: object) -> Net:
     net = Net()
     trainer = pl.Trainer(
         accelerator="cpu",
@@ -224,7 +223,7 @@ def test_without_a_trainer_the_stream_goes_on(root: Path):
 
 @pytest.mark.data
 def test_real_scans(data_root: Path, tmp_path: Path):
-    data = KITTISegmentation(
+    data = kitti_module(
         root=str(data_root / "kitti"),
         data_dir=str(tmp_path),
         train_sequences=[0],

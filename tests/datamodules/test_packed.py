@@ -8,8 +8,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from pcnn.datamodules.packed import CollatePacked, Packed, unpacked
 from pcnn.datasets import OnPoints, OnVoxels, Placement
-from pcnn.datasets.collate import CollateSegmentation
-from pcnn.datasets.samples import SegmentationBatch
+from pcnn.datasets.batches import CollateSegmentation, SegmentationBatch
 from tests.datasets.clouds import cloud
 
 

@@ -8,8 +8,8 @@ import lightning.pytorch as pl
 import pytest
 import torch
 
-from pcnn.datamodules import KITTISegmentation
-from pcnn.datasets.samples import SegmentationBatch
+from pcnn.datasets.batches import SegmentationBatch
+from tests.datamodules.modules import kitti_module
 from tests.datasets.clouds import write_scan
 from tests.forking import require_fork
 
@@ -44,7 +44,7 @@ def test_two_processes_share_the_set(tmp_path: Path):
     for sequence, n in ((0, 5), (8, 3)):
         for frame in range(n):
             write_scan(tmp_path / "kitti", sequence, frame, 40)
-    data = KITTISegmentation(
+    data = kitti_module(
         root=str(tmp_path / "kitti"),
         data_dir=str(tmp_path / "data"),
         train_sequences=[0],

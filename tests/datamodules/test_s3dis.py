@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from pcnn.datamodules.s3dis import S3DISClassification, S3DISSegmentation, split_areas
+from pcnn.datamodules import CloudDataModule
+from pcnn.datasets import S3DISSets
 from pcnn.datasets.native_points import OnPoints
 from pcnn.datasets.placement import Placement
 from pcnn.datasets.transforms.augment import Augmentation
 from pcnn.datasets.voxels import OnVoxels
 from pcnn.simulate.interiors import VERSION
+from tests.datamodules.modules import room_types_module, s3dis_module
 from tests.datasets.s3dis_rooms import room_arrays, write_set
 
 PLACEMENTS = [OnVoxels(), OnPoints(thin=0.2), OnPoints()]
@@ -46,22 +49,28 @@ def options(root: Path, **others: object) -> dict[str, object]:
     }
 
 
+def areas(
+    test: Sequence[int], val: Sequence[int] | None, train: Sequence[int] | None
+) -> dict[str, tuple[int, ...]]:
+    return S3DISSets(test_areas=test, val_areas=val, train_areas=train).areas
+
+
 def test_areas():
     usual = {"train": (1, 2, 3, 4, 6), "val": (5,), "test": (5,)}
-    assert split_areas([5], None, None) == usual
-    assert split_areas([2], None, None)["train"] == (1, 3, 4, 5, 6)
+    assert areas([5], None, None) == usual
+    assert areas([2], None, None)["train"] == (1, 3, 4, 5, 6)
     other = {"train": (1,), "val": (), "test": (2, 3)}
-    assert split_areas([2, 3], [], [1]) == other
-    assert split_areas([5], [6], None)["train"] == (1, 2, 3, 4)
+    assert areas([2, 3], [], [1]) == other
+    assert areas([5], [6], None)["train"] == (1, 2, 3, 4)
     with pytest.raises(ValueError, match="areas are 1 to 6, got 0, 7"):
-        split_areas([0, 7], None, None)
+        areas([0, 7], None, None)
     with pytest.raises(ValueError, match="Area 5 is in train_areas and in"):
-        split_areas([5], None, [1, 5])
+        areas([5], None, [1, 5])
 
 
 @pytest.mark.parametrize("placement", PLACEMENTS, ids=NAMES)
 def test_evaluation_reads_whole_rooms_and_training_parts(root: Path, placement: Placement):
-    data = S3DISSegmentation(**options(root, geometry=placement))
+    data = s3dis_module(**options(root, geometry=placement))
     data.prepare_data()
     data.setup("fit")
     assert (data.num_classes, data.in_channels, data.source_kind) == (13, 6, "real")
@@ -71,7 +80,7 @@ def test_evaluation_reads_whole_rooms_and_training_parts(root: Path, placement: 
     assert first.tensor.features.shape == (60, 6)
     seen = {batch.names[0]: batch for batch in data.val_dataloader()}
     # the same rooms test
-    assert data.dataset("test").rooms == data.dataset("val").rooms
+    assert data.dataset("test") is data.dataset("val")
     assert list(seen) == ["Area_5/WC_1", "Area_5/office_1", "Area_5/pantry_1"]
     for seed, (name, points) in enumerate(ROOMS.items()):
         if name not in seen:
@@ -92,7 +101,7 @@ def test_evaluation_reads_whole_rooms_and_training_parts(root: Path, placement: 
 
 @pytest.mark.parametrize("placement", PLACEMENTS, ids=NAMES)
 def test_types_of_rooms(root: Path, placement: Placement):
-    data = S3DISClassification(**options(root, geometry=placement, batch_size=2, val_batch_size=4))
+    data = room_types_module(**options(root, geometry=placement, batch_size=2, val_batch_size=4))
     data.setup("fit")
     assert (data.num_classes, data.in_channels) == (11, 6)
     assert len(data.colors) == 11
@@ -106,23 +115,23 @@ def test_types_of_rooms(root: Path, placement: Placement):
 
 
 def test_an_area_that_is_missing_is_an_error(root: Path):
-    data = S3DISSegmentation(**options(root, train_areas=[1, 3]))
+    data = s3dis_module(**options(root, train_areas=[1, 3]))
     with pytest.raises(FileNotFoundError, match=r"lacks Area_3\. dataset\.allow_missing=true"):
         data.setup("fit")
-    data = S3DISSegmentation(**options(root, train_areas=[1, 3], allow_missing=True))
+    data = s3dis_module(**options(root, train_areas=[1, 3], allow_missing=True))
     data.setup("fit")
-    assert {room.area for room in data.dataset("train").rooms} == {1}
+    assert {room.area for room in data.dataset("train").clouds.rooms} == {1}
     data.setup("test")  # needs Area_5 alone
     with pytest.raises(FileNotFoundError, match="is not a folder"):
-        S3DISSegmentation(**options(root / "nowhere")).prepare_data()
+        s3dis_module(**options(root / "nowhere")).prepare_data()
 
 
 def test_no_root_simulates(tmp_path: Path, caplog: pytest.LogCaptureFixture):
     few = {"seed": 3, "rooms": 1, "spacing": 0.2, "workers": 1, "progress": False}
 
-    def module(**others: object) -> S3DISSegmentation:
+    def module(**others: object) -> CloudDataModule:
         given = {**options(tmp_path), "root": None, "simulate": few, "train_areas": None}
-        return S3DISSegmentation(**{**given, "data_dir": str(tmp_path), **others})
+        return s3dis_module(**{**given, "data_dir": str(tmp_path), **others})
 
     data = module()
     data.prepare_data()
@@ -138,8 +147,6 @@ def test_no_root_simulates(tmp_path: Path, caplog: pytest.LogCaptureFixture):
     assert len(np.unique(batch.point_labels)) > 3
     # a second run finds the set
     again = module()
-    with pytest.raises(RuntimeError, match="after prepare_data"):
-        _ = again.data_root
     again.setup("test")
     assert again.data_root == data.data_root
 
@@ -147,19 +154,19 @@ def test_no_root_simulates(tmp_path: Path, caplog: pytest.LogCaptureFixture):
 def test_a_broken_room_is_named_or_left_out(root: Path, caplog: pytest.LogCaptureFixture):
     path = root / "Area_1" / "office_1" / "color.npy"
     path.write_bytes(path.read_bytes()[:-5])
-    data = S3DISSegmentation(**options(root))
+    data = s3dis_module(**options(root))
     data.setup("fit")
     with pytest.raises(ValueError, match=r"(?s)office_1/color\.npy: not a whole .*on_error=skip"):
         list(data.train_dataloader())
-    data = S3DISSegmentation(**options(root, on_error="skip"))
+    data = s3dis_module(**options(root, on_error="skip"))
     data.setup("fit")
     names = [batch.names[0] for batch in data.train_dataloader()]
     assert names == ["Area_2/hallway_1"] * 2
     assert "Area_1/office_1/color.npy: not a whole" in caplog.text
 
 
-@pytest.mark.parametrize("kind", [S3DISSegmentation, S3DISClassification])
-def test_workers_bring_the_same_batches(root: Path, kind: type[S3DISSegmentation]):
+@pytest.mark.parametrize("kind", [s3dis_module, room_types_module])
+def test_workers_bring_the_same_batches(root: Path, kind: Callable[..., CloudDataModule]):
     def batches(workers: int) -> list[object]:
         data = kind(**options(root, num_workers=workers, val_batch_size=2))
         data.setup("fit")
@@ -170,5 +177,5 @@ def test_workers_bring_the_same_batches(root: Path, kind: type[S3DISSegmentation
         assert torch.equal(one.tensor.features, other.tensor.features)
         for left, right in zip(one.tensors(), other.tensors(), strict=True):
             assert torch.equal(left, right)
-    if kind is S3DISSegmentation:
+    if kind is s3dis_module:
         assert torch.equal(one.placed(one.points).features, other.placed(other.points).features)

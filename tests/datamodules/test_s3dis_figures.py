@@ -12,13 +12,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from pcnn.datamodules.s3dis import S3DISSegmentation
 from pcnn.datasets.native_points import OnPoints
 from pcnn.datasets.placement import Placement
 from pcnn.datasets.voxels import OnVoxels
 from pcnn.losses import CrossEntropy
 from pcnn.tasks import EvaluationViews, SegmentationTask
 from pcnn.tasks.schedules import constant
+from tests.datamodules.modules import s3dis_module
 from tests.datasets.s3dis_rooms import write_set
 
 CELL = 0.5  # [m]: cells hold several classes
@@ -83,7 +83,7 @@ def counted(root: Path, weight: Tensor, whole: bool) -> dict[str, float]:
 )
 def test_figures_of_one_pass_and_of_fragments(tmp_path: Path, placement: Placement, whole: bool):
     root = write_set(tmp_path / "s3dis", ROOMS)
-    data = S3DISSegmentation(
+    data = s3dis_module(
         str(root),
         data_dir=str(tmp_path),
         voxel_size=CELL,

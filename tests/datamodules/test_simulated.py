@@ -8,16 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from pcnn.datamodules import KITTISegmentation
+from pcnn.datamodules import CloudDataModule
 from pcnn.datasets.source import simulated_name
 from pcnn.simulate import simulate_kitti
+from tests.datamodules.modules import kitti_module
 
 FEW = {"seed": 0, "train_scans": 1, "val_scans": 1, "workers": 1, "progress": False}
 
 
 def test_no_root_simulates(tmp_path: Path, caplog: pytest.LogCaptureFixture):
-    def module() -> KITTISegmentation:
-        return KITTISegmentation(data_dir=str(tmp_path), simulate=FEW, num_workers=0)
+    def module() -> CloudDataModule:
+        return kitti_module(data_dir=str(tmp_path), simulate=FEW, num_workers=0)
 
     data = module()
     data.prepare_data()

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from pcnn.datamodules import KITTISegmentation
+from pcnn.datamodules import CloudDataModule
 from pcnn.datamodules.unreadable import SampleError
 from pcnn.experiment.errors import short_errors
+from tests.datamodules.modules import kitti_module
 from tests.datasets.clouds import write_scan
 
 
@@ -23,9 +24,9 @@ def root(tmp_path: Path) -> Path:
     return tmp_path / "kitti"
 
 
-def module(root: Path, **options: object) -> KITTISegmentation:
+def module(root: Path, **options: object) -> CloudDataModule:
     settings = {"train_sequences": [0], "num_workers": 0, "cache": False, "crop": None}
-    return KITTISegmentation(str(root), **(settings | options))
+    return kitti_module(str(root), **(settings | options))
 
 
 @pytest.mark.parametrize("workers", [0, 1])

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from pcnn.datasets.samples import Cloud
+from pcnn.datasets.cloud import Cloud
 
 
 def scan(n: int, seed: int = 0) -> np.ndarray:

@@ -7,9 +7,9 @@ from multiprocessing.reduction import ForkingPickler
 import pytest
 import torch
 
-from pcnn.datasets.collate import CollateSegmentation
+from pcnn.datasets.batches import CollateSegmentation, SegmentationBatch
+from pcnn.datasets.cloud import Cloud
 from pcnn.datasets.labels import IGNORE
-from pcnn.datasets.samples import Cloud, SegmentationBatch
 from pcnn.datasets.transforms.crops import crop
 from pcnn.datasets.voxels import reduce_cloud, voxelize_cloud
 from tests.datasets.clouds import cloud

@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from pcnn.datasets.cache import CloudCache
-from pcnn.datasets.samples import Cloud
+from pcnn.datasets.cloud import Cloud
+from pcnn.datasets.cloud_dataset import CloudDataset
 from pcnn.datasets.semantic_kitti import SemanticKITTI
 from pcnn.datasets.transforms.augment import Augmentation
 from tests.datasets.clouds import cloud, write_scan
@@ -104,9 +105,11 @@ def test_training_from_the_cache(tmp_path: Path):
     for frame in range(2):
         write_scan(tmp_path, 0, frame, 2000)
 
-    def data(cache: bool, **options: object) -> SemanticKITTI:
+    def data(cache: bool, **options: object) -> CloudDataset:
         folder = tmp_path / "cache" if cache else None
-        return SemanticKITTI(tmp_path, [0], voxel_size=2.0, crop=15.0, cache=folder, **options)
+        return CloudDataset(
+            SemanticKITTI(tmp_path, [0]), voxel_size=2.0, crop=15.0, cache=folder, **options
+        )
 
     fresh, again, plain = data(True)[0, 1], data(True)[0, 1], data(False)[0, 1]
     assert torch.equal(fresh.features, again.features)

@@ -10,7 +10,7 @@ import pytest
 import torch
 from scipy import interpolate, ndimage
 
-from pcnn.datasets.samples import Cloud
+from pcnn.datasets.cloud import Cloud
 from pcnn.datasets.transforms import augment
 from pcnn.datasets.transforms.augment import Augmentation, sample_generator
 from pcnn.datasets.transforms.elastic import Elastic, distort

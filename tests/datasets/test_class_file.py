@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from pcnn.callbacks.checkpoint import check_plain
-from pcnn.datasets.class_file import contents, read_classes
-from pcnn.datasets.labels import IGNORE
+from pcnn.datasets.labels import IGNORE, contents, read_classes
 
 WHOLE = """
 names: [ground, tree, house]

@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pcnn.datasets.class_file import read_classes
+from pcnn.datasets.cloud_dataset import CloudDataset
 from pcnn.datasets.folder import FolderClouds
-from pcnn.datasets.labels import IGNORE
+from pcnn.datasets.labels import IGNORE, read_classes
 from pcnn.datasets.readers.channels import Reading
 from tests.datasets.clouds import scan
 
@@ -40,19 +40,19 @@ def write(path: Path, n: int = 20, ignored: int = IGNORE) -> None:
 def test_three_formats_give_one_cloud(tmp_path: Path, suffix: str, ignored: int):
     write(tmp_path / f"a.{suffix}", ignored=ignored)
     labels = read_classes({"names": CLASSES, "ignore": [ignored]})
-    data = FolderClouds(tmp_path, labels, voxel_size=1.0)
+    data = CloudDataset(FolderClouds(tmp_path, labels), voxel_size=1.0)
     cloud = data.read(0)
     assert (data.name(0), cloud.name) == ("a", "a")
     np.testing.assert_allclose(cloud.points, scan(20)[:, :3], rtol=1e-6)
     np.testing.assert_allclose(cloud.features, scan(20)[:, 3:], rtol=1e-6)
     assert cloud.labels is not None
     assert cloud.labels[:5].tolist() == [0, 1, 2, IGNORE, 0]
-    assert data.channels == ("intensity",)
+    assert data.clouds.channels == ("intensity",)
     assert data[0, 0].features.shape[1] == 4
 
 
 def names(root: Path, split: str, **options: object) -> list[str]:
-    data = FolderClouds(root, CLASSES, split=split, voxel_size=1.0, **options)
+    data = FolderClouds(root, CLASSES, split=split, **options)
     return [data.name(i) for i in range(len(data))]
 
 
@@ -137,7 +137,7 @@ def test_labels_in_a_folder_of_their_own(tmp_path: Path, cloud: str, labels: str
         values.astype("<u4").tofile(root / labels)
     else:
         np.save(root / labels, values)
-    data = FolderClouds(root, CLASSES, voxel_size=1.0)
+    data = CloudDataset(FolderClouds(root, CLASSES), voxel_size=1.0)
     assert [data.name(i) for i in range(len(data))] == [cloud.rpartition(".")[0]]
     assert data.sources(0)[-1] == root / labels
     assert data.read(0).labels.tolist() == values.tolist()
@@ -148,7 +148,7 @@ def test_two_files_that_label_one_cloud(tmp_path: Path):
     (tmp_path / "labels").mkdir()
     np.zeros(4, "<u4").tofile(tmp_path / "labels/a.label")
     with pytest.raises(ValueError, match=r"both .*velodyne/a\.label and .*labels/a\.label"):
-        FolderClouds(tmp_path, CLASSES, voxel_size=1.0).read(0)
+        CloudDataset(FolderClouds(tmp_path, CLASSES), voxel_size=1.0).read(0)
 
 
 def test_clouds_without_labels_are_named(tmp_path: Path, caplog: pytest.LogCaptureFixture):
@@ -157,7 +157,7 @@ def test_clouds_without_labels_are_named(tmp_path: Path, caplog: pytest.LogCaptu
     np.save(tmp_path / "c.npy", scan(3))
     assert names(tmp_path, "all") == ["a"]
     assert "2 of 3 clouds have no labels and are left out: b, c" in caplog.messages[0]
-    everything = FolderClouds(tmp_path, CLASSES, voxel_size=1.0, labelled_only=False)
+    everything = CloudDataset(FolderClouds(tmp_path, CLASSES, labelled_only=False), voxel_size=1.0)
     assert len(everything) == 3
     assert everything.read(1).labels is None
 
@@ -165,7 +165,7 @@ def test_clouds_without_labels_are_named(tmp_path: Path, caplog: pytest.LogCaptu
 def test_labels_beside_win_over_the_property(tmp_path: Path):
     write(tmp_path / "a.ply", n=4)
     np.array([2, 2, 2, 2], dtype=np.uint32).tofile(tmp_path / "a.label")
-    data = FolderClouds(tmp_path, CLASSES, voxel_size=1.0)
+    data = CloudDataset(FolderClouds(tmp_path, CLASSES), voxel_size=1.0)
     assert set(data[0, 0].labels.tolist()) == {2}
     assert data.sources(0) == [tmp_path / "a.ply", tmp_path / "a.label"]
 
@@ -176,7 +176,7 @@ def test_a_label_that_is_no_class(tmp_path: Path, label: int):
     with pytest.raises(
         ValueError, match=rf"a_label\.npy: raw label {label} \(5 points.* 0, 1, 2, 255"
     ):
-        FolderClouds(tmp_path, CLASSES, voxel_size=1.0)[0, 0]
+        CloudDataset(FolderClouds(tmp_path, CLASSES), voxel_size=1.0)[0, 0]
 
 
 def test_channels_must_agree(tmp_path: Path):
@@ -184,9 +184,9 @@ def test_channels_must_agree(tmp_path: Path):
     write(tmp_path / "b.npy")
     np.save(tmp_path / "b.npy", scan(20)[:, :3])
     with pytest.raises(ValueError, match=r"b\.npy: no channel 'intensity'.*fill=\{intensity: 0\}"):
-        FolderClouds(tmp_path, CLASSES, voxel_size=1.0)[0, 1]
+        CloudDataset(FolderClouds(tmp_path, CLASSES), voxel_size=1.0)[0, 1]
     filled = Reading(fill={"intensity": 0.25})
-    data = FolderClouds(tmp_path, CLASSES, voxel_size=1.0, reading=filled)
+    data = CloudDataset(FolderClouds(tmp_path, CLASSES, reading=filled), voxel_size=1.0)
     assert set(data.read(1).features[:, 0].tolist()) == {0.25}
 
 
@@ -196,13 +196,15 @@ def test_labels_keep_to_their_points_where_returns_are_missing(tmp_path: Path):
     points[[0, 6]] = 0
     points[3, 1] = np.nan
     np.save(tmp_path / "a.npy", points)
-    cloud = FolderClouds(tmp_path, CLASSES, voxel_size=1.0).read(0)
+    cloud = CloudDataset(FolderClouds(tmp_path, CLASSES), voxel_size=1.0).read(0)
     assert cloud.point_index is not None
     assert cloud.point_index[:5].tolist() == [1, 2, 4, 5, 7]
     assert cloud.n_points_total == 20
     assert cloud.labels is not None
     assert cloud.labels[:5].tolist() == [1, 2, 0, 1, IGNORE]
-    strict = FolderClouds(tmp_path, CLASSES, voxel_size=1.0, reading=Reading(strict=True))
+    strict = CloudDataset(
+        FolderClouds(tmp_path, CLASSES, reading=Reading(strict=True)), voxel_size=1.0
+    )
     with pytest.raises(ValueError, match=r"a\.npy: 3 of 20 points are missing returns"):
         strict.read(0)
 
@@ -211,21 +213,21 @@ def test_wrong_count(tmp_path: Path):
     write(tmp_path / "a.npy")
     np.save(tmp_path / "a.npy", scan(19))
     with pytest.raises(ValueError, match=r"a_label\.npy: labels must be 19 integers"):
-        FolderClouds(tmp_path, CLASSES, voxel_size=1.0)[0, 0]
+        CloudDataset(FolderClouds(tmp_path, CLASSES), voxel_size=1.0)[0, 0]
 
 
 def test_two_clouds_of_one_name(tmp_path: Path):
     write(tmp_path / "a.ply")
     np.save(tmp_path / "a.npy", scan(3))
     with pytest.raises(ValueError, match="have one name"):
-        FolderClouds(tmp_path, CLASSES, voxel_size=1.0)
+        CloudDataset(FolderClouds(tmp_path, CLASSES), voxel_size=1.0)
 
 
 def test_nothing_there(tmp_path: Path):
     with pytest.raises(FileNotFoundError, match="is not a folder"):
-        FolderClouds(tmp_path / "none", CLASSES, voxel_size=1.0)
+        CloudDataset(FolderClouds(tmp_path / "none", CLASSES), voxel_size=1.0)
     with pytest.raises(FileNotFoundError, match="no labelled cloud for all"):
-        FolderClouds(tmp_path, CLASSES, voxel_size=1.0)
+        CloudDataset(FolderClouds(tmp_path, CLASSES), voxel_size=1.0)
 
 
 @pytest.mark.parametrize(
@@ -235,7 +237,7 @@ def test_nothing_there(tmp_path: Path):
 def test_bad_options(tmp_path: Path, options: dict[str, object]):
     (name,) = options
     with pytest.raises(ValueError, match=name):
-        FolderClouds(tmp_path, CLASSES, voxel_size=1.0, **options)
+        FolderClouds(tmp_path, CLASSES, **options)
 
 
 @pytest.mark.data
@@ -243,7 +245,7 @@ def test_real_room(data_root: Path, tmp_path: Path):
     room = np.load(data_root / "s3dis" / "s3dis_crop.npz")
     np.save(tmp_path / "room.npy", room["xyz"])
     np.save(tmp_path / "room_label.npy", room["label"].astype(np.int64))
-    data = FolderClouds(tmp_path, [str(i) for i in range(13)], voxel_size=0.05)
+    data = CloudDataset(FolderClouds(tmp_path, [str(i) for i in range(13)]), voxel_size=0.05)
     sample = data[0, 0]
     assert len(sample.points) == 41568
     counts = np.bincount(sample.point_labels, minlength=13)

@@ -7,12 +7,9 @@ from dataclasses import replace
 import pytest
 import torch
 
-from pcnn.datasets.collate import CollateSegmentation
-from pcnn.datasets.fragments import fragments
+from pcnn.datasets.batches import CollateSegmentation, SegmentationBatch
 from pcnn.datasets.native_points import OnPoints
-from pcnn.datasets.placement import Placement
-from pcnn.datasets.raw_points import RawPoints
-from pcnn.datasets.samples import SegmentationBatch
+from pcnn.datasets.placement import Placement, RawPoints, fragments
 from pcnn.datasets.voxels import OnVoxels
 from tests.datasets.clouds import cloud
 
@@ -26,7 +23,7 @@ def batch_of(placement: Placement, *counts: int) -> SegmentationBatch:
     for seed, count in enumerate(counts):
         given = cloud(count, seed)
         sample = placement.sample(given, SIZE)
-        samples.append(replace(sample, own=RawPoints(given.features, SIZE, placement)))
+        samples.append(replace(sample, raw=RawPoints(given.features, SIZE, placement)))
     return CollateSegmentation(4, placement)(samples)
 
 

@@ -3,7 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pcnn.datasets.labels import IGNORE, SEMANTIC_KITTI, SPVNAS_COMPAT, label_map
+from pcnn.datasets.labels import IGNORE
+from pcnn.datasets.semantic_kitti import SEMANTIC_KITTI, SPVNAS_COMPAT, label_map
 
 
 def test_official_map():

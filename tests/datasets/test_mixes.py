@@ -12,9 +12,9 @@ import pytest
 import torch
 
 from pcnn.datasets import OnPoints
-from pcnn.datasets.joined_cloud import joined_cloud
+from pcnn.datasets.cloud import Cloud, joined_cloud
+from pcnn.datasets.cloud_dataset import CloudDataset
 from pcnn.datasets.labels import IGNORE
-from pcnn.datasets.samples import Cloud
 from pcnn.datasets.semantic_kitti import SemanticKITTI
 from pcnn.datasets.transforms.augment import Augmentation, sample_generator
 from pcnn.datasets.transforms.mixes import LaserMix, OneOf, PolarMix
@@ -130,9 +130,9 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("options", [{"mix": LaserMix()}, {"mix": PolarMix()}, {"mix3d": 1.0}])
 def test_mixed_samples_are_functions_of_their_key(root: Path, options: dict[str, Any]) -> None:
-    def data() -> SemanticKITTI:
+    def data() -> CloudDataset:
         change = Augmentation(**options)
-        return SemanticKITTI(root, [0], voxel_size=1.0, augment=change, seed=3)
+        return CloudDataset(SemanticKITTI(root, [0]), voxel_size=1.0, augment=change, seed=3)
 
     first, again = data(), data()
     keys = [(0, 0), (0, 1), (1, 0), (1, 2)]
@@ -146,27 +146,36 @@ def test_mixed_samples_are_functions_of_their_key(root: Path, options: dict[str,
 
 
 def test_mix3d_adds_another_cloud_as_it_is_in_its_own_turn(root: Path) -> None:
-    plain = SemanticKITTI(root, [0], voxel_size=1.0, augment=Augmentation(), seed=3)
-    mixing = SemanticKITTI(root, [0], voxel_size=1.0, augment=Augmentation(mix3d=1.0), seed=3)
+    plain = CloudDataset(SemanticKITTI(root, [0]), voxel_size=1.0, augment=Augmentation(), seed=3)
+    mixing = CloudDataset(
+        SemanticKITTI(root, [0]), voxel_size=1.0, augment=Augmentation(mix3d=1.0), seed=3
+    )
     both, own = mixing.cloud((2, 0)), plain.cloud((2, 0))
     assert torch.equal(both.points[:300], own.points)
     (other,) = (i for i in (1, 2) if plain.cloud((2, i)).n_points == both.n_points - 300)
     assert torch.equal(both.points[300:], plain.cloud((2, other)).points)
-    never = SemanticKITTI(root, [0], voxel_size=1.0, augment=Augmentation(mix3d=1e-9), seed=3)
+    never = CloudDataset(
+        SemanticKITTI(root, [0]), voxel_size=1.0, augment=Augmentation(mix3d=1e-9), seed=3
+    )
     assert torch.equal(never.cloud((2, 0)).points, own.points)
 
 
 def test_a_set_of_one_scan_is_mixed_with_itself(tmp_path: Path) -> None:
     write_scan(tmp_path, 0, 0, 50)
-    data = SemanticKITTI(
-        tmp_path, [0], voxel_size=1.0, augment=Augmentation(mix=LaserMix(), mix3d=1.0)
+    data = CloudDataset(
+        SemanticKITTI(tmp_path, [0]),
+        voxel_size=1.0,
+        augment=Augmentation(mix=LaserMix(), mix3d=1.0),
     )
     assert data.cloud(0).n_points == 100
 
 
 def test_mixed_clouds_lie_on_native_points_too(root: Path) -> None:
-    sample = SemanticKITTI(
-        root, [0], voxel_size=1.0, augment=Augmentation(mix3d=1.0), geometry=OnPoints()
+    sample = CloudDataset(
+        SemanticKITTI(root, [0]),
+        voxel_size=1.0,
+        augment=Augmentation(mix3d=1.0),
+        geometry=OnPoints(),
     )[0, 2]
     assert isinstance(sample.geometry, PointSet)
     assert sample.geometry.rows == len(sample.points) > 100

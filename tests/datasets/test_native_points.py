@@ -9,8 +9,10 @@ import pytest
 import torch
 
 from pcnn.datasets import CollateSegmentation, OnPoints, OnVoxels
+from pcnn.datasets.batches import SegmentationBatch
+from pcnn.datasets.cloud import Cloud
+from pcnn.datasets.cloud_dataset import CloudDataset
 from pcnn.datasets.labels import IGNORE
-from pcnn.datasets.samples import Cloud, SegmentationBatch
 from pcnn.datasets.semantic_kitti import SemanticKITTI
 from pcnn.datasets.transforms.augment import Augmentation
 from pcnn.geometry import Neighbourhood, PointSet
@@ -104,9 +106,11 @@ def test_what_does_not_serve_names_the_file():
 def test_a_cache_changes_no_sample(tmp_path: Path):
     write_scan(tmp_path, 0, 0, 2000)
 
-    def data(cache: bool, size: float = 2.0, **options: object) -> SemanticKITTI:
+    def data(cache: bool, size: float = 2.0, **options: object) -> CloudDataset:
         folder = tmp_path / "cache" if cache else None
-        return SemanticKITTI(tmp_path, [0], voxel_size=size, crop=15.0, cache=folder, **options)
+        return CloudDataset(
+            SemanticKITTI(tmp_path, [0]), voxel_size=size, crop=15.0, cache=folder, **options
+        )
 
     points = OnPoints(thin=0.7)
     plain = data(False, geometry=points, augment=Augmentation())[3, 0]

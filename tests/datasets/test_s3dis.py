@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 import torch
 
-from pcnn.datasets.classification import CollateClassification
-from pcnn.datasets.cloud_dataset import MIX3D
+from pcnn.datasets.batches import CollateClassification
+from pcnn.datasets.cloud import Cloud
+from pcnn.datasets.cloud_dataset import MIX3D, ClassifiedClouds, CloudDataset
 from pcnn.datasets.labels import IGNORE
 from pcnn.datasets.native_points import OnPoints
 from pcnn.datasets.placement import Placement, VoxelSize
-from pcnn.datasets.s3dis import CLASS_NAMES, RoomTypes, S3DISRooms
+from pcnn.datasets.s3dis import CLASS_NAMES, S3DISRooms, room_type
 from pcnn.datasets.s3dis.files import RoomArrays, write_array_room
-from pcnn.datasets.samples import Cloud
 from pcnn.datasets.transforms.augment import Augmentation, sample_generator
 from pcnn.datasets.voxels import OnVoxels
 from tests.datasets.s3dis_rooms import room_arrays, write_set, write_text
@@ -31,8 +31,8 @@ def root(tmp_path: Path) -> Path:
     return write_set(tmp_path / "s3dis", ROOMS)
 
 
-def rooms(root: Path, **options: object) -> S3DISRooms:
-    return S3DISRooms(root, [1], **{"voxel_size": 0.2, **options})
+def rooms(root: Path, **options: object) -> CloudDataset:
+    return CloudDataset(S3DISRooms(root, [1]), **{"voxel_size": 0.2, **options})
 
 
 def test_a_room_is_read_with_its_origin_in_the_middle_of_the_floor(root: Path):
@@ -84,8 +84,8 @@ def test_a_cache_holds_rooms_not_crops(root: Path, tmp_path: Path):
 
 
 def test_limit_spreads_over_the_rooms(root: Path):
-    both = S3DISRooms(root, [1, 5], voxel_size=0.2, limit=2)
-    assert [room.name for room in both.rooms] == ["Area_1/WC_1", "Area_5/hallway_1"]
+    both = CloudDataset(S3DISRooms(root, [1, 5]), voxel_size=0.2, limit=2)
+    assert [both.name(i) for i in range(2)] == ["Area_1/WC_1", "Area_5/hallway_1"]
     with pytest.raises(ValueError, match="point_max must be at least 1"):
         rooms(root, point_max=0)
 
@@ -138,7 +138,7 @@ def test_text_is_said_to_be_slow(tmp_path: Path, caplog: pytest.LogCaptureFixtur
 
 @pytest.mark.parametrize("placement", PLACEMENTS, ids=NAMES)
 def test_types_of_rooms(root: Path, placement: Placement):
-    data = RoomTypes(rooms(root, geometry=placement, point_max=50))
+    data = ClassifiedClouds(rooms(root, geometry=placement, point_max=50), room_type)
     assert len(data) == 2
     batch = CollateClassification(6, placement)([data[4, 0], data[4, 1]])
     assert batch.labels.tolist() == [0, 7]
@@ -148,7 +148,7 @@ def test_types_of_rooms(root: Path, placement: Placement):
     assert len(batch.points) == 0  # a training places no point anew
     with pytest.raises(ValueError, match="take the batch from an evaluation loader"):
         batch.placed(batch.points)
-    data.rooms.gives_raw_points = True
+    data.clouds.gives_raw_points = True
     batch = CollateClassification(6, placement)([data[4, 0], data[4, 1]])
     again = batch.placed(batch.points)
     assert torch.equal(again.features, batch.tensor.features)
@@ -164,7 +164,7 @@ def test_types_of_rooms(root: Path, placement: Placement):
 
 def test_mixed_rooms_have_no_type(root: Path):
     with pytest.raises(ValueError, match=r"a mix of two rooms has no type: .* augment=rooms"):
-        RoomTypes(rooms(root, augment=Augmentation(mix3d=0.5)))
+        ClassifiedClouds(rooms(root, augment=Augmentation(mix3d=0.5)), room_type)
 
 
 @pytest.mark.parametrize("placement", PLACEMENTS, ids=NAMES)
@@ -183,7 +183,7 @@ def test_crops_are_drawn_apart_from_changes_and_mixes(root: Path, monkeypatch: p
         drawn.append(generator.random())
         return cloud
 
-    monkeypatch.setattr("pcnn.datasets.s3dis.dataset.sphere_crop", note)
+    monkeypatch.setattr("pcnn.datasets.cloud_dataset.sphere_crop", note)
     data = rooms(root, point_max=60, seed=3)
     for key in ((0, 1), (2, 0)):
         assert data[key] is not None
@@ -197,7 +197,7 @@ def test_a_room_without_a_type_is_named(root: Path):
     write_set(root, {"Area_1/stairs_1": 3})
     assert len(rooms(root)) == 3
     with pytest.raises(ValueError, match="Area_1/stairs_1: a room is called TYPE_n"):
-        RoomTypes(rooms(root))
+        ClassifiedClouds(rooms(root), room_type)
 
 
 @pytest.mark.data

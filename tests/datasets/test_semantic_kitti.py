@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from pcnn.datasets.cloud_dataset import CloudDataset
 from pcnn.datasets.labels import IGNORE
 from pcnn.datasets.semantic_kitti import (
     TEST_SEQUENCES,
@@ -33,7 +34,7 @@ def test_official_split():
 
 
 def test_reads_points_remission_and_train_ids(root: Path):
-    data = SemanticKITTI(root, [0, 3], voxel_size=0.5)
+    data = CloudDataset(SemanticKITTI(root, [0, 3]), voxel_size=0.5)
     assert len(data) == 4
     cloud = data.read(3)
     assert (cloud.name, cloud.n_points) == ("03/000005", 90)
@@ -45,7 +46,7 @@ def test_reads_points_remission_and_train_ids(root: Path):
 
 
 def test_sample_knows_where_its_points_lay(root: Path):
-    data = SemanticKITTI(root, [0], voxel_size=0.5, crop=15.0)
+    data = CloudDataset(SemanticKITTI(root, [0]), voxel_size=0.5, crop=15.0)
     sample, whole = data[0, 2], data.read(2)
     assert sample.point_index is not None
     assert sample.point_labels is not None
@@ -57,8 +58,10 @@ def test_sample_knows_where_its_points_lay(root: Path):
 
 
 def test_samples_are_functions_of_seed_epoch_and_index(root: Path):
-    def data(seed: int) -> SemanticKITTI:
-        return SemanticKITTI(root, [0], voxel_size=0.5, augment=Augmentation(drop=0.2), seed=seed)
+    def data(seed: int) -> CloudDataset:
+        return CloudDataset(
+            SemanticKITTI(root, [0]), voxel_size=0.5, augment=Augmentation(drop=0.2), seed=seed
+        )
 
     first, again = data(1), data(1)
     again[0, 2], again[7, 1]  # what was read before does not matter
@@ -72,12 +75,12 @@ def test_scans_without_label_are_named_and_left_out(root: Path, caplog: pytest.L
     write_scan(root, 0, 7, 10, labelled=False)
     write_scan(root, 0, 9, 10, labelled=False)
     with caplog.at_level(logging.WARNING):
-        data = SemanticKITTI(root, [0], voxel_size=0.5)
+        data = CloudDataset(SemanticKITTI(root, [0]), voxel_size=0.5)
     assert [data.name(i) for i in range(len(data))] == ["00/000000", "00/000001", "00/000002"]
     (line,) = caplog.messages
     assert "2 of 5 scans have no label and are left out: 00/000007, 00/000009" in line
     assert "\n" not in line
-    everything = SemanticKITTI(root, [0], voxel_size=0.5, labelled_only=False)
+    everything = CloudDataset(SemanticKITTI(root, [0], labelled_only=False), voxel_size=0.5)
     assert len(everything) == 5
     assert everything[0, 3].point_labels is None
     assert set(everything[0, 3].labels.tolist()) == {IGNORE}
@@ -87,28 +90,28 @@ def test_many_missing_labels_stay_one_line(tmp_path: Path, caplog: pytest.LogCap
     write_scan(tmp_path, 0, 0, 1)
     for frame in range(1, 31):
         write_scan(tmp_path, 0, frame, 1, labelled=False)
-    SemanticKITTI(tmp_path, [0], voxel_size=0.5)
+    CloudDataset(SemanticKITTI(tmp_path, [0]), voxel_size=0.5)
     assert caplog.messages[0].endswith("00/000020 and 10 more")
 
 
 def test_no_labelled_scan(tmp_path: Path):
     write_scan(tmp_path, 0, 0, 5, labelled=False)
     with pytest.raises(FileNotFoundError, match=r"no labelled scan \(velodyne/\*\.bin with labels"):
-        SemanticKITTI(tmp_path, [0], voxel_size=0.5)
+        CloudDataset(SemanticKITTI(tmp_path, [0]), voxel_size=0.5)
 
 
 def test_missing_sequence_gives_the_download_steps(root: Path):
     with pytest.raises(
         FileNotFoundError, match=r"allow_missing=true .* Download .*kitti"
     ) as caught:
-        SemanticKITTI(root, [0, 4, 7], voxel_size=0.5)
+        CloudDataset(SemanticKITTI(root, [0, 4, 7]), voxel_size=0.5)
     assert "sequences lacks 04/velodyne, 07/velodyne" in str(caught.value)
 
 
 def test_label_without_its_scan(root: Path):
     (root / "sequences/00/velodyne/000001.bin").unlink()
     with pytest.raises(FileNotFoundError, match=r"000001\.bin is missing.*000001\.label exists"):
-        SemanticKITTI(root, [0], voxel_size=0.5)
+        CloudDataset(SemanticKITTI(root, [0]), voxel_size=0.5)
 
 
 def damage(path: Path, how: str) -> None:
@@ -124,11 +127,11 @@ def damage(path: Path, how: str) -> None:
 
 def test_missing_returns_take_their_labels_with_them(root: Path):
     path = root / "sequences/00/velodyne/000001.bin"
-    whole = SemanticKITTI(root, [0], voxel_size=0.5).read(1)
+    whole = CloudDataset(SemanticKITTI(root, [0]), voxel_size=0.5).read(1)
     points = np.fromfile(path, dtype="<f4").reshape(-1, 4)
     points[[1, 3], :3] = [[0, 0, 0], [np.nan, 1, 1]]
     points.tofile(path)
-    cloud = SemanticKITTI(root, [0], voxel_size=0.5).read(1)
+    cloud = CloudDataset(SemanticKITTI(root, [0]), voxel_size=0.5).read(1)
     assert cloud.n_points_total == len(points)
     assert cloud.labels is not None
     assert whole.labels is not None
@@ -148,22 +151,22 @@ def test_missing_returns_take_their_labels_with_them(root: Path):
     ],
 )
 def test_damaged_file_names_file_and_rule(root: Path, file: str, how: str, message: str):
-    data = SemanticKITTI(root, [0], voxel_size=0.5)
+    data = CloudDataset(SemanticKITTI(root, [0]), voxel_size=0.5)
     damage(root / "sequences/00" / file, how)
     with pytest.raises(ValueError, match=message):
         data[0, 1]
 
 
 def test_limit_spreads_over_the_set(root: Path):
-    data = SemanticKITTI(root, [0, 3], voxel_size=0.5, limit=2)
+    data = CloudDataset(SemanticKITTI(root, [0, 3]), voxel_size=0.5, limit=2)
     assert [data.name(i) for i in range(len(data))] == ["00/000000", "03/000005"]
-    assert len(SemanticKITTI(root, [0, 3], voxel_size=0.5, limit=9)) == 4
+    assert len(CloudDataset(SemanticKITTI(root, [0, 3]), voxel_size=0.5, limit=9)) == 4
     with pytest.raises(ValueError, match="limit"):
-        SemanticKITTI(root, [0, 3], voxel_size=0.5, limit=0)
+        CloudDataset(SemanticKITTI(root, [0, 3]), voxel_size=0.5, limit=0)
 
 
 def test_keys_out_of_range(root: Path):
-    data = SemanticKITTI(root, [3], voxel_size=0.5)
+    data = CloudDataset(SemanticKITTI(root, [3]), voxel_size=0.5)
     for key in ((0, 1), (0, -1), 5):
         with pytest.raises(IndexError, match="of a set of 1"):
             data[key]
@@ -171,7 +174,7 @@ def test_keys_out_of_range(root: Path):
 
 @pytest.mark.data
 def test_real_scans(data_root: Path, caplog: pytest.LogCaptureFixture):
-    data = SemanticKITTI(data_root / "kitti", [0], voxel_size=0.05)
+    data = CloudDataset(SemanticKITTI(data_root / "kitti", [0]), voxel_size=0.05)
     assert [data.name(i) for i in range(len(data))] == ["00/000000"]
     assert "000001, 00/000005, 00/000094, 00/000095" in caplog.messages[0]
     words = np.fromfile(data.sources(0)[1], dtype=np.uint32)
@@ -185,7 +188,9 @@ def test_real_scans(data_root: Path, caplog: pytest.LogCaptureFixture):
     assert cloud.labels is not None
     assert int((cloud.labels == 8).sum()) == found[40] + found.get(60, 0)
     assert int((cloud.labels == 14).sum()) == 27123
-    everything = SemanticKITTI(data_root / "kitti", [0], voxel_size=0.05, labelled_only=False)
+    everything = CloudDataset(
+        SemanticKITTI(data_root / "kitti", [0], labelled_only=False), voxel_size=0.05
+    )
     assert [everything.read(i).n_points for i in range(3)] == [124668, 124605, 123924]
     # mean number of occupied cells in the 3^3 box, a property of real scans
     sample = data[0, 0]

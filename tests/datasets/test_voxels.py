@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 import torch
 
+from pcnn.datasets.cloud import Cloud
 from pcnn.datasets.labels import IGNORE
-from pcnn.datasets.samples import Cloud
 from pcnn.datasets.voxels import majority, reduce_cloud, voxelize_cloud
 from tests.datasets.clouds import cloud
 

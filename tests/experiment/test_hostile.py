@@ -24,7 +24,7 @@ from pcnn.callbacks import stop_signals
 from pcnn.cli.commands import app
 from pcnn.cli.composed import composed as composed_by_cli
 from pcnn.dataflows import tuning_file
-from pcnn.datasets.class_file import read_classes
+from pcnn.datasets.labels import read_classes
 from pcnn.datasets.readers.fragments import read_fragment
 from pcnn.datasets.registration.pair_lists import read_pickle
 from pcnn.errors import UserError

@@ -14,7 +14,7 @@ import torch
 from omegaconf import OmegaConf
 from rich.console import Console
 
-from pcnn.datamodules import FolderSegmentation, KITTISegmentation
+from pcnn.datamodules import CloudDataModule
 from pcnn.datasets import OnPoints, OnVoxels
 from pcnn.experiment.errors import ConfigError
 from pcnn.experiment.predictions import LabelWriter, check_apart
@@ -23,6 +23,7 @@ from pcnn.losses import CrossEntropy
 from pcnn.models import MinkUNet42
 from pcnn.tasks import EvaluationViews, SegmentationTask
 from pcnn.tasks.schedules import constant
+from tests.datamodules.modules import folder_module, kitti_module
 from tests.experiment.tiny_kitti import write_tiny_kitti
 from tests.tasks.quiet import trainer_for
 
@@ -41,11 +42,11 @@ def untrained(views: EvaluationViews | None = None) -> SegmentationTask:
 
 
 def names() -> tuple[str, ...]:
-    return KITTISegmentation().class_names
+    return kitti_module().class_names
 
 
-def scans(root: Path, sequence: int, geometry: Any = None) -> KITTISegmentation:
-    return KITTISegmentation(
+def scans(root: Path, sequence: int, geometry: Any = None) -> CloudDataModule:
+    return kitti_module(
         root=str(root),
         voxel_size=0.4,
         crop=None,
@@ -57,7 +58,7 @@ def scans(root: Path, sequence: int, geometry: Any = None) -> KITTISegmentation:
 
 
 def figures_of(
-    folder: Path, task: SegmentationTask, data: KITTISegmentation, *callbacks: L.Callback
+    folder: Path, task: SegmentationTask, data: CloudDataModule, *callbacks: L.Callback
 ) -> dict[str, float]:
     trainer = trainer_for(folder, callbacks=list(callbacks))
     (figures,) = trainer.test(task, data, verbose=False)
@@ -156,7 +157,7 @@ def test_predictions_never_lie_among_the_data(root: Path, tmp_path: Path) -> Non
             path.parent.mkdir(exist_ok=True)
         np.save(tmp_path / f"{name}.npy", np.zeros((5, 4)))
         np.save(tmp_path / labels, np.zeros(5, np.int64))
-    own = FolderSegmentation(str(tmp_path), 0.5, class_names=["a"], num_workers=0, val_fraction=0.5)
+    own = folder_module(str(tmp_path), 0.5, class_names=["a"], num_workers=0, val_fraction=0.5)
     check_apart(tmp_path / "out", own)
     with pytest.raises(ConfigError, match="would lie among the data"):
         check_apart(tmp_path, own)

@@ -19,7 +19,8 @@ import yaml
 from pcnn.callbacks import load_config, load_weights
 from pcnn.dataflows import tuning_file
 from pcnn.datasets.cache import CloudCache
-from pcnn.datasets.class_file import read_classes
+from pcnn.datasets.cloud import Cloud
+from pcnn.datasets.labels import read_classes
 from pcnn.datasets.readers.fragments import read_fragment, read_local
 from pcnn.datasets.readers.points import label_source, read_labels, read_points
 from pcnn.datasets.registration.gt_files import read_gt_info, read_gt_log, read_gt_overlap
@@ -30,7 +31,6 @@ from pcnn.datasets.registration.pair_lists import read_indoor_list, read_kitti_l
 from pcnn.datasets.registration.threedmatch_training import FCGFPairs
 from pcnn.datasets.s3dis.convert import alignment_angle
 from pcnn.datasets.s3dis.files import STEMS, read_annotation, read_array_room, write_array_room
-from pcnn.datasets.samples import Cloud
 from pcnn.datasets.statistics.of_set import read_statistics
 from pcnn.experiment import run_folder
 from pcnn.experiment.confusion_file import read_counts

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from pcnn.datamodules.s3dis import S3DISClassification, S3DISSegmentation
+from pcnn.datamodules import CloudDataModule
 from pcnn.datasets import OnPoints, OnVoxels, Placement
 from pcnn.datasets.s3dis.files import RoomArrays, write_array_room
 from pcnn.datasets.transforms.augment import Augmentation
@@ -19,6 +19,7 @@ from pcnn.models import MinkUNet42, ResNet18
 from pcnn.tasks import ClassificationTask, EvaluationViews, SegmentationTask
 from pcnn.tasks.schedules import constant
 from pcnn.tasks.views import summed_cloud_probabilities
+from tests.datamodules.modules import room_types_module, s3dis_module
 from tests.datasets.s3dis_rooms import write_set
 from tests.tasks.quiet import trainer_for
 
@@ -57,14 +58,14 @@ def test_odd_rooms_train_along(
     training = partial(torch.optim.SGD, lr=1e-5), constant  # norms of one row have steep gradients
     views = EvaluationViews(fragments=True)
     torch.manual_seed(0)
-    data: S3DISSegmentation
+    data: CloudDataModule
     task: SegmentationTask | ClassificationTask
     if kind == "segmentation":
-        data = S3DISSegmentation(str(root), augment=Augmentation(mix3d=0.5), **options)
+        data = s3dis_module(str(root), augment=Augmentation(mix3d=0.5), **options)
         net: torch.nn.Module = MinkUNet42(6, 13, width=0.125)
         task = SegmentationTask(net, data.class_names, CrossEntropy(), *training, views=views)
     else:
-        data = S3DISClassification(str(root), augment=Augmentation(), **options)
+        data = room_types_module(str(root), augment=Augmentation(), **options)
         net = ResNet18(6, 11, width=0.125)
         task = ClassificationTask(net, data.class_names, CrossEntropy(), *training, views=views)
     trainer = trainer_for(tmp_path, max_steps=4, limit_val_batches=0)
@@ -88,7 +89,7 @@ def test_types_by_one_identity_view_are_those_of_a_single_pass(
 ) -> None:
     root = write_set(tmp_path / "s3dis", ROOMS | ODD)
     options: dict[str, Any] = {"data_dir": str(tmp_path), "num_workers": 0, "voxel_size": 0.4}
-    data = S3DISClassification(str(root), val_batch_size=3, geometry=geometry, **options)
+    data = room_types_module(str(root), val_batch_size=3, geometry=geometry, **options)
     torch.manual_seed(0)
     net = ResNet18(6, 11, width=0.125).eval()
     training = CrossEntropy(), partial(torch.optim.SGD, lr=0.01), constant

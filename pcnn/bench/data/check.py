@@ -9,10 +9,10 @@ import numpy as np
 import torch
 
 from pcnn.bench.verify import CheckFailed
+from pcnn.datasets.batches import SegmentationBatch
 from pcnn.datasets.cloud_dataset import CloudDataset
 from pcnn.datasets.labels import IGNORE
 from pcnn.datasets.sampler import Key
-from pcnn.datasets.samples import SegmentationBatch
 from pcnn.geometry import PointSet
 
 #: Largest relative error of a voxel's mean in float32.

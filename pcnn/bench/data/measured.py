@@ -16,7 +16,7 @@ class Setting:
     """A training whose data path is measured.
 
     Args:
-        module: data module of the training, a `pcnn.datamodules.SegmentationDataModule`.
+        module: data module of the training, a `pcnn.datamodules.CloudDataModule`.
         task: makes the Lightning module of the training, with new weights.
         trainer: makes the trainer, of callbacks and a number of steps.
         size: edge of a cell of the finest level [m].

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from pcnn.datasets.cloud import Cloud
 from pcnn.datasets.readers import las
 from pcnn.datasets.readers.channels import Reading
 from pcnn.datasets.readers.columns import LAYOUTS, columns_named, plain_table, read_bin
@@ -21,7 +22,6 @@ from pcnn.datasets.readers.table import (
     rounded_points,
     valid_returns,
 )
-from pcnn.datasets.samples import Cloud
 from pcnn.errors import FileError, MissingFileError
 from pcnn.files.arrays import read_npy
 from pcnn.files.bounded import named

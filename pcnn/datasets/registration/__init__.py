@@ -6,12 +6,6 @@ from pcnn.datasets.registration.kitti_odometry import KITTIOdometry
 from pcnn.datasets.registration.pair_sets import KITTISets, PairSets, ThreeDMatchSets
 from pcnn.datasets.registration.pairs import PairDataset, RegistrationPair
 from pcnn.datasets.registration.placed_pairs import PlacedPairs
-from pcnn.datasets.registration.sources import (
-    kitti_pairs,
-    kitti_source,
-    threedmatch_source,
-    threedmatch_training_pairs,
-)
 from pcnn.datasets.registration.threedmatch import ThreeDMatch
 from pcnn.datasets.registration.threedmatch_training import FCGFPairs, IndoorPairs
 
@@ -29,8 +23,4 @@ __all__ = [
     "RegistrationPair",
     "ThreeDMatch",
     "ThreeDMatchSets",
-    "kitti_pairs",
-    "kitti_source",
-    "threedmatch_source",
-    "threedmatch_training_pairs",
 ]

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import copy
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
-from pcnn.datasets.joined_geometry import joined
+from pcnn.datasets.batches import Batch, joined_geometry
 from pcnn.datasets.placement import Placement
 from pcnn.datasets.registration.placed_pairs import PlacedCloud, PlacedPair, placed
 from pcnn.metrics.registration.pair_results import PairId
 from pcnn.tensor import SparseTensor
 
 
-class PairBatch:
-    """Pairs of a step. Not a dataclass: Lightning would take a dataclass apart.
+class PairBatch(Batch):
+    """Pairs of a step.
 
     The two sides go through the network one after the other, or in one pass as 2 B clouds.
 
@@ -62,74 +63,11 @@ class PairBatch:
         self.names = names
         self.voxel_size = voxel_size
 
-    @property
-    def batch_size(self) -> int:
-        """Number of pairs B."""
-        return len(self.names)
-
     def with_positives(self, positives: Tensor, positive_offsets: Tensor) -> PairBatch:
         """Return the batch with its positives; arguments as in the class."""
-        return PairBatch(
-            self.inputs,
-            self.source_places,
-            self.target_places,
-            self.source_offsets,
-            self.target_offsets,
-            self.transforms,
-            positives,
-            positive_offsets,
-            self.names,
-            self.voxel_size,
-        )
-
-    def to(
-        self,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
-        non_blocking: bool = False,
-    ) -> PairBatch:
-        """Return the batch on another device; ``dtype`` converts the network's inputs alone."""
-        goal = device if device is not None else self.source_places.device
-
-        def side(tensor: SparseTensor) -> SparseTensor:
-            if dtype is not None and tensor.features.dtype != dtype:
-                tensor = tensor.replace(tensor.features.to(dtype))
-            return tensor.to(goal, non_blocking=non_blocking)
-
-        return self._mapped(side, lambda t: t.to(goal, non_blocking=non_blocking))
-
-    def pin_memory(self) -> PairBatch:
-        """Return the batch in page-locked memory."""
-        return self._mapped(SparseTensor.pin_memory, Tensor.pin_memory)
-
-    def tensors(self) -> list[Tensor]:
-        """Every tensor beside the network's inputs."""
-        own = (
-            self.source_places,
-            self.target_places,
-            self.source_offsets,
-            self.target_offsets,
-            self.transforms,
-            self.positives,
-            self.positive_offsets,
-        )
-        return [tensor for tensor in own if tensor is not None]
-
-    def _mapped(
-        self, side: Callable[[SparseTensor], SparseTensor], move: Callable[[Tensor], Tensor]
-    ) -> PairBatch:
-        return PairBatch(
-            tuple(map(side, self.inputs)),
-            move(self.source_places),
-            move(self.target_places),
-            move(self.source_offsets),
-            move(self.target_offsets),
-            move(self.transforms),
-            None if self.positives is None else move(self.positives),
-            None if self.positive_offsets is None else move(self.positive_offsets),
-            self.names,
-            self.voxel_size,
-        )
+        other = copy.copy(self)
+        other.positives, other.positive_offsets = positives, positive_offsets
+        return other
 
 
 class CollatePairs:
@@ -176,7 +114,7 @@ class CollatePairs:
 
 
 def _side(clouds: Sequence[PlacedCloud]) -> SparseTensor:
-    geometry = joined([cloud.geometry for cloud in clouds])
+    geometry = joined_geometry([cloud.geometry for cloud in clouds])
     return SparseTensor(torch.cat([cloud.features for cloud in clouds]), geometry)
 
 

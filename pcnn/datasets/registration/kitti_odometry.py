@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from pcnn.datasets.readers.channels import Reading
 from pcnn.datasets.readers.points import read_points
 from pcnn.datasets.registration.kitti_ground_truth import (
     LEGACY_CALIBRATION,
@@ -22,7 +23,7 @@ from pcnn.datasets.registration.kitti_pair_rule import EXCLUDED, SPLITS, pairs_b
 from pcnn.datasets.registration.pair_lists import read_kitti_list
 from pcnn.datasets.registration.pairs import RegistrationPair
 from pcnn.errors import FileError
-from pcnn.files.bounded import named
+from pcnn.files.bounded import LIMIT, named
 from pcnn.files.text import finite_numbers, numbered_lines
 from pcnn.registration.transforms import not_rigid, rigid
 from pcnn.simulate.marker import is_simulated
@@ -49,6 +50,8 @@ class KITTIOdometry:
         distances: take all pairs of scans that are so far apart, lowest and highest [m], in place
             of the published ones: many more to train on. For ``odometry`` alone, whose transforms
             need no cache.
+        max_gib: largest size of a file [GiB].
+        max_gib: largest size of a file [GiB].
 
     Raises:
         FileNotFoundError: poses, or cached transforms, are missing; the message names the command.
@@ -68,6 +71,7 @@ class KITTIOdometry:
         make_missing: bool = False,
         cached_clouds: int = 4,
         distances: Sequence[float] | None = None,
+        max_gib: float = LIMIT,
     ) -> None:
         if split not in SPLITS:
             raise ValueError(f"split must be one of {', '.join(SPLITS)}, got {split!r}")
@@ -96,6 +100,7 @@ class KITTIOdometry:
         self.source_kind = "simulated" if is_simulated(self.root) else "real"
         self.poses = poses
         self.cache = IcpCache(self.root, ground_truth, poses)
+        self._reading = Reading(max_gib=max_gib)
         self._read = lru_cache(maxsize=cached_clouds)(self._read_cloud)
         self._camera: dict[int, Tensor] = {}
         if metadata is not None:
@@ -198,7 +203,7 @@ class KITTIOdometry:
         path = self.root / "sequences" / scene / "velodyne" / f"{index:06d}.bin"
         if not path.is_file():
             raise FileNotFoundError(f"KITTI: {path}: no such scan")
-        return read_points(path).points
+        return read_points(path, reading=self._reading).points
 
     def _read_poses(self, sequence: int) -> Tensor:
         path = self.root / "poses" / f"{sequence:02d}.txt"

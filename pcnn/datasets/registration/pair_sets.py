@@ -1,33 +1,44 @@
-"""What `dataset=` chooses for registration: the pairs of training, validation and test."""
+"""The pairs that `dataset=` chooses for training, validation and test, real or simulated."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Annotated, Any, Literal, Protocol
+from typing import Annotated, Any, Literal, Protocol, get_args
 
 from annotated_types import Len, MinLen
 
+from pcnn.datasets.cloud_sets import Split
+from pcnn.datasets.registration.kitti_odometry import KITTIOdometry
+from pcnn.datasets.registration.kitti_pair_rule import SPLITS
 from pcnn.datasets.registration.pairs import PairDataset
-from pcnn.datasets.registration.sources import (
-    TrainPairs,
-    kitti_pairs,
-    kitti_source,
-    threedmatch_source,
-    threedmatch_training_pairs,
-)
 from pcnn.datasets.registration.threedmatch import ThreeDMatch
-from pcnn.datasets.registration.threedmatch_training import OVERLAP
-from pcnn.datasets.source import DataSource
-from pcnn.ranges import ArgumentsOf, Distance, Natural, PartialShare
+from pcnn.datasets.registration.threedmatch_training import (
+    LISTED,
+    OVERLAP,
+    VAL_SCENES,
+    FCGFPairs,
+    IndoorPairs,
+)
+from pcnn.datasets.source import DataSource, resolve_source
+from pcnn.files.bounded import LIMIT
+from pcnn.ranges import ArgumentsOf, Distance, Natural, PartialShare, Positive
 
-Split = Literal["train", "val", "test"]
+log = logging.getLogger(__name__)
+
 _Fragments = Annotated[
     Mapping[str, Any],
     ArgumentsOf("pcnn.simulate.interiors.fragments.simulate_fragments"),
 ]
 _Drives = Annotated[Mapping[str, Any], ArgumentsOf("pcnn.simulate.simulate_kitti")]
+# arguments of simulators that change nothing in what is written
+_MANNER = ("workers", "progress")
+
+#: Lists of training pairs: Predator's, FCGF's, or those that are there.
+TrainPairs = Literal["auto", "predator", "fcgf"]
 
 
 class PairSets(Protocol):
@@ -38,7 +49,7 @@ class PairSets(Protocol):
         """Whose thresholds apply, ``threedmatch`` or ``kitti``."""
 
     def find(self, split: Split) -> PairDataset:
-        """Find the pairs of a split, simulated ones where that is due.
+        """Find the pairs of a split; simulates them where that is due.
 
         Raises:
             FileNotFoundError: files are missing.
@@ -48,7 +59,7 @@ class PairSets(Protocol):
 
 @dataclass(frozen=True)
 class ThreeDMatchSets:
-    """Pairs of indoor fragments.
+    """Pairs of indoor fragments, or of simulated rooms in their formats.
 
     Args:
         root: folder of the set; None stands for ``data_dir/threedmatch`` where it exists, else for
@@ -58,13 +69,20 @@ class ThreeDMatchSets:
         pair_list: test pairs, ``3DMatch`` or ``3DLoMatch``.
         scenes: of the test pairs; None takes those that are there.
         benchmarks: folder with LIST/SCENE/gt.log; None looks below the root.
-        train_pairs: lists of training and validation, ``auto``, ``predator`` or ``fcgf``; see
-            `threedmatch_training_pairs`.
-        overlap: pairs that overlap by no more are neither trained nor validated on.
+        train_pairs: lists of training and validation: ``predator`` (fragments in frames of their
+            own, also GeoTransformer's lists and simulated ones), ``fcgf`` (text lists of .npz
+            clouds in one frame a scene; its validation scenes are FCGF's), or ``auto``: ``fcgf``
+            where such lists lie in the root.
+        overlap: of ``predator``: pairs that overlap by no more are neither trained nor validated
+            on.
         allow_missing: train and validate on the scenes that are there where some are missing; the
             test takes those that are there in any case.
         simulate: arguments of `simulate_fragments` for test pairs.
         simulate_train: the same for training and validation pairs.
+        max_gib: largest size of a file [GiB].
+
+    Raises:
+        ValueError: other ``train_pairs``.
     """
 
     root: str | None = None
@@ -78,10 +96,14 @@ class ThreeDMatchSets:
     allow_missing: bool = False
     simulate: _Fragments | None = None
     simulate_train: _Fragments | None = None
-    # what was found, once, of the test pairs (True) and of the others: the log tells it once
-    _found: dict[bool, DataSource] = field(
-        default_factory=dict, init=False, repr=False, compare=False
-    )
+    max_gib: Positive = LIMIT
+
+    def __post_init__(self) -> None:
+        if self.train_pairs not in get_args(TrainPairs):
+            raise ValueError(
+                f"train_pairs must be one of {', '.join(get_args(TrainPairs))}, got "
+                f"{self.train_pairs!r}"
+            )
 
     @property
     def benchmark(self) -> str:
@@ -90,23 +112,57 @@ class ThreeDMatchSets:
 
     def find(self, split: Split) -> PairDataset:
         """Find the pairs of a split; see `PairSets`."""
-        tested = split == "test"
-        if tested not in self._found:
-            simulate = self.simulate if tested else self.simulate_train
-            self._found[tested] = threedmatch_source(
-                self.root, self.source, self.data_dir, simulate
-            )
-        found = self._found[tested]
-        if tested:
-            return ThreeDMatch(found.root, self.pair_list, self.scenes, self.benchmarks)
-        return threedmatch_training_pairs(
-            found, split, self.train_pairs, self.overlap, self.allow_missing
+        if split == "test":
+            root, gib = self._tested.root, self.max_gib
+            return ThreeDMatch(root, self.pair_list, self.scenes, self.benchmarks, max_gib=gib)
+        pairs = self._listed(self._trained.root, split)
+        if self.allow_missing:
+            for note in pairs.notes():
+                log.warning("%s", note)
+        return pairs
+
+    # each is found once: the log tells it once
+    @cached_property
+    def _tested(self) -> DataSource:
+        return self._source(self.simulate)
+
+    @cached_property
+    def _trained(self) -> DataSource:
+        return self._source(self.simulate_train)
+
+    def _source(self, simulate: Mapping[str, Any] | None) -> DataSource:
+        from pcnn.simulate.interiors import VERSION
+        from pcnn.simulate.interiors.fragments import simulate_fragments
+
+        settings, data = dict(simulate or {}), Path(self.data_dir)
+        return resolve_source(
+            "3DMatch",
+            self.root,
+            self.source,
+            data / "threedmatch",
+            data / "simulated" / _simulated_name("threedmatch", settings, VERSION),
+            partial(simulate_fragments, **settings),
+            (),
+            "Official fragments and lists: see docs/registration.md",
         )
+
+    def _listed(self, root: Path, split: Split) -> IndoorPairs | FCGFPairs:
+        """The pairs of the lists that are asked for, or there."""
+        missing, gib = self.allow_missing, self.max_gib
+        lists = next(root.glob(f"*{LISTED}.txt"), None)
+        if self.train_pairs == "predator" or (self.train_pairs == "auto" and lists is None):
+            return IndoorPairs(root, split, self.overlap, missing, gib)
+        if split == "train":
+            return FCGFPairs(root, without=VAL_SCENES, allow_missing=missing, max_gib=gib)
+        there = [scene for scene in VAL_SCENES if any(root.glob(f"{scene}*{LISTED}.txt"))]
+        if 0 < len(there) < len(VAL_SCENES):
+            log.warning("%s: %d of FCGF's %d validation scenes", root, len(there), len(VAL_SCENES))
+        return FCGFPairs(root, there or VAL_SCENES, allow_missing=missing, max_gib=gib)
 
 
 @dataclass(frozen=True)
 class KITTISets:
-    """Pairs of KITTI odometry.
+    """Pairs of KITTI odometry, or of simulated drives in its formats.
 
     Args:
         root: folder of the set; None stands for ``data_dir/kitti`` where it exists, else for
@@ -119,7 +175,7 @@ class KITTISets:
         poses: ``odometry`` or ``semantic``.
         metadata: GeoTransformer's pickle of the tested split, or the folder of its pickles, which
             serves training and validation as well.
-        sequences: of the tested split; None takes all.
+        sequences: of the tested split; None takes all, of simulated drives those that are there.
         train_sequences: of 0 to 5; None takes all.
         val_sequences: of 6 and 7; None takes both.
         distances: train and validate on all pairs of scans that are so far apart, lowest and
@@ -127,6 +183,7 @@ class KITTISets:
         allow_missing: use the sequences that are there where some are missing.
         simulate: arguments of `simulate_kitti` for test pairs.
         simulate_train: the same for training and validation pairs.
+        max_gib: largest size of a file [GiB].
     """
 
     root: str | None = None
@@ -143,17 +200,14 @@ class KITTISets:
     allow_missing: bool = False
     simulate: _Drives | None = None
     simulate_train: _Drives | None = None
-    # what was found, once, of the test pairs (True) and of the others: the log tells it once
-    _found: dict[bool, DataSource] = field(
-        default_factory=dict, init=False, repr=False, compare=False
-    )
+    max_gib: Positive = LIMIT
 
     @property
     def benchmark(self) -> str:
         """``kitti``."""
         return "kitti"
 
-    def find(self, split: Split) -> PairDataset:
+    def find(self, split: Split) -> KITTIOdometry:
         """Find the pairs of a split; see `PairSets`."""
         tested = split == "test"
         chosen = {
@@ -164,21 +218,71 @@ class KITTISets:
         metadata = self.metadata
         if metadata is not None and not tested and not Path(metadata).is_dir():
             metadata = None  # a file lists the tested split alone
-        if tested not in self._found:
-            self._found[tested] = kitti_source(
-                self.root,
-                self.source,
-                self.data_dir,
-                self.simulate if tested else self.simulate_train,
-                with_poses=metadata is None,
-            )
-        return kitti_pairs(
-            self._found[tested],
-            self.split if tested else split,
-            self.ground_truth,
-            self.poses,
+        found = self._tested if tested else self._trained
+        kind, ground_truth, poses = self.split if tested else split, self.ground_truth, self.poses
+        if found.kind == "simulated":
+            ground_truth, poses, metadata = "odometry", "odometry", None
+            if chosen is None and kind in SPLITS:
+                # a small set has no scans of some
+                written = [s for s in SPLITS[kind] if (found.root / f"poses/{s:02d}.txt").is_file()]
+                chosen = written or None
+        elif self.allow_missing and kind in SPLITS:
+            chosen = self._there(found.root, kind, chosen, metadata)
+        return KITTIOdometry(
+            found.root,
+            kind,
+            ground_truth,
+            poses,
             metadata,
             chosen,
-            None if tested else self.distances,
-            self.allow_missing,
+            distances=None if tested else self.distances,
+            max_gib=self.max_gib,
         )
+
+    # each is found once: the log tells it once
+    @cached_property
+    def _tested(self) -> DataSource:
+        return self._source(self.simulate, self.metadata is None)
+
+    @cached_property
+    def _trained(self) -> DataSource:
+        listed = self.metadata is not None and Path(self.metadata).is_dir()
+        return self._source(self.simulate_train, not listed)
+
+    def _source(self, simulate: Mapping[str, Any] | None, with_poses: bool) -> DataSource:
+        from pcnn.simulate import VERSION, simulate_kitti
+
+        settings, data = dict(simulate or {}), Path(self.data_dir)
+        return resolve_source(
+            "KITTI odometry",
+            self.root,
+            self.source,
+            data / "kitti",
+            data / "simulated" / _simulated_name("kitti-pairs", settings, VERSION),
+            partial(simulate_kitti, **settings),
+            ("poses",) if with_poses else (),
+            "KITTI odometry: https://www.cvlibs.net/datasets/kitti/eval_odometry.php",
+        )
+
+    def _there(
+        self, root: Path, split: str, chosen: Sequence[int] | None, metadata: str | None
+    ) -> Sequence[int] | None:
+        """The sequences with scans, and with poses where no list holds the transforms."""
+        wanted = SPLITS[split] if chosen is None else chosen
+        there = []
+        for sequence in wanted:
+            drive = root / f"sequences/{sequence:02d}"
+            poses = root / f"poses/{sequence:02d}.txt"
+            poses = poses if self.poses == "odometry" else drive / "poses.txt"
+            if (drive / "velodyne").is_dir() and (metadata is not None or poses.is_file()):
+                there.append(sequence)
+        if there and len(there) < len(wanted):
+            log.warning("%s: %d of %d sequences of %s", root, len(there), len(wanted), split)
+        # none to validate on is no validation; otherwise the error names the files
+        return there if there or split == "val" else chosen
+
+
+def _simulated_name(name: str, settings: Mapping[str, Any], version: object) -> str:
+    """Folder of a simulated set: its name, what its content hangs on, the simulator's version."""
+    told = [f"{key}-{settings[key]}" for key in sorted(settings) if key not in _MANNER]
+    return "-".join([name, *told, str(version)])

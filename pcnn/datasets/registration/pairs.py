@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 from torch import Tensor
@@ -50,6 +51,8 @@ class PairDataset(Protocol):
     ground_truth: str
     #: ``real`` or ``simulated``
     source_kind: str
+    #: folder of the set
+    root: Path
     #: in the order of the official lists
     pairs: Sequence[RegistrationPair]
 

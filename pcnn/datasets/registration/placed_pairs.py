@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
+from pcnn.datasets.cloud import Cloud
 from pcnn.datasets.placement import Placement
 from pcnn.datasets.registration.augment import PairAugmentation, PairClouds, subset
 from pcnn.datasets.registration.pairs import PairDataset
 from pcnn.datasets.sampler import Key, evenly_spaced
-from pcnn.datasets.samples import Cloud
 from pcnn.datasets.transforms.augment import sample_generator
 from pcnn.geometry import Geometry
 from pcnn.metrics.registration.pair_results import PairId

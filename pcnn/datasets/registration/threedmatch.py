@@ -11,6 +11,7 @@ from torch import Tensor
 from pcnn.datasets.readers.fragments import find_fragment, read_fragment
 from pcnn.datasets.registration.gt_files import read_scene
 from pcnn.datasets.registration.pairs import RegistrationPair
+from pcnn.files.bounded import LIMIT
 from pcnn.simulate.marker import is_simulated
 
 #: In evaluation order.
@@ -49,6 +50,7 @@ class ThreeDMatch:
         scenes: names; None takes every scene that is there, and `notes` says which are missing.
         benchmarks: folder that holds LIST/SCENE/gt.log; None looks below ``root``.
         cached_clouds: fragments kept in memory.
+        max_gib: largest size of a file [GiB].
 
     Raises:
         FileNotFoundError: a folder or file is missing; the message says what belongs where.
@@ -65,6 +67,7 @@ class ThreeDMatch:
         scenes: Sequence[str] | None = None,
         benchmarks: str | Path | None = None,
         cached_clouds: int = 16,
+        max_gib: float = LIMIT,
     ) -> None:
         if pair_list not in LISTS:
             raise ValueError(f"pair_list must be one of {', '.join(LISTS)}, got {pair_list!r}")
@@ -81,6 +84,7 @@ class ThreeDMatch:
         self.pairs: Sequence[RegistrationPair] = [
             pair for scene, folder in self._truths.items() for pair in read_scene(folder, scene)
         ]
+        self._max_gib = max_gib
         self._read = lru_cache(maxsize=cached_clouds)(self._read_cloud)
 
     def cloud(self, scene: str, index: int) -> Tensor:
@@ -103,7 +107,9 @@ class ThreeDMatch:
         ]
 
     def _read_cloud(self, scene: str, index: int) -> Tensor:
-        return read_fragment(find_fragment(self.folders[scene], f"cloud_bin_{index}"))
+        return read_fragment(
+            find_fragment(self.folders[scene], f"cloud_bin_{index}"), self._max_gib
+        )
 
     def _scene_folders(self, scenes: Sequence[str] | None) -> dict[str, Path]:
         found: dict[str, Path] = {}

@@ -12,6 +12,7 @@ from pcnn.datasets.readers.fragments import find_fragment, read_fragment
 from pcnn.datasets.registration.pair_lists import read_indoor_list
 from pcnn.datasets.registration.pairs import RegistrationPair
 from pcnn.errors import FileError
+from pcnn.files.bounded import LIMIT
 from pcnn.files.text import finite_numbers, numbered_lines
 from pcnn.simulate.marker import is_simulated
 
@@ -44,6 +45,7 @@ class IndoorPairs:
         split: ``train`` or ``val``.
         overlap: pairs that overlap by no more are left out; pairs without a figure stay.
         allow_missing: leave out pairs of scenes whose fragments are not there.
+        max_gib: largest size of a file [GiB].
 
     Raises:
         FileNotFoundError: no list, or no fragments of a scene; the message says what belongs where.
@@ -59,12 +61,14 @@ class IndoorPairs:
         split: str,
         overlap: float = OVERLAP,
         allow_missing: bool = False,
+        max_gib: float = LIMIT,
     ) -> None:
         if split not in ("train", "val"):
             raise ValueError(f"split must be train or val, got {split!r}")
         if not 0.0 <= overlap < 1.0:
             raise ValueError(f"overlap must be a share in [0, 1), got {overlap}")
         self.root = Path(root)
+        self._max_gib = max_gib
         if not self.root.is_dir():
             raise FileNotFoundError(f"3DMatch: {self.root} is not a folder. {_STEPS}")
         self.name = f"3DMatch {split} pairs"
@@ -96,7 +100,9 @@ class IndoorPairs:
             FileNotFoundError: no such fragment.
             ValueError: a broken file.
         """
-        return read_fragment(find_fragment(self.folders[scene], f"cloud_bin_{index}"))
+        return read_fragment(
+            find_fragment(self.folders[scene], f"cloud_bin_{index}"), self._max_gib
+        )
 
     def notes(self) -> list[str]:
         """How many pairs of the list were left out, and scenes that are missing."""
@@ -159,6 +165,7 @@ class FCGFPairs:
         without: names, of which no list's name may begin with one.
         allow_missing: leave out pairs of clouds that are not there.
         limit: that many pairs at most.
+        max_gib: largest size of a file [GiB].
 
     Raises:
         FileNotFoundError: no folder, or no list of a scene.
@@ -176,8 +183,10 @@ class FCGFPairs:
         limit: int | None = None,
         without: Sequence[str] = (),
         allow_missing: bool = False,
+        max_gib: float = LIMIT,
     ) -> None:
         self.root = Path(root)
+        self._max_gib = max_gib
         if not self.root.is_dir():
             raise FileNotFoundError(f"{self.root} is not a folder of FCGF's training pairs")
         self.source_kind = "simulated" if is_simulated(self.root) else "real"
@@ -214,7 +223,7 @@ class FCGFPairs:
 
     def cloud(self, scene: str, index: int) -> Tensor:
         """Points [P, 3] float32 of a cloud, in its scene's frame [m]."""
-        return read_fragment(self.root / self.files[index])
+        return read_fragment(self.root / self.files[index], self._max_gib)
 
     def notes(self) -> list[str]:
         """How many pairs were left out."""

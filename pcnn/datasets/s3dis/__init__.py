@@ -2,9 +2,8 @@
 
 from pcnn.datasets.s3dis.classes import AREAS, CLASS_NAMES, ROOM_TYPES, TEST_AREAS, room_type
 from pcnn.datasets.s3dis.convert import ConvertedRoom, convert_room
-from pcnn.datasets.s3dis.dataset import S3DISRooms
 from pcnn.datasets.s3dis.files import DOWNLOAD, Room, find_rooms, is_array_room
-from pcnn.datasets.s3dis.room_types import RoomTypes
+from pcnn.datasets.s3dis.rooms import S3DISRooms, S3DISSets, S3DISTypeSets
 
 __all__ = [
     "AREAS",
@@ -14,8 +13,9 @@ __all__ = [
     "TEST_AREAS",
     "ConvertedRoom",
     "Room",
-    "RoomTypes",
     "S3DISRooms",
+    "S3DISSets",
+    "S3DISTypeSets",
     "convert_room",
     "find_rooms",
     "is_array_room",

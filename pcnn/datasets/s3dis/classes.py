@@ -27,7 +27,7 @@ _CLASSES: tuple[tuple[str, Rgb], ...] = (
 CLASS_NAMES = tuple(name for name, _ in _CLASSES)
 """Names as in the files' names, by label."""
 
-COLORS = tuple(color for _, color in _CLASSES)
+CLASS_COLORS = tuple(color for _, color in _CLASSES)
 
 CLUTTER = CLASS_NAMES.index("clutter")
 

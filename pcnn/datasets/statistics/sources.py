@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from pcnn.datasets.labels import IGNORE, label_map
+from pcnn.datasets.labels import IGNORE
 from pcnn.datasets.readers.channels import Reading
 from pcnn.datasets.readers.fragments import read_fragment
 from pcnn.datasets.readers.label_files import without_label_files
@@ -24,6 +24,7 @@ from pcnn.datasets.readers.table import rounded_points, valid_returns
 from pcnn.datasets.readers.units import declared_unit
 from pcnn.datasets.s3dis.classes import CLASS_NAMES
 from pcnn.datasets.s3dis.files import Room, layout_of, read_annotation
+from pcnn.datasets.semantic_kitti import label_map
 from pcnn.files.bounded import LIMIT
 
 FRAGMENT, ROOM = (".pth", ".npz"), ".txt"

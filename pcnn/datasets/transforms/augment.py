@@ -16,11 +16,10 @@ import torch
 from annotated_types import Interval
 from torch import Tensor
 
-from pcnn.datasets.samples import Cloud
+from pcnn.datasets.cloud import Cloud, turned
 from pcnn.datasets.transforms.elastic import Elastic
 from pcnn.datasets.transforms.features import Chromatic, Remission
 from pcnn.datasets.transforms.mixes import ScanMix
-from pcnn.datasets.turning import turned
 from pcnn.ranges import Degrees, Distance, Factor, PartialShare, Share
 
 

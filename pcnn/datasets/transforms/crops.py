@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from pcnn.datasets.cloud import Cloud
 from pcnn.datasets.placement import VoxelSize
-from pcnn.datasets.samples import Cloud
 from pcnn.geometry import quantize
 from pcnn.geometry.quantize import voxel_sizes
 

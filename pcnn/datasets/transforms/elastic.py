@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from annotated_types import Len
 from torch import Tensor
 
-from pcnn.datasets.samples import Cloud
+from pcnn.datasets.cloud import Cloud
 from pcnn.ranges import Length, Share
 
 #: Most nodes of a grid of displacements: 3 x 4 bytes each, twice.

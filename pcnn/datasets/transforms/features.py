@@ -11,7 +11,7 @@ import torch
 from annotated_types import Len
 from torch import Tensor
 
-from pcnn.datasets.samples import Cloud
+from pcnn.datasets.cloud import Cloud
 from pcnn.ranges import Factor, NonNegative, Share
 
 

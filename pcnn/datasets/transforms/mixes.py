@@ -11,9 +11,7 @@ import numpy as np
 import torch
 from annotated_types import Interval, Len, MinLen
 
-from pcnn.datasets.joined_cloud import joined_cloud
-from pcnn.datasets.samples import Cloud
-from pcnn.datasets.turning import turned
+from pcnn.datasets.cloud import Cloud, joined_cloud, turned
 from pcnn.ranges import Count, Natural, NonNegative, Share
 
 

@@ -15,10 +15,11 @@ from pcnn.bench.data.links import linked_set
 from pcnn.bench.rows import read_rows
 from pcnn.bench.verify import CheckFailed
 from pcnn.cli.commands import app
-from pcnn.datamodules import KITTISegmentation
+from pcnn.datamodules import CloudDataModule
 from pcnn.datasets import OnPoints, OnVoxels, Placement
-from pcnn.datasets.samples import SegmentationSample
+from pcnn.datasets.placement import SegmentationSample
 from pcnn.datasets.transforms.augment import Augmentation
+from tests.datamodules.modules import kitti_module
 from tests.datasets.clouds import write_scan
 
 
@@ -30,10 +31,10 @@ def root(tmp_path: Path) -> Path:
     return tmp_path / "kitti"
 
 
-def module(root: Path, geometry: Placement, **options: Any) -> KITTISegmentation:
+def module(root: Path, geometry: Placement, **options: Any) -> CloudDataModule:
     settings = {"train_sequences": [0], "voxel_size": 1.0, "cache": False, "num_workers": 0}
     settings |= {"augment": Augmentation(), "geometry": geometry}
-    return KITTISegmentation(str(root), **(settings | options))
+    return kitti_module(str(root), **(settings | options))
 
 
 def test_rows_of_a_training(root: Path, tmp_path: Path) -> None:

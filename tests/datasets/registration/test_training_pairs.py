@@ -11,8 +11,6 @@ from pcnn.datasets.registration import (
     KITTIOdometry,
     KITTISets,
     ThreeDMatchSets,
-    threedmatch_source,
-    threedmatch_training_pairs,
 )
 from pcnn.datasets.registration.kitti_pair_rule import pairs_between
 from pcnn.registration.nearest import nearest_within
@@ -91,11 +89,10 @@ def test_scenes_that_are_there_are_trained_on_when_told_so(
 
 def test_fcgfs_clouds_that_are_there(tmp_path: Path) -> None:
     write_fcgf(tmp_path, ("sun3d-x",))
-    found = threedmatch_source(str(tmp_path))
-    whole = threedmatch_training_pairs(found, "train")
+    whole = ThreeDMatchSets(str(tmp_path)).find("train")
     assert isinstance(whole, FCGFPairs)
     (tmp_path / whole.files[whole.pairs[0].target]).unlink()
-    data = threedmatch_training_pairs(found, "train", allow_missing=True)
+    data = ThreeDMatchSets(str(tmp_path), allow_missing=True).find("train")
     assert 0 < len(data.pairs) < len(whole.pairs)
     assert data.notes() == [
         f"{len(whole.pairs) - len(data.pairs)} of {len(whole.pairs)} pairs are left out, as clouds "
@@ -108,8 +105,8 @@ def test_fcgfs_lists_are_found_and_split_as_published(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     write_fcgf(tmp_path, ("sun3d-x", VAL_SCENE))
-    found = threedmatch_source(str(tmp_path))
-    train, val = (threedmatch_training_pairs(found, s) for s in ("train", "val"))
+    sets = ThreeDMatchSets(str(tmp_path))
+    train, val = sets.find("train"), sets.find("val")
     assert isinstance(train, FCGFPairs)
     assert {p.scene for p in train.pairs} == {"sun3d-x@seq-01-0.30"}
     assert {p.scene for p in val.pairs} == {f"{VAL_SCENE}@seq-01-0.30"}
@@ -117,9 +114,9 @@ def test_fcgfs_lists_are_found_and_split_as_published(
     assert shared(train, 0) > 0.3
     assert "1 of FCGF's 6 validation scenes" in caplog.text
     with pytest.raises(FileNotFoundError, match="no list of train pairs"):
-        threedmatch_training_pairs(found, "train", "predator")
+        ThreeDMatchSets(str(tmp_path), train_pairs="predator").find("train")
     with pytest.raises(ValueError, match="auto, predator, fcgf"):
-        threedmatch_training_pairs(found, "train", "fcfg")  # type: ignore[arg-type]
+        ThreeDMatchSets(str(tmp_path), train_pairs="fcfg")  # type: ignore[arg-type]
 
 
 def test_sets_of_one_root(tmp_path: Path) -> None:

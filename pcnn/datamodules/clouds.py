@@ -1,0 +1,197 @@
+"""Loading of labelled clouds, for every data set: a class a point, or a class a cloud."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+from torch.utils.data import Dataset
+
+from pcnn.datamodules.batch_stream import Collate
+from pcnn.datamodules.exact_loading import ExactLoading
+from pcnn.datasets.batches import CollateClassification, CollateSegmentation
+from pcnn.datasets.cloud_dataset import ClassifiedClouds, CloudDataset
+from pcnn.datasets.cloud_sets import CloudSets, Split
+from pcnn.datasets.labels import Rgb, contents
+from pcnn.datasets.placement import Placement, VoxelSize
+from pcnn.datasets.source import Kind
+from pcnn.datasets.transforms.augment import Augmentation
+from pcnn.ranges import Count, Length, Seed, Workers
+
+log = logging.getLogger(__name__)
+
+
+class CloudDataModule(ExactLoading):
+    """Loaders of `SegmentationBatch`, and the sets of clouds behind them.
+
+    Training clouds are augmented, and may be cropped and kept in a cache; validation and test
+    clouds are whole but for `crop`.
+
+    Args:
+        sets: the data set and its splits.
+        voxel_size: edge of a voxel [m]; on native points of a cell, the unit of kernels.
+        crop: horizontal radius about the origin [m], or None; also in validation and test, whose
+            metrics then count the points inside it.
+        point_max: largest number of rows of a training sample, see `CloudDataset`; None trains on
+            whole clouds.
+        augment: random changes of training clouds, or None.
+        cache: keep training clouds under ``data_dir/cache``: their voxels, or their cropped points.
+        data_dir: folder for the cache.
+        limit_train: number of training clouds, spread over the set; None uses all.
+        limit_val: number of validation and of test clouds; None uses all.
+        batch_size: as in `ExactLoading`, with the following five.
+        val_batch_size: ...
+        num_workers: ...
+        seed: ...
+        geometry: ...
+        on_error: ...
+    """
+
+    advice = (
+        ", or train without it: dataset.on_error=skip (pcnn preprocess names all broken files "
+        "at once)"
+    )
+
+    def __init__(
+        self,
+        sets: CloudSets,
+        voxel_size: VoxelSize,
+        crop: Length | None = None,
+        point_max: Count | None = None,
+        augment: Augmentation | None = None,
+        cache: bool = False,
+        data_dir: str = "data",
+        limit_train: Count | None = None,
+        limit_val: Count | None = None,
+        batch_size: Count = 1,
+        val_batch_size: Count = 1,
+        num_workers: Workers | None = 2,
+        seed: Seed = 0,
+        geometry: Placement | None = None,
+        on_error: str = "raise",
+    ) -> None:
+        super().__init__(
+            batch_size=batch_size,
+            val_batch_size=val_batch_size,
+            num_workers=num_workers,
+            seed=seed,
+            geometry=geometry,
+            on_error=on_error,
+        )
+        self.sets = sets
+        self.unit = sets.unit
+        self.voxel_size = voxel_size
+        self.crop = crop
+        self.point_max = point_max
+        self.augment = augment
+        self.cache = Path(data_dir) / "cache" if cache else None
+        self.limit_train = limit_train
+        self.limit_val = limit_val
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """Names of the classes 0..C-1."""
+        return self.sets.label_map.class_names
+
+    @property
+    def num_classes(self) -> int:
+        """Number of classes C."""
+        return len(self.class_names)
+
+    @property
+    def colors(self) -> tuple[Rgb, ...]:
+        """RGB in 0..255 of the classes."""
+        return self.sets.label_map.colors
+
+    @property
+    def classes(self) -> dict[str, Any]:
+        """Content of a class file with these classes."""
+        return contents(self.sets.label_map)
+
+    @property
+    def channels(self) -> tuple[str, ...]:
+        """Names of the channels of the network input besides x, y, z."""
+        in_use = (dataset for dataset in self._datasets.values() if dataset is not None)
+        dataset: Any = next(in_use, None) or self._built("train")
+        dataset = dataset.clouds if isinstance(dataset, ClassifiedClouds) else dataset
+        return tuple(dataset.clouds.channels)
+
+    @property
+    def in_channels(self) -> int:
+        """Channels of the network input: x, y, z and the set's own."""
+        return 3 + len(self.channels)
+
+    @property
+    def source_kind(self) -> Kind:
+        """Whether the clouds are ``real`` or ``simulated``."""
+        return self.sets.found.kind
+
+    @property
+    def data_root(self) -> Path:
+        """The folder the clouds are read from."""
+        return self.sets.found.root
+
+    @property
+    def tests_on_validation(self) -> bool:
+        """Whether the test reads what validates, as no labelled clouds are set apart for it."""
+        return self.sets.tests_on_validation
+
+    def to_raw(self, labels: np.ndarray) -> np.ndarray:
+        """Translate train ids ([P], 0..C-1 or 255) into the labels that the set's files use."""
+        return self.sets.to_raw(labels)
+
+    def prediction_path(self, name: str) -> Path:
+        """Return where the set's layout wants the predicted labels of a cloud, relative."""
+        return self.sets.prediction_path(name)
+
+    def prepare_data(self) -> None:
+        """Find the files, or simulate them; called by one process of each machine."""
+        _ = self.sets.found
+
+    def build(self, split: Split) -> Dataset[Any] | None:
+        """Make the data set of a split; None where it has no clouds."""
+        if split == "test" and self.tests_on_validation:
+            if self.sets.note_on_test:
+                log.warning("%s", self.sets.note_on_test)
+            return self._built("val")
+        clouds, train = self.sets.find(split), split == "train"
+        if clouds is None:
+            return None
+        made = CloudDataset(
+            clouds,
+            voxel_size=self.voxel_size,
+            crop=self.crop,
+            point_max=self.point_max if train else None,
+            augment=self.augment if train else None,
+            cache=self.cache / str(clouds.recipe()["set"]) if train and self.cache else None,
+            seed=self.seed,
+            geometry=self.geometry,
+            limit=self.limit_train if train else self.limit_val,
+        )
+        made.gives_raw_points = not train
+        return made
+
+    def dataset(self, split: Split) -> CloudDataset | None:
+        """Return the data set of a split, set up on the first call."""
+        return cast("CloudDataset | None", self._built(split))  # made by `build`
+
+    def collate(self) -> Collate:
+        """Return what joins samples into one sparse tensor."""
+        return CollateSegmentation(self.in_channels, self.geometry)
+
+
+class ClassificationDataModule(CloudDataModule):
+    """Loaders of `ClassificationBatch`: a class a cloud; arguments as `CloudDataModule`."""
+
+    def build(self, split: Split) -> Dataset[Any] | None:
+        """Make the data set of a split; None where it has no clouds."""
+        made = super().build(split)
+        if isinstance(made, CloudDataset):
+            return ClassifiedClouds(made, self.sets.class_of)
+        return made  # that of the validation, or None
+
+    def collate(self) -> Collate:
+        """Return what joins clouds into one sparse tensor."""
+        return CollateClassification(self.in_channels, self.geometry)

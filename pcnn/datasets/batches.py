@@ -1,0 +1,413 @@
+"""Batches of clouds: tensors that move together, and how samples are joined into them."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from pcnn.datasets.cloud import Cloud, labels_or_ignore
+from pcnn.datasets.placement import Placement, RawPoints, SegmentationSample
+from pcnn.datasets.voxels import OnVoxels
+from pcnn.geometry import Geometry, PointSet, VoxelGrid
+from pcnn.ops.plan import Planner
+from pcnn.tensor import SparseTensor
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+
+class Batch:
+    """Inputs of a network, tensors beside them, and plain values; a task may add fields.
+
+    `to`, `pin_memory` and `tensors` go through the fields: a SparseTensor is an input of the
+    network, a Tensor or the features of `RawPoints` lie beside it, also in tuples. Not a dataclass:
+    Lightning would take a dataclass apart.
+    """
+
+    names: tuple[str, ...]
+
+    @property
+    def batch_size(self) -> int:
+        """Number of samples B."""
+        return len(self.names)
+
+    def to(
+        self,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+        non_blocking: bool = False,
+    ) -> Self:
+        """Return the batch on another device; ``dtype`` converts the network's inputs alone."""
+
+        def entering(x: SparseTensor) -> SparseTensor:
+            if dtype is not None and x.features.dtype != dtype:
+                x = x.replace(x.features.to(dtype))
+            return x if device is None else x.to(device, non_blocking=non_blocking)
+
+        def beside(x: Tensor) -> Tensor:
+            return x if device is None else x.to(device, non_blocking=non_blocking)
+
+        return self._mapped(entering, beside)
+
+    def pin_memory(self) -> Self:
+        """Return the batch in page-locked memory."""
+        return self._mapped(SparseTensor.pin_memory, Tensor.pin_memory)
+
+    def tensors(self) -> list[Tensor]:
+        """Every tensor beside the network's inputs."""
+        found = []
+        for value in vars(self).values():
+            if isinstance(value, RawPoints):
+                value = value.features
+            if isinstance(value, Tensor):
+                found.append(value)
+        return found
+
+    def _mapped(
+        self, entering: Callable[[SparseTensor], SparseTensor], beside: Callable[[Tensor], Tensor]
+    ) -> Self:
+        def moved(value: Any) -> Any:
+            if isinstance(value, SparseTensor):
+                return entering(value)
+            if isinstance(value, Tensor):
+                return beside(value)
+            if isinstance(value, RawPoints):
+                return replace(value, features=beside(value.features))
+            return tuple(map(moved, value)) if isinstance(value, tuple) else value
+
+        other = copy.copy(self)
+        vars(other).update({name: moved(value) for name, value in vars(self).items()})
+        return other
+
+
+class PointBatch(Batch):
+    """Clouds whose points may be placed again.
+
+    Args:
+        tensor: network input.
+        points: [P, 3] float32 [m], cloud after cloud.
+        point_offsets: [B + 1] int64: cloud b has the points ``offsets[b]..offsets[b + 1]``.
+        names: B names.
+        paths: B files or folders.
+        raw: the points' own features, which evaluation loaders give; None where the points cannot
+            be placed again.
+    """
+
+    def __init__(
+        self,
+        tensor: SparseTensor,
+        points: Tensor,
+        point_offsets: Tensor,
+        names: tuple[str, ...],
+        paths: tuple[str, ...],
+        raw: RawPoints | None,
+    ) -> None:
+        self.tensor = tensor
+        self.points = points
+        self.point_offsets = point_offsets
+        self.names = names
+        self.paths = paths
+        self.raw = raw
+
+    @property
+    def point_batch(self) -> Tensor:
+        """[P] int64: the cloud of every point."""
+        counts = self.point_offsets.diff()
+        clouds = torch.arange(len(counts), device=counts.device)
+        return clouds.repeat_interleave(counts, output_size=len(self.points))
+
+    def placed(
+        self, points: Tensor, rows: Tensor | None = None, planner: Planner | None = None
+    ) -> SparseTensor:
+        """Put points of this batch on its geometry again, moved or only some of them.
+
+        Args:
+            points: [M, 3] float32 [m], where the chosen points lie now.
+            rows: [M] int64, the chosen points, 0..P-1; None means all, M = P.
+            planner: of the network that the tensor will enter, which saves it the work.
+
+        Returns:
+            Input of as many clouds as there are in the batch, on the device of the points, with
+            (x, y, z, features) as in training; ``geometry.inverse`` [M] is the row of every point.
+
+        Raises:
+            ValueError: a batch of training, which does not hold what this needs.
+        """
+        size = max(1, self.batch_size)
+        tensor = self._raw().placed(points, rows, self.point_batch, size, planner)
+        return tensor.replace(tensor.features.to(self.tensor.features.dtype))
+
+    def fragments(self, points: Tensor) -> Iterator[Tensor]:
+        """Yield rows of points of which no two share a row of the input, until all had their turn.
+
+        See `RawPoints.fragments`.
+
+        Args:
+            points: [P, 3] float32 [m], where the batch's points lie now.
+
+        Raises:
+            ValueError: as `placed`.
+        """
+        return self._raw().fragments(points, self.point_batch, max(1, self.batch_size))
+
+    @property
+    def point_features(self) -> Tensor:
+        """[P, F] float32: the points' own features; raises as `placed`."""
+        return self._raw().features
+
+    def _raw(self) -> RawPoints:
+        if self.raw is None:
+            raise ValueError(
+                "the points of a training batch cannot be moved; take the batch from an "
+                "evaluation loader"
+            )
+        return self.raw
+
+
+class SegmentationBatch(PointBatch):
+    """Clouds of a step with a label a point.
+
+    Args:
+        tensor: network input; ``tensor.geometry.inverse`` [P] gives the row of every point.
+        labels: [N] int64 labels of the rows.
+        points: as in `PointBatch`, with ``point_offsets``, ``names``, ``paths`` and ``raw``.
+        point_labels: [P] int64, or None when no scan of the batch is labelled.
+        point_offsets: ...
+        names: ...
+        paths: ...
+        point_index: [P] int64, position of each point in its file, or None (see `Cloud`).
+        n_points_total: B counts of points in the files.
+        raw: ...
+
+    A batch without scans (B = 0, no points, an input of zero rows) occurs in evaluation on
+    several ranks; see `pcnn.datasets.sampler.EvaluationSampler`.
+    """
+
+    def __init__(
+        self,
+        tensor: SparseTensor,
+        labels: Tensor,
+        points: Tensor,
+        point_labels: Tensor | None,
+        point_offsets: Tensor,
+        names: tuple[str, ...],
+        paths: tuple[str, ...],
+        point_index: Tensor | None = None,
+        n_points_total: tuple[int, ...] = (),
+        raw: RawPoints | None = None,
+    ) -> None:
+        super().__init__(tensor, points, point_offsets, names, paths, raw)
+        self.labels = labels
+        self.point_labels = point_labels
+        self.point_index = point_index
+        self.n_points_total = n_points_total
+
+    @property
+    def n_points(self) -> int:
+        """Number of points P of all scans."""
+        return self.points.shape[0]
+
+    @property
+    def inverse(self) -> Tensor:
+        """[P] int64: the row of every point."""
+        assert self.tensor.geometry.inverse is not None  # geometries of samples come from points
+        return self.tensor.geometry.inverse
+
+    def scan(self, b: int) -> slice:
+        """Return the slice of scan b in arrays over points."""
+        first, last = self.point_offsets[b : b + 2].tolist()
+        return slice(first, last)
+
+    def full_scan(self, b: int, values: Tensor, fill: int) -> Tensor:
+        """Spread values of this batch's points over all points of scan b's file.
+
+        Args:
+            b: scan, 0..B-1.
+            values: [P] over the points of the batch.
+            fill: value of the file's points that are not in the batch (outside the crop).
+
+        Returns:
+            [n_points_total[b]] in the order of the file, dtype and device of ``values``.
+
+        Raises:
+            ValueError: the batch comes from a cache, which does not know places in a file.
+        """
+        if self.point_index is None:
+            raise ValueError(
+                f"{self.names[b]}: this batch comes from a cache of training clouds, means of "
+                f"cells or points without their places in the file; take it from an evaluation "
+                f"loader"
+            )
+        part = self.scan(b)
+        full = values.new_full((self.n_points_total[b],), fill)
+        full[self.point_index[part]] = values[part]
+        return full
+
+
+@dataclass(frozen=True, eq=False)
+class ClassificationSample:
+    """A cloud on a geometry, and its class.
+
+    Args:
+        geometry: its rows, voxels or native points.
+        features: [N, C] float32, inputs of the rows.
+        label: class of the cloud, from 0.
+        name: identifies the cloud within its set.
+        path: the file or folder it comes from.
+        points: [P, 3] float32 [m], where they may be placed again; else None.
+        raw: the points' own features, likewise.
+    """
+
+    geometry: Geometry
+    features: Tensor
+    label: int
+    name: str
+    path: str
+    points: Tensor | None = None
+    raw: RawPoints | None = None
+
+
+class ClassificationBatch(PointBatch):
+    """Clouds of a step with a label each.
+
+    Args:
+        tensor: network input, of one cloud a sample; a single empty one where there is no sample,
+            as happens in evaluation on several ranks.
+        labels: [B] int64 classes of the clouds.
+        names: as in `PointBatch`, with ``paths``, ``points``, ``point_offsets`` and ``raw``; a
+            batch of training holds no points.
+        paths: ...
+        points: ...
+        point_offsets: ...
+        raw: ...
+    """
+
+    def __init__(
+        self,
+        tensor: SparseTensor,
+        labels: Tensor,
+        names: tuple[str, ...],
+        paths: tuple[str, ...],
+        points: Tensor,
+        point_offsets: Tensor,
+        raw: RawPoints | None = None,
+    ) -> None:
+        super().__init__(tensor, points, point_offsets, names, paths, raw)
+        self.labels = labels
+
+
+class CollateClouds:
+    """Joins samples into one sparse tensor. A class, so that workers can receive it.
+
+    Args:
+        in_channels: channels of the network input, which an empty list cannot tell.
+        placement: of the samples; an empty list cannot tell it either. None means voxels.
+    """
+
+    def __init__(self, in_channels: int, placement: Placement | None = None) -> None:
+        self.in_channels = in_channels
+        self.placement = placement or OnVoxels()
+
+    def nothing(self) -> SegmentationSample:
+        """A sample of no points, from which a batch of no samples is made."""
+        empty = torch.empty(0, self.in_channels)
+        none = torch.empty(0, dtype=torch.int64)
+        cloud = Cloud(empty[:, :3], empty[:, 3:], none, "", "", none)
+        return self.placement.sample(cloud, 1.0)
+
+    def joined(self, parts: Sequence[SegmentationSample | ClassificationSample]) -> SparseTensor:
+        """Join the inputs of one or more samples, in their order.
+
+        Raises:
+            ValueError: a sample with another number of input channels, naming its file, or
+                samples on unlike geometries.
+        """
+        for part in parts:
+            if part.features.shape[1] != self.in_channels:
+                raise ValueError(
+                    f"{part.path}: {part.features.shape[1]} input channels, the data set has "
+                    f"{self.in_channels}"
+                )
+        geometry = joined_geometry([part.geometry for part in parts])
+        return SparseTensor(torch.cat([part.features for part in parts]), geometry)
+
+
+class CollateSegmentation(CollateClouds):
+    """Joins samples with labelled points; arguments as `CollateClouds`."""
+
+    def __call__(self, samples: Sequence[SegmentationSample]) -> SegmentationBatch:
+        """Return the batch of the samples, in their order.
+
+        Points of an unlabelled scan among labelled ones are ``IGNORE``. No samples give a batch
+        of zero scans whose input is one empty cloud.
+
+        Raises:
+            ValueError: as `CollateClouds.joined`.
+        """
+        parts = samples or [self.nothing()]
+        labelled = any(s.point_labels is not None for s in parts)
+        places = [s.point_index for s in parts if s.point_index is not None]
+        return SegmentationBatch(
+            self.joined(parts),
+            torch.cat([s.labels for s in parts]),
+            torch.cat([s.points for s in parts]),
+            torch.cat([labels_or_ignore(s.point_labels, len(s.points)) for s in parts])
+            if labelled
+            else None,
+            torch.tensor([0, *(len(s.points) for s in samples)]).cumsum(0),
+            tuple(s.name for s in samples),
+            tuple(s.path for s in samples),
+            torch.cat(places) if len(places) == len(parts) else None,
+            tuple(s.n_points_total for s in samples),
+            _joined_raw([s.raw for s in parts]),
+        )
+
+
+class CollateClassification(CollateClouds):
+    """Joins samples with one label each; arguments as `CollateClouds`."""
+
+    def __call__(self, samples: Sequence[ClassificationSample]) -> ClassificationBatch:
+        """Return the batch of the samples, in their order; no samples give one of zero clouds.
+
+        Raises:
+            ValueError: as `CollateClouds.joined`.
+        """
+        points = [s.points if s.points is not None else torch.empty(0, 3) for s in samples]
+        return ClassificationBatch(
+            self.joined(samples or [self.nothing()]),
+            torch.tensor([s.label for s in samples], dtype=torch.int64),
+            tuple(s.name for s in samples),
+            tuple(s.path for s in samples),
+            torch.cat([torch.empty(0, 3), *points]),
+            torch.tensor([0, *map(len, points)]).cumsum(0),
+            _joined_raw([s.raw for s in samples]),
+        )
+
+
+def joined_geometry(geometries: Sequence[Geometry]) -> Geometry:
+    """One geometry of several single clouds, at least one, in their order.
+
+    Raises:
+        ValueError: some lie on voxels, others on native points.
+    """
+    points = [g for g in geometries if isinstance(g, PointSet)]
+    voxels = [g for g in geometries if isinstance(g, VoxelGrid)]
+    if points and voxels:
+        raise ValueError(
+            f"{len(voxels)} samples of a batch lie on voxels, {len(points)} on native points; "
+            "give all samples one geometry"
+        )
+    return PointSet.collate(points) if points else VoxelGrid.collate(voxels)
+
+
+def _joined_raw(parts: Sequence[RawPoints | None]) -> RawPoints | None:
+    """The raw points of all clouds; None if one has none."""
+    there = [part for part in parts if part is not None]
+    if not there or len(there) < len(parts):
+        return None
+    return replace(there[0], features=torch.cat([part.features for part in there]))

@@ -1,0 +1,121 @@
+"""A cloud: points with features and labels, before they lie on a geometry."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from pcnn.datasets.labels import IGNORE
+
+
+@dataclass(frozen=True, eq=False)
+class Cloud:
+    """Points of one scan, as a file holds them or after a crop or an augmentation.
+
+    Args:
+        points: [P, 3] float32 [m].
+        features: [P, F] float32: remission, or colour in 0..1; F may be 0.
+        labels: [P] int64 train ids, or None where nothing is labelled.
+        name: identifies the scan within its set, as in ``08/000123``.
+        path: the file the points come from.
+        point_index: [P] int64, each point's position in the file; None when the points are not
+            those of a file (means of cells).
+        n_points_total: points in the file; -1 means P.
+        origin: where the cloud's origin lies in the coordinates of the file [m]; those are
+            ``points + origin``.
+
+    Raises:
+        ValueError: shapes that do not fit together.
+    """
+
+    points: Tensor
+    features: Tensor
+    labels: Tensor | None
+    name: str
+    path: str
+    point_index: Tensor | None = None
+    n_points_total: int = -1
+    origin: tuple[float, float, float] = (0.0, 0.0, 0.0)
+
+    def __post_init__(self) -> None:
+        n = self.points.shape[0]
+        if self.points.shape != (n, 3):
+            raise ValueError(f"{self.path}: points must be [P, 3], got {tuple(self.points.shape)}")
+        if self.features.ndim != 2 or self.features.shape[0] != n:
+            raise ValueError(
+                f"{self.path}: features must be [{n}, F], got {tuple(self.features.shape)}"
+            )
+        if self.labels is not None and self.labels.shape != (n,):
+            raise ValueError(f"{self.path}: {n} points but {self.labels.numel()} labels")
+        if self.n_points_total < 0:
+            object.__setattr__(self, "n_points_total", n)
+
+    @property
+    def n_points(self) -> int:
+        """Number of points P."""
+        return self.points.shape[0]
+
+    def select(self, rows: Tensor) -> Cloud:
+        """Return the points of the given rows ([M] int64 in 0..P-1) with their places in the file.
+
+        A mask [P] bool selects likewise.
+        """
+        if rows.dtype == torch.bool:
+            rows = rows.nonzero()[:, 0]
+        return replace(
+            self,
+            points=self.points[rows],
+            features=self.features[rows],
+            labels=None if self.labels is None else self.labels[rows],
+            point_index=None if self.point_index is None else self.point_index[rows],
+        )
+
+
+def joined_cloud(first: Cloud, second: Cloud) -> Cloud:
+    """All points of both clouds in one frame, under the name of the first.
+
+    The result knows no places in a file, since there are two files; where one of the clouds is not
+    labelled, its points are ``IGNORE``.
+
+    Raises:
+        ValueError: clouds with unlike numbers of features.
+    """
+    if first.features.shape[1] != second.features.shape[1]:
+        raise ValueError(
+            f"{first.path} has {first.features.shape[1]} features a point, {second.path} has "
+            f"{second.features.shape[1]}: they cannot be mixed"
+        )
+    labels = None
+    if first.labels is not None or second.labels is not None:
+        labels = torch.cat([labels_or_ignore(one.labels, one.n_points) for one in (first, second)])
+    return replace(
+        first,
+        points=torch.cat([first.points, second.points]),
+        features=torch.cat([first.features, second.features]),
+        labels=labels,
+        point_index=None,
+    )
+
+
+def labels_or_ignore(labels: Tensor | None, n: int) -> Tensor:
+    """Labels [n] int64 as they are; ``IGNORE`` for all points where there are none."""
+    return torch.full((n,), IGNORE) if labels is None else labels
+
+
+def turned(cloud: Cloud, angle: float, axis: int = 2) -> Cloud:
+    """Turn a cloud about a coordinate axis.
+
+    Args:
+        cloud: any number of points.
+        angle: [rad], counter-clockwise seen from the axis' positive end.
+        axis: 0, 1, 2 for x, y, z.
+    """
+    cos, sin = math.cos(angle), math.sin(angle)
+    parts = list(cloud.points.unbind(1))
+    u, v = parts[(axis + 1) % 3], parts[(axis + 2) % 3]
+    # element by element: a matrix product may round differently with another number of threads
+    parts[(axis + 1) % 3], parts[(axis + 2) % 3] = u * cos - v * sin, u * sin + v * cos
+    return replace(cloud, points=torch.stack(parts, dim=1))

@@ -1,0 +1,246 @@
+"""The rooms of S3DIS as labelled, coloured clouds, and their splits."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import torch
+from annotated_types import Interval, MinLen
+
+from pcnn.datasets.cloud import Cloud
+from pcnn.datasets.cloud_sets import CloudSets, Split, parts_there
+from pcnn.datasets.labels import IGNORE, LabelMap
+from pcnn.datasets.readers.table import COLORS
+from pcnn.datasets.s3dis.classes import (
+    AREAS,
+    CLASS_COLORS,
+    CLASS_NAMES,
+    ROOM_TYPES,
+    TEST_AREAS,
+    TYPE_COLORS,
+    room_type,
+)
+from pcnn.datasets.s3dis.files import DOWNLOAD, find_rooms, train_ids
+from pcnn.datasets.source import DataSource, resolve_source, simulated_name
+from pcnn.files.bounded import LIMIT
+from pcnn.plural import counted
+from pcnn.ranges import ArgumentsOf, Positive
+
+log = logging.getLogger(__name__)
+
+_Area = Annotated[int, Interval(ge=1, le=6)]
+_Rooms = Annotated[Mapping[str, Any], ArgumentsOf("pcnn.simulate.interiors.simulate_rooms")]
+# arguments of the simulator that distinguish one folder from another
+_TELLING = ("layout", "rooms", "spacing")
+
+
+class S3DISRooms:
+    """Rooms of some areas: x, y, z, red, green, blue, and one of 13 classes a point.
+
+    Colours are in 0..1. The origin of a room is the middle of its bounding box along x and y and
+    its lowest point along z (Pointcept's CenterShift).
+
+    Args:
+        root: folder that holds `Area_1` and so on, in either layout.
+        areas: their numbers.
+        max_gib: largest size of a file [GiB].
+
+    Raises:
+        FileNotFoundError: an area, or the files of a room, are missing.
+    """
+
+    channels = COLORS
+
+    def __init__(self, root: str | Path, areas: Sequence[int], max_gib: float = LIMIT) -> None:
+        self.root = Path(root)
+        self.max_gib = max_gib
+        self.rooms = find_rooms(self.root, areas)
+        self._named: set[int] = set()  # rooms of which the log has told what is odd
+        text = sum(room.layout == "text" for room in self.rooms)
+        if text:
+            log.info(
+                "%s: %s stored as text, which is slow; `pcnn preprocess s3dis` makes arrays",
+                self.root,
+                counted(text, "room is", "rooms are"),
+            )
+
+    def __len__(self) -> int:
+        """Number of rooms."""
+        return len(self.rooms)
+
+    def name(self, index: int) -> str:
+        """Return area and room, as in `Area_5/office_1`."""
+        return self.rooms[index].name
+
+    def sources(self, index: int) -> Sequence[Path]:
+        """Return the files of a room that are read."""
+        return self.rooms[index].files()
+
+    def recipe(self) -> Mapping[str, object]:
+        """Return the root."""
+        return {"set": "s3dis", "root": str(self.root.resolve())}
+
+    def read(self, index: int) -> Cloud:
+        """Return all points of a room.
+
+        Repairs, and a room without points, are named in the log, once in every process.
+
+        Raises:
+            ValueError: a file that breaks its format, with its name and the line.
+        """
+        room = self.rooms[index]
+        arrays, notes = room.read(self.max_gib)
+        if not arrays.n_points:
+            notes = [*notes, f"{room.folder}: the room {room.name} holds no points"]
+        if notes and index not in self._named:
+            self._named.add(index)
+            for note in notes:
+                log.warning("%s", note)
+        cloud = Cloud(
+            torch.from_numpy(arrays.coord),
+            torch.from_numpy(arrays.color.astype(np.float32) / 255),
+            torch.from_numpy(train_ids(arrays.segment)),
+            room.name,
+            str(room.folder),
+            torch.arange(arrays.n_points),
+        )
+        return centred(cloud)
+
+
+def centred(cloud: Cloud) -> Cloud:
+    """Move the middle of the bounding box to x = y = 0 and its lowest point to z = 0."""
+    if not cloud.n_points:
+        return cloud
+    low, high = cloud.points.aminmax(dim=0)
+    origin = (low + high) / 2
+    origin[2] = low[2]
+    return replace(cloud, points=cloud.points - origin)
+
+
+@dataclass(frozen=True)
+class S3DISSets(CloudSets):
+    """The splits of S3DIS, or simulated rooms in their place.
+
+    Args:
+        root: folder that holds `Area_1` and so on, as published or in Pointcept's arrays; None
+            stands for ``data_dir/s3dis`` where it exists, else for simulated rooms (see
+            ``source``).
+        source: ``auto``, ``real`` or ``simulated``; see `pcnn.datasets.source.resolve_source`.
+        data_dir: folder for the default root and for simulated sets.
+        test_areas: areas to test on.
+        val_areas: areas to validate on; None means those of the test, may be empty.
+        train_areas: areas to train on; None means all others.
+        allow_missing: use the areas that are there where some are missing.
+        simulate: arguments of `pcnn.simulate.interiors.simulate_rooms`: seed, rooms, spacing,
+            layout, workers, progress.
+        max_gib: largest size of a file [GiB].
+
+    Raises:
+        ValueError: an area that does not exist, or that both trains and judges.
+    """
+
+    root: str | None = None
+    source: str = "auto"
+    data_dir: str = "data"
+    test_areas: Sequence[_Area] = TEST_AREAS
+    val_areas: Sequence[_Area] | None = None
+    train_areas: Annotated[Sequence[_Area], MinLen(1)] | None = None
+    allow_missing: bool = False
+    simulate: _Rooms | None = None
+    max_gib: Positive = LIMIT
+    unit = "room"
+
+    def __post_init__(self) -> None:
+        _ = self.areas  # refuses what does not exist
+
+    @property
+    def label_map(self) -> LabelMap:
+        """The 13 classes, in the colours in which they are usually shown."""
+        return _by_number(CLASS_NAMES, CLASS_COLORS)
+
+    @cached_property
+    def areas(self) -> dict[Split, tuple[int, ...]]:
+        """Areas by split.
+
+        Raises:
+            ValueError: an area that is none of 1..6, or that both trains and judges.
+        """
+        test = self.test_areas
+        val = test if self.val_areas is None else self.val_areas
+        train = self.train_areas
+        if train is None:
+            train = [area for area in AREAS if area not in (*test, *val)]
+        unknown = sorted({*test, *val, *train} - set(AREAS))
+        if unknown:
+            raise ValueError(f"areas are 1 to 6, got {', '.join(map(str, unknown))}")
+        both = sorted(set(train) & {*test, *val})
+        if both:
+            raise ValueError(
+                f"Area {', '.join(map(str, both))} is in train_areas and in test_areas or "
+                "val_areas; leave train_areas null to train on all others"
+            )
+        return {"train": tuple(train), "val": tuple(val), "test": tuple(test)}
+
+    @property
+    def tests_on_validation(self) -> bool:
+        """Whether the same areas validate and test."""
+        return self.areas["test"] == self.areas["val"]
+
+    @cached_property
+    def found(self) -> DataSource:
+        """The given folder, ``data_dir/s3dis``, or simulated rooms."""
+        from pcnn.simulate.interiors import VERSION, simulate_rooms  # it writes with this package
+
+        arguments: dict[str, Any] = {"layout": "arrays", **(self.simulate or {})}
+        data = Path(self.data_dir)
+        name = simulated_name("s3dis", VERSION, simulate_rooms, arguments, _TELLING)
+        return resolve_source(
+            "S3DIS",
+            self.root,
+            self.source,
+            data / "s3dis",
+            data / "simulated" / name,
+            partial(simulate_rooms, **arguments),
+            [],
+            DOWNLOAD,
+        )
+
+    def find(self, split: Split) -> S3DISRooms | None:
+        """Find the rooms of a split; None where it has no areas."""
+        root = self.found.root
+        areas = parts_there(
+            root,
+            split,
+            self.areas[split],
+            lambda area: (root / f"Area_{area}").is_dir(),
+            "areas",
+            self.allow_missing,
+        )
+        return S3DISRooms(root, areas, self.max_gib) if areas else None
+
+
+@dataclass(frozen=True)
+class S3DISTypeSets(S3DISSets):
+    """The splits of S3DIS for a classification of whole rooms; arguments as `S3DISSets`."""
+
+    @property
+    def label_map(self) -> LabelMap:
+        """The 11 types of rooms."""
+        return _by_number(ROOM_TYPES, TYPE_COLORS)
+
+    def class_of(self, name: str) -> int:
+        """Type of a room by its name; see `room_type`."""
+        return room_type(name)
+
+
+def _by_number(names: Sequence[str], colors: Sequence[tuple[int, int, int]]) -> LabelMap:
+    """A map of labels that are the train ids themselves."""
+    numbers = tuple(range(len(names)))
+    own = {**{n: n for n in numbers}, IGNORE: IGNORE}
+    return LabelMap(tuple(names), tuple(colors), own, numbers, IGNORE)

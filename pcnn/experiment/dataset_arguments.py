@@ -1,0 +1,75 @@
+"""Arguments of data modules: filled from the keys of the data set by their names."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf, open_dict
+
+from pcnn.experiment.arguments import signature
+from pcnn.experiment.places import SPLIT_UP
+from pcnn.experiment.targets import allowed_packages, looked_up
+
+#: Keys of a data set that are arguments of no data module.
+ABOUT_DATASET = ("name", "tasks", "point_thin")
+#: Arguments that come from a key at the top of the configuration.
+OF_THE_RUN = ("augment", "geometry", "seed")
+
+
+def with_arguments(cfg: DictConfig) -> DictConfig:
+    """The configuration with the arguments of its data modules written out.
+
+    Under ``dataset.tasks.TASK`` stand a data module, its ``sets``, and arguments that are called
+    otherwise than the key they come from. Every other parameter takes the key of its name:
+    ``${dataset.NAME}``, or ``${NAME}`` for `OF_THE_RUN`. Parameters without a key keep their
+    defaults. The nodes of earlier runs are complete, and brought up to date.
+
+    Raises:
+        ConfigError: a target that may not stand there.
+    """
+    cfg = cfg.copy()
+    keys = {str(key) for key in cfg.dataset if key not in ABOUT_DATASET}
+    keys = set() if cfg.get("data") else keys  # an earlier run wrote all arguments out
+    allow = allowed_packages(cfg)
+    with open_dict(cfg):
+        for task, node in cfg.dataset.tasks.items():
+            if isinstance(node, DictConfig):
+                written = OmegaConf.to_container(node, resolve=False)
+                assert isinstance(written, dict)
+                where = f"dataset.tasks.{task}"
+                cfg.dataset.tasks[task] = _filled(_current(written), where, keys, allow)
+    return cfg
+
+
+def _filled(
+    node: Mapping[Any, Any], where: str, keys: set[str], allow: Sequence[str]
+) -> dict[str, Any]:
+    filled = {str(name): value for name, value in node.items()}
+    parameters, _ = signature(looked_up(filled.get("_target_"), where, allow=allow).call)
+    for name, parameter in parameters.items():
+        if parameter.kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD):
+            continue
+        if name in filled:
+            if name == "sets" and isinstance(filled[name], Mapping):
+                filled[name] = _filled(filled[name], f"{where}.{name}", keys, allow)
+        elif name in OF_THE_RUN and keys:
+            filled[name] = f"${{{name}}}"
+        elif name in keys:
+            filled[name] = f"${{dataset.{name}}}"
+    return filled
+
+
+def _current(node: Mapping[Any, Any]) -> Mapping[Any, Any]:
+    """A node of an earlier version, whose data module and sets were one class, as it is now."""
+    if node.get("_target_") not in SPLIT_UP:
+        return node
+    module, sets = SPLIT_UP[node["_target_"]]
+    names = signature(looked_up(sets, "dataset.tasks.any.sets").call)[0]
+    shared = signature(looked_up(module, "dataset.tasks.any").call)[0]
+    return {
+        **{name: value for name, value in node.items() if name in shared},
+        "_target_": module,
+        "sets": {"_target_": sets, **{name: node[name] for name in names if name in node}},
+    }
