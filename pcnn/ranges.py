@@ -1,6 +1,6 @@
 """Ranges of numbers, declared in the type of the parameter that they belong to.
 
-`batch_size: Count` says what a configuration or a command line may pass; `pcnn.experiment.hints`
+`batch_size: Count` says what a configuration or a command line may pass; `pcnn.hints`
 reads it. A type checker and a caller in Python see `int`. Every number is finite.
 """
 

@@ -12,7 +12,7 @@ from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 import typer
 from typer.models import ParameterInfo
 
-from pcnn.experiment.hints import accepts, hints_of, named, shown
+from pcnn.hints import accepts, hints_of, named, shown
 
 Command = TypeVar("Command", bound=Callable[..., None])
 

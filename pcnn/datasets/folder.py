@@ -29,6 +29,7 @@ from pcnn.datasets.readers.points import (
 from pcnn.datasets.source import DataSource
 from pcnn.errors import UNREADABLE, FileError
 from pcnn.files.bounded import LIMIT
+from pcnn.hints import check_fields
 from pcnn.ranges import Label, PartialShare, Positive
 from pcnn.simulate import is_simulated
 
@@ -63,14 +64,13 @@ class FolderSplit:
     """
 
     root: Path
-    val_fraction: float = 0.2
-    test_fraction: float = 0.0
+    val_fraction: PartialShare = 0.2
+    test_fraction: PartialShare = 0.0
     labelled_only: bool = True
 
     def __post_init__(self) -> None:
-        if not 0.0 <= self.val_fraction < 1.0:
-            raise ValueError(f"val_fraction must lie in [0, 1), got {self.val_fraction}")
-        if not 0.0 <= self.test_fraction < 1.0 - self.val_fraction:
+        check_fields(self)
+        if self.test_fraction >= 1.0 - self.val_fraction:
             raise ValueError(
                 f"test_fraction must lie in [0, 1 - val_fraction), got {self.test_fraction} with "
                 f"val_fraction {self.val_fraction}"

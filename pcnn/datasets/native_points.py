@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -15,6 +14,7 @@ from pcnn.datasets.labels import IGNORE, check_labels
 from pcnn.datasets.placement import SegmentationSample, VoxelSize
 from pcnn.errors import FileError
 from pcnn.geometry import Neighbourhood, PointSet
+from pcnn.hints import check_fields
 from pcnn.ops.native_points import native_points
 from pcnn.ops.plan import Planner
 from pcnn.ranges import Factor
@@ -52,12 +52,7 @@ class OnPoints:
 
     def __post_init__(self) -> None:
         _ = self.neighbourhood  # refuses what does not exist
-        if self.thin is not None:
-            edges = [self.thin] * 3 if isinstance(self.thin, (int, float)) else self.thin
-            if len(edges) != 3 or not all(0 < edge < math.inf for edge in edges):
-                raise ValueError(
-                    f"thin must be positive [m], one number or three, or none; got {self.thin}"
-                )
+        check_fields(self)
 
     @property
     def neighbourhood(self) -> Neighbourhood:

@@ -11,9 +11,9 @@ from typing import Annotated, Any, Union, get_args, get_origin
 from hydra.utils import get_object
 
 from pcnn.experiment.errors import ConfigError, listed, nearest
-from pcnn.experiment.hints import accepts, hints_of, named, shown
 from pcnn.experiment.libraries import library_hints, missing_package
 from pcnn.experiment.targets import OF_NODE, Target
+from pcnn.hints import accepts, hints_of, named, shown
 from pcnn.ranges import ArgumentsOf
 
 

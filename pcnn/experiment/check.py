@@ -18,10 +18,10 @@ from pcnn.errors import first_line
 from pcnn.experiment.arguments import check_arguments, invalid, signature
 from pcnn.experiment.dataset_arguments import ABOUT_DATASET, with_arguments
 from pcnn.experiment.errors import ConfigError, UnservedTaskError, listed, nearest
-from pcnn.experiment.hints import accepts, hints_of, shown
 from pcnn.experiment.schema import ABOUT, Config
 from pcnn.experiment.targets import allowed_packages, looked_up, verified
 from pcnn.experiment.task_parts import evaluation_part, training_part
+from pcnn.hints import accepts, hints_of, shown
 from pcnn.ops.engine import check_geometry, resolve
 
 # keys of a model that describe it; the others are arguments of its constructor

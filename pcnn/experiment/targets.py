@@ -22,8 +22,8 @@ from omegaconf import DictConfig
 
 from pcnn.errors import first_line
 from pcnn.experiment.errors import ConfigError, listed
-from pcnn.experiment.hints import shown
 from pcnn.experiment.places import PLACES, RENAMED, Place
+from pcnn.hints import shown
 
 #: Keys of a node beside its arguments. Others of Hydra's (`_args_`, `_convert_`, ...) are refused.
 OF_NODE = ("_target_", "_partial_")

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 import torch
 from annotated_types import MinLen
 from torch import Tensor
 
+from pcnn.hints import check_fields
 from pcnn.ranges import Factor
 
 Flip = Literal["none", "x", "y", "xy"]
@@ -68,15 +69,7 @@ class EvaluationViews:
     name: str = "views"
 
     def __post_init__(self) -> None:
-        if not (self.rotations and self.scales and self.flips):
-            raise ValueError("rotations, scales and flips of test views need at least one entry")
-        if min(self.scales) <= 0:
-            raise ValueError(f"scales of test views must be positive, got {list(self.scales)}")
-        for flip in self.flips:
-            if flip not in get_args(Flip):
-                raise ValueError(
-                    f"flips of test views must be of {', '.join(get_args(Flip))}, got {flip!r}"
-                )
+        check_fields(self)
 
     def __len__(self) -> int:
         """Number of views."""

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from pcnn.cli.app import App
 from pcnn.cli.commands import app
 from pcnn.cli.ranged import is_number
-from pcnn.experiment.hints import hints_of
+from pcnn.hints import hints_of
 
 VALUES = ("-1", "0", "1e30", "1000000000000", "nan", "inf", "-inf", "text", "")
 #: Options for which the largest of them is a number like any other.

@@ -87,7 +87,7 @@ def test_a_channel_that_is_not_there(tmp_path: Path):
     np.testing.assert_allclose(cloud.features[2], [2 * 655 / 65535, 0.5, 0, 1], rtol=1e-6)
     with pytest.raises(ValueError, match="fill: red must be a finite number"):
         Reading(fill={"red": float("nan")})
-    with pytest.raises(ValueError, match="scale must be positive"):
+    with pytest.raises(ValueError, match="scale must be a number above 0"):
         Reading(scale=0)
 
 

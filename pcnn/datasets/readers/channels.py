@@ -11,6 +11,8 @@ from pcnn.datasets.readers.columns import columns_named
 from pcnn.datasets.readers.table import COLORS, PointTable, find_name, meant
 from pcnn.errors import FileError
 from pcnn.files.bounded import LIMIT
+from pcnn.hints import check_fields
+from pcnn.ranges import Positive
 
 #: Coordinates beyond this [m] are those of a map: float32 would keep them to half a millimetre.
 _FAR = 1e4
@@ -43,25 +45,22 @@ class Reading:
     """
 
     channels: tuple[str, ...] | None = None
-    intensity_max: float | None = None
+    intensity_max: Positive | None = None
     centred: bool = False
     columns: tuple[str, ...] | None = None
     fill: Mapping[str, float] = field(default_factory=dict)
     strict: bool = False
-    scale: float = 1.0
+    scale: Positive = 1.0
     only_far: bool = False
     by_place: bool = False
-    max_gib: float = LIMIT
+    max_gib: Positive = LIMIT
 
     def __post_init__(self) -> None:
         if self.channels is not None:
             names = [name.lower() for name in self.channels]
             if len(set(names)) < len(names):
                 raise ValueError(f"channels must differ, got {', '.join(self.channels)}")
-        for name in ("intensity_max", "scale", "max_gib"):
-            value = getattr(self, name)
-            if value is not None and not 0 < value < float("inf"):
-                raise ValueError(f"{name} must be positive, got {value}")
+        check_fields(self)
         for name, value in self.fill.items():
             if not np.isfinite(value):
                 raise ValueError(f"fill: {name} must be a finite number, got {value}")

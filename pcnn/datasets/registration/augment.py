@@ -15,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from pcnn.hints import check_fields
 from pcnn.ranges import Degrees, Distance, Factor, PartialShare, Share
 
 Matrix = NDArray[np.float64]
@@ -83,23 +84,12 @@ class PairAugmentation:
     crop: PartialShare = 0.0
 
     def __post_init__(self) -> None:
-        if not 0.0 <= self.rotation <= 180.0:
-            raise ValueError(f"rotation must lie in [0, 180] degrees, got {self.rotation}")
-        if self.axis not in ("any", "vertical"):
-            raise ValueError(f"axis must be any or vertical, got {self.axis!r}")
+        check_fields(self)
         if self.scale is not None:
             low, high = self.scale
-            if not 0.0 < low <= high < math.inf:
-                raise ValueError(f"scale must be two factors 0 < low <= high, got {self.scale}")
+            if low > high:
+                raise ValueError(f"scale must be two factors low <= high, got {self.scale}")
             object.__setattr__(self, "scale", (float(low), float(high)))  # YAML gives a list
-        if not 0.0 <= self.scale_probability <= 1.0:
-            raise ValueError(f"scale_probability must lie in [0, 1], got {self.scale_probability}")
-        for name in ("shift", "jitter", "depth_noise", "warp"):
-            if not 0.0 <= getattr(self, name) < math.inf:
-                raise ValueError(f"{name} must be at least 0 m, got {getattr(self, name)}")
-        for name in ("drop", "crop"):
-            if not 0.0 <= getattr(self, name) < 1.0:
-                raise ValueError(f"{name} must be a share in [0, 1), got {getattr(self, name)}")
 
     def __call__(self, pair: PairClouds, generator: np.random.Generator) -> PairClouds:
         """Return the changed pair; the given one stays as it is."""

@@ -20,6 +20,7 @@ from pcnn.datasets.cloud import Cloud, turned
 from pcnn.datasets.transforms.elastic import Elastic
 from pcnn.datasets.transforms.features import Chromatic, Remission
 from pcnn.datasets.transforms.mixes import ScanMix
+from pcnn.hints import check_fields
 from pcnn.ranges import Degrees, Distance, Factor, PartialShare, Share
 
 
@@ -129,27 +130,14 @@ class Augmentation:
     mix3d: Share = 0.0
 
     def __post_init__(self) -> None:
+        check_fields(self)
         if self.scale is not None:
             low, high = self.scale
-            if not 0.0 < low <= high:
-                raise ValueError(f"scale must be two factors 0 < low <= high, got {self.scale}")
+            if low > high:
+                raise ValueError(f"scale must be two factors low <= high, got {self.scale}")
             object.__setattr__(self, "scale", (float(low), float(high)))  # YAML gives a list
-        if not 0.0 < self.rotate_limit <= 180.0:
-            raise ValueError(f"rotate_limit must lie in (0, 180], got {self.rotate_limit}")
-        if self.jitter < 0.0:
-            raise ValueError(f"jitter must be at least 0 m, got {self.jitter}")
-        if not 0.0 <= self.drop < 1.0:
-            raise ValueError(f"drop must lie in [0, 1), got {self.drop}")
-        if self.sector is not None and not 0.0 < self.sector <= 360.0:
-            raise ValueError(f"sector must lie in (0, 360] degrees, got {self.sector}")
-        if not 0.0 <= self.tilt <= 180.0:
-            raise ValueError(f"tilt must lie in [0, 180] degrees, got {self.tilt}")
         if self.shift is not None:
-            if len(self.shift) != 3 or min(self.shift) < 0.0:
-                raise ValueError(f"shift must be three distances >= 0 m, got {self.shift}")
             object.__setattr__(self, "shift", tuple(map(float, self.shift)))
-        if not 0.0 <= self.mix3d <= 1.0:
-            raise ValueError(f"mix3d must be a chance in [0, 1], got {self.mix3d}")
 
     def __call__(
         self,

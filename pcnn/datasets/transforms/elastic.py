@@ -14,6 +14,7 @@ from annotated_types import Len
 from torch import Tensor
 
 from pcnn.datasets.cloud import Cloud
+from pcnn.hints import check_fields
 from pcnn.ranges import Length, Share
 
 #: Most nodes of a grid of displacements: 3 x 4 bytes each, twice.
@@ -39,13 +40,7 @@ class Elastic:
     share: Share = 0.95
 
     def __post_init__(self) -> None:
-        for pair in self.strengths:
-            if len(pair) != 2 or not all(0 < number < math.inf for number in pair):
-                raise ValueError(
-                    f"strengths of elastic must be pairs [grain, magnitude] > 0 m, got {pair}"
-                )
-        if not 0 <= self.share <= 1:
-            raise ValueError(f"share of elastic must be a chance in 0..1, got {self.share}")
+        check_fields(self)
 
     def __call__(self, cloud: Cloud, generator: np.random.Generator) -> Cloud:
         """Return the distorted cloud."""

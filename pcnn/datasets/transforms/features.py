@@ -12,6 +12,7 @@ from annotated_types import Len
 from torch import Tensor
 
 from pcnn.datasets.cloud import Cloud
+from pcnn.hints import check_fields
 from pcnn.ranges import Factor, NonNegative, Share
 
 
@@ -43,12 +44,7 @@ class Chromatic:
     noise: NonNegative = 0.05
 
     def __post_init__(self) -> None:
-        for name in ("contrast", "shift_share", "noise_share"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise ValueError(f"{name} must be a chance in 0..1, got {getattr(self, name)}")
-        for name in ("shift", "noise"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"{name} of colours must not be negative, got {self}")
+        check_fields(self)
 
     def __call__(self, cloud: Cloud, generator: np.random.Generator) -> Cloud:
         """Return the cloud in other colours.
@@ -107,16 +103,11 @@ class Remission:
     noise: NonNegative = 0.02
 
     def __post_init__(self) -> None:
-        if not 0 <= self.forget <= 1:
-            raise ValueError(f"forget must be a chance in 0..1, got {self.forget}")
+        check_fields(self)
         for name in ("gain", "gamma"):
-            pair = getattr(self, name)
-            if len(pair) != 2 or not 0 < pair[0] <= pair[1]:
-                raise ValueError(
-                    f"{name} of remission must be two numbers 0 < low <= high, got {list(pair)}"
-                )
-        if self.noise < 0:
-            raise ValueError(f"noise of remission must not be negative, got {self.noise}")
+            low, high = getattr(self, name)
+            if low > high:
+                raise ValueError(f"{name} of remission must be low <= high, got {[low, high]}")
 
     def __call__(self, cloud: Cloud, generator: np.random.Generator) -> Cloud:
         """Return the cloud with another remission.

@@ -12,6 +12,7 @@ import torch
 from annotated_types import Interval, Len, MinLen
 
 from pcnn.datasets.cloud import Cloud, joined_cloud, turned
+from pcnn.hints import check_fields
 from pcnn.ranges import Count, Natural, NonNegative, Share
 
 
@@ -49,12 +50,9 @@ class LaserMix:
     pitch: Annotated[Sequence[Annotated[float, Interval(ge=-90, le=90)]], Len(2, 2)] = (-25.0, 3.0)
 
     def __post_init__(self) -> None:
-        if not self.areas or min(self.areas) < 1:
-            raise ValueError(f"areas of LaserMix must be numbers >= 1, got {list(self.areas)}")
-        if len(self.pitch) != 2 or not -90 <= self.pitch[0] < self.pitch[1] <= 90:
-            raise ValueError(
-                f"pitch of LaserMix must be [low, high] within -90..90 deg, got {list(self.pitch)}"
-            )
+        check_fields(self)
+        if self.pitch[0] >= self.pitch[1]:
+            raise ValueError(f"pitch must be [low, high] in degrees, got {list(self.pitch)}")
 
     def __call__(self, cloud: Cloud, partner: Cloud, generator: np.random.Generator) -> Cloud:
         """Return the mixed scan."""
@@ -98,11 +96,7 @@ class PolarMix:
     paste: Share = 1.0
 
     def __post_init__(self) -> None:
-        for name in ("swap", "paste"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise ValueError(
-                    f"{name} of PolarMix must be a chance in 0..1, got {getattr(self, name)}"
-                )
+        check_fields(self)
 
     def __call__(self, cloud: Cloud, partner: Cloud, generator: np.random.Generator) -> Cloud:
         """Return the mixed scan."""
@@ -147,7 +141,8 @@ class OneOf:
     def __post_init__(self) -> None:
         if len(self.mixes) != len(self.shares):
             raise ValueError(f"{len(self.shares)} shares for {len(self.mixes)} mixes")
-        if min(self.shares, default=0) < 0 or sum(self.shares) > 1 + 1e-9:
+        check_fields(self)
+        if sum(self.shares) > 1 + 1e-9:
             raise ValueError(
                 f"shares of mixes must be chances that sum to 1 at most, got {list(self.shares)}"
             )

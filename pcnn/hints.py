@@ -64,6 +64,25 @@ def accepts(value: Any, hint: Any) -> bool:
     return all(accepts(one, inner[0]) for one in value) if inner else True
 
 
+def check_fields(owner: Any) -> None:
+    """Refuse numbers and words in the fields of a dataclass that their types do not accept.
+
+    Raises:
+        ValueError: names the field and its range.
+    """
+    for name, hint in hints_of(type(owner)).items():
+        value = getattr(owner, name, None)
+        if _is_value(value) and not accepts(value, hint):
+            raise ValueError(f"{name} must be {named(hint)}, got {shown(value)}")
+
+
+def _is_value(value: Any) -> bool:
+    """Whether a value is a number, text, or a sequence of these; objects are checked elsewhere."""
+    if isinstance(value, (list, tuple)):
+        return all(map(_is_value, value))
+    return isinstance(value, (bool, int, float, str))
+
+
 def is_plain(kind: Any) -> bool:
     """Whether a type is that of plain values, which no object stands for."""
     return kind in PLAIN or kind in SEQUENCES or kind is Literal
