@@ -16,7 +16,7 @@ from torch import nn
 
 from pcnn.errors import first_line
 from pcnn.experiment.arguments import check_arguments, invalid, signature
-from pcnn.experiment.dataset_arguments import ABOUT_DATASET, with_arguments
+from pcnn.experiment.dataset_arguments import ABOUT_DATASET, fill_arguments
 from pcnn.experiment.errors import ConfigError, UnservedTaskError, listed, nearest
 from pcnn.experiment.schema import ABOUT, Config
 from pcnn.experiment.targets import allowed_packages, looked_up, verified
@@ -58,7 +58,7 @@ def checked(cfg: DictConfig, schema: type[Config] = Config) -> DictConfig:
     """
     typed = merged(cfg, schema)
     check_described(typed, schema)
-    typed = with_arguments(typed)
+    fill_arguments(typed)
     check_combination(typed)
     required = list(missing(OmegaConf.to_container(typed, resolve=False)))
     if required:

@@ -6,9 +6,8 @@ import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf import DictConfig, OmegaConf
 
-from pcnn.experiment.arguments import signature
 from pcnn.experiment.places import SPLIT_UP
 from pcnn.experiment.targets import allowed_packages, looked_up
 
@@ -18,8 +17,8 @@ ABOUT_DATASET = ("name", "tasks", "point_thin")
 OF_THE_RUN = ("augment", "geometry", "seed")
 
 
-def with_arguments(cfg: DictConfig) -> DictConfig:
-    """The configuration with the arguments of its data modules written out.
+def fill_arguments(cfg: DictConfig) -> None:
+    """Write the arguments of the data modules of a configuration out, in place.
 
     Under ``dataset.tasks.TASK`` stand a data module, its ``sets``, and arguments that are called
     otherwise than the key they come from. Every other parameter takes the key of its name:
@@ -29,25 +28,25 @@ def with_arguments(cfg: DictConfig) -> DictConfig:
     Raises:
         ConfigError: a target that may not stand there.
     """
-    cfg = cfg.copy()
     keys = {str(key) for key in cfg.dataset if key not in ABOUT_DATASET}
     keys = set() if cfg.get("data") else keys  # an earlier run wrote all arguments out
     allow = allowed_packages(cfg)
-    with open_dict(cfg):
-        for task, node in cfg.dataset.tasks.items():
-            if isinstance(node, DictConfig):
-                written = OmegaConf.to_container(node, resolve=False)
-                assert isinstance(written, dict)
-                where = f"dataset.tasks.{task}"
-                cfg.dataset.tasks[task] = _filled(_current(written), where, keys, allow)
-    return cfg
+    written = OmegaConf.to_container(cfg.dataset.tasks, resolve=False)
+    assert isinstance(written, dict)
+    for task, node in written.items():
+        if isinstance(node, str):  # an interpolation of another task's
+            node = OmegaConf.to_container(cfg.dataset.tasks[task], resolve=False)
+        if isinstance(node, dict):
+            written[task] = _filled(_current(node), f"dataset.tasks.{task}", keys, allow)
+    cfg.dataset.tasks = written
 
 
 def _filled(
     node: Mapping[Any, Any], where: str, keys: set[str], allow: Sequence[str]
 ) -> dict[str, Any]:
     filled = {str(name): value for name, value in node.items()}
-    parameters, _ = signature(looked_up(filled.get("_target_"), where, allow=allow).call)
+    target = looked_up(filled.get("_target_"), where, allow=allow)
+    parameters = inspect.signature(target.call).parameters
     for name, parameter in parameters.items():
         if parameter.kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD):
             continue
@@ -66,8 +65,8 @@ def _current(node: Mapping[Any, Any]) -> Mapping[Any, Any]:
     if node.get("_target_") not in SPLIT_UP:
         return node
     module, sets = SPLIT_UP[node["_target_"]]
-    names = signature(looked_up(sets, "dataset.tasks.any.sets").call)[0]
-    shared = signature(looked_up(module, "dataset.tasks.any").call)[0]
+    names = inspect.signature(looked_up(sets, "dataset.tasks.any.sets").call).parameters
+    shared = inspect.signature(looked_up(module, "dataset.tasks.any").call).parameters
     return {
         **{name: value for name, value in node.items() if name in shared},
         "_target_": module,

@@ -33,7 +33,7 @@ from pcnn.experiment.check import checked
 from pcnn.experiment.checkpoint_options import with_checkpoint_options
 from pcnn.experiment.errors import ConfigError
 from pcnn.experiment.evaluate import evaluate
-from pcnn.experiment.places import PLACES, RENAMED
+from pcnn.experiment.places import PLACES, RENAMED, SPLIT_UP, Place
 from pcnn.experiment.resume import continuation
 from pcnn.experiment.run import Run, execute, train
 from pcnn.experiment.six_fold import read_fold
@@ -369,10 +369,18 @@ def test_a_path_elsewhere_is_repeated_on_the_command_line(place: Path) -> None:
 
 def test_earlier_names_lead_to_classes_that_exist() -> None:
     for old, new in RENAMED.items():
-        places = [place for place in PLACES.values() if new.startswith(place.packages)]
-        assert places
-        assert looked_up(old, "x", places[0]).name == new
+        assert any(leads_to(old, place) == new for place in PLACES.values())
+    for old, (module, sets) in SPLIT_UP.items():
+        assert looked_up(module, "x", PLACES["dataset"]).name == module != old
+        assert looked_up(sets, "x", PLACES["sets"]).name == sets
     for place in PLACES.values():
         assert looked_up(place.example, "x", place).name == place.example
         for name in place.functions:
             assert callable(looked_up(name, "x", place).call)
+
+
+def leads_to(name: str, place: Place) -> str | None:
+    try:
+        return looked_up(name, "x", place).name
+    except ConfigError:
+        return None
