@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from pcnn.datasets.cloud import Cloud, labels_or_ignore
-from pcnn.datasets.placement import Placement, RawPoints, SegmentationSample
+from pcnn.datasets.placement import (
+    ClassificationSample,
+    Placement,
+    RawPoints,
+    SegmentationSample,
+)
 from pcnn.datasets.voxels import OnVoxels
 from pcnn.geometry import Geometry, PointSet, VoxelGrid
 from pcnn.ops.plan import Planner
@@ -247,29 +252,6 @@ class SegmentationBatch(PointBatch):
         full = values.new_full((self.n_points_total[b],), fill)
         full[self.point_index[part]] = values[part]
         return full
-
-
-@dataclass(frozen=True, eq=False)
-class ClassificationSample:
-    """A cloud on a geometry, and its class.
-
-    Args:
-        geometry: its rows, voxels or native points.
-        features: [N, C] float32, inputs of the rows.
-        label: class of the cloud, from 0.
-        name: identifies the cloud within its set.
-        path: the file or folder it comes from.
-        points: [P, 3] float32 [m], where they may be placed again; else None.
-        raw: the points' own features, likewise.
-    """
-
-    geometry: Geometry
-    features: Tensor
-    label: int
-    name: str
-    path: str
-    points: Tensor | None = None
-    raw: RawPoints | None = None
 
 
 class ClassificationBatch(PointBatch):

@@ -10,10 +10,15 @@ from typing import Protocol
 import numpy as np
 from torch.utils.data import Dataset
 
-from pcnn.datasets.batches import ClassificationSample
 from pcnn.datasets.cache import CloudCache
 from pcnn.datasets.cloud import Cloud, joined_cloud
-from pcnn.datasets.placement import Placement, RawPoints, SegmentationSample, VoxelSize
+from pcnn.datasets.placement import (
+    ClassificationSample,
+    Placement,
+    RawPoints,
+    SegmentationSample,
+    VoxelSize,
+)
 from pcnn.datasets.sampler import Key, evenly_spaced
 from pcnn.datasets.transforms.augment import Augmentation, sample_generator
 from pcnn.datasets.transforms.crops import crop, sphere_crop

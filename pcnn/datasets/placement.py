@@ -117,6 +117,29 @@ class SegmentationSample:
 
 
 @dataclass(frozen=True, eq=False)
+class ClassificationSample:
+    """A cloud on a geometry, and its class.
+
+    Args:
+        geometry: its rows, voxels or native points.
+        features: [N, C] float32, inputs of the rows.
+        label: class of the cloud, from 0.
+        name: identifies the cloud within its set.
+        path: the file or folder it comes from.
+        points: [P, 3] float32 [m], where they may be placed again; else None.
+        raw: the points' own features, likewise.
+    """
+
+    geometry: Geometry
+    features: Tensor
+    label: int
+    name: str
+    path: str
+    points: Tensor | None = None
+    raw: RawPoints | None = None
+
+
+@dataclass(frozen=True, eq=False)
 class RawPoints:
     """The features of the points themselves, and what put the points on their geometry.
 

@@ -12,12 +12,13 @@ import pytest
 from typer.testing import CliRunner
 
 from pcnn.cli.commands import app
-from pcnn.datasets import OnPoints, cache
+from pcnn.datasets import cache
 from pcnn.datasets.cloud_dataset import CloudDataset
 from pcnn.datasets.preparation import FillCache, prepared
 from pcnn.datasets.s3dis.files import array_files
 from pcnn.errors import FileError
 from pcnn.experiment import build
+from pcnn.experiment.check import checked
 from tests.datasets.clouds import write_scan
 from tests.datasets.las_files import write_las
 from tests.datasets.s3dis_rooms import write_set
@@ -60,7 +61,7 @@ def test_a_training_finds_what_was_made(
         "dataset.train_sequences=[0]",
         f"geometry={geometry}",
     )
-    dataset = build.data(cfg).build("train")
+    dataset = build.data(checked(cfg)).build("train")
     for index in range(4):
         assert dataset[index].geometry.rows
 
@@ -160,10 +161,9 @@ def test_settings_that_no_training_would_take(kitti: Path, tmp_path: Path) -> No
 
 
 class Failing(CloudDataset):
-    """A set of one cloud that cannot be written."""
+    """A set of two clouds that cannot be written."""
 
     def __init__(self, error: Exception) -> None:
-        super().__init__(voxel_size=1.0, geometry=OnPoints())
         self.error = error
 
     def __len__(self) -> int:
@@ -172,14 +172,8 @@ class Failing(CloudDataset):
     def read(self, index: int) -> Any:
         raise self.error
 
-    def sources(self, index: int) -> list[Path]:
-        return []
-
     def name(self, index: int) -> str:
         return f"a/{index}"
-
-    def recipe(self) -> dict[str, object]:
-        return {}
 
     def keep(self, index: int) -> Any:
         return self.read(index)
