@@ -17,7 +17,6 @@ from pcnn.nn import PlannedModule
 from pcnn.ops.prefetch import SideStream, tensors_of
 from pcnn.plural import counted
 from pcnn.runtime.compile import Compiled, compile
-from pcnn.tasks.parameter_groups import parameter_groups
 from pcnn.tensor import SparseTensor
 
 
@@ -147,3 +146,28 @@ class NetworkTask(L.LightningModule):
             "optimizer": optimizer,
             "lr_scheduler": {"scheduler": schedule, "interval": "step"},
         }
+
+
+def parameter_groups(
+    module: nn.Module, decay_norms_and_biases: bool = True
+) -> list[dict[str, Any]]:
+    """Parameter groups for an optimiser.
+
+    Args:
+        module: its parameters that require gradients are grouped, in their own order.
+        decay_norms_and_biases: one group for all; otherwise parameters with fewer than two
+            dimensions (biases, scales and shifts of norms) go to a second group without decay.
+
+    Returns:
+        Groups as torch optimisers take them; the last has `weight_decay` 0 when there are two.
+    """
+    parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
+    if decay_norms_and_biases:
+        return [{"params": parameters}]
+    decayed = [parameter for parameter in parameters if parameter.ndim >= 2]
+    free = [parameter for parameter in parameters if parameter.ndim < 2]
+    groups: list[dict[str, Any]] = [
+        {"params": decayed},
+        {"params": free, "weight_decay": 0.0},
+    ]
+    return [group for group in groups if group["params"]]

@@ -13,6 +13,7 @@ from hydra.core.global_hydra import GlobalHydra
 from omegaconf import DictConfig, OmegaConf
 
 from pcnn.experiment.check import ABOUT_MODEL, GIVEN, without
+from pcnn.experiment.dataset_arguments import fill_arguments
 from pcnn.experiment.targets import verified
 from pcnn.experiment.task_parts import evaluation_part, training_part
 
@@ -81,6 +82,8 @@ def nodes(cfg: DictConfig) -> Iterator[Node]:
 
 def unverified_nodes(cfg: DictConfig) -> Iterator[Node]:
     """The same, with targets by their names."""
+    cfg = cfg.copy()
+    fill_arguments(cfg)
     plain: Any = OmegaConf.to_container(cfg, resolve=True)
     task = plain["task"]
     yield Node("model", without(plain["model"], ABOUT_MODEL), GIVEN["model"])

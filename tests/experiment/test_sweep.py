@@ -176,7 +176,7 @@ def in_configuration(where: str, key: str) -> str:
     """The key as a user types it."""
     if where != "dataset":
         return f"{where}.{key}"
-    group, _, rest = key.partition(".")
+    group, _, rest = key.removeprefix("sets.").partition(".")
     return f"{ELSEWHERE[group]}.{rest}" if rest else f"dataset.tasks.segmentation.{key}"
 
 

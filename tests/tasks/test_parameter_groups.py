@@ -3,7 +3,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from pcnn.tasks.parameter_groups import parameter_groups
+from pcnn.tasks.network_task import parameter_groups
 
 
 def test_norms_and_biases_do_not_decay() -> None:
