@@ -30,11 +30,11 @@ class Batch:
     """Inputs of a network, tensors beside them, and plain values; a task may add fields.
 
     `to`, `pin_memory` and `tensors` go through the fields: a SparseTensor is an input of the
-    network, a Tensor or the features of `RawPoints` lie beside it, also in tuples. Not a dataclass:
-    Lightning would take a dataclass apart.
+    network, also in a tuple; a Tensor or the features of `RawPoints` lie beside it. Not a
+    dataclass: Lightning would take a dataclass apart.
     """
 
-    names: tuple[str, ...]
+    names: tuple[Any, ...]
 
     @property
     def batch_size(self) -> int:
@@ -83,7 +83,9 @@ class Batch:
                 return beside(value)
             if isinstance(value, RawPoints):
                 return replace(value, features=beside(value.features))
-            return tuple(map(moved, value)) if isinstance(value, tuple) else value
+            if isinstance(value, tuple) and any(isinstance(x, SparseTensor) for x in value):
+                return tuple(map(moved, value))
+            return value
 
         other = copy.copy(self)
         vars(other).update({name: moved(value) for name, value in vars(self).items()})

@@ -37,7 +37,7 @@ def fill_arguments(cfg: DictConfig) -> None:
         if isinstance(node, str):  # an interpolation of another task's
             node = OmegaConf.to_container(cfg.dataset.tasks[task], resolve=False)
         if isinstance(node, dict):
-            written[task] = _filled(_current(node), f"dataset.tasks.{task}", keys, allow)
+            written[task] = _filled(_current(node), "dataset.tasks." + str(task), keys, allow)
     cfg.dataset.tasks = written
 
 
