@@ -126,7 +126,7 @@ def read_ply_header(path: Path) -> PlyHeader:
     with named(path, "PLY file"), path.open("rb") as file:
         start = file.read(_HEADER_LIMIT)
     lines, size = _header_lines(path, start)
-    if lines[0] != "ply":
+    if lines[:1] != ["ply"]:
         raise FileError(path, "the first line of a PLY file is 'ply'")
     order, elements = "", []
     for line in lines[1:]:
