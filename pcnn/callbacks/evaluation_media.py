@@ -10,7 +10,7 @@ from typing import Any
 from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.loggers import WandbLogger
 
-from pcnn.callbacks.first_outputs import FirstOutputs, T
+from pcnn.callbacks.evaluation_preview import EvaluationPreview, T
 from pcnn.loggers import find
 
 LIMIT = 50_000  # points of an Object3D: 4 MB of JSON for every 10,000, and viewers drop the rest
@@ -18,12 +18,12 @@ LIMIT = 50_000  # points of an Object3D: 4 MB of JSON for every 10,000, and view
 Media = dict[str, Any]
 
 
-class EvaluationMedia(FirstOutputs[T]):
+class EvaluationMedia(EvaluationPreview[T]):
     """Send media of an evaluation, and the first things of its first batches, to W&B.
 
     Does nothing without a `WandbLogger`. What is shown is the same each time, as evaluation has a
     fixed order. A failure of W&B costs the media, never the training. Subclasses say what they take
-    out of a step's outputs, and what is sent. Arguments as in `FirstOutputs`.
+    out of a step's outputs, and what is sent. Arguments as in `EvaluationPreview`.
     """
 
     @abstractmethod

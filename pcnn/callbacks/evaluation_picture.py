@@ -10,11 +10,11 @@ from typing import Any
 from lightning.pytorch import LightningModule, Trainer
 
 from pcnn.callbacks.checkpoint import is_dry_run
-from pcnn.callbacks.first_outputs import FirstOutputs, T
+from pcnn.callbacks.evaluation_preview import EvaluationPreview, T
 from pcnn.ranges import Count
 
 
-class EvaluationPicture(FirstOutputs[T]):
+class EvaluationPicture(EvaluationPreview[T]):
     """Draw what the first step of a validation or test returns into ``<folder>/predictions.png``.
 
     It is the same scan or pair each time (evaluation has a fixed order), so that the file shows how

@@ -125,7 +125,7 @@ class CloudDataModule(ExactLoading):
 
     @property
     def source_kind(self) -> Kind:
-        """Whether the clouds are ``real`` or ``simulated``."""
+        """Kind of the clouds, ``real`` or ``simulated``."""
         return self.sets.found.kind
 
     @property
@@ -135,7 +135,7 @@ class CloudDataModule(ExactLoading):
 
     @property
     def tests_on_validation(self) -> bool:
-        """Whether the test reads what validates, as no labelled clouds are set apart for it."""
+        """True where the test reads the clouds of the validation."""
         return self.sets.tests_on_validation
 
     def to_raw(self, labels: np.ndarray) -> np.ndarray:

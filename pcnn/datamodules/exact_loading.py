@@ -1,4 +1,4 @@
-"""Loaders that every data module has alike: resumed exactly, evaluated exactly."""
+"""The loaders of every data module: resumed exactly, evaluated exactly."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ class ExactLoading(pl.LightningDataModule, ABC):
 
     @property
     def tests_on_validation(self) -> bool:
-        """Whether the test reads what validates, as no labelled clouds are set apart for it."""
+        """True where the test reads the samples of the validation."""
         return False
 
     @property

@@ -89,7 +89,7 @@ class RegistrationDataModule(ExactLoading):
 
     @property
     def source_kind(self) -> Kind:
-        """Whether the pairs are ``real`` or ``simulated``.
+        """Kind of the pairs, ``real`` or ``simulated``.
 
         Raises:
             RuntimeError: before `setup` or `pairs`.

@@ -1,4 +1,4 @@
-"""What a training does about a sample that cannot be read."""
+"""Samples that cannot be read: named, or skipped in training."""
 
 from __future__ import annotations
 

@@ -173,7 +173,7 @@ class CloudDataset(Dataset[SegmentationSample]):
         """Put a cloud into the cache ahead of time, unless it is there.
 
         Returns:
-            What the cache holds, and whether it was there.
+            The content of the cache, and True where it was there.
 
         Raises:
             RuntimeError: this set has no cache.

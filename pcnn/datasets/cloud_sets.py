@@ -48,7 +48,7 @@ class CloudSets(ABC):
     @property
     @abstractmethod
     def tests_on_validation(self) -> bool:
-        """Whether the test reads the clouds of the validation."""
+        """True where the test reads the clouds of the validation."""
 
     @abstractmethod
     def find(self, split: Split) -> LabelledClouds | None:

@@ -234,13 +234,13 @@ class FolderSets(CloudSets):
 
     @property
     def tests_on_validation(self) -> bool:
-        """Whether no clouds are set apart for the test."""
+        """True where no clouds are set apart for the test."""
         split = FolderSplit(Path(self.root), self.val_fraction, self.test_fraction)
         return not split.has_own_test
 
     @property
     def note_on_test(self) -> str:  # type: ignore[override]
-        """What the test reads where no clouds are set apart for it."""
+        """Says which clouds the test reads where none are set apart for it."""
         return (
             f"{self.root} has no test split of its own (a folder test, or dataset.test_fraction): "
             "the test reads the clouds that validate"

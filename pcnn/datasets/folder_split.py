@@ -61,7 +61,7 @@ class FolderSplit:
 
     @property
     def has_own_test(self) -> bool:
-        """Whether the test reads other clouds than the validation."""
+        """True where the test reads other clouds than the validation."""
         return "test" in self._folders if self._has_folders else self.test_fraction > 0.0
 
     def clouds(self, split: str) -> list[Path]:

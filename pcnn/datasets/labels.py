@@ -246,5 +246,5 @@ def _is_list(value: Any) -> bool:
 
 
 def _is_int(value: Any) -> bool:
-    """Whether a value is a label: a whole number of 64 bits."""
+    """True for a label, a whole number of 64 bits."""
     return type(value) is int and -(1 << 63) <= value < 1 << 63

@@ -29,7 +29,7 @@ class OnPoints:
         sites: points of strided convolutions, ``nearest`` or ``cell_origin``.
         thin: edge of a cell [m], one number or one per axis, of which only the point nearest to its
             centre becomes a row, with its own features and label; None makes every point a row.
-            What is predicted for a row holds for all points of its cell.
+            A prediction for a row holds for all points of its cell.
         outside: as in `pcnn.geometry.Neighbourhood`, with the following four.
         volume: ...
         cell: ...

@@ -22,7 +22,7 @@ State = Literal["made", "kept", "checked", "failed"]
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a sample.
+    """The result of a sample.
 
     Args:
         name: of the sample.
@@ -54,7 +54,7 @@ class Preparation(ABC):
         """Do the work of a sample, unless it was done.
 
         Returns:
-            What became of it, and notes.
+            Its state, and notes.
 
         Raises:
             FileError: a file cannot be read, breaks its format, or holds nothing.
@@ -106,10 +106,10 @@ def prepared(work: Sequence[Preparation], workers: int | None = None) -> Iterato
         workers: processes; None takes every core, 0 this process.
 
     Yields:
-        What became of each sample, in order. One that fails stops nothing.
+        The outcome of each sample, in order. One that fails stops nothing.
 
     Raises:
-        OSError: a file cannot be written, as the disk is full. What was done before is whole, and
+        OSError: a file cannot be written, as the disk is full. Files written before are whole, and
             stays.
         RuntimeError: a process died, for want of memory as a rule; the same holds.
         ValueError: a negative number of workers.
@@ -129,7 +129,7 @@ def prepared(work: Sequence[Preparation], workers: int | None = None) -> Iterato
 
 
 def _notes(cloud: Cloud) -> tuple[str, ...]:
-    """What is odd about a cloud.
+    """Notes on an odd cloud.
 
     Raises:
         FileError: it holds no points.

@@ -214,7 +214,7 @@ class SemanticKITTISets(CloudSets):
 
     @property
     def tests_on_validation(self) -> bool:
-        """Whether the same sequences validate and test: the labels of 11 to 21 are not public."""
+        """True where the same sequences validate and test, as labels of 11 to 21 are hidden."""
         return tuple(self.test_sequences) == tuple(self.val_sequences)
 
     @cached_property

@@ -1,4 +1,4 @@
-"""Whether a run uses real or simulated data, decided by one rule for every set."""
+"""Real or simulated data: one rule for every set."""
 
 from __future__ import annotations
 

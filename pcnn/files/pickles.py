@@ -104,7 +104,7 @@ class _ArraysOnly(pickle.Unpickler):
 
 
 def read_pickle(path: Path) -> Any:
-    """What a pickle of plain values and NumPy arrays holds.
+    """Content of a pickle of plain values and NumPy arrays.
 
     Raises:
         MissingFileError: no such file.
@@ -201,7 +201,7 @@ def _check_names(path: Path, file: Any) -> None:
 
 
 def read_arrays(path: Path, limit: float = LIMIT) -> Any:
-    """What a ``.pth`` file of tensors, NumPy arrays and plain values holds; nothing of it is run.
+    """Content of a ``.pth`` file of tensors, arrays and plain values; nothing of it is run.
 
     Args:
         path: the file.

@@ -88,7 +88,7 @@ def finite_numbers(path: Path, line: int, words: Sequence[str], count: int) -> l
 
 
 def read_json(path: Path) -> Any:
-    """What a JSON file holds.
+    """Content of a JSON file.
 
     Raises:
         MissingFileError: no such file.
@@ -99,7 +99,7 @@ def read_json(path: Path) -> Any:
 
 
 def read_yaml(path: Path) -> Any:
-    """What a YAML file of plain values holds.
+    """Content of a YAML file of plain values.
 
     A key given twice is refused, of which PyYAML would keep the last without a word, and so are
     aliases (``*name``), by which a small file describes a huge value.

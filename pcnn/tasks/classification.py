@@ -83,7 +83,7 @@ class ClassificationTask(CountingTask):
         return pred
 
     def figures(self, counts: Tensor) -> dict[str, Tensor]:
-        """What is logged of counts [C, C + 1]: shares of clouds that are right."""
+        """Figures of counts [C, C + 1]: shares of clouds that are right."""
         means = {
             "accuracy": accuracy(counts),
             "mean_accuracy": mean_class_accuracy(counts),

@@ -76,7 +76,7 @@ class CountingTask(NetworkTask):
 
     @abstractmethod
     def figures(self, counts: Tensor) -> Mapping[str, Tensor]:
-        """What is logged of counts [C, C + 1], by name."""
+        """Figures of counts [C, C + 1], by name, to log."""
 
     def validation_step(self, batch: Any, batch_idx: int) -> Any:
         """Count one batch; returns what `evaluate` returns."""

@@ -1,4 +1,4 @@
-"""What training any network needs, whatever it is trained for."""
+"""The base of all tasks: a network with its optimiser, schedule and batches."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class NetworkTask(L.LightningModule):
         self._steps = 0
 
     def run(self, tensor: Any) -> Any:
-        """What the network makes of an input, compiled where that was asked for."""
+        """Output of the network, compiled where that was asked for."""
         if not self.compiled:
             return self.net(tensor)
         if id(self.net) not in self._compiled:
@@ -71,7 +71,7 @@ class NetworkTask(L.LightningModule):
         return self._compiled[id(self.net)](tensor)
 
     def inputs(self, batch: Any) -> Sequence[SparseTensor]:
-        """What enters the network in a step of this batch."""
+        """Inputs of the network in a step of this batch."""
         return (batch.tensor,)
 
     def arrived(self, batch: Any) -> Any:

@@ -42,7 +42,7 @@ class RegistrationTask(NetworkTask):
 
     Evaluation, for every pair: up to `val_samples` random rows of either cloud, each of the source
     with its nearest descriptor of the target; the share of these that are right; a transform by
-    RANSAC. What is drawn depends on the pair's name and `seed` alone, and so does what the loss
+    RANSAC. The draws depend on the pair's name and `seed` alone, and so does what the loss
     draws: one network has one set of figures.
 
     A batch has `inputs` (SparseTensors: source and target of B clouds each, or one of 2 B clouds,

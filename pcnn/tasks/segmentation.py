@@ -54,7 +54,7 @@ class SegmentationTask(CountingTask):
         return loss
 
     def on_train_epoch_start(self) -> None:
-        """Begin the running mIoU anew."""
+        """Reset the running mIoU."""
         self.train_confusion.reset()
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
@@ -108,7 +108,7 @@ class SegmentationTask(CountingTask):
         }
 
     def figures(self, counts: Tensor) -> dict[str, Tensor]:
-        """What is logged of counts [C, C + 1]: means, and the IoU of every class."""
+        """Figures of counts [C, C + 1]: means, and the IoU of every class."""
         scores = iou(counts).float()
         names = (f"iou/{name}" for name in self.class_names)
         return summary(counts) | dict(zip(names, scores, strict=True))

@@ -357,6 +357,7 @@ def test_classes_of_the_users_own() -> None:
 def test_a_path_elsewhere_is_repeated_on_the_command_line(place: Path) -> None:
     config = run_folder.stored(composed(*TINY))
     config["callbacks"]["checkpoint"]["folder"] = str(place / "elsewhere")
+    config["data"] = {"source": "real"}  # as every run records
     folder = place / "moved"
     folder.mkdir()
     (folder / run_folder.CONFIG).write_text(yaml.safe_dump(config))

@@ -20,7 +20,7 @@ _FAR = 1e4
 
 @dataclass(frozen=True)
 class Reading:
-    """What of a file is read, and how.
+    """The part of a file that is read, and how.
 
     Args:
         channels: names of the properties that become channels, in order and in any case;

@@ -44,7 +44,7 @@ def likely_columns(values: np.ndarray) -> int | None:
 
 
 def is_contradicted(values: np.ndarray, count: int) -> bool:
-    """Whether another number of columns tells more than twice as much as this one.
+    """True where another number of columns tells more than twice as much as this one.
 
     Scans of KITTI tell 0.8 nats by 4 columns and 0.25 by 6; files of 5 or 6 columns tell at most
     0.13 by 4 and 0.7 or more by their own. Twice as many columns seldom tell twice as much, and two

@@ -109,7 +109,7 @@ def _with_points(points: Tensor, origin: Tensor, rows: int, name: object) -> Loc
 
 
 def _plain_content(path: Path, limit: float) -> Any:
-    """What a file of arrays holds; None where `read_points` reads the format."""
+    """Content of a file of arrays; None where `read_points` reads the format."""
     if not path.is_file():
         raise MissingFileError(path, "no such file")
     if path.suffix == ".pth":

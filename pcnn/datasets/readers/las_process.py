@@ -33,7 +33,7 @@ _ROOT = str(Path(__file__).resolve().parents[3])
 
 @dataclass(frozen=True)
 class Limits:
-    """What a request may take.
+    """Memory and time that a request may take.
 
     Args:
         memory: bytes beyond what the process holds.

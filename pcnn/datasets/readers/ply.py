@@ -45,7 +45,7 @@ class _Element:
 
 @dataclass(frozen=True)
 class PlyHeader:
-    """What a PLY file announces.
+    """The announcements of a PLY file.
 
     Args:
         path: the file.
@@ -70,7 +70,7 @@ class PlyHeader:
 
     @property
     def is_ascii(self) -> bool:
-        """Whether the data is text."""
+        """True where the data is text."""
         return self.order == "="
 
 

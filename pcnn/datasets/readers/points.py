@@ -172,12 +172,12 @@ def read_labels(path: Path, n_points: int) -> np.ndarray:
 
 
 def is_label_file(path: Path) -> bool:
-    """Whether an ``.npy`` file holds labels, not points."""
+    """True for an ``.npy`` file of labels, not points."""
     return path.suffix == ".npy" and path.stem.endswith("_label")
 
 
 def is_cloud_file(path: Path) -> bool:
-    """Whether the name of a file is that of a cloud."""
+    """True where the name of a file is that of a cloud."""
     return path.suffix.lower() in SUFFIXES and not is_label_file(path)
 
 

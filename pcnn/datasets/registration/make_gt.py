@@ -25,7 +25,7 @@ MOST_CORRESPONDENCES = 5000  # as in the published gt.info
 
 
 def information_matrix(points: Tensor) -> Tensor:
-    """What a set of true correspondences says of a transform's error: ``sum_p Gᵀ G``.
+    """Information of true correspondences about a transform's error: ``sum_p Gᵀ G``.
 
     ``G = [I, -[p]ₓ]`` at the points of the target's frame; the first entry is their number.
 

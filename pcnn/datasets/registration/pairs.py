@@ -22,7 +22,7 @@ class RegistrationPair:
         source: index of the source cloud, ``j``.
         transform: [4, 4] float64, maps the source into the target's frame.
         information: [6, 6] float64 of gt.info; None where the set has none.
-        overlap: share of the source that the target sees; None when nobody measured it.
+        overlap: share of the source that the target sees; None where it was not measured.
         index: place in the scene's ground truth, from 0.
     """
 
@@ -41,7 +41,7 @@ class RegistrationPair:
 
 
 class PairDataset(Protocol):
-    """What an evaluation of registration asks of a data set."""
+    """The part of a data set that registration needs."""
 
     #: the set and its list of pairs, e.g. ``3DLoMatch``
     name: str
@@ -61,5 +61,5 @@ class PairDataset(Protocol):
         ...
 
     def notes(self) -> list[str]:
-        """What a reader of the figures must know, a line each."""
+        """Return remarks that belong beside the figures, a line each."""
         ...

@@ -6,7 +6,7 @@ from pcnn.datasets.labels import Rgb
 
 AREAS = (1, 2, 3, 4, 5, 6)
 TEST_AREAS = (5,)
-"""What the usual split tests on; the other five train."""
+"""Tested by the usual split; the other five train."""
 
 _CLASSES: tuple[tuple[str, Rgb], ...] = (
     ("ceiling", (0, 255, 0)),

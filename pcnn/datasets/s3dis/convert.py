@@ -25,7 +25,7 @@ from pcnn.simulate.marker import MARKER
 
 @dataclass(frozen=True)
 class ConvertedRoom:
-    """What became of a room.
+    """The result of a conversion.
 
     Args:
         points: written.

@@ -189,7 +189,7 @@ class S3DISSets(CloudSets):
 
     @property
     def tests_on_validation(self) -> bool:
-        """Whether the same areas validate and test."""
+        """True where the same areas validate and test."""
         return self.areas["test"] == self.areas["val"]
 
     @cached_property

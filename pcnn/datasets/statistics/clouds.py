@@ -18,7 +18,7 @@ _ORDERLY = 0.97  # share of steps that go on counter-clockwise, inside rings
 
 @dataclass(frozen=True, eq=False)
 class Rings:
-    """What each ring of one scan holds.
+    """The rings of one scan.
 
     Args:
         points: [K] returns.

@@ -40,7 +40,7 @@ class CloudFile:
 
 @dataclass(frozen=True, eq=False)
 class MeasuredCloud:
-    """What statistics are taken of.
+    """The part of a cloud that statistics are taken of.
 
     Args:
         points: [P, 3] float32 [m], finite, in the order of the file.

@@ -11,7 +11,7 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 T = TypeVar("T")
 
 
-class FirstOutputs(Callback, Generic[T]):
+class EvaluationPreview(Callback, Generic[T]):
     """Keep what the first steps of a validation or test return, and show it when it ends.
 
     It is the same each time, as evaluation has a fixed order, so that one sees how the network
