@@ -188,8 +188,7 @@ def fit(data: CloudDataModule, folder: Path, **options: object) -> Net:
     return net
 
 
-@pytest.mark.parametrize("workers", [0, 2])
-@pytest.mark.parametrize("precision", ["32-true", "64-true"])
+@pytest.mark.parametrize(("workers", "precision"), [(0, "64-true"), (2, "32-true")])
 def test_lightning_trains_and_validates(root: Path, workers: int, precision: str):
     net = fit(module(root, num_workers=workers), root, max_epochs=2, precision=precision)
     assert len(net.keys) == 10

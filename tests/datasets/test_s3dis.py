@@ -90,8 +90,9 @@ def test_limit_spreads_over_the_rooms(root: Path):
         rooms(root, point_max=0)
 
 
-@pytest.mark.parametrize("placement", PLACEMENTS, ids=NAMES)
-@pytest.mark.parametrize("layout", ["arrays", "text"])
+@pytest.mark.parametrize(
+    ("placement", "layout"), zip(PLACEMENTS, ["arrays", "text", "arrays"], strict=True), ids=NAMES
+)
 def test_a_room_of_one_point(tmp_path: Path, placement: Placement, layout: str):
     write_set(tmp_path, {"Area_1/pantry_1": 1}, layout)
     for point_max in (None, 5):
