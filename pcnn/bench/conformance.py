@@ -12,8 +12,8 @@ from functools import lru_cache
 
 import torch
 
-from pcnn.bench.mapping.planned import Planned
-from pcnn.bench.native import oracle
+from pcnn.bench import oracle
+from pcnn.bench.mapping.products import Planned
 from pcnn.bench.verify import CheckFailed
 from pcnn.dataflows import Automatic, Dataflow
 from pcnn.geometry import Kernel, PointSet

@@ -39,17 +39,6 @@ TITLES = {
     "inputs": "inputs",
     "l2_hit_percent": "L2 hits %",
 }
-WORDS = (
-    "figure",
-    "what",
-    "product",
-    "workload",
-    "engine",
-    "params",
-    "model",
-    "dtype",
-    "cache",
-)
 
 
 def table(header: Header, rows: Sequence[Row]) -> Table:
@@ -64,7 +53,8 @@ def table(header: Header, rows: Sequence[Row]) -> Table:
     )
     columns = [key for key in used if key not in shared]
     for key in columns:
-        drawn.add_column(TITLES[key], justify="left" if key in WORDS else "right")
+        words = any(isinstance(record.get(key), str | dict) for record in records)
+        drawn.add_column(TITLES[key], justify="left" if words else "right")
     for record in records:
         drawn.add_row(*(_cell(record.get(key)) for key in columns))
     return drawn

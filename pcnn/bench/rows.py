@@ -8,12 +8,14 @@ key means not applicable. A row with a time always says ``checked: true``; how i
 from __future__ import annotations
 
 import json
-import os
-import tempfile
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
+
+from pcnn.errors import UserError
+from pcnn.files.text import read_json
+from pcnn.files.whole_file import whole_file
 
 WHAT = (
     "map",
@@ -129,7 +131,7 @@ class Row:
     cache: str | None = None
     inputs: int | None = None
     l2_hit_percent: float | None = None
-    params: dict[str, int | float | str] | None = None
+    params: Mapping[str, int | float | str] | None = None
     figure: str | None = None
     run: int | None = None
     checked: bool = False
@@ -153,24 +155,32 @@ def present(record: Header | Row) -> dict[str, Any]:
     return {name: value for name, value in asdict(record).items() if value is not None}
 
 
+def left_out(row: Row, error: BaseException | str) -> Row:
+    """A row without times whose setting ``left_out`` says why."""
+    reason = error if isinstance(error, str) else f"{type(error).__name__}: {error}"
+    return replace(row, params={**(row.params or {}), "left_out": reason})
+
+
+def described(row: Row) -> str:
+    """Engine, workload and settings of a row, for a message."""
+    kernel = "" if row.k is None else f"K={row.k} stride {row.stride}"
+    layer = "" if row.c_in is None else f"{row.c_in}->{row.c_out}"
+    names = (row.figure, row.what, row.workload, row.model, row.product, row.dtype, layer, kernel)
+    said = {name: value for name, value in (row.params or {}).items() if name != "left_out"}
+    settings = ", ".join(f"{name} {value}" for name, value in said.items())
+    return f"{row.engine}, {' '.join(filter(None, names))}{f' ({settings})' if settings else ''}"
+
+
 def write_rows(path: Path, header: Header, rows: Sequence[Row]) -> Path:
-    """Write a result file whole: to a temporary name beside it, then renamed.
+    """Write a result file whole or not at all.
 
     Returns:
         ``path``.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
     lines = ",\n".join("  " + json.dumps(present(row)) for row in rows)
     text = f'{{"header": {json.dumps(present(header))},\n"rows": [\n{lines}\n]}}\n'
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(descriptor, "w") as file:
-            file.write(text)
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
+    with whole_file(path) as file:
+        file.write(text.encode())
     return path
 
 
@@ -181,9 +191,9 @@ def read_rows(path: Path) -> tuple[Header, list[Row]]:
         ValueError: not a result file, or keys that the row format does not have.
     """
     try:
-        content = json.loads(path.read_text())
+        content = read_json(path)
         header, rows = content["header"], content["rows"]
-    except (json.JSONDecodeError, KeyError, TypeError) as error:
+    except (UserError, KeyError, TypeError) as error:
         raise ValueError(f"{path}: not a benchmark result file ({error})") from error
     return (
         _record(Header, header, f"{path}, header"),

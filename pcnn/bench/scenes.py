@@ -13,7 +13,6 @@
 from __future__ import annotations
 
 import re
-import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +21,8 @@ import numpy as np
 import torch
 
 from pcnn.datasets.readers.points import SUFFIXES, read_points
+from pcnn.errors import UserError
+from pcnn.files.arrays import names_in, read_npz
 from pcnn.geometry import VoxelGrid, grid_of_cells, quantize
 
 GENERATED = re.compile(r"(surface|random|box200|box400|slab)_([1-9][0-9]*)k")
@@ -105,14 +106,12 @@ def _points(path: Path, key: str) -> torch.Tensor | None:
     """Points ``[P, 3]`` of a scan, ``None`` if the file holds none."""
     if path.suffix in SUFFIXES:
         return read_points(path).points
-    try:
-        with np.load(path) as content:
-            names = list(content)
-            if key and key not in names:
-                raise KeyError(f"no array {key}; there are {', '.join(names)}")
-            points = content[key or "points"] if (key or "points") in names else None
-    except (KeyError, ValueError, OSError, zipfile.BadZipFile) as error:
-        raise ValueError(f"workload {path}: no points in an .npz file ({error})") from error
+    points = _array(path, key or "points", "points")
+    if points is None and key:
+        there = ", ".join(names_in(path))
+        raise ValueError(
+            f"workload {path}: no points in an .npz file (no array {key}; there are {there})"
+        )
     if points is None:
         return None
     if points.ndim != 2 or points.shape[1] < 3 or points.dtype.kind != "f":
@@ -124,11 +123,9 @@ def _points(path: Path, key: str) -> torch.Tensor | None:
 
 
 def _read(path: Path) -> VoxelGrid:
-    try:
-        with np.load(path) as content:
-            coords = content["coords"]
-    except (KeyError, ValueError, OSError, zipfile.BadZipFile) as error:
-        raise ValueError(f"workload {path}: no array coords in an .npz file ({error})") from error
+    coords = _array(path, "coords", "array coords")
+    if coords is None:
+        raise ValueError(f"workload {path}: no array coords in an .npz file")
     if coords.ndim != 2 or coords.shape[1] != 4 or coords.dtype.kind not in "iu":
         raise ValueError(
             f"workload {path}: coords must be integers [N, 4] (batch, x, y, z), got "
@@ -136,6 +133,13 @@ def _read(path: Path) -> VoxelGrid:
         )
     voxels = torch.from_numpy(coords.astype(np.int64))
     return grid_of_cells(voxels[:, 1:], voxels[:, 0])
+
+
+def _array(path: Path, name: str, what: str) -> np.ndarray | None:
+    try:
+        return read_npz(path, [name]).get(name)
+    except UserError as error:
+        raise ValueError(f"workload {path}: no {what} in an .npz file ({error})") from error
 
 
 def noise(n: int, *, fill: float = 0.0125, seed: int = 0) -> np.ndarray:

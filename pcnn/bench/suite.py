@@ -37,16 +37,24 @@ class Figure(Generic[S]):
 
 
 def chosen_figures(names: Sequence[str], figures: Sequence[Figure[S]]) -> list[Figure[S]]:
-    """Figures of these names, all if there is no name.
+    """Figures of these names, or of what stands behind the paper in a name: ``fig3``, ``layers``.
+
+    Args:
+        names: none, or ``all`` among them: all figures.
+        figures: those of a suite.
 
     Raises:
         ValueError: no figure of that name.
     """
-    known = {figure.name: figure for figure in figures}
+    if not names or "all" in names:
+        return list(figures)
+    known = {figure.name.partition("_")[2]: figure for figure in figures}
+    known |= {figure.name: figure for figure in figures}
     unknown = [name for name in names if name not in known]
     if unknown:
-        raise ValueError(f"no figure {', '.join(unknown)}; there are {', '.join(known)}")
-    return [known[name] for name in names] if names else list(figures)
+        there = ", ".join(figure.name for figure in figures)
+        raise ValueError(f"no figure {', '.join(unknown)}; there are {there}")
+    return [known[name] for name in names]
 
 
 def some(names: Sequence[str], most: int = 4) -> str:
@@ -69,10 +77,10 @@ def stand_ins(rows: Sequence[Row], figures: Sequence[Figure[S]]) -> dict[str, st
 
 
 def merged(old: Sequence[Row], new: Sequence[Row]) -> list[Row]:
-    """New rows, after those old ones whose like was not measured again.
+    """New rows, after those old ones that were not measured again.
 
-    Rows are alike in figure, workload, engine, cache, dtype and network, and of a convolution in
-    its kernel size and channels.
+    A row replaces one of the same figure, workload, engine, cache, dtype and network, and of a
+    convolution of the same kernel size and channels.
     """
     again = {_place(row) for row in new}
     return [*(row for row in old if _place(row) not in again), *new]
@@ -84,8 +92,7 @@ def _place(row: Row) -> tuple[object, ...]:
     return row.figure, row.workload, row.engine, cache, row.dtype, row.model, layer
 
 
-def alike(first: Header, second: Header) -> bool:
-    """Whether two headers are of the same device, torch and commit."""
+def _same_machine(first: Header, second: Header) -> bool:
     return (first.device, first.torch, first.revision) == (
         second.device,
         second.torch,
@@ -106,7 +113,7 @@ def kept(path: Path, header: Header) -> list[Row]:
     if not path.is_file():
         return []
     old, rows = read_rows(path)
-    return rows if alike(old, header) else []
+    return rows if _same_machine(old, header) else []
 
 
 def join(paths: Sequence[Path], out: Path, figures: Sequence[Figure[S]]) -> Path:
@@ -121,7 +128,7 @@ def join(paths: Sequence[Path], out: Path, figures: Sequence[Figure[S]]) -> Path
     header, rows = read_rows(paths[0])
     for path in paths[1:]:
         other, own = read_rows(path)
-        if not alike(header, other):
+        if not _same_machine(header, other):
             raise ValueError(
                 f"{path} is of {other.device}, torch {other.torch}, revision {other.revision}, but "
                 f"{paths[0]} of {header.device}, torch {header.torch}, revision {header.revision}"

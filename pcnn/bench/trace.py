@@ -1,7 +1,7 @@
 """What a call does on its device: every kernel by name, and every wait of the host.
 
-Read off one run under torch's profiler. On a GPU its records come from CUPTI, so kernels count
-whoever launched them: torch, Triton, or the driver interface. On a CPU torch's own operators take
+Read off one run under torch's profiler. On a GPU its records come from CUPTI, so kernels of all
+libraries count: torch, Triton, or the driver interface. On a CPU torch's own operators take
 the kernels' place.
 """
 
@@ -66,16 +66,6 @@ class Trace:
     syncs: int = 0
 
     @property
-    def kernels(self) -> tuple[KernelTime, ...]:
-        """Launches summed by name, longest first."""
-        sums: dict[str, tuple[float, int]] = {}
-        for kernel in self.timeline:
-            spent, count = sums.get(kernel.name, (0.0, 0))
-            sums[kernel.name] = spent + kernel.microseconds, count + kernel.count
-        times = [KernelTime(name, spent, count) for name, (spent, count) in sums.items()]
-        return tuple(sorted(times, key=lambda kernel: -kernel.microseconds))
-
-    @property
     def launches(self) -> int:
         """Kernels, copies and fills that the device ran."""
         return sum(kernel.count for kernel in self.timeline)
@@ -103,11 +93,6 @@ def trace(call: Call, device: torch.device) -> Trace:
         profiler.export_chrome_trace(str(path))
         events = json.loads(path.read_text(errors="replace"))["traceEvents"]
     return read_trace(events)
-
-
-def profile(call: Call, device: torch.device) -> list[KernelTime]:
-    """Device time of a call by kernel name, longest first."""
-    return list(trace(call, device).kernels)
 
 
 def read_trace(events: Iterable[Mapping[str, Any]]) -> Trace:

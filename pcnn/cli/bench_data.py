@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pcnn.cli.bench_options import Out, PrintRows
-from pcnn.cli.bench_run import Run, stop_if_wrong
+from pcnn.cli.bench_run import measure, stop_if_wrong
 from pcnn.ranges import Clouds, Count, Steps
 
 if TYPE_CHECKING:
     import lightning as L
     from omegaconf import DictConfig
 
-    from pcnn.bench.data.measured import Setting
+    from pcnn.bench.data.figures import Training
 
 #: Overrides that a row need not tell: where files lie.
 _PLACES = ("dataset.root", "dataset.data_dir")
@@ -36,14 +36,16 @@ def data(
         Clouds,
         typer.Option(
             help="Measure on this many links to the labelled scans of dataset.root (kitti); "
-            "0: on the set as it is.",
+            "0: on the set as it is."
         ),
     ] = 0,
     conf: Annotated[Path, typer.Option(help="Folder of the configurations of train.py.")] = Path(
         "conf"
     ),
-    print_rows: PrintRows = True,
-    out: Out = None,
+    print_rows: Annotated[
+        bool, typer.Option("--print/--no-print", help="Print all rows as tables.")
+    ] = True,
+    out: Annotated[Path | None, typer.Option(help="Result file (JSON).")] = None,
 ) -> None:
     """Time the data path of a training: each stage of a sample, and how long steps wait for it.
 
@@ -66,23 +68,24 @@ def data(
             cfg.dataset.root = str(_linked(cfg, Path(folder), scans))
             cfg.dataset.train_sequences, cfg.dataset.val_sequences = [0], []
             given = [*given, f"links={scans}"]
-        setting = _setting(cfg, given, steps, warm_up, Path(folder))
-        _, measured = Run("data", FIGURES, chosen, _device(cfg), out, print_rows).measure(setting)
+        training = _training(cfg, given, steps, warm_up, Path(folder))
+        training = replace(training, where=_device(cfg), out=out, print_rows=print_rows)
+        _, measured = measure("data", FIGURES, chosen, training)
     stop_if_wrong(measured)
 
 
 def _linked(cfg: DictConfig, folder: Path, scans: int) -> Path:
-    from pcnn.bench.data.links import linked_set
+    from pcnn.bench.data.figures import linked_set
 
     if cfg.dataset.name != "kitti" or cfg.dataset.root is None:
         raise typer.BadParameter("--scans needs dataset=kitti and its dataset.root")
     return linked_set(Path(cfg.dataset.root), folder / "kitti", scans)
 
 
-def _setting(
+def _training(
     cfg: DictConfig, overrides: list[str], steps: int, warm_up: int, folder: Path
-) -> Setting:
-    from pcnn.bench.data.measured import Setting
+) -> Training:
+    from pcnn.bench.data.figures import Training
     from pcnn.experiment import build
     from pcnn.experiment.run import describe_data, quieten
 
@@ -105,7 +108,7 @@ def _setting(
     named = ("dataset", "model")  # in columns of their own
     told = [word for word in overrides if word.partition("=")[0] not in (*_PLACES, *named)]
     about: dict[str, Any] = {"source": str(module.source_kind), "geometry": str(cfg.geometry.name)}
-    return Setting(
+    return Training(
         module,
         lambda: build.task(described),
         trainer,

@@ -8,10 +8,11 @@ import pytest
 
 from pcnn.bench.charts import Chart, Panel, Point, View, charts, time_of
 from pcnn.bench.data.figures import FIGURES as DATA
-from pcnn.bench.figures import FIGURES
 from pcnn.bench.render import _in_short, render
 from pcnn.bench.rows import Row, read_rows
+from pcnn.cli.bench import figures_of
 
+FIGURES = figures_of()
 RESULTS = Path(__file__).parents[2] / "benchmarks" / "results"
 #: Files of other programs: no rows of `pcnn bench`.
 OTHERS = ("parity-h200", "ransac-h200", "statistics-streets")

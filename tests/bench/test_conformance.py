@@ -8,18 +8,12 @@ import pytest
 import torch
 
 import pcnn
+from pcnn.bench import run as run_file
 from pcnn.bench.conformance import check_engine, check_search
-from pcnn.bench.layers import measured as layers_file
-from pcnn.bench.layers.measured import layer_rows
-from pcnn.bench.layers.setting import LayerShape
-from pcnn.bench.layers.setting import Setting as LayerSetting
-from pcnn.bench.mapping import measured as mapping_file
-from pcnn.bench.mapping.measured import Setting as MapSetting
-from pcnn.bench.mapping.measured import attempt, timed_row
-from pcnn.bench.networks import measured as networks_file
-from pcnn.bench.networks.measured import Setting as NetworkSetting
-from pcnn.bench.networks.measured import network_rows
-from pcnn.bench.scenes import Scene
+from pcnn.bench.layers.layer import layer_rows
+from pcnn.bench.mapping.maps import map_case, places
+from pcnn.bench.networks.cases import network_rows
+from pcnn.bench.run import run
 from pcnn.bench.verify import CheckFailed
 from pcnn.geometry import KernelMap
 from pcnn.maps.conformance import WrongMap, check_builder
@@ -29,11 +23,12 @@ from pcnn.ops.conformance import Nonconforming
 from pcnn.ops.engine import resolve
 from pcnn.ops.whole_check import check_dataflow
 from tests.bench.faulty import BUILDER_FLAWS, DATAFLOW_FLAWS, Faulty, FaultyBuilder
+from tests.bench.settings import SMALL, left_out, of_layers, of_maps, of_networks
 from tests.clouds import surface_grid
 from tests.engines import BUILDERS, DATAFLOWS, KERNEL_BUILDERS
 
 CPU = torch.device("cpu")
-SCENE = Scene("small", surface_grid(200))
+GRID = surface_grid(200)
 
 
 def engine_of(flaw: str) -> Engine:
@@ -86,35 +81,28 @@ def test_the_check_leaves_random_numbers_and_tf32_as_they_are() -> None:
     assert torch.equal(torch.rand(3), expected)
 
 
-@pytest.mark.parametrize("flaw", ["transposed", "even", "epilogue", "float16"])
+@pytest.mark.parametrize("flaw", ["transposed", "epilogue"])
 def test_no_layer_is_timed_that_is_right_here_and_wrong_elsewhere(
     flaw: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(layers_file, "measure", lambda *args, **_: pytest.fail("timed"))
-    shapes = (LayerShape(3, 5, 3),)
-    setting = LayerSetting(CPU, [SCENE], [engine_of(flaw)], shapes, kinds=["layer"], repeats=3)
-    (row,) = layer_rows(setting, "layers")
-    reason = str((row.params or {})["left_out"])
+    monkeypatch.setattr(run_file, "measure", lambda *args, **_: pytest.fail("timed"))
+    setting = of_layers(scenes=SMALL, engines=[engine_of(flaw)], what=["layer"])
+    (reason,) = left_out(layer_rows(setting, "layers"))
     assert reason.startswith(f"CheckFailed: dataflow 'faulty_{flaw}' fails")
     assert "bound" in reason
 
 
-def test_no_network_is_timed_that_is_right_here_and_wrong_elsewhere(
+def test_no_network_or_map_is_timed_that_is_right_here_and_wrong_elsewhere(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(networks_file, "measure", lambda *args, **_: pytest.fail("timed"))
-    models, engines = ["sparse_resnet"], [engine_of("transposed")]
-    setting = NetworkSetting(CPU, [SCENE], engines, models, ["infer"], width=0.25, repeats=3)
-    (row,) = network_rows(setting, "networks")
-    assert "CheckFailed: dataflow 'faulty_transposed' fails" in str((row.params or {})["left_out"])
-
-
-def test_no_map_is_timed_whose_builder_is_wrong_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mapping_file, "measure", lambda *args, **_: pytest.fail("timed"))
-    setting = MapSetting(CPU, [SCENE], [FaultyBuilder("even")], repeats=3)
-    (case,) = setting.cases([(3, 1)])
-    (row,) = attempt(timed_row, setting, case, FaultyBuilder("even"), "table", "figure")
-    reason = str((row.params or {})["left_out"])
+    monkeypatch.setattr(run_file, "measure", lambda *args, **_: pytest.fail("timed"))
+    networks = of_networks(engines=[engine_of("transposed")], mode=["infer"])
+    (reason,) = left_out(network_rows(networks, "networks"))
+    assert "CheckFailed: dataflow 'faulty_transposed' fails" in reason
+    maps = of_maps(builders=[FaultyBuilder("even")])
+    (place,) = places(maps, [(3, 1)])
+    case = map_case(maps, place, FaultyBuilder("even"), "table", "figure")
+    (reason,) = left_out(run([case], maps))
     assert reason.startswith("CheckFailed: map builder 'faulty_builder' is wrong in")
     assert "(0 are allowed)" in reason
 
@@ -135,11 +123,11 @@ def test_the_search_among_points_is_compared_with_all_pairs() -> None:
     check_engine(resolve("pointcnnpp"), CPU, points=True)
 
 
-@pytest.mark.parametrize("flaw", ["transposed", "even", "epilogue", "weight_gradient"])
+@pytest.mark.parametrize("flaw", ["transposed", "weight_gradient"])
 def test_tuning_does_not_choose_what_is_right_on_its_samples_only(flaw: str) -> None:
     """Forward products of a kernel of size 3 are all that this tuning looks at."""
     net = pcnn.nn.Sequential(pcnn.nn.Conv3d(4, 8, 3))
-    x = pcnn.SparseTensor(torch.randn(SCENE.grid.rows, 4), SCENE.grid)
+    x = pcnn.SparseTensor(torch.randn(GRID.rows, 4), GRID)
     faulty, right = engine_of(flaw).dataflow, resolve("reference").dataflow
     (layer,) = pcnn.tune(net, [x], candidates=[faulty, right], progress=False)
     assert layer.dataflow == right

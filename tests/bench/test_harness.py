@@ -1,11 +1,16 @@
 from __future__ import annotations
 
+import subprocess
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
+from types import SimpleNamespace
 
 import pytest
 import torch
 
+from pcnn.bench import environment
+from pcnn.bench.environment import GpuState, parse_state, read_state
 from pcnn.bench.harness import (
     BehindSpin,
     CacheFlush,
@@ -20,6 +25,7 @@ from pcnn.bench.harness import (
     while_ahead,
 )
 from pcnn.bench.trace import count_sync_warnings, trace
+from pcnn.ops import device_time
 
 CPU = torch.device("cpu")
 GPU = torch.device("cuda")
@@ -212,3 +218,137 @@ def test_a_cold_cache_is_slower() -> None:
     cold = measure(same(lambda: x.sum()), GPU, repeats=20, cold=True, count=False)
     assert (warm.cache, cold.cache) == ("warm", "cold")
     assert cold.gpu.median > warm.gpu.median
+
+
+CYCLES_PER_MS = 1e6
+
+
+class StrawDevice:
+    """A host and a stream; all times in milliseconds."""
+
+    def __init__(self) -> None:
+        self.host, self.stream, self.log = 0.0, 0.0, []
+
+    def enqueue(self, takes: float, host: float = 0.005) -> None:
+        self.host += host
+        self.stream = max(self.stream, self.host) + takes
+
+    def synchronize(self) -> None:
+        self.host = max(self.host, self.stream)
+
+    def event(self, enable_timing: bool) -> Event:
+        return Event(self)
+
+    def sleep(self, cycles: int) -> None:
+        self.log.append("spin")
+        self.enqueue(cycles / CYCLES_PER_MS)
+
+
+class Event:
+    def __init__(self, device: StrawDevice) -> None:
+        self.device, self.at = device, 0.0
+
+    def record(self) -> None:
+        self.device.log.append("event")
+        self.device.enqueue(0.0)
+        self.at = self.device.stream
+
+    def query(self) -> bool:
+        return self.at <= self.device.host
+
+    def elapsed_time(self, end: Event) -> float:
+        return end.at - self.at
+
+
+@pytest.fixture
+def device(monkeypatch: pytest.MonkeyPatch) -> StrawDevice:
+    made = StrawDevice()
+    monkeypatch.setattr(torch.cuda, "device", lambda _: nullcontext())
+    monkeypatch.setattr(torch.cuda, "synchronize", made.synchronize)
+    monkeypatch.setattr(torch.cuda, "Event", made.event)
+    monkeypatch.setattr(torch.cuda, "_sleep", made.sleep)
+    monkeypatch.setattr(device_time.time, "perf_counter", lambda: made.host / 1e3)
+    return made
+
+
+def measured(call: Callable[[], None], **options: object) -> tuple[float, float] | None:
+    found = gpu_time(same(call), torch.device("cuda"), repeats=3, budget_s=1e9, **options)
+    return None if found is None else (found[0].median, found[1].median)
+
+
+def test_gaps_between_launches_are_not_measured(device: StrawDevice) -> None:
+    def call() -> None:
+        for _ in range(4):
+            device.enqueue(0.01, host=0.1)  # a host ten times slower than its kernels
+
+    gpu_ms, host_ms = measured(call)
+    assert gpu_ms == pytest.approx(0.04)
+    assert host_ms == pytest.approx(0.4)
+
+
+def test_a_slow_host_gets_a_longer_spin(device: StrawDevice) -> None:
+    gpu_ms, host_ms = measured(lambda: device.enqueue(0.01, host=7.0))
+    assert gpu_ms == pytest.approx(0.01)
+    assert host_ms == pytest.approx(7.0)
+
+
+def test_a_call_that_waits_is_recognised(device: StrawDevice) -> None:
+    def call() -> None:
+        device.enqueue(0.01)
+        device.synchronize()
+        device.enqueue(0.01)
+
+    assert measured(call) is None
+
+
+def test_the_cache_is_flushed_before_the_spin(device: StrawDevice) -> None:
+    device.log.clear()
+    measured(lambda: device.log.append("call"), flush=lambda: device.log.append("flush"), warmup=0)
+    calibration = 2 * ["spin"] + ["event"] * 2
+    assert sorted(device.log[:4]) == sorted(calibration)
+    assert device.log[4:] == 3 * ["flush", "spin", "event", "call", "event"]
+
+
+def test_the_answer_of_nvidia_smi_is_read() -> None:
+    assert parse_state("1980, 3201, 41, 118.52\n") == GpuState(1980.0, 3201.0, 41.0, 118.52)
+
+
+def test_what_a_gpu_does_not_tell_is_absent() -> None:
+    assert parse_state("345, 3201, [N/A], [Unknown Error]\n") == GpuState(345.0, 3201.0, None, None)
+
+
+@pytest.mark.parametrize("text", ["", "\n", "No devices were found\n", "1, 2\n"])
+def test_other_answers_are_no_state(text: str) -> None:
+    assert parse_state(text) is None
+
+
+def test_a_cpu_has_no_state() -> None:
+    assert read_state(torch.device("cpu")) is None
+
+
+def test_the_device_is_asked_for_by_uuid(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def run(command: list[str], **_: object) -> SimpleNamespace:
+        asked.extend(command)
+        return SimpleNamespace(stdout="1, 2, 3, 4\n")
+
+    properties = SimpleNamespace(uuid="8b1f")
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: properties)
+    monkeypatch.setattr(environment.subprocess, "run", run)
+    assert read_state(torch.device("cuda:1")) == GpuState(1.0, 2.0, 3.0, 4.0)
+    assert "--id=GPU-8b1f" in asked
+    assert not any(word.startswith(("-lgc", "-pl", "-pm", "-r")) for word in asked)
+
+    def absent(*_: object, **__: object) -> None:
+        raise subprocess.CalledProcessError(9, "nvidia-smi")
+
+    monkeypatch.setattr(environment.subprocess, "run", absent)
+    assert read_state(torch.device("cuda")) is None
+
+
+@pytest.mark.gpu
+def test_a_gpu_tells_its_clocks() -> None:
+    state = read_state(torch.device("cuda"))
+    assert state is not None
+    assert state.sm_mhz

@@ -4,8 +4,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
+from pcnn.bench.clouds import load_clouds, room, size_name, surfaces
+from pcnn.bench.native.variants import sites_of
 from pcnn.bench.scenes import load_scene, load_scenes, noise, slab, surface
+from pcnn.geometry import Kernel
+from pcnn.ops.engine import resolve
+from pcnn.ops.kernel_maps import map_between
+
+CPU = torch.device("cpu")
 
 
 def test_a_workload_file_is_read(tmp_path: Path) -> None:
@@ -92,3 +100,83 @@ def test_random_scenes_of_the_papers_have_their_size(name: str, rows: int, exten
     assert 0.9 * extent < z < extent
     if name.startswith("slab"):
         assert x < (rows / 2.5) ** 0.5 + 1, "1.25 % of the cells are filled"
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    random = np.random.default_rng(0)
+    arrays = {"scan005": random.normal(size=(20, 3)), "room": random.normal(size=(5, 4))}
+    path = tmp_path / "clouds.npz"
+    np.savez(path, **arrays)
+    return path
+
+
+def test_the_grid_is_part_of_the_name_or_given(file: Path) -> None:
+    (scan,) = load_clouds(f"{file}:scan005")
+    assert (scan.name, scan.grid_size, len(scan.points)) == ("scan005", 0.05, 20)
+    (room,) = load_clouds(f"{file}:room@0.125")
+    assert (room.name, room.grid_size) == ("room", 0.125)
+    assert room.points.dtype == torch.float32
+    assert room.points.shape == (5, 3)
+    assert [cloud.name for cloud in load_clouds(f"{file}@1")] == ["scan005", "room"]
+
+
+@pytest.mark.parametrize(
+    ("word", "message"),
+    [
+        ("{file}:room", "no grid; give it as"),
+        ("{file}:none@1", "no array none"),
+        ("{file}:room@x", "must be a number"),
+        ("{file}:room@0", "must be positive"),
+        ("{file}:flat@1", r"floats \[P, 3 or more\]"),
+        ("{text}@1", "not an .npz file"),
+    ],
+)
+def test_what_is_no_cloud_is_named(file: Path, word: str, message: str) -> None:
+    text = file.with_name("notes.txt")
+    text.write_text("nothing")
+    if "flat" in word:
+        np.savez(file, flat=np.zeros(7))
+    with pytest.raises(ValueError, match=message):
+        load_clouds(word.format(file=file, text=text))
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"no file .*none\.npz"):
+        load_clouds(f"{tmp_path}/none.npz:room002")
+
+
+def test_a_room_is_the_same_every_time_and_another_one_is_not() -> None:
+    first, again, other = room(1, 3000, CPU), room(1, 3000, CPU), room(2, 3000, CPU)
+    assert torch.equal(first.points, again.points)
+    assert first.grid_size != other.grid_size
+    assert first.name == "room1@3k (simulated)"
+
+
+def test_a_room_has_the_points_asked_for_one_in_each_cell() -> None:
+    cloud = room(3, 20_000, CPU)
+    assert len(cloud.points) == 20_000
+    cells = torch.floor(cloud.points.double() / cloud.grid_size)
+    neighbours = len(torch.unique(cells, dim=0)) / len(cells)
+    assert neighbours > 0.6, "cells begin elsewhere, but no cell is much fuller than another"
+    assert (cloud.points[1:, 0] < cloud.points[:-1, 0]).any(), "in no order"
+
+
+def test_points_have_as_many_neighbours_as_those_of_a_scanned_room() -> None:
+    cloud = room(0, 20_000, CPU)
+    sites = sites_of("native", cloud.points, cloud.grid_size)
+    found = map_between(sites, sites, Kernel.of(3), resolve("auto"))
+    assert found.triplets / sites.rows == pytest.approx(9.0, rel=0.15)
+
+
+def test_surfaces_are_rectangles_of_a_room() -> None:
+    corners, first, second = surfaces(5)
+    assert corners.shape == first.shape == second.shape
+    assert len(corners) >= 6 + 5 * 10
+    np.testing.assert_allclose((first * second).sum(1), 0, atol=1e-9)
+    heights = np.concatenate([corners, corners + first, corners + second])[:, 2]
+    assert -1e-9 < heights.min() < heights.max() < 3.6
+
+
+def test_sizes_have_short_names() -> None:
+    assert [size_name(n) for n in (500, 20_000, 1_500_000)] == ["0.5k", "20k", "1.5m"]

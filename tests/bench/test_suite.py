@@ -7,16 +7,7 @@ import pytest
 
 from pcnn.bench.mapping.figures import FIGURES
 from pcnn.bench.rows import Header, Row, read_rows, write_rows
-from pcnn.bench.suite import (
-    chosen_figures,
-    draw,
-    join,
-    kept,
-    merged,
-    some,
-    stand_ins,
-    title_of,
-)
+from pcnn.bench.suite import chosen_figures, draw, join, kept, merged, some, stand_ins, title_of
 
 HEADER = Header(device="cpu", torch="2.6.0", revision="abc", date="2026-01-31")
 

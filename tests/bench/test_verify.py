@@ -1,18 +1,21 @@
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 import torch
 
 from pcnn.bench import oracle
+from pcnn.bench.clouds import room
 from pcnn.bench.layers.layer import Layer, Operands
+from pcnn.bench.native.variants import GEOMETRIES, sites_of
+from pcnn.bench.rows import Row
 from pcnn.bench.scenes import noise
-from pcnn.bench.verify import CheckFailed, Configuration, check_triplets, check_values
-from pcnn.geometry import Kernel, KernelMap, VoxelGrid, grid_of_cells
+from pcnn.bench.verify import CheckFailed, check_triplets, check_values
+from pcnn.geometry import Kernel, KernelMap, VoxelGrid, grid_of_cells, point_set_of
 from pcnn.ops.engine import resolve
+from pcnn.ops.kernel_maps import map_between
 
 CPU = torch.device("cpu")
+CLOUD = room(0, 600, CPU)
 
 
 def grid(n: int = 300) -> VoxelGrid:
@@ -20,8 +23,8 @@ def grid(n: int = 300) -> VoxelGrid:
     return grid_of_cells(cells, torch.arange(len(cells)) % 2)
 
 
-def configuration(kernel: Kernel, dtype: str = "float32", backward: bool = False) -> Configuration:
-    return Configuration("reference", "noise", "cpu", kernel, dtype, 3, 5, backward)
+def row(dtype: str = "float32") -> Row:
+    return Row("layer", "noise", "reference", dtype=dtype)
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, (3, 1, 5)], ids=str)
@@ -50,7 +53,7 @@ def test_a_right_map_passes_and_a_wrong_one_does_not() -> None:
     source, kernel = grid(), Kernel.of(3)
     built = resolve("reference").builder.build(source, source, kernel)
     truth = oracle.triplets(source, source, kernel)
-    assert check_triplets(configuration(kernel), built, truth)
+    assert check_triplets(row(), built, truth)
     swapped = built.in_index.clone()
     swapped[:2] = swapped[:2].flip(0)
     shifted = built.offsets.clone()
@@ -61,7 +64,7 @@ def test_a_right_map_passes_and_a_wrong_one_does_not() -> None:
         KernelMap.from_pairs(built.in_index, built.out_index, shifted, n, n),
     ):
         with pytest.raises(CheckFailed, match="in common"):
-            check_triplets(configuration(kernel), wrong, truth)
+            check_triplets(row(), wrong, truth)
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32", "tf32", "bfloat16", "float16"])
@@ -72,9 +75,9 @@ def test_every_dtype_of_the_reference_passes(dtype: str) -> None:
     layer = Layer(engine, source, kernel, Operands.random(sizes, (3, 5), dtype, CPU))
     x, weight, grad = layer.operands.x, layer.operands.weight, layer.operands.grad
     pairs = oracle.triplets(source, source, kernel)
-    truth = vars(oracle.products(pairs, x, weight, grad))
+    truth = oracle.products(pairs, x, weight, grad)
     results = dict(zip(("out", "grad_x", "grad_weight"), layer.train(), strict=True))
-    assert check_values(configuration(kernel, dtype, backward=True), results, truth)
+    assert check_values(row(dtype), results, truth)
 
 
 def damaged_row(out: torch.Tensor) -> torch.Tensor:
@@ -95,26 +98,78 @@ def unwritten(out: torch.Tensor) -> torch.Tensor:
     ids=["one row missing", "nan", "0.1 % off", "shape", "zeros"],
 )
 def test_wrong_values_get_no_proof(damage) -> None:
-    kernel = Kernel.of(3)
     truth = {"out": torch.randn(500, 5, dtype=torch.float64)}
     with pytest.raises(CheckFailed):
-        check_values(configuration(kernel), {"out": damage(truth["out"].float())}, truth)
+        check_values(row(), {"out": damage(truth["out"].float())}, truth)
 
 
 def test_a_missing_result_gets_no_proof() -> None:
     truth = {"out": torch.ones(2, 2).double(), "grad_x": torch.ones(2, 2).double()}
     with pytest.raises(CheckFailed, match="results"):
-        check_values(configuration(Kernel.of(3)), {"out": torch.ones(2, 2)}, truth)
+        check_values(row(), {"out": torch.ones(2, 2)}, truth)
 
 
-def test_a_proof_serves_its_own_configuration_only() -> None:
-    checked = configuration(Kernel.of(3))
-    proof = check_values(checked, {"out": torch.ones(2, 2)}, {"out": torch.ones(2, 2).double()})
-    proof.admit(checked)
-    for other in (
-        replace(checked, c_in=4),
-        replace(checked, engine="spira"),
-        replace(checked, backward=True),
+def test_gradients_of_groups_are_those_of_blocks_of_the_dense_weights() -> None:
+    source = grid(80)
+    pairs = oracle.triplets(source, source, Kernel.of(3))
+    x, grad = torch.randn(source.rows, 4), torch.randn(source.rows, 6)
+    weight = torch.randn(27, 2, 6)
+    dense = oracle.dense_weight(weight, 2)
+    assert dense[:, :2, 3:].abs().max() == 0 == dense[:, 2:, :3].abs().max()
+    grouped = oracle.products(pairs, x, weight, grad, 2)
+    whole = oracle.products(pairs, x, dense, grad)
+    assert torch.equal(grouped["out"], whole["out"])
+    blocks = torch.cat([whole["grad_weight"][:, :2, :3], whole["grad_weight"][:, 2:, 3:]], 2)
+    assert torch.equal(grouped["grad_weight"], blocks)
+
+
+@pytest.mark.parametrize("geometry", GEOMETRIES)
+@pytest.mark.parametrize("size", [3, 5])
+def test_the_oracle_agrees_with_the_builders(geometry: str, size: int) -> None:
+    kernel = Kernel.of(size)
+    sites = sites_of(geometry, CLOUD.points, CLOUD.grid_size)
+    truth = oracle.triplets(sites, sites, kernel)
+    built = map_between(sites, sites, kernel, resolve("auto"))
+    check_triplets(row(), built, truth)
+    truth[3] = truth[3][0][1:], truth[3][1][1:]
+    with pytest.raises(CheckFailed):
+        check_triplets(row(), built, truth)
+
+
+def test_large_clouds_take_the_search_in_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    sites = sites_of("native", CLOUD.points, CLOUD.grid_size)
+    kernel = Kernel.of(3)
+    all_pairs = oracle.triplets(sites, sites, kernel)
+    monkeypatch.setattr(oracle, "EVERY_PAIR", 0)
+    for few, many in zip(oracle.triplets(sites, sites, kernel), all_pairs, strict=True):
+        got, wanted = (torch.stack(pair)[:, torch.stack(pair)[0].argsort()] for pair in (few, many))
+        assert got.shape == wanted.shape
+
+
+def test_degraded_points_compute_what_voxels_do() -> None:
+    kernel = Kernel.of(3)
+    voxels, corners = (sites_of(g, CLOUD.points, CLOUD.grid_size) for g in ("voxel", "degraded"))
+    for (a, b), (c, d) in zip(
+        oracle.triplets(voxels, voxels, kernel),
+        oracle.triplets(corners, corners, kernel),
+        strict=True,
     ):
-        with pytest.raises(CheckFailed, match="check the configuration that is timed"):
-            proof.admit(other)
+        assert torch.equal(a, c)
+        assert torch.equal(b, d)
+
+
+def test_slots_round_half_away_from_zero_and_clamp() -> None:
+    offsets = torch.tensor([[0.5, -0.5, 0.0], [1.9, 0.49, -7.0]])
+    found = oracle.slots(offsets, 1.0, Kernel.of(3)).tolist()
+    assert found == [(2 * 3 + 0) * 3 + 1, (2 * 3 + 1) * 3 + 0]
+
+
+def test_what_the_oracle_does_not_serve_is_refused() -> None:
+    points = torch.rand(10, 3)
+    for sites, kernel in (
+        (point_set_of(points, grid_size=(0.1, 0.1, 0.2)), Kernel.of(3)),
+        (point_set_of(points, grid_size=0.1), Kernel.of((3, 3, 1))),
+        (point_set_of(points, torch.arange(10) % 2, grid_size=0.1), Kernel.of(3)),
+    ):
+        with pytest.raises(ValueError, match=r"one cloud|must be odd and cubic"):
+            oracle.triplets(sites, sites, kernel)

@@ -12,9 +12,8 @@ from torch import Tensor, nn
 from torch._dynamo.utils import counters
 
 import pcnn
-from pcnn.bench.networks.check import GRADIENT, OUTPUT, rms
 from pcnn.bench.networks.rounding import Rounded
-from pcnn.bench.verify import bound_of
+from pcnn.bench.verify import GRADIENT, OUTPUT, bound_of, rms
 from pcnn.dataflows import Dataflow, Reference
 from pcnn.maps import SortedSearch
 from pcnn.models import MinkUNet42, SparseResNet21
@@ -111,7 +110,7 @@ def compare(
 ) -> None:
     """Equal values; where there are others, truth and products at their bound, errors near these.
 
-    See `pcnn.bench.networks.check`, whose factors these are. A failure counts and names them all.
+    See `pcnn.bench.verify`, whose factors these are. A failure counts and names them all.
     """
     wrong = []
     for number, (name, one, other) in enumerate(zip(names, found, wanted, strict=True)):

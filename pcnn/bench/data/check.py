@@ -20,7 +20,7 @@ _MEAN = 1e-5
 
 
 def check_sample(dataset: CloudDataset, key: Key) -> None:
-    """Compare a sample with its cloud, computed anew in float64.
+    """Compare a sample with its cloud, computed once more in float64.
 
     On voxels: which points share a row, the mean of their inputs, the majority of their labels. On
     native points: every row has the inputs and the label of one point of its cell.

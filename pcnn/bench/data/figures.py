@@ -1,13 +1,280 @@
-"""The figures of the data suite."""
+"""Figures of the data path: stages of a sample, and a training that waits for its data."""
 
 from __future__ import annotations
 
-from pcnn.bench.data.loop import loop_rows
-from pcnn.bench.data.measured import Setting
-from pcnn.bench.data.stages import stage_rows
-from pcnn.bench.suite import Figure
+import math
+import os
+import statistics
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
 
-FIGURES: tuple[Figure[Setting], ...] = (
+import lightning as L
+import torch
+
+from pcnn.bench.data.check import check_loading, check_sample
+from pcnn.bench.environment import processor
+from pcnn.bench.rows import Row
+from pcnn.bench.suite import Figure
+from pcnn.bench.verify import CheckFailed
+from pcnn.datasets.placement import VoxelSize
+
+#: Samples that are measured, after as many that are not.
+SAMPLES = 5
+
+
+@dataclass(frozen=True)
+class Training:
+    """A training whose data path is measured.
+
+    Args:
+        module: data module of the training, a `pcnn.datamodules.CloudDataModule`.
+        task: makes the Lightning module of the training, with new weights.
+        trainer: makes the trainer, of callbacks and a number of steps.
+        size: edge of a cell of the finest level [m].
+        model: name of the network.
+        engine: name of the engine.
+        precision: of the training, as the trainer calls it.
+        workload: what is loaded, in words.
+        about: settings that rows tell.
+        steps: measured.
+        warm_up: steps before those.
+        where: the device.
+        out: result file; ``None``: named after the suite and the device.
+        print_rows: whether rows are printed as tables.
+    """
+
+    module: Any
+    task: Callable[[], L.LightningModule]
+    trainer: Callable[[list[L.Callback], int], L.Trainer]
+    size: VoxelSize
+    model: str
+    engine: str
+    precision: str
+    workload: str
+    about: Mapping[str, int | float | str]
+    steps: int
+    warm_up: int
+    where: torch.device | None = None
+    out: Path | None = None
+    print_rows: bool = True
+
+
+def stage_rows(training: Training, figure: str) -> Iterator[Row]:
+    """Measure reading, augmenting, placing and collating, and all of it.
+
+    One thread, as in a worker process; time of the core, whatever else the machine does. ``read``
+    includes the crop, or is what the cache takes. Medians over samples.
+    """
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield from _measured(training, figure)
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _measured(training: Training, figure: str) -> Iterator[Row]:
+    module, batch_size = training.module, int(training.module.batch_size)
+    dataset = module.dataset("train")
+    check_sample(dataset, (0, 0))
+    collate = module.collate()
+    times: dict[str, list[float]] = {
+        name: [] for name in ("read", "augment", "place", "collate", "sample")
+    }
+    points = rows = 0
+    for number in range(2 * SAMPLES):
+        index = number % len(dataset)
+        key = (1 + number // len(dataset), index)
+        read, _ = _timed(partial(dataset.stored, index))
+        changed, cloud = _timed(partial(dataset.cloud, key))
+        place, sample = _timed(partial(dataset.geometry.sample, cloud, training.size))
+        joined, _ = _timed(partial(collate, [sample] * batch_size))
+        whole, _ = _timed(partial(dataset.__getitem__, key))
+        if number < SAMPLES:
+            continue
+        share = joined / batch_size
+        measured = (read, changed - read, place, share, whole + share)
+        for name, value in zip(times, measured, strict=True):
+            times[name].append(value)
+        points += cloud.n_points
+        rows += sample.geometry.rows
+    for name, values in times.items():
+        yield Row(
+            what="stage",
+            workload=training.workload,
+            engine="cpu",
+            n=points // SAMPLES,
+            host_ms=statistics.median(values),
+            min_ms=min(values),
+            params={"stage": name, "rows": rows // SAMPLES, "cpu": processor(), **training.about},
+            figure=figure,
+            checked=True,
+        )
+
+
+def _timed(call: Callable[[], Any]) -> tuple[float, Any]:
+    began = time.process_time()
+    result = call()
+    return 1e3 * (time.process_time() - began), result
+
+
+def loop_rows(training: Training, figure: str) -> Iterator[Row]:
+    """Train, and measure the time of a step and what of it is spent waiting for the loader.
+
+    The device is waited for before the first measured step and after the last one, never between.
+    ``wall_ms`` is the time of a step, waits included; ``data_share`` the share of it that the
+    training waited for a batch, ``between_share`` that of everything between two steps (the wait,
+    moving the batch, planning its maps on the host); ``longest_wait_ms`` the longest single wait.
+
+    Raises:
+        CheckFailed: workers deliver other batches than this process makes, or the loss is not
+            finite.
+    """
+    check_sample(training.module.dataset("train"), (0, 0))
+    check_loading(training.module)
+    watch = Watch(training.warm_up)
+    trainer = training.trainer([watch], training.warm_up + training.steps)
+    trainer.fit(training.task(), training.module)
+    if not math.isfinite(watch.loss):
+        raise CheckFailed(f"{training.model}: the loss of the training is {watch.loss}")
+    step = watch.seconds / len(watch.waits)
+    yield Row(
+        what="training",
+        workload=training.workload,
+        engine=training.engine,
+        n=watch.rows // len(watch.waits),
+        dtype=training.precision,
+        model=training.model,
+        wall_ms=1e3 * step,
+        memory_mb=watch.memory_mb,
+        params={
+            "data_share": round(sum(watch.waits) / watch.seconds, 4),
+            "between_share": round(watch.between / watch.seconds, 4),
+            "wait_ms": round(1e3 * statistics.median(watch.waits), 3),
+            "longest_wait_ms": round(1e3 * max(watch.waits), 3),
+            "points": watch.points // len(watch.waits),
+            "batch_size": int(training.module.batch_size),
+            "workers": int(training.module.workers),
+            "cores": len(os.sched_getaffinity(0)),
+            "steps": len(watch.waits),
+            **training.about,
+        },
+        figure=figure,
+        checked=True,
+    )
+
+
+class Watch(L.Callback):
+    """Times of a training's steps.
+
+    Args:
+        warm_up: steps that do not count.
+
+    Attributes:
+        seconds: from the first counted step to the last [s].
+        waits: seconds that each step waited for its batch.
+        between: seconds between steps, waits included.
+        points: of all batches.
+        rows: of all batches.
+        loss: the last one.
+        memory_mb: peak memory of the device.
+    """
+
+    def __init__(self, warm_up: int) -> None:
+        self.warm_up = warm_up
+        self.seconds = self.between = self.loss = 0.0
+        self.waits: list[float] = []
+        self.points = self.rows = 0
+        self.memory_mb: float | None = None
+        self._done = 0
+        self._began = self._end = self._waited = 0.0
+        self._outputs: Any = None
+
+    def on_train_batch_start(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, batch: Any, batch_idx: int
+    ) -> None:
+        """Add what lay between the step before and this one."""
+        if self._done < self.warm_up:
+            return
+        waited = _waited(trainer)
+        self.waits.append(waited - self._waited)
+        self._waited = waited
+        self.between += time.perf_counter() - self._end
+        self.points += batch.n_points
+        self.rows += batch.tensor.features.shape[0]
+
+    def on_train_batch_end(
+        self,
+        trainer: L.Trainer,
+        pl_module: L.LightningModule,
+        outputs: Any,
+        batch: Any,
+        batch_idx: int,
+    ) -> None:
+        """Begin to count after the last step of the warm-up."""
+        self._done += 1
+        self._outputs = outputs
+        if self._done == self.warm_up:
+            _wait_for(pl_module.device)
+            self._began = time.perf_counter()
+            self._waited = _waited(trainer)
+        self._end = time.perf_counter()
+
+    def on_train_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """End with the last step."""
+        _wait_for(pl_module.device)
+        self.seconds = time.perf_counter() - self._began
+        self.loss = float(self._outputs["loss"])
+        if pl_module.device.type == "cuda":
+            self.memory_mb = torch.cuda.max_memory_allocated(pl_module.device) / 2**20
+
+
+def _waited(trainer: L.Trainer) -> float:
+    loader: Any = trainer.train_dataloader
+    return float(loader.seconds_waited)
+
+
+def _wait_for(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def linked_set(root: Path, folder: Path, scans: int) -> Path:
+    """Write ``sequences/00`` with links to the labelled scans of a set, in turn.
+
+    Args:
+        root: a set in SemanticKITTI's layout.
+        folder: an empty one.
+        scans: number of links.
+
+    Returns:
+        ``folder``, a set in the same layout.
+
+    Raises:
+        FileNotFoundError: the set holds no labelled scan.
+    """
+    found = [
+        (points, points.parents[1] / "labels" / f"{points.stem}.label")
+        for points in sorted(root.glob("sequences/*/velodyne/*.bin"))
+    ]
+    labelled = [(points, labels) for points, labels in found if labels.is_file()]
+    if not labelled:
+        raise FileNotFoundError(f"{root}: no labelled scan (sequences/*/velodyne with labels)")
+    sequence = folder / "sequences" / "00"
+    for name in ("velodyne", "labels"):
+        (sequence / name).mkdir(parents=True)
+    for number in range(scans):
+        points, labels = labelled[number % len(labelled)]
+        (sequence / "velodyne" / f"{number:06d}.bin").symlink_to(points.resolve())
+        (sequence / "labels" / f"{number:06d}.label").symlink_to(labels.resolve())
+    return folder
+
+
+FIGURES: tuple[Figure[Training], ...] = (
     Figure("stages", "time of one core for a training sample", "", stage_rows),
     Figure("loop", "share of a training's time that waits for data", "", loop_rows),
 )

@@ -1,28 +1,28 @@
-"""The papers' figures on single layers, each measured anew on the scenes at hand."""
+"""The papers' figures on single layers, each measured on the scenes at hand."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 
+from pcnn.bench import engines
 from pcnn.bench.charts import View
-from pcnn.bench.layers import dataflows
-from pcnn.bench.layers.dataflows import MOVEMENT, Entry
-from pcnn.bench.layers.measured import layer_rows
-from pcnn.bench.layers.occupancy import filled_by_norm, pairs_by_slot
+from pcnn.bench.engines import MOVEMENT, Entry
+from pcnn.bench.layers.layer import LayerShape, layer_rows
 from pcnn.bench.layers.parts import part_rows
-from pcnn.bench.layers.setting import LayerShape, Setting
 from pcnn.bench.layers.specialised import specialised
+from pcnn.bench.place import Place
 from pcnn.bench.rows import Row
+from pcnn.bench.setting import LayersSetting
 from pcnn.bench.suite import Figure
+from pcnn.geometry import Kernel
 from pcnn.kernels.row_tiles import tiles_of
 from pcnn.maps.hash_table import HashTable
 from pcnn.ops.engine import Engine
 
-#: What is measured unless a figure is asked for by name.
-PLAIN = "layers"
+Measure = Callable[[LayersSetting, str], Iterator[Row]]
 
-Measure = Callable[[Setting, str], Iterator[Row]]
+#: Engine of rows that belong to none: triplets of the slots of a kernel.
+NO_ENGINE = "oracle"
 
 
 def _shapes(*channels: tuple[int, int, int]) -> tuple[LayerShape, ...]:
@@ -59,74 +59,105 @@ MINKUNET = _shapes((32, 32, 3), (64, 64, 3), (96, 96, 3), (128, 128, 3))
 ONE_K5 = _shapes((32, 32, 5))
 
 
-def engines(kind: str, shapes: Sequence[LayerShape]) -> Measure:
+def by_engine(kind: str, shapes: Sequence[LayerShape]) -> Measure:
     """Rows of one kind: the setting's engines and the papers' dataflows on these layers."""
 
-    def measure(setting: Setting, figure: str) -> Iterator[Row]:
+    def measure(setting: LayersSetting, figure: str) -> Iterator[Row]:
         own: list[Entry] = [(engine, {"variant": engine.name}) for engine in setting.engines]
-        entries = own + dataflows.papers(setting.device)
+        entries = own + engines.layers_of_papers(setting.where)
         return layer_rows(setting, figure, entries, shapes, [kind])
 
     return measure
 
 
-def breakdown(setting: Setting, figure: str) -> Iterator[Row]:
+def breakdown(setting: LayersSetting, figure: str) -> Iterator[Row]:
     """Spira Fig. 2: stages of the map and computation, by engine."""
     own: list[Entry] = [(engine, {"variant": engine.name}) for engine in setting.engines]
-    entries = own + dataflows.papers(setting.device)
+    entries = own + engines.layers_of_papers(setting.where)
     return part_rows(setting, figure, entries, BREAKDOWN, with_map=True)
 
 
-def groupings(setting: Setting, figure: str) -> Iterator[Row]:
+def groupings(setting: LayersSetting, figure: str) -> Iterator[Row]:
     """TorchSparse Table 2: time in matrix products by grouping."""
-    entries = dataflows.grouped(setting.device)
+    entries = engines.grouped(setting.where)
     return part_rows(setting, figure, entries, MINKUNET, ["products"])
 
 
-def groups(setting: Setting, figure: str) -> Iterator[Row]:
+def groups(setting: LayersSetting, figure: str) -> Iterator[Row]:
     """Minuet Fig. 5: launches and time of products by grouping, movement beside them."""
-    entries = dataflows.grouped(setting.device)
+    entries = engines.grouped(setting.where)
     return part_rows(setting, figure, entries, MINKUNET[:2], ["gather", "products", "scatter"])
 
 
-def movement(setting: Setting, figure: str) -> Iterator[Row]:
+def movement(setting: LayersSetting, figure: str) -> Iterator[Row]:
     """TorchSparse Table 3: time of gather and scatter, step by step."""
-    builder = dataflows.on(setting.device, HashTable())
+    builder = engines.on(setting.where, HashTable())
     for name, (dtype, dataflow) in MOVEMENT.items():
         entry: Entry = Engine("torchsparse", builder, dataflow), {"step": name}
-        chosen = replace(setting, dtype=dtype)
+        chosen = setting.having(dtype_name=dtype)
         yield from part_rows(chosen, figure, [entry], MINKUNET, ["gather", "scatter"])
 
 
-def tiles(setting: Setting, figure: str) -> Iterator[Row]:
+def tiles(setting: LayersSetting, figure: str) -> Iterator[Row]:
     """Minuet Fig. 4: time of gather and scatter over the tile, for several channels."""
     for shape in _shapes((16, 16, 3), (64, 64, 3), (128, 128, 3)):
-        entries = dataflows.tiled(setting.device, tiles_of(shape.c_in))
+        entries = engines.tiled(setting.where, tiles_of(shape.c_in))
         yield from part_rows(setting, figure, entries, [shape], ["gather", "scatter"])
 
 
-def thresholds(setting: Setting, figure: str) -> Iterator[Row]:
-    """Spira Fig. 11: map and layer over the threshold between the two dataflows."""
-    if setting.device.type != "cuda":
+def thresholds(setting: LayersSetting, figure: str) -> Iterator[Row]:
+    """Spira Fig. 11: map and layer over the threshold between the two engines."""
+    if setting.where.type != "cuda":
         return
     for size in dict.fromkeys(shape.size for shape in THRESHOLDS):
         shapes = [shape for shape in THRESHOLDS if shape.size == size]
-        entries = dataflows.thresholds(size)
+        entries = engines.thresholds(size)
         yield from layer_rows(setting, figure, entries, shapes, ["map+layer"])
 
 
-def ideas(setting: Setting, figure: str) -> Iterator[Row]:
+def ideas(setting: LayersSetting, figure: str) -> Iterator[Row]:
     """Spira Fig. 14: map and layer with one more of its ideas at a time."""
-    if setting.device.type != "cuda":
+    if setting.where.type != "cuda":
         return
-    entries = dataflows.ideas_of_spira()
+    entries = engines.ideas_of_spira()
     yield from layer_rows(setting, figure, entries, ONE_K5, ["map+layer"])
+
+
+def pairs_by_slot(setting: LayersSetting, figure: str) -> Iterator[Row]:
+    """TorchSparse Fig. 12: triplets of every slot of a 3^3 kernel, and of the strided 2^3 one."""
+    for scene in setting.scenes:
+        for size, stride in ((3, 1), (2, 2)):
+            place = Place.of(scene, Kernel.of(size, stride), setting.where)
+            for slot, (j, _) in enumerate(place.pairs):
+                yield place.row("map", NO_ENGINE, figure, {"slot": slot, "pairs": len(j)})
+
+
+def filled_by_norm(setting: LayersSetting, figure: str) -> Iterator[Row]:
+    """Spira Fig. 3b: share of the output rows that fill a slot, by its L1 norm, at K = 5."""
+    for scene in setting.scenes:
+        kernel = Kernel.of(5)
+        place = Place.of(scene, kernel, setting.where)
+        counts: dict[int, list[int]] = {}
+        for offset, (j, _) in zip(kernel.offsets, place.pairs, strict=True):
+            counts.setdefault(sum(map(abs, offset)), []).append(len(j))
+        for norm, found in sorted(counts.items()):
+            share = 100 * sum(found) / (len(found) * max(1, place.target.rows))
+            said = {"norm": norm, "filled_percent": round(share, 3)}
+            yield place.row("map", NO_ENGINE, figure, said)
 
 
 #: A chart a kind of row and dtype, a panel a scene, a group of bars a layer, and the floors.
 LAYERS = (
     View("time", "layer", "engine", "workload", "what dtype", log=True),
-    View("floor_ms", "layer", "=floor", "workload", "what dtype", log=True),
+    View(
+        "floor_ms",
+        "layer",
+        "=floor",
+        "workload",
+        "what dtype",
+        log=True,
+        where=lambda row: row.checked,
+    ),
 )
 
 
@@ -141,8 +172,8 @@ def stacked_by(setting: str) -> View:
 
 
 SCANS = "scans of the paper's data sets"
-FIGURES: tuple[Figure[Setting], ...] = (
-    Figure(PLAIN, "single convolutions", "", layer_rows, LAYERS, "a layer"),
+FIGURES: tuple[Figure[LayersSetting], ...] = (
+    Figure("layers", "single convolutions", "", layer_rows, LAYERS, "a layer"),
     Figure(
         "torchsparse_fig12",
         "triplets of every slot",
@@ -189,14 +220,14 @@ FIGURES: tuple[Figure[Setting], ...] = (
         "minuet_fig15",
         "map and layer by engine",
         "SemanticKITTI, S3DIS, Semantic3D, ShapeNetSem",
-        engines("map+layer", MINUET),
+        by_engine("map+layer", MINUET),
         (by_layer("variant"),),
     ),
     Figure(
         "minuet_fig19",
         "layer without map by engine",
         "SemanticKITTI, S3DIS, Semantic3D, ShapeNetSem",
-        engines("layer", MINUET),
+        by_engine("layer", MINUET),
         (by_layer("variant"),),
     ),
     Figure(
@@ -217,7 +248,7 @@ FIGURES: tuple[Figure[Setting], ...] = (
         "spira_fig10",
         "map and layer by engine",
         "SemanticKITTI, ScanNet and Waymo",
-        engines("map+layer", SPIRA),
+        by_engine("map+layer", SPIRA),
         (by_layer("variant"),),
     ),
     Figure(

@@ -1,18 +1,26 @@
-"""One convolution with fixed random operands, and the calls that are timed."""
+"""One convolution with fixed random operands: the calls that are timed, and their check."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
 
 import torch
 from torch import Tensor
 
+from pcnn.bench import oracle
 from pcnn.bench.conformance import check_engine
-from pcnn.bench.harness import Call, Calls, same
-from pcnn.bench.layers.setting import BACKWARD, WITH_MAP
-from pcnn.bench.mapping.products import bare
-from pcnn.bench.verify import TF32
+from pcnn.bench.engines import Entry
+from pcnn.bench.harness import Calls, same
+from pcnn.bench.place import Place, bare
+from pcnn.bench.rows import Row
+from pcnn.bench.run import Case, Checked, run
+from pcnn.bench.scenes import GENERATED_MARK
+from pcnn.bench.setting import MOST_CHANNELS, MOST_SIZE, LayersSetting, TypedSetting
+from pcnn.bench.trace import Call
+from pcnn.bench.verify import TF32, check_values
 from pcnn.geometry import Geometry, Kernel, KernelMap, PointSet
 from pcnn.kernels.tf32 import tf32_products
 from pcnn.ops.convolution import convolution
@@ -21,8 +29,72 @@ from pcnn.ops.engine import Engine
 from pcnn.ops.kernel_maps import map_between
 from pcnn.ops.sites import output_sites
 
+#: Kinds of rows with backward; ``backward`` is the second half of ``train`` alone.
+BACKWARD = ("backward", "train", "map+train")
+#: Those that build the map in the measured time.
+WITH_MAP = ("map+layer", "map+train")
 #: Results of a call with forward and backward.
 NAMES = ("out", "grad_x", "grad_weight")
+
+
+@dataclass(frozen=True)
+class LayerShape:
+    """Channels and kernel of a convolution.
+
+    Args:
+        c_in: input channels.
+        c_out: output channels.
+        size: kernel size, the same along all axes.
+        stride: stride, likewise.
+        groups: groups of channels.
+    """
+
+    c_in: int
+    c_out: int
+    size: int
+    stride: int = 1
+    groups: int = 1
+
+    @property
+    def kernel(self) -> Kernel:
+        """The relation."""
+        return Kernel.of(self.size, self.stride)
+
+    @classmethod
+    def parse(cls, text: str) -> LayerShape:
+        """Read ``c_in:c_out:size`` or ``c_in:c_out:size:stride``.
+
+        Raises:
+            ValueError: something else.
+        """
+        parts = text.split(":")
+        if len(parts) not in (3, 4) or not all(p.isdecimal() and int(p) for p in parts):
+            raise ValueError(
+                f"{text}: must be c_in:c_out:size or c_in:c_out:size:stride, as in 16:32:3"
+            )
+        if max(map(int, parts[:2])) > MOST_CHANNELS or max(map(int, parts[2:])) > MOST_SIZE:
+            raise ValueError(
+                f"{text}: at most {MOST_CHANNELS:,} channels, and size and stride {MOST_SIZE}"
+            )
+        return cls(*map(int, parts))
+
+
+#: Layers that the papers' networks are made of.
+STANDARD = tuple(
+    LayerShape(*shape)
+    for shape in (
+        (4, 16, 3),
+        (16, 16, 3),
+        (32, 32, 3),
+        (64, 64, 3),
+        (64, 128, 3),
+        (128, 128, 3),
+        (256, 256, 3),
+        (16, 16, 5),
+        (32, 32, 5),
+        (64, 64, 5),
+    )
+)
 
 
 def products_of(dtype: str) -> AbstractContextManager[None]:
@@ -126,7 +198,7 @@ class Layer:
         return out, grad_x, grad_weight
 
     def _backward(self) -> Call:
-        """The two gradients of an output that is there."""
+        """The two gradients, of an output that has been computed."""
         out = self._output()
         inputs = self.operands.x, self.operands.weight
 
@@ -139,7 +211,7 @@ class Layer:
         """Calls of every repeat; what builds a map finds sites without levels and maps.
 
         Args:
-            kind: a name in `pcnn.bench.layers.setting.KINDS`, or ``backward``.
+            kind: a name in `pcnn.bench.setting.KINDS`, or ``backward``.
         """
         if kind == "backward":
             return same(self._backward())
@@ -188,3 +260,113 @@ def floor_ms(operands: Operands, triplets: int, kind: str) -> float | None:
         products, moved = products + 2, moved + grad.nbytes + 2 * (x.nbytes + weight.nbytes)
     floor = convolution_floor_ms(name, operands.dtype, products * once, moved)
     return None if floor is None else round(floor, 6)
+
+
+def layer_rows(
+    setting: LayersSetting,
+    figure: str,
+    entries: Sequence[Entry] | None = None,
+    layers: Sequence[LayerShape] | None = None,
+    kinds: Sequence[str] | None = None,
+) -> Iterator[Row]:
+    """Check, then time, every layer on every scene.
+
+    Args:
+        setting: what is measured, and how.
+        figure: name of the figure.
+        entries: engines and their settings; ``None``: the setting's engines.
+        layers: shapes of the figure; ``None``: the setting's.
+        kinds: kinds of rows of the figure; ``None``: the setting's.
+    """
+    chosen = [(engine, {}) for engine in setting.engines] if entries is None else entries
+    for scene in setting.scenes:
+        for kernel, wanted in wanted_at(setting, scene.name, layers, kinds).items():
+            place = Place.of(scene, kernel, setting.where)
+            for shape, names in wanted:
+                with products_of(setting.dtype_name):
+                    yield from run(
+                        layer_cases(setting, figure, place, shape, names, chosen), setting
+                    )
+
+
+def wanted_at(
+    setting: LayersSetting,
+    workload: str,
+    layers: Sequence[LayerShape] | None,
+    kinds: Sequence[str] | None,
+) -> dict[Kernel, list[tuple[LayerShape, list[str]]]]:
+    """Layers and kinds to measure on a scene, by kernel; arguments as in `layer_rows`."""
+    by_kernel: dict[Kernel, list[tuple[LayerShape, list[str]]]] = {}
+    known = None
+    if setting.places is not None and layers is None:
+        known = setting.places.get(workload.removesuffix(GENERATED_MARK), {})
+    for shape in setting.shapes if layers is None else layers:
+        chosen = list(setting.kinds if kinds is None else kinds)
+        if known is not None:
+            chosen = [kind for kind in chosen if kind in known.get(shape, ())]
+        if chosen:
+            by_kernel.setdefault(shape.kernel, []).append((shape, chosen))
+    return by_kernel
+
+
+def layer_cases(
+    setting: TypedSetting,
+    figure: str,
+    place: Place,
+    shape: LayerShape,
+    kinds: Sequence[str],
+    entries: Sequence[Entry],
+) -> Iterator[Case]:
+    """A layer at one place, by all engines and in all kinds.
+
+    Args:
+        setting: dtype and device.
+        figure: name of the figure.
+        place: sites and their triplets.
+        shape: channels and kernel.
+        kinds: kinds of rows.
+        entries: engines and their settings.
+    """
+    operands = operands_at(place, shape, setting.dtype_name)
+    truth = true_layer(place, operands, any(kind in BACKWARD for kind in kinds))
+    for engine, params in entries:
+
+        @cache  # of what was made without an error
+        def layer(engine: Engine = engine) -> Layer:
+            return Layer(engine, place.grid, place.kernel, operands)
+
+        for kind in kinds:
+            row = layer_row(setting, place, shape, kind, (engine, params), figure)
+            row = replace(row, floor_ms=floor_ms(operands, place.triplets, kind))
+
+            def check(row: Row = row, layer=layer) -> Checked:  # type: ignore[no-untyped-def]
+                made, kind = layer(), row.what
+                results = made.results(kind)
+                wanted = {name: truth[name] for name in results}
+                return check_values(row, results, wanted, place.longest), lambda: made.calls(kind)
+
+            yield Case(row, check)
+
+
+def layer_row(
+    setting: TypedSetting, place: Place, shape: LayerShape, kind: str, entry: Entry, figure: str
+) -> Row:
+    """A row of a layer, without times."""
+    engine, params = entry
+    named = {"dtype": setting.dtype_name, "c_in": shape.c_in, "c_out": shape.c_out}
+    return place.row(kind, engine.name, figure, params, **named)
+
+
+def operands_at(place: Place, shape: LayerShape, dtype: str) -> Operands:
+    """Random operands of a layer at a place."""
+    sizes = place.grid.rows, place.target.rows, place.kernel.volume
+    return Operands.random(sizes, (shape.c_in, shape.c_out), dtype, place.grid.device, shape.groups)
+
+
+def true_layer(place: Place, operands: Operands, backward: bool) -> dict[str, Tensor]:
+    """Results of a layer in float64, by name."""
+    x, weight, groups = operands.x, operands.weight, operands.groups
+    if backward:
+        return oracle.products(place.pairs, x, weight, operands.grad, groups)
+    dense = weight if groups == 1 else oracle.dense_weight(weight, groups)
+    return {"out": oracle.output(place.pairs, x, dense, place.target.rows)}

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from pcnn.bench.charts import STAGES
-from pcnn.bench.harness import DIGITS, Call
-from pcnn.bench.layers.layer import Layer, new_map, products_of
-from pcnn.bench.layers.measured import Entry, Place, configuration_of, identity_of
-from pcnn.bench.layers.setting import LayerShape, Setting
-from pcnn.bench.mapping.measured import middle_trace
-from pcnn.bench.mapping.products import bare
-from pcnn.bench.mapping.stages import split
+from pcnn.bench.engines import Entry
+from pcnn.bench.layers.layer import (
+    Layer,
+    LayerShape,
+    layer_row,
+    new_map,
+    operands_at,
+    products_of,
+    true_layer,
+)
+from pcnn.bench.mapping.maps import split
+from pcnn.bench.place import Place, bare
 from pcnn.bench.rows import Row
-from pcnn.bench.trace import KernelTime, trace
+from pcnn.bench.run import Case, Checked, Columns, middle_timeline, part_columns, run
+from pcnn.bench.setting import LayersSetting, Setting
+from pcnn.bench.trace import Call, KernelTime
 from pcnn.bench.verify import check_values
 
 #: Parts of a call by the names of its kernels, of torch's operators on a CPU; the first that meets.
@@ -28,9 +35,6 @@ PARTS = {
 }
 #: What none of them meets: fills, copies, casts, norms.
 REST = "rest"
-
-#: Timeline of a call to milliseconds a part.
-Split = Callable[[Sequence[KernelTime]], dict[str, float]]
 
 
 def part_of(name: str) -> str:
@@ -47,7 +51,7 @@ def by_part(timeline: Sequence[KernelTime]) -> dict[str, float]:
 
 
 def part_rows(
-    setting: Setting,
+    setting: LayersSetting,
     figure: str,
     entries: Sequence[Entry],
     layers: Sequence[LayerShape],
@@ -66,50 +70,42 @@ def part_rows(
     """
     for scene in setting.scenes:
         for shape in layers:
-            place = Place.of(scene, shape.kernel, setting.device)
-            with products_of(setting.dtype):
-                for engine, params in entries:
-                    identity = identity_of(setting, place, shape, engine, figure, params)
-                    try:
-                        parts = _parts(setting, place, shape, (engine, params), kept, with_map)
-                    except Exception as error:  # a compiler's errors have no base of their own
-                        reason = f"{type(error).__name__}: {error}"
-                        left_out = {**params, "left_out": reason}
-                        yield Row("layer", **{**identity, "params": left_out})
-                        continue
-                    for part, spent in parts.items():
-                        named = {**params, "part": part}
-                        yield Row(
-                            "layer",
-                            gpu_busy_ms=round(spent, DIGITS),
-                            checked=True,
-                            **{**identity, "params": named},
-                        )
+            place = Place.of(scene, shape.kernel, setting.where)
+            cases = (
+                _case(setting, place, shape, entry, figure, kept, with_map) for entry in entries
+            )
+            with products_of(setting.dtype_name):
+                yield from run(cases, setting)
 
 
-def _parts(
-    setting: Setting,
+def _case(
+    setting: LayersSetting,
     place: Place,
     shape: LayerShape,
     entry: Entry,
+    figure: str,
     kept: Sequence[str] | None,
     with_map: bool,
-) -> dict[str, float]:
-    engine, params = entry
-    operands = place.operands(shape, setting.dtype)
-    layer = Layer(engine, place.grid, place.kernel, operands)
-    configuration = configuration_of(setting, place, shape, engine, params)
-    truth = place.truth(operands, backward=False)
-    check_values(configuration, layer.results("layer"), truth).admit(configuration)
-    parts: dict[str, float] = {}
-    if with_map:
-        stages = split(_timeline(setting, lambda: _map_call(layer)))
-        parts |= {STAGES[stage]: spent for stage, spent in stages.items()}
-    calls = layer.calls("layer")
-    spent_on = by_part(_timeline(setting, lambda: calls(0)))
-    if kept is None:
-        return parts | {"compute": sum(spent_on.values())}
-    return parts | {part: spent_on[part] for part in kept}
+) -> Case:
+    row = layer_row(setting, place, shape, "layer", entry, figure)
+
+    def check() -> Checked:
+        operands = operands_at(place, shape, setting.dtype_name)
+        layer = Layer(entry[0], place.grid, place.kernel, operands)
+        truth = true_layer(place, operands, backward=False)
+        return check_values(row, layer.results("layer"), truth), lambda: layer
+
+    def measure(layer: Layer, setting: Setting, count: bool) -> Iterator[Columns]:
+        spent: dict[str, float] = {}
+        if with_map:
+            stages = split(middle_timeline(lambda _: _map_call(layer), setting.where))
+            spent = {STAGES[stage]: time for stage, time in stages.items()}
+        found = by_part(middle_timeline(layer.calls("layer"), setting.where))
+        if kept is None:
+            spent["compute"] = sum(found.values())
+        yield from part_columns(spent | {part: found[part] for part in kept or ()})
+
+    return Case(row, check, measure)
 
 
 def _map_call(layer: Layer) -> Call:
@@ -120,7 +116,3 @@ def _map_call(layer: Layer) -> Call:
         return [built.layout(name) for name in layer.dataflow.needs]
 
     return build
-
-
-def _timeline(setting: Setting, prepared: Callable[[], Call]) -> Sequence[KernelTime]:
-    return middle_trace([trace(prepared(), setting.device) for _ in range(3)]).timeline

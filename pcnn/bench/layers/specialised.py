@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 import torch
 
+from pcnn.bench.engines import Entry, on
 from pcnn.bench.harness import same, wall_time
-from pcnn.bench.layers.dataflows import Entry, on
-from pcnn.bench.layers.layer import torch_dtype
-from pcnn.bench.layers.measured import Place, layer_rows
-from pcnn.bench.layers.setting import LayerShape, Setting
+from pcnn.bench.layers.layer import LayerShape, layer_rows, torch_dtype
+from pcnn.bench.place import Place
 from pcnn.bench.rows import Row
+from pcnn.bench.setting import LayersSetting
 from pcnn.dataflows.gather_scatter import GatherScatter
 from pcnn.dataflows.grouped_product import multiply_block
 from pcnn.dataflows.grouping import Adaptive, Group
@@ -30,7 +30,7 @@ THRESHOLDS = (0.0, 4096.0, 65536.0, float("inf"))
 
 
 @dataclass(frozen=True)
-class Given:
+class _Given:
     """Groups that are given, whatever the sizes.
 
     Args:
@@ -46,19 +46,19 @@ class Given:
         return self.found
 
 
-def specialised(setting: Setting, figure: str) -> Iterator[Row]:
+def specialised(setting: LayersSetting, figure: str) -> Iterator[Row]:
     """Search on every scene, then time what was found on every scene."""
-    builder = on(setting.device, HashTable())
+    builder = on(setting.where, HashTable())
     for shape in SHAPES:
         entries: list[Entry] = []
         for scene in setting.scenes:
-            found = searched(setting, Place.of(scene, shape.kernel, setting.device), shape)
+            found = searched(setting, Place.of(scene, shape.kernel, setting.where), shape)
             engine = Engine("torchsparse", builder, GatherScatter(found))
             entries.append((engine, {"searched_on": scene.name, "grouping": found.name}))
         yield from layer_rows(setting, figure, entries, [shape], ["layer"])
 
 
-def searched(setting: Setting, place: Place, shape: LayerShape) -> Adaptive:
+def searched(setting: LayersSetting, place: Place, shape: LayerShape) -> Adaptive:
     """The quickest adaptive grouping of a layer's products on a scene.
 
     Args:
@@ -66,7 +66,7 @@ def searched(setting: Setting, place: Place, shape: LayerShape) -> Adaptive:
         place: scene and kernel.
         shape: channels.
     """
-    dtype, device = torch_dtype(setting.dtype), setting.device
+    dtype, device = torch_dtype(setting.dtype_name), setting.where
     sizes = [len(j) for j, _ in place.pairs]
     weight = torch.ones(place.kernel.volume, shape.c_in, shape.c_out, dtype=dtype, device=device)
     matrices = per_group(weight, 1)
@@ -75,7 +75,7 @@ def searched(setting: Setting, place: Place, shape: LayerShape) -> Adaptive:
         ends.append(ends[-1] + size)
 
     def cost(_: Sequence[int], groups: tuple[Group, ...]) -> float:
-        buffer = padded_buffer(tuple(ends), Given(groups), -1, False)
+        buffer = padded_buffer(tuple(ends), _Given(groups), -1, False)
         rows = torch.ones(buffer.rows, shape.c_in, dtype=dtype, device=device)
         products = rows.new_empty(buffer.rows, shape.c_out)
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import torch
 
-from pcnn.bench.mapping.planned import Planned
+from pcnn.bench.mapping.products import Planned
 from pcnn.maps import MapBuilder, SortedSearch
 from pcnn.maps.binary_search import BinarySearch
 from pcnn.maps.double_traversed import DoubleTraversed

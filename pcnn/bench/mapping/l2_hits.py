@@ -17,10 +17,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+import torch
 
-from pcnn.bench.mapping.measured import Case
-from pcnn.bench.mapping.stages import searches
+from pcnn.bench.mapping.builders import named
+from pcnn.bench.mapping.maps import searches
+from pcnn.bench.mapping.products import build
+from pcnn.bench.place import Place, bare
 from pcnn.bench.rows import Row
+from pcnn.bench.scenes import load_scene
+from pcnn.geometry import Kernel, VoxelGrid
 from pcnn.maps import MapBuilder
 
 HIT_RATE = "lts__t_sector_hit_rate.pct"
@@ -44,7 +49,7 @@ class KernelHits:
     sectors: float
 
 
-def l2_hit_percent(row: Row, case: Case, builder: MapBuilder) -> Row:
+def l2_hit_percent(row: Row, place: Place, builder: MapBuilder) -> Row:
     """Add the share of L2 hits of a builder's search to its row.
 
     Raises:
@@ -52,10 +57,11 @@ def l2_hit_percent(row: Row, case: Case, builder: MapBuilder) -> Row:
     """
     with tempfile.TemporaryDirectory() as folder:
         scene, log = Path(folder) / "scene.npz", Path(folder) / "ncu.csv"
-        np.savez(scene, coords=case.grid.coords.cpu().numpy())
-        size, stride = case.kernel.size[0], case.kernel.stride[0]
-        words = [str(scene), builder.name, str(size), str(stride), str(case.grid.device)]
-        command = ncu_command(log, [sys.executable, "-m", "pcnn.bench.mapping.one_build", *words])
+        assert isinstance(place.grid, VoxelGrid)
+        np.savez(scene, coords=place.grid.coords.cpu().numpy())
+        size, stride = place.kernel.size[0], place.kernel.stride[0]
+        words = [str(scene), builder.name, str(size), str(stride), str(place.grid.device)]
+        command = ncu_command(log, [sys.executable, "-m", "pcnn.bench.mapping.l2_hits", *words])
         try:
             done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S)
         except (OSError, subprocess.TimeoutExpired) as error:
@@ -120,3 +126,33 @@ def mean_hits(launches: Sequence[KernelHits]) -> float:
         names = ", ".join(sorted({launch.name for launch in launches})) or "no kernel at all"
         raise RuntimeError(f"ncu saw no search, but {names}")
     return sum(launch.hit_percent * launch.sectors for launch in found) / sectors
+
+
+def one_build(words: Sequence[str]) -> None:
+    """Build a map twice, and have the second build profiled on a CUDA device.
+
+    Only the second build lies between the profiler's start and stop; the first one compiles kernels
+    and fills the allocator.
+
+    Args:
+        words: workload file, builder, kernel size, stride, device.
+    """
+    workload, name, size, stride, where = words
+    device = torch.device(where)
+    (builder,) = named(device, [name])
+    grid = load_scene(workload).grid.to(device)
+    kernel = Kernel.of(int(size), int(stride))
+    build(bare(grid), builder, kernel, "table")
+    if device.type != "cuda":
+        build(bare(grid), builder, kernel, "table")
+        return
+    again = bare(grid)
+    torch.cuda.synchronize()
+    torch.cuda.profiler.start()
+    build(again, builder, kernel, "table")
+    torch.cuda.synchronize()
+    torch.cuda.profiler.stop()
+
+
+if __name__ == "__main__":
+    one_build(sys.argv[1:])

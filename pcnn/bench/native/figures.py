@@ -1,53 +1,40 @@
-"""The figures of PointCNN++, and of what native points must hold, measured anew."""
+"""The figures of PointCNN++, and of what native points must hold."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from pcnn.bench.charts import View
-from pcnn.bench.native.account import account_rows
 from pcnn.bench.native.large_step import step_rows
+from pcnn.bench.native.largest import largest_rows
 from pcnn.bench.native.layers import by_dataflow, in_groups, of_same_size, over_rooms, scanned
-from pcnn.bench.native.limits import largest_rows
+from pcnn.bench.native.memory_breakdown import breakdown_rows
 from pcnn.bench.native.network import network_rows
-from pcnn.bench.native.setting import Setting
 from pcnn.bench.native.triplets import triplet_rows
-from pcnn.bench.rows import Row
+from pcnn.bench.rows import Row, left_out
+from pcnn.bench.setting import NativeSetting
 from pcnn.bench.suite import Figure
 
-Measure = Callable[[Setting, str], Iterator[Row]]
+Measure = Callable[[NativeSetting, str], Iterator[Row]]
 
-#: Short names of the paper's figures on the command line.
-SHORT = {f"fig{name}": f"pointcnnpp_fig{name}" for name in ("3", "4", "5", "J")}
-SHORT |= {
-    name: f"native_{name}"
-    for name in ("layers", "triplets", "groups", "dataflows", "same_t", "memory", "step20m")
-}
 S3DIS = "10 scenes of S3DIS"
 
 
 def in_time(measure: Measure) -> Measure:
     """Begin nothing more after the setting's seconds; a row without times then says so."""
 
-    def measure_for_a_while(setting: Setting, figure: str) -> Iterator[Row]:
-        end = time.monotonic() + setting.limit_s
+    def measure_for_a_while(setting: NativeSetting, figure: str) -> Iterator[Row]:
+        end = time.monotonic() + setting.limit
         for row in measure(setting, figure):
             yield row
             if time.monotonic() > end:
-                said: dict[str, int | float | str] = {
-                    "left_out": f"all after it: {setting.limit_s:g} s are over"
-                }
-                yield Row(row.what, row.workload, "rest", figure=figure, params=said)
+                rest = Row(row.what, row.workload, "rest", figure=figure)
+                yield left_out(rest, f"all after it: {setting.limit:g} s are over")
                 return
 
     return measure_for_a_while
-
-
-def full_names(names: Sequence[str]) -> list[str]:
-    """Names of figures with the short ones replaced."""
-    return [SHORT.get(name, name) for name in names]
 
 
 MEMORY, WALL = "peak memory [MiB]", "wall time [ms]"
@@ -71,7 +58,7 @@ BY_CLOUD: Any = {
     "label": WALL,
 }
 
-FIGURES: tuple[Figure[Setting], ...] = (
+FIGURES: tuple[Figure[NativeSetting], ...] = (
     Figure(
         "pointcnnpp_fig3",
         "peak memory of one layer, 64 -> 128 channels, K = 27, with its triplets",
@@ -121,11 +108,7 @@ FIGURES: tuple[Figure[Setting], ...] = (
         "a CUDA device",
     ),
     Figure(
-        "native_layers",
-        "layers on scans",
-        "",
-        in_time(scanned),
-        (View(**BY_CLOUD, x="layer"),),
+        "native_layers", "layers on scans", "", in_time(scanned), (View(**BY_CLOUD, x="layer"),)
     ),
     Figure(
         "native_triplets",
@@ -159,7 +142,7 @@ FIGURES: tuple[Figure[Setting], ...] = (
         "native_memory",
         "what a training step of ResNet18 must hold, and its peak over that",
         "",
-        in_time(account_rows),
+        in_time(breakdown_rows),
         tuple(
             View(
                 f"{part}_mb",

@@ -8,89 +8,113 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from pcnn.bench import oracle
+from pcnn.bench.clouds import Cloud, room
 from pcnn.bench.harness import DIGITS, Calls, peak_memory_mb, wall_time
 from pcnn.bench.layers.layer import Layer, Operands, products_of
-from pcnn.bench.native import oracle
-from pcnn.bench.native.account import MB, bytes_of
-from pcnn.bench.native.cloud import Cloud
-from pcnn.bench.native.limits import clear
-from pcnn.bench.native.lines import Line, sites_of
-from pcnn.bench.native.network import Checked
-from pcnn.bench.native.rooms import room
-from pcnn.bench.native.setting import PAPER, Setting
+from pcnn.bench.native.largest import clear
+from pcnn.bench.native.layers import PAPER
+from pcnn.bench.native.memory_breakdown import MB, bytes_of
+from pcnn.bench.native.network import CheckedNetworks, network_case
+from pcnn.bench.native.variants import Variant, sites_of
+from pcnn.bench.networks.work import Work
 from pcnn.bench.rows import Row
-from pcnn.bench.verify import Configuration, check_values
+from pcnn.bench.run import Case, Checked, Columns, run
+from pcnn.bench.setting import NativeSetting, Setting
+from pcnn.bench.verify import check_values
 from pcnn.dataflows.reference import slot_ranges
 from pcnn.geometry import KernelMap, PointSet
 from pcnn.ops.prefetch import tensors_of
 
-#: Rows of the result that are computed anew from all points.
+#: Rows of the result that are computed from all points.
 SAMPLED = 256
-#: Triplets multiplied together where the gradient of weights is computed anew.
+#: Triplets multiplied together where the gradient of weights is computed in float64.
 CHUNK = 1 << 21
 
 
-def step_rows(setting: Setting, figure: str) -> Iterator[Row]:
+def step_rows(setting: NativeSetting, figure: str) -> Iterator[Row]:
     """The paper's layer, then a training step of ResNet18, on one large room of native points.
 
     ``triplet_bytes`` of a layer are those of (i, j, k) at 4 bytes each.
     """
-    cloud = room(0, setting.step_points, setting.device)
-    with products_of(setting.dtype):
-        for line in setting.chosen("native"):
-            yield _layer_row(setting, figure, cloud, line)
+    cloud = room(0, int(1000 * setting.step), setting.where)
+    with products_of(setting.dtype_name):
+        for variant in setting.chosen("native"):
+            yield from run([_layer_case(setting, figure, cloud, variant)], setting)
             clear()
-            yield _network_row(setting, figure, cloud, line)
+            checked = CheckedNetworks(setting)
+            row = checked.row(variant, cloud, figure, "train")
+            case = network_case(checked, variant, "train", cloud, row, _of_network)
+            yield from run([case], setting)
             clear()
 
 
-def _layer_row(setting: Setting, figure: str, cloud: Cloud, line: Line) -> Row:
-    sites = sites_of(line.geometry, cloud.points, cloud.grid_size)
+def _layer_case(setting: NativeSetting, figure: str, cloud: Cloud, variant: Variant) -> Case:
+    sites = sites_of(variant.geometry, cloud.points, cloud.grid_size)
     assert isinstance(sites, PointSet)
-    sizes = sites.rows, sites.rows, PAPER.kernel.volume
-    operands = Operands.random(sizes, (PAPER.c_in, PAPER.c_out), setting.dtype, setting.device)
-    params: dict[str, Any] = {}
-    identity: dict[str, Any] = {
-        "workload": cloud.name,
-        "engine": line.name,
-        "n": sites.rows,
-        "dtype": setting.dtype,
-        "k": PAPER.size,
-        "stride": PAPER.stride,
-        "c_in": PAPER.c_in,
-        "c_out": PAPER.c_out,
-        "figure": figure,
-        "params": params,
-    }
-    configuration = Configuration(
-        line.name,
+    row = Row(
+        "train",
         cloud.name,
-        str(setting.device),
-        PAPER.kernel,
-        setting.dtype,
-        PAPER.c_in,
-        PAPER.c_out,
-        backward=True,
+        variant.name,
+        n=sites.rows,
+        dtype=setting.dtype_name,
+        k=PAPER.size,
+        stride=PAPER.stride,
+        c_in=PAPER.c_in,
+        c_out=PAPER.c_out,
+        figure=figure,
     )
-    try:
-        layer = Layer(line.engine, sites, PAPER.kernel, operands)
-        identity["triplets"] = layer.map.triplets
-        params["triplet_bytes"] = 12 * layer.map.triplets
+
+    def check() -> Checked:
+        sizes = sites.rows, sites.rows, PAPER.kernel.volume
+        channels = PAPER.c_in, PAPER.c_out
+        operands = Operands.random(sizes, channels, setting.dtype_name, setting.where)
+        layer = Layer(variant.engine, sites, PAPER.kernel, operands)
         truth, rows = sampled_truth(sites, layer)
         results = layer.results("train")
         for name in ("out", "grad_x"):
             results[name] = results[name].detach()[rows]
         sizes_of_slots = layer.map.offsets.diff()
-        proof = check_values(configuration, results, truth, int(sizes_of_slots.max()))
+        proof = check_values(row, results, truth, int(sizes_of_slots.max()))
         del results, truth
         clear()
-        measured = _measured(setting, layer.calls("train"))
-    except Exception as error:  # out of memory, or a compiler's errors without base of their own
-        params["left_out"] = f"{type(error).__name__}: {error}"
-        return Row("train", **identity)
-    proof.admit(configuration)
-    params["layouts_mb"] = round(_layout_bytes(layer.map) / MB, DIGITS)
-    return Row("train", checked=True, **identity, **measured)
+        return proof, lambda: layer
+
+    return Case(row, check, _of_layer)
+
+
+def _of_layer(layer: Layer, setting: Setting, count: bool) -> Iterator[Columns]:
+    columns = _few(setting, layer.calls("train"))
+    layouts = bytes_of((t for layout in layer.map.edges.layouts.values() for t in layout), ())
+    triplets = layer.map.triplets
+    params = {"triplet_bytes": 12 * triplets, "layouts_mb": round(layouts / MB, DIGITS)}
+    yield {**columns, "triplets": triplets, "params": params}
+
+
+def _of_network(work: Work, setting: Setting, count: bool) -> Iterator[Columns]:
+    columns = _few(setting, work.calls("train"))
+    x = work.input.on(work.network, backward=True)
+    work.train(x)
+    layouts = round(bytes_of(tensors_of(x), ()) / MB, DIGITS)
+    triplets = sum(_triplets(level) for level in _levels(x.geometry))
+    yield {**columns, "params": {"layouts_mb": layouts, "triplets": triplets}}
+
+
+def _few(setting: Setting, calls: Calls) -> dict[str, Any]:
+    """Wall time of few repeats, and the peak of all memory that torch has given out."""
+    repeats = min(setting.repeats, 3)
+    timing = wall_time(calls, setting.where, warmup=1, repeats=repeats, budget_s=60.0)
+    found: dict[str, Any] = {
+        "wall_ms": round(timing.median, DIGITS),
+        "min_ms": round(timing.fastest, DIGITS),
+        "p90_ms": round(timing.p90, DIGITS),
+        "cache": "warm",
+    }
+    if setting.where.type == "cuda":
+        clear()
+        before = torch.cuda.memory_allocated(setting.where) / MB
+        found["memory_mb"] = round(before + peak_memory_mb(calls(0), setting.where), DIGITS)
+    return found
 
 
 def sampled_truth(sites: PointSet, layer: Layer) -> tuple[dict[str, Tensor], Tensor]:
@@ -153,24 +177,6 @@ def _grad_weight(built: KernelMap, x: Tensor, grad: Tensor) -> Tensor:
     return sums
 
 
-def _network_row(setting: Setting, figure: str, cloud: Cloud, line: Line) -> Row:
-    checked = Checked(setting)
-    identity = checked.identity(line, cloud, figure, "train")
-    try:
-        work = checked.work(line, "train", cloud)
-        checked.forget()
-        calls = work.calls("train")
-        measured = _measured(setting, calls)
-        x = work.input.on(work.network, backward=True)
-        work.train(x)
-        identity["params"]["layouts_mb"] = round(bytes_of(tensors_of(x), ()) / MB, DIGITS)
-        identity["params"]["triplets"] = sum(_triplets(level) for level in _levels(x.geometry))
-    except Exception as error:  # out of memory, or a compiler's errors without base of their own
-        identity["params"]["left_out"] = f"{type(error).__name__}: {error}"
-        return Row("network", **identity)
-    return Row("network", checked=True, **identity, **measured)
-
-
 def _levels(geometry: Any) -> Iterator[Any]:
     yield geometry
     for level in geometry.levels().values():
@@ -179,24 +185,3 @@ def _levels(geometry: Any) -> Iterator[Any]:
 
 def _triplets(geometry: Any) -> int:
     return sum(built.triplets for built in geometry.cached_maps())
-
-
-def _measured(setting: Setting, calls: Calls) -> dict[str, Any]:
-    """Wall time of few repeats, and the peak of all memory that torch has given out."""
-    repeats = min(setting.repeats, 3)
-    timing = wall_time(calls, setting.device, warmup=1, repeats=repeats, budget_s=60.0)
-    found: dict[str, Any] = {
-        "wall_ms": round(timing.median, DIGITS),
-        "min_ms": round(timing.fastest, DIGITS),
-        "p90_ms": round(timing.p90, DIGITS),
-        "cache": "warm",
-    }
-    if setting.device.type == "cuda":
-        clear()
-        before = torch.cuda.memory_allocated(setting.device) / MB
-        found["memory_mb"] = round(before + peak_memory_mb(calls(0), setting.device), DIGITS)
-    return found
-
-
-def _layout_bytes(built: KernelMap) -> int:
-    return bytes_of((t for layout in built.edges.layouts.values() for t in layout), ())

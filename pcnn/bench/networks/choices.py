@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from torch import Tensor
 
 from pcnn.bench.conformance import check_dataflow
+from pcnn.bench.engines import thresholds
 from pcnn.bench.harness import gpu_time, same, wall_time
-from pcnn.bench.layers.dataflows import thresholds
 from pcnn.bench.layers.layer import products_of, torch_dtype
 from pcnn.bench.layers.parts import by_part
-from pcnn.bench.networks.measured import Setting
+from pcnn.bench.networks.cases import network_row
 from pcnn.bench.networks.models import KERNEL_SIZE, make_network
 from pcnn.bench.networks.work import Cells
 from pcnn.bench.rows import Row
 from pcnn.bench.scenes import Scene
+from pcnn.bench.setting import NetworksSetting
 from pcnn.bench.trace import trace
 from pcnn.bench.verify import CheckFailed
 from pcnn.dataflows import Dataflow
@@ -32,16 +34,16 @@ from pcnn.runtime.layer_calls import recorded
 REPEATS = 7
 
 
-def chosen_thresholds(setting: Setting, figure: str) -> Iterator[Row]:
+def chosen_thresholds(setting: NetworksSetting, figure: str) -> Iterator[Row]:
     """Spira Tables 1 to 3: number of layers by their quickest threshold, products alone.
 
     No rows elsewhere than on a GPU.
     """
-    if setting.device.type != "cuda":
+    if setting.where.type != "cuda":
         return
     for scene in setting.scenes:
         for model in setting.models:
-            with products_of(setting.dtype):
+            with products_of(setting.dtype_name):
                 counts = Counter(
                     _quickest_threshold(setting, call)
                     for _, call in calls_of(setting, scene, model)
@@ -50,23 +52,23 @@ def chosen_thresholds(setting: Setting, figure: str) -> Iterator[Row]:
                 yield _row(setting, scene, figure, model, {"t": label, "layers": layers})
 
 
-def _quickest_threshold(setting: Setting, call: LayerCall) -> str:
+def _quickest_threshold(setting: NetworksSetting, call: LayerCall) -> str:
     size = round(call.kernel_map.volume ** (1 / 3))
     entries = thresholds(max(2, size))
     labels = [f"t = {params['t']}" for _, params in entries]
     labels[0], labels[-1] = "weight-stationary", "output-stationary"
-    times = [_product_ms(setting, call, e.dataflow_on(setting.device)) for e, _ in entries]
+    times = [_product_ms(setting, call, e.dataflow_on(setting.where)) for e, _ in entries]
     return labels[times.index(min(times))]
 
 
-def _product_ms(setting: Setting, call: LayerCall, dataflow: Dataflow) -> float:
+def _product_ms(setting: NetworksSetting, call: LayerCall, dataflow: Dataflow) -> float:
     try:
         run = _checked(call, dataflow)
     except ValueError:  # a map that has no such layout
         return float("inf")
-    found = gpu_time(same(run), setting.device, warmup=2, repeats=REPEATS, budget_s=0.5)
+    found = gpu_time(same(run), setting.where, warmup=2, repeats=REPEATS, budget_s=0.5)
     if found is None:  # the call waits for the device
-        return wall_time(same(run), setting.device, repeats=REPEATS, budget_s=0.5).median
+        return wall_time(same(run), setting.where, repeats=REPEATS, budget_s=0.5).median
     return found[0].median
 
 
@@ -87,10 +89,10 @@ def _checked(call: LayerCall, dataflow: Dataflow) -> Callable[[], Tensor]:
     return run
 
 
-def chosen_tiles(setting: Setting, figure: str) -> Iterator[Row]:
+def chosen_tiles(setting: NetworksSetting, figure: str) -> Iterator[Row]:
     """Minuet Fig. 20: the quickest tile of gather and scatter, for every layer of MinkUNet42."""
     for scene in setting.scenes:
-        with products_of(setting.dtype):
+        with products_of(setting.dtype_name):
             found = calls_of(setting, scene, "minkunet")
             for number, (_, call) in enumerate(found, 1):
                 gather = _quickest_tile(setting, call, "gather", tiles_of(call.c_in))
@@ -99,35 +101,29 @@ def chosen_tiles(setting: Setting, figure: str) -> Iterator[Row]:
                 yield _row(setting, scene, figure, "minkunet", found_here)
 
 
-def _quickest_tile(setting: Setting, call: LayerCall, part: str, tiles: Sequence[int]) -> int:
+def _quickest_tile(
+    setting: NetworksSetting, call: LayerCall, part: str, tiles: Sequence[int]
+) -> int:
     spent: dict[int, float] = {}
     for tile in tiles:
         words: dict[str, Any] = {f"{part}_tile": tile}
         run = _checked(call, GatherScatter(MINUET.grouping, **words))
-        spent[tile] = by_part(trace(run, setting.device).timeline)[part]
+        spent[tile] = by_part(trace(run, setting.where).timeline)[part]
     return min(spent, key=lambda tile: spent[tile])
 
 
-def calls_of(setting: Setting, scene: Scene, model: str) -> list[tuple[str, LayerCall]]:
+def calls_of(setting: NetworksSetting, scene: Scene, model: str) -> list[tuple[str, LayerCall]]:
     """Calls of all layers of a network that read a kernel map, by name, in their order."""
     size, width = KERNEL_SIZE[model], setting.width
-    network = make_network(model, resolve("auto"), size, width, setting.device)
-    network = network.to(torch_dtype(setting.dtype)).eval()
-    cells = Cells.of(scene.grid, setting.device)
-    x = cells.on(network, backward=False, dtype=torch_dtype(setting.dtype))
+    network = make_network(model, resolve("auto"), size, width, setting.where)
+    network = network.to(torch_dtype(setting.dtype_name)).eval()
+    cells = Cells.of(scene.grid, setting.where)
+    x = cells.on(network, backward=False, dtype=torch_dtype(setting.dtype_name))
     return [(name, calls[0]) for name, calls in recorded(network, [x]).items()]
 
 
 def _row(
-    setting: Setting, scene: Scene, figure: str, model: str, params: Mapping[str, int | str]
+    setting: NetworksSetting, scene: Scene, figure: str, model: str, params: Mapping[str, int | str]
 ) -> Row:
-    return Row(
-        "network",
-        scene.name,
-        "choice",
-        n=scene.grid.rows,
-        dtype=setting.dtype,
-        model=model,
-        figure=figure,
-        params=dict(params),
-    )
+    row = network_row(setting, scene.name, "choice", model, figure, params)
+    return replace(row, n=scene.grid.rows)

@@ -1,24 +1,24 @@
-"""The papers' figures on whole networks, each measured anew on the scenes at hand."""
+"""The papers' figures on whole networks, each measured on the scenes at hand."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Any
 
+from pcnn.bench import engines
 from pcnn.bench.charts import BUSY, View
-from pcnn.bench.networks import dataflows
+from pcnn.bench.engines import Entry, on
+from pcnn.bench.networks.cases import NetworkSize, network_rows, part_rows
 from pcnn.bench.networks.choices import chosen_thresholds, chosen_tiles
-from pcnn.bench.networks.measured import Entry, Setting, Variant, network_rows
-from pcnn.bench.networks.parts import part_rows
 from pcnn.bench.rows import Row
 from pcnn.bench.scenes import load_scene
+from pcnn.bench.setting import NetworksSetting
 from pcnn.bench.suite import Figure
+from pcnn.dataflows.gather_scatter import TORCHSPARSE
+from pcnn.maps.hash_table import HashTable
+from pcnn.ops.engine import Engine
 
-#: What is measured unless a figure is asked for by name.
-PLAIN = "networks"
-
-Measure = Callable[[Setting, str], Iterator[Row]]
+Measure = Callable[[NetworksSetting, str], Iterator[Row]]
 
 #: Clouds of a batch in Spira Table 4.
 BATCHES = (1, 4)
@@ -27,10 +27,10 @@ BATCHES = (1, 4)
 def inference(*models: str) -> Measure:
     """Inference from cells by all engines, of some networks; of the setting's if none is named."""
 
-    def measure(setting: Setting, figure: str) -> Iterator[Row]:
-        variants = [Variant(name) for name in models] or None
-        entries = dataflows.with_papers(setting.engines, setting.device)
-        return network_rows(setting, figure, variants, ["infer"], entries)
+    def measure(setting: NetworksSetting, figure: str) -> Iterator[Row]:
+        sizes = [NetworkSize(name) for name in models] or None
+        entries = engines.with_papers(setting.engines, setting.where)
+        return network_rows(setting, figure, sizes, ["infer"], entries)
 
     return measure
 
@@ -38,39 +38,41 @@ def inference(*models: str) -> Measure:
 def over_generated(kind: str, *models: str) -> Measure:
     """Inference from cells on generated scenes of growing size."""
 
-    def measure(setting: Setting, figure: str) -> Iterator[Row]:
-        scenes = [load_scene(f"{kind}_{max(1, size // 1000)}k") for size in setting.sizes]
-        return inference(*models)(replace(setting, scenes=scenes), figure)
+    def measure(setting: NetworksSetting, figure: str) -> Iterator[Row]:
+        scenes = [load_scene(f"{kind}_{size}k") for size in setting.size_list]
+        return inference(*models)(setting.having(scenes=scenes), figure)
 
     return measure
 
 
-def kernels_and_batches(setting: Setting, figure: str) -> Iterator[Row]:
+def kernels_and_batches(setting: NetworksSetting, figure: str) -> Iterator[Row]:
     """Spira Table 4: MinkUNet of larger kernels and batches, time and peak memory.
 
     Networks of large kernels are checked on few voxels: the reference keeps all their products.
     """
-    few = replace(setting, check_voxels=min(setting.check_voxels, 20_000))
+    few = setting.having(check_voxels=min(setting.check_voxels, 20_000))
     for batches in BATCHES:
-        for size in setting.kernel_sizes:
+        for size in setting.kernel_size_list:
             chosen = setting if size <= 3 and batches == 1 else few
-            yield from network_rows(chosen, figure, [Variant("minkunet", size, batches)], ["infer"])
+            yield from network_rows(
+                chosen, figure, [NetworkSize("minkunet", size, batches)], ["infer"]
+            )
 
 
-def parts(setting: Setting, figure: str) -> Iterator[Row]:
+def parts(setting: NetworksSetting, figure: str) -> Iterator[Row]:
     """TorchSparse Fig. 4: time of mapping, movement, products and the rest, by engine."""
     own: list[Entry] = [(e, {}) for e in setting.engines if e.name != "torchsparse"]
-    entries = [*dataflows.torchsparse(setting.device), *own]
+    entries = [(Engine("torchsparse", on(setting.where, HashTable()), TORCHSPARSE), {}), *own]
     return part_rows(setting, figure, ["minkunet", "sparse_resnet"], entries)
 
 
-def ideas(name: str, steps: tuple[dataflows.Step, ...], *models: str) -> Measure:
+def ideas(name: str, steps: tuple[engines.Step, ...], *models: str) -> Measure:
     """Inference from cells with one more idea of a paper at a time."""
 
-    def measure(setting: Setting, figure: str) -> Iterator[Row]:
-        entries = dataflows.steps(name, setting.device, steps)
-        variants = [Variant(model) for model in models]
-        return network_rows(setting, figure, variants, ["infer"], entries)
+    def measure(setting: NetworksSetting, figure: str) -> Iterator[Row]:
+        entries = engines.steps(name, setting.where, steps)
+        sizes = [NetworkSize(model) for model in models]
+        return network_rows(setting, figure, sizes, ["infer"], entries)
 
     return measure
 
@@ -82,9 +84,9 @@ OVER_SIZE = View(
     "wall_ms", "n", "engine", "model", kind="lines", log=True, about="inference from cells"
 )
 
-FIGURES: tuple[Figure[Setting], ...] = (
+FIGURES: tuple[Figure[NetworksSetting], ...] = (
     Figure(
-        PLAIN,
+        "networks",
         "whole networks",
         "",
         network_rows,
@@ -158,7 +160,7 @@ FIGURES: tuple[Figure[Setting], ...] = (
         "minuet_fig14",
         "networks with one more of Minuet's ideas at a time",
         "SemanticKITTI, S3DIS, Semantic3D, ShapeNetSem",
-        ideas("minuet", dataflows.MINUET_STEPS, "sparse_resnet", "minkunet"),
+        ideas("minuet", engines.MINUET_STEPS, "sparse_resnet", "minkunet"),
         (View("wall_ms", "step", "engine", "model workload"),),
     ),
     Figure(
@@ -175,7 +177,7 @@ FIGURES: tuple[Figure[Setting], ...] = (
         "spira_fig13",
         "MinkUNet42 with one more of Spira's ideas at a time",
         "SemanticKITTI, ScanNet and Waymo",
-        ideas("spira", dataflows.SPIRA_STEPS, "minkunet"),
+        ideas("spira", engines.SPIRA_STEPS, "minkunet"),
         (View("wall_ms", "step", "engine", "model workload"),),
     ),
     Figure(

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 from functools import partial
 
 import torch
-from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from pcnn.models import MinkUNet42, ResNet18, SparseResNet21, SparseResNetLarge
@@ -38,30 +36,26 @@ def minkunet(engine: Engine, size: int = 3, width: float = 1.0) -> PlannedModule
     return MinkUNet42(CHANNELS, None, width, engine, conv)
 
 
-def resnet(
-    make: Callable[..., PlannedModule], own: int, engine: Engine, size: int, width: float
+def _of_one_size(
+    make: Callable[[Engine, float], PlannedModule],
+    own: int,
+    engine: Engine,
+    size: int,
+    width: float,
 ) -> PlannedModule:
-    """A sparse ResNet; its kernels have one size only."""
     if size != own:
         raise ValueError(f"this network has kernels of size {own}, not {size}")
-    return make(CHANNELS, width, engine)
+    return make(engine, width)
 
 
-def resnet18(engine: Engine, size: int, width: float) -> PlannedModule:
-    """The network of the PointCNN++ benchmark; its first kernel has size 5."""
-    if size != KERNEL_SIZE["resnet18"]:
-        raise ValueError(f"this network has kernels of size 3 after its first, not {size}")
-    return ResNet18(CHANNELS, width=width, engine=engine)
-
-
-#: Networks by name: of an engine, a kernel size and a width.
-MODELS: dict[str, Callable[[Engine, int, float], PlannedModule]] = {
-    "sparse_resnet": partial(resnet, SparseResNet21, 3),
-    "sparse_resnet_large": partial(resnet, SparseResNetLarge, 5),
+#: Networks by name: of an engine, a kernel size and a width. The first kernel of ResNet18, the
+#: network of the PointCNN++ benchmark, has size 5.
+NETWORKS: dict[str, Callable[[Engine, int, float], PlannedModule]] = {
+    "sparse_resnet": partial(_of_one_size, lambda e, w: SparseResNet21(CHANNELS, w, e), 3),
+    "sparse_resnet_large": partial(_of_one_size, lambda e, w: SparseResNetLarge(CHANNELS, w, e), 5),
     "minkunet": minkunet,
+    "resnet18": partial(_of_one_size, lambda e, w: ResNet18(CHANNELS, width=w, engine=e), 3),
 }
-#: Those, and what other suites measure.
-NETWORKS = {**MODELS, "resnet18": resnet18}
 #: Size of the kernels that name a network.
 KERNEL_SIZE = {"sparse_resnet": 3, "sparse_resnet_large": 5, "minkunet": 3, "resnet18": 3}
 
@@ -110,17 +104,6 @@ def settle_norms(network: PlannedModule, x: SparseTensor) -> None:
     network.eval()
 
 
-def with_state(network: PlannedModule, state: dict[str, torch.Tensor]) -> PlannedModule:
-    """Load weights and statistics into a network."""
-    network.load_state_dict(state)
-    return network.eval()
-
-
-def converted(network: PlannedModule, dtype: torch.dtype) -> PlannedModule:
-    """A copy of a network in another dtype."""
-    return copy.deepcopy(network).to(dtype)
-
-
 def features_of(outputs: object) -> list[torch.Tensor]:
     """Features of a network's output or outputs; logits of clouds as they are."""
     found = outputs if isinstance(outputs, list) else [outputs]
@@ -130,8 +113,3 @@ def features_of(outputs: object) -> list[torch.Tensor]:
         assert isinstance(tensor, torch.Tensor)
         tensors.append(tensor)
     return tensors
-
-
-def parameters_of(network: nn.Module) -> dict[str, nn.Parameter]:
-    """Parameters by name."""
-    return dict(network.named_parameters())

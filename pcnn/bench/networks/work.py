@@ -9,16 +9,14 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from pcnn.bench.harness import Call, Calls, same
-from pcnn.bench.networks.models import CHANNELS, features_of, parameters_of
+from pcnn.bench.harness import Calls, same
+from pcnn.bench.networks.models import CHANNELS, features_of
+from pcnn.bench.trace import Call
 from pcnn.geometry import VoxelGrid
 from pcnn.nn.planned import PlannedModule
 from pcnn.tensor import SparseTensor
 
-#: What is timed: inference from shuffled cells (sort, levels, maps and network), the network alone
-#: on planned input, and the same two of a training step (forward and backward).
-MODES = ("infer", "forward", "train", "step")
-#: Those with backward.
+#: Modes with backward (`pcnn.bench.setting.MODES`).
 TRAINING = ("train", "step", "backward")
 
 
@@ -143,7 +141,7 @@ class Work:
     def _gradients(self, outputs: list[Tensor]) -> tuple[Tensor, ...]:
         """Gradients of all parameters."""
         grads = [self._gradient(number, out) for number, out in enumerate(outputs)]
-        weights = list(parameters_of(self.network).values())
+        weights = list(self.network.parameters())
         return torch.autograd.grad(outputs, weights, grads)
 
     def _gradient(self, number: int, output: Tensor) -> Tensor:
@@ -162,7 +160,8 @@ class Work:
         """Calls of every repeat.
 
         Args:
-            mode: a name in `MODES`, or ``backward``: that of a step whose forward is done.
+            mode: a name in `pcnn.bench.setting.MODES`, or ``backward``: that of a step whose
+                forward is done.
         """
         training = mode in TRAINING
         self.network.train(training)
@@ -183,6 +182,6 @@ class Work:
     def results(self, mode: str) -> dict[str, Tensor]:
         """What the call of a mode returns, by name, without the graph behind it."""
         found = [tensor.detach() for tensor in self.calls(mode)(0)()]  # type: ignore[attr-defined]
-        weights = list(parameters_of(self.network)) if mode in TRAINING else []
+        weights = [name for name, _ in self.network.named_parameters()] if mode in TRAINING else []
         count = len(found) - len(weights)
         return dict(zip([*(f"out{n}" for n in range(count)), *weights], found, strict=True))

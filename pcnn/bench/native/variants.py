@@ -1,4 +1,4 @@
-"""Lines of the figures: a way to lay features over a cloud, and an engine."""
+"""What the figures compare: a way to lay features over a cloud, and an engine."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from pcnn.bench.layers.dataflows import on
+from pcnn.bench.engines import on
 from pcnn.dataflows.gather_scatter import MINUET, TORCHSPARSE
 from pcnn.geometry import Geometry
 from pcnn.maps import DoubleTraversed, HashTable
@@ -23,13 +23,13 @@ GEOMETRIES = ("voxel", "degraded", "native")
 
 
 @dataclass(frozen=True)
-class Line:
-    """One line of a figure.
+class Variant:
+    """One line of a figure: features on a geometry, and an engine.
 
     Args:
         name: what result rows call it.
         geometry: a name in `GEOMETRIES`.
-        engine: finds the triplets and computes; named as the line is.
+        engine: finds the triplets and computes; named as the variant is.
     """
 
     name: str
@@ -37,36 +37,36 @@ class Line:
     engine: Engine
 
     @classmethod
-    def of(cls, name: str, geometry: str, engine: Engine) -> Line:
-        """A line whose engine has its name."""
+    def of(cls, name: str, geometry: str, engine: Engine) -> Variant:
+        """A variant whose engine has its name."""
         return cls(name, geometry, replace(engine, name=name))
 
 
-def lines_on(device: torch.device) -> dict[str, Line]:
-    """All lines by name, on a device.
+def variants_on(device: torch.device) -> dict[str, Variant]:
+    """All variants by name, on a device.
 
     ``voxel``, ``degraded`` and ``native`` are our engine ``auto``, ``pointcnnpp`` the kernels as
     the paper prints them; ``torchsparse`` and ``minuet`` gather, multiply and scatter.
     """
     auto = resolve("auto")
     found = [
-        Line.of("voxel", "voxel", auto),
-        Line.of("degraded", "degraded", auto),
-        Line.of("native", "native", auto),
-        Line.of("torchsparse", "voxel", Engine("", on(device, HashTable()), TORCHSPARSE)),
-        Line.of("minuet", "voxel", Engine("", on(device, DoubleTraversed()), MINUET)),
-        Line.of("pointcnnpp", "native", resolve("pointcnnpp")),
+        Variant.of("voxel", "voxel", auto),
+        Variant.of("degraded", "degraded", auto),
+        Variant.of("native", "native", auto),
+        Variant.of("torchsparse", "voxel", Engine("", on(device, HashTable()), TORCHSPARSE)),
+        Variant.of("minuet", "voxel", Engine("", on(device, DoubleTraversed()), MINUET)),
+        Variant.of("pointcnnpp", "native", resolve("pointcnnpp")),
     ]
-    return {line.name: line for line in found}
+    return {variant.name: variant for variant in found}
 
 
-def named_lines(names: Sequence[str], device: torch.device) -> list[Line]:
-    """Lines of these names, all if there is none.
+def named_variants(names: Sequence[str], device: torch.device) -> list[Variant]:
+    """Variants of these names, all if there is none.
 
     Raises:
-        ValueError: no line of that name.
+        ValueError: no variant of that name.
     """
-    known = lines_on(device)
+    known = variants_on(device)
     unknown = [name for name in names if name not in known]
     if unknown:
         raise ValueError(f"no line {', '.join(unknown)}; there are {', '.join(known)}")

@@ -3,29 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 import torch
 from torch import Tensor
 
+from pcnn.bench.clouds import room
 from pcnn.bench.harness import DIGITS, peak_memory_mb
 from pcnn.bench.layers.layer import products_of
-from pcnn.bench.native.cloud import Cloud
-from pcnn.bench.native.limits import clear
-from pcnn.bench.native.lines import Line
-from pcnn.bench.native.network import Checked
-from pcnn.bench.native.rooms import room
-from pcnn.bench.native.setting import Setting
-from pcnn.bench.networks.models import parameters_of
+from pcnn.bench.native.largest import clear
+from pcnn.bench.native.network import CheckedNetworks, network_case
 from pcnn.bench.networks.work import Work
 from pcnn.bench.rows import Row
+from pcnn.bench.run import Columns, run
+from pcnn.bench.setting import NativeSetting, Setting
 from pcnn.ops.prefetch import tensors_of
 from pcnn.tensor import SparseTensor
 
 MB = 2**20
 
 
-def account_rows(setting: Setting, figure: str) -> Iterator[Row]:
+def breakdown_rows(setting: NativeSetting, figure: str) -> Iterator[Row]:
     """Of a training step of ResNet18: what it must hold, and on a GPU the allocator's peak.
 
     ``needed_mb`` is the sum of activations that backward reads, weights, their gradients, and sites
@@ -33,56 +30,50 @@ def account_rows(setting: Setting, figure: str) -> Iterator[Row]:
     ``from_points`` that of a step that plans, too. Each tensor's memory counts once; the cloud
     itself, which its reader holds, does not.
     """
-    with products_of(setting.dtype):
-        checked = Checked(setting)
+    with products_of(setting.dtype_name):
+        checked = CheckedNetworks(setting)
         scans = setting.scans() if setting.clouds else ()
-        clouds = [*scans, room(0, max(setting.sizes), setting.device)]
-        for cloud in clouds:
-            for line in setting.lines:
-                identity = checked.identity(line, cloud, figure, "step")
-                try:
-                    found = _account(setting, checked, line, cloud)
-                except Exception as error:  # a compiler's errors have no base of their own
-                    identity["params"]["left_out"] = f"{type(error).__name__}: {error}"
-                    yield Row("network", **identity)
-                    continue
-                identity["params"] |= found
-                yield Row("network", memory_mb=found.get("peak_mb"), checked=True, **identity)
+        for cloud in [*scans, room(0, max(setting.size_list), setting.where)]:
+            for variant in setting.variants:
+                row = checked.row(variant, cloud, figure, "step")
+                case = network_case(checked, variant, "train", cloud, row, breakdown)
+                yield from run([case], setting)
 
 
-def _account(setting: Setting, checked: Checked, line: Line, cloud: Cloud) -> dict[str, Any]:
-    work = checked.work(line, "train", cloud)
+def breakdown(work: Work, setting: Setting, count: bool) -> Iterator[Columns]:
+    """Parts of the memory of a step, in the settings of its row; the peak is its memory."""
     work.network.train()
     x = work.input.on(work.network, backward=True)
-    weights = list(parameters_of(work.network).values())
-    work.train(x)  # builds layouts that nobody has planned, compiles and warms up
+    weights = list(work.network.parameters())
+    work.train(x)  # builds layouts that are not planned, compiles and warms up
     work.train(x)
     layouts = bytes_of(tensors_of(x), ())
     activations = kept_bytes(work, x, [*weights, *tensors_of(x)])
     own = sum(weight.nbytes for weight in weights)
     needed = layouts + activations + 2 * own  # weights, and gradients of their size
-    found: dict[str, Any] = {
+    found: dict[str, float] = {
         "activations_mb": activations / MB,
         "weights_mb": own / MB,
         "gradients_mb": own / MB,
         "layouts_mb": layouts / MB,
         "needed_mb": needed / MB,
     }
-    if setting.device.type == "cuda":
+    if setting.where.type == "cuda":
         clear()
-        # what lies there is the network, the cloud, and the planned input
+        # in memory are the network, the cloud, and the planned input
         held = layouts + own
-        peak = held + MB * peak_memory_mb(lambda: work.train(x), setting.device)
+        peak = held + MB * peak_memory_mb(lambda: work.train(x), setting.where)
         del x
         clear()
-        from_points = own + MB * peak_memory_mb(work.train, setting.device)
+        from_points = own + MB * peak_memory_mb(work.train, setting.where)
         found |= {
             "peak_mb": peak / MB,
             "over_needed": peak / needed,
             "from_points_mb": from_points / MB,
             "from_points": from_points / needed,
         }
-    return {name: round(value, DIGITS) for name, value in found.items()}
+    params = {name: round(value, DIGITS) for name, value in found.items()}
+    yield {"memory_mb": params.get("peak_mb"), "params": params}
 
 
 def kept_bytes(work: Work, x: SparseTensor, others: Iterable[Tensor]) -> int:

@@ -1,0 +1,250 @@
+"""Networks on scenes: what they are held against, and the calls that are timed."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pcnn.bench.conformance import check_engine
+from pcnn.bench.engines import Entry
+from pcnn.bench.harness import Calls
+from pcnn.bench.layers.layer import products_of, torch_dtype
+from pcnn.bench.layers.parts import by_part
+from pcnn.bench.networks.models import KERNEL_SIZE, make_network, settle_norms
+from pcnn.bench.networks.rounding import Rounded
+from pcnn.bench.networks.work import TRAINING, Cells, Input, Work
+from pcnn.bench.place import Params
+from pcnn.bench.rows import Row
+from pcnn.bench.run import Case, Checked, Columns, middle_trace, part_columns, run, whole
+from pcnn.bench.scenes import Scene
+from pcnn.bench.setting import NativeSetting, NetworksSetting, Setting
+from pcnn.bench.trace import Trace, trace
+from pcnn.bench.verify import bound_of, check_network, rms
+from pcnn.dataflows import Blocked
+from pcnn.geometry import VoxelGrid
+from pcnn.maps import SortedSearch
+from pcnn.maps.radius import RadiusSearch
+from pcnn.ops.engine import Engine, resolve
+
+#: Plain torch in the dtype that is measured, on every device and under autocast.
+PLAIN_ENGINE = Engine("plain", SortedSearch(), Blocked(), RadiusSearch())
+#: Draws of the errors that a network is held to.
+DRAWS = 2
+
+#: Results in float64, of plain torch, and RMS errors of rounded products, by name.
+Standards = tuple[dict[str, Tensor], dict[str, Tensor], dict[str, float]]
+#: Device, dtype and width.
+NetworkOptions = NetworksSetting | NativeSetting
+
+
+@dataclass(frozen=True)
+class NetworkSize:
+    """A network in one of its sizes, on so many clouds.
+
+    Args:
+        model: name of the network.
+        size: of its kernels; ``None``: its own.
+        batches: clouds in the batch.
+    """
+
+    model: str
+    size: int | None = None
+    batches: int = 1
+
+    @property
+    def kernel_size(self) -> int:
+        """Size of the kernels that name the network."""
+        return KERNEL_SIZE[self.model] if self.size is None else self.size
+
+    @property
+    def params(self) -> dict[str, int]:
+        """What tells its rows from the network's own."""
+        found = {} if self.size is None else {"K": self.size}
+        return found | ({} if self.batches == 1 else {"B": self.batches})
+
+
+class Standard:
+    """What the engines' results are held against: one network on one scene's check cells.
+
+    Args:
+        setting: device, dtype and width.
+        size: the network.
+        cells: what it is given for the check.
+    """
+
+    def __init__(self, setting: NetworkOptions, size: NetworkSize, cells: Input) -> None:
+        self.setting, self.size, self.cells = setting, size, cells
+        self.dtype = torch_dtype(setting.dtype_name)
+        self.network = self.made(resolve("reference"))
+        settle_norms(self.network, cells.on(self.network, backward=False))
+        self.state = self.network.state_dict()
+        self._found: dict[str, Standards] = {}
+
+    def made(self, engine: Engine) -> Any:
+        """The network of an engine, with weights of its own."""
+        setting = self.setting
+        size = self.size.kernel_size
+        return make_network(self.size.model, engine, size, setting.width, setting.where)
+
+    def work(self, engine: Engine, mode: str, cells: Input) -> Work:
+        """The network of an engine with the common weights, ready to be called.
+
+        Raises:
+            CheckFailed: the engine does not pass the whole check of its builder and dataflows.
+        """
+        check_engine(engine, self.setting.where, cells.are_points)
+        return self._work(engine, mode, cells)
+
+    def _work(self, engine: Engine, mode: str, cells: Input) -> Work:
+        network = self.made(engine)
+        network.load_state_dict(self.state)
+        network.eval()
+        return Work(network if mode in TRAINING else network.to(self.dtype), cells, self.dtype)
+
+    def results(self, mode: str) -> Standards:
+        """Results in float64, of plain torch in the dtype measured, and errors of rounding."""
+        kind = "train" if mode in TRAINING else "infer"
+        if kind not in self._found:
+            truth = self._wide(resolve("reference"), kind)
+            plain = self.work(PLAIN_ENGINE, kind, self.cells)
+            self._found[kind] = truth, plain.results(kind), self._rounded(kind, truth)
+        return self._found[kind]
+
+    def _wide(self, engine: Engine, kind: str) -> dict[str, Tensor]:
+        network = copy.deepcopy(self._work(engine, kind, self.cells).network).to(torch.float64)
+        return Work(network, self.cells, torch.float64).results(kind)
+
+    def _rounded(self, kind: str, truth: dict[str, Tensor]) -> dict[str, float]:
+        """By name, the largest RMS error of several draws of errors at the bound of a product."""
+        flow = Rounded(error=bound_of(self.setting.dtype_name))
+        engine = Engine("rounded", SortedSearch(), flow, RadiusSearch())
+        errors = dict.fromkeys(truth, 0.0)
+        device = self.setting.where
+        for draw in range(DRAWS):
+            with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+                torch.manual_seed(draw)
+                found = self._wide(engine, kind)
+            for name, expected in truth.items():
+                errors[name] = max(errors[name], rms(found[name] - expected))
+        return errors
+
+    def forget(self) -> None:
+        """Give the results back; they are computed again when they are needed."""
+        self._found.clear()
+
+
+def network_rows(
+    setting: NetworksSetting,
+    figure: str,
+    sizes: Sequence[NetworkSize] | None = None,
+    modes: Sequence[str] | None = None,
+    entries: Sequence[Entry] | None = None,
+) -> Iterator[Row]:
+    """Check, then time, every network on every scene.
+
+    A large scene is checked on a part of it; then the setting ``checked_on`` says so.
+
+    Args:
+        setting: what is measured, and how.
+        figure: name of the figure.
+        sizes: networks of the figure; ``None``: those of the setting.
+        modes: modes of the figure; ``None``: the setting's.
+        entries: engines and their settings; ``None``: the setting's engines.
+    """
+    engines = [(engine, {}) for engine in setting.engines] if entries is None else entries
+    for scene in setting.scenes:
+        for size in [NetworkSize(name) for name in setting.models] if sizes is None else sizes:
+            with products_of(setting.dtype_name):
+                chosen = setting.modes if modes is None else modes
+                yield from run(_cases(setting, figure, scene, size, chosen, engines), setting)
+
+
+def part_rows(
+    setting: NetworksSetting, figure: str, models: Sequence[str], entries: Sequence[Entry]
+) -> Iterator[Row]:
+    """Check every network, then read the time of its parts off traces of inference.
+
+    The part ``mapping`` is the time that inference from cells takes beyond the network on planned
+    input.
+    """
+    for scene in setting.scenes:
+        for model in models:
+            size = NetworkSize(model)
+            with products_of(setting.dtype_name):
+                cases = _cases(setting, figure, scene, size, ["infer"], entries, by_parts=True)
+                yield from run(cases, setting)
+
+
+def _cases(
+    setting: NetworksSetting,
+    figure: str,
+    scene: Scene,
+    size: NetworkSize,
+    modes: Sequence[str],
+    entries: Sequence[Entry],
+    by_parts: bool = False,
+) -> Iterator[Case]:
+    cells, to_check = cells_of(setting, scene, size)
+    standard = Standard(setting, size, to_check)
+    for engine, params in entries:
+        for mode in modes:
+            said: dict[str, Any] = {"mode": mode, **size.params, **params}
+            if to_check is not cells:
+                said["checked_on"] = f"{to_check.cells.shape[0]} voxels"
+            row = network_row(setting, scene.name, engine.name, size.model, figure, said)
+            row = replace(row, n=cells.cells.shape[0])
+
+            def check(row: Row = row, engine: Engine = engine, mode: str = mode) -> Checked:
+                work = standard.work(engine, mode, to_check)
+                proof = check_network(row, work.results(mode), *standard.results(mode))
+                if to_check is not cells:
+                    work = Work(work.network, cells, work.dtype)
+                return proof, lambda: work if by_parts else work.calls(mode)
+
+            yield Case(row, check, _parts if by_parts else whole)
+
+
+def _parts(work: Work, setting: Setting, count: bool) -> Iterator[Columns]:
+    all_of_it, planned = (_traced(setting, work.calls(mode)) for mode in ("infer", "forward"))
+    mapping = {"mapping": max(0.0, all_of_it.busy_ms - planned.busy_ms)}
+    yield from part_columns(mapping | by_part(planned.timeline))
+
+
+def _traced(setting: Setting, calls: Calls) -> Trace:
+    calls(0)()  # compiles, and fills the allocator
+    return middle_trace([trace(calls(0), setting.where) for _ in range(3)])
+
+
+def network_row(
+    setting: NetworkOptions, workload: str, engine: str, model: str, figure: str, params: Params
+) -> Row:
+    """A row of a network, without times."""
+    return Row(
+        "network",
+        workload,
+        engine,
+        dtype=setting.dtype_name,
+        model=model,
+        figure=figure,
+        params=dict(params),
+    )
+
+
+def cells_of(setting: NetworksSetting, scene: Scene, size: NetworkSize) -> tuple[Cells, Cells]:
+    """Cells that a network is timed on, and cells that it is checked on: few enough."""
+    grid = scene.grid.to(setting.where)
+    cells = Cells.of(grid, setting.where, size.batches)
+    part = _part(grid, setting.check_voxels // size.batches)
+    return cells, cells if part is grid else Cells.of(part, setting.where, size.batches)
+
+
+def _part(grid: VoxelGrid, rows: int) -> VoxelGrid:
+    """A grid of the first sites, which lie side by side; the grid itself if it has no more."""
+    if grid.rows <= rows:
+        return grid
+    return replace(grid, keys=grid.keys[:rows], inverse=None)
