@@ -117,7 +117,7 @@ def test_a_large_scene_is_checked_on_a_part_and_says_so() -> None:
 def test_kernels_and_batches_are_settings_of_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
     entry = replace(resolve("reference"), name="mine"), {"step": "first"}
     size = NetworkSize("minkunet", 5, 2)
-    (row,) = network_rows(of_networks(), "f", [size], ["infer"], [entry])
+    (row,) = network_rows(of_networks(check_voxels=600), "f", [size], ["infer"], [entry])
     assert row.params == {"mode": "infer", "K": 5, "B": 2, "step": "first"}
     assert (row.engine, row.checked, row.n) == ("mine", True, 2 * GRID.rows)
     with pytest.raises(ValueError, match="kernels of size 3, not 7"):
