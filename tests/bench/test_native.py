@@ -8,7 +8,7 @@ import torch
 from pcnn.bench.charts import charts
 from pcnn.bench.clouds import room
 from pcnn.bench.layers import layer as layer_file
-from pcnn.bench.native import largest, network
+from pcnn.bench.native import largest, layers, network, triplets
 from pcnn.bench.native.figures import FIGURES
 from pcnn.bench.native.large_step import sampled_truth
 from pcnn.bench.native.layers import same_triplets
@@ -23,21 +23,28 @@ from tests.bench.settings import left_out, listed, of_points, rows_of
 
 CPU = torch.device("cpu")
 BY_NAME = {figure.name: figure for figure in FIGURES}
-#: Variants that are enough for a figure.
-FEW = {"native_memory": ("native",), "native_groups": ("native",)}
-MEASURED = [name for name in BY_NAME if name not in ("pointcnnpp_figJ", "pointcnnpp_fig5")]
+#: Figures of layers, of triplets and of networks on rooms: listed here, run on a GPU.
+LISTED = [name for name in BY_NAME if not name.endswith(("figJ", "memory", "step20m", "same_t"))]
 
 
-@pytest.mark.parametrize("name", MEASURED)
-def test_a_figure_is_measured_and_drawn(name: str) -> None:
-    rows = rows_of(FIGURES, name, of_points(*FEW.get(name, ("voxel", "native"))))
-    assert rows
+@pytest.mark.parametrize("name", LISTED)
+def test_the_settings_of_a_figure_are_listed_and_drawn(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed(monkeypatch, layers, network, triplets)
+    rows = rows_of(FIGURES, name, of_points("voxel", "native"))
     assert not left_out(rows)
     for row in rows:
-        assert row.checked
         assert "simulated" in row.workload
         assert row.figure == name
     assert charts(BY_NAME[name].views, rows)
+
+
+def test_layers_and_triplets_are_checked_and_timed() -> None:
+    rows = rows_of(FIGURES, "pointcnnpp_fig4", of_points("voxel", "native"))
+    rows += rows_of(FIGURES, "native_triplets", of_points("native"))
+    assert not left_out(rows)
+    assert all(row.checked and row.wall_ms > 0 for row in rows)
 
 
 @pytest.mark.gpu
@@ -57,13 +64,14 @@ def test_pointcnnpp_fig5_has_every_mode_of_the_network(monkeypatch: pytest.Monke
     assert [(row.engine, (row.params or {})["mode"]) for row in rows] == [
         (name, mode) for name in ("native", "pointcnnpp") for mode in network.MODES
     ]
-    assert [chart.suffix for chart in charts(BY_NAME["pointcnnpp_fig5"].views, rows)] == [
-        "",
-        "memory",
-    ]
+    found = [chart.suffix for chart in charts(BY_NAME["pointcnnpp_fig5"].views, rows)]
+    assert found == ["", "memory"]
 
 
-def test_all_variants_and_kinds_of_the_papers_figures_are_there() -> None:
+def test_all_variants_and_kinds_of_the_papers_figures_are_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    listed(monkeypatch, layers)
     names = {"voxel", "degraded", "native", "torchsparse", "minuet", "pointcnnpp"}
     rows = rows_of(FIGURES, "pointcnnpp_fig4", of_points(size_list=(200, 300), rooms=2))
     assert {(r.engine, r.what) for r in rows} == {
@@ -102,7 +110,7 @@ def test_a_figure_begins_nothing_after_its_time() -> None:
 
 
 def test_maps_of_the_same_size_have_as_many_triplets() -> None:
-    setting = of_points("voxel", "native", size_list=[2000])
+    setting = of_points("voxel", "native", size_list=[1000])
     rows = [row for row in rows_of(FIGURES, "native_same_t", setting) if row.what == "layer"]
     voxel, native = ([r for r in rows if r.engine == name] for name in ("voxel", "native"))
     for one, other in zip(voxel, native, strict=True):
@@ -112,7 +120,8 @@ def test_maps_of_the_same_size_have_as_many_triplets() -> None:
     assert same_triplets(cloud, variant, variant) == (cloud, cloud)
 
 
-def test_layers_in_groups_are_checked_in_groups() -> None:
+def test_layers_in_groups_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    listed(monkeypatch, layers)
     rows = rows_of(FIGURES, "native_groups", of_points("native"))
     groups = [(r.params or {}).get("groups", 1) for r in rows if r.what == "layer"]
     assert groups == [1, 2, 4, 8, 16]
