@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from pcnn.geometry import Geometry, PointSet, VoxelGrid
+from pcnn.geometry.checks import require_tensors
 from pcnn.geometry.kernel_map import one_line
-from pcnn.geometry.tensors import require_tensors
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,11 +9,11 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from pcnn.geometry.checks import check_finite, check_points, voxel_sizes
 from pcnn.geometry.coarse_points import in_cells, nearest_rows
 from pcnn.geometry.neighbourhood import USUAL, Neighbourhood
 from pcnn.geometry.packing import DEFAULT_FORMAT
 from pcnn.geometry.point_set import PointSet, Sizes
-from pcnn.geometry.quantize import check_finite, check_points, voxel_sizes
 
 #: Origins are multiples of so many cells, rounded up to a power of two [m].
 _ORIGIN_CELLS = 1024

@@ -7,8 +7,15 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from pcnn.geometry.checks import (
+    check_batch,
+    check_cells,
+    check_finite,
+    check_points,
+    require_tensors,
+    voxel_sizes,
+)
 from pcnn.geometry.packing import DEFAULT_FORMAT
-from pcnn.geometry.tensors import require_tensors
 from pcnn.geometry.voxel_grid import Box, VoxelGrid
 
 
@@ -45,66 +52,6 @@ def quantize(
     return _merged(cells, batch, batch_size, downsampling)
 
 
-def check_points(points: Tensor, batch: Tensor | None) -> None:
-    """Refuse points that are not ``[P, 3]`` floating point, or a batch that is not ``[P]``.
-
-    Raises:
-        TypeError: no tensors.
-        ValueError: wrong shape or dtype.
-    """
-    require_tensors(points=points, batch=batch)
-    if points.ndim != 2 or points.shape[1] != 3:
-        raise ValueError(f"points must be [P, 3], got {tuple(points.shape)}")
-    if not points.is_floating_point():
-        raise ValueError(f"points must be floating point, got {points.dtype}")
-    if batch is not None:
-        check_batch(batch, len(points))
-
-
-def check_batch(batch: Tensor, rows: int) -> None:
-    """Refuse a batch that is not ``[rows]`` integers: fractions would be cut off without a word.
-
-    Raises:
-        ValueError: wrong shape or dtype.
-    """
-    if batch.shape != (rows,):
-        raise ValueError(f"batch must be [{rows}], got {tuple(batch.shape)}")
-    if batch.is_floating_point() or batch.is_complex() or batch.dtype == torch.bool:
-        raise ValueError(f"batch must hold integers, the cloud of every point; got {batch.dtype}")
-
-
-def check_finite(points: Tensor) -> None:
-    """Refuse NaN and infinite coordinates.
-
-    Raises:
-        ValueError: some are; says how many and where the first is.
-    """
-    finite = torch.isfinite(points).all(1)
-    if not bool(finite.all()):
-        bad = int((~finite).sum())
-        row = int((~finite).nonzero()[0])
-        raise ValueError(f"{bad} of {len(points)} points are NaN or infinite, the first is {row}")
-
-
-def voxel_sizes(
-    voxel_size: float | Sequence[float], name: str = "voxel_size"
-) -> tuple[float, float, float]:
-    """Edge of a voxel along x, y and z [m].
-
-    Args:
-        voxel_size: one number or one per axis.
-        name: what the size is called, for the error message.
-
-    Raises:
-        ValueError: neither one number nor three, or not positive and finite.
-    """
-    size = torch.as_tensor(voxel_size, dtype=torch.float64).flatten().tolist()
-    size = size * 3 if len(size) == 1 else size
-    if len(size) != 3 or not all(0 < edge < float("inf") for edge in size):
-        raise ValueError(f"{name} must be positive [m], one number or three, got {voxel_size!r}")
-    return size[0], size[1], size[2]
-
-
 def grid_of_cells(
     cells: Tensor,
     batch: Tensor | None = None,
@@ -134,30 +81,6 @@ def grid_of_cells(
     if batch is not None:
         check_batch(batch, len(cells))
     return _merged(cells, batch, batch_size, downsampling)
-
-
-def check_cells(cells: Tensor) -> None:
-    """Refuse cells that are not ``[P, 3]`` whole numbers; of floats the device is waited for.
-
-    Raises:
-        ValueError: wrong shape or dtype, fractions, NaN or infinite cells.
-    """
-    if cells.ndim != 2 or cells.shape[1] != 3:
-        hint = ""
-        if cells.ndim == 2 and cells.shape[1] == 4:
-            hint = "; (batch, x, y, z) goes in as cells[:, 1:] and batch=cells[:, 0]"
-        raise ValueError(f"cells must be [P, 3] (x, y, z), got {tuple(cells.shape)}{hint}")
-    if cells.is_complex() or cells.dtype == torch.bool:
-        raise ValueError(f"cells must hold whole numbers, got {cells.dtype}")
-    if cells.is_floating_point():
-        whole = ((cells == cells.floor()) & cells.isfinite()).all(1)
-        if not bool(whole.all()):
-            row, bad = int((~whole).nonzero()[0]), int((~whole).sum())
-            raise ValueError(
-                f"cells must hold whole numbers, but {bad} of {len(cells)} rows are fractional, "
-                f"NaN or infinite, the first is {row}: {cells[row].tolist()}; give "
-                "points in metres to pcnn.voxelize or pcnn.geometry.quantize"
-            )
 
 
 def _merged(

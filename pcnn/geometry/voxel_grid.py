@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from pcnn.geometry.base import Finer, Geometry
+from pcnn.geometry.checks import check_integers, check_order, check_rows
 from pcnn.geometry.kernel import Kernel, Triple
 from pcnn.geometry.kernel_map import one_line, outside_inference_mode, per_axis
-from pcnn.geometry.key_checks import check_integers, check_order, check_rows
 from pcnn.geometry.packing import DEFAULT_FORMAT, KeyFormat
 
 Box = tuple[Triple, Triple]

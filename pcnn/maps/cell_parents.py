@@ -19,11 +19,10 @@ from pcnn.geometry.layouts import Layout
 from pcnn.geometry.packing import KeyFormat
 from pcnn.kernels import cuda
 from pcnn.maps.assemble import sort_by_slot
-from pcnn.maps.counted import PendingMap
 from pcnn.maps.device_layouts import DEVICE_LAYOUTS, has_kernels
-from pcnn.maps.rows_from_pairs import rows_from_pairs
-from pcnn.maps.searched_points import Sorts
-from pcnn.maps.table_to_pairs import empty_pairs, scan_counts
+from pcnn.maps.neighbour_kernels import Sorts
+from pcnn.maps.point_memory import PendingMap
+from pcnn.maps.table_to_pairs import empty_pairs, rows_from_pairs, scan_counts
 
 #: Input rows of a block, as in ``csrc/cell_parents.cu``.
 ROWS = 256

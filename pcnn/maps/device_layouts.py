@@ -12,8 +12,7 @@ from pcnn.geometry.block_layouts import Layout
 from pcnn.geometry.layouts import derived
 from pcnn.kernels import cuda
 from pcnn.maps.row_lists import row_lists
-from pcnn.maps.rows_from_pairs import rows_from_pairs
-from pcnn.maps.table_to_pairs import pairs_layout, table_layout
+from pcnn.maps.table_to_pairs import pairs_layout, rows_from_pairs, table_layout
 from pcnn.maps.tiles import row_masks, tile_views
 
 

@@ -21,8 +21,145 @@ from pcnn.geometry.block_layouts import BLOCK_ROWS
 from pcnn.geometry.kernel import Triple
 from pcnn.geometry.layouts import Layout
 from pcnn.maps.cell_runs import GROUP_ROWS, CellRuns, Floats, Integers
-from pcnn.maps.listed_bags import BlockBags, joined
+from pcnn.maps.local_voxels import Edges
 from pcnn.maps.radius_pairs import Reach
+
+
+class BlockBags(NamedTuple):
+    """Bags of one block of output rows, by slot, then row.
+
+    Args:
+        in_index: ``[T]`` int32.
+        sizes: ``[S]`` int32, inputs of every bag.
+        rows: ``[S]`` int32, its output row, counted from the block's first.
+        by_row: ``[S]`` int32, bags sorted by row, then slot.
+        row_bags: ``[rows]``, bags of every row.
+        slot_bags: ``[K]``, bags of every slot.
+    """
+
+    in_index: NDArray[np.int32]
+    sizes: NDArray[np.int32]
+    rows: NDArray[np.int32]
+    by_row: NDArray[np.int32]
+    row_bags: Integers
+    slot_bags: Integers
+
+    @classmethod
+    def of(
+        cls,
+        hits: Sequence[tuple[Integers, NDArray[np.int32], NDArray[np.int32]]],
+        rows: int,
+        volume: int,
+    ) -> BlockBags:
+        """Sort triplets that lie by row, then input.
+
+        Args:
+            hits: parts of (rows counted from the block's first, input points, slots).
+            rows: of the block.
+            volume: kernel slots K.
+        """
+        none = np.zeros(0, np.int64), np.zeros(0, np.int32), np.zeros(0, np.int32)
+        row, point, slot = (np.concatenate(part) for part in zip(none, *hits, strict=True))
+        # numbers of 16 bits are sorted by their digits
+        short = slot.astype(np.uint16) if volume <= 1 << 16 else slot
+        order = np.argsort(short, kind="stable")
+        code = (slot.astype(np.int64) * rows + row).take(order)
+        fresh = np.flatnonzero(code[1:] != code[:-1]) + 1
+        first = np.concatenate(([0], fresh)) if len(code) else fresh
+        sizes = np.diff(first, append=len(code)).astype(np.int32)
+        bag_slot, bag_row = np.divmod(code.take(first), rows)
+        by_row = np.argsort(bag_row.astype(np.uint16), kind="stable").astype(np.int32)
+        row_bags = np.bincount(bag_row, minlength=rows)
+        slot_bags = np.bincount(bag_slot, minlength=volume)
+        in_index = point.take(order)
+        return cls(in_index, sizes, bag_row.astype(np.int32), by_row, row_bags, slot_bags)
+
+
+def joined(
+    blocks: Sequence[BlockBags], in_index: NDArray[np.int32] | None, volume: int, block_rows: int
+) -> Layout:
+    """Layout ``bags`` of blocks that follow each other.
+
+    Args:
+        blocks: of ``block_rows`` output rows each, the last one of what is left.
+        in_index: ``[T]`` int32, where their inputs lie already; ``None``: they are copied.
+        volume: kernel slots K.
+        block_rows: output rows of a block.
+    """
+    none = np.zeros(0, np.int32)
+    if in_index is None:
+        in_index = np.concatenate([none, *(block.in_index for block in blocks)])
+    sizes = np.concatenate([none, *(block.sizes for block in blocks)])
+    bags = np.cumsum([0, *(len(block.sizes) for block in blocks)])
+    out = [block.rows + number * block_rows for number, block in enumerate(blocks)]
+    by_row = [block.by_row + first for block, first in zip(blocks, bags, strict=False)]
+    row_bags = np.concatenate([none, *(block.row_bags for block in blocks)])
+    counts = np.stack([np.zeros(volume, np.int64), *(block.slot_bags for block in blocks)])[1:]
+    ends = counts.ravel().cumsum()
+    block, slot = np.divmod(np.arange(counts.size), volume)
+    segments = np.stack((block, slot, ends - counts.ravel(), ends), 1)[counts.ravel() > 0]
+    return (
+        torch.from_numpy(in_index),
+        _ends(sizes),
+        torch.from_numpy(np.concatenate([none, *out]).astype(np.int32)),
+        torch.from_numpy(np.concatenate([none, *by_row]).astype(np.int32)),
+        _ends(row_bags),
+        torch.from_numpy(segments),
+        torch.tensor([volume, block_rows]),
+    )
+
+
+def _ends(sizes: NDArray[np.int32]) -> torch.Tensor:
+    return torch.from_numpy(np.concatenate(([0], sizes.cumsum(dtype=np.int64))))
+
+
+def local_slots(
+    offsets: Sequence[Floats], edges: Edges, size: Triple, drop: bool
+) -> NDArray[np.int32]:
+    """What `pcnn.maps.local_voxels.slots_of` yields, as int32.
+
+    A quotient lies in cell c or beyond, rounded half away from zero, if it is c - 1/2 or more: so
+    the cell within the kernel is the number of such borders that it has passed.
+
+    Args:
+        offsets: ``[T]`` float32 along x, y and z, neighbour minus centre.
+        edges: of a kernel cell.
+        size: odd kernel size per axis.
+        drop: whether neighbours outside the box are left out (-1); otherwise they are clamped.
+    """
+    slot = np.zeros(len(offsets[0]), np.int32)
+    outside = np.zeros(len(slot), np.bool_)
+    for offset, edge, cells in zip(offsets, edges, size, strict=True):
+        quotient = offset / np.float32(edge)
+        slot *= cells
+        slot += cells // 2
+        for border in range(cells // 2):
+            slot += quotient >= np.float32(border + 0.5)
+            slot -= quotient <= np.float32(-border - 0.5)
+        if drop:
+            outside |= np.abs(quotient) >= np.float32(cells // 2 + 0.5)
+    if drop:
+        slot[outside] = -1
+    return slot
+
+
+def cell_slots(offsets: Sequence[Floats], dilation: Triple, size: Triple) -> NDArray[np.int32]:
+    """Slots of voxels, -1 where none lies: ``in - stride * out = dilation * slot - padding``.
+
+    Args:
+        offsets: ``[T]`` float32 along x, y and z, in cells, from the kernel's centre.
+        dilation: of the kernel.
+        size: kernel size per axis.
+    """
+    slot = np.zeros(len(offsets[0]), np.int32)
+    there = np.ones(len(slot), np.bool_)
+    for offset, step, cells in zip(offsets, dilation, size, strict=True):
+        # from the first slot on, in cells: whole numbers, halves cancel for even sizes
+        place = (offset + np.float32(step * (cells - 1) / 2)).astype(np.int32)
+        there &= place % step == 0
+        slot = slot * cells + place // step
+    return np.where(there, slot, -1)
+
 
 #: Pairs that groups of few pairs compare at once, to stay within the cache.
 CHUNK = 1 << 17

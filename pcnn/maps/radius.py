@@ -18,20 +18,23 @@ from pcnn.geometry.kernel import Triple
 from pcnn.geometry.neighbourhood import USUAL
 from pcnn.maps.cell_parents import cell_parents
 from pcnn.maps.cell_runs import CellRuns, Places
-from pcnn.maps.counted import PendingMap
 from pcnn.maps.device_layouts import DEVICE_LAYOUTS, has_kernels
-from pcnn.maps.host_search import HostSearch, Slots
-from pcnn.maps.host_slots import cell_slots, local_slots
+from pcnn.maps.host_search import HostSearch, Slots, cell_slots, local_slots
 from pcnn.maps.local_voxels import (
     Edges,
     box_reach,
     official_radius,
     outside_share,
 )
-from pcnn.maps.neighbour_kernels import Window
-from pcnn.maps.point_memory import counted_searches, is_crowded, most_bytes, most_compared
+from pcnn.maps.neighbour_kernels import SearchedPoints, Sorts, Window
+from pcnn.maps.point_memory import (
+    PendingMap,
+    counted_searches,
+    is_crowded,
+    most_bytes,
+    most_compared,
+)
 from pcnn.maps.radius_pairs import Reach, radius_pairs
-from pcnn.maps.searched_points import SearchedPoints, Sorts
 
 #: Reach over the size of a cell, so that it covers the cell: the float32 points of a cloud of 2^17
 #: cells may lie 2^-7 of a cell beside where their cells were read off.

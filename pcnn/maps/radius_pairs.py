@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 from pcnn.errors import DenseCloudError
-from pcnn.geometry.quantize import check_finite, check_points
+from pcnn.geometry.checks import check_finite, check_points
 
 #: Ball radius, or half widths of a box along x, y and z [m].
 Reach = float | tuple[float, float, float]

@@ -1,4 +1,4 @@
-"""The builder of ``engine=auto`` on CUDA devices: windowed search, or none where none is due."""
+"""Windowed search, and the builder of ``engine=auto``, which takes it where there are kernels."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ import torch
 
 from pcnn.geometry import Kernel, KernelMap, VoxelGrid
 from pcnn.geometry.slot_tiles import WHOLE_SLOTS
-from pcnn.maps.device_layouts import DEVICE_LAYOUTS
+from pcnn.maps.base import MapBuilder
+from pcnn.maps.device_layouts import DEVICE_LAYOUTS, has_kernels
 from pcnn.maps.disjoint import DisjointMap, disjoint_maps
+from pcnn.maps.sorted_search import SortedSearch
 from pcnn.maps.window_search import Search, SearchShape, Sites, chunks_for, search_windows
 
 
@@ -45,3 +47,18 @@ class Windowed:
         return KernelMap.from_table(
             search.table, source.rows, search.masks, wide, symmetric, DEVICE_LAYOUTS
         )
+
+
+@dataclass(frozen=True)
+class Automatic:
+    """Windowed search where there are device kernels, sorted search in torch elsewhere."""
+
+    name: str = "automatic"
+
+    def on(self, device: torch.device) -> MapBuilder:
+        """The builder for tensors of a device."""
+        return Windowed() if has_kernels(device) else SortedSearch()
+
+    def build(self, source: VoxelGrid, target: VoxelGrid, kernel: Kernel) -> KernelMap:
+        """Kernel map by the device's builder; see `MapBuilder.build`."""
+        return self.on(source.device).build(source, target, kernel)

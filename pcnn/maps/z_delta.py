@@ -11,8 +11,7 @@ from pcnn.geometry import Kernel, KernelMap, VoxelGrid
 from pcnn.geometry.layouts import mask_words
 from pcnn.geometry.slot_subsets import split_slots
 from pcnn.maps.device_layouts import DEVICE_LAYOUTS
-from pcnn.maps.half_map import map_of_half
-from pcnn.maps.hybrid_map import HybridMap
+from pcnn.maps.hybrid_map import HybridMap, map_of_half
 from pcnn.maps.packed_search import (
     HALF_TABLE,
     HYBRID,

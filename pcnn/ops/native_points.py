@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from pcnn.geometry import Neighbourhood, point_set_of
-from pcnn.geometry.tensors import require_tensors
+from pcnn.geometry.checks import require_tensors
 from pcnn.tensor import SparseTensor
 
 

@@ -7,15 +7,14 @@ from pcnn.geometry import KernelMap, PointSet
 from pcnn.geometry.layouts import layout_kind
 from pcnn.geometry.slot_tiles import TILES
 from pcnn.maps.cell_parents import CellParents
-from pcnn.maps.counted import PendingMap
 from pcnn.maps.device_layouts import has_kernels
 from pcnn.maps.host_search import HostSearch
+from pcnn.maps.neighbour_kernels import Sorts
 from pcnn.maps.point_levels import Step, point_levels
-from pcnn.maps.point_memory import counted_searches
+from pcnn.maps.point_memory import PendingMap, counted_searches
 from pcnn.maps.radius import RadiusSearch
 from pcnn.maps.radix_sort import MAX_PASSES
 from pcnn.maps.row_lists import list_rows
-from pcnn.maps.searched_points import Sorts
 from pcnn.maps.tiles import tile_views
 from pcnn.ops.recipe import PlannedMap, Recipe
 

@@ -8,8 +8,7 @@ import torch
 from torch import Tensor
 
 from pcnn.geometry import KernelMap, VoxelGrid, grid_of_cells, quantize
-from pcnn.geometry.quantize import check_finite, check_points, voxel_sizes
-from pcnn.geometry.tensors import require_tensors
+from pcnn.geometry.checks import check_finite, check_points, require_tensors, voxel_sizes
 from pcnn.maps.device_layouts import has_kernels
 from pcnn.ops.plan import Planner, grid_of_device_cells
 from pcnn.ops.reduce import reduce_mean, reduce_sum

@@ -19,7 +19,7 @@ from pcnn.geometry import (
     point_set_of,
     row_lists,
 )
-from pcnn.maps import counted, host_search, point_memory, radius_pairs, searched_points
+from pcnn.maps import host_search, neighbour_kernels, point_memory, radius_pairs
 from pcnn.maps.point_memory import DenseCloudError, densest_cell, map_bytes
 from pcnn.maps.radius import RadiusSearch
 from pcnn.ops import Planner
@@ -156,9 +156,9 @@ class TestDevice:
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         points, waits = crowded(0.0012), []
-        read = counted.pinned.read_copy
+        read = point_memory.pinned.read_copy
         monkeypatch.setattr(
-            counted.pinned, "read_copy", lambda numbers: waits.append(1) or read(numbers)
+            point_memory.pinned, "read_copy", lambda numbers: waits.append(1) or read(numbers)
         )
         with pytest.raises(DenseCloudError, match=r"triplets or more.*600 points"):
             RadiusSearch().build(points, points, KERNEL)
@@ -178,7 +178,7 @@ class TestDevice:
 
     def test_slots_beyond_32_bits_are_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
         points = crowded(None)
-        monkeypatch.setattr(counted, "MOST_OF_SLOT", 1000)
+        monkeypatch.setattr(point_memory, "MOST_OF_SLOT", 1000)
         with pytest.raises(DenseCloudError):
             RadiusSearch().build(points, points, KERNEL)
 
@@ -192,7 +192,7 @@ class TestDevice:
         wanted = RadiusSearch().build(points, target, kernel)
         monkeypatch.setattr(point_memory, "CROWDED", 100)
         monkeypatch.setattr(point_memory, "CROWDED_ROW", 1)
-        monkeypatch.setattr(searched_points, "PART", 1000)
+        monkeypatch.setattr(neighbour_kernels, "PART", 1000)
         monkeypatch.setattr(row_lists, "STEPS_AT_ONCE", 64)
         with guarded(monkeypatch):
             built = RadiusSearch().build(points, target, kernel)

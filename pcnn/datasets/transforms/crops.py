@@ -11,7 +11,7 @@ from torch import Tensor
 from pcnn.datasets.cloud import Cloud
 from pcnn.datasets.placement import VoxelSize
 from pcnn.geometry import quantize
-from pcnn.geometry.quantize import voxel_sizes
+from pcnn.geometry.checks import voxel_sizes
 
 
 def crop(cloud: Cloud, radius: float | None) -> Cloud:

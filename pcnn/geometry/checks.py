@@ -1,0 +1,174 @@
+"""What points, cells, keys and row numbers have to be.
+
+Shapes and dtypes are checked always, contents of keys on the host, where no device is waited for.
+Row numbers, boxes and bounds take longer: `VoxelGrid.validate` and `PointSet.validate`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pcnn.geometry.packing import KeyFormat
+
+
+def check_integers(tensor: Tensor, shape: str, name: str) -> None:
+    """Refuse what is not one row number or key after another, int64.
+
+    Raises:
+        ValueError: wrong shape or dtype.
+    """
+    if tensor.ndim != 1 or tensor.dtype != torch.int64:
+        raise ValueError(f"{name} must be {shape} int64, got {tuple(tensor.shape)} {tensor.dtype}")
+
+
+def check_order(
+    keys: Tensor, batch_size: int, key_format: KeyFormat, unique: bool, subject: str
+) -> None:
+    """Refuse keys that do not ascend, or lie outside of the batch; waits for their device.
+
+    Args:
+        keys: ``[N]`` int64.
+        batch_size: number of clouds.
+        key_format: of the keys.
+        unique: whether no key may come twice.
+        subject: what has the keys, for the message.
+
+    Raises:
+        ValueError: keys that are unsorted, repeated where they must not be, or of no cloud.
+    """
+    if not len(keys):
+        return
+    wrong = keys[1:] <= keys[:-1] if unique else keys[1:] < keys[:-1]
+    if bool(wrong.any()):
+        row = int(wrong.nonzero()[0]) + 1
+        kind = "repeated" if int(keys[row]) == int(keys[row - 1]) else "unsorted"
+        raise ValueError(
+            f"{subject}: keys must be sorted{' and unique' * unique}, but that of row {row} is "
+            f"{kind}, and features would meet the wrong sites; pcnn.voxelize_cells and "
+            "pcnn.voxelize bring cells and their features into order"
+        )
+    first, last = int(keys[0]), int(keys[-1])
+    if first < 0 or last >> key_format.batch_shift >= batch_size:
+        raise ValueError(
+            f"{subject}: keys {first}..{last} lie outside the {batch_size} clouds of the batch"
+        )
+
+
+def check_rows(index: Tensor | None, rows: int, name: str) -> None:
+    """Refuse row numbers that do not exist; waits for their device.
+
+    Raises:
+        ValueError: wrong shape or dtype, or a number outside ``0..rows - 1``.
+    """
+    if index is None:
+        return
+    check_integers(index, "[P]", name)
+    if len(index):
+        low, high = torch.stack(index.aminmax()).tolist()
+        if low < 0 or high >= rows:
+            raise ValueError(f"{name} holds rows {low}..{high}, but there are {rows}")
+
+
+def check_points(points: Tensor, batch: Tensor | None) -> None:
+    """Refuse points that are not ``[P, 3]`` floating point, or a batch that is not ``[P]``.
+
+    Raises:
+        TypeError: no tensors.
+        ValueError: wrong shape or dtype.
+    """
+    require_tensors(points=points, batch=batch)
+    if points.ndim != 2 or points.shape[1] != 3:
+        raise ValueError(f"points must be [P, 3], got {tuple(points.shape)}")
+    if not points.is_floating_point():
+        raise ValueError(f"points must be floating point, got {points.dtype}")
+    if batch is not None:
+        check_batch(batch, len(points))
+
+
+def check_batch(batch: Tensor, rows: int) -> None:
+    """Refuse a batch that is not ``[rows]`` integers: fractions would be cut off without a word.
+
+    Raises:
+        ValueError: wrong shape or dtype.
+    """
+    if batch.shape != (rows,):
+        raise ValueError(f"batch must be [{rows}], got {tuple(batch.shape)}")
+    if batch.is_floating_point() or batch.is_complex() or batch.dtype == torch.bool:
+        raise ValueError(f"batch must hold integers, the cloud of every point; got {batch.dtype}")
+
+
+def check_finite(points: Tensor) -> None:
+    """Refuse NaN and infinite coordinates.
+
+    Raises:
+        ValueError: some are; says how many and where the first is.
+    """
+    finite = torch.isfinite(points).all(1)
+    if not bool(finite.all()):
+        bad = int((~finite).sum())
+        row = int((~finite).nonzero()[0])
+        raise ValueError(f"{bad} of {len(points)} points are NaN or infinite, the first is {row}")
+
+
+def voxel_sizes(
+    voxel_size: float | Sequence[float], name: str = "voxel_size"
+) -> tuple[float, float, float]:
+    """Edge of a voxel along x, y and z [m].
+
+    Args:
+        voxel_size: one number or one per axis.
+        name: what the size is called, for the error message.
+
+    Raises:
+        ValueError: neither one number nor three, or not positive and finite.
+    """
+    size = torch.as_tensor(voxel_size, dtype=torch.float64).flatten().tolist()
+    size = size * 3 if len(size) == 1 else size
+    if len(size) != 3 or not all(0 < edge < float("inf") for edge in size):
+        raise ValueError(f"{name} must be positive [m], one number or three, got {voxel_size!r}")
+    return size[0], size[1], size[2]
+
+
+def check_cells(cells: Tensor) -> None:
+    """Refuse cells that are not ``[P, 3]`` whole numbers; of floats the device is waited for.
+
+    Raises:
+        ValueError: wrong shape or dtype, fractions, NaN or infinite cells.
+    """
+    if cells.ndim != 2 or cells.shape[1] != 3:
+        hint = ""
+        if cells.ndim == 2 and cells.shape[1] == 4:
+            hint = "; (batch, x, y, z) goes in as cells[:, 1:] and batch=cells[:, 0]"
+        raise ValueError(f"cells must be [P, 3] (x, y, z), got {tuple(cells.shape)}{hint}")
+    if cells.is_complex() or cells.dtype == torch.bool:
+        raise ValueError(f"cells must hold whole numbers, got {cells.dtype}")
+    if cells.is_floating_point():
+        whole = ((cells == cells.floor()) & cells.isfinite()).all(1)
+        if not bool(whole.all()):
+            row, bad = int((~whole).nonzero()[0]), int((~whole).sum())
+            raise ValueError(
+                f"cells must hold whole numbers, but {bad} of {len(cells)} rows are fractional, "
+                f"NaN or infinite, the first is {row}: {cells[row].tolist()}; give "
+                "points in metres to pcnn.voxelize or pcnn.geometry.quantize"
+            )
+
+
+def require_tensors(**arguments: object) -> None:
+    """Refuse what is no tensor; None passes.
+
+    Args:
+        **arguments: by the name that the caller knows.
+
+    Raises:
+        TypeError: naming the argument and how to make a tensor of it.
+    """
+    for name, value in arguments.items():
+        if value is not None and not isinstance(value, Tensor):
+            make = "torch.from_numpy" if isinstance(value, np.ndarray) else "torch.as_tensor"
+            kind = f"{type(value).__module__}.{type(value).__qualname__}"
+            kind = kind.removeprefix("builtins.")
+            raise TypeError(f"{name} must be a torch.Tensor, got {kind}; pass {make}({name})")
