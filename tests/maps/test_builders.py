@@ -1,12 +1,14 @@
+"""What all map builders promise, held against the oracle; one test a builder and setting."""
+
+import itertools
 from functools import cache
 
 import pytest
 import torch
 
-from pcnn.geometry import Kernel, VoxelGrid, grid_of_cells
+from pcnn.geometry import Kernel, KernelMap, VoxelGrid, grid_of_cells
 from pcnn.geometry.kernel import Triple
-from pcnn.maps import MapBuilder, SortedSearch
-from pcnn.maps.conformance import KERNELS
+from pcnn.maps import BinarySearch, HashTable, MapBuilder, SortedSearch, ZDelta, conformance
 from tests import oracle
 from tests.clouds import surface, surface_grid
 from tests.engines import BUILDERS, KERNEL_BUILDERS
@@ -14,64 +16,91 @@ from tests.engines import BUILDERS, KERNEL_BUILDERS
 Cell = tuple[int, ...]
 Cells = tuple[Cell, ...]
 
+#: Kernels that differ in parity, in their axes, in what they tile and in what they leave out.
+KERNELS = (
+    *conformance.KERNELS,
+    Kernel.of((3, 1, 5)),
+    Kernel.of((1, 1, 9)),
+    Kernel.of(4, 3),
+    Kernel.of((3, 2, 1), (3, 1, 2), (1, 2, 3), (0, 1, 0)),
+)
+FEW = (Kernel.of(3), Kernel.of(2, 2), Kernel.of(3, 2))
+
+UNROLLED = (*FEW, Kernel.of(3, dilation=(1, 3, 2)), Kernel.of(2, dilation=2, padding=1))
+
+#: Settings that no engine takes.
+SETTINGS: list[MapBuilder] = [
+    *(
+        HashTable(search=search, simplified=simplified, symmetry=symmetry)
+        for search, (simplified, symmetry) in itertools.product(
+            ("hash", "grid", "runs"), ((True, False), (False, True), (False, False))
+        )
+    ),
+    ZDelta(product="pairs", half=False),
+]
+EVERY = [*BUILDERS, *SETTINGS]
+every_builder = pytest.mark.parametrize("builder", EVERY, ids=str)
+
 
 @pytest.fixture(autouse=True)
 def kernels(request: pytest.FixtureRequest) -> None:
     """Device kernels serve the CPU, for the builders made of them."""
-    if request.node.callspec.params.get("builder") in KERNEL_BUILDERS:
+    if request.node.callspec.params.get("builder") in [*KERNEL_BUILDERS, *SETTINGS]:
         request.getfixturevalue("emulated")
 
 
 @cache  # every builder is asked for the same maps
 def expected(source: Cells, target: Cells, kernel: Kernel, stride: Triple) -> list[Cell]:
-    """Triplets in ascending order, by the definition."""
+    """(slot, output, input) in the promised order, by the definition."""
     relation = (kernel.size, kernel.stride, kernel.dilation, kernel.padding)
-    return sorted(oracle.triplets(source, target, *relation, stride))
+    return sorted((k, i, j) for i, j, k in oracle.triplets(source, target, *relation, stride))
 
 
-def check(builder: MapBuilder, source: VoxelGrid, target: VoxelGrid, kernel: Kernel) -> None:
-    kernel_map = builder.build(source, target, kernel)
-    kernel_map.validate()
-    columns = (kernel_map.out_index, kernel_map.in_index, kernel_map.slot_index)
-    got = list(zip(*(c.tolist() for c in columns), strict=True))
+def check(builder: MapBuilder, source: VoxelGrid, target: VoxelGrid, kernel: Kernel) -> KernelMap:
+    built = builder.build(source, target, kernel)
+    built.validate()
+    columns = (built.slot_index, built.out_index, built.in_index)
     cells = (tuple(map(tuple, grid.coords.tolist())) for grid in (source, target))
-    assert sorted(got) == expected(*cells, kernel, source.tensor_stride)
-    # the promised order: by slot, then output row
-    assert got == sorted(got, key=lambda edge: (edge[2], edge[0]))
-    assert (kernel_map.n_in, kernel_map.n_out) == (source.rows, target.rows)
+    wanted = expected(*cells, kernel, source.tensor_stride)
+    assert list(zip(*(c.tolist() for c in columns), strict=True)) == wanted
+    assert (built.n_in, built.n_out, built.volume) == (source.rows, target.rows, kernel.volume)
+    assert built.symmetric == (kernel.is_symmetric and source is target)
+    plain = KernelMap.from_pairs(*built.layout("pairs"), source.rows, target.rows)
+    for name in ("table", "masks", "counts"):
+        (found,), (truth,) = built.layout(name), plain.layout(name)
+        assert found.dtype == truth.dtype
+        assert torch.equal(found, truth), name
+    return built
 
 
-@pytest.mark.parametrize("kernel", KERNELS, ids=str)
-@pytest.mark.parametrize("builder", BUILDERS, ids=lambda b: b.name)
-@pytest.mark.parametrize("n", [0, 1, 2, 33, 700])
-def test_triplets_equal_the_oracles(builder: MapBuilder, kernel: Kernel, n: int) -> None:
-    grid = surface_grid(n, batch_size=3)
-    check(builder, grid, grid.strided(kernel), kernel)
-
-
-@pytest.mark.parametrize("builder", BUILDERS, ids=lambda b: b.name)
-def test_triplets_of_deeper_levels(builder: MapBuilder) -> None:
-    grid = surface_grid(600, batch_size=2).strided(Kernel.of(2, 2))
-    for kernel in (Kernel.of(3), Kernel.of(3, 2), Kernel.of(2, (1, 1, 2)), Kernel.of(2, 2)):
+@every_builder
+def test_triplets_equal_the_oracles(builder: MapBuilder) -> None:
+    small = surface_grid(33, batch_size=3)
+    # kernels of known size are compiled one by one
+    for kernel in UNROLLED if getattr(builder, "simplified", False) else KERNELS:
+        check(builder, small, small.strided(kernel), kernel)
+    for n, kernel in itertools.product((0, 1, 2, 300), FEW):
+        grid = surface_grid(n, batch_size=3)
         check(builder, grid, grid.strided(kernel), kernel)
 
 
-@pytest.mark.parametrize("builder", BUILDERS, ids=lambda b: b.name)
-@pytest.mark.parametrize("sites", ["reached", "given"])
-def test_triplets_of_other_sites(builder: MapBuilder, sites: str) -> None:
-    if sites == "reached":
-        grid = surface_grid(300, batch_size=2, downsampling="reached")
-        for kernel in (Kernel.of(3, 2), Kernel.of(2, 2)):
-            check(builder, grid, grid.strided(kernel), kernel)
-    else:
-        grid, other = surface_grid(300, seed=3), surface_grid(200, seed=4)
-        check(builder, grid, other, Kernel.of(3))
-        # given sites that lack the parents of some inputs
-        some = other.strided(Kernel.of(2, 2))
-        check(builder, grid, some, Kernel.of(2, 2))
+@every_builder
+def test_triplets_of_deeper_levels_and_other_sites(builder: MapBuilder) -> None:
+    grid = surface_grid(400, batch_size=2).strided(Kernel.of(2, (3, 2, 6)))
+    for kernel in FEW if getattr(builder, "simplified", False) else (*FEW, Kernel.of(2, (1, 1, 2))):
+        check(builder, grid, grid.strided(kernel), kernel)
+    reached = surface_grid(200, batch_size=2, downsampling="reached")
+    for kernel in FEW[1:]:
+        check(builder, reached, reached.strided(kernel), kernel)
+    one, other, empty = surface_grid(200, seed=3), surface_grid(150, seed=4), surface_grid(0)
+    check(builder, one, other, Kernel.of(3))
+    # given sites that lack the parents of some inputs
+    check(builder, one, other.strided(Kernel.of(2, 2)), Kernel.of(2, 2))
+    check(builder, empty, one, Kernel.of(3))
+    check(builder, one, empty, Kernel.of(3))
 
 
-@pytest.mark.parametrize("builder", BUILDERS, ids=lambda b: b.name)
+@every_builder
 def test_clouds_do_not_see_each_other_at_the_packing_limit(builder: MapBuilder) -> None:
     limit = 131071 - 1
     cells = surface(200) % 3 + torch.tensor([limit - 2, -limit, 0])
@@ -85,25 +114,36 @@ def test_clouds_do_not_see_each_other_at_the_packing_limit(builder: MapBuilder) 
     assert int(grid.coords[:, 1].max()) == limit
 
 
-@pytest.mark.parametrize("builder", BUILDERS, ids=lambda b: b.name)
-def test_submanifold_maps_know_their_symmetry(builder: MapBuilder) -> None:
-    grid = surface_grid(300)
-    kernel_map = builder.build(grid, grid, Kernel.of(3))
-    assert kernel_map.symmetric
-    forward = zip(
-        kernel_map.out_index.tolist(),
-        kernel_map.in_index.tolist(),
-        kernel_map.slot_index.tolist(),
-        strict=True,
-    )
-    edges = set(forward)
-    assert {(j, i, 26 - k) for i, j, k in edges} == edges
-    assert not builder.build(grid, grid, Kernel.of(2)).symmetric
+@every_builder
+def test_transposed_maps(builder: MapBuilder) -> None:
+    grid = surface_grid(120, batch_size=2)
+    for kernel in FEW:
+        built = builder.build(grid, grid.strided(kernel), kernel)
+        view = built.transpose()
+        edges, turned = (
+            zip(*(index.tolist() for index in columns), strict=True)
+            for columns in (
+                (built.slot_index, built.out_index, built.in_index),
+                (view.slot_index, view.in_index, view.out_index),
+            )
+        )
+        assert sorted(edges) == sorted(turned)
+        (table,) = view.layout("table")
+        columns, rows = (table.t() >= 0).nonzero(as_tuple=True)
+        assert columns.tolist() == view.slot_index.tolist()
+        assert rows.tolist() == view.out_index.tolist()
+        assert table[rows, columns].tolist() == view.in_index.tolist()
+
+
+@pytest.mark.parametrize("builder", [ZDelta(key_bits=32), BinarySearch(key_bits=32)], ids=str)
+def test_keys_of_32_bits(builder: MapBuilder, emulated: None) -> None:
+    for n, kernel in itertools.product((0, 1, 33, 300), FEW):
+        grid = surface_grid(n)
+        check(builder, grid, grid.strided(kernel), kernel)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("builder", [SortedSearch()], ids=lambda b: b.name)
-def test_a_hundred_thousand_sites(builder: MapBuilder) -> None:
+def test_a_hundred_thousand_sites() -> None:
     grid = surface_grid(100_000, batch_size=2)
-    check(builder, grid, grid, Kernel.of(3))
-    check(builder, grid, grid.strided(Kernel.of(2, 2)), Kernel.of(2, 2))
+    check(SortedSearch(), grid, grid, Kernel.of(3))
+    check(SortedSearch(), grid, grid.strided(Kernel.of(2, 2)), Kernel.of(2, 2))

@@ -2,31 +2,16 @@ import pytest
 import torch
 
 from pcnn.geometry import Kernel, KernelMap, VoxelGrid, grid_of_cells
-from pcnn.geometry.layouts import LAYOUTS
 from pcnn.maps import SortedSearch
 from pcnn.maps.binary_search import BinarySearch
 from pcnn.maps.table_to_pairs import table_from_pairs
 from pcnn.maps.z_delta import ZDelta
-from tests import oracle
 from tests.clouds import surface, surface_grid
 from tests.maps.guarded import POISON, guarded
+from tests.maps.test_builders import check, expected
 
 pytestmark = pytest.mark.usefixtures("emulated")
 
-KERNELS = [
-    Kernel.of(3),
-    Kernel.of(2),
-    Kernel.of(1),
-    Kernel.of((1, 3, 2)),
-    Kernel.of((3, 1, 5)),
-    Kernel.of(3, dilation=(1, 3, 2)),
-    Kernel.of(3, padding=0),
-    Kernel.of(2, 2),
-    Kernel.of(3, 2),
-    Kernel.of(4, 3),
-    Kernel.of((1, 1, 3), (1, 1, 2)),
-    Kernel.of(1, 2),
-]
 BUILDERS = [
     ZDelta(),
     ZDelta(half=True),
@@ -37,47 +22,15 @@ BUILDERS = [
 ]
 
 
-def expected(source: VoxelGrid, target: VoxelGrid, kernel: Kernel) -> list[tuple[int, int, int]]:
+def triplets_of(source: VoxelGrid, target: VoxelGrid, kernel: Kernel) -> list[tuple[int, ...]]:
     """(slot, output, input) in the promised order."""
-    relation = (kernel.size, kernel.stride, kernel.dilation, kernel.padding)
-    sites = (source.coords.tolist(), target.coords.tolist())
-    found = oracle.triplets(*sites, *relation, source.tensor_stride)
-    return sorted((k, i, j) for i, j, k in found)
+    cells = (tuple(map(tuple, grid.coords.tolist())) for grid in (source, target))
+    return expected(*cells, kernel, source.tensor_stride)
 
 
-def listed(kernel_map: KernelMap) -> list[tuple[int, int, int]]:
+def listed(kernel_map: KernelMap) -> list[tuple[int, ...]]:
     columns = (kernel_map.slot_index, kernel_map.out_index, kernel_map.in_index)
     return list(zip(*(column.tolist() for column in columns), strict=True))
-
-
-def check(builder: ZDelta, source: VoxelGrid, target: VoxelGrid, kernel: Kernel) -> KernelMap:
-    kernel_map = builder.build(source, target, kernel)
-    kernel_map.validate()
-    assert listed(kernel_map) == expected(source, target, kernel)
-    assert (kernel_map.n_in, kernel_map.n_out) == (source.rows, target.rows)
-    assert kernel_map.symmetric == (kernel.is_symmetric and source is target)
-    for name in ("table", "masks", "counts"):
-        (found,) = kernel_map.layout(name)
-        plain = KernelMap.from_pairs(*kernel_map.layout("pairs"), source.rows, target.rows)
-        (wanted,) = LAYOUTS[name].derive(plain)
-        assert found.dtype == wanted.dtype
-        assert torch.equal(found, wanted), name
-    return kernel_map
-
-
-@pytest.mark.parametrize("kernel", KERNELS, ids=str)
-@pytest.mark.parametrize("n", [0, 1, 2, 33])
-def test_triplets_equal_the_oracles(kernel: Kernel, n: int) -> None:
-    grid = surface_grid(n, batch_size=3)
-    for builder in BUILDERS:
-        check(builder, grid, grid.strided(kernel), kernel)
-
-
-@pytest.mark.parametrize("kernel", [Kernel.of(3), Kernel.of(5), Kernel.of(3, 2)], ids=str)
-@pytest.mark.parametrize("builder", BUILDERS, ids=str)
-def test_a_thousand_sites(builder: ZDelta, kernel: Kernel) -> None:
-    grid = surface_grid(1000, batch_size=2)
-    check(builder, grid, grid.strided(kernel), kernel)
 
 
 @pytest.mark.parametrize("rows", [32, 128, 1024])
@@ -87,43 +40,12 @@ def test_any_tile_size(rows: int) -> None:
         check(ZDelta(product=product, rows=rows), grid, grid, Kernel.of(3))
 
 
-def test_deeper_levels_and_other_sites() -> None:
-    grid = surface_grid(300, batch_size=2).strided(Kernel.of(2, 2))
-    reached = surface_grid(200, batch_size=2, downsampling="reached")
-    one, other = surface_grid(200, seed=3), surface_grid(150, seed=4)
-    for builder in (ZDelta(), ZDelta(product="pairs")):
-        for kernel in (Kernel.of(3), Kernel.of(3, 2), Kernel.of(2, (1, 1, 2))):
-            check(builder, grid, grid.strided(kernel), kernel)
-        check(builder, reached, reached.strided(Kernel.of(3, 2)), Kernel.of(3, 2))
-        check(builder, one, other, Kernel.of(3))
-        check(builder, one, other.strided(Kernel.of(2, 2)), Kernel.of(2, 2))
-        empty = surface_grid(0)
-        check(builder, empty, one, Kernel.of(3))
-        check(builder, one, empty, Kernel.of(3))
-
-
 def test_sites_between_two_wanted_ones_are_passed_over() -> None:
     column = torch.zeros(60, 3, dtype=torch.int64)
     column[:, 2] = torch.arange(60) - 30
     grid = grid_of_cells(column, torch.zeros(60, dtype=torch.int64), 1)
     for kernel in (Kernel.of((1, 1, 3), dilation=7), Kernel.of((1, 1, 4), 3, dilation=5)):
         check(ZDelta(), grid, grid.strided(kernel), kernel)
-
-
-def test_clouds_do_not_see_each_other_at_the_packing_limit() -> None:
-    limit = 131071 - 1
-    cells = surface(200) % 3 + torch.tensor([limit - 2, -limit, 0])
-    grid = grid_of_cells(cells, torch.arange(200) % 4, 4)
-    for builder in BUILDERS:
-        check(builder, grid, grid, Kernel.of(3))
-
-
-@pytest.mark.parametrize("kernel", [Kernel.of(3), Kernel.of(3, 2), Kernel.of(2, 2)], ids=str)
-@pytest.mark.parametrize("n", [0, 1, 33, 400])
-def test_keys_of_32_bits(kernel: Kernel, n: int) -> None:
-    grid = surface_grid(n)
-    for product in ("table", "pairs"):
-        check(ZDelta(product=product, key_bits=32), grid, grid.strided(kernel), kernel)
 
 
 def test_keys_of_32_bits_at_their_limit() -> None:
@@ -157,8 +79,7 @@ def test_a_kernel_too_long_for_a_tile_is_refused() -> None:
     check(ZDelta(product="pairs"), grid, grid, Kernel.of((1, 1, 1001)))
 
 
-@pytest.mark.parametrize("threshold", [0, 1, 2, 3, 4])
-@pytest.mark.parametrize("key_bits", [64, 32])
+@pytest.mark.parametrize(("threshold", "key_bits"), [(0, 64), (1, 32), (2, 64), (4, 32)])
 def test_hybrid_maps_hold_every_triplet_once(threshold: int, key_bits: int) -> None:
     grid = surface_grid(150)
     for kernel in (Kernel.of(3), Kernel.of(3, 2), Kernel.of((3, 1, 2), dilation=2)):
@@ -179,7 +100,7 @@ def test_hybrid_maps_hold_every_triplet_once(threshold: int, key_bits: int) -> N
             rows, inputs = split.out_index[part].tolist(), split.in_index[part].tolist()
             sparse += [(slot, row, i) for row, i in zip(rows, inputs, strict=True)]
         assert sparse == sorted(sparse)
-        assert sorted(found + sparse) == expected(grid, target, kernel)
+        assert sorted(found + sparse) == triplets_of(grid, target, kernel)
         assert (split.n_in, split.n_out) == (grid.rows, target.rows)
 
 
@@ -202,7 +123,7 @@ def test_writes_all_of_its_outputs_and_nothing_else(monkeypatch: pytest.MonkeyPa
         if kernel.volume > 27:
             grid = surface_grid(40)
         target = grid.strided(kernel)
-        wanted = expected(grid, target, kernel)
+        wanted = triplets_of(grid, target, kernel)
         for builder in BUILDERS:
             with guarded(monkeypatch):
                 kernel_map = builder.build(grid, target, kernel)
@@ -213,21 +134,6 @@ def test_writes_all_of_its_outputs_and_nothing_else(monkeypatch: pytest.MonkeyPa
             split = ZDelta().hybrid(grid, target, kernel, 2)
             for tensor in (split.table, split.in_index, split.out_index, split.offsets):
                 assert (tensor != POISON).all()
-
-
-def test_transposed_view_of_a_map() -> None:
-    grid = surface_grid(200, batch_size=2)
-    for kernel in (Kernel.of(3), Kernel.of(2), Kernel.of(3, 2)):
-        target = grid.strided(kernel)
-        for builder in (ZDelta(), ZDelta(product="pairs")):
-            view = builder.build(grid, target, kernel).transpose()
-            (table,) = view.layout("table")
-            wanted = [(k, j, i) for k, i, j in expected(grid, target, kernel)]
-            assert sorted(wanted) == listed(view)
-            columns, rows = (table.t() >= 0).nonzero(as_tuple=True)
-            inputs = table[rows, columns].tolist()
-            places = zip(columns.tolist(), rows.tolist(), inputs, strict=True)
-            assert sorted(wanted) == list(places)
 
 
 def test_settings_that_cannot_be() -> None:
