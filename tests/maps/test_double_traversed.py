@@ -1,6 +1,5 @@
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import pytest
 import torch
@@ -127,14 +126,6 @@ def test_needs_a_cuda_device() -> None:
         DoubleTraversed().build(grid, grid, Kernel.of(3))
 
 
-def columns_of(source: VoxelGrid, target: VoxelGrid, kernel: Kernel, slot: int) -> Tensor:
-    """Column of the neighbour table, by torch."""
-    offset = [v * s for v, s in zip(kernel.offsets[slot], source.tensor_stride, strict=True)]
-    queries = target.keys + source.key_format.delta(offset)
-    place = torch.searchsorted(source.keys, queries).clamp_(max=source.rows - 1)
-    return torch.where(source.keys[place] == queries, place, -1).to(torch.int32)
-
-
 @pytest.mark.gpu
 @pytest.mark.parametrize("symmetry", [False, True])
 @pytest.mark.parametrize("blocks", [*BLOCKS, (1024, 2048), (32, 32)], ids=str)
@@ -158,18 +149,3 @@ def test_on_the_gpu_without_a_sync(blocks: tuple[int, int], symmetry: bool) -> N
         assert torch.equal(built.layout("table")[0], expected.layout("table")[0])
         assert torch.equal(built.layout("masks")[0], expected.layout("masks")[0])
         assert torch.equal(built.layout("counts")[0], expected.layout("counts")[0])
-
-
-@pytest.mark.gpu
-@pytest.mark.slow
-@pytest.mark.parametrize("symmetry", [False, True])
-def test_tables_of_more_than_2_to_31_elements(symmetry: bool) -> None:
-    axes: Any = [torch.arange(186, device="cuda")] * 3  # 6.4 M sites
-    cells = torch.stack(torch.meshgrid(*axes, indexing="ij"), dim=-1).reshape(-1, 3)
-    grid = grid_of_cells(cells, None, 1)
-    kernel = Kernel.of(7)
-    assert grid.rows * kernel.volume > 1 << 31
-    built = DoubleTraversed(symmetry=symmetry).build(grid, grid, kernel)
-    (table,) = built.layout("table")
-    for slot in (0, 171, 200, 342):
-        assert torch.equal(table[:, slot], columns_of(grid, grid, kernel, slot))

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from pcnn.geometry import Kernel, KeyFormat, VoxelGrid, grid_of_cells
-from pcnn.maps import SortedSearch, hash_table
+from pcnn.maps import hash_table
 from pcnn.maps.hash_table import HashTable
 from tests.clouds import dense_grid, surface_grid
 from tests.maps.test_builders import check
@@ -119,47 +119,3 @@ def test_nothing_is_written_beside_the_results(
         assert int(built.layout("table")[0].max()) < grid.rows
     assert len(guards) == 4 * len(maps)
     assert all(bool((side == 77).all()) for pair in guards for side in pair)
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("builder", SWITCHES, ids=switches)
-def test_maps_on_a_device_equal_those_of_the_sorted_search(builder: HashTable) -> None:
-    grid = surface_grid(100_000, batch_size=2).to("cuda")
-    for kernel in (Kernel.of(3), Kernel.of(5), Kernel.of(2, 2), Kernel.of(3, 2), Kernel.of(7)):
-        target = grid.strided(kernel)
-        builder.build(grid, target, kernel)  # compiles
-        torch.cuda.set_sync_debug_mode("error")
-        try:
-            built = builder.build(grid, target, kernel)
-        finally:
-            torch.cuda.set_sync_debug_mode("default")
-        expected = SortedSearch().build(grid, target, kernel)
-        for layout in ("table", "masks", "counts"):
-            assert built.has(layout)
-            assert torch.equal(built.layout(layout)[0], expected.layout(layout)[0])
-
-
-@pytest.mark.gpu
-@pytest.mark.slow
-@pytest.mark.parametrize("search", ["hash", "grid", "runs"])
-@pytest.mark.parametrize("symmetry", [True, False])
-def test_tables_of_more_than_two_billion_entries(search: str, symmetry: bool) -> None:
-    side = 264
-    axis = torch.arange(side, device="cuda") + 131072
-    keys = (axis[:, None, None] << 36) + (axis[:, None] << 18) + axis
-    grid = VoxelGrid(keys.view(-1), 1, side - 1)
-    built = HashTable(search=search, symmetry=symmetry).build(grid, grid, Kernel.of(5))
-    table = built.layout("table")[0]
-    assert table.numel() > 1 << 31
-    reach = torch.arange(-2, 3, device="cuda")
-    shared = side - reach.abs()
-    counts = shared[:, None, None] * shared[:, None] * shared
-    assert torch.equal(built.layout("counts")[0], counts.view(-1))
-    delta = (reach[:, None, None] * side + reach[:, None]) * side + reach
-    delta = delta.view(-1)
-    # an inner site has all neighbours; the last has those that come before it
-    inner = ((side - 3) * side + side - 3) * side + side - 3
-    assert torch.equal(table[inner].long(), inner + delta)
-    last = grid.rows - 1
-    before = (torch.cartesian_prod(reach, reach, reach) <= 0).all(1)
-    assert torch.equal(table[last].long(), torch.where(before, last + delta, -1))

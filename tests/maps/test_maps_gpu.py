@@ -25,6 +25,7 @@ from pcnn.ops.sites import strided
 from tests.clouds import surface, surface_grid
 from tests.engines import KERNEL_BUILDERS
 from tests.maps.guarded import POISON, guarded
+from tests.maps.test_builders import SETTINGS
 from tests.maps.test_levels import expected
 
 KERNELS = [
@@ -94,6 +95,23 @@ def test_windowed_maps_equal_those_of_the_sorted_search(
     target = grid.strided(kernel)
     truth = SortedSearch().build(grid, target, kernel)
     check(Windowed().build(grid, target, kernel), truth)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("builder", [*KERNEL_BUILDERS, *SETTINGS], ids=str)
+def test_builders_equal_the_sorted_search(builder: MapBuilder) -> None:
+    """Those that write a table do not wait for the device."""
+    waits = getattr(builder, "product", "table") != "table"
+    grid = surface_grid(100_000, batch_size=2).to("cuda")
+    for kernel in (*FEW, Kernel.of(7)):
+        target = grid.strided(kernel)
+        builder.build(grid, target, kernel)  # compiles
+        torch.cuda.set_sync_debug_mode("default" if waits else "error")
+        try:
+            built = builder.build(grid, target, kernel)
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+        check(built, SortedSearch().build(grid, target, kernel))
 
 
 @pytest.mark.parametrize("kernel", FEW, ids=str)

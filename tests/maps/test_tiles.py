@@ -18,7 +18,7 @@ KERNELS = {
     "7": Kernel.of(7),
     "flat": Kernel.of((3, 1, 5)),
 }
-ROWS = [0, 1, 64, 127, 128, 129, 900]
+ROWS = [0, 1, 128, 129, 900]
 
 
 def table_of(n: int, kernel: Kernel, transposed: bool = False) -> Tensor:
@@ -77,13 +77,12 @@ def check_promises(layout: tuple[Tensor, ...], table: Tensor, sections: int) -> 
 
 @pytest.mark.parametrize("name", KERNELS)
 @pytest.mark.parametrize("n", ROWS)
-@pytest.mark.parametrize("planes", [False, True])
-@pytest.mark.parametrize("transposed", [False, True])
-def test_tiles_hold_every_triplet_once(name: str, n: int, planes: bool, transposed: bool) -> None:
+def test_tiles_hold_every_triplet_once(name: str, n: int) -> None:
     kernel = KERNELS[name]
-    sections = kernel.size[2] if planes else 1
-    table = table_of(n, kernel, transposed)
-    check_promises(tiles_of_table(table, sections), table, sections)
+    for transposed in (False, True):
+        table = table_of(n, kernel, transposed)
+        for sections in (1, kernel.size[2]):
+            check_promises(tiles_of_table(table, sections), table, sections)
 
 
 @pytest.mark.usefixtures("emulated")

@@ -149,17 +149,10 @@ def test_settings_that_cannot_be() -> None:
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("kernel", [Kernel.of(3), Kernel.of(5), Kernel.of(3, 2), Kernel.of(2, 2)])
-def test_a_hundred_thousand_sites_on_a_gpu(kernel: Kernel) -> None:
+def test_hybrid_maps_on_a_gpu(kernel: Kernel) -> None:
     grid = surface_grid(100_000, batch_size=2).to("cuda")
     target = grid.strided(kernel)
     wanted = SortedSearch().build(grid, target, kernel)
-    for builder in (*BUILDERS, BinarySearch(), ZDelta(rows=32), ZDelta(product="pairs", rows=1024)):
-        found = builder.build(grid, target, kernel)
-        for name in ("pairs", "table", "masks", "counts"):
-            for one, other in zip(found.layout(name), wanted.layout(name), strict=True):
-                assert torch.equal(one, other), (builder, name)
-        (reverse,) = found.transpose().layout("table")
-        assert torch.equal(reverse, wanted.transpose().layout("table")[0])
     by_norm = ZDelta().hybrid(grid, target, kernel, 2)
     (table,) = wanted.layout("table")
     assert torch.equal(by_norm.table, table[:, list(by_norm.dense_slots)])
@@ -197,14 +190,8 @@ def test_tables_of_more_than_two_to_the_31_entries() -> None:
     grid = grid_of_cells(cells, torch.zeros(len(cells), dtype=torch.int64, device="cuda"), 1)
     kernel = Kernel.of(7)
     assert grid.rows * kernel.volume > 1 << 31
-    table, _, counts = ZDelta().table(grid, grid, kernel)
     rows = torch.arange(grid.rows, device="cuda")
-    assert torch.equal(table[:, 171].long(), rows)
     inside = torch.tensor([[260 - abs(x), 260 - abs(y), 96 - abs(z)] for x, y, z in kernel.offsets])
-    assert counts.tolist() == inside.prod(1).tolist()
-    last = table[-1].tolist()  # the last corner sees the slots of offset <= 0 on every axis
-    assert [place >= 0 for place in last] == [max(offset) <= 0 for offset in kernel.offsets]
-    del table
     by_slot, _, _ = ZDelta().transposed(grid, grid, kernel)
     assert torch.equal(by_slot[171].long(), rows)
-    assert torch.equal((by_slot[-1] >= 0).sum(), counts[-1])
+    assert [int((column >= 0).sum()) for column in by_slot] == inside.prod(1).tolist()
