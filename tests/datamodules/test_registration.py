@@ -19,6 +19,7 @@ from pcnn.datasets.registration import (
     PairBatch,
     ThreeDMatchSets,
 )
+from pcnn.metrics.registration.pair_results import PairId
 from pcnn.simulate.interiors import VERSION, fragments
 from pcnn.simulate.marker import write_marker
 from tests.datasets.registration.training_sets import write_drive, write_predator
@@ -63,9 +64,9 @@ def test_loaders_of_both_geometries(archive: Path, geometry: Placement) -> None:
     assert [batch.batch_size for batch in train] == [2, 2, 2]
     assert len({name for batch in train for name in batch.names}) == 6
     assert [batch.names for batch in val] == [
-        ("c/1 onto 0",),
-        ("c/2 onto 1",),
-        ("c/3 onto 2",),
+        (PairId("c", 0, 1),),
+        (PairId("c", 1, 2),),
+        (PairId("c", 2, 3),),
     ]
     # validation is as the files have it
     pair = data.pairs("val").pairs[0]
@@ -116,7 +117,7 @@ def test_ranks_share_the_pairs(archive: Path) -> None:
     assert len({*train[0], *train[1]}) == 6
     val = [list(data.val_dataloader()) for data in loaders]
     names = [[batch.names for batch in batches] for batches in val]
-    assert names == [[("c/1 onto 0",), ("c/3 onto 2",)], [("c/2 onto 1",), ()]]
+    assert names == [[(PairId("c", 0, 1),), (PairId("c", 2, 3),)], [(PairId("c", 1, 2),), ()]]
     assert val[1][1].batch_size == 0
 
 
@@ -147,10 +148,10 @@ def test_drives(tmp_path: Path) -> None:
     assert data.benchmark == "kitti"
     assert len(data.train_dataloader()) == 7
     (test,) = data.test_dataloader()  # the published rule, and all points
-    assert test.names == ("08/0 onto 3",)
+    assert test.names == (PairId("08", 3, 0),)
     assert len(test.source_places) > 300
     (first, *_) = data.val_dataloader()
-    assert first.names == ("06/0 onto 1",)
+    assert first.names == (PairId("06", 1, 0),)
     assert len(first.source_places) == 300
 
 
