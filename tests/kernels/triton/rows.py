@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import product
+from typing import Any
 
 import torch
 
@@ -20,6 +23,12 @@ MAPS = {
     "strided": (Kernel.of(2, 2), False),
     "transposed": (Kernel.of(2, 2), True),
 }
+
+
+def with_turns(*axes: Iterable[Any], turning: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
+    """Every combination of the axes, each with one value of another, which take turns."""
+    for number, chosen in enumerate(product(*axes)):
+        yield (*chosen, turning[(number + number // len(turning)) % len(turning)])
 
 
 def make(kernel: Kernel, transposed: bool = False, n: int = 60) -> KernelMap:

@@ -13,7 +13,7 @@ from pcnn.geometry import Kernel, KernelMap
 from pcnn.kernels.clear_padding import clear_padding
 from pcnn.kernels.gather import gather
 from pcnn.kernels.gather_slots import gather_slots
-from tests.kernels.triton.rows import DEVICE, MAPS, buffer_row, make, placed
+from tests.kernels.triton.rows import DEVICE, MAPS, buffer_row, make, placed, with_turns
 
 NAN = float("nan")
 
@@ -27,14 +27,14 @@ def gathered(kernel_map: KernelMap, x: torch.Tensor, rows: int) -> torch.Tensor:
     return expected
 
 
-@pytest.mark.parametrize("kernel", MAPS.values(), ids=MAPS.keys())
-@pytest.mark.parametrize("channels", [1, 3, 16, 33, 40])
-@pytest.mark.parametrize("vectorised", [True, False])
-@pytest.mark.parametrize("order", ["rows", "slots", "slot by slot"])
+@pytest.mark.parametrize(
+    ("kernel", "order", "vectorised", "channels"),
+    with_turns(MAPS, ("rows", "slots", "slot by slot"), (True, False), turning=(1, 3, 16, 33, 40)),
+)
 def test_rows_go_where_their_triplets_are(
-    kernel: tuple[Kernel, bool], channels: int, vectorised: bool, order: str
+    kernel: str, order: str, vectorised: bool, channels: int
 ) -> None:
-    kernel_map = make(*kernel)
+    kernel_map = make(*MAPS[kernel], n=40)
     place = placed(kernel_map)
     x = torch.randn(kernel_map.n_in, channels, device=DEVICE).half()
     guard = 3  # rows behind the buffer that nobody may touch

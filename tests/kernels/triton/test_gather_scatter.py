@@ -14,7 +14,7 @@ from pcnn.dataflows import Reference, gather_scatter
 from pcnn.dataflows.gather_scatter import MINUET, TORCHSPARSE, GatherScatter
 from pcnn.dataflows.grouping import Fixed, Separate
 from pcnn.geometry import Kernel
-from tests.kernels.triton.rows import DEVICE, MAPS, make
+from tests.kernels.triton.rows import DEVICE, MAPS, make, with_turns
 from tests.tolerance import RELATIVE_RMS, relative_rms
 
 DOUBLE = (torch.float64, torch.float64)
@@ -32,22 +32,16 @@ def kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gather_scatter, "uses_kernels", lambda x: True)
 
 
-@pytest.mark.parametrize("dataflow", SETTINGS, ids=lambda d: d.name)
-@pytest.mark.parametrize("kernel", MAPS.values(), ids=MAPS.keys())
 @pytest.mark.parametrize(
-    ("c_in", "c_out", "groups", "transposed", "mirrored"),
-    [(5, 8, 1, False, False), (8, 6, 2, True, True)],
+    ("dataflow", "kernel", "sizes"),
+    with_turns(SETTINGS, MAPS, turning=((5, 8, 1, False), (8, 6, 2, True))),
 )
 def test_both_products_equal_the_reference(
-    dataflow: GatherScatter,
-    kernel: tuple[Kernel, bool],
-    c_in: int,
-    c_out: int,
-    groups: int,
-    transposed: bool,
-    mirrored: bool,
+    dataflow: GatherScatter, kernel: str, sizes: tuple[int, int, int, bool]
 ) -> None:
-    kernel_map = make(*kernel, n=30)
+    c_in, c_out, groups, mirrored = sizes
+    transposed = mirrored
+    kernel_map = make(*MAPS[kernel], n=24)
     weight = torch.randn(kernel_map.volume, c_in // groups, c_out, device=DEVICE).double()
     x = torch.randn(kernel_map.n_in, c_in, device=DEVICE).double()
     grad = torch.randn(kernel_map.n_out, c_out, device=DEVICE).double()

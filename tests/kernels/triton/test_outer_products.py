@@ -159,9 +159,8 @@ def test_float64_names_the_dataflow_that_serves_it() -> None:
         run(x, grad, pairs([3]))
 
 
-@pytest.mark.parametrize("c", [1, 16, 48, 64, 128, 256, 512, 1024])
-@pytest.mark.parametrize("triplets", [1, 1 << 18, 1 << 31])
-@pytest.mark.parametrize("itemsize", [2, 4])
+@pytest.mark.parametrize("c", [1, 16, 64, 256, 1024])
+@pytest.mark.parametrize(("triplets", "itemsize"), [(1, 2), (1 << 18, 4), (1 << 31, 2)])
 def test_partial_sums_of_the_default_cut_are_bounded(c: int, triplets: int, itemsize: int) -> None:
     tiles = default_tiles(triplets, c, c, itemsize=itemsize)
     assert tiles.deterministic

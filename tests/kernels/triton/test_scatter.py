@@ -12,7 +12,7 @@ if not torch.cuda.is_available() and os.environ.get("TRITON_INTERPRET") != "1":
 from pcnn.geometry import Kernel, KernelMap
 from pcnn.kernels.scatter import scatter
 from pcnn.kernels.scatter_slots import scatter_slots
-from tests.kernels.triton.rows import DEVICE, MAPS, buffer_row, make, placed
+from tests.kernels.triton.rows import DEVICE, MAPS, buffer_row, make, placed, with_turns
 
 NAN = float("nan")
 
@@ -32,13 +32,12 @@ def summed(kernel_map: KernelMap, products: torch.Tensor) -> torch.Tensor:
     return out.index_add_(0, kernel_map.out_index, products[rows].double())
 
 
-@pytest.mark.parametrize("kernel", MAPS.values(), ids=MAPS.keys())
-@pytest.mark.parametrize("channels", [1, 3, 16, 33, 40])
-@pytest.mark.parametrize("vectorised", [True, False])
-def test_rows_sum_their_products(
-    kernel: tuple[Kernel, bool], channels: int, vectorised: bool
-) -> None:
-    kernel_map = make(*kernel)
+@pytest.mark.parametrize(
+    ("channels", "vectorised", "kernel"),
+    with_turns((1, 3, 16, 33, 40), (True, False), turning=tuple(MAPS)),
+)
+def test_rows_sum_their_products(channels: int, vectorised: bool, kernel: str) -> None:
+    kernel_map = make(*MAPS[kernel], n=40)
     products = poisoned(kernel_map, channels, torch.float16)
     shifts = torch.tensor(placed(kernel_map).shifts, device=DEVICE)
     out = torch.full((kernel_map.n_out + 3, channels), NAN, device=DEVICE)
@@ -49,14 +48,14 @@ def test_rows_sum_their_products(
     torch.testing.assert_close(out[: kernel_map.n_out].double(), expected, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("kernel", MAPS.values(), ids=MAPS.keys())
-@pytest.mark.parametrize("channels", [3, 40])
-@pytest.mark.parametrize("vectorised", [True, False])
-@pytest.mark.parametrize("fused", [True, False])
+@pytest.mark.parametrize(
+    ("kernel", "vectorised", "fused", "channels"),
+    with_turns(MAPS, (True, False), (True, False), turning=(3, 40)),
+)
 def test_slots_add_their_products(
-    kernel: tuple[Kernel, bool], channels: int, vectorised: bool, fused: bool
+    kernel: str, vectorised: bool, fused: bool, channels: int
 ) -> None:
-    kernel_map = make(*kernel)
+    kernel_map = make(*MAPS[kernel], n=40)
     place = placed(kernel_map)
     products = poisoned(kernel_map, channels, torch.float16)
     shifts = torch.tensor(place.shifts, device=DEVICE)

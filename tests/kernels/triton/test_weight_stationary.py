@@ -19,6 +19,7 @@ from pcnn.geometry import Kernel, KernelMap  # noqa: E402
 from pcnn.kernels.product_tiles import ChunkTiles, RowTiles  # noqa: E402
 from pcnn.maps import SortedSearch  # noqa: E402
 from tests.clouds import surface_grid  # noqa: E402
+from tests.kernels.triton.rows import with_turns  # noqa: E402
 from tests.tolerance import RELATIVE_RMS, relative_rms  # noqa: E402
 
 DEVICE = "cpu" if os.environ.get("TRITON_INTERPRET") == "1" else "cuda"
@@ -67,11 +68,11 @@ def check(flow: Dataflow, kernel_map: KernelMap, x: Tensor, weight: Tensor, **mo
 KERNELS = {"submanifold": Kernel.of(3), "strided": Kernel.of(3, 2), "flat": Kernel.of((3, 1, 2))}
 
 
-@flows
-@pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS.keys())
-@pytest.mark.parametrize("transposed", [False, True], ids=["map", "transposed_map"])
-def test_any_map_and_any_channels(flow: Dataflow, kernel: Kernel, transposed: bool) -> None:
-    kernel_map = make(40, kernel, transposed)
+@pytest.mark.parametrize(
+    ("flow", "kernel", "transposed"), with_turns(FLOWS, KERNELS, turning=(False, True))
+)
+def test_any_map_and_any_channels(flow: Dataflow, kernel: str, transposed: bool) -> None:
+    kernel_map = make(24, KERNELS[kernel], transposed)
     for c_in, c_out in ((1, 3), (33, 40)):
         x = torch.randn(kernel_map.n_in, c_in, device=DEVICE)
         check(flow, kernel_map, x, torch.randn(kernel_map.volume, c_in, c_out, device=DEVICE))
@@ -80,7 +81,7 @@ def test_any_map_and_any_channels(flow: Dataflow, kernel: Kernel, transposed: bo
 @flows
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_dtypes(flow: Dataflow, dtype: torch.dtype) -> None:
-    kernel_map = make(40, Kernel.of(3))
+    kernel_map = make(20, Kernel.of(3))
     x = torch.randn(kernel_map.n_in, 20, device=DEVICE)
     weight = torch.randn(27, 20, 24, device=DEVICE)
     check(flow, kernel_map, x.to(dtype), weight.to(dtype))
@@ -90,7 +91,7 @@ def test_dtypes(flow: Dataflow, dtype: torch.dtype) -> None:
 @flows
 def test_transposed_weights_mirrored_slots_and_groups(flow: Dataflow) -> None:
     for kernel in (Kernel.of(3), Kernel.of(2, 2)):
-        kernel_map = make(40, kernel)
+        kernel_map = make(20, kernel)
         weight = torch.randn(kernel_map.volume, 5, 12, device=DEVICE)
         for groups in (1, 2):
             forward = torch.randn(kernel_map.n_in, 5 * groups, device=DEVICE)
@@ -104,7 +105,7 @@ def test_transposed_weights_mirrored_slots_and_groups(flow: Dataflow) -> None:
 
 @flows
 def test_second_source_and_epilogue(flow: Dataflow) -> None:
-    kernel_map = make(40, Kernel.of(3))
+    kernel_map = make(20, Kernel.of(3))
     rows = kernel_map.n_in
     x, second = torch.randn(rows, 20, device=DEVICE), torch.randn(rows, 9, device=DEVICE)
     weight = torch.randn(27, 29, 18, device=DEVICE)
@@ -118,8 +119,7 @@ def test_second_source_and_epilogue(flow: Dataflow) -> None:
 
 
 @flows
-@pytest.mark.parametrize("n", [0, 1, 2])
-@pytest.mark.parametrize("size", [1, 3])
+@pytest.mark.parametrize(("n", "size"), [(0, 3), (1, 1), (2, 3)])
 def test_small_and_empty_clouds(flow: Dataflow, n: int, size: int) -> None:
     kernel_map = make(n, Kernel.of(size))
     x = torch.randn(kernel_map.n_in, 4, device=DEVICE)
