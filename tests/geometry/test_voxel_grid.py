@@ -109,20 +109,29 @@ def test_reached_sites_are_those_with_a_triplet(size: int, stride: int) -> None:
     )
     expected = sorted({candidates[i] for i, _, _ in edges})
     assert [tuple(c) for c in coarse.coords.tolist()] == expected
+    # the next level is that of the same cells counted in strides
+    cells = coarse.coords // torch.tensor([1, *kernel.stride])
+    counted = grid_of_cells(cells[:, 1:], cells[:, 0], 2, "reached").strided(kernel)
+    twice = counted.coords * torch.tensor([1, *kernel.stride])
+    assert torch.equal(coarse.strided(kernel).coords, twice)
 
 
-def test_generated_sites_are_all_that_a_transposed_kernel_reaches() -> None:
-    coarse = surface_grid(40).strided(Kernel.of(2, 2))
+@pytest.mark.parametrize("step", [1, 3])
+def test_generated_sites_are_all_that_a_transposed_kernel_reaches(step: int) -> None:
+    grid = surface_grid(40)
+    if step > 1:
+        grid = grid.strided(Kernel.of(step, step))
+    coarse = grid.strided(Kernel.of(2, 2))
     fine = coarse.generated(Kernel.of(3, 2))
     expected = {
         (b, x + a, y + c, z + d)
         for b, x, y, z in coarse.coords.tolist()
-        for a in (-1, 0, 1)
-        for c in (-1, 0, 1)
-        for d in (-1, 0, 1)
+        for a in (-step, 0, step)
+        for c in (-step, 0, step)
+        for d in (-step, 0, step)
     }
     assert {tuple(c) for c in fine.coords.tolist()} == expected
-    assert fine.tensor_stride == (1, 1, 1)
+    assert fine.tensor_stride == (step, step, step)
     with pytest.raises(ValueError, match="divisible"):
         fine.generated(Kernel.of(3, 2))
 
