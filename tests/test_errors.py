@@ -138,7 +138,7 @@ def test_as_a_program(tmp_path: Path) -> None:
 def test_a_logger_whose_package_is_absent(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("pcnn.experiment.libraries.find_spec", lambda name: None)
+    monkeypatch.setattr("pcnn.experiment.arguments.find_spec", lambda name: None)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", ["train.py", "logger=tensorboard"])
     with pytest.raises(SystemExit), short_errors(train.CONF):

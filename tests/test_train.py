@@ -10,7 +10,8 @@ import pytest
 import torch
 from omegaconf import DictConfig, OmegaConf
 
-from pcnn.experiment.states import was_chosen_here
+from pcnn.callbacks import RunCheckpoint
+from pcnn.experiment.weights import was_chosen_here
 from tests.experiment.command import TINY, run
 from tests.experiment.tiny_kitti import BUILDING, POLE, ROAD, write_tiny_kitti
 
@@ -86,16 +87,17 @@ def test_the_last_state_stands_beside_the_best_on_validation(folder: Path) -> No
     same = content["steps"] == 40
     assert (last["metrics"] == pytest.approx(content["metrics"], abs=1e-6)) == same
     said = (folder / "said.txt").read_text()
-    for words in ("IoU per class, kitti val, best on validation", "last.ckpt, step 40"):
-        assert words in said
-    assert f"{last['metrics'][monitor]:.4f}" in said
+    assert "IoU per class, kitti val, best on validation" in said
+    # two columns where there are two states
+    assert ("last.ckpt, step 40" in said) != same
+    assert (f"{last['metrics'][monitor]:.4f}" in said) != same
     # a state that was chosen on other clouds
     saved = OmegaConf.load(one / "config.yaml")
     assert isinstance(saved, DictConfig)
-    assert was_chosen_here(saved, str(one / "checkpoints/best.ckpt"))
-    assert was_chosen_here(saved, str(one / "checkpoints/last.ckpt")) == same
+    states = [RunCheckpoint.read(one / f"checkpoints/{name}.ckpt") for name in ("best", "last")]
+    assert [was_chosen_here(saved, state) for state in states] == [True, same]
     saved.dataset.root = "elsewhere"
-    assert not was_chosen_here(saved, str(one / "checkpoints/best.ckpt"))
+    assert not was_chosen_here(saved, states[0])
 
 
 def test_checkpoint_holds_plain_values(folder: Path) -> None:

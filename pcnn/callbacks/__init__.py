@@ -3,6 +3,7 @@
 from pcnn.callbacks.checkpoint import Checkpoint, Stopped
 from pcnn.callbacks.checkpoint_file import (
     CheckpointError,
+    RunCheckpoint,
     load_config,
     load_weights,
     read_checkpoint,
@@ -15,8 +16,8 @@ from pcnn.callbacks.rng_state import RngState
 from pcnn.callbacks.stop import StopOnSignal, StopSignals, stop_signals
 from pcnn.callbacks.throughput import Throughput
 from pcnn.callbacks.timed_schedule import TimedSchedule
-from pcnn.callbacks.wandb_media import WandbMedia
 from pcnn.callbacks.wandb_pairs import WandbPairs
+from pcnn.callbacks.wandb_segmentation import WandbMedia
 from pcnn.callbacks.weight_average import WeightAverage
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "PairPicture",
     "PredictionPicture",
     "RngState",
+    "RunCheckpoint",
     "StopOnSignal",
     "StopSignals",
     "Stopped",

@@ -10,62 +10,20 @@ from lightning.fabric.plugins.io.torch_io import TorchCheckpointIO
 from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import Checkpoint as LightningCheckpoint
 
-from pcnn.callbacks.atomic_io import AtomicCheckpointIO
+from pcnn.callbacks.checkpoint_file import AtomicCheckpointIO
 from pcnn.callbacks.loaded_config import check_plain
 from pcnn.callbacks.rng_state import capture_rng, restore_rng
 from pcnn.files.whole_file import drop_parts
+from pcnn.lightning_internals import (
+    is_dry_run,
+    is_end_of_epoch,
+    is_last_batch,
+    is_validation_due,
+    log_step,
+    shift_logged_step,
+    validate,
+)
 from pcnn.ranges import Count
-
-
-def is_dry_run(trainer: Trainer) -> bool:
-    """Whether the trainer runs a few batches for show (`fast_dev_run`) and must leave no files."""
-    return bool(trainer.fast_dev_run)  # type: ignore[attr-defined]  # set where mypy cannot see it
-
-
-def is_last_batch(trainer: Trainer) -> bool:
-    """Whether training ends behind this batch: by its steps, its epochs, or asked to (by time)."""
-    loop = trainer.fit_loop
-    if loop.max_steps != -1 and trainer.global_step >= loop.max_steps:
-        return True
-    if trainer.should_stop and loop._can_stop_early:
-        return True
-    if loop.max_epochs is None or loop.max_epochs == -1:
-        return False
-    epochs: Any = loop.epoch_progress.current  # counts this one when it is over
-    return loop.epoch_loop._num_ready_batches_reached() and epochs.processed + 1 >= loop.max_epochs
-
-
-def is_validation_due(trainer: Trainer) -> bool:
-    """Whether the interval of validations ends at this batch, wherever training ends."""
-    loop = trainer.fit_loop
-    if loop._data_fetcher is None:
-        return False
-    stop, trainer.should_stop = trainer.should_stop, False
-    # the loop's own answer: it knows intervals in steps, epochs and seconds
-    due = loop.epoch_loop._should_check_val_fx(loop._data_fetcher)
-    trainer.should_stop = stop
-    return due
-
-
-def validate(trainer: Trainer) -> None:
-    """Validate the state in which a resumed training begins, as its loop does behind a step."""
-    val_loop = trainer.fit_loop.epoch_loop.val_loop
-    first: Any = trainer._logger_connector._first_loop_iter
-    trainer.validating = True
-    val_loop.restarting = False  # a whole one, whatever the checkpoint says about an earlier one
-    val_loop.run()
-    val_loop._has_run = False  # else the restarted loop takes the whole epoch for done, for ever
-    trainer.training = True
-    trainer._logger_connector._first_loop_iter = first
-
-
-def log_step(trainer: Trainer) -> None:
-    """Log the figures of the step that has just ended, before its state is written.
-
-    Lightning logs them behind the callbacks, where a kill would lose them: a resumed run begins
-    with the next step. It then logs them once more, which `GuardedLogger` passes over.
-    """
-    trainer._logger_connector.update_train_step_metrics()
 
 
 class Stopped(SystemExit):
@@ -99,8 +57,8 @@ class Checkpoint(LightningCheckpoint):
     any other validation, and before `last.ckpt`. That one leaves the random generators as they
     were, so that a run continued from there does not differ from one that was never ended.
 
-    **How.** Files are written whole (`pcnn.callbacks.atomic_io`): a SIGKILL in mid-write leaves the
-    previous file. They hold tensors and plain values only, load with
+    **How.** Files are written whole (`pcnn.callbacks.checkpoint_file`): a SIGKILL in mid-write
+    leaves the previous file. They hold tensors and plain values only, load with
     ``torch.load(weights_only=True)``, and carry the resolved configuration under ``pcnn_config``,
     so that evaluation and prediction need nothing beside them.
 
@@ -257,9 +215,9 @@ class Checkpoint(LightningCheckpoint):
             self._behind_validation = False
             # the loop counts this batch for the loggers behind a validation; a resumed run does so
             # itself where a validation is due, not where it was only asked for
-            trainer.fit_loop.epoch_loop._batches_that_stepped += asked
+            shift_logged_step(trainer, int(asked))
             self._save_last(trainer)
-            trainer.fit_loop.epoch_loop._batches_that_stepped -= asked
+            shift_logged_step(trainer, -int(asked))
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Write the final state."""
@@ -306,7 +264,7 @@ class Checkpoint(LightningCheckpoint):
         trainer.should_stop = True  # the loop validates where training was asked to end
         # at the end of training Lightning counts a part of an epoch as a whole one, so in
         # mid-epoch last.ckpt is written before; behind a last batch it is right only after
-        self._behind_validation = not trainer.fit_loop.epoch_loop._num_ready_batches_reached()
+        self._behind_validation = not is_end_of_epoch(trainer)
 
     def _restore(self, trainer: Trainer) -> None:
         if self._before is not None:

@@ -1,17 +1,30 @@
-"""Reading a checkpoint: whole, of plain content, or not at all."""
+"""Checkpoint files: written whole with a checksum, read as plain content or not at all.
+
+A checkpoint is a zip file, and a zip file may end in a comment. It is ``pcnn crc32 `` and eight
+hexadecimal digits, the CRC-32 of every byte before the digits. A CRC notices every single flipped
+bit and every run of flips up to 32 bits long. `torch.load` passes the comment over and checks
+nothing itself.
+"""
 
 from __future__ import annotations
 
+import functools
+import os
+import struct
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import torch
+from lightning.fabric.plugins.io.torch_io import TorchCheckpointIO
 from torch import Tensor
 
-from pcnn.callbacks.checksum import is_whole
 from pcnn.callbacks.loaded_config import loaded_config
 from pcnn.errors import FileError, MissingFileError, first_line
 from pcnn.files.pickles import check_names
+from pcnn.files.whole_file import whole_file
 
 
 class CheckpointError(FileError):
@@ -51,40 +64,201 @@ def read_checkpoint(path: str | Path, map_location: Any = "cpu", mmap: bool = Tr
     return content
 
 
-def load_config(path: str | Path) -> dict[str, Any]:
-    """Read the resolved configuration that a checkpoint carries.
+@dataclass(frozen=True)
+class RunCheckpoint:
+    """A checkpoint of a run, read once.
 
     Args:
-        path: a file written by `Checkpoint`.
-
-    Raises:
-        FileNotFoundError: there is no such file.
-        CheckpointError: it is damaged, or carries no configuration.
-        UserError: the configuration holds more than resolved values.
+        path: its file, written by `Checkpoint` or by `pcnn export`.
+        content: what it holds; tensors of a mapped file stay on the disk until they are used.
     """
-    checkpoint = read_checkpoint(path)
-    if not isinstance(checkpoint.get("pcnn_config"), dict):
-        raise CheckpointError(
-            Path(path), "it carries no 'pcnn_config'; it was not written by a pcnn run"
+
+    path: Path
+    content: Mapping[str, Any] = field(repr=False)
+
+    @classmethod
+    def read(cls, path: str | Path, mmap: bool = True) -> RunCheckpoint:
+        """Read a file.
+
+        Raises:
+            FileNotFoundError: there is no such file.
+            CheckpointError: it is damaged.
+        """
+        return cls(Path(path), read_checkpoint(path, mmap=mmap))
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The resolved configuration.
+
+        Raises:
+            CheckpointError: the file carries none.
+            UserError: it holds more than resolved values.
+        """
+        if not isinstance(self.content.get("pcnn_config"), dict):
+            raise CheckpointError(
+                self.path, "it carries no 'pcnn_config'; it was not written by a pcnn run"
+            )
+        return loaded_config(self.content["pcnn_config"], self.path)
+
+    @property
+    def weights(self) -> dict[str, Tensor]:
+        """Weights of the network, by their names in the network.
+
+        Raises:
+            CheckpointError: the file carries none.
+        """
+        state = self.content.get("state_dict")
+        if not isinstance(state, dict) or not all(
+            isinstance(name, str) and isinstance(value, Tensor) for name, value in state.items()
+        ):
+            raise CheckpointError(
+                self.path, "not a checkpoint of a run, it holds no weights by name"
+            )
+        return {
+            name.removeprefix("net."): value
+            for name, value in state.items()
+            if name.startswith("net.")
+        }
+
+    @property
+    def steps(self) -> int:
+        """Optimiser steps behind the weights.
+
+        Raises:
+            CheckpointError: the file tells none.
+        """
+        steps = self.content.get("global_step")
+        if not isinstance(steps, int):
+            raise CheckpointError(self.path, "not a checkpoint of a run, it tells no step")
+        return steps
+
+    @property
+    def is_best(self) -> bool:
+        """Whether it holds the best state of its run on validation."""
+        states = self.content.get("callbacks", {}).values()
+        return any(
+            isinstance(state, Mapping) and state.get("best_step") == self.steps for state in states
         )
-    return loaded_config(checkpoint["pcnn_config"], path)
+
+
+def load_config(path: str | Path) -> dict[str, Any]:
+    """The resolved configuration of a checkpoint (`RunCheckpoint.config`)."""
+    return RunCheckpoint.read(path).config
 
 
 def load_weights(path: str | Path) -> dict[str, Tensor]:
-    """Weights of the network in a checkpoint, on the CPU, by their names in the network.
+    """Weights of the network in a checkpoint, on the CPU (`RunCheckpoint.weights`)."""
+    return RunCheckpoint.read(path, mmap=False).weights
+
+
+def write_whole(checkpoint: dict[str, Any], path: Path) -> None:
+    """Save a checkpoint with its checksum under `path`, entirely or not at all.
+
+    At every instant `path` is either the previous file or the new one, also when the process is
+    killed or the power fails.
 
     Args:
-        path: a file written by `Checkpoint`.
+        checkpoint: what `torch.save` takes.
+        path: local file; its folder is created.
 
     Raises:
-        FileNotFoundError: there is no such file.
-        CheckpointError: it is damaged, or carries no weights.
+        StorageError: the disk is full.
     """
-    state = read_checkpoint(path, mmap=False).get("state_dict")
-    if not isinstance(state, dict) or not all(
-        isinstance(name, str) and isinstance(value, Tensor) for name, value in state.items()
-    ):
-        raise CheckpointError(path, "not a checkpoint of a run, it holds no weights by name")
-    return {
-        name.removeprefix("net."): value for name, value in state.items() if name.startswith("net.")
-    }
+    with whole_file(path, durable=True) as file:
+        torch.save(checkpoint, file)
+        add_checksum(file)
+
+
+class AtomicCheckpointIO(TorchCheckpointIO):
+    """Lightning's way to disk, replaced by `write_whole` and `read_checkpoint`. Local files only.
+
+    Lightning's own writer streams through the system's temporary folder, which may be small or on
+    another device, and does not force the bytes to disk before it moves them; its reader takes
+    bytes as they are.
+    """
+
+    def save_checkpoint(
+        self, checkpoint: dict[str, Any], path: str | os.PathLike[str], storage_options: Any = None
+    ) -> None:
+        """Write `checkpoint` to `path`.
+
+        Raises:
+            TypeError: `storage_options` were given; there are none for local files.
+        """
+        if storage_options is not None:
+            raise TypeError(f"storage_options mean nothing for a local file, got {storage_options}")
+        write_whole(checkpoint, Path(path))
+
+    def load_checkpoint(
+        self,
+        path: str | os.PathLike[str],
+        map_location: Any = None,
+        weights_only: bool | None = None,
+    ) -> dict[str, Any]:
+        """Read a checkpoint: tensors and plain values alone, whatever `weights_only` says.
+
+        Raises:
+            CheckpointError: a damaged file.
+        """
+        return read_checkpoint(Path(path), map_location=map_location, mmap=False)
+
+
+MARK = b"pcnn crc32 "
+_LENGTH = len(MARK) + 8
+_END = b"PK\x05\x06"  # begins the last record of a zip file
+_END_SIZE = 22  # without a comment
+_CHUNK = 1 << 20
+
+
+def add_checksum(file: BinaryIO) -> None:
+    """Put the checksum at the end of a zip file that has no comment.
+
+    Args:
+        file: open for reading and writing, complete.
+
+    Raises:
+        ValueError: its end is not that of a zip file without a comment.
+    """
+    file.seek(-_END_SIZE, os.SEEK_END)
+    end = file.read(_END_SIZE)
+    if end[:4] != _END or end[-2:] != b"\0\0":
+        raise ValueError("not a zip file without a comment")
+    file.seek(-2, os.SEEK_END)
+    file.write(struct.pack("<H", _LENGTH) + MARK)
+    size = file.seek(0, os.SEEK_END)
+    file.write(b"%08x" % _sum(file, size))
+
+
+def is_whole(path: Path) -> bool:
+    """Whether a file has the bytes that were written.
+
+    A zip file without a checksum, as earlier versions wrote, counts as whole where its end is.
+    A file is read once, as long as it stays the same.
+    """
+    found = path.stat()
+    return _is_whole(path, found.st_ino, found.st_size, found.st_mtime_ns)
+
+
+@functools.lru_cache(maxsize=16)
+def _is_whole(path: Path, inode: int, size: int, changed: int) -> bool:
+    with path.open("rb") as file:
+        file.seek(max(size - _LENGTH, 0))
+        mark = file.read(_LENGTH)
+        if mark[:-8] == MARK:
+            return mark[-8:] == b"%08x" % _sum(file, size - 8)
+        file.seek(max(size - _END_SIZE, 0))
+        end = file.read(_END_SIZE)
+        return end[:4] == _END and end[-2:] == b"\0\0"
+
+
+def _sum(file: BinaryIO, size: int) -> int:
+    """CRC-32 of the first `size` bytes; leaves the file behind them."""
+    file.seek(0)
+    total = 0
+    while size > 0:
+        chunk = file.read(min(_CHUNK, size))
+        if not chunk:
+            break
+        total = zlib.crc32(chunk, total)
+        size -= len(chunk)
+    return total

@@ -1,12 +1,19 @@
-"""Something shown at the end of every evaluation, of the first things in it."""
+"""What an evaluation shows of its first outputs: a picture in the run folder, media at W&B."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from lightning.pytorch import Callback, LightningModule, Trainer
+from lightning.pytorch.loggers import WandbLogger
+
+from pcnn.lightning_internals import is_dry_run, logged_step
+from pcnn.loggers import find
+from pcnn.ranges import Count
 
 T = TypeVar("T")
 
@@ -110,3 +117,80 @@ class EvaluationPreview(Callback, Generic[T]):
         kept, self._kept = self._kept, []
         if trainer.is_global_zero:
             self.show(kept, trainer, pl_module, stage)
+
+
+class EvaluationPicture(EvaluationPreview[T]):
+    """Draw what the first step of a validation or test returns into ``<folder>/predictions.png``.
+
+    It is the same scan or pair each time (evaluation has a fixed order), so that the file shows how
+    the network comes on. Subclasses say what they take out of a step's outputs, and draw it.
+
+    Args:
+        folder: run folder.
+        every_n_validations: draw after every n-th validation; the last one before the end of a
+            training may then be missed, a test is always drawn.
+
+    Raises:
+        ValueError: `every_n_validations` is below 1.
+    """
+
+    def __init__(self, folder: str | Path, every_n_validations: Count = 1) -> None:
+        super().__init__(1, every_n_validations, "pictures")
+        self.path = Path(folder) / "predictions.png"
+
+    @abstractmethod
+    def draw(self, first: T, pl_module: LightningModule, data: Any, when: str) -> None:
+        """Draw it into `path`; `data` is the data module, `when` a note for the title."""
+
+    def show(
+        self, kept: Sequence[T], trainer: Trainer, pl_module: LightningModule, stage: str
+    ) -> None:
+        """Draw the first one, if there is any."""
+        if kept and not is_dry_run(trainer):
+            # outside training the weights come from a checkpoint, whatever the trainer counted
+            fitting = trainer.state.fn == "fit"
+            when = f"step {trainer.global_step}" if fitting else stage
+            self.draw(kept[0], pl_module, getattr(trainer, "datamodule", None), when)
+
+
+LIMIT = 50_000  # points of an Object3D: 4 MB of JSON for every 10,000, and viewers drop the rest
+
+Media = dict[str, Any]
+
+
+class EvaluationMedia(EvaluationPreview[T]):
+    """Send media of an evaluation, and the first things of its first batches, to W&B.
+
+    Does nothing without a `WandbLogger`. What is shown is the same each time, as evaluation has a
+    fixed order. A failure of W&B costs the media, never the training. Subclasses say what they take
+    out of a step's outputs, and what is sent. Arguments as in `EvaluationPreview`.
+    """
+
+    @abstractmethod
+    def media(
+        self, kept: Sequence[T], pl_module: LightningModule, data: Any, stage: str
+    ) -> Callable[[], Media]:
+        """Make what is sent, by name; nothing sends nothing.
+
+        What the task and the data module tell is read in this call, W&B's objects are made in the
+        returned one, once a logger.
+        """
+
+    def wanted(self, trainer: Trainer) -> bool:
+        """Whether W&B is among the loggers."""
+        return bool(find(trainer.loggers, WandbLogger))
+
+    def show(
+        self, kept: Sequence[T], trainer: Trainer, pl_module: LightningModule, stage: str
+    ) -> None:
+        """Send everything."""
+        step = logged_step(trainer)
+        made = self.media(kept, pl_module, getattr(trainer, "datamodule", None), stage)
+
+        def send(logger: WandbLogger) -> None:
+            media = made()
+            if media:
+                logger.log_metrics(media, step)
+
+        for guard, logger in find(trainer.loggers, WandbLogger):
+            guard.guard("log media", partial(send, logger), None)

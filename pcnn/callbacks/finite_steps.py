@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from pcnn.errors import NotFiniteError, RunWarning
+from pcnn.lightning_internals import logged_step
 from pcnn.plural import counted
 from pcnn.ranges import Count
 
@@ -179,7 +180,7 @@ class FiniteSteps(Callback):
                 category=RunWarning,
             )
         if (total, large) != self._told:
-            step = trainer.fit_loop.epoch_loop._batches_that_stepped
+            step = logged_step(trainer)
             for logger in trainer.loggers:
                 logger.log_metrics({"train/broken_steps": float(total + large)}, step=step)
         self._told = total, large

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pcnn.callbacks.evaluation_media import LIMIT, Media
+from pcnn.callbacks.evaluation_preview import LIMIT, Media
 from pcnn.metrics.registration import (
     Curves,
     JudgedPairs,

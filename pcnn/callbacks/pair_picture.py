@@ -7,7 +7,7 @@ from typing import Any
 
 from lightning.pytorch import LightningModule
 
-from pcnn.callbacks.evaluation_picture import EvaluationPicture
+from pcnn.callbacks.evaluation_preview import EvaluationPicture
 from pcnn.visualize.pair import ShownPair
 from pcnn.visualize.registration import overlay_picture
 

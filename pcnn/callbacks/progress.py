@@ -19,9 +19,9 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from pcnn.callbacks.checkpoint import is_last_batch
 from pcnn.callbacks.timed_schedule import timer_of
 from pcnn.console import Console
+from pcnn.lightning_internals import is_last_batch
 from pcnn.ranges import Count
 
 # figures that are shown, in this order, and the words for them

@@ -14,7 +14,8 @@ from typing import Any
 
 from lightning.pytorch import Callback, LightningModule, Trainer
 
-from pcnn.callbacks.checkpoint import Checkpoint, Stopped, is_last_batch
+from pcnn.callbacks.checkpoint import Checkpoint, Stopped
+from pcnn.lightning_internals import is_last_batch
 
 NAMES: dict[int, str] = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM"}
 TWICE = 0.5  # [s] `timeout`, `torchrun` and other launchers send one signal twice

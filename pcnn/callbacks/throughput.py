@@ -11,6 +11,7 @@ import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 
 from pcnn.geometry import PointSet
+from pcnn.lightning_internals import logged_step
 
 
 def peak_memory(device: torch.device) -> float:
@@ -135,7 +136,7 @@ class Throughput(Callback):
                 figures[f"speed/{name}_per_second"] = rate
         self.latest = figures
         # the step Lightning itself logs under (as its own monitors do)
-        step = trainer.fit_loop.epoch_loop._batches_that_stepped
+        step = logged_step(trainer)
         for logger in trainer.loggers:
             logger.log_metrics(figures, step=step)
         self._reset()

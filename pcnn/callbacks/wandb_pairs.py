@@ -9,7 +9,7 @@ from typing import Any
 
 from lightning.pytorch import LightningModule
 
-from pcnn.callbacks.evaluation_media import EvaluationMedia, Media
+from pcnn.callbacks.evaluation_preview import EvaluationMedia, Media
 from pcnn.callbacks.pair_media import pair_media
 from pcnn.ranges import Count, Natural
 from pcnn.visualize.pair import ShownPair

@@ -12,7 +12,7 @@ import torch
 from omegaconf import DictConfig, OmegaConf
 from torch import Tensor, nn
 
-from pcnn.callbacks import load_config, load_weights
+from pcnn.callbacks import RunCheckpoint
 from pcnn.datasets.batches import CollateSegmentation
 from pcnn.datasets.cloud import Cloud
 from pcnn.datasets.labels import IGNORE, LabelMap, read_classes
@@ -25,7 +25,7 @@ from pcnn.datasets.tiles import Tiles
 from pcnn.datasets.transforms.crops import crop
 from pcnn.errors import FileError
 from pcnn.experiment import build
-from pcnn.experiment.weights import check_finite, fitting
+from pcnn.experiment.weights import check_finite, config_of, fitting
 from pcnn.files.bounded import named
 
 #: Channels of networks whose checkpoints do not name them, by their number.
@@ -92,12 +92,13 @@ class Predictor:
     def _loaded(
         cls, checkpoint: Path, device: torch.device, allow_targets: Sequence[str]
     ) -> Predictor:
-        cfg = OmegaConf.create({**load_config(checkpoint), "allow_targets": list(allow_targets)})
+        found = RunCheckpoint.read(checkpoint, mmap=False)
+        cfg = OmegaConf.create({**config_of(found), "allow_targets": list(allow_targets)})
         if cfg.task.name != "segmentation":
             raise FileError(checkpoint, f"trained for {cfg.task.name}, not for segmentation")
         names = tuple(cfg.data.class_names)
         net = build.network(cfg, int(cfg.data.in_channels), len(names))
-        weights = load_weights(checkpoint)
+        weights = found.weights
         check_finite(weights, checkpoint)
         with fitting(checkpoint):
             net.load_state_dict(weights)

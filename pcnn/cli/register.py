@@ -171,8 +171,8 @@ def describe(
 
     from pcnn.console import Console
     from pcnn.datasets.readers.channels import Reading
+    from pcnn.experiment.pretrained import chosen
     from pcnn.experiment.register import advice_on_size, descriptor_of, points_of, warn_of_units
-    from pcnn.experiment.shipped import chosen
     from pcnn.files.whole_file import whole_file
 
     console = Console()

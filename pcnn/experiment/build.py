@@ -20,8 +20,8 @@ from pcnn.datasets import OnVoxels, Placement
 from pcnn.experiment.arguments import signature
 from pcnn.experiment.check import ABOUT_MODEL, without
 from pcnn.experiment.errors import MAX_LINES, ConfigError
+from pcnn.experiment.schema import training_part
 from pcnn.experiment.targets import allowed_packages, construct, verified
-from pcnn.experiment.task_parts import training_part
 from pcnn.hints import shown
 from pcnn.ops.engine import check_served, resolve
 

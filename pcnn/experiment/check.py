@@ -18,9 +18,8 @@ from pcnn.errors import first_line
 from pcnn.experiment.arguments import check_arguments, invalid, signature
 from pcnn.experiment.dataset_arguments import ABOUT_DATASET, fill_arguments
 from pcnn.experiment.errors import ConfigError, UnservedTaskError, listed, nearest
-from pcnn.experiment.schema import ABOUT, Config
+from pcnn.experiment.schema import ABOUT, Config, evaluation_part, training_part
 from pcnn.experiment.targets import allowed_packages, looked_up, verified
-from pcnn.experiment.task_parts import evaluation_part, training_part
 from pcnn.hints import accepts, hints_of, shown
 from pcnn.ops.engine import check_geometry, resolve
 

@@ -2,29 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from pcnn.callbacks import StopSignals
-from pcnn.console import Console
 from pcnn.experiment import run_folder
 from pcnn.experiment.check import ABOUT_MODEL, checked, is_network
 from pcnn.experiment.checkpoint_options import NAMED
-from pcnn.experiment.processes import rank
+from pcnn.experiment.job import nothing_written, started
 from pcnn.experiment.registration import evaluate_untrained
-from pcnn.experiment.report import repeated_warnings
+from pcnn.experiment.resume import check_data_folders
 from pcnn.experiment.run import Run, execute
 from pcnn.experiment.run_folder import nearby
-from pcnn.experiment.run_lock import locked
-from pcnn.experiment.schema import EvalConfig
-from pcnn.experiment.stopping import nothing_written, stoppable, told_full_disk
-from pcnn.experiment.stored_paths import check_data_folders
+from pcnn.experiment.schema import ABOUT_TASK, EvalConfig, evaluation_keys
 from pcnn.experiment.targets import allowed_packages, check_allowed
-from pcnn.experiment.task_parts import ABOUT_TASK, evaluation_keys
 from pcnn.experiment.weights import read_config
 from pcnn.files.bounded import named
 
@@ -44,7 +37,7 @@ def evaluate(cfg: DictConfig) -> float | None:
     try:
         check_allowed(cfg, overrides)
         if not is_network(cfg.model, allowed_packages(cfg)):
-            with started(folder):
+            with started(folder, nothing_written):
                 return evaluate_untrained(cfg)
         saved = OmegaConf.create(read_config(cfg.ckpt_path))
         if not any(text.lstrip("+").startswith("dataset.data_dir=") for text in overrides):
@@ -52,22 +45,10 @@ def evaluate(cfg: DictConfig) -> float | None:
         with named(cfg.ckpt_path, "configuration of a run"):
             cfg = with_saved(cfg, saved, overrides)
         cfg = checked(cfg, EvalConfig)
-        with started(folder) as stop:
+        with started(folder, nothing_written) as stop:
             return execute(Run(cfg, folder), stop)
     finally:
         run_folder.drop_if_empty(folder)  # of an evaluation that did not begin
-
-
-@contextmanager
-def started(folder: Path) -> Iterator[StopSignals]:
-    """What surrounds an evaluation: its folder's lock, signals, and what is told at its end."""
-    with (
-        locked(folder),
-        told_full_disk(folder),
-        stoppable(nothing_written) as stop,
-        repeated_warnings(Console(quiet=rank() != 0)),
-    ):
-        yield stop
 
 
 def with_saved(cfg: DictConfig, saved: DictConfig, overrides: Sequence[str]) -> DictConfig:

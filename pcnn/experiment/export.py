@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pcnn.callbacks import load_config, read_checkpoint
-from pcnn.callbacks.checksum import add_checksum
+from pcnn.callbacks import RunCheckpoint
+from pcnn.callbacks.checkpoint_file import add_checksum
 from pcnn.experiment import run_folder
 from pcnn.files.bounded import named
 from pcnn.files.whole_file import whole_file
@@ -41,9 +41,10 @@ def export(checkpoint: str | Path, out: str | Path, revision: str | None = None)
         ValueError: a torn or foreign file, or weights that float16 cannot hold.
     """
     path = Path(checkpoint)
-    content = read_checkpoint(path, mmap=False)
+    found = RunCheckpoint.read(path, mmap=False)
+    content = found.content
     with named(path, "checkpoint of a run"):
-        config, state = load_config(path), content["state_dict"]
+        config, state = found.config, content["state_dict"]
     weights = {name: halved(name, value) for name, value in state.items() if name[:4] == "net."}
     before = content.get("pcnn_export", {})
     metrics = metrics_of(path)

@@ -13,20 +13,19 @@ from hydra.core.hydra_config import HydraConfig
 from lightning.pytorch.loggers import Logger
 from omegaconf import DictConfig
 
-from pcnn.callbacks import load_weights
+from pcnn.callbacks import RunCheckpoint
 from pcnn.console import Console
 from pcnn.datasets.registration import PairDataset
 from pcnn.experiment import build, report, run_folder
 from pcnn.experiment.check import ABOUT_MODEL, checked, without
 from pcnn.experiment.errors import ConfigError
+from pcnn.experiment.pretrained import described, trained_descriptor
 from pcnn.experiment.registration_options import RegistrationOptions
 from pcnn.experiment.registration_report import PairReport, report_pairs
 from pcnn.experiment.run_folder import nearby
-from pcnn.experiment.schema import EvalConfig
+from pcnn.experiment.schema import EvalConfig, evaluation_part
 from pcnn.experiment.targets import allowed_packages
-from pcnn.experiment.task_parts import evaluation_part
-from pcnn.experiment.trained_descriptor import described, trained_descriptor
-from pcnn.experiment.weights import read_config
+from pcnn.experiment.weights import config_of
 from pcnn.registration.descriptor import Descriptor
 
 
@@ -95,9 +94,9 @@ def evaluate_trained(
         FileNotFoundError: clouds are missing.
     """
     with build.refused_values():
-        weights = load_weights(checkpoint)
-        source = str(read_config(str(checkpoint))["data"]["source"])
-        descriptor = trained_descriptor(cfg, weights, described(cfg, checkpoint, source), device)
+        found = RunCheckpoint.read(checkpoint, mmap=False)
+        name = described(cfg, checkpoint, str(config_of(found)["data"]["source"]))
+        descriptor = trained_descriptor(cfg, found.weights, name, device)
     return report_descriptor(cfg, folder, data, descriptor, device, loggers)
 
 

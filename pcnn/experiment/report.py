@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import json
-import logging
 import math
 import platform
 import shlex
 import subprocess
-import tempfile
-import warnings
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -21,12 +17,10 @@ from torch import nn
 
 import pcnn
 from pcnn.console import Console
-from pcnn.errors import RunWarning
 from pcnn.experiment import run_folder
 from pcnn.experiment.targets import allowed_packages
 
 PACKAGES = ("torch", "lightning", "torchmetrics", "hydra-core", "numpy")
-MAX_WARNINGS = 20  # that are repeated at the end
 PICTURE = "predictions.png"
 PAIRS, REFERENCE, CURVES = "pairs.csv", "reference.csv", "recall.png"  # of registration
 
@@ -103,46 +97,6 @@ def simulated_notice(cfg: DictConfig) -> str | None:
         f"SIMULATED DATA: {cfg.dataset.name} scans made by a simulator; "
         "the figures say nothing about the benchmark."
     )
-
-
-@contextmanager
-def repeated_warnings(console: Console) -> Iterator[None]:
-    """Print once more, at the end of the block, what it warned of that concerns the figures.
-
-    These are the warnings that the package logs, but for those of simulated data, which are
-    repeated in any case, and every `RunWarning`. Processes that the block forks, as workers of a
-    loader are, write to the same file.
-    """
-    show = warnings.showwarning
-    with tempfile.TemporaryFile("a+", encoding="utf-8") as file:
-
-        def keep(text: str) -> None:
-            file.write(json.dumps(text) + "\n")
-            file.flush()  # a process that is forked inherits no unwritten lines
-
-        def shown(message: Warning | str, category: type[Warning], *rest: Any) -> None:
-            if issubclass(category, RunWarning):
-                keep(str(message))
-            show(message, category, *rest)
-
-        handler = logging.Handler(logging.WARNING)
-        handler.emit = lambda record: keep(record.getMessage())  # type: ignore[method-assign]
-        log = logging.getLogger("pcnn")
-        log.addHandler(handler)
-        warnings.showwarning = shown  # type: ignore[assignment]
-        try:
-            yield
-        finally:
-            warnings.showwarning = show
-            log.removeHandler(handler)
-        file.seek(0)
-        lines = [line for line in dict.fromkeys(map(json.loads, file)) if "SIMULATED" not in line]
-    if lines:
-        console.print("warnings of this run:", style="bold yellow")
-    for line in lines[:MAX_WARNINGS]:
-        console.say(f"  {line}")
-    if len(lines) > MAX_WARNINGS:
-        console.say(f"  and {len(lines) - MAX_WARNINGS} more above")
 
 
 def say_begin(console: Console, cfg: DictConfig, folder: Path, task: nn.Module) -> None:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from pcnn.callbacks import CheckpointError
+from pcnn.callbacks import CheckpointError, RunCheckpoint
+from pcnn.callbacks.loaded_config import values_in
 from pcnn.experiment import run_folder
 from pcnn.experiment.errors import ConfigError, listed
-from pcnn.experiment.stored_paths import WRITING, check_data_folders, check_writing
-from pcnn.experiment.weights import steps_of
 
 # a run may be made longer; anything else would make it another run
 MAY_CHANGE = ("trainer.max_steps", "trainer.max_epochs", "trainer.max_time")
@@ -25,6 +26,7 @@ class Continuation:
     cfg: DictConfig
     folder: Path
     checkpoint: Path | None  # None: it was stopped before its first checkpoint
+    steps: int  # optimiser steps behind it
     finished: bool
 
 
@@ -59,10 +61,12 @@ def continuation(cfg: DictConfig, overrides: list[str]) -> Continuation:
     path = folder / run_folder.CONFIG
     check_writing(saved, confirmed, path)
     check_data_folders(saved.dataset, path)
+    last = whole_checkpoint(folder)
     return Continuation(
         cfg=saved,
         folder=folder,
-        checkpoint=whole_checkpoint(folder),
+        checkpoint=None if last is None else last.path,
+        steps=0 if last is None else last.steps,
         finished=not changed and is_finished(folder),
     )
 
@@ -77,7 +81,7 @@ def is_finished(folder: Path) -> bool:
     return config.is_file() and bool(recorded == run_folder.sha256(config))
 
 
-def whole_checkpoint(folder: Path) -> Path | None:
+def whole_checkpoint(folder: Path) -> RunCheckpoint | None:
     """The last checkpoint of a run; None where it was stopped before its first one.
 
     Raises:
@@ -87,14 +91,87 @@ def whole_checkpoint(folder: Path) -> Path | None:
     if not last.is_file():
         return None
     try:
-        steps_of(last)
+        found = RunCheckpoint.read(last)
+        _ = found.steps  # told by every checkpoint of a run
     except CheckpointError as error:
         try:
-            steps = steps_of(best)
+            steps = RunCheckpoint.read(best).steps
         except (CheckpointError, FileNotFoundError):
             way = f"rm {shlex.quote(str(last))}: the same command then starts from the beginning"
         else:
             copy = f"cp {shlex.quote(str(best))} {shlex.quote(str(last))}"
             way = f"{copy}: the same command then goes on behind step {steps}"
         raise ConfigError(f"{error}.\npossible: {way}") from error
-    return last
+    return found
+
+
+#: Groups whose objects write files or send figures.
+WRITING = ("callbacks", "logger", "trainer")
+
+
+def check_writing(saved: DictConfig, confirmed: Collection[str], path: object) -> None:
+    """Check that callbacks, loggers and the trainer of a stored run name no path elsewhere.
+
+    Args:
+        saved: configuration of the run.
+        confirmed: keys that the command line gives once more, with the same values.
+        path: the file, for messages.
+
+    Raises:
+        ConfigError: names the key of a path outside the run folder, or of settings that a logger
+            would pass on.
+    """
+    for group in WRITING:
+        content: Any = OmegaConf.to_container(saved[group], resolve=False) if group in saved else {}
+        for key, value in values_in(content, group):
+            depth = key.count(".")
+            if key in confirmed:
+                continue
+            if group == "logger" and isinstance(value, Mapping) and depth > 1:
+                # W&B's settings name servers and programs
+                raise ConfigError(
+                    f"{path}: {key} is refused: a stored logger takes plain values alone.\n"
+                    "possible: a new run, with these settings on its command line"
+                )
+            if isinstance(value, str) and leads_away(value):
+                raise ConfigError(
+                    f"{path}: {key}={value[:80]} is refused: it leads out of the run folder.\n"
+                    f"possible: {key}={value[:80]} on the command line too, if it is meant"
+                )
+
+
+def check_data_folders(dataset: Any, path: object) -> None:
+    """Check that the folder for caches and simulated sets lies below here, or exists already.
+
+    Args:
+        dataset: group of a stored configuration.
+        path: the file, for messages.
+
+    Raises:
+        ConfigError: names the folder.
+    """
+    for folder in _data_folders(OmegaConf.to_container(dataset, resolve=True)):
+        if leads_away(folder) and not Path(folder).is_dir():
+            raise ConfigError(
+                f"{path}: dataset.data_dir={folder[:80]} is no folder of this machine.\n"
+                "possible: make it, or dataset.data_dir=FOLDER where a checkpoint is evaluated"
+            )
+
+
+def leads_away(text: str) -> bool:
+    """Whether a path is absolute, climbs, or stands for another place (home, variable, URL)."""
+    return (
+        text.startswith(("/", "~", "\\"))
+        or ".." in Path(text).parts
+        or "$" in text
+        or "://" in text
+    )
+
+
+def _data_folders(node: Any) -> Iterator[str]:
+    if isinstance(node, Mapping):
+        for key, value in node.items():
+            if key == "data_dir" and isinstance(value, str):
+                yield value
+            else:
+                yield from _data_folders(value)

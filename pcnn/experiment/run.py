@@ -15,38 +15,40 @@ import torch
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
-from pcnn.callbacks import Checkpoint, StopOnSignal, StopSignals
+from pcnn.callbacks import Checkpoint, RunCheckpoint, StopOnSignal, StopSignals
 from pcnn.console import Console
 from pcnn.experiment import build, report, run_folder
 from pcnn.experiment.check import checked, is_network
 from pcnn.experiment.class_weights import with_counted_weights
-from pcnn.experiment.confusion_file import write_counts
 from pcnn.experiment.devices import on_this_machine
 from pcnn.experiment.errors import ConfigError, listed
-from pcnn.experiment.predictions import LabelWriter, check_apart
-from pcnn.experiment.processes import one_job, rank, tell_other_ranks
-from pcnn.experiment.registration import evaluate_trained
-from pcnn.experiment.resume import continuation
-from pcnn.experiment.run_folder import nearby
-from pcnn.experiment.run_lock import locked
-from pcnn.experiment.states import (
+from pcnn.experiment.final_figures import (
     LastState,
     facts_of,
     last_state,
     say_chosen,
     say_states,
-    was_chosen_here,
+    say_tables,
 )
-from pcnn.experiment.stopping import how_to_go_on, nothing_written, stoppable, told_full_disk
-from pcnn.experiment.submit import predictions_folder, submit
-from pcnn.experiment.tables import say_tables
+from pcnn.experiment.job import (
+    how_to_go_on,
+    nothing_written,
+    rank,
+    started,
+    tell_other_ranks,
+)
+from pcnn.experiment.predictions import LabelWriter, check_apart, predictions_folder, submit
+from pcnn.experiment.registration import evaluate_trained
+from pcnn.experiment.resume import continuation
+from pcnn.experiment.run_folder import nearby
+from pcnn.experiment.six_fold import write_counts
 from pcnn.experiment.targets import allowed_packages, check_allowed
 from pcnn.experiment.weights import (
     best_checkpoint,
     check_fit,
     fitting,
     require_checkpoint,
-    steps_of,
+    was_chosen_here,
 )
 from pcnn.loggers import finish, guard
 
@@ -83,13 +85,7 @@ def train(cfg: DictConfig) -> float | None:
             if run.cfg.train
             else nothing_written
         )
-        with (
-            locked(run.folder),
-            told_full_disk(run.folder),
-            stoppable(message) as stop,
-            one_job(),
-            report.repeated_warnings(Console(quiet=rank() != 0)),
-        ):
+        with started(run.folder, message) as stop:
             return execute(run, stop)
     finally:
         run_folder.drop_if_empty(made)  # of a run that did not begin
@@ -126,7 +122,7 @@ def prepare(cfg: DictConfig, folder: Path) -> Run | None:
     if run.checkpoint is None:
         where = "has no checkpoint yet: training starts from the beginning there"
     else:
-        where = f"continues after step {steps_of(run.checkpoint)}"
+        where = f"continues after step {run.steps}"
     console.print(f"{run.folder} {where}", soft_wrap=True, highlight=False, markup=False)
     return Run(checked(run.cfg), run.folder, run.checkpoint, resumed=True)
 
@@ -194,8 +190,8 @@ def fit_and_evaluate(
             trainer.fit(task, datamodule, ckpt_path=run.checkpoint, weights_only=True)
         stop.check()
         checkpoint = best_checkpoint(trainer)
-    steps = steps_of(Path(checkpoint))
-    chosen = was_chosen_here(cfg, checkpoint)
+    found = RunCheckpoint.read(checkpoint)
+    steps, chosen = found.steps, was_chosen_here(cfg, found)
     if cfg.train:
         figures = partial(evaluate, trainer, task, datamodule)
         views, test = bool(cfg.get("tta")), bool(cfg.test and on_validation)

@@ -6,11 +6,13 @@ Arguments of a `_target_` are checked against its signature instead (`pcnn.exper
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Optional
 
 from omegaconf import MISSING
 
+from pcnn.experiment.registration_options import RegistrationOptions
+from pcnn.experiment.targets import Target
 from pcnn.ranges import Channels, Seed
 
 #: Types of the keys that describe a group; its other keys are arguments of its `_target_`.
@@ -77,3 +79,31 @@ class EvalConfig(Config):
     ckpt_path: str = MISSING
     predictions: Optional[str] = None  # noqa: UP045 - folder for official label files
     submission: Optional[str] = None  # noqa: UP045 - zip of them for SemanticKITTI's test server
+
+
+#: Keys that describe a task; they are arguments of nothing.
+ABOUT_TASK = tuple(ABOUT["task"])
+
+#: By the task's name, the settings of its evaluation.
+EVALUATIONS: Mapping[str, type] = {"registration": RegistrationOptions}
+
+
+def training_part(task: Mapping[str, Any]) -> dict[str, Any]:
+    """The node of the Lightning module: `_target_` and its arguments."""
+    others = {*ABOUT_TASK, *evaluation_keys(task["name"])}
+    return {str(key): value for key, value in task.items() if key not in others}
+
+
+def evaluation_part(task: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The node of the evaluation's settings; None where the task has none."""
+    kind = EVALUATIONS.get(task["name"])
+    if kind is None:
+        return None
+    node = {str(key): value for key, value in task.items() if key in evaluation_keys(task["name"])}
+    return {**node, "_target_": Target(f"{kind.__module__}.{kind.__qualname__}", kind)}
+
+
+def evaluation_keys(name: str) -> tuple[str, ...]:
+    """Names of the evaluation's settings."""
+    kind = EVALUATIONS.get(name)
+    return () if kind is None else tuple(field.name for field in fields(kind))

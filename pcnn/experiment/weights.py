@@ -11,9 +11,11 @@ import lightning as L
 from omegaconf import DictConfig, OmegaConf
 from torch import Tensor
 
-from pcnn.callbacks import CheckpointError, load_config, read_checkpoint
+from pcnn.callbacks import CheckpointError, RunCheckpoint
 from pcnn.experiment.errors import ConfigError, listed
 
+# keys of a data set that say which clouds validate
+_VALIDATION = ("name", "root", "source", "val_sequences", "val_areas", "test_areas", "val_fraction")
 #: Keys, by group, without which no stored configuration can be read.
 NEEDED = {
     "model": ("name",),
@@ -43,28 +45,38 @@ def require_checkpoint(cfg: DictConfig) -> None:
         raise FileNotFoundError(f"ckpt_path={cfg.ckpt_path}: there is no such file")
 
 
-def read_config(path: str) -> dict[str, Any]:
+def config_of(found: RunCheckpoint) -> dict[str, Any]:
     """The configuration in a checkpoint.
 
     Raises:
-        ConfigError: the file carries none, or not the keys that every run has.
-        FileNotFoundError: there is no such file.
+        FileError: the file carries none, or not the keys that every run has.
     """
-    try:
-        config = load_config(path)
-    except CheckpointError as error:
-        raise ConfigError(str(error)) from error
+    config = found.config
     # an earlier version had no other geometry
     config.setdefault("geometry", {"name": "voxel"})
     lacking = lacking_keys(config)
     if "in_channels" not in config.get("data", {}):
         lacking.append("data.in_channels")
     if lacking:
-        raise ConfigError(
-            f"{path}: damaged, its configuration lacks {listed(lacking)}.\n"
-            "possible: another checkpoint of the run, or a copy of this one"
+        raise CheckpointError(
+            found.path,
+            f"damaged, its configuration lacks {listed(lacking)}.\n"
+            "possible: another checkpoint of the run, or a copy of this one",
         )
     return config
+
+
+def read_config(path: str | Path) -> dict[str, Any]:
+    """The configuration in a checkpoint (`config_of`)."""
+    return config_of(RunCheckpoint.read(path))
+
+
+def was_chosen_here(cfg: DictConfig, found: RunCheckpoint) -> bool:
+    """Whether a checkpoint is the best state on the clouds that `cfg` validates on."""
+    if not found.is_best:
+        return False
+    saved: Mapping[str, Any] = config_of(found)["dataset"]
+    return all(cfg.dataset.get(key) == saved.get(key) for key in _VALIDATION)
 
 
 def lacking_keys(config: Mapping[str, Any]) -> list[str]:
@@ -83,8 +95,9 @@ def check_fit(cfg: DictConfig) -> None:
     Raises:
         ConfigError: the model, the input channels or the classes differ.
     """
-    saved = read_config(cfg.ckpt_path)
-    check_finite(read_checkpoint(cfg.ckpt_path).get("state_dict", {}), cfg.ckpt_path)
+    found = RunCheckpoint.read(cfg.ckpt_path)
+    saved = config_of(found)
+    check_finite(found.content.get("state_dict", {}), cfg.ckpt_path)
     model = OmegaConf.to_container(cfg.model, resolve=True)
     assert isinstance(model, dict)
     served = ("tasks", "geometries")  # grow from version to version
@@ -163,15 +176,3 @@ def best_checkpoint(trainer: L.Trainer) -> str:
             "possible: callbacks=default, which keeps best.ckpt and last.ckpt"
         )
     return str(path)
-
-
-def steps_of(checkpoint: Path) -> int:
-    """Optimiser steps behind a checkpoint's weights.
-
-    Raises:
-        CheckpointError: a damaged file, or none of a run.
-    """
-    content = read_checkpoint(checkpoint)
-    if not isinstance(content.get("global_step"), int):
-        raise CheckpointError(checkpoint, "not a checkpoint of a run, it tells no step")
-    return int(content["global_step"])

@@ -1,7 +1,7 @@
 """Trackers of a run that never stop it."""
 
 from pcnn.loggers.guarded import GuardedLogger, find, finish, guard
-from pcnn.loggers.run_id import stored_run_id
+from pcnn.loggers.run_identity import stored_run_id
 from pcnn.loggers.wandb import RunWandbLogger
 from pcnn.loggers.wandb_mode import resolve_mode
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
-from lightning.fabric.loggers.logger import _DummyExperiment
 from lightning.pytorch.loggers import Logger
 from lightning.pytorch.utilities import rank_zero_warn
+
+from pcnn.lightning_internals import DummyExperiment
 
 T = TypeVar("T")
 L = TypeVar("L", bound=Logger)
@@ -67,7 +68,7 @@ class GuardedLogger(Logger):
     def experiment(self) -> Any:
         """The inner logger's experiment, or one that ignores everything."""
         inner: Any = self.inner
-        return self.guard("start", lambda: inner.experiment, _DummyExperiment())
+        return self.guard("start", lambda: inner.experiment, DummyExperiment())
 
     def log_metrics(self, metrics: dict[str, float], step: int | None = None) -> None:
         """Log figures, unless they are those of the call before."""

@@ -12,9 +12,8 @@ from lightning.pytorch.loggers import WandbLogger
 from lightning.pytorch.utilities import rank_zero_only, rank_zero_warn
 
 from pcnn.escaping import say
-from pcnn.loggers.run_id import stored_run_id
-from pcnn.loggers.run_name import run_name
-from pcnn.loggers.step_mark import StepMark
+from pcnn.lightning_internals import forget_run, is_attached, start_wandb, wandb_run
+from pcnn.loggers.run_identity import StepMark, run_name, stored_run_id
 from pcnn.loggers.wandb_mode import first_line, resolve_mode
 from pcnn.ranges import Positive
 
@@ -43,7 +42,7 @@ class RunWandbLogger(WandbLogger):
     Args:
         run_folder: folder of the run; W&B writes to ``<run folder>/wandb``.
         project: W&B project.
-        name: display name; None makes one (`pcnn.loggers.run_name`). A resumed run keeps its own.
+        name: display name; None makes one (`run_name`). A resumed run keeps its own.
         mode: ``online``, ``offline``, ``disabled`` or None to decide by login.
         config: resolved configuration as a plain dict (not a DictConfig).
         init_timeout: seconds that W&B may take to start online.
@@ -86,7 +85,7 @@ class RunWandbLogger(WandbLogger):
             config=config,
             **kwargs,
         )
-        self._wandb_init.pop("anonymous", None)  # newer W&B warns about it even when None
+        self._run_id = run_id
         self._mode = mode
         self._init_timeout = init_timeout
         self._login_timeout = login_timeout
@@ -96,30 +95,28 @@ class RunWandbLogger(WandbLogger):
     @rank_zero_experiment
     def experiment(self) -> Any:
         """The W&B run, started at first use."""
-        if self._experiment is None:
+        if wandb_run(self) is None:
             self._start()
-        return self._experiment
+        return wandb_run(self)
 
     def _start(self) -> None:
         import wandb
 
-        if getattr(self, "_attach_id", None) is not None:  # in a process spawned for training
-            WandbLogger.experiment.__get__(self)
+        if is_attached(self):
+            start_wandb(self)
             return
-        if wandb.run is not None and wandb.run.id != self._id:
+        if wandb.run is not None and wandb.run.id != self._run_id:
             wandb.run.finish()  # of another training in this process: two runs would be mixed
-        self._wandb_init["allow_val_change"] = True
         mode = resolve_mode(self._mode, self._login_timeout)
         fallbacks = {"online": ["offline", "disabled"], "offline": ["disabled"], "disabled": []}
         for attempt in (mode, *fallbacks[mode]):
-            self._wandb_init["mode"] = attempt
             # W&B's closing summary would bury what the run itself says at its end; offline it has
             # nothing to tell but hints
-            self._wandb_init["settings"] = wandb.Settings(
+            settings = wandb.Settings(
                 init_timeout=self._init_timeout, quiet=True, silent=attempt == "offline"
             )
             try:
-                run = WandbLogger.experiment.__get__(self)
+                run = start_wandb(self, mode=attempt, settings=settings, allow_val_change=True)
             except Exception as error:  # whatever it is, training goes on
                 if attempt == "disabled":
                     raise
@@ -145,6 +142,7 @@ class RunWandbLogger(WandbLogger):
     @rank_zero_only
     def finish(self) -> None:
         """End the run: flush everything and free the process for another one."""
-        if self._experiment is not None:
-            self._experiment.finish()
-            self._experiment = None
+        run = wandb_run(self)
+        if run is not None:
+            run.finish()
+            forget_run(self)

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from pcnn.callbacks import Checkpoint, RngState, load_config
-from pcnn.callbacks.atomic_io import AtomicCheckpointIO, write_whole
+from pcnn.callbacks.checkpoint_file import AtomicCheckpointIO, write_whole
 from tests.callbacks.tiny import (
     Data,
     Kill,

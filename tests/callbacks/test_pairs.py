@@ -16,7 +16,7 @@ from torch import nn
 from torch.utils.data import DataLoader
 
 from pcnn.callbacks import PairPicture, WandbPairs
-from pcnn.callbacks.evaluation_media import LIMIT
+from pcnn.callbacks.evaluation_preview import LIMIT
 from pcnn.callbacks.pair_media import overlays, pair_rows, scene_rows
 from pcnn.loggers import RunWandbLogger, guard
 from pcnn.metrics.registration import (

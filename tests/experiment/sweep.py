@@ -14,8 +14,8 @@ from omegaconf import DictConfig, OmegaConf
 
 from pcnn.experiment.check import ABOUT_MODEL, GIVEN, without
 from pcnn.experiment.dataset_arguments import fill_arguments
+from pcnn.experiment.schema import evaluation_part, training_part
 from pcnn.experiment.targets import verified
-from pcnn.experiment.task_parts import evaluation_part, training_part
 
 CONF = Path(__file__).parents[2] / "conf"
 

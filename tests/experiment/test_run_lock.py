@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pcnn.experiment.errors import ConfigError
-from pcnn.experiment.run_lock import NAME, locked
+from pcnn.experiment.job import LOCK, locked
 from tests.forking import require_fork
 
 
@@ -38,18 +38,18 @@ def test_the_second_process_is_refused_by_name_and_id(tmp_path: Path) -> None:
         locked(tmp_path / "run"),
     ):
         pass
-    assert (tmp_path / "run" / NAME).exists()
+    assert (tmp_path / "run" / LOCK).exists()
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
     # a killed run leaves a file and no lock, also while its workers live
-    assert (tmp_path / "run" / NAME).exists()
+    assert (tmp_path / "run" / LOCK).exists()
     with locked(tmp_path / "run"):
-        assert str(os.getpid()) in (tmp_path / "run" / NAME).read_text()
+        assert str(os.getpid()) in (tmp_path / "run" / LOCK).read_text()
     assert not list((tmp_path / "run").iterdir())
 
 
 def test_other_ranks_do_not_ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pcnn.experiment.run_lock.rank", lambda: 1)
+    monkeypatch.setattr("pcnn.experiment.job.rank", lambda: 1)
     with locked(tmp_path / "run"):
         assert not (tmp_path / "run").exists()
 

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import torch
 
-from pcnn.experiment.shipped import FILES, FOLDER
-from pcnn.experiment.trained_descriptor import of_checkpoint
+from pcnn.experiment.pretrained import FILES, FOLDER, of_checkpoint
 
 CARDS = Path(__file__).parents[2] / "docs" / "models"
 MOST = 20 * 2**20  # bytes of a file

@@ -14,9 +14,8 @@ from typer.testing import CliRunner
 from pcnn.cli.commands import app
 from pcnn.datasets.s3dis.classes import CLASS_NAMES
 from pcnn.errors import FileError
-from pcnn.experiment.confusion_file import read_counts, write_counts
 from pcnn.experiment.errors import ConfigError
-from pcnn.experiment.six_fold import join
+from pcnn.experiment.six_fold import join, read_counts, write_counts
 from pcnn.metrics import ConfusionMatrix
 
 Labels = tuple[np.ndarray, np.ndarray]
@@ -50,7 +49,7 @@ def write_run(folder: Path, area: int, **options: object) -> Path:
         },
         "task": {"name": given["task"]},
         "data": {"source": given["source"]},
-        "model": {},
+        **{group: {"name": "x"} for group in ("model", "geometry", "engine")},
         "trainer": {},
     }
     folder.mkdir(parents=True)

@@ -17,8 +17,7 @@ from rich.console import Console
 from pcnn.datamodules import CloudDataModule
 from pcnn.datasets import OnPoints, OnVoxels
 from pcnn.experiment.errors import ConfigError
-from pcnn.experiment.predictions import LabelWriter, check_apart
-from pcnn.experiment.submit import predictions_folder, submit
+from pcnn.experiment.predictions import LabelWriter, check_apart, predictions_folder, submit
 from pcnn.losses import CrossEntropy
 from pcnn.models import MinkUNet42
 from pcnn.tasks import EvaluationViews, SegmentationTask

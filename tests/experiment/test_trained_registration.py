@@ -14,11 +14,11 @@ from typer.testing import CliRunner
 import pcnn
 from pcnn.cli.commands import app
 from pcnn.datasets.registration.make_gt import make_ground_truth
-from pcnn.experiment import shipped
+from pcnn.experiment import pretrained
 from pcnn.experiment.export import export
+from pcnn.experiment.pretrained import of_checkpoint
 from pcnn.experiment.registration_options import RegistrationOptions
 from pcnn.experiment.registration_report import reference_table
-from pcnn.experiment.trained_descriptor import of_checkpoint
 from tests.datasets.registration.scenes import fragments, write_fragments
 from tests.datasets.registration.training_sets import write_predator
 from tests.experiment.command import run
@@ -148,29 +148,29 @@ def test_what_cannot_be_exported_is_named(folder: Path, tmp_path: Path) -> None:
 def test_shipped_weights_go_by_the_extent(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shipped, "FOLDER", tmp_path)
+    monkeypatch.setattr(pretrained, "FOLDER", tmp_path)
     room, street = torch.rand(500, 3) * 4, torch.rand(500, 3) * torch.tensor([80.0, 40.0, 4.0])
     # none is there yet: FPFH, at the voxel of the place
     for cloud, size, place in ((room, 0.05, "interiors"), (street, 0.3, "streets")):
-        choice = shipped.chosen(None, [cloud], None)
+        choice = pretrained.chosen(None, [cloud], None)
         assert (choice.weights, choice.voxel_size) == (None, size)
         assert f"no weights for {place} come with this version" in choice.reason
     with pytest.raises(FileNotFoundError, match="no weights for streets come with this version"):
-        shipped.chosen("streets", [room], None)
+        pretrained.chosen("streets", [room], None)
     export(folder / BEST, tmp_path / "resunet_interiors_point.pt")
-    assert shipped.chosen(None, [room], None).weights == tmp_path / "resunet_interiors_point.pt"
-    assert shipped.chosen("interiors", [street], None).weights is not None
-    assert shipped.chosen("resunet_interiors_point", [street], None).weights is not None
-    assert shipped.chosen(None, [room, street], None).weights is None
-    assert shipped.chosen("fpfh", [room], None).voxel_size == 0.05
-    assert shipped.chosen(None, [room], 0.1).voxel_size == 0.1
+    assert pretrained.chosen(None, [room], None).weights == tmp_path / "resunet_interiors_point.pt"
+    assert pretrained.chosen("interiors", [street], None).weights is not None
+    assert pretrained.chosen("resunet_interiors_point", [street], None).weights is not None
+    assert pretrained.chosen(None, [room, street], None).weights is None
+    assert pretrained.chosen("fpfh", [room], None).voxel_size == 0.05
+    assert pretrained.chosen(None, [room], 0.1).voxel_size == 0.1
     with pytest.raises(ValueError, match="its own voxel size"):
-        shipped.chosen("interiors", [room], 0.1)
+        pretrained.chosen("interiors", [room], 0.1)
     with pytest.raises(FileNotFoundError, match=r"shipped weights \(resunet_interiors_point"):
-        shipped.chosen("resunet_interior", [room], None)
+        pretrained.chosen("resunet_interior", [room], None)
     # a stray point does not make a street of a room
     stray = torch.cat([room, torch.tensor([[500.0, 0.0, 0.0]])])
-    assert shipped.extent(stray) < 5
+    assert pretrained.extent(stray) < 5
     # and they are used, by name
     clouds, _ = fragments()
     np.save(tmp_path / "c.npy", clouds[0].numpy())

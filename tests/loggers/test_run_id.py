@@ -1,7 +1,6 @@
 import pytest
 
-from pcnn.loggers.run_id import stored_run_id
-from pcnn.loggers.step_mark import StepMark
+from pcnn.loggers.run_identity import StepMark, stored_run_id
 
 
 def test_id_is_made_once_and_kept(tmp_path):

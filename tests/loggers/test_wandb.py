@@ -12,7 +12,7 @@ import wandb
 from wandb.proto import wandb_internal_pb2
 
 from pcnn.loggers import GuardedLogger, RunWandbLogger, guard
-from pcnn.loggers.run_name import run_name
+from pcnn.loggers.run_identity import run_name
 
 
 @pytest.fixture(autouse=True)

@@ -11,9 +11,8 @@ from omegaconf import OmegaConf
 
 import pcnn
 from pcnn.experiment import build
+from pcnn.experiment.pretrained import chosen, of_checkpoint
 from pcnn.experiment.register import points_of
-from pcnn.experiment.shipped import chosen
-from pcnn.experiment.trained_descriptor import of_checkpoint
 from pcnn.metrics.registration import rotation_error, translation_error
 from pcnn.registration.descriptor import Described
 from pcnn.registration.estimate import SOLVERS, EstimateSettings, estimate_all

@@ -1,4 +1,4 @@
-"""The two states that a training leaves: the best on validation, and the last one.
+"""The tables that a run prints at its end: classes, and the best and the last state side by side.
 
 The best state was chosen by the figures of the validation, so the figures it has there are higher
 than those it would have elsewhere. The last state was not chosen: its figures stand beside them.
@@ -14,13 +14,10 @@ from typing import Any
 import lightning as L
 from omegaconf import DictConfig
 from rich.table import Table
+from torch import Tensor, nn
 
-from pcnn.callbacks import read_checkpoint
 from pcnn.console import Console
-from pcnn.experiment.weights import read_config
-
-# keys of a data set that say which clouds validate
-_VALIDATION = ("name", "root", "source", "val_sequences", "val_areas", "test_areas", "val_fraction")
+from pcnn.metrics import accuracy, class_accuracy, iou_table, mean_class_accuracy
 
 
 @dataclass(frozen=True)
@@ -70,18 +67,6 @@ def last_state(
     return LastState(path, trainer.global_step, metrics)
 
 
-def was_chosen_here(cfg: DictConfig, checkpoint: str) -> bool:
-    """Whether a checkpoint is the best state on the clouds that `cfg` validates on."""
-    content = read_checkpoint(checkpoint)
-    states = [
-        state for state in content.get("callbacks", {}).values() if isinstance(state, Mapping)
-    ]
-    if not any(state.get("best_step") == content["global_step"] for state in states):
-        return False
-    saved: Mapping[str, Any] = read_config(checkpoint)["dataset"]
-    return all(cfg.dataset.get(key) == saved.get(key) for key in _VALIDATION)
-
-
 def facts_of(chosen: bool, tests_on_validation: bool, last: LastState | None) -> dict[str, Any]:
     """Entries of metrics.json that say what the figures of the best state are."""
     facts: dict[str, Any] = {
@@ -117,3 +102,70 @@ def say_chosen(console: Console, checkpoint: str) -> None:
         console.print(
             f"the last state: python eval.py ckpt_path={last}", soft_wrap=True, highlight=False
         )
+
+
+def say_tables(
+    console: Console,
+    cfg: DictConfig,
+    task: nn.Module,
+    chosen: bool = False,
+    tests_on_validation: bool = False,
+) -> None:
+    """Print the last evaluation class by class: a single pass, then the sum of the views if any.
+
+    Args:
+        console: where to.
+        cfg: configuration of the run.
+        task: with the counts of its last evaluation.
+        chosen: whether the weights are the best ones on validation.
+        tests_on_validation: whether the test reads what validates.
+    """
+    confusion: dict[str, Tensor] = getattr(task, "confusion", {})
+    for split in ("test", "val"):
+        if split not in confusion:
+            continue
+        where = f"{cfg.dataset.name} {split}"
+        if chosen and (split == "val" or tests_on_validation):
+            where += ", best on validation"
+        where += "" if cfg.data.source == "real" else ", SIMULATED data"
+        names = list(cfg.data.class_names)
+        whole = cfg.task.name == "classification"
+        table, figure = (accuracy_table, "Accuracy") if whole else (iou_table, "IoU per class")
+        voted = confusion.get(f"{split}/tta")
+        passes = "" if voted is None else ", single pass"
+        console.print(table(confusion[split].cpu(), names, f"{figure}, {where}{passes}"))
+        if voted is not None:
+            title = f"{figure}, {where}, sum of views (tta={cfg.tta.name})"
+            console.print(table(voted.cpu(), names, title))
+        return
+    if cfg.test and getattr(task, "confusion", None) is not None:
+        console.print("no labelled cloud was tested, so there are no figures")
+
+
+def accuracy_table(counts: Tensor, class_names: list[str], title: str) -> Table:
+    """The share of right answers, class by class.
+
+    Args:
+        counts: [C, C + 1] confusion counts of whole clouds.
+        class_names: C names.
+        title: heading.
+    """
+    table = Table(title=title, title_justify="left", show_footer=True)
+    table.add_column("class", footer="all\nmean of classes")
+    overall, mean = float(accuracy(counts)), float(mean_class_accuracy(counts))
+    table.add_column("right %", justify="right", footer=f"{100 * overall:.2f}\n{100 * mean:.2f}")
+    table.add_column("clouds", justify="right", footer=f"{int(counts.sum()):,}")
+    table.add_column("answered", justify="right")
+    answered = counts[:, : counts.shape[0]].sum(0).tolist()
+    for name, share, clouds, times in zip(
+        class_names, class_accuracy(counts).tolist(), counts.sum(1).tolist(), answered, strict=True
+    ):
+        here = clouds > 0
+        table.add_row(
+            name,
+            f"{100 * share:.2f}" if here else "absent",
+            f"{clouds:,}",
+            f"{times:,}",
+            style=None if here else "dim",
+        )
+    return table

@@ -9,8 +9,8 @@ import numpy as np
 from lightning.pytorch import LightningModule
 from torch import Tensor
 
-from pcnn.callbacks.evaluation_media import LIMIT, EvaluationMedia, Media
-from pcnn.callbacks.scan import Scan
+from pcnn.callbacks.evaluation_preview import LIMIT, EvaluationMedia, Media
+from pcnn.callbacks.prediction_picture import Scan
 from pcnn.metrics import iou, present
 from pcnn.ranges import Count, Natural
 from pcnn.visualize import colourise, palette
@@ -54,7 +54,7 @@ class WandbMedia(EvaluationMedia[Scan]):
         def made() -> Media:
             media: Media = {}
             if counts is not None:
-                media[f"{stage}/iou_table"] = iou_rows(counts.cpu(), names)
+                media[f"{stage}/iou_table"] = iou_table_of(counts.cpu(), names)
                 media[f"{stage}/confusion"] = confusion_chart(counts.cpu(), names, stage)
             for index, scan in enumerate(kept):
                 for kind, labels in (("prediction", scan.pred), ("truth", scan.target)):
@@ -67,7 +67,7 @@ class WandbMedia(EvaluationMedia[Scan]):
         return made
 
 
-def iou_rows(counts: Tensor, class_names: Sequence[str]) -> Any:
+def iou_table_of(counts: Tensor, class_names: Sequence[str]) -> Any:
     """Return a `wandb.Table` of IoU, labelled points and predicted points of every class."""
     import wandb
 

@@ -1,0 +1,264 @@
+"""What surrounds a run: its folder's lock, its ranks, signals that stop it, full disks."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import logging
+import os
+import socket
+import sys
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch.distributed
+from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
+from lightning.pytorch.utilities import rank_zero_only
+from omegaconf import open_dict, read_write
+
+from pcnn.callbacks import RunCheckpoint, Stopped
+from pcnn.callbacks.stop import NAMES, StopSignals, stop_signals
+from pcnn.console import Console
+from pcnn.errors import RunWarning, StorageError, storage_cause
+from pcnn.escaping import say
+from pcnn.experiment import run_folder
+from pcnn.experiment.errors import ConfigError
+
+# by these a process knows its place among the ranks; Lightning sets them when it starts the others
+PLACE = ("MASTER_ADDR", "MASTER_PORT", "NODE_RANK", "LOCAL_RANK", "WORLD_SIZE")
+
+
+def rank() -> int:
+    """This process's rank, known before the trainer is."""
+    return int(getattr(rank_zero_only, "rank", 0))
+
+
+@contextmanager
+def started(folder: Path, message: Callable[[str], str]) -> Iterator[StopSignals]:
+    """Everything that surrounds a run.
+
+    Args:
+        folder: of the run; locked.
+        message: printed where a signal stops the run, of the signal's name.
+    """
+    with (
+        locked(folder),
+        told_full_disk(folder),
+        stoppable(message) as stop,
+        one_job(),
+        repeated_warnings(Console(quiet=rank() != 0)),
+    ):
+        yield stop
+
+
+@contextmanager
+def one_job() -> Iterator[None]:
+    """Leave the process as it was found: the next job of a sweep starts ranks of its own."""
+    before = {name: os.environ.get(name) for name in PLACE}
+    try:
+        yield
+    finally:
+        if torch.distributed.is_available() and torch.distributed.is_initialized():
+            torch.distributed.destroy_process_group()
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+def tell_other_ranks(folder: Path) -> None:
+    """Let processes that Lightning starts for the other ranks find this very run.
+
+    Lightning repeats this process's command line and adds `hydra.run.dir`. In a sweep the command
+    line holds all jobs, and `hydra.run.dir` is not where this job lies: replace both by the job's.
+    """
+    hydra = HydraConfig.get()
+    if hydra.mode != RunMode.MULTIRUN:
+        return
+    sys.argv[1:] = list(hydra.overrides.task)
+    with read_write(hydra), open_dict(hydra):  # type: ignore[arg-type]
+        hydra.run.dir = str(folder)
+
+
+log = logging.getLogger(__name__)
+
+LOCK = ".lock"
+MAX_WARNINGS = 20  # that are repeated at the end
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Hold the lock of a run folder.
+
+    The kernel holds it for this process, and takes it back when the process ends in any way: a
+    killed run leaves a file, never a lock. Processes that it forked, as workers of a loader are, do
+    not hold it, so they cannot keep it. Rank 0 holds it for the ranks of one run. On a network file
+    system it works across machines where the system has locks; where it has none, a warning says
+    so.
+
+    Args:
+        folder: of the run; made where it is missing.
+
+    Raises:
+        ConfigError: another process holds it; names the process.
+    """
+    if rank() != 0:
+        yield
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / LOCK
+    handle = _acquired(path)
+    try:
+        yield
+    finally:
+        if handle is not None:
+            path.unlink(missing_ok=True)  # while it is held: see _acquired
+            os.close(handle)
+
+
+def _acquired(path: Path) -> int | None:
+    """An open lock file that this process holds; None where the file system has no locks."""
+    while True:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            owner = os.pread(handle, 200, 0).decode(errors="replace").strip()
+            os.close(handle)
+            if error.errno in (errno.EACCES, errno.EAGAIN):
+                raise ConfigError(
+                    f"{path.parent} is in use by {owner or 'another process'}.\n"
+                    "possible: wait until it has ended, or end it (kill PID), then give the same "
+                    "command; or another hydra.run.dir"
+                ) from error
+            log.warning(
+                "%s: this file system has no locks (%s); give this folder to one run at a time",
+                path.parent,
+                os.strerror(error.errno or 0),
+            )
+            return None
+        # its owner may have removed the file between our open and our lock
+        if path.exists() and os.path.samestat(os.fstat(handle), path.stat()):
+            os.ftruncate(handle, 0)
+            os.pwrite(handle, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
+            return handle
+        os.close(handle)
+
+
+@contextmanager
+def stoppable(message: Callable[[str], str]) -> Iterator[StopSignals]:
+    """Let Ctrl-C and SIGTERM end what is inside, with a message in the place of a traceback.
+
+    Args:
+        message: what is printed, of the signal's name.
+
+    Raises:
+        Stopped: a signal came; ends the process with its exit code.
+    """
+    try:
+        with stop_signals(speaks=rank() == 0) as stop:
+            yield stop
+    except Stopped as stopped:
+        if rank() != 0:
+            raise SystemExit(0) from None  # Lightning kills all ranks when one of them fails
+        say(message(NAMES[stopped.signum]), error=True)
+        raise
+
+
+def how_to_go_on(folder: Path, allowed: Sequence[str], name: str) -> str:
+    """The command that goes on with a training, and where that will be.
+
+    Args:
+        folder: run folder; it has no config.yaml when the run had not begun.
+        allowed: packages of `allow_targets`, which no file keeps.
+        name: of the signal.
+    """
+    if not (folder / run_folder.CONFIG).is_file():
+        return f"{name}: stopped before the run began. The same command starts it again."
+    command = f"  {run_folder.resume_command(folder, allowed)}"
+    last = folder / run_folder.LAST
+    if not last.is_file():
+        return f"{name}: stopped before the first step was done. To start there again:\n{command}"
+    total = run_folder.load_config(folder).trainer.max_steps
+    step = f"step {RunCheckpoint.read(last).steps}" + (
+        f" of {total}" if total and total > 0 else ""
+    )
+    return f"{name}: stopped. {last} holds {step}. To go on:\n{command}"
+
+
+@contextmanager
+def told_full_disk(folder: Path) -> Iterator[None]:
+    """Tell a full disk as such, with what the run folder holds by then.
+
+    Raises:
+        ConfigError: in place of any error that a full disk, a quota or a read-only one caused.
+    """
+    try:
+        yield
+    except Exception as error:
+        cause = storage_cause(error)
+        if cause is None:
+            raise
+        told = str(error) if isinstance(error, StorageError) else f"{folder.resolve()}: {cause}"
+        raise ConfigError(f"{told}.\n{kept(folder)}") from error
+
+
+def kept(folder: Path) -> str:
+    """What a run folder holds that the run can go on from."""
+    last = folder / run_folder.LAST
+    if not last.is_file():
+        return f"{folder} holds no last.ckpt. Free space, then give the same command again."
+    command = f"python train.py {run_folder.argument('resume', folder)}"
+    return f"kept: {last}, step {RunCheckpoint.read(last).steps}. Free space, then: {command}"
+
+
+def nothing_written(name: str) -> str:
+    """That an evaluation has to be done again."""
+    return f"{name}: stopped; no figures were written. The same command evaluates again."
+
+
+@contextmanager
+def repeated_warnings(console: Console) -> Iterator[None]:
+    """Print once more, at the end of the block, what it warned of that concerns the figures.
+
+    These are the warnings that the package logs, but for those of simulated data, which are
+    repeated in any case, and every `RunWarning`. Processes that the block forks, as workers of a
+    loader are, write to the same file.
+    """
+    show = warnings.showwarning
+    with tempfile.TemporaryFile("a+", encoding="utf-8") as file:
+
+        def keep(text: str) -> None:
+            file.write(json.dumps(text) + "\n")
+            file.flush()  # a process that is forked inherits no unwritten lines
+
+        def shown(message: Warning | str, category: type[Warning], *rest: Any) -> None:
+            if issubclass(category, RunWarning):
+                keep(str(message))
+            show(message, category, *rest)
+
+        handler = logging.Handler(logging.WARNING)
+        handler.emit = lambda record: keep(record.getMessage())  # type: ignore[method-assign]
+        log = logging.getLogger("pcnn")
+        log.addHandler(handler)
+        warnings.showwarning = shown  # type: ignore[assignment]
+        try:
+            yield
+        finally:
+            warnings.showwarning = show
+            log.removeHandler(handler)
+        file.seek(0)
+        lines = [line for line in dict.fromkeys(map(json.loads, file)) if "SIMULATED" not in line]
+    if lines:
+        console.print("warnings of this run:", style="bold yellow")
+    for line in lines[:MAX_WARNINGS]:
+        console.say(f"  {line}")
+    if len(lines) > MAX_WARNINGS:
+        console.say(f"  and {len(lines) - MAX_WARNINGS} more above")

@@ -1,0 +1,103 @@
+"""Lightning's private members: every use of one stands here, in a function of this file.
+
+`tests/test_lightning_internals.py` says what each has to do; it runs for every version of
+Lightning that is supported.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lightning.fabric.loggers.logger import _DummyExperiment as DummyExperiment
+from lightning.pytorch import Trainer
+from lightning.pytorch.loggers import WandbLogger
+
+__all__ = ["DummyExperiment"]
+
+
+def is_dry_run(trainer: Trainer) -> bool:
+    """Whether the trainer runs a few batches for show (`fast_dev_run`) and must leave no files."""
+    return bool(trainer.fast_dev_run)  # type: ignore[attr-defined]  # set where mypy cannot see it
+
+
+def is_last_batch(trainer: Trainer) -> bool:
+    """Whether training ends behind this batch: by its steps, its epochs, or asked to (by time)."""
+    loop = trainer.fit_loop
+    if loop.max_steps != -1 and trainer.global_step >= loop.max_steps:
+        return True
+    if trainer.should_stop and loop._can_stop_early:
+        return True
+    if loop.max_epochs is None or loop.max_epochs == -1:
+        return False
+    epochs: Any = loop.epoch_progress.current  # counts this one when it is over
+    return is_end_of_epoch(trainer) and epochs.processed + 1 >= loop.max_epochs
+
+
+def is_end_of_epoch(trainer: Trainer) -> bool:
+    """Whether an epoch ends behind this batch."""
+    return trainer.fit_loop.epoch_loop._num_ready_batches_reached()
+
+
+def is_validation_due(trainer: Trainer) -> bool:
+    """Whether the interval of validations ends at this batch, wherever training ends."""
+    loop = trainer.fit_loop
+    if loop._data_fetcher is None:
+        return False
+    stop, trainer.should_stop = trainer.should_stop, False
+    # the loop's own answer: it knows intervals in steps, epochs and seconds
+    due = loop.epoch_loop._should_check_val_fx(loop._data_fetcher)
+    trainer.should_stop = stop
+    return due
+
+
+def validate(trainer: Trainer) -> None:
+    """Validate the state in which a resumed training begins, as its loop does behind a step."""
+    val_loop = trainer.fit_loop.epoch_loop.val_loop
+    first: Any = trainer._logger_connector._first_loop_iter
+    trainer.validating = True
+    val_loop.restarting = False  # a whole one, whatever the checkpoint says about an earlier one
+    val_loop.run()
+    val_loop._has_run = False  # else the restarted loop takes the whole epoch for done, for ever
+    trainer.training = True
+    trainer._logger_connector._first_loop_iter = first
+
+
+def log_step(trainer: Trainer) -> None:
+    """Log the figures of the step that has just ended, before its state is written.
+
+    Lightning logs them behind the callbacks, where a kill would lose them: a resumed run begins
+    with the next step. It then logs them once more, which `GuardedLogger` passes over.
+    """
+    trainer._logger_connector.update_train_step_metrics()
+
+
+def logged_step(trainer: Trainer) -> int:
+    """The step that Lightning's own figures are logged under."""
+    return trainer.fit_loop.epoch_loop._batches_that_stepped
+
+
+def shift_logged_step(trainer: Trainer, steps: int) -> None:
+    """Let the figures that follow be logged under a later step, or an earlier one."""
+    trainer.fit_loop.epoch_loop._batches_that_stepped += steps
+
+
+def start_wandb(logger: WandbLogger, **settings: Any) -> Any:
+    """Start Lightning's W&B run with further arguments of `wandb.init`; the run."""
+    logger._wandb_init.pop("anonymous", None)  # newer W&B warns about it even when None
+    logger._wandb_init.update(settings)
+    return WandbLogger.experiment.__get__(logger)
+
+
+def wandb_run(logger: WandbLogger) -> Any:
+    """The run that a logger has started, or None."""
+    return logger._experiment
+
+
+def forget_run(logger: WandbLogger) -> None:
+    """Let a logger start another run at its next use."""
+    logger._experiment = None
+
+
+def is_attached(logger: WandbLogger) -> bool:
+    """Whether the logger came by pickle into a process that was spawned, and joins its run."""
+    return getattr(logger, "_attach_id", None) is not None
