@@ -80,7 +80,7 @@ BUILD ?= $(if $(wildcard /dev/nvidia0),cuda,cpu)
 TORCH := $(shell sed -n 's/^torch==//p' constraints.txt)
 LOCK_ENV := .venv-lock
 LOCK := $(LOCK_ENV)/bin/uv pip compile pyproject.toml -c constraints.txt --universal \
-  --python-version 3.10 --extra dev --extra registration --extra cu13 --generate-hashes \
+  --python-version 3.10 --extra dev --extra cu13 --generate-hashes \
   --no-annotate --no-config --custom-compile-command "make lock" --quiet
 
 install-locked: | $(PY) ## environment of the lock, file by file with hashes (BUILD=cpu or cuda)

@@ -46,4 +46,4 @@ def test_extras_that_messages_name_exist() -> None:
         for path in ROOT.glob("pcnn/**/*.py")
         for extra in re.findall(r"\binstall\([\"'](\w+)[\"']\)", path.read_text())
     }
-    assert {"las", "registration", "tensorboard"} <= named <= extras
+    assert {"las", "tensorboard"} <= named <= extras

@@ -31,7 +31,6 @@ STYLES: dict[State, str] = {"ok": "green", "absent": "yellow", "broken": "bold r
 
 #: Packages that some commands use, and how each is installed.
 OPTIONAL = {
-    "open3d": install("registration"),
     "tensorboard": install("tensorboard"),
     "wandb": "pip install wandb",
     "embreex": "pip install embreex",
@@ -83,6 +82,7 @@ def diagnose() -> Iterator[Finding]:
     yield from _device()
     yield _triton()
     yield from _cuda_bindings()
+    yield _open3d()
     for name, command in OPTIONAL.items():
         yield _optional(name, command)
     yield from _caches()
@@ -233,6 +233,16 @@ def probe(device: torch.device) -> None:
     kernels.launch("fill", -(-len(out) // kernels.threads("fill")), arguments, device)
     if not bool((out == 7).all()):
         raise RuntimeError(f"{PROBE} ran on {device}, but its output is wrong")
+
+
+def _open3d() -> Finding:
+    from pcnn.errors import MissingPackageError
+    from pcnn.registration.open3d_tools import open3d_name
+
+    try:
+        return Finding("open3d", "ok", open3d_name())
+    except MissingPackageError as error:
+        return Finding("open3d", "absent", str(error))
 
 
 def _optional(name: str, command: str) -> Finding:

@@ -163,10 +163,10 @@ OPTIMIZER: Mapping[str, Any] = {
 LOGGER: Mapping[str, Any] = {"flush_logs_every_n_steps": Count, "max_queue": Count}
 
 
-#: Package that a class needs and does not import at first, and the extra that brings it.
-PACKAGES: Mapping[str, tuple[str, str]] = {
+#: Package that a class needs and does not import at first, and the extra that brings it, if any.
+PACKAGES: Mapping[str, tuple[str, str | None]] = {
     "lightning.pytorch.loggers.TensorBoardLogger": ("tensorboard", "tensorboard"),
-    "pcnn.registration.fpfh.FPFH": ("open3d", "registration"),
+    "pcnn.registration.fpfh.FPFH": ("open3d", None),
 }
 
 
@@ -175,7 +175,8 @@ def missing_package(target: str) -> str | None:
     package, extra = PACKAGES.get(target, (None, ""))
     if package is None or find_spec(package) is not None:
         return None
-    return f"needs the package {package}, which is not installed.\npossible: {install(extra)}"
+    command = install(extra) if extra else f"pip install {package}"
+    return f"needs the package {package}, which is not installed.\npossible: {command}"
 
 
 def library_hints(target: str) -> Mapping[str, Any]:

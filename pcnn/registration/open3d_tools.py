@@ -1,4 +1,4 @@
-"""What Open3D does here; imported when it is used, for it is an extra."""
+"""What Open3D does here. It is imported when it is used: it takes seconds and system libraries."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pcnn.errors import MissingPackageError
-from pcnn.extras import install
+from pcnn.errors import MissingPackageError, first_line
 from pcnn.registration.icp import Alignment
 from pcnn.registration.matching import Matches
 from pcnn.registration.settings import RansacSettings
@@ -29,10 +28,14 @@ def open3d() -> ModuleType:
         import open3d as module  # type: ignore[import-untyped, unused-ignore]
     except ModuleNotFoundError as error:
         raise MissingPackageError(
-            f"this needs Open3D: {install('registration')} (solver=torch and icp do without it)"
+            "this needs Open3D: pip install open3d-cpu, or open3d where that has no wheels "
+            "(solver=torch and icp do without it)"
         ) from error
-    except ImportError as error:  # a library of the system
-        raise MissingPackageError(f"Open3D is installed but cannot be imported: {error}") from error
+    except (ImportError, OSError) as error:
+        raise MissingPackageError(
+            f"Open3D lacks a library of the system ({first_line(error)}); Debian: apt-get install "
+            "libusb-1.0-0 libgl1 libgomp1 (all that does not need Open3D runs without)"
+        ) from error
     imported: ModuleType = module
     return imported
 

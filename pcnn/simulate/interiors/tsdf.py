@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pcnn.errors import MissingPackageError
-from pcnn.extras import install
 from pcnn.simulate.interiors.depth_camera import DepthCamera
 from pcnn.simulate.interiors.fragment import Fusion
 from pcnn.simulate.interiors.fusion import BOX_HIGH, BOX_LOW, VOXEL
@@ -29,9 +28,9 @@ def tsdf_points() -> Fusion:
     """
     try:
         o3d: Any = import_module("open3d")  # its types are too narrow for arrays
-    except ImportError as error:
+    except (ImportError, OSError) as error:  # or a library of the system that it needs
         raise MissingPackageError(
-            f"fusion='tsdf' needs Open3D: {install('registration')}"
+            f"fusion='tsdf' needs Open3D, which cannot be imported: {error}"
         ) from error
 
     def fuse(camera: DepthCamera, images: list[Floats], poses: list[Floats]) -> NDArray[np.float64]:
