@@ -17,7 +17,6 @@ from pcnn.experiment.pretrained import Choice, chosen, extent, fpfh_after, of_ch
 from pcnn.files.bounded import LIMIT
 from pcnn.plural import counted
 from pcnn.registration.descriptor import Descriptor
-from pcnn.registration.estimate import Solver
 from pcnn.registration.fpfh import FPFH
 from pcnn.registration.local_frame import LocalCloud, to_given
 from pcnn.registration.register import (
@@ -30,6 +29,7 @@ from pcnn.registration.register import (
     default_settings,
     register_points,
 )
+from pcnn.registration.settings import Solver
 
 log = logging.getLogger(__name__)
 
@@ -195,7 +195,7 @@ def warn_of_units(clouds: Sequence[LocalCloud], voxel_size: float) -> None:
 
 
 def advice_on_size(clouds: Sequence[LocalCloud], voxel_size: float) -> str:
-    """What to do about clouds that are few voxels wide; empty where they are not.
+    """Advice on clouds that are few voxels wide; empty where they are not.
 
     A fiftieth of the width leaves an object enough voxels to be told from others.
     """

@@ -31,7 +31,7 @@ from pcnn.registration.descriptor import Descriptor
 
 @dataclass
 class UntrainedConfig(EvalConfig):
-    """What `eval.py` reads where there is no checkpoint."""
+    """The configuration of `eval.py` without a checkpoint."""
 
     ckpt_path: Optional[str] = None  # type: ignore[assignment]  # noqa: UP045 - read at run time
 

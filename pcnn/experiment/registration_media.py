@@ -1,4 +1,4 @@
-"""What an evaluation of registration sends to Weights & Biases."""
+"""Sends an evaluation of registration to Weights & Biases."""
 
 from __future__ import annotations
 

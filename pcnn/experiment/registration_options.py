@@ -10,8 +10,7 @@ from annotated_types import MinLen
 
 from pcnn.metrics.registration import SAMPLES, Protocol, protocol
 from pcnn.ranges import Count, Length, Natural, Share
-from pcnn.registration.estimate import EstimateSettings, Solver
-from pcnn.registration.settings import Matching, Sampling
+from pcnn.registration.settings import EstimateSettings, Matching, Sampling, Solver
 
 
 @dataclass(frozen=True)

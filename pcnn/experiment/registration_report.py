@@ -1,4 +1,4 @@
-"""What every evaluation of registration prints and writes, whatever describes the clouds."""
+"""Prints and writes an evaluation of registration, for every descriptor."""
 
 from __future__ import annotations
 
@@ -36,9 +36,10 @@ from pcnn.metrics.registration.comparison_report import comparison_table, shown
 from pcnn.metrics.registration.pair_table import read_pair_table, write_pair_table
 from pcnn.plural import counted
 from pcnn.registration.descriptor import Descriptor
-from pcnn.registration.estimate import Estimate, EstimateSettings, estimate_all
+from pcnn.registration.estimate import Estimate, estimate_all
 from pcnn.registration.evaluation import evaluate_pairs
 from pcnn.registration.fpfh import FPFH
+from pcnn.registration.settings import EstimateSettings
 
 #: Voxel of the reference FPFH by benchmark [m].
 FPFH_VOXELS = {"threedmatch": 0.05, "kitti": 0.3}
@@ -54,7 +55,7 @@ Results = dict[int | None, list[PairResult]]
 
 @dataclass(frozen=True)
 class PairReport:
-    """What became of an evaluation.
+    """The outcome of an evaluation.
 
     Args:
         figures: by name, as metrics.json holds them.
@@ -201,7 +202,7 @@ def matches_of(
 
 
 def shown_progress(console: Console, of: str = "") -> Any:
-    """What wraps the batches of pairs in a bar."""
+    """A function that wraps the batches of pairs in a bar."""
     label = escape(visible(f"registering {of}".strip()))  # a column of rich reads markup
     return lambda batches: track(batches, label, console=console, transient=True)
 

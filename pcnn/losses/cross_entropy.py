@@ -28,7 +28,7 @@ class CrossEntropy(nn.Module):
             `torch.nn.CrossEntropyLoss`.
 
     Raises:
-        ValueError: a share outside 0..1, or weights that nobody has counted.
+        ValueError: a share outside 0..1, or weights that have not been counted.
     """
 
     weight: Tensor | None  # [C] float32

@@ -1,4 +1,4 @@
-"""What losses of descriptors share: samples, precision, and a batch without anything to learn."""
+"""Shared by losses of descriptors: samples, precision, batches without anything to learn."""
 
 from __future__ import annotations
 

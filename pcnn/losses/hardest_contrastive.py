@@ -202,6 +202,6 @@ def _nearest(
 
 
 def _among(numbers: Tensor, listed: Tensor) -> Tensor:
-    """Whether numbers [P] occur in a sorted list [T], T > 0."""
+    """Which numbers [P] occur in a sorted list [T], T > 0."""
     place = torch.searchsorted(listed, numbers).clamp(max=len(listed) - 1)
     return listed[place] == numbers

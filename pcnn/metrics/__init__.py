@@ -1,15 +1,13 @@
 """Metrics of segmentation."""
 
-from pcnn.metrics.class_accuracy import (
-    best_constant_accuracy,
-    class_accuracy,
-    mean_class_accuracy,
-)
 from pcnn.metrics.confusion import ConfusionMatrix
 from pcnn.metrics.iou import (
     accuracy,
     best_constant,
+    best_constant_accuracy,
+    class_accuracy,
     iou,
+    mean_class_accuracy,
     miou_official,
     miou_present,
     present,

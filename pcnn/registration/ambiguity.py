@@ -17,10 +17,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from pcnn.registration.kabsch import weighted_svd
+from pcnn.maps.radius_pairs import radius_pairs
 from pcnn.registration.matching import drawn
 from pcnn.registration.nearest import nearest_descriptors
-from pcnn.registration.normals import normals_of
+from pcnn.registration.rigid_fit import weighted_svd
 from pcnn.registration.transforms import assembled, transform_points
 
 #: Share of the points that must lie on the target again, and of those that may lie off it. Right
@@ -115,7 +115,7 @@ def ambiguity(
         seed: of the points that are looked at.
 
     Returns:
-        What was found; false where the transform is the only one, or too few points lie on the
+        The other poses; false where the transform is the only one, or too few points lie on the
         target to tell.
     """
     generator = torch.Generator().manual_seed(seed)
@@ -197,18 +197,18 @@ def _refined(surface: _Surface, pose: Tensor, source: Tensor, reach: float) -> T
 
 def _axes(normals: Tensor) -> list[Tensor]:
     """Directions that many normals [S, 3] share, at most three, and those across two of them."""
-    alike = (normals @ normals.T).abs() > math.cos(math.radians(12))
+    parallel = (normals @ normals.T).abs() > math.cos(math.radians(12))
     left = torch.ones(len(normals), dtype=torch.bool)
     axes: list[Tensor] = []
     for _ in range(3):
-        votes = (alike & left).sum(1) * left
+        votes = (parallel & left).sum(1) * left
         top = int(votes.argmax())
         if int(votes[top]) < 0.05 * len(normals):
             break
-        share = alike[top] & left
+        share = parallel[top] & left
         axis = (normals[share] * (normals[share] @ normals[top]).sign()[:, None]).mean(0)
         axes.append(axis / axis.norm())
-        left &= ~alike[top]
+        left &= ~parallel[top]
     for one in range(len(axes)):
         for other in range(one):
             across = torch.linalg.cross(axes[one], axes[other])
@@ -230,3 +230,27 @@ def _apart(one: Tensor, other: Tensor, points: Tensor) -> float:
     """Root mean square distance [m] of points under two transforms."""
     gap = transform_points(one, points) - transform_points(other, points)
     return float(gap.square().sum(1).mean().sqrt())
+
+
+def normals_of(points: Tensor, places: Tensor, radius: float) -> Tensor:
+    """Unit normals at places of a cloud, of either sign.
+
+    The direction in which the points within the radius spread least: the eigenvector of the
+    smallest eigenvalue of their covariance. Any direction where there is one such point.
+
+    Args:
+        points: [P, 3] [m].
+        places: [N, 3] [m], each with a point within the radius.
+        radius: of the neighbourhood [m].
+
+    Returns:
+        [N, 3] float64.
+    """
+    at, found = radius_pairs(points.float(), None, places.float(), None, radius)
+    gap = (points[found] - places[at]).double()  # [K, 3], about the place to keep digits
+    count = torch.bincount(at, minlength=len(places)).clamp(min=1)[:, None]  # [N, 1]
+    sums = gap.new_zeros(len(places), 9)
+    sums.index_add_(0, at, (gap[:, :, None] * gap[:, None, :]).flatten(1))
+    mean = gap.new_zeros(len(places), 3).index_add_(0, at, gap) / count
+    covariance = (sums / count).reshape(-1, 3, 3) - mean[:, :, None] * mean[:, None, :]
+    return torch.linalg.eigh(covariance).eigenvectors[:, :, 0]

@@ -1,11 +1,14 @@
-"""What turns a cloud into points with descriptors."""
+"""Described points, and what a descriptor is."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Protocol
 
+import torch
 from torch import Tensor
+
+SHORTEST = 1e-8
 
 
 @dataclass(frozen=True, eq=False)
@@ -14,7 +17,7 @@ class Described:
 
     Args:
         points: [N, 3] float32 in the cloud's own frame [m].
-        features: [N, C] float32; near in Euclidean distance where places look alike.
+        features: [N, C] float32; near in Euclidean distance where places look similar.
     """
 
     points: Tensor
@@ -39,3 +42,21 @@ class Descriptor(Protocol):
             ValueError: too few points.
         """
         ...
+
+
+def unit_length(features: Tensor) -> Tensor:
+    """Divide every row by its Euclidean length.
+
+    A row shorter than 1e-8 stays as it is, and its gradient too: a division by almost nothing
+    would hand the network a gradient of 1e8.
+
+    Args:
+        features: [N, C]; half precision is computed in float32.
+
+    Returns:
+        [N, C] float32, or float64 for float64 features.
+    """
+    if features.dtype in (torch.float16, torch.bfloat16):
+        features = features.float()
+    square = features.square().sum(1, keepdim=True)
+    return features * torch.where(square > SHORTEST**2, square, 1).rsqrt()

@@ -6,61 +6,21 @@ import hashlib
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 
 from pcnn.registration.descriptor import Described
-from pcnn.registration.kabsch import weighted_svd
 from pcnn.registration.matching import Matches, sampled_matches
-from pcnn.registration.ransac import ransac_batch
-from pcnn.registration.settings import MATCHINGS, SAMPLINGS, Matching, RansacSettings, Sampling
-from pcnn.registration.solution import Solution
+from pcnn.registration.ransac import Solution, ransac_batch
+from pcnn.registration.rigid_fit import weighted_svd
+from pcnn.registration.settings import EstimateSettings
 from pcnn.registration.transforms import transform_points
-
-Solver = Literal["torch", "open3d", "svd"]
-SOLVERS: tuple[str, ...] = get_args(Solver)
-
-
-@dataclass(frozen=True)
-class EstimateSettings:
-    """How a transform is estimated.
-
-    Args:
-        ransac: what RANSAC tries and accepts; its distance also counts the inliers of ``svd``.
-        solver: ``torch`` (RANSAC on any device), ``open3d`` (its RANSAC, the field's reference) or
-            ``svd`` (one fit to all matches, near descriptors weighing more: for matches that are
-            mostly right).
-        matching: ``one_way`` or ``mutual``.
-        sampling: ``random_points``, ``random_matches`` or ``top_k``.
-        refine: fit torch's best hypothesis again to its inliers.
-        seed: of samples and hypotheses.
-
-    Raises:
-        ValueError: an unknown name.
-    """
-
-    ransac: RansacSettings
-    solver: Solver = "torch"
-    matching: Matching = "one_way"
-    sampling: Sampling = "random_points"
-    refine: bool = True
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        for what, value, names in (
-            ("solver", self.solver, SOLVERS),
-            ("matching", self.matching, MATCHINGS),
-            ("sampling", self.sampling, SAMPLINGS),
-        ):
-            if value not in names:
-                raise ValueError(f"{what} must be one of {', '.join(names)}, got {value!r}")
 
 
 @dataclass(frozen=True, eq=False)
 class Estimate:
-    """What was found for a pair.
+    """Matches and transform of a pair.
 
     Args:
         source: [M, 3] points of the matches in the source, on the CPU.

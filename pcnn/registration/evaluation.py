@@ -20,9 +20,10 @@ from pcnn.metrics.registration import (
     point_rmse,
 )
 from pcnn.registration.descriptor import Described, Descriptor
-from pcnn.registration.estimate import Estimate, EstimateSettings, estimate_all
+from pcnn.registration.estimate import Estimate, estimate_all
 from pcnn.registration.icp import icp
 from pcnn.registration.nearest import nearest_within
+from pcnn.registration.settings import EstimateSettings
 from pcnn.registration.transforms import transform_points
 
 BATCH = 16  # pairs whose RANSAC runs at once

@@ -1,14 +1,16 @@
-"""Point-to-point ICP."""
+"""Point-to-point ICP, on any device or by Open3D."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from pcnn.registration.kabsch import weighted_svd
 from pcnn.registration.nearest import nearest_within
+from pcnn.registration.open3d_tools import cloud_of, open3d, open3d_name
+from pcnn.registration.rigid_fit import weighted_svd
 from pcnn.registration.transforms import transform_points
 
 
@@ -71,3 +73,21 @@ def icp(
             return Alignment(transform, fitness, rmse, steps)
         transform = weighted_svd(moved[near], target[index[near]]) @ transform
         last, steps = (fitness, rmse), steps + 1
+
+
+def open3d_icp(
+    source: Tensor, target: Tensor, start: Tensor, distance: float, iterations: int = 200
+) -> Alignment:
+    """`icp` by Open3D, on the CPU, with its tolerance of 1e-6."""
+    pipeline = open3d().pipelines.registration
+    done = pipeline.registration_icp(
+        cloud_of(source),
+        cloud_of(target),
+        distance,
+        start.cpu().numpy().astype(np.float64),
+        pipeline.TransformationEstimationPointToPoint(),
+        pipeline.ICPConvergenceCriteria(max_iteration=iterations),
+    )
+    transform = torch.from_numpy(np.array(done.transformation))
+    rmse = float(done.inlier_rmse) if done.fitness > 0 else torch.nan
+    return Alignment(transform, float(done.fitness), rmse, -1, open3d_name())

@@ -23,7 +23,7 @@ class LocalCloud:
 
     @property
     def moved(self) -> bool:
-        """Whether the origin is not that of the coordinates that were given."""
+        """True where the origin is not that of the coordinates that were given."""
         return bool(self.origin.any())
 
     def given(self, points: Tensor) -> Tensor:

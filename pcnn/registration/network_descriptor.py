@@ -9,8 +9,7 @@ from torch import Tensor, nn
 
 from pcnn.datasets.placement import Placement
 from pcnn.datasets.registration.placed_pairs import placed
-from pcnn.registration.descriptor import Described
-from pcnn.registration.unit_length import unit_length
+from pcnn.registration.descriptor import Described, unit_length
 from pcnn.tensor import SparseTensor
 
 

@@ -9,10 +9,9 @@ import torch
 from torch import Tensor
 
 from pcnn.errors import MissingPackageError, first_line
-from pcnn.registration.icp import Alignment
 from pcnn.registration.matching import Matches
+from pcnn.registration.ransac import Solution
 from pcnn.registration.settings import RansacSettings
-from pcnn.registration.solution import Solution
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -50,24 +49,6 @@ def cloud_of(points: Tensor) -> Any:
     o3d = open3d()
     vector = o3d.utility.Vector3dVector(np.ascontiguousarray(points.double().cpu().numpy()))
     return o3d.geometry.PointCloud(vector)
-
-
-def open3d_icp(
-    source: Tensor, target: Tensor, start: Tensor, distance: float, iterations: int = 200
-) -> Alignment:
-    """`pcnn.registration.icp.icp` by Open3D, with its tolerance of 1e-6."""
-    pipeline = open3d().pipelines.registration
-    done = pipeline.registration_icp(
-        cloud_of(source),
-        cloud_of(target),
-        distance,
-        start.cpu().numpy().astype(np.float64),
-        pipeline.TransformationEstimationPointToPoint(),
-        pipeline.ICPConvergenceCriteria(max_iteration=iterations),
-    )
-    transform = torch.from_numpy(np.array(done.transformation))
-    rmse = float(done.inlier_rmse) if done.fitness > 0 else torch.nan
-    return Alignment(transform, float(done.fitness), rmse, -1, open3d_name())
 
 
 def open3d_ransac(

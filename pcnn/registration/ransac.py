@@ -17,15 +17,29 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pcnn.registration.horn import fitted
-from pcnn.registration.kabsch import weighted_similarity, weighted_svd
+from pcnn.registration.rigid_fit import fitted, weighted_similarity, weighted_svd
 from pcnn.registration.settings import RansacSettings
-from pcnn.registration.solution import Solution
 from pcnn.registration.transforms import transform_points
 
 ROUND = 5_000  # hypotheses between two looks at whether to stop
 ENTRIES = 1 << 24  # residuals at once
 REFITS = 5
+
+
+@dataclass(frozen=True, eq=False)
+class Solution:
+    """An estimated transform and the matches that agree with it.
+
+    Args:
+        transform: [4, 4] float64 on the CPU, source to target; None when no hypothesis passed:
+            there is no estimate, and the identity would be a wrong one.
+        inliers: [M] bool on the CPU, matches within the distance.
+        hypotheses: tried, those included that failed a check.
+    """
+
+    transform: Tensor | None
+    inliers: Tensor
+    hypotheses: int
 
 
 @dataclass
@@ -127,7 +141,7 @@ def _check(source: Tensor, target: Tensor) -> None:
 
 
 def _settled(search: _Search, settings: RansacSettings) -> bool:
-    """Whether a better hypothesis has been missed with little enough probability."""
+    """True where a better hypothesis is improbable enough."""
     matches = len(search.source)
     if matches < settings.points or search.tried >= settings.hypotheses:
         return True

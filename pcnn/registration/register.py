@@ -12,11 +12,11 @@ from pcnn.metrics.registration.inlier_ratio import match_distances
 from pcnn.plural import counted
 from pcnn.registration.ambiguity import UNIQUE, Ambiguity, ambiguity
 from pcnn.registration.descriptor import Described, Descriptor
-from pcnn.registration.estimate import EstimateSettings, Solver, estimate_all
+from pcnn.registration.estimate import estimate_all
 from pcnn.registration.icp import icp
 from pcnn.registration.nearest import nearest_within
 from pcnn.registration.rivals import Rivals, rivals
-from pcnn.registration.settings import RansacSettings
+from pcnn.registration.settings import EstimateSettings, RansacSettings, Solver
 from pcnn.registration.transforms import transform_points
 
 #: Samples of each cloud, as in the benchmarks' tables.
@@ -76,7 +76,7 @@ class Registration:
         solver: name.
         icp: whether ICP refined the transform; not where it was not asked for, or fewer than 3
             points were near enough.
-        reason: why this descriptor was taken, where somebody chose.
+        reason: why this descriptor was taken, where it was chosen automatically.
         scale: size of the target over that of the source by the similarity that most matches agree
             with; 1 within some hundredths. The transform is rigid all the same.
         ambiguity: other poses that fit as well; false where there are none, and always unless

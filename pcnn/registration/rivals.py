@@ -27,7 +27,7 @@ FEWEST, MOST = 5_000, 15_000  # hypotheses of each
 
 @dataclass(frozen=True)
 class Rivals:
-    """What the other models explain.
+    """Inliers of the other models.
 
     Args:
         scale: size of the target over that of the source by the similarity with most inliers.

@@ -8,16 +8,18 @@ from typing import Literal, get_args
 
 Matching = Literal["one_way", "mutual"]
 Sampling = Literal["random_points", "random_matches", "top_k"]
+Solver = Literal["torch", "open3d", "svd"]
 
 #: Which matches are kept: nearest neighbours from source to target, or those that agree both ways.
 MATCHINGS: tuple[str, ...] = get_args(Matching)
 #: How a number of samples is drawn: points before matching, matches at random, the best matches.
 SAMPLINGS: tuple[str, ...] = get_args(Sampling)
+SOLVERS: tuple[str, ...] = get_args(Solver)
 
 
 @dataclass(frozen=True)
 class RansacSettings:
-    """What RANSAC tries and accepts.
+    """Settings of RANSAC.
 
     Args:
         distance: largest residual of an inlier [m].
@@ -52,3 +54,38 @@ class RansacSettings:
             raise ValueError(f"confidence is a probability in (0, 1], got {self.confidence}")
         if not 1 <= self.scale < math.inf:
             raise ValueError(f"scale is a factor of at least 1, got {self.scale}")
+
+
+@dataclass(frozen=True)
+class EstimateSettings:
+    """How a transform is estimated.
+
+    Args:
+        ransac: what RANSAC tries and accepts; its distance also counts the inliers of ``svd``.
+        solver: ``torch`` (RANSAC on any device), ``open3d`` (its RANSAC, the field's reference) or
+            ``svd`` (one fit to all matches, near descriptors weighing more: for matches that are
+            mostly right).
+        matching: ``one_way`` or ``mutual``.
+        sampling: ``random_points``, ``random_matches`` or ``top_k``.
+        refine: fit torch's best hypothesis again to its inliers.
+        seed: of samples and hypotheses.
+
+    Raises:
+        ValueError: an unknown name.
+    """
+
+    ransac: RansacSettings
+    solver: Solver = "torch"
+    matching: Matching = "one_way"
+    sampling: Sampling = "random_points"
+    refine: bool = True
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for what, value, names in (
+            ("solver", self.solver, SOLVERS),
+            ("matching", self.matching, MATCHINGS),
+            ("sampling", self.sampling, SAMPLINGS),
+        ):
+            if value not in names:
+                raise ValueError(f"{what} must be one of {', '.join(names)}, got {value!r}")

@@ -21,10 +21,10 @@ from pcnn.metrics.registration import (
     validation_protocol,
 )
 from pcnn.ranges import Count, Degrees, Length, Natural, Seed, Share
-from pcnn.registration.descriptor import Described
-from pcnn.registration.estimate import EstimateSettings, estimate_all, seed_of
+from pcnn.registration.descriptor import Described, unit_length
+from pcnn.registration.estimate import estimate_all, seed_of
 from pcnn.registration.positives import positive_pairs
-from pcnn.registration.unit_length import unit_length
+from pcnn.registration.settings import EstimateSettings
 from pcnn.tasks.network_task import NetworkTask
 from pcnn.visualize.pair import DrawnMatches, ShownPair
 

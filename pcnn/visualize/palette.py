@@ -93,7 +93,7 @@ def palette(class_names: Sequence[str]) -> NDArray[np.uint8]:
     """Choose a colour for every class.
 
     SemanticKITTI's own colours where every name is one of its classes, generated ones otherwise
-    (a mixture would hold colours that are too alike).
+    (a mixture would hold colours that are too similar).
 
     Args:
         class_names: C names.

@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-_VERTEX = [
-    ("x", "<f4"),
-    ("y", "<f4"),
-    ("z", "<f4"),
-    ("red", "u1"),
-    ("green", "u1"),
-    ("blue", "u1"),
-]
-VERTEX = np.dtype(_VERTEX)
+from pcnn.files.whole_file import whole_file
+
 TYPE_NAMES = {"<f4": "float", "<f8": "double", "|u1": "uchar", "<i4": "int"}
 
 
@@ -58,9 +50,9 @@ def write_coloured_ply(
     if "\n" in comment or not comment.isascii():
         raise ValueError(f"a ply comment is one line of ASCII text, got {comment!r}")
 
-    far = any(origin)
-    place = [(name, "<f8" if far and name in "xyz" else kind) for name, kind in _VERTEX]
-    dtype = np.dtype(place if labels is None else [*place, ("label", "<i4")])
+    fields = [(name, "<f8" if any(origin) else "<f4") for name in "xyz"]
+    fields += [(name, "u1") for name in ("red", "green", "blue")]
+    dtype = np.dtype(fields if labels is None else [*fields, ("label", "<i4")])
     vertices = np.empty(len(points), dtype)
     for axis, name in enumerate("xyz"):
         vertices[name] = points[:, axis].astype(dtype[name]) + origin[axis]
@@ -76,10 +68,7 @@ def write_coloured_ply(
     header += [f"property {TYPE_NAMES[dtype[name].str]} {name}" for name in dtype.names or ()]
     header.append("end_header")
 
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(path.name + ".part")
-    with part.open("wb") as file:
+    with whole_file(path) as file:
         file.write(("\n".join(header) + "\n").encode("ascii"))
         file.write(vertices.tobytes())
-    os.replace(part, path)
     return path

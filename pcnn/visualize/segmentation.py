@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -13,11 +12,10 @@ from numpy.typing import NDArray
 
 from pcnn.metrics.confusion import ConfusionMatrix
 from pcnn.metrics.iou import accuracy, iou, miou_present, present
+from pcnn.visualize.page import FAINT, INK, new_page, saved
 from pcnn.visualize.palette import UNLABELLED, colourise, palette
 from pcnn.visualize.raster import from_above, from_sensor
 
-INK = "#1c2430"
-FAINT = "#6b7482"
 RIGHT = (200, 205, 213)
 WRONG = (214, 39, 40)
 PIXELS = 1000
@@ -102,12 +100,7 @@ def segmentation_picture(
     _heading(page, title, source, counts, len(points))
     _legend(page, entries, "classes in this scan" + ("" if counts is None else ", IoU in %"))
 
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(path.name + ".part")
-    page.figure.savefig(part, format="png", dpi=100)
-    os.replace(part, path)
-    return path
+    return saved(page.figure, path)
 
 
 def _centre(points: NDArray[np.floating]) -> NDArray[np.floating]:
@@ -141,9 +134,6 @@ class _Page:
     HEAD, LEGEND_TITLE, LEGEND_ROW, LETTER = 1.28, 0.45, 0.275, 0.098
 
     def __init__(self, columns: int, labels: list[str]) -> None:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-
         self.columns = columns
         self.width = 2 * self.MARGIN + columns * self.SIDE + (columns - 1) * self.GAP
         # patch, gap and space to the next column beside the letters
@@ -152,8 +142,7 @@ class _Page:
         rows = -(-len(labels) // self.legend_columns)
         self.foot = self.LEGEND_TITLE + rows * self.LEGEND_ROW + self.MARGIN
         self.height = self.HEAD + self.SIDE + self.GAP + self.STRIP_HEIGHT + self.foot
-        self.figure: Any = Figure(figsize=(self.width, self.height), facecolor="white")
-        FigureCanvasAgg(self.figure)
+        self.figure = new_page(self.width, self.height)
 
     def axes(self, column: int, strip: bool) -> Any:
         """Add the square of a column, or the strip under it."""

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pcnn.datasets.statistics import Histogram, SetStatistics
-from pcnn.files.whole_file import whole_file
 from pcnn.plural import counted
+from pcnn.visualize.page import FAINT, INK, new_page, saved
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -37,13 +37,9 @@ def statistics_page(sets: Sequence[SetStatistics], path: str | Path) -> Path:
     Raises:
         ValueError: no set, or more than there are colours.
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     if not 1 <= len(sets) <= len(COLOURS):
         raise ValueError(f"a page holds 1 to {len(COLOURS)} sets, got {len(sets)}")
-    figure = Figure(figsize=(17, 12.5), facecolor="white", layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = new_page(17, 12.5, layout="constrained")
     axes = figure.subplots(3, 3)
     _histograms(axes[0, 0], sets, "range", "range [m]", (0, 90), 4)
     _histograms(axes[0, 1], sets, "height", "height [m]", _span(sets, "height"), 2)
@@ -57,10 +53,7 @@ def statistics_page(sets: Sequence[SetStatistics], path: str | Path) -> Path:
     handles = [axes[1, 2].patches[n] for n in range(len(sets))]
     labels = [f"{title(s)}, {counted(len(s.points), 'cloud')}" for s in sets]
     figure.legend(handles, labels, loc="outside upper center", ncols=min(len(sets), 3), fontsize=12)
-    path = Path(path)
-    with whole_file(path) as file:
-        figure.savefig(file, format="png", dpi=90)
-    return path
+    return saved(figure, path, dpi=90)
 
 
 def title(statistics: SetStatistics) -> str:
@@ -108,7 +101,7 @@ def _histograms(
 
 
 def _nothing(axes: Axes, why: str) -> None:
-    axes.text(0.5, 0.5, why, ha="center", va="center", transform=axes.transAxes, color="#6b7482")
+    axes.text(0.5, 0.5, why, ha="center", va="center", transform=axes.transAxes, color=FAINT)
 
 
 def _neighbours(axes: Axes, sets: Sequence[SetStatistics]) -> None:
@@ -122,7 +115,7 @@ def _neighbours(axes: Axes, sets: Sequence[SetStatistics]) -> None:
                 continue
             x = at + (n - (len(sets) - 1) / 2) * width
             axes.bar(x, np.mean(values), 0.9 * width, color=colour, alpha=0.75)
-            axes.plot([x, x], [min(values), max(values)], color="#1c2430", linewidth=1.2)
+            axes.plot([x, x], [min(values), max(values)], color=INK, linewidth=1.2)
     axes.set_xticks(range(len(sizes)), [f"{size:g} m" for size in sizes])
     axes.set_xlabel("voxel size")
     axes.set_ylabel("voxels in the $3^3$ box")
@@ -133,7 +126,7 @@ def _points(axes: Axes, sets: Sequence[SetStatistics]) -> None:
         axes.bar(n, np.mean(statistics.points) / 1e3, 0.8, color=colour, alpha=0.75)
     for n, statistics in enumerate(sets):
         ends = [min(statistics.points) / 1e3, max(statistics.points) / 1e3]
-        axes.plot([n, n], ends, color="#1c2430", linewidth=1.2)
+        axes.plot([n, n], ends, color=INK, linewidth=1.2)
     axes.set_xticks([])
     axes.set_ylabel("thousand points a cloud")
 
@@ -213,7 +206,7 @@ def _median(histogram: Histogram, unit: str) -> str:
 
 
 def _beyond(statistics: SetStatistics, name: str) -> bool:
-    """Whether values lie beyond the ends of the bins: distances to them are lower bounds."""
+    """True where values lie beyond the ends of the bins: distances are then lower bounds."""
     held = statistics.histograms.get(name)
     return held is not None and held.under + held.over > 0
 

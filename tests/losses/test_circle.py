@@ -12,7 +12,6 @@ from torch import Tensor
 from pcnn.losses.circle import Circle, circle
 from pcnn.losses.descriptors import samples_of_pairs
 from tests.losses.pairs import pair_batch, unit_rows
-from tests.losses.test_hardest_contrastive import DEGENERATE
 
 
 def of_ends(distance: Tensor, positive: Tensor, negative: Tensor, scale: float) -> list[Tensor]:
@@ -99,33 +98,6 @@ def test_samples_are_drawn_from_every_pair() -> None:
     assert (counts[:3] == 300).all()
     assert float(counts[3:50].min()) > 10  # 300 * 5 / 47 = 32 on average
     assert float(counts[50:].min()) > 150
-
-
-@pytest.mark.parametrize("name", list(DEGENERATE))
-@pytest.mark.parametrize("zero", [False, True], ids=["features", "zero features"])
-def test_degenerate_batches_have_finite_gradients(name: str, zero: bool) -> None:
-    batch = pair_batch(*DEGENERATE[name], 0.5)
-    sides = [unit_rows(len(p), 4, 1) for p in (batch.source_places, batch.target_places)]
-    if zero:
-        sides = [torch.zeros_like(side).requires_grad_() for side in sides]
-    value = Circle()(*sides, batch)
-    value.backward()
-    assert torch.isfinite(value)
-    for side in sides:
-        assert side.grad is not None
-        assert torch.isfinite(side.grad).all()
-
-
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
-def test_half_precision_is_computed_in_float32(dtype: torch.dtype) -> None:
-    generator = torch.Generator().manual_seed(3)
-    source = torch.rand(40, 3, generator=generator) * 9
-    batch = pair_batch([source], [source + 0.1], 0.6)
-    f, g = (unit_rows(40, 16, n).detach().to(dtype) for n in (1, 2))
-    value = Circle()(f, g, batch)
-    assert value.dtype == torch.float32
-    assert value > 0.1
-    torch.testing.assert_close(value, Circle()(f.float(), g.float(), batch))
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from pcnn.losses import HardestContrastive
 from pcnn.losses.descriptors import drawn
-from pcnn.registration.unit_length import unit_length
+from pcnn.registration.descriptor import unit_length
 from tests.losses.pairs import pair_batch
 
 Array = NDArray[np.float64]

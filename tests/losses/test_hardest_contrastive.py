@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from pcnn.losses.hardest_contrastive import HardestContrastive, hardest_contrastive
-from tests.losses.pairs import pair_batch, unit_rows
+from tests.losses.pairs import DEGENERATE, pair_batch, unit_rows
 
 
 def by_loops(
@@ -183,59 +183,6 @@ def test_numbers_of_samples(monkeypatch: pytest.MonkeyPatch) -> None:
             assert min(pool.tolist()) < rows / 2 <= max(pool.tolist())
     assert not torch.equal(seen[0][2], seen[1][2])
     assert all(torch.equal(a, b) for a, b in zip(seen[0], seen[2], strict=True))
-
-
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
-def test_half_precision_is_computed_in_float32(dtype: torch.dtype) -> None:
-    batch = batch_of_two(3)
-    f, g = (unit_rows(n, 16, n).detach().to(dtype) for n in (46, 38))
-    loss = HardestContrastive()
-    value = loss(f.requires_grad_(), g, batch)
-    assert value.dtype == torch.float32
-    torch.testing.assert_close(value, loss(f.detach().float(), g.float(), batch))
-    value.backward()
-    assert f.grad is not None
-    assert f.grad.dtype == dtype
-
-
-def cloud(*rows: list[float]) -> Tensor:
-    return torch.tensor(rows, dtype=torch.float32).reshape(-1, 3)
-
-
-DEGENERATE = {
-    "no positives": ([cloud([0, 0, 0], [9, 0, 0])], [cloud([5, 0, 0])]),
-    "one point": ([cloud([0, 0, 0])], [cloud([0, 0, 0])]),
-    "all masked": ([torch.zeros(5, 3)], [torch.zeros(4, 3)]),
-    "one pair without": (
-        [cloud([0, 0, 0]), cloud([5, 0, 0])],
-        [cloud([0, 0, 0]), cloud([9, 9, 9])],
-    ),
-    "one cloud empty": ([cloud([0, 0, 0]), cloud([1, 1, 1])], [cloud([0, 0, 0]), cloud()]),
-    "all empty": ([cloud()], [cloud()]),
-}
-
-
-@pytest.mark.parametrize("name", list(DEGENERATE))
-@pytest.mark.parametrize("safe_radius", [None, 1.0])
-@pytest.mark.parametrize("zero", [False, True], ids=["features", "zero features"])
-def test_degenerate_batches_have_finite_gradients(
-    name: str, safe_radius: float | None, zero: bool
-) -> None:
-    batch = pair_batch(*DEGENERATE[name], 0.5)
-    sides = [unit_rows(len(p), 4, 1) for p in (batch.source_places, batch.target_places)]
-    if zero:
-        sides = [torch.zeros_like(side).requires_grad_() for side in sides]
-    loss = HardestContrastive(safe_radius=safe_radius)
-    value = loss(*sides, batch)
-    value.backward()
-    assert torch.isfinite(value)
-    assert set(loss.terms) == {"positive", "negative"}
-    for side in sides:
-        assert side.grad is not None
-        assert torch.isfinite(side.grad).all()
-    if not len(batch.positives):
-        assert value == 0
-        assert all(not side.grad.any() for side in sides if side.grad is not None)
 
 
 def test_nothing_to_learn_hides_no_features() -> None:

@@ -11,7 +11,6 @@ from torch import Tensor
 from pcnn.losses.descriptors import common_places
 from pcnn.losses.info_nce import InfoNCE, info_nce
 from tests.losses.pairs import pair_batch, unit_rows
-from tests.losses.test_hardest_contrastive import DEGENERATE
 
 
 def by_loops(f: Tensor, g: Tensor, h: Tensor, negative: Tensor, temperature: float) -> Tensor:
@@ -62,30 +61,6 @@ def test_matches_of_one_feature_cannot_be_told_apart() -> None:
     places = torch.arange(6.0)[:, None] * torch.tensor([[1.0, 0, 0]])
     value = InfoNCE(safe_radius=0.5)(feature, feature, pair_batch([places], [places], 0.1))
     assert float(value) == pytest.approx(math.log(6))
-
-
-@pytest.mark.parametrize("name", list(DEGENERATE))
-@pytest.mark.parametrize("zero", [False, True], ids=["features", "zero features"])
-def test_degenerate_batches_have_finite_gradients(name: str, zero: bool) -> None:
-    batch = pair_batch(*DEGENERATE[name], 0.5)
-    sides = [unit_rows(len(p), 4, 1) for p in (batch.source_places, batch.target_places)]
-    if zero:
-        sides = [torch.zeros_like(side).requires_grad_() for side in sides]
-    value = InfoNCE()(*sides, batch)
-    value.backward()
-    assert torch.isfinite(value)
-    for side in sides:
-        assert side.grad is not None
-        assert torch.isfinite(side.grad).all()
-
-
-def test_half_precision_is_computed_in_float32() -> None:
-    places = torch.rand(20, 3, generator=torch.Generator().manual_seed(0)) * 9
-    batch = pair_batch([places], [places], 0.1)
-    f, g = (unit_rows(20, 16, n).detach().half() for n in (1, 2))
-    value = InfoNCE()(f.requires_grad_(), g, batch)
-    assert value.dtype == torch.float32
-    torch.testing.assert_close(value, InfoNCE()(f.detach().float(), g.float(), batch))
 
 
 def test_common_places_keep_pairs_apart_and_centimetres_true() -> None:

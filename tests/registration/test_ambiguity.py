@@ -11,11 +11,9 @@ import torch
 from torch import Tensor
 
 from pcnn.datasets.registration import ThreeDMatch
-from pcnn.registration.ambiguity import ambiguity
+from pcnn.registration.ambiguity import ambiguity, normals_of
 from pcnn.registration.descriptor import Described
 from pcnn.registration.downsample import voxel_means
-from pcnn.registration.kabsch import weighted_similarity
-from pcnn.registration.normals import normals_of
 from pcnn.registration.ransac import ransac
 from pcnn.registration.register import (
     AmbiguousError,
@@ -23,6 +21,7 @@ from pcnn.registration.register import (
     NotRigidError,
     register_points,
 )
+from pcnn.registration.rigid_fit import weighted_similarity
 from pcnn.registration.rivals import rivals
 from pcnn.registration.settings import RansacSettings
 from pcnn.registration.transforms import inverse, transform_points

@@ -12,9 +12,8 @@ from pcnn.datasets.registration.make_gt import scene_pairs
 from pcnn.metrics.registration import protocol, summarize
 from pcnn.metrics.registration.pair_table import COLUMNS, write_pair_table
 from pcnn.registration.descriptor import Described
-from pcnn.registration.estimate import EstimateSettings
 from pcnn.registration.evaluation import evaluate_pairs
-from pcnn.registration.settings import RansacSettings
+from pcnn.registration.settings import EstimateSettings, RansacSettings
 from pcnn.registration.transforms import inverse, transform_points
 from tests.datasets.registration.scenes import fragments
 

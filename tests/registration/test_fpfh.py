@@ -8,10 +8,10 @@ import torch
 
 from pcnn.datasets.registration import ThreeDMatch
 from pcnn.metrics.registration import protocol, summarize
-from pcnn.registration.estimate import EstimateSettings
 from pcnn.registration.evaluation import evaluate_pairs
 from pcnn.registration.fpfh import FPFH
 from pcnn.registration.matching import match
+from pcnn.registration.settings import EstimateSettings
 from pcnn.registration.transforms import transform_points
 from tests.registration.clouds import place
 from tests.registration.poses import random_pose

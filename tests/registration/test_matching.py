@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from pcnn.registration.kabsch import weighted_svd
 from pcnn.registration.matching import match, sampled_matches
 from pcnn.registration.nearest import nearest_descriptors, nearest_within
+from pcnn.registration.rigid_fit import weighted_svd
 from pcnn.registration.transforms import transform_points
 from tests.registration.poses import random_pose
 

@@ -8,9 +8,9 @@ import torch
 from scipy.spatial import cKDTree
 from torch import Tensor
 
+from pcnn.registration.descriptor import unit_length
 from pcnn.registration.positives import positive_pairs
 from pcnn.registration.transforms import inverse, transform_points
-from pcnn.registration.unit_length import unit_length
 from tests.registration.poses import random_pose
 
 Batch = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]

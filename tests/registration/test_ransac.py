@@ -10,12 +10,12 @@ from torch import Tensor
 
 from pcnn.datasets.registration import ThreeDMatch
 from pcnn.metrics.registration import mean_of, rotation_error, translation_error
-from pcnn.registration.estimate import EstimateSettings, estimate_all
+from pcnn.registration.estimate import estimate_all
 from pcnn.registration.fpfh import FPFH
-from pcnn.registration.horn import fitted
-from pcnn.registration.kabsch import weighted_svd
+from pcnn.registration.icp import icp
 from pcnn.registration.ransac import ransac, ransac_batch
-from pcnn.registration.settings import RansacSettings
+from pcnn.registration.rigid_fit import fitted, weighted_svd
+from pcnn.registration.settings import EstimateSettings, RansacSettings
 from pcnn.registration.transforms import transform_points
 from tests.registration.poses import random_pose
 
@@ -71,6 +71,25 @@ def test_finds_the_pose_among_wrong_matches(points: int) -> None:
         assert float(translation_error(found.transform, truth)) < 0.03
         assert int(found.inliers.sum()) >= 0.9 * right * 400
         assert found.hypotheses == 20_000
+
+
+def test_figures_stay_as_they_are() -> None:
+    source, target, _ = matches(0)
+    found = ransac(source, target, SETTINGS, 3)
+    assert found.transform is not None
+    assert int(found.inliers.sum()) == 40
+    assert found.transform[:3].flatten().tolist() == pytest.approx(
+        [
+            *(0.4216057, 0.7500024, -0.5096518, 1.1409692),
+            *(-0.8580571, 0.1482209, -0.4916997, 1.296635),
+            *(-0.2932349, 0.6446138, 0.7060357, 0.4984919),
+        ],
+        abs=1e-6,
+    )
+    refined = icp(source, target, found.transform, 0.05, 20)
+    assert (refined.iterations, refined.fitness) == (2, pytest.approx(0.105))
+    wanted = [1.142413, 1.2966841, 0.4975108]
+    assert refined.transform[:3, 3].tolist() == pytest.approx(wanted, abs=1e-6)
 
 
 def test_far_from_the_origin_nothing_is_lost() -> None:

@@ -15,10 +15,10 @@ from pcnn.experiment.pretrained import chosen, of_checkpoint
 from pcnn.experiment.register import points_of
 from pcnn.metrics.registration import rotation_error, translation_error
 from pcnn.registration.descriptor import Described
-from pcnn.registration.estimate import SOLVERS, EstimateSettings, estimate_all
+from pcnn.registration.estimate import estimate_all
 from pcnn.registration.network_descriptor import NetworkDescriptor
 from pcnn.registration.register import NoOverlapError, default_settings, register_points
-from pcnn.registration.settings import RansacSettings
+from pcnn.registration.settings import SOLVERS, EstimateSettings, RansacSettings
 from pcnn.registration.transforms import transform_points
 from tests.registration.clouds import two_views
 from tests.registration.poses import random_pose

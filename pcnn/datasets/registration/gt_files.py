@@ -24,7 +24,7 @@ from pcnn.registration.transforms import rigid
 
 Key = tuple[int, int]
 
-#: What `write_scene` writes.
+#: Files of `write_scene`.
 SCENE_FILES = ("gt.log", "gt.info", "gt_overlap.log")
 
 

@@ -24,7 +24,7 @@ from pcnn.files.arrays import read_npy, read_npz
 from pcnn.files.bounded import named
 from pcnn.files.whole_file import whole_file
 from pcnn.registration.downsample import voxel_firsts
-from pcnn.registration.icp import Alignment, icp
+from pcnn.registration.icp import Alignment, icp, open3d_icp
 from pcnn.registration.transforms import inverse, rigid, transform_points
 
 GroundTruth = Literal["legacy", "fixed", "odometry"]
@@ -85,8 +85,6 @@ def refined(
     if chosen == "torch":
         found = icp(moved, parts[1], start, ICP_DISTANCE, ICP_ITERATIONS)
     else:
-        from pcnn.registration.open3d_tools import open3d_icp
-
         found = open3d_icp(moved, parts[1], start, ICP_DISTANCE, ICP_ITERATIONS)
     if ground_truth == "legacy":
         return odometry @ found.transform, found

@@ -69,7 +69,7 @@ class PairResult:
 
     @property
     def consecutive(self) -> bool:
-        """Whether the source follows the target in time: such pairs are easy."""
+        """True where the source follows the target in time: such pairs are easy."""
         return self.source == self.target + 1
 
     @property

@@ -56,7 +56,7 @@ def scene_table(summary: Summary, title: str) -> Table:
 
 
 def caption(summary: Summary) -> str:
-    """What the figures rest on, in words."""
+    """The basis of the figures, in words."""
     rule = summary.protocol
     lines = [
         f"protocol {rule.name}: registered if {rule.success}; right match below "

@@ -1,10 +1,8 @@
-"""The best rigid transform of a few points, for very many sets of them at once.
+"""The transform that fits matched points best: weighted, with a scale, or of very many small sets.
 
-A singular value decomposition of every 3 x 3 covariance is slow on a GPU; the closed form by
-quaternions is a handful of elementwise operations.
-
-Source: Horn 1987, "Closed-form solution of absolute orientation using unit quaternions"; the
-largest eigenvalue by Newton's method as Theobald 2005 (QCP) finds it.
+Two closed forms. By singular values (`weighted_svd`, `weighted_similarity`), differentiable. By
+quaternions (`fitted`), for very many small sets: a singular value decomposition of every 3 x 3
+covariance is slow on a GPU, while quaternions take a handful of elementwise operations.
 """
 
 from __future__ import annotations
@@ -17,11 +15,72 @@ from pcnn.registration.transforms import assembled
 STEPS = 30  # Newton's method falls to the largest root from above; few are needed but at ties
 
 
+def weighted_svd(source: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
+    """Transform that minimises ``sum_m w_m |R p_m + t - q_m|²``.
+
+    Differentiable; the rotation is proper (determinant 1) also where the points are coplanar or
+    mirrored.
+
+    Source: Kabsch 1976, Umeyama 1991 (Eqs. 40-43, without scale).
+
+    Args:
+        source: [..., M, 3].
+        target: [..., M, 3].
+        weight: [..., M] not negative; None gives all the same weight. Where all are zero the result
+            is the identity: callers check for it.
+
+    Returns:
+        [..., 4, 4] of the dtype of the points.
+    """
+    if weight is None:
+        weight = torch.ones_like(source[..., 0])
+    share = (weight / weight.sum(-1, keepdim=True).clamp(min=1e-12))[..., None]  # [..., M, 1]
+    middle_source = (share * source).sum(-2, keepdim=True)
+    middle_target = (share * target).sum(-2, keepdim=True)
+    covariance = (share * (source - middle_source)).mT @ (target - middle_target)  # [..., 3, 3]
+    u, _, vt = torch.linalg.svd(covariance)
+    sign = torch.linalg.det(vt.mT @ u.mT).sign()
+    # the last axis is turned round where U and V form a mirror image
+    flip = torch.stack([torch.ones_like(sign), torch.ones_like(sign), sign], -1)
+    rotation = (vt.mT * flip[..., None, :]) @ u.mT
+    translation = middle_target.squeeze(-2) - (rotation @ middle_source.mT).squeeze(-1)
+    return assembled(rotation, translation)
+
+
+def weighted_similarity(source: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
+    """Transform that minimises ``sum_m w_m |s R p_m + t - q_m|²``, the scale ``s`` included.
+
+    The rotation is that of `weighted_svd`; with it ``s = sum_m w_m (R p_m)·q_m / sum_m w_m |p_m|²``
+    about the weighted means.
+
+    Source: Umeyama 1991 (Eqs. 40-43).
+
+    Args:
+        source: [M, 3].
+        target: [M, 3].
+        weight: [M] not negative; None gives all the same weight.
+
+    Returns:
+        [4, 4] of the dtype of the points: its linear part is ``s R``.
+    """
+    weight = torch.ones_like(source[:, 0]) if weight is None else weight
+    share = (weight / weight.sum().clamp(min=1e-12))[:, None]  # [M, 1]
+    middle_source, middle_target = (share * source).sum(0), (share * target).sum(0)
+    rotation = weighted_svd(source, target, weight)[:3, :3]
+    centred = source - middle_source
+    along = (share * (centred @ rotation.mT) * (target - middle_target)).sum()
+    scale = along / (share * centred.square()).sum().clamp(min=1e-12)
+    return assembled(scale * rotation, middle_target - scale * rotation @ middle_source)
+
+
 def fitted(source: Tensor, target: Tensor) -> Tensor:
     """Transform that minimises ``sum_m |R p_m + t - q_m|²`` of every set of points.
 
-    Where the points are collinear many rotations fit alike, and the one that is returned need not
-    be among them: a hypothesis is checked against its own points anyway.
+    Source: Horn 1987, "Closed-form solution of absolute orientation using unit quaternions"; the
+    largest eigenvalue by Newton's method as Theobald 2005 (QCP) finds it.
+
+    Where the points are collinear many rotations fit equally well, and the one that is returned
+    need not be among them: a hypothesis is checked against its own points later.
 
     Args:
         source: [S, n, 3].
