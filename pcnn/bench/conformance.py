@@ -2,7 +2,7 @@
 
 A time needs more than a right result of the configuration that is timed: a dataflow that is wrong
 elsewhere takes short cuts. So dataflows and map builders pass their whole checks
-(`pcnn.ops.whole_check`, `pcnn.maps.conformance`), once in a process for every device, before
+(`pcnn.ops.conformance`, `pcnn.maps.conformance`), once in a process for every device, before
 anything of theirs is timed; the configuration is then checked itself (`pcnn.bench.verify`).
 """
 
@@ -15,12 +15,12 @@ import torch
 from pcnn.bench import oracle
 from pcnn.bench.mapping.products import Planned
 from pcnn.bench.verify import CheckFailed
-from pcnn.dataflows import Automatic, Dataflow
+from pcnn.dataflows import Dataflow
 from pcnn.geometry import Kernel, PointSet
 from pcnn.maps import MapBuilder
 from pcnn.maps.conformance import WrongMap, check_builder, wavy_cells
 from pcnn.maps.radius import RadiusSearch
-from pcnn.ops import native_points, whole_check
+from pcnn.ops import conformance, native_points
 from pcnn.ops.conformance import Nonconforming
 from pcnn.ops.engine import Engine
 
@@ -47,8 +47,7 @@ def check_engine(engine: Engine, device: torch.device, points: bool = False) -> 
         check_search(engine.on_points, device)
     elif engine.on_voxels is not None:
         check_map_builder(engine.builder_on(device), device)
-    own = engine.dataflow
-    for dataflow in own.possible_on(device) if isinstance(own, Automatic) else (own,):
+    for dataflow in engine.dataflows(device):
         check_dataflow(dataflow, device)
 
 
@@ -59,7 +58,7 @@ def check_dataflow(dataflow: Dataflow, device: torch.device) -> None:
         CheckFailed: it breaks a promise.
     """
     try:
-        whole_check.check_dataflow(dataflow, device)
+        conformance.check_dataflow(dataflow, device)
     except Nonconforming as error:
         raise CheckFailed(str(error)) from error
 

@@ -1,20 +1,21 @@
 """Dataflows: the two products of a convolution over the triplets of a kernel map."""
 
-from pcnn.dataflows.automatic import Automatic
 from pcnn.dataflows.base import Dataflow
 from pcnn.dataflows.blocked import Blocked, SummedBlocks
-from pcnn.dataflows.epilogue import Epilogue
 from pcnn.dataflows.gather_scatter import GatherScatter
 from pcnn.dataflows.output_stationary import OutputStationary
+from pcnn.dataflows.products import PerProduct
 from pcnn.dataflows.reference import Reference
+from pcnn.kernels.conv_spec import ConvSpec, Epilogue
 
 __all__ = [
-    "Automatic",
     "Blocked",
+    "ConvSpec",
     "Dataflow",
     "Epilogue",
     "GatherScatter",
     "OutputStationary",
+    "PerProduct",
     "Reference",
     "SummedBlocks",
 ]

@@ -15,8 +15,16 @@ from itertools import groupby
 import torch
 from torch import Tensor, nn
 
-from pcnn.dataflows.epilogue import Epilogue
-from pcnn.dataflows.reference import accumulator, finish, join, multiply, outer, per_group
+from pcnn.dataflows.torch_sums import (
+    finish,
+    joined_groups,
+    matrices_of,
+    multiply,
+    outer,
+    rounded,
+    rows_of,
+)
+from pcnn.kernels.conv_spec import ConvSpec
 
 
 @dataclass(frozen=True)
@@ -28,34 +36,18 @@ class Blocked:
 
     name: str = "blocked"
     needs: tuple[str, ...] = ("blocks",)
-    needs_vvor: tuple[str, ...] = ("blocks",)
+    needs_weight_grad: tuple[str, ...] = ("blocks",)
     fuses: bool = True
     deterministic: bool = True
 
-    def mvmr(
-        self,
-        x: Tensor,
-        weight: Tensor,
-        layouts: Sequence[Tensor],
-        n_out: int,
-        groups: int,
-        transposed: bool,
-        compute_dtype: torch.dtype,
-        out_dtype: torch.dtype,
-        *,
-        mirrored: bool = False,
-        second: Tensor | None = None,
-        epilogue: Epilogue | None = None,
+    def forward(
+        self, x: Tensor, w: Tensor, layouts: Sequence[Tensor], n_out: int, spec: ConvSpec
     ) -> Tensor:
-        """See `Dataflow.mvmr`."""
+        """See `Dataflow.forward`."""
         *inputs, _, by_row, row_offsets, segments, shape = layouts
-        block_rows = int(shape[1])
-        sums = accumulator(compute_dtype)
-        rows = join(x, second).to(compute_dtype).to(sums)
-        matrices = per_group(weight.to(compute_dtype).to(sums), groups)  # [K, G, C_in/G, C_out/G]
-        if transposed:
-            matrices = matrices.transpose(2, 3)
-        slots = matrices.unbind(0)[:: -1 if mirrored else 1]
+        block_rows, groups = int(shape[1]), spec.groups
+        rows, matrices = rows_of(x, spec), matrices_of(w, spec)
+        slots = matrices.unbind(0)[:: -1 if spec.mirrored else 1]
         out = rows.new_zeros(n_out, groups * matrices.shape[3])
         # one workspace for all blocks: memory that was just written is still in the cache
         blocks = by_block(segments)
@@ -77,26 +69,17 @@ class Blocked:
             bags = (row_offsets[first:last] - start).to(by_row.dtype)
             order = by_row[start:end] - start
             out[first:last] = nn.functional.embedding_bag(order, products, bags, mode="sum")
-        return finish(out, epilogue, out_dtype)
+        return finish(out, spec)
 
-    def vvor(
-        self,
-        x: Tensor,
-        grad: Tensor,
-        layouts: Sequence[Tensor],
-        groups: int,
-        compute_dtype: torch.dtype,
-        out_dtype: torch.dtype,
-        *,
-        mirrored: bool = False,
+    def weight_grad(
+        self, x: Tensor, g: Tensor, layouts: Sequence[Tensor], spec: ConvSpec
     ) -> Tensor:
-        """See `Dataflow.vvor`."""
+        """See `Dataflow.weight_grad`."""
         *inputs, out_index, _, _, segments, shape = layouts
-        sums = accumulator(compute_dtype)
-        left, right = (tensor.to(compute_dtype).to(sums) for tensor in (x, grad))
-        c_in, c_out = x.shape[1] // groups, grad.shape[1] // groups
+        left, right, groups = rounded(x, spec), rounded(g, spec), spec.groups
+        c_in, c_out = x.shape[1] // groups, g.shape[1] // groups
         out = left.new_zeros(int(shape[0]), groups, c_in, c_out)
-        slots = out.unbind(0)[:: -1 if mirrored else 1]
+        slots = out.unbind(0)[:: -1 if spec.mirrored else 1]
         blocks = by_block(segments)
         largest = max((end - start for _, start, end, _, _ in blocks), default=0)
         input_space = left.new_empty(largest, left.shape[1])
@@ -111,8 +94,7 @@ class Blocked:
                     slots[k][0].addmm_(a[:, 0].t(), b[:, 0])
                 else:
                     slots[k].add_(outer(a, b))
-        # group-major output channels: [K, C_in/G, G * C_out/G]
-        return out.transpose(1, 2).reshape(out.shape[0], c_in, groups * c_out).to(out_dtype)
+        return joined_groups(out, spec)
 
     def _gather(
         self, rows: Tensor, inputs: Sequence[Tensor], start: int, end: int, out: Tensor
@@ -131,7 +113,7 @@ class SummedBlocks(Blocked):
 
     name: str = "summed_blocks"
     needs: tuple[str, ...] = ("bags",)
-    needs_vvor: tuple[str, ...] = ("bags",)
+    needs_weight_grad: tuple[str, ...] = ("bags",)
 
     def _gather(
         self, rows: Tensor, inputs: Sequence[Tensor], start: int, end: int, out: Tensor

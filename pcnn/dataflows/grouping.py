@@ -6,11 +6,12 @@ padding. Sizes are integers on the host (`KernelMap.offsets`); everything here i
 them.
 
 Sources: TorchSparse (MLSys 2022) section 4.2 and Appendix B for `Separate`, `Symmetric`, `Fixed`
-and `Adaptive`; Minuet (EuroSys 2024) section 5.2.2 for `Sorted`.
+and `Adaptive`, Algorithm 5 for `search_adaptive`; Minuet (EuroSys 2024) section 5.2.2 for `Sorted`.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -33,6 +34,14 @@ class Group:
     def batched(self) -> bool:
         """Whether the group is one ``bmm``; otherwise it is one ``mm``, without padding."""
         return len(self.slots) > 1
+
+
+#: Tolerances and ``mm`` thresholds that `search_adaptive` tries: fewer than 1000 settings.
+EPSILONS = tuple(step / 20 for step in range(21))
+THRESHOLDS = (0, *(1 << power for power in range(10, 21)), math.inf)
+
+#: Measures the products of one sample, in any unit of time: ``cost(sizes, groups)``.
+Cost = Callable[[Sequence[int], tuple[Group, ...]], float]
 
 
 class Grouping(Protocol):
@@ -193,25 +202,42 @@ class Sorted:
         return _grown([[k] for k in ordered], sizes, fits, self.threshold)
 
 
-@dataclass(frozen=True)
-class Given:
-    """Groups that were decided before, for sizes that are known.
+def search_adaptive(
+    samples: Sequence[Sequence[int]],
+    cost: Cost,
+    *,
+    skip: int = -1,
+    epsilons: Sequence[float] = EPSILONS,
+    thresholds: Sequence[float] = THRESHOLDS,
+) -> Adaptive:
+    """Find the tolerance and the threshold of the least time over sampled inputs of one layer.
+
+    TorchSparse Algorithm 5, an exhaustive search.
 
     Args:
-        decided: what `groups` returns, whatever it is asked.
+        samples: triplets of every slot ``[K]``, one list a sampled input.
+        cost: measures one sample under one grouping.
+        skip: as in `Grouping.groups`.
+        epsilons: search space of the tolerance.
+        thresholds: search space of the threshold, in rows.
+
+    Raises:
+        ValueError: an empty search space.
     """
+    measured: dict[tuple[int, tuple[Group, ...]], float] = {}
 
-    decided: tuple[Group, ...]
+    def total(candidate: Adaptive) -> float:
+        time = 0.0
+        for number, sizes in enumerate(samples):
+            key = number, candidate.groups(sizes, skip)
+            # many settings give the same groups: one measurement serves them all
+            if key not in measured:
+                measured[key] = cost(sizes, key[1])
+            time += measured[key]
+        return time
 
-    @property
-    def name(self) -> str:
-        """Identifier, unique per setting."""
-        slots = ("_".join(map(str, group.slots)) for group in self.decided)
-        return "given_" + "__".join(slots)
-
-    def groups(self, sizes: Sequence[int], skip: int = -1) -> tuple[Group, ...]:
-        """See `Grouping.groups`."""
-        return self.decided
+    settings = itertools.product(epsilons, thresholds)
+    return min((Adaptive(*setting) for setting in settings), key=total)
 
 
 def padded_rows(groups: Iterable[Group], sizes: Sequence[int]) -> int:

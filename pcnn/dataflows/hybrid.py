@@ -8,12 +8,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pcnn.dataflows.epilogue import Epilogue
-from pcnn.dataflows.listed_pairs import PlainSums
-from pcnn.dataflows.outer_products import NEEDS_VVOR, OuterProducts
-from pcnn.dataflows.reference import finish, kernels_serve
-from pcnn.dataflows.weight_stationary import WeightStationary, steps_of
-from pcnn.kernels.product_tiles import ChunkTiles, ProductShape, RowTiles
+from pcnn.dataflows.outer_products import OuterProducts
+from pcnn.dataflows.torch_sums import TorchSums, finish, kernels_serve
+from pcnn.dataflows.weight_stationary import WeightStationary, operands
+from pcnn.kernels.conv_spec import ConvSpec
+from pcnn.kernels.product_tiles import ChunkTiles, RowTiles
 
 
 @dataclass(frozen=True)
@@ -43,7 +42,6 @@ class Hybrid(OuterProducts):
     threshold: int
     tiles: ChunkTiles | None = None
     dense_tiles: RowTiles | None = None
-    needs_vvor: tuple[str, ...] = NEEDS_VVOR
     fuses: bool = True
     deterministic: bool = False
 
@@ -69,114 +67,47 @@ class Hybrid(OuterProducts):
         """What serves when every slot is sparse, and the gradients of the weights."""
         return WeightStationary(tiles=self.tiles, central_tiles=self.dense_tiles)
 
-    def mvmr(
-        self,
-        x: Tensor,
-        weight: Tensor,
-        layouts: Sequence[Tensor],
-        n_out: int,
-        groups: int,
-        transposed: bool,
-        compute_dtype: torch.dtype,
-        out_dtype: torch.dtype,
-        *,
-        mirrored: bool = False,
-        second: Tensor | None = None,
-        epilogue: Epilogue | None = None,
+    def forward(
+        self, x: Tensor, w: Tensor, layouts: Sequence[Tensor], n_out: int, spec: ConvSpec
     ) -> Tensor:
-        """See `Dataflow.mvmr`."""
-        if kernels_serve(x, compute_dtype):
-            return self.by_kernels(
-                x,
-                weight,
-                layouts,
-                n_out,
-                groups,
-                transposed,
-                compute_dtype,
-                out_dtype,
-                mirrored=mirrored,
-                second=second,
-                epilogue=epilogue,
-            )
+        """See `Dataflow.forward`."""
         if not self.threshold:
-            return self._sparse.mvmr(
-                x,
-                weight,
-                layouts,
-                n_out,
-                groups,
-                transposed,
-                compute_dtype,
-                out_dtype,
-                mirrored=mirrored,
-                second=second,
-                epilogue=epilogue,
-            )
+            return self._sparse.forward(x, w, layouts, n_out, spec)
+        if kernels_serve(x, spec.compute_dtype):
+            return self.by_kernels(x, w, layouts, n_out, spec)
         table, dense, in_index, out_index, counts, sparse = layouts
-        reading = groups, transposed, mirrored
-        plain = PlainSums.of(x, second, weight, n_out, *reading, compute_dtype)
+        plain = TorchSums.of(x, w, n_out, spec)
         plain.add_table(table, dense)
-        both = dense.shape[0] + sparse.shape[0] < weight.shape[0]
+        both = dense.shape[0] + sparse.shape[0] < w.shape[0]
         plain.add_pairs(in_index, out_index, counts, sparse, both)
-        return finish(plain.sums, epilogue, out_dtype)
+        return finish(plain.sums, spec)
 
     def by_kernels(
-        self,
-        x: Tensor,
-        weight: Tensor,
-        layouts: Sequence[Tensor],
-        n_out: int,
-        groups: int,
-        transposed: bool,
-        compute_dtype: torch.dtype,
-        out_dtype: torch.dtype,
-        *,
-        mirrored: bool = False,
-        second: Tensor | None = None,
-        epilogue: Epilogue | None = None,
+        self, x: Tensor, w: Tensor, layouts: Sequence[Tensor], n_out: int, spec: ConvSpec
     ) -> Tensor:
-        """`mvmr` by the Triton kernels: CUDA tensors, or any in Triton's interpreter.
+        """`forward` by the Triton kernels: CUDA tensors, or any in Triton's interpreter.
 
         Raises:
             ValueError: a compute dtype that tensor cores do not multiply.
         """
         if not self.threshold:
-            return self._sparse.by_kernels(
-                x,
-                weight,
-                layouts,
-                n_out,
-                groups,
-                transposed,
-                compute_dtype,
-                out_dtype,
-                mirrored=mirrored,
-                second=second,
-                epilogue=epilogue,
-            )
+            return self._sparse.by_kernels(x, w, layouts, n_out, spec)
         from pcnn.kernels.dense_slots import write_dense
-        from pcnn.kernels.finished_sums import finish as finish_by_kernel
-        from pcnn.kernels.gathered_product import compute_type, precision_of
+        from pcnn.kernels.epilogue import finish as finish_by_kernel
+        from pcnn.kernels.gathered_product import compute_type
         from pcnn.kernels.weight_stationary import add_pairs
 
+        compute_type(spec.compute_dtype, self.name)
         table, dense, in_index, out_index, counts, sparse = layouts
-        compute = compute_type(compute_dtype, self.name), precision_of(compute_dtype)
-        shape = ProductShape.of(weight, groups, transposed, mirrored, second)
-        x, weight = x.contiguous(), weight.contiguous()
-        second = None if second is None else second.contiguous()
-        rows = self.dense_tiles or RowTiles.of(shape, n_out, compute_dtype)
-        arguments = x, weight, table, dense, shape, *compute, rows, second
+        shape, x, w, spec = operands(x, w, spec)
         if not sparse.shape[0]:
-            out = x.new_empty(n_out, shape.width, dtype=out_dtype)
-            write_dense(out, *arguments, *steps_of(epilogue))
+            out = x.new_empty(n_out, shape.width, dtype=spec.out_dtype)
+            write_dense(out, x, w, table, dense, shape, spec, self.dense_tiles)
             return out
         sums = x.new_empty(n_out, shape.width, dtype=torch.float32)
-        write_dense(sums, *arguments)
+        plain = spec._replace(epilogue=None)
+        write_dense(sums, x, w, table, dense, shape, plain, self.dense_tiles)
         both = dense.shape[0] + sparse.shape[0] < shape.volume  # half of the sparse slots is listed
-        tiles = self.tiles or ChunkTiles.of(
-            shape.packed(), (1 + both) * in_index.shape[0], compute_dtype
-        )
         pairs = in_index, out_index, counts, sparse
-        add_pairs(sums, x, weight, *pairs, both, shape, *compute, tiles, second)
-        return finish_by_kernel(sums, out_dtype, *steps_of(epilogue))
+        add_pairs(sums, x, w, *pairs, both, shape, spec, self.tiles)
+        return finish_by_kernel(sums, spec.out_dtype, spec.epilogue)

@@ -13,20 +13,17 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pcnn.dataflows.epilogue import Epilogue
-from pcnn.dataflows.outer_products import NEEDS_VVOR, OuterProducts
-from pcnn.dataflows.reference import (
-    accumulator,
+from pcnn.dataflows.outer_products import OuterProducts
+from pcnn.dataflows.torch_sums import (
     finish,
     in_given_dtype,
-    join,
     kernels_serve,
-    per_group,
+    matrices_of,
+    rows_of,
 )
 from pcnn.geometry.slot_tiles import TILE_ROWS
+from pcnn.kernels.conv_spec import ConvSpec
 from pcnn.kernels.gemm_blocks import GemmBlocks
-
-_NOTHING = Epilogue()
 
 
 @dataclass(frozen=True)
@@ -42,6 +39,7 @@ class OutputStationary(OuterProducts):
 
     blocks: GemmBlocks | None = None
     sections: bool | None = False
+    fuses = True
 
     @property
     def name(self) -> str:
@@ -57,98 +55,44 @@ class OutputStationary(OuterProducts):
         return ("section_tiles",) if self.sections else ("tiles",)
 
     @property
-    def needs_vvor(self) -> tuple[str, ...]:
-        """See `Dataflow.needs_vvor`."""
-        return NEEDS_VVOR
-
-    @property
-    def fuses(self) -> bool:
-        """See `Dataflow.fuses`."""
-        return True
-
-    @property
     def deterministic(self) -> bool:
         """See `Dataflow.deterministic`."""
         return self.sections is False
 
-    def mvmr(
-        self,
-        x: Tensor,
-        weight: Tensor,
-        layouts: Sequence[Tensor],
-        n_out: int,
-        groups: int,
-        transposed: bool,
-        compute_dtype: torch.dtype,
-        out_dtype: torch.dtype,
-        *,
-        mirrored: bool = False,
-        second: Tensor | None = None,
-        epilogue: Epilogue | None = None,
+    def forward(
+        self, x: Tensor, w: Tensor, layouts: Sequence[Tensor], n_out: int, spec: ConvSpec
     ) -> Tensor:
-        """See `Dataflow.mvmr`."""
-        if not kernels_serve(x, compute_dtype):
-            product = _plain(
-                join(x, second), weight, layouts, n_out, groups, transposed, mirrored, compute_dtype
-            )
-            return finish(product, epilogue, out_dtype)
-        follows, tiles = _NOTHING if epilogue is None else epilogue, layouts[2].shape[0]
-        return _launch()(
-            x,
-            weight,
-            layouts,
-            n_out,
-            groups,
-            self.blocks,
-            compute_dtype,
-            out_dtype,
-            transposed=transposed,
-            mirrored=mirrored,
-            adds=tiles > -(-n_out // TILE_ROWS),  # a row has places in several sections
-            second=second,
-            scale=follows.scale,
-            shift=follows.shift,
-            residual=follows.residual,
-            relu=follows.relu,
-        )
+        """See `Dataflow.forward`."""
+        if kernels_serve(x, spec.compute_dtype):
+            return _launch()(x, w, layouts, n_out, spec, self.blocks)
+        return finish(_in_torch(x, w, layouts, n_out, spec), spec)
 
 
 @functools.cache
 def _launch() -> Callable[..., Tensor]:
-    """The launch of the kernel; Triton is imported by those who have a GPU."""
+    """The launch of the kernel; only installs with a GPU have Triton."""
     from pcnn.kernels.implicit_gemm import launch_implicit_gemm
 
     return launch_implicit_gemm
 
 
-def _plain(
-    x: Tensor,
-    weight: Tensor,
-    layouts: Sequence[Tensor],
-    n_out: int,
-    groups: int,
-    transposed: bool,
-    mirrored: bool,
-    compute_dtype: torch.dtype,
+def _in_torch(
+    x: Tensor, w: Tensor, layouts: Sequence[Tensor], n_out: int, spec: ConvSpec
 ) -> Tensor:
     """The same sums in torch operations, one listed slot of all tiles after another."""
     tile_out, tile_slots, tile_counts, tile_rows = layouts
-    sums = accumulator(compute_dtype)
-    x = x.to(compute_dtype).to(sums)
-    matrices = per_group(weight.to(compute_dtype).to(sums), groups)  # [K, G, C_in/G, C_out/G]
-    if transposed:
-        matrices = matrices.transpose(2, 3)
-    tiles, volume = tile_slots.shape[0], weight.shape[0]
+    x, matrices = rows_of(x, spec), matrices_of(w, spec)
+    tiles, volume, groups = tile_slots.shape[0], w.shape[0], spec.groups
     c_in, c_out = matrices.shape[2:]
     x = torch.cat((x, x.new_zeros(1, x.shape[1])))  # the last row is what an empty slot reads
     products = x.new_zeros(tiles, TILE_ROWS, groups, c_out)
     for listed in range(tile_slots.shape[1]):
-        there = tile_counts > listed  # [tiles]
-        slots = torch.where(there, tile_slots[:, listed], 0).long()
-        if mirrored:
+        exists = tile_counts > listed  # [tiles]
+        slots = torch.where(exists, tile_slots[:, listed], 0).long()
+        if spec.mirrored:
             slots = volume - 1 - slots
         rows = tile_rows[:, listed].long()  # [tiles, TILE_ROWS]
-        rows = torch.where(there[:, None] & (rows >= 0), rows, x.shape[0] - 1)
+        rows = torch.where(exists[:, None] & (rows >= 0), rows, x.shape[0] - 1)
         gathered = x[rows].view(tiles, TILE_ROWS, groups, c_in)
         with in_given_dtype(x):
             products += torch.einsum("trgc,tgcd->trgd", gathered, matrices[slots])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from pcnn.dataflows.reference import in_given_dtype
+from pcnn.dataflows.torch_sums import in_given_dtype
 
 #: Most rows that one call sums over. cuBLAS of CUDA 13.0 loses rows of long sums on an H200: of
 #: float16 operands [64, 32017] x [32017, 64] those of about 17 rows were missing (32017 mod 64),

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from pcnn.dataflows.padded_buffer import Block, PaddedBuffer
-from pcnn.dataflows.reference import accumulator, add_rows
+from pcnn.dataflows.torch_sums import accumulator, add_rows
 
 Side = Literal["in", "out"]
 ByRow = tuple[Tensor, Tensor, Tensor]

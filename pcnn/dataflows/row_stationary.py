@@ -8,16 +8,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pcnn.dataflows.epilogue import Epilogue
-from pcnn.dataflows.listed_pairs import PlainSums
-from pcnn.dataflows.outer_products import NEEDS_VVOR, OuterProducts
-from pcnn.dataflows.reference import finish, kernels_serve, multiply
+from pcnn.dataflows.outer_products import OuterProducts
+from pcnn.dataflows.torch_sums import TorchSums, finish, kernels_serve, multiply
 from pcnn.geometry.slot_tiles import TILE_ROWS
-from pcnn.kernels.gemm_blocks import default_blocks
-from pcnn.kernels.product_tiles import ProductShape, RowTiles
-from pcnn.kernels.tf32 import tf32_allowed
-
-_NOTHING = Epilogue()
+from pcnn.kernels.conv_spec import ConvSpec
+from pcnn.kernels.product_tiles import RowTiles
 
 
 @dataclass(frozen=True)
@@ -37,7 +32,7 @@ class RowStationary(OuterProducts):
     are plain torch.
 
     Args:
-        tiles: how the work is cut; ``None`` picks by shape (`tiles_of`).
+        tiles: how the work is cut; ``None`` picks by shape, as for an implicit GEMM.
 
     Raises:
         ValueError: tiles of more rows than the layout's.
@@ -45,7 +40,6 @@ class RowStationary(OuterProducts):
 
     tiles: RowTiles | None = None
     needs: tuple[str, ...] = ("row_lists",)
-    needs_vvor: tuple[str, ...] = NEEDS_VVOR
     fuses: bool = True
     deterministic: bool = True
 
@@ -58,56 +52,18 @@ class RowStationary(OuterProducts):
         """``row_stationary``, followed by tiles that are given."""
         return "row_stationary" + ("" if self.tiles is None else f"_{self.tiles.name}")
 
-    def mvmr(
-        self,
-        x: Tensor,
-        weight: Tensor,
-        layouts: Sequence[Tensor],
-        n_out: int,
-        groups: int,
-        transposed: bool,
-        compute_dtype: torch.dtype,
-        out_dtype: torch.dtype,
-        *,
-        mirrored: bool = False,
-        second: Tensor | None = None,
-        epilogue: Epilogue | None = None,
+    def forward(
+        self, x: Tensor, w: Tensor, layouts: Sequence[Tensor], n_out: int, spec: ConvSpec
     ) -> Tensor:
-        """See `Dataflow.mvmr`."""
-        if kernels_serve(x, compute_dtype):
-            return self.by_kernels(
-                x,
-                weight,
-                layouts,
-                n_out,
-                groups,
-                transposed,
-                compute_dtype,
-                out_dtype,
-                mirrored=mirrored,
-                second=second,
-                epilogue=epilogue,
-            )
-        reading = groups, transposed, mirrored
-        plain = PlainSums.of(x, second, weight, n_out, *reading, compute_dtype)
-        return finish(_plain(plain, layouts), epilogue, out_dtype)
+        """See `Dataflow.forward`."""
+        if kernels_serve(x, spec.compute_dtype):
+            return self.by_kernels(x, w, layouts, n_out, spec)
+        return finish(_in_torch(TorchSums.of(x, w, n_out, spec), layouts), spec)
 
     def by_kernels(
-        self,
-        x: Tensor,
-        weight: Tensor,
-        layouts: Sequence[Tensor],
-        n_out: int,
-        groups: int,
-        transposed: bool,
-        compute_dtype: torch.dtype,
-        out_dtype: torch.dtype,
-        *,
-        mirrored: bool = False,
-        second: Tensor | None = None,
-        epilogue: Epilogue | None = None,
+        self, x: Tensor, w: Tensor, layouts: Sequence[Tensor], n_out: int, spec: ConvSpec
     ) -> Tensor:
-        """`mvmr` by the Triton kernel: CUDA tensors, or any in Triton's interpreter.
+        """`forward` by the Triton kernel: CUDA tensors, or any in Triton's interpreter.
 
         Raises:
             ValueError: a compute dtype that tensor cores do not multiply.
@@ -115,43 +71,11 @@ class RowStationary(OuterProducts):
         from pcnn.kernels.gathered_product import compute_type
         from pcnn.kernels.row_lists import launch_row_lists
 
-        compute_type(compute_dtype, self.name)
-        follows = epilogue or _NOTHING
-        shape = ProductShape.of(weight, groups, transposed, mirrored, second)
-        return launch_row_lists(
-            x,
-            weight,
-            layouts,
-            n_out,
-            shape,
-            compute_dtype,
-            self.tiles or tiles_of(shape, layouts[0].shape[0], compute_dtype),
-            out_dtype,
-            second,
-            follows.scale,
-            follows.shift,
-            follows.residual,
-            follows.relu,
-        )
+        compute_type(spec.compute_dtype, self.name)
+        return launch_row_lists(x, w, layouts, n_out, spec, self.tiles)
 
 
-def tiles_of(shape: ProductShape, tiles: int, compute_dtype: torch.dtype) -> RowTiles:
-    """Cut without measuring: that of an implicit GEMM, whose steps are those of a tile.
-
-    Args:
-        shape: of the product.
-        tiles: of `TILE_ROWS` output rows.
-        compute_dtype: dtype of the operands.
-    """
-    exact = compute_dtype == torch.float32 and not tf32_allowed()
-    wide = shape.packed()
-    sizes = wide.channels, wide.outputs, tiles, shape.volume
-    blocks = default_blocks(*sizes, compute_dtype, exact)
-    sides = blocks.rows, blocks.channels_out, blocks.channels_in
-    return RowTiles(*sides, blocks.warps, blocks.stages)
-
-
-def _plain(plain: PlainSums, layouts: Sequence[Tensor]) -> Tensor:
+def _in_torch(plain: TorchSums, layouts: Sequence[Tensor]) -> Tensor:
     """The same sums in torch operations, slot by slot; waits for the device."""
     tile_out, tile_starts, *_, in_index = layouts
     rows, out = plain.rows, plain.sums

@@ -11,9 +11,7 @@ from pcnn.dataflows.blocked import Blocked, SummedBlocks
 from pcnn.dataflows.gather_scatter import GatherScatter
 from pcnn.dataflows.grouping import Adaptive, Fixed, Separate, Sorted, Symmetric
 from pcnn.dataflows.hybrid import Hybrid
-from pcnn.dataflows.outer_by_row import OuterByRow
 from pcnn.dataflows.output_stationary import OutputStationary
-from pcnn.dataflows.per_product import PerProduct
 from pcnn.dataflows.reference import Reference
 from pcnn.dataflows.row_stationary import RowStationary
 from pcnn.dataflows.triplets import Triplets
@@ -25,9 +23,7 @@ _DATAFLOWS = (
     Blocked,
     GatherScatter,
     Hybrid,
-    OuterByRow,
     OutputStationary,
-    PerProduct,
     Reference,
     RowStationary,
     SummedBlocks,
@@ -39,8 +35,13 @@ _SETTINGS = (Adaptive, ChunkTiles, Fixed, GemmBlocks, RowTiles, Separate, Sorted
 #: Every class that a file may name: dataflows, and the settings they hold.
 CLASSES: dict[str, type] = {made.__name__: made for made in (*_DATAFLOWS, *_SETTINGS)}
 
+#: Dataflows of older files: the one that took the place of a class, with its usual fields.
+REPLACED = {"OuterByRow": ("OutputStationary", {"sections": None})}
+#: Fields of older files that have gone; the dataflow computes the same without them.
+RETIRED = {"GatherScatter": ("products", "weight_gradient")}
+
 #: Fields that describe a dataflow; written only where they differ from the class's own.
-DESCRIPTIONS = ("name", "needs", "needs_vvor", "fuses", "deterministic")
+DESCRIPTIONS = ("name", "needs", "needs_weight_grad", "fuses", "deterministic")
 
 
 def settings_of(dataflow: Any) -> dict[str, Any]:
@@ -106,19 +107,19 @@ def _plain(value: Any) -> Any:
 
 
 def _made(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        made = CLASSES.get(str(value.get("name")))
-        given = value.get("fields", {})
-        if made is None or not isinstance(given, Mapping):
-            raise ValueError(
-                f"no settings named {value.get('name')!r}; there are {', '.join(CLASSES)}"
-            )
-        try:
-            return made(**{str(name): _made(part) for name, part in given.items()})
-        except TypeError as error:
-            raise ValueError(f"{value['name']}: {error}") from error
-    return tuple(_made(part) for part in value) if isinstance(value, list) else value
+    if not isinstance(value, Mapping):
+        return tuple(_made(part) for part in value) if isinstance(value, list) else value
+    written, given = str(value.get("name")), value.get("fields", {})
+    name, usual = REPLACED.get(written, (written, {}))
+    made = CLASSES.get(name)
+    if made is None or not isinstance(given, Mapping):
+        raise ValueError(f"no settings named {value.get('name')!r}; there are {', '.join(CLASSES)}")
+    kept = {key: part for key, part in given.items() if key not in RETIRED.get(name, ())}
+    try:
+        return made(**{**usual, **{str(key): _made(part) for key, part in kept.items()}})
+    except TypeError as error:
+        raise ValueError(f"{value['name']}: {error}") from error
 
 
 def _word(value: Any) -> str:
-    return described(value) if hasattr(value, "mvmr") else str(getattr(value, "name", value))
+    return described(value) if hasattr(value, "needs") else str(getattr(value, "name", value))

@@ -1,18 +1,31 @@
-"""Triplet after triplet, with what the last one used kept at hand: MVMR and VVOR of PointCNN++."""
+"""Triplet after triplet, with the last one's operands in registers: MVMR and VVOR of PointCNN++.
+
+Neighbours of the list that share a number share what belongs to it, so the order decides how often
+weights and features are read and sums are added: the ablation behind Eq. 3 (see `accesses`).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
 
-from pcnn.dataflows.epilogue import Epilogue
-from pcnn.dataflows.listed_pairs import PlainSums
-from pcnn.dataflows.reference import Reference, kernels_serve
-from pcnn.dataflows.triplet_order import LAYOUTS_OF, Sort, order_of, triplets_of
-from pcnn.kernels.product_tiles import ProductShape
+from pcnn.dataflows.reference import Reference
+from pcnn.dataflows.torch_sums import TorchSums, kernels_serve
+from pcnn.kernels.conv_spec import ConvSpec
+
+#: The number that a list of triplets (i, j, k) is sorted by.
+Sort = Literal["k", "i", "j"]
+
+#: Layouts of a kernel map that list its triplets in each order.
+LAYOUTS_OF: dict[Sort, tuple[str, ...]] = {
+    "k": ("pairs", "counts"),
+    "i": ("rows_csr",),
+    "j": ("columns_csr",),
+}
 
 
 @dataclass(frozen=True)
@@ -30,7 +43,7 @@ class Triplets:
     Args:
         sort: the number that the list is sorted by. ``k``, the paper's choice, reads weights once
             in a chunk; ``i`` adds to the output once in a row, ``j`` reads features once in a row
-            (`pcnn.dataflows.triplet_order.accesses` counts).
+            (`accesses` counts).
         length: triplets L of a program.
         block_out: output channels of a block, a power of two.
         block_in: input channels of a block, a power of two.
@@ -68,99 +81,51 @@ class Triplets:
         return LAYOUTS_OF[self.sort]
 
     @property
-    def needs_vvor(self) -> tuple[str, ...]:
-        """See `Dataflow.needs_vvor`."""
+    def needs_weight_grad(self) -> tuple[str, ...]:
+        """See `Dataflow.needs_weight_grad`."""
         return self.needs if self.sort == "k" else (*self.needs, "counts")
 
-    def mvmr(
-        self,
-        x: Tensor,
-        weight: Tensor,
-        layouts: Sequence[Tensor],
-        n_out: int,
-        groups: int,
-        transposed: bool,
-        compute_dtype: torch.dtype,
-        out_dtype: torch.dtype,
-        *,
-        mirrored: bool = False,
-        second: Tensor | None = None,
-        epilogue: Epilogue | None = None,
+    def forward(
+        self, x: Tensor, w: Tensor, layouts: Sequence[Tensor], n_out: int, spec: ConvSpec
     ) -> Tensor:
-        """See `Dataflow.mvmr`."""
-        if second is not None or epilogue is not None:
-            raise ValueError("triplets fuses neither a second source nor an epilogue")
-        how = groups, transposed
-        if kernels_serve(x, compute_dtype):
-            dtypes = compute_dtype, out_dtype
-            return self.by_kernels(x, weight, layouts, n_out, *how, *dtypes, mirrored=mirrored)
-        plain = PlainSums.of(x, None, weight, n_out, *how, mirrored, compute_dtype)
-        in_index, out_index, counts = self._by_slot(layouts, weight.shape[0])
-        plain.add_pairs(in_index, out_index, counts, None, False)
-        return plain.sums.to(out_dtype)
+        """See `Dataflow.forward`."""
+        if spec.skip is not None or spec.epilogue is not None:
+            raise ValueError("triplets fuses neither a skip connection nor an epilogue")
+        if kernels_serve(x, spec.compute_dtype):
+            return self.by_kernels(x, w, layouts, n_out, spec)
+        plain = TorchSums.of(x, w, n_out, spec)
+        plain.add_pairs(*self._by_slot(layouts, w.shape[0]), None, False)
+        return plain.sums.to(spec.out_dtype)
 
     def by_kernels(
-        self,
-        x: Tensor,
-        weight: Tensor,
-        layouts: Sequence[Tensor],
-        n_out: int,
-        groups: int,
-        transposed: bool,
-        compute_dtype: torch.dtype,
-        out_dtype: torch.dtype,
-        *,
-        mirrored: bool = False,
+        self, x: Tensor, w: Tensor, layouts: Sequence[Tensor], n_out: int, spec: ConvSpec
     ) -> Tensor:
-        """`mvmr` by the Triton kernel: CUDA tensors, or any in Triton's interpreter.
+        """`forward` by the Triton kernel: CUDA tensors, or any in Triton's interpreter.
 
         Raises:
             ValueError: a compute dtype that the kernels do not multiply.
         """
         from pcnn.kernels.gathered_product import compute_type
-        from pcnn.kernels.triplets import add_mvmr
+        from pcnn.kernels.triplets import mvmr
 
-        compute = compute_type(compute_dtype, self.name)
-        shape = ProductShape.of(weight, groups, transposed, mirrored)
-        sums = x.new_zeros(n_out, shape.width, dtype=torch.float32)
-        order = order_of(self.sort, layouts)
-        blocks = self.length, self.block_in, self.block_out
-        operands = x.contiguous(), weight.contiguous()
-        add_mvmr(sums, *operands, order, self.sort, shape, compute, *blocks)
-        return sums.to(out_dtype)
+        compute_type(spec.compute_dtype, self.name)
+        order, blocks = order_of(self.sort, layouts), (self.length, self.block_in, self.block_out)
+        return mvmr(x, w, order, self.sort, n_out, spec, *blocks).to(spec.out_dtype)
 
-    def vvor(
-        self,
-        x: Tensor,
-        grad: Tensor,
-        layouts: Sequence[Tensor],
-        groups: int,
-        compute_dtype: torch.dtype,
-        out_dtype: torch.dtype,
-        *,
-        mirrored: bool = False,
+    def weight_grad(
+        self, x: Tensor, g: Tensor, layouts: Sequence[Tensor], spec: ConvSpec
     ) -> Tensor:
-        """See `Dataflow.vvor`."""
-        dtypes = compute_dtype, out_dtype
-        if kernels_serve(x, compute_dtype):
-            return self.vvor_by_kernels(x, grad, layouts, groups, *dtypes, mirrored=mirrored)
+        """See `Dataflow.weight_grad`."""
+        if kernels_serve(x, spec.compute_dtype):
+            return self.weight_grad_by_kernels(x, g, layouts, spec)
         in_index, out_index, counts = self._by_slot(layouts, layouts[-1].shape[0])
         offsets = torch.nn.functional.pad(counts.cumsum(0), (1, 0)).cpu()
-        pairs = in_index, out_index, offsets
-        return Reference().vvor(x, grad, pairs, groups, *dtypes, mirrored=mirrored)
+        return Reference().weight_grad(x, g, (in_index, out_index, offsets), spec)
 
-    def vvor_by_kernels(
-        self,
-        x: Tensor,
-        grad: Tensor,
-        layouts: Sequence[Tensor],
-        groups: int,
-        compute_dtype: torch.dtype,
-        out_dtype: torch.dtype,
-        *,
-        mirrored: bool = False,
+    def weight_grad_by_kernels(
+        self, x: Tensor, g: Tensor, layouts: Sequence[Tensor], spec: ConvSpec
     ) -> Tensor:
-        """`vvor` by the Triton kernel: CUDA tensors, or any in Triton's interpreter.
+        """`weight_grad` by the Triton kernel: CUDA tensors, or any in Triton's interpreter.
 
         Raises:
             ValueError: a compute dtype that the kernels do not multiply.
@@ -168,14 +133,80 @@ class Triplets:
         from pcnn.kernels.gathered_product import compute_type
         from pcnn.kernels.triplets import vvor
 
-        compute = compute_type(compute_dtype, self.name)
+        compute_type(spec.compute_dtype, self.name)
         order, volume = order_of(self.sort, layouts), layouts[-1].shape[0]
         blocks = self.length, self.block_in, self.block_out
-        sums = vvor(x, grad, order, self.sort, volume, groups, mirrored, compute, *blocks)
-        return sums.to(out_dtype)
+        return vvor(x, g, order, self.sort, volume, spec, *blocks).to(spec.out_dtype)
 
     def _by_slot(self, layouts: Sequence[Tensor], volume: int) -> tuple[Tensor, Tensor, Tensor]:
         """``in_index``, ``out_index`` by slot and the triplets of every slot."""
         i, j, k = triplets_of(self.sort, layouts)
         order = torch.argsort(k, stable=True)
         return j[order], i[order], torch.bincount(k, minlength=volume)
+
+
+def order_of(sort: Sort, layouts: Sequence[Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+    """What the kernels read of the layouts `LAYOUTS_OF` an order.
+
+    Returns:
+        Two of the numbers of every triplet, ``[T]`` int32, and the runs of the third: (j, i,
+        lengths ``[K]``) for ``k``, (j, k, starts ``[N_out + 1]``) for ``i``, (i, k, starts
+        ``[N_in + 1]``) for ``j``; runs are int64, on the triplets' device.
+    """
+    if sort == "k":
+        in_index, out_index, _, counts = layouts
+        return in_index, out_index, counts
+    listed, slots, starts = layouts[:3]
+    return listed, slots, starts
+
+
+def triplets_of(sort: Sort, layouts: Sequence[Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+    """``i``, ``j`` and ``k`` of every triplet, ``[T]`` int64, in their order."""
+    first, second, runs = order_of(sort, layouts)
+    lengths = runs if sort == "k" else runs[1:] - runs[:-1]
+    numbers = torch.arange(lengths.shape[0], device=lengths.device)
+    third = torch.repeat_interleave(numbers, lengths, output_size=first.shape[0])
+    a, b = first.long(), second.long()
+    if sort == "k":
+        return b, a, third
+    return (third, a, b) if sort == "i" else (a, third, b)
+
+
+@dataclass(frozen=True)
+class Accesses:
+    """How often the programs of a list of triplets reach for global memory.
+
+    Args:
+        weights: times that a program reads ``W[k]``.
+        inputs: times that it reads a row of the features.
+        outputs: times that it adds to a row of the output.
+    """
+
+    weights: int
+    inputs: int
+    outputs: int
+
+    def elements(self, c_in: int, c_out: int) -> int:
+        """Elements that are read or added, as Eq. 2 and Eq. 3 count them: without blocks."""
+        return self.weights * c_in * c_out + self.inputs * c_in + self.outputs * c_out
+
+
+def accesses(i: Tensor, j: Tensor, k: Tensor, length: int) -> Accesses:
+    """Accesses of Algorithm 1: where a number differs from that of the triplet before.
+
+    Sorted by k, ``weights`` is about ``T / L + K`` instead of T. Waits for the device.
+
+    Args:
+        i: ``[T]`` output row of every triplet, in their order.
+        j: ``[T]`` input row.
+        k: ``[T]`` slot.
+        length: triplets L of a program; each program begins with nothing.
+    """
+    return Accesses(*(_changes(number, length) for number in (k, j, i)))
+
+
+def _changes(number: Tensor, length: int) -> int:
+    changed = torch.ones_like(number, dtype=torch.bool)
+    changed[1:] = number[1:] != number[:-1]
+    changed[::length] = True
+    return int(changed.sum())

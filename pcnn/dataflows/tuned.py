@@ -1,4 +1,4 @@
-"""What the tables say about a product; asked before every product, so it answers from memory."""
+"""Decisions of tuning about a product; asked before every product, so it answers from memory."""
 
 from __future__ import annotations
 
@@ -10,47 +10,33 @@ import platform
 import torch
 
 from pcnn.dataflows.base import Dataflow
+from pcnn.dataflows.products import Product
 from pcnn.dataflows.tuning_file import read, shipped_path, user_path
 from pcnn.dataflows.tuning_table import Signature, TuningTable
 from pcnn.kernels.tf32 import tf32_allowed
 
 
 def tuned(
-    device: torch.device,
-    dtype: torch.dtype,
-    c_in: int,
-    c_out: int,
-    volume: int,
-    product: str,
-    rows: int,
-    pairs_per_row: float | None = None,
-    groups: int = 1,
-    layouts: tuple[str, ...] | None = None,
-) -> Dataflow | None:
+    usual: Dataflow, device: torch.device, product: Product, volume: int, rows: int
+) -> Dataflow:
     """The dataflow that was quickest for a product on this device, or one of nearly its size.
 
-    The user's own table counts before the package's where both are equally near. Files are read at
-    the first request of a process; nothing here waits for the device.
+    Only dataflows that read the layouts of the usual one are taken: a map is laid out before its
+    products are known. The user's own table counts before the package's where both are equally
+    near. Files are read at the first request of a process; nothing here waits for the device.
 
     Args:
+        usual: taken where no table has a decision within reach.
         device: where the product is computed.
-        dtype: that operands are rounded to.
-        c_in: input channels of the layer, whatever the product.
-        c_out: output channels of the layer.
+        product: of the layer.
         volume: kernel slots K.
-        product: ``forward``, ``transposed`` or ``vvor``.
-        rows: rows of the product's output side; of a vvor, of its gradients.
-        pairs_per_row: mean number of triplets of such a row, ``None`` where nobody has counted.
-        groups: groups of channels.
-        layouts: those at hand; ``None``: any dataflow will do.
-
-    Returns:
-        ``None`` where no table has a decision within reach.
+        rows: rows of the product's output side; of a weight gradient, of the output's gradient.
     """
     size = round(math.log2(rows)) if rows > 1 else 0
-    pairs = round(2 * math.log2(pairs_per_row)) / 2 if pairs_per_row else None
-    key = (_dtype_name(dtype), c_in, c_out, groups, volume, product)
-    return _tuned(device, key, size, pairs, layouts)
+    name, dtype, c_in, c_out, groups = product
+    layouts = usual.needs_weight_grad if name == "vvor" else usual.needs
+    key = (_dtype_name(dtype), c_in, c_out, groups, volume, name)
+    return _tuned(device, key, size, layouts) or usual
 
 
 @functools.lru_cache
@@ -64,31 +50,23 @@ def _tuned(
     device: torch.device,
     key: tuple[str, int, int, int, int, str],
     size: int,
-    pairs: float | None,
-    layouts: tuple[str, ...] | None,
+    layouts: tuple[str, ...],
 ) -> Dataflow | None:
     name, triton = place(device)
     signature = Signature(name, triton, *key)
-    found = (table.nearest(signature, size, pairs, layouts) for table in _tables(device))
+    found = (table.nearest(signature, size, layouts) for table in _tables(device))
     near = [one for one in found if one is not None]
     return min(near, key=lambda one: one[0])[1] if near else None
 
 
-def signature_of(
-    device: torch.device,
-    dtype: torch.dtype,
-    c_in: int,
-    c_out: int,
-    groups: int,
-    volume: int,
-    product: str,
-) -> Signature:
-    """The key of a product on a device and with the Triton that are there."""
-    return Signature(*place(device), _dtype_name(dtype), c_in, c_out, groups, volume, product)
+def signature_of(device: torch.device, product: Product, volume: int) -> Signature:
+    """The key of a product with this device and this version of Triton."""
+    name, dtype, c_in, c_out, groups = product
+    return Signature(*place(device), _dtype_name(dtype), c_in, c_out, groups, volume, name)
 
 
 def _dtype_name(dtype: torch.dtype) -> str:
-    """What is multiplied: float32 operands may be TF32, which other settings suit."""
+    """Name of the operands' dtype: float32 may be TF32, which other settings suit."""
     if dtype is torch.float32:
         return "tf32" if tf32_allowed() else "float32"
     return _NAMES.get(dtype) or str(dtype).removeprefix("torch.")

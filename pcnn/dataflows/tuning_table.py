@@ -1,7 +1,9 @@
-"""Which dataflow was the quickest, by what was computed and how large it was.
+"""Quickest dataflows, by product and size.
 
 A decision holds for one device, dtype, kernel and number of channels. Rows and density vary from
-cloud to cloud, so they are buckets, and a lookup takes the decision of the nearest one.
+cloud to cloud, so they are buckets, and a lookup takes the decision of the nearest one. Beside the
+decisions stand the times of making layouts: a choice that was made with them is made again without
+measuring them again.
 """
 
 from __future__ import annotations
@@ -12,17 +14,16 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from pcnn.dataflows.base import Dataflow
-from pcnn.dataflows.layout_costs import LayoutCosts
 from pcnn.dataflows.settings import dataflow_of, settings_of
 
 #: Raised when decisions of older files no longer hold: fields of a row, or kernels behind a name.
 FORMAT = 1
 
-#: A decision holds for sizes within so many octaves of its own, rows and density together.
+#: A decision holds for sizes within so many octaves of its own.
 REACH = 4.0
 
-#: Products of a layer: the output, the gradient of its features, the gradient of its weights.
-PRODUCTS = ("forward", "transposed", "vvor")
+#: Names of layouts.
+Names = tuple[str, ...]
 
 
 @dataclass(frozen=True, order=True)
@@ -37,7 +38,7 @@ class Signature:
         c_out: output channels of the layer.
         groups: groups of channels.
         volume: kernel slots K.
-        product: one of `PRODUCTS`.
+        product: one of `pcnn.dataflows.products.PRODUCTS`.
     """
 
     device: str
@@ -68,11 +69,6 @@ class Bucket:
         pairs = round(2 * math.log2(max(pairs_per_row, 2**-8))) / 2
         return cls(round(math.log2(max(rows, 1))), pairs)
 
-    def distance(self, rows: int, pairs: float | None) -> float:
-        """Octaves to another size; ``None``: a density that nobody counted is not compared."""
-        apart = abs(self.log2_rows - rows)
-        return apart + (0.0 if pairs is None else abs(self.log2_pairs - pairs))
-
 
 @dataclass(frozen=True)
 class Choice:
@@ -88,11 +84,73 @@ class Choice:
 
     def layouts(self, product: str) -> tuple[str, ...]:
         """The layouts it reads for a product."""
-        return self.dataflow.needs_vvor if product == "vvor" else self.dataflow.needs
+        return self.dataflow.needs_weight_grad if product == "vvor" else self.dataflow.needs
 
 
 #: Decisions about one size, quickest first.
 Choices = tuple[Choice, ...]
+
+
+@dataclass(frozen=True, order=True)
+class MapSize:
+    """What must be equal for a time to hold.
+
+    Args:
+        device: name and architecture.
+        triton: version of Triton; ``none`` without it.
+        side: ``forward`` or ``transposed``, as layers read the map, or ``symmetric``.
+        written: the layout that its builder wrote.
+        volume: kernel slots K.
+        log2_rows: of its output rows, to whole octaves.
+        log2_pairs: of the mean number of triplets of such a row, to half octaves.
+    """
+
+    device: str
+    triton: str
+    side: str
+    written: str
+    volume: int
+    log2_rows: int
+    log2_pairs: float
+
+
+class LayoutCosts:
+    """Times of making layouts from what a builder wrote [ms].
+
+    Args:
+        rows: the times; of equal keys the last counts.
+    """
+
+    def __init__(self, rows: Iterable[tuple[MapSize, Names, float]] = ()) -> None:
+        self._ms = {(size, names): ms for size, names, ms in rows}
+
+    def __len__(self) -> int:
+        """Number of times."""
+        return len(self._ms)
+
+    def __iter__(self) -> Iterator[tuple[MapSize, Names, float]]:
+        """Times in the order of their keys."""
+        for (size, names), ms in sorted(self._ms.items()):
+            yield size, names, ms
+
+    def get(self, size: MapSize, names: Names) -> float | None:
+        """The time for layouts of a map [ms], ``None`` if nobody has measured it."""
+        return self._ms.get((size, names))
+
+    def plain(self) -> list[dict[str, Any]]:
+        """The times as `json` takes them."""
+        return [{**asdict(size), "names": list(names), "ms": ms} for size, names, ms in self]
+
+    @classmethod
+    def of_plain(cls, content: Any) -> LayoutCosts:
+        """The times of what `plain` gave.
+
+        Raises:
+            ValueError: something that is no list of times.
+        """
+        if not isinstance(content, list):
+            raise ValueError(f"{content!r} is no list of times of layouts")
+        return cls(_read_cost(row) for row in content)
 
 
 class TuningTable:
@@ -128,30 +186,27 @@ class TuningTable:
         return self._rows.get(signature, {}).get(bucket, ())
 
     def nearest(
-        self,
-        signature: Signature,
-        rows: int,
-        pairs: float | None,
-        layouts: tuple[str, ...] | None = None,
+        self, signature: Signature, rows: int, layouts: tuple[str, ...]
     ) -> tuple[float, Dataflow] | None:
         """The decision about the nearest size within `REACH`.
+
+        The density of the map is not known here, so it is not compared.
 
         Args:
             signature: what must be equal.
             rows: log2 of the output rows.
-            pairs: log2 of the triplets of a row, ``None`` where unknown.
-            layouts: those there are; a dataflow that reads others is passed over.
+            layouts: those of the map; a dataflow that reads others is passed over.
 
         Returns:
             Octaves to that size, and the dataflow.
         """
         sizes = self._rows.get(signature, {})
-        for bucket in sorted(sizes, key=lambda one: (one.distance(rows, pairs), one)):
-            distance = bucket.distance(rows, pairs)
+        for bucket in sorted(sizes, key=lambda one: (abs(one.log2_rows - rows), one)):
+            distance = abs(bucket.log2_rows - rows)
             if distance > REACH:
                 return None
             for choice in sizes[bucket]:
-                if layouts is None or set(choice.layouts(signature.product)) <= set(layouts):
+                if choice.layouts(signature.product) == layouts:
                     return distance, choice.dataflow
         return None
 
@@ -205,3 +260,19 @@ def _read(row: Any) -> tuple[Signature, Bucket, Choices]:
     if len(choices) != len(row["choices"]):
         raise ValueError(f"{row['choices']!r} are no choices")
     return Signature(*signature), Bucket(*bucket), tuple(choices)
+
+
+def _read_cost(row: Any) -> tuple[MapSize, Names, float]:
+    values: list[Any] = []
+    if isinstance(row, Mapping):
+        values = [row.get(field.name) for field in fields(MapSize)]
+    words, numbers = values[:4], values[4:]
+    if not (
+        values
+        and all(isinstance(word, str) for word in words)
+        and all(isinstance(number, int | float) for number in [*numbers, row.get("ms")])
+        and isinstance(row.get("names"), list)
+        and all(isinstance(name, str) for name in row["names"])
+    ):
+        raise ValueError(f"{row!r} is no time of layouts")
+    return MapSize(*values), tuple(row["names"]), float(row["ms"])

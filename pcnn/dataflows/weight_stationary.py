@@ -8,10 +8,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pcnn.dataflows.epilogue import Epilogue
-from pcnn.dataflows.listed_pairs import PlainSums
-from pcnn.dataflows.outer_products import NEEDS_VVOR, OuterProducts
-from pcnn.dataflows.reference import finish, kernels_serve
+from pcnn.dataflows.outer_products import OuterProducts
+from pcnn.dataflows.torch_sums import TorchSums, finish, kernels_serve
+from pcnn.kernels.conv_spec import ConvSpec
 from pcnn.kernels.product_tiles import ChunkTiles, ProductShape, RowTiles
 
 
@@ -39,7 +38,6 @@ class WeightStationary(OuterProducts):
     half: bool = True
     tiles: ChunkTiles | None = None
     central_tiles: RowTiles | None = None
-    needs_vvor: tuple[str, ...] = NEEDS_VVOR
     fuses: bool = True
     deterministic: bool = False
 
@@ -57,91 +55,51 @@ class WeightStationary(OuterProducts):
         """See `Dataflow.needs`."""
         return ("half_pairs",) if self.half else ("pairs", "counts")
 
-    def mvmr(
-        self,
-        x: Tensor,
-        weight: Tensor,
-        layouts: Sequence[Tensor],
-        n_out: int,
-        groups: int,
-        transposed: bool,
-        compute_dtype: torch.dtype,
-        out_dtype: torch.dtype,
-        *,
-        mirrored: bool = False,
-        second: Tensor | None = None,
-        epilogue: Epilogue | None = None,
+    def forward(
+        self, x: Tensor, w: Tensor, layouts: Sequence[Tensor], n_out: int, spec: ConvSpec
     ) -> Tensor:
-        """See `Dataflow.mvmr`."""
-        if kernels_serve(x, compute_dtype):
-            return self.by_kernels(
-                x,
-                weight,
-                layouts,
-                n_out,
-                groups,
-                transposed,
-                compute_dtype,
-                out_dtype,
-                mirrored=mirrored,
-                second=second,
-                epilogue=epilogue,
-            )
+        """See `Dataflow.forward`."""
+        if kernels_serve(x, spec.compute_dtype):
+            return self.by_kernels(x, w, layouts, n_out, spec)
         in_index, out_index, counts = layouts[0], layouts[1], layouts[-1]
-        reading = groups, transposed, mirrored
-        plain = PlainSums.of(x, second, weight, n_out, *reading, compute_dtype)
-        both = counts.shape[0] < weight.shape[0]
-        if both and weight.shape[0] % 2:
+        plain = TorchSums.of(x, w, n_out, spec)
+        both = counts.shape[0] < w.shape[0]
+        if both and w.shape[0] % 2:
             plain.add_centre()
         plain.add_pairs(in_index, out_index, counts, None, both)
-        return finish(plain.sums, epilogue, out_dtype)
+        return finish(plain.sums, spec)
 
     def by_kernels(
-        self,
-        x: Tensor,
-        weight: Tensor,
-        layouts: Sequence[Tensor],
-        n_out: int,
-        groups: int,
-        transposed: bool,
-        compute_dtype: torch.dtype,
-        out_dtype: torch.dtype,
-        *,
-        mirrored: bool = False,
-        second: Tensor | None = None,
-        epilogue: Epilogue | None = None,
+        self, x: Tensor, w: Tensor, layouts: Sequence[Tensor], n_out: int, spec: ConvSpec
     ) -> Tensor:
-        """`mvmr` by the Triton kernels: CUDA tensors, or any in Triton's interpreter.
+        """`forward` by the Triton kernels: CUDA tensors, or any in Triton's interpreter.
 
         Raises:
             ValueError: a compute dtype that tensor cores do not multiply.
         """
         from pcnn.kernels.dense_slots import write_dense
-        from pcnn.kernels.finished_sums import finish as finish_by_kernel
-        from pcnn.kernels.gathered_product import compute_type, precision_of
+        from pcnn.kernels.epilogue import finish as finish_by_kernel
+        from pcnn.kernels.gathered_product import compute_type
         from pcnn.kernels.weight_stationary import add_pairs
 
+        compute_type(spec.compute_dtype, self.name)
         in_index, out_index, counts = layouts[0], layouts[1], layouts[-1]
-        compute = compute_type(compute_dtype, self.name), precision_of(compute_dtype)
-        shape = ProductShape.of(weight, groups, transposed, mirrored, second)
-        x, weight = x.contiguous(), weight.contiguous()
-        second = None if second is None else second.contiguous()
+        shape, x, w, spec = operands(x, w, spec)
         both = counts.shape[0] < shape.volume
         if both and shape.volume % 2:  # the central slot writes every row: nothing to clear
             sums = x.new_empty(n_out, shape.width, dtype=torch.float32)
-            rows = self.central_tiles or RowTiles.of(shape, n_out, compute_dtype)
-            write_dense(sums, x, weight, None, None, shape, *compute, rows, second)
+            plain = spec._replace(epilogue=None)
+            write_dense(sums, x, w, None, None, shape, plain, self.central_tiles)
         else:
             sums = x.new_zeros(n_out, shape.width, dtype=torch.float32)
-        pairs_read = (1 + both) * in_index.shape[0]
-        tiles = self.tiles or ChunkTiles.of(shape.packed(), pairs_read, compute_dtype)
         pairs = in_index, out_index, counts, None
-        add_pairs(sums, x, weight, *pairs, both, shape, *compute, tiles, second)
-        return finish_by_kernel(sums, out_dtype, *steps_of(epilogue))
+        add_pairs(sums, x, w, *pairs, both, shape, spec, self.tiles)
+        return finish_by_kernel(sums, spec.out_dtype, spec.epilogue)
 
 
-def steps_of(epilogue: Epilogue | None) -> tuple[Tensor | None, Tensor | None, Tensor | None, bool]:
-    """Scale, shift, residual and ReLU of an epilogue, as kernels take them."""
-    if epilogue is None:
-        return None, None, None, False
-    return epilogue.scale, epilogue.shift, epilogue.residual, epilogue.relu
+def operands(x: Tensor, w: Tensor, spec: ConvSpec) -> tuple[ProductShape, Tensor, Tensor, ConvSpec]:
+    """Shape of a product, and its operands contiguous, as kernels read them."""
+    shape = ProductShape.of(w, spec)
+    if spec.skip is not None:
+        spec = spec._replace(skip=spec.skip.contiguous())
+    return shape, x.contiguous(), w.contiguous(), spec

@@ -7,14 +7,13 @@ of the central slot, at which every row of a submanifold map meets itself.
 
 from __future__ import annotations
 
-from typing import Any
-
 import triton
 import triton.language as tl
 from torch import Tensor
 
-from pcnn.kernels.finished_sums import with_epilogue
-from pcnn.kernels.gathered_product import row_tile, slot_weight, weight_tile
+from pcnn.kernels.conv_spec import ConvSpec, Epilogue
+from pcnn.kernels.epilogue import with_epilogue
+from pcnn.kernels.gathered_product import COMPUTE, precision_of, row_tile, slot_weight, weight_tile
 from pcnn.kernels.product_tiles import ProductShape, RowTiles
 from pcnn.kernels.triton_launch import TritonLauncher
 
@@ -167,40 +166,31 @@ def write_dense(
     table: Tensor | None,
     slots: Tensor | None,
     shape: ProductShape,
-    compute: Any,
-    precision: str,
-    tiles: RowTiles,
-    second: Tensor | None = None,
-    scale: Tensor | None = None,
-    shift: Tensor | None = None,
-    residual: Tensor | None = None,
-    relu: bool = False,
+    spec: ConvSpec,
+    tiles: RowTiles | None = None,
 ) -> None:
     """Write ``sum over dense slots of x[table[i, k]] @ W[k]`` to every row ``out[i]``.
 
     Args:
         out: ``[N_out, C_out]`` of any float dtype, written.
-        x: ``[N_in, C_in]``.
-        weight: ``[K, C_in / groups, C_out]``.
+        x: ``[N_in, C_in]``, contiguous.
+        weight: ``[K, C_in / groups, C_out]``, contiguous.
         table: ``[N_out, D]`` int32, input row of every dense slot, -1 where it is empty; ``None``:
             the central slot alone, at which row i meets row i.
         slots: ``[D]`` int32, slots of the table's columns.
         shape: of the product.
-        compute: Triton's dtype of the operands.
-        precision: ``ieee`` or ``tf32``.
-        tiles: how the work is cut.
-        second: ``[N_in, C_2]``, channels that follow those of ``x``.
-        scale: ``[C_out]``, see `pcnn.dataflows.epilogue.Epilogue`.
-        shift: ``[C_out]``.
-        residual: ``[N_out, C_out]``.
-        relu: whether ReLU follows.
+        spec: its compute dtype, a contiguous skip connection and an epilogue of ``out``.
+        tiles: how the work is cut; ``None`` picks by shape (`RowTiles.of`).
     """
+    scale, shift, residual, relu = spec.epilogue or _NOTHING
+    compute, precision = COMPUTE[spec.compute_dtype], precision_of(spec.compute_dtype)
+    tiles = tiles or RowTiles.of(shape, out.shape[0], spec.compute_dtype)
     n_out = out.shape[0]
     programs = -(-n_out // tiles.rows) * shape.groups * -(-shape.outputs // tiles.columns)
     residual = None if residual is None else residual.contiguous()
     _LAUNCH(
         (programs, 1),
-        (x, second, weight, table, slots, out, scale, shift, residual),
+        (x, spec.skip, weight, table, slots, out, scale, shift, residual),
         (n_out,),
         (
             shape.volume,
@@ -223,4 +213,5 @@ def write_dense(
     )
 
 
+_NOTHING = Epilogue()
 _LAUNCH = TritonLauncher(dense_slots_kernel)

@@ -18,7 +18,8 @@ import triton.language as tl
 from torch import Tensor
 
 from pcnn.geometry.slot_tiles import TILE_ROWS
-from pcnn.kernels.finished_sums import finish, with_epilogue
+from pcnn.kernels.conv_spec import ConvSpec, Epilogue
+from pcnn.kernels.epilogue import finish, with_epilogue
 from pcnn.kernels.gathered_product import beside, operand, precision_of
 from pcnn.kernels.gemm_blocks import GemmBlocks, default_blocks
 from pcnn.kernels.product_tiles import joined_groups, side_by_side
@@ -168,51 +169,33 @@ def launch_implicit_gemm(
     weight: Tensor,
     layouts: Sequence[Tensor],
     n_out: int,
-    groups: int,
-    blocks: GemmBlocks | None,
-    compute_dtype: torch.dtype,
-    out_dtype: torch.dtype,
-    *,
-    transposed: bool = False,
-    mirrored: bool = False,
-    adds: bool = False,
-    second: Tensor | None = None,
-    scale: Tensor | None = None,
-    shift: Tensor | None = None,
-    residual: Tensor | None = None,
-    relu: bool = False,
+    spec: ConvSpec,
+    blocks: GemmBlocks | None = None,
 ) -> Tensor:
     """``out[i] = sum over (i, j, k) of x[j] @ W[k]`` over the row lists of tiles.
 
     Args:
         x: ``[N_in, C_in]``.
-        weight: ``[K, C_in / groups, C_out]``; read transposed if ``transposed``.
-        layouts: ``tiles`` or ``section_tiles`` of the map.
+        weight: ``[K, C_in / groups, C_out]``.
+        layouts: ``tiles`` or ``section_tiles`` of the map; sections meet in the output by atomics.
         n_out: rows of the output.
-        groups: groups of channels; on tensor cores narrow ones are taken side by side, their
-            weights on the diagonal of a block, so an infinite feature of a group makes NaN of the
-            others beside it.
+        spec: in float16, bfloat16 or float32. On tensor cores narrow groups are taken side by side,
+            their weights on the diagonal of a block, so an infinite feature of a group makes NaN of
+            the others beside it.
         blocks: shape of the work of a program; ``None`` chooses (`default_blocks`).
-        compute_dtype: float16, bfloat16 or float32, which operands are rounded to.
-        out_dtype: dtype of the result.
-        transposed: multiply by the transpose of every ``W[k]``.
-        mirrored: slot k multiplies ``W[K - 1 - k]``.
-        adds: an output row has places in several tiles, whose sums meet by atomics.
-        second: ``[N_in, C_2]``, channels that follow those of ``x``; at groups = 1.
-        scale: ``[C_out]``, multiplies the sums.
-        shift: ``[C_out]``, added to them.
-        residual: ``[n_out, C_out]``, added to them.
-        relu: whether ReLU follows.
 
     Returns:
-        ``[n_out, C_out]`` (``[n_out, C_in]`` if transposed) in ``out_dtype``.
+        ``[n_out, C_out]`` (``[n_out, C_in]`` if transposed) in ``spec.out_dtype``.
     """
+    groups, transposed, mirrored, compute_dtype, out_dtype, epilogue, skip = spec
+    scale, shift, residual, relu = epilogue or _NOTHING
     tile_out, tile_slots, tile_counts, tile_rows = layouts
+    adds = tile_counts.shape[0] > -(-n_out // TILE_ROWS)  # a row has places in several sections
     x, weight = operand(x, compute_dtype), operand(weight, compute_dtype)
     offset = c_second = 0
-    if second is not None:
-        second, offset = beside(x, operand(second, compute_dtype))
-        c_second = second.shape[1]
+    if skip is not None:
+        skip, offset = beside(x, operand(skip, compute_dtype))
+        c_second = skip.shape[1]
     precision = precision_of(compute_dtype)
     exact = compute_dtype == torch.float32 and precision == "ieee"
     if groups > 1 and not exact:  # narrow groups would leave tensor cores idle
@@ -239,9 +222,10 @@ def launch_implicit_gemm(
         (x, weight, out, tile_out, tile_slots, tile_counts, tile_rows, *now),
         (n_out, offset),
     )
-    if later:
-        return finish(out, out_dtype, scale, shift, residual, relu)
-    return out
+    return finish(out, out_dtype, epilogue) if later else out
+
+
+_NOTHING = Epilogue()
 
 
 class _Cut(NamedTuple):

@@ -5,36 +5,31 @@
 A program gathers the rows of one chunk of a slot's pairs and multiplies ``x^T [C_in, pairs]`` by
 ``grad [pairs, C_out]`` on the tensor cores, adding in float32 registers. Two rows are read for
 every pair and tile of the result, so a tile covers all of ``C_in x C_out`` where registers allow.
-What happens to a chunk's sum is the ``variant``:
-
-* ``partials``: it is stored, and a second kernel adds the chunks of every slot in a fixed order and
-  rounds once. Two runs give identical bits. The number of chunks follows from the device, not from
-  T: partial sums take at most ``(T / chunk + K) * C_in / groups * C_out`` float32, with
-  `default_tiles` about 4 programs a multiprocessor (under 70 MB on a large device) plus one float32
-  copy of the result.
-* ``segment``: one program a slot and tile walks all pairs and stores the result. No partial sums,
-  identical bits; but the largest slot decides how long it takes.
-* ``atomic``: chunks add to a zeroed float32 buffer in any order.
+Chunks store their sums, and a second kernel adds those of every slot in a fixed order and rounds
+once, so two runs give identical bits. The number of chunks follows from the device, not from T:
+partial sums take at most ``(T / chunk + K) * C_in / groups * C_out`` float32, with `default_tiles`
+about 4 programs a multiprocessor (under 70 MB on a large device) plus one float32 copy of the
+result.
 """
 
 from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
+from pcnn.kernels.conv_spec import ConvSpec
 from pcnn.kernels.gathered_product import compute_type, precision_of
 from pcnn.kernels.product_tiles import side_by_side
-from pcnn.kernels.slot_chunks import most_chunks, power_of_two, slot_chunk
-from pcnn.kernels.sum_of_chunks import sum_of_chunks
+from pcnn.kernels.slot_chunks import chunks_of_slot, most_chunks, power_of_two, slot_chunk
 from pcnn.kernels.triton_launch import TritonLauncher
 
-Variant = Literal["partials", "segment", "atomic"]
+#: Values of partial sums that a program of the second kernel holds at once.
+BLOCK = 4096
 
 
 @dataclass(frozen=True)
@@ -45,11 +40,10 @@ class OuterProductTiles:
         block_in: input channels of a tile, a power of two from 16 up.
         block_out: output channels of a tile, a power of two from 16 up.
         block_pairs: pairs multiplied at once, a power of two from 16 up.
-        chunk: pairs of a program; of no meaning to ``segment``.
+        chunk: pairs of a program.
         num_warps: warps of a program.
         num_stages: depth of the software pipeline. Row numbers and then rows are loaded ahead, so
             ``num_stages // 2 + 1`` blocks of gathered rows lie in shared memory.
-        variant: what happens to the sum of a chunk.
     """
 
     block_in: int
@@ -58,12 +52,6 @@ class OuterProductTiles:
     chunk: int
     num_warps: int
     num_stages: int
-    variant: Variant = "partials"
-
-    @property
-    def deterministic(self) -> bool:
-        """Whether two runs give identical bits."""
-        return self.variant != "atomic"
 
 
 def default_tiles(
@@ -108,25 +96,18 @@ def outer_products(
     in_index: Tensor,
     out_index: Tensor,
     counts: Tensor,
-    groups: int,
-    compute_dtype: torch.dtype,
-    out_dtype: torch.dtype,
-    *,
-    mirrored: bool = False,
+    spec: ConvSpec,
     tiles: OuterProductTiles | None = None,
 ) -> Tensor:
     """``out[k] = sum over the pairs (i, j) of slot k of x[j]^T grad[i]``.
 
     Args:
-        x: ``[N_in, C_in]``, any dtype that is rounded to ``compute_dtype``.
+        x: ``[N_in, C_in]``, of any float dtype.
         grad: ``[N_out, C_out]``.
         in_index: ``[T]`` int32, input row of every pair, slot by slot.
         out_index: ``[T]`` int32, output row of every pair.
         counts: ``[K]`` int64 on the same device, pairs of every slot.
-        groups: groups of channels.
-        compute_dtype: float16, bfloat16 or float32 (TF32 where torch's switch allows it).
-        out_dtype: dtype of the result.
-        mirrored: slot k fills ``out[K - 1 - k]``.
+        spec: in float16, bfloat16 or float32 (TF32 where torch's switch allows it).
         tiles: how the work is cut; `default_tiles` without.
 
     Returns:
@@ -135,7 +116,8 @@ def outer_products(
     Raises:
         ValueError: a ``compute_dtype`` that tensor cores do not multiply.
     """
-    compute = compute_type(compute_dtype, "vvor on the tensor cores")
+    groups, compute_dtype = spec.groups, spec.compute_dtype
+    compute = compute_type(compute_dtype, "the weight gradient on tensor cores")
     triplets, volume = in_index.shape[0], counts.shape[0]
     c_in, c_out = x.shape[1] // groups, grad.shape[1] // groups
     shape = (volume, c_in, groups * c_out)
@@ -143,34 +125,26 @@ def outer_products(
     side = side_by_side(groups, max(c_in, c_out))
     c_in, c_out, groups = side * c_in, side * c_out, groups // side
     if triplets == 0 or c_in * c_out == 0 or volume == 0:
-        return torch.zeros(shape, dtype=out_dtype, device=x.device)
+        return torch.zeros(shape, dtype=spec.out_dtype, device=x.device)
     if tiles is None:
         processors = multiprocessors_of(x.device)
         tiles = default_tiles(triplets, c_in, c_out, groups, compute_dtype.itemsize, processors)
-    segment, atomic = tiles.variant == "segment", tiles.variant == "atomic"
-    chunks = volume if segment else most_chunks(triplets, volume, tiles.chunk)
-    if segment:
-        target = torch.empty(shape, dtype=out_dtype, device=x.device)
-    elif atomic:
-        target = torch.zeros(shape, dtype=torch.float32, device=x.device)
-    else:
-        target = torch.empty((chunks, *shape[1:]), dtype=torch.float32, device=x.device)
+    chunks = most_chunks(triplets, volume, tiles.chunk)
+    partials = torch.empty((chunks, *shape[1:]), dtype=torch.float32, device=x.device)
     blocks = -(-c_in // tiles.block_in) * -(-c_out // tiles.block_out)
     constants = (
         *(volume, power_of_two(volume), c_in, c_out, groups, side),
         *(tiles.block_in, tiles.block_out, tiles.block_pairs, tiles.num_stages),
-        *(compute, precision_of(compute_dtype), tiles.variant, mirrored),
+        *(compute, precision_of(compute_dtype)),
     )
     _LAUNCH(
         (chunks * groups * blocks, 1),
-        (x.contiguous(), grad.contiguous(), in_index, out_index, counts, target),
-        (triplets if segment else tiles.chunk,),
+        (x.contiguous(), grad.contiguous(), in_index, out_index, counts, partials),
+        (tiles.chunk,),
         constants,
         tiles.num_warps,
     )
-    if segment or atomic:
-        return target.to(out_dtype)
-    return sum_of_chunks(target, counts, tiles.chunk, out_dtype, mirrored=mirrored)
+    return sum_of_chunks(partials, counts, tiles.chunk, spec.out_dtype, mirrored=spec.mirrored)
 
 
 @functools.cache
@@ -189,7 +163,7 @@ def outer_products_kernel(  # type: ignore[no-untyped-def]
     in_index_ptr,  # [T] int32
     out_index_ptr,  # [T] int32
     counts_ptr,  # [VOLUME] int64
-    target_ptr,  # [chunks, C_IN / SIDE, GROUPS * C_OUT] float32, or [VOLUME, ...]
+    partials_ptr,  # [chunks, C_IN / SIDE, GROUPS * C_OUT] float32
     chunk,
     VOLUME: tl.constexpr,
     SLOTS: tl.constexpr,
@@ -203,8 +177,6 @@ def outer_products_kernel(  # type: ignore[no-untyped-def]
     STAGES: tl.constexpr,
     COMPUTE: tl.constexpr,
     PRECISION: tl.constexpr,
-    VARIANT: tl.constexpr,
-    MIRRORED: tl.constexpr,
 ):
     """One tile of the result, summed over one chunk of pairs."""
     IN_BLOCKS: tl.constexpr = (C_IN + BLOCK_IN - 1) // BLOCK_IN
@@ -215,17 +187,9 @@ def outer_products_kernel(  # type: ignore[no-untyped-def]
     number = tl.program_id(0) // TILES
     tile = tl.program_id(0) % TILES
     group = tile // (IN_BLOCKS * OUT_BLOCKS)
-    if VARIANT == "segment":
-        counts = tl.load(
-            counts_ptr + tl.arange(0, SLOTS), mask=tl.arange(0, SLOTS) < VOLUME, other=0
-        )
-        slot = number
-        first = tl.sum(tl.where(tl.arange(0, SLOTS) < slot, counts, 0), 0)
-        last = first + tl.load(counts_ptr + slot)
-    else:
-        slot, first, last = slot_chunk(number, counts_ptr, chunk, VOLUME, SLOTS)
-        if first == last:
-            return
+    _, first, last = slot_chunk(number, counts_ptr, chunk, VOLUME, SLOTS)
+    if first == last:
+        return
     in_index_ptr += first
     out_index_ptr += first
     length = (last - first).to(tl.int32)
@@ -252,20 +216,71 @@ def outer_products_kernel(  # type: ignore[no-untyped-def]
         b = tl.load(grad_ptr + i[:, None] * (GROUPS * C_OUT) + columns[None, :], out_mask, 0.0)
         sums = tl.dot(a.to(COMPUTE), b.to(COMPUTE), sums, input_precision=PRECISION)
 
-    place = number
-    if VARIANT != "partials":
-        place = VOLUME - 1 - slot if MIRRORED else slot
     OWN_IN: tl.constexpr = C_IN // SIDE
     own = rows if SIDE == 1 else rows % OWN_IN
-    places = (place.to(tl.int64) * OWN_IN + own[:, None]) * (GROUPS * C_OUT)
-    targets = target_ptr + places + group * C_OUT + columns[None, :]
+    places = (number.to(tl.int64) * OWN_IN + own[:, None]) * (GROUPS * C_OUT)
+    targets = partials_ptr + places + group * C_OUT + columns[None, :]
     inside = (rows < C_IN)[:, None] & (columns < C_OUT)[None, :]
     if SIDE > 1:
         inside &= (rows // OWN_IN)[:, None] == (columns // (C_OUT // SIDE))[None, :]
-    if VARIANT == "atomic":
-        tl.atomic_add(targets, sums, mask=inside, sem="relaxed")
-    else:
-        tl.store(targets, sums.to(target_ptr.dtype.element_ty), mask=inside)
+    tl.store(targets, sums, mask=inside)
+
+
+def sum_of_chunks(
+    partials: Tensor, counts: Tensor, chunk: int, out_dtype: torch.dtype, *, mirrored: bool = False
+) -> Tensor:
+    """``out[k] = sum of the partial sums of the chunks of slot k``, in an order that is fixed.
+
+    Args:
+        partials: ``[chunks, C_in / groups, C_out]`` float32, chunks slot by slot; those after the
+            last are not read.
+        counts: ``[K]`` int64 on the same device, pairs of every slot.
+        chunk: pairs of a chunk.
+        out_dtype: dtype of the result.
+        mirrored: slot k fills ``out[K - 1 - k]``.
+
+    Returns:
+        ``[K, C_in / groups, C_out]``; zero for a slot without chunks.
+    """
+    volume = counts.shape[0]
+    out = torch.empty((volume, *partials.shape[1:]), dtype=out_dtype, device=partials.device)
+    size = partials.shape[1] * partials.shape[2]
+    # narrow blocks add many chunks at once and are many: for small weights; wide ones for large
+    block = min(256, max(32, power_of_two(size * volume // 4096 + 1)))
+    constants = size, volume, power_of_two(volume), mirrored, BLOCK // block, block
+    grid = -(-size // block), volume
+    _SUM(grid, (partials, counts, out), (chunk,), constants, num_warps=4)
+    return out
+
+
+@triton.jit(do_not_specialize=["chunk"])  # type: ignore[untyped-decorator]
+def sum_of_chunks_kernel(  # type: ignore[no-untyped-def]
+    partials_ptr,  # [chunks, SIZE] float32
+    counts_ptr,  # [VOLUME] int64
+    out_ptr,  # [VOLUME, SIZE]
+    chunk,
+    SIZE: tl.constexpr,
+    VOLUME: tl.constexpr,
+    SLOTS: tl.constexpr,
+    MIRRORED: tl.constexpr,
+    CHUNKS: tl.constexpr,
+    ELEMENTS: tl.constexpr,
+):
+    """A block of elements of one slot."""
+    slot = tl.program_id(1)
+    elements = tl.program_id(0) * ELEMENTS + tl.arange(0, ELEMENTS)
+    first, last = chunks_of_slot(slot, counts_ptr, chunk, VOLUME, SLOTS)
+    partials_ptr += first * SIZE
+    number = (last - first).to(tl.int32)
+    sums = tl.zeros((CHUNKS, ELEMENTS), dtype=tl.float32)
+    for start in range(0, number, CHUNKS):
+        chunks = start + tl.arange(0, CHUNKS)
+        mask = (chunks < number)[:, None] & (elements < SIZE)[None, :]
+        sums += tl.load(partials_ptr + chunks[:, None].to(tl.int64) * SIZE + elements, mask, 0.0)
+    target = VOLUME - 1 - slot if MIRRORED else slot
+    out = out_ptr + target.to(tl.int64) * SIZE + elements
+    tl.store(out, tl.sum(sums, 0).to(out_ptr.dtype.element_ty), mask=elements < SIZE)
 
 
 _LAUNCH = TritonLauncher(outer_products_kernel)
+_SUM = TritonLauncher(sum_of_chunks_kernel)

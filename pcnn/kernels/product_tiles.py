@@ -10,6 +10,8 @@ from dataclasses import astuple, dataclass
 import torch
 from torch import Tensor
 
+from pcnn.kernels.conv_spec import ConvSpec
+
 #: Pairs, and output rows, from which tiles of 128 fill a device: 132 multiprocessors, a few
 #: programs each. Fewer are cut into tiles of 64.
 MANY_PAIRS, MANY_ROWS = 1 << 17, 1 << 15
@@ -77,21 +79,15 @@ class ProductShape:
     mirrored: bool
 
     @classmethod
-    def of(
-        cls,
-        weight: Tensor,
-        groups: int,
-        transposed: bool,
-        mirrored: bool = False,
-        second: Tensor | None = None,
-    ) -> ProductShape:
+    def of(cls, weight: Tensor, spec: ConvSpec) -> ProductShape:
         """Shape of a product with ``weight`` ``[K, C_in / groups, C_out]``."""
         volume, inputs, outputs = weight.shape
-        outputs //= groups
-        if transposed:
+        outputs //= spec.groups
+        if spec.transposed:
             inputs, outputs = outputs, inputs
-        beside = 0 if second is None else second.shape[1]
-        return cls(volume, inputs - beside, beside, outputs, groups, transposed, mirrored)
+        beside = 0 if spec.skip is None else spec.skip.shape[1]
+        sizes = volume, inputs - beside, beside, outputs
+        return cls(*sizes, spec.groups, spec.transposed, spec.mirrored)
 
     @property
     def side_by_side(self) -> int:

@@ -24,9 +24,12 @@ import triton.language as tl
 from torch import Tensor
 
 from pcnn.geometry.slot_tiles import TILE_ROWS
-from pcnn.kernels.finished_sums import with_epilogue
+from pcnn.kernels.conv_spec import ConvSpec, Epilogue
+from pcnn.kernels.epilogue import with_epilogue
 from pcnn.kernels.gathered_product import beside, operand, precision_of
+from pcnn.kernels.gemm_blocks import default_blocks
 from pcnn.kernels.product_tiles import ProductShape, RowTiles
+from pcnn.kernels.tf32 import tf32_allowed
 from pcnn.kernels.triton_launch import TritonLauncher
 
 #: Channels that are summed at the gather at once: they lie in registers that other tiles do
@@ -252,15 +255,8 @@ def launch_row_lists(
     weight: Tensor,
     layouts: Sequence[Tensor],
     n_out: int,
-    shape: ProductShape,
-    compute_dtype: torch.dtype,
-    tiles: RowTiles,
-    out_dtype: torch.dtype,
-    second: Tensor | None = None,
-    scale: Tensor | None = None,
-    shift: Tensor | None = None,
-    residual: Tensor | None = None,
-    relu: bool = False,
+    spec: ConvSpec,
+    tiles: RowTiles | None = None,
 ) -> Tensor:
     """``out[i] = sum over (i, j, k) of x[j] @ W[k]`` over row lists.
 
@@ -269,25 +265,22 @@ def launch_row_lists(
         weight: ``[K, C_in / groups, C_out]``.
         layouts: ``row_lists`` of the map.
         n_out: rows of the output.
-        shape: of the product; narrow groups are taken side by side (`ProductShape.packed`).
-        compute_dtype: float16, bfloat16 or float32, which operands are rounded to.
-        tiles: how the work is cut; ``rows`` divides `TILE_ROWS`.
-        out_dtype: dtype of the result.
-        second: ``[N_in, C_2]``, channels that follow those of ``x``; at groups = 1.
-        scale: ``[C_out]``, multiplies the sums.
-        shift: ``[C_out]``, added to them.
-        residual: ``[n_out, C_out]``, added to them.
-        relu: whether ReLU follows.
+        spec: in float16, bfloat16 or float32; narrow groups are taken side by side
+            (`ProductShape.packed`).
+        tiles: how the work is cut; ``rows`` divides `TILE_ROWS`; ``None`` picks by shape.
 
     Returns:
-        ``[n_out, C_out]`` in ``out_dtype``.
+        ``[n_out, C_out]`` in ``spec.out_dtype``.
     """
-    x, weight = operand(x, compute_dtype), operand(weight, compute_dtype)
+    compute_dtype, (scale, shift, residual, relu) = spec.compute_dtype, spec.epilogue or _NOTHING
+    shape = ProductShape.of(weight, spec)
     side, shape = shape.side_by_side, shape.packed()
-    offset = 0
-    if second is not None:
-        second, offset = beside(x, operand(second, compute_dtype))
-    out = torch.empty(n_out, shape.width, dtype=out_dtype, device=x.device)
+    tiles = tiles or tiles_of(shape, layouts[0].shape[0], compute_dtype)
+    x, weight = operand(x, compute_dtype), operand(weight, compute_dtype)
+    skip, offset = spec.skip, 0
+    if skip is not None:
+        skip, offset = beside(x, operand(skip, compute_dtype))
+    out = torch.empty(n_out, shape.width, dtype=spec.out_dtype, device=x.device)
     residual = None if residual is None else residual.contiguous()
     programs = layouts[0].shape[0] * (TILE_ROWS // tiles.rows) * -(-shape.outputs // tiles.columns)
     pack = 1
@@ -308,4 +301,20 @@ def launch_row_lists(
     return out
 
 
+def tiles_of(shape: ProductShape, tiles: int, compute_dtype: torch.dtype) -> RowTiles:
+    """Cut without measuring: that of an implicit GEMM, whose steps are those of a tile.
+
+    Args:
+        shape: of the product, narrow groups side by side.
+        tiles: of `TILE_ROWS` output rows.
+        compute_dtype: dtype of the operands.
+    """
+    exact = compute_dtype == torch.float32 and not tf32_allowed()
+    sizes = shape.channels, shape.outputs, tiles, shape.volume
+    blocks = default_blocks(*sizes, compute_dtype, exact)
+    sides = blocks.rows, blocks.channels_out, blocks.channels_in
+    return RowTiles(*sides, blocks.warps, blocks.stages)
+
+
+_NOTHING = Epilogue()
 _LAUNCH = TritonLauncher(row_lists_kernel)

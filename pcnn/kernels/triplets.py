@@ -4,25 +4,101 @@ Algorithm 1 (``mvmr``) and Algorithm B of the supplement (``vvor``). A program w
 the list for one block ``B_in x B_out`` of the weights. What the last triplet used stays in
 registers: a block of weights, a row of features or of gradients is read, and a sum is added to the
 result, only where its number changes. The order of the list decides what changes rarely.
+
+Two of the numbers of a triplet are listed; the third is the same along a run of the list, and only
+the runs are stored. ``SORT`` names it: runs of ``k`` are slots, of ``i`` output rows, of ``j``
+input rows.
 """
 
 from __future__ import annotations
-
-from typing import Any
 
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
-from pcnn.kernels.gathered_product import slot_weight, weight_tile
+from pcnn.kernels.conv_spec import ConvSpec
+from pcnn.kernels.gathered_product import COMPUTE, slot_weight, weight_tile
 from pcnn.kernels.product_tiles import ProductShape
 from pcnn.kernels.slot_chunks import power_of_two
-from pcnn.kernels.triplet_runs import following_run, numbers_of, run_of
 from pcnn.kernels.triton_launch import TritonLauncher
 
 #: Warps of a program, as in the paper: products of a vector and a block need no more.
 WARPS = 1
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def run_of(  # type: ignore[no-untyped-def]  # the compiler reads annotations too
+    triplet,
+    runs_ptr,  # SORT "k": [VOLUME] int64, lengths of the runs; else [runs + 1] int64, their starts
+    runs,
+    SORT: tl.constexpr,
+    VOLUME: tl.constexpr,
+    POWER: tl.constexpr,
+):
+    """The run of equal numbers that holds a triplet, int32, and one past its end, int64."""
+    if SORT == "k":
+        slots = tl.arange(0, POWER)
+        ends = tl.cumsum(tl.load(runs_ptr + slots, mask=slots < VOLUME, other=0), 0)
+        run = tl.sum((ends <= triplet).to(tl.int32), 0)
+        end = tl.min(tl.where(ends > triplet, ends, 0x7FFFFFFFFFFFFFFF), 0)
+    else:
+        run = runs * 0
+        high = runs
+        while run < high:  # runs that end at or before the triplet
+            middle = (run + high) // 2
+            if tl.load(runs_ptr + middle + 1) <= triplet:
+                run = middle + 1
+            else:
+                high = middle
+        end = tl.load(runs_ptr + run + 1)
+    return run, end
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def following_run(  # type: ignore[no-untyped-def]
+    triplet,
+    run,
+    end,
+    runs_ptr,
+    runs,
+    SORT: tl.constexpr,
+    VOLUME: tl.constexpr,
+    POWER: tl.constexpr,
+):
+    """The same for the triplet after those of ``run``; empty runs are passed over."""
+    if SORT == "k":
+        run, end = run_of(triplet, runs_ptr, runs, SORT, VOLUME, POWER)
+    else:
+        while end <= triplet:
+            run += 1
+            end = tl.load(runs_ptr + run + 1)
+    return run, end
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def numbers_of(  # type: ignore[no-untyped-def]
+    triplet,
+    run,
+    first_ptr,  # [T] int32: j where SORT is "k" or "i", else i
+    second_ptr,  # [T] int32: i where SORT is "k", else k
+    SORT: tl.constexpr,
+    VOLUME: tl.constexpr,
+    MIRRORED: tl.constexpr,
+):
+    """``(i, j, k)`` of a triplet, int64."""
+    first = tl.load(first_ptr + triplet).to(tl.int64)
+    second = tl.load(second_ptr + triplet).to(tl.int64)
+    third = run.to(tl.int64)
+    if SORT == "k":
+        i, j, k = second, first, third
+    elif SORT == "i":
+        i, j, k = third, first, second
+    else:
+        i, j, k = first, third, second
+    if MIRRORED:
+        k = VOLUME - 1 - k
+    return i, j, k
 
 
 @triton.jit  # type: ignore[untyped-decorator]
@@ -175,45 +251,49 @@ def vvor_kernel(  # type: ignore[no-untyped-def]
     tl.atomic_add(sums_ptr + k * SLOT_SIZE + places, sums, mask=inside, sem="relaxed")
 
 
-def add_mvmr(
-    sums: Tensor,
+def mvmr(
     x: Tensor,
     weight: Tensor,
     order: tuple[Tensor, Tensor, Tensor],
     sort: str,
-    shape: ProductShape,
-    compute: Any,
+    n_out: int,
+    spec: ConvSpec,
     length: int,
     block_in: int,
     block_out: int,
-) -> None:
-    """Add ``x[j] @ W[k]`` to ``sums[i]`` over all triplets.
+) -> Tensor:
+    """``out[i] = sum over all triplets (i, j, k) of x[j] @ W[k]``.
 
     Args:
-        sums: ``[N_out, C_out]`` float32, added to.
-        x: ``[N_in, C_in]``, contiguous.
-        weight: ``[K, C_in / groups, C_out]``, contiguous.
+        x: ``[N_in, C_in]``.
+        weight: ``[K, C_in / groups, C_out]``.
         order: two of the numbers of every triplet, ``[T]`` int32, and the runs of the third:
             (j, i, ``[K]`` int64 lengths) for ``k``, (j, k, ``[N_out + 1]`` int64 starts) for ``i``,
             (i, k, ``[N_in + 1]`` int64 starts) for ``j``.
         sort: ``k``, ``i`` or ``j``: the number that the list is sorted by.
-        shape: of the product, without a second source.
-        compute: Triton's dtype that operands are rounded to.
+        n_out: rows of the output.
+        spec: of the product, without a skip connection.
         length: triplets L of a program.
         block_in: contracted channels of a block, a power of two.
         block_out: output channels of a block, a power of two.
+
+    Returns:
+        ``[N_out, C_out]`` float32.
     """
+    shape = ProductShape.of(weight, spec)
+    sums = x.new_zeros(n_out, shape.width, dtype=torch.float32)
     sizes = shape.channels, shape.outputs, shape.groups
     _MVMR(
         (_programs(order, *sizes, length, block_in, block_out), 1),
-        (x, weight, *order, sums),
+        (x.contiguous(), weight.contiguous(), *order, sums),
         (order[0].shape[0], order[2].shape[0] - 1),
         (
-            *(sort, shape.volume, power_of_two(shape.volume), *sizes),
-            *(shape.transposed, shape.mirrored, length, block_in, block_out, compute),
+            *(sort, shape.volume, power_of_two(shape.volume), *sizes, shape.transposed),
+            *(shape.mirrored, length, block_in, block_out, COMPUTE[spec.compute_dtype]),
         ),
         WARPS,
     )
+    return sums
 
 
 def vvor(
@@ -222,27 +302,25 @@ def vvor(
     order: tuple[Tensor, Tensor, Tensor],
     sort: str,
     volume: int,
-    groups: int,
-    mirrored: bool,
-    compute: Any,
+    spec: ConvSpec,
     length: int,
     block_in: int,
     block_out: int,
 ) -> Tensor:
-    """``out[k] = sum over (i, j) of x[j]^T grad[i]``; arguments as of `add_mvmr`.
+    """``out[k] = sum over (i, j) of x[j]^T grad[i]``; arguments as of `mvmr`.
 
     Returns:
         ``[K, C_in / groups, C_out]`` float32.
     """
-    sizes = x.shape[1] // groups, grad.shape[1] // groups, groups
+    sizes = x.shape[1] // spec.groups, grad.shape[1] // spec.groups, spec.groups
     sums = torch.zeros(volume, sizes[0], grad.shape[1], dtype=torch.float32, device=x.device)
     _VVOR(
         (_programs(order, *sizes, length, block_in, block_out), 1),
         (x.contiguous(), grad.contiguous(), *order, sums),
         (order[0].shape[0], order[2].shape[0] - 1),
         (
-            *(sort, volume, power_of_two(volume), *sizes),
-            *(mirrored, length, block_in, block_out, compute),
+            *(sort, volume, power_of_two(volume), *sizes, spec.mirrored),
+            *(length, block_in, block_out, COMPUTE[spec.compute_dtype]),
         ),
         WARPS,
     )

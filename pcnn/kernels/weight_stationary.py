@@ -7,14 +7,15 @@ added to the output once. The host needs no number that only the device knows.
 
 from __future__ import annotations
 
-from typing import Any
-
 import triton
 import triton.language as tl
 from torch import Tensor
 
+from pcnn.kernels.conv_spec import ConvSpec
 from pcnn.kernels.gathered_product import (
+    COMPUTE,
     gathered_product,
+    precision_of,
     row_tile,
     slot_weight,
     weight_tile,
@@ -183,10 +184,8 @@ def add_pairs(
     slots: Tensor | None,
     both: bool,
     shape: ProductShape,
-    compute: Any,
-    precision: str,
-    tiles: ChunkTiles,
-    second: Tensor | None = None,
+    spec: ConvSpec,
+    tiles: ChunkTiles | None = None,
 ) -> None:
     """Add ``x[j] @ W[k]`` to ``sums[i]`` over pairs listed by slot.
 
@@ -200,18 +199,19 @@ def add_pairs(
         slots: ``[S]`` int32, the listed slots; ``None``: the first S.
         both: whether (i, j) of slot k also stands for (j, i) of slot K - 1 - k.
         shape: of the product; narrow groups are taken side by side (`ProductShape.packed`).
-        compute: Triton's dtype of the operands.
-        precision: ``ieee`` or ``tf32``.
-        tiles: how the work is cut.
-        second: ``[N_in, C_2]``, channels that follow those of ``x``.
+        spec: its compute dtype and a contiguous skip connection; an epilogue is not applied.
+        tiles: how the work is cut; ``None`` picks by shape (`ChunkTiles.of`).
     """
     side, shape = shape.side_by_side, shape.packed()
+    compute, precision = COMPUTE[spec.compute_dtype], precision_of(spec.compute_dtype)
+    pairs = (1 + both) * in_index.shape[0]
+    tiles = tiles or ChunkTiles.of(shape, pairs, spec.compute_dtype)
     listed = counts.shape[0]
     chunks = most_chunks(in_index.shape[0], listed, tiles.chunk)
     programs = chunks * (1 + both) * shape.groups * -(-shape.outputs // tiles.columns)
     _LAUNCH(
         (programs, 1),
-        (x, second, weight, in_index, out_index, counts, slots, sums),
+        (x, spec.skip, weight, in_index, out_index, counts, slots, sums),
         (),
         (
             shape.volume,

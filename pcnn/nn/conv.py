@@ -78,7 +78,7 @@ class _Convolution(nn.Module):
         )
 
     def _apply_map(self, features: Tensor, kernel_map: KernelMap) -> Tensor:
-        device, dtype = features.device, compute_dtype(features)
+        dtype = compute_dtype(features)
         weight, bias = self.weight, self.bias
         epilogue = None
         if bias is not None and not (
@@ -90,7 +90,7 @@ class _Convolution(nn.Module):
             features,
             weight,
             kernel_map,
-            self.engine.dataflow_for(kernel_map, device),
+            self.engine,
             groups=self.groups,
             compute_dtype=dtype,
             epilogue=epilogue,

@@ -111,9 +111,9 @@ def _fused(
                 f"and {target.rows} sites); bring both to the same sites first"
             )
         added = residual.features
-    second = None
+    skip = None
     if type(x) is JoinedTensor and x.is_apart and layer.groups == 1:
-        features, second = x.first, x.second
+        features, skip = x.first, x.second
     else:
         features = x.features
     dtype = compute_dtype(features)
@@ -121,16 +121,16 @@ def _fused(
         y = add(_fused(layer, x, sites, folded, None, False), residual)
         return y.replace(y.features.relu_()) if relu else y
     if kernel_map is None:
-        out = _pointwise(features, second, weight, folded, added, relu, dtype)
+        out = _pointwise(features, skip, weight, folded, added, relu, dtype)
         return SparseTensor(out, target)
     out = convolution(
         features,
         weight,
         kernel_map,
-        layer.engine.dataflow_for(kernel_map, features.device),
+        layer.engine,
         groups=layer.groups,
         compute_dtype=dtype,
-        second=second,
+        skip=skip,
         epilogue=folded.epilogue(added, relu),
     )
     return SparseTensor(out, target)
@@ -155,7 +155,7 @@ def _route(
 
 def _pointwise(
     features: Tensor,
-    second: Tensor | None,
+    skip: Tensor | None,
     weight: Tensor,
     folded: Folded,
     residual: Tensor | None,
@@ -163,12 +163,12 @@ def _pointwise(
     dtype: torch.dtype,
 ) -> Tensor:
     """A linear layer ``[N, C_in]`` to ``[N, C_out]`` of one source or two, in few launches."""
-    split = weight.shape[1] if second is None else features.shape[1]
+    split = weight.shape[1] if skip is None else features.shape[1]
     own, others, shift = folded.linear(weight, dtype, split)
     features = features.to(dtype)
     out = features @ own if shift is None else torch.addmm(shift, features, own)
-    if second is not None:
-        out.addmm_(second.to(dtype), others)
+    if skip is not None:
+        out.addmm_(skip.to(dtype), others)
     if residual is not None:
         out += residual
     return out.relu_() if relu else out

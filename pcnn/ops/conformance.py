@@ -1,20 +1,21 @@
-"""What every dataflow promises, as checks of single layers that run on any device.
+"""Checks of dataflows: every promise, over all layers that dataflows have differed in.
 
-The whole list of layers is in `pcnn.ops.whole_check`.
+A dataflow may refuse by a ``ValueError`` what it does not serve; what it serves, it serves right.
+`pcnn bench` runs the whole check (`check_dataflow`) before it times a dataflow, `pcnn.tune` before
+it tries one that it was given, and the conformance tests run the same checks over more layers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any
+from functools import cached_property, lru_cache, partial
 
 import torch
 from torch import Tensor
 
-from pcnn.dataflows import Dataflow, Epilogue, Reference
+from pcnn.dataflows import ConvSpec, Dataflow, Epilogue, Reference
 from pcnn.geometry import Kernel, KernelMap
 from pcnn.kernels.tf32 import tf32_products
 from pcnn.maps import SortedSearch, Windowed
@@ -34,10 +35,15 @@ RELATIVE_RMS = {
 #: errors do not cancel (worst seen 6.6e-5, all towards zero, of a million terms a slot).
 SUMS_ON_TENSOR_CORES = 1e-4
 
-DOUBLE = (torch.float64, torch.float64)
+
 #: Of the three products.
 NAMES = ("out", "grad_x", "grad_weight")
 Products = tuple[Tensor, Tensor, Tensor]
+#: Faults that a refusal spells out; the others are counted.
+NAMED = 2
+
+HALF, BRAIN, SINGLE, DOUBLE = torch.float16, torch.bfloat16, torch.float32, torch.float64
+K3, DOWN, EVEN = Kernel.of(3), Kernel.of(3, 2), Kernel.of(2, 2)
 
 
 class Nonconforming(RuntimeError):
@@ -109,24 +115,107 @@ class Case:
         return RELATIVE_RMS[out_dtype]
 
 
+def map_of(
+    i: Tensor, j: Tensor, k: Tensor, n_in: int, n_out: int, volume: int, symmetric: bool = False
+) -> KernelMap:
+    """Kernel map of triplets in any order, slots and rows as builders sort them."""
+    order = torch.argsort((k * max(1, n_out) + i) * max(1, n_in) + j)
+    ends = torch.cumsum(torch.bincount(k, minlength=volume), 0)
+    offsets = torch.nn.functional.pad(ends, (1, 0)).cpu()
+    rows = j[order].to(torch.int32), i[order].to(torch.int32)
+    return KernelMap.from_pairs(
+        *rows,
+        offsets,
+        n_in,
+        n_out,
+        one_per_slot=False,
+        one_per_slot_transposed=False,
+        symmetric=symmetric,
+    )
+
+
+def random_map(
+    n_in: int, n_out: int, volume: int, triplets: int, symmetric: bool = False, seed: int = 0
+) -> KernelMap:
+    """Random triplets, most slots with several inputs, some triplets twice.
+
+    Args:
+        n_in: input rows.
+        n_out: output rows; as many if ``symmetric``.
+        volume: slots K, odd if ``symmetric``.
+        triplets: number drawn; none where there are no rows.
+        symmetric: whether the mirror image of every triplet is there too, and every row meets
+            itself at the centre.
+        seed: of the draw.
+    """
+    triplets = triplets if n_in and n_out else 0
+    random = torch.Generator().manual_seed(seed)
+    # a few rows get most triplets, the last row none
+    i = (torch.rand(triplets, generator=random) ** 2 * max(0, n_out - 1)).long()
+    j = torch.randint(max(1, n_in), (triplets,), generator=random)
+    k = (torch.rand(triplets, generator=random) * volume).long()
+    k = torch.where(k == 1, 0, k)  # an empty slot, and a full one
+    if symmetric:
+        own = torch.arange(n_out)
+        i, j = torch.cat((i, j, own)), torch.cat((j, i, own))
+        k = torch.cat((k, volume - 1 - k, torch.full_like(own, volume // 2)))
+    return map_of(i, j, k, n_in, n_out, volume, symmetric)
+
+
+@dataclass(frozen=True)
+class FanIn(Case):
+    """A layer over a random map; of its kernel only the volume counts.
+
+    Args:
+        symmetric: whether the map is its own transpose.
+    """
+
+    symmetric: bool = False
+
+    def __str__(self) -> str:
+        return f"{super().__str__()}-several-a-slot" + "-symmetric" * self.symmetric
+
+    def map(self) -> KernelMap:
+        """``n`` output rows, fewer input rows unless symmetric, some 8 triplets a row."""
+        rows = self.n if self.symmetric else -(-2 * self.n // 3)
+        built = random_map(rows, self.n, self.kernel.volume, 8 * self.n, self.symmetric)
+        built = built.transpose() if self.transposed else built
+        return moved(built, self.device)
+
+
+def moved(kernel_map: KernelMap, device: str) -> KernelMap:
+    """The same map on another device."""
+    in_index, out_index, offsets = kernel_map.layout("pairs")
+    return KernelMap.from_pairs(
+        in_index.to(device),
+        out_index.to(device),
+        offsets,
+        kernel_map.n_in,
+        kernel_map.n_out,
+        one_per_slot=False,
+        one_per_slot_transposed=False,
+        symmetric=kernel_map.symmetric,
+    )
+
+
 class Example:
     """A case with its map, operands and true products, which serve any number of dataflows.
 
     Args:
         case: the layer.
-        c_second: channels of a second source; only where a dataflow fuses.
+        c_skip: channels of a skip connection; only where a dataflow fuses.
     """
 
-    def __init__(self, case: Case, c_second: int = 0) -> None:
-        self.case, self.c_second = case, c_second
+    def __init__(self, case: Case, c_skip: int = 0) -> None:
+        self.case, self.c_skip = case, c_skip
         self.map = case.map()
         random = torch.Generator().manual_seed(0)
         n_in, n_out, volume = self.map.n_in, self.map.n_out, self.map.volume
         self.x = case.randn(random, n_in, case.c_in)
         self.y = case.randn(random, n_out, case.c_out)
-        depth = case.c_in // case.groups + c_second
+        depth = case.c_in // case.groups + c_skip
         self.weight = case.randn(random, volume, depth, case.c_out)
-        self.second = case.randn(random, n_in, c_second) if c_second else None
+        self.skip = case.randn(random, n_in, c_skip) if c_skip else None
         self.residual = case.randn(random, n_out, case.c_out)
         scale, shift = torch.randn(2, case.c_out, generator=random).to(case.device).unbind()
         self._norm = scale, shift
@@ -187,16 +276,20 @@ def products(
 ) -> Products:
     """Output, gradient of the features and, not rounded to half, of the weights."""
     dtype, groups = case.dtype, case.groups
-    wide = torch.float64 if dtype == torch.float64 else torch.float32
-    forward, outer = kernel_map.layouts(dataflow.needs), kernel_map.layouts(dataflow.needs_vvor)
+    wide = torch.promote_types(dtype, torch.float32)
+    forward, outer = (
+        kernel_map.layouts(dataflow.needs),
+        kernel_map.layouts(dataflow.needs_weight_grad),
+    )
     other, other_way = forward, not mirrored
     if not kernel_map.symmetric:
         other, other_way = kernel_map.transpose().layouts(dataflow.needs), False
-    n_out, n_in, both = kernel_map.n_out, kernel_map.n_in, (dtype, dtype)
+    spec = ConvSpec(groups, False, mirrored, dtype, dtype)
+    turned = spec._replace(transposed=True, mirrored=other_way)
     with no_waits(case, may_wait):
-        out = dataflow.mvmr(x, weight, forward, n_out, groups, False, *both, mirrored=mirrored)
-        grad_x = dataflow.mvmr(y, weight, other, n_in, groups, True, *both, mirrored=other_way)
-        grad_w = dataflow.vvor(x, y, outer, groups, dtype, wide, mirrored=mirrored)
+        out = dataflow.forward(x, weight, forward, kernel_map.n_out, spec)
+        grad_x = dataflow.forward(y, weight, other, kernel_map.n_in, turned)
+        grad_w = dataflow.weight_grad(x, y, outer, spec._replace(out_dtype=wide))
     return out, grad_x, grad_w
 
 
@@ -230,50 +323,39 @@ def check_products(
 def check_fused(
     dataflow: Dataflow,
     case: Case,
-    c_second: int,
+    c_skip: int,
     epilogue: str,
     example: Example | None = None,
     may_wait: bool = False,
 ) -> None:
-    """A second source and an epilogue, in one call.
+    """A skip connection and an epilogue, in one call.
 
     Args:
         dataflow: one that fuses.
         case: without groups.
-        c_second: channels of the second source, 0 for none.
+        c_skip: channels of the skip connection, 0 for none.
         epilogue: its parts, some of the letters of ``scale shift residual relu``: ``a b r +``.
-        example: of the case and the second source, if it is there.
+        example: of the case and the skip connection, if there is one.
         may_wait: whether the host may wait for the device.
 
     Raises:
         Nonconforming: another result.
         ValueError: the dataflow does not serve the case.
     """
-    example = example or Example(case, c_second)
-    map_, second = example.map, example.second
+    example = example or Example(case, c_skip)
+    map_, x, weight, skip = example.map, example.x, example.weight, example.skip
     for mirrored in example.ways:
-        how: dict[str, Any] = {"mirrored": mirrored}
-        expected = Reference().mvmr(
-            example.x.double(),
-            example.weight.double(),
-            map_.layouts(Reference().needs),
-            map_.n_out,
-            1,
-            False,
-            *DOUBLE,
-            second=None if second is None else second.double(),
-            epilogue=example.epilogue(epilogue, wide=True),
-            **how,
-        )
+        parts, true_parts = example.epilogue(epilogue), example.epilogue(epilogue, wide=True)
+        true_skip = None if skip is None else skip.double()
+        exact = ConvSpec(1, False, mirrored, DOUBLE, DOUBLE, true_parts, true_skip)
+        spec = ConvSpec(1, False, mirrored, case.dtype, case.dtype, parts, skip)
+        listed = map_.layouts(Reference().needs), map_.n_out
+        expected = Reference().forward(x.double(), weight.double(), *listed, exact)
         layouts = map_.layouts(dataflow.needs)
-        how |= {"second": second, "epilogue": example.epilogue(epilogue)}
-        both = case.dtype, case.dtype
         _poison(expected, case.dtype)
         with no_waits(case, may_wait):
-            out = dataflow.mvmr(
-                example.x, example.weight, layouts, map_.n_out, 1, False, *both, **how
-            )
-        words = f"{case}, second source of {c_second}, epilogue {epilogue!r}"
+            out = dataflow.forward(x, weight, layouts, map_.n_out, spec)
+        words = f"{case}, skip connection of {c_skip}, epilogue {epilogue!r}"
         _compare(words + ", mirrored" * mirrored, case, case.dtype, out, expected)
 
 
@@ -314,3 +396,110 @@ def _compare(where: str, case: Case, dtype: torch.dtype, out: Tensor, expected: 
 
 def _largest(tensor: Tensor) -> float:
     return float(tensor.abs().max()) if tensor.numel() else 0.0
+
+
+def cases() -> Iterator[Case]:
+    """Layers that differ in one thing at a time; few shapes, as kernels are compiled for each."""
+    for dtype in (HALF, BRAIN, SINGLE, DOUBLE):
+        yield Case(K3, 16, 32, dtype)
+    for dtype in (HALF, SINGLE):
+        yield Case(K3, 33, 20, dtype)  # channels that no block divides
+        yield Case(K3, 1, 3, dtype)
+        yield Case(K3, 12, 6, dtype, groups=3)
+        for transposed in (False, True):
+            yield Case(EVEN, 16, 32, dtype, transposed=transposed)
+    for kernel in (DOWN, Kernel.of(2), Kernel.of((1, 3, 5)), Kernel.of(3, 1, 2)):
+        for transposed in (False, True):
+            yield Case(kernel, 16, 32, HALF, transposed=transposed)
+    yield Case(Kernel.of(5), 16, 32, HALF)
+    for n in (0, 1, 65):
+        yield Case(K3, 16, 32, HALF, n=n)
+        yield Case(EVEN, 16, 32, HALF, n=n, transposed=True)
+    yield Case(K3, 16, 32, SINGLE, n=5000)  # beyond every block of rows
+    yield Case(K3, 16, 32, HALF, apart=True)  # rows without a triplet
+    yield Case(Kernel.of(1), 16, 32, HALF, scale=40.0)  # gradients that float16 does not hold
+    for symmetric in (False, True):
+        yield FanIn(K3, 16, 32, HALF, symmetric=symmetric)
+    yield FanIn(EVEN, 16, 32, SINGLE, transposed=True)
+
+
+#: Channels of the skip connection, epilogue, dtype and voxels of the fused products.
+FUSED = (
+    (0, "abr+", HALF, 300),
+    (0, "b", SINGLE, 300),
+    (5, "ab+", HALF, 300),
+    (32, "", SINGLE, 300),
+    (5, "r", HALF, 1),
+    (0, "ab+", HALF, 0),
+)
+
+
+@lru_cache(maxsize=8)
+def _examples(device: str) -> tuple[Example, ...]:
+    return tuple(Example(_on(case, device)) for case in cases())
+
+
+@lru_cache(maxsize=8)
+def _fused(device: str) -> tuple[tuple[Example, str], ...]:
+    return tuple(
+        (Example(Case(K3, 16, 32, dtype, n=n, device=device), c_skip), epilogue)
+        for c_skip, epilogue, dtype, n in FUSED
+    )
+
+
+def _on(case: Case, device: str) -> Case:
+    return type(case)(**{**vars(case), "device": device})
+
+
+def _checks(dataflow: Dataflow, device: str) -> Iterator[Callable[[], None]]:
+    examples = _examples(device)
+    for one in examples:
+        yield partial(check_products, dataflow, one.case, one, may_wait=True)
+    if dataflow.fuses:
+        for one, epilogue in _fused(device):
+            yield partial(check_fused, dataflow, one.case, one.c_skip, epilogue, one, may_wait=True)
+    if dataflow.deterministic:
+        for one in examples[:1] + examples[-2:]:
+            yield partial(check_repeats, dataflow, one.case, one)
+
+
+def check_dataflow(dataflow: Dataflow, device: torch.device) -> None:
+    """Run the whole check once in a process for every dataflow and device.
+
+    A second on a CPU, and on a GPU what the compilation of its kernels takes.
+
+    Args:
+        dataflow: what is checked; equal settings are equal objects.
+        device: where.
+
+    Raises:
+        Nonconforming: it breaks a promise; the message counts the checks that failed and tells the
+            first of them, each with the error and its bound.
+    """
+    _passed(dataflow, str(device))
+
+
+@lru_cache(maxsize=256)  # of those that pass: an error is not kept
+@torch.no_grad()
+def _passed(dataflow: Dataflow, device: str) -> None:
+    faults: list[str] = []
+    count = 0
+    for check in _checks(dataflow, device):
+        count += 1
+        try:
+            check()
+        except ValueError:  # refused by name, which is no wrong result
+            continue
+        except Nonconforming as error:
+            faults.append(str(error))
+        except Exception as error:  # a compiler's errors have no base of their own
+            first = str(error).splitlines()[:1]
+            case = check.args[1]  # type: ignore[attr-defined]
+            faults.append(": ".join([str(case), type(error).__name__, *first]))
+    if faults:
+        more = "" if len(faults) <= NAMED else f"; and {len(faults) - NAMED} more"
+        raise Nonconforming(
+            f"dataflow {dataflow.name!r} fails {len(faults)} of {count} checks on {device}: "
+            + "; ".join(faults[:NAMED])
+            + more
+        )

@@ -1,42 +1,47 @@
-"""Convolution of features over a kernel map."""
+"""Convolution of features over a kernel map, and its autograd."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from pcnn.dataflows import Dataflow, Epilogue
-from pcnn.dataflows.reference import accumulator, finish, join
+from pcnn.dataflows import ConvSpec, Dataflow, Epilogue, PerProduct
+from pcnn.dataflows.products import Product
+from pcnn.dataflows.torch_sums import accumulator, finish, join
 from pcnn.geometry import KernelMap
-from pcnn.ops.eager import Product
-from pcnn.ops.library import Side, products
+from pcnn.ops.engine import Engine
+from pcnn.ops.library import MapOperands, Operators, operators
 
 
 def convolution(
     x: Tensor,
     weight: Tensor,
     kernel_map: KernelMap,
-    dataflow: Dataflow,
+    engine: Engine | Dataflow,
     *,
     groups: int = 1,
     compute_dtype: torch.dtype | None = None,
-    second: Tensor | None = None,
+    skip: Tensor | None = None,
     epilogue: Epilogue | None = None,
 ) -> Tensor:
     """Sum ``x[j] @ W[k]`` into ``out[i]`` over the triplets (i, j, k) of the kernel map.
 
     PointCNN++ Eq. 1. A transposed convolution is the same call on ``kernel_map.transpose()``.
-    Differentiable to any order. Whatever backward needs of the map is built here, while gradients
-    are enabled; backward builds nothing.
+    Differentiable to any order. The layouts that backward reads are built here, while gradients are
+    enabled; backward builds nothing. First derivatives call the dataflow itself; compiled code and
+    second derivatives call its operators (`pcnn.ops.library`), which cost the host more.
 
     Args:
         x: ``[N_in, C_in]`` floating point.
         weight: ``[K, C_in / groups, C_out]``; output channels group-major.
         kernel_map: the triplets.
-        dataflow: how the products are computed.
+        engine: chooses the dataflow of each product, or is the dataflow of all of them.
         groups: groups of channels; divides C_in and C_out.
         compute_dtype: dtype operands are rounded to (autocast); ``None`` means that of ``x``.
-        second: ``[N_in, C_2]``, input channels that follow those of ``x``, as if concatenated; for
+        skip: ``[N_in, C_2]``, input channels that follow those of ``x``, as if concatenated; for
             inference, at groups = 1.
         epilogue: applied to the sums before they are rounded to ``compute_dtype``; for inference.
 
@@ -44,78 +49,153 @@ def convolution(
         ``[N_out, C_out]`` in ``compute_dtype``.
 
     Raises:
-        ValueError: shapes that do not fit each other, or a second source or an epilogue where
+        ValueError: shapes that do not fit each other, or a skip connection or an epilogue where
             gradients follow.
     """
-    _check(x, weight, kernel_map, groups, second)
+    _check(x, weight, kernel_map, groups, skip)
     dtype = x.dtype if compute_dtype is None else compute_dtype
     # a symmetric map is read from one side only, whichever is asked for
     mirrored = kernel_map.flipped and kernel_map.symmetric
     side = kernel_map.transpose() if mirrored else kernel_map
-    compiling, needs = torch.compiler.is_compiling(), dataflow.needs
-    grad_x = grad_weight = False
-    extra, graded = second is not None or epilogue is not None, torch.is_grad_enabled()
-    if graded:
-        grad_x, grad_weight = x.requires_grad, weight.requires_grad
-    if compiling:  # a list that is kept would be a side effect
-        layouts = side.layouts(needs)
-    else:  # without gradients nothing but a leaf requires them: a dry run marks its input so
-        layouts = side.read(needs, dataflow.needs_vvor, not graded and x.requires_grad)
+    graded, extra = torch.is_grad_enabled(), skip is not None or epilogue is not None
     if extra and (graded or groups != 1):
-        _check_inference(x, weight, second, epilogue, groups)
-    if not (grad_x or grad_weight or compiling or (extra and not dataflow.fuses)):
-        # no dispatcher between the layer and the dataflow: half the host time of a call
-        return dataflow.mvmr(
-            x,
-            weight,
-            layouts,
-            side.n_out,
-            groups,
-            False,
-            dtype,
-            dtype,
-            mirrored=mirrored,
-            second=second,
-            epilogue=epilogue,
-        )
-    if not extra:
-        both = grad_x and not side.symmetric
-        layouts_t = side.transpose().layouts(needs) if both else []
-        layouts_vvor = side.layouts(dataflow.needs_vvor) if grad_weight else []
-        near = Side(layouts, layouts_t, layouts_vvor, side.symmetric, mirrored)
-        if not compiling:
-            return Product(dataflow, near, side.n_out, groups, dtype)(x, weight)
-        operands = x, weight, *near, *side.extents
-        return products(dataflow).mvmr(*operands, groups, False, dtype, dtype)
-    if dataflow.fuses:
-        parts = Epilogue() if epilogue is None else epilogue
-        return products(dataflow).fused(
-            x,
-            weight,
-            second,
-            layouts,
-            mirrored,
-            side.extents[0],
-            groups,
-            dtype,
-            parts.scale,
-            parts.shift,
-            parts.residual,
-            parts.relu,
-        )
-    wide = accumulator(dtype)  # rounded once, after the epilogue
-    settings = groups, False, dtype, wide
-    x = join(x, second)
-    if compiling:
-        near = Side(layouts, [], [], side.symmetric, mirrored)
-        out = products(dataflow).mvmr(x, weight, *near, *side.extents, *settings)
-        return finish(out, epilogue, dtype)
-    product = dataflow.mvmr(x, weight, layouts, side.n_out, *settings, mirrored=mirrored)
-    return finish(product, epilogue, dtype)
+        _check_inference(x, weight, skip, epilogue, groups)
+    spec = ConvSpec(groups, False, mirrored, dtype, dtype, epilogue, skip)
+    if torch.compiler.is_compiling():
+        return _compiled(x, weight, side, engine, spec)
+    device, sizes = x.device, (dtype, weight.shape[1] * groups, weight.shape[2], groups)
+    forward: Dataflow
+    outer: Dataflow
+    if isinstance(engine, Engine):
+        forward, own = engine.choose(side, device, Product("forward", *sizes)), engine.dataflow
+        # tuned dataflows read the layouts of the one they replace
+        outer = own.vvor if isinstance(own, PerProduct) else forward
+    else:
+        forward = outer = engine
+    # without gradients nothing but a leaf requires them: a dry run marks its input so
+    layouts = side.read(forward.needs, outer.needs_weight_grad, not graded and x.requires_grad)
+    if graded and (x.requires_grad or weight.requires_grad):
+        transposed = forward
+        if isinstance(engine, Engine):
+            transposed = engine.choose(side, device, Product("transposed", *sizes))
+            outer = engine.choose(side, device, Product("vvor", *sizes))
+        both = x.requires_grad and not side.symmetric
+        layouts_t = side.transpose().layouts(transposed.needs) if both else []
+        layouts_vvor = side.layouts(outer.needs_weight_grad) if weight.requires_grad else []
+        operands = MapOperands(layouts, layouts_t, layouts_vvor, side.symmetric, mirrored)
+        return _apply(x, weight, _Call(forward, transposed, outer, operands, side.n_out, spec))
+    if extra and not forward.fuses:  # rounded once, after the epilogue
+        wide = ConvSpec(groups, False, mirrored, dtype, accumulator(dtype))
+        return finish(forward.forward(join(x, skip), weight, layouts, side.n_out, wide), spec)
+    return forward.forward(x, weight, layouts, side.n_out, spec)
+
+
+def _compiled(
+    x: Tensor, weight: Tensor, side: KernelMap, engine: Engine | Dataflow, spec: ConvSpec
+) -> Tensor:
+    """The same by operators. Lists of layouts are not kept: that would be a side effect."""
+    flow, handles = _operators_of(engine, side, x.device)
+    groups, _, mirrored, dtype, _, epilogue, skip = spec
+    layouts, graded = side.layouts(flow.needs), torch.is_grad_enabled()
+    operands = MapOperands(layouts, [], [], side.symmetric, mirrored)
+    if epilogue is None and skip is None:
+        if graded and x.requires_grad and not side.symmetric:
+            operands = operands._replace(layouts_t=side.transpose().layouts(flow.needs))
+        if graded and weight.requires_grad:
+            operands = operands._replace(layouts_vvor=side.layouts(flow.needs_weight_grad))
+        return handles.mvmr(x, weight, *operands, *side.extents, groups, False, dtype, dtype)
+    if flow.fuses:
+        rows, parts = side.extents[0], Epilogue() if epilogue is None else epilogue
+        return handles.fused(x, weight, skip, layouts, mirrored, rows, groups, dtype, *parts)
+    x, wide = join(x, skip), accumulator(dtype)
+    out = handles.mvmr(x, weight, *operands, *side.extents, groups, False, dtype, wide)
+    return finish(out, spec)
+
+
+def _operators_of(
+    engine: Engine | Dataflow, side: KernelMap, device: torch.device
+) -> tuple[Dataflow | PerProduct, Operators]:
+    """The untuned dataflow of a map, and operators that look for a tuned one when they run."""
+    if not isinstance(engine, Engine):
+        return engine, operators(engine)
+    flow = engine.untuned(side, device)
+    return flow, operators(flow, tuned=engine.dataflow is None)
+
+
+class _Call(NamedTuple):
+    """A convolution without its operands.
+
+    Args:
+        forward: computes the output.
+        transposed: computes the gradient of the features.
+        outer: computes the gradient of the weights.
+        operands: the map.
+        n_out: rows of the output.
+        spec: of the output.
+    """
+
+    forward: Dataflow
+    transposed: Dataflow
+    outer: Dataflow
+    operands: MapOperands
+    n_out: int
+    spec: ConvSpec
+
+
+class _Convolution(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, call: _Call) -> Tensor:
+        dtype = call.spec.compute_dtype
+        # rounded once for both directions; the gradient has the dtype of the weight itself
+        rounded = weight if weight.dtype == dtype else weight.to(dtype)
+        ctx.save_for_backward(x, weight)
+        ctx.call, ctx.rounded = call, rounded if ctx.needs_input_grad[0] else None
+        return call.forward.forward(x, rounded, call.operands.layouts, call.n_out, call.spec)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        (grad,) = grads
+        x, weight = ctx.saved_tensors
+        call: _Call = ctx.call
+        needs = ctx.needs_input_grad
+        if torch.is_grad_enabled():
+            return *_differentiable(call, x, weight, grad, needs), None
+        groups, _, mirrored, dtype, *_ = call.spec
+        grad_x = grad_weight = None
+        if needs[0]:
+            layouts, _, _, _, turned = call.operands.transposed()
+            spec = ConvSpec(groups, True, turned, dtype, x.dtype)
+            grad_x = call.transposed.forward(grad, ctx.rounded, layouts, x.shape[0], spec)
+        if needs[1]:
+            spec = ConvSpec(groups, False, mirrored, dtype, weight.dtype)
+            layouts = call.operands.layouts_vvor
+            grad_weight = call.outer.weight_grad(x, grad, layouts, spec)
+        return grad_x, grad_weight, None
+
+
+def _differentiable(
+    call: _Call, x: Tensor, weight: Tensor, grad: Tensor, needs: tuple[bool, ...]
+) -> tuple[Tensor | None, Tensor | None]:
+    """Both gradients as operators, which have derivatives of their own."""
+    flows = call.forward, call.transposed, call.outer
+    same = flows[0] == flows[1] == flows[2]
+    handles = operators(flows[0] if same else PerProduct(*flows))
+    groups, dtype = call.spec.groups, call.spec.compute_dtype
+    grad_x = grad_weight = None
+    if needs[0]:
+        rows, settings = (x.detach(), grad.detach()), (groups, True, dtype, x.dtype)
+        grad_x = handles.mvmr(grad, weight, *call.operands.transposed(), *rows, *settings)
+    if needs[1]:
+        sizes = weight.shape[0], groups, dtype, weight.dtype
+        grad_weight = handles.vvor(x, grad, *call.operands, *sizes)
+    return grad_x, grad_weight
+
+
+_apply: Callable[[Tensor, Tensor, _Call], Tensor] = _Convolution.apply
 
 
 def _check(
-    x: Tensor, weight: Tensor, kernel_map: KernelMap, groups: int, second: Tensor | None
+    x: Tensor, weight: Tensor, kernel_map: KernelMap, groups: int, skip: Tensor | None
 ) -> None:
     # shapes are read once: this runs in every layer
     shape, weights = x.shape, weight.shape
@@ -124,13 +204,13 @@ def _check(
             f"features must be [{kernel_map.n_in}, C_in] for this map, got {tuple(shape)}"
         )
     channels = shape[1]
-    if second is not None:
-        if second.ndim != 2 or second.shape[0] != shape[0]:
+    if skip is not None:
+        if skip.ndim != 2 or skip.shape[0] != shape[0]:
             raise ValueError(
                 f"second features must be [{shape[0]}, C_2] to match the first, got "
-                f"{tuple(second.shape)}"
+                f"{tuple(skip.shape)}"
             )
-        channels += second.shape[1]
+        channels += skip.shape[1]
     if len(weights) != 3 or weights[0] != kernel_map.edges.volume:
         raise ValueError(
             f"weight must be [{kernel_map.volume}, C_in / groups, C_out] for this map, got "
@@ -144,14 +224,14 @@ def _check(
 
 
 def _check_inference(
-    x: Tensor, weight: Tensor, second: Tensor | None, epilogue: Epilogue | None, groups: int
+    x: Tensor, weight: Tensor, skip: Tensor | None, epilogue: Epilogue | None, groups: int
 ) -> None:
-    """Refuse a second source or an epilogue where their gradients would be lost."""
-    if second is not None and groups != 1:
+    """Refuse a skip connection or an epilogue where their gradients would be lost."""
+    if skip is not None and groups != 1:
         raise ValueError(f"a second source of features needs groups=1, got {groups}")
     if torch.is_grad_enabled():
         others = () if epilogue is None else (epilogue.scale, epilogue.shift, epilogue.residual)
-        if any(t is not None and t.requires_grad for t in (x, weight, second, *others)):
+        if any(t is not None and t.requires_grad for t in (x, weight, skip, *others)):
             raise ValueError(
                 "a second source or an epilogue is for inference, but gradients are enabled: call "
                 "under torch.no_grad(), or concatenate, add and activate in operations of their own"

@@ -6,17 +6,19 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from pcnn.dataflows import Automatic as AutomaticDataflow
-from pcnn.dataflows import Dataflow, Reference
+from pcnn.dataflows import Dataflow, PerProduct, Reference
+from pcnn.dataflows.automatic import usual_dataflow, usual_dataflows
 from pcnn.dataflows.gather_scatter import MINUET, TORCHSPARSE
 from pcnn.dataflows.hybrid import Hybrid
+from pcnn.dataflows.products import Product
 from pcnn.dataflows.triplets import Triplets
+from pcnn.dataflows.tuned import has_decisions, tuned
 from pcnn.geometry import KernelMap
 from pcnn.maps import Automatic as AutomaticBuilder
 from pcnn.maps import BruteForce, DoubleTraversed, HashTable, MapBuilder, SortedSearch, ZDelta
 from pcnn.maps.device_layouts import has_kernels
 from pcnn.maps.radius import RadiusSearch
-from pcnn.ops.library import products
+from pcnn.ops.library import operators
 
 #: Kinds of geometries, as configurations name them.
 GEOMETRIES = ("voxel", "point")
@@ -29,24 +31,28 @@ class Engine:
     Args:
         name: name in configurations and reports.
         builder: finds the triplets on voxels; a `RadiusSearch` serves native points alone.
-        dataflow: computes over them; `pcnn.dataflows.Automatic` stands for one a device and map.
+        dataflow: computes over them; `PerProduct` has one for each product; ``None``: the usual one
+            of every device and map, or a quicker one that tuning has found.
         points: finds the triplets on native points; ``None``: the engine does not serve them,
             unless ``builder`` does.
-        reproducible: only what gives identical bits in two runs may take the dataflow's place
-            (`pcnn.tune`).
+        reproducible: only dataflows with identical bits in two runs are chosen, here and by
+            `pcnn.tune`.
     """
 
     name: str
     builder: MapBuilder | RadiusSearch
-    dataflow: Dataflow | AutomaticDataflow
+    dataflow: Dataflow | PerProduct | None = None
     points: RadiusSearch | None = None
     reproducible: bool = False
 
     def __post_init__(self) -> None:
         # compiled calls find operators by name; they cannot define any
-        own = self.dataflow
-        for dataflow in own.possible if isinstance(own, AutomaticDataflow) else (own,):
-            products(dataflow)
+        if self.dataflow is not None:
+            operators(self.dataflow)
+            return
+        for kind in ("cuda", "cpu"):
+            for dataflow in usual_dataflows(torch.device(kind), self.reproducible):
+                operators(dataflow, tuned=True)
 
     @property
     def on_voxels(self) -> MapBuilder | None:
@@ -73,21 +79,39 @@ class Engine:
             return self.builder.on(device)
         return self.builder
 
-    def dataflow_on(self, device: torch.device) -> Dataflow:
-        """The dataflow that serves voxels of a device."""
-        if isinstance(self.dataflow, AutomaticDataflow):
-            return self.dataflow.on(device)
-        return self.dataflow
+    def choose(self, kernel_map: KernelMap, device: torch.device, product: Product) -> Dataflow:
+        """The dataflow that computes a product of a layer.
 
-    def dataflow_for(self, kernel_map: KernelMap, device: torch.device) -> Dataflow:
-        """The dataflow that serves a kernel map on a device."""
-        if isinstance(self.dataflow, AutomaticDataflow):
-            return self.dataflow.for_map(device, kernel_map)
-        return self.dataflow
+        Args:
+            kernel_map: the map, from the side on which the layer reads it.
+            device: where the product is computed.
+            product: of the layer.
+        """
+        own = self.dataflow
+        if own is not None:
+            return own.of(product.name) if isinstance(own, PerProduct) else own
+        usual = usual_dataflow(kernel_map, device, self.reproducible)
+        if device.type != "cuda" or not has_decisions(device):
+            return usual
+        rows = kernel_map.n_in if product.name == "transposed" else kernel_map.n_out
+        return tuned(usual, device, product, kernel_map.volume, rows)
+
+    def untuned(self, kernel_map: KernelMap, device: torch.device) -> Dataflow | PerProduct:
+        """Its own dataflow, or the usual one of a map; tuned ones read the same layouts."""
+        return self.dataflow or usual_dataflow(kernel_map, device, self.reproducible)
+
+    def dataflows(self, device: torch.device) -> tuple[Dataflow, ...]:
+        """All that it may choose on a device, untuned; on voxels the first of them."""
+        flow = self.dataflow
+        if flow is None:
+            return usual_dataflows(device, self.reproducible)
+        return (
+            (flow.forward, flow.transposed, flow.vvor) if isinstance(flow, PerProduct) else (flow,)
+        )
 
     def deterministic_on(self, device: torch.device) -> bool:
         """Whether two runs on voxels of a device give identical bits."""
-        return self.dataflow_on(device).deterministic
+        return (self.dataflow or self.dataflows(device)[0]).deterministic
 
 
 #: Engines by name. ``auto`` is the quickest choice there is for every device and map; those named
@@ -97,7 +121,7 @@ class Engine:
 ENGINES = {
     engine.name: engine
     for engine in (
-        Engine("auto", AutomaticBuilder(), AutomaticDataflow(), RadiusSearch()),
+        Engine("auto", AutomaticBuilder(), points=RadiusSearch()),
         Engine("reference", SortedSearch(), Reference(), RadiusSearch()),
         Engine("torchsparse", HashTable(), TORCHSPARSE),
         Engine("minuet", DoubleTraversed(), MINUET),
@@ -177,12 +201,9 @@ def resolve(engine: str | Engine | None, deterministic: bool = False) -> Engine:
 
 
 def _reproducible(engine: Engine) -> Engine:
-    if isinstance(engine.dataflow, AutomaticDataflow):
-        dataflow = replace(engine.dataflow, reproducible=True)
-        return replace(engine, dataflow=dataflow, reproducible=True)
-    if not engine.dataflow.deterministic:
-        flows = ((name, one.dataflow) for name, one in ENGINES.items())
-        others = [n for n, d in flows if isinstance(d, AutomaticDataflow) or d.deterministic]
+    if engine.dataflow is not None and not engine.dataflow.deterministic:
+        flows = {name: one.dataflow for name, one in ENGINES.items()}
+        others = [name for name, flow in flows.items() if flow is None or flow.deterministic]
         raise ValueError(
             f"engine {engine.name!r} adds by atomics, so two runs differ in the last bits; "
             f"deterministic are {', '.join(others)}"

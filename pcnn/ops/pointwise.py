@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from pcnn.dataflows.reduced_product import reduced_product
-from pcnn.dataflows.reference import accumulator
+from pcnn.dataflows.torch_sums import accumulator
 
 
 def pointwise(x: Tensor, weight: Tensor, compute_dtype: torch.dtype, groups: int = 1) -> Tensor:

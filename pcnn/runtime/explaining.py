@@ -11,14 +11,10 @@ from rich.console import Console
 from rich.table import Table
 from torch import nn
 
-from pcnn.dataflows import Dataflow
-from pcnn.dataflows.by_table import ByTable
+from pcnn.dataflows.products import Product
 from pcnn.dataflows.settings import described
-from pcnn.dataflows.tuned import tuned
-from pcnn.ops.device_rates import convolution_floor_ms
-from pcnn.ops.device_time import device_ms
-from pcnn.ops.layer_products import LayerCall
 from pcnn.ops.plan_memory import held_bytes
+from pcnn.runtime.device_time import convolution_floor_ms, device_ms
 from pcnn.runtime.layer_calls import (
     Convolution,
     evaluation,
@@ -203,10 +199,8 @@ def _report(
     dataflow = "linear"
     if kernel_map is not None:
         channels = layer.in_channels, layer.out_channels, layer.groups
-        call = LayerCall(kernel_map, *channels, features.dtype)
-        dataflow = described(
-            _resolved(layer.engine.dataflow_for(kernel_map, features.device), call)
-        )
+        product = Product("forward", features.dtype, *channels)
+        dataflow = described(layer.engine.choose(kernel_map, features.device, product))
     size, stride = layer.kernel.size, layer.kernel.stride
     itemsize = features.element_size()
     moved = itemsize * (source.geometry.rows * layer.in_channels + features.numel())
@@ -230,15 +224,6 @@ def _report(
         ms,
         floor,
     )
-
-
-def _resolved(dataflow: Dataflow, call: LayerCall) -> Dataflow:
-    """What a dataflow that asks the tables gets from them."""
-    if not isinstance(dataflow, ByTable):
-        return dataflow
-    shape = call.c_in, call.c_out, call.kernel_map.volume, "forward", call.rows("forward")
-    found = tuned(call.device, call.dtype, *shape, groups=call.groups, layouts=dataflow.needs)
-    return found or dataflow.usual
 
 
 def _spelled(sizes: tuple[int, int, int], cube: str = "^3") -> str:

@@ -18,19 +18,23 @@ from rich.progress import Progress
 from torch import nn
 
 from pcnn.console import Console
-from pcnn.dataflows import Automatic, Dataflow
-from pcnn.dataflows.layout_costs import LayoutCosts, MapSize, Names
+from pcnn.dataflows import Dataflow, PerProduct
+from pcnn.dataflows.products import PRODUCTS
 from pcnn.dataflows.settings import described, is_writable
 from pcnn.dataflows.tuned import forget
 from pcnn.dataflows.tuning_file import read, save, user_path
-from pcnn.dataflows.tuning_table import PRODUCTS, Choice, Choices, TuningTable
-from pcnn.ops.autotune import compare, groups_of, mean_bucket
-from pcnn.ops.candidates import default_candidates
-from pcnn.ops.engine import Engine
-from pcnn.ops.layer_products import LayerCall
-from pcnn.ops.shared_layouts import decide, joined, layers_by_map, layouts_ms, map_size
-from pcnn.runtime.layer_calls import convolutions, inputs, recorded, unwrapped
+from pcnn.dataflows.tuning_table import (
+    Choice,
+    Choices,
+    LayoutCosts,
+    MapSize,
+    Names,
+    TuningTable,
+)
+from pcnn.runtime.candidates import compare, default_candidates, groups_of, mean_bucket
+from pcnn.runtime.layer_calls import LayerCall, convolutions, inputs, recorded, unwrapped
 from pcnn.runtime.rank_zero import on_rank_zero
+from pcnn.runtime.shared_layouts import decide, joined, layers_by_map, layouts_ms, map_size
 
 
 @dataclass(frozen=True)
@@ -46,7 +50,7 @@ class TunedLayer:
     """
 
     name: str
-    dataflow: Dataflow
+    dataflow: Dataflow | PerProduct
     ms: Mapping[str, float]
     known: bool = False
 
@@ -90,7 +94,7 @@ def tune(
         loader: batches; see `pcnn.runtime.layer_calls.inputs`.
         samples: how many of them.
         candidates: dataflows to try; ``None`` means `default_candidates` of the device. Given
-            candidates first pass the whole check of `pcnn.ops.whole_check`, and are always timed;
+            candidates first pass the whole check of `pcnn.ops.conformance`, and are always timed;
             else decisions on disk are used again.
         backward: whether to choose for gradients too; without, outputs are timed together with the
             norm and ReLU that inference fuses.
@@ -140,23 +144,14 @@ def tune(
     forget()
     layers = convolutions(network)
     for one in tuned:
-        engine = layers[one.name].engine
-        # the dataflow does not say what was asked for, and the next tuning asks again
-        asks = _asks(engine)
-        layers[one.name].engine = replace(engine, dataflow=one.dataflow, reproducible=asks)
+        layers[one.name].engine = replace(layers[one.name].engine, dataflow=one.dataflow)
     return tuned
 
 
 def _reproducible(network: nn.Module) -> bool:
     """Whether torch's switch or an engine of a layer asks for identical bits in two runs."""
-    asked = any(_asks(layer.engine) for layer in convolutions(network).values())
+    asked = any(layer.engine.reproducible for layer in convolutions(network).values())
     return asked or torch.are_deterministic_algorithms_enabled()
-
-
-def _asks(engine: Engine) -> bool:
-    """Whether an engine asks for identical bits in two runs."""
-    flow = engine.dataflow
-    return engine.reproducible or (isinstance(flow, Automatic) and flow.reproducible)
 
 
 def _path(cache: str | Path | None) -> Path | None:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pcnn.dataflows import Reference
+from pcnn.dataflows import ConvSpec, Reference
 from pcnn.geometry import Kernel, KernelMap, VoxelGrid
 from pcnn.maps import SortedSearch
 
@@ -23,7 +23,7 @@ DATAFLOW_FLAWS = {
     "last_row": r"out: the relative RMS error is .*, its bound",
     "mirrored": r"grad_x",
     "groups": r"12-6-g3",
-    "second": r"second source of 5",
+    "skip": r"skip connection of 5",
     "weight_gradient": r"grad_weight",
     "random": r"two runs differ by up to .* bound is 0",
     "dtype": r"torch.float32 \[\d+, 32\] instead of torch.float16",
@@ -45,33 +45,23 @@ class Faulty(Reference):
     flaw: str = ""
     name: str = "faulty"
 
-    def mvmr(
-        self,
-        x: Tensor,
-        weight: Tensor,
-        layouts: Sequence[Tensor],
-        n_out: int,
-        groups: int,
-        transposed: bool,
-        compute_dtype: torch.dtype,
-        out_dtype: torch.dtype,
-        **how: Any,
+    def forward(
+        self, x: Tensor, w: Tensor, layouts: Sequence[Tensor], n_out: int, spec: ConvSpec
     ) -> Tensor:
+        transposed, compute_dtype, groups = spec.transposed, spec.compute_dtype, spec.groups
         if self.flaw == "epilogue":
-            how["epilogue"] = None
+            spec = spec._replace(epilogue=None)
         if self.flaw == "mirrored":
-            how["mirrored"] = False
-        if self.flaw == "second" and how.get("second") is not None:
-            how["second"] = torch.zeros_like(how["second"])
-        if self.flaw == "raises" and weight.shape[0] == 125:
+            spec = spec._replace(mirrored=False)
+        if self.flaw == "skip" and spec.skip is not None:
+            spec = spec._replace(skip=torch.zeros_like(spec.skip))
+        if self.flaw == "raises" and w.shape[0] == 125:
             raise KeyError("no blocks for 125 slots")
-        out = super().mvmr(
-            x, weight, layouts, n_out, groups, transposed, compute_dtype, out_dtype, **how
-        )
+        out = super().forward(x, w, layouts, n_out, spec)
         wrong = {
             "transposed": transposed,
             "float16": compute_dtype == torch.float16,
-            "even": weight.shape[0] % 2 == 0,
+            "even": w.shape[0] % 2 == 0,
             "small": n_out < 70,
             "groups": groups > 1,
         }
@@ -84,8 +74,8 @@ class Faulty(Reference):
             out = out * (1 + torch.finfo(out.dtype).eps * few)
         return out.float() if self.flaw == "dtype" else out
 
-    def vvor(self, *args: Any, **how: Any) -> Tensor:
-        found = super().vvor(*args, **how)
+    def weight_grad(self, *args: Any) -> Tensor:
+        found = super().weight_grad(*args)
         return found * 1.01 if self.flaw == "weight_gradient" else found
 
 

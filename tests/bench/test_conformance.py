@@ -19,9 +19,8 @@ from pcnn.geometry import KernelMap
 from pcnn.maps.conformance import WrongMap, check_builder
 from pcnn.maps.radius import RadiusSearch
 from pcnn.ops import Engine
-from pcnn.ops.conformance import Nonconforming
+from pcnn.ops.conformance import Nonconforming, check_dataflow
 from pcnn.ops.engine import resolve
-from pcnn.ops.whole_check import check_dataflow
 from tests.bench.faulty import BUILDER_FLAWS, DATAFLOW_FLAWS, Faulty, FaultyBuilder
 from tests.bench.settings import SMALL, left_out, of_layers, of_maps, of_networks
 from tests.clouds import surface_grid
@@ -62,10 +61,10 @@ def test_a_builder_with_one_flaw_is_refused(flaw: str, message: str) -> None:
 
 def test_a_refusal_by_name_is_no_fault() -> None:
     class Narrow(Faulty):
-        def mvmr(self, x, weight, *args, **how):  # type: ignore[no-untyped-def]
-            if weight.shape[0] != 27:
+        def forward(self, x, w, *args):  # type: ignore[no-untyped-def]
+            if w.shape[0] != 27:
                 raise ValueError("narrow serves kernels of size 3")
-            return super().mvmr(x, weight, *args, **how)
+            return super().forward(x, w, *args)
 
     check_dataflow(Narrow(name="narrow"), CPU)
 

@@ -1,5 +1,3 @@
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
@@ -12,9 +10,11 @@ from pcnn.ops.conformance import Case
 from tests import oracle
 from tests.clouds import surface_grid
 from tests.engines import DATAFLOWS
+from tests.specs import EXACT, SINGLE, spec_of
 from tests.tolerance import RELATIVE_RMS, relative_rms
 
 KERNELS = {"submanifold": Kernel.of(3), "strided": Kernel.of(3, 2), "even": Kernel.of(2, 2)}
+dataflows = pytest.mark.parametrize("dataflow", DATAFLOWS, ids=lambda d: d.name)
 
 
 @pytest.fixture(autouse=True)
@@ -33,11 +33,7 @@ def layout_list(kernel_map: KernelMap, dataflow: Dataflow) -> list[torch.Tensor]
 
 
 def outer_list(kernel_map: KernelMap, dataflow: Dataflow) -> list[torch.Tensor]:
-    return kernel_map.layouts(dataflow.needs_vvor)
-
-
-def numpy_of(x: torch.Tensor) -> np.ndarray:
-    return x.double().numpy()
+    return kernel_map.layouts(dataflow.needs_weight_grad)
 
 
 def edges_of(kernel_map: KernelMap) -> set[tuple[int, int, int]]:
@@ -45,100 +41,87 @@ def edges_of(kernel_map: KernelMap) -> set[tuple[int, int, int]]:
     return set(zip(*(c.tolist() for c in columns), strict=True))
 
 
-@pytest.mark.parametrize("dataflow", DATAFLOWS, ids=lambda d: d.name)
+@dataflows
 @pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS.keys())
 @pytest.mark.parametrize("transposed", [False, True], ids=["map", "transposed_map"])
-@pytest.mark.parametrize(
-    ("c_in", "c_out", "groups"), [(1, 3, 1), (3, 1, 1), (4, 33, 1), (16, 96, 1), (4, 6, 2)]
-)
-def test_products_equal_the_oracle(
-    dataflow: Dataflow, kernel: Kernel, transposed: bool, c_in: int, c_out: int, groups: int
-) -> None:
-    kernel_map = make(300, kernel, transposed)
-    x = torch.randn(kernel_map.n_in, c_in, dtype=torch.float64)
-    weight = torch.randn(kernel_map.volume, c_in // groups, c_out, dtype=torch.float64)
-    tensors = layout_list(kernel_map, dataflow)
-    double = (torch.float64, torch.float64)
-    out = dataflow.mvmr(x, weight, tensors, kernel_map.n_out, groups, False, *double)
-    edges = edges_of(kernel_map)
-    expected = oracle.convolution(x.numpy(), weight.numpy(), edges, kernel_map.n_out, groups)
-    np.testing.assert_allclose(out.numpy(), expected, rtol=0, atol=1e-12)
-
-    # <mvmr(x, W), y> = <x, mvmr(y, W transposed) on the transposed map> = <W, vvor(x, y)>
-    y = torch.randn(kernel_map.n_out, c_out, dtype=torch.float64)
+def test_products_equal_the_oracle(dataflow: Dataflow, kernel: Kernel, transposed: bool) -> None:
+    kernel_map = make(150, kernel, transposed)
+    edges, tensors = edges_of(kernel_map), layout_list(kernel_map, dataflow)
     backwards = layout_list(kernel_map.transpose(), dataflow)
-    x_like = dataflow.mvmr(y, weight, backwards, kernel_map.n_in, groups, True, *double)
-    weight_like = dataflow.vvor(x, y, outer_list(kernel_map, dataflow), groups, *double)
-    assert x_like.shape == x.shape
-    assert weight_like.shape == weight.shape
-    inner = float((out * y).sum())
-    assert float((x_like * x).sum()) == pytest.approx(inner, rel=1e-11, abs=1e-9)
-    assert float((weight_like * weight).sum()) == pytest.approx(inner, rel=1e-11, abs=1e-9)
+    for c_in, c_out, groups in ((1, 3, 1), (4, 33, 1), (4, 6, 2)):
+        x = torch.randn(kernel_map.n_in, c_in, dtype=torch.float64)
+        weight = torch.randn(kernel_map.volume, c_in // groups, c_out, dtype=torch.float64)
+        spec = EXACT._replace(groups=groups)
+        out = dataflow.forward(x, weight, tensors, kernel_map.n_out, spec)
+        expected = oracle.convolution(x.numpy(), weight.numpy(), edges, kernel_map.n_out, groups)
+        np.testing.assert_allclose(out.numpy(), expected, rtol=0, atol=1e-12)
+
+        # <forward(x, W), y> = <x, forward(y, W transposed) over the transposed map>
+        # = <W, weight_grad(x, y)>
+        y = torch.randn(kernel_map.n_out, c_out, dtype=torch.float64)
+        turned = spec._replace(transposed=True)
+        x_like = dataflow.forward(y, weight, backwards, kernel_map.n_in, turned)
+        weight_like = dataflow.weight_grad(x, y, outer_list(kernel_map, dataflow), spec)
+        assert x_like.shape == x.shape
+        assert weight_like.shape == weight.shape
+        inner = float((out * y).sum())
+        assert float((x_like * x).sum()) == pytest.approx(inner, rel=1e-11, abs=1e-9)
+        assert float((weight_like * weight).sum()) == pytest.approx(inner, rel=1e-11, abs=1e-9)
 
 
 @pytest.mark.parametrize("dtype", RELATIVE_RMS, ids=str)
-@pytest.mark.parametrize("dataflow", DATAFLOWS, ids=lambda d: d.name)
+@dataflows
 def test_rounding_stays_under_the_bound_of_the_dtype(
     dataflow: Dataflow, dtype: torch.dtype
 ) -> None:
-    kernel_map = make(500, Kernel.of(3))
+    kernel_map = make(300, Kernel.of(3))
     x, y = torch.randn(kernel_map.n_in, 33), torch.randn(kernel_map.n_out, 20)
     x, y, weight = x.to(dtype), y.to(dtype), torch.randn(27, 33, 20).to(dtype)
-    tensors = layout_list(kernel_map, dataflow)
-    exact = layout_list(kernel_map, Reference())
-    double: tuple[Any, ...] = (torch.float64, torch.float64)
-    out = dataflow.mvmr(x, weight, tensors, kernel_map.n_out, 1, False, dtype, dtype)
-    expected = Reference().mvmr(
-        x.double(), weight.double(), exact, kernel_map.n_out, 1, False, *double
-    )
+    exact, tensors = layout_list(kernel_map, Reference()), layout_list(kernel_map, dataflow)
+    out = dataflow.forward(x, weight, tensors, kernel_map.n_out, spec_of(dtype))
+    wide = x.double(), weight.double()
+    expected = Reference().forward(*wide, exact, kernel_map.n_out, EXACT)
     assert out.dtype == dtype
     assert relative_rms(out, expected) < RELATIVE_RMS[dtype]
-    grad = dataflow.vvor(x, y, outer_list(kernel_map, dataflow), 1, dtype, torch.float64)
-    expected = Reference().vvor(x.double(), y.double(), exact, 1, *double)
-    assert (
-        relative_rms(grad, expected) < RELATIVE_RMS[torch.float32 if dtype.itemsize < 8 else dtype]
-    )
+    outer = outer_list(kernel_map, dataflow)
+    grad = dataflow.weight_grad(x, y, outer, spec_of(dtype, torch.float64))
+    expected = Reference().weight_grad(x.double(), y.double(), exact, EXACT)
+    sums = torch.promote_types(dtype, torch.float32)
+    assert relative_rms(grad, expected) < RELATIVE_RMS[sums]
 
 
-@pytest.mark.parametrize("dataflow", DATAFLOWS, ids=lambda d: d.name)
+@dataflows
 def test_weight_gradients_beyond_float16_do_not_overflow(dataflow: Dataflow) -> None:
     kernel_map = make(500, Kernel.of(1))
     x = torch.full((kernel_map.n_in, 2), 300.0, dtype=torch.float16)
-    grad = dataflow.vvor(x, x, outer_list(kernel_map, dataflow), 1, torch.float16, torch.float32)
+    spec = spec_of(torch.float16, torch.float32)
+    grad = dataflow.weight_grad(x, x, outer_list(kernel_map, dataflow), spec)
     assert float(grad.max()) == pytest.approx(9e4 * kernel_map.n_in)
 
 
-@pytest.mark.parametrize("dataflow", DATAFLOWS, ids=lambda d: d.name)
-@pytest.mark.parametrize("n", [0, 1, 2, 65])
+@dataflows
+@pytest.mark.parametrize("n", [0, 1, 65])
 def test_small_and_empty_clouds(dataflow: Dataflow, n: int) -> None:
     kernel_map = make(n, Kernel.of(3))
     x, weight = torch.randn(kernel_map.n_in, 4), torch.randn(27, 4, 5)
-    tensors = layout_list(kernel_map, dataflow)
-    single = (torch.float32, torch.float32)
-    out = dataflow.mvmr(x, weight, tensors, kernel_map.n_out, 1, False, *single)
-    expected = oracle.convolution(
-        numpy_of(x), numpy_of(weight), edges_of(kernel_map), kernel_map.n_out
-    )
+    tensors, rows = layout_list(kernel_map, dataflow), kernel_map.n_out
+    out = dataflow.forward(x, weight, tensors, rows, SINGLE)
+    wide = x.double().numpy(), weight.double().numpy()
+    expected = oracle.convolution(*wide, edges_of(kernel_map), rows)
     np.testing.assert_allclose(out.numpy(), expected, rtol=1e-4, atol=1e-5)
-    assert dataflow.vvor(x, out, outer_list(kernel_map, dataflow), 1, *single).shape == weight.shape
+    grad = dataflow.weight_grad(x, out, outer_list(kernel_map, dataflow), SINGLE)
+    assert grad.shape == weight.shape
 
 
-@pytest.mark.parametrize("dataflow", DATAFLOWS, ids=lambda d: d.name)
+@dataflows
 def test_outputs_without_a_triplet_are_zero(dataflow: Dataflow) -> None:
     grid, other = surface_grid(60), surface_grid(60, seed=9)
     kernel_map = grid.map_to(other, Kernel.of(1), SortedSearch())
     lonely = ~torch.isin(torch.arange(other.rows), kernel_map.out_index.long())
     assert lonely.any()
-    out = dataflow.mvmr(
-        torch.randn(grid.rows, 3),
-        torch.randn(1, 3, 2),
-        layout_list(kernel_map, dataflow),
-        other.rows,
-        1,
-        False,
-        torch.float32,
-        torch.float32,
-    )
+    tensors = layout_list(kernel_map, dataflow)
+    x, weight = torch.randn(grid.rows, 3), torch.randn(1, 3, 2)
+    out = dataflow.forward(x, weight, tensors, other.rows, SINGLE)
     assert (out[lonely] == 0).all()
     assert out.isfinite().all()
 
@@ -147,31 +130,20 @@ def test_outputs_without_a_triplet_are_zero(dataflow: Dataflow) -> None:
     "dataflow", [d for d in DATAFLOWS if d.deterministic], ids=lambda d: d.name
 )
 def test_two_runs_give_identical_bits(dataflow: Dataflow) -> None:
-    kernel_map = make(800, Kernel.of(3))
-    x, weight = torch.randn(kernel_map.n_in, 16), torch.randn(27, 16, 16)
-    tensors = layout_list(kernel_map, dataflow)
-    single = (torch.float32, torch.float32)
-    runs = [
-        dataflow.mvmr(x, weight, tensors, kernel_map.n_out, 1, False, *single) for _ in range(2)
-    ]
-    assert torch.equal(*runs)
+    conformance.check_repeats(dataflow, Case(Kernel.of(3), 16, 16, n=800))
 
 
-@pytest.mark.parametrize("dataflow", DATAFLOWS, ids=lambda d: d.name)
+@dataflows
 def test_strided_tensors_are_read_rightly(dataflow: Dataflow) -> None:
     kernel_map = make(200, Kernel.of(3))
     wide, weight = torch.randn(kernel_map.n_in, 8), torch.randn(27, 5, 4)
     x, turned = wide[:, ::2], weight.transpose(1, 2)  # W [K, 4, 5], not contiguous
-    tensors = layout_list(kernel_map, dataflow)
-    single = (torch.float32, torch.float32)
-    out = dataflow.mvmr(x, turned, tensors, kernel_map.n_out, 1, False, *single)
-    plain = dataflow.mvmr(
-        x.contiguous(), turned.contiguous(), tensors, kernel_map.n_out, 1, False, *single
-    )
-    torch.testing.assert_close(out, plain)
+    how = layout_list(kernel_map, dataflow), kernel_map.n_out, SINGLE
+    out = dataflow.forward(x, turned, *how)
+    torch.testing.assert_close(out, dataflow.forward(x.contiguous(), turned.contiguous(), *how))
 
 
-@pytest.mark.parametrize("dataflow", DATAFLOWS, ids=lambda d: d.name)
+@dataflows
 @pytest.mark.parametrize(
     "case",
     [
@@ -189,29 +161,27 @@ def test_products_mirrored_or_not_equal_the_references(dataflow: Dataflow, case:
     conformance.check_products(dataflow, case)
 
 
-@pytest.mark.parametrize("dataflow", DATAFLOWS, ids=lambda d: d.name)
+@dataflows
 def test_a_mirrored_map_is_the_transposed_one(dataflow: Dataflow) -> None:
     kernel_map = make(300, Kernel.of(3))
     x, weight = torch.randn(kernel_map.n_in, 3), torch.randn(27, 3, 5)
-    y = torch.randn(kernel_map.n_out, 5)
-    exact = torch.float64, torch.float64
-    view = kernel_map.transpose()
-    expected = Reference().mvmr(x, weight, view.layouts(("pairs",)), view.n_out, 1, False, *exact)
-    tensors = layout_list(kernel_map, dataflow)
-    out = dataflow.mvmr(x, weight, tensors, view.n_out, 1, False, *exact, mirrored=True)
+    y, view = torch.randn(kernel_map.n_out, 5), kernel_map.transpose()
+    pairs, mirrored = view.layouts(("pairs",)), EXACT._replace(mirrored=True)
+    expected = Reference().forward(x, weight, pairs, view.n_out, EXACT)
+    out = dataflow.forward(x, weight, layout_list(kernel_map, dataflow), view.n_out, mirrored)
     assert relative_rms(out, expected) < RELATIVE_RMS[torch.float64]
-    expected = Reference().vvor(x, y, view.layouts(("pairs",)), 1, *exact)
-    grad = dataflow.vvor(x, y, outer_list(kernel_map, dataflow), 1, *exact, mirrored=True)
+    expected = Reference().weight_grad(x, y, pairs, EXACT)
+    grad = dataflow.weight_grad(x, y, outer_list(kernel_map, dataflow), mirrored)
     assert relative_rms(grad, expected) < RELATIVE_RMS[torch.float64]
 
 
 @pytest.mark.parametrize("dataflow", [d for d in DATAFLOWS if d.fuses], ids=lambda d: d.name)
 @pytest.mark.parametrize("epilogue", ["", "a", "b", "r", "+", "abr+"])
-@pytest.mark.parametrize("c_second", [0, 5])
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float16], ids=str)
-def test_what_follows_a_product(
-    dataflow: Dataflow, epilogue: str, c_second: int, dtype: torch.dtype
-) -> None:
-    for kernel, n in ((Kernel.of(3), 200), (Kernel.of(2, 2), 200), (Kernel.of(3), 0)):
-        case = Case(kernel, 4, 6, dtype, n=n)
-        conformance.check_fused(dataflow, case, c_second, epilogue)
+@pytest.mark.parametrize("c_skip", [0, 5])
+def test_epilogues_and_skip_connections(dataflow: Dataflow, epilogue: str, c_skip: int) -> None:
+    for kernel, n, dtype in (
+        (Kernel.of(3), 200, torch.float16),
+        (Kernel.of(2, 2), 200, torch.float64),
+        (Kernel.of(3), 0, torch.float64),
+    ):
+        conformance.check_fused(dataflow, Case(kernel, 4, 6, dtype, n=n), c_skip, epilogue)

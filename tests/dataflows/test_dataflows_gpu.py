@@ -13,6 +13,7 @@ from pcnn.kernels.tf32 import tf32_products
 from pcnn.ops import conformance
 from pcnn.ops.conformance import Case
 from tests.engines import CUDA_DATAFLOWS
+from tests.specs import spec_of
 
 pytestmark = pytest.mark.gpu
 
@@ -56,14 +57,14 @@ def test_products_equal_float64(dataflow: Dataflow, case: Case) -> None:
 
 @pytest.mark.parametrize("dataflow", [d for d in CUDA_DATAFLOWS if d.fuses], ids=lambda d: d.name)
 @pytest.mark.parametrize("epilogue", ["", "a", "b", "r", "+", "ab+", "abr+"])
-@pytest.mark.parametrize(("c_in", "c_second"), [(32, 0), (16, 32), (96, 33), (3, 5)])
+@pytest.mark.parametrize(("c_in", "c_skip"), [(32, 0), (16, 32), (96, 33), (3, 5)])
 @pytest.mark.parametrize("dtype", [HALF, SINGLE], ids=str)
-def test_epilogues_and_second_sources(
-    dataflow: Dataflow, epilogue: str, c_in: int, c_second: int, dtype: torch.dtype
+def test_epilogues_and_skip_connections(
+    dataflow: Dataflow, epilogue: str, c_in: int, c_skip: int, dtype: torch.dtype
 ) -> None:
     for kernel, n in ((K3, 3000), (EVEN, 3000), (K3, 0), (K3, 1)):
         case = Case(kernel, c_in, 48, dtype, n=n, device="cuda")
-        conformance.check_fused(dataflow, case, c_second, epilogue)
+        conformance.check_fused(dataflow, case, c_skip, epilogue)
 
 
 @pytest.mark.parametrize(
@@ -82,9 +83,8 @@ def test_tf32_obeys_torchs_switch(dataflow: Dataflow) -> None:
     errors = []
     for allowed in (False, True):
         with tf32_products(allowed):
-            single = (SINGLE, SINGLE)
-            sizes = example.map.n_out, 1, False
-            out = dataflow.mvmr(example.x, example.weight, layouts, *sizes, *single)
+            spec = spec_of(SINGLE)
+            out = dataflow.forward(example.x, example.weight, layouts, example.map.n_out, spec)
         errors.append(conformance.relative_rms(out, example.exact[False][0]))
     assert errors[0] < case.bound(SINGLE)
     assert errors[1] < 1e-3  # ten bits of mantissa

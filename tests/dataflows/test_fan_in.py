@@ -4,11 +4,11 @@ import torch
 from pcnn.dataflows import Dataflow, Reference
 from pcnn.geometry import Kernel, KernelMap, block_layouts
 from pcnn.ops import conformance
-from pcnn.ops.fan_in import FanIn, random_map
+from pcnn.ops.conformance import FanIn, random_map
 from tests.engines import SEVERAL_PER_SLOT
+from tests.specs import EXACT, SINGLE
 from tests.tolerance import RELATIVE_RMS, relative_rms
 
-DOUBLE = (torch.float64, torch.float64)
 CASES = [
     FanIn(Kernel.of(3), 4, 6, torch.float64, groups=2, n=90),
     FanIn(Kernel.of(3), 4, 6, torch.float64, groups=2, n=90, symmetric=True),
@@ -57,7 +57,7 @@ def test_the_reference_adds_every_input_of_a_slot() -> None:
     indices = kernel_map.out_index, kernel_map.in_index, kernel_map.slot_index
     for i, j, k in zip(*(index.tolist() for index in indices), strict=True):
         expected[i] += x[j] @ weight[k]
-    out = Reference().mvmr(x, weight, kernel_map.layouts(("pairs",)), 30, 1, False, *DOUBLE)
+    out = Reference().forward(x, weight, kernel_map.layouts(("pairs",)), 30, EXACT)
     torch.testing.assert_close(out, expected)
 
 
@@ -88,14 +88,14 @@ def test_outputs_without_a_triplet_are_zero(dataflow: Dataflow) -> None:
 def test_two_runs_give_identical_bits(dataflow: Dataflow) -> None:
     kernel_map = random_map(200, 200, 27, 2000)
     x, weight = torch.randn(200, 16), torch.randn(27, 16, 16)
-    how = kernel_map.layouts(dataflow.needs), 200, 1, False, torch.float32, torch.float32
-    assert torch.equal(dataflow.mvmr(x, weight, *how), dataflow.mvmr(x, weight, *how))
+    how = kernel_map.layouts(dataflow.needs), 200, SINGLE
+    assert torch.equal(dataflow.forward(x, weight, *how), dataflow.forward(x, weight, *how))
 
 
 @pytest.mark.parametrize("dataflow", [d for d in SEVERAL_PER_SLOT if d.fuses], ids=lambda d: d.name)
 @pytest.mark.parametrize("epilogue", ["", "abr+"])
-@pytest.mark.parametrize("c_second", [0, 5])
-def test_what_follows_a_product(dataflow: Dataflow, epilogue: str, c_second: int) -> None:
+@pytest.mark.parametrize("c_skip", [0, 5])
+def test_what_follows_a_product(dataflow: Dataflow, epilogue: str, c_skip: int) -> None:
     for n, symmetric in ((100, True), (100, False), (0, False)):
         case = FanIn(Kernel.of(3), 4, 6, torch.float16, n=n, symmetric=symmetric)
-        conformance.check_fused(dataflow, case, c_second, epilogue)
+        conformance.check_fused(dataflow, case, c_skip, epilogue)

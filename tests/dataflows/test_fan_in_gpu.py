@@ -10,7 +10,7 @@ import torch
 from pcnn.dataflows import Blocked, Dataflow, Reference
 from pcnn.geometry import Kernel
 from pcnn.ops import conformance
-from pcnn.ops.fan_in import FanIn
+from pcnn.ops.conformance import FanIn
 from tests.engines import CUDA_SEVERAL_PER_SLOT
 
 pytestmark = pytest.mark.gpu
@@ -46,13 +46,11 @@ def test_products_equal_float64(dataflow: Dataflow, case: FanIn) -> None:
     "dataflow", [d for d in CUDA_SEVERAL_PER_SLOT if d.fuses], ids=lambda d: d.name
 )
 @pytest.mark.parametrize("epilogue", ["", "abr+"])
-@pytest.mark.parametrize(("c_in", "c_second"), [(32, 0), (16, 32), (3, 5)])
-def test_what_follows_a_product(
-    dataflow: Dataflow, epilogue: str, c_in: int, c_second: int
-) -> None:
+@pytest.mark.parametrize(("c_in", "c_skip"), [(32, 0), (16, 32), (3, 5)])
+def test_what_follows_a_product(dataflow: Dataflow, epilogue: str, c_in: int, c_skip: int) -> None:
     for dtype in (HALF, SINGLE):
         case = FanIn(K3, c_in, 64, dtype, n=3000, device="cuda")
-        conformance.check_fused(dataflow, case, c_second, epilogue)
+        conformance.check_fused(dataflow, case, c_skip, epilogue)
 
 
 @pytest.mark.parametrize("dtype", [HALF, SINGLE, torch.float64], ids=str)

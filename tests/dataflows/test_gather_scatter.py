@@ -1,19 +1,14 @@
 """Settings of gather-scatter; values are held to the oracle in test_dataflows."""
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 import torch
 
 from pcnn.dataflows.gather_scatter import MINUET, TORCHSPARSE, GatherScatter
-from pcnn.dataflows.gather_scatter_search import Sample, searched
 from pcnn.dataflows.grouping import Adaptive, Fixed, Separate, Sorted
 from pcnn.dataflows.padded_buffer import padded_buffer
-from pcnn.geometry import Kernel
 from pcnn.kernels.row_tiles import default_tile, tile_shape, tiles_of
-from pcnn.maps import SortedSearch
-from tests.clouds import surface_grid
 
 #: Five slots of 2, 0, 5, 3 and 2 triplets.
 OFFSETS = (0, 2, 2, 7, 10, 12)
@@ -67,11 +62,9 @@ def test_names_tell_settings_apart() -> None:
         replace(TORCHSPARSE, locality=False, fused=False),
         replace(TORCHSPARSE, vectorised=False),
         replace(TORCHSPARSE, identity=False),
-        replace(TORCHSPARSE, products="float32"),
         replace(TORCHSPARSE, gather_tile=16),
         replace(TORCHSPARSE, scatter_tile=16),
         replace(TORCHSPARSE, grouping=Adaptive(0.5)),
-        replace(TORCHSPARSE, weight_gradient="outer_products"),
     ]
     names = {dataflow.name for dataflow in settings}
     assert len(names) == len(settings)
@@ -88,40 +81,8 @@ def test_settings_that_contradict_each_other_are_refused() -> None:
 def test_an_order_asks_for_its_layouts() -> None:
     assert TORCHSPARSE.needs == ("pairs", "identity_slot", "by_in", "by_out")
     by_slot = replace(TORCHSPARSE, locality=False)
-    assert by_slot.needs == by_slot.needs_vvor == ("pairs", "identity_slot", "counts")
-    borrowed = replace(TORCHSPARSE, weight_gradient="outer_products")
-    assert "pairs" in borrowed.needs_vvor
+    assert by_slot.needs == by_slot.needs_weight_grad == ("pairs", "identity_slot", "counts")
     assert not by_slot.deterministic
-
-
-def test_a_search_keeps_the_kind_of_grouping_and_finds_tiles() -> None:
-    samples = []
-    for seed in (0, 1):
-        grid = surface_grid(200, seed=seed)
-        kernel_map = SortedSearch().build(grid, grid, Kernel.of(3))
-        x = torch.randn(kernel_map.n_in, 8)
-        samples.append(Sample(x, kernel_map.layouts(TORCHSPARSE.needs), kernel_map.n_out))
-    weight, timed = torch.randn(27, 8, 12), []
-
-    def time(call: Callable[[], object]) -> float:
-        call()
-        timed.append(call)
-        return -len(timed)  # what is measured last is the quickest
-
-    single = torch.float32
-    best = searched(TORCHSPARSE, weight, samples, time, compute_dtype=single)
-    assert isinstance(best.grouping, Adaptive)
-    assert (best.gather_tile, best.scatter_tile) == (8, 16)
-    alone = searched(MINUET, weight, samples[:1], time, compute_dtype=single, tiles=False)
-    assert alone == replace(MINUET, grouping=alone.grouping)
-    assert isinstance(alone.grouping, Sorted)
-    fixed = GatherScatter(Fixed())
-    assert searched(fixed, weight, samples, time, compute_dtype=single, tiles=False) == fixed
-    with pytest.raises(ValueError, match="at least one sample"):
-        searched(fixed, weight, [], time, compute_dtype=single)
-    by_slot = GatherScatter(fused=False, locality=False)
-    with pytest.raises(ValueError, match="fused=True"):
-        searched(by_slot, weight, samples, time, compute_dtype=single)
 
 
 @pytest.mark.parametrize(

@@ -14,18 +14,19 @@ from pcnn.dataflows.grouping import Adaptive, Fixed, Separate, Sorted, Symmetric
 from pcnn.geometry import Kernel, KernelMap, grid_of_cells
 from pcnn.maps import SortedSearch
 from tests.clouds import surface_grid
+from tests.specs import EXACT, spec_of
 from tests.tolerance import RELATIVE_RMS, SUMS_ON_TENSOR_CORES, relative_rms
 
 pytestmark = pytest.mark.gpu
 
-DOUBLE = (torch.float64, torch.float64)
+HALF, SUMS = spec_of(torch.float16), spec_of(torch.float16, torch.float32)
 SETTINGS = [
     TORCHSPARSE,
     MINUET,
     GatherScatter(Symmetric(), locality=False),
     GatherScatter(Fixed(), fused=False, locality=False, vectorised=False),
     GatherScatter(Separate(), identity=False, gather_tile=8, scatter_tile=16, streams=3),
-    GatherScatter(Adaptive(1), products="float32", vectorised=False),
+    GatherScatter(Adaptive(1), vectorised=False),
     GatherScatter(Sorted(0.3, 3000)),
 ]
 KERNELS = {
@@ -77,17 +78,19 @@ def test_both_products_equal_the_reference(
     x = randn(kernel_map.n_in, c_in, dtype=dtype)
     grad = randn(kernel_map.n_out, c_out, dtype=dtype)
     rows = randn(kernel_map.n_in, c_out, dtype=dtype) if backwards else x
-    how = kernel_map.n_out, groups, backwards
-    out = dataflow.mvmr(rows, weight, mine, *how, dtype, dtype, mirrored=backwards)
-    exact = rows.double(), weight.double(), theirs
-    expected = Reference().mvmr(*exact, *how, *DOUBLE, mirrored=backwards)
+    settings = {"groups": groups, "mirrored": backwards}
+    spec, exact = spec_of(dtype, **settings), EXACT._replace(**settings)
+    turned = {"transposed": backwards}
+    n_out = kernel_map.n_out
+    out = dataflow.forward(rows, weight, mine, n_out, spec._replace(**turned))
+    double = rows.double(), weight.double(), theirs, n_out
+    expected = Reference().forward(*double, exact._replace(**turned))
     assert out.dtype == dtype
     assert relative_rms(out, expected) < RELATIVE_RMS[dtype]
     wide = torch.float64 if dtype == torch.float64 else torch.float32
-    of_map = kernel_map.layouts(dataflow.needs_vvor)
-    out = dataflow.vvor(x, grad, of_map, groups, dtype, wide, mirrored=backwards)
-    exact = x.double(), grad.double(), theirs
-    expected = Reference().vvor(*exact, groups, *DOUBLE, mirrored=backwards)
+    of_map = kernel_map.layouts(dataflow.needs_weight_grad)
+    out = dataflow.weight_grad(x, grad, of_map, spec._replace(out_dtype=wide))
+    expected = Reference().weight_grad(x.double(), grad.double(), theirs, exact)
     assert out.dtype == wide
     # sums over thousands of rows in the order of a library
     assert relative_rms(out, expected) < 4 * RELATIVE_RMS[wide]
@@ -97,15 +100,14 @@ def test_both_products_equal_the_reference(
 def test_the_host_never_waits(dataflow: GatherScatter) -> None:
     made = make(Kernel.of(3))
     x, weight = (randn(*shape, dtype=torch.float16) for shape in ((made.n_in, 16), (27, 16, 8)))
-    half = torch.float16
-    dataflow.mvmr(x, weight, made.layouts(dataflow.needs), made.n_out, 1, False, half, half)
+    dataflow.forward(x, weight, made.layouts(dataflow.needs), made.n_out, HALF)
     torch.cuda.synchronize()
     torch.cuda.set_sync_debug_mode("error")
     try:
         fresh = KernelMap.from_pairs(*made.layout("pairs"), made.n_in, made.n_out, symmetric=True)
         layouts = fresh.layouts(dataflow.needs)
-        out = dataflow.mvmr(x, weight, layouts, fresh.n_out, 1, False, half, half)
-        dataflow.vvor(x, out, layouts, 1, half, torch.float32)
+        out = dataflow.forward(x, weight, layouts, fresh.n_out, HALF)
+        dataflow.weight_grad(x, out, layouts, SUMS)
     finally:
         torch.cuda.set_sync_debug_mode("default")
 
@@ -115,15 +117,15 @@ def test_a_late_producer_on_another_stream_is_followed(dataflow: GatherScatter) 
     kernel_map = make(Kernel.of(3))
     layouts, half = kernel_map.layouts(dataflow.needs), torch.float16
     ready, weight = randn(kernel_map.n_in, 32, dtype=half), randn(27, 32, 32, dtype=half)
-    how = layouts, kernel_map.n_out, 1, False, half, half
-    expected = dataflow.mvmr(ready, weight, *how)
+    how = layouts, kernel_map.n_out, HALF
+    expected = dataflow.forward(ready, weight, *how)
     late = torch.zeros_like(ready)
     torch.cuda.synchronize()
     side = torch.cuda.Stream()
     with torch.cuda.stream(side):
         torch.cuda._sleep(100_000_000)
         late.copy_(ready)
-        out = dataflow.mvmr(late, weight, *how)
+        out = dataflow.forward(late, weight, *how)
         # memory of the buffers may be taken again at once
         torch.full((kernel_map.triplets, 64), float("nan"), device="cuda", dtype=half)
     side.synchronize()
@@ -136,11 +138,11 @@ def test_a_late_producer_on_another_stream_is_followed(dataflow: GatherScatter) 
 def test_two_runs_give_identical_bits(dataflow: GatherScatter) -> None:
     kernel_map = make(Kernel.of(3))
     x, weight = randn(kernel_map.n_in, 32, dtype=torch.float16), randn(27, 32, 64, dtype=torch.half)
-    layouts, half = kernel_map.layouts(dataflow.needs), torch.float16
-    how = layouts, kernel_map.n_out, 1, False, half, half
-    outs = [dataflow.mvmr(x, weight, *how) for _ in range(2)]
+    layouts = kernel_map.layouts(dataflow.needs)
+    how = layouts, kernel_map.n_out, HALF
+    outs = [dataflow.forward(x, weight, *how) for _ in range(2)]
     assert torch.equal(*outs)
-    grads = [dataflow.vvor(x, outs[0], layouts, 1, half, torch.float32) for _ in range(2)]
+    grads = [dataflow.weight_grad(x, outs[0], layouts, SUMS) for _ in range(2)]
     assert torch.equal(*grads)
 
 
@@ -148,8 +150,8 @@ def test_two_runs_give_identical_bits(dataflow: GatherScatter) -> None:
 def test_weight_gradients_beyond_float16_do_not_overflow(dataflow: GatherScatter) -> None:
     kernel_map = make(Kernel.of(3))
     x = torch.full((kernel_map.n_in, 8), 300.0, dtype=torch.float16, device="cuda")
-    layouts = kernel_map.layouts(dataflow.needs_vvor)
-    grad = dataflow.vvor(x, x, layouts, 1, torch.float16, torch.float32)
+    layouts = kernel_map.layouts(dataflow.needs_weight_grad)
+    grad = dataflow.weight_grad(x, x, layouts, SUMS)
     expected = 9e4 * kernel_map.offsets.diff().to("cuda")
     torch.testing.assert_close(grad[:, 0, 0], expected.float(), rtol=1e-3, atol=0)
 
@@ -159,15 +161,14 @@ def test_strided_and_unaligned_features_are_read_rightly(settings: dict[str, boo
     kernel_map, dataflow = make(Kernel.of(3)), replace(TORCHSPARSE, **settings)
     weight = randn(27, 16, 8, dtype=torch.half)
     wide = randn(kernel_map.n_in * 32 + 1, dtype=torch.half)
-    layouts, half = kernel_map.layouts(dataflow.needs), torch.float16
-    how = layouts, kernel_map.n_out, 1, False, half, half
+    how = kernel_map.layouts(dataflow.needs), kernel_map.n_out, HALF
     for x in (wide[:-1].view(-1, 32)[:, ::2], wide[1:].view(-1, 2, 16)[: kernel_map.n_in, 0]):
-        out = dataflow.mvmr(x, weight, *how)
-        assert torch.equal(out, dataflow.mvmr(x.clone(), weight, *how))
+        out = dataflow.forward(x, weight, *how)
+        assert torch.equal(out, dataflow.forward(x.clone(), weight, *how))
     unaligned = wide[1 : 1 + kernel_map.n_in * 16].view(-1, 16)
     assert unaligned.is_contiguous()
-    out = dataflow.mvmr(unaligned, weight, *how)
-    assert torch.equal(out, dataflow.mvmr(unaligned.clone(), weight, *how))
+    out = dataflow.forward(unaligned, weight, *how)
+    assert torch.equal(out, dataflow.forward(unaligned.clone(), weight, *how))
 
 
 @pytest.mark.parametrize("dataflow", [TORCHSPARSE, MINUET], ids=lambda d: d.name)
@@ -177,8 +178,8 @@ def test_weight_gradients_over_many_rows_lose_none(dataflow: GatherScatter) -> N
     grid = grid_of_cells(sites).to("cuda")
     made = SortedSearch().build(grid, grid, Kernel.of((3, 1, 1)))  # the identity has every row
     x, grad = randn(rows, 64, dtype=half), randn(rows, 64, dtype=half)
-    out = dataflow.vvor(x, grad, made.layouts(dataflow.needs_vvor), 1, half, torch.float32)
+    out = dataflow.weight_grad(x, grad, made.layouts(dataflow.needs_weight_grad), SUMS)
     exact = x.double(), grad.double(), made.layouts(("pairs",))
-    expected = Reference().vvor(*exact, 1, *DOUBLE)
+    expected = Reference().weight_grad(*exact, EXACT)
     for slot in range(3):
         assert relative_rms(out[slot], expected[slot]) < SUMS_ON_TENSOR_CORES

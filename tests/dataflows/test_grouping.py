@@ -1,6 +1,7 @@
 import math
 
 import pytest
+from pcnn.dataflows.grouping_search import PADDINGS, search_adaptive, search_sorted, search_tile
 
 from pcnn.dataflows.grouping import (
     Adaptive,
@@ -13,7 +14,6 @@ from pcnn.dataflows.grouping import (
     padded_rows,
     padding_overhead,
 )
-from pcnn.dataflows.grouping_search import PADDINGS, search_adaptive, search_sorted, search_tile
 
 SUBMANIFOLD = [10, 40, 9, 100, 9, 40, 10]  # the centre is slot 3
 STRIDED = [50, 48, 0, 52, 20, 21]

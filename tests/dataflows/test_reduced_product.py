@@ -7,8 +7,7 @@ import pytest
 import torch
 
 from pcnn.dataflows import reduced_product as module
-from pcnn.dataflows.grouped_product import reduce_block
-from pcnn.dataflows.padded_buffer import Block
+from pcnn.dataflows.padded_buffer import Block, reduce_block
 from pcnn.dataflows.reduced_product import PIECE_ROWS, reduced_product
 from tests.tolerance import RELATIVE_RMS, SUMS_ON_TENSOR_CORES, relative_rms
 

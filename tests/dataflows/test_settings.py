@@ -4,18 +4,15 @@ import json
 
 import pytest
 
-from pcnn.dataflows import Blocked, Dataflow, Reference
+from pcnn.dataflows import Blocked, Dataflow, PerProduct, Reference
 from pcnn.dataflows.gather_scatter import GatherScatter
-from pcnn.dataflows.grouping import Sorted
+from pcnn.dataflows.grouping import Adaptive, Sorted
 from pcnn.dataflows.hybrid import Hybrid
 from pcnn.dataflows.output_stationary import OutputStationary
-from pcnn.dataflows.per_product import PerProduct
 from pcnn.dataflows.settings import CLASSES, dataflow_of, described, settings_of
 from pcnn.dataflows.weight_stationary import WeightStationary
 from pcnn.kernels.gemm_blocks import GemmBlocks
 from pcnn.kernels.product_tiles import ChunkTiles, RowTiles
-
-NESTED = PerProduct(Blocked(), Blocked(), Reference())
 
 
 def usual(kind: type) -> object | None:
@@ -27,7 +24,6 @@ def usual(kind: type) -> object | None:
 
 
 EVERY = [
-    NESTED,
     OutputStationary(GemmBlocks(64, 32, 16, 2, 8, 3)),
     WeightStationary(tiles=ChunkTiles(128, 64, 32, 32), central_tiles=RowTiles(64, 32, 32)),
     Hybrid(2, dense_tiles=RowTiles(64, 32, 32)),
@@ -65,7 +61,6 @@ def test_classes_that_no_file_may_name_are_refused() -> None:
         ({}, "no settings named None"),
         ({"name": "Blocked", "fields": {"speed": 9}}, "Blocked.*speed"),
         ({"name": "Blocked", "fields": 3}, "no settings"),
-        ({"name": "PerProduct", "fields": {"forward": {"name": "Blocked"}}}, "PerProduct"),
     ],
 )
 def test_unknown_settings_are_refused(settings: dict[str, object], reason: str) -> None:
@@ -77,4 +72,15 @@ def test_a_dataflow_is_described_in_one_line() -> None:
     assert described(Blocked()) == "Blocked"
     blocks = GemmBlocks(64, 32, 16, 2, 8, 3)
     assert described(OutputStationary(blocks)) == "OutputStationary(blocks=64_32_16_2_8_3)"
-    assert described(NESTED) == "PerProduct(forward=Blocked, transposed=Blocked, outer=Reference)"
+    both = PerProduct(Blocked(), Blocked(), Reference())
+    assert described(both) == "PerProduct(forward=Blocked, transposed=Blocked, vvor=Reference)"
+
+
+def test_files_of_older_versions_load() -> None:
+    blocks = {"name": "GemmBlocks", "fields": {"rows": 64}}
+    old = {"name": "OuterByRow", "fields": {"blocks": blocks}}
+    assert dataflow_of(old) == OutputStationary(GemmBlocks(64), None)
+    adaptive = {"name": "Adaptive", "fields": {"epsilon": 0.5}}
+    fields = {"grouping": adaptive, "products": "compute", "weight_gradient": "grouped"}
+    old = {"name": "GatherScatter", "fields": fields}
+    assert dataflow_of(old) == GatherScatter(Adaptive(0.5))

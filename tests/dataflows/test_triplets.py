@@ -1,10 +1,16 @@
 import pytest
 import torch
 
-from pcnn.dataflows.triplet_order import LAYOUTS_OF, Accesses, Sort, accesses, triplets_of
-from pcnn.dataflows.triplets import Triplets
+from pcnn.dataflows.triplets import (
+    LAYOUTS_OF,
+    Accesses,
+    Sort,
+    Triplets,
+    accesses,
+    triplets_of,
+)
 from pcnn.geometry import KernelMap
-from pcnn.ops.fan_in import random_map
+from pcnn.ops.conformance import random_map
 
 
 def ordered(kernel_map: KernelMap, sort: Sort) -> tuple[torch.Tensor, ...]:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 import torch
+from pcnn.dataflows.layout_costs import LayoutCosts, MapSize
 
 from pcnn.dataflows import Blocked, Reference
-from pcnn.dataflows.layout_costs import LayoutCosts, MapSize
 from pcnn.dataflows.tuned import forget, place, signature_of, tuned
 from pcnn.dataflows.tuning_file import SHIPPED, read, save, shipped_path, user_path
 from pcnn.dataflows.tuning_table import Bucket, Choice, Signature, TuningTable

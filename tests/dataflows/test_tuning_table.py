@@ -11,6 +11,7 @@ from pcnn.dataflows.tuning_table import REACH, Bucket, Choice, Signature, Tuning
 HERE = Signature("GPU sm_90", "3.6", "float16", 32, 64, 1, 27, "forward")
 FAST = (Choice(Blocked(), 0.5),)
 SLOW = (Choice(Reference(), 0.9),)
+BLOCKS, PAIRS = Blocked().needs, Reference().needs
 
 
 def test_sizes_fall_into_octaves_and_densities_into_halves_of_them() -> None:
@@ -23,21 +24,15 @@ def test_sizes_fall_into_octaves_and_densities_into_halves_of_them() -> None:
 def test_the_nearest_size_decides() -> None:
     small, large = (HERE, Bucket(12, 2.0), FAST), (HERE, Bucket(17, 2.0), SLOW)
     table = TuningTable([small, large])
-    assert table.nearest(HERE, 13, 2.0) == (1.0, Blocked())
-    assert table.nearest(HERE, 15, 2.0) == (2.0, Reference())
-    assert table.nearest(HERE, 17, 2.0) == (0.0, Reference())
-
-
-def test_density_counts_where_it_is_known() -> None:
-    table = TuningTable([(HERE, Bucket(15, 0.0), FAST), (HERE, Bucket(16, 3.0), SLOW)])
-    assert table.nearest(HERE, 15, 3.0) == (1.0, Reference())
-    assert table.nearest(HERE, 15, None) == (0.0, Blocked())
+    assert table.nearest(HERE, 13, BLOCKS) == (1.0, Blocked())
+    assert table.nearest(HERE, 16, PAIRS) == (1.0, Reference())
+    assert table.nearest(HERE, 17, PAIRS) == (0.0, Reference())
 
 
 def test_what_is_out_of_reach_decides_nothing() -> None:
     table = TuningTable([(HERE, Bucket(10, 2.0), FAST)])
-    assert table.nearest(HERE, 10 + int(REACH), 2.0) is not None
-    assert table.nearest(HERE, 11 + int(REACH), 2.0) is None
+    assert table.nearest(HERE, 10 + int(REACH), BLOCKS) is not None
+    assert table.nearest(HERE, 11 + int(REACH), BLOCKS) is None
 
 
 @pytest.mark.parametrize(
@@ -56,18 +51,18 @@ def test_what_is_out_of_reach_decides_nothing() -> None:
 )
 def test_nothing_is_borrowed_across(change: dict[str, object]) -> None:
     table = TuningTable([(HERE, Bucket(17, 2.0), FAST)])
-    assert table.nearest(replace(HERE, **change), 17, 2.0) is None  # type: ignore[arg-type]
+    assert table.nearest(replace(HERE, **change), 17, BLOCKS) is None  # type: ignore[arg-type]
 
 
 def test_a_dataflow_that_needs_other_layouts_is_passed_over() -> None:
     both = (*FAST, *SLOW)
     table = TuningTable([(HERE, Bucket(17, 2.0), both), (HERE, Bucket(18, 2.0), FAST)])
-    assert table.nearest(HERE, 18, 2.0, ("pairs", "counts")) == (1.0, Reference())
-    assert table.nearest(HERE, 18, 2.0, ("table",)) is None
+    assert table.nearest(HERE, 18, PAIRS) == (1.0, Reference())
+    assert table.nearest(HERE, 18, ("table",)) is None
     vvor = replace(HERE, product="vvor")
     other = Reference(needs=("table",))
     table = TuningTable([(vvor, Bucket(17, 2.0), (Choice(other, 1.0),))])
-    assert table.nearest(vvor, 17, 2.0, ("pairs",)) == (0.0, other)
+    assert table.nearest(vvor, 17, PAIRS) == (0.0, other)
 
 
 def test_newer_decisions_count_and_others_stay() -> None:

@@ -9,6 +9,7 @@ from pcnn.dataflows import Dataflow, Reference
 from pcnn.geometry import Kernel, KernelMap, VoxelGrid
 from pcnn.maps import ZDelta
 from tests.clouds import surface_grid
+from tests.specs import EXACT, spec_of
 from tests.tolerance import RELATIVE_RMS, relative_rms
 
 pytestmark = pytest.mark.gpu
@@ -36,7 +37,7 @@ def make(grid: VoxelGrid, kernel: Kernel, product: str = "table") -> KernelMap:
 
 def arguments(kernel_map: KernelMap, flow: Dataflow, x: Any, weight: Any) -> tuple[Any, ...]:
     layouts = [tensor for name in flow.needs for tensor in kernel_map.layout(name)]
-    return x, weight, layouts, kernel_map.n_out, 1, False, x.dtype, x.dtype
+    return x, weight, layouts, kernel_map.n_out, spec_of(x.dtype)
 
 
 @pytest.mark.parametrize("kernel", [Kernel.of(3), Kernel.of(5), Kernel.of(2, 2)], ids=str)
@@ -48,13 +49,10 @@ def test_values(
     kernel_map = make(grid, kernel)
     x = torch.randn(kernel_map.n_in, channels[0], device="cuda").to(dtype)
     weight = torch.randn(kernel.volume, *channels, device="cuda").to(dtype)
-    double: Any = torch.float64, torch.float64
-    layouts = kernel_map.layout("pairs")
-    wanted = Reference().mvmr(
-        x.double(), weight.double(), layouts, kernel_map.n_out, 1, False, *double
-    )
+    pairs = kernel_map.layout("pairs")
+    wanted = Reference().forward(x.double(), weight.double(), pairs, kernel_map.n_out, EXACT)
     for flow in flows():
-        out = flow.mvmr(*arguments(kernel_map, flow, x, weight))
+        out = flow.forward(*arguments(kernel_map, flow, x, weight))
         assert relative_rms(out, wanted) < RELATIVE_RMS[dtype], flow.name
 
 
@@ -63,8 +61,8 @@ def test_maps_stored_in_part_give_equal_values(grid: VoxelGrid) -> None:
     x = torch.randn(grid.rows, 32, device="cuda")
     weight = torch.randn(125, 32, 48, device="cuda")
     for product, flow in (("half_pairs", flows()[0]), ("hybrid:2", flows()[3])):
-        stored = flow.mvmr(*arguments(make(grid, kernel, product), flow, x, weight))
-        derived = flow.mvmr(*arguments(make(grid, kernel), flow, x, weight))
+        stored = flow.forward(*arguments(make(grid, kernel, product), flow, x, weight))
+        derived = flow.forward(*arguments(make(grid, kernel), flow, x, weight))
         torch.testing.assert_close(stored, derived, rtol=1e-4, atol=1e-4)
 
 
@@ -74,15 +72,15 @@ def test_waits_for_nothing_and_can_be_captured(grid: VoxelGrid) -> None:
     weight = torch.randn(27, 64, 64, device="cuda", dtype=torch.float16)
     for flow in flows():
         call = arguments(kernel_map, flow, x, weight)
-        wanted = flow.mvmr(*call)
+        wanted = flow.forward(*call)
         torch.cuda.set_sync_debug_mode("error")
         try:
-            flow.mvmr(*call)
+            flow.forward(*call)
         finally:
             torch.cuda.set_sync_debug_mode("default")
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
-            out = flow.mvmr(*call)
+            out = flow.forward(*call)
         out.fill_(float("nan"))
         graph.replay()
         torch.testing.assert_close(out, wanted, rtol=1e-2, atol=1e-2)
@@ -97,6 +95,6 @@ def test_features_beyond_two_to_the_thirty_one() -> None:
     x[-1000:] = torch.randn(1000, channels, device="cuda")
     weight = torch.randn(1, channels, channels, dtype=torch.float16, device="cuda")
     flow = flows()[1]
-    out = flow.mvmr(*arguments(kernel_map, flow, x, weight))
+    out = flow.forward(*arguments(kernel_map, flow, x, weight))
     assert relative_rms(out[-1000:], x[-1000:].double() @ weight[0].double()) < 5e-4
     assert not out[:-1000].any()

@@ -29,9 +29,9 @@ class Recorded(Reference):
     fuses: bool = True
     calls: list[dict[str, Any]] = field(default_factory=list, compare=False)
 
-    def mvmr(self, *args: Any, **kwargs: Any) -> torch.Tensor:
-        self.calls.append(kwargs)
-        return super().mvmr(*args, **kwargs)
+    def forward(self, *args: Any) -> torch.Tensor:
+        self.calls.append(args[-1]._asdict())
+        return super().forward(*args)
 
 
 def recorded(fuses: bool = True) -> tuple[Engine, list[dict[str, Any]]]:

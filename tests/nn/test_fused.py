@@ -74,7 +74,7 @@ def test_a_block_against_float64(
     assert first.residual is None
     assert second.relu
     assert second.residual is not None
-    assert (calls[0]["second"] is not None) == (source is joined)
+    assert (calls[0]["skip"] is not None) == (source is joined)
     exact = copy.deepcopy(block).double()
     expected = separate(exact, x.replace(x.features.double())).features
     error = relative_rms(y.features, expected)

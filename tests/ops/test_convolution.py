@@ -11,7 +11,7 @@ from pcnn.dataflows import Blocked, Dataflow, Epilogue, Reference
 from pcnn.geometry import Kernel, KernelMap, block_layouts
 from pcnn.maps import SortedSearch
 from pcnn.ops import convolution
-from pcnn.ops.library import products
+from pcnn.ops.library import operators
 from tests.clouds import surface_grid
 from tests.engines import DATAFLOWS
 from tests.tolerance import RELATIVE_RMS, relative_rms
@@ -68,13 +68,17 @@ def test_operators_keep_the_dispatchers_contract(
     x, weight = inputs(kernel_map, 1)
     y = torch.randn(kernel_map.n_out, 2, dtype=torch.float64, requires_grad=True)
     others = [] if symmetric else kernel_map.transpose().layouts(dataflow.needs)
-    lists = kernel_map.layouts(dataflow.needs), others, kernel_map.layouts(dataflow.needs_vvor)
+    lists = (
+        kernel_map.layouts(dataflow.needs),
+        others,
+        kernel_map.layouts(dataflow.needs_weight_grad),
+    )
     double, sizes = torch.float64, kernel_map.extents
     arguments = {
         "mvmr": (x, weight, *lists, symmetric, False, *sizes, 1, False, double, double),
         "vvor": (x, y, *lists, symmetric, False, kernel_map.volume, 1, double, double),
     }[name]
-    torch.library.opcheck(getattr(products(dataflow), name), arguments)
+    torch.library.opcheck(getattr(operators(dataflow), name), arguments)
 
 
 @pytest.mark.parametrize("dataflow", DATAFLOWS, ids=lambda d: d.name)
@@ -173,49 +177,49 @@ def test_a_symmetric_map_is_read_from_one_side_only() -> None:
 
 @dataclass(frozen=True)
 class Unfused(Blocked):
-    """A dataflow that takes neither a second source nor an epilogue."""
+    """A dataflow that takes neither a skip connection nor an epilogue."""
 
     name: str = "unfused"
     fuses: bool = False
 
-    def mvmr(self, *args: Any, mirrored: bool = False, **extra: Any) -> torch.Tensor:
-        assert set(extra.values()) <= {None}
-        return super().mvmr(*args, mirrored=mirrored)
+    def forward(self, *args: Any) -> torch.Tensor:
+        assert args[-1].epilogue is args[-1].skip is None
+        return super().forward(*args)
 
 
-@pytest.mark.parametrize("c_second", [0, 3])
+@pytest.mark.parametrize("c_skip", [0, 3])
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("transposed", [False, True])
 def test_what_follows_a_product_is_the_same_fused_or_not(
-    transposed: bool, dtype: torch.dtype, c_second: int
+    transposed: bool, dtype: torch.dtype, c_skip: int
 ) -> None:
     kernel_map = make(Kernel.of(3), transposed, n=200)
     x = torch.randn(kernel_map.n_in, 4, dtype=dtype)
-    second = torch.randn(kernel_map.n_in, c_second, dtype=dtype) if c_second else None
-    weight = torch.randn(27, 4 + c_second, 6, dtype=dtype)
+    skip = torch.randn(kernel_map.n_in, c_skip, dtype=dtype) if c_skip else None
+    weight = torch.randn(27, 4 + c_skip, 6, dtype=dtype)
     wide = torch.float64 if dtype == torch.float64 else torch.float32
     residual = torch.randn(kernel_map.n_out, 6, dtype=dtype)
     epilogue = Epilogue(torch.randn(6, dtype=wide), torch.randn(6, dtype=wide), residual, True)
     outs = [
-        convolution(x, weight, kernel_map, flow, second=second, epilogue=epilogue)
+        convolution(x, weight, kernel_map, flow, skip=skip, epilogue=epilogue)
         for flow in (Blocked(), Unfused())
     ]
     assert outs[0].dtype == outs[1].dtype == dtype
     assert torch.equal(*outs)
     # rounded once, so closer than the separate operations are
-    joined = x if second is None else torch.cat([x, second], 1)
+    joined = x if skip is None else torch.cat([x, skip], 1)
     product = convolution(joined.double(), weight.double(), kernel_map, Reference())
     exact = Epilogue(epilogue.scale, epilogue.shift, residual, True).apply(product)
     assert relative_rms(outs[0], exact) < RELATIVE_RMS[dtype]
 
 
-@pytest.mark.parametrize("which", ["x", "weight", "second", "shift"])
+@pytest.mark.parametrize("which", ["x", "weight", "skip", "shift"])
 def test_an_epilogue_does_not_lose_gradients(which: str) -> None:
     kernel_map = make(Kernel.of(3), False)
     tensors = {
         "x": torch.randn(kernel_map.n_in, 4),
         "weight": torch.randn(27, 6, 2),
-        "second": torch.randn(kernel_map.n_in, 2),
+        "skip": torch.randn(kernel_map.n_in, 2),
         "shift": torch.randn(2),
     }
     tensors[which].requires_grad_()
@@ -226,7 +230,7 @@ def test_an_epilogue_does_not_lose_gradients(which: str) -> None:
             tensors["weight"],
             kernel_map,
             Reference(),
-            second=tensors["second"],
+            skip=tensors["skip"],
             epilogue=Epilogue(shift=tensors["shift"]),
         )
 
@@ -240,7 +244,7 @@ def test_a_second_source_that_does_not_fit_is_named() -> None:
     kernel_map = make(Kernel.of(3), False)
     x, weight = torch.randn(kernel_map.n_in, 4), torch.randn(27, 6, 2)
     with pytest.raises(ValueError, match="second features must be"):
-        convolution(x, weight, kernel_map, Reference(), second=torch.randn(3, 2))
+        convolution(x, weight, kernel_map, Reference(), skip=torch.randn(3, 2))
     with pytest.raises(ValueError, match="groups=1"):
         convolution(
             x,
@@ -248,5 +252,5 @@ def test_a_second_source_that_does_not_fit_is_named() -> None:
             kernel_map,
             Reference(),
             groups=2,
-            second=torch.randn(kernel_map.n_in, 2),
+            skip=torch.randn(kernel_map.n_in, 2),
         )

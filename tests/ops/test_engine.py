@@ -9,8 +9,8 @@ from pcnn.dataflows.row_stationary import RowStationary
 from pcnn.dataflows.weight_stationary import WeightStationary
 from pcnn.maps import BruteForce
 from pcnn.ops import ENGINES, Engine, resolve
+from pcnn.ops.conformance import random_map
 from pcnn.ops.engine import check_served
-from pcnn.ops.fan_in import random_map
 
 
 def test_engines_by_name_and_by_object() -> None:
@@ -70,19 +70,19 @@ def test_auto_chooses_by_device_and_map(deterministic: bool) -> None:
     unique, several = random_map(6, 9, 8, 20), random_map(6, 9, 8, 20)
     unique = replace(unique, edges=replace(unique.edges, one_per_slot=(True, True)))
     for side in (several, several.transpose()):
-        assert auto.dataflow_for(side, cpu) == SummedBlocks()
-        chosen = auto.dataflow_for(side, cuda)
+        assert auto.untuned(side, cpu) == SummedBlocks()
+        chosen = auto.untuned(side, cuda)
         assert chosen.needs == RowStationary().needs
         assert chosen.deterministic
     for side in (unique, unique.transpose()):
-        assert auto.dataflow_for(side, cpu) == Blocked()
-        assert auto.dataflow_for(side, cuda) == auto.dataflow_on(cuda)
+        assert auto.untuned(side, cpu) == Blocked()
+        assert auto.untuned(side, cuda) == auto.dataflows(cuda)[0]
     huge = replace(several, edges=replace(several.edges, rows=(1 << 30, 9)))
-    assert auto.dataflow_for(huge, cuda).needs == (
+    assert auto.untuned(huge, cuda).needs == (
         ("row_lists",) if deterministic else ("pairs", "counts")
     )
     own = Engine("own", BruteForce(), Reference())
-    assert own.dataflow_for(several, cuda) == Reference()
+    assert own.untuned(several, cuda) == Reference()
 
 
 def test_an_unknown_engine_names_those_there_are() -> None:

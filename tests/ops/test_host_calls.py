@@ -19,9 +19,9 @@ pytest.importorskip("triton")
 if os.environ.get("TRITON_INTERPRET") == "1":
     pytest.skip("the interpreter launches nothing", allow_module_level=True)
 
+
 import pcnn
 from pcnn.dataflows import OutputStationary, output_stationary
-from pcnn.dataflows.by_table import ByTable
 from pcnn.kernels.triton_launch import Variant
 from pcnn.maps import SortedSearch
 from pcnn.nn import Conv3d, FoldedNorm, fused_convolution
@@ -64,7 +64,7 @@ def count(call: Callable[[], object]) -> int:
 @pytest.mark.parametrize("fused", [False, True])
 @torch.no_grad()
 def test_a_convolution_makes_few_calls(fused: bool, launches: list[tuple[object, ...]]) -> None:
-    engine = Engine("own", SortedSearch(), ByTable(OutputStationary(sections=None)))
+    engine = Engine("own", SortedSearch(), OutputStationary(sections=None))
     layer = Conv3d(32, 32, 3, bias=False, engine=engine).half().eval()
     norm, folded = nn.BatchNorm1d(32).eval(), FoldedNorm()
     grid = surface_grid(300)

@@ -13,6 +13,7 @@ from pcnn.models import MinkUNet42
 from pcnn.ops import Planner
 from tests.maps.growth import SIZES, check, cost, sheet
 from tests.maps.test_large_gpu import block, rows_of_interest
+from tests.specs import spec_of
 from tests.tolerance import RELATIVE_RMS, relative_rms
 
 KERNEL = Kernel.of((1, 1, 3))
@@ -45,7 +46,9 @@ def products(side: int, channels: int, dtype: torch.dtype, device: str) -> Voxel
     rows = rows_of_interest(grid.rows, x.device)[:6000]
     for transposed, kernel_map in zip((False, True), maps, strict=True):
         tensors = list(kernel_map.layout("pairs"))
-        out = Reference().mvmr(x, weight, tensors, grid.rows, 1, transposed, dtype, dtype)
+        out = Reference().forward(
+            x, weight, tensors, grid.rows, spec_of(dtype, transposed=transposed)
+        )
         assert out.shape == x.shape
         wanted = expected(x, weight, grid, rows, transposed)
         assert relative_rms(out[rows], wanted) < RELATIVE_RMS[dtype]
@@ -54,7 +57,9 @@ def products(side: int, channels: int, dtype: torch.dtype, device: str) -> Voxel
     rows = torch.unique(torch.cat([rows[:100], rows[2000:2100], rows[4000:4100]]))
     grad = torch.zeros_like(x)
     grad[rows] = torch.randn(len(rows), channels, device=device).to(dtype)
-    outer = Reference().vvor(x, grad, list(built.layout("pairs")), 1, dtype, torch.float32)
+    outer = Reference().weight_grad(
+        x, grad, list(built.layout("pairs")), spec_of(dtype, torch.float32)
+    )
     coords = grid.key_format.unpack(grid.keys[rows]).long()
     for slot, offset in enumerate(KERNEL.offsets):
         keys = grid.key_format.pack(coords + torch.tensor((0, *offset), device=device))

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 import pcnn
-from pcnn.dataflows import Dataflow, GatherScatter, Reference
+from pcnn.dataflows import ConvSpec, Dataflow, GatherScatter, Reference
 from pcnn.dataflows.hybrid import Hybrid
 from pcnn.dataflows.weight_stationary import WeightStationary
 from pcnn.geometry import KernelMap, VoxelGrid, layouts
@@ -83,17 +83,15 @@ class Stub:
 
     name: str
     needs: tuple[str, ...]
-    needs_vvor: tuple[str, ...] = ("pairs", "counts")
+    needs_weight_grad: tuple[str, ...] = ("pairs", "counts")
     fuses: bool = True
     deterministic: bool = True
 
-    def mvmr(
-        self, x: Tensor, weight: Tensor, layouts: Any, n_out: int, *args: Any, **_: Any
-    ) -> Any:
-        return x.new_zeros(n_out, weight.shape[1 if args[1] else 2])
+    def forward(self, x: Tensor, w: Tensor, layouts: Any, n_out: int, spec: ConvSpec) -> Any:
+        return x.new_zeros(n_out, w.shape[1 if spec.transposed else 2])
 
-    def vvor(self, x: Tensor, grad: Tensor, *_: Any, **__: Any) -> Tensor:
-        return x.new_zeros(27, x.shape[1], grad.shape[1])
+    def weight_grad(self, x: Tensor, g: Tensor, *_: Any) -> Tensor:
+        return x.new_zeros(27, x.shape[1], g.shape[1])
 
 
 TILED, LISTED = Stub("tiled", ("table", "tiles")), Stub("listed", ("pairs", "counts"))

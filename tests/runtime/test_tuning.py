@@ -21,7 +21,7 @@ from pcnn.ops.engine import resolve
 from pcnn.runtime.layer_calls import convolutions, recorded, sparse_of
 from tests.clouds import surface_grid
 from tests.maps.native_points import scan
-from tests.ops.candidates import Slow, Wrong
+from tests.runtime.flawed import Slow, Wrong
 
 
 @pytest.fixture(autouse=True)

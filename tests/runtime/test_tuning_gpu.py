@@ -11,14 +11,13 @@ from torch import nn
 
 import pcnn
 from pcnn.dataflows import Reference
+from pcnn.dataflows.products import PRODUCTS, Product
 from pcnn.dataflows.tuned import forget, tuned
 from pcnn.dataflows.tuning_file import read, user_path
-from pcnn.dataflows.tuning_table import PRODUCTS
-from pcnn.ops.autotune import compare
-from pcnn.ops.candidates import default_candidates
+from pcnn.runtime.candidates import compare, default_candidates
 from pcnn.runtime.layer_calls import recorded
 from tests.clouds import surface_grid
-from tests.ops.candidates import Slow
+from tests.runtime.flawed import Slow
 
 pytestmark = [pytest.mark.gpu, pytest.mark.long]
 
@@ -76,10 +75,11 @@ def test_a_tuned_network_gives_the_same_values_and_remembers() -> None:
     assert len(read(user_path()))
     first = net[0]
     built = x.geometry.cached_map(x.geometry, first.kernel)
-    shape = 16, 32, 27, "forward", x.geometry.rows, built.triplets / x.geometry.rows
-    needs = first.engine.dataflow.needs
-    found = tuned(x.features.device, torch.float16, *shape, layouts=needs)
-    assert found == first.engine.dataflow
+    product = Product("forward", torch.float16, 16, 32)
+    untuned = pcnn.ops.resolve("auto").untuned(built, x.features.device)
+    found = tuned(untuned, x.features.device, product, 27, x.geometry.rows)
+    chosen = first.engine.dataflow
+    assert found == (chosen if chosen.needs == untuned.needs else untuned)
     with torch.autocast("cuda", torch.float16):
         again = pcnn.tune(small_net(), [x], samples=1)
     assert all(layer.known for layer in again)

@@ -24,10 +24,10 @@ from pcnn.bench.verify import TF32, check_values
 from pcnn.geometry import Geometry, Kernel, KernelMap, PointSet
 from pcnn.kernels.tf32 import tf32_products
 from pcnn.ops.convolution import convolution
-from pcnn.ops.device_rates import convolution_floor_ms
 from pcnn.ops.engine import Engine
 from pcnn.ops.kernel_maps import map_between
 from pcnn.ops.sites import output_sites
+from pcnn.runtime.device_time import convolution_floor_ms
 
 #: Kinds of rows with backward; ``backward`` is the second half of ``train`` alone.
 BACKWARD = ("backward", "train", "map+train")
@@ -179,7 +179,7 @@ class Layer:
         self.engine, self.source, self.kernel = engine, source, kernel
         self.operands = operands
         self.map = new_map(engine, source, kernel)
-        self.dataflow = engine.dataflow_for(self.map, source.device)
+        self.dataflow = engine.untuned(self.map, source.device)
 
     @torch.no_grad()
     def forward(self, built: KernelMap | None = None) -> tuple[Tensor]:
@@ -188,7 +188,7 @@ class Layer:
 
     def _output(self, built: KernelMap | None = None) -> Tensor:
         x, weight, groups = self.operands.x, self.operands.weight, self.operands.groups
-        return convolution(x, weight, built or self.map, self.dataflow, groups=groups)
+        return convolution(x, weight, built or self.map, self.engine, groups=groups)
 
     def train(self, built: KernelMap | None = None) -> tuple[Tensor, Tensor, Tensor]:
         """Output and the gradients with respect to features and weights."""

@@ -14,11 +14,9 @@ from pcnn.bench.place import Place
 from pcnn.bench.rows import Row
 from pcnn.bench.setting import LayersSetting
 from pcnn.dataflows.gather_scatter import GatherScatter
-from pcnn.dataflows.grouped_product import multiply_block
-from pcnn.dataflows.grouping import Adaptive, Group
-from pcnn.dataflows.grouping_search import search_adaptive
-from pcnn.dataflows.padded_buffer import padded_buffer
-from pcnn.dataflows.reference import per_group
+from pcnn.dataflows.grouping import Adaptive, Group, search_adaptive
+from pcnn.dataflows.padded_buffer import multiply_block, padded_buffer
+from pcnn.dataflows.torch_sums import per_group
 from pcnn.maps.hash_table import HashTable
 from pcnn.ops.engine import Engine
 

@@ -20,7 +20,6 @@ from torch import Tensor
 from pcnn.bench.oracle import Pair
 from pcnn.bench.rows import Row, described
 from pcnn.bench.verify import CheckFailed, Proof, check_triplets
-from pcnn.dataflows import Automatic
 from pcnn.geometry import Kernel, KernelMap, VoxelGrid
 from pcnn.geometry.slot_tiles import TILE_ROWS, sections_of
 from pcnn.maps import MapBuilder
@@ -30,7 +29,7 @@ from pcnn.ops.plan import Planner
 from pcnn.ops.sites import strided
 
 #: What ``auto`` computes with on a GPU, wherever the layouts are made.
-AUTO = Automatic().on(torch.device("cuda"))
+AUTO = ENGINES["auto"].dataflows(torch.device("cuda"))[0]
 
 
 @dataclass(frozen=True)
@@ -97,7 +96,7 @@ def layouts_of(product: str, symmetric: bool) -> tuple[Names, Names]:
         return (product,), ()
     if product == "ready":
         return AUTO.needs, ()
-    return (*AUTO.needs, *AUTO.needs_vvor), () if symmetric else AUTO.needs
+    return (*AUTO.needs, *AUTO.needs_weight_grad), () if symmetric else AUTO.needs
 
 
 def build(grid: VoxelGrid, builder: MapBuilder, kernel: Kernel, product: str) -> KernelMap:

@@ -124,12 +124,12 @@ def deliver(built: KernelMap, variant: Variant, product: str, device: torch.devi
         product: a name in `PRODUCTS`.
         device: where the map lies.
     """
-    flow = variant.engine.dataflow_for(built, device)
+    flow = variant.engine.untuned(built, device)
     if product == "pairs":
         built.layout("pairs")
         return
     built.layouts(flow.needs)
     if product == "train":
-        built.layouts(flow.needs_vvor)
+        built.layouts(flow.needs_weight_grad)
         if not built.symmetric:
             built.transpose().layouts(flow.needs)

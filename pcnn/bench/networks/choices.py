@@ -25,10 +25,9 @@ from pcnn.bench.verify import CheckFailed
 from pcnn.dataflows import Dataflow
 from pcnn.dataflows.gather_scatter import MINUET, GatherScatter
 from pcnn.kernels.row_tiles import tiles_of
-from pcnn.ops.agreement import disagreement
 from pcnn.ops.engine import resolve
-from pcnn.ops.layer_products import LayerCall, Product
-from pcnn.runtime.layer_calls import recorded
+from pcnn.runtime.candidates import disagreement
+from pcnn.runtime.layer_calls import LayerCall, LayerProduct, recorded
 
 #: Repeats of a product for a choice.
 REPEATS = 7
@@ -57,7 +56,7 @@ def _quickest_threshold(setting: NetworksSetting, call: LayerCall) -> str:
     entries = thresholds(max(2, size))
     labels = [f"t = {params['t']}" for _, params in entries]
     labels[0], labels[-1] = "weight-stationary", "output-stationary"
-    times = [_product_ms(setting, call, e.dataflow_on(setting.where)) for e, _ in entries]
+    times = [_product_ms(setting, call, e.dataflows(setting.where)[0]) for e, _ in entries]
     return labels[times.index(min(times))]
 
 
@@ -80,7 +79,7 @@ def _checked(call: LayerCall, dataflow: Dataflow) -> Callable[[], Tensor]:
         ValueError: the dataflow does not serve the map.
     """
     check_dataflow(dataflow, call.device)
-    product = Product(call, "forward")
+    product = LayerProduct(call, "forward")
     run = product.prepared(dataflow)
     dtype = call.signature(product.name).dtype
     wrong = disagreement(run(), product.truth, dtype, product.terms)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from pcnn.dataflows import Epilogue, Reference
+from pcnn.dataflows import ConvSpec, Reference
 
 
 @dataclass(frozen=True)
@@ -35,51 +35,17 @@ class Rounded(Reference):
         size = f"{self.error:.3e}".replace(".", "_").replace("-", "m").replace("+", "p")
         object.__setattr__(self, "name", f"rounded_{size}")
 
-    def mvmr(
-        self,
-        x: Tensor,
-        weight: Tensor,
-        layouts: Sequence[Tensor],
-        n_out: int,
-        groups: int,
-        transposed: bool,
-        compute_dtype: torch.dtype,
-        out_dtype: torch.dtype,
-        *,
-        mirrored: bool = False,
-        second: Tensor | None = None,
-        epilogue: Epilogue | None = None,
+    def forward(
+        self, x: Tensor, w: Tensor, layouts: Sequence[Tensor], n_out: int, spec: ConvSpec
     ) -> Tensor:
-        """See `pcnn.dataflows.Dataflow.mvmr`."""
-        out = super().mvmr(
-            x,
-            weight,
-            layouts,
-            n_out,
-            groups,
-            transposed,
-            compute_dtype,
-            out_dtype,
-            mirrored=mirrored,
-            second=second,
-            epilogue=epilogue,
-        )
-        return self._off(out)
+        """See `pcnn.dataflows.Dataflow.forward`."""
+        return self._off(super().forward(x, w, layouts, n_out, spec))
 
-    def vvor(
-        self,
-        x: Tensor,
-        grad: Tensor,
-        layouts: Sequence[Tensor],
-        groups: int,
-        compute_dtype: torch.dtype,
-        out_dtype: torch.dtype,
-        *,
-        mirrored: bool = False,
+    def weight_grad(
+        self, x: Tensor, g: Tensor, layouts: Sequence[Tensor], spec: ConvSpec
     ) -> Tensor:
-        """See `pcnn.dataflows.Dataflow.vvor`."""
-        dtypes = compute_dtype, out_dtype
-        return self._off(super().vvor(x, grad, layouts, groups, *dtypes, mirrored=mirrored))
+        """See `pcnn.dataflows.Dataflow.weight_grad`."""
+        return self._off(super().weight_grad(x, g, layouts, spec))
 
     def _off(self, exact: Tensor) -> Tensor:
         if not exact.numel():

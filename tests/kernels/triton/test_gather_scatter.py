@@ -15,9 +15,9 @@ from pcnn.dataflows.gather_scatter import MINUET, TORCHSPARSE, GatherScatter
 from pcnn.dataflows.grouping import Fixed, Separate
 from pcnn.geometry import Kernel
 from tests.kernels.triton.rows import DEVICE, MAPS, make, with_turns
+from tests.specs import EXACT, SINGLE, spec_of
 from tests.tolerance import RELATIVE_RMS, relative_rms
 
-DOUBLE = (torch.float64, torch.float64)
 SETTINGS = [
     TORCHSPARSE,
     MINUET,
@@ -48,14 +48,13 @@ def test_both_products_equal_the_reference(
     mine = kernel_map.layouts(dataflow.needs)
     theirs = kernel_map.layouts(("pairs",))
     rows = torch.randn(kernel_map.n_in, c_out, device=DEVICE).double() if transposed else x
-    how = kernel_map.n_out, groups, transposed, *DOUBLE
-    out = dataflow.mvmr(rows, weight, mine, *how, mirrored=mirrored)
-    expected = Reference().mvmr(rows, weight, theirs, *how, mirrored=mirrored)
+    spec = EXACT._replace(groups=groups, mirrored=mirrored)
+    turned = spec._replace(transposed=transposed)
+    out = dataflow.forward(rows, weight, mine, kernel_map.n_out, turned)
+    expected = Reference().forward(rows, weight, theirs, kernel_map.n_out, turned)
     torch.testing.assert_close(out, expected)
-    how = groups, *DOUBLE
-    out = dataflow.vvor(x, grad, kernel_map.layouts(dataflow.needs_vvor), *how, mirrored=mirrored)
-    expected = Reference().vvor(x, grad, theirs, *how, mirrored=mirrored)
-    torch.testing.assert_close(out, expected)
+    out = dataflow.weight_grad(x, grad, mine, spec)
+    torch.testing.assert_close(out, Reference().weight_grad(x, grad, theirs, spec))
 
 
 @pytest.mark.parametrize("dataflow", [TORCHSPARSE, SETTINGS[2]], ids=lambda d: d.name)
@@ -65,9 +64,9 @@ def test_half_precision_stays_under_its_bound(dataflow: GatherScatter) -> None:
     weight = torch.randn(27, 16, 8, device=DEVICE).half()
     half = torch.float16
     mine, theirs = kernel_map.layouts(dataflow.needs), kernel_map.layouts(("pairs",))
-    out = dataflow.mvmr(x, weight, mine, kernel_map.n_out, 1, False, half, half)
+    out = dataflow.forward(x, weight, mine, kernel_map.n_out, spec_of(half))
     exact = x.half().double(), weight.double()
-    expected = Reference().mvmr(*exact, theirs, kernel_map.n_out, 1, False, *DOUBLE)
+    expected = Reference().forward(*exact, theirs, kernel_map.n_out, EXACT)
     assert out.dtype == half
     assert relative_rms(out, expected) < RELATIVE_RMS[half]
 
@@ -77,11 +76,10 @@ def test_half_precision_stays_under_its_bound(dataflow: GatherScatter) -> None:
 def test_small_and_empty_clouds(dataflow: GatherScatter, n: int) -> None:
     kernel_map = make(Kernel.of(3), n=n)
     x, weight = torch.randn(kernel_map.n_in, 4, device=DEVICE), torch.randn(27, 4, 5, device=DEVICE)
-    single = torch.float32, torch.float32
     layouts = kernel_map.layouts(dataflow.needs)
-    out = dataflow.mvmr(x, weight, layouts, kernel_map.n_out, 1, False, *single)
+    out = dataflow.forward(x, weight, layouts, kernel_map.n_out, SINGLE)
     theirs = kernel_map.layouts(("pairs",))
-    expected = Reference().mvmr(x, weight, theirs, kernel_map.n_out, 1, False, *single)
+    expected = Reference().forward(x, weight, theirs, kernel_map.n_out, SINGLE)
     torch.testing.assert_close(out, expected)
-    grad = dataflow.vvor(x, out, layouts, 1, *single)
-    torch.testing.assert_close(grad, Reference().vvor(x, out, theirs, 1, *single))
+    grad = dataflow.weight_grad(x, out, layouts, SINGLE)
+    torch.testing.assert_close(grad, Reference().weight_grad(x, out, theirs, SINGLE))

@@ -11,8 +11,7 @@ triton = pytest.importorskip("triton")
 if not torch.cuda.is_available() and os.environ.get("TRITON_INTERPRET") != "1":
     pytest.skip("no CUDA device and no TRITON_INTERPRET=1", allow_module_level=True)
 
-from pcnn.dataflows import OutputStationary  # noqa: E402
-from pcnn.dataflows.epilogue import Epilogue  # noqa: E402
+from pcnn.dataflows import ConvSpec, Epilogue, OutputStationary  # noqa: E402
 from pcnn.geometry import Kernel, KernelMap  # noqa: E402
 from pcnn.kernels.gemm_blocks import GemmBlocks  # noqa: E402
 from pcnn.kernels.implicit_gemm import launch_implicit_gemm  # noqa: E402
@@ -56,48 +55,21 @@ def check(
     transposed: bool = False,
     mirrored: bool = False,
     sections: bool = False,
-    c_second: int = 0,
+    c_skip: int = 0,
     epilogue: Epilogue | None = None,
     out_dtype: torch.dtype | None = None,
 ) -> None:
     layouts = kernel_map.layout("section_tiles" if sections else "tiles")
     x = torch.randn(kernel_map.n_in, c_in, device=DEVICE).to(dtype)
-    second = torch.randn(kernel_map.n_in, c_second, device=DEVICE).to(dtype) if c_second else None
-    shape = (c_out // groups, c_in) if transposed else ((c_in + c_second) // groups, c_out)
+    skip = torch.randn(kernel_map.n_in, c_skip, device=DEVICE).to(dtype) if c_skip else None
+    shape = (c_out // groups, c_in) if transposed else ((c_in + c_skip) // groups, c_out)
     weight = torch.randn(kernel_map.volume, *shape, device=DEVICE).to(dtype)
-    follows = epilogue or Epilogue()
-    out = launch_implicit_gemm(
-        x,
-        weight,
-        layouts,
-        kernel_map.n_out,
-        groups,
-        blocks,
-        dtype,
-        out_dtype or dtype,
-        transposed=transposed,
-        mirrored=mirrored,
-        adds=sections,
-        second=second,
-        scale=follows.scale,
-        shift=follows.shift,
-        residual=follows.residual,
-        relu=follows.relu,
-    )
-    wide = torch.float64
-    wanted = OutputStationary().mvmr(
-        x.double(),
-        weight.double(),
-        kernel_map.layout("tiles"),
-        kernel_map.n_out,
-        groups,
-        transposed,
-        wide,
-        wide,
-        mirrored=mirrored,
-        second=None if second is None else second.double(),
-        epilogue=epilogue,
-    )
+    spec = ConvSpec(groups, transposed, mirrored, dtype, out_dtype or dtype, epilogue, skip)
+    out = launch_implicit_gemm(x, weight, layouts, kernel_map.n_out, spec, blocks)
+    exact = spec._replace(compute_dtype=torch.float64, out_dtype=torch.float64)
+    exact = exact if skip is None else exact._replace(skip=skip.double())
+    wide = x.double(), weight.double(), kernel_map.layout("tiles")
+    wanted = OutputStationary().forward(*wide, kernel_map.n_out, exact)
     assert out.shape == wanted.shape == (kernel_map.n_out, c_out)
     assert out.dtype == (out_dtype or dtype)
     assert relative_rms(out, wanted) < RELATIVE_RMS[out.dtype]
@@ -153,11 +125,9 @@ def test_every_cut_gives_the_same_sums(blocks: GemmBlocks, c_in: int) -> None:
 
 @pytest.mark.parametrize("channels", [(16, 16), (32, 16), (5, 9)])
 @pytest.mark.parametrize("split", [1, 2])
-def test_a_second_source_follows_the_first(channels: tuple[int, int], split: int) -> None:
+def test_a_skip_connection_follows_the_features(channels: tuple[int, int], split: int) -> None:
     blocks = GemmBlocks(64, 16, 16, split, 4, 3)
-    check(
-        make(40, Kernel.of(3)), torch.float16, channels[0], 12, c_second=channels[1], blocks=blocks
-    )
+    check(make(40, Kernel.of(3)), torch.float16, channels[0], 12, c_skip=channels[1], blocks=blocks)
 
 
 @pytest.mark.parametrize("split", [1, 3])

@@ -1,6 +1,5 @@
 """Gradients of the weights, on a GPU, or with TRITON_INTERPRET=1 on a CPU."""
 
-import dataclasses
 import os
 from collections.abc import Sequence
 from typing import Any
@@ -13,7 +12,6 @@ triton = pytest.importorskip("triton")
 if not torch.cuda.is_available() and os.environ.get("TRITON_INTERPRET") != "1":
     pytest.skip("no CUDA device and no TRITON_INTERPRET=1", allow_module_level=True)
 
-from pcnn.dataflows.outer_products import NEEDS_VVOR, vvor  # noqa: E402
 from pcnn.geometry import Kernel  # noqa: E402
 from pcnn.kernels.outer_products import (  # noqa: E402
     OuterProductTiles,
@@ -22,11 +20,11 @@ from pcnn.kernels.outer_products import (  # noqa: E402
 )
 from pcnn.maps import SortedSearch  # noqa: E402
 from tests.clouds import surface_grid  # noqa: E402
+from tests.specs import spec_of  # noqa: E402
 from tests.tolerance import RELATIVE_RMS, relative_rms  # noqa: E402
 
 DEVICE = "cpu" if os.environ.get("TRITON_INTERPRET") == "1" else "cuda"
 TILES = OuterProductTiles(16, 16, 16, 32, 4, 3)
-VARIANTS = [dataclasses.replace(TILES, variant=v) for v in ("partials", "segment", "atomic")]
 COUNTS = [40, 0, 1, 32, 75, 0]  # an empty slot, one pair, a whole chunk, several chunks
 
 
@@ -59,20 +57,26 @@ def exact(
     return products.new_zeros(len(counts), *products.shape[1:]).index_add_(0, slots, products)
 
 
-def run(x: Tensor, grad: Tensor, lists: Sequence[Tensor], **settings: Any) -> Tensor:
-    arguments: dict[str, Any] = {"groups": 1, "compute_dtype": x.dtype, "out_dtype": torch.float32}
-    return outer_products(x, grad, *lists, **{**arguments, **settings})
+def run(
+    x: Tensor,
+    grad: Tensor,
+    lists: Sequence[Tensor],
+    tiles: OuterProductTiles | None = None,
+    **settings: Any,
+) -> Tensor:
+    spec = spec_of(x.dtype, torch.float32)._replace(**settings)
+    in_index, out_index, counts = lists
+    return outer_products(x, grad, in_index, out_index, counts, spec, tiles)
 
 
 def random(c_in: int, c_out: int, dtype: torch.dtype = torch.float32) -> tuple[Tensor, Tensor]:
     return torch.randn(50, c_in).to(DEVICE, dtype), torch.randn(50, c_out).to(DEVICE, dtype)
 
 
-@pytest.mark.parametrize("tiles", VARIANTS, ids=lambda t: t.variant)
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32], ids=str)
-def test_sums_equal_float64(tiles: OuterProductTiles, dtype: torch.dtype) -> None:
+def test_sums_equal_float64(dtype: torch.dtype) -> None:
     (x, grad), lists = random(20, 33, dtype), pairs(COUNTS)
-    out = run(x, grad, lists, tiles=tiles)
+    out = run(x, grad, lists, tiles=TILES)
     assert out.dtype == torch.float32
     assert relative_rms(out, exact(x, grad, *lists)) < RELATIVE_RMS[torch.float32]
     assert (out[[1, 5]] == 0).all()  # slots without pairs
@@ -81,28 +85,25 @@ def test_sums_equal_float64(tiles: OuterProductTiles, dtype: torch.dtype) -> Non
 @pytest.mark.parametrize(
     ("c_in", "c_out", "groups"), [(1, 3, 1), (4, 1, 1), (16, 16, 1), (40, 4, 2), (6, 36, 3)]
 )
-@pytest.mark.parametrize("tiles", VARIANTS, ids=lambda t: t.variant)
-def test_channels_and_groups(tiles: OuterProductTiles, c_in: int, c_out: int, groups: int) -> None:
+def test_channels_and_groups(c_in: int, c_out: int, groups: int) -> None:
     (x, grad), lists = random(c_in, c_out), pairs(COUNTS)
-    out = run(x, grad, lists, groups=groups, tiles=tiles)
+    out = run(x, grad, lists, groups=groups, tiles=TILES)
     expected = exact(x, grad, *lists, groups)
     assert out.shape == expected.shape == (len(COUNTS), c_in // groups, c_out)
     assert relative_rms(out, expected) < RELATIVE_RMS[torch.float32]
 
 
-@pytest.mark.parametrize("tiles", VARIANTS, ids=lambda t: t.variant)
-def test_mirrored_slots(tiles: OuterProductTiles) -> None:
+def test_mirrored_slots() -> None:
     (x, grad), lists = random(4, 5), pairs(COUNTS)
-    plain = run(x, grad, lists, tiles=tiles)
-    mirrored = run(x, grad, lists, tiles=tiles, mirrored=True)
-    torch.testing.assert_close(mirrored, plain.flip(0), rtol=1e-6, atol=1e-6)
+    plain = run(x, grad, lists, tiles=TILES)
+    mirrored = run(x, grad, lists, tiles=TILES, mirrored=True)
+    torch.testing.assert_close(mirrored, plain.flip(0), rtol=0, atol=0)
 
 
-@pytest.mark.parametrize("tiles", VARIANTS, ids=lambda t: t.variant)
-def test_sums_beyond_float16_do_not_overflow(tiles: OuterProductTiles) -> None:
+def test_sums_beyond_float16_do_not_overflow() -> None:
     x = torch.full((50, 2), 300.0, dtype=torch.float16, device=DEVICE)
     lists = pairs([70])
-    assert (run(x, x, lists, tiles=tiles) == 70 * 9e4).all()
+    assert (run(x, x, lists, tiles=TILES) == 70 * 9e4).all()
 
 
 def test_rows_outside_every_pair_are_not_read() -> None:
@@ -128,12 +129,11 @@ def test_operands_are_rounded_and_strides_obeyed() -> None:
 def test_layouts_of_a_map_serve(kernel: Kernel) -> None:
     grid = surface_grid(40, batch_size=2)
     kernel_map = SortedSearch().build(grid, grid.strided(kernel), kernel)
-    lists = [tensor.to(DEVICE) for name in NEEDS_VVOR for tensor in kernel_map.layout(name)]
+    in_index, out_index, _ = kernel_map.layout("pairs")
+    lists = [one.to(DEVICE) for one in (in_index, out_index, *kernel_map.layout("counts"))]
     x = torch.randn(kernel_map.n_in, 5).to(DEVICE)
     grad = torch.randn(kernel_map.n_out, 6).to(DEVICE)
-    out = vvor(x, grad, lists, 1, torch.float32, torch.float32)
-    expected = exact(x, grad, lists[0], lists[1], lists[3])
-    assert relative_rms(out, expected) < RELATIVE_RMS[torch.float32]
+    assert relative_rms(run(x, grad, lists), exact(x, grad, *lists)) < RELATIVE_RMS[torch.float32]
 
 
 @pytest.mark.parametrize("counts", [[], [0], [0, 0, 0]], ids=str)
@@ -163,7 +163,6 @@ def test_float64_names_the_dataflow_that_serves_it() -> None:
 @pytest.mark.parametrize(("triplets", "itemsize"), [(1, 2), (1 << 18, 4), (1 << 31, 2)])
 def test_partial_sums_of_the_default_cut_are_bounded(c: int, triplets: int, itemsize: int) -> None:
     tiles = default_tiles(triplets, c, c, itemsize=itemsize)
-    assert tiles.deterministic
     assert tiles.chunk % tiles.block_pairs == 0
     assert tiles.block_in >= 16
     assert tiles.block_out >= 16

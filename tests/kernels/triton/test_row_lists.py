@@ -10,21 +10,21 @@ triton = pytest.importorskip("triton")
 if not torch.cuda.is_available() and os.environ.get("TRITON_INTERPRET") != "1":
     pytest.skip("no CUDA device and no TRITON_INTERPRET=1", allow_module_level=True)
 
-from pcnn.dataflows import Epilogue, Reference  # noqa: E402
+from pcnn.dataflows import ConvSpec, Epilogue, Reference  # noqa: E402
 from pcnn.dataflows.row_stationary import RowStationary  # noqa: E402
 from pcnn.geometry import Kernel, KernelMap  # noqa: E402
 from pcnn.kernels.product_tiles import ProductShape, RowTiles  # noqa: E402
 from pcnn.maps import SortedSearch  # noqa: E402
-from pcnn.ops.fan_in import map_of, moved, random_map  # noqa: E402
+from pcnn.ops.conformance import map_of, moved, random_map  # noqa: E402
 from tests.clouds import surface_grid  # noqa: E402
 from tests.dataflows.fan_in import leave_room  # noqa: E402
+from tests.specs import EXACT  # noqa: E402
 from tests.tolerance import RELATIVE_RMS, relative_rms  # noqa: E402
 
 DEVICE = "cpu" if os.environ.get("TRITON_INTERPRET") == "1" else "cuda"
 FLOW = RowStationary(RowTiles(128, 32, 32))
 #: bfloat16 is rounded towards zero by the interpreter, so it is checked on a device.
 DTYPES = [torch.float32, torch.float16] + [torch.bfloat16] * (DEVICE == "cuda")
-DOUBLE = torch.float64, torch.float64
 
 
 @pytest.fixture(autouse=True)
@@ -53,23 +53,23 @@ def check(
     groups: int = 1,
     transposed: bool = False,
     mirrored: bool = False,
-    c_second: int = 0,
+    c_skip: int = 0,
     epilogue: Epilogue | None = None,
     out_dtype: torch.dtype | None = None,
 ) -> None:
     x = torch.randn(kernel_map.n_in, c_in, device=DEVICE).to(dtype)
-    second = torch.randn(kernel_map.n_in, c_second, device=DEVICE).to(dtype) if c_second else None
-    sides = (c_out, c_in) if transposed else (c_in + c_second, c_out)
+    skip = torch.randn(kernel_map.n_in, c_skip, device=DEVICE).to(dtype) if c_skip else None
+    sides = (c_out, c_in) if transposed else (c_in + c_skip, c_out)
     shape = kernel_map.volume, sides[0] // groups, sides[1]
     weight = torch.randn(shape, device=DEVICE).to(dtype)
-    how = kernel_map.n_out, groups, transposed
-    more: dict[str, Any] = {"mirrored": mirrored, "epilogue": epilogue}
-    layouts, dtypes = kernel_map.layouts(flow.needs), (dtype, out_dtype or dtype)
-    out = flow.by_kernels(x, weight, layouts, *how, *dtypes, second=second, **more)
-    wide = x.double(), weight.double(), kernel_map.layouts(("pairs",))
-    more["second"] = None if second is None else second.double()
-    wanted = Reference().mvmr(*wide, *how, *DOUBLE, **more)
-    assert out.dtype == dtypes[1]
+    spec = ConvSpec(groups, transposed, mirrored, dtype, out_dtype or dtype, epilogue, skip)
+    rows = kernel_map.n_out
+    out = flow.by_kernels(x, weight, kernel_map.layouts(flow.needs), rows, spec)
+    exact = spec._replace(compute_dtype=torch.float64, out_dtype=torch.float64)
+    exact = exact if skip is None else exact._replace(skip=skip.double())
+    pairs = kernel_map.layouts(("pairs",))
+    wanted = Reference().forward(x.double(), weight.double(), pairs, rows, exact)
+    assert out.dtype == spec.out_dtype
     assert out.shape == wanted.shape
     # the sums of slots are rounded to the dtype of the operands
     assert relative_rms(out, wanted) < RELATIVE_RMS[dtype]
@@ -108,13 +108,13 @@ def test_tiles_are_chosen_by_shape() -> None:
     check(make(10, 10, 8, 40), 16, 16, torch.float16, flow=RowStationary())
 
 
-def test_a_second_source_and_an_epilogue_follow() -> None:
+def test_a_skip_connection_and_an_epilogue_follow() -> None:
     kernel_map = make(20, 30, 8, 100)
-    check(kernel_map, 12, 18, torch.float16, c_second=17)
+    check(kernel_map, 12, 18, torch.float16, c_skip=17)
     scale, shift = torch.randn(2, 18, device=DEVICE)
     residual = torch.randn(30, 18, device=DEVICE).half()
     for parts in (Epilogue(scale, shift, residual, True), Epilogue(shift=shift)):
-        check(kernel_map, 12, 18, torch.float16, c_second=5, epilogue=parts)
+        check(kernel_map, 12, 18, torch.float16, c_skip=5, epilogue=parts)
 
 
 @pytest.mark.parametrize("c_in", [4, 8])
@@ -128,7 +128,7 @@ def test_steps_of_narrow_layers_lie_side_by_side(c_in: int) -> None:
 def test_narrow_groups_are_taken_side_by_side(groups: int, together: int) -> None:
     kernel_map = make(30, 40, 8, 200)
     c_in, c_out = groups * 8, groups * 4
-    shape = ProductShape.of(torch.empty(8, 8, c_out), groups, False)
+    shape = ProductShape.of(torch.empty(8, 8, c_out), ConvSpec(groups))
     assert shape.side_by_side == together
     flow = RowStationary(RowTiles(128, 32, 32))
     check(kernel_map, c_in, c_out, flow=flow, groups=groups)
@@ -145,7 +145,7 @@ def test_tiles_of_too_many_steps_are_summed_at_the_gather(c_in: int) -> None:
         check(kernel_map, c_in, 20, dtype)
     check(kernel_map, c_in, 20, groups=2, mirrored=True)
     check(kernel_map, 12, c_in, transposed=True)
-    check(kernel_map, c_in, 18, c_second=5)
+    check(kernel_map, c_in, 18, c_skip=5)
 
 
 @pytest.mark.parametrize("c_in", [4, 20])
@@ -183,6 +183,6 @@ def test_what_cannot_be_served_is_refused() -> None:
     x, weight = torch.randn(4, 2, device=DEVICE), torch.randn(3, 2, 2, device=DEVICE)
     layouts = kernel_map.layouts(FLOW.needs)
     with pytest.raises(ValueError, match="use the dataflow 'reference'"):
-        FLOW.by_kernels(x, weight, layouts, 4, 1, False, *DOUBLE)
+        FLOW.by_kernels(x, weight, layouts, 4, EXACT)
     with pytest.raises(ValueError, match="at most 128 rows"):
         RowStationary(RowTiles(256, 16, 16))

@@ -13,13 +13,13 @@ if not torch.cuda.is_available() and os.environ.get("TRITON_INTERPRET") != "1":
 from pcnn.dataflows import Reference  # noqa: E402
 from pcnn.dataflows.triplets import Triplets  # noqa: E402
 from pcnn.geometry import KernelMap  # noqa: E402
-from pcnn.ops.fan_in import moved, random_map  # noqa: E402
+from pcnn.ops.conformance import moved, random_map  # noqa: E402
+from tests.specs import EXACT, spec_of  # noqa: E402
 from tests.tolerance import RELATIVE_RMS, relative_rms  # noqa: E402
 
 DEVICE = "cpu" if os.environ.get("TRITON_INTERPRET") == "1" else "cuda"
 #: bfloat16 is rounded towards zero by the interpreter, so it is checked on a device.
 DTYPES = [torch.float32, torch.float16] + [torch.bfloat16] * (DEVICE == "cuda")
-DOUBLE = torch.float64, torch.float64
 sorts = pytest.mark.parametrize("sort", ["k", "i", "j"])
 
 
@@ -44,21 +44,23 @@ def check(
     x = torch.randn(kernel_map.n_in, c_in, device=DEVICE).to(dtype)
     y = torch.randn(kernel_map.n_out, c_out, device=DEVICE).to(dtype)
     weight = torch.randn(kernel_map.volume, c_in // groups, c_out, device=DEVICE).to(dtype)
+    spec = spec_of(dtype, groups=groups, mirrored=mirrored)
+    exact = EXACT._replace(groups=groups, mirrored=mirrored)
     rows: list[Any] = [(kernel_map, x, False), (kernel_map.transpose(), y, True)]
-    for view, operand, transposed in rows:
-        how = view.n_out, groups, transposed
+    for view, operand, turned in rows:
         layouts, pairs = view.layouts(flow.needs), view.layouts(("pairs",))
-        out = flow.by_kernels(operand, weight, layouts, *how, dtype, dtype, mirrored=mirrored)
-        exact = operand.double(), weight.double(), pairs, *how, *DOUBLE
-        wanted = Reference().mvmr(*exact, mirrored=mirrored)
+        how = spec._replace(transposed=turned)
+        out = flow.by_kernels(operand, weight, layouts, view.n_out, how)
+        wide, how = (operand.double(), weight.double()), exact._replace(transposed=turned)
+        wanted = Reference().forward(*wide, pairs, view.n_out, how)
         assert out.dtype == dtype
         assert out.shape == wanted.shape
         assert relative_rms(out, wanted) < RELATIVE_RMS[dtype]
-    layouts = kernel_map.layouts(flow.needs_vvor)
-    dtypes = dtype, torch.float32
-    grad = flow.vvor_by_kernels(x, y, layouts, groups, *dtypes, mirrored=mirrored)
+    layouts = kernel_map.layouts(flow.needs_weight_grad)
+    how = spec._replace(out_dtype=torch.float32)
+    grad = flow.weight_grad_by_kernels(x, y, layouts, how)
     pairs = kernel_map.layouts(("pairs",))
-    wanted = Reference().vvor(x.double(), y.double(), pairs, groups, *DOUBLE, mirrored=mirrored)
+    wanted = Reference().weight_grad(x.double(), y.double(), pairs, exact)
     assert grad.dtype == torch.float32
     assert grad.shape == wanted.shape
     assert relative_rms(grad, wanted) < RELATIVE_RMS[torch.float32]
@@ -105,6 +107,6 @@ def test_what_cannot_be_served_is_refused() -> None:
     x, weight = torch.randn(4, 2, device=DEVICE), torch.randn(3, 2, 2, device=DEVICE)
     layouts = kernel_map.layouts(flow.needs)
     with pytest.raises(ValueError, match="use the dataflow 'reference'"):
-        flow.by_kernels(x, weight, layouts, 4, 1, False, *DOUBLE)
+        flow.by_kernels(x, weight, layouts, 4, EXACT)
     with pytest.raises(ValueError, match="use the dataflow 'reference'"):
-        flow.vvor_by_kernels(x, x, layouts, 1, *DOUBLE)
+        flow.weight_grad_by_kernels(x, x, layouts, EXACT)

@@ -11,8 +11,7 @@ triton = pytest.importorskip("triton")
 if not torch.cuda.is_available() and os.environ.get("TRITON_INTERPRET") != "1":
     pytest.skip("no CUDA device and no TRITON_INTERPRET=1", allow_module_level=True)
 
-from pcnn.dataflows import Dataflow, Reference  # noqa: E402
-from pcnn.dataflows.epilogue import Epilogue  # noqa: E402
+from pcnn.dataflows import Dataflow, Epilogue, Reference  # noqa: E402
 from pcnn.dataflows.hybrid import Hybrid  # noqa: E402
 from pcnn.dataflows.weight_stationary import WeightStationary  # noqa: E402
 from pcnn.geometry import Kernel, KernelMap  # noqa: E402
@@ -20,6 +19,7 @@ from pcnn.kernels.product_tiles import ChunkTiles, RowTiles  # noqa: E402
 from pcnn.maps import SortedSearch  # noqa: E402
 from tests.clouds import surface_grid  # noqa: E402
 from tests.kernels.triton.rows import with_turns  # noqa: E402
+from tests.specs import SINGLE, spec_of  # noqa: E402
 from tests.tolerance import RELATIVE_RMS, relative_rms  # noqa: E402
 
 DEVICE = "cpu" if os.environ.get("TRITON_INTERPRET") == "1" else "cuda"
@@ -41,16 +41,15 @@ def make(n: int, kernel: Kernel, transposed: bool = False) -> KernelMap:
 
 
 def multiply(flow: Dataflow, kernel_map: KernelMap, x: Tensor, weight: Tensor, **more: Any) -> Any:
-    settings = {"groups": 1, "transposed": False, "compute_dtype": x.dtype, "out_dtype": x.dtype}
-    layouts = [tensor for name in flow.needs for tensor in kernel_map.layout(name)]
-    by_kernels = getattr(flow, "by_kernels", flow.mvmr)
-    return by_kernels(x, weight, layouts, kernel_map.n_out, **{**settings, **more})
+    spec = spec_of(x.dtype)._replace(**more)
+    by_kernels = getattr(flow, "by_kernels", flow.forward)
+    return by_kernels(x, weight, kernel_map.layouts(flow.needs), kernel_map.n_out, spec)
 
 
 def exact(kernel_map: KernelMap, x: Tensor, weight: Tensor, **more: Any) -> Tensor:
     """The same in float64, from operands rounded to the compute dtype."""
     dtype = more.pop("compute_dtype", x.dtype)
-    more = {key: value.double() if key == "second" else value for key, value in more.items()}
+    more = {key: value.double() if key == "skip" else value for key, value in more.items()}
     double = {"compute_dtype": torch.float64, "out_dtype": torch.float64}
     x, weight = x.to(dtype).double(), weight.to(dtype).double()
     out: Tensor = multiply(Reference(), kernel_map, x, weight, **{**more, **double})
@@ -104,16 +103,16 @@ def test_transposed_weights_mirrored_slots_and_groups(flow: Dataflow) -> None:
 
 
 @flows
-def test_second_source_and_epilogue(flow: Dataflow) -> None:
+def test_skip_connection_and_epilogue(flow: Dataflow) -> None:
     kernel_map = make(20, Kernel.of(3))
     rows = kernel_map.n_in
-    x, second = torch.randn(rows, 20, device=DEVICE), torch.randn(rows, 9, device=DEVICE)
+    x, skip = torch.randn(rows, 20, device=DEVICE), torch.randn(rows, 9, device=DEVICE)
     weight = torch.randn(27, 29, 18, device=DEVICE)
-    check(flow, kernel_map, x, weight, second=second)
+    check(flow, kernel_map, x, weight, skip=skip)
     vectors = torch.randn(18, device=DEVICE), torch.randn(18, device=DEVICE)
     residual = torch.randn(rows, 18, device=DEVICE)
     whole = Epilogue(*vectors, residual, relu=True)
-    check(flow, kernel_map, x, weight, second=second, epilogue=whole, out_dtype=torch.float16)
+    check(flow, kernel_map, x, weight, skip=skip, epilogue=whole, out_dtype=torch.float16)
     for epilogue in (Epilogue(shift=vectors[1]), Epilogue(residual=residual, relu=True)):
         check(flow, kernel_map, x, weight[:, :20].contiguous(), epilogue=epilogue)
 
@@ -154,11 +153,9 @@ def test_gradient_of_weights() -> None:
     x = torch.randn(kernel_map.n_in, 6, device=DEVICE)
     grad = torch.randn(kernel_map.n_out, 8, device=DEVICE)
     for flow in (FLOWS[0], FLOWS[3]):
-        layouts = [tensor for name in flow.needs_vvor for tensor in kernel_map.layout(name)]
-        single = torch.float32, torch.float32
-        found = flow.vvor(x, grad, layouts, 2, *single, mirrored=True)
-        pairs = kernel_map.layout("pairs")
-        wanted = Reference().vvor(x, grad, pairs, 2, *single, mirrored=True)
+        spec = SINGLE._replace(groups=2, mirrored=True)
+        found = flow.weight_grad(x, grad, kernel_map.layouts(flow.needs_weight_grad), spec)
+        wanted = Reference().weight_grad(x, grad, kernel_map.layout("pairs"), spec)
         assert relative_rms(found, wanted) < RELATIVE_RMS[torch.float32]
 
 

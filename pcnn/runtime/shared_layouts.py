@@ -14,14 +14,12 @@ from dataclasses import replace
 
 import torch
 
-from pcnn.dataflows import Dataflow
-from pcnn.dataflows.layout_costs import MapSize, Names
-from pcnn.dataflows.per_product import PerProduct
+from pcnn.dataflows import Dataflow, PerProduct
 from pcnn.dataflows.tuned import place
-from pcnn.dataflows.tuning_table import Choice, Choices
+from pcnn.dataflows.tuning_table import Choice, Choices, MapSize, Names
 from pcnn.geometry import KernelMap
-from pcnn.ops.autotune import mean_bucket
-from pcnn.ops.layer_products import LayerCall
+from pcnn.runtime.candidates import mean_bucket
+from pcnn.runtime.layer_calls import LayerCall
 
 #: Choices for a layer's products, by product; ``forward`` at least.
 LayerChoices = Mapping[str, Choices]
@@ -111,7 +109,7 @@ def _chosen(choices: LayerChoices, reads: Names, outer: Names) -> dict[str, Choi
     }
 
 
-def joined(choices: Mapping[str, Choice]) -> Dataflow:
+def joined(choices: Mapping[str, Choice]) -> Dataflow | PerProduct:
     """The dataflow of a layer, from one for each of its products."""
     forward = choices["forward"].dataflow
     transposed = choices.get("transposed", choices["forward"]).dataflow

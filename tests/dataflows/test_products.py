@@ -3,11 +3,10 @@ from __future__ import annotations
 import pytest
 import torch
 
-from pcnn.dataflows import Blocked, Reference
-from pcnn.dataflows.per_product import PerProduct
+from pcnn.dataflows import Blocked, PerProduct, Reference
 from pcnn.geometry import Kernel
 from pcnn.maps import SortedSearch
-from pcnn.ops import convolution
+from pcnn.ops import Engine, convolution
 from tests.clouds import surface_grid
 
 
@@ -15,13 +14,13 @@ def test_each_product_is_computed_by_its_own_dataflow() -> None:
     calls: list[str] = []
 
     class Noted(Reference):
-        def mvmr(self, *args: object, **kwargs: object) -> torch.Tensor:
-            calls.append(f"{self.name} mvmr")
-            return super().mvmr(*args, **kwargs)  # type: ignore[arg-type]
+        def forward(self, *args: object) -> torch.Tensor:
+            calls.append(f"{self.name} forward")
+            return super().forward(*args)  # type: ignore[arg-type]
 
-        def vvor(self, *args: object, **kwargs: object) -> torch.Tensor:
-            calls.append(f"{self.name} vvor")
-            return super().vvor(*args, **kwargs)  # type: ignore[arg-type]
+        def weight_grad(self, *args: object) -> torch.Tensor:
+            calls.append(f"{self.name} weight_grad")
+            return super().weight_grad(*args)  # type: ignore[arg-type]
 
     grid = surface_grid(200)
     kernel = Kernel.of(2, 2)
@@ -29,17 +28,22 @@ def test_each_product_is_computed_by_its_own_dataflow() -> None:
     x = torch.randn(grid.rows, 3, dtype=torch.float64, requires_grad=True)
     weight = torch.randn(8, 3, 5, dtype=torch.float64, requires_grad=True)
     mixed = PerProduct(Noted(name="one"), Noted(name="two"), Noted(name="three"))
-    convolution(x, weight, built, mixed).square().sum().backward()
+    engine = Engine("mixed", SortedSearch(), mixed)
+    convolution(x, weight, built, engine).square().sum().backward()
     grads = x.grad, weight.grad
-    assert calls == ["one mvmr", "two mvmr", "three vvor"]
+    assert calls == ["one forward", "two forward", "three weight_grad"]
     x.grad = weight.grad = None
     convolution(x, weight, built, Reference()).square().sum().backward()
     torch.testing.assert_close(grads, (x.grad, weight.grad))
+    assert torch.autograd.gradgradcheck(
+        lambda a, b: convolution(a, b, built, engine), (x, weight), fast_mode=True
+    )
 
 
-def test_it_says_what_its_parts_say() -> None:
+def test_its_facts_are_those_of_its_parts() -> None:
     mixed = PerProduct(Blocked(), Blocked(), Reference())
-    assert (mixed.needs, mixed.needs_vvor) == (Blocked().needs, Reference().needs_vvor)
+    needs = mixed.needs, mixed.needs_weight_grad
+    assert needs == (Blocked().needs, Reference().needs_weight_grad)
     assert mixed.deterministic
     assert mixed.fuses == Blocked().fuses
     assert mixed.name == "blocked_t_blocked_o_reference"

@@ -3,13 +3,13 @@ from __future__ import annotations
 import pytest
 import torch
 
-from pcnn.dataflows import Blocked, Reference
-from pcnn.dataflows.per_product import PerProduct
-from pcnn.dataflows.tuning_table import PRODUCTS, Choice
+from pcnn.dataflows import Blocked, PerProduct, Reference
+from pcnn.dataflows.products import PRODUCTS
+from pcnn.dataflows.tuning_table import Choice
 from pcnn.geometry import Kernel, KernelMap
 from pcnn.maps import SortedSearch
-from pcnn.ops.layer_products import LayerCall
-from pcnn.ops.shared_layouts import decide, joined, layers_by_map, layouts_ms
+from pcnn.runtime.layer_calls import LayerCall
+from pcnn.runtime.shared_layouts import decide, joined, layers_by_map, layouts_ms
 from tests.clouds import surface_grid
 
 PAIRS, BLOCKS = Reference(), Blocked()

@@ -1,4 +1,4 @@
-"""What follows float32 sums: an epilogue, and rounding to the dtype of the result."""
+"""The epilogue of float32 sums, and their rounding to the dtype of the result."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from pcnn.kernels.conv_spec import Epilogue
 from pcnn.kernels.triton_launch import TritonLauncher
 
 #: Elements of a program, places beyond the last channel included.
@@ -24,7 +25,7 @@ def with_epilogue(  # type: ignore[no-untyped-def]  # the compiler reads annotat
     residual_ptr,
     RELU: tl.constexpr,
 ):
-    """``relu(sums * scale + shift + residual)``; what is ``None`` is left out.
+    """``relu(sums * scale + shift + residual)``; parts that are ``None`` are left out.
 
     Args:
         sums: float32, of any shape.
@@ -75,28 +76,19 @@ def finish_kernel(  # type: ignore[no-untyped-def]
     tl.store(out_ptr + places, sums.to(out_ptr.dtype.element_ty), mask=there)
 
 
-def finish(
-    sums: Tensor,
-    out_dtype: torch.dtype,
-    scale: Tensor | None = None,
-    shift: Tensor | None = None,
-    residual: Tensor | None = None,
-    relu: bool = False,
-) -> Tensor:
-    """``relu(sums * scale + shift + residual)`` in one pass; what is absent is left out.
+def finish(sums: Tensor, out_dtype: torch.dtype, epilogue: Epilogue | None = None) -> Tensor:
+    """``relu(sums * scale + shift + residual)`` in one pass; absent parts are left out.
 
     Args:
         sums: ``[N_out, C_out]`` float32, contiguous, overwritten where it can hold the result; or
             ``[parts, N_out, C_out]``, added in that order first.
         out_dtype: dtype of the result.
-        scale: ``[C_out]``.
-        shift: ``[C_out]``.
-        residual: ``[N_out, C_out]``.
-        relu: whether ReLU follows.
+        epilogue: what follows the sums.
 
     Returns:
         ``[N_out, C_out]`` in ``out_dtype``.
     """
+    scale, shift, residual, relu = epilogue or _NOTHING
     parts = sums.shape[0] if sums.ndim == 3 else 1
     if parts == 1 and scale is None and shift is None and residual is None and not relu:
         return sums.to(out_dtype)
@@ -116,4 +108,5 @@ def finish(
     return out
 
 
+_NOTHING = Epilogue()
 _LAUNCH = TritonLauncher(finish_kernel)

@@ -6,15 +6,27 @@ import pytest
 import torch
 
 from pcnn.dataflows import Blocked, Reference
-from pcnn.dataflows.tuning_table import PRODUCTS, Bucket, Choice
+from pcnn.dataflows.products import PRODUCTS
+from pcnn.dataflows.row_stationary import RowStationary
+from pcnn.dataflows.settings import dataflow_of, settings_of
+from pcnn.dataflows.tuning_table import Bucket, Choice
 from pcnn.geometry import Kernel, KernelMap
 from pcnn.maps import SortedSearch
-from pcnn.ops import autotune
-from pcnn.ops.autotune import Outcome, compare, groups_of, mean_bucket
+from pcnn.ops.conformance import random_map
 from pcnn.ops.convolution import convolution
-from pcnn.ops.layer_products import LayerCall, Product
+from pcnn.runtime import candidates as module
+from pcnn.runtime.candidates import (
+    RELATIVE_RMS,
+    Outcome,
+    compare,
+    default_candidates,
+    disagreement,
+    groups_of,
+    mean_bucket,
+)
+from pcnn.runtime.layer_calls import LayerCall, LayerProduct
 from tests.clouds import dense_grid, surface_grid
-from tests.ops.candidates import Slow, SlowElsewhere, Wrong
+from tests.runtime.flawed import Slow, SlowElsewhere, Wrong
 
 FLAWS = ("zeros", "nan", "shape", "raises")
 
@@ -61,8 +73,8 @@ def test_no_right_candidate_is_an_error_that_says_why() -> None:
 
 def test_a_candidate_must_be_right_on_every_sample(monkeypatch: pytest.MonkeyPatch) -> None:
     class SmallOnly(Reference):
-        def mvmr(self, x: torch.Tensor, *args: object, **kwargs: object) -> torch.Tensor:
-            out = super().mvmr(x, *args, **kwargs)  # type: ignore[arg-type]
+        def forward(self, x: torch.Tensor, *args: object) -> torch.Tensor:
+            out = super().forward(x, *args)  # type: ignore[arg-type]
             return out if x.shape[0] < 100 else out * 1.01
 
     small = SmallOnly(name="small_only")
@@ -71,7 +83,7 @@ def test_a_candidate_must_be_right_on_every_sample(monkeypatch: pytest.MonkeyPat
 
     # nor does it win by having sent the right one away: whatever the clock says
     times = itertools.cycle([1.0, 9.0])
-    monkeypatch.setattr(autotune, "device_ms", lambda *_, **__: next(times))
+    monkeypatch.setattr(module, "device_ms", lambda *_, **__: next(times))
     outcome = compare([call(n=60), call(n=300)], "forward", [small, Reference()], repeats=1)
     assert list(outcome.ms) == [Reference()]
     assert list(outcome.refused) == [small]
@@ -83,7 +95,7 @@ def test_a_candidate_must_be_right_on_every_sample(monkeypatch: pytest.MonkeyPat
 def test_products_are_those_of_a_layer(size: int, stride: int, groups: int, flip: bool) -> None:
     built = kernel_map(size, stride)
     own = LayerCall(built.transpose() if flip else built, 4, 6, groups, torch.float64)
-    forward, transposed, vvor = (Product(own, name) for name in PRODUCTS)
+    forward, transposed, vvor = (LayerProduct(own, name) for name in PRODUCTS)
     x = forward.x.clone().requires_grad_()
     weight = forward.other.clone().requires_grad_()
     out = convolution(x, weight, own.kernel_map, Reference(), groups=groups)
@@ -133,13 +145,96 @@ def test_choices_are_the_best_of_each_set_of_layouts() -> None:
 
 def test_inference_times_what_follows_the_product_too() -> None:
     own = call()
-    product = Product(own, "forward", inference=True)
+    product = LayerProduct(own, "forward", inference=True)
     assert product.epilogue is not None
-    plain = Product(own, "forward").truth
+    plain = LayerProduct(own, "forward").truth
     torch.testing.assert_close(product.truth, product.epilogue.apply(plain))
     for dataflow in (Reference(), Blocked(), Reference(name="apart", fuses=False)):
         torch.testing.assert_close(product.prepared(dataflow)(), product.truth.float())
-    assert Product(own, "vvor", inference=True).epilogue is None
+    assert LayerProduct(own, "vvor", inference=True).epilogue is None
     assert list(compare([own], "forward", [Wrong(), Reference()], inference=True).ms) == [
         Reference()
     ]
+
+
+def wide_call(dtype: torch.dtype = torch.float16) -> LayerCall:
+    return LayerCall(kernel_map(n=100), 32, 48, 1, dtype)
+
+
+@pytest.fixture
+def on_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LayerCall, "device", torch.device("cuda:0"))
+
+
+@pytest.mark.parametrize("product", PRODUCTS)
+def test_a_cpu_has_one_candidate(product: str) -> None:
+    assert default_candidates(wide_call(), product) == (Blocked(),)
+
+
+@pytest.mark.parametrize("product", PRODUCTS)
+@pytest.mark.parametrize("reproducible", [False, True])
+@pytest.mark.usefixtures("on_gpu")
+def test_candidates_of_a_gpu(product: str, reproducible: bool) -> None:
+    found = default_candidates(wide_call(), product, reproducible)
+    assert len(found) > 1 or product == "vvor"
+    assert len({one.name for one in found}) == len(found)
+    assert all(dataflow_of(settings_of(one)) == one for one in found)
+    if reproducible:
+        assert all(one.deterministic for one in found)
+
+
+@pytest.mark.usefixtures("on_gpu")
+def test_float64_is_served_by_the_reference() -> None:
+    assert default_candidates(wide_call(torch.float64), "forward") == (Reference(),)
+
+
+@pytest.mark.parametrize("product", PRODUCTS)
+@pytest.mark.parametrize("reproducible", [False, True])
+@pytest.mark.usefixtures("on_gpu")
+def test_maps_whose_slots_hold_several_inputs(product: str, reproducible: bool) -> None:
+    shared = LayerCall(random_map(20, 30, 27, 200), 32, 48, 1, torch.float16)
+    found = default_candidates(shared, product, reproducible)
+    assert RowStationary() in found
+    assert all(one.deterministic or not reproducible for one in found)
+    for one in found:  # none of them asks for a table
+        for side in (shared.kernel_map, shared.kernel_map.transpose()):
+            side.layouts((*one.needs, *one.needs_weight_grad))
+
+
+DTYPES = list(RELATIVE_RMS)
+
+
+def held(dtype: str) -> torch.dtype:
+    """What a tensor of rounded operands' products is stored in."""
+    return getattr(torch, "float32" if dtype == "tf32" else dtype)  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_one_rounding_is_explained_and_ten_bounds_are_not(dtype: str) -> None:
+    truth = torch.randn(500, 7, dtype=torch.float64)
+    assert disagreement(truth.to(held(dtype)), truth, dtype) is None
+    off = truth + 10 * RELATIVE_RMS[dtype] * torch.randn_like(truth)
+    assert "is off by" in str(disagreement(off, truth, dtype))
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_one_wrong_element_is_found(dtype: str) -> None:
+    truth = torch.randn(100_000, dtype=torch.float64)
+    result = truth.to(held(dtype), copy=True)
+    result[123] += 100 * RELATIVE_RMS[dtype]
+    assert disagreement(result, truth, dtype) is not None
+
+
+def test_shapes_and_values_that_are_none() -> None:
+    truth = torch.randn(5, 3, dtype=torch.float64)
+    assert disagreement(truth[:4], truth, "float64") == "has the shape (4, 3) instead of (5, 3)"
+    assert disagreement(truth * torch.nan, truth, "float64") == "is not finite"
+    assert disagreement(truth[:0], truth[:0], "float64") is None
+
+
+def test_long_sums_may_be_further_off() -> None:
+    truth = torch.randn(1000, dtype=torch.float64)
+    off = truth * (1 + 4e-6)
+    assert disagreement(off, truth, "float32")
+    assert disagreement(off, truth, "float32", terms=1_000_000) is None
+    assert disagreement(off, truth, "float64", terms=1_000_000)
