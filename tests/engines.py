@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import torch
-
 from pcnn.dataflows import (
-    Automatic,
     Blocked,
     Dataflow,
     OutputStationary,
@@ -66,7 +63,6 @@ SEVERAL_PER_SLOT: list[Dataflow] = [
 ]
 #: Dataflows of device kernels, for tests on a GPU.
 CUDA_DATAFLOWS: list[Dataflow] = [
-    Automatic().on(torch.device("cuda")),
     OutputStationary(),
     OutputStationary(sections=None),
     WeightStationary(),

@@ -194,8 +194,13 @@ class _Tuner:
 
     def known(self, calls: list[LayerCall]) -> bool:
         """Whether all decisions about a layer were on disk."""
-        keys = ((calls[0].signature(one), mean_bucket(calls, one)) for one in self._products)
-        return not _is_shared(calls) and all(self._known.exact(*key) for key in keys)
+        asked = [one for one in self._products if not self._is_settled(calls, one)]
+        keys = [(calls[0].signature(one), mean_bucket(calls, one)) for one in asked]
+        return bool(keys) and not _is_shared(calls) and all(self._known.exact(*k) for k in keys)
+
+    def _is_settled(self, calls: list[LayerCall], product: str) -> bool:
+        """Whether there is one candidate, so that nothing is measured."""
+        return self._candidates is None and len(self._offered(calls, product)) == 1
 
     def _offered(self, calls: list[LayerCall], product: str) -> tuple[Dataflow, ...]:
         if self._candidates is None:
@@ -222,7 +227,7 @@ class _Tuner:
             if known:
                 return known
         offered = self._offered(calls, product)
-        if self._candidates is None and len(offered) == 1:
+        if self._is_settled(calls, product):
             return (Choice(offered[0], 0.0),)
         inference = self._products == PRODUCTS[:1]
         given = self._candidates is not None

@@ -1,7 +1,6 @@
 import math
 
 import pytest
-from pcnn.dataflows.grouping_search import PADDINGS, search_adaptive, search_sorted, search_tile
 
 from pcnn.dataflows.grouping import (
     Adaptive,
@@ -13,6 +12,7 @@ from pcnn.dataflows.grouping import (
     Symmetric,
     padded_rows,
     padding_overhead,
+    search_adaptive,
 )
 
 SUBMANIFOLD = [10, 40, 9, 100, 9, 40, 10]  # the centre is slot 3
@@ -134,9 +134,3 @@ def test_the_search_finds_the_cheapest_setting_and_times_no_grouping_twice() -> 
 
     least = min(total(Adaptive(e, s)) for e in epsilons for s in thresholds)
     assert total(best) == least
-    by_size = search_sorted(samples, model_cost, skip=3)
-    assert total(by_size) == min(total(Sorted(padding)) for padding in PADDINGS)
-
-
-def test_the_tile_of_the_least_time_is_found() -> None:
-    assert search_tile([4, 8, 16, 32], lambda tile: abs(tile - 16)) == 16

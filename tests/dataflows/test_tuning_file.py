@@ -8,12 +8,19 @@ from pathlib import Path
 
 import pytest
 import torch
-from pcnn.dataflows.layout_costs import LayoutCosts, MapSize
 
 from pcnn.dataflows import Blocked, Reference
+from pcnn.dataflows.products import Product
 from pcnn.dataflows.tuned import forget, place, signature_of, tuned
 from pcnn.dataflows.tuning_file import SHIPPED, read, save, shipped_path, user_path
-from pcnn.dataflows.tuning_table import Bucket, Choice, Signature, TuningTable
+from pcnn.dataflows.tuning_table import (
+    Bucket,
+    Choice,
+    LayoutCosts,
+    MapSize,
+    Signature,
+    TuningTable,
+)
 
 HERE = Signature("GPU sm_90", "3.6", "float16", 32, 64, 1, 27, "forward")
 CPU = torch.device("cpu")
@@ -138,19 +145,20 @@ def test_shipped_tables_are_whole_and_named_by_their_devices() -> None:
 def test_lookups_read_the_users_file_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     forget()
-    wanted = (CPU, torch.float32, 4, 8, 27, "forward")
+    usual, product = Reference(name="usual"), Product("forward", torch.float32, 4, 8)
+    wanted = CPU, product, 27
     assert user_path() == tmp_path / "pcnn" / "tuned.json"
-    assert tuned(*wanted, 1000) is None
-    signature = signature_of(CPU, torch.float32, 4, 8, 1, 27, "forward")
+    assert tuned(usual, *wanted, 1000) is usual
+    signature = signature_of(CPU, product, 27)
     choices = Choice(Reference(), 0.5), Choice(Blocked(), 0.6)
     save(user_path(), TuningTable([(signature, Bucket.of(1000, 6), choices)]))
-    assert tuned(*wanted, 1000) is None  # answered from memory
+    assert tuned(usual, *wanted, 1000) is usual  # answered from memory
     forget()
-    assert tuned(*wanted, 1000) == Reference()
-    assert tuned(*wanted, 1900, 5.0) == Reference()
-    assert tuned(*wanted, 1000, layouts=Blocked().needs) == Blocked()
-    assert tuned(*wanted, 1000, groups=2) is None
-    assert tuned(*wanted, 0) is None
+    assert tuned(usual, *wanted, 1000) == Reference()
+    assert tuned(usual, *wanted, 1900) == Reference()
+    assert tuned(Blocked(name="other"), *wanted, 1000) == Blocked()
+    assert tuned(usual, CPU, product._replace(groups=2), 27, 1000) is usual
+    assert tuned(usual, *wanted, 0) is usual
     monkeypatch.undo()
     forget()
 

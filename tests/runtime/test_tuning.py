@@ -12,7 +12,7 @@ from rich.console import Console
 from torch import nn
 
 import pcnn
-from pcnn.dataflows import Automatic, Blocked, Reference
+from pcnn.dataflows import Blocked, Reference
 from pcnn.dataflows.output_stationary import OutputStationary
 from pcnn.dataflows.row_stationary import RowStationary
 from pcnn.dataflows.tuned import forget
@@ -111,7 +111,7 @@ def test_only_deterministic_candidates_under_torchs_switch() -> None:
 def test_only_deterministic_candidates_for_an_engine_that_asks() -> None:
     shaky = Reference(name="shaky", deterministic=False)
     net = small_net()
-    steady = replace(convolutions(net)["0"].engine, dataflow=Automatic(reproducible=True))
+    steady = replace(convolutions(net)["0"].engine, reproducible=True)
     convolutions(net)["0"].engine = steady
     assert {layer.dataflow for layer in pcnn.tune(net, [cloud()], candidates=[shaky, Slow()])} == {
         Slow()
@@ -122,11 +122,11 @@ def test_what_an_engine_asks_for_outlives_a_tuning(monkeypatch: pytest.MonkeyPat
     shaky = Reference(name="shaky", deterministic=False)
     nets = [small_net(), small_net()]
     for number, layer in enumerate(convolutions(net)["0"] for net in nets):
-        asked = replace(layer.engine, dataflow=Automatic(reproducible=True))
+        asked = replace(layer.engine, reproducible=True)
         layer.engine = resolve("reference", deterministic=True) if number else asked
     for net in nets:
         assert {one.dataflow for one in pcnn.tune(net, [cloud()], candidates=[Slow()])} == {Slow()}
-        # no layer holds an `Automatic` that asks now; Slow takes longer and still has to win
+        # Slow takes longer and still has to win
         again = pcnn.tune(net, [cloud()], candidates=[shaky, Slow()])
         assert {one.dataflow for one in again} == {Slow()}
     # and what nobody asked of stays free
