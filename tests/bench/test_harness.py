@@ -25,7 +25,7 @@ from pcnn.bench.harness import (
     while_ahead,
 )
 from pcnn.bench.trace import count_sync_warnings, trace
-from pcnn.ops import device_time
+from pcnn.runtime import device_time
 
 CPU = torch.device("cpu")
 GPU = torch.device("cuda")
