@@ -44,11 +44,11 @@ def run(
 ) -> subprocess.CompletedProcess[str]:
     """Run a program of the repository in a folder; its exit code must be `expect`.
 
-    The run is a fork of this process, which has imported everything already; where CUDA forbids
-    forks, it is a process of its own.
+    The run is a fork of this process, which has imported everything already. It is a process of its
+    own where CUDA forbids forks, and where it starts others (`trainer=ddp_sim`).
     """
     words = [str(REPOSITORY / program), *arguments]
-    if torch.cuda.is_available():
+    if torch.cuda.is_available() or "trainer=ddp_sim" in arguments:
         done = subprocess.run(
             [sys.executable, *words],
             cwd=cwd,
