@@ -135,8 +135,8 @@ def _measure(
     )
     from pcnn.errors import UNREADABLE
     from pcnn.files.bounded import named
+    from pcnn.files.simulated import is_simulated
     from pcnn.plural import counted
-    from pcnn.simulate import is_simulated
 
     if path.suffix == ".json":
         return replace(read_statistics(path), name=name)

@@ -12,6 +12,7 @@ import lightning.pytorch as pl
 import torch
 from torch.utils.data import Dataset
 
+from pcnn.cores import available_cores
 from pcnn.datamodules.batch_stream import BatchStream, Collate, EvaluationLoader, batches_done
 from pcnn.datamodules.unreadable import SkipBroken, check_on_error
 from pcnn.datasets.cloud_sets import SAID, Split
@@ -21,7 +22,6 @@ from pcnn.datasets.voxels import OnVoxels
 from pcnn.errors import UserError
 from pcnn.plural import counted
 from pcnn.ranges import Count, Seed, Workers
-from pcnn.simulate.driver import available_cores
 
 log = logging.getLogger(__name__)
 

@@ -26,8 +26,8 @@ from pcnn.datasets.readers.points import (
 from pcnn.datasets.source import DataSource
 from pcnn.errors import UNREADABLE, FileError
 from pcnn.files.bounded import LIMIT
+from pcnn.files.simulated import is_simulated
 from pcnn.ranges import Label, PartialShare, Positive
-from pcnn.simulate import is_simulated
 
 log = logging.getLogger(__name__)
 

@@ -10,12 +10,12 @@ from typing import Any, Literal
 
 from torch.utils.data import DataLoader, Dataset
 
+from pcnn.cores import available_cores
 from pcnn.datasets.cloud import Cloud
 from pcnn.datasets.cloud_dataset import CloudDataset
 from pcnn.datasets.labels import IGNORE
 from pcnn.datasets.readers.units import declared_unit
 from pcnn.errors import UNREADABLE, FileError
-from pcnn.simulate.driver import available_cores
 
 State = Literal["made", "kept", "checked", "failed"]
 

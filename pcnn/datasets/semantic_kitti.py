@@ -18,7 +18,7 @@ from pcnn.datasets.labels import IGNORE, LabelMap, Rgb
 from pcnn.datasets.readers.channels import Reading
 from pcnn.datasets.readers.label_files import read_label_file
 from pcnn.datasets.readers.points import read_points
-from pcnn.datasets.source import DataSource, resolve_source, simulated_name
+from pcnn.datasets.source import DataSource, resolve_source
 from pcnn.files.bounded import LIMIT
 from pcnn.ranges import ArgumentsOf, Natural, Positive
 
@@ -37,9 +37,7 @@ DOWNLOAD = (
 )
 
 _NAMES_SHOWN = 20
-_Drives = Annotated[Mapping[str, Any], ArgumentsOf("pcnn.simulate.simulate_kitti")]
-# arguments of the simulator that distinguish one folder from another
-_TELLING = ("train_scans", "val_scans", "frame_stride")
+_Drives = Annotated[Mapping[str, Any], ArgumentsOf("pcnn.simulate.streets.kitti.simulate_kitti")]
 
 # Source: semantic-kitti-api, config/semantic-kitti.yaml; train ids are shifted by one here, so that
 # the 19 classes are 0..18 and everything unlabelled is IGNORE
@@ -188,7 +186,8 @@ class SemanticKITTISets(CloudSets):
             not public; these are predicted without figures.
         labels: ``official`` or ``spvnas_compat``.
         allow_missing: use the sequences that are there where some are missing.
-        simulate: arguments of `pcnn.simulate.simulate_kitti`: seed, train_scans, val_scans, ...
+        simulate: arguments of `pcnn.simulate.streets.kitti.simulate_kitti`: seed, train_scans,
+            val_scans, ...
         max_gib: largest size of a file [GiB].
     """
 
@@ -220,18 +219,17 @@ class SemanticKITTISets(CloudSets):
     @cached_property
     def found(self) -> DataSource:
         """The given folder, ``data_dir/kitti``, or simulated streets."""
-        from pcnn.simulate import VERSION, simulate_kitti
+        from pcnn.simulate.streets.kitti import KITTI
 
         arguments = dict(self.simulate or {})
         data = Path(self.data_dir)
-        name = simulated_name("kitti", VERSION, simulate_kitti, arguments, _TELLING)
         return resolve_source(
             "SemanticKITTI",
             self.root,
             self.source,
             data / "kitti",
-            data / "simulated" / name,
-            partial(simulate_kitti, **arguments),
+            KITTI.folder(data, arguments),
+            partial(KITTI.write, **arguments),
             ["sequences"],
             DOWNLOAD,
         )

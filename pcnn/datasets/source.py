@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-from pcnn.simulate import is_simulated
+from pcnn.files.simulated import is_simulated
 
 log = logging.getLogger(__name__)
 
@@ -85,28 +84,6 @@ def resolve_source(
     else:
         log.info("%s: real data from %s", name, chosen)
     return DataSource(chosen, kind)
-
-
-def simulated_name(
-    name: str,
-    version: object,
-    simulate: Callable[..., Path],
-    arguments: Mapping[str, Any],
-    telling: Sequence[str],
-) -> str:
-    """Return the folder of a simulated set: ``NAME-SEED-VERSION`` and what differs from the usual.
-
-    Args:
-        name: of the set.
-        version: of the simulator.
-        simulate: the simulator, whose defaults are the usual set.
-        arguments: of the simulator.
-        telling: those of them that tell one set from another.
-    """
-    usual = inspect.signature(simulate).parameters
-    given = {key: arguments[key] for key in telling if key in arguments}
-    other = "".join(f"-{k}-{v}" for k, v in given.items() if v != usual[k].default)
-    return f"{name}-{arguments.get('seed', 0)}-{version}{other}"
 
 
 def _check(name: str, root: Path, required: Sequence[str], steps: str) -> None:

@@ -10,10 +10,10 @@ from pcnn.console import Console
 from pcnn.datasets.semantic_kitti import TRAIN_SEQUENCES, VAL_SEQUENCES, SemanticKITTI
 from pcnn.datasets.transforms.crops import crop
 from pcnn.experiment.run_folder import write_whole
+from pcnn.files.simulated import is_simulated
 from pcnn.metrics import ConfusionMatrix, iou, iou_table, summary
 from pcnn.models import HeightRange
 from pcnn.plural import counted as numbered
-from pcnn.simulate.marker import is_simulated
 
 
 def compare(

@@ -8,6 +8,8 @@ the marker is written and the folder takes its final name.
 
 from __future__ import annotations
 
+import fcntl
+import functools
 import json
 import multiprocessing
 import os
@@ -16,6 +18,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -23,12 +26,13 @@ from typing import Any, Generic, TypeVar
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from pcnn.console import Console
+from pcnn.cores import available_cores
+from pcnn.files.simulated import MARKER, read_marker, write_marker
 from pcnn.files.whole_file import whole_file
 from pcnn.plural import counted
-from pcnn.simulate.lock import exclusive
-from pcnn.simulate.marker import MARKER, read_marker, write_marker
 
 Work = TypeVar("Work")
+Result = TypeVar("Result")
 Record = dict[str, Any]
 
 _REQUEST = ".request.json"
@@ -42,7 +46,7 @@ class Task(Generic[Work]):
 
     Args:
         name: unique in the set, usable as a file name.
-        work: what `SetPlan.do` is to do; travels to another process by pickle.
+        work: argument of `SetPlan.do`; travels to another process by pickle.
         units: scans, fragments, ... that it consists of, for the progress bar.
     """
 
@@ -53,19 +57,19 @@ class Task(Generic[Work]):
 
 @dataclass(frozen=True)
 class SetPlan(Generic[Work]):
-    """What a set consists of and how it is made.
+    """The parts of a set and the functions that make it.
 
     Args:
-        request: whatever the bytes of the set depend on, as JSON; it is stored in the marker, and a
-            folder whose marker says anything else is another set.
+        request: everything that the bytes of the set depend on, as JSON; it is stored in the
+            marker, and a folder whose marker says anything else is another set.
         tasks: the parts of the set, in any order.
         prepare: makes the folders and files that belong to no task, in the folder it is given; may
             be called again on a folder that holds them.
-        do: writes the files of a task and returns what `finish` needs of it, as JSON. A function of
+        do: writes the files of a task and returns its result for `finish`, as JSON. A function of
             a module, so that other processes find it; called again it writes the same bytes.
-        finish: writes what needs all results and returns what else the marker is to record; gets
-            the folder and the results by the names of the tasks.
-        unit: what is counted, singular: ``scan``.
+        finish: writes the files that need all results and returns the rest of the marker's record;
+            gets the folder and the results by the names of the tasks.
+        unit: singular name of the units: ``scan``.
     """
 
     request: Record
@@ -76,19 +80,12 @@ class SetPlan(Generic[Work]):
     unit: str
 
 
-def available_cores() -> int:
-    """Return the number of cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
 def write_set(
     root: str | Path, plan: SetPlan[Work], *, workers: int | None = None, progress: bool = True
 ) -> Path:
     """Write a simulated set, or go on with one that was interrupted.
 
-    A set that is there already is left alone. A second process that asks for the same root waits
+    A set that exists already is left alone. A second process that asks for the same root waits
     and then finds it done.
 
     Args:
@@ -128,6 +125,58 @@ def write_set(
     return root
 
 
+@contextmanager
+def exclusive(path: Path, on_wait: Callable[[], None] | None = None) -> Iterator[None]:
+    """Hold an advisory lock on a file for the length of a block, waiting until it is free.
+
+    The kernel frees the lock when its holder ends, however it ends, so a lock is never stale. The
+    empty file stays: to delete it would let a waiting and a new process lock two different files.
+
+    Args:
+        path: the lock file; created when absent.
+        on_wait: called once if somebody else holds the lock.
+    """
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if on_wait is not None:
+                on_wait()
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def in_processes(
+    do: Callable[[Work], Result], works: Sequence[Work], workers: int
+) -> Iterator[tuple[int, Result]]:
+    """Do works in any order, by spawned processes if there are more than one of each.
+
+    Yields:
+        The number and the result of each, as it is done.
+    """
+    if workers == 1 or len(works) < 2:
+        yield from ((number, do(work)) for number, work in enumerate(works))
+        return
+    # spawned, not forked: a fork would copy the locks of all threads of this process
+    with ProcessPoolExecutor(
+        min(workers, len(works)),
+        mp_context=multiprocessing.get_context("spawn"),
+        # Ctrl-C reaches all processes of a terminal; this one ends the others
+        initializer=signal.signal,
+        initargs=(signal.SIGINT, signal.SIG_IGN),
+    ) as pool:
+        try:
+            futures = {pool.submit(do, work): number for number, work in enumerate(works)}
+            for future in as_completed(futures):
+                yield futures[future], future.result()
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
 def _is_done(root: Path, request: Record) -> bool:
     if not root.exists() or (root.is_dir() and not any(root.iterdir())):
         return False
@@ -149,7 +198,7 @@ def _is_done(root: Path, request: Record) -> bool:
 
 def _open_partial(partial: Path, request: Record) -> None:
     """Keep an unfinished folder of the same request; replace any other by an empty one."""
-    # under the lock nobody is at work, so whatever lies here was left by an interrupted process
+    # under the lock nothing is being written: the folder was left by an interrupted process
     path = partial / _REQUEST
     if partial.exists() and (not path.is_file() or json.loads(path.read_text()) != request):
         shutil.rmtree(partial)
@@ -165,9 +214,13 @@ def _write_json(path: Path, content: Any) -> None:
 def _write_tasks(
     partial: Path, root: Path, plan: SetPlan[Work], workers: int, console: Console
 ) -> None:
-    """Do what is left to do, then write the marker, last of all."""
+    """Do the tasks that are left, then write the marker, last of all."""
     plan.prepare(partial)
-    left = [task for task in plan.tasks if not (partial / _DONE / f"{task.name}.json").is_file()]
+    results = {task.name: partial / _DONE / f"{task.name}.json" for task in plan.tasks}
+    left = [task for task in plan.tasks if not results[task.name].is_file()]
+    # the largest first, so that no long one is left for a single process at the end
+    if workers > 1:
+        left.sort(key=lambda task: -task.units)
     total = sum(task.units for task in plan.tasks)
     done = total - sum(task.units for task in left)
     if not console.is_terminal:
@@ -188,8 +241,10 @@ def _write_tasks(
         shown = bar.add_task(plan.unit, total=total, completed=done)
         told = time.monotonic()
         try:
-            for task, result in _run(partial, plan, left, workers):
-                _write_json(partial / _DONE / f"{task.name}.json", result)
+            works = [task.work for task in left]
+            for number, result in in_processes(functools.partial(plan.do, partial), works, workers):
+                task = left[number]
+                _write_json(results[task.name], result)
                 bar.advance(shown, task.units)
                 done += task.units
                 if not console.is_terminal and time.monotonic() - told > _QUIET:
@@ -201,40 +256,9 @@ def _write_tasks(
                 "the same command continues from there"
             )
             raise
-    results = {
-        task.name: json.loads((partial / _DONE / f"{task.name}.json").read_text())
-        for task in plan.tasks
-    }
-    record = plan.request | plan.finish(partial, results)
+    held = {name: json.loads(path.read_text()) for name, path in results.items()}
+    record = plan.request | plan.finish(partial, held)
     shutil.rmtree(partial / _DONE)
     (partial / _REQUEST).unlink()
     write_marker(partial, record)
     console.print(f"simulated {counted(total, plan.unit)}: {root}", soft_wrap=True)
-
-
-def _run(
-    folder: Path, plan: SetPlan[Work], tasks: list[Task[Work]], workers: int
-) -> Iterator[tuple[Task[Work], Any]]:
-    """Do the tasks in whatever order; yield each with its result as it is done."""
-    if workers == 1 or len(tasks) < 2:
-        for task in tasks:
-            yield task, plan.do(folder, task.work)
-        return
-    # spawned, not forked: a fork would copy the locks of whatever threads this process runs
-    context = multiprocessing.get_context("spawn")
-    # the largest first, so that no long one is left for a single process at the end
-    order = sorted(tasks, key=lambda task: -task.units)
-    # Ctrl-C reaches all processes of a terminal; this one ends the others
-    with ProcessPoolExecutor(
-        min(workers, len(tasks)),
-        mp_context=context,
-        initializer=signal.signal,
-        initargs=(signal.SIGINT, signal.SIG_IGN),
-    ) as pool:
-        try:
-            futures = {pool.submit(plan.do, folder, task.work): task for task in order}
-            for future in as_completed(futures):
-                yield futures[future], future.result()
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise

@@ -2,55 +2,43 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pcnn.errors import MissingPackageError
-from pcnn.simulate.mesh import Mesh
+from pcnn.simulate.mesh import Floats, Mesh
 
 
 @dataclass(frozen=True, eq=False)
 class Hits:
-    """What each ray met first."""
+    """The first hit of each ray."""
 
-    distance: NDArray[np.float64]  # [R] metres, inf where nothing was met
-    cosine: NDArray[np.float64]  # [R] of the angle of incidence, 0..1
-    raw_ids: NDArray[np.uint16]  # [R] 0 where nothing was met
+    distance: Floats  # [R] metres, inf without a hit
+    cosine: Floats  # [R] of the angle of incidence, 0..1
+    labels: NDArray[np.uint16]  # [R] 0 without a hit
     materials: NDArray[np.uint8]  # [R]
     instances: NDArray[np.uint16]  # [R]
 
     def nearer(self, other: Hits) -> Hits:
-        """Return for every ray whichever of two hits lies nearer."""
+        """Return for every ray the nearer one of two hits."""
         mine = self.distance <= other.distance
         return Hits(
-            np.where(mine, self.distance, other.distance),
-            np.where(mine, self.cosine, other.cosine),
-            np.where(mine, self.raw_ids, other.raw_ids),
-            np.where(mine, self.materials, other.materials),
-            np.where(mine, self.instances, other.instances),
+            *(np.where(mine, getattr(self, f.name), getattr(other, f.name)) for f in fields(Hits))
         )
 
     def put(self, rows: NDArray[np.int64], hits: Hits) -> None:
         """Write the hits of some rays, given by their rows, in place."""
-        self.distance[rows] = hits.distance
-        self.cosine[rows] = hits.cosine
-        self.raw_ids[rows] = hits.raw_ids
-        self.materials[rows] = hits.materials
-        self.instances[rows] = hits.instances
+        for f in fields(Hits):
+            getattr(self, f.name)[rows] = getattr(hits, f.name)
 
     @staticmethod
     def none(rays: int) -> Hits:
-        """Return the hits of rays that met nothing."""
-        return Hits(
-            np.full(rays, np.inf),
-            np.zeros(rays),
-            np.zeros(rays, np.uint16),
-            np.zeros(rays, np.uint8),
-            np.zeros(rays, np.uint16),
-        )
+        """Return rays without a hit."""
+        zero = np.zeros(rays, np.uint16)
+        return Hits(np.full(rays, np.inf), np.zeros(rays), zero, zero.astype(np.uint8), zero.copy())
 
 
 class RayCaster:
@@ -64,7 +52,7 @@ class RayCaster:
         """Build the acceleration structure.
 
         Args:
-            mesh: the triangles; none at all is allowed and meets no ray.
+            mesh: the triangles; without any, no ray has a hit.
 
         Raises:
             MissingPackageError: `embreex` is not installed.
@@ -83,57 +71,48 @@ class RayCaster:
             # the scene refers to the geometry by number only, so both live as long as this object
             self._geometry = TriangleMesh(self._scene, mesh.triangles.astype(np.float32))
 
-    def cast(self, origin: NDArray[np.float64], directions: NDArray[np.float64]) -> Hits:
-        """Follow rays to what they meet first.
+    def cast(self, origin: Floats, directions: Floats) -> Hits:
+        """Find the first hit of every ray.
 
         Args:
             origin: [3] of all rays or [R, 3] of each, in the coordinates of the mesh.
             directions: [R, 3] of unit length.
-
-        Returns:
-            The first hit of every ray.
         """
-        rays = len(directions)
-        if self._scene is None or rays == 0:
-            return Hits.none(rays)
-        answer, toward = self._run(origin, directions)
-        face = answer["primID"]
-        met = face >= 0
-        face = np.where(met, face, 0)
+        if self._scene is None or len(directions) == 0:
+            return Hits.none(len(directions))
+        answer = self._run(origin, directions)
+        met = answer["primID"] >= 0
+        face = np.where(met, answer["primID"], 0)
         normal = answer["Ng"].astype(np.float64)
-        length = np.linalg.norm(normal, axis=1)
-        across = np.abs(np.einsum("rc,rc->r", normal, toward))
+        across = np.abs(np.einsum("rc,rc->r", normal, directions))
         return Hits(
             distance=np.where(met, answer["tfar"], np.inf).astype(np.float64),
-            cosine=np.clip(across / np.maximum(length, 1e-20), 0.0, 1.0),
-            raw_ids=np.where(met, self._mesh.raw_ids[face], 0).astype(np.uint16),
+            cosine=np.clip(across / np.maximum(np.linalg.norm(normal, axis=1), 1e-20), 0.0, 1.0),
+            labels=np.where(met, self._mesh.labels[face], 0).astype(np.uint16),
             materials=self._mesh.materials[face],
             instances=np.where(met, self._mesh.instances[face], 0).astype(np.uint16),
         )
 
     def first_faces(
-        self, origin: NDArray[np.float64], directions: NDArray[np.float64]
+        self, origin: Floats, directions: Floats
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """Follow rays; tell only where and what each meets first.
-
-        Args:
-            origin: [3] of all rays or [R, 3] of each, in the coordinates of the mesh.
-            directions: [R, 3] of unit length.
+        """Find distance and triangle of every first hit; arguments as of `cast`.
 
         Returns:
-            Distances [R] in metres, inf where nothing was met, and triangles [R], -1 there.
+            Distances [R] in metres, inf without a hit, and triangles [R], -1 without a hit.
         """
         rays = len(directions)
         if self._scene is None or rays == 0:
             return np.full(rays, np.inf, np.float32), np.full(rays, -1, np.int64)
-        answer, _ = self._run(origin, directions)
+        answer = self._run(origin, directions)
         face = answer["primID"].astype(np.int64)
         return np.where(face >= 0, answer["tfar"], np.float32(np.inf)), face
 
-    def _run(
-        self, origin: NDArray[np.float64], directions: NDArray[np.float64]
-    ) -> tuple[dict[str, NDArray[Any]], NDArray[np.float32]]:
+    def _run(self, origin: Floats, directions: Floats) -> dict[str, NDArray[Any]]:
         assert self._scene is not None
         toward = np.ascontiguousarray(directions, np.float32)
         starts = np.ascontiguousarray(np.broadcast_to(origin, toward.shape), np.float32)
-        return self._scene.run(starts, toward, query="INTERSECT", output=True), toward
+        answer: dict[str, NDArray[Any]] = self._scene.run(
+            starts, toward, query="INTERSECT", output=True
+        )
+        return answer

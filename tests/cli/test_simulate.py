@@ -1,71 +1,94 @@
-"""`pcnn simulate kitti` passes its options on and ends politely."""
+"""`pcnn simulate` passes its options on and ends politely."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
-from pcnn import simulate
 from pcnn.cli.simulate import app
+from pcnn.simulate.rooms import s3dis, threedmatch
+from pcnn.simulate.streets import kitti
 
 RUNNER = CliRunner()
+Calls = list[tuple[Path, dict[str, Any]]]
 
 
 @pytest.fixture
-def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Path, dict[str, Any]]]:
-    """Record what the generator is asked for, instead of doing it."""
-    made: list[tuple[Path, dict[str, Any]]] = []
+def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
+    """Record the requests to the simulators in place of doing them."""
+    made: Calls = []
 
-    def record(root: Path, **options: Any) -> Path:
-        made.append((root, options))
-        return root
+    for module, name in ((kitti, "KITTI"), (threedmatch, "THREEDMATCH"), (s3dis, "S3DIS")):
+        real = getattr(module, name)
 
-    monkeypatch.setattr(simulate, "simulate_kitti", record)
+        @wraps(real.write)  # its arguments name the default folder
+        def record(root: Path, **options: Any) -> Path:
+            made.append((root, options))
+            return root
+
+        monkeypatch.setattr(module, name, replace(real, write=record))
     return made
 
 
-@pytest.mark.parametrize("folder", ["out", "--root out"])
-def test_options_reach_the_generator(folder: str, calls: list[tuple[Path, dict[str, Any]]]) -> None:
-    line = f"kitti {folder} --scans 100 --val-scans 20 --seed 7 --workers 3 --frame-stride 1"
-    result = RUNNER.invoke(app, [*line.split(), "--no-progress"])
+@pytest.mark.parametrize(
+    ("line", "asked"),
+    [
+        (
+            "kitti out --scans 100 --val-scans 20 --seed 7 --workers 3 --frame-stride 1",
+            {"seed": 7, "train_scans": 100, "val_scans": 20, "workers": 3, "frame_stride": 1},
+        ),
+        (
+            "fragments out --scenes 5 --val-scenes 1 --test-scenes 3 --fragments 40 --fusion means",
+            {"seed": 0, "train_scenes": 5, "val_scenes": 1, "test_scenes": 3, "fragments": 40,
+             "fusion": "means", "workers": None},
+        ),
+        (
+            "rooms out --rooms 9 --spacing 0.01 --layout arrays --seed 4 --workers 2",
+            {"seed": 4, "rooms": 9, "spacing": 0.01, "layout": "arrays", "workers": 2},
+        ),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("progress", [True, False])
+def test_options_reach_the_simulator(
+    calls: Calls, line: str, asked: dict[str, Any], progress: bool
+) -> None:
+    result = RUNNER.invoke(app, [*line.split(), *([] if progress else ["--no-progress"])])
     assert result.exit_code == 0, result.output
     assert result.output.strip() == "out"
-    assert calls == [
-        (
-            Path("out"),
-            {
-                "seed": 7,
-                "train_scans": 100,
-                "val_scans": 20,
-                "workers": 3,
-                "progress": False,
-                "frame_stride": 1,
-            },
-        )
-    ]
+    assert calls == [(Path("out"), asked | {"progress": progress})]
 
 
-def test_the_folder_is_given_once(calls: list[tuple[Path, dict[str, Any]]]) -> None:
+def test_the_folder_is_given_once_in_either_way(calls: Calls) -> None:
     result = RUNNER.invoke(app, ["kitti", "one", "--root", "two"])
     assert result.exit_code == 2
     assert "not one and --root two" in " ".join(result.output.replace("│", " ").split())
-    assert calls == []
+    assert RUNNER.invoke(app, ["kitti", "--root", "two"]).exit_code == 0
+    assert [root for root, _ in calls] == [Path("two")]
 
 
-def test_the_default_folder_names_seed_and_version(
-    calls: list[tuple[Path, dict[str, Any]]],
-) -> None:
-    assert RUNNER.invoke(app, ["kitti", "--seed", "2"]).exit_code == 0
-    assert calls[0][0] == Path("data") / "simulated" / f"kitti-2-{simulate.VERSION}"
-    assert (calls[0][1]["train_scans"], calls[0][1]["val_scans"]) == (40, 8)
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        ("kitti --seed 2", f"kitti-2-{kitti.VERSION}"),
+        ("kitti --scans 4", f"kitti-0-{kitti.VERSION}-train_scans-4"),
+        ("fragments --seed 3", f"threedmatch-3-{threedmatch.VERSION}"),
+        ("rooms --seed 3", f"s3dis-3-{s3dis.VERSION}"),
+    ],
+)
+def test_the_default_folder_names_the_set(calls: Calls, line: str, name: str) -> None:
+    assert RUNNER.invoke(app, line.split()).exit_code == 0
+    assert calls[0][0] == Path("data") / "simulated" / name
 
 
-def test_a_folder_that_holds_something_else_is_named(tmp_path: Path) -> None:
+@pytest.mark.parametrize("command", ["kitti", "rooms"])
+def test_a_folder_that_holds_something_else_is_named(tmp_path: Path, command: str) -> None:
     (tmp_path / "mine.txt").write_text("keep")
-    result = RUNNER.invoke(app, ["kitti", "--root", str(tmp_path), "--no-progress"])
+    result = RUNNER.invoke(app, [command, str(tmp_path), "--no-progress"])
     assert result.exit_code == 2
     assert "not a simulated set" in " ".join(result.output.replace("│", " ").split())
     assert (tmp_path / "mine.txt").read_text() == "keep"

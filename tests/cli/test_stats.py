@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from pcnn.cli.commands import app
-from pcnn.simulate import MARKER
+from pcnn.files.simulated import MARKER
 from tests.datasets.test_bin_files import nuscenes
 
 RUNNER = CliRunner()

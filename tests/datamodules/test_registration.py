@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import wraps
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,9 +20,11 @@ from pcnn.datasets.registration import (
     PairBatch,
     ThreeDMatchSets,
 )
+from pcnn.files.simulated import write_marker
 from pcnn.metrics.registration.pair_results import PairId
-from pcnn.simulate.interiors import VERSION, fragments
-from pcnn.simulate.marker import write_marker
+from pcnn.simulate.rooms import threedmatch
+from pcnn.simulate.rooms.threedmatch import THREEDMATCH, simulate_fragments
+from pcnn.simulate.simulator import Simulator
 from tests.datasets.registration.training_sets import write_drive, write_predator
 from tests.forking import require_fork
 
@@ -167,7 +170,8 @@ def test_simulated_rooms_in_place_of_none(
             write_marker(root, settings)
         return root
 
-    monkeypatch.setattr(fragments, "simulate_fragments", simulate)
+    stand_in = Simulator("threedmatch", THREEDMATCH.version, wraps(simulate_fragments)(simulate))
+    monkeypatch.setattr(threedmatch, "THREEDMATCH", stand_in)
     training, testing = {"train_scenes": 1, "seed": 3, "workers": 2}, {"val_scenes": 1, "seed": 3}
     sets = ThreeDMatchSets(data_dir=str(tmp_path), simulate=testing, simulate_train=training)
     data = RegistrationDataModule(sets, voxel_size=0.1, num_workers=0)
@@ -178,13 +182,13 @@ def test_simulated_rooms_in_place_of_none(
     assert [caplog.text.count(told) for told in ("SIMULATED", "no root was given")] == [1, 1]
     folders = tmp_path / "simulated"
     assert [path.name for path in folders.iterdir()] == [
-        f"threedmatch-seed-3-train_scenes-1-{VERSION}"
+        f"threedmatch-3-{THREEDMATCH.version}-train_scenes-1"
     ]
     assert len(list(data.train_dataloader())) == 3
     with pytest.raises(FileNotFoundError):  # the stand-in writes no test pairs
         data.pairs("test")
     # one room of validation is not one of training
-    assert (folders / f"threedmatch-seed-3-val_scenes-1-{VERSION}").is_dir()
+    assert (folders / f"threedmatch-3-{THREEDMATCH.version}-val_scenes-1").is_dir()
 
 
 def test_a_list_without_pairs_is_no_validation(

@@ -16,7 +16,7 @@ from pcnn.datasets.native_points import OnPoints
 from pcnn.datasets.placement import Placement
 from pcnn.datasets.transforms.augment import Augmentation
 from pcnn.datasets.voxels import OnVoxels
-from pcnn.simulate.interiors import VERSION
+from pcnn.simulate.rooms.s3dis import S3DIS
 from tests.datamodules.modules import room_types_module, s3dis_module
 from tests.datasets.s3dis_rooms import room_arrays, write_set
 
@@ -137,7 +137,7 @@ def test_no_root_simulates(tmp_path: Path, caplog: pytest.LogCaptureFixture):
     data.prepare_data()
     assert data.source_kind == "simulated"
     assert data.data_root.parent == tmp_path / "simulated"
-    assert data.data_root.name == f"s3dis-3-{VERSION}-layout-arrays-rooms-1-spacing-0.2"
+    assert data.data_root.name == f"s3dis-3-{S3DIS.version}-rooms-1-spacing-0.2-layout-arrays"
     assert json.loads((data.data_root / "SIMULATED.json").read_text())["seed"] == 3
     assert "SIMULATED" in caplog.text
     data.setup("fit")

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-from inspect import signature
 from pathlib import Path
 
 import pytest
 
 from pcnn.datamodules import CloudDataModule
-from pcnn.datasets.source import simulated_name
-from pcnn.simulate import simulate_kitti
 from tests.datamodules.modules import kitti_module
 
 FEW = {"seed": 0, "train_scans": 1, "val_scans": 1, "workers": 1, "progress": False}
@@ -36,12 +33,3 @@ def test_no_root_simulates(tmp_path: Path, caplog: pytest.LogCaptureFixture):
     again = module()
     again.setup("fit")
     assert again.data_root == data.data_root
-
-
-def test_another_set_gets_another_folder():
-    def name_of(**arguments: int) -> str:
-        return simulated_name("kitti", "4", simulate_kitti, arguments, ["train_scans", "val_scans"])
-
-    usual = signature(simulate_kitti).parameters["val_scans"].default
-    assert name_of() == name_of(workers=9, val_scans=usual) == "kitti-0-4"
-    assert name_of(seed=3, val_scans=5, train_scans=80) == "kitti-3-4-train_scans-80-val_scans-5"

@@ -78,7 +78,7 @@ CASES: Mapping[str, tuple[str, Any]] = {
     "placement": ("geometry", of("Voxels", name="voxel")),
     "geometry_simulator": (
         "dataset.tasks.segmentation.geometry._target_",
-        "pcnn.simulate.simulate_kitti",
+        "pcnn.simulate.streets.kitti.simulate_kitti",
     ),
     "augmentation": ("dataset.tasks.segmentation.augment", of("Changes")),
     "mix": ("dataset.tasks.segmentation.augment.mix", of("Mix")),

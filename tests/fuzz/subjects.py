@@ -35,8 +35,8 @@ from pcnn.datasets.statistics.of_set import read_statistics
 from pcnn.experiment import run_folder
 from pcnn.experiment.resume import is_finished
 from pcnn.experiment.six_fold import read_counts
+from pcnn.files.simulated import read_marker
 from pcnn.metrics.registration.pair_table import COLUMNS, read_pair_table
-from pcnn.simulate.marker import read_marker
 from tests.datasets.s3dis_rooms import room_arrays
 
 P = 24  # points

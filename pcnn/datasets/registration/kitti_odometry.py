@@ -24,9 +24,9 @@ from pcnn.datasets.registration.pair_lists import read_kitti_list
 from pcnn.datasets.registration.pairs import RegistrationPair
 from pcnn.errors import FileError
 from pcnn.files.bounded import LIMIT, named
+from pcnn.files.simulated import is_simulated
 from pcnn.files.text import finite_numbers, numbered_lines
 from pcnn.registration.transforms import not_rigid, rigid
-from pcnn.simulate.marker import is_simulated
 
 POSES = ("odometry", "semantic")
 

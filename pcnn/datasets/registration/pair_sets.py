@@ -31,14 +31,12 @@ log = logging.getLogger(__name__)
 
 _Fragments = Annotated[
     Mapping[str, Any],
-    ArgumentsOf("pcnn.simulate.interiors.fragments.simulate_fragments"),
+    ArgumentsOf("pcnn.simulate.rooms.threedmatch.simulate_fragments"),
 ]
-_Drives = Annotated[Mapping[str, Any], ArgumentsOf("pcnn.simulate.simulate_kitti")]
-# arguments of simulators that change nothing in what is written
-_MANNER = ("workers", "progress")
 
 #: Lists of training pairs: Predator's, FCGF's, or those that are there.
 TrainPairs = Literal["auto", "predator", "fcgf"]
+_Drives = Annotated[Mapping[str, Any], ArgumentsOf("pcnn.simulate.streets.kitti.simulate_kitti")]
 
 
 class PairSets(Protocol):
@@ -131,8 +129,7 @@ class ThreeDMatchSets:
         return self._source(self.simulate_train)
 
     def _source(self, simulate: Mapping[str, Any] | None) -> DataSource:
-        from pcnn.simulate.interiors import VERSION
-        from pcnn.simulate.interiors.fragments import simulate_fragments
+        from pcnn.simulate.rooms.threedmatch import THREEDMATCH
 
         settings, data = dict(simulate or {}), Path(self.data_dir)
         return resolve_source(
@@ -140,8 +137,8 @@ class ThreeDMatchSets:
             self.root,
             self.source,
             data / "threedmatch",
-            data / "simulated" / _simulated_name("threedmatch", settings, VERSION),
-            partial(simulate_fragments, **settings),
+            THREEDMATCH.folder(data, settings),
+            partial(THREEDMATCH.write, **settings),
             (),
             "Official fragments and lists: see docs/registration.md",
         )
@@ -250,7 +247,7 @@ class KITTISets:
         return self._source(self.simulate_train, not listed)
 
     def _source(self, simulate: Mapping[str, Any] | None, with_poses: bool) -> DataSource:
-        from pcnn.simulate import VERSION, simulate_kitti
+        from pcnn.simulate.streets.kitti import KITTI
 
         settings, data = dict(simulate or {}), Path(self.data_dir)
         return resolve_source(
@@ -258,8 +255,8 @@ class KITTISets:
             self.root,
             self.source,
             data / "kitti",
-            data / "simulated" / _simulated_name("kitti-pairs", settings, VERSION),
-            partial(simulate_kitti, **settings),
+            KITTI.folder(data, settings),
+            partial(KITTI.write, **settings),
             ("poses",) if with_poses else (),
             "KITTI odometry: https://www.cvlibs.net/datasets/kitti/eval_odometry.php",
         )
@@ -280,9 +277,3 @@ class KITTISets:
             log.warning("%s: %d of %d sequences of %s", root, len(there), len(wanted), split)
         # none to validate on is no validation; otherwise the error names the files
         return there if there or split == "val" else chosen
-
-
-def _simulated_name(name: str, settings: Mapping[str, Any], version: object) -> str:
-    """Folder of a simulated set: its name, what its content hangs on, the simulator's version."""
-    told = [f"{key}-{settings[key]}" for key in sorted(settings) if key not in _MANNER]
-    return "-".join([name, *told, str(version)])

@@ -12,7 +12,7 @@ from pcnn.datasets.readers.fragments import find_fragment, read_fragment
 from pcnn.datasets.registration.gt_files import read_scene
 from pcnn.datasets.registration.pairs import RegistrationPair
 from pcnn.files.bounded import LIMIT
-from pcnn.simulate.marker import is_simulated
+from pcnn.files.simulated import is_simulated
 
 #: In evaluation order.
 TEST_SCENES = (

@@ -13,8 +13,8 @@ from pcnn.datasets.registration.pair_lists import read_indoor_list
 from pcnn.datasets.registration.pairs import RegistrationPair
 from pcnn.errors import FileError
 from pcnn.files.bounded import LIMIT
+from pcnn.files.simulated import is_simulated
 from pcnn.files.text import finite_numbers, numbered_lines
-from pcnn.simulate.marker import is_simulated
 
 #: Pairs that overlap by more are trained on (Predator, GeoTransformer).
 OVERLAP = 0.1

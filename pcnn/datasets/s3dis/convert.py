@@ -18,9 +18,9 @@ from pcnn.datasets.s3dis.files import (
     write_array_room,
 )
 from pcnn.errors import FileError, MissingFileError
+from pcnn.files.simulated import MARKER
 from pcnn.files.text import finite_numbers, numbered_lines
 from pcnn.files.whole_file import whole_file
-from pcnn.simulate.marker import MARKER
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from pcnn.datasets.s3dis.classes import (
     room_type,
 )
 from pcnn.datasets.s3dis.files import DOWNLOAD, find_rooms, train_ids
-from pcnn.datasets.source import DataSource, resolve_source, simulated_name
+from pcnn.datasets.source import DataSource, resolve_source
 from pcnn.files.bounded import LIMIT
 from pcnn.plural import counted
 from pcnn.ranges import ArgumentsOf, Positive
@@ -35,9 +35,7 @@ from pcnn.ranges import ArgumentsOf, Positive
 log = logging.getLogger(__name__)
 
 _Area = Annotated[int, Interval(ge=1, le=6)]
-_Rooms = Annotated[Mapping[str, Any], ArgumentsOf("pcnn.simulate.interiors.simulate_rooms")]
-# arguments of the simulator that distinguish one folder from another
-_TELLING = ("layout", "rooms", "spacing")
+_Rooms = Annotated[Mapping[str, Any], ArgumentsOf("pcnn.simulate.rooms.s3dis.simulate_rooms")]
 
 
 class S3DISRooms:
@@ -137,7 +135,7 @@ class S3DISSets(CloudSets):
         val_areas: areas to validate on; None means those of the test, may be empty.
         train_areas: areas to train on; None means all others.
         allow_missing: use the areas that are there where some are missing.
-        simulate: arguments of `pcnn.simulate.interiors.simulate_rooms`: seed, rooms, spacing,
+        simulate: arguments of `pcnn.simulate.rooms.s3dis.simulate_rooms`: seed, rooms, spacing,
             layout, workers, progress.
         max_gib: largest size of a file [GiB].
 
@@ -195,18 +193,17 @@ class S3DISSets(CloudSets):
     @cached_property
     def found(self) -> DataSource:
         """The given folder, ``data_dir/s3dis``, or simulated rooms."""
-        from pcnn.simulate.interiors import VERSION, simulate_rooms  # it writes with this package
+        from pcnn.simulate.rooms.s3dis import S3DIS  # it writes with this package
 
         arguments: dict[str, Any] = {"layout": "arrays", **(self.simulate or {})}
         data = Path(self.data_dir)
-        name = simulated_name("s3dis", VERSION, simulate_rooms, arguments, _TELLING)
         return resolve_source(
             "S3DIS",
             self.root,
             self.source,
             data / "s3dis",
-            data / "simulated" / name,
-            partial(simulate_rooms, **arguments),
+            S3DIS.folder(data, arguments),
+            partial(S3DIS.write, **arguments),
             [],
             DOWNLOAD,
         )

@@ -8,15 +8,16 @@ street from several places see the same leaves, and sight fades with depth as it
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pcnn.simulate.materials import Material
-from pcnn.simulate.mesh import Floats, Mesh, surface
-from pcnn.simulate.primitives import boxes, ellipsoid
+from pcnn.simulate.hashing import cell_noise
+from pcnn.simulate.mesh import Floats, Mesh, rotation_z, surface
 from pcnn.simulate.raycast import Hits, RayCaster
+from pcnn.simulate.shapes import box, cushion
+from pcnn.simulate.streets.materials import MATERIALS
 from pcnn.simulate.streets.raw_ids import RawId
 from pcnn.simulate.streets.road import Road
 
@@ -41,14 +42,8 @@ class Foliage:
 
     def moved(self, x: float, y: float, z: float = 0.0, yaw: float = 0.0) -> Foliage:
         """Return the volumes turned by `yaw` [rad] about z, then shifted by (x, y, z) [m]."""
-        c, s = np.cos(yaw), np.sin(yaw)
-        turn = np.array([[c, s, 0.0], [-s, c, 0.0], [0.0, 0.0, 1.0]])
-        centres = np.einsum("vc,cw->vw", self.centres, turn) + np.array([x, y, z])
+        centres = np.einsum("vc,wc->vw", self.centres, rotation_z(yaw)) + np.array([x, y, z])
         return replace(self, centres=centres, yaw=self.yaw + yaw)
-
-    def scaled(self, factor: float) -> Foliage:
-        """Return the volumes scaled about the origin."""
-        return replace(self, centres=self.centres * factor, radii=self.radii * factor)
 
     def bent(self, road: Road) -> Foliage:
         """Map volumes from street to world coordinates."""
@@ -56,41 +51,20 @@ class Foliage:
         return replace(self, centres=road.bend(self.centres), yaw=yaw)
 
 
-def ellipsoids(centres: ArrayLike, radii: ArrayLike, density: ArrayLike) -> Foliage:
-    """Make ellipsoids from centres and half axes, both broadcast to [V, 3], and densities."""
-    return _volumes(centres, radii, density, is_box=False)
-
-
-def box_of_leaves(centre: ArrayLike, radii: ArrayLike, density: float) -> Foliage:
-    """Make one box, as a clipped hedge."""
-    return _volumes(centre, radii, density, is_box=True)
-
-
-def _volumes(centres: ArrayLike, radii: ArrayLike, density: ArrayLike, is_box: bool) -> Foliage:
-    c, r = np.broadcast_arrays(
-        np.atleast_2d(np.asarray(centres, np.float64)),
-        np.atleast_2d(np.asarray(radii, np.float64)),
-    )
-    count = len(c)
-    return Foliage(
-        np.array(c),
-        np.array(r),
-        np.zeros(count),
-        np.array(np.broadcast_to(np.asarray(density, np.float64), (count,))),
-        np.full(count, is_box),
-    )
+def volumes(
+    centres: ArrayLike, radii: ArrayLike, density: ArrayLike, is_box: bool = False
+) -> Foliage:
+    """Make ellipsoids or boxes from centres and half axes, [3] or [V, 3], and densities."""
+    c = np.atleast_2d(np.asarray(centres, np.float64))
+    r, leaves = np.broadcast_to(radii, c.shape), np.broadcast_to(density, len(c))
+    return Foliage(c, r, np.zeros(len(c)), leaves, np.full(len(c), is_box))
 
 
 def join_foliage(parts: Iterable[Foliage]) -> Foliage:
-    """Concatenate volumes; none at all gives no volume."""
-    whole = [part for part in parts if len(part)]
-    if not whole:
-        return ellipsoids(np.zeros((0, 3)), np.zeros((0, 3)), np.zeros(0))
+    """Concatenate volumes."""
+    whole = [volumes(np.zeros((0, 3)), 0.0, 0.0), *parts]
     return Foliage(
-        *(
-            np.concatenate([getattr(part, name) for part in whole])
-            for name in ("centres", "radii", "yaw", "density", "is_box")
-        )
+        *(np.concatenate([getattr(part, f.name) for part in whole]) for f in fields(Foliage))
     )
 
 
@@ -101,18 +75,10 @@ class Plant:
     wood: Mesh
     leaves: Foliage
 
-    def moved(self, x: float, y: float, z: float = 0.0, yaw: float = 0.0) -> Plant:
-        """Return the plant turned by `yaw` [rad] about z, then shifted by (x, y, z) [m]."""
-        return Plant(self.wood.moved(x, y, z, yaw), self.leaves.moved(x, y, z, yaw))
 
-    def scaled(self, factor: float) -> Plant:
-        """Return the plant scaled about its foot."""
-        return Plant(self.wood.scaled(factor), self.leaves.scaled(factor))
-
-
-_UNIT_BALL = ellipsoid((0.0, 0.0, 0.0), (1.0, 1.0, 1.0), sides=8)  # [F, 3, 3]
+_UNIT_BALL = cushion((0, 0, 0), (2, 2, 2), edge=1.0, sides=8)  # [F, 3, 3]
 _BALL_SLACK = 1.18  # its faces lie inside the ball, at 0.85 and more; so much larger, outside
-_UNIT_BOX = boxes([[0.0, 0.0, 0.0]], [2.0, 2.0, 2.0])
+_UNIT_BOX = box((0, 0, 0), (2, 2, 2))
 
 
 class FoliageCaster:
@@ -142,7 +108,7 @@ class FoliageCaster:
             parts.append(world.reshape(-1, 3, 3))
             owners.append(np.repeat(chosen, len(unit)))
         self._owner = np.concatenate(owners)  # [F] volume of a face
-        self._hulls = RayCaster(surface(np.concatenate(parts), Material.LEAF, RawId.VEGETATION))
+        self._hulls = RayCaster(surface(np.concatenate(parts), 0))
 
     def cast(self, origins: Floats, directions: Floats, limits: Floats) -> Hits:
         """Follow rays through the volumes.
@@ -150,37 +116,33 @@ class FoliageCaster:
         Args:
             origins: [R, 3] world coordinates.
             directions: [R, 3] of unit length.
-            limits: [R] distances of what else the rays meet [m]; leaves behind it are not looked
-                for.
+            limits: [R] distances of other hits [m]; leaves behind them are not looked for.
 
         Returns:
-            The first leaf of every ray; distance inf where there is none.
+            The first leaf of every ray; distance inf without one.
         """
         rays = len(directions)
         best = np.full(rays, np.inf)
-        if len(self._foliage):
-            active, start = np.arange(rays), np.zeros(rays)
-            for _ in range(_CROSSINGS):
-                there = origins[active] - self._origin + directions[active] * start[active, None]
-                ahead, face = self._hulls.first_faces(there, directions[active])
-                entry = start[active] + ahead
-                going = (face >= 0) & (entry < np.minimum(limits, best)[active])
-                active, face, entry = active[going], face[going], entry[going]
-                if not len(active):
-                    break
-                volume = self._owner[face]
-                leaf = self._first_leaf(origins[active], directions[active], volume, entry)
-                np.minimum.at(best, active, leaf)
-                start[active] = entry + 1e-3
+        active, start = np.arange(rays if len(self._foliage) else 0), np.zeros(rays)
+        for _ in range(_CROSSINGS):
+            if not len(active):
+                break
+            there = origins[active] - self._origin + directions[active] * start[active, None]
+            ahead, face = self._hulls.first_faces(there, directions[active])
+            entry = start[active] + ahead
+            going = (face >= 0) & (entry < np.minimum(limits, best)[active])
+            active, face, entry = active[going], face[going], entry[going]
+            leaf = self._first_leaf(origins[active], directions[active], self._owner[face], entry)
+            np.minimum.at(best, active, leaf)
+            start[active] = entry + 1e-3
         seen = best < limits
-        reach = np.where(seen, best, 0.0)
-        cells = np.floor((origins + directions * reach[:, None]) / CELL)
+        cells = np.floor((origins + directions * np.where(seen, best, 0.0)[:, None]) / CELL)
         return Hits(
             distance=np.where(seen, best, np.inf),
             # leaves hang at any attitude; one that was hit is seldom seen edge-on
-            cosine=0.25 + 0.75 * _hash(cells, 3),
-            raw_ids=np.where(seen, RawId.VEGETATION, 0).astype(np.uint16),
-            materials=np.full(rays, Material.LEAF, np.uint8),
+            cosine=0.25 + 0.75 * cell_noise(cells, 3),
+            labels=np.where(seen, RawId.VEGETATION, 0).astype(np.uint16),
+            materials=np.full(rays, MATERIALS["leaf"], np.uint8),
             instances=np.zeros(rays, np.uint16),
         )
 
@@ -197,13 +159,13 @@ class FoliageCaster:
         while len(live):
             place = origins[live] + directions[live] * at[live, None]
             cell = np.floor(place / CELL)
-            twig = _hash(np.floor(place / _CLUMP), 1)
+            twig = cell_noise(np.floor(place / _CLUMP), 1)
             # a third of the twigs hold no leaves, the others up to twice the mean
             share = self._foliage.density[volume[live]] * step * np.clip(3.0 * twig - 1.0, 0.0, 2.0)
-            leaf = _hash(cell, 2) < share
+            leaf = cell_noise(cell, 2) < share
             hit = live[leaf]
             # somewhere inside the step, the same place for every ray of this cell
-            result[hit] = at[hit] + step * (_hash(cell[leaf], 4) - 0.5)
+            result[hit] = at[hit] + step * (cell_noise(cell[leaf], 4) - 0.5)
             at[live] += step
             live = live[~leaf & (at[live] < far[live])]
         return result
@@ -229,17 +191,3 @@ class FoliageCaster:
         near = np.where(is_box, ends.min(0).max(1), near)
         far = np.where(is_box, ends.max(0).min(1), np.where(miss, near, far))
         return np.maximum(near, 0.0), far
-
-
-def _hash(cells: Floats, salt: int) -> Floats:
-    """Draw a number in [0, 1) for each integer cell [N, 3], the same wherever it is asked for."""
-    # integer mixing in the manner of Murmur3's finaliser; overflow wraps and is meant
-    i = cells.astype(np.int64).view(np.uint64)
-    key = i[:, 0] * np.uint64(0x9E3779B97F4A7C15) + i[:, 1] * np.uint64(0xC2B2AE3D27D4EB4F)
-    key += i[:, 2] * np.uint64(0x165667B19E3779F9) + np.uint64(salt * 0x27D4EB2F165667C5 % 2**64)
-    key ^= key >> np.uint64(33)
-    key *= np.uint64(0xFF51AFD7ED558CCD)
-    key ^= key >> np.uint64(33)
-    key *= np.uint64(0xC4CEB9FE1A85EC53)
-    key ^= key >> np.uint64(33)
-    return np.asarray((key >> np.uint64(11)).astype(np.float64) / 2.0**53)

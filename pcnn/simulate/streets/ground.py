@@ -3,21 +3,38 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from pcnn.simulate.mesh import Floats, Mesh, join
-from pcnn.simulate.primitives import quads
-from pcnn.simulate.streets.layout import WIDTH, Block, Side
-from pcnn.simulate.streets.zones import EDGE, MATERIAL, RAISED, RAW_ID, Zone, zone_at
+from pcnn.simulate.mesh import Floats, Mesh, join, surface
+from pcnn.simulate.shapes import quads
+from pcnn.simulate.streets.layout import WIDTH, Block, Patch, Side, Zone
+from pcnn.simulate.streets.materials import MATERIALS
+from pcnn.simulate.streets.raw_ids import RawId
 
 Zones = NDArray[np.int64]
+
+# label, material, height above the road in kerbs, and in metres
+_GROUND: dict[Zone, tuple[RawId, str, float, float]] = {
+    Zone.TERRAIN: (RawId.TERRAIN, "grass", 1.0, 0.0),
+    Zone.ROAD: (RawId.ROAD, "asphalt", 0.0, 0.0),
+    Zone.MARKING: (RawId.LANE_MARKING, "road_paint", 0.0, 0.0),
+    Zone.PARKING: (RawId.PARKING, "paving", 0.0, 0.03),
+    Zone.SIDEWALK: (RawId.SIDEWALK, "paving", 1.0, 0.0),
+    Zone.GRAVEL: (RawId.OTHER_GROUND, "gravel", 0.9, 0.0),
+    Zone.ISLAND: (RawId.OTHER_GROUND, "concrete", 1.3, 0.0),
+}
+_ROWS = [_GROUND[zone] for zone in Zone]
+_LABELS = np.array([row[0] for row in _ROWS])
+_MATERIALS = np.array([MATERIALS[row[1]] for row in _ROWS], np.uint8)
+_KERBS, _EDGES = np.array([row[2:] for row in _ROWS]).T
 
 
 @dataclass(frozen=True, eq=False)
 class Relief:
-    """Lie of the land beyond the sidewalks: a slope on either side, and waves of the terrain."""
+    """The land beyond the sidewalks: a slope on either side, and waves of the terrain."""
 
     waves: Floats  # [M, 4]: amplitude [m], wave numbers along s and d [rad/m], phase [rad]
     banks: tuple[float, float]  # slope away from the street, left and right
@@ -33,94 +50,86 @@ class Relief:
         waves = np.stack([height, number * np.cos(turn), number * np.sin(turn), phase], 1)
         return Relief(waves, banks)
 
-    def bank(self, d: Floats, sides: tuple[Side, Side]) -> Floats:
-        """Return what the slopes add to the height at distances d from the centre line [m]."""
-        d = np.asarray(d, np.float64)
-        left = d > 0
-        beyond = np.abs(d) - np.where(left, sides[0].edge, sides[1].edge)
-        # begins within two metres of the sidewalk, ends 45 m behind it
-        run = np.clip(beyond, 0.0, 45.0)
-        slope = np.where(left, self.banks[0], self.banks[1])
-        return np.asarray(slope * run * run / (run + 2.0))
+    @staticmethod
+    def _beyond(d: Floats, sides: tuple[Side, Side]) -> Floats:
+        """Return how far beyond the sidewalk d lies [m]."""
+        return np.maximum(np.abs(d) - np.where(d > 0, sides[0].edge, sides[1].edge), 0.0)
 
-    def __call__(self, s: Floats, d: Floats, sides: tuple[Side, Side]) -> Floats:
+    def bank(self, d: Floats, sides: tuple[Side, Side]) -> Floats:
+        """Return the height that the slopes add at distances d from the centre line [m]."""
+        # begins within two metres of the sidewalk, ends 45 m behind it
+        run = np.minimum(self._beyond(d, sides), 45.0)
+        return np.asarray(np.where(d > 0, *self.banks) * run * run / (run + 2.0))
+
+    def terrain(self, s: Floats, d: Floats, sides: tuple[Side, Side]) -> Floats:
         """Return the height of the terrain above its slope at (s, d) [m]."""
-        edge = np.where(d > 0, sides[0].edge, sides[1].edge)
-        beyond = np.clip(np.abs(d) - edge, 0.0, None)
+        beyond = self._beyond(d, sides)
         angle = s[..., None] * self.waves[:, 1] + d[..., None] * self.waves[:, 2]
         wave = (self.waves[:, 0] * np.sin(angle + self.waves[:, 3])).sum(-1)
         # grows over three metres from the sidewalk, and with distance behind the houses
-        ramp = np.clip(beyond / 3.0, 0.0, 1.0)
-        return np.asarray(
-            ramp * (wave + self.waves[:, 0].sum()) + np.clip(beyond - 20, 0, None) * wave * 0.08
-        )
+        near = np.minimum(beyond / 3.0, 1.0) * (wave + self.waves[:, 0].sum())
+        return np.asarray(near + np.maximum(beyond - 20, 0) * wave * 0.08)
 
 
-def height(
-    block: Block,
-    relief: Relief,
-    kerb_height: float,
-    s: Floats,
-    d: Floats,
-    zone: Zones | None = None,
-) -> Floats:
-    """Return the height of the ground [m] at street positions, before the road is bent.
+@dataclass(frozen=True, eq=False)
+class Ground:
+    """The ground of one block, before the road is bent."""
 
-    Args:
-        block: the block that holds the positions.
-        relief: undulation of the terrain.
-        kerb_height: of the sidewalk above the road [m].
-        s: positions along the street.
-        d: positions across it.
-        zone: the zones of the positions where they are known already.
-    """
-    s, d = np.asarray(s, np.float64), np.asarray(d, np.float64)
-    kind = zone_at(list(block.patches), s, d) if zone is None else zone
-    flat = RAISED[kind] * kerb_height + EDGE[kind]
-    land = flat + relief.bank(d, block.sides)
-    return np.asarray(land + np.where(kind == Zone.TERRAIN, relief(s, d, block.sides), 0.0))
+    block: Block
+    relief: Relief
+    kerb_height: float  # [m] of the sidewalk above the road
+
+    @cached_property
+    def _patches(self) -> Floats:
+        """[P, 5] patches, the uppermost first, with the terrain below them all."""
+        whole = Patch(-np.inf, np.inf, -np.inf, np.inf, Zone.TERRAIN)
+        return np.array([*reversed(self.block.patches), whole], np.float64)
+
+    def zone(self, s: Floats, d: Floats) -> Zones:
+        """Return the zone of each position (s, d)."""
+        s0, s1, d0, d1, zones = self._patches.T.reshape(5, -1, *(1 for _ in s.shape))
+        inside = (s >= s0) & (s < s1) & (d >= d0) & (d < d1)
+        return np.asarray(zones.reshape(-1)[inside.argmax(0)], np.int64)
+
+    def height(self, s: ArrayLike, d: ArrayLike, zone: Zones | None = None) -> Floats:
+        """Return the height at street positions [m]; their zones are found if not given."""
+        s, d = np.asarray(s, np.float64), np.asarray(d, np.float64)
+        kind = self.zone(s, d) if zone is None else zone
+        land = _KERBS[kind] * self.kerb_height + _EDGES[kind]
+        land = land + self.relief.bank(d, self.block.sides)
+        if (kind == Zone.TERRAIN).any():
+            wild = self.relief.terrain(s, d, self.block.sides)
+            land = land + np.where(kind == Zone.TERRAIN, wild, 0.0)
+        return np.asarray(land)
+
+    def mesh(self) -> Mesh:
+        """Make a lattice of cells, and upright faces where heights differ."""
+        block, ends = self.block, self._patches[:-1, :4]
+        s_lines = _lines(ends[:, :2], block.s0, block.s1, np.linspace(block.s0, block.s1, 21))
+        reach = np.concatenate([np.arange(1.0, 16.0, 1.5), np.arange(16.0, WIDTH, 3.0)])
+        d_lines = _lines(ends[:, 2:], -WIDTH, WIDTH, np.concatenate([-reach, reach]))
+        s0, d0 = np.meshgrid(s_lines[:-1], d_lines[:-1], indexing="ij")
+        s1, d1 = np.meshgrid(s_lines[1:], d_lines[1:], indexing="ij")
+        zone = self.zone((s0 + s1) / 2, (d0 + d1) / 2)
+        # [S, D, 4, 3]: every cell has corners of its own height
+        corners = ((s0, d0), (s1, d0), (s1, d1), (s0, d1))
+        cells = np.stack([np.stack([s, d, self.height(s, d, zone)], -1) for s, d in corners], 2)
+        parts = [_painted(cells, zone)]
+        # steps across d (kerbs) and along s (ends of bays and islands)
+        parts.append(_steps(cells[:, :-1, [3, 2]], cells[:, 1:, [0, 1]], zone[:, :-1], zone[:, 1:]))
+        parts.append(_steps(cells[:-1, :, [1, 2]], cells[1:, :, [0, 3]], zone[:-1], zone[1:]))
+        # aprons hide the seams to the neighbouring blocks, whose lattices differ
+        for border, kind in ((cells[0][:, [0, 3]], zone[0]), (cells[-1][:, [1, 2]], zone[-1])):
+            apron = np.concatenate([border, border[:, ::-1] - (0, 0, 1.0)], 1)
+            parts.append(_painted(apron, kind))
+        return join(parts)
 
 
-def _lines(edges: list[float], low: float, high: float, spacing: Floats) -> Floats:
+def _lines(edges: Floats, low: float, high: float, spacing: Floats) -> Floats:
     """Merge patch edges with evenly spread lines, dropping lines that nearly coincide."""
-    inside = [e for e in edges if low < e < high]
+    inside = edges[(edges > low) & (edges < high)]
     lines = np.unique(np.round(np.concatenate([spacing, inside, [low, high]]), 4))
-    keep = np.ones(len(lines), bool)
-    keep[1:] = np.diff(lines) > 1e-3
-    return np.asarray(lines[keep])
-
-
-def ground_mesh(block: Block, relief: Relief, kerb_height: float) -> Mesh:
-    """Make the ground of a block: a lattice of cells, and upright faces where heights differ."""
-    patches = list(block.patches)
-    s_lines = _lines(
-        [e for p in patches for e in (p.s0, p.s1)],
-        block.s0, block.s1, np.linspace(block.s0, block.s1, 21),
-    )  # fmt: skip
-    reach = np.concatenate([np.arange(1.0, 16.0, 1.5), np.arange(16.0, WIDTH, 3.0)])
-    d_lines = _lines(
-        [e for p in patches for e in (p.d0, p.d1)],
-        -WIDTH, WIDTH, np.concatenate([-reach, reach]),
-    )  # fmt: skip
-    s0, d0 = np.meshgrid(s_lines[:-1], d_lines[:-1], indexing="ij")
-    s1, d1 = np.meshgrid(s_lines[1:], d_lines[1:], indexing="ij")
-    zone = zone_at(patches, (s0 + s1) / 2, (d0 + d1) / 2)
-
-    def corner(s: Floats, d: Floats) -> Floats:
-        z = height(block, relief, kerb_height, s, d, zone)
-        return np.stack([s, d, z], -1)
-
-    # [S, D, 4, 3]: every cell has corners of its own height
-    cells = np.stack([corner(s0, d0), corner(s1, d0), corner(s1, d1), corner(s0, d1)], axis=2)
-    kinds = zone.reshape(-1)
-    parts = [_painted(cells.reshape(-1, 4, 3), kinds)]
-    # steps across d (kerbs) and along s (ends of bays and islands)
-    parts.append(_steps(cells[:, :-1, [3, 2]], cells[:, 1:, [0, 1]], zone[:, :-1], zone[:, 1:]))
-    parts.append(_steps(cells[:-1, :, [1, 2]], cells[1:, :, [0, 3]], zone[:-1], zone[1:]))
-    # aprons hide the seams to the neighbouring blocks, whose lattices differ
-    for border, kind in ((cells[0][:, [0, 3]], zone[0]), (cells[-1][:, [1, 2]], zone[-1])):
-        parts.append(_painted(np.concatenate([border, border[:, ::-1] - (0, 0, 1.0)], 1), kind))
-    return join(parts)
+    return np.asarray(lines[np.insert(np.diff(lines) > 1e-3, 0, True)])
 
 
 def _steps(near: Floats, far: Floats, zone_near: Zones, zone_far: Zones) -> Mesh:
@@ -132,11 +141,6 @@ def _steps(near: Floats, far: Floats, zone_near: Zones, zone_far: Zones) -> Mesh
 
 
 def _painted(faces: Floats, kinds: Zones) -> Mesh:
-    """Give each four-cornered face [Q, 4, 3] the label and material of its zone."""
-    twice = np.concatenate([kinds, kinds])
-    return Mesh(
-        triangles=quads(faces),
-        raw_ids=RAW_ID[twice].astype(np.uint16),
-        materials=MATERIAL[twice].astype(np.uint8),
-        instances=np.zeros(len(twice), np.uint16),
-    )
+    """Give each four-cornered face [..., 4, 3] the label and material of its zone."""
+    twice = np.repeat(kinds.reshape(-1), 2)
+    return surface(quads(faces), _MATERIALS[twice], _LABELS[twice])

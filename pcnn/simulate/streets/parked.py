@@ -2,31 +2,13 @@
 
 from __future__ import annotations
 
-import math
+import numpy as np
 
-from pcnn.simulate.mesh import Mesh
-from pcnn.simulate.streets import vehicles
-from pcnn.simulate.streets.cycles import bicycle, motorcycle
 from pcnn.simulate.streets.layout import Plot, Side
-from pcnn.simulate.streets.raw_ids import RawId
-from pcnn.simulate.streets.site import Site
+from pcnn.simulate.streets.site import Site, footprint
 
 # they park on the far side: beside the sensor one alone would fill a third of a scan
 _LARGE = ("truck", "bus", "caravan")
-
-
-def make(site: Site, kind: str) -> tuple[Mesh, RawId]:
-    """Make a vehicle of the named kind and its raw id at rest."""
-    rng = site.rng
-    if kind == "truck":
-        return vehicles.truck(rng), RawId.TRUCK
-    if kind == "bus":
-        return vehicles.bus(rng), RawId.BUS
-    if kind == "caravan":
-        return vehicles.caravan(rng), RawId.OTHER_VEHICLE
-    if kind == "motorcycle":
-        return motorcycle(rng), RawId.MOTORCYCLE
-    return vehicles.car(rng), RawId.CAR
 
 
 def park_vehicles(site: Site) -> list[str]:
@@ -45,12 +27,12 @@ def park_vehicles(site: Site) -> list[str]:
             _fill_car_park(site, plot)
         elif plot.driveway is not None and plot.front > 4.8 and site.happens(0.6):
             d = plot.side.sign * (plot.side.edge + plot.front / 2 + 0.3)
-            site.put_thing(*make(site, "car"), plot.driveway + 1.5, d, math.pi / 2)
+            site.put(site.thing("car"), plot.driveway + 1.5, d, np.pi / 2)
     return ["truck" if kind == "truck" else "bus" for kind in wanted if kind in _LARGE]
 
 
 def _rarer_kinds(site: Site) -> list[str]:
-    """Draw which rarer vehicles this block parks, in the order in which they arrive."""
+    """Draw the rarer vehicles that this block parks, in the order in which they arrive."""
     large = "bus" if site.happens(0.35) else "caravan"
     kinds = ["truck", large, "motorcycle", "motorcycle", "bicycles", "bicycles"]
     kinds = [kind for kind in kinds if site.happens(site.settings.presence)]
@@ -59,11 +41,10 @@ def _rarer_kinds(site: Site) -> list[str]:
 
 def _fill_bay(site: Site, side: Side, start: float, end: float, wanted: list[str]) -> None:
     rng = site.rng
-    forward = 0.0 if side.sign < 0 else math.pi
-    at = start + float(rng.uniform(0.2, 1.2))
+    at = start + rng.uniform(0.2, 1.2)
     while at < end - 2.0:
         if not site.happens(site.settings.parked_share):
-            at += float(rng.uniform(2.0, 5.0))
+            at += rng.uniform(2.0, 5.0)
             continue
         # two places in three go to a rarer vehicle while there are any
         choice = [kind for kind in wanted if side.sign > 0 or kind not in _LARGE]
@@ -74,20 +55,20 @@ def _fill_bay(site: Site, side: Side, start: float, end: float, wanted: list[str
         if kind == "bicycles":
             at = _cycle_stand(site, side, at, end)
             continue
-        mesh, raw_id = make(site, kind)
-        length, width = vehicles.footprint(mesh)
+        mesh = site.thing(kind)
+        length, width = footprint(mesh)
         if at + length > end:
             if kind == "car":
                 return
-            # too long for what is left: a shorter one may still fit
+            # too long for the rest of the bay: a shorter one may still fit
             wanted.insert(0, kind)
             at += 1.5
             continue
-        # wide vehicles keep to the kerb, and stand into the road with what does not fit
+        # wide vehicles keep to the kerb and stand into the road with the rest of their width
         middle = side.bay - max((side.bay - side.kerb) / 2, width / 2 - 0.05)
-        yaw = forward + float(rng.normal(0, 0.02))
-        site.put_thing(mesh, raw_id, at + float(length) / 2, side.sign * middle, yaw)
-        at += float(length) + float(rng.uniform(0.6, 1.6))
+        yaw = side.along_traffic + rng.normal(0, 0.02)
+        site.put(mesh, at + length / 2, side.sign * middle, yaw)
+        at += length + rng.uniform(0.6, 1.6)
 
 
 def _cycle_stand(site: Site, side: Side, at: float, end: float) -> float:
@@ -96,9 +77,9 @@ def _cycle_stand(site: Site, side: Side, at: float, end: float) -> float:
     for _ in range(max(int(site.rng.poisson(site.settings.bicycle_count)), 2) + 1):
         if at > end - 0.5:
             break
-        yaw = math.copysign(math.pi / 2, side.sign) + float(site.rng.normal(0, 0.15))
-        site.put_thing(bicycle(site.rng), RawId.BICYCLE, at + 0.3, middle, yaw)
-        at += float(site.rng.uniform(0.55, 0.9))
+        yaw = -side.to_road + site.rng.normal(0, 0.15)
+        site.put(site.thing("bicycle"), at + 0.3, middle, yaw)
+        at += site.rng.uniform(0.55, 0.9)
     return at + 0.6
 
 
@@ -112,9 +93,9 @@ def _fill_car_park(site: Site, plot: Plot) -> None:
         if kind == "car" and not site.happens(0.7 * site.settings.parked_share):
             at += 2.6
             continue
-        mesh, raw_id = make(site, kind)
-        length = float(vehicles.footprint(mesh)[0])
+        mesh = site.thing(kind)
         at += 0.3 if kind != "car" else 0.0
-        yaw = math.copysign(math.pi / 2, float(site.rng.uniform(-1, 1)))
-        site.put_thing(mesh, raw_id, at, plot.side.sign * (plot.side.edge + 0.8 + length / 2), yaw)
+        yaw = np.copysign(np.pi / 2, site.rng.uniform(-1, 1))
+        d = plot.side.sign * (plot.side.edge + 0.8 + footprint(mesh)[0] / 2)
+        site.put(mesh, at, d, yaw)
         at += 2.7 if kind == "car" else 3.2

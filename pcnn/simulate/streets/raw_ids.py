@@ -35,22 +35,15 @@ class RawId(IntEnum):
     POLE = 80
     TRAFFIC_SIGN = 81
     OTHER_OBJECT = 99
-    MOVING_CAR = 252
-    MOVING_BICYCLIST = 253
-    MOVING_PERSON = 254
-    MOVING_MOTORCYCLIST = 255
-    MOVING_BUS = 257
-    MOVING_TRUCK = 258
-    MOVING_OTHER_VEHICLE = 259
 
 
 #: the id of a thing that drives or walks, by the id of the same thing at rest
-MOVING = {
-    RawId.CAR: RawId.MOVING_CAR,
-    RawId.BICYCLIST: RawId.MOVING_BICYCLIST,
-    RawId.PERSON: RawId.MOVING_PERSON,
-    RawId.MOTORCYCLIST: RawId.MOVING_MOTORCYCLIST,
-    RawId.BUS: RawId.MOVING_BUS,
-    RawId.TRUCK: RawId.MOVING_TRUCK,
-    RawId.OTHER_VEHICLE: RawId.MOVING_OTHER_VEHICLE,
+MOVING: dict[int, int] = {
+    RawId.CAR: 252,
+    RawId.BICYCLIST: 253,
+    RawId.PERSON: 254,
+    RawId.MOTORCYCLIST: 255,
+    RawId.BUS: 257,
+    RawId.TRUCK: 258,
+    RawId.OTHER_VEHICLE: 259,
 }

@@ -3,17 +3,40 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 
+from pcnn.simulate.catalogue import Catalogue
 from pcnn.simulate.mesh import Mesh
 from pcnn.simulate.streets.foliage import Foliage, Plant
-from pcnn.simulate.streets.ground import Relief, height
-from pcnn.simulate.streets.layout import Block
+from pcnn.simulate.streets.ground import Ground
+from pcnn.simulate.streets.layout import Block, Side
+from pcnn.simulate.streets.materials import MATERIALS
+from pcnn.simulate.streets.raw_ids import MOVING, RawId
 from pcnn.simulate.streets.settings import StreetSettings
 
 #: things of one block: its instance ids are consecutive and no other block has them
 INSTANCES_PER_BLOCK = 128
+
+OBJECTS = Catalogue(
+    Path(__file__).with_name("objects.yaml"), {raw.name.lower(): raw.value for raw in RawId}
+)
+
+
+def make(rng: np.random.Generator, name: str, instance: int = 0, moving: bool = False) -> Mesh:
+    """Make an object of the catalogue, with an instance id if one is given."""
+    mesh = OBJECTS.make(rng, MATERIALS.get, name).mesh
+    if not instance:
+        return mesh
+    label = int(mesh.labels[0])
+    return mesh.labelled(MOVING[label] if moving else label, instance)
+
+
+def footprint(mesh: Mesh) -> tuple[float, float]:
+    """Return the extent (x length, y width) of a mesh [m]."""
+    length, width = np.ptp(mesh.triangles.reshape(-1, 3)[:, :2], axis=0)
+    return float(length), float(width)
 
 
 @dataclass(eq=False)
@@ -23,7 +46,7 @@ class Site:
     rng: np.random.Generator
     settings: StreetSettings
     block: Block
-    relief: Relief
+    ground: Ground
     first_instance: int
     meshes: list[Mesh] = field(default_factory=list)
     foliage: list[Foliage] = field(default_factory=list)
@@ -41,11 +64,9 @@ class Site:
         self._instances += 1
         return self.first_instance + self._instances - 1
 
-    def ground(self, s: float, d: float) -> float:
-        """Return the height of the ground at one position [m]."""
-        kerb = self.settings.kerb_height
-        at = height(self.block, self.relief, kerb, np.array([s]), np.array([d]))
-        return float(at[0])
+    def thing(self, name: str, moving: bool = False) -> Mesh:
+        """Make an object of the catalogue under a new instance id."""
+        return make(self.rng, name, self.new_instance(), moving)
 
     def claim(self, s: float, d: float, radius: float) -> bool:
         """Take a disc of ground if it is free, inside the block and off the side street."""
@@ -57,23 +78,34 @@ class Site:
             self._taken.append((s, d, radius))
         return free
 
+    def find(self, d: float, radius: float) -> float | None:
+        """Take a disc of ground somewhere along the block; return its s."""
+        for _ in range(8):
+            s = self.rng.uniform(self.block.s0 + 1.0, self.block.s1 - 1.0)
+            if self.claim(s, d, radius):
+                return s
+        return None
+
     def put(
-        self, what: Mesh | Plant, s: float, d: float, yaw: float = 0.0, sink: float = 0.0
+        self, what: str | Mesh | Plant, s: float, d: float, yaw: float = 0.0, sink: float = 0.0
     ) -> None:
-        """Stand a mesh or a plant on the ground at (s, d), `sink` metres deep."""
-        self.place(what, s, d, self.ground(s, d) - sink, yaw)
+        """Stand an object, or one of the catalogue, on the ground at (s, d), `sink` m deep."""
+        self.place(what, s, d, float(self.ground.height([s], [d])[0]) - sink, yaw)
 
-    def place(self, what: Mesh | Plant, s: float, d: float, z: float, yaw: float) -> None:
-        """Stand a mesh or a plant at a height of its own [m]."""
-        there = what.moved(s, d, z, yaw)
-        if isinstance(there, Plant):
-            self.foliage.append(there.leaves)
-            there = there.wood
-        self.meshes.append(there)
+    def put_along(self, what: Mesh | Plant, side: Side, s0: float, s1: float, away: float) -> None:
+        """Place an object drawn along +x so that its -y side faces the road, `away` m from it."""
+        s, yaw, d = (s0, 0.0, away) if side.sign > 0 else (s1, np.pi, -away)
+        # footings are deep enough for the whole length, so one height serves
+        along = [s0 + 0.1, (s0 + s1) / 2, s1 - 0.1]
+        self.place(what, s, d, float(self.ground.height(along, [d] * 3).min()), yaw)
 
-    def put_thing(self, mesh: Mesh, raw_id: int, s: float, d: float, yaw: float) -> None:
-        """Stand a thing on the ground under a new instance id."""
-        self.put(mesh.labelled(raw_id, self.new_instance()), s, d, yaw)
+    def place(self, what: str | Mesh | Plant, s: float, d: float, z: float, yaw: float) -> None:
+        """Stand an object at a given height [m]."""
+        if isinstance(what, Plant):
+            self.foliage.append(what.leaves.moved(s, d, z, yaw))
+            what = what.wood
+        mesh = make(self.rng, what) if isinstance(what, str) else what
+        self.meshes.append(mesh.moved(s, d, z, yaw))
 
     def happens(self, share: float) -> bool:
         """Draw an event of the given probability."""

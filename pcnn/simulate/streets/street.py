@@ -1,39 +1,42 @@
-"""A street: everything that one sequence drives through, made block by block on demand."""
+"""A street: everything that one sequence drives through, made on demand, and its scans."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pcnn.simulate.mesh import Floats, Mesh, join
-from pcnn.simulate.streets.foliage import Foliage, join_foliage
-from pcnn.simulate.streets.ground import Relief, ground_mesh
+from pcnn.simulate.raycast import Hits, RayCaster
+from pcnn.simulate.settings import Split
+from pcnn.simulate.streets.drive import REVOLUTION, Drive
+from pcnn.simulate.streets.foliage import Foliage, FoliageCaster, join_foliage
+from pcnn.simulate.streets.ground import Ground, Relief
 from pcnn.simulate.streets.junctions import furnish_junction
 from pcnn.simulate.streets.layout import Block, draw_block, draw_sides
+from pcnn.simulate.streets.lidar import Lidar, Scan
 from pcnn.simulate.streets.parked import park_vehicles
 from pcnn.simulate.streets.plots import build_plots
 from pcnn.simulate.streets.road import Road
 from pcnn.simulate.streets.roadside import furnish_roadside
-from pcnn.simulate.streets.sensor import Sensor
 from pcnn.simulate.streets.settings import (
     BLOCK_LENGTH,
     DISTRICT_BLOCKS,
-    SensorSettings,
-    Split,
     StreetSettings,
+    draw_course,
     draw_district,
     draw_sensor_settings,
-    draw_settings,
 )
 from pcnn.simulate.streets.site import INSTANCES_PER_BLOCK, Site
-from pcnn.simulate.streets.traffic import Arrival, Mover, block_traffic, convoy
-from pcnn.simulate.streets.trajectory import Drive
+from pcnn.simulate.streets.traffic import Mover, Place, block_traffic, convoy
 
 VIEW = 85.0  # [m] a little more than the sensor's reach
 _FIRST_BLOCK = -4  # no block before this one is ever seen, as drives begin at s = 0
 _CONVOY_INSTANCES = 16  # ids 1..15 belong to the convoy
+_SECTORS = 12  # of a revolution, in each of which moving things stand still
 
 # streams of random numbers of a sequence, so that no part's draws shift another's
 _STREET, _BLOCK, _SCAN, _SENSOR, _DISTRICT = 0, 1, 2, 3, 4
@@ -46,7 +49,7 @@ class BuiltBlock:
     plan: Block
     standing: Mesh
     foliage: Foliage
-    movers: list[Mover | Arrival]
+    movers: list[Mover]
 
 
 class Street:
@@ -67,17 +70,16 @@ class Street:
         self._seed = (seed, sequence)
         self._split: Split = split
         rng = self._stream(_STREET, 0)
-        self.settings: StreetSettings = draw_settings(rng, split)
-        settings = self.settings
-        self.road = Road.draw(rng, settings.bend, settings.hill, settings.crown, settings.camber)
-        self._sides = draw_sides(rng, settings)
-        self._relief = Relief.draw(rng, settings.relief, (settings.bank_left, settings.bank_right))
-        self._convoy = convoy(rng, settings, first_instance=1)
+        self.settings = course = draw_course(rng, split)
+        self.road = Road.draw(rng, course.bend, course.hill, course.crown, course.camber)
+        self._sides = draw_sides(rng, course)
+        self._relief = Relief.draw(rng, course.relief, (course.bank_left, course.bank_right))
+        self._convoy = convoy(rng, course, first_instance=1)
         rng = self._stream(_SENSOR, 0)
-        self.sensor_settings: SensorSettings = draw_sensor_settings(rng, split)
-        self.sensor = Sensor.draw(rng, self.sensor_settings)
+        self.sensor_settings = draw_sensor_settings(rng, split)
+        self.lidar = Lidar.draw(rng, self.sensor_settings)
         self.drive = Drive.draw(
-            rng, self.road, settings.ego_speed, settings.lane, self.sensor_settings.height
+            rng, self.road, course.ego_speed, course.lane, self.sensor_settings.height
         )
         self._blocks: dict[int, BuiltBlock] = {}
 
@@ -114,16 +116,15 @@ class Street:
                 )
             rng, settings = self._stream(_BLOCK, number), self.district(index)[1]
             plan = draw_block(rng, settings, self._sides, index)
-            site = Site(rng, settings, plan, self._relief, first)
+            ground = Ground(plan, self._relief, settings.kerb_height)
+            site = Site(rng, settings, plan, ground, first)
             furnish_roadside(site)
             furnish_junction(site)
-            homeless = park_vehicles(site)
+            on_the_road = park_vehicles(site)
             build_plots(site)
-            movers = block_traffic(site, homeless)
-            ground = ground_mesh(plan, self._relief, settings.kerb_height)
-            self._blocks[index] = BuiltBlock(
-                plan, join([ground, *site.meshes]), join_foliage(site.foliage), movers
-            )
+            movers = block_traffic(site, on_the_road)
+            standing = join([ground.mesh(), *site.meshes])
+            self._blocks[index] = BuiltBlock(plan, standing, join_foliage(site.foliage), movers)
         return self._blocks[index]
 
     def standing(self, low: float, high: float) -> Mesh:
@@ -137,20 +138,21 @@ class Street:
         return join_foliage(self.block(index).foliage for index in blocks).bent(self.road)
 
     def moving(self, time: float, sector: tuple[float, float] | None = None) -> Mesh:
-        """Return what moves near the sensor at a time [s], in world coordinates.
+        """Return the things that move near the sensor at a time [s], in world coordinates.
 
         Args:
             time: the moment.
-            sector: middle and half width [rad] of azimuths in the sensor's frame; what certainly
-                lies outside it is left out.
+            sector: middle and half width [rad] of azimuths in the sensor's frame; things that
+                certainly lie outside it are left out.
         """
         here = self.drive.along(time)
-        found = []
+        # vehicles of the convoy keep their distance ahead
+        found: list[tuple[Mover, Place]] = [
+            (one, (here + one.s, one.d, one.ground, 0.0)) for one in self._convoy
+        ]
         for index in self._blocks_near(here - VIEW, here + VIEW):
             for mover in self.block(index).movers:
                 found.append((mover, mover.place(time, self.drive.meeting_time(mover.s))))
-        for ahead, leader in self._convoy:
-            found.append((leader, (here + ahead, leader.d, leader.ground, 0.0)))
         if sector is not None and found:
             places = np.array([place[:3] for _, place in found])
             radii = np.array([mover.radius for mover, _ in found])
@@ -174,3 +176,56 @@ class Street:
     def scan_noise(self, frame: int) -> np.random.Generator:
         """Return the random stream of one revolution."""
         return self._stream(_SCAN, frame)
+
+
+class View:
+    """A stretch of a street with its ray-casting structures, for frames near one another."""
+
+    def __init__(self, street: Street, frames: Sequence[int]) -> None:
+        """Choose the stretch that the frames see."""
+        self._street = street
+        along = [street.drive.along(frame * REVOLUTION) for frame in frames]
+        self._span = min(along) - VIEW, max(along) + VIEW
+        middle = (frames[0] + frames[-1]) / 2 * REVOLUTION
+        # float32 is finest near zero
+        self._origin: Floats = street.drive.pose(middle)[:3, 3]
+
+    def _caster(self, mesh: Mesh) -> RayCaster:
+        return RayCaster(replace(mesh, triangles=mesh.triangles - self._origin))
+
+    @cached_property
+    def _standing(self) -> RayCaster:
+        return self._caster(self._street.standing(*self._span))
+
+    @cached_property
+    def _foliage(self) -> FoliageCaster:
+        return FoliageCaster(self._street.foliage(*self._span), self._origin)
+
+    def scan(self, frame: int) -> Scan:
+        """Take one scan: one revolution about the moment of the frame, looking ahead at it."""
+        street, rng = self._street, self._street.scan_noise(frame)
+        time = frame * REVOLUTION
+        sweep = street.drive.sweep(time)
+        firings = street.lidar.firings(rng)
+        phase = firings.phase
+        origins = sweep.to_world(sweep.moved(firings.origins, phase))
+        directions = sweep.rotated(sweep.turned(firings.directions, phase))
+        directions /= np.linalg.norm(directions, axis=1, keepdims=True)
+        hits = self._standing.cast(origins - self._origin, directions)
+        hits = hits.nearer(self._moving(time, phase, origins, directions))
+        hits = hits.nearer(self._foliage.cast(origins, directions, hits.distance))
+        return street.lidar.measure(rng, firings, hits, sweep)
+
+    def _moving(self, time: float, phase: Floats, origins: Floats, directions: Floats) -> Hits:
+        """Meet the moving things as they stand in the middle of each sector of the revolution."""
+        met = Hits.none(len(phase))
+        sectors = np.clip(((phase + 0.5) * _SECTORS).astype(np.int64), 0, _SECTORS - 1)
+        for number in range(_SECTORS):
+            rows = np.flatnonzero(sectors == number)
+            middle = (number + 0.5) / _SECTORS - 0.5
+            sector = 2 * np.pi * middle, np.pi / _SECTORS
+            mesh = self._street.moving(time + middle * REVOLUTION, sector)
+            if len(mesh):
+                caster = self._caster(mesh)
+                met.put(rows, caster.cast(origins[rows] - self._origin, directions[rows]))
+        return met

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,92 +11,67 @@ from functools import cached_property
 import numpy as np
 
 from pcnn.simulate.mesh import Mesh
-from pcnn.simulate.streets import vehicles
-from pcnn.simulate.streets.cycles import bicyclist, motorcyclist
 from pcnn.simulate.streets.layout import WIDTH
-from pcnn.simulate.streets.people import person
-from pcnn.simulate.streets.raw_ids import MOVING, RawId
-from pcnn.simulate.streets.settings import StreetSettings
-from pcnn.simulate.streets.site import Site
+from pcnn.simulate.streets.settings import Course
+from pcnn.simulate.streets.site import Site, footprint, make
 
 Place = tuple[float, float, float, float]  # s, d, z [m], yaw [rad]
 
 
 @dataclass(frozen=True, eq=False)
-class Mover:
-    """A thing on a lane that reaches `s` at the moment when the sensor's vehicle does: they meet.
+class Mover(ABC):
+    """A thing that moves; it meets the sensor's vehicle at `s`, whenever that comes by."""
 
-    So every drive meets what its blocks were given, however long it takes to get there.
-    """
-
-    mesh: Mesh  # with moving-* ids, facing the direction of travel along +s, at the origin
+    mesh: Mesh  # with moving-* ids, facing +x, at the origin
     s: float  # [m] where it meets the sensor's vehicle
-    d: float  # [m] its lane
-    speed: float  # [m/s] along s, negative for oncoming ones
-    ground: float  # [m] height of what it moves on
+    d: float  # [m] its lane, or where it comes to rest
+    speed: float  # [m/s]
 
     @cached_property
     def radius(self) -> float:
         """Of the circle about the origin that holds the mesh, seen from above [m]."""
-        return _radius(self.mesh)
+        return float(np.linalg.norm(self.mesh.triangles[..., :2], axis=-1).max())
 
+    @abstractmethod
     def place(self, time: float, meeting_time: float) -> Place:
         """Return where in street coordinates it stands at a time [s]."""
+
+
+@dataclass(frozen=True, eq=False)
+class Passing(Mover):
+    """A thing on a lane along the street; its speed is negative if it is oncoming."""
+
+    ground: float = 0.0  # [m] height of its lane
+
+    def place(self, time: float, meeting_time: float) -> Place:
+        """Return its place on the lane."""
         yaw = 0.0 if self.speed >= 0 else math.pi
         return self.s + self.speed * (time - meeting_time), self.d, self.ground, yaw
 
 
 @dataclass(frozen=True, eq=False)
-class Arrival:
+class Arrival(Mover):
     """A vehicle that comes down a side street and stops at its end as the sensor's one passes."""
 
-    mesh: Mesh  # with moving-* ids, facing +x, at the origin
-    s: float  # [m] its lane, along the street
-    stop: float  # [m] distance across the street where its middle comes to rest
-    speed: float  # [m/s]
-    ground: Callable[[float], float]  # height [m] of the side street at a distance across
-
-    @cached_property
-    def radius(self) -> float:
-        """Of the circle about the origin that holds the mesh, seen from above [m]."""
-        return _radius(self.mesh)
+    height: Callable[[float], float]  # [m] of the side street at a distance across
 
     def place(self, time: float, meeting_time: float) -> Place:
-        """Return where in street coordinates it stands at a time [s]."""
+        """Return its place on the side street."""
         way = self.speed * max(meeting_time - time, 0.0)
-        d = self.stop + math.copysign(way, self.stop)
-        yaw = math.copysign(math.pi / 2, -self.stop)
-        return self.s, d, self.ground(min(max(d, -WIDTH), WIDTH)), yaw
+        d = self.d + math.copysign(way, self.d)
+        yaw = math.copysign(math.pi / 2, -self.d)
+        return self.s, d, self.height(min(max(d, -WIDTH), WIDTH)), yaw
 
 
-def _radius(mesh: Mesh) -> float:
-    return float(np.linalg.norm(mesh.triangles[..., :2], axis=-1).max())
-
-
-_MAKERS: dict[str, tuple[Callable[[np.random.Generator], Mesh], RawId]] = {
-    "car": (vehicles.car, RawId.CAR),
-    "truck": (vehicles.truck, RawId.TRUCK),
-    "bus": (vehicles.bus, RawId.BUS),
-    "bicyclist": (bicyclist, RawId.BICYCLIST),
-    "motorcyclist": (motorcyclist, RawId.MOTORCYCLIST),
-}
-
-
-def _mover(site: Site, kind: str, s: float, d: float, speed: float) -> Mover:
-    make, raw_id = _MAKERS[kind]
-    mesh = make(site.rng).labelled(MOVING[raw_id], site.new_instance())
-    return Mover(mesh, s, d, speed, ground=0.0)
-
-
-def block_traffic(site: Site, wanted: list[str]) -> list[Mover | Arrival]:
-    """Draw what the sensor's vehicle meets in a block.
+def block_traffic(site: Site, wanted: list[str]) -> list[Mover]:
+    """Draw the things that the sensor's vehicle meets in a block.
 
     Args:
         site: the block.
         wanted: kinds of vehicles that must be among the oncoming ones, as far as there is room.
     """
     rng, settings, block = site.rng, site.settings, site.block
-    movers: list[Mover | Arrival] = []
+    movers: list[Mover] = []
     # one speed a lane keeps the vehicles of a lane apart for ever
     for offset in (10.0, 30.0):
         kinds = ["car", "motorcyclist", "truck", "bus", ""]
@@ -103,71 +79,65 @@ def block_traffic(site: Site, wanted: list[str]) -> list[Mover | Arrival]:
         if wanted:
             kind = wanted.pop()
         if kind:
-            s = block.s0 + offset + float(rng.uniform(-3, 3))
-            movers.append(_mover(site, kind, s, settings.lane, -settings.oncoming_speed))
-    for direction in (1.0, -1.0):
+            s = block.s0 + offset + rng.uniform(-3, 3)
+            movers.append(
+                Passing(site.thing(kind, True), s, settings.lane, -settings.oncoming_speed)
+            )
+    for way in (1.0, -1.0):
         if site.happens(settings.presence):
-            d = -direction * (settings.road_half_width - 0.40)
-            s = block.s0 + float(rng.uniform(5, 35))
-            movers.append(_mover(site, "bicyclist", s, d, direction * settings.cyclist_speed))
+            d, s = -way * (settings.road_half_width - 0.40), block.s0 + rng.uniform(5, 35)
+            cyclist = site.thing("bicyclist", True)
+            movers.append(Passing(cyclist, s, d, way * settings.cyclist_speed))
     for _ in range(int(rng.poisson(settings.person_count * 0.6)) + 1):
         side = block.sides[int(rng.integers(2))]
-        speed = math.copysign(float(rng.uniform(0.9, 1.6)), float(rng.uniform(-1, 1)))
-        s = float(rng.uniform(block.s0, block.s1))
-        mesh = person(rng, True).labelled(MOVING[RawId.PERSON], site.new_instance())
+        speed = math.copysign(rng.uniform(0.9, 1.6), rng.uniform(-1, 1))
         # the outer half of the sidewalk is kept free of furniture
-        d = side.sign * (side.edge - float(rng.uniform(0.45, 0.75)))
-        movers.append(Mover(mesh, s, d, speed, ground=settings.kerb_height))
+        d, s = side.sign * (side.edge - rng.uniform(0.45, 0.75)), rng.uniform(block.s0, block.s1)
+        walker = site.thing("walker", True)
+        movers.append(Passing(walker, s, d, speed, ground=settings.kerb_height))
     movers.extend(_arrivals(site))
     return movers
 
 
 def _arrivals(site: Site) -> list[Arrival]:
-    rng, crossing = site.rng, site.block.crossing
-    arrivals = []
+    rng, arrivals = site.rng, []
     for side in site.block.sides:
-        if crossing is None or not crossing.has_arm(side) or not site.happens(0.4):
+        crossing = site.block.arm(side)
+        if crossing is None or not site.happens(0.4):
             continue
-        kind = str(
-            rng.choice(["car", "truck", "motorcyclist", "bicyclist"], p=[0.6, 0.1, 0.15, 0.15])
-        )
-        make, raw_id = _MAKERS[kind]
-        mesh = make(rng).labelled(MOVING[raw_id], site.new_instance())
-        length, width = vehicles.footprint(mesh)
-        # behind the stopping line and whoever waits there, in the lane on the right
-        stop = side.sign * (side.edge + 2.5 + float(length) / 2)
-        s = crossing.s - side.sign * max(crossing.half - float(width) / 2 - 0.3, 0.3)
-        lane = s
+        kinds = ["car", "truck", "motorcyclist", "bicyclist"]
+        mesh = site.thing(str(rng.choice(kinds, p=[0.6, 0.1, 0.15, 0.15])), moving=True)
+        length, width = footprint(mesh)
+        # behind the stopping line and a rider who waits there, in the lane on the right
+        stop = side.sign * (side.edge + 2.5 + length / 2)
+        lane = crossing.s - side.sign * max(crossing.half - width / 2 - 0.3, 0.3)
 
-        def ground(d: float, lane: float = lane) -> float:
-            return site.ground(lane, d)
+        def height(d: float, lane: float = lane) -> float:
+            return float(site.ground.height([lane], [d])[0])
 
-        arrivals.append(Arrival(mesh, s, stop, float(rng.uniform(4.0, 8.0)), ground))
+        arrivals.append(Arrival(mesh, lane, stop, rng.uniform(4.0, 8.0), height))
     return arrivals
 
 
-def convoy(
-    rng: np.random.Generator, settings: StreetSettings, first_instance: int
-) -> list[tuple[float, Mover]]:
+def convoy(rng: np.random.Generator, course: Course, first_instance: int) -> list[Passing]:
     """Draw the vehicles that drive before and behind the sensor's vehicle.
 
     Returns:
-        Distance ahead [m] and mover; its `s` is zero.
+        Movers whose `s` is the distance ahead [m].
     """
     members: list[tuple[float, str]] = []
+    large = ["car", "truck", "bus"]
     # the rarest class of all rides along with every drive, before or behind
-    ahead = bool(rng.random() < 0.7)
+    ahead = rng.random() < 0.7
     if ahead:
-        members.append((float(rng.uniform(8, 13)), "motorcyclist"))
+        members.append((rng.uniform(8, 13), "motorcyclist"))
     if rng.random() < 0.7:
-        members.append((float(rng.uniform(24, 34)), str(rng.choice(["car", "truck", "bus"]))))
+        members.append((rng.uniform(24, 34), str(rng.choice(large))))
     if rng.random() < 0.7:
-        members.append((-float(rng.uniform(13, 20)), str(rng.choice(["car", "truck", "bus"]))))
+        members.append((-rng.uniform(13, 20), str(rng.choice(large))))
     if not ahead or rng.random() < 0.3:
-        members.append((-float(rng.uniform(7, 9)), "motorcyclist"))
-    result = []
-    for number, (distance, kind) in enumerate(members):
-        make, raw_id = _MAKERS[kind]
-        mesh = make(rng).labelled(MOVING[raw_id], first_instance + number)
-        result.append((distance, Mover(mesh, 0.0, -settings.lane, settings.ego_speed, ground=0.0)))
-    return result
+        members.append((-rng.uniform(7, 9), "motorcyclist"))
+    return [
+        Passing(make(rng, kind, first_instance + n, moving=True), s, -course.lane, course.ego_speed)
+        for n, (s, kind) in enumerate(members)
+    ]

@@ -13,9 +13,9 @@ from pcnn.datasets.registration import (
     ThreeDMatchSets,
 )
 from pcnn.datasets.registration.kitti_pair_rule import pairs_between
+from pcnn.files.simulated import write_marker
 from pcnn.registration.nearest import nearest_within
 from pcnn.registration.transforms import inverse, transform_points
-from pcnn.simulate.marker import write_marker
 from tests.datasets.registration.training_sets import write_drive, write_fcgf, write_predator
 
 VAL_SCENE = "7-scenes-heads"  # of FCGF

@@ -23,7 +23,7 @@ from pcnn.datasets.statistics import (
     set_statistics,
 )
 from pcnn.datasets.statistics.clouds import find_rings
-from pcnn.simulate.streets.hdl64 import ELEVATIONS, firing_azimuths
+from pcnn.simulate.streets.lidar import ELEVATIONS, firing_azimuths
 
 
 def cloud(count: int = 400, seed: int = 0, spread: float = 0.4) -> np.ndarray:

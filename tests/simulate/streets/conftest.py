@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pcnn.simulate import simulate_kitti
+from pcnn.simulate.streets.kitti import simulate_kitti
 from pcnn.simulate.streets.street import Street
 
 SMALL = {"seed": 3, "train_scans": 1, "val_scans": 2, "frame_stride": 10}

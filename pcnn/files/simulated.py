@@ -1,0 +1,37 @@
+"""The file that marks the folder of a simulated set and records how it was made."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from pcnn.errors import FileError
+from pcnn.files.text import read_json
+
+MARKER = "SIMULATED.json"
+
+
+def write_marker(folder: Path, record: dict[str, Any]) -> None:
+    """Write the record of a set into its folder."""
+    (folder / MARKER).write_text(json.dumps(record, indent=2, sort_keys=True) + "\n")
+
+
+def read_marker(folder: Path) -> dict[str, Any]:
+    """Read the record of a simulated set.
+
+    Raises:
+        MissingFileError: the folder holds no simulated set.
+        FileError: the record cannot be read.
+    """
+    path = folder / MARKER
+    record = read_json(path)
+    if not isinstance(record, dict):
+        raise FileError(path, "it must hold a JSON object; delete the folder")
+    return record
+
+
+def is_simulated(path: str | Path) -> bool:
+    """Tell whether a file or folder belongs to a simulated set: a marker lies at or above it."""
+    here = Path(path).resolve()
+    return any((folder / MARKER).is_file() for folder in (here, *here.parents))

@@ -1,0 +1,130 @@
+"""A structured-light depth camera: noise, quantisation, shadows and holes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pcnn.simulate.hashing import cell_noise
+from pcnn.simulate.mesh import Floats
+from pcnn.simulate.rooms.room import Room
+
+# z [m] times the disparity in eighths of a pixel of the full 640 x 480 image
+_DISPARITY = 351.3
+_BASELINE = 0.075  # [m] between projector and camera
+
+
+@dataclass(frozen=True)
+class DepthCamera:
+    """One unit. Every second pixel of 640 x 480 is simulated: 9 mm on a wall 2.5 m away."""
+
+    width: int = 320
+    height: int = 240
+    focal: float = 262.5  # [pixels]
+    near: float = 0.5  # [m]
+    far: float = 4.5  # [m] answers beyond are lost
+    disparity_noise: float = 0.17  # [1/8 pixel] of one pixel alone
+    smooth_noise: float = 0.25  # [1/8 pixel] shared by the pixels of a matching window
+    lateral_noise: float = 0.3  # [pixels]
+    distortion: float = 0.004  # relative error of the range towards the corners
+    bias: tuple[float, float, float] = (0.0, 0.0, 0.0)  # relative range error: 1, u, v
+    loss: float = 1.0  # factor on the share of lost answers
+
+    def rays(self) -> Floats:
+        """Return the directions of the pixels [height * width, 3] with z = 1, row by row."""
+        v, u = np.mgrid[0 : self.height, 0 : self.width] + 0.5
+        x, y = (u - self.width / 2) / self.focal, (v - self.height / 2) / self.focal
+        return np.stack([x, y, np.ones_like(x)], -1).reshape(-1, 3)
+
+
+def draw_camera(rng: np.random.Generator) -> DepthCamera:
+    """Draw a unit: noise, calibration error and losses of its own."""
+    low, high = (0.12, 0.15, 0.2, 0.7), (0.25, 0.40, 0.4, 1.6)
+    disparity, smooth, lateral, loss = rng.uniform(low, high).round(4).tolist()
+    distortion, *bias = rng.normal(0, (0.004, 0.0015, 0.0015, 0.0015)).round(5).tolist()
+    return DepthCamera(
+        disparity_noise=disparity,
+        smooth_noise=smooth,
+        lateral_noise=lateral,
+        distortion=distortion,
+        bias=(bias[0], bias[1], bias[2]),
+        loss=loss,
+    )
+
+
+def _shadow(camera: DepthCamera, depth: Floats) -> NDArray[np.bool_]:
+    """Tell which pixels [H, W] the projector, beside the camera, does not reach."""
+    column = np.arange(camera.width) + 0.5
+    # where the projector's picture has the pixel's light; nearer things lie further left
+    seen = column - camera.focal * _BASELINE / np.where(np.isfinite(depth), depth, np.inf)
+    hidden = np.minimum.accumulate(seen[:, ::-1], axis=1)[:, ::-1]
+    return np.asarray(seen > hidden + 0.75)
+
+
+def _blocks(rng: np.random.Generator, camera: DepthCamera, size: int = 4) -> Floats:
+    """Noise [H, W] that neighbouring pixels share, of unit variance."""
+    rows, columns = -(-camera.height // size), -(-camera.width // size)
+    coarse = rng.standard_normal((rows, columns))
+    wide = np.repeat(np.repeat(coarse, size, 0), size, 1)
+    return wide[: camera.height, : camera.width]
+
+
+def measure(rng: np.random.Generator, camera: DepthCamera, room: Room, pose: Floats) -> Floats:
+    """Take one depth image.
+
+    The disparity, 351.3 m / z in eighths of a pixel, is rounded to whole numbers after noise is
+    added. An answer is lost out of range, in the projector's shadow, on shining or dark surfaces
+    and at grazing incidence; most of these losses stay with the place on the surface.
+
+    Args:
+        rng: noise; the number of draws does not depend on the room.
+        camera: the unit.
+        room: in front of the camera.
+        pose: camera to room [4, 4].
+
+    Returns:
+        [height, width] depth along the optical axis in metres, 0 where there is no answer.
+
+    Source: A. Handa et al., A benchmark for RGB-D visual odometry, 3D reconstruction and SLAM
+    (2014), Eq. 2 and 3, after J. T. Barron and J. Malik (2013); smooth noise, shadows and losses
+    are added.
+    """
+    shape = (camera.height, camera.width)
+    rays = camera.rays()
+    length = np.linalg.norm(rays, axis=1)
+    directions = (rays / length[:, None]) @ pose[:3, :3].T
+    distance, face = room.caster.first_faces(pose[:3, 3], directions)
+    met = face >= 0
+    hit = np.where(met, face, 0)
+    depth = (distance / length).reshape(shape).astype(np.float64)
+
+    # a pixel reports a place a fraction of a pixel aside: edges fray
+    aside = np.rint(rng.normal(0, camera.lateral_noise, (2, *shape))).astype(np.int64)
+    row = np.clip(np.arange(shape[0])[:, None] + aside[0], 0, shape[0] - 1)
+    column = np.clip(np.arange(shape[1])[None, :] + aside[1], 0, shape[1] - 1)
+    frayed = depth[row, column]
+
+    noise = camera.disparity_noise * rng.standard_normal(shape)
+    noise += camera.smooth_noise * _blocks(rng, camera)
+    luck = rng.random(shape)
+    across, down = rays[:, 0].reshape(shape), rays[:, 1].reshape(shape)
+    error = camera.bias[0] + camera.bias[1] * across + camera.bias[2] * down
+    error = error + camera.distortion * (across**2 + down**2)
+    with np.errstate(divide="ignore"):
+        disparity = np.rint(_DISPARITY / (frayed * (1 + error)) + noise)
+        measured = np.where(disparity > 0, _DISPARITY / disparity, 0.0)
+
+    material = room.mesh.materials[hit]
+    returns = np.array([paint.returns for paint in room.paints])[material]
+    gloss = np.array([paint.gloss for paint in room.paints])[material]
+    cosine = np.abs(np.einsum("rc,rc->r", room.normals[hit], directions))
+    share = 1 - camera.loss * (1 - returns * np.minimum(cosine / gloss, 1.0) ** 2)
+    place = pose[:3, 3] + directions * np.where(met, distance, 0.0)[:, None]
+    stays = cell_noise(np.floor(place / 0.03))
+    lost = 0.7 * stays + 0.3 * luck.reshape(-1) > share
+    lost |= ~met
+    lost = lost.reshape(shape) | _shadow(camera, depth)
+    lost |= (measured < camera.near) | (measured > camera.far)
+    return np.where(lost, 0.0, measured)

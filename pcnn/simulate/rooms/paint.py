@@ -1,0 +1,164 @@
+"""Paints of a room: their look to a colour camera and to an infrared depth camera."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pcnn.simulate.hashing import cell_noise
+from pcnn.simulate.mesh import Floats
+
+Texture = Literal["plain", "grain", "tiles", "carpet", "bricks", "stripes", "marbled"]
+Range = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Paint:
+    """One surface: its colour, its pattern, and how it answers infrared light."""
+
+    colour: tuple[float, float, float]  # 0..1
+    texture: Texture = "plain"
+    contrast: float = 0.06  # of the pattern, a share of the brightness
+    size: float = 0.3  # [m] of tiles, stripes, bricks, grain
+    returns: float = 0.995  # share of depth pixels that get an answer at normal incidence
+    gloss: float = 0.12  # answers vanish below about this cosine of incidence
+
+
+# ranges of hue, saturation and value; other properties, of which pairs are ranges, too
+_FAMILIES: dict[str, tuple[tuple[Range, Range, Range], dict[str, Any]]] = {
+    # lively colours, as of books, bags and cushions
+    "coloured": (((0, 1), (0.2, 0.85), (0.2, 0.9)), {"contrast": 0.04}),
+    # matt colours of low saturation, as of walls
+    "muted": (((0, 1), (0.0, 0.22), (0.35, 0.95)), {}),
+    "light": (((0.05, 0.2), (0.0, 0.12), (0.78, 0.97)), {}),
+    # some of it varnished
+    "wood": (
+        ((0.05, 0.11), (0.25, 0.6), (0.3, 0.85)),
+        {"texture": "grain", "contrast": 0.15, "size": 0.06, "gloss": (0.1, 0.25)},
+    ),
+    # cloth or leather
+    "fabric": (
+        ((0, 1), (0.05, 0.6), (0.12, 0.75)),
+        {"texture": "carpet", "contrast": 0.10, "size": 0.01},
+    ),
+    # shining screens and plastics that swallow part of the infrared
+    "dark": (((0, 1), (0, 0), (0.03, 0.15)), {"returns": 0.80, "gloss": 0.35}),
+    # bare or painted metal, whose slanted faces answer badly
+    "metal": (((0, 1), (0, 0), (0.45, 0.8)), {"returns": 0.95, "gloss": 0.30}),
+    "leaf": (((0.22, 0.36), (0.4, 0.8), (0.2, 0.55)), {"contrast": 0.2}),
+}
+_FIXED = {
+    "ceramic": Paint((0.93, 0.93, 0.91), contrast=0.02, returns=0.98, gloss=0.20),
+    "glass": Paint((0.55, 0.62, 0.66), contrast=0.15, returns=0.10, gloss=0.6),
+    # its reflections are left out
+    "mirror": Paint((0.7, 0.73, 0.75), contrast=0.1, returns=0.05, gloss=0.6),
+    # a lit surface blinds the depth camera
+    "lamp": Paint((1.0, 1.0, 0.96), contrast=0.0, returns=0.35),
+}
+# drawn paints of one family that a room may hold; all families fit into the 256 a mesh can name
+_FAMILY_SIZE = 24
+
+
+@dataclass(eq=False)
+class Palette:
+    """The paints of one room; a mesh names them by number."""
+
+    rng: np.random.Generator
+    paints: list[Paint] = field(default_factory=list)
+    _numbers: dict[Paint, int] = field(default_factory=dict)
+    _families: dict[str, list[int]] = field(default_factory=dict)
+
+    def add(self, paint: Paint) -> int:
+        """Return the number of a paint; an equal one is kept once.
+
+        Raises:
+            ValueError: more paints than a mesh can name.
+        """
+        if paint not in self._numbers:
+            if len(self.paints) == 256:
+                raise ValueError("a room holds at most 256 paints")
+            self._numbers[paint] = len(self.paints)
+            self.paints.append(paint)
+        return self._numbers[paint]
+
+    def draw(self, name: str) -> int:
+        """Draw a paint of a family, or return a fixed one.
+
+        Raises:
+            KeyError: neither a family nor a fixed paint.
+        """
+        if name in _FIXED:
+            return self.add(_FIXED[name])
+        ranges, properties = _FAMILIES[name]
+        members = self._families.setdefault(name, [])
+        if len(members) == _FAMILY_SIZE:
+            return members[int(self.rng.integers(_FAMILY_SIZE))]
+        colour = _rgb(*self.rng.uniform(*np.transpose(ranges)))
+        drawn: dict[str, Any] = {
+            key: float(self.rng.uniform(*value)) if isinstance(value, tuple) else value
+            for key, value in properties.items()
+        }
+        members.append(self.add(Paint(colour, **drawn)))
+        return members[-1]
+
+    def find(self, name: str) -> int | None:
+        """Return the number of a paint for a catalogue; None for any other word."""
+        return self.draw(name) if name in _FIXED or name in _FAMILIES else None
+
+
+def _rgb(hue: float, saturation: float, value: float) -> tuple[float, float, float]:
+    ramp = np.abs((hue * 6 + np.array([0.0, 4.0, 2.0])) % 6 - 3) - 1  # hexcone model
+    red, green, blue = np.round(value * (1 - saturation * (1 - np.clip(ramp, 0, 1))), 3).tolist()
+    return red, green, blue
+
+
+def colours(paints: list[Paint], numbers: NDArray[np.uint8], points: Floats) -> Floats:
+    """Return the colour of points under even light.
+
+    Args:
+        paints: of the room.
+        numbers: [P] the paint of every point.
+        points: [P, 3] metres, in the room.
+
+    Returns:
+        [P, 3] red, green, blue, 0..1.
+    """
+    rgb = np.zeros((len(points), 3))
+    for number in np.unique(numbers):
+        paint = paints[number]
+        here = numbers == number
+        bright = 1 + paint.contrast * _pattern(paint, points[here])
+        rgb[here] = np.asarray(paint.colour) * bright[:, None]
+    return np.clip(rgb, 0, 1)
+
+
+def _pattern(paint: Paint, points: Floats) -> Floats:
+    """Return the brightness of a pattern at points [P, 3], about -1..1."""
+    size = paint.size
+    x, y, z = points.T
+
+    def off_line(at: Floats) -> Floats:
+        return np.abs(at - np.round(at))
+
+    if paint.texture == "tiles":
+        joint = (off_line(points / size) * size < 0.004).any(1)
+        return np.where(joint, -3.0, 0.6 * (2 * cell_noise(np.floor(points / size)) - 1))
+    if paint.texture == "bricks":
+        row = np.floor(z / size)
+        along = (x + y) / (2.5 * size) + 0.5 * (row % 2)
+        joint = (off_line(z / size) < 0.07) | (off_line(along) < 0.03)
+        cell = np.stack([np.floor(along), row, np.zeros_like(row)], 1)
+        return np.where(joint, 1.5, 2 * cell_noise(cell) - 1)
+    if paint.texture == "stripes":
+        return np.where(((x + y) / size) % 1 < 0.5, -1.0, 1.0)
+    if paint.texture == "grain":
+        across = x + 0.31 * y + 0.17 * z
+        rings = np.sin(2 * np.pi * across / size + 3 * np.sin(2.1 * (x + y + z)))
+        return 0.7 * rings + 0.3 * np.sin(9.7 * across / size)
+    if paint.texture == "marbled":
+        return np.sin(7 * x / size + 4 * np.sin(5 * y / size) + 3 * np.sin(6 * z / size))
+    cell = np.floor(points / (0.012 if paint.texture == "carpet" else 0.006))
+    return 2 * cell_noise(cell) - 1

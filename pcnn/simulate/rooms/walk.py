@@ -1,0 +1,153 @@
+"""The walk of a hand-held camera through a room."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from pcnn.simulate.mesh import Floats
+from pcnn.simulate.rooms.room import Room
+from pcnn.simulate.settings import draw, drawn
+
+_CLEARANCE = 0.35  # [m] to the nearest surface, at the height of the camera
+_NEAR, _FAR = 0.9, 2.9  # [m] distance at which an operator keeps the scanned surfaces
+
+
+@dataclass(frozen=True)
+class Motion:
+    """How a person carries a camera."""
+
+    turn_rate: float = drawn((0.01396, 0.02356))  # [rad] a frame
+    speed: float = drawn((0.007, 0.015))  # [m] a frame
+    height: float = drawn((1.15, 1.65))  # [m] of the camera above the floor
+    tremor: float = drawn((0.002, 0.006))  # [m] amplitude of the hand's shaking
+    sway: float = drawn((0.004, 0.012))  # [rad] amplitude of the hand's turning
+
+
+def draw_motion(rng: np.random.Generator) -> Motion:
+    """Draw an operator: slow and careful up to brisk."""
+    return Motion(**draw(rng, Motion))
+
+
+def look(position: Floats, yaw: float, pitch: float, roll: float = 0.0) -> Floats:
+    """Return the pose camera to room [4, 4]; camera axes are right, down, forward.
+
+    Args:
+        position: [3] of the camera [m].
+        yaw: direction of view about z from x [rad].
+        pitch: of the view above the horizon [rad].
+        roll: of the camera about the view, clockwise as seen in the picture [rad].
+    """
+    cy, sy, cp, sp = np.cos(yaw), np.sin(yaw), np.cos(pitch), np.sin(pitch)
+    forward = np.array([cp * cy, cp * sy, sp])
+    right = np.array([sy, -cy, 0.0])
+    down = np.cross(forward, right)
+    c, s = np.cos(roll), np.sin(roll)
+    pose = np.eye(4)
+    pose[:3, :4] = np.stack([c * right + s * down, c * down - s * right, forward, position], 1)
+    return pose
+
+
+def _view_distance(room: Room, position: Floats, yaw: float, pitch: float) -> float:
+    """Return the median distance of the surfaces that a few rays of the view meet [m]."""
+    turn = yaw + np.array([-0.35, 0.0, 0.35, -0.35, 0.0, 0.35])
+    rise = pitch + np.array([-0.2, -0.2, -0.2, 0.2, 0.2, 0.2])
+    rays = np.stack([np.cos(rise) * np.cos(turn), np.cos(rise) * np.sin(turn), np.sin(rise)], 1)
+    return float(np.median(room.caster.first_faces(position, rays)[0]))
+
+
+def _start(rng: np.random.Generator, room: Room, height: float) -> Floats:
+    """Find a free place to begin, the freest of those tried if none is free enough."""
+    span = (room.settings.width, room.settings.depth)
+    tried = np.column_stack([rng.uniform(0.3, np.array(span) - 0.3, (60, 2)), np.full(60, height)])
+    free = room.clearance(tried)
+    good = np.flatnonzero((free > _CLEARANCE + 0.1) & (free < 2.5))
+    return np.asarray(tried[good[0] if len(good) else int(np.argmax(free))])
+
+
+@dataclass(frozen=True)
+class _Key:
+    """Where the operator stands and looks at one moment."""
+
+    position: Floats  # [3]
+    yaw: float
+    pitch: float
+    way: float  # direction of walking
+
+
+def _step(rng: np.random.Generator, room: Room, motion: Motion, last: _Key, side: float) -> _Key:
+    """Choose the next place and view: on the way, free, and at a distance worth scanning."""
+    here = last.position
+    span = np.array([room.settings.width, room.settings.depth])
+    best, least = last, np.inf
+    for attempt in range(14):
+        angle = rng.uniform(0.25, 1.2)
+        way = last.way + rng.normal(0, 0.5 + 0.25 * attempt)
+        # steps are taken while the view turns
+        stride = rng.uniform(0.3, 1.0) * motion.speed * angle / motion.turn_rate
+        there = here + stride * np.array([np.cos(way), np.sin(way), 0.0])
+        there[2] = motion.height + rng.normal(0, 0.12)
+        yaw = last.yaw + side * angle
+        pitch = float(np.clip(rng.normal(-0.38, 0.28), -1.1, 0.35))
+        ahead = (there - here) / np.linalg.norm(there - here)
+        blocked = room.caster.first_faces(here, ahead[None])[0][0] < stride + _CLEARANCE
+        inside = np.all(there[:2] > 0.2) and np.all(there[:2] < span - 0.2)
+        stays = blocked or not inside or room.clearance(there[None], 12)[0] < _CLEARANCE
+        if stays:
+            there = here
+        distance = _view_distance(room, there, yaw, pitch)
+        miss = max(_NEAR - distance, distance - _FAR, 0.0) + 0.3 * stays
+        if miss < least:
+            best, least = _Key(there, yaw, pitch, way), miss
+        if miss == 0.0:
+            break
+    return best
+
+
+def walk_through(rng: np.random.Generator, room: Room, motion: Motion, frames: int) -> Floats:
+    """Carry a camera through a room.
+
+    The operator pans over surfaces one to three metres away, takes small steps, turns back now
+    and then, and shakes.
+
+    Args:
+        rng: random stream; the poses of the first frames do not depend on `frames`.
+        room: to walk in.
+        motion: of the operator.
+        frames: number of poses.
+
+    Returns:
+        Poses camera to room [frames, 4, 4].
+    """
+    yaw, way = (float(v) for v in rng.uniform(-np.pi, np.pi, 2))
+    side = float(rng.choice([-1, 1]))
+    keys = [_Key(_start(rng, room, motion.height), yaw, -0.2, way)]
+    times = [0.0]
+    margin = 40  # frames beyond the end, for the smoothing
+    while times[-1] < frames + 2 * margin:
+        if rng.random() < 0.08:
+            side = -side
+        last, key = keys[-1], _step(rng, room, motion, keys[-1], side)
+        angle = float(np.hypot(key.yaw - last.yaw, key.pitch - last.pitch))
+        length = float(np.linalg.norm(key.position - last.position))
+        times.append(times[-1] + max(angle / motion.turn_rate, length / motion.speed, 8.0))
+        keys.append(key)
+    at = np.arange(frames + 2 * margin, dtype=np.float64)
+    rows = np.array([[*key.position, key.yaw, key.pitch] for key in keys])
+    track = np.stack([np.interp(at, times, column) for column in rows.T], 1)  # [F, 5]
+    kernel = np.hanning(31)
+    kernel /= kernel.sum()
+    track = np.stack([np.convolve(column, kernel, "same") for column in track.T], 1)
+    shaking = rng.standard_normal((len(at), 6))
+    short = np.hanning(9) / np.hanning(9).sum()
+    shaking = np.stack([np.convolve(column, short, "same") for column in shaking.T], 1) * 2.2
+    scale = np.array([motion.tremor] * 3 + [motion.sway] * 3)
+    shaking = (shaking * scale)[margin : margin + frames]
+    track = track[margin : margin + frames]
+    return np.stack(
+        [
+            look(row[:3] + shake[:3], row[3] + shake[3], row[4] + shake[4], 2 * shake[5])
+            for row, shake in zip(track, shaking, strict=True)
+        ]
+    )

@@ -1,0 +1,40 @@
+"""The light that a surface sends back to the LiDAR.
+
+Remission is a property of the material, not of the class: classes share materials, and the spreads
+overlap, so the channel helps a network about as much as it does on real scans.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+_ROWS = {
+    # mean remission, spread of one return, roughness [m], share of returns at normal incidence,
+    # share of returns that report 0
+    "asphalt": (0.32, 0.06, 0.004, 0.997, 0.09),
+    "road_paint": (0.50, 0.17, 0.004, 0.997, 0.01),
+    "paving": (0.38, 0.06, 0.006, 0.997, 0.01),
+    "concrete": (0.42, 0.09, 0.005, 0.997, 0.01),
+    "gravel": (0.34, 0.10, 0.020, 0.997, 0.02),
+    "grass": (0.40, 0.09, 0.035, 0.996, 0.02),
+    "leaf": (0.40, 0.11, 0.020, 0.994, 0.01),
+    "bark": (0.37, 0.12, 0.012, 0.996, 0.04),
+    "wood": (0.36, 0.12, 0.006, 0.996, 0.03),
+    "brick": (0.48, 0.11, 0.006, 0.997, 0.01),
+    "plaster": (0.52, 0.13, 0.004, 0.997, 0.01),
+    "glass": (0.10, 0.12, 0.010, 0.600, 0.30),
+    "metal": (0.28, 0.17, 0.004, 0.985, 0.25),
+    "dark_paint": (0.10, 0.12, 0.004, 0.930, 0.50),
+    "mid_paint": (0.24, 0.17, 0.004, 0.980, 0.35),
+    "light_paint": (0.40, 0.19, 0.004, 0.995, 0.20),
+    "rubber": (0.08, 0.06, 0.006, 0.950, 0.60),
+    "dark_cloth": (0.14, 0.10, 0.010, 0.980, 0.20),
+    "light_cloth": (0.36, 0.14, 0.010, 0.995, 0.05),
+    "skin": (0.34, 0.10, 0.006, 0.995, 0.02),
+    "sign_face": (0.48, 0.25, 0.003, 0.995, 0.04),
+    "window": (0.36, 0.16, 0.006, 0.850, 0.06),  # of a house: curtains, shutters, frames
+}
+#: number of every material, by its name
+MATERIALS = {name: number for number, name in enumerate(_ROWS)}
+#: [M] each, by material
+REMISSION, REMISSION_SPREAD, ROUGHNESS, RETURN_SHARE, DARK_SHARE = np.array(list(_ROWS.values())).T
