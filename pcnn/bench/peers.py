@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from pcnn.bench.best_times import Aim, Best, Comparer, Comparison, Place, best_of_peers, compare
-from pcnn.bench.layers.layer import LayerShape
+from pcnn.bench.layer_shape import KINDS, LayerShape
 from pcnn.bench.rows import Row, present
 from pcnn.bench.scenes import GENERATED_MARK
-from pcnn.bench.setting import KINDS
 from pcnn.errors import UserError
 from pcnn.files.text import read_json
 

@@ -13,13 +13,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
+from pcnn.bench.layer_shape import KINDS, MOST_SIZE, STANDARD, LayerShape
 from pcnn.ranges import Calls, Copies, NonNegative, Positive, Rooms, Sample, Thousands, Width
 
 if TYPE_CHECKING:
     import torch
 
     from pcnn.bench.clouds import Cloud
-    from pcnn.bench.layers.layer import LayerShape
     from pcnn.bench.native.variants import Variant
     from pcnn.bench.peers import Peers
     from pcnn.bench.scenes import Scene
@@ -29,12 +29,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 S = TypeVar("S", bound="Setting")
 
-#: Largest channels and kernel sizes of a layer that is measured.
-MOST_CHANNELS, MOST_SIZE = 4096, 63
 #: Largest scene in thousands of voxels, or cloud in thousands of points.
 MOST_THOUSANDS = 10**6
-#: What is timed of layers: on a map whose layouts are there, or with one from the sorted keys.
-KINDS = ("layer", "train", "map+layer", "map+train")
 #: What is timed of networks: inference from shuffled cells (sort, levels, maps and network), the
 #: network alone on planned input, and the same two of a training step (forward and backward).
 MODES = ("infer", "forward", "train", "step")
@@ -256,8 +252,6 @@ class LayersSetting(VoxelSetting):
     @cached_property
     def shapes(self) -> Sequence[LayerShape]:
         """Layers; those that the papers' networks are made of, unless others are given."""
-        from pcnn.bench.layers.layer import STANDARD, LayerShape
-
         words = [word for text in self.layers or () for word in text.split(",")]
         return [LayerShape.parse(word) for word in words] or STANDARD
 

@@ -156,7 +156,7 @@ def test_gpu_time_leaves_out_launch_gaps() -> None:
 
     gpu, host = gpu_time(same(slow_host), GPU, repeats=5)
     wall = wall_time(same(slow_host), GPU, repeats=5)
-    assert wall.median > 2.0
+    assert wall.median > 1.9  # five sleeps of 0.4 ms, by the device's clock
     assert host.median > 2.0
     assert gpu.median < 0.5
 

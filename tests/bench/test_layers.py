@@ -10,14 +10,15 @@ import torch
 
 from pcnn.bench import engines
 from pcnn.bench.charts import charts
+from pcnn.bench.layer_shape import KINDS, LayerShape
 from pcnn.bench.layers import layer as layer_file
 from pcnn.bench.layers import parts as parts_file
 from pcnn.bench.layers import specialised
 from pcnn.bench.layers.figures import FIGURES
-from pcnn.bench.layers.layer import LayerShape, layer_rows, products_of, wanted_at
+from pcnn.bench.layers.layer import layer_rows, products_of, wanted_at
 from pcnn.bench.layers.parts import part_of, part_rows
 from pcnn.bench.scenes import load_scene
-from pcnn.bench.setting import KINDS, Precision
+from pcnn.bench.setting import Precision
 from pcnn.dataflows.grouping import Adaptive
 from pcnn.geometry import Kernel
 from pcnn.ops.engine import resolve

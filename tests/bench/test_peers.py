@@ -21,7 +21,7 @@ from pcnn.bench.best_times import (
     geometric_mean,
     no_slower,
 )
-from pcnn.bench.layers.layer import LayerShape
+from pcnn.bench.layer_shape import LayerShape
 from pcnn.bench.peers import (
     LAYERS,
     MAPS,

@@ -11,7 +11,7 @@ from pcnn.geometry import Kernel
 from pcnn.maps import SortedSearch
 from pcnn.nn import Conv3d
 from pcnn.ops import Engine, conformance
-from pcnn.ops.conformance import Case
+from pcnn.ops.conformance_cases import Case
 from tests.clouds import surface_grid
 from tests.engines import DATAFLOWS
 from tests.tolerance import RELATIVE_RMS, relative_rms

@@ -6,7 +6,7 @@ from pcnn.dataflows import Dataflow, Reference
 from pcnn.geometry import Kernel, KernelMap, block_layouts
 from pcnn.maps import SortedSearch
 from pcnn.ops import conformance
-from pcnn.ops.conformance import Case
+from pcnn.ops.conformance_cases import Case
 from tests import oracle
 from tests.clouds import surface_grid
 from tests.engines import DATAFLOWS

@@ -11,7 +11,7 @@ from pcnn.dataflows import Dataflow
 from pcnn.geometry import Kernel
 from pcnn.kernels.tf32 import tf32_products
 from pcnn.ops import conformance
-from pcnn.ops.conformance import Case
+from pcnn.ops.conformance_cases import Case
 from tests.engines import CUDA_DATAFLOWS
 from tests.specs import spec_of
 

@@ -4,7 +4,7 @@ import torch
 from pcnn.dataflows import Dataflow, Reference
 from pcnn.geometry import Kernel, KernelMap, block_layouts
 from pcnn.ops import conformance
-from pcnn.ops.conformance import FanIn, random_map
+from pcnn.ops.conformance_cases import FanIn, random_map
 from tests.engines import SEVERAL_PER_SLOT
 from tests.specs import EXACT, SINGLE
 from tests.tolerance import RELATIVE_RMS, relative_rms

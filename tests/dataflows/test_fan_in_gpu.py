@@ -10,7 +10,7 @@ import torch
 from pcnn.dataflows import Blocked, Dataflow, Reference
 from pcnn.geometry import Kernel
 from pcnn.ops import conformance
-from pcnn.ops.conformance import FanIn
+from pcnn.ops.conformance_cases import FanIn
 from tests.engines import CUDA_SEVERAL_PER_SLOT
 
 pytestmark = pytest.mark.gpu

@@ -9,7 +9,7 @@ from pcnn.dataflows.row_stationary import RowStationary
 from pcnn.dataflows.weight_stationary import WeightStationary
 from pcnn.maps import BruteForce
 from pcnn.ops import ENGINES, Engine, resolve
-from pcnn.ops.conformance import random_map
+from pcnn.ops.conformance_cases import random_map
 from pcnn.ops.engine import check_served
 
 

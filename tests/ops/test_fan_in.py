@@ -6,7 +6,7 @@ from torch.autograd import gradcheck, gradgradcheck
 
 from pcnn.dataflows import Dataflow, Reference
 from pcnn.ops import convolution
-from pcnn.ops.conformance import random_map
+from pcnn.ops.conformance_cases import random_map
 from tests.engines import SEVERAL_PER_SLOT
 from tests.tolerance import RELATIVE_RMS, relative_rms
 

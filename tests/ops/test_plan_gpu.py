@@ -230,7 +230,7 @@ def test_a_plan_takes_one_wait_and_forty_launches(
     call()  # compiles, and learns how many passes sorts take
     torch.cuda.synchronize()
     seen = trace(call, there)
-    for kernel in seen.kernels:
+    for kernel in seen.timeline:
         print(f"{kernel.count:3} {kernel.microseconds:8.1f} us {kernel.name[:90]}")
     print(f"{seen.launches} launches, {seen.busy_ms:.3f} ms, {seen.syncs} waits")
     assert seen.syncs <= 1

@@ -12,7 +12,7 @@ from pcnn.dataflows.settings import dataflow_of, settings_of
 from pcnn.dataflows.tuning_table import Bucket, Choice
 from pcnn.geometry import Kernel, KernelMap
 from pcnn.maps import SortedSearch
-from pcnn.ops.conformance import random_map
+from pcnn.ops.conformance_cases import random_map
 from pcnn.ops.convolution import convolution
 from pcnn.runtime import candidates as module
 from pcnn.runtime.candidates import (

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pcnn.bench import engines
 from pcnn.bench.charts import View
 from pcnn.bench.engines import MOVEMENT, Entry
-from pcnn.bench.layers.layer import LayerShape, layer_rows
+from pcnn.bench.layer_shape import LayerShape
+from pcnn.bench.layers.layer import layer_rows
 from pcnn.bench.layers.parts import part_rows
 from pcnn.bench.layers.specialised import specialised
 from pcnn.bench.place import Place

@@ -14,11 +14,12 @@ from pcnn.bench import oracle
 from pcnn.bench.conformance import check_engine
 from pcnn.bench.engines import Entry
 from pcnn.bench.harness import Calls, same
+from pcnn.bench.layer_shape import LayerShape
 from pcnn.bench.place import Place, bare
 from pcnn.bench.rows import Row
 from pcnn.bench.run import Case, Checked, run
 from pcnn.bench.scenes import GENERATED_MARK
-from pcnn.bench.setting import MOST_CHANNELS, MOST_SIZE, LayersSetting, TypedSetting
+from pcnn.bench.setting import LayersSetting, TypedSetting
 from pcnn.bench.trace import Call
 from pcnn.bench.verify import TF32, check_values
 from pcnn.geometry import Geometry, Kernel, KernelMap, PointSet
@@ -35,66 +36,6 @@ BACKWARD = ("backward", "train", "map+train")
 WITH_MAP = ("map+layer", "map+train")
 #: Results of a call with forward and backward.
 NAMES = ("out", "grad_x", "grad_weight")
-
-
-@dataclass(frozen=True)
-class LayerShape:
-    """Channels and kernel of a convolution.
-
-    Args:
-        c_in: input channels.
-        c_out: output channels.
-        size: kernel size, the same along all axes.
-        stride: stride, likewise.
-        groups: groups of channels.
-    """
-
-    c_in: int
-    c_out: int
-    size: int
-    stride: int = 1
-    groups: int = 1
-
-    @property
-    def kernel(self) -> Kernel:
-        """The relation."""
-        return Kernel.of(self.size, self.stride)
-
-    @classmethod
-    def parse(cls, text: str) -> LayerShape:
-        """Read ``c_in:c_out:size`` or ``c_in:c_out:size:stride``.
-
-        Raises:
-            ValueError: something else.
-        """
-        parts = text.split(":")
-        if len(parts) not in (3, 4) or not all(p.isdecimal() and int(p) for p in parts):
-            raise ValueError(
-                f"{text}: must be c_in:c_out:size or c_in:c_out:size:stride, as in 16:32:3"
-            )
-        if max(map(int, parts[:2])) > MOST_CHANNELS or max(map(int, parts[2:])) > MOST_SIZE:
-            raise ValueError(
-                f"{text}: at most {MOST_CHANNELS:,} channels, and size and stride {MOST_SIZE}"
-            )
-        return cls(*map(int, parts))
-
-
-#: Layers that the papers' networks are made of.
-STANDARD = tuple(
-    LayerShape(*shape)
-    for shape in (
-        (4, 16, 3),
-        (16, 16, 3),
-        (32, 32, 3),
-        (64, 64, 3),
-        (64, 128, 3),
-        (128, 128, 3),
-        (256, 256, 3),
-        (16, 16, 5),
-        (32, 32, 5),
-        (64, 64, 5),
-    )
-)
 
 
 def products_of(dtype: str) -> AbstractContextManager[None]:

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 
 from pcnn.bench.charts import STAGES
 from pcnn.bench.engines import Entry
+from pcnn.bench.layer_shape import LayerShape
 from pcnn.bench.layers.layer import (
     Layer,
-    LayerShape,
     layer_row,
     new_map,
     operands_at,

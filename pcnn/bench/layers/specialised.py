@@ -9,7 +9,8 @@ import torch
 
 from pcnn.bench.engines import Entry, on
 from pcnn.bench.harness import same, wall_time
-from pcnn.bench.layers.layer import LayerShape, layer_rows, torch_dtype
+from pcnn.bench.layer_shape import LayerShape
+from pcnn.bench.layers.layer import layer_rows, torch_dtype
 from pcnn.bench.place import Place
 from pcnn.bench.rows import Row
 from pcnn.bench.setting import LayersSetting

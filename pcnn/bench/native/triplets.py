@@ -10,7 +10,8 @@ import torch
 from pcnn.bench.clouds import Cloud
 from pcnn.bench.conformance import check_engine
 from pcnn.bench.harness import same
-from pcnn.bench.layers.layer import Layer, LayerShape, new_map, operands_at, true_layer
+from pcnn.bench.layer_shape import LayerShape
+from pcnn.bench.layers.layer import Layer, new_map, operands_at, true_layer
 from pcnn.bench.native.layers import place_of
 from pcnn.bench.native.variants import Variant, sites_of
 from pcnn.bench.place import Place, bare

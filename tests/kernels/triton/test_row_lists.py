@@ -15,7 +15,7 @@ from pcnn.dataflows.row_stationary import RowStationary  # noqa: E402
 from pcnn.geometry import Kernel, KernelMap  # noqa: E402
 from pcnn.kernels.product_tiles import ProductShape, RowTiles  # noqa: E402
 from pcnn.maps import SortedSearch  # noqa: E402
-from pcnn.ops.conformance import map_of, moved, random_map  # noqa: E402
+from pcnn.ops.conformance_cases import map_of, moved, random_map  # noqa: E402
 from tests.clouds import surface_grid  # noqa: E402
 from tests.dataflows.fan_in import leave_room  # noqa: E402
 from tests.specs import EXACT  # noqa: E402

@@ -13,7 +13,7 @@ if not torch.cuda.is_available() and os.environ.get("TRITON_INTERPRET") != "1":
 from pcnn.dataflows import Reference  # noqa: E402
 from pcnn.dataflows.triplets import Triplets  # noqa: E402
 from pcnn.geometry import KernelMap  # noqa: E402
-from pcnn.ops.conformance import moved, random_map  # noqa: E402
+from pcnn.ops.conformance_cases import moved, random_map  # noqa: E402
 from tests.specs import EXACT, spec_of  # noqa: E402
 from tests.tolerance import RELATIVE_RMS, relative_rms  # noqa: E402
 
