@@ -97,7 +97,7 @@ def unverified_nodes(cfg: DictConfig) -> Iterator[Node]:
         yield Node("tta", plain["tta"], frozenset())
     for group in ("callbacks", "logger"):
         for name, content in (plain.get(group) or {}).items():
-            yield Node(f"{group}.{name}", content, frozenset())
+            yield Node(f"{group}.{name}", content, GIVEN["callbacks"])
 
 
 def keys(node: Mapping[str, Any], prefix: str = "") -> Iterator[str]:

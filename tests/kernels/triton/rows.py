@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import product
 from typing import Any
 
@@ -25,10 +25,10 @@ MAPS = {
 }
 
 
-def with_turns(*axes: Iterable[Any], turning: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
+def with_turns(*axes: Iterable[Any], turning: Sequence[Any]) -> list[tuple[Any, ...]]:
     """Every combination of the axes, each with one value of another, which take turns."""
-    for number, chosen in enumerate(product(*axes)):
-        yield (*chosen, turning[(number + number // len(turning)) % len(turning)])
+    n = len(turning)
+    return [(*chosen, turning[(i + i // n) % n]) for i, chosen in enumerate(product(*axes))]
 
 
 def make(kernel: Kernel, transposed: bool = False, n: int = 60) -> KernelMap:

@@ -87,19 +87,21 @@ def test_dtypes(flow: Dataflow, dtype: torch.dtype) -> None:
     check(flow, kernel_map, x.to(dtype), weight, compute_dtype=dtype, out_dtype=torch.float32)
 
 
-@flows
-def test_transposed_weights_mirrored_slots_and_groups(flow: Dataflow) -> None:
-    for kernel in (Kernel.of(3), Kernel.of(2, 2)):
-        kernel_map = make(20, kernel)
-        weight = torch.randn(kernel_map.volume, 5, 12, device=DEVICE)
-        for groups in (1, 2):
-            forward = torch.randn(kernel_map.n_in, 5 * groups, device=DEVICE)
-            backward = torch.randn(kernel_map.n_out, 12, device=DEVICE)
-            for mirrored in (False, True):
-                more: dict[str, Any] = {"groups": groups, "mirrored": mirrored}
-                check(flow, kernel_map, forward, weight, **more)
-                other = kernel_map.transpose()
-                check(flow, other, backward, weight, transposed=True, **more)
+@pytest.mark.parametrize(
+    ("flow", "size", "how"),
+    with_turns(FLOWS, (3, 2), turning=((1, False), (2, True), (1, True), (2, False))),
+)
+def test_transposed_weights_mirrored_slots_and_groups(
+    flow: Dataflow, size: int, how: tuple[int, bool]
+) -> None:
+    kernel_map = make(20, Kernel.of(size, 1 if size == 3 else 2))
+    groups, mirrored = how
+    weight = torch.randn(kernel_map.volume, 5, 12, device=DEVICE)
+    forward = torch.randn(kernel_map.n_in, 5 * groups, device=DEVICE)
+    backward = torch.randn(kernel_map.n_out, 12, device=DEVICE)
+    check(flow, kernel_map, forward, weight, groups=groups, mirrored=mirrored)
+    other = kernel_map.transpose()
+    check(flow, other, backward, weight, transposed=True, groups=groups, mirrored=mirrored)
 
 
 @flows
