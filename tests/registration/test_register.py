@@ -281,7 +281,12 @@ def checkpoint(path: Path, task: str = "registration", geometry: str = "voxel") 
             "_target_": f"pcnn.datasets.On{geometry.capitalize()}s",
         },
         "dataset": {"name": "threedmatch"},
-        "data": {"source": "simulated", "out_channels": 16, "voxel_size": 0.1},
+        "data": {
+            "source": "simulated",
+            "in_channels": 1,
+            "out_channels": 16,
+            "voxel_size": 0.1,
+        },
     }
     net = build.network(OmegaConf.create(cfg), 1, 16)
     state = {f"net.{name}": value for name, value in net.state_dict().items()}

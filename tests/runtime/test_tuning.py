@@ -187,7 +187,7 @@ def test_calls_are_those_the_layers_saw() -> None:
 def test_layers_on_native_points_are_tuned_and_explained() -> None:
     points = scan(120)
     x = pcnn.SparseTensor(torch.randn(points.rows, 4), points)
-    net, candidates = small_net(), [Wrong(), Slow(), RowStationary(), OutputStationary()]
+    net, candidates = small_net(), [Wrong(), Slow(seconds=0.1), RowStationary(), OutputStationary()]
     wanted = net(x).features
     for _ in range(2):  # nothing is kept: tables do not know of maps with several inputs a slot
         layers = pcnn.tune(net, [x], candidates=candidates)
