@@ -1,23 +1,32 @@
-"""The pages about adding a data set and a task are enough: no other file changes."""
+"""The pages about adding a data set, a model and a task are enough: no other file changes."""
 
 from __future__ import annotations
 
+import importlib
+import json
 import math
 import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import lightning as L
 import numpy as np
 import pytest
+import torch
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig
+from typer.testing import CliRunner
 
+from pcnn.cli.commands import app
+from pcnn.cli.predictor import Predictor
 from pcnn.experiment import build
 from pcnn.experiment.check import checked
 from pcnn.experiment.run import describe_data
+from pcnn.nn import Conv3d, ConvTranspose3d
+from tests.experiment.command import run
 
 ROOT = Path(__file__).parents[1]
 SMALL = ("model.width=0.25", "trainer=cpu", "seed=1")
@@ -82,14 +91,54 @@ def test_a_data_set(lab: Path) -> None:
         assert batch.point_labels.bincount().sum() == 200
 
 
+def write_scans(folder: Path, names: str) -> None:
+    """A cloud of 300 points `x y z intensity`, all of the first class, for each letter."""
+    rng = np.random.default_rng(0)
+    folder.mkdir()
+    for name in names:
+        points = rng.uniform(-2, 2, (300, 4))
+        np.save(folder / f"{name}.npy", points.astype(np.float32))
+        np.save(folder / f"{name}_label.npy", np.zeros(300, np.int64))
+
+
+@pytest.mark.parametrize("geometry", ["voxel", "point"])
+def test_a_model(lab: Path, geometry: str) -> None:
+    write_files_of("adding_a_model.md", lab)
+    write_scans(lab / "scans", "abcd")
+    own = ("hydra.searchpath=[file://my_conf]", "allow_targets=[my_lab]", "trainer=cpu")
+    train = (
+        "model=shallow_unet model.channels=4 "
+        "dataset=folder dataset.root=scans dataset.class_names=[a,b] dataset.voxel_size=0.5 "
+        f"dataset.num_workers=0 geometry={geometry} trainer.max_steps=2 logger=csv "
+        "hydra.run.dir=run"
+    )
+    run("train.py", *own, *train.split(), cwd=lab)
+    wrong = run("train.py", *own, *train.split(), "model.chanels=4", cwd=lab, expect=2)
+    assert "model.chanels does not exist. Did you mean model.channels" in wrong.stderr
+    checkpoint = lab / "run" / "checkpoints" / "best.ckpt"
+    run("eval.py", *own, f"ckpt_path={checkpoint}", "logger=csv", "hydra.run.dir=eval", cwd=lab)
+    assert "test/miou" in json.loads((lab / "eval" / "metrics.json").read_text())["metrics"]
+
+    predictor = Predictor.load(checkpoint, torch.device("cpu"), ["my_lab"])
+    assert type(predictor.net).__name__ == "ShallowUNet"
+    options = [checkpoint, lab / "scans" / "a.npy", "--out", lab / "out", "--device", "cpu"]
+    words = ["predict", *map(str, options), "--allow-targets", "my_lab"]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 0, done.output
+    assert np.load(lab / "out" / "a_label.npy").shape == (300,)
+
+
+def test_the_convolutions_of_a_model_are_injected(lab: Path) -> None:
+    write_files_of("adding_a_model.md", lab)
+    made: Any = importlib.import_module("my_lab.shallow_unet").ShallowUNet
+    conv, transposed = Mock(wraps=Conv3d), Mock(wraps=ConvTranspose3d)
+    made(4, 2, channels=4, conv=conv, conv_transpose=transposed)
+    assert (conv.call_count, transposed.call_count) == (12, 1)
+
+
 def test_a_task(lab: Path) -> None:
     write_files_of("adding_a_task.md", lab)
-    rng = np.random.default_rng(0)
-    (lab / "scans").mkdir()
-    for name in "abcdef":
-        points = rng.uniform(-2, 2, (300, 4))
-        np.save(lab / "scans" / f"{name}.npy", points.astype(np.float32))
-        np.save(lab / "scans" / f"{name}_label.npy", np.zeros(300, np.int64))
+    write_scans(lab / "scans", "abcdef")
     cfg = composed(
         lab,
         "experiment=remission",

@@ -39,11 +39,14 @@ def with_checkpoint_options(arguments: Sequence[str], conf: Path) -> list[str]:
 
     saved = OmegaConf.create(read_config(given["ckpt_path"].strip("'\"")))
     options = {name: saved[name].name for name in NAMED if name not in given}
+    searched = re.findall(r"file://([^],'\"]+)", given.get("hydra.searchpath", ""))
+    folders = [conf, *map(Path, searched)]
     chosen = [
         f"{name}={option}"
         for name, option in options.items()
         # a name that a file holds becomes a word of the command line: nothing but a name
-        if re.fullmatch(r"\w+", str(option)) and (conf / name / f"{option}.yaml").exists()
+        if re.fullmatch(r"\w+", str(option))
+        and any((folder / name / f"{option}.yaml").exists() for folder in folders)
     ]
     return [*chosen, *arguments]
 

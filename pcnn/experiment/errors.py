@@ -106,7 +106,7 @@ def stop(text: str) -> None:
 def explain(error: HydraException, overrides: list[str], conf: Path) -> str:
     """What was wrong in the command line and what is possible, in at most three lines."""
     if isinstance(error, MissingConfigException) and error.missing_cfg_file:
-        return missing_option(error, overrides, conf)
+        return missing_option(error, conf)
     match = re.search(r"[Cc]ould not override '([^']+)'", str(error))
     if isinstance(error, ConfigCompositionException) and match:
         return missing_key(match.group(1), overrides, conf)
@@ -153,20 +153,11 @@ def without_name(overrides: list[str], conf: Path) -> str:
     )
 
 
-def missing_option(error: MissingConfigException, overrides: list[str], conf: Path) -> str:
-    """A group has no such option; for a task, the reason may be the model's default."""
+def missing_option(error: MissingConfigException, conf: Path) -> str:
+    """A group has no such option."""
     group, _, name = str(error.missing_cfg_file).rpartition("/")
     if not group:
         return str(error).splitlines()[0]
-    chosen = chosen_options(overrides, conf)
-    if group == "task" and "task" not in chosen and "model" in chosen:
-        model = OmegaConf.load(conf / group / f"{chosen['model']}.yaml")
-        assert isinstance(model, DictConfig)
-        possible = [f"model={chosen['model']} task={task}" for task in model.tasks]
-        return (
-            f"model={chosen['model']} trains task={name} unless told otherwise, "
-            f"which is not available.\npossible: {listed(possible) or 'none yet'}"
-        )
     names = options(conf, group)
     return f"{group}={name} is not available.{nearest(name, names)}\navailable: {listed(names)}"
 
@@ -202,7 +193,7 @@ def chosen_options(overrides: list[str], conf: Path) -> dict[str, str]:
 
 def composed(overrides: list[str], conf: Path) -> object:
     """The configuration with the group choices of a command line only, as a plain dictionary."""
-    known = set(groups(conf))
+    known = {*groups(conf), "hydra.searchpath"}
     arguments = [text for text in overrides if "=" in text and not text.startswith("-")]
     kept = [
         str(item.input_line)
