@@ -19,7 +19,7 @@ from hydra.errors import (
     HydraException,
     MissingConfigException,
 )
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import OmegaConf
 
 from pcnn.errors import UserError, storage_cause
 from pcnn.escaping import escaped_output, say
