@@ -16,9 +16,8 @@ from pcnn.cores import available_cores
 from pcnn.datamodules.batch_stream import BatchStream, Collate, EvaluationLoader, batches_done
 from pcnn.datamodules.unreadable import SkipBroken, check_on_error
 from pcnn.datasets.cloud_sets import SAID, Split
-from pcnn.datasets.placement import Placement
+from pcnn.datasets.placement import OnVoxels, Placement
 from pcnn.datasets.sampler import EpochSampler, EvaluationSampler
-from pcnn.datasets.voxels import OnVoxels
 from pcnn.errors import UserError
 from pcnn.plural import counted
 from pcnn.ranges import Count, Seed, Workers

@@ -5,14 +5,18 @@ from pcnn.datasets.cloud import Cloud
 from pcnn.datasets.cloud_dataset import CloudDataset, LabelledClouds
 from pcnn.datasets.cloud_sets import CloudSets
 from pcnn.datasets.folder import FolderClouds, FolderSets
-from pcnn.datasets.native_points import OnPoints
-from pcnn.datasets.placement import Placement, SegmentationSample
+from pcnn.datasets.placement import (
+    OnPoints,
+    OnVoxels,
+    Placement,
+    SegmentationSample,
+    voxelize_cloud,
+)
 from pcnn.datasets.readers.points import read_points
 from pcnn.datasets.s3dis import S3DISRooms, S3DISSets, S3DISTypeSets
 from pcnn.datasets.semantic_kitti import SemanticKITTI, SemanticKITTISets
 from pcnn.datasets.source import DataSource, resolve_source
 from pcnn.datasets.transforms import Augmentation
-from pcnn.datasets.voxels import OnVoxels, voxelize_cloud
 
 __all__ = [
     "Augmentation",

@@ -13,11 +13,11 @@ from torch import Tensor
 from pcnn.datasets.cloud import Cloud, labels_or_ignore
 from pcnn.datasets.placement import (
     ClassificationSample,
+    OnVoxels,
     Placement,
     RawPoints,
     SegmentationSample,
 )
-from pcnn.datasets.voxels import OnVoxels
 from pcnn.geometry import Geometry, PointSet, VoxelGrid
 from pcnn.ops.plan import Planner
 from pcnn.tensor import SparseTensor

@@ -14,6 +14,7 @@ from pcnn.datasets.cache import CloudCache
 from pcnn.datasets.cloud import Cloud, joined_cloud
 from pcnn.datasets.placement import (
     ClassificationSample,
+    OnVoxels,
     Placement,
     RawPoints,
     SegmentationSample,
@@ -22,7 +23,6 @@ from pcnn.datasets.placement import (
 from pcnn.datasets.sampler import Key, evenly_spaced
 from pcnn.datasets.transforms.augment import Augmentation, sample_generator
 from pcnn.datasets.transforms.crops import crop, sphere_crop
-from pcnn.datasets.voxels import OnVoxels
 
 # streams of random numbers beside that of the augmentation, which they do not disturb
 MIX3D, CROP = 1, 2

@@ -120,6 +120,14 @@ def parts_there(
     return found
 
 
+def warn_left_out(root: Path, names: Sequence[str], total: int, why: str) -> None:
+    """Say in the log which clouds of a root are left out; of many, the first twenty."""
+    shown = 20
+    more = f" and {len(names) - shown} more" if len(names) > shown else ""
+    listed = ", ".join(names[:shown]) + more
+    log.warning("%s: %d of %d %s and are left out: %s", root, len(names), total, why, listed)
+
+
 def without_figures(split: Split) -> str:
     """The end of a message about a split without clouds."""
     return "; last.ckpt is the result, without figures" if split == "val" else ""

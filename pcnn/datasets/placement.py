@@ -1,19 +1,24 @@
-"""Where the rows of a network's input lie: what `geometry=` chooses in a configuration."""
+"""Where the rows of a network's input lie, voxels or native points: what `geometry=` chooses."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Annotated, Protocol
+from dataclasses import dataclass, replace
+from typing import Annotated, Literal, Protocol
 
 import torch
 from annotated_types import Len
 from torch import Tensor
 
 from pcnn.datasets.cloud import Cloud
-from pcnn.geometry import Geometry, quantize
+from pcnn.datasets.labels import IGNORE, check_labels
+from pcnn.errors import FileError
+from pcnn.geometry import Geometry, Neighbourhood, PointSet, quantize
+from pcnn.hints import check_fields
+from pcnn.ops.native_points import native_points
 from pcnn.ops.plan import Planner
-from pcnn.ranges import Length
+from pcnn.ops.voxelize import reduce_points, voxelize
+from pcnn.ranges import Factor, Length
 from pcnn.tensor import SparseTensor
 
 VoxelSize = Length | Annotated[Sequence[Length], Len(3, 3)]
@@ -222,3 +227,204 @@ def fragments(
     first = counts.cumsum(0) - counts
     for k in range(int(counts.max())):
         yield order[first + k % counts]
+
+
+@dataclass(frozen=True)
+class OnVoxels:
+    """Cells that hold points: inputs are means, labels majorities.
+
+    Args:
+        name: in configurations and reports.
+    """
+
+    name: Literal["voxel"] = "voxel"
+
+    def sample(self, cloud: Cloud, size: VoxelSize) -> SegmentationSample:
+        """Voxelise a cloud; see `voxelize_cloud`."""
+        return voxelize_cloud(cloud, size)
+
+    def place(
+        self,
+        points: Tensor,
+        inputs: Tensor,
+        batch: Tensor,
+        batch_size: int,
+        size: VoxelSize,
+        planner: Planner | None = None,
+    ) -> SparseTensor:
+        """Voxelise points of several clouds; inputs are means."""
+        return voxelize(
+            points, inputs, batch, voxel_size=size, batch_size=batch_size, planner=planner
+        )
+
+    def row_cell(self, size: VoxelSize) -> VoxelSize:
+        """Return the voxel size."""
+        return size
+
+    def kept(self, cloud: Cloud, size: VoxelSize) -> Cloud:
+        """Keep the means of the cells; augmented ones are voxelised again."""
+        return reduce_cloud(cloud, size)
+
+    def recipe(self, size: VoxelSize) -> Mapping[str, object]:
+        """Return the voxel size."""
+        return {
+            "voxel_size": float(size) if isinstance(size, (int, float)) else list(map(float, size))
+        }
+
+
+def voxelize_cloud(cloud: Cloud, voxel_size: VoxelSize) -> SegmentationSample:
+    """Voxelise a cloud on cells ``floor(p / voxel_size)``.
+
+    Args:
+        cloud: any number of points, also none.
+        voxel_size: edge of a cell [m].
+
+    Raises:
+        ValueError: as `pcnn.geometry.quantize` and `majority`, with the name of the file.
+    """
+    try:
+        grid = quantize(cloud.points, voxel_size=voxel_size, batch_size=1)
+        assert grid.inverse is not None  # quantize sets it
+        if cloud.labels is None:
+            labels = torch.full((grid.rows,), IGNORE)
+        else:
+            labels = majority(cloud.labels, grid.inverse, grid.rows)
+    except ValueError as error:
+        raise FileError(cloud.path, str(error)) from error
+    inputs = torch.cat([cloud.points, cloud.features], dim=1)  # [P, 3 + F]
+    return SegmentationSample.of(grid, reduce_points(inputs, grid, "mean"), labels, cloud)
+
+
+def reduce_cloud(cloud: Cloud, voxel_size: VoxelSize) -> Cloud:
+    """Replace the points of every cell by their mean, with the majority of their labels.
+
+    Returns:
+        A cloud of N points sorted by cell, without positions in the file.
+    """
+    sample = voxelize_cloud(cloud, voxel_size)
+    return replace(
+        cloud,
+        points=sample.features[:, :3].contiguous(),
+        features=sample.features[:, 3:].contiguous(),
+        labels=None if cloud.labels is None else sample.labels,
+        point_index=None,
+    )
+
+
+def majority(labels: Tensor, rows: Tensor, n: int) -> Tensor:
+    """Most frequent label of the points of every row; the smallest one where several are.
+
+    Args:
+        labels: [P] int64 in 0..254, or ``IGNORE``, which has no vote.
+        rows: [P] int64 in 0..n-1.
+        n: number of rows.
+
+    Returns:
+        [n] int64; ``IGNORE`` where no point has a vote.
+
+    Raises:
+        ValueError: a label out of 0..255.
+    """
+    check_labels(labels)
+    votes = labels != IGNORE
+    pairs, counts = torch.unique(rows[votes] * 256 + labels[votes], return_counts=True)
+    # one number that compares by count first, then by smaller label
+    score = counts * 256 + (255 - pairs % 256)
+    best = torch.zeros(n, dtype=torch.int64).scatter_reduce_(0, pairs // 256, score, "amax")
+    return torch.where(best > 0, 255 - best % 256, IGNORE)
+
+
+@dataclass(frozen=True)
+class OnPoints:
+    """The points themselves (PointCNN++, 3.2): `pcnn.native_points` of a cloud.
+
+    Args:
+        sites: points of strided convolutions, ``nearest`` or ``cell_origin``.
+        thin: edge of a cell [m], one number or one per axis, of which only the point nearest to its
+            centre becomes a row, with its own features and label; None makes every point a row.
+            A prediction for a row holds for all points of its cell.
+        outside: as in `pcnn.geometry.Neighbourhood`, with the following four.
+        volume: ...
+        cell: ...
+        metric: ...
+        memory: ...
+        name: in configurations and reports.
+
+    Raises:
+        ValueError: as `pcnn.geometry.Neighbourhood`, or cells to thin by that are none.
+    """
+
+    sites: Literal["nearest", "cell_origin"] = "nearest"
+    thin: VoxelSize | None = None
+    outside: Literal["clamp", "drop"] = "clamp"
+    volume: Factor = 1.0
+    cell: Factor = 1.0
+    metric: Literal["auto", "box"] = "auto"
+    memory: float | None = None
+    name: Literal["point"] = "point"
+
+    def __post_init__(self) -> None:
+        _ = self.neighbourhood  # refuses what does not exist
+        check_fields(self)
+
+    @property
+    def neighbourhood(self) -> Neighbourhood:
+        """How kernels relate the points."""
+        rule = self.outside, self.volume, self.cell, self.metric
+        return Neighbourhood(*rule, memory=self.memory)
+
+    def place(
+        self,
+        points: Tensor,
+        inputs: Tensor,
+        batch: Tensor | None,
+        batch_size: int,
+        size: VoxelSize,
+        planner: Planner | None = None,
+    ) -> SparseTensor:
+        """Put points of several clouds into cells of ``size``, each where it is."""
+        x = native_points(
+            points,
+            inputs,
+            batch,
+            size,
+            batch_size=batch_size,
+            downsampling=self.sites,
+            thin=self.thin,
+            neighbourhood=self.neighbourhood,
+        )
+        if planner is not None:
+            planner(x.geometry)
+        return x
+
+    def row_cell(self, size: VoxelSize) -> VoxelSize | None:
+        """Return what the points are thinned by."""
+        return self.thin
+
+    def sample(self, cloud: Cloud, size: VoxelSize) -> SegmentationSample:
+        """Put the points of a cloud into cells of ``size``, each where it is.
+
+        Raises:
+            ValueError: as `pcnn.native_points`, or a label out of range, with the name of the file.
+        """
+        inputs = torch.cat([cloud.points, cloud.features], dim=1)  # [P, 3 + F]
+        try:
+            x = self.place(cloud.points, inputs, None, 1, size)
+            if cloud.labels is None:
+                labels = torch.full((x.geometry.rows,), IGNORE)
+            else:
+                check_labels(cloud.labels)
+                assert isinstance(x.geometry, PointSet)
+                assert x.geometry.chosen is not None  # the set was made from points
+                labels = cloud.labels[x.geometry.chosen]
+        except ValueError as error:
+            raise FileError(cloud.path, str(error)) from error
+        return SegmentationSample.of(x.geometry, x.features, labels, cloud)
+
+    def kept(self, cloud: Cloud, size: VoxelSize) -> Cloud:
+        """Keep every point: they are thinned after augmentation, as in evaluation."""
+        return replace(cloud, point_index=None)
+
+    def recipe(self, size: VoxelSize) -> Mapping[str, object]:
+        """Nothing but the cropped cloud, whatever the size."""
+        return {"geometry": self.name}

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,16 +12,14 @@ import torch
 from annotated_types import MinLen
 
 from pcnn.datasets.cloud import Cloud
-from pcnn.datasets.cloud_sets import CloudSets, Split, parts_there
+from pcnn.datasets.cloud_sets import CloudSets, Split, parts_there, warn_left_out
 from pcnn.datasets.labels import IGNORE, LabelMap, Rgb
 from pcnn.datasets.readers.channels import Reading
 from pcnn.datasets.readers.label_files import read_label_file
 from pcnn.datasets.readers.points import read_points
-from pcnn.datasets.source import DataSource, resolve_source
+from pcnn.datasets.source import DataSource, Published
 from pcnn.files.bounded import LIMIT
 from pcnn.ranges import ArgumentsOf, Natural, Positive
-
-log = logging.getLogger(__name__)
 
 TRAIN_SEQUENCES = (0, 1, 2, 3, 4, 5, 6, 7, 9, 10)
 VAL_SEQUENCES = (8,)
@@ -36,7 +33,7 @@ DOWNLOAD = (
     "as dataset.root"
 )
 
-_NAMES_SHOWN = 20
+_PUBLISHED = Published("SemanticKITTI", "kitti", "pcnn.simulate.streets.kitti.KITTI", DOWNLOAD)
 _Drives = Annotated[Mapping[str, Any], ArgumentsOf("pcnn.simulate.streets.kitti.simulate_kitti")]
 
 # Source: semantic-kitti-api, config/semantic-kitti.yaml; train ids are shifted by one here, so that
@@ -219,20 +216,8 @@ class SemanticKITTISets(CloudSets):
     @cached_property
     def found(self) -> DataSource:
         """The given folder, ``data_dir/kitti``, or simulated streets."""
-        from pcnn.simulate.streets.kitti import KITTI
-
-        arguments = dict(self.simulate or {})
-        data = Path(self.data_dir)
-        return resolve_source(
-            "SemanticKITTI",
-            self.root,
-            self.source,
-            data / "kitti",
-            KITTI.folder(data, arguments),
-            partial(KITTI.write, **arguments),
-            ["sequences"],
-            DOWNLOAD,
-        )
+        given = self.root, self.source, self.data_dir
+        return _PUBLISHED.found(*given, self.simulate, ["sequences"])
 
     def find(self, split: Split) -> SemanticKITTI | None:
         """Find the scans of a split; None where it has no sequences."""
@@ -294,14 +279,6 @@ def _find(root: Path, sequences: Sequence[int], labelled_only: bool) -> list[_Sc
         numbers = ", ".join(f"{sequence:02d}" for sequence in sequences)
         raise FileNotFoundError(f"no {kind} in {root}/sequences/{{{numbers}}}. {DOWNLOAD}")
     if unlabelled:
-        names = ", ".join(scan.name for scan in unlabelled[:_NAMES_SHOWN])
-        more = len(unlabelled) - _NAMES_SHOWN
-        log.warning(
-            "%s: %d of %d scans have no label and are left out: %s%s",
-            root,
-            len(unlabelled),
-            len(unlabelled) + len(found),
-            names,
-            f" and {more} more" if more > 0 else "",
-        )
+        names = [scan.name for scan in unlabelled]
+        warn_left_out(root, names, len(names) + len(found), "scans have no label")
     return found

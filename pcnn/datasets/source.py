@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+import pkgutil
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-from pcnn.files.simulated import is_simulated
+from pcnn.files.simulated import kind_of
 
 log = logging.getLogger(__name__)
 
@@ -28,6 +30,54 @@ class DataSource:
 
     root: Path
     kind: Kind
+
+
+@dataclass(frozen=True)
+class Published:
+    """A published data set, which is simulated where it is absent.
+
+    Args:
+        name: the set, for messages.
+        folder: where it is expected below ``data_dir``.
+        simulator: dotted name of its `pcnn.simulate.simulator.Simulator`, which is imported when it
+            is needed: simulators write with this package.
+        steps: how to get the real set, for errors.
+    """
+
+    name: str
+    folder: str
+    simulator: str
+    steps: str
+
+    def found(
+        self,
+        root: str | None,
+        source: str,
+        data_dir: str,
+        arguments: Mapping[str, Any] | None,
+        required: Sequence[str] = (),
+    ) -> DataSource:
+        """Find the set, or simulate it; see `resolve_source`.
+
+        Args:
+            root: folder given by the user, or None.
+            source: ``auto``, ``real`` or ``simulated``.
+            data_dir: folder for the default root and for simulated sets.
+            arguments: of the simulator.
+            required: paths below the root that must exist.
+        """
+        simulator, data = pkgutil.resolve_name(self.simulator), Path(data_dir)
+        given = dict(arguments or {})
+        return resolve_source(
+            self.name,
+            root,
+            source,
+            data / self.folder,
+            simulator.folder(data, given),
+            partial(simulator.write, **given),
+            required,
+            self.steps,
+        )
 
 
 def resolve_source(
@@ -73,7 +123,7 @@ def resolve_source(
             log.warning("%s: no root was given and %s does not exist", name, default_root)
         simulate(chosen)
     _check(name, chosen, required, steps)
-    kind: Kind = "simulated" if is_simulated(chosen) else "real"
+    kind = kind_of(chosen)
     if source != "auto" and kind != source:
         raise ValueError(
             f"{name}: source={source}, but {chosen} holds {kind} data; give another root or "

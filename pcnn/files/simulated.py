@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pcnn.errors import FileError
 from pcnn.files.text import read_json
@@ -35,3 +35,8 @@ def is_simulated(path: str | Path) -> bool:
     """Tell whether a file or folder belongs to a simulated set: a marker lies at or above it."""
     here = Path(path).resolve()
     return any((folder / MARKER).is_file() for folder in (here, *here.parents))
+
+
+def kind_of(path: str | Path) -> Literal["real", "simulated"]:
+    """Return the kind of data that a file or folder holds; see `is_simulated`."""
+    return "simulated" if is_simulated(path) else "real"

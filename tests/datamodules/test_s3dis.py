@@ -12,10 +12,8 @@ import torch
 
 from pcnn.datamodules import CloudDataModule
 from pcnn.datasets import S3DISSets
-from pcnn.datasets.native_points import OnPoints
-from pcnn.datasets.placement import Placement
+from pcnn.datasets.placement import OnPoints, OnVoxels, Placement
 from pcnn.datasets.transforms.augment import Augmentation
-from pcnn.datasets.voxels import OnVoxels
 from pcnn.simulate.rooms.s3dis import S3DIS
 from tests.datamodules.modules import room_types_module, s3dis_module
 from tests.datasets.s3dis_rooms import room_arrays, write_set

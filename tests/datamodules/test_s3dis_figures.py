@@ -12,9 +12,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from pcnn.datasets.native_points import OnPoints
-from pcnn.datasets.placement import Placement
-from pcnn.datasets.voxels import OnVoxels
+from pcnn.datasets.placement import OnPoints, OnVoxels, Placement
 from pcnn.losses import CrossEntropy
 from pcnn.tasks import EvaluationViews, SegmentationTask
 from pcnn.tasks.schedules import constant

@@ -10,8 +10,8 @@ import torch
 from pcnn.datasets.batches import CollateSegmentation, SegmentationBatch
 from pcnn.datasets.cloud import Cloud
 from pcnn.datasets.labels import IGNORE
+from pcnn.datasets.placement import reduce_cloud, voxelize_cloud
 from pcnn.datasets.transforms.crops import crop
-from pcnn.datasets.voxels import reduce_cloud, voxelize_cloud
 from tests.datasets.clouds import cloud
 
 SIZES = (30, 0, 1, 17)

@@ -157,9 +157,6 @@ def test_clouds_without_labels_are_named(tmp_path: Path, caplog: pytest.LogCaptu
     np.save(tmp_path / "c.npy", scan(3))
     assert names(tmp_path, "all") == ["a"]
     assert "2 of 3 clouds have no labels and are left out: b, c" in caplog.messages[0]
-    everything = CloudDataset(FolderClouds(tmp_path, CLASSES, labelled_only=False), voxel_size=1.0)
-    assert len(everything) == 3
-    assert everything.read(1).labels is None
 
 
 def test_labels_beside_win_over_the_property(tmp_path: Path):

@@ -8,9 +8,7 @@ import pytest
 import torch
 
 from pcnn.datasets.batches import CollateSegmentation, SegmentationBatch
-from pcnn.datasets.native_points import OnPoints
-from pcnn.datasets.placement import Placement, RawPoints, fragments
-from pcnn.datasets.voxels import OnVoxels
+from pcnn.datasets.placement import OnPoints, OnVoxels, Placement, RawPoints, fragments
 from tests.datasets.clouds import cloud
 
 SIZE = 4.0  # [m]: some cells of the clouds hold many points

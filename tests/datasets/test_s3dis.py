@@ -13,12 +13,10 @@ from pcnn.datasets.batches import CollateClassification
 from pcnn.datasets.cloud import Cloud
 from pcnn.datasets.cloud_dataset import MIX3D, ClassifiedClouds, CloudDataset
 from pcnn.datasets.labels import IGNORE
-from pcnn.datasets.native_points import OnPoints
-from pcnn.datasets.placement import Placement, VoxelSize
+from pcnn.datasets.placement import OnPoints, OnVoxels, Placement, VoxelSize
 from pcnn.datasets.s3dis import CLASS_NAMES, S3DISRooms, room_type
 from pcnn.datasets.s3dis.files import RoomArrays, write_array_room
 from pcnn.datasets.transforms.augment import Augmentation, sample_generator
-from pcnn.datasets.voxels import OnVoxels
 from tests.datasets.s3dis_rooms import room_arrays, write_set, write_text
 
 PLACEMENTS = [OnVoxels(), OnPoints(thin=0.2), OnPoints()]

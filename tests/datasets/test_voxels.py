@@ -5,7 +5,7 @@ import torch
 
 from pcnn.datasets.cloud import Cloud
 from pcnn.datasets.labels import IGNORE
-from pcnn.datasets.voxels import majority, reduce_cloud, voxelize_cloud
+from pcnn.datasets.placement import majority, reduce_cloud, voxelize_cloud
 from tests.datasets.clouds import cloud
 
 

@@ -28,7 +28,7 @@ from pcnn.datasets.registration.kitti_ground_truth import IcpCache
 from pcnn.datasets.registration.kitti_odometry import read_calibration, read_poses
 from pcnn.datasets.registration.make_gt import read_pose
 from pcnn.datasets.registration.pair_lists import read_indoor_list, read_kitti_list
-from pcnn.datasets.registration.threedmatch_training import FCGFPairs
+from pcnn.datasets.registration.threedmatch import FCGFPairs
 from pcnn.datasets.s3dis.convert import alignment_angle
 from pcnn.datasets.s3dis.files import STEMS, read_annotation, read_array_room, write_array_room
 from pcnn.datasets.statistics.of_set import read_statistics

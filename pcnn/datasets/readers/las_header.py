@@ -8,9 +8,13 @@ from __future__ import annotations
 
 import math
 import struct
+from collections import deque
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 from pcnn.errors import FileError
 
@@ -25,6 +29,9 @@ _MOST_RECORDS = 10_000
 
 #: The name of the record that says how points are compressed: user and number.
 _LASZIP = (b"laszip encoded", 22204)
+
+#: The user of records about the coordinate reference system, and bytes of one that is looked at.
+_CRS, _LONGEST = b"LASF_Projection", 1 << 20
 
 #: Chunks of any number of points each.
 _VARIABLE = 0xFFFFFFFF
@@ -98,15 +105,18 @@ def _checked(path: Path, file: BinaryIO, size: int) -> LasSize:
     placing = struct.unpack_from("<6d", head, 131)
     if not all(map(math.isfinite, placing)) or 0.0 in placing[:3]:
         raise _BrokenRule("scale factors or offsets that are zero, NaN or infinite")
-    laszip = _records(file, own, start, vlrs, extended=False)
+    laszip = None
+    for found in _records(file, own, start, vlrs, extended=False):
+        if (found.user, found.number) == _LASZIP:
+            laszip = _at(file, found.start, found.length, "records in front of the points")
     if minor >= 4:
         wide = _at(file, 235, 20, "header")
         first, evlrs, points = struct.unpack("<QIQ", wide)
         if evlrs:
             if not start <= first <= size:
                 raise _BrokenRule(f"extended records at byte {first} of a file of {size}")
-            _records(file, first, size, evlrs, extended=True)
-    found = LasSize(points, record)
+            deque(_records(file, first, size, evlrs, extended=True), maxlen=0)
+    whole = LasSize(points, record)
     if not packed:
         held = (size - start) // record
         if points > held:
@@ -114,17 +124,49 @@ def _checked(path: Path, file: BinaryIO, size: int) -> LasSize:
                 path, f"truncated: the header announces {points} points, the file holds {held}"
             )
     elif points:
-        _check_packed(file, found, start, size, laszip)
-    return found
+        _check_packed(file, whole, start, size, laszip)
+    return whole
 
 
-def _records(file: BinaryIO, start: int, end: int, count: int, extended: bool) -> bytes | None:
-    """Walk over variable length records; returns what says how points are compressed."""
+def crs_records(path: Path) -> Iterator[tuple[int, bytes]]:
+    """Yield number and content of the records about the coordinate reference system.
+
+    They lie in front of the points and behind them; a file that is damaged, or no LAS file, has
+    those alone that come before the damage.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
+    with path.open("rb") as file, suppress(_BrokenRule):
+        size = file.seek(0, 2)
+        head = _at(file, 0, min(size, 255), "header")
+        if head[:4] != b"LASF" or size < 227:
+            return
+        own, start, vlrs = struct.unpack_from("<HII", head, 94)
+        found = _records(file, own, start, vlrs, extended=False)
+        if head[25] >= 4:
+            first, evlrs = struct.unpack("<QI", _at(file, 235, 12, "header"))
+            found = chain(found, _records(file, first, size, evlrs, extended=True))
+        for record in found:
+            if record.user == _CRS and record.length <= _LONGEST:
+                yield record.number, _at(file, record.start, record.length, "records")
+
+
+class _Record(NamedTuple):
+    """A variable length record, and where its content lies."""
+
+    user: bytes
+    number: int
+    start: int
+    length: int
+
+
+def _records(file: BinaryIO, start: int, end: int, count: int, extended: bool) -> Iterator[_Record]:
+    """Walk over variable length records."""
     head = 60 if extended else 54
     name = "extended records" if extended else "records in front of the points"
     if count > min(_MOST_RECORDS, (end - start) // head):
         raise _BrokenRule(f"{count} {name}; there is room for {(end - start) // head}")
-    laszip = None
     for _ in range(count):
         if start + head > end:
             raise _BrokenRule(f"the {name} reach beyond their end at byte {end}")
@@ -134,10 +176,8 @@ def _records(file: BinaryIO, start: int, end: int, count: int, extended: bool) -
         start += head
         if start + length > end:
             raise _BrokenRule(f"the {name} reach beyond their end at byte {end}")
-        if (user.split(b"\0")[0], number) == _LASZIP:
-            laszip = _at(file, start, length, name)
+        yield _Record(user.split(b"\0")[0], number, start, length)
         start += length
-    return laszip
 
 
 def _check_packed(

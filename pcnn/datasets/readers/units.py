@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
 
 import numpy as np
 
 from pcnn.datasets.density import nearest_distances, neighbours_per_voxel
 from pcnn.datasets.placement import VoxelSize
+from pcnn.datasets.readers.las_header import crs_records
 from pcnn.datasets.readers.table import valid_returns
 
 
@@ -36,7 +35,6 @@ class UnitDoubt:
         return self.reason
 
 
-_USER = b"LASF_Projection"
 _WKT, _KEYS = 2112, 34735
 _LINEAR = 3076  # ProjLinearUnitsGeoKey
 
@@ -51,9 +49,6 @@ _ELSEWHERE = re.compile(
 )
 _UNIT = re.compile(r'(?:LENGTH)?UNIT\["([^"]*)"\s*,\s*([0-9.eE+-]+)', re.IGNORECASE)
 _ANGLE = re.compile(r"degree|radian|grad", re.IGNORECASE)
-
-#: Records in front of the points that are looked at, and bytes of one.
-_MOST, _LONGEST = 1000, 1 << 20
 
 
 def declared_unit(path: Path) -> UnitDoubt | None:
@@ -71,13 +66,12 @@ def declared_unit(path: Path) -> UnitDoubt | None:
     if path.suffix.lower() not in (".las", ".laz"):
         return None
     found: tuple[str, float] | None = None
-    with path.open("rb") as file:
-        for number, data in _projection(file):
-            # text is the newer way, and wins where a file has both
-            if number == _WKT:
-                found = unit_of_wkt(data.decode("utf-8", "replace")) or found
-            elif number == _KEYS and found is None:
-                found = unit_of_keys(data)
+    for number, data in crs_records(path):
+        # text is the newer way, and wins where a file has both
+        if number == _WKT:
+            found = unit_of_wkt(data.decode("utf-8", "replace")) or found
+        elif number == _KEYS and found is None:
+            found = unit_of_keys(data)
     if found is None or abs(found[1] - 1.0) < 1e-9:
         return None
     name, scale = found
@@ -103,33 +97,6 @@ def unit_of_keys(data: bytes) -> tuple[str, float] | None:
         if key == _LINEAR and place == 0:
             return _EPSG.get(value)
     return None
-
-
-def _projection(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
-    """Number and content of the records in front of the points, and behind them, about the CRS."""
-    head = file.read(375)
-    if len(head) < 227 or head[:4] != b"LASF":
-        return
-    (start,) = struct.unpack_from("<H", head, 94)
-    (count,) = struct.unpack_from("<I", head, 100)
-    yield from _records(file, start, count, "<16sHH", 54)
-    if head[25] >= 4 and len(head) >= 247:
-        start, count = struct.unpack_from("<QI", head, 235)
-        yield from _records(file, start, count, "<16sHQ", 60)
-
-
-def _records(
-    file: BinaryIO, start: int, count: int, form: str, size: int
-) -> Iterator[tuple[int, bytes]]:
-    for _ in range(min(count, _MOST)):
-        file.seek(start)
-        head = file.read(size)
-        if len(head) < size:
-            return
-        user, number, length = struct.unpack_from(form, head, 2)
-        if user.split(b"\0")[0] == _USER and length <= _LONGEST:
-            yield number, file.read(length)
-        start += size + length
 
 
 #: Units other than the metre, and how many metres they are; the smallest change comes first.

@@ -1,13 +1,11 @@
 """Data sets of registration: pairs of clouds with their true transforms."""
 
 from pcnn.datasets.registration.augment import PairAugmentation
-from pcnn.datasets.registration.batch import CollatePairs, PairBatch
 from pcnn.datasets.registration.kitti_odometry import KITTIOdometry
 from pcnn.datasets.registration.pair_sets import KITTISets, PairSets, ThreeDMatchSets
 from pcnn.datasets.registration.pairs import PairDataset, RegistrationPair
-from pcnn.datasets.registration.placed_pairs import PlacedPairs
-from pcnn.datasets.registration.threedmatch import ThreeDMatch
-from pcnn.datasets.registration.threedmatch_training import FCGFPairs, IndoorPairs
+from pcnn.datasets.registration.placed_pairs import CollatePairs, PairBatch, PlacedPairs
+from pcnn.datasets.registration.threedmatch import FCGFPairs, IndoorPairs, ThreeDMatch
 
 __all__ = [
     "CollatePairs",

@@ -71,12 +71,21 @@ def read_gt_overlap(path: Path) -> dict[Key, float]:
             raise FileError(path, f"line {number}: want i,j,overlap, found {line[:80]!r}")
         i, j = (whole_number(path, number, word, "a fragment") for word in words[:2])
         (share,) = finite_numbers(path, number, words[2:], 1)
-        if not 0.0 <= share <= 1.0:
-            raise FileError(path, f"line {number}: an overlap lies in 0..1, found {share:g}")
         if (i, j) in found:
             raise FileError(path, f"line {number}: pair {i} {j} occurs twice")
-        found[i, j] = share
+        found[i, j] = checked_overlap(path, f"line {number}", share)
     return found
+
+
+def checked_overlap(path: Path, place: str, share: float) -> float:
+    """Return the overlap of a pair.
+
+    Raises:
+        FileError: it does not lie in 0..1; names the place.
+    """
+    if not 0.0 <= share <= 1.0:
+        raise FileError(path, f"{place}: an overlap lies in 0..1, found {share:g}")
+    return share
 
 
 def read_scene(folder: Path, scene: str, with_info: bool = True) -> list[RegistrationPair]:

@@ -1,4 +1,7 @@
-"""KITTI odometry as pairs of scans about ten metres apart."""
+"""KITTI odometry as pairs of scans about ten metres apart.
+
+`pairs_of` is the rule behind the published lists of 1358, 180 and 555 pairs.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from pcnn.datasets.readers.channels import Reading
@@ -19,16 +23,81 @@ from pcnn.datasets.registration.kitti_ground_truth import (
     odometry_transform,
     refined,
 )
-from pcnn.datasets.registration.kitti_pair_rule import EXCLUDED, SPLITS, pairs_between, pairs_of
 from pcnn.datasets.registration.pair_lists import read_kitti_list
 from pcnn.datasets.registration.pairs import RegistrationPair
 from pcnn.errors import FileError
 from pcnn.files.bounded import LIMIT, named
-from pcnn.files.simulated import is_simulated
+from pcnn.files.simulated import kind_of
 from pcnn.files.text import finite_numbers, numbered_lines
 from pcnn.registration.transforms import not_rigid, rigid
 
 POSES = ("odometry", "semantic")
+_KEPT = 4  # scans in memory
+
+#: Sequences of every split.
+SPLITS = {"train": (0, 1, 2, 3, 4, 5), "val": (6, 7), "test": (8, 9, 10)}
+
+#: Left out by every published list: (sequence, first frame, second frame).
+EXCLUDED = frozenset({(8, 15, 58)})
+
+MIN_DISTANCE = 10.0  # [m]
+WINDOW = 100  # frames
+
+
+def pairs_of(
+    positions: NDArray[np.floating], distance: float = MIN_DISTANCE, window: int = WINDOW
+) -> list[tuple[int, int]]:
+    """Pairs of frames of a sequence, greedy and without overlap.
+
+    From frame t the first frame of t..t+99 that is *more* than 10 m away is looked for; its
+    predecessor is the partner, so partners are just *less* than 10 m apart. The next pair starts
+    behind the partner. Where the window ends first, t moves by one.
+
+    Source: FCGF, lib/data_loaders.py, KITTINMPairDataset, after 3DFeat-Net.
+
+    Args:
+        positions: [F, 3] translations of the camera's poses [m].
+        distance: [m].
+        window: frames looked at.
+
+    Returns:
+        (first frame, second frame) in rising order.
+    """
+    pairs = []
+    frame, frames = 0, len(positions)
+    while frame < frames:
+        ahead = positions[frame : frame + window]
+        far = np.linalg.norm(ahead - positions[frame], axis=1) > distance
+        if not far.any():
+            frame += 1
+            continue
+        partner = frame + int(far.argmax()) - 1
+        if partner > frame:  # else the next frame is too far already: nothing pairs with itself
+            pairs.append((frame, partner))
+        frame = partner + 1
+    return pairs
+
+
+def pairs_between(
+    positions: NDArray[np.floating], low: float, high: float, window: int = WINDOW
+) -> list[tuple[int, int]]:
+    """All pairs of frames of a sequence that lie a certain distance apart, for training.
+
+    Args:
+        positions: [F, 3] translations of the camera's poses [m].
+        low: smallest distance [m].
+        high: largest distance [m].
+        window: frames looked at, the first one included.
+
+    Returns:
+        (first frame, second frame) in rising order.
+    """
+    pairs = []
+    for frame in range(len(positions)):
+        apart = np.linalg.norm(positions[frame + 1 : frame + window] - positions[frame], axis=1)
+        found = np.flatnonzero((apart >= low) & (apart <= high))
+        pairs += [(frame, frame + 1 + int(place)) for place in found]
+    return pairs
 
 
 class KITTIOdometry:
@@ -46,11 +115,9 @@ class KITTIOdometry:
             is needed.
         sequences: some of the split's; None takes all of them. Those that are absent raise.
         make_missing: whether pairs without a cached transform are let in, for `fill_cache`.
-        cached_clouds: scans kept in memory.
         distances: take all pairs of scans that are so far apart, lowest and highest [m], in place
             of the published ones: many more to train on. For ``odometry`` alone, whose transforms
             need no cache.
-        max_gib: largest size of a file [GiB].
         max_gib: largest size of a file [GiB].
 
     Raises:
@@ -69,7 +136,6 @@ class KITTIOdometry:
         metadata: str | Path | None = None,
         sequences: Sequence[int] | None = None,
         make_missing: bool = False,
-        cached_clouds: int = 4,
         distances: Sequence[float] | None = None,
         max_gib: float = LIMIT,
     ) -> None:
@@ -97,11 +163,11 @@ class KITTIOdometry:
         self.ground_truth = (
             ground_truth if poses == "odometry" else f"{ground_truth}, {poses} poses"
         )
-        self.source_kind = "simulated" if is_simulated(self.root) else "real"
+        self.source_kind: str = kind_of(self.root)
         self.poses = poses
         self.cache = IcpCache(self.root, ground_truth, poses)
         self._reading = Reading(max_gib=max_gib)
-        self._read = lru_cache(maxsize=cached_clouds)(self._read_cloud)
+        self._read = lru_cache(maxsize=_KEPT)(self._read_cloud)
         self._camera: dict[int, Tensor] = {}
         if metadata is not None:
             path = Path(metadata)
@@ -206,10 +272,7 @@ class KITTIOdometry:
         return read_points(path, reading=self._reading).points
 
     def _read_poses(self, sequence: int) -> Tensor:
-        path = self.root / "poses" / f"{sequence:02d}.txt"
-        if self.poses == "semantic":
-            path = self.root / "sequences" / f"{sequence:02d}" / "poses.txt"
-        return read_poses(path)
+        return read_poses(poses_file(self.root, sequence, self.poses))
 
 
 def check_distances(distances: Sequence[float] | None, ground_truth: str) -> None:
@@ -223,6 +286,13 @@ def check_distances(distances: Sequence[float] | None, ground_truth: str) -> Non
             "pairs of other distances than the published ones have transforms of the poses alone: "
             f"they go with ground_truth=odometry, not {ground_truth}"
         )
+
+
+def poses_file(root: Path, sequence: int, poses: str = "odometry") -> Path:
+    """File of the poses of a sequence, those of the odometry or of SemanticKITTI."""
+    if poses == "semantic":
+        return root / "sequences" / f"{sequence:02d}" / "poses.txt"
+    return root / "poses" / f"{sequence:02d}.txt"
 
 
 def read_poses(path: Path) -> Tensor:

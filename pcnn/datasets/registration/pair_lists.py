@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from pcnn.datasets.registration.gt_files import checked_overlap
 from pcnn.datasets.registration.pairs import RegistrationPair
 from pcnn.errors import FileError
 from pcnn.files.bounded import named
@@ -104,9 +105,7 @@ def _pair(
     """A pair of checked values."""
     if not isinstance(scene, str) or not scene or "/" in scene or scene.startswith("."):
         raise FileError(path, f"entry {index}: {str(scene)[:40]!r} is no name of a scene")
-    share = None if overlap is None else float(overlap)
-    if share is not None and not 0.0 <= share <= 1.0:
-        raise FileError(path, f"entry {index}: an overlap lies in 0..1, found {share:g}")
+    share = None if overlap is None else checked_overlap(path, f"entry {index}", float(overlap))
     return RegistrationPair(
         scene,
         _whole(path, index, target),

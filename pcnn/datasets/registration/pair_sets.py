@@ -11,32 +11,42 @@ from typing import Annotated, Any, Literal, Protocol, get_args
 
 from annotated_types import Len, MinLen
 
-from pcnn.datasets.cloud_sets import Split
-from pcnn.datasets.registration.kitti_odometry import KITTIOdometry
-from pcnn.datasets.registration.kitti_pair_rule import SPLITS
+from pcnn.datasets.cloud_sets import Split, parts_there
+from pcnn.datasets.registration.kitti_odometry import SPLITS, KITTIOdometry, poses_file
 from pcnn.datasets.registration.pairs import PairDataset
-from pcnn.datasets.registration.threedmatch import ThreeDMatch
-from pcnn.datasets.registration.threedmatch_training import (
+from pcnn.datasets.registration.threedmatch import (
     LISTED,
     OVERLAP,
     VAL_SCENES,
     FCGFPairs,
     IndoorPairs,
+    ThreeDMatch,
 )
-from pcnn.datasets.source import DataSource, resolve_source
+from pcnn.datasets.source import DataSource, Published
 from pcnn.files.bounded import LIMIT
 from pcnn.ranges import ArgumentsOf, Distance, Natural, PartialShare, Positive
 
 log = logging.getLogger(__name__)
 
-_Fragments = Annotated[
-    Mapping[str, Any],
-    ArgumentsOf("pcnn.simulate.rooms.threedmatch.simulate_fragments"),
-]
+_FRAGMENTS = Published(
+    "3DMatch",
+    "threedmatch",
+    "pcnn.simulate.rooms.threedmatch.THREEDMATCH",
+    "Official fragments and lists: see docs/registration.md",
+)
+_DRIVES = Published(
+    "KITTI odometry",
+    "kitti",
+    "pcnn.simulate.streets.kitti.KITTI",
+    "KITTI odometry: https://www.cvlibs.net/datasets/kitti/eval_odometry.php",
+)
+_Rooms = ArgumentsOf("pcnn.simulate.rooms.threedmatch.simulate_fragments")
+_Streets = ArgumentsOf("pcnn.simulate.streets.kitti.simulate_kitti")
+_Fragments = Annotated[Mapping[str, Any], _Rooms]
+_Drives = Annotated[Mapping[str, Any], _Streets]
 
 #: Lists of training pairs: Predator's, FCGF's, or those that are there.
 TrainPairs = Literal["auto", "predator", "fcgf"]
-_Drives = Annotated[Mapping[str, Any], ArgumentsOf("pcnn.simulate.streets.kitti.simulate_kitti")]
 
 
 class PairSets(Protocol):
@@ -122,26 +132,11 @@ class ThreeDMatchSets:
     # each is found once: the log tells it once
     @cached_property
     def _tested(self) -> DataSource:
-        return self._source(self.simulate)
+        return _FRAGMENTS.found(self.root, self.source, self.data_dir, self.simulate)
 
     @cached_property
     def _trained(self) -> DataSource:
-        return self._source(self.simulate_train)
-
-    def _source(self, simulate: Mapping[str, Any] | None) -> DataSource:
-        from pcnn.simulate.rooms.threedmatch import THREEDMATCH
-
-        settings, data = dict(simulate or {}), Path(self.data_dir)
-        return resolve_source(
-            "3DMatch",
-            self.root,
-            self.source,
-            data / "threedmatch",
-            THREEDMATCH.folder(data, settings),
-            partial(THREEDMATCH.write, **settings),
-            (),
-            "Official fragments and lists: see docs/registration.md",
-        )
+        return _FRAGMENTS.found(self.root, self.source, self.data_dir, self.simulate_train)
 
     def _listed(self, root: Path, split: Split) -> IndoorPairs | FCGFPairs:
         """The pairs of the lists that are asked for, or there."""
@@ -221,10 +216,13 @@ class KITTISets:
             ground_truth, poses, metadata = "odometry", "odometry", None
             if chosen is None and kind in SPLITS:
                 # a small set has no scans of some
-                written = [s for s in SPLITS[kind] if (found.root / f"poses/{s:02d}.txt").is_file()]
-                chosen = written or None
+                chosen = [s for s in SPLITS[kind] if poses_file(found.root, s).is_file()] or None
         elif self.allow_missing and kind in SPLITS:
-            chosen = self._there(found.root, kind, chosen, metadata)
+            wanted = SPLITS[kind] if chosen is None else chosen
+            there = partial(self._is_there, found.root, metadata is not None)
+            written = parts_there(found.root, split, wanted, there, "sequences", True)
+            # none to validate on is no validation; of a test, the error names the files
+            chosen = chosen if tested and not written else written
         return KITTIOdometry(
             found.root,
             kind,
@@ -247,33 +245,11 @@ class KITTISets:
         return self._source(self.simulate_train, not listed)
 
     def _source(self, simulate: Mapping[str, Any] | None, with_poses: bool) -> DataSource:
-        from pcnn.simulate.streets.kitti import KITTI
+        required = ["poses"] if with_poses else []
+        return _DRIVES.found(self.root, self.source, self.data_dir, simulate, required)
 
-        settings, data = dict(simulate or {}), Path(self.data_dir)
-        return resolve_source(
-            "KITTI odometry",
-            self.root,
-            self.source,
-            data / "kitti",
-            KITTI.folder(data, settings),
-            partial(KITTI.write, **settings),
-            ("poses",) if with_poses else (),
-            "KITTI odometry: https://www.cvlibs.net/datasets/kitti/eval_odometry.php",
-        )
-
-    def _there(
-        self, root: Path, split: str, chosen: Sequence[int] | None, metadata: str | None
-    ) -> Sequence[int] | None:
-        """The sequences with scans, and with poses where no list holds the transforms."""
-        wanted = SPLITS[split] if chosen is None else chosen
-        there = []
-        for sequence in wanted:
-            drive = root / f"sequences/{sequence:02d}"
-            poses = root / f"poses/{sequence:02d}.txt"
-            poses = poses if self.poses == "odometry" else drive / "poses.txt"
-            if (drive / "velodyne").is_dir() and (metadata is not None or poses.is_file()):
-                there.append(sequence)
-        if there and len(there) < len(wanted):
-            log.warning("%s: %d of %d sequences of %s", root, len(there), len(wanted), split)
-        # none to validate on is no validation; otherwise the error names the files
-        return there if there or split == "val" else chosen
+    def _is_there(self, root: Path, listed: bool, sequence: int) -> bool:
+        """Tell whether a sequence has scans, and poses where no list holds its transforms."""
+        poses = poses_file(root, sequence, self.poses)
+        scans = root / "sequences" / f"{sequence:02d}" / "velodyne"
+        return scans.is_dir() and (listed or poses.is_file())

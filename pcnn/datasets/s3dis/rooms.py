@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -27,13 +27,14 @@ from pcnn.datasets.s3dis.classes import (
     room_type,
 )
 from pcnn.datasets.s3dis.files import DOWNLOAD, find_rooms, train_ids
-from pcnn.datasets.source import DataSource, resolve_source
+from pcnn.datasets.source import DataSource, Published
 from pcnn.files.bounded import LIMIT
 from pcnn.plural import counted
 from pcnn.ranges import ArgumentsOf, Positive
 
 log = logging.getLogger(__name__)
 
+_PUBLISHED = Published("S3DIS", "s3dis", "pcnn.simulate.rooms.s3dis.S3DIS", DOWNLOAD)
 _Area = Annotated[int, Interval(ge=1, le=6)]
 _Rooms = Annotated[Mapping[str, Any], ArgumentsOf("pcnn.simulate.rooms.s3dis.simulate_rooms")]
 
@@ -193,20 +194,8 @@ class S3DISSets(CloudSets):
     @cached_property
     def found(self) -> DataSource:
         """The given folder, ``data_dir/s3dis``, or simulated rooms."""
-        from pcnn.simulate.rooms.s3dis import S3DIS  # it writes with this package
-
-        arguments: dict[str, Any] = {"layout": "arrays", **(self.simulate or {})}
-        data = Path(self.data_dir)
-        return resolve_source(
-            "S3DIS",
-            self.root,
-            self.source,
-            data / "s3dis",
-            S3DIS.folder(data, arguments),
-            partial(S3DIS.write, **arguments),
-            [],
-            DOWNLOAD,
-        )
+        arguments = {"layout": "arrays", **(self.simulate or {})}
+        return _PUBLISHED.found(self.root, self.source, self.data_dir, arguments)
 
     def find(self, split: Split) -> S3DISRooms | None:
         """Find the rooms of a split; None where it has no areas."""

@@ -13,6 +13,7 @@ from annotated_types import Interval
 from numpy.typing import NDArray
 
 from pcnn.datasets.s3dis.classes import AREAS, CLASS_NAMES, ROOM_TYPES, TEST_AREAS
+from pcnn.datasets.s3dis.files import RoomArrays, write_array_room
 from pcnn.files.whole_file import whole_file
 from pcnn.ranges import Count, Seed, Workers
 from pcnn.simulate.driver import SetPlan, Task, write_set
@@ -200,23 +201,17 @@ def _write_text(folder: Path, cloud: RoomCloud, points: Floats) -> int:
 
 
 def _write_arrays(folder: Path, cloud: RoomCloud, points: Floats) -> int:
-    """Write ROOM/{coord,color,segment,instance}.npy; return the number of objects.
-
-    Float32 [N, 3], uint8 [N, 3], int16 [N, 1] and int16 [N, 1]; instances count the objects of the
-    room from 0.
-    """
+    """Write ROOM/{coord,color,segment,instance}.npy; return the number of objects."""
     objects = _objects(cloud)
     rows = np.concatenate([rows for _, rows in objects])
     number = np.repeat(np.arange(len(objects)), [len(rows) for _, rows in objects])
-    arrays = {
-        "coord": points[rows].astype(np.float32),
-        "color": cloud.colours[rows],
-        "segment": cloud.labels[rows, None],
-        "instance": number.astype(np.int16)[:, None],
-    }
-    for stem, array in arrays.items():
-        with whole_file(folder / f"{stem}.npy") as file:
-            np.save(file, np.ascontiguousarray(array))
+    room = RoomArrays(
+        points[rows].astype(np.float32),
+        cloud.colours[rows],
+        cloud.labels[rows],
+        number.astype(np.int16),
+    )
+    write_array_room(folder, room)
     return len(objects)
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from pcnn.datasets.semantic_kitti import TRAIN_SEQUENCES, VAL_SEQUENCES
 from pcnn.ranges import Count, Natural, Seed, Workers
 from pcnn.simulate.driver import SetPlan, Task, write_set
 from pcnn.simulate.mesh import Floats
@@ -22,10 +23,6 @@ from pcnn.simulate.streets.street import Street, View
 
 #: changes whenever the same seed would give other bytes
 VERSION = "5"
-
-#: the official split
-TRAIN_SEQUENCES = (0, 1, 2, 3, 4, 5, 6, 7, 9, 10)
-VAL_SEQUENCES = (8,)
 
 # A job builds its stretch of street once; how scans are grouped never depends on the number of
 # workers.

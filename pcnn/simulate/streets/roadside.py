@@ -1,12 +1,13 @@
-"""Furniture of sidewalks and traffic islands: lamps, signs, trees, cycles, people."""
+"""Things that stand along a street: on sidewalks and islands, at side streets, in parking bays."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from pcnn.simulate.streets.layout import Side
-from pcnn.simulate.streets.site import Site
-from pcnn.simulate.streets.trees import plant_street_trees
+from pcnn.simulate.streets.layout import WIDTH, Crossing, Plot, Side
+from pcnn.simulate.streets.plots import fence, house
+from pcnn.simulate.streets.site import Site, footprint
+from pcnn.simulate.streets.trees import hedge, plant, plant_street_trees
 
 
 def furnish_roadside(site: Site) -> None:
@@ -85,3 +86,176 @@ def _bins_and_bollards(site: Site, side: Side) -> None:
         for s in (start + 1.5 * np.arange(6)).tolist():
             if site.claim(s, d, 0.2):
                 site.put("bollard", s, d)
+
+
+def furnish_junction(site: Site) -> None:
+    """Put everything that belongs to the side street of a block, if it has one."""
+    crossing = site.block.crossing
+    if crossing is None:
+        return
+    lights = site.happens(0.4)
+    for side in site.block.sides:
+        if lights:
+            _lights(site, crossing, side)
+        if crossing.has_arm(side):
+            _parked(site, crossing, side)
+            for hand in (-1.0, 1.0):
+                _border(site, crossing, side, hand)
+            _waiting_rider(site, crossing, side)
+
+
+def _lights(site: Site, crossing: Crossing, side: Side) -> None:
+    """Stand a traffic light where a lane stops, and one beside the side street."""
+    places = [(side.sign * (crossing.half + 1.0), side.kerb + 0.5, side.along_traffic)]
+    if crossing.has_arm(side):
+        places.append((-side.sign * (crossing.half + 0.5), side.edge + 0.6, side.to_road))
+    for along, away, yaw in places:
+        s, d = crossing.s + along, side.sign * away
+        if site.claim(s, d, 0.3):
+            site.put("traffic_light", s, d, yaw)
+
+
+def _parked(site: Site, crossing: Crossing, side: Side) -> None:
+    """Park cars along one kerb of a side street."""
+    kerb = site.rng.choice((-1.0, 1.0))
+    at = side.edge + site.rng.uniform(6.0, 10.0)
+    while at < WIDTH - 8.0:
+        if not site.happens(0.6 * site.settings.parked_share):
+            at += 4.0
+            continue
+        mesh = site.thing("car")
+        length, width = footprint(mesh)
+        s = crossing.s + kerb * (crossing.half - width / 2 - 0.05)
+        yaw = site.rng.choice((-1.0, 1.0)) * np.pi / 2
+        site.put(mesh, s, side.sign * (at + length / 2), yaw)
+        at += length + site.rng.uniform(0.8, 3.0)
+
+
+def _border(site: Site, crossing: Crossing, side: Side, hand: float) -> None:
+    """Line a side street with fences, hedges, trees and a house behind the corner plots."""
+    rng, density = site.rng, site.settings.leaf_density
+    edge = crossing.s + hand * (crossing.reach + 0.3)
+    outwards = -side.to_road  # a thing drawn along +x runs away from the street
+    at = side.edge + 14.0
+    while at < WIDTH - 8.0:
+        length, chance = rng.uniform(6.0, 12.0), rng.random()
+        middle = side.sign * (at + length / 2)
+        if chance < 0.7:
+            what = fence(rng, length) if chance < 0.35 else hedge(rng, length, density)
+            z = float(site.ground.height([edge], [middle])[0])
+            site.place(what, edge, side.sign * at, z, outwards)
+        if site.happens(0.35):
+            plant(site, edge + hand * rng.uniform(1.0, 3.5), middle, conifers=0.3)
+        at += length + rng.uniform(0.3, 2.5)
+    if side.edge + 36.0 < WIDTH and site.happens(0.6):
+        start, stop = (side.sign * (side.edge + away) for away in (20.0, 31.0))
+        mesh, s = house(site, 11.0, 8.0), edge + hand * rng.uniform(3.0, 5.0)
+        z = float(site.ground.height([s, s], [start, stop]).min())
+        # its front, on the side of -y, looks at the side street
+        outside = hand * side.sign < 0
+        d, yaw = (start, outwards) if outside else (stop, -outwards)
+        site.place(mesh, s, d, z, yaw)
+
+
+def _waiting_rider(site: Site, crossing: Crossing, side: Side) -> None:
+    """Let a rider wait to turn into the road."""
+    if site.happens(0.7):
+        # the right-hand lane as seen by a rider towards the road
+        s = crossing.s - side.sign * site.rng.uniform(1.2, 2.0)
+        d = side.sign * (side.kerb + site.rng.uniform(1.2, 2.5))
+        kind = str(site.rng.choice(["bicyclist", "motorcyclist"]))
+        site.put(site.thing(kind), s, d, side.to_road)
+
+
+# they park on the far side: beside the sensor one alone would fill a third of a scan
+_LARGE = ("truck", "bus", "caravan")
+
+
+def park_vehicles(site: Site) -> list[str]:
+    """Fill the parking bays, car parks and driveways of a block.
+
+    Returns:
+        The large vehicles that found no place: they are on the road.
+    """
+    wanted = _rarer_kinds(site)
+    for side in site.block.sides:
+        if side.bay > side.kerb:
+            for a, b in site.block.bay_spans():
+                _fill_bay(site, side, a, b, wanted)
+    for plot in site.block.plots:
+        if plot.use == "carpark":
+            _fill_car_park(site, plot)
+        elif plot.driveway is not None and plot.front > 4.8 and site.happens(0.6):
+            d = plot.side.sign * (plot.side.edge + plot.front / 2 + 0.3)
+            site.put(site.thing("car"), plot.driveway + 1.5, d, np.pi / 2)
+    return ["truck" if kind == "truck" else "bus" for kind in wanted if kind in _LARGE]
+
+
+def _rarer_kinds(site: Site) -> list[str]:
+    """Draw the rarer vehicles that this block parks, in the order in which they arrive."""
+    large = "bus" if site.happens(0.35) else "caravan"
+    kinds = ["truck", large, "motorcycle", "motorcycle", "bicycles", "bicycles"]
+    kinds = [kind for kind in kinds if site.happens(site.settings.presence)]
+    return [str(kind) for kind in site.rng.permutation(kinds)]
+
+
+def _fill_bay(site: Site, side: Side, start: float, end: float, wanted: list[str]) -> None:
+    rng = site.rng
+    at = start + rng.uniform(0.2, 1.2)
+    while at < end - 2.0:
+        if not site.happens(site.settings.parked_share):
+            at += rng.uniform(2.0, 5.0)
+            continue
+        # two places in three go to a rarer vehicle while there are any
+        choice = [kind for kind in wanted if side.sign > 0 or kind not in _LARGE]
+        kind = "car"
+        if choice and site.happens(0.65):
+            kind = choice[-1]
+            wanted.remove(kind)
+        if kind == "bicycles":
+            at = _cycle_stand(site, side, at, end)
+            continue
+        mesh = site.thing(kind)
+        length, width = footprint(mesh)
+        if at + length > end:
+            if kind == "car":
+                return
+            # too long for the rest of the bay: a shorter one may still fit
+            wanted.insert(0, kind)
+            at += 1.5
+            continue
+        # wide vehicles keep to the kerb and stand into the road with the rest of their width
+        middle = side.bay - max((side.bay - side.kerb) / 2, width / 2 - 0.05)
+        yaw = side.along_traffic + rng.normal(0, 0.02)
+        site.put(mesh, at + length / 2, side.sign * middle, yaw)
+        at += length + rng.uniform(0.6, 1.6)
+
+
+def _cycle_stand(site: Site, side: Side, at: float, end: float) -> float:
+    """Stand bicycles side by side across the bay; return where they end."""
+    middle = side.sign * (side.kerb + side.bay) / 2
+    for _ in range(max(int(site.rng.poisson(site.settings.bicycle_count)), 2) + 1):
+        if at > end - 0.5:
+            break
+        yaw = -side.to_road + site.rng.normal(0, 0.15)
+        site.put(site.thing("bicycle"), at + 0.3, middle, yaw)
+        at += site.rng.uniform(0.55, 0.9)
+    return at + 0.6
+
+
+def _fill_car_park(site: Site, plot: Plot) -> None:
+    at = plot.s0 + 1.6
+    special = "caravan" if site.happens(0.6) else "truck"
+    while at < plot.s1 - 1.4:
+        kind = "car"
+        if special and site.happens(0.25):
+            kind, special = special, ""
+        if kind == "car" and not site.happens(0.7 * site.settings.parked_share):
+            at += 2.6
+            continue
+        mesh = site.thing(kind)
+        at += 0.3 if kind != "car" else 0.0
+        yaw = np.copysign(np.pi / 2, site.rng.uniform(-1, 1))
+        d = plot.side.sign * (plot.side.edge + 0.8 + footprint(mesh)[0] / 2)
+        site.put(mesh, at, d, yaw)
+        at += 2.7 if kind == "car" else 3.2

@@ -15,13 +15,11 @@ from pcnn.simulate.settings import Split
 from pcnn.simulate.streets.drive import REVOLUTION, Drive
 from pcnn.simulate.streets.foliage import Foliage, FoliageCaster, join_foliage
 from pcnn.simulate.streets.ground import Ground, Relief
-from pcnn.simulate.streets.junctions import furnish_junction
 from pcnn.simulate.streets.layout import Block, draw_block, draw_sides
 from pcnn.simulate.streets.lidar import Lidar, Scan
-from pcnn.simulate.streets.parked import park_vehicles
 from pcnn.simulate.streets.plots import build_plots
 from pcnn.simulate.streets.road import Road
-from pcnn.simulate.streets.roadside import furnish_roadside
+from pcnn.simulate.streets.roadside import furnish_junction, furnish_roadside, park_vehicles
 from pcnn.simulate.streets.settings import (
     BLOCK_LENGTH,
     DISTRICT_BLOCKS,

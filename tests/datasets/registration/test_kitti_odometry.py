@@ -13,8 +13,14 @@ from pcnn.datasets.registration.kitti_ground_truth import (
     odometry_transform,
     refined,
 )
-from pcnn.datasets.registration.kitti_odometry import KITTIOdometry, read_calibration, read_poses
-from pcnn.datasets.registration.kitti_pair_rule import EXCLUDED, SPLITS, pairs_of
+from pcnn.datasets.registration.kitti_odometry import (
+    EXCLUDED,
+    SPLITS,
+    KITTIOdometry,
+    pairs_of,
+    read_calibration,
+    read_poses,
+)
 from pcnn.datasets.registration.pair_lists import read_kitti_list
 from pcnn.metrics.registration import rotation_error, translation_error
 from pcnn.registration.icp import icp

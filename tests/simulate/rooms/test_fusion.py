@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from pcnn.simulate.rooms.depth_camera import DepthCamera, measure
-from pcnn.simulate.rooms.fragment import Drift, drifted, take_fragment
 from pcnn.simulate.rooms.fusion import BOX_HIGH, BOX_LOW, voxel_means, voxel_samples
 from pcnn.simulate.rooms.paint import Paint
+from pcnn.simulate.rooms.threedmatch import Drift, drifted, take_fragment
 from pcnn.simulate.rooms.walk import look
 from tests.simulate.rooms.bare_room import bare_room, wall
 
