@@ -1,21 +1,30 @@
-"""Small kernel maps and padded buffers, for tests of the kernels that move rows."""
+"""Small kernel maps, padded buffers, and dataflows that multiply by kernels on any device."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
-from itertools import product
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
+import pytest
 import torch
+from torch import Tensor
 
-from pcnn.dataflows.grouping import Adaptive, Grouping
+from pcnn.dataflows import ConvSpec, Dataflow, Reference
+from pcnn.dataflows.grouping import Adaptive
 from pcnn.dataflows.padded_buffer import PaddedBuffer, padded_buffer
 from pcnn.geometry import Kernel, KernelMap
+from pcnn.kernels.gemm_blocks import GemmBlocks
 from pcnn.maps import SortedSearch
+from pcnn.ops.conformance_cases import Case, moved
 from tests.clouds import surface_grid
 
-DEVICE = "cpu" if os.environ.get("TRITON_INTERPRET") == "1" else "cuda"
+INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
+if not torch.cuda.is_available() and not INTERPRETED:
+    pytest.skip("no CUDA device and no TRITON_INTERPRET=1", allow_module_level=True)
+
+DEVICE = "cpu" if INTERPRETED else "cuda"
 
 #: Kernel, whether the map is read transposed.
 MAPS = {
@@ -25,25 +34,82 @@ MAPS = {
 }
 
 
-def with_turns(*axes: Iterable[Any], turning: Sequence[Any]) -> list[tuple[Any, ...]]:
-    """Every combination of the axes, each with one value of another, which take turns."""
-    n = len(turning)
-    return [(*chosen, turning[(i + i // n) % n]) for i, chosen in enumerate(product(*axes))]
-
-
-def make(kernel: Kernel, transposed: bool = False, n: int = 60) -> KernelMap:
+def make(kernel: Kernel, transposed: bool = False, n: int = 40) -> KernelMap:
     grid = surface_grid(n, batch_size=2).to(DEVICE)
     kernel_map = SortedSearch().build(grid, grid.strided(kernel), kernel)
     return kernel_map.transpose() if transposed else kernel_map
 
 
-def placed(kernel_map: KernelMap, grouping: Grouping | None = None) -> PaddedBuffer:
+def placed(kernel_map: KernelMap) -> PaddedBuffer:
     (identity,) = kernel_map.layout("identity_slot")[0].tolist()
-    offsets = tuple(kernel_map.offsets.tolist())
-    return padded_buffer(offsets, grouping or Adaptive(0.5), identity, False)
+    return padded_buffer(tuple(kernel_map.offsets.tolist()), Adaptive(0.5), identity, False)
 
 
-def buffer_row(kernel_map: KernelMap, place: PaddedBuffer) -> torch.Tensor:
+def buffer_row(kernel_map: KernelMap, place: PaddedBuffer) -> Tensor:
     """``[T]`` int64, buffer row of every triplet."""
     shifts = torch.tensor(place.shifts, device=DEVICE)
     return torch.arange(kernel_map.triplets, device=DEVICE) + shifts[kernel_map.slot_index]
+
+
+@dataclass(frozen=True)
+class Given(Case):
+    """A layer over a map that is given; its kernel counts for nothing."""
+
+    built: KernelMap | None = None
+
+    def map(self) -> KernelMap:
+        assert self.built is not None
+        return self.built
+
+
+def given(built: KernelMap, c_in: int, c_out: int, *more: Any, **settings: Any) -> Given:
+    built = moved(built, DEVICE)
+    return Given(Kernel.of(1), c_in, c_out, *more, **settings, device=DEVICE, built=built)
+
+
+@dataclass(frozen=True)
+class ByKernels:
+    """A dataflow that does not fall back on torch, neither on a CPU nor in float64."""
+
+    flow: Any
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.flow, name)
+
+    def forward(self, *args: Any) -> Tensor:
+        out: Tensor = self.flow.by_kernels(*args)
+        return out
+
+    def weight_grad(self, *args: Any) -> Tensor:
+        by_kernels = getattr(self.flow, "weight_grad_by_kernels", self.flow.weight_grad)
+        out: Tensor = by_kernels(*args)
+        return out
+
+
+@dataclass(frozen=True)
+class ImplicitGemm:
+    """The kernel behind `OutputStationary`, with blocks for small clouds."""
+
+    blocks: GemmBlocks
+    needs: tuple[str, ...] = ("tiles",)
+    needs_weight_grad: tuple[str, ...] = ("pairs",)
+    fuses: bool = True
+    deterministic: bool = True
+
+    @property
+    def name(self) -> str:
+        return f"implicit_gemm_{self.needs[0]}_{self.blocks.name}"
+
+    def forward(
+        self, x: Tensor, w: Tensor, layouts: Sequence[Tensor], n_out: int, spec: ConvSpec
+    ) -> Tensor:
+        from pcnn.kernels.implicit_gemm import launch_implicit_gemm
+
+        return launch_implicit_gemm(x, w, layouts, n_out, spec, self.blocks)
+
+    def weight_grad(self, *args: Any) -> Tensor:
+        return Reference().weight_grad(*args)
+
+
+def product(flow: Dataflow, kernel_map: KernelMap, x: Tensor, w: Tensor, spec: ConvSpec) -> Tensor:
+    return flow.forward(x, w, kernel_map.layouts(flow.needs), kernel_map.n_out, spec)

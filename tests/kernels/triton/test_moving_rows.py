@@ -1,0 +1,154 @@
+"""Gathers and scatters, on a GPU, or with TRITON_INTERPRET=1 on a CPU."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from pcnn.geometry import Kernel, KernelMap
+from pcnn.kernels.clear_padding import clear_padding
+from pcnn.kernels.gather import gather
+from pcnn.kernels.gather_slots import gather_slots
+from pcnn.kernels.scatter import scatter
+from pcnn.kernels.scatter_slots import scatter_slots
+from tests.kernels.triton.rows import DEVICE, MAPS, buffer_row, make, placed
+
+NAN = float("nan")
+HALF, BRAIN, SINGLE, DOUBLE = torch.float16, torch.bfloat16, torch.float32, torch.float64
+GUARD = 3  # rows behind the result that no kernel may touch
+#: Map, order of the work, one access of several elements, channels, dtypes from and to, tile.
+Move = tuple[str, str, bool, int, torch.dtype, torch.dtype, int | None]
+MOVES: list[Move] = [
+    ("submanifold", "rows", True, 40, HALF, HALF, None),
+    ("submanifold", "rows", False, 33, HALF, HALF, None),
+    ("transposed", "rows", True, 1, HALF, SINGLE, None),
+    ("strided", "rows", True, 8, SINGLE, HALF, None),
+    ("strided", "rows", True, 3, DOUBLE, DOUBLE, None),
+    ("strided", "rows", True, 24, SINGLE, SINGLE, 4),
+    ("submanifold", "rows", True, 24, SINGLE, SINGLE, 64),
+    ("submanifold", "slots", True, 40, HALF, HALF, None),
+    ("transposed", "slots", False, 3, HALF, HALF, None),
+    ("strided", "slot by slot", True, 33, HALF, HALF, None),
+    ("transposed", "slot by slot", False, 16, HALF, HALF, None),
+]
+moves = pytest.mark.parametrize("move", MOVES, ids=str)
+
+
+def by_slots(
+    kernel: Callable[..., Any],
+    kernel_map: KernelMap,
+    rows: Tensor,
+    index: Tensor,
+    into: Tensor,
+    whole: bool,
+    **settings: Any,
+) -> None:
+    """All slots in one launch, or a launch for each."""
+    place = placed(kernel_map)
+    lists = index, kernel_map.layout("counts")[0], torch.tensor(place.shifts, device=DEVICE)
+    if whole:
+        kernel(rows, *lists, into, **settings)
+        return
+    settings.pop("skip", None)
+    slots: Sequence[int] = range(kernel_map.volume)
+    if kernel is gather_slots:
+        slots = [k for block in place.blocks for k in block.slots]
+    for slot in slots:
+        part = (*place.offsets[slot : slot + 2], place.shifts[slot])
+        kernel(rows, *lists, into, part=part, **settings)
+
+
+@moves
+def test_rows_go_where_their_triplets_are(move: Move) -> None:
+    """Neither the padding nor rows of the identity are written."""
+    kernel, order, vectorised, channels, dtype, out_dtype, tile = move
+    kernel_map = make(*MAPS[kernel])
+    place = placed(kernel_map)
+    x = torch.randn(kernel_map.n_in, channels, device=DEVICE).to(dtype)
+    shape = place.gathered + GUARD, channels
+    buffer = torch.full(shape, NAN, device=DEVICE, dtype=out_dtype)
+    settings = {"vectorised": vectorised, "skip": place.identity}
+    if order == "rows":
+        shifts = torch.tensor(place.shifts, device=DEVICE)
+        gather(x, kernel_map.layout("by_in"), shifts, buffer, tile=tile, **settings)
+    else:
+        whole = order == "slots"
+        by_slots(gather_slots, kernel_map, x, kernel_map.in_index, buffer, whole, **settings)
+    keep = kernel_map.slot_index != place.identity
+    expected = torch.full_like(buffer, NAN)
+    source = x[kernel_map.in_index[keep].long()].to(out_dtype)
+    expected[buffer_row(kernel_map, place)[keep]] = source
+    torch.testing.assert_close(buffer, expected, rtol=0, atol=0, equal_nan=True)
+
+
+def products_of(kernel_map: KernelMap, channels: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Products in a buffer with NaN wherever there is no triplet, and their sums in float64."""
+    place = placed(kernel_map)
+    rows = buffer_row(kernel_map, place)
+    products = torch.full((place.rows, channels), NAN, dtype=dtype, device=DEVICE)
+    products[rows] = torch.randn(len(rows), channels, device=DEVICE).to(dtype)
+    sums = products.new_zeros(kernel_map.n_out, channels, dtype=DOUBLE)
+    return products, sums.index_add_(0, kernel_map.out_index, products[rows].double())
+
+
+@moves
+def test_rows_sum_their_products_and_round_once(move: Move) -> None:
+    kernel, order, vectorised, channels, dtype, out_dtype, tile = move
+    kernel_map = make(*MAPS[kernel])
+    products, expected = products_of(kernel_map, channels, BRAIN if tile == 64 else dtype)
+    n_out = kernel_map.n_out
+    if order == "rows":
+        out = torch.full((n_out + GUARD, channels), NAN, device=DEVICE, dtype=out_dtype)
+        shifts, by_out = torch.tensor(placed(kernel_map).shifts, device=DEVICE), "by_out"
+        how = kernel_map.layout(by_out), shifts
+        scatter(products, *how, out[:n_out], vectorised=vectorised, tile=tile)
+        assert out[n_out:].isnan().all()
+        again = torch.full_like(out[:n_out], NAN)
+        scatter(products, *how, again)
+        assert torch.equal(again, out[:n_out])  # cuts change no bit
+        tolerance = {HALF: 1e-3, SINGLE: 1e-5, DOUBLE: 1e-14}[out_dtype]
+    else:
+        out, tolerance = torch.zeros(n_out, channels, device=DEVICE), 1e-5
+        index, whole = kernel_map.out_index, order == "slots"
+        by_slots(scatter_slots, kernel_map, products, index, out, whole, vectorised=vectorised)
+    found = out[:n_out].double()
+    torch.testing.assert_close(found, expected, rtol=tolerance, atol=tolerance)
+
+
+def test_a_map_without_triplets() -> None:
+    empty = torch.zeros(2, 0, dtype=torch.int32, device=DEVICE)
+    none = KernelMap.from_pairs(*empty, torch.zeros(28).long(), 5, 5)
+    x, shifts = torch.randn(5, 8, device=DEVICE), torch.zeros(27, dtype=torch.int64, device=DEVICE)
+    out = torch.full((5, 8), NAN, device=DEVICE)
+    gather(x, none.layout("by_in"), shifts, out)
+    gather_slots(x, none.in_index, none.layout("counts")[0], shifts, out)
+    assert out.isnan().all()
+    scatter(x[:0], none.layout("by_out"), shifts, out)
+    assert (out == 0).all()
+
+
+@pytest.mark.parametrize("channels", [1, 40])
+def test_only_the_padding_is_cleared(channels: int) -> None:
+    kernel_map = make(Kernel.of(3))
+    place = placed(kernel_map)
+    ranges = place.padding()
+    assert ranges
+    buffer = torch.ones(place.gathered + GUARD, channels, device=DEVICE)
+    expected = buffer.clone()
+    for first, last in ranges:
+        expected[first:last] = 0
+    longest = max(last - first for first, last in ranges)
+    clear_padding(torch.tensor(ranges, device=DEVICE), longest, buffer)
+    assert torch.equal(buffer, expected)
+    used = buffer_row(kernel_map, place)[kernel_map.slot_index != place.identity]
+    assert (buffer[used] == 1).all()
+
+
+def test_a_tile_that_cannot_be_is_refused() -> None:
+    kernel_map = make(Kernel.of(2, 2))
+    x = torch.randn(kernel_map.n_in, 8, device=DEVICE)
+    shifts = torch.zeros(8, dtype=torch.int64, device=DEVICE)
+    with pytest.raises(ValueError, match="power of two up to 512, got 24"):
+        gather(x, kernel_map.layout("by_in"), shifts, x, tile=24)

@@ -1,0 +1,226 @@
+"""Every product by kernels against float64, on a GPU, or with TRITON_INTERPRET=1 on a CPU.
+
+Each check covers the output and both gradients, of symmetric maps plain and mirrored. The
+interpreter rounds float32 to bfloat16 towards zero: tests/dataflows/test_gpu.py has that dtype.
+"""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from pcnn.dataflows import ConvSpec, Dataflow, Reference, gather_scatter
+from pcnn.dataflows.gather_scatter import MINUET, TORCHSPARSE, GatherScatter
+from pcnn.dataflows.grouping import Fixed, Separate
+from pcnn.dataflows.hybrid import Hybrid
+from pcnn.dataflows.row_stationary import RowStationary
+from pcnn.dataflows.triplets import Triplets
+from pcnn.dataflows.weight_stationary import WeightStationary
+from pcnn.geometry import Kernel
+from pcnn.kernels.gemm_blocks import GemmBlocks
+from pcnn.kernels.product_tiles import ChunkTiles, ProductShape, RowTiles
+from pcnn.maps import SortedSearch
+from pcnn.ops import conformance
+from pcnn.ops.conformance_cases import Case, FanIn, map_of, moved, random_map
+from tests.clouds import surface_grid
+from tests.dataflows.fan_in import leave_room
+from tests.kernels.triton.rows import DEVICE, ByKernels, ImplicitGemm, given, product
+from tests.specs import EXACT, spec_of
+from tests.tolerance import RELATIVE_RMS, relative_rms
+
+HALF, SINGLE = torch.float16, torch.float32
+K3, FLAT, EVEN = Kernel.of(3), Kernel.of((3, 1, 3)), Kernel.of(2, 2)
+SMALL, ROWS = ChunkTiles(64, 32, 32, 32), RowTiles(32, 32, 32)
+GEMM = GemmBlocks(64, 16, 16, 1, 4, 3)
+ROW_STATIONARY = ByKernels(RowStationary(RowTiles(128, 32, 32)))
+FUSING = [
+    ImplicitGemm(GEMM),
+    ImplicitGemm(replace(GEMM, split=3), ("section_tiles",)),
+    ByKernels(WeightStationary(tiles=SMALL, central_tiles=ROWS)),
+    ByKernels(Hybrid(2, tiles=SMALL, dense_tiles=ROWS)),
+    ByKernels(Hybrid(9, tiles=SMALL, dense_tiles=ROWS)),
+    ROW_STATIONARY,
+]
+WHOLE = ByKernels(WeightStationary(half=False, tiles=SMALL))
+BY_TRIPLETS = [ByKernels(Triplets(sort, 24, 8, 16)) for sort in ("k", "i", "j")]
+GATHERING = [
+    TORCHSPARSE,
+    MINUET,
+    replace(TORCHSPARSE, locality=False, vectorised=False),
+    GatherScatter(Fixed(), identity=False, gather_tile=8, scatter_tile=4),
+    GatherScatter(Separate(), fused=False, locality=False),
+]
+FLOWS = [*FUSING, WHOLE, *BY_TRIPLETS, *GATHERING]
+
+
+def on_device(*args: object, **settings: object) -> Case:
+    return Case(*args, **settings, device=DEVICE)  # type: ignore[arg-type]
+
+
+CASES = [
+    on_device(K3, 1, 3, n=14),
+    on_device(FLAT, 16, 20, HALF, n=20),
+    on_device(FLAT, 10, 12, groups=2, n=16),
+    on_device(Kernel.of(3, 2), 33, 8, n=8),
+    on_device(EVEN, 8, 6, HALF, groups=2, transposed=True, n=20),
+    on_device(Kernel.of((3, 1, 2)), 4, 5, n=2),
+    on_device(K3, 4, 5, n=0),
+    on_device(Kernel.of(1), 3, 2, n=60, apart=True),  # rows without a triplet
+]
+FAN_IN = [
+    FanIn(FLAT, 6, 10, groups=2, n=9, device=DEVICE, symmetric=True),
+    FanIn(EVEN, 17, 5, HALF, n=7, device=DEVICE, transposed=True),
+    FanIn(K3, 4, 5, n=0, device=DEVICE),
+]
+
+
+@pytest.fixture(autouse=True)
+def kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gather_scatter, "uses_kernels", lambda x: True)
+
+
+@pytest.mark.parametrize("flow", FLOWS, ids=lambda flow: flow.name[:40])
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_products_equal_float64(flow: Dataflow, case: Case) -> None:
+    conformance.check_products(flow, case)
+
+
+@pytest.mark.parametrize(
+    "flow", [ROW_STATIONARY, FUSING[2], WHOLE, *BY_TRIPLETS], ids=lambda flow: flow.name[:40]
+)
+@pytest.mark.parametrize("case", FAN_IN, ids=str)
+def test_slots_with_several_inputs(flow: Dataflow, case: Case) -> None:
+    conformance.check_products(flow, case)
+
+
+@pytest.mark.parametrize("flow", FUSING, ids=lambda flow: flow.name[:40])
+@pytest.mark.parametrize(
+    ("c_skip", "epilogue", "dtype", "n"),
+    [(0, "abr+", HALF, 20), (5, "b", SINGLE, 12), (9, "r+", HALF, 12), (0, "ab", SINGLE, 0)],
+)
+def test_what_follows_a_product(
+    flow: Dataflow, c_skip: int, epilogue: str, dtype: torch.dtype, n: int
+) -> None:
+    conformance.check_fused(flow, on_device(FLAT, 16, 18, dtype, n=n), c_skip, epilogue)
+
+
+@pytest.mark.parametrize("flow", FLOWS, ids=lambda flow: flow.name[:40])
+def test_operands_are_rounded_to_the_compute_dtype_and_sums_once(flow: Dataflow) -> None:
+    grid = surface_grid(20).to(DEVICE)
+    kernel_map = grid.map_to(grid, FLAT, SortedSearch())
+    x = torch.randn(kernel_map.n_in, 8, device=DEVICE)
+    weight = torch.randn(9, 8, 6, device=DEVICE)
+    wanted = product(Reference(), kernel_map, x.half(), weight.half(), EXACT)
+    # the interpreter reads the operands of an implicit GEMM as they are
+    operands = (x.half(), weight.half()) if isinstance(flow, ImplicitGemm) else (x, weight)
+    for out_dtype in (HALF,) if isinstance(flow, GatherScatter) else (HALF, SINGLE):
+        out = product(flow, kernel_map, *operands, spec_of(HALF, out_dtype))
+        assert out.dtype == out_dtype
+        assert relative_rms(out, wanted) < RELATIVE_RMS[out_dtype]
+
+
+@pytest.mark.parametrize(
+    "flow",
+    [
+        ImplicitGemm(GemmBlocks(128, 32, 16, 4, 2, 4)),
+        ImplicitGemm(GemmBlocks(32, 32, 32, 1, 1, 5)),
+        ImplicitGemm(GemmBlocks(64, 16, 64, 3, 4, 4)),
+        ByKernels(Hybrid(1, tiles=SMALL, dense_tiles=ROWS)),
+        ByKernels(RowStationary(RowTiles(16, 16, 32))),
+        ByKernels(RowStationary(RowTiles(128, 32, 16, 8))),
+        ByKernels(RowStationary()),
+        ByKernels(Triplets("k", 1, 8, 16)),
+        ByKernels(Triplets("i", 500, 8, 16)),
+    ],
+    ids=lambda flow: flow.name,
+)
+@pytest.mark.parametrize("c_in", [4, 36])
+def test_every_cut_gives_the_same_sums(flow: Dataflow, c_in: int) -> None:
+    conformance.check_products(flow, on_device(FLAT, c_in, 20, n=12))
+
+
+@pytest.mark.parametrize("size", [(3, 1, 5), 5])
+def test_sections_of_slots_meet_in_the_output(size: int | tuple[int, int, int]) -> None:
+    conformance.check_products(FUSING[1], on_device(Kernel.of(size), 16, 16, n=40))
+
+
+def test_rows_beyond_a_tile() -> None:
+    for flow in (FUSING[0], ROW_STATIONARY):
+        for n in (128, 129):
+            conformance.check_products(flow, on_device(Kernel.of((1, 1, 3)), 4, 5, n=n))
+
+
+@pytest.mark.parametrize(("groups", "together"), [(2, 2), (4, 4), (6, 2), (16, 8)])
+def test_narrow_groups_are_taken_side_by_side(groups: int, together: int) -> None:
+    c_in, c_out = groups * 8, groups * 4
+    assert ProductShape.of(torch.empty(8, 8, c_out), ConvSpec(groups)).side_by_side == together
+    for flow in (ROW_STATIONARY, FUSING[0]):
+        conformance.check_products(flow, on_device(EVEN, c_in, c_out, groups=groups, n=16))
+    case = given(random_map(20, 30, 2, 400), c_in, c_out, groups=groups)
+    conformance.check_products(ByKernels(RowStationary()), case)
+
+
+@pytest.mark.parametrize("c_in", [4, 20])
+def test_tiles_of_too_many_steps_are_summed_at_the_gather(c_in: int) -> None:
+    built = moved(random_map(30, 40, 3, 900), DEVICE)
+    _, _, tile_steps, slots, *_ = built.layout("row_lists")
+    assert int(tile_steps[-1]) > len(slots)
+    for dtype in (SINGLE, HALF):
+        conformance.check_products(ROW_STATIONARY, given(built, c_in, 20, dtype))
+    conformance.check_products(ROW_STATIONARY, given(built, c_in, 20, groups=2))
+    conformance.check_fused(ROW_STATIONARY, given(built, c_in, 18), 5, "")
+
+
+@pytest.mark.parametrize("c_in", [4, 20])
+def test_some_tiles_are_listed_and_some_are_not(c_in: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    built = moved(random_map(30, 300, 27, 300), DEVICE)
+    ends = built.layout("row_lists")[2].tolist()
+    for room in (ends[1] - 1, ends[1], ends[1] + 1, ends[-1] - 1, ends[-1]):
+        leave_room(monkeypatch, built, room)
+        again = moved(built, DEVICE)
+        assert again.layout("row_lists")[3].shape[0] == room
+        x, weight = (torch.randn(*shape, device=DEVICE) for shape in ((30, c_in), (27, c_in, 5)))
+        wanted = product(Reference(), again, x, weight, EXACT)
+        out = product(ROW_STATIONARY, again, x, weight, spec_of(SINGLE))
+        assert relative_rms(out, wanted) < RELATIVE_RMS[SINGLE], room
+
+
+def test_many_inputs_and_rows_without_any() -> None:
+    i, k = torch.tensor([3] * 21 + [0]), torch.tensor([1] * 21 + [2])
+    j = torch.tensor([*range(10), *range(10), 4, 2])
+    conformance.check_products(ROW_STATIONARY, given(map_of(i, j, k, 10, 130, 3), 4, 5))
+
+
+def test_what_cannot_be_served_is_refused() -> None:
+    grid = surface_grid(4).to(DEVICE)
+    kernel_map = grid.map_to(grid, K3, SortedSearch())
+    x = torch.randn(kernel_map.n_in, 4, device=DEVICE).double()
+    weight = torch.randn(27, 4, 4, device=DEVICE).double()
+    for flow in (*FUSING[2:], WHOLE, *BY_TRIPLETS):
+        with pytest.raises(ValueError, match="use the dataflow 'reference'"):
+            product(flow, kernel_map, x, weight, EXACT)
+    for flow in BY_TRIPLETS:
+        with pytest.raises(ValueError, match="use the dataflow 'reference'"):
+            flow.weight_grad(x, x, kernel_map.layouts(flow.needs_weight_grad), EXACT)
+    for wrong, message in (
+        (lambda: ChunkTiles(40, 16, 16, 16), "multiple of rows"),
+        (lambda: RowTiles(16, 24, 16), "powers of two"),
+        (lambda: Hybrid(-1), "threshold"),
+        (lambda: RowStationary(RowTiles(256, 16, 16)), "at most 128 rows"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            wrong()
+
+
+def test_names_tell_settings_apart() -> None:
+    assert len({flow.name for flow in FLOWS}) == len(FLOWS)
+    assert all(flow.name.isidentifier() for flow in FLOWS)
+
+
+def test_tiles_of_any_shape_are_valid() -> None:
+    for channels in (1, 16, 33, 256):
+        for pairs in (0, 1000, 1 << 20):
+            for dtype in (HALF, SINGLE):
+                shape = ProductShape(27, channels, 0, channels, 1, False, False)
+                assert ChunkTiles.of(shape, pairs, dtype).columns >= min(channels, 16)
+                assert RowTiles.of(shape, pairs, dtype).depth >= min(channels, 16)
