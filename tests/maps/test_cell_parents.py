@@ -43,7 +43,7 @@ def brute_force(source: PointSet, target: PointSet, kernel: Kernel) -> list[tupl
 
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: str(kernel.size))
-@pytest.mark.parametrize("n", [0, 1, 2, 33, 700])
+@pytest.mark.parametrize("n", [0, 1, 300])
 def test_triplets_equal_brute_force(n: int, kernel: Kernel) -> None:
     points, batch = batched(n)
     source = point_set_of(points, batch, 3, (0.5, 0.25, 0.5))
@@ -60,7 +60,7 @@ def test_triplets_equal_brute_force(n: int, kernel: Kernel) -> None:
 
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: str(kernel.size))
-@pytest.mark.parametrize("n", [1, 33, 1500])
+@pytest.mark.parametrize("n", [1, 700])
 def test_device_kernels_find_the_same(
     n: int, kernel: Kernel, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:

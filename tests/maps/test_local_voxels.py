@@ -32,7 +32,7 @@ def test_large_quotients_stay_exact() -> None:
     assert cells[:, 0].tolist() == [8388608, -8388608, 16777216, 4194304]
 
 
-@pytest.mark.parametrize("size", [(3, 3, 3), (5, 5, 5), (1, 1, 3), (3, 5, 1)], ids=str)
+@pytest.mark.parametrize("size", [(5, 5, 5), (3, 5, 1)], ids=str)
 @pytest.mark.parametrize("outside", ["clamp", "drop"])
 def test_slots_equal_loops_and_mirror(size: tuple[int, int, int], outside: str) -> None:
     grid = (0.05, 0.1, 0.02)
@@ -59,23 +59,6 @@ def test_slots_of_cell_centres_are_the_kernels() -> None:
     grid = (0.05, 0.02, 0.1)
     centres = kernel.offset_tensor().float() * torch.tensor(grid)
     assert torch.equal(slots_of(centres, grid, kernel.size), torch.arange(kernel.volume))
-
-
-def test_a_fine_kernel_in_a_coarse_field() -> None:
-    # 5^3 cells in the field of 3^3: the same ball, every cell 3/5 as wide
-    fine = 0.6 * GRID[0]
-    assert official_radius(fine, 5) == pytest.approx(official_radius(GRID[0], 3))
-    # or the same ball with cells of the grid: the volume factor alone shrinks the field
-    radius = official_radius(GRID[0], 5, volume=27 / 125)
-    assert radius == pytest.approx(official_radius(GRID[0], 3))
-    given = offsets(20000, radius)
-    given = given[given.norm(dim=1) <= radius]
-    slots = slots_of(given, (fine,) * 3, (5, 5, 5))
-    coarse = slots_of(given, GRID, (5, 5, 5), "drop")
-    reached = {tuple(cell) for cell in cells_of(given, GRID).long().tolist()}
-    assert len(slots.unique()) == 125
-    assert (coarse >= 0).all()  # no cell of the grid beyond the second lies in that ball
-    assert len(coarse.unique()) == len(reached) < 125
 
 
 def test_reaches() -> None:

@@ -15,9 +15,9 @@ from torch import Tensor
 
 from pcnn.geometry import Kernel, KernelMap, VoxelGrid, grid_of_cells
 from pcnn.geometry.packing import DEFAULT_FORMAT
-from pcnn.maps import MapBuilder, SortedSearch, Windowed
+from pcnn.maps import DoubleTraversed, MapBuilder, SortedSearch, Windowed
 from pcnn.maps.disjoint import DisjointMap, disjoint_maps
-from pcnn.maps.levels import Levels, extent_of, pack_cells, unique_sites
+from pcnn.maps.levels import extent_of, pack_cells, unique_sites
 from pcnn.maps.reached_sites import reached_sites
 from pcnn.maps.tiles import Tiled, tiles_of
 from pcnn.maps.window_search import Search, SearchShape, Sites, search_windows
@@ -26,7 +26,6 @@ from tests.clouds import surface, surface_grid
 from tests.engines import KERNEL_BUILDERS
 from tests.maps.guarded import POISON, guarded
 from tests.maps.test_builders import SETTINGS
-from tests.maps.test_levels import expected
 
 KERNELS = [
     *(Kernel.of(size) for size in range(2, 8)),
@@ -98,7 +97,11 @@ def test_windowed_maps_equal_those_of_the_sorted_search(
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("builder", [*KERNEL_BUILDERS, *SETTINGS], ids=str)
+@pytest.mark.parametrize(
+    "builder",
+    [*KERNEL_BUILDERS, *SETTINGS, DoubleTraversed(source_block=1024, query_block=2048)],
+    ids=str,
+)
 def test_builders_equal_the_sorted_search(builder: MapBuilder) -> None:
     """Those that write a table do not wait for the device."""
     waits = getattr(builder, "product", "table") != "table"
@@ -148,26 +151,6 @@ def shuffled_cells(device: torch.device, batch_size: int = 3) -> Tensor:
     clouds = torch.randint(0, batch_size, (n, 1))
     cells = torch.cat([clouds, surface(n, seed=2)], 1).to(torch.int32)
     return torch.cat([cells, cells[: n // 3]])[torch.randperm(n + n // 3)].to(device)
-
-
-def levels_of(cells: Tensor) -> tuple[Tensor, Levels]:
-    keys, extent = pack_cells(cells, DEFAULT_FORMAT)
-    assert torch.equal(extent, extent_of(keys, DEFAULT_FORMAT))
-    return keys, unique_sites(keys, extent, STRIDES, DEFAULT_FORMAT)
-
-
-@pytest.mark.parametrize("batch_size", [1, 5])
-def test_levels_equal_torch_unique(device: torch.device, batch_size: int) -> None:
-    cells = shuffled_cells(device, batch_size)
-    keys, levels = levels_of(cells)
-    assert torch.equal(keys, DEFAULT_FORMAT.pack(cells))
-    for level, stride in enumerate(STRIDES):
-        sites, inverse = expected(cells, stride)
-        assert int(levels.counts[level]) == len(sites)
-        assert torch.equal(levels.keys[level, : len(sites)], sites)
-        assert torch.equal(levels.inverse[level].long(), inverse)
-        first = levels.first[level, : len(sites)].long()
-        assert torch.equal(inverse[first], torch.arange(len(sites), device=device))
 
 
 def test_more_tiling_maps_than_a_launch_takes(device: torch.device) -> None:

@@ -122,9 +122,3 @@ def test_cell_origins(monkeypatch: pytest.MonkeyPatch) -> None:
     source = scan(300, downsampling="cell_origin")
     agree(monkeypatch, source, source, Kernel.of(5))
     agree(monkeypatch, source, coarser(source, (2, 2, 2)), Kernel.of(3, 2, padding=0))
-
-
-def test_even_kernels_are_refused_as_elsewhere() -> None:
-    source = scan(30)
-    with pytest.raises(ValueError, match="odd kernel sizes"):
-        RadiusSearch().build(source, source, Kernel.of(2))

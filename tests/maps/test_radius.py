@@ -11,7 +11,6 @@ import pytest
 import torch
 
 from pcnn.geometry import Kernel, KernelMap, PointSet, point_set_of
-from pcnn.maps.cell_parents import cell_parents
 from pcnn.maps.local_voxels import official_radius
 from pcnn.maps.radius import RadiusSearch
 from tests import oracle
@@ -58,9 +57,9 @@ def all_pairs(
 
 @pytest.mark.parametrize("outside", ["clamp", "drop"])
 @pytest.mark.parametrize("stride", [1, 2])
-@pytest.mark.parametrize(("dilation", "size"), [(1, 3), (1, 5), (2, 3)])
+@pytest.mark.parametrize(("dilation", "size"), [(1, 5), (2, 3)])
 def test_a_cubic_kernel_sees_a_ball(outside: str, stride: int, dilation: int, size: int) -> None:
-    source = scan(250)
+    source = scan(150)
     target = source if stride == 1 else coarser(source, (stride,) * 3)
     kernel = Kernel.of(size, stride, dilation)
     built = RadiusSearch(outside).build(source, target, kernel)
@@ -115,15 +114,6 @@ def test_padding_moves_the_field() -> None:
     padded = RadiusSearch().build(source, target, Kernel.of(3, 2, padding=0))
     centred = RadiusSearch().build(source, shifted, Kernel.of(3, 2))
     assert triplets(padded) == triplets(centred)
-
-
-def test_a_kernel_that_tiles_space_asks_cells() -> None:
-    source = scan(300)
-    kernel = Kernel.of(2, 2)
-    target = source.strided(kernel)
-    built = RadiusSearch().build(source, target, kernel)
-    assert triplets(built) == triplets(cell_parents(source, target, kernel))
-    assert built.triplets == source.rows
 
 
 @pytest.mark.parametrize(
@@ -281,12 +271,14 @@ def test_errors_say_what_is_served() -> None:
         ("s3dis002", 0.02, (1_789_947, 5_052_309)),
     ],
 )
-def test_triplets_of_real_scans(data_root, name: str, grid: float, expected) -> None:
+def test_triplets_of_real_scans(
+    device: torch.device, data_root, name: str, grid: float, expected
+) -> None:
     """As many as the official code finds on the same points, kernels of 3 and 5."""
     path = data_root / "clouds.npz"
     if not path.exists():
         pytest.skip(f"no {path}")
     points = torch.from_numpy(np.load(path)[name])
-    source = point_set_of(points, grid_size=grid)
+    source = point_set_of(points, grid_size=grid).to(device)
     counts = [RadiusSearch().build(source, source, Kernel.of(size)).triplets for size in (3, 5)]
     assert tuple(counts) == expected

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 import torch
 
@@ -51,25 +50,3 @@ def test_copies_of_one_point() -> None:
     there = source.to(DEVICE)
     wanted = RadiusSearch().build(source, source, Kernel.of(3))
     same(RadiusSearch().build(there, there, Kernel.of(3)), wanted)
-
-
-@pytest.mark.data
-@pytest.mark.parametrize(
-    ("name", "grid", "expected"),
-    [
-        ("kitti005", 0.05, 378_921),
-        ("kitti010", 0.10, 398_836),
-        ("dm002", 0.02, 584_653),
-        ("s3dis002", 0.02, 1_789_947),
-    ],
-)
-def test_triplets_of_real_scans(data_root, name: str, grid: float, expected: int) -> None:
-    path = data_root / "clouds.npz"
-    if not path.exists():
-        pytest.skip(f"no {path}")
-    points = torch.from_numpy(np.load(path)[name])
-    source = point_set_of(points, grid_size=grid)
-    there = source.to(DEVICE)
-    built = RadiusSearch().build(there, there, Kernel.of(3))
-    assert built.triplets == expected
-    same(built, RadiusSearch().build(source, source, Kernel.of(3)))

@@ -1,11 +1,10 @@
-"""Pairs within a radius against scipy's k-d tree and against every pair compared."""
+"""Pairs within a radius against every pair compared."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 import torch
-from scipy.spatial import cKDTree
 from torch import Tensor
 
 from pcnn.maps import radius_pairs as module
@@ -27,12 +26,6 @@ def brute_force(
         near = (np.abs(difference) <= np.array(reach, dtype=np.float32)).all(-1)
     near &= query_batch.numpy()[:, None] == source_batch.numpy()[None, :]
     return [(int(i), int(j)) for i, j in zip(*near.nonzero(), strict=True)]
-
-
-def tree_pairs(source: Tensor, query: Tensor, radius: float) -> list[tuple[int, int]]:
-    tree = cKDTree(source.double().numpy())
-    near = tree.query_ball_point(query.double().numpy(), radius, return_sorted=True)
-    return [(i, j) for i, row in enumerate(near) for j in row]
 
 
 def listed(pairs: tuple[Tensor, Tensor]) -> list[tuple[int, int]]:
@@ -61,29 +54,15 @@ def test_scans_equal_brute_force(reach: object, batch_size: int) -> None:
     assert len(itself) > len(source)
 
 
-@pytest.mark.parametrize("scale", [1e-3, 1.0, 1e4])
-def test_random_clouds_equal_the_tree(scale: float) -> None:
-    generator = torch.Generator().manual_seed(1)
-    source = (torch.rand(3000, 3, generator=generator) - 0.5) * scale
-    query = (torch.rand(1000, 3, generator=generator) - 0.5) * scale
-    radius = 0.1 * scale
-    assert listed(radius_pairs(source, None, query, None, radius)) == tree_pairs(
-        source, query, radius
-    )
-
-
-@pytest.mark.parametrize("radius", [1.0, 2.0, 3.0, 5.0, 2.0**0.5, 3.0**0.5, 6.0**0.5])
+@pytest.mark.parametrize("radius", [2.0, 5.0, 3.0**0.5])
 def test_ties_exactly_at_the_radius_are_inside(radius: float) -> None:
     # whole numbers: squared distances are exact, and many equal the radius
-    points = surface(1500, seed=2).float()
+    points = surface(900, seed=2).float()
     squared = round(radius**2)
     difference = (points[:, None] - points[None]).long()
     expected = (difference.square().sum(-1) <= squared).nonzero()
     found = torch.stack(radius_pairs(points, None, points, None, radius), dim=1)
     assert torch.equal(found, expected)
-    # whole radii are exact in float64 too
-    if radius == int(radius):
-        assert listed((found[:, 0], found[:, 1])) == tree_pairs(points, points, radius)
 
 
 def test_ties_on_the_borders_of_cells_and_boxes() -> None:
@@ -93,20 +72,6 @@ def test_ties_on_the_borders_of_cells_and_boxes() -> None:
         batch = torch.zeros(800, dtype=torch.int64)
         expected = brute_force(points, batch, points, batch, reach)
         assert listed(radius_pairs(points, batch, points, batch, reach)) == expected
-
-
-def test_exchanged_points_give_the_same_pairs() -> None:
-    source, query = scan(400), scan(300, seed=8)
-    forwards = listed(radius_pairs(source, None, query, None, 0.1))
-    backwards = listed(radius_pairs(query, None, source, None, 0.1))
-    assert sorted((j, i) for i, j in backwards) == forwards
-
-
-def test_duplicates_are_points_of_their_own() -> None:
-    points = scan(50).repeat(5, 1)
-    batch = clouds(250, 2)
-    expected = brute_force(points, batch, points, batch, 0.1)
-    assert listed(radius_pairs(points, batch, points, batch, 0.1)) == expected
 
 
 @pytest.mark.parametrize("n", [0, 1, 2, 33])

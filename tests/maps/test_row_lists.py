@@ -14,7 +14,6 @@ from pcnn.maps.table_to_pairs import rows_from_pairs
 from pcnn.ops.conformance_cases import moved, random_map
 from tests.dataflows.fan_in import leave_room
 from tests.maps.guarded import guarded
-from tests.maps.native_points import coarser, scan
 
 pytestmark = pytest.mark.usefixtures("emulated")
 
@@ -99,15 +98,6 @@ def test_tiles_are_listed_that_end_within_the_room(monkeypatch: pytest.MonkeyPat
                 (found,) = list_rows([moved(view, "cpu")])
             assert found[3].shape[0] == room
             agree(found, wanted)
-
-
-@pytest.mark.parametrize("size", [3, 5])
-def test_maps_of_scans(size: int) -> None:
-    source = scan(1500)
-    target = coarser(source, (2, 2, 2))
-    built = RadiusSearch().build(source, target, Kernel.of(size, 2))
-    for side in (built, built.transpose()):
-        agree(side.layout("row_lists"), plain.row_lists(side))
 
 
 def test_what_is_too_large_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

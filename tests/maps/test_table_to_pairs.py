@@ -46,7 +46,8 @@ def same(found: tuple[Tensor, ...], wanted: tuple[Tensor, ...]) -> bool:
 
 @pytest.mark.parametrize(("rows", "volume"), SHAPES)
 def test_pairs_of_a_table_and_back(monkeypatch: pytest.MonkeyPatch, rows: int, volume: int) -> None:
-    table = random_table(rows, volume, rows + 10)
+    density = {300: 1.0, 40: 0.0}.get(rows, 0.2)
+    table = random_table(rows, volume, rows + 10, density)
     wanted = expected(table)
     with guarded(monkeypatch):
         assert same(pairs_from_table(table), wanted)
@@ -62,13 +63,6 @@ def test_any_chunk_size(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
     for volume in (27, 8, 140):
         table = random_table(500, volume, 600)
         assert same(pairs_from_table(table), expected(table))
-
-
-@pytest.mark.parametrize("density", [0.0, 1.0])
-def test_empty_and_full_tables(density: float) -> None:
-    table = random_table(100, 9, 100, density)
-    assert same(pairs_from_table(table), expected(table))
-    assert torch.equal(table_from_pairs(*expected(table), 100), table)
 
 
 @pytest.mark.parametrize("rows", [32, 256])

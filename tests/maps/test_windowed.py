@@ -27,13 +27,6 @@ def test_a_jump_in_density_leaves_the_window() -> None:
         check(grid, grid, kernel)
 
 
-@pytest.mark.usefixtures("reversed_blocks")
-def test_blocks_may_run_in_descending_order() -> None:
-    grid = surface_grid(500, batch_size=2)
-    for kernel in (Kernel.of(3), Kernel.of(5), Kernel.of(3, 2), Kernel.of((1, 1, 9))):
-        check(grid, grid.strided(kernel), kernel)
-
-
 @pytest.mark.parametrize("kernel", [Kernel.of(9), Kernel.of((4, 30, 9))], ids=str)
 def test_kernels_of_more_slots_than_a_block_holds_at_once(kernel: Kernel) -> None:
     shape = SearchShape.of(kernel, (1, 1, 1), DEFAULT_FORMAT)

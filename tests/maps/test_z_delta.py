@@ -12,15 +12,6 @@ from tests.maps.test_builders import check, expected
 
 pytestmark = pytest.mark.usefixtures("emulated")
 
-BUILDERS = [
-    ZDelta(),
-    ZDelta(half=True),
-    ZDelta(product="pairs"),
-    ZDelta(product="pairs", half=False),
-    ZDelta(product="half_pairs"),
-    ZDelta(product="hybrid:2"),
-]
-
 
 def triplets_of(source: VoxelGrid, target: VoxelGrid, kernel: Kernel) -> list[tuple[int, ...]]:
     """(slot, output, input) in the promised order."""
@@ -117,23 +108,13 @@ def test_transposed_table_and_its_counts() -> None:
         assert torch.equal(tile_counts.sum(1), counts[:slots])
 
 
-def test_writes_all_of_its_outputs_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
-    grid = surface_grid(333, batch_size=2)
-    for kernel in (Kernel.of(3), Kernel.of(2, 2), Kernel.of((5, 9, 11))):
-        if kernel.volume > 27:
-            grid = surface_grid(40)
-        target = grid.strided(kernel)
-        wanted = triplets_of(grid, target, kernel)
-        for builder in BUILDERS:
-            with guarded(monkeypatch):
-                kernel_map = builder.build(grid, target, kernel)
-                for layout in kernel_map.edges.layouts.values():
-                    assert all((tensor != POISON).all() for tensor in layout)
-                assert listed(kernel_map) == wanted
-        with guarded(monkeypatch):
-            split = ZDelta().hybrid(grid, target, kernel, 2)
-            for tensor in (split.table, split.in_index, split.out_index, split.offsets):
-                assert (tensor != POISON).all()
+def test_binary_searches_of_more_slots_than_a_tile_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    grid = surface_grid(40)
+    kernel = Kernel.of((1, 2, 1001), padding=(0, 0, 500))
+    with guarded(monkeypatch):
+        kernel_map = BinarySearch().build(grid, grid, kernel)
+        assert (kernel_map.layout("masks")[0] != POISON).all()
+        assert listed(kernel_map) == triplets_of(grid, grid, kernel)
 
 
 def test_settings_that_cannot_be() -> None:
@@ -145,6 +126,11 @@ def test_settings_that_cannot_be() -> None:
         ZDelta(key_bits=16)
     with pytest.raises(ValueError, match="power of two from 32 to 1024"):
         ZDelta(rows=48)
+    with pytest.raises(ValueError, match="binary_search: key_bits must be 32, 64 or auto"):
+        BinarySearch(key_bits=16)
+    grid = surface_grid(10, batch_size=2)
+    with pytest.raises(ValueError, match="binary_search: 32-bit keys hold one cloud"):
+        BinarySearch(key_bits=32).build(grid, grid, Kernel.of(3))
 
 
 @pytest.mark.gpu
@@ -163,23 +149,18 @@ def test_hybrid_maps_on_a_gpu(kernel: Kernel) -> None:
 
 
 @pytest.mark.gpu
-def test_a_table_is_built_without_waiting_for_the_gpu() -> None:
+def test_offsets_are_waited_for_once() -> None:
     grid = surface_grid(20_000).to("cuda")
-    for builder in (ZDelta(), ZDelta(half=True), BinarySearch()):
-        builder.build(grid, grid, Kernel.of(3))  # compiles
-        torch.cuda.set_sync_debug_mode("error")
-        try:
-            kernel_map = builder.build(grid, grid, Kernel.of(3))
-            ZDelta().transposed(grid, grid, Kernel.of(3))
-        finally:
-            torch.cuda.set_sync_debug_mode("default")
-        offsets = kernel_map.offsets  # one wait; then none
-        torch.cuda.set_sync_debug_mode("error")
-        try:
-            assert kernel_map.layout("pairs")[2] is offsets
-            kernel_map.transpose().layout("table")
-        finally:
-            torch.cuda.set_sync_debug_mode("default")
+    ZDelta().transposed(grid, grid, Kernel.of(3))  # compiles
+    kernel_map = ZDelta().build(grid, grid, Kernel.of(3))
+    offsets = kernel_map.offsets
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        assert kernel_map.layout("pairs")[2] is offsets
+        kernel_map.transpose().layout("table")
+        ZDelta().transposed(grid, grid, Kernel.of(3))
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
 
 
 @pytest.mark.gpu

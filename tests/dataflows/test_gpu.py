@@ -1,0 +1,304 @@
+"""Dataflows of device kernels against float64, in all that layers differ in, at scans' sizes.
+
+The checks of conformance cover the output and both gradients, and that the host waits for nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+import torch
+
+from pcnn.dataflows import Blocked, Dataflow, Reference
+from pcnn.dataflows.gather_scatter import MINUET, TORCHSPARSE, GatherScatter
+from pcnn.dataflows.grouping import Adaptive, Fixed, Separate, Sorted, Symmetric
+from pcnn.dataflows.hybrid import Hybrid
+from pcnn.dataflows.weight_stationary import WeightStationary
+from pcnn.geometry import Kernel, KernelMap
+from pcnn.kernels.tf32 import tf32_products
+from pcnn.maps import SortedSearch, ZDelta
+from pcnn.ops import conformance
+from pcnn.ops.conformance_cases import Case, FanIn
+from tests.clouds import surface_grid
+from tests.engines import CUDA_DATAFLOWS, CUDA_SEVERAL_PER_SLOT
+from tests.specs import spec_of
+from tests.tolerance import RELATIVE_RMS, SUMS_ON_TENSOR_CORES, relative_rms
+
+pytestmark = pytest.mark.gpu
+
+HALF, BRAIN, SINGLE = torch.float16, torch.bfloat16, torch.float32
+K3, DOWN, EVEN = Kernel.of(3), Kernel.of(3, 2), Kernel.of(2, 2)
+#: Settings that engines do not take.
+SETTINGS = [
+    MINUET,
+    GatherScatter(Symmetric(), locality=False),
+    GatherScatter(Fixed(), fused=False, locality=False, vectorised=False),
+    GatherScatter(Separate(), identity=False, gather_tile=8, scatter_tile=16, streams=3),
+    GatherScatter(Adaptive(1), vectorised=False),
+    GatherScatter(Sorted(0.3, 3000)),
+    *(Hybrid(threshold) for threshold in (1, 3, 99)),
+]
+
+
+def cases() -> Iterator[Case]:
+    """One setting at a time varied, so that every kernel variant is compiled once."""
+    for dtype in (HALF, BRAIN, SINGLE):
+        channels = (1, 3), (3, 16), (4, 33), (16, 16), (33, 96), (96, 128), (128, 4), (64, 256)
+        for c_in, c_out in channels:
+            yield Case(K3, c_in, c_out, dtype, n=3000)
+        for groups in (2, 4, 16):
+            yield Case(K3, 32, 16 * groups, dtype, groups, n=3000)
+        yield Case(K3, 12, 6, dtype, 3, n=3000)
+    for size in range(1, 6):
+        for stride in (1, 2, 3):
+            for transposed in (False, True):
+                yield Case(Kernel.of(size, stride), 16, 32, HALF, transposed=transposed, n=3000)
+    for kernel in (K3, DOWN, EVEN, Kernel.of(5), Kernel.of((1, 3, 5)), Kernel.of(3, 1, 2)):
+        for dtype in (HALF, SINGLE):
+            yield Case(kernel, 64, 64, dtype, transposed=kernel is EVEN, n=20_000)
+    yield Case(K3, 128, 256, HALF, n=100_000)
+    yield Case(Kernel.of(1), 2, 2, HALF, n=5000, scale=40.0)  # gradients beyond float16
+    for n in (0, 1, 2, 63, 64, 65):
+        for kernel in (K3, DOWN, EVEN):
+            for transposed in (False, True):
+                yield Case(kernel, 16, 32, HALF, n=n, transposed=transposed)
+
+
+def few() -> Iterator[Case]:
+    """For settings that differ in how the same kernels are launched."""
+    for dtype in (HALF, BRAIN, SINGLE, torch.float64):
+        yield Case(K3, 16, 24, dtype, n=20_000)
+    yield Case(K3, 33, 20, HALF, n=10_000)
+    yield Case(DOWN, 8, 12, HALF, groups=2, n=10_000)
+    yield Case(EVEN, 1, 3, SINGLE, n=10_000, transposed=True)
+    yield Case(K3, 8, 8, HALF, n=10_000, scale=40.0)
+
+
+def several() -> Iterator[FanIn]:
+    """Maps whose slots hold several inputs."""
+    for dtype in (HALF, BRAIN, SINGLE):
+        for c_in, c_out in ((1, 3), (16, 16), (33, 96), (64, 128)):
+            yield FanIn(K3, c_in, c_out, dtype, n=3000, symmetric=True)
+        yield FanIn(K3, 32, 32, dtype, 2, n=3000)
+    for kernel in (Kernel.of(1), EVEN, Kernel.of((1, 1, 3)), Kernel.of(5)):
+        for transposed in (False, True):
+            yield FanIn(kernel, 16, 32, HALF, transposed=transposed, n=3000)
+    for n in (0, 1, 2, 127, 128, 129):
+        yield FanIn(K3, 16, 32, HALF, n=n, symmetric=True)
+    yield FanIn(K3, 64, 64, HALF, n=100_000, symmetric=True)
+
+
+def on_gpu(case: Case) -> Case:
+    return replace(case, device="cuda")
+
+
+CHECKED = [
+    *((flow, case) for flow in CUDA_DATAFLOWS for case in cases()),
+    *((flow, case) for flow in SETTINGS for case in few()),
+    *((flow, case) for flow in CUDA_SEVERAL_PER_SLOT for case in several()),
+]
+
+
+@pytest.mark.parametrize(
+    ("dataflow", "case"), CHECKED, ids=lambda value: getattr(value, "name", str(value))
+)
+def test_products_equal_float64(dataflow: Dataflow, case: Case) -> None:
+    conformance.check_products(dataflow, on_gpu(case))
+
+
+@pytest.mark.parametrize("dataflow", [d for d in CUDA_DATAFLOWS if d.fuses], ids=lambda d: d.name)
+@pytest.mark.parametrize("epilogue", ["", "a", "b", "r", "+", "ab+", "abr+"])
+@pytest.mark.parametrize(("c_in", "c_skip"), [(32, 0), (16, 32), (96, 33), (3, 5)])
+@pytest.mark.parametrize("dtype", [HALF, SINGLE], ids=str)
+def test_epilogues_and_skip_connections(
+    dataflow: Dataflow, epilogue: str, c_in: int, c_skip: int, dtype: torch.dtype
+) -> None:
+    tried = [Case(kernel, c_in, 48, dtype, n=3000) for kernel in (K3, EVEN)]
+    tried += [Case(K3, c_in, 48, dtype, n=n) for n in (0, 1)]
+    if dataflow in CUDA_SEVERAL_PER_SLOT and epilogue in ("", "abr+"):
+        tried.append(FanIn(K3, c_in, 64, dtype, n=3000))
+    for case in tried:
+        conformance.check_fused(dataflow, on_gpu(case), c_skip, epilogue)
+
+
+@pytest.mark.parametrize(
+    "dataflow",
+    [d for d in (*CUDA_DATAFLOWS, *SETTINGS, Reference(), Blocked()) if d.deterministic],
+    ids=lambda d: d.name,
+)
+def test_two_runs_give_identical_bits(dataflow: Dataflow) -> None:
+    tried = [Case(kernel, 64, 96, HALF, n=20_000) for kernel in (K3, DOWN)]
+    if dataflow in (Reference(), Blocked(), *CUDA_SEVERAL_PER_SLOT):
+        dtypes = HALF, SINGLE, torch.float64
+        tried += [FanIn(K3, 64, 64, dtype, n=20_000, symmetric=True) for dtype in dtypes]
+    for case in tried:
+        conformance.check_repeats(dataflow, on_gpu(case))
+
+
+@pytest.mark.parametrize("dataflow", CUDA_DATAFLOWS, ids=lambda d: d.name)
+def test_tf32_obeys_torchs_switch(dataflow: Dataflow) -> None:
+    case = Case(K3, 64, 64, SINGLE, n=20_000, device="cuda")
+    example, spec = conformance.Example(case), spec_of(SINGLE)
+    forward, outer = (example.map.layouts(n) for n in (dataflow.needs, dataflow.needs_weight_grad))
+    for allowed in (False, True):
+        with tf32_products(allowed):
+            outs = [
+                dataflow.forward(example.x, example.weight, forward, example.map.n_out, spec),
+                dataflow.weight_grad(example.x, example.y, outer, spec),
+            ]
+        for out, exact in zip(outs, example.exact[False][::2], strict=True):
+            # ten bits of mantissa, as float16
+            bound = 2 * RELATIVE_RMS[HALF] if allowed else case.bound(SINGLE)
+            assert relative_rms(out, exact) < bound
+
+
+@pytest.mark.parametrize("dataflow", CUDA_DATAFLOWS, ids=lambda d: d.name)
+def test_double_precision_is_served_or_refused_by_name(dataflow: Dataflow) -> None:
+    refusal = "reference"
+    try:
+        conformance.check_products(dataflow, Case(K3, 8, 8, torch.float64, device="cuda"))
+    except ValueError as error:
+        refusal = str(error)
+    assert "reference" in refusal
+
+
+def made(n: int = 10_000, kernel: Kernel = K3) -> KernelMap:
+    grid = surface_grid(n, batch_size=2).to("cuda")
+    return grid.map_to(grid.strided(kernel), kernel, SortedSearch())
+
+
+def half(*shape: int) -> torch.Tensor:
+    return torch.randn(*shape, device="cuda").to(HALF)
+
+
+FLOWS = [TORCHSPARSE, *SETTINGS, WeightStationary(), WeightStationary(half=False)]
+flows = pytest.mark.parametrize("dataflow", FLOWS, ids=lambda d: d.name)
+
+
+@flows
+def test_layouts_of_listed_pairs_are_derived_without_a_wait(dataflow: Dataflow) -> None:
+    built, weight, spec = made(), half(27, 16, 8), spec_of(HALF)
+    x = half(built.n_in, 16)
+
+    def run() -> torch.Tensor:
+        fresh = KernelMap.from_pairs(
+            *built.layout("pairs"), built.n_in, built.n_out, symmetric=True
+        )
+        fresh.edges.layouts["slot_norms", False] = (torch.tensor(K3.norms),)
+        layouts = fresh.layouts(dataflow.needs)
+        return dataflow.forward(x, weight, layouts, fresh.n_out, spec)
+
+    run()
+    torch.cuda.synchronize()
+    torch.cuda.set_sync_debug_mode("error" if isinstance(dataflow, GatherScatter) else "default")
+    try:
+        run()
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
+@flows
+def test_a_late_producer_on_another_stream_is_followed(dataflow: Dataflow) -> None:
+    built = made()
+    ready, weight = half(built.n_in, 32), half(27, 32, 32)
+    how = built.layouts(dataflow.needs), built.n_out, spec_of(HALF)
+    expected = dataflow.forward(ready, weight, *how)
+    late = torch.zeros_like(ready)
+    torch.cuda.synchronize()
+    side = torch.cuda.Stream()
+    with torch.cuda.stream(side):
+        torch.cuda._sleep(100_000_000)
+        late.copy_(ready)
+        out = dataflow.forward(late, weight, *how)
+        # memory of the buffers may be taken again at once
+        torch.full((built.triplets, 64), float("nan"), device="cuda", dtype=HALF)
+    side.synchronize()
+    if dataflow.deterministic:
+        assert torch.equal(out, expected)
+    assert relative_rms(out, expected) < RELATIVE_RMS[HALF]
+
+
+@pytest.mark.parametrize("dataflow", FLOWS[-5:], ids=lambda d: d.name)
+def test_a_product_can_be_captured(dataflow: Dataflow) -> None:
+    built = made(100_000)
+    how = built.layouts(dataflow.needs), built.n_out, spec_of(HALF)
+    x, weight = half(built.n_in, 64), half(27, 64, 64)
+    wanted = dataflow.forward(x, weight, *how)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        out = dataflow.forward(x, weight, *how)
+    out.fill_(float("nan"))
+    graph.replay()
+    torch.testing.assert_close(out, wanted, rtol=1e-2, atol=1e-2)
+
+
+@pytest.mark.parametrize("vectorised", [True, False])
+def test_strided_and_unaligned_features_are_read_rightly(vectorised: bool) -> None:
+    built, dataflow = made(), replace(TORCHSPARSE, vectorised=vectorised)
+    weight, wide = half(27, 16, 8), half(built.n_in * 32 + 1)
+    how = built.layouts(dataflow.needs), built.n_out, spec_of(HALF)
+    unaligned = wide[1 : 1 + built.n_in * 16].view(-1, 16)
+    assert unaligned.is_contiguous()
+    for x in (wide[:-1].view(-1, 32)[:, ::2], wide[1:].view(-1, 2, 16)[:, 0], unaligned):
+        out = dataflow.forward(x, weight, *how)
+        assert torch.equal(out, dataflow.forward(x.clone(), weight, *how))
+
+
+def test_maps_stored_in_part_give_equal_values() -> None:
+    grid, kernel = surface_grid(100_000, batch_size=2).to("cuda"), Kernel.of(5)
+    x, weight = torch.randn(grid.rows, 32, device="cuda"), torch.randn(125, 32, 48, device="cuda")
+    for stored, flow in (("half_pairs", WeightStationary()), ("hybrid:2", Hybrid(2))):
+        outs = []
+        for listed in (stored, "table"):
+            built = ZDelta(product=listed).build(grid, grid, kernel)
+            built.edges.layouts["slot_norms", False] = (torch.tensor(kernel.norms),)
+            layouts = built.layouts(flow.needs)
+            outs.append(flow.forward(x, weight, layouts, grid.rows, spec_of(SINGLE)))
+        torch.testing.assert_close(*outs, rtol=1e-4, atol=1e-4)
+
+
+def lists(offsets: list[int], inputs: torch.Tensor, outputs: torch.Tensor, rows: int) -> KernelMap:
+    return KernelMap.from_pairs(inputs, outputs, torch.tensor(offsets), rows, rows, False, False)
+
+
+def check_weight_grad(flow: Dataflow, built: KernelMap, x: torch.Tensor, y: torch.Tensor) -> None:
+    spec = spec_of(HALF, SINGLE)
+    found = flow.weight_grad(x, y, built.layouts(flow.needs_weight_grad), spec)
+    ends = built.offsets.tolist()
+    for slot, (start, end) in enumerate(pairwise(ends)):
+        rows = (index[start:end].long() for index in (built.in_index, built.out_index))
+        a, b = (side[row].double() for side, row in zip((x, y), rows, strict=True))
+        assert relative_rms(found[slot], a.t() @ b) < SUMS_ON_TENSOR_CORES
+
+
+@pytest.mark.parametrize("flow", [TORCHSPARSE, MINUET, WeightStationary()], ids=lambda d: d.name)
+def test_weight_gradients_over_many_rows_lose_none(flow: Dataflow) -> None:
+    rows = 32017
+    every = torch.arange(rows, dtype=torch.int32, device="cuda")
+    built = lists([0, 40, 40 + rows], *[torch.cat([every[:40], every])] * 2, rows)
+    check_weight_grad(flow, built, half(rows, 64), half(rows, 64))
+
+
+def test_weight_gradients_of_thirty_million_triplets() -> None:
+    total, volume, rows = 30_000_000, 27, 600_000
+    inputs = torch.randint(0, rows, (total,), device="cuda", dtype=torch.int32)
+    offsets = [total * slot // volume for slot in range(volume + 1)]
+    built = lists(offsets, inputs, inputs.flip(0), rows)
+    check_weight_grad(WeightStationary(), built, half(rows, 32), half(rows, 64))
+
+
+def test_features_beyond_two_to_the_thirty_one() -> None:
+    rows, channels = (1 << 31) // 128 + 4096, 128  # 4.3 GB of features, 8.6 GB of sums
+    last = torch.arange(rows - 1000, rows, dtype=torch.int32, device="cuda")
+    built = lists([0, 1000], last, last, rows)
+    x, weight = half(1, 1).expand(rows, channels).contiguous().zero_(), half(1, channels, channels)
+    x[-1000:] = half(1000, channels)
+    flow = WeightStationary(half=False)
+    out = flow.forward(x, weight, built.layouts(flow.needs), rows, spec_of(HALF))
+    assert relative_rms(out[-1000:], x[-1000:].double() @ weight[0].double()) < 5e-4
+    assert not out[:-1000].any()
+    del out
+    check_weight_grad(flow, built, x, x)
