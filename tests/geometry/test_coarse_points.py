@@ -29,7 +29,7 @@ def nearest(fine: PointSet, coarse: PointSet, stride: tuple[int, ...]) -> dict[t
 
 @pytest.mark.parametrize("stride", STRIDES, ids=str)
 @pytest.mark.parametrize("shift", [0.0, 1e5])
-@pytest.mark.parametrize("n", [1, 2, 33, 1000])
+@pytest.mark.parametrize("n", [1, 300])
 def test_the_nearest_point_of_every_cell_is_kept(n: int, shift: float, stride: int) -> None:
     points, batch = batched(n)
     fine = point_set_of(points + shift, batch, 3, (0.5, 0.4, 0.6))
@@ -111,7 +111,7 @@ def brute_thin(points: Tensor, batch: Tensor, edge: float) -> set[int]:
     return {row for _, row in best.values()}
 
 
-@pytest.mark.parametrize("n", [1, 50, 1000])
+@pytest.mark.parametrize("n", [1, 400])
 def test_thinning_keeps_the_nearest_point_of_every_small_cell(n: int) -> None:
     points, batch = batched(n)
     made = point_set_of(points, batch, 3, 0.75, thin=0.25)

@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 import torch
 
-from pcnn.geometry import Kernel, KernelMap, Neighbourhood, PointSet, point_set_of, quantize
+from pcnn.geometry import Kernel, KernelMap, Neighbourhood, PointSet, point_set_of
 from tests.clouds import batched, cloud
+
+NOT_FINITE = torch.tensor([[0.0] * 3, [0.0, float("-inf"), 0.0], [0.0] * 3])
 
 
 @dataclass(frozen=True)
@@ -25,7 +27,7 @@ class Empty:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("n", [1, 2, 33, 1000])
+@pytest.mark.parametrize("n", [1, 300])
 def test_rows_are_sorted_by_cell_and_name_their_points(n: int, dtype: torch.dtype) -> None:
     points, batch = batched(n)
     points = points.to(dtype)
@@ -43,12 +45,6 @@ def test_rows_are_sorted_by_cell_and_name_their_points(n: int, dtype: torch.dtyp
     assert (made.positions - points[made.chosen].double()).abs().max() < 1e-6
     counts = torch.bincount(batch, minlength=3)
     assert torch.equal(made.batch_offsets.diff(), counts)
-
-
-def test_cells_are_those_of_voxels() -> None:
-    points, batch = batched(500)
-    made, grid = point_set_of(points, batch, 3, 0.7), quantize(points, batch, voxel_size=0.7)
-    assert torch.equal(torch.unique_consecutive(made.keys), grid.keys)
 
 
 def test_a_cloud_around_zero_keeps_its_float32_points() -> None:
@@ -104,18 +100,11 @@ def test_clouds_may_be_empty() -> None:
     assert torch.isfinite(middle.origins).all()
 
 
-@pytest.mark.parametrize("bad", [float("nan"), float("-inf")])
-def test_points_that_are_no_numbers_are_named(bad: float) -> None:
-    points = torch.zeros(5, 3)
-    points[3, 1] = bad
-    with pytest.raises(ValueError, match="1 of 5 points are NaN or infinite, the first is 3"):
-        point_set_of(points)
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         ({"points": torch.zeros(3, 4)}, r"\[P, 3\]"),
+        ({"points": NOT_FINITE}, "1 of 3 points are NaN or infinite, the first is 1"),
         ({"points": torch.zeros(3, 3, dtype=torch.int64)}, "floating"),
         ({"grid_size": 0.0}, "grid_size must be positive"),
         ({"grid_size": (0.1, 0.2)}, "grid_size must be positive"),
@@ -191,19 +180,6 @@ def test_collate_refuses_what_does_not_fit() -> None:
         PointSet.collate([one] * 512)
 
 
-def test_a_pickled_set_carries_no_caches() -> None:
-    made = point_set_of(cloud(50), grid_size=0.5, downsampling="cell_origin")
-    coarse = made.strided(Kernel.of(2, 2))
-    made.map_to(coarse, Kernel.of(2, 2), Empty())
-    back = pickle.loads(pickle.dumps(made))
-    assert not back.levels()
-    assert back.cached_maps() == []
-    assert torch.equal(back.points, made.points)
-    assert (back.downsampling, back.grid_size) == (made.downsampling, made.grid_size)
-    assert torch.equal(back.strided(Kernel.of(2, 2)).points, coarse.points)
-    assert made.to("cpu") is made
-
-
 def test_maps_are_kept_and_freed_with_their_set() -> None:
     made = point_set_of(cloud(50), grid_size=0.5)
     kernel = Kernel.of(3, 2)
@@ -242,13 +218,6 @@ def test_points_in_the_frame_of_another_set() -> None:
     moved = half.points_about(whole).double() + whole.origins
     assert (moved - half.positions).abs().max() < 1e-4
     assert whole.points_about(whole) is whole.points
-
-
-def test_levels_made_in_inference_mode_serve_training() -> None:
-    made = point_set_of(cloud(50), grid_size=0.5)
-    with torch.inference_mode():
-        coarse = made.strided(Kernel.of(2, 2))
-    assert not coarse.points.is_inference()
 
 
 def test_every_builder_has_maps_of_its_own() -> None:

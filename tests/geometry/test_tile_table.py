@@ -20,21 +20,14 @@ def built(rows: int, size: int, stride: int = 1) -> KernelMap:
 
 
 @pytest.mark.parametrize("name", ["tiles", "section_tiles"])
-@pytest.mark.parametrize(("rows", "size", "stride"), [(400, 3, 1), (300, 5, 1), (300, 2, 2)])
+@pytest.mark.parametrize(
+    ("rows", "size", "stride"), [(400, 3, 1), (300, 5, 1), (300, 2, 2), (0, 3, 1), (1, 3, 1)]
+)
 def test_tiles_give_the_table_back(name: str, rows: int, size: int, stride: int) -> None:
     for view in (built(rows, size, stride), built(rows, size, stride).transpose()):
         wanted = view.layout("table")[0]
         view.layout(name)
         assert torch.equal(table_of_tiles(view), wanted)
-
-
-@pytest.mark.parametrize("rows", [0, 1])
-def test_clouds_of_no_site_and_of_one(rows: int) -> None:
-    view = built(rows, 3)
-    wanted = view.layout("table")[0].clone()
-    view.layout("tiles")
-    view.drop_tables()
-    assert torch.equal(view.layout("table")[0], wanted)
 
 
 @pytest.mark.parametrize("native", [False, True])

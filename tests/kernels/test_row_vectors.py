@@ -54,19 +54,14 @@ def compiled(kernel: Any, constants: dict[str, Any], channels: int, vectorised: 
 
 
 @pytest.mark.parametrize("name", KERNELS)
-@pytest.mark.parametrize("channels", [16, 64, 96])
-def test_threads_move_sixteen_bytes(name: str, channels: int) -> None:
+@pytest.mark.parametrize(("channels", "vectorised"), [(64, True), (96, True), (33, False)])
+def test_threads_move_sixteen_bytes_or_one_channel(
+    name: str, channels: int, vectorised: bool
+) -> None:
     kernel, constants, reads, writes = KERNELS[name]
-    text = compiled(kernel, constants, channels, vectorised=True)
-    assert len(re.findall(r"ld\.global\S*\.v4\.b32", text)) == reads
-    assert len(re.findall(r"st\.global\S*\.v4\.b32", text)) == writes
-    assert not re.search(r"st\.global\S*\.b16", text)
-
-
-@pytest.mark.parametrize("name", KERNELS)
-@pytest.mark.parametrize("channels", [33, 64, 256])
-def test_scalar_threads_move_one_channel(name: str, channels: int) -> None:
-    kernel, constants, _, writes = KERNELS[name]
-    text = compiled(kernel, constants, channels, vectorised=False)
-    assert len(re.findall(r"st\.global\S*\.b16", text)) == writes
-    assert not re.search(r"global\S*\.v[24]\.", text)
+    text = compiled(kernel, constants, channels, vectorised)
+    wide = (reads, writes) if vectorised else (0, 0)
+    accesses = (len(re.findall(rf"{way}\.global\S*\.v4\.b32", text)) for way in ("ld", "st"))
+    assert tuple(accesses) == wide
+    assert len(re.findall(r"st\.global\S*\.b16", text)) == (0 if vectorised else writes)
+    assert vectorised or not re.search(r"global\S*\.v[24]\.", text)

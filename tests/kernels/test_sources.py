@@ -31,16 +31,6 @@ def test_only_own_files_are_included(written, include) -> None:
         texts(written(f"#include {include}\n"))
 
 
-def test_a_missing_file_is_named() -> None:
-    with pytest.raises(FileNotFoundError, match=r"no CUDA source .*nothing.cu; there are .*probe"):
-        texts("nothing.cu")
-
-
-def test_a_missing_include_is_named(written) -> None:
-    with pytest.raises(FileNotFoundError, match=r"toy.cu includes gone.cuh, which is in neither"):
-        texts(written('#include "gone.cuh"'))
-
-
 THREADS = """
 #define WIDE 512
 #ifndef THREADS
@@ -67,34 +57,24 @@ KERNEL(circular, A, LOOP) { }
 """
 
 
-@pytest.mark.parametrize(
-    ("kernel", "threads"),
-    {
-        "number": 256,
-        "macro": 512,
-        "choice": 128,
-        "product": 128,
-        "derived": 128,
-        "broken_over_lines": 96,
-    }.items(),
-)
-def test_the_block_size_is_what_the_declaration_says(written, kernel, threads) -> None:
-    assert threads_of(written(THREADS), kernel, {}) == threads
-
-
-def test_a_given_macro_wins(written) -> None:
-    assert threads_of(written(THREADS), "choice", {"THREADS": 64}) == 64
-
-
-@pytest.mark.parametrize("kernel", ["unknown", "too_many", "circular"])
-def test_a_block_size_that_is_none_is_refused(written, kernel) -> None:
-    with pytest.raises(ValueError, match=f"the block size of {kernel}.* want a number"):
-        threads_of(written(THREADS), kernel, {})
-
-
-def test_an_unknown_kernel_is_refused(written) -> None:
+def test_the_block_size_is_what_the_declaration_says(written) -> None:
+    source = written(THREADS)
+    sizes = {"number": 256, "macro": 512, "choice": 128, "product": 128, "derived": 128}
+    for kernel, threads in (*sizes.items(), ("broken_over_lines", 96)):
+        assert threads_of(source, kernel, {}) == threads, kernel
+    assert threads_of(source, "choice", {"THREADS": 64}) == 64  # a given macro wins
+    for kernel in ("unknown", "too_many", "circular"):
+        with pytest.raises(ValueError, match=f"the block size of {kernel}.* want a number"):
+            threads_of(source, kernel, {})
     with pytest.raises(LookupError, match="no kernel 'commented'; it has number, macro"):
-        threads_of(written(THREADS), "commented", {})
+        threads_of(source, "commented", {})
+
+
+def test_missing_files_are_named(written) -> None:
+    with pytest.raises(FileNotFoundError, match=r"no CUDA source .*nothing.cu; there are .*probe"):
+        texts("nothing.cu")
+    with pytest.raises(FileNotFoundError, match=r"toy.cu includes gone.cuh, which is in neither"):
+        texts(written('#include "gone.cuh"'))
 
 
 def test_the_declaration_macro_itself_is_no_kernel() -> None:

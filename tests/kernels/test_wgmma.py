@@ -78,17 +78,16 @@ def compiled(channels: int, rows: int = 150_000, volume: int = 27) -> bytes:
     return found
 
 
-@pytest.mark.parametrize("channels", [64, 128, 256])
-def test_layers_from_64_channels_on_multiply_by_warpgroups(channels: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("channels", "by_warpgroups"),
+    [(16, False), (64, True), *(pytest.param(c, True, marks=pytest.mark.slow) for c in (128, 256))],
+)
+def test_layers_from_64_channels_on_multiply_by_warpgroups(
+    channels: int, by_warpgroups: bool, tmp_path: Path
+) -> None:
     text = disassembled(compiled(channels), tmp_path)
-    assert WARPGROUP.search(text)
-    assert not WARP.search(text)
-
-
-def test_what_is_too_narrow_for_warpgroups_is_told_apart(tmp_path: Path) -> None:
-    text = disassembled(compiled(16), tmp_path)
-    assert WARP.search(text)
-    assert not WARPGROUP.search(text)
+    assert bool(WARPGROUP.search(text)) == by_warpgroups
+    assert bool(WARP.search(text)) != by_warpgroups
 
 
 @pytest.mark.gpu

@@ -1,6 +1,5 @@
 import copy
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -13,6 +12,7 @@ from pcnn.models import MinkUNet42, ResNet18, ResUNetBN2C, SparseResNet21
 from pcnn.models.blocks import ConvNorm, ResidualBlock
 from pcnn.nn import Conv3d, concatenate
 from tests.clouds import surface_grid
+from tests.nn.fusing import shaken
 from tests.tolerance import RELATIVE_RMS, relative_rms
 
 pytestmark = [pytest.mark.gpu, pytest.mark.long]
@@ -23,24 +23,6 @@ NETWORKS = {
     "sparse_resnet": SparseResNet21,
     "resnet18": partial(ResNet18, width=0.5),
 }
-
-
-def shaken(module: nn.Module) -> nn.Module:
-    for part in module.modules():
-        if isinstance(part, nn.BatchNorm1d):
-            for tensor in (part.weight, part.bias, part.running_mean, part.running_var):
-                tensor.data.uniform_(0.5, 1.5)
-    return module.eval().cuda()
-
-
-@contextmanager
-def waiting_for_nothing() -> Iterator[None]:
-    torch.cuda.synchronize()
-    torch.cuda.set_sync_debug_mode("error")
-    try:
-        yield
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
 
 
 def rows(y: Any) -> torch.Tensor:
@@ -54,14 +36,15 @@ def rows(y: Any) -> torch.Tensor:
 @pytest.mark.parametrize("joined", [False, True])
 @pytest.mark.parametrize("channels", [16, 48])
 def test_a_block_against_float64(channels: int, joined: bool, dtype: torch.dtype) -> None:
-    block = shaken(ResidualBlock(16, channels, Conv3d, nn.BatchNorm1d)).to(dtype)
+    block = shaken(ResidualBlock(16, channels, Conv3d, nn.BatchNorm1d)).to("cuda", dtype)
     grid = surface_grid(5000).to("cuda")
     features = torch.randn(grid.rows, 16, device="cuda").to(dtype)
     x = pcnn.SparseTensor(features, grid)
     with torch.no_grad():
         parts = [x.replace(part.contiguous()) for part in features.split([12, 4], dim=1)]
         y = block(concatenate(*parts) if joined else x).features
-    exact = shaken(ResidualBlock(16, channels, partial(Conv3d, engine="reference"), nn.BatchNorm1d))
+    conv = partial(Conv3d, engine="reference")
+    exact = shaken(ResidualBlock(16, channels, conv, nn.BatchNorm1d)).cuda()
     exact.load_state_dict(block.state_dict())
     expected = exact.double()(x.replace(features.double())).features.detach()
     plain = block(x).features.detach()  # gradients are enabled: one operation after another
@@ -76,20 +59,24 @@ def test_a_block_against_float64(channels: int, joined: bool, dtype: torch.dtype
 def test_networks_are_fused_and_wait_for_nothing(
     make: Callable[..., nn.Module], dtype: torch.dtype
 ) -> None:
-    model, grid = shaken(make()), surface_grid(3000, batch_size=2).to("cuda")
+    model, grid = shaken(make()).cuda(), surface_grid(3000, batch_size=2).to("cuda")
     x = pcnn.SparseTensor(torch.randn(grid.rows, 4, device="cuda"), grid)
     with torch.autocast("cuda", dtype=torch.float16, enabled=dtype == torch.float16):
         expected = rows(model(x)).detach()
         with torch.no_grad():
             model(x)  # folds the norms, compiles the kernels
-            with waiting_for_nothing():
+            torch.cuda.synchronize()
+            torch.cuda.set_sync_debug_mode("error")
+            try:
                 y = rows(model(x))
+            finally:
+                torch.cuda.set_sync_debug_mode("default")
     assert y.dtype == expected.dtype
     assert relative_rms(y, expected) < (1e-4 if dtype == torch.float32 else 2e-2)
 
 
 def test_half_precision_models_and_moves_between_devices() -> None:
-    block = shaken(ConvNorm(Conv3d(16, 16, 3, bias=False), nn.BatchNorm1d(16)))
+    block = shaken(ConvNorm(Conv3d(16, 16, 3, bias=False), nn.BatchNorm1d(16))).cuda()
     grid = surface_grid(2000).to("cuda")
     x = pcnn.SparseTensor(torch.randn(grid.rows, 16, device="cuda"), grid)
     with torch.no_grad():
@@ -103,7 +90,7 @@ def test_half_precision_models_and_moves_between_devices() -> None:
 
 
 def test_a_layer_is_one_launch() -> None:
-    block = shaken(ConvNorm(Conv3d(32, 32, 3, bias=False), nn.BatchNorm1d(32))).half()
+    block = shaken(ConvNorm(Conv3d(32, 32, 3, bias=False), nn.BatchNorm1d(32))).cuda().half()
     grid = surface_grid(2000).to("cuda")
     x = pcnn.SparseTensor(torch.randn(grid.rows, 32, device="cuda").half(), grid)
     with torch.no_grad():

@@ -36,14 +36,6 @@ def windows(coords: Tensor, stride: Tensor) -> tuple[Tensor, Tensor]:
     return torch.unique(cells, dim=0, return_inverse=True)
 
 
-def test_a_voxel_away_from_its_corner_is_pooled() -> None:
-    x = pcnn.SparseTensor(torch.full((1, 1), 7.0), grid_of_cells(torch.tensor([[2, 0, 0]])))
-    for layer in (MaxPool3d(3), AvgPool3d(3), SumPool3d(3)):
-        y = layer(x)
-        assert y.features.item() == 7
-        assert y.geometry.coords.tolist() == [[0, 0, 0, 0]]
-
-
 @pytest.mark.parametrize("builder", BUILDERS, ids=lambda b: b.name)
 def test_a_sum_over_ones_is_the_number_of_voxels(
     builder: MapBuilder, request: pytest.FixtureRequest
@@ -52,23 +44,12 @@ def test_a_sum_over_ones_is_the_number_of_voxels(
     if builder in KERNEL_BUILDERS:
         request.getfixturevalue("emulated")
         # a hash table is compiled for every size
-        sizes = SOME[:1] if isinstance(builder, HashTable) else SOME
+        sizes = SOME[:1] if isinstance(builder, HashTable) else SOME[2:]
     grid = surface_grid(60, batch_size=2)
     for size in sizes:
         kernel = Kernel.of(size, size)
         built = builder.build(grid, grid.strided(kernel), kernel)
         assert built.in_index.sort().values.tolist() == list(range(grid.rows)), size
-
-
-def test_reached_sites_of_tiles_are_those_of_floor() -> None:
-    floor, reached = (
-        surface_grid(90, batch_size=2, downsampling=sites) for sites in ("floor", "reached")
-    )
-    for size in MIXES:
-        kernel = Kernel.of(size, size)
-        assert torch.equal(reached.strided(kernel).keys, floor.strided(kernel).keys), size
-        pooled = SumPool3d(size)(pcnn.SparseTensor(torch.ones(reached.rows, 1), reached))
-        assert float(pooled.features.sum()) == reached.rows
 
 
 def test_windows_in_every_mix_equal_a_reduction_by_cells() -> None:
