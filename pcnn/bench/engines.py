@@ -6,7 +6,7 @@ differs.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import torch
 
@@ -25,6 +25,10 @@ from pcnn.ops.engine import Engine, resolve
 
 #: An engine, and the settings that tell its rows from others'.
 Entry = tuple[Engine, Params]
+#: The value of a setting, and what is used there.
+Step = tuple[str | int, MapBuilder, Dataflow]
+
+_CUDA = torch.device("cuda")
 
 #: TorchSparse Table 2 and Minuet Fig. 5: ways to group the products of the slots.
 GROUPINGS: dict[str, Grouping] = {
@@ -57,13 +61,21 @@ def served(device: torch.device, entries: Sequence[Entry]) -> list[Entry]:
     return [entry for entry in entries if isinstance(entry[0].dataflow, GatherScatter)]
 
 
+def entries(name: str, setting: str, device: torch.device, found: Iterable[Step]) -> list[Entry]:
+    """Engines of one name that differ in the value of a setting."""
+    return served(
+        device,
+        [
+            (Engine(name, on(device, builder), dataflow), {setting: value})
+            for value, builder, dataflow in found
+        ],
+    )
+
+
 def grouped(device: torch.device) -> list[Entry]:
     """Gather-scatter with every grouping, on the maps of a hash table."""
-    builder = on(device, HashTable())
-    return [
-        (Engine("torchsparse", builder, GatherScatter(grouping)), {"grouping": name})
-        for name, grouping in GROUPINGS.items()
-    ]
+    found = [(name, HashTable(), GatherScatter(one)) for name, one in GROUPINGS.items()]
+    return entries("torchsparse", "grouping", device, found)
 
 
 def layers_of_papers(device: torch.device) -> list[Entry]:
@@ -80,11 +92,11 @@ def layers_of_papers(device: torch.device) -> list[Entry]:
         ("spira", ZDelta(product="half_pairs"), WeightStationary(), "weight-stationary"),
         ("spira", ZDelta(product="hybrid:3"), Hybrid(3), "hybrid"),
     ]
-    entries: list[Entry] = [
-        (Engine(name, on(device, builder), dataflow), {"variant": f"{name}\n{about}"})
+    return [
+        entry
         for name, builder, dataflow, about in found
+        for entry in entries(name, "variant", device, [(f"{name}\n{about}", builder, dataflow)])
     ]
-    return served(device, entries)
 
 
 def thresholds(size: int) -> list[Entry]:
@@ -93,45 +105,31 @@ def thresholds(size: int) -> list[Entry]:
     Every map is written in the layout that its dataflow reads.
     """
     largest = 3 * (size // 2)
-    entries: list[Entry] = [
-        (Engine("spira", ZDelta(product="half_pairs"), WeightStationary()), {"t": 0})
-    ]
-    for t in range(1, largest + 1):
-        entries.append((Engine("spira", ZDelta(product=f"hybrid:{t}"), Hybrid(t)), {"t": t}))
-    entries.append((Engine("spira", ZDelta(), OutputStationary()), {"t": largest + 1}))
-    return entries
+    found: list[Step] = [(0, ZDelta(product="half_pairs"), WeightStationary())]
+    found += [(t, ZDelta(product=f"hybrid:{t}"), Hybrid(t)) for t in range(1, largest + 1)]
+    found.append((largest + 1, ZDelta(), OutputStationary()))
+    return entries("spira", "t", _CUDA, found)
 
 
 def ideas_of_spira() -> list[Entry]:
     """Spira Fig. 14: its ideas one after another, the last two of our own."""
-    steps: dict[str, tuple[MapBuilder, Dataflow]] = {
-        "hash table, output-stationary": (HashTable(), OutputStationary()),
-        "packed binary search": (BinarySearch(), OutputStationary()),
-        "+ z-delta search": (ZDelta(), OutputStationary()),
-        "+ hybrid, t = 3": (ZDelta(product="hybrid:3"), Hybrid(3)),
-    }
-    return [
-        (Engine("spira", builder, dataflow), {"step": name})
-        for name, (builder, dataflow) in steps.items()
+    found: list[Step] = [
+        ("hash table, output-stationary", HashTable(), OutputStationary()),
+        ("packed binary search", BinarySearch(), OutputStationary()),
+        ("+ z-delta search", ZDelta(), OutputStationary()),
+        ("+ hybrid, t = 3", ZDelta(product="hybrid:3"), Hybrid(3)),
     ]
+    return entries("spira", "step", _CUDA, found)
 
 
 def tiled(device: torch.device, tiles: Sequence[int]) -> list[Entry]:
     """Minuet Fig. 4: gather-scatter with tiles of so many channels."""
-    builder = on(device, DoubleTraversed())
-    return [
-        (
-            Engine(
-                "minuet", builder, GatherScatter(MINUET.grouping, gather_tile=t, scatter_tile=t)
-            ),
-            {"tile": t},
-        )
+    found = [
+        (t, DoubleTraversed(), GatherScatter(MINUET.grouping, gather_tile=t, scatter_tile=t))
         for t in tiles
     ]
+    return entries("minuet", "tile", device, found)
 
-
-#: A step: its label, and what it uses.
-Step = tuple[str, MapBuilder, Dataflow]
 
 #: Channels of a tile in engines before Minuet.
 FIXED_TILE = 4
@@ -172,7 +170,7 @@ def with_papers(engines: Sequence[Engine], device: torch.device) -> list[Entry]:
     """Engines, and the papers' where there is none of their name."""
     names = {engine.name for engine in engines}
     papers: list[Entry] = [
-        (Engine(name, on(device, builder), dataflow), {})
+        (Engine(str(name), on(device, builder), dataflow), {})
         for name, builder, dataflow in PAPERS
         if name not in names
     ]
@@ -181,8 +179,4 @@ def with_papers(engines: Sequence[Engine], device: torch.device) -> list[Entry]:
 
 def steps(name: str, device: torch.device, chosen: Sequence[Step]) -> list[Entry]:
     """Engines of all steps, and ours at the end."""
-    entries: list[Entry] = [
-        (Engine(name, on(device, builder), dataflow), {"step": label})
-        for label, builder, dataflow in chosen
-    ]
-    return [*served(device, entries), (resolve("auto"), {"step": "ours, planned"})]
+    return [*entries(name, "step", device, chosen), (resolve("auto"), {"step": "ours, planned"})]

@@ -6,31 +6,21 @@ import datetime
 import importlib.metadata
 import platform
 import subprocess
-from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
 
 from pcnn.bench.rows import Header
 
-_QUERY = ("clocks.sm", "clocks.mem", "temperature.gpu", "power.draw")
-
-
-@dataclass(frozen=True)
-class GpuState:
-    """One reading of nvidia-smi; ``None`` is what the GPU does not tell.
-
-    Args:
-        sm_mhz: clock of the multiprocessors [MHz].
-        memory_mhz: clock of the memory [MHz].
-        temperature_c: of the chip [degrees Celsius].
-        power_w: drawn by the board [W].
-    """
-
-    sm_mhz: float | None
-    memory_mhz: float | None
-    temperature_c: float | None
-    power_w: float | None
+#: Readings of nvidia-smi: clocks [MHz], temperature of the chip [degrees Celsius], power of the
+#: board [W]. ``None`` is what the GPU does not tell.
+_QUERY = {
+    "sm_mhz": "clocks.sm",
+    "memory_mhz": "clocks.mem",
+    "temperature_c": "temperature.gpu",
+    "power_w": "power.draw",
+}
+GpuState = dict[str, float | None]
 
 
 def read_state(device: torch.device) -> GpuState | None:
@@ -40,21 +30,30 @@ def read_state(device: torch.device) -> GpuState | None:
     # by UUID: nvidia-smi numbers the devices of the machine, torch those it may see
     uuid = str(torch.cuda.get_device_properties(device).uuid)
     uuid = uuid if uuid.startswith("GPU-") else f"GPU-{uuid}"
-    command = ["nvidia-smi", f"--query-gpu={','.join(_QUERY)}", "--format=csv,noheader,nounits"]
+    return parse_state(_nvidia_smi(",".join(_QUERY.values()), f"--id={uuid}"))
+
+
+def _nvidia_smi(query: str, *words: str) -> str:
+    """First line of its answer; empty where it does not answer."""
+    command = ["nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader,nounits", *words]
+    return (_answer(command).splitlines() or [""])[0]
+
+
+def _answer(command: list[str], folder: Path | None = None) -> str:
+    """Output of a program; empty where it fails or is not installed."""
     try:
-        answer = subprocess.run(
-            [*command, f"--id={uuid}"], capture_output=True, text=True, timeout=20, check=True
+        done = subprocess.run(
+            command, cwd=folder, capture_output=True, text=True, timeout=20, check=True
         )
     except (OSError, subprocess.SubprocessError):
-        return None
-    return parse_state(answer.stdout)
+        return ""
+    return done.stdout.strip()
 
 
-def parse_state(text: str) -> GpuState | None:
-    """Read the first line of the answer to `_QUERY`; ``None`` if it is no such line."""
-    lines = text.strip().splitlines()
-    fields = [field.strip() for field in lines[0].split(",")] if lines else []
-    return GpuState(*map(_number, fields)) if len(fields) == len(_QUERY) else None
+def parse_state(line: str) -> GpuState | None:
+    """Read the answer to `_QUERY`; ``None`` if it is no such line."""
+    values = [_number(field.strip()) for field in line.split(",")]
+    return dict(zip(_QUERY, values, strict=True)) if len(values) == len(_QUERY) else None
 
 
 def _number(field: str) -> float | None:
@@ -71,25 +70,18 @@ def describe(
     after: GpuState | None = None,
     stand_ins: dict[str, str] | None = None,
 ) -> Header:
-    """Header for measurements on a device now.
-
-    Args:
-        device: where the rows were measured.
-        before: state of the GPU before the rows.
-        after: and after them.
-        stand_ins: by figure, what was measured in place of the paper's data.
-    """
+    """Header for measurements on a device now; arguments are its fields."""
     on_gpu = device.type == "cuda"
     return Header(
         device=torch.cuda.get_device_name(device) if on_gpu else processor(),
-        driver=driver_version() if on_gpu else None,
+        driver=_nvidia_smi("driver_version") or None if on_gpu else None,
         torch=torch.__version__,
         triton=installed("triton"),
         cuda=torch.version.cuda if on_gpu else None,
         revision=revision(),
         date=datetime.date.today().isoformat(),
-        before=None if before is None else asdict(before),
-        after=None if after is None else asdict(after),
+        before=before,
+        after=after,
         stand_ins=stand_ins or None,
     )
 
@@ -113,21 +105,6 @@ def processor() -> str:
     return f"cpu ({name}, {torch.get_num_threads()} threads)"
 
 
-def driver_version() -> str | None:
-    """Version of the NVIDIA driver, ``None`` where nvidia-smi does not answer."""
-    try:
-        answer = subprocess.run(
-            ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"],
-            capture_output=True,
-            text=True,
-            timeout=20,
-            check=True,
-        )
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return answer.stdout.strip().splitlines()[0] if answer.stdout.strip() else None
-
-
 def installed(package: str) -> str | None:
     """Version of an installed package, ``None`` when it is absent."""
     try:
@@ -139,17 +116,8 @@ def installed(package: str) -> str | None:
 def revision() -> str:
     """Commit of the checkout this package runs from, else the package's version."""
     folder = Path(__file__).resolve().parents[2]
+    found = ""
     if (folder / ".git").exists():
-        try:
-            answer = subprocess.run(
-                ["git", "describe", "--always", "--dirty", "--abbrev=12"],
-                cwd=folder,
-                capture_output=True,
-                text=True,
-                timeout=20,
-                check=True,
-            )
-            return answer.stdout.strip()
-        except (OSError, subprocess.SubprocessError):
-            pass  # a checkout without git installed: the version serves
-    return f"pcnn {installed('pcnn') or 'unknown'}"
+        command = ["git", "describe", "--always", "--dirty", "--abbrev=12"]
+        found = _answer(command, folder)
+    return found or f"pcnn {installed('pcnn') or 'unknown'}"

@@ -14,7 +14,7 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -70,6 +70,15 @@ class Timing:
         rank = -(-len(ordered) * 9 // 10) - 1
         return cls(statistics.median(ordered), ordered[0], ordered[rank], len(ordered))
 
+    def columns(self) -> dict[str, float]:
+        """Wall time as fields of a result row."""
+        return rounded(wall_ms=self.median, min_ms=self.fastest, p90_ms=self.p90)
+
+
+def rounded(**values: float) -> dict[str, Any]:
+    """Milliseconds and megabytes as result rows hold them."""
+    return {name: round(value, DIGITS) for name, value in values.items()}
+
 
 class CacheFlush:
     """Writes a buffer larger than the last-level cache, so that its content is evicted.
@@ -92,107 +101,82 @@ class CacheFlush:
 
 
 @dataclass(frozen=True)
-class Measurement:
-    """All that was measured of one call; ``None`` is what the device does not tell.
+class Repeats:
+    """How often a call is timed.
 
     Args:
-        wall: from start to end on an idle device.
-        gpu: behind a spin kernel; ``None`` on a CPU and for a call that waits for the device.
-        host: until the call returns to the host; absent where ``gpu`` is.
-        cache: ``warm`` (repeats follow each other) or ``cold`` (flushed before every repeat).
-        memory_mb: peak of the allocator above what was allocated before the call [MiB].
-        launches: kernels, copies and fills that the device ran in one call.
-        busy_ms: sum of their durations [ms].
-        syncs: times the host waited for the device in one call.
+        count: calls that count.
+        warmup: calls before the first that counts, for every kind of time.
+        budget_s: no call begins after this many seconds [s], counted for every kind of time; at
+            least three calls always count.
     """
 
-    wall: Timing
-    gpu: Timing | None = None
-    host: Timing | None = None
-    cache: str = "warm"
-    memory_mb: float | None = None
-    launches: int | None = None
-    busy_ms: float | None = None
-    syncs: int | None = None
-
-    def columns(self) -> dict[str, Any]:
-        """Fields of a result row; fastest and p90 are of the wall time, as in the peers' rows."""
-        return {
-            "gpu_ms": None if self.gpu is None else round(self.gpu.median, DIGITS),
-            "wall_ms": round(self.wall.median, DIGITS),
-            "host_ms": None if self.host is None else round(self.host.median, DIGITS),
-            "min_ms": round(self.wall.fastest, DIGITS),
-            "p90_ms": round(self.wall.p90, DIGITS),
-            "gpu_busy_ms": None if self.busy_ms is None else round(self.busy_ms, DIGITS),
-            "memory_mb": None if self.memory_mb is None else round(self.memory_mb, DIGITS),
-            "launches": self.launches,
-            "syncs": self.syncs,
-            "cache": self.cache,
-        }
+    count: int = 20
+    warmup: int = 3
+    budget_s: float = 10.0
 
 
 def measure(
     calls: Calls,
     device: torch.device,
+    often: Repeats,
     *,
-    warmup: int = 3,
-    repeats: int = 20,
-    budget_s: float = 10.0,
     cold: bool = False,
     count: bool = True,
-) -> Measurement:
+) -> dict[str, Any]:
     """Measure a call in every way its device knows.
+
+    GPU and host time are those behind a spin kernel; absent for a call that waits for the device.
+    Memory is the peak of the allocator above what was allocated before the call [MiB]. What a
+    device does not tell is absent: a CPU tells the wall time alone.
 
     Args:
         calls: the call of every repeat (`Calls`).
         device: where it runs.
-        warmup: calls before the first that counts, for every kind of time.
-        repeats: calls that count.
-        budget_s: stop repeating after this many seconds [s] for every kind of time; at least three
-            repeats always count.
+        often: how often it is timed.
         cold: flush the last-level cache before every repeat.
         count: count launches and syncs under the profiler too, which takes a tenth of a second.
+
+    Returns:
+        Fields of a result row; fastest and p90 are of the wall time, as in the peers' rows.
     """
     flush = CacheFlush(device) if cold else None
-    wall = wall_time(calls, device, warmup=warmup, repeats=repeats, budget_s=budget_s, flush=flush)
-    cache = "cold" if cold else "warm"
+    wall = wall_time(calls, device, often, flush)
+    found: dict[str, Any] = {**wall.columns(), "cache": "cold" if cold else "warm"}
     if device.type != "cuda":
-        return Measurement(wall, cache=cache)
-    behind = gpu_time(calls, device, warmup=warmup, repeats=repeats, budget_s=budget_s, flush=flush)
-    gpu, host = behind or (None, None)
-    syncs = count_sync_warnings(calls(0), device)
-    memory_mb = peak_memory_mb(calls(0), device)
-    launches = busy_ms = None
+        return found
+    if behind := gpu_time(calls, device, often, flush):
+        found |= rounded(gpu_ms=behind[0].median, host_ms=behind[1].median)
+    found["syncs"] = count_sync_warnings(calls(0), device)
+    found |= rounded(memory_mb=peak_memory_mb(calls(0), device))
     seen = trace(calls(0), device) if count else None
     if seen is not None and seen.timeline:  # empty where CUPTI is not served
-        launches, busy_ms, syncs = seen.launches, seen.busy_ms, max(syncs, seen.syncs)
-    return Measurement(wall, gpu, host, cache, memory_mb, launches, busy_ms, syncs)
+        found |= rounded(gpu_busy_ms=seen.busy_ms)
+        found |= {"launches": seen.launches, "syncs": max(found["syncs"], seen.syncs)}
+    return found
 
 
 def wall_time(
     calls: Calls,
     device: torch.device,
-    *,
-    warmup: int = 3,
-    repeats: int = 20,
-    budget_s: float = 10.0,
+    often: Repeats,
     flush: Callable[[], None] | None = None,
 ) -> Timing:
     """Time calls from start to end on an idle device: launches and host syncs included.
 
     On a GPU the time is between two CUDA events on the current stream, with the device idle before
-    each repeat; on a CPU it is the clock's. Arguments are those of `gpu_time`.
+    each repeat; on a CPU it is the clock's. ``flush`` runs before every call (`CacheFlush`).
     """
     once = _by_events if device.type == "cuda" else _by_clock
+    started = time.perf_counter()
+    for index in range(often.warmup):
+        once(calls(index), device, flush)
+        if time.perf_counter() - started > often.budget_s:
+            break
     milliseconds: list[float] = []
     started = time.perf_counter()
-    for index in range(warmup):
-        once(calls(index), device, flush)
-        if time.perf_counter() - started > budget_s:
-            break
-    started = time.perf_counter()
-    for index in range(warmup, warmup + repeats):
-        if len(milliseconds) >= 3 and time.perf_counter() - started > budget_s:
+    for index in range(often.warmup, often.warmup + often.count):
+        if len(milliseconds) >= 3 and time.perf_counter() - started > often.budget_s:
             break
         milliseconds.append(once(calls(index), device, flush))
     return Timing.of(milliseconds)
@@ -222,15 +206,8 @@ def _by_events(call: Call, device: torch.device, flush: Callable[[], None] | Non
         return float(start.elapsed_time(end))
 
 
-@dataclass(frozen=True)
-class BehindSpin:
-    """Times of one repeat.
-
-    Args:
-        gpu_ms: on the device, without launch gaps.
-        host_ms: until the call returned to the host, which waited for nothing.
-        ahead: whether the host had enqueued everything before the spin ended.
-    """
+class BehindSpin(NamedTuple):
+    """Times of one repeat; ``ahead`` if the host had enqueued everything before the spin ended."""
 
     gpu_ms: float
     host_ms: float
@@ -240,21 +217,10 @@ class BehindSpin:
 def gpu_time(
     calls: Calls,
     device: torch.device,
-    *,
-    warmup: int = 3,
-    repeats: int = 20,
-    budget_s: float = 10.0,
+    often: Repeats,
     flush: Callable[[], None] | None = None,
 ) -> tuple[Timing, Timing] | None:
-    """Time calls between two events behind a spin kernel.
-
-    Args:
-        calls: the call of every repeat.
-        device: a CUDA device.
-        warmup: repeats that do not count.
-        repeats: repeats that count.
-        budget_s: stop repeating after this many seconds [s]; at least three repeats always count.
-        flush: enqueued before every spin (`CacheFlush`).
+    """Time calls on a CUDA device between two events behind a spin kernel.
 
     Returns:
         Times on the device, and of the host; ``None`` if the host cannot run ahead: the call
@@ -268,53 +234,41 @@ def gpu_time(
             ((gpu_ms, host_ms),), ahead = behind_spin([calls(index)], int(spin_ms * cycles), flush)
             return BehindSpin(gpu_ms, host_ms, ahead)
 
-        found = while_ahead(once, warmup=warmup, repeats=repeats, budget_s=budget_s)
+        found = while_ahead(once, often)
     if not found:
         return None
     return Timing.of([one.gpu_ms for one in found]), Timing.of([one.host_ms for one in found])
 
 
-def while_ahead(
-    once: Callable[[int, float], BehindSpin],
-    *,
-    warmup: int,
-    repeats: int,
-    budget_s: float,
-    shortest_ms: float = SHORTEST_MS,
-    longest_ms: float = LONGEST_MS,
-) -> list[BehindSpin]:
+def while_ahead(once: Callable[[int, float], BehindSpin], often: Repeats) -> list[BehindSpin]:
     """Repeat a measurement, with spins as long as it takes for the host to be ahead.
 
     Args:
         once: measures, from the number of the repeat and a spin [ms].
-        warmup: times that do not count.
-        repeats: times that count.
-        budget_s: as in `gpu_time`.
-        shortest_ms: first spin.
-        longest_ms: no spin is longer.
+        often: how often.
 
     Returns:
         Repeats in which the host was ahead; none if it stays behind the longest spin.
     """
-    spin, behind, index = shortest_ms, 0, 0
+    spin, behind, index = SHORTEST_MS, 0, 0
     found: list[BehindSpin] = []
     started = time.perf_counter()
-    while len(found) < repeats + warmup:
-        over = time.perf_counter() - started > budget_s
-        if over and len(found) >= warmup + 3:
+    while len(found) < often.count + often.warmup:
+        over = time.perf_counter() - started > often.budget_s
+        if over and len(found) >= often.warmup + 3:
             break
         one = once(index, spin)
         index += 1
         if one.ahead:
             behind = 0
             found.append(one)
-        elif spin < longest_ms:
-            spin = min(2 * spin, longest_ms)
+        elif spin < LONGEST_MS:
+            spin = min(2 * spin, LONGEST_MS)
         else:
             behind += 1
             if behind == CHANCES:
                 return []
-    return found[warmup:]
+    return found[often.warmup :]
 
 
 def cycles_per_ms(probe: int = 1_000_000) -> float:

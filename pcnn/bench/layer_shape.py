@@ -61,19 +61,12 @@ class LayerShape:
         return cls(*map(int, parts))
 
 
+def layer_shapes(text: str) -> tuple[LayerShape, ...]:
+    """Several layers, with commas between them; see `LayerShape.parse`."""
+    return tuple(map(LayerShape.parse, text.split(",")))
+
+
 #: Layers that the papers' networks are made of.
-STANDARD = tuple(
-    LayerShape(*shape)
-    for shape in (
-        (4, 16, 3),
-        (16, 16, 3),
-        (32, 32, 3),
-        (64, 64, 3),
-        (64, 128, 3),
-        (128, 128, 3),
-        (256, 256, 3),
-        (16, 16, 5),
-        (32, 32, 5),
-        (64, 64, 5),
-    )
+STANDARD = layer_shapes(
+    "4:16:3,16:16:3,32:32:3,64:64:3,64:128:3,128:128:3,256:256:3,16:16:5,32:32:5,64:64:5"
 )

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from pcnn.bench.harness import DIGITS, Calls, measure
+from pcnn.bench.harness import Calls, Repeats, measure, rounded
 from pcnn.bench.rows import Row, left_out
 from pcnn.bench.setting import Setting
 from pcnn.bench.trace import KernelTime, Trace, trace
@@ -24,16 +24,8 @@ Checked = tuple[Proof, Callable[[], Any]]
 
 def whole(calls: Calls, setting: Setting, count: bool, warmup: int = 3) -> Iterator[Columns]:
     """One row: the call in every way that its device knows."""
-    measured = measure(
-        calls,
-        setting.where,
-        warmup=warmup,
-        repeats=setting.repeats,
-        budget_s=setting.budget,
-        cold=setting.cold,
-        count=count,
-    )
-    yield measured.columns()
+    often = Repeats(setting.repeats, warmup, setting.budget)
+    yield measure(calls, setting.where, often, cold=setting.cold, count=count)
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,7 +116,7 @@ def part_columns(
 ) -> Iterator[Columns]:
     """Columns of a row a part."""
     for part in spent if kept is None else kept:
-        yield {"gpu_busy_ms": round(spent[part], DIGITS), "params": {name: part}}
+        yield {**rounded(gpu_busy_ms=spent[part]), "params": {name: part}}
 
 
 def middle_timeline(calls: Calls, device: torch.device) -> Sequence[KernelTime]:

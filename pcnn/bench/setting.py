@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
-from pcnn.bench.layer_shape import KINDS, MOST_SIZE, STANDARD, LayerShape
+from pcnn.bench.layer_shape import KINDS, MOST_SIZE, STANDARD, LayerShape, layer_shapes
 from pcnn.ranges import Calls, Copies, NonNegative, Positive, Rooms, Sample, Thousands, Width
 
 if TYPE_CHECKING:
@@ -252,8 +252,7 @@ class LayersSetting(VoxelSetting):
     @cached_property
     def shapes(self) -> Sequence[LayerShape]:
         """Layers; those that the papers' networks are made of, unless others are given."""
-        words = [word for text in self.layers or () for word in text.split(",")]
-        return [LayerShape.parse(word) for word in words] or STANDARD
+        return [shape for text in self.layers or () for shape in layer_shapes(text)] or STANDARD
 
     @cached_property
     def kinds(self) -> Sequence[str]:

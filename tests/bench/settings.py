@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pytest
 import torch
 
+from pcnn.bench import run as run_file
 from pcnn.bench.rows import Row
-from pcnn.bench.run import Case, recorded
+from pcnn.bench.run import Case, recorded, whole
 from pcnn.bench.scenes import Scene, noise
 from pcnn.bench.setting import LayersSetting, MappingSetting, NativeSetting, NetworksSetting
 from pcnn.bench.suite import Figure
@@ -48,16 +50,18 @@ def rows_of(figures: Iterable[Figure[Any]], name: str, setting: Any) -> list[Row
     return list(figure.measure(setting, name))
 
 
-def listed(monkeypatch: pytest.MonkeyPatch, *modules: Any) -> None:
-    """Have modules list their cases as rows, which are neither checked nor timed."""
+def listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have all suites list their cases as rows, which are neither checked nor timed."""
 
     def run(cases: Iterable[Case], setting: Any) -> Iterator[Row]:
         for case in cases:
-            part = {"part": "products"} if getattr(case.measure, "__name__", "") != "whole" else {}
+            part = {} if case.measure is whole else {"part": "products", "stage": "search"}
             yield recorded(case.row, TIMES | {"params": part})
 
-    for module in modules:
-        monkeypatch.setattr(module, "run", run)
+    timed = run_file.run
+    for name, module in list(sys.modules.items()):
+        if name.startswith("pcnn.bench.") and getattr(module, "run", None) is timed:
+            monkeypatch.setattr(module, "run", run)
 
 
 def left_out(rows: Iterable[Row]) -> list[str]:

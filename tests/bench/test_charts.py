@@ -108,22 +108,17 @@ def test_a_view_draws_the_largest_scene_or_means_over_rooms() -> None:
     assert chart.panels[0].series["windowed"] == [Point(1000, 1.5)]
 
 
-@pytest.mark.parametrize("kind", ["lines", "bars", "stacked"])
-def test_a_picture_is_written(kind: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("series", ["ab", "abcdef"])
+def test_a_picture_is_written(series: str, tmp_path: Path) -> None:
     drawn = []
-    for number in range(4):
-        panel = Panel(f"panel {number}", kind, "time [ms]")
-        for place, label in enumerate(("a", "b")):
+    for kind in ("lines", "bars", "stacked"):
+        panel = Panel(f"panel of {kind}", kind, "time [ms]")
+        for place, label in enumerate(series):
             x = (1000.0, 2000.0) if kind == "lines" else ("one", "two")
             panel.series[label] = [Point(x[0], 0.1 + place), Point(x[1], 0.3, hollow=place == 1)]
         drawn.append(panel)
     path = render(Chart("x", "about", drawn), "title\n" + "words " * 60, tmp_path / "new" / "a.png")
     assert path.read_bytes().startswith(b"\x89PNG")
     assert path.stat().st_size > 5000
-
-
-@pytest.mark.parametrize(
-    ("value", "shown"), [(500, "500"), (2000, "2,000"), (5e5, "500 k"), (1e6, "1 M")]
-)
-def test_sizes_on_an_axis_are_short(value: float, shown: str) -> None:
-    assert _in_short(value) == shown
+    sizes = {500: "500", 2000: "2,000", 5e5: "500 k", 1e6: "1 M"}
+    assert {size: _in_short(size) for size in sizes} == sizes

@@ -80,30 +80,27 @@ def test_the_check_leaves_random_numbers_and_tf32_as_they_are() -> None:
     assert torch.equal(torch.rand(3), expected)
 
 
-@pytest.mark.parametrize("flaw", ["transposed", "epilogue"])
-def test_no_layer_is_timed_that_is_right_here_and_wrong_elsewhere(
-    flaw: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(run_file, "measure", lambda *args, **_: pytest.fail("timed"))
-    setting = of_layers(scenes=SMALL, engines=[engine_of(flaw)], what=["layer"])
-    (reason,) = left_out(layer_rows(setting, "layers"))
-    assert reason.startswith(f"CheckFailed: dataflow 'faulty_{flaw}' fails")
-    assert "bound" in reason
-
-
-def test_no_network_or_map_is_timed_that_is_right_here_and_wrong_elsewhere(
+def test_nothing_is_timed_that_is_right_here_and_wrong_elsewhere(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(run_file, "measure", lambda *args, **_: pytest.fail("timed"))
+    for flaw in ("transposed", "epilogue"):
+        setting = of_layers(scenes=SMALL, engines=[engine_of(flaw)], what=["layer"])
+        (reason,) = left_out(layer_rows(setting, "layers"))
+        assert reason.startswith(f"CheckFailed: dataflow 'faulty_{flaw}' fails")
+        assert "bound" in reason
     networks = of_networks(engines=[engine_of("transposed")], mode=["infer"])
     (reason,) = left_out(network_rows(networks, "networks"))
     assert "CheckFailed: dataflow 'faulty_transposed' fails" in reason
     maps = of_maps(builders=[FaultyBuilder("even")])
     (place,) = places(maps, [(3, 1)])
-    case = map_case(maps, place, FaultyBuilder("even"), "table", "figure")
-    (reason,) = left_out(run([case], maps))
-    assert reason.startswith("CheckFailed: map builder 'faulty_builder' is wrong in")
-    assert "(0 are allowed)" in reason
+    for stages in ((), ("search",)):
+        case = map_case(maps, place, FaultyBuilder("even"), "table", "f", {"B": 1}, stages)
+        (row,) = run([case], maps)
+        assert (row.params or {})["B"] == 1
+        (reason,) = left_out([row])
+        assert reason.startswith("CheckFailed: map builder 'faulty_builder' is wrong in")
+        assert "(0 are allowed)" in reason
 
 
 def test_the_search_among_points_is_compared_with_all_pairs() -> None:

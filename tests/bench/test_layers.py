@@ -9,26 +9,19 @@ import pytest
 import torch
 
 from pcnn.bench import engines
-from pcnn.bench.charts import charts
 from pcnn.bench.layer_shape import KINDS, LayerShape
 from pcnn.bench.layers import layer as layer_file
-from pcnn.bench.layers import parts as parts_file
-from pcnn.bench.layers import specialised
 from pcnn.bench.layers.figures import FIGURES
 from pcnn.bench.layers.layer import layer_rows, products_of, wanted_at
-from pcnn.bench.layers.parts import part_of, part_rows
+from pcnn.bench.layers.parts import part_of, parts_of
 from pcnn.bench.scenes import load_scene
 from pcnn.bench.setting import Precision
-from pcnn.dataflows.grouping import Adaptive
 from pcnn.geometry import Kernel
 from pcnn.ops.engine import resolve
-from tests.bench.settings import SCENES, SMALL, left_out, listed, of_layers, rows_of
+from tests.bench.settings import SMALL, left_out, of_layers, rows_of
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 SHAPES = (LayerShape(3, 5, 3), LayerShape(4, 4, 2, 2))
-NEEDS_CUDA = ("spira_fig11", "spira_fig14")
-#: Figures that are measured on a CPU in no time.
-MEASURED = ("torchsparse_fig12", "spira_fig3b")
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -46,41 +39,16 @@ def test_every_kind_of_every_layer_is_checked_and_timed(device: str, dtype: str)
         for kind in KINDS
     ]
     for row in rows:
-        assert row.checked
         assert (row.workload, row.dtype) == ("surface_1k (generated)", dtype)
         assert 0 < row.min_ms <= row.wall_ms <= row.p90_ms
         assert (row.memory_mb is None) == (device == "cpu")
 
 
-@pytest.mark.parametrize("figure", FIGURES, ids=lambda figure: figure.name)
-def test_a_figure_is_listed_and_drawn(figure, monkeypatch: pytest.MonkeyPatch) -> None:
-    if figure.name not in MEASURED:
-        listed(monkeypatch, layer_file, parts_file)
-        monkeypatch.setattr(specialised, "searched", lambda *_: Adaptive(0.25))
-    rows = list(figure.measure(of_layers(), figure.name))
-    if figure.name in NEEDS_CUDA:
-        assert not rows
-        return
-    assert {row.workload for row in rows} == {"small", "half"}
-    assert {row.figure for row in rows} == {figure.name}
-    assert not left_out(rows)
-    assert charts(figure.views, rows)
-
-
-@pytest.mark.gpu
-@pytest.mark.long
-@pytest.mark.parametrize("figure", FIGURES, ids=lambda figure: figure.name)
-def test_every_setting_of_a_figure_is_served_on_a_gpu(figure) -> None:
-    rows = list(figure.measure(of_layers(device="cuda", dtype=Precision.float32), figure.name))
-    assert rows
-    assert not left_out(rows)
-
-
 def test_parts_of_a_layer_are_read_off_a_trace() -> None:
-    entry = resolve("auto"), {"variant": "ours"}
-    shape = LayerShape(4, 4, 3)
+    entries, shape = [(resolve("auto"), {"variant": "ours"})], LayerShape(4, 4, 3)
+    measure = parts_of(["products"], with_map=True)
     setting = of_layers(scenes=SMALL)
-    rows = list(part_rows(setting, "f", [entry], [shape], ["products"], with_map=True))
+    rows = list(layer_rows(setting, "f", lambda _: entries, [shape], ["layer"], measure))
     parts = [(row.params or {})["part"] for row in rows]
     assert parts == ["sort, pack, hash", "search", "post-processing", "products"]
     assert all(row.checked and row.gpu_busy_ms >= 0 for row in rows)
@@ -126,13 +94,6 @@ def test_thresholds_run_from_all_sparse_to_all_dense() -> None:
         assert names[1:-1] == [f"hybrid_{t}" for t in range(1, largest + 1)]
 
 
-def test_a_grouping_is_searched_on_one_scene_and_used_on_all() -> None:
-    rows = rows_of(FIGURES, "torchsparse_table1", of_layers())
-    places = {(row.workload, (row.params or {})["searched_on"]) for row in rows}
-    names = [scene.name for scene in SCENES]
-    assert places == {(a, b) for a in names for b in names}
-
-
 def test_layers_come_kernel_by_kernel_where_they_are_wanted() -> None:
     one, other = LayerShape(4, 4, 3), LayerShape(8, 8, 3)
     setting = of_layers(shapes=(one, LayerShape(4, 4, 5), other))
@@ -140,11 +101,13 @@ def test_layers_come_kernel_by_kernel_where_they_are_wanted() -> None:
     assert list(wanted) == [Kernel.of(3), Kernel.of(5)]
     assert wanted[Kernel.of(3)] == [(one, list(KINDS)), (other, list(KINDS))]
     setting = of_layers(shapes=(one,), places={"street": {one: ["layer", "map+train"]}})
-    kernel = Kernel.of(3)
-    assert wanted_at(setting, "street", None, None)[kernel] == [(one, ["layer", "map+train"])]
-    assert wanted_at(setting, "street", None, ["layer"])[kernel] == [(one, ["layer"])]
-    assert not wanted_at(setting, "elsewhere", None, None)
-    assert wanted_at(setting, "elsewhere", [one], ["layer"])[kernel] == [(one, ["layer"])]
+    for words, kinds in (
+        (("street", None, None), ["layer", "map+train"]),
+        (("street", None, ["layer"]), ["layer"]),
+        (("elsewhere", None, None), None),
+        (("elsewhere", [one], ["layer"]), ["layer"]),
+    ):
+        assert wanted_at(setting, *words) == ({Kernel.of(3): [(one, kinds)]} if kinds else {})
 
 
 def test_a_wrong_layer_is_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,7 +126,8 @@ def test_an_engine_that_does_not_serve_is_named() -> None:
             raise ValueError("no such kernel")
 
     engine = replace(resolve("reference"), name="broken", builder=Refuses())
-    (row,) = layer_rows(of_layers(scenes=SMALL), "f", [(engine, {"t": 1})], SHAPES[:1], ["layer"])
+    entries = [(engine, {"t": 1})]
+    (row,) = layer_rows(of_layers(scenes=SMALL), "f", lambda _: entries, SHAPES[:1], ["layer"])
     assert row.params == {"t": 1, "left_out": "ValueError: no such kernel"}
 
 

@@ -7,71 +7,33 @@ import torch
 
 from pcnn.bench.charts import charts
 from pcnn.bench.clouds import room
-from pcnn.bench.layers import layer as layer_file
-from pcnn.bench.native import largest, layers, network, triplets
+from pcnn.bench.native import largest
 from pcnn.bench.native.figures import FIGURES
 from pcnn.bench.native.large_step import sampled_truth
 from pcnn.bench.native.layers import same_triplets
 from pcnn.bench.native.memory_breakdown import bytes_of
-from pcnn.bench.native.network import CheckedNetworks
+from pcnn.bench.native.network import MODES, CheckedNetworks
 from pcnn.bench.native.variants import named_variants, tensor_on
 from pcnn.bench.rows import Row
-from pcnn.bench.setting import Precision
 from pcnn.bench.suite import chosen_figures
 from pcnn.bench.verify import CheckFailed
 from tests.bench.settings import left_out, listed, of_points, rows_of
 
 CPU = torch.device("cpu")
 BY_NAME = {figure.name: figure for figure in FIGURES}
+
+
 #: Figures of layers, of triplets and of networks on rooms: listed here, run on a GPU.
-LISTED = [name for name in BY_NAME if not name.endswith(("figJ", "memory", "step20m", "same_t"))]
-
-
-@pytest.mark.parametrize("name", LISTED)
-def test_the_settings_of_a_figure_are_listed_and_drawn(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    listed(monkeypatch, layers, network, triplets)
-    rows = rows_of(FIGURES, name, of_points("voxel", "native"))
-    assert not left_out(rows)
-    for row in rows:
-        assert "simulated" in row.workload
-        assert row.figure == name
-    assert charts(BY_NAME[name].views, rows)
-
-
 def test_layers_and_triplets_are_checked_and_timed() -> None:
-    rows = rows_of(FIGURES, "pointcnnpp_fig4", of_points("voxel", "native"))
-    rows += rows_of(FIGURES, "native_triplets", of_points("native"))
+    rows = rows_of(FIGURES, "native_triplets", of_points("native"))
     assert not left_out(rows)
     assert all(row.checked and row.wall_ms > 0 for row in rows)
-
-
-@pytest.mark.gpu
-@pytest.mark.long
-@pytest.mark.parametrize("name", list(BY_NAME))
-def test_every_figure_is_served_on_a_gpu(name: str) -> None:
-    words = {"device": "cuda", "dtype": Precision.float16, "size_list": [2000], "line": None}
-    rows = rows_of(FIGURES, name, of_points(**words, largest=300, step=20))
-    assert rows
-    assert not left_out(rows)
-    assert charts(BY_NAME[name].views, rows)
-
-
-def test_pointcnnpp_fig5_has_every_mode_of_the_network(monkeypatch: pytest.MonkeyPatch) -> None:
-    listed(monkeypatch, network)
-    rows = rows_of(FIGURES, "pointcnnpp_fig5", of_points("native", "pointcnnpp"))
-    assert [(row.engine, (row.params or {})["mode"]) for row in rows] == [
-        (name, mode) for name in ("native", "pointcnnpp") for mode in network.MODES
-    ]
-    found = [chart.suffix for chart in charts(BY_NAME["pointcnnpp_fig5"].views, rows)]
-    assert found == ["", "memory"]
 
 
 def test_all_variants_and_kinds_of_the_papers_figures_are_there(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    listed(monkeypatch, layers)
+    listed(monkeypatch)
     names = {"voxel", "degraded", "native", "torchsparse", "minuet", "pointcnnpp"}
     rows = rows_of(FIGURES, "pointcnnpp_fig4", of_points(size_list=(200, 300), rooms=2))
     assert {(r.engine, r.what) for r in rows} == {
@@ -79,14 +41,11 @@ def test_all_variants_and_kinds_of_the_papers_figures_are_there(
     }
     assert len(rows) == len(names) * 2 * 4
     assert {(r.k, r.c_in, r.c_out) for r in rows} == {(3, 64, 128)}
-
-
-def test_a_wrong_layer_is_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
-    right = layer_file.convolution
-    monkeypatch.setattr(layer_file, "convolution", lambda *a, **k: 1.01 * right(*a, **k))
-    rows = rows_of(FIGURES, "pointcnnpp_fig4", of_points("native"))
-    assert len(rows) == len(left_out(rows)) == 2
-    assert all("is off" in reason for reason in left_out(rows))
+    rows = rows_of(FIGURES, "native_groups", of_points("native"))
+    groups = [(r.params or {}).get("groups", 1) for r in rows if r.what == "layer"]
+    assert groups == [1, 2, 4, 8, 16]
+    rows = rows_of(FIGURES, "pointcnnpp_fig5", of_points("native"))
+    assert [(row.params or {})["mode"] for row in rows] == list(MODES)
 
 
 def test_a_wrong_network_is_not_timed_and_a_small_room_leaves_features_in_scale() -> None:
@@ -118,13 +77,6 @@ def test_maps_of_the_same_size_have_as_many_triplets() -> None:
     cloud = room(0, 500, CPU)
     (variant,) = setting.chosen("native")
     assert same_triplets(cloud, variant, variant) == (cloud, cloud)
-
-
-def test_layers_in_groups_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
-    listed(monkeypatch, layers)
-    rows = rows_of(FIGURES, "native_groups", of_points("native"))
-    groups = [(r.params or {}).get("groups", 1) for r in rows if r.what == "layer"]
-    assert groups == [1, 2, 4, 8, 16]
 
 
 def test_memory_counts_every_piece_once() -> None:
@@ -187,11 +139,8 @@ def test_the_largest_cloud_is_found_by_bisection(monkeypatch: pytest.MonkeyPatch
 
 def test_names_are_short_or_full() -> None:
     found = chosen_figures(["fig3", "native_groups", "same_t"], FIGURES)
-    assert [figure.name for figure in found] == [
-        "pointcnnpp_fig3",
-        "native_groups",
-        "native_same_t",
-    ]
+    names = ["pointcnnpp_fig3", "native_groups", "native_same_t"]
+    assert [figure.name for figure in found] == names
     with pytest.raises(ValueError, match="no line mesh"):
         named_variants(["mesh"], CPU)
     with pytest.raises(ValueError, match="voxel, degraded, native"):

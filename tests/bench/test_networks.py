@@ -7,23 +7,20 @@ from dataclasses import replace
 import pytest
 import torch
 
-from pcnn.bench.charts import charts
 from pcnn.bench.engines import MINUET_STEPS, SPIRA_STEPS, steps, with_papers
-from pcnn.bench.networks import cases as cases_file
-from pcnn.bench.networks import choices, work
-from pcnn.bench.networks.cases import NetworkSize, Standard, network_row, network_rows, part_rows
+from pcnn.bench.networks import work
+from pcnn.bench.networks.cases import NetworkSize, Standard, network_row, network_rows, parts
 from pcnn.bench.networks.figures import FIGURES
 from pcnn.bench.networks.models import make_network, settle_norms
 from pcnn.bench.networks.rounding import Rounded
 from pcnn.bench.networks.work import Cells
-from pcnn.bench.rows import Row
 from pcnn.bench.scenes import load_scene
 from pcnn.bench.setting import MODES, Precision
 from pcnn.bench.verify import CheckFailed, bound_of, check_network
 from pcnn.geometry import grid_of_cells
 from pcnn.maps import SortedSearch
 from pcnn.ops.engine import Engine, resolve
-from tests.bench.settings import SMALL, left_out, listed, of_networks
+from tests.bench.settings import SMALL, left_out, of_networks
 
 CPU = torch.device("cpu")
 DEVICES = ["cpu", pytest.param("cuda", marks=[pytest.mark.gpu, pytest.mark.long])]
@@ -33,42 +30,15 @@ ROW = network_row(of_networks(), "small", "auto", "sparse_resnet", "f", {"mode":
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("dtype", ["float32", "float16"])
-def test_every_mode_of_a_network_is_checked_and_timed(device: str, dtype: str) -> None:
-    rows = list(network_rows(of_networks(device=device, dtype=Precision(dtype)), "networks"))
+def test_every_mode_of_a_network_is_checked_and_timed(device: str) -> None:
+    rows = list(network_rows(of_networks(device=device, dtype=Precision.float16), "networks"))
     assert not left_out(rows)
     assert [(row.params or {})["mode"] for row in rows] == list(MODES)
     for row in rows:
         assert row.checked
         assert (row.what, row.model, row.n) == ("network", "sparse_resnet", GRID.rows)
-        assert row.dtype == dtype
+        assert row.dtype == "float16"
         assert 0 < row.min_ms <= row.wall_ms
-
-
-@pytest.mark.parametrize("figure", FIGURES[1:], ids=lambda figure: figure.name)
-def test_the_settings_of_a_figure_are_listed_and_drawn(
-    figure, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    listed(monkeypatch, cases_file)
-    monkeypatch.setattr(cases_file, "settle_norms", lambda network, x: None)
-    monkeypatch.setattr(choices, "_quickest_tile", lambda *_: 4)
-    rows = list(figure.measure(of_networks(), figure.name))
-    if figure.name == "spira_table1":
-        assert not rows, "its dataflows need a GPU"
-        return
-    assert {row.figure for row in rows} == {figure.name}
-    assert not left_out(rows)
-    assert charts(figure.views, rows)
-
-
-@pytest.mark.gpu
-@pytest.mark.long
-@pytest.mark.parametrize("figure", FIGURES[1:], ids=lambda figure: figure.name)
-def test_every_setting_of_a_figure_is_served_on_a_gpu(figure) -> None:
-    words = {"device": "cuda", "dtype": Precision.float16, "model": ["sparse_resnet", "minkunet"]}
-    rows = list(figure.measure(of_networks(**words), figure.name))
-    assert rows
-    assert not left_out(rows)
 
 
 @pytest.mark.gpu
@@ -87,21 +57,12 @@ def test_a_training_step_tells_its_memory_and_its_kernels() -> None:
     assert whole.gpu_busy_ms > step.gpu_busy_ms
 
 
-def test_time_kernels_and_memory_of_a_training_step_are_drawn() -> None:
-    times = {"wall_ms": 9.0, "min_ms": 8.5, "gpu_busy_ms": 7.5, "memory_mb": 512.0}
-    row = Row("network", "small", "auto", params={"mode": "train"}, checked=True, **times)
-    found = [chart.suffix for chart in charts(FIGURES[0].views, [row])]
-    assert found == ["train", "train_busy", "train_memory"]
-    without = replace(row, gpu_busy_ms=None, memory_mb=None)
-    assert [chart.suffix for chart in charts(FIGURES[0].views, [without])] == ["train"]
-
-
 @pytest.mark.slow
 def test_parts_and_tiles_are_read_off_traces() -> None:
     """Profiling a CPU takes a second a call."""
-    rows = list(part_rows(of_networks(), "f", ["sparse_resnet"], [(resolve("auto"), {})]))
-    parts = [(row.params or {})["part"] for row in rows]
-    assert parts == ["mapping", "gather", "scatter", "products", "rest"]
+    rows = network_rows(of_networks(), "f", [RESNET], ["infer"], measure=parts)
+    names = ["mapping", "gather", "scatter", "products", "rest"]
+    assert [(row.params or {})["part"] for row in rows] == names
     (figure,) = [figure for figure in FIGURES if figure.name == "minuet_fig20"]
     rows = list(figure.measure(of_networks(), figure.name))
     assert {"layer", "gather", "scatter"} == set(rows[0].params or {})
@@ -114,7 +75,7 @@ def test_a_large_scene_is_checked_on_a_part_and_says_so() -> None:
     assert all(row.params == {"mode": "infer", "checked_on": "150 voxels"} for row in rows)
 
 
-def test_kernels_and_batches_are_settings_of_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kernels_and_batches_are_settings_of_a_row() -> None:
     entry = replace(resolve("reference"), name="mine"), {"step": "first"}
     size = NetworkSize("minkunet", 5, 2)
     (row,) = network_rows(of_networks(check_voxels=600), "f", [size], ["infer"], [entry])
@@ -124,8 +85,7 @@ def test_kernels_and_batches_are_settings_of_a_row(monkeypatch: pytest.MonkeyPat
         list(network_rows(of_networks(), "f", [NetworkSize("sparse_resnet", 7)]))
 
 
-@pytest.mark.parametrize("mode", ["infer", "step"])
-def test_a_wrong_network_is_not_timed(monkeypatch: pytest.MonkeyPatch, mode: str) -> None:
+def test_a_wrong_network_is_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
     right, auto = work.Work.results, resolve("auto")
 
     def damaged(self: work.Work, mode: str) -> dict[str, torch.Tensor]:
@@ -137,36 +97,33 @@ def test_a_wrong_network_is_not_timed(monkeypatch: pytest.MonkeyPatch, mode: str
         return found
 
     monkeypatch.setattr(work.Work, "results", damaged)
-    (row,) = network_rows(of_networks(mode=[mode]), "networks")
-    assert "is off by" in left_out([row])[0]
-    assert row.wall_ms is None
+    for mode in ("infer", "step"):
+        (row,) = network_rows(of_networks(mode=[mode]), "networks")
+        assert "is off by" in left_out([row])[0]
+        assert row.wall_ms is None
 
 
 def test_a_network_is_held_to_what_errors_of_its_products_make_of_it() -> None:
     """Products at half their bound pass; errors twenty times as large do not."""
     standard = Standard(of_networks(), RESNET, Cells.of(GRID, CPU))
     truth, plain, rounded = standard.results("infer")
-    for share, passes in ((0.5, True), (20.0, False)):
-        flow = Rounded(error=share * bound_of("float32"))
-        found = standard._wide(Engine("rounded", SortedSearch(), flow), "infer")
-        if passes:
-            check_network(ROW, found, truth, plain, rounded)
-        else:
-            with pytest.raises(CheckFailed, match=r"is off by .* its bound is .* 2 times"):
-                check_network(ROW, found, truth, plain, rounded)
+    near, far = (
+        standard._wide(Engine("rounded", SortedSearch(), Rounded(error=error)), "infer")
+        for error in (0.5 * bound_of("float32"), 20.0 * bound_of("float32"))
+    )
+    check_network(ROW, near, truth, plain, rounded)
+    with pytest.raises(CheckFailed, match=r"is off by .* its bound is .* 2 times"):
+        check_network(ROW, far, truth, plain, rounded)
 
 
 def test_a_gradient_that_vanishes_may_be_off_by_a_rounding_of_the_largest() -> None:
     truth = {"head": torch.ones(4), "stem": torch.full((4,), 1e-17)}
     truth = {name: value.double() for name, value in truth.items()}
     none = dict.fromkeys(truth, 0.0)
-    for error, passes in ((3 * bound_of("float32"), True), (5 * bound_of("float32"), False)):
-        found = {"head": truth["head"], "stem": truth["stem"] + error}
-        if passes:
-            check_network(ROW, found, truth, truth, none)
-        else:
-            with pytest.raises(CheckFailed, match="stem is off by"):
-                check_network(ROW, found, truth, truth, none)
+    near, far = ({**truth, "stem": truth["stem"] + n * bound_of("float32")} for n in (3, 5))
+    check_network(ROW, near, truth, truth, none)
+    with pytest.raises(CheckFailed, match="stem is off by"):
+        check_network(ROW, far, truth, truth, none)
 
 
 def test_features_stay_with_their_cells() -> None:

@@ -5,9 +5,28 @@ from pathlib import Path
 
 import pytest
 
+from pcnn.bench import suite
+from pcnn.bench.charts import charts
+from pcnn.bench.layers import specialised
 from pcnn.bench.mapping.figures import FIGURES
+from pcnn.bench.networks import cases, choices
 from pcnn.bench.rows import Header, Row, read_rows, write_rows
-from pcnn.bench.suite import chosen_figures, draw, join, kept, merged, some, stand_ins, title_of
+from pcnn.bench.scenes import load_scene
+from pcnn.bench.setting import Precision
+from pcnn.bench.suite import (
+    Figure,
+    chosen_figures,
+    draw,
+    join,
+    kept,
+    merged,
+    some,
+    stand_ins,
+    title_of,
+)
+from pcnn.cli.bench import figures_of
+from pcnn.dataflows.grouping import Adaptive
+from tests.bench.settings import left_out, listed, of_layers, of_maps, of_networks, of_points
 
 HEADER = Header(device="cpu", torch="2.6.0", revision="abc", date="2026-01-31")
 
@@ -41,9 +60,7 @@ def test_what_is_measured_again_replaces_what_was() -> None:
     old += [row("minuet_fig16", engine="a", cache="cold")]
     new = [row("minuet_fig16", engine="a", product=product) for product in ("table", "pairs")]
     assert merged(old, new) == [*old[1:], *new]
-
-
-def test_other_layers_dtypes_and_networks_stay() -> None:
+    # other layers, dtypes and networks stay
     old = [row("layers", c_in=c, c_out=c, dtype="float16") for c in (16, 32)]
     old += [row("networks", model=model) for model in ("minkunet", "sparse_resnet")]
     assert merged(old, [old[0], old[2]]) == [old[1], old[3], old[0], old[2]]
@@ -76,17 +93,67 @@ def test_a_title_names_the_device_and_what_stands_in() -> None:
     for part in ("minuet_fig16", "stage search", "cpu", "torch 2.6.0", "warm cache", words):
         assert part in title
     assert "surface" not in title_of(figure, HEADER, [row(figure.name)], "")
+    assert some(["a", "b", "c", "d"]) == "a, b, c, d"
+    assert some(["a", "b", "c", "d", "e"]) == "a, b, c and 2 more"
 
 
-def test_charts_stand_beside_their_file(tmp_path: Path) -> None:
+def test_charts_stand_beside_their_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(suite, "render", lambda chart, title, file: file)
     rows = [row("spira_fig12", n) for n in (1000, 2000)]
     rows += [row("minuet_fig18", params={"B": 64, "C": 128})]
     path = write_rows(tmp_path / "mapping-cpu.json", HEADER, rows)
-    names = [file.name for file in draw(path, FIGURES)]
-    assert names == ["mapping-cpu-spira_fig12-table.png", "mapping-cpu-minuet_fig18.png"]
-    assert all((tmp_path / name).is_file() for name in names)
+    names = ["mapping-cpu-spira_fig12-table.png", "mapping-cpu-minuet_fig18.png"]
+    assert draw(path, FIGURES) == [tmp_path / name for name in names]
 
 
-def test_titles_name_some_of_many() -> None:
-    assert some(["a", "b", "c", "d"]) == "a, b, c, d"
-    assert some(["a", "b", "c", "d", "e"]) == "a, b, c and 2 more"
+SETTINGS = {
+    "layers": of_layers(),
+    "mapping": of_maps(),
+    "networks": of_networks(),
+    "native": of_points("voxel", "native"),
+}
+#: On a GPU as small, but large enough for every kernel.
+ON_GPU = {
+    "layers": of_layers(device="cuda", dtype=Precision.float32),
+    "mapping": of_maps(device="cuda", kernels="3:1,2:2", scenes=[load_scene("random_2k")]),
+    "networks": of_networks(
+        device="cuda", dtype=Precision.float16, model=["sparse_resnet", "minkunet"]
+    ),
+    "native": of_points(
+        device="cuda", dtype=Precision.float16, size_list=[2000], largest=300, step=20
+    ),
+}
+EVERY = [pytest.param(name, one, id=one.name) for name in SETTINGS for one in figures_of(name)]
+NEEDS_CUDA = {"spira_fig11", "spira_fig14", "spira_table1", "torchsparse_fig13", "minuet_fig18"}
+NEEDS_CUDA |= {"pointcnnpp_figJ"}
+#: Measured by tests of their own: they cannot be listed alone.
+MEASURED = {"native_memory", "native_step20m", "native_same_t"}
+
+
+@pytest.mark.parametrize(("suite", "figure"), EVERY)
+def test_the_cases_of_a_figure_are_listed_and_drawn(
+    suite: str, figure: Figure, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if figure.name in MEASURED:
+        return
+    listed(monkeypatch)
+    monkeypatch.setattr(specialised, "searched", lambda *_: Adaptive(0.25))
+    monkeypatch.setattr(cases, "settle_norms", lambda network, x: None)
+    monkeypatch.setattr(choices, "_quickest_tile", lambda *_: 4)
+    rows = list(figure.measure(SETTINGS[suite], figure.name))
+    assert bool(rows) == (figure.name not in NEEDS_CUDA)
+    assert {row.figure for row in rows} <= {figure.name}
+    assert not left_out(rows)
+    if suite == "native":
+        assert all("simulated" in row.workload for row in rows)
+    assert bool(charts(figure.views, rows)) == bool(rows)
+
+
+@pytest.mark.gpu
+@pytest.mark.long
+@pytest.mark.parametrize(("suite", "figure"), EVERY)
+def test_a_figure_is_served_on_a_gpu(suite: str, figure: Figure) -> None:
+    rows = list(figure.measure(ON_GPU[suite], figure.name))
+    assert rows
+    assert not left_out(rows)
+    assert charts(figure.views, rows)

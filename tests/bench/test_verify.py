@@ -5,8 +5,10 @@ import torch
 
 from pcnn.bench import oracle
 from pcnn.bench.clouds import room
-from pcnn.bench.layers.layer import Layer, Operands
+from pcnn.bench.layer_shape import LayerShape
+from pcnn.bench.layers.layer import Layer, Operands, true_layer
 from pcnn.bench.native.variants import GEOMETRIES, sites_of
+from pcnn.bench.place import Place
 from pcnn.bench.rows import Row
 from pcnn.bench.scenes import noise
 from pcnn.bench.verify import CheckFailed, check_triplets, check_values
@@ -27,8 +29,7 @@ def row(dtype: str = "float32") -> Row:
     return Row("layer", "noise", "reference", dtype=dtype)
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, (3, 1, 5)], ids=str)
-@pytest.mark.parametrize("stride", [1, 2, 3])
+@pytest.mark.parametrize(("size", "stride"), [(1, 2), (2, 2), (3, 1), ((3, 1, 5), 3)], ids=str)
 def test_the_oracle_agrees_with_a_comparison_of_all_pairs(size, stride) -> None:
     source, kernel = grid(120), Kernel.of(size, stride)
     target = source.strided(kernel)
@@ -42,11 +43,8 @@ def test_the_oracle_agrees_with_a_comparison_of_all_pairs(size, stride) -> None:
         match = (wanted[:, None] == inputs[None]).all(-1).nonzero()  # rows (i, j)
         got = torch.stack([i, j], 1)
         assert torch.equal(got[(got[:, 0] * len(inputs) + got[:, 1]).argsort()], match)
-
-
-def test_the_oracle_knows_empty_grids() -> None:
     empty = grid_of_cells(torch.zeros(0, 3, dtype=torch.int64))
-    assert all(len(j) == 0 for j, _ in oracle.triplets(empty, empty, Kernel.of(3)))
+    assert all(len(j) == 0 for j, _ in oracle.triplets(empty, empty, kernel))
 
 
 def test_a_right_map_passes_and_a_wrong_one_does_not() -> None:
@@ -67,46 +65,27 @@ def test_a_right_map_passes_and_a_wrong_one_does_not() -> None:
             check_triplets(row(), wrong, truth)
 
 
-@pytest.mark.parametrize("dtype", ["float64", "float32", "tf32", "bfloat16", "float16"])
-def test_every_dtype_of_the_reference_passes(dtype: str) -> None:
+def test_every_dtype_of_the_reference_passes() -> None:
     source, kernel = grid(), Kernel.of(3)
-    engine = resolve("reference")
     sizes = source.rows, source.rows, kernel.volume
-    layer = Layer(engine, source, kernel, Operands.random(sizes, (3, 5), dtype, CPU))
-    x, weight, grad = layer.operands.x, layer.operands.weight, layer.operands.grad
-    pairs = oracle.triplets(source, source, kernel)
-    truth = oracle.products(pairs, x, weight, grad)
-    results = dict(zip(("out", "grad_x", "grad_weight"), layer.train(), strict=True))
-    assert check_values(row(dtype), results, truth)
+    place = Place("noise", source, kernel)
+    for dtype in ("float64", "float32", "tf32", "bfloat16", "float16"):
+        operands = Operands.random(sizes, LayerShape(3, 5, 3), dtype, CPU)
+        results = Layer(resolve("reference"), source, kernel, operands).results("train")
+        assert check_values(row(dtype), results, true_layer(place, operands, True)), dtype
 
 
-def damaged_row(out: torch.Tensor) -> torch.Tensor:
-    out = out.clone()
-    out[7] = 0.0
-    return out
-
-
-def unwritten(out: torch.Tensor) -> torch.Tensor:
-    out = out.clone()
-    out[-1, -1] = float("nan")
-    return out
-
-
-@pytest.mark.parametrize(
-    "damage",
-    [damaged_row, unwritten, lambda out: out * 1.001, lambda out: out[:-1], torch.zeros_like],
-    ids=["one row missing", "nan", "0.1 % off", "shape", "zeros"],
-)
-def test_wrong_values_get_no_proof(damage) -> None:
-    truth = {"out": torch.randn(500, 5, dtype=torch.float64)}
-    with pytest.raises(CheckFailed):
-        check_values(row(), {"out": damage(truth["out"].float())}, truth)
-
-
-def test_a_missing_result_gets_no_proof() -> None:
-    truth = {"out": torch.ones(2, 2).double(), "grad_x": torch.ones(2, 2).double()}
+def test_wrong_values_get_no_proof() -> None:
+    right = torch.randn(500, 5)
+    truth = {"out": right.double()}
+    missing, unwritten = right.clone(), right.clone()
+    missing[7] = 0.0
+    unwritten[-1, -1] = float("nan")
+    for wrong in (missing, unwritten, right * 1.001, right[:-1], torch.zeros_like(right)):
+        with pytest.raises(CheckFailed):
+            check_values(row(), {"out": wrong}, truth)
     with pytest.raises(CheckFailed, match="results"):
-        check_values(row(), {"out": torch.ones(2, 2)}, truth)
+        check_values(row(), {"out": right}, truth | {"grad_x": truth["out"]})
 
 
 def test_gradients_of_groups_are_those_of_blocks_of_the_dense_weights() -> None:
@@ -124,9 +103,8 @@ def test_gradients_of_groups_are_those_of_blocks_of_the_dense_weights() -> None:
 
 
 @pytest.mark.parametrize("geometry", GEOMETRIES)
-@pytest.mark.parametrize("size", [3, 5])
-def test_the_oracle_agrees_with_the_builders(geometry: str, size: int) -> None:
-    kernel = Kernel.of(size)
+def test_the_oracle_agrees_with_the_builders(geometry: str) -> None:
+    kernel = Kernel.of(5)
     sites = sites_of(geometry, CLOUD.points, CLOUD.grid_size)
     truth = oracle.triplets(sites, sites, kernel)
     built = map_between(sites, sites, kernel, resolve("auto"))
@@ -142,8 +120,9 @@ def test_large_clouds_take_the_search_in_torch(monkeypatch: pytest.MonkeyPatch) 
     all_pairs = oracle.triplets(sites, sites, kernel)
     monkeypatch.setattr(oracle, "EVERY_PAIR", 0)
     for few, many in zip(oracle.triplets(sites, sites, kernel), all_pairs, strict=True):
-        got, wanted = (torch.stack(pair)[:, torch.stack(pair)[0].argsort()] for pair in (few, many))
-        assert got.shape == wanted.shape
+        assert set(zip(*map(torch.Tensor.tolist, few), strict=True)) == set(
+            zip(*map(torch.Tensor.tolist, many), strict=True)
+        )
 
 
 def test_degraded_points_compute_what_voxels_do() -> None:

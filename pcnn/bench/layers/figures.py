@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
-from pcnn.bench import engines
+from pcnn.bench import engines, run
 from pcnn.bench.charts import View
 from pcnn.bench.engines import MOVEMENT, Entry
-from pcnn.bench.layer_shape import LayerShape
+from pcnn.bench.layer_shape import LayerShape, layer_shapes
 from pcnn.bench.layers.layer import layer_rows
-from pcnn.bench.layers.parts import part_rows
+from pcnn.bench.layers.parts import parts_of
 from pcnn.bench.layers.specialised import specialised
 from pcnn.bench.place import Place
 from pcnn.bench.rows import Row
@@ -18,7 +19,6 @@ from pcnn.bench.suite import Figure
 from pcnn.geometry import Kernel
 from pcnn.kernels.row_tiles import tiles_of
 from pcnn.maps.hash_table import HashTable
-from pcnn.ops.engine import Engine
 
 Measure = Callable[[LayersSetting, str], Iterator[Row]]
 
@@ -26,102 +26,68 @@ Measure = Callable[[LayersSetting, str], Iterator[Row]]
 NO_ENGINE = "oracle"
 
 
-def _shapes(*channels: tuple[int, int, int]) -> tuple[LayerShape, ...]:
-    return tuple(LayerShape(*shape) for shape in channels)
-
-
-MINUET = _shapes(
-    (4, 16, 3),
-    (8, 8, 3),
-    (16, 16, 3),
-    (32, 32, 3),
-    (64, 64, 3),
-    (64, 96, 3),
-    (128, 128, 3),
-    (256, 256, 3),
-    (256, 384, 3),
-)
-SPIRA = _shapes(
-    (4, 32, 3),
-    (16, 32, 3),
-    (32, 32, 3),
-    (32, 64, 3),
-    (128, 128, 3),
-    (16, 16, 5),
-    (32, 32, 5),
-    (32, 64, 5),
-)
-THRESHOLDS = _shapes(
-    (16, 16, 3), (32, 32, 3), (64, 64, 3), (128, 128, 3), (16, 16, 5), (32, 32, 5), (64, 64, 5)
-)
-BREAKDOWN = _shapes((32, 32, 3), (32, 32, 5))
+MINUET = layer_shapes("4:16:3,8:8:3,16:16:3,32:32:3,64:64:3,64:96:3,128:128:3,256:256:3,256:384:3")
+SPIRA = layer_shapes("4:32:3,16:32:3,32:32:3,32:64:3,128:128:3,16:16:5,32:32:5,32:64:5")
+THRESHOLDS = layer_shapes("16:16:3,32:32:3,64:64:3,128:128:3,16:16:5,32:32:5,64:64:5")
+BREAKDOWN = layer_shapes("32:32:3,32:32:5")
 #: Layers of MinkUNet42, where TorchSparse compares its groupings and data movement.
-MINKUNET = _shapes((32, 32, 3), (64, 64, 3), (96, 96, 3), (128, 128, 3))
-ONE_K5 = _shapes((32, 32, 5))
+MINKUNET = layer_shapes("32:32:3,64:64:3,96:96:3,128:128:3")
+ONE_K5 = layer_shapes("32:32:5")
+TILED = layer_shapes("16:16:3,64:64:3,128:128:3")
+#: Movement of rows alone.
+MOVED = parts_of(["gather", "scatter"])
+#: Engines and their settings, from the setting and a layer.
+Compared = Callable[[LayersSetting, LayerShape], list[Entry]]
 
 
-def by_engine(kind: str, shapes: Sequence[LayerShape]) -> Measure:
-    """Rows of one kind: the setting's engines and the papers' dataflows on these layers."""
+def of_layers(
+    compared: Compared,
+    shapes: Sequence[LayerShape],
+    kind: str = "layer",
+    parts: run.Measure | None = None,
+    only_cuda: bool = False,
+) -> Measure:
+    """Rows of one kind of these layers.
+
+    Args:
+        compared: what is compared.
+        shapes: the layers.
+        kind: a name in `KINDS`.
+        parts: makes rows of the parts of a layer; ``None``: the whole is timed.
+        only_cuda: no rows elsewhere than on a GPU.
+    """
 
     def measure(setting: LayersSetting, figure: str) -> Iterator[Row]:
-        own: list[Entry] = [(engine, {"variant": engine.name}) for engine in setting.engines]
-        entries = own + engines.layers_of_papers(setting.where)
-        return layer_rows(setting, figure, entries, shapes, [kind])
+        if only_cuda and setting.where.type != "cuda":
+            return
+        yield from layer_rows(setting, figure, partial(compared, setting), shapes, [kind], parts)
 
     return measure
 
 
-def breakdown(setting: LayersSetting, figure: str) -> Iterator[Row]:
-    """Spira Fig. 2: stages of the map and computation, by engine."""
+def by_engine(setting: LayersSetting, _: LayerShape) -> list[Entry]:
+    """The setting's engines, and the papers' dataflows."""
     own: list[Entry] = [(engine, {"variant": engine.name}) for engine in setting.engines]
-    entries = own + engines.layers_of_papers(setting.where)
-    return part_rows(setting, figure, entries, BREAKDOWN, with_map=True)
+    return own + engines.layers_of_papers(setting.where)
 
 
-def groupings(setting: LayersSetting, figure: str) -> Iterator[Row]:
-    """TorchSparse Table 2: time in matrix products by grouping."""
-    entries = engines.grouped(setting.where)
-    return part_rows(setting, figure, entries, MINKUNET, ["products"])
+def by_grouping(setting: LayersSetting, _: LayerShape) -> list[Entry]:
+    """Gather-scatter with every grouping."""
+    return engines.grouped(setting.where)
 
 
-def groups(setting: LayersSetting, figure: str) -> Iterator[Row]:
-    """Minuet Fig. 5: launches and time of products by grouping, movement beside them."""
-    entries = engines.grouped(setting.where)
-    return part_rows(setting, figure, entries, MINKUNET[:2], ["gather", "products", "scatter"])
+def by_tile(setting: LayersSetting, shape: LayerShape) -> list[Entry]:
+    """Gather-scatter with every tile that divides the channels."""
+    return engines.tiled(setting.where, tiles_of(shape.c_in))
 
 
 def movement(setting: LayersSetting, figure: str) -> Iterator[Row]:
     """TorchSparse Table 3: time of gather and scatter, step by step."""
-    builder = engines.on(setting.where, HashTable())
     for name, (dtype, dataflow) in MOVEMENT.items():
-        entry: Entry = Engine("torchsparse", builder, dataflow), {"step": name}
-        chosen = setting.having(dtype_name=dtype)
-        yield from part_rows(chosen, figure, [entry], MINKUNET, ["gather", "scatter"])
-
-
-def tiles(setting: LayersSetting, figure: str) -> Iterator[Row]:
-    """Minuet Fig. 4: time of gather and scatter over the tile, for several channels."""
-    for shape in _shapes((16, 16, 3), (64, 64, 3), (128, 128, 3)):
-        entries = engines.tiled(setting.where, tiles_of(shape.c_in))
-        yield from part_rows(setting, figure, entries, [shape], ["gather", "scatter"])
-
-
-def thresholds(setting: LayersSetting, figure: str) -> Iterator[Row]:
-    """Spira Fig. 11: map and layer over the threshold between the two engines."""
-    if setting.where.type != "cuda":
-        return
-    for size in dict.fromkeys(shape.size for shape in THRESHOLDS):
-        shapes = [shape for shape in THRESHOLDS if shape.size == size]
-        entries = engines.thresholds(size)
-        yield from layer_rows(setting, figure, entries, shapes, ["map+layer"])
-
-
-def ideas(setting: LayersSetting, figure: str) -> Iterator[Row]:
-    """Spira Fig. 14: map and layer with one more of its ideas at a time."""
-    if setting.where.type != "cuda":
-        return
-    entries = engines.ideas_of_spira()
-    yield from layer_rows(setting, figure, entries, ONE_K5, ["map+layer"])
+        step = [(name, HashTable(), dataflow)]
+        entry = engines.entries("torchsparse", "step", setting.where, step)
+        measure = of_layers(lambda *_, entry=entry: entry, MINKUNET, parts=MOVED)  # type: ignore[misc]
+        yield from measure(setting.having(dtype_name=dtype), figure)
 
 
 def pairs_by_slot(setting: LayersSetting, figure: str) -> Iterator[Row]:
@@ -193,7 +159,7 @@ FIGURES: tuple[Figure[LayersSetting], ...] = (
         "torchsparse_table2",
         "time in matrix products by grouping",
         "SemanticKITTI and nuScenes",
-        groupings,
+        of_layers(by_grouping, MINKUNET, parts=parts_of(["products"])),
         (by_layer("grouping"),),
     ),
     Figure(
@@ -207,35 +173,35 @@ FIGURES: tuple[Figure[LayersSetting], ...] = (
         "minuet_fig4",
         "time of gather and scatter over the channels of a tile",
         "the paper's clouds and GPUs",
-        tiles,
+        of_layers(by_tile, TILED, parts=MOVED),
         (by_layer("tile"),),
     ),
     Figure(
         "minuet_fig5",
         "gather, products and scatter by grouping",
         "an example",
-        groups,
+        of_layers(by_grouping, MINKUNET[:2], parts=parts_of(["gather", "products", "scatter"])),
         (stacked_by("grouping"),),
     ),
     Figure(
         "minuet_fig15",
         "map and layer by engine",
         "SemanticKITTI, S3DIS, Semantic3D, ShapeNetSem",
-        by_engine("map+layer", MINUET),
+        of_layers(by_engine, MINUET, "map+layer"),
         (by_layer("variant"),),
     ),
     Figure(
         "minuet_fig19",
         "layer without map by engine",
         "SemanticKITTI, S3DIS, Semantic3D, ShapeNetSem",
-        by_engine("layer", MINUET),
+        of_layers(by_engine, MINUET),
         (by_layer("variant"),),
     ),
     Figure(
         "spira_fig2",
         "stages of the map, and computation, by engine",
         SCANS,
-        breakdown,
+        of_layers(by_engine, BREAKDOWN, parts=parts_of(with_map=True)),
         (stacked_by("variant_or_engine"),),
     ),
     Figure(
@@ -249,14 +215,16 @@ FIGURES: tuple[Figure[LayersSetting], ...] = (
         "spira_fig10",
         "map and layer by engine",
         "SemanticKITTI, ScanNet and Waymo",
-        by_engine("map+layer", SPIRA),
+        of_layers(by_engine, SPIRA, "map+layer"),
         (by_layer("variant"),),
     ),
     Figure(
         "spira_fig11",
         "map and layer over the threshold t: slots of smaller L1 norm are output-stationary",
         "SemanticKITTI, ScanNet and Waymo",
-        thresholds,
+        of_layers(
+            lambda _, shape: engines.thresholds(shape.size), THRESHOLDS, "map+layer", only_cuda=True
+        ),
         (by_layer("t"),),
         "a CUDA device",
     ),
@@ -264,7 +232,7 @@ FIGURES: tuple[Figure[LayersSetting], ...] = (
         "spira_fig14",
         "map and layer with one more of Spira's ideas at a time",
         "SemanticKITTI, ScanNet and Waymo",
-        ideas,
+        of_layers(lambda *_: engines.ideas_of_spira(), ONE_K5, "map+layer", only_cuda=True),
         (by_layer("step"),),
         "a CUDA device",
     ),

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 
 import torch
@@ -17,7 +17,7 @@ from pcnn.bench.harness import Calls, same
 from pcnn.bench.layer_shape import LayerShape
 from pcnn.bench.place import Place, bare
 from pcnn.bench.rows import Row
-from pcnn.bench.run import Case, Checked, run
+from pcnn.bench.run import Case, Checked, Measure, run, whole
 from pcnn.bench.scenes import GENERATED_MARK
 from pcnn.bench.setting import LayersSetting, TypedSetting
 from pcnn.bench.trace import Call
@@ -70,34 +70,28 @@ class Operands:
 
     @classmethod
     def random(
-        cls,
-        sizes: tuple[int, int, int],
-        channels: tuple[int, int],
-        dtype: str,
-        device: torch.device,
-        groups: int = 1,
+        cls, sizes: tuple[int, int, int], shape: LayerShape, dtype: str, device: torch.device
     ) -> Operands:
-        """Normal features and gradients, and weights that keep the scale.
+        """Normal features and gradients, and weights that keep the scale, made on the device.
 
         Args:
             sizes: rows of the input, rows of the output, kernel slots.
-            channels: of input and output.
+            shape: channels and their groups.
             dtype: as above.
-            device: where they are made: a host takes a second for a hundred million numbers.
-            groups: groups of channels.
+            device: a host would take a second for a hundred million numbers.
         """
-        (n_in, n_out, volume), (c_in, c_out) = sizes, channels
+        n_in, n_out, volume = sizes
+        terms = volume * shape.c_in // shape.groups
         random = torch.Generator(device).manual_seed(0)
 
-        def operand(*shape: int) -> Tensor:
-            return torch.randn(shape, generator=random, device=device)
+        def operand(*size: int) -> Tensor:
+            return torch.randn(size, generator=random, device=device)
 
         kind = torch_dtype(dtype)
-        x = operand(n_in, c_in).to(kind).requires_grad_()
-        terms = volume * c_in // groups
-        weight = operand(volume, c_in // groups, c_out) * terms**-0.5
+        x = operand(n_in, shape.c_in).to(kind).requires_grad_()
+        weight = operand(volume, shape.c_in // shape.groups, shape.c_out) * terms**-0.5
         weight = weight.to(kind).requires_grad_()
-        return cls(x, weight, operand(n_out, c_out).to(kind), dtype, groups)
+        return cls(x, weight, operand(n_out, shape.c_out).to(kind), dtype, shape.groups)
 
 
 class Layer:
@@ -206,28 +200,30 @@ def floor_ms(operands: Operands, triplets: int, kind: str) -> float | None:
 def layer_rows(
     setting: LayersSetting,
     figure: str,
-    entries: Sequence[Entry] | None = None,
+    entries: Callable[[LayerShape], Sequence[Entry]] | None = None,
     layers: Sequence[LayerShape] | None = None,
     kinds: Sequence[str] | None = None,
+    measure: Measure | None = None,
 ) -> Iterator[Row]:
     """Check, then time, every layer on every scene.
 
     Args:
         setting: what is measured, and how.
         figure: name of the figure.
-        entries: engines and their settings; ``None``: the setting's engines.
+        entries: engines and their settings, by layer; ``None``: the setting's engines.
         layers: shapes of the figure; ``None``: the setting's.
         kinds: kinds of rows of the figure; ``None``: the setting's.
+        measure: makes rows of a `Layer`; ``None``: its calls are timed.
     """
-    chosen = [(engine, {}) for engine in setting.engines] if entries is None else entries
+    own: list[Entry] = [] if entries else [(engine, {}) for engine in setting.engines]
     for scene in setting.scenes:
         for kernel, wanted in wanted_at(setting, scene.name, layers, kinds).items():
             place = Place.of(scene, kernel, setting.where)
             for shape, names in wanted:
+                chosen = entries(shape) if entries else own
                 with products_of(setting.dtype_name):
-                    yield from run(
-                        layer_cases(setting, figure, place, shape, names, chosen), setting
-                    )
+                    cases = layer_cases(setting, figure, place, shape, names, chosen, measure)
+                    yield from run(cases, setting)
 
 
 def wanted_at(
@@ -257,19 +253,12 @@ def layer_cases(
     shape: LayerShape,
     kinds: Sequence[str],
     entries: Sequence[Entry],
+    measure: Measure | None = None,
 ) -> Iterator[Case]:
-    """A layer at one place, by all engines and in all kinds.
-
-    Args:
-        setting: dtype and device.
-        figure: name of the figure.
-        place: sites and their triplets.
-        shape: channels and kernel.
-        kinds: kinds of rows.
-        entries: engines and their settings.
-    """
+    """A layer at one place, by all engines and in all kinds; arguments as in `layer_rows`."""
     operands = operands_at(place, shape, setting.dtype_name)
     truth = true_layer(place, operands, any(kind in BACKWARD for kind in kinds))
+    columns = {"dtype": setting.dtype_name, "c_in": shape.c_in, "c_out": shape.c_out}
     for engine, params in entries:
 
         @cache  # of what was made without an error
@@ -277,31 +266,23 @@ def layer_cases(
             return Layer(engine, place.grid, place.kernel, operands)
 
         for kind in kinds:
-            row = layer_row(setting, place, shape, kind, (engine, params), figure)
-            row = replace(row, floor_ms=floor_ms(operands, place.triplets, kind))
+            floor = None if measure else floor_ms(operands, place.triplets, kind)
+            row = place.row(kind, engine.name, figure, params, floor_ms=floor, **columns)
 
             def check(row: Row = row, layer=layer) -> Checked:  # type: ignore[no-untyped-def]
                 made, kind = layer(), row.what
                 results = made.results(kind)
                 wanted = {name: truth[name] for name in results}
-                return check_values(row, results, wanted, place.longest), lambda: made.calls(kind)
+                proof = check_values(row, results, wanted, place.longest)
+                return proof, lambda: made if measure else made.calls(kind)
 
-            yield Case(row, check)
-
-
-def layer_row(
-    setting: TypedSetting, place: Place, shape: LayerShape, kind: str, entry: Entry, figure: str
-) -> Row:
-    """A row of a layer, without times."""
-    engine, params = entry
-    named = {"dtype": setting.dtype_name, "c_in": shape.c_in, "c_out": shape.c_out}
-    return place.row(kind, engine.name, figure, params, **named)
+            yield Case(row, check, measure or whole)
 
 
 def operands_at(place: Place, shape: LayerShape, dtype: str) -> Operands:
     """Random operands of a layer at a place."""
     sizes = place.grid.rows, place.target.rows, place.kernel.volume
-    return Operands.random(sizes, (shape.c_in, shape.c_out), dtype, place.grid.device, shape.groups)
+    return Operands.random(sizes, shape, dtype, place.grid.device)
 
 
 def true_layer(place: Place, operands: Operands, backward: bool) -> dict[str, Tensor]:

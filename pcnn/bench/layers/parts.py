@@ -6,23 +6,12 @@ import re
 from collections.abc import Iterator, Sequence
 
 from pcnn.bench.charts import STAGES
-from pcnn.bench.engines import Entry
-from pcnn.bench.layer_shape import LayerShape
-from pcnn.bench.layers.layer import (
-    Layer,
-    layer_row,
-    new_map,
-    operands_at,
-    products_of,
-    true_layer,
-)
+from pcnn.bench.layers.layer import Layer, new_map
 from pcnn.bench.mapping.maps import split
-from pcnn.bench.place import Place, bare
-from pcnn.bench.rows import Row
-from pcnn.bench.run import Case, Checked, Columns, middle_timeline, part_columns, run
-from pcnn.bench.setting import LayersSetting, Setting
+from pcnn.bench.place import bare
+from pcnn.bench.run import Columns, Measure, middle_timeline, part_columns
+from pcnn.bench.setting import Setting
 from pcnn.bench.trace import Call, KernelTime
-from pcnn.bench.verify import check_values
 
 #: Parts of a call by the names of its kernels, of torch's operators on a CPU; the first that meets.
 PARTS = {
@@ -50,50 +39,13 @@ def by_part(timeline: Sequence[KernelTime]) -> dict[str, float]:
     return sums
 
 
-def part_rows(
-    setting: LayersSetting,
-    figure: str,
-    entries: Sequence[Entry],
-    layers: Sequence[LayerShape],
-    kept: Sequence[str] | None = None,
-    with_map: bool = False,
-) -> Iterator[Row]:
-    """Check every layer, then read the time of its parts off a trace.
+def parts_of(kept: Sequence[str] | None = None, with_map: bool = False) -> Measure:
+    """Measurement of a row a part of a `Layer`, read off a trace.
 
     Args:
-        setting: what is measured, and how.
-        figure: name of the figure.
-        entries: engines and their settings.
-        layers: shapes of the convolutions.
         kept: names of parts; ``None``: all of them as one, ``compute``.
         with_map: the stages of the map too.
     """
-    for scene in setting.scenes:
-        for shape in layers:
-            place = Place.of(scene, shape.kernel, setting.where)
-            cases = (
-                _case(setting, place, shape, entry, figure, kept, with_map) for entry in entries
-            )
-            with products_of(setting.dtype_name):
-                yield from run(cases, setting)
-
-
-def _case(
-    setting: LayersSetting,
-    place: Place,
-    shape: LayerShape,
-    entry: Entry,
-    figure: str,
-    kept: Sequence[str] | None,
-    with_map: bool,
-) -> Case:
-    row = layer_row(setting, place, shape, "layer", entry, figure)
-
-    def check() -> Checked:
-        operands = operands_at(place, shape, setting.dtype_name)
-        layer = Layer(entry[0], place.grid, place.kernel, operands)
-        truth = true_layer(place, operands, backward=False)
-        return check_values(row, layer.results("layer"), truth), lambda: layer
 
     def measure(layer: Layer, setting: Setting, count: bool) -> Iterator[Columns]:
         spent: dict[str, float] = {}
@@ -105,7 +57,7 @@ def _case(
             spent["compute"] = sum(found.values())
         yield from part_columns(spent | {part: found[part] for part in kept or ()})
 
-    return Case(row, check, measure)
+    return measure
 
 
 def _map_call(layer: Layer) -> Call:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import torch
 
 from pcnn.bench.engines import Entry, on
-from pcnn.bench.harness import same, wall_time
-from pcnn.bench.layer_shape import LayerShape
+from pcnn.bench.harness import Repeats, same, wall_time
+from pcnn.bench.layer_shape import LayerShape, layer_shapes
 from pcnn.bench.layers.layer import layer_rows, torch_dtype
 from pcnn.bench.place import Place
 from pcnn.bench.rows import Row
@@ -21,8 +22,6 @@ from pcnn.dataflows.torch_sums import per_group
 from pcnn.maps.hash_table import HashTable
 from pcnn.ops.engine import Engine
 
-#: Layers of the table, of MinkUNet.
-SHAPES = (LayerShape(32, 32, 3), LayerShape(96, 96, 3))
 #: A coarse search space: tolerances, and rows from which single products serve.
 EPSILONS = (0.0, 0.1, 0.25, 0.5, 1.0)
 THRESHOLDS = (0.0, 4096.0, 65536.0, float("inf"))
@@ -48,23 +47,21 @@ class _Given:
 def specialised(setting: LayersSetting, figure: str) -> Iterator[Row]:
     """Search on every scene, then time what was found on every scene."""
     builder = on(setting.where, HashTable())
-    for shape in SHAPES:
-        entries: list[Entry] = []
+
+    @cache
+    def entries(shape: LayerShape) -> list[Entry]:
+        chosen: list[Entry] = []
         for scene in setting.scenes:
             found = searched(setting, Place.of(scene, shape.kernel, setting.where), shape)
             engine = Engine("torchsparse", builder, GatherScatter(found))
-            entries.append((engine, {"searched_on": scene.name, "grouping": found.name}))
-        yield from layer_rows(setting, figure, entries, [shape], ["layer"])
+            chosen.append((engine, {"searched_on": scene.name, "grouping": found.name}))
+        return chosen
+
+    return layer_rows(setting, figure, entries, layer_shapes("32:32:3,96:96:3"), ["layer"])
 
 
 def searched(setting: LayersSetting, place: Place, shape: LayerShape) -> Adaptive:
-    """The quickest adaptive grouping of a layer's products on a scene.
-
-    Args:
-        setting: device and dtype.
-        place: scene and kernel.
-        shape: channels.
-    """
+    """The quickest adaptive grouping of a layer's products on a scene."""
     dtype, device = torch_dtype(setting.dtype_name), setting.where
     sizes = [len(j) for j, _ in place.pairs]
     weight = torch.ones(place.kernel.volume, shape.c_in, shape.c_out, dtype=dtype, device=device)
@@ -83,6 +80,6 @@ def searched(setting: LayersSetting, place: Place, shape: LayerShape) -> Adaptiv
                 part = rows[block.start : block.end]
                 multiply_block(part, matrices, products[block.start :], block)
 
-        return wall_time(same(run), device, warmup=2, repeats=5, budget_s=0.2).median
+        return wall_time(same(run), device, Repeats(5, 2, 0.2)).median
 
     return search_adaptive([sizes], cost, epsilons=EPSILONS, thresholds=THRESHOLDS)

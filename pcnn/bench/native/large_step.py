@@ -10,7 +10,7 @@ from torch import Tensor
 
 from pcnn.bench import oracle
 from pcnn.bench.clouds import Cloud, room
-from pcnn.bench.harness import DIGITS, Calls, peak_memory_mb, wall_time
+from pcnn.bench.harness import DIGITS, Calls, Repeats, peak_memory_mb, wall_time
 from pcnn.bench.layers.layer import Layer, Operands, products_of
 from pcnn.bench.native.largest import clear
 from pcnn.bench.native.layers import PAPER
@@ -67,8 +67,7 @@ def _layer_case(setting: NativeSetting, figure: str, cloud: Cloud, variant: Vari
 
     def check() -> Checked:
         sizes = sites.rows, sites.rows, PAPER.kernel.volume
-        channels = PAPER.c_in, PAPER.c_out
-        operands = Operands.random(sizes, channels, setting.dtype_name, setting.where)
+        operands = Operands.random(sizes, PAPER, setting.dtype_name, setting.where)
         layer = Layer(variant.engine, sites, PAPER.kernel, operands)
         truth, rows = sampled_truth(sites, layer)
         results = layer.results("train")
@@ -102,14 +101,8 @@ def _of_network(work: Work, setting: Setting, count: bool) -> Iterator[Columns]:
 
 def _few(setting: Setting, calls: Calls) -> dict[str, Any]:
     """Wall time of few repeats, and the peak of all memory that torch has given out."""
-    repeats = min(setting.repeats, 3)
-    timing = wall_time(calls, setting.where, warmup=1, repeats=repeats, budget_s=60.0)
-    found: dict[str, Any] = {
-        "wall_ms": round(timing.median, DIGITS),
-        "min_ms": round(timing.fastest, DIGITS),
-        "p90_ms": round(timing.p90, DIGITS),
-        "cache": "warm",
-    }
+    timing = wall_time(calls, setting.where, Repeats(min(setting.repeats, 3), 1, 60.0))
+    found: dict[str, Any] = {**timing.columns(), "cache": "warm"}
     if setting.where.type == "cuda":
         clear()
         before = torch.cuda.memory_allocated(setting.where) / MB

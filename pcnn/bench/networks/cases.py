@@ -20,13 +20,12 @@ from pcnn.bench.networks.rounding import Rounded
 from pcnn.bench.networks.work import TRAINING, Cells, Input, Work
 from pcnn.bench.place import Params
 from pcnn.bench.rows import Row
-from pcnn.bench.run import Case, Checked, Columns, middle_trace, part_columns, run, whole
+from pcnn.bench.run import Case, Checked, Columns, Measure, middle_trace, part_columns, run, whole
 from pcnn.bench.scenes import Scene
 from pcnn.bench.setting import NativeSetting, NetworksSetting, Setting
 from pcnn.bench.trace import Trace, trace
 from pcnn.bench.verify import bound_of, check_network, rms
 from pcnn.dataflows import Blocked
-from pcnn.geometry import VoxelGrid
 from pcnn.maps import SortedSearch
 from pcnn.maps.radius import RadiusSearch
 from pcnn.ops.engine import Engine, resolve
@@ -144,6 +143,7 @@ def network_rows(
     sizes: Sequence[NetworkSize] | None = None,
     modes: Sequence[str] | None = None,
     entries: Sequence[Entry] | None = None,
+    measure: Measure | None = None,
 ) -> Iterator[Row]:
     """Check, then time, every network on every scene.
 
@@ -155,28 +155,14 @@ def network_rows(
         sizes: networks of the figure; ``None``: those of the setting.
         modes: modes of the figure; ``None``: the setting's.
         entries: engines and their settings; ``None``: the setting's engines.
+        measure: makes rows of the `Work`; ``None``: its calls are timed.
     """
     engines = [(engine, {}) for engine in setting.engines] if entries is None else entries
+    chosen = setting.modes if modes is None else modes
     for scene in setting.scenes:
-        for size in [NetworkSize(name) for name in setting.models] if sizes is None else sizes:
+        for size in sizes or [NetworkSize(name) for name in setting.models]:
             with products_of(setting.dtype_name):
-                chosen = setting.modes if modes is None else modes
-                yield from run(_cases(setting, figure, scene, size, chosen, engines), setting)
-
-
-def part_rows(
-    setting: NetworksSetting, figure: str, models: Sequence[str], entries: Sequence[Entry]
-) -> Iterator[Row]:
-    """Check every network, then read the time of its parts off traces of inference.
-
-    The part ``mapping`` is the time that inference from cells takes beyond the network on planned
-    input.
-    """
-    for scene in setting.scenes:
-        for model in models:
-            size = NetworkSize(model)
-            with products_of(setting.dtype_name):
-                cases = _cases(setting, figure, scene, size, ["infer"], entries, by_parts=True)
+                cases = _cases(setting, figure, scene, size, chosen, engines, measure)
                 yield from run(cases, setting)
 
 
@@ -187,7 +173,7 @@ def _cases(
     size: NetworkSize,
     modes: Sequence[str],
     entries: Sequence[Entry],
-    by_parts: bool = False,
+    measure: Measure | None,
 ) -> Iterator[Case]:
     cells, to_check = cells_of(setting, scene, size)
     standard = Standard(setting, size, to_check)
@@ -204,12 +190,17 @@ def _cases(
                 proof = check_network(row, work.results(mode), *standard.results(mode))
                 if to_check is not cells:
                     work = Work(work.network, cells, work.dtype)
-                return proof, lambda: work if by_parts else work.calls(mode)
+                return proof, lambda: work if measure else work.calls(mode)
 
-            yield Case(row, check, _parts if by_parts else whole)
+            yield Case(row, check, measure or whole)
 
 
-def _parts(work: Work, setting: Setting, count: bool) -> Iterator[Columns]:
+def parts(work: Work, setting: Setting, count: bool) -> Iterator[Columns]:
+    """A row a part of a network, read off traces of inference.
+
+    The part ``mapping`` is the time that inference from cells takes beyond the network on planned
+    input.
+    """
     all_of_it, planned = (_traced(setting, work.calls(mode)) for mode in ("infer", "forward"))
     mapping = {"mapping": max(0.0, all_of_it.busy_ms - planned.busy_ms)}
     yield from part_columns(mapping | by_part(planned.timeline))
@@ -237,14 +228,9 @@ def network_row(
 
 def cells_of(setting: NetworksSetting, scene: Scene, size: NetworkSize) -> tuple[Cells, Cells]:
     """Cells that a network is timed on, and cells that it is checked on: few enough."""
-    grid = scene.grid.to(setting.where)
-    cells = Cells.of(grid, setting.where, size.batches)
-    part = _part(grid, setting.check_voxels // size.batches)
-    return cells, cells if part is grid else Cells.of(part, setting.where, size.batches)
-
-
-def _part(grid: VoxelGrid, rows: int) -> VoxelGrid:
-    """A grid of the first sites, which lie side by side; the grid itself if it has no more."""
+    grid, device = scene.grid.to(setting.where), setting.where
+    cells, rows = Cells.of(grid, device, size.batches), setting.check_voxels // size.batches
     if grid.rows <= rows:
-        return grid
-    return replace(grid, keys=grid.keys[:rows], inverse=None)
+        return cells, cells
+    part = replace(grid, keys=grid.keys[:rows], inverse=None)  # they lie side by side
+    return cells, Cells.of(part, device, size.batches)

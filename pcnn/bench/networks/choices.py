@@ -11,7 +11,7 @@ from torch import Tensor
 
 from pcnn.bench.conformance import check_dataflow
 from pcnn.bench.engines import thresholds
-from pcnn.bench.harness import gpu_time, same, wall_time
+from pcnn.bench.harness import Repeats, gpu_time, same, wall_time
 from pcnn.bench.layers.layer import products_of, torch_dtype
 from pcnn.bench.layers.parts import by_part
 from pcnn.bench.networks.cases import network_row
@@ -30,7 +30,7 @@ from pcnn.runtime.candidates import disagreement
 from pcnn.runtime.layer_calls import LayerCall, LayerProduct, recorded
 
 #: Repeats of a product for a choice.
-REPEATS = 7
+REPEATS = Repeats(7, 2, 0.5)
 
 
 def chosen_thresholds(setting: NetworksSetting, figure: str) -> Iterator[Row]:
@@ -65,9 +65,9 @@ def _product_ms(setting: NetworksSetting, call: LayerCall, dataflow: Dataflow) -
         run = _checked(call, dataflow)
     except ValueError:  # a map that has no such layout
         return float("inf")
-    found = gpu_time(same(run), setting.where, warmup=2, repeats=REPEATS, budget_s=0.5)
+    found = gpu_time(same(run), setting.where, REPEATS)
     if found is None:  # the call waits for the device
-        return wall_time(same(run), setting.where, repeats=REPEATS, budget_s=0.5).median
+        return wall_time(same(run), setting.where, REPEATS).median
     return found[0].median
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from pcnn.bench import engines
+from pcnn.bench import engines, run
 from pcnn.bench.charts import BUSY, View
 from pcnn.bench.engines import Entry, on
-from pcnn.bench.networks.cases import NetworkSize, network_rows, part_rows
+from pcnn.bench.networks.cases import NetworkSize, network_rows, parts
 from pcnn.bench.networks.choices import chosen_thresholds, chosen_tiles
 from pcnn.bench.rows import Row
 from pcnn.bench.scenes import load_scene
@@ -24,13 +24,27 @@ Measure = Callable[[NetworksSetting, str], Iterator[Row]]
 BATCHES = (1, 4)
 
 
-def inference(*models: str) -> Measure:
-    """Inference from cells by all engines, of some networks; of the setting's if none is named."""
+def with_papers(setting: NetworksSetting) -> list[Entry]:
+    """The setting's engines, and the papers'."""
+    return engines.with_papers(setting.engines, setting.where)
+
+
+def inference(
+    *models: str,
+    compared: Callable[[NetworksSetting], list[Entry]] = with_papers,
+    parts: run.Measure | None = None,
+) -> Measure:
+    """Inference from cells.
+
+    Args:
+        models: networks; none: those of the setting.
+        compared: engines and their settings.
+        parts: makes rows of the parts of a network; ``None``: the whole is timed.
+    """
 
     def measure(setting: NetworksSetting, figure: str) -> Iterator[Row]:
-        sizes = [NetworkSize(name) for name in models] or None
-        entries = engines.with_papers(setting.engines, setting.where)
-        return network_rows(setting, figure, sizes, ["infer"], entries)
+        sizes = [NetworkSize(name) for name in models]
+        return network_rows(setting, figure, sizes, ["infer"], compared(setting), parts)
 
     return measure
 
@@ -59,22 +73,16 @@ def kernels_and_batches(setting: NetworksSetting, figure: str) -> Iterator[Row]:
             )
 
 
-def parts(setting: NetworksSetting, figure: str) -> Iterator[Row]:
-    """TorchSparse Fig. 4: time of mapping, movement, products and the rest, by engine."""
+def torchsparse_first(setting: NetworksSetting) -> list[Entry]:
+    """Gather-scatter as TorchSparse has it, then the setting's other engines."""
+    first: Entry = Engine("torchsparse", on(setting.where, HashTable()), TORCHSPARSE), {}
     own: list[Entry] = [(e, {}) for e in setting.engines if e.name != "torchsparse"]
-    entries = [(Engine("torchsparse", on(setting.where, HashTable()), TORCHSPARSE), {}), *own]
-    return part_rows(setting, figure, ["minkunet", "sparse_resnet"], entries)
+    return [first, *own]
 
 
 def ideas(name: str, steps: tuple[engines.Step, ...], *models: str) -> Measure:
     """Inference from cells with one more idea of a paper at a time."""
-
-    def measure(setting: NetworksSetting, figure: str) -> Iterator[Row]:
-        entries = engines.steps(name, setting.where, steps)
-        sizes = [NetworkSize(model) for model in models]
-        return network_rows(setting, figure, sizes, ["infer"], entries)
-
-    return measure
+    return inference(*models, compared=lambda s: engines.steps(name, s.where, steps))
 
 
 #: A chart a mode, a panel a network, a group of bars a scene, a bar an engine.
@@ -153,7 +161,7 @@ FIGURES: tuple[Figure[NetworksSetting], ...] = (
         "torchsparse_fig4",
         "where the time of a network goes, by engine",
         "MinkUNet on SemanticKITTI, CenterPoint on Waymo",
-        parts,
+        inference("minkunet", "sparse_resnet", compared=torchsparse_first, parts=parts),
         (View("gpu_busy_ms", "engine", "part", "model workload", kind="stacked", label=BUSY),),
     ),
     Figure(
