@@ -133,11 +133,11 @@ class KernelRows:
         if not self.place.gathered:
             return
         if by_row is not None:
-            from pcnn.kernels.gather import gather
+            from pcnn.kernels.gather_scatter import gather
 
             gather(x, by_row, self.shifts, buffer, skip=skip, tile=how[0], vectorised=how[1])
         else:
-            from pcnn.kernels.gather_slots import gather_slots
+            from pcnn.kernels.gather_scatter_slots import gather_slots
 
             assert triplets.counts is not None
             index = triplets.rows_of(side)
@@ -146,7 +146,7 @@ class KernelRows:
 
     def gather_block(self, x: Tensor, side: Side, buffer: Tensor, block: Block) -> None:
         """Copy rows of ``x`` to one block, which ``buffer`` holds alone, a slot a launch."""
-        from pcnn.kernels.gather_slots import gather_slots
+        from pcnn.kernels.gather_scatter_slots import gather_slots
 
         assert self.triplets.counts is not None
         lists = self.triplets.rows_of(side), self.triplets.counts, self.shifts
@@ -170,12 +170,12 @@ class KernelRows:
         """Sum all products of every output row, in one launch."""
         tile, vectorised = self.scatter_tile, self.vectorised
         if self.triplets.by_out is not None:
-            from pcnn.kernels.scatter import scatter
+            from pcnn.kernels.gather_scatter import scatter
 
             lists = self.triplets.by_out, self.shifts
             scatter(products, *lists, sums, tile=tile, vectorised=vectorised)
         else:
-            from pcnn.kernels.scatter_slots import scatter_slots
+            from pcnn.kernels.gather_scatter_slots import scatter_slots
 
             assert self.triplets.counts is not None
             lists_of_slots = self.triplets.out_index, self.triplets.counts, self.shifts
@@ -183,7 +183,7 @@ class KernelRows:
 
     def scatter_block(self, products: Tensor, block: Block, sums: Tensor) -> None:
         """Add the products of one block, which ``products`` holds alone, a slot a launch."""
-        from pcnn.kernels.scatter_slots import scatter_slots
+        from pcnn.kernels.gather_scatter_slots import scatter_slots
 
         assert self.triplets.counts is not None
         lists = self.triplets.out_index, self.triplets.counts, self.shifts
@@ -194,7 +194,7 @@ class KernelRows:
 
     def clear(self, buffer: Tensor) -> None:
         """Write zeros to the padding of all blocks, in one launch."""
-        from pcnn.kernels.clear_padding import clear_padding
+        from pcnn.kernels.gather_scatter_slots import clear_padding
 
         ranges = self.place.padding()
         if ranges:

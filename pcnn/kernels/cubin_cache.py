@@ -1,4 +1,4 @@
-"""Compiled kernels on disk: found whole or not at all, written once by whoever comes first."""
+"""Compiled kernels on disk: found whole or not at all, written by one process."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import contextlib
 import fcntl
 import hashlib
 import os
-import tempfile
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
+
+from pcnn.files.whole_file import whole_file
 
 DIGEST = hashlib.sha256
 DIGEST_BYTES = DIGEST().digest_size
@@ -28,7 +29,7 @@ def folder() -> Path:
 def cached(key: str, build: Callable[[], bytes]) -> bytes:
     """Bytes stored under a key, built and stored where there are none.
 
-    Every entry begins with its checksum: one that was cut short or damaged is built anew. Writers
+    Every entry begins with its checksum: one that was cut short or damaged is built again. Writers
     of one key wait for each other, so that many processes that start together build once. Where
     nothing can be stored a warning says so, and the bytes are built all the same.
 
@@ -73,19 +74,13 @@ def read(path: Path) -> bytes | None:
 
 
 def write(path: Path, content: bytes) -> None:
-    """Write an entry under a temporary name, then rename it: readers see all of it or nothing.
+    """Write an entry: readers see all of it or nothing.
 
     Raises:
         OSError: the folder cannot be written, or the disk is full.
     """
-    number, part = tempfile.mkstemp(dir=path.parent, prefix=path.stem[:16], suffix=".part")
-    try:
-        with os.fdopen(number, "wb") as file:
-            file.write(DIGEST(content).digest() + content)
-        os.replace(part, path)
-    except BaseException:
-        Path(part).unlink(missing_ok=True)
-        raise
+    with whole_file(path) as file:
+        file.write(DIGEST(content).digest() + content)
 
 
 @contextlib.contextmanager

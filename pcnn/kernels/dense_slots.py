@@ -104,33 +104,10 @@ def dense_slots_kernel(  # type: ignore[no-untyped-def]
     outputs = (program // (tiles * GROUPS)).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     exists = outputs < n_out
     sums = tl.zeros([ROWS, COLUMNS], tl.float32)
-    sums = dense_sums(
-        sums,
-        x_ptr,
-        weight_ptr,
-        table_ptr,
-        slots_ptr,
-        outputs,
-        exists,
-        columns,
-        group,
-        0,
-        VOLUME,
-        DENSE,
-        CHANNELS + SECOND,
-        CHANNELS,
-        OUTPUTS,
-        GROUPS,
-        TRANSPOSED,
-        MIRRORED,
-        DEPTH,
-        COMPUTE,
-        PRECISION,
-    )
-    if SECOND > 0:
+    for source in tl.static_range(1 + (SECOND > 0)):
         sums = dense_sums(
             sums,
-            second_ptr,
+            second_ptr if source else x_ptr,
             weight_ptr,
             table_ptr,
             slots_ptr,
@@ -138,11 +115,11 @@ def dense_slots_kernel(  # type: ignore[no-untyped-def]
             exists,
             columns,
             group,
-            CHANNELS,
+            source * CHANNELS,
             VOLUME,
             DENSE,
             CHANNELS + SECOND,
-            SECOND,
+            SECOND if source else CHANNELS,
             OUTPUTS,
             GROUPS,
             TRANSPOSED,

@@ -8,6 +8,7 @@ import triton.language as tl
 from torch import Tensor
 
 from pcnn.kernels.conv_spec import Epilogue
+from pcnn.kernels.product_tiles import power_of_two
 from pcnn.kernels.triton_launch import TritonLauncher
 
 #: Elements of a program, places beyond the last channel included.
@@ -95,7 +96,7 @@ def finish(sums: Tensor, out_dtype: torch.dtype, epilogue: Epilogue | None = Non
     n_out, channels = sums.shape[-2:]
     reuse = parts == 1 and out_dtype == sums.dtype
     out = sums if reuse else torch.empty(n_out, channels, dtype=out_dtype, device=sums.device)
-    columns = 1 << max(0, channels - 1).bit_length()
+    columns = power_of_two(channels)
     rows = max(1, BLOCK // columns)
     residual = None if residual is None else residual.contiguous()
     _LAUNCH(

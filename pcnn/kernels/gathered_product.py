@@ -194,3 +194,71 @@ def gathered_product(  # type: ignore[no-untyped-def]
         )
         sums = tl.dot(inputs, weight, sums, input_precision=PRECISION)
     return sums
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def addresses(  # type: ignore[no-untyped-def]
+    x_ptr,
+    weight_ptr,
+    slot,  # a number, or [DEPTH] where PACK > 1
+    start,  # first channel of the block, counted over the blocks of both sources
+    group,
+    columns,  # [COLUMNS]
+    second_offset,
+    VOLUME: tl.constexpr,
+    CHANNELS: tl.constexpr,
+    SECOND: tl.constexpr,
+    OUTPUTS: tl.constexpr,
+    GROUPS: tl.constexpr,
+    TRANSPOSED: tl.constexpr,
+    MIRRORED: tl.constexpr,
+    SIDE: tl.constexpr,
+    DEPTH: tl.constexpr,
+    PACK: tl.constexpr,
+):
+    """Where a block of channels lies in a row and in a slot's weights.
+
+    Returns:
+        Its place in row 0 ``[1, DEPTH]``, how far rows are apart, its weights ``[DEPTH, COLUMNS]``,
+        which channels exist, and which weights: those off the diagonal of groups do not.
+    """
+    FIRST_BLOCKS: tl.constexpr = (CHANNELS + DEPTH - 1) // DEPTH
+    channels = tl.arange(0, DEPTH)
+    channel = channels % CHANNELS if PACK > 1 else start + channels
+    inside = channel < CHANNELS
+    weight_row = channel
+    stride = GROUPS * CHANNELS
+    source = x_ptr + (group * CHANNELS + channel)[None, :]
+    if SECOND > 0:
+        in_second = start >= FIRST_BLOCKS * DEPTH
+        offset = tl.where(in_second, second_offset, 0)
+        stride = tl.where(in_second, SECOND, CHANNELS)
+        if CHANNELS % 8 == 0 and SECOND % 8 == 0:  # so that rows are gathered in wide accesses
+            offset = tl.multiple_of(offset, 8)
+            stride = tl.multiple_of(stride, 8)
+        channel = start - tl.where(in_second, FIRST_BLOCKS * DEPTH, 0) + channels
+        inside = channel < stride
+        weight_row = tl.where(in_second, CHANNELS, 0) + channel
+        source = x_ptr + offset + channel[None, :]
+    if MIRRORED:
+        slot = VOLUME - 1 - slot
+    weights = weight_ptr + slot.to(tl.int64) * ((CHANNELS + SECOND) * GROUPS * OUTPUTS // SIDE)
+    there = inside[:, None] & (columns < OUTPUTS)[None, :]
+    column = columns
+    if SIDE > 1:  # SECOND is 0
+        there &= (weight_row // (CHANNELS // SIDE))[:, None] == (columns // (OUTPUTS // SIDE))[
+            None, :
+        ]
+        if TRANSPOSED:
+            column = columns % (OUTPUTS // SIDE)
+        else:
+            weight_row = weight_row % (CHANNELS // SIDE)
+    if PACK > 1:
+        weights = weights[:, None]
+    if TRANSPOSED:
+        weights += (group * CHANNELS + weight_row)[:, None]
+        weights += column[None, :] * (GROUPS * CHANNELS)
+    else:
+        weights += weight_row[:, None] * (GROUPS * OUTPUTS)
+        weights += group * OUTPUTS + column[None, :]
+    return source, stride, weights, inside, there

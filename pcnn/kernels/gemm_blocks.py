@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 import torch
 
+from pcnn.kernels.product_tiles import power_of_two
+
 #: Multiprocessors of a large GPU: fewer programs leave some of them idle.
 PROCESSORS = 132
 
@@ -61,7 +63,7 @@ def default_blocks(
     """
     if dtype.itemsize > 2:
         return _wide_blocks(c_in, c_out, exact)
-    channels_out = max(16, min(128, _power(c_out)))
+    channels_out = max(16, min(128, power_of_two(c_out)))
     warps = 2 if channels_out <= 32 else 4
     if c_out >= 256 and tiles * -(-c_out // 256) >= 2 * PROCESSORS:
         channels_out, warps = 256, 8
@@ -81,13 +83,9 @@ def default_blocks(
 
 def _wide_blocks(c_in: int, c_out: int, exact: bool) -> GemmBlocks:
     """Blocks of float32 operands, which take twice the shared memory."""
-    channels_out = max(16, min(64 if exact else 32, _power(c_out)))
+    channels_out = max(16, min(64 if exact else 32, power_of_two(c_out)))
     warps = 4 if exact or channels_out == 16 else 2
     return GemmBlocks(64, channels_out, max(16, _divisor(c_in, 32)), 1, warps, 5)
-
-
-def _power(value: int) -> int:
-    return 1 << max(0, value - 1).bit_length()
 
 
 def _divisor(channels: int, most: int) -> int:
@@ -95,4 +93,4 @@ def _divisor(channels: int, most: int) -> int:
     exact = channels & -channels
     if exact >= 32:
         return min(exact, most)
-    return min(most, _power(channels))
+    return min(most, power_of_two(channels))

@@ -20,7 +20,7 @@ from torch import Tensor
 from pcnn.geometry.slot_tiles import TILE_ROWS
 from pcnn.kernels.conv_spec import ConvSpec, Epilogue
 from pcnn.kernels.epilogue import finish, with_epilogue
-from pcnn.kernels.gathered_product import beside, operand, precision_of
+from pcnn.kernels.gathered_product import addresses, beside, operand, precision_of
 from pcnn.kernels.gemm_blocks import GemmBlocks, default_blocks
 from pcnn.kernels.product_tiles import joined_groups, side_by_side
 from pcnn.kernels.triton_launch import TritonLauncher, Variant
@@ -64,7 +64,8 @@ def implicit_gemm(  # type: ignore[no-untyped-def]  # the compiler reads annotat
     PARTS: tl.constexpr = TILE_ROWS // BLOCK_ROWS
     FIRST_BLOCKS: tl.constexpr = (C_IN + BLOCK_IN - 1) // BLOCK_IN
     IN_BLOCKS: tl.constexpr = FIRST_BLOCKS + (C_SECOND + BLOCK_IN - 1) // BLOCK_IN
-    EXACT: tl.constexpr = C_IN % BLOCK_IN == 0 and C_SECOND % BLOCK_IN == 0 and PACK == 1
+    EXACT: tl.constexpr = C_IN % BLOCK_IN == 0 and C_SECOND % BLOCK_IN == 0
+    WHOLE: tl.constexpr = EXACT and C_OUT % BLOCK_OUT == 0 and PACK == 1
 
     # programs of one tile follow each other: they gather the same rows
     program = tl.program_id(0)
@@ -84,67 +85,52 @@ def implicit_gemm(  # type: ignore[no-untyped-def]  # the compiler reads annotat
     last = tl.minimum(first + share, steps)
 
     columns = out_block * BLOCK_OUT + tl.arange(0, BLOCK_OUT)  # [BLOCK_OUT]
-    channels = tl.arange(0, BLOCK_IN)  # [BLOCK_IN]
+    across = tl.arange(0, BLOCK_IN) // C_IN  # which of the slots side by side a channel is of
     places = part * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)  # [BLOCK_ROWS]
     lists = tile.to(tl.int64) * WIDTH
     list_rows = tile_rows + lists * TILE_ROWS + places
     sums = tl.zeros((BLOCK_ROWS, BLOCK_OUT), dtype=tl.float32)
     for step in tl.range(first, last, num_stages=STAGES):
-        start = step % IN_BLOCKS * BLOCK_IN  # first channel of the block within its source
-        inside = start + channels < C_IN
         if PACK == 1:
             listed = step // IN_BLOCKS
             rows = tl.load(list_rows + listed * TILE_ROWS)[:, None]  # [BLOCK_ROWS, 1]
             slot = tl.load(tile_slots + lists + listed)
-            channel = start + channels  # [BLOCK_IN]
         else:
-            listed = step * PACK + channels // C_IN  # [BLOCK_IN]
-            inside = listed < count
-            # C_IN neighbours read one number: said aloud, so that their channels are one access
+            listed = step * PACK + across  # [BLOCK_IN]
+            filled = listed < count
             rows = tl.load(
-                list_rows[:, None] + listed[None, :] * TILE_ROWS, mask=inside[None, :], other=-1
+                list_rows[:, None] + listed[None, :] * TILE_ROWS, mask=filled[None, :], other=-1
             )
+            # C_IN neighbours read one number: the hint allows one wide access
             rows = tl.max_constancy(rows, [1, C_IN])  # [BLOCK_ROWS, BLOCK_IN]
-            slot = tl.load(tile_slots + lists + listed, mask=inside, other=0)
-            channel = channels % C_IN
-        if MIRRORED:
-            slot = VOLUME - 1 - slot
-        filled = rows >= 0
-        wide = rows.to(tl.int64)
-        weight_row = channel
-        if C_SECOND == 0:
-            source = x + wide * (GROUPS * C_IN) + (group * C_IN + channel)[None, :]
-        else:
-            in_second = start >= FIRST_BLOCKS * BLOCK_IN
-            skipped = tl.where(in_second, FIRST_BLOCKS * BLOCK_IN, 0)
-            offset = tl.where(in_second, second_offset, 0)
-            stride = tl.where(in_second, C_SECOND, C_IN)
-            if C_IN % 8 == 0 and C_SECOND % 8 == 0:  # so that rows are gathered in wide accesses
-                offset = tl.multiple_of(offset, 8)
-                stride = tl.multiple_of(stride, 8)
-            channel = start - skipped + channels
-            inside = channel < stride
-            weight_row = tl.where(in_second, C_IN, 0) + channel
-            source = x + offset + wide * stride + channel[None, :]
-        weights = weight + (slot.to(tl.int64) * ((C_IN + C_SECOND) * GROUPS * C_OUT))
+            slot = tl.load(tile_slots + lists + listed, mask=filled, other=0)
+        source, stride, weights, inside, there = addresses(
+            x,
+            weight,
+            slot,
+            step % IN_BLOCKS * BLOCK_IN,
+            group,
+            columns,
+            second_offset,
+            VOLUME,
+            C_IN,
+            C_SECOND,
+            C_OUT,
+            GROUPS,
+            TRANSPOSED,
+            MIRRORED,
+            1,
+            BLOCK_IN,
+            PACK,
+        )
+        live = rows >= 0
         if PACK > 1:
-            weights = weights[:, None]
-        if TRANSPOSED:
-            weights += (group * C_IN + weight_row)[:, None]
-            weights += columns[None, :] * (GROUPS * C_IN)
-        else:
-            weights += weight_row[:, None] * (GROUPS * C_OUT)
-            weights += group * C_OUT + columns[None, :]
-        if EXACT:
-            a = tl.load(source, mask=filled, other=0.0)
-        else:
-            a = tl.load(source, mask=filled & inside[None, :], other=0.0)
-        if EXACT and C_OUT % BLOCK_OUT == 0:
-            b = tl.load(weights)
-        elif EXACT:
-            b = tl.load(weights, mask=columns[None, :] < C_OUT, other=0.0)
-        else:
-            b = tl.load(weights, mask=inside[:, None] & (columns[None, :] < C_OUT), other=0.0)
+            there &= filled[:, None]
+            live &= filled[None, :]  # rows are -1 there; the mask keeps the accesses wide
+        elif not EXACT:
+            live &= inside[None, :]
+        a = tl.load(source + rows.to(tl.int64) * stride, mask=live, other=0.0)
+        b = tl.load(weights) if WHOLE else tl.load(weights, mask=there, other=0.0)
         sums = tl.dot(a, b, sums, input_precision=PRECISION)
 
     out_rows = tl.load(tile_out + tile.to(tl.int64) * TILE_ROWS + places)
@@ -229,14 +215,7 @@ _NOTHING = Epilogue()
 
 
 class _Cut(NamedTuple):
-    """A launch without its tensors.
-
-    Args:
-        variant: the kernel.
-        programs: of all tiles, for one group.
-        channels: of the output.
-        split: programs that share a tile, each with sums of its own.
-    """
+    """A launch without its tensors; ``programs`` are those of one group."""
 
     variant: Variant
     programs: int
@@ -259,22 +238,7 @@ def _cut(
     compute_dtype: torch.dtype,
     precision: str,
 ) -> _Cut:
-    """How a launch of these sizes is cut: the same for every call of a layer on a map.
-
-    Args:
-        blocks: ``None`` chooses.
-        channels_in: of the first source, all groups together.
-        c_second: channels of the second source, 0 if there is none.
-        weight: its shape.
-        slots: shape of ``tile_slots``, ``[tiles, WIDTH]``.
-        groups: like the others, as in `launch_implicit_gemm`.
-        transposed: the weight is.
-        mirrored: slots are.
-        adds: sections meet in the output.
-        relu: follows.
-        compute_dtype: of the operands.
-        precision: of float32 products.
-    """
+    """How a launch of these sizes is cut: the same for every call of a layer on a map."""
     (volume, rows, columns), (tiles, width) = weight, slots
     c_in, c_out = channels_in // groups, rows if transposed else columns // groups
     if blocks is None:

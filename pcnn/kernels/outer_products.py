@@ -24,8 +24,8 @@ from torch import Tensor
 
 from pcnn.kernels.conv_spec import ConvSpec
 from pcnn.kernels.gathered_product import compute_type, precision_of
-from pcnn.kernels.product_tiles import side_by_side
-from pcnn.kernels.slot_chunks import chunks_of_slot, most_chunks, power_of_two, slot_chunk
+from pcnn.kernels.product_tiles import power_of_two, side_by_side
+from pcnn.kernels.slot_chunks import chunks_of_slot, most_chunks, slot_chunk
 from pcnn.kernels.triton_launch import TritonLauncher
 
 #: Values of partial sums that a program of the second kernel holds at once.

@@ -26,7 +26,7 @@ from torch import Tensor
 from pcnn.geometry.slot_tiles import TILE_ROWS
 from pcnn.kernels.conv_spec import ConvSpec, Epilogue
 from pcnn.kernels.epilogue import with_epilogue
-from pcnn.kernels.gathered_product import beside, operand, precision_of
+from pcnn.kernels.gathered_product import addresses, beside, operand, precision_of
 from pcnn.kernels.gemm_blocks import default_blocks
 from pcnn.kernels.product_tiles import ProductShape, RowTiles
 from pcnn.kernels.tf32 import tf32_allowed
@@ -37,76 +37,8 @@ from pcnn.kernels.triton_launch import TritonLauncher
 SUMMED = 16
 
 
-@triton.jit  # type: ignore[untyped-decorator]
-def addresses(  # type: ignore[no-untyped-def]  # the compiler reads annotations too
-    x_ptr,
-    weight_ptr,
-    slot,  # a number, or [DEPTH] where PACK > 1
-    start,  # first channel of the block, counted over the blocks of both sources
-    group,
-    columns,  # [COLUMNS]
-    second_offset,
-    VOLUME: tl.constexpr,
-    CHANNELS: tl.constexpr,
-    SECOND: tl.constexpr,
-    OUTPUTS: tl.constexpr,
-    GROUPS: tl.constexpr,
-    TRANSPOSED: tl.constexpr,
-    MIRRORED: tl.constexpr,
-    SIDE: tl.constexpr,
-    DEPTH: tl.constexpr,
-    PACK: tl.constexpr,
-):
-    """Where a block of channels lies in a row and in a slot's weights.
-
-    Returns:
-        Its place in row 0 ``[1, DEPTH]``, how far rows are apart, its weights ``[DEPTH, COLUMNS]``,
-        which channels exist, and which weights: those off the diagonal of groups do not.
-    """
-    FIRST_BLOCKS: tl.constexpr = (CHANNELS + DEPTH - 1) // DEPTH
-    channels = tl.arange(0, DEPTH)
-    channel = channels % CHANNELS if PACK > 1 else start + channels
-    inside = channel < CHANNELS
-    weight_row = channel
-    stride = GROUPS * CHANNELS
-    source = x_ptr + (group * CHANNELS + channel)[None, :]
-    if SECOND > 0:
-        in_second = start >= FIRST_BLOCKS * DEPTH
-        offset = tl.where(in_second, second_offset, 0)
-        stride = tl.where(in_second, SECOND, CHANNELS)
-        if CHANNELS % 8 == 0 and SECOND % 8 == 0:  # so that rows are gathered in wide accesses
-            offset = tl.multiple_of(offset, 8)
-            stride = tl.multiple_of(stride, 8)
-        channel = start - tl.where(in_second, FIRST_BLOCKS * DEPTH, 0) + channels
-        inside = channel < stride
-        weight_row = tl.where(in_second, CHANNELS, 0) + channel
-        source = x_ptr + offset + channel[None, :]
-    if MIRRORED:
-        slot = VOLUME - 1 - slot
-    weights = weight_ptr + slot.to(tl.int64) * ((CHANNELS + SECOND) * GROUPS * OUTPUTS // SIDE)
-    there = inside[:, None] & (columns < OUTPUTS)[None, :]
-    column = columns
-    if SIDE > 1:  # SECOND is 0
-        there &= (weight_row // (CHANNELS // SIDE))[:, None] == (columns // (OUTPUTS // SIDE))[
-            None, :
-        ]
-        if TRANSPOSED:
-            column = columns % (OUTPUTS // SIDE)
-        else:
-            weight_row = weight_row % (CHANNELS // SIDE)
-    if PACK > 1:
-        weights = weights[:, None]
-    if TRANSPOSED:
-        weights += (group * CHANNELS + weight_row)[:, None]
-        weights += column[None, :] * (GROUPS * CHANNELS)
-    else:
-        weights += weight_row[:, None] * (GROUPS * OUTPUTS)
-        weights += group * OUTPUTS + column[None, :]
-    return source, stride, weights, inside, there
-
-
 @triton.jit(do_not_specialize=["stored", "second_offset"])  # type: ignore[untyped-decorator]
-def row_lists_kernel(  # type: ignore[no-untyped-def]
+def row_lists_kernel(  # type: ignore[no-untyped-def]  # the compiler reads annotations too
     x_ptr,  # [N_in, GROUPS * CHANNELS]
     weight_ptr,  # [VOLUME, C_in / GROUPS, C_out]
     tile_out,  # [tiles, TILE_ROWS] int32
@@ -175,7 +107,7 @@ def row_lists_kernel(  # type: ignore[no-untyped-def]
                 slot = tl.load(step_slots + step, mask=filled, other=0)
                 listed = rows_ptr[:, None] + (step * TILE_ROWS)[None, :]
                 rows = tl.load(listed, mask=filled[None, :], other=-1)
-                # CHANNELS neighbours read one number: said aloud, for accesses as wide
+                # CHANNELS neighbours read one number: the hint allows one wide access
                 rows = tl.max_constancy(rows, [1, CHANNELS])
             source, stride, weights, inside, there = addresses(
                 x_ptr,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pcnn.kernels.product_tiles import power_of_two
+
 #: Threads of a program, as warps of 32.
 WARPS = 4
 
@@ -25,7 +27,7 @@ def tiles_of(channels: int) -> tuple[int, ...]:
 
 def default_tile(channels: int) -> int:
     """The whole row, up to `WIDEST_TILE` channels: where a row's triplets lie is read once."""
-    return min(WIDEST_TILE, 1 << max(0, channels - 1).bit_length())
+    return min(WIDEST_TILE, power_of_two(channels))
 
 
 def tile_shape(

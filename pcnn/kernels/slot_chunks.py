@@ -25,11 +25,6 @@ def most_chunks(triplets: int, volume: int, chunk: int) -> int:
     return min(triplets, triplets // chunk + volume)
 
 
-def power_of_two(number: int) -> int:
-    """The power of two from ``number`` upwards; Triton's own function takes 5 us."""
-    return 1 << max(0, number - 1).bit_length()
-
-
 @triton.jit  # type: ignore[untyped-decorator]
 def slot_chunk(  # type: ignore[no-untyped-def]  # the compiler reads annotations too
     number,

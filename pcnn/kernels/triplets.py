@@ -19,8 +19,7 @@ from torch import Tensor
 
 from pcnn.kernels.conv_spec import ConvSpec
 from pcnn.kernels.gathered_product import COMPUTE, slot_weight, weight_tile
-from pcnn.kernels.product_tiles import ProductShape
-from pcnn.kernels.slot_chunks import power_of_two
+from pcnn.kernels.product_tiles import ProductShape, power_of_two
 from pcnn.kernels.triton_launch import TritonLauncher
 
 #: Warps of a program, as in the paper: products of a vector and a block need no more.

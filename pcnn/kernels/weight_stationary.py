@@ -20,8 +20,8 @@ from pcnn.kernels.gathered_product import (
     slot_weight,
     weight_tile,
 )
-from pcnn.kernels.product_tiles import ChunkTiles, ProductShape
-from pcnn.kernels.slot_chunks import most_chunks, power_of_two, slot_chunk
+from pcnn.kernels.product_tiles import ChunkTiles, ProductShape, power_of_two
+from pcnn.kernels.slot_chunks import most_chunks, slot_chunk
 from pcnn.kernels.triton_launch import TritonLauncher
 
 
@@ -136,39 +136,23 @@ def weight_stationary_kernel(  # type: ignore[no-untyped-def]  # the compiler re
             rows = row_tile(x_ptr, inputs, live, 0, group, CHANNELS, GROUPS, DEPTH, COMPUTE)
             sums = tl.dot(rows, weight, sums, input_precision=PRECISION)
         else:
-            sums = gathered_product(
-                sums,
-                x_ptr,
-                inputs,
-                live,
-                group,
-                matrix_ptr,
-                columns,
-                CHANNELS,
-                OUTPUTS,
-                GROUPS,
-                TRANSPOSED,
-                DEPTH,
-                COMPUTE,
-                PRECISION,
-                SIDE,
-            )
-            if SECOND > 0:
+            for source in tl.static_range(1 + (SECOND > 0)):
                 sums = gathered_product(
                     sums,
-                    second_ptr,
+                    second_ptr if source else x_ptr,
                     inputs,
                     live,
                     group,
-                    matrix_ptr + CHANNELS * OUTPUTS,
+                    matrix_ptr + source * CHANNELS * OUTPUTS,
                     columns,
-                    SECOND,
+                    SECOND if source else CHANNELS,
                     OUTPUTS,
                     GROUPS,
                     TRANSPOSED,
                     DEPTH,
                     COMPUTE,
                     PRECISION,
+                    SIDE,  # 1 beside a second source
                 )
         rows_ptr = sums_ptr + outputs * (GROUPS * OUTPUTS) + group * OUTPUTS
         add_sums(rows_ptr, live, sums, tile * COLUMNS, OUTPUTS, COLUMNS)

@@ -16,10 +16,9 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from pcnn.kernels.gather import gather_kernel
-from pcnn.kernels.gather_slots import gather_slots_kernel
+from pcnn.kernels.gather_scatter import gather_kernel, scatter_kernel
+from pcnn.kernels.gather_scatter_slots import gather_slots_kernel
 from pcnn.kernels.row_tiles import WARPS, tile_shape
-from pcnn.kernels.scatter import scatter_kernel
 
 TYPES = {
     "position_ptr": "*i32",

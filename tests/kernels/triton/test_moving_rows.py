@@ -8,11 +8,8 @@ import torch
 from torch import Tensor
 
 from pcnn.geometry import Kernel, KernelMap
-from pcnn.kernels.clear_padding import clear_padding
-from pcnn.kernels.gather import gather
-from pcnn.kernels.gather_slots import gather_slots
-from pcnn.kernels.scatter import scatter
-from pcnn.kernels.scatter_slots import scatter_slots
+from pcnn.kernels.gather_scatter import gather, scatter
+from pcnn.kernels.gather_scatter_slots import clear_padding, gather_slots, scatter_slots
 from tests.kernels.triton.rows import DEVICE, MAPS, buffer_row, make, placed
 
 NAN = float("nan")

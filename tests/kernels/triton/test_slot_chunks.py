@@ -9,7 +9,8 @@ triton = pytest.importorskip("triton")
 if not torch.cuda.is_available() and os.environ.get("TRITON_INTERPRET") != "1":
     pytest.skip("no CUDA device and no TRITON_INTERPRET=1", allow_module_level=True)
 
-from pcnn.kernels.slot_chunks import chunks_of_slot, most_chunks, power_of_two, slot_chunk  # noqa: E402
+from pcnn.kernels.product_tiles import power_of_two  # noqa: E402
+from pcnn.kernels.slot_chunks import chunks_of_slot, most_chunks, slot_chunk  # noqa: E402
 
 tl = triton.language
 DEVICE = "cpu" if os.environ.get("TRITON_INTERPRET") == "1" else "cuda"

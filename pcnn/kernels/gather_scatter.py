@@ -1,0 +1,236 @@
+"""Gather and scatter in the order of rows, TorchSparse section 4.3.2 (Fig. 9b).
+
+All slots in one launch. The gather is input-stationary: a program holds some rows in registers,
+looks up the triplets of each, and writes the row to the buffer rows of all of them. The scatter is
+output-stationary: a row sums its products in registers, in float32 (float64 of float64 products) in
+the order of the slots, and is written once. So there are no atomics, and two runs give identical
+bits. Programs split channels by a tile that Minuet (section 5.2.1) tunes.
+
+A padded buffer holds the rows of every slot in the order of ``pairs``; the rows of slot k begin at
+``shifts[k] + offsets[k]``, so the triplet at position p of ``pairs`` has row ``p + shifts[slot]``.
+"""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from pcnn.kernels.row_tiles import WARPS, tile_shape
+from pcnn.kernels.triton_launch import TritonLauncher
+
+
+@triton.jit
+def buffer_rows(  # type: ignore[no-untyped-def]  # the compiler reads annotations too
+    entry,
+    last,
+    position_ptr,  # [T] int32
+    slot_ptr,  # [T] int16
+    shifts_ptr,  # [K] int64
+    skip,
+):
+    """Buffer rows of some triplets, -1 for those that have none.
+
+    Args:
+        entry: which triplets, places in a list of them by row; int64, any shape.
+        last: one past the last triplet of the row, of the same shape.
+        position_ptr: ``[T]`` int32, positions of the listed triplets in ``pairs``.
+        slot_ptr: ``[T]`` int16, their slots.
+        shifts_ptr: ``[K]`` int64, buffer row of a slot's triplet less its position.
+        skip: slot whose triplets have no rows, -1 if all have.
+
+    Returns:
+        int64, of the shape of ``entry``.
+    """
+    exists = entry < last
+    position = tl.load(position_ptr + entry, mask=exists, other=0)
+    slot = tl.load(slot_ptr + entry, mask=exists, other=0).to(tl.int32)
+    row = position + tl.load(shifts_ptr + slot, mask=exists, other=0)
+    return tl.where(exists & (slot != skip), row, -1)
+
+
+@triton.jit(do_not_specialize=["rows", "skip"])  # type: ignore[untyped-decorator]
+def gather_kernel(  # type: ignore[no-untyped-def]
+    x_ptr,  # [N_in, C]
+    position_ptr,  # [T] int32
+    slot_ptr,  # [T] int16
+    offsets_ptr,  # [N_in + 1] int64
+    shifts_ptr,  # [K] int64
+    buffer_ptr,  # [B, C]
+    rows,
+    skip,
+    CHANNELS: tl.constexpr,
+    TILE: tl.constexpr,
+    ROWS: tl.constexpr,
+):
+    """See `gather`."""
+    tiles: tl.constexpr = (CHANNELS + TILE - 1) // TILE
+    program = tl.program_id(0).to(tl.int64)  # tiles of a row are neighbours: they share look-ups
+    row = program // tiles * ROWS + tl.arange(0, ROWS)
+    column = (program % tiles).to(tl.int32) * TILE + tl.arange(0, TILE)
+    exists = row < rows
+    inside = column < CHANNELS
+    entry = tl.load(offsets_ptr + row, mask=exists, other=0)
+    last = tl.load(offsets_ptr + row + 1, mask=exists, other=0)
+    place = row[:, None] * CHANNELS + column[None, :]
+    values = tl.load(x_ptr + place, mask=exists[:, None] & inside[None, :], other=0)
+    values = values.to(buffer_ptr.dtype.element_ty)
+    # four triplets a turn: their look-ups overlap
+    turns = (tl.max(last - entry, 0) + 3) // 4
+    for _ in range(turns):
+        row_0 = buffer_rows(entry, last, position_ptr, slot_ptr, shifts_ptr, skip)
+        row_1 = buffer_rows(entry + 1, last, position_ptr, slot_ptr, shifts_ptr, skip)
+        row_2 = buffer_rows(entry + 2, last, position_ptr, slot_ptr, shifts_ptr, skip)
+        row_3 = buffer_rows(entry + 3, last, position_ptr, slot_ptr, shifts_ptr, skip)
+        write_rows(buffer_ptr, row_0, column, inside, values, CHANNELS)
+        write_rows(buffer_ptr, row_1, column, inside, values, CHANNELS)
+        write_rows(buffer_ptr, row_2, column, inside, values, CHANNELS)
+        write_rows(buffer_ptr, row_3, column, inside, values, CHANNELS)
+        entry += 4
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def write_rows(  # type: ignore[no-untyped-def]
+    buffer_ptr, row, column, inside, values, CHANNELS: tl.constexpr
+):
+    """Write ``values [R, TILE]`` to the buffer rows ``row [R]`` that are not negative."""
+    place = row[:, None] * CHANNELS + column[None, :]
+    tl.store(buffer_ptr + place, values, mask=(row >= 0)[:, None] & inside[None, :])
+
+
+def gather(
+    x: Tensor,
+    by_in: tuple[Tensor, Tensor, Tensor],
+    shifts: Tensor,
+    buffer: Tensor,
+    *,
+    skip: int = -1,
+    tile: int | None = None,
+    vectorised: bool = True,
+) -> None:
+    """Copy the input row of every triplet to its place in a padded buffer, in one launch.
+
+    ``buffer[p + shifts[k]] = x[j]`` for the triplet (i, j, k) at position p of ``pairs``. Other
+    rows of the buffer stay as they are. The same with ``by_out`` gathers rows of gradients.
+
+    Args:
+        x: ``[N_in, C]``, contiguous.
+        by_in: positions ``[T]`` int32 of the triplets of every input row, their slots ``[T]``
+            int16, ``[N_in + 1]`` int64 offsets (`pcnn.geometry.layouts.by_in`).
+        shifts: ``[K]`` int64.
+        buffer: ``[B, C]``, contiguous, written; values are rounded to its dtype.
+        skip: a slot that is not gathered, -1 if all are.
+        tile: channels of a program, a power of two (`row_tiles.tiles_of`); ``None`` for whole rows.
+        vectorised: whether threads move 16 bytes at once, or one channel.
+    """
+    rows, channels = x.shape
+    position, slot, offsets = by_in
+    if not position.shape[0]:
+        return
+    tiles, tile, block = tile_shape(channels, tile, buffer.element_size(), vectorised)
+    _launch_gather(
+        (triton.cdiv(rows, block) * tiles, 1),
+        (x, position, slot, offsets, shifts, buffer),
+        (rows, skip),
+        (channels, tile, block),
+        WARPS,
+    )
+
+
+_launch_gather = TritonLauncher(gather_kernel)
+
+
+@triton.jit(do_not_specialize=["rows"])  # type: ignore[untyped-decorator]
+def scatter_kernel(  # type: ignore[no-untyped-def]
+    products_ptr,  # [B, C]
+    position_ptr,  # [T] int32
+    slot_ptr,  # [T] int16
+    offsets_ptr,  # [N_out + 1] int64
+    shifts_ptr,  # [K] int64
+    out_ptr,  # [N_out, C]
+    rows,
+    CHANNELS: tl.constexpr,
+    TILE: tl.constexpr,
+    ROWS: tl.constexpr,
+    SUMS: tl.constexpr,
+):
+    """See `scatter`."""
+    tiles: tl.constexpr = (CHANNELS + TILE - 1) // TILE
+    program = tl.program_id(0).to(tl.int64)
+    row = program // tiles * ROWS + tl.arange(0, ROWS)
+    column = (program % tiles).to(tl.int32) * TILE + tl.arange(0, TILE)
+    exists = row < rows
+    inside = column < CHANNELS
+    entry = tl.load(offsets_ptr + row, mask=exists, other=0)
+    last = tl.load(offsets_ptr + row + 1, mask=exists, other=0)
+    sums = tl.zeros((ROWS, TILE), dtype=SUMS)
+    # four triplets a turn: their look-ups and loads overlap, additions keep their order
+    turns = (tl.max(last - entry, 0) + 3) // 4
+    for _ in range(turns):
+        row_0 = buffer_rows(entry, last, position_ptr, slot_ptr, shifts_ptr, -1)
+        row_1 = buffer_rows(entry + 1, last, position_ptr, slot_ptr, shifts_ptr, -1)
+        row_2 = buffer_rows(entry + 2, last, position_ptr, slot_ptr, shifts_ptr, -1)
+        row_3 = buffer_rows(entry + 3, last, position_ptr, slot_ptr, shifts_ptr, -1)
+        term_0 = read_rows(products_ptr, row_0, column, inside, CHANNELS)
+        term_1 = read_rows(products_ptr, row_1, column, inside, CHANNELS)
+        term_2 = read_rows(products_ptr, row_2, column, inside, CHANNELS)
+        term_3 = read_rows(products_ptr, row_3, column, inside, CHANNELS)
+        sums += term_0.to(SUMS)
+        sums += term_1.to(SUMS)
+        sums += term_2.to(SUMS)
+        sums += term_3.to(SUMS)
+        entry += 4
+    place = row[:, None] * CHANNELS + column[None, :]
+    values = sums.to(out_ptr.dtype.element_ty)
+    tl.store(out_ptr + place, values, mask=exists[:, None] & inside[None, :])
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def read_rows(  # type: ignore[no-untyped-def]
+    products_ptr, row, column, inside, CHANNELS: tl.constexpr
+):
+    """Buffer rows ``row [R]`` as ``[R, TILE]``, zeros for negative ones."""
+    place = row[:, None] * CHANNELS + column[None, :]
+    return tl.load(products_ptr + place, mask=(row >= 0)[:, None] & inside[None, :], other=0)
+
+
+def scatter(
+    products: Tensor,
+    by_out: tuple[Tensor, Tensor, Tensor],
+    shifts: Tensor,
+    out: Tensor,
+    *,
+    tile: int | None = None,
+    vectorised: bool = True,
+) -> None:
+    """Sum the products of every output row, in one launch.
+
+    ``out[i] = sum over (i, j, k) of products[p + shifts[k]]``, p the triplet's position in
+    ``pairs``.
+
+    Args:
+        products: ``[B, C]``, contiguous.
+        by_out: positions ``[T]`` int32 of the triplets of every output row, their slots ``[T]``
+            int16, ``[N_out + 1]`` int64 offsets (`pcnn.geometry.layouts.by_out`).
+        shifts: ``[K]`` int64.
+        out: ``[N_out, C]``, contiguous, every row of it written, rounded to its dtype.
+        tile: channels of a program, a power of two (`row_tiles.tiles_of`); ``None`` for whole rows.
+        vectorised: whether threads move 16 bytes at once, or one channel.
+    """
+    rows, channels = out.shape
+    if not rows:
+        return
+    position, slot, offsets = by_out
+    tiles, tile, block = tile_shape(channels, tile, products.element_size(), vectorised)
+    sums = tl.float64 if products.dtype == torch.float64 else tl.float32
+    _launch_scatter(
+        (triton.cdiv(rows, block) * tiles, 1),
+        (products, position, slot, offsets, shifts, out),
+        (rows,),
+        (channels, tile, block, sums),
+        WARPS,
+    )
+
+
+_launch_scatter = TritonLauncher(scatter_kernel)

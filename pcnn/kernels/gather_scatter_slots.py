@@ -1,0 +1,227 @@
+"""Gather and scatter in the order of triplets, slot by slot; zeros in the padding of a buffer.
+
+TorchSparse Algorithm 2 and Fig. 9a, weight-stationary: the order that TorchSparse improves upon.
+Rows are read again for every slot, and every product is added to its output row in memory, by
+atomic additions of float32 (float64 of float64 products), whose order and last bits change from run
+to run. Either all slots in one launch, or one slot a launch. Buffers are those of
+`pcnn.kernels.gather_scatter`.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from pcnn.kernels.product_tiles import power_of_two
+from pcnn.kernels.row_tiles import WARPS, tile_shape
+from pcnn.kernels.slot_chunks import most_chunks, slot_chunk
+from pcnn.kernels.triton_launch import TritonLauncher
+
+
+@triton.jit(do_not_specialize=["start", "end", "shift", "skip"])  # type: ignore[untyped-decorator]
+def gather_slots_kernel(  # type: ignore[no-untyped-def]  # the compiler reads annotations too
+    x_ptr,  # [N_in, C]
+    in_index_ptr,  # [T] int32
+    counts_ptr,  # [K] int64
+    shifts_ptr,  # [K] int64
+    buffer_ptr,  # [B, C]
+    start,
+    end,
+    shift,
+    skip,
+    CHANNELS: tl.constexpr,
+    TILE: tl.constexpr,
+    ROWS: tl.constexpr,
+    VOLUME: tl.constexpr,
+    SLOTS: tl.constexpr,
+    FUSED: tl.constexpr,
+):
+    """See `gather_slots`."""
+    tiles: tl.constexpr = (CHANNELS + TILE - 1) // TILE
+    program = tl.program_id(0)
+    chunk = program // tiles
+    if FUSED:
+        slot, first, last = slot_chunk(chunk, counts_ptr, ROWS, VOLUME, SLOTS)
+        if first == last:
+            return
+        if slot == skip:
+            return
+        shift = tl.load(shifts_ptr + slot)
+    else:
+        first = start + chunk.to(tl.int64) * ROWS
+        last = tl.minimum(end, first + ROWS)
+    position = first + tl.arange(0, ROWS)
+    column = program % tiles * TILE + tl.arange(0, TILE)
+    mask = (position < last)[:, None] & (column < CHANNELS)[None, :]
+    row = tl.load(in_index_ptr + position, mask=position < last, other=0).to(tl.int64)
+    values = tl.load(x_ptr + row[:, None] * CHANNELS + column[None, :], mask=mask, other=0)
+    place = (position + shift)[:, None] * CHANNELS + column[None, :]
+    tl.store(buffer_ptr + place, values.to(buffer_ptr.dtype.element_ty), mask=mask)
+
+
+def gather_slots(
+    x: Tensor,
+    in_index: Tensor,
+    counts: Tensor,
+    shifts: Tensor,
+    buffer: Tensor,
+    *,
+    part: tuple[int, int, int] | None = None,
+    skip: int = -1,
+    tile: int | None = None,
+    vectorised: bool = True,
+) -> None:
+    """Copy the input row of every triplet to its place in a padded buffer, slot by slot.
+
+    ``buffer[p + shifts[k]] = x[in_index[p]]``. Other rows of the buffer stay as they are. The same
+    with ``out_index`` gathers rows of gradients.
+
+    Args:
+        x: ``[N_in, C]``, contiguous.
+        in_index: ``[T]`` int32.
+        counts: ``[K]`` int64, triplets of every slot.
+        shifts: ``[K]`` int64.
+        buffer: ``[B, C]``, contiguous, written; values are rounded to its dtype.
+        part: first and one-past-last triplet and shift of a slot that is gathered alone; ``None``
+            gathers all slots in one launch.
+        skip: a slot that is not gathered with the others, -1 if all are.
+        tile: channels of a program, a power of two (`row_tiles.tiles_of`); ``None`` for whole rows.
+        vectorised: whether threads move 16 bytes at once, or one channel.
+    """
+    channels, volume = x.shape[1], counts.shape[0]
+    tiles, tile, block = tile_shape(channels, tile, buffer.element_size(), vectorised)
+    start, end, shift = part or (0, in_index.shape[0], 0)
+    chunks = triton.cdiv(end - start, block) if part else most_chunks(end, volume, block)
+    _launch_gather_slots(
+        (chunks * tiles, 1),
+        (x, in_index, counts, shifts, buffer),
+        (start, end, shift, skip),
+        (channels, tile, block, volume, power_of_two(volume), part is None),
+        WARPS,
+    )
+
+
+_launch_gather_slots = TritonLauncher(gather_slots_kernel)
+
+
+@triton.jit(do_not_specialize=["start", "end", "shift"])  # type: ignore[untyped-decorator]
+def scatter_slots_kernel(  # type: ignore[no-untyped-def]
+    products_ptr,  # [B, C]
+    out_index_ptr,  # [T] int32
+    counts_ptr,  # [K] int64
+    shifts_ptr,  # [K] int64
+    sums_ptr,  # [N_out, C] float32 or float64
+    start,
+    end,
+    shift,
+    CHANNELS: tl.constexpr,
+    TILE: tl.constexpr,
+    ROWS: tl.constexpr,
+    VOLUME: tl.constexpr,
+    SLOTS: tl.constexpr,
+    FUSED: tl.constexpr,
+):
+    """See `scatter_slots`."""
+    tiles: tl.constexpr = (CHANNELS + TILE - 1) // TILE
+    program = tl.program_id(0)
+    chunk = program // tiles
+    if FUSED:
+        slot, first, last = slot_chunk(chunk, counts_ptr, ROWS, VOLUME, SLOTS)
+        if first == last:
+            return
+        shift = tl.load(shifts_ptr + slot)
+    else:
+        first = start + chunk.to(tl.int64) * ROWS
+        last = tl.minimum(end, first + ROWS)
+    position = first + tl.arange(0, ROWS)
+    column = program % tiles * TILE + tl.arange(0, TILE)
+    mask = (position < last)[:, None] & (column < CHANNELS)[None, :]
+    row = tl.load(out_index_ptr + position, mask=position < last, other=0).to(tl.int64)
+    place = (position + shift)[:, None] * CHANNELS + column[None, :]
+    values = tl.load(products_ptr + place, mask=mask, other=0).to(sums_ptr.dtype.element_ty)
+    target = sums_ptr + row[:, None] * CHANNELS + column[None, :]
+    tl.atomic_add(target, values, mask=mask, sem="relaxed")
+
+
+def scatter_slots(
+    products: Tensor,
+    out_index: Tensor,
+    counts: Tensor,
+    shifts: Tensor,
+    sums: Tensor,
+    *,
+    part: tuple[int, int, int] | None = None,
+    tile: int | None = None,
+    vectorised: bool = True,
+) -> None:
+    """Add the product of every triplet to its output row: ``sums[i] += products[p + shifts[k]]``.
+
+    Args:
+        products: ``[B, C]``, contiguous.
+        out_index: ``[T]`` int32.
+        counts: ``[K]`` int64, triplets of every slot.
+        shifts: ``[K]`` int64.
+        sums: ``[N_out, C]`` float32 or float64, contiguous, added to.
+        part: first and one-past-last triplet and shift of a slot that is scattered alone; ``None``
+            scatters all slots in one launch.
+        tile: channels of a program, a power of two (`row_tiles.tiles_of`); ``None`` for whole rows.
+        vectorised: whether threads read 16 bytes at once, or one channel.
+    """
+    channels, volume = products.shape[1], counts.shape[0]
+    tiles, tile, block = tile_shape(channels, tile, products.element_size(), vectorised)
+    start, end, shift = part or (0, out_index.shape[0], 0)
+    chunks = triton.cdiv(end - start, block) if part else most_chunks(end, volume, block)
+    _launch_scatter_slots(
+        (chunks * tiles, 1),
+        (products, out_index, counts, shifts, sums),
+        (start, end, shift),
+        (channels, tile, block, volume, power_of_two(volume), part is None),
+        WARPS,
+    )
+
+
+_launch_scatter_slots = TritonLauncher(scatter_slots_kernel)
+
+
+@triton.jit(do_not_specialize=["blocks"])  # type: ignore[untyped-decorator]
+def clear_padding_kernel(  # type: ignore[no-untyped-def]
+    ranges_ptr,  # [K, 2] int64
+    buffer_ptr,  # [B, C]
+    blocks,
+    CHANNELS: tl.constexpr,
+    TILE: tl.constexpr,
+    ROWS: tl.constexpr,
+):
+    """See `clear_padding`."""
+    tiles: tl.constexpr = (CHANNELS + TILE - 1) // TILE
+    program = tl.program_id(0)
+    slot = program // (blocks * tiles)
+    block = program // tiles % blocks
+    first = tl.load(ranges_ptr + slot * 2)
+    last = tl.load(ranges_ptr + slot * 2 + 1)
+    row = first + block.to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    column = program % tiles * TILE + tl.arange(0, TILE)
+    mask = (row < last)[:, None] & (column < CHANNELS)[None, :]
+    zeros = tl.zeros((ROWS, TILE), dtype=buffer_ptr.dtype.element_ty)
+    tl.store(buffer_ptr + row[:, None] * CHANNELS + column[None, :], zeros, mask=mask)
+
+
+def clear_padding(ranges: Tensor, longest: int, buffer: Tensor) -> None:
+    """Write zeros to some ranges of rows, in one launch.
+
+    Products of padding are never read, but a reduction over padded rows adds them.
+
+    Args:
+        ranges: ``[K, 2]`` int64, first and one-past-last row of every range.
+        longest: rows of the longest range.
+        buffer: ``[B, C]``, contiguous.
+    """
+    channels = buffer.shape[1]
+    tiles, tile, rows = tile_shape(channels, None, buffer.element_size(), vectorised=True)
+    blocks = triton.cdiv(longest, rows)
+    grid = (ranges.shape[0] * blocks * tiles, 1)
+    _launch_clear(grid, (ranges, buffer), (blocks,), (channels, tile, rows), WARPS)
+
+
+_launch_clear = TritonLauncher(clear_padding_kernel)
