@@ -16,8 +16,8 @@ from pcnn.callbacks.rng_state import RngState
 from pcnn.callbacks.stop import StopOnSignal, StopSignals, stop_signals
 from pcnn.callbacks.throughput import Throughput
 from pcnn.callbacks.timed_schedule import TimedSchedule
+from pcnn.callbacks.wandb_iou_table import WandbMedia
 from pcnn.callbacks.wandb_pairs import WandbPairs
-from pcnn.callbacks.wandb_segmentation import WandbMedia
 from pcnn.callbacks.weight_average import WeightAverage
 
 __all__ = [

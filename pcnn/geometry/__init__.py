@@ -2,8 +2,8 @@
 
 from pcnn.geometry.base import Geometry
 from pcnn.geometry.from_points import point_set_of
-from pcnn.geometry.kernel import Kernel
 from pcnn.geometry.kernel_map import KernelMap
+from pcnn.geometry.kernel_slots import Kernel
 from pcnn.geometry.neighbourhood import Neighbourhood
 from pcnn.geometry.packing import KeyFormat
 from pcnn.geometry.point_set import PointSet

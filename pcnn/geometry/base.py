@@ -10,8 +10,8 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor
 
-from pcnn.geometry.kernel import Kernel, Triple
 from pcnn.geometry.kernel_map import KernelMap, outside_inference_mode
+from pcnn.geometry.kernel_slots import Kernel, Triple
 from pcnn.geometry.packing import KeyFormat
 
 if TYPE_CHECKING:

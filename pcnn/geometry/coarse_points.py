@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from pcnn.geometry.kernel import Triple
+from pcnn.geometry.kernel_slots import Triple
 
 if TYPE_CHECKING:
     from pcnn.geometry.point_set import PointSet

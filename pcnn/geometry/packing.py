@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pcnn.geometry.kernel import Triple
+from pcnn.geometry.kernel_slots import Triple
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ from torch import Tensor
 from pcnn.geometry.base import Builder, Finer, Geometry, joined_rows
 from pcnn.geometry.checks import check_integers, check_order, check_rows
 from pcnn.geometry.coarse_points import coarser, in_cells
-from pcnn.geometry.kernel import Kernel, Triple
 from pcnn.geometry.kernel_map import KernelMap, one_line, per_axis
+from pcnn.geometry.kernel_slots import Kernel, Triple
 from pcnn.geometry.neighbourhood import USUAL, Neighbourhood
 from pcnn.geometry.packing import DEFAULT_FORMAT, KeyFormat
 

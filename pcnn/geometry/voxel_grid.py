@@ -11,8 +11,8 @@ from torch import Tensor
 
 from pcnn.geometry.base import Finer, Geometry
 from pcnn.geometry.checks import check_integers, check_order, check_rows
-from pcnn.geometry.kernel import Kernel, Triple
 from pcnn.geometry.kernel_map import one_line, outside_inference_mode, per_axis
+from pcnn.geometry.kernel_slots import Kernel, Triple
 from pcnn.geometry.packing import DEFAULT_FORMAT, KeyFormat
 
 Box = tuple[Triple, Triple]

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from pcnn.geometry import VoxelGrid
-from pcnn.geometry.kernel import Triple
+from pcnn.geometry.kernel_slots import Triple
 from pcnn.kernels import cuda, pinned
 
 _ARGUMENTS = struct.Struct("8Pqq4i4i3i3ii0q")

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from pcnn.geometry import KernelMap, KeyFormat
-from pcnn.geometry.kernel import Triple
+from pcnn.geometry.kernel_slots import Triple
 from pcnn.geometry.layouts import mask_words
 from pcnn.kernels import cuda
 from pcnn.maps.device_layouts import DEVICE_LAYOUTS

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 
 from pcnn.geometry import Kernel, KernelMap, KeyFormat, VoxelGrid
-from pcnn.geometry.kernel import Triple
+from pcnn.geometry.kernel_slots import Triple
 from pcnn.geometry.layouts import MASK_BITS, mask_words
 from pcnn.kernels.cuda import module
 from pcnn.maps.device_layouts import DEVICE_LAYOUTS

@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 
 from pcnn.geometry.block_layouts import BLOCK_ROWS
-from pcnn.geometry.kernel import Triple
+from pcnn.geometry.kernel_slots import Triple
 from pcnn.geometry.layouts import Layout
 from pcnn.maps.cell_runs import GROUP_ROWS, CellRuns, Floats, Integers
 from pcnn.maps.local_voxels import Edges

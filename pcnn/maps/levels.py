@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from pcnn.geometry import KeyFormat
-from pcnn.geometry.kernel import Triple
+from pcnn.geometry.kernel_slots import Triple
 from pcnn.geometry.voxel_grid import Box
 from pcnn.kernels import cuda
 from pcnn.maps.radix_sort import MAX_PASSES, TILE, RadixSort, passes_of, state_words

@@ -11,7 +11,7 @@ import math
 import torch
 from torch import Tensor
 
-from pcnn.geometry.kernel import Triple
+from pcnn.geometry.kernel_slots import Triple
 from pcnn.geometry.neighbourhood import check_outside
 
 #: Cell edges along x, y and z [m].

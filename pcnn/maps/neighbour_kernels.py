@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 
 from pcnn.geometry import KernelMap
-from pcnn.geometry.kernel import Triple
 from pcnn.geometry.kernel_map import EdgeSet
+from pcnn.geometry.kernel_slots import Triple
 from pcnn.geometry.layouts import Layout, check_table_size
 from pcnn.geometry.row_lists import lists_of, pairs_of_lists
 from pcnn.kernels import cuda

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from pcnn.geometry import Kernel, PointSet
 from pcnn.geometry.coarse_points import coarse_size, level_of
-from pcnn.geometry.kernel import Triple
+from pcnn.geometry.kernel_slots import Triple
 from pcnn.kernels import cuda, pinned
 from pcnn.maps.levels import (
     EXTENT_WORDS,

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from pcnn.geometry import Kernel, KernelMap, Neighbourhood, PointSet
-from pcnn.geometry.kernel import Triple
+from pcnn.geometry.kernel_slots import Triple
 from pcnn.geometry.neighbourhood import USUAL
 from pcnn.maps.cell_parents import cell_parents
 from pcnn.maps.cell_runs import CellRuns, Places

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from pcnn.geometry import Kernel, KeyFormat, VoxelGrid
-from pcnn.geometry.kernel import Triple
+from pcnn.geometry.kernel_slots import Triple
 from pcnn.kernels.cuda import module
 from pcnn.maps.levels import extent_of, unique_sites
 from pcnn.maps.radix_sort import MAX_ITEMS

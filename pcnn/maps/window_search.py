@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from pcnn.geometry import Kernel, KeyFormat
-from pcnn.geometry.kernel import Triple
+from pcnn.geometry.kernel_slots import Triple
 from pcnn.geometry.layouts import check_table_size, mask_words
 from pcnn.kernels import cuda
 

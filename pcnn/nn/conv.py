@@ -119,7 +119,7 @@ class Conv3d(_Convolution):
         kernel_size: K per axis, any odd or even size.
         stride: per axis.
         padding: per axis; ``None`` centres odd kernels, as far as they still cover their coarse
-            voxel, and lets even ones cover 0..K-1 (`pcnn.geometry.kernel.usual_padding`).
+            voxel, and lets even ones cover 0..K-1 (`pcnn.geometry.kernel_slots.usual_padding`).
         dilation: per axis.
         groups: groups of channels.
         bias: whether to learn an additive bias ``[C_out]``.

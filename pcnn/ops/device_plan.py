@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from pcnn.geometry import KernelMap, KeyFormat, VoxelGrid
-from pcnn.geometry.kernel import Triple
+from pcnn.geometry.kernel_slots import Triple
 from pcnn.geometry.slot_tiles import WHOLE_SLOTS
 from pcnn.kernels import pinned
 from pcnn.maps.device_layouts import DEVICE_LAYOUTS

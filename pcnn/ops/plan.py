@@ -15,8 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from pcnn.geometry import Geometry, KernelMap, PointSet, VoxelGrid, grid_of_cells
-from pcnn.geometry.kernel import Triple
 from pcnn.geometry.kernel_map import outside_inference_mode
+from pcnn.geometry.kernel_slots import Triple
 from pcnn.geometry.layouts import layout_kind
 from pcnn.geometry.packing import DEFAULT_FORMAT, KeyFormat
 from pcnn.geometry.slot_tiles import TILES

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pcnn.geometry import Geometry, PointSet
-from pcnn.geometry.kernel import Kernel
+from pcnn.geometry.kernel_slots import Kernel
 from pcnn.geometry.layouts import layout_kind
 from pcnn.maps.cell_parents import CellParents
 from pcnn.maps.point_memory import map_bytes

@@ -74,7 +74,7 @@ def test_without_wandb_nothing_is_kept(tmp_path):
 
 def test_object_3d_has_colours():
     from pcnn.callbacks.prediction_picture import Scan
-    from pcnn.callbacks.wandb_segmentation import object_3d
+    from pcnn.callbacks.wandb_iou_table import object_3d
 
     scan = Scan(torch.rand(5, 3).numpy(), torch.arange(5).numpy(), None, "x")
     thing = object_3d(scan, scan.pred, torch.randint(0, 255, (4, 3)).byte().numpy(), "x")

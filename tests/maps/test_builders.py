@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from pcnn.geometry import Kernel, KernelMap, VoxelGrid, grid_of_cells
-from pcnn.geometry.kernel import Triple
+from pcnn.geometry.kernel_slots import Triple
 from pcnn.maps import BinarySearch, HashTable, MapBuilder, ZDelta, conformance
 from tests import oracle
 from tests.clouds import surface, surface_grid
