@@ -1,4 +1,4 @@
-// What every kernel file shares: integer names, the kernel declaration, small arithmetic.
+// Shared by all kernel files: integer names, the kernel declaration, small arithmetic.
 //
 // A kernel takes one struct of arguments, passed by value and named `a`:
 //     struct FillArguments { int* out; i64 n; int value; };

@@ -154,7 +154,7 @@ KERNEL(search_blocks, Arguments, THREADS) {
     __shared__ int outputs[SOURCE_BLOCK];  // target row that found each key
     const bool begins = segment == 0 || entry[-1].source_block != here.source_block;
     const bool ends = following.source_block != here.source_block;
-    if (begin == end && !begins) return;  // whoever ends before this one writes the last rows
+    if (begin == end && !begins) return;  // an earlier end of the range writes the last rows
 #else
     if (begin == end) return;
 #endif
@@ -246,7 +246,7 @@ KERNEL(write_rows, Arguments, THREADS) {
          number += tile_step) {
         const i64 first_row = number * WARP, row = first_row + lane;
         const bool inside = row < a.n_target;
-        // lanes behind the last row read it once more: what they find is not written
+        // lanes after the last row read it again: their results are not written
         const int* column = a.columns + first_slot * a.pitch + min(row, (i64)a.n_target - 1);
         u32 mask = 0;
         for (int start = 0; start < width; start += BATCH) {
@@ -264,7 +264,7 @@ KERNEL(write_rows, Arguments, THREADS) {
 #pragma unroll
             for (int b = 0; b < BATCH; ++b) {
 #if MIRRORED
-                // a site is its own neighbour in the middle slot, which nobody searched
+                // a site is its own neighbour in the middle slot, which is not searched
                 if (first_slot + start + b == a.slots) rows[b] = (int)row;
 #endif
                 if (start + b < width) tile[lane * stride + start + b] = rows[b];

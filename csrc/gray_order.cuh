@@ -4,8 +4,8 @@
 #pragma once
 #include "common.cuh"
 
-// Whoever includes this says how many bits there are: OWN_BITS for the most frequent columns, one each,
-// and FOLDED_BITS for all other columns, where they are more.
+// The including file defines the number of bits: OWN_BITS for the most frequent columns, one each, and
+// FOLDED_BITS for all other columns, where they are more.
 #define GRAY_BITS (OWN_BITS + FOLDED_BITS)
 #define SAMPLED 1024    // rows at most whose columns are counted
 

@@ -2,7 +2,7 @@
 //
 // Hash table and runs: clear -> insert -> search. Grid: bound_box -> clear -> insert -> search.
 //
-// What is moved for N sites a side and K slots: 16..64 N bytes of the store cleared; 8 N of keys read
+// Bytes moved for N sites a side and K slots: 16..64 N bytes of the store cleared; 8 N of keys read
 // and N sectors of 32 B written; the look-ups, in sectors of a store that the L2 cache mostly holds;
 // 4 N K bytes of the table written and 4 N ceil(K / 31) of masks. Counted for K = 27, sectors a row:
 //     scan at 5 cm      hash table 11, runs 8

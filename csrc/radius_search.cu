@@ -128,7 +128,7 @@ __device__ __forceinline__ void visit_run(const Search& search, const float* cen
 }
 
 // Call `visit(slot, source row)` for every triplet of an output row: four columns of cells, in each
-// one run, or two where the numbers of cells begin anew.
+// one run, or two where the numbers of cells start again.
 template <typename Visit>
 __device__ __forceinline__ void visit_neighbours(const Search& search, i64 row, Visit visit) {
     float centre[3];

@@ -41,7 +41,7 @@ KERNEL(radix_pass, PassArguments, SORT_THREADS) {
 #pragma unroll
     for (int i = 0; i < SORT_ITEMS; ++i) {
         u32 index = first + i * WARP;
-        // what follows the last item goes behind all others, and nobody counts on it
+        // places after the last item sort after all others, and are not read
         key[i] = index < n ? keys_in[index] : ~0ull;
         value[i] = index < n ? values_in[index] : 0;
     }

@@ -136,7 +136,7 @@ struct Axis {
 template <typename Visit>
 __device__ __forceinline__ void visit_candidates(const Arguments& a, i64 i, Visit visit) {
     const i64 key = a.keys[i], before = i ? a.keys[i - 1] : -1;
-    // Inputs next to each other in the sorted list reach many sites in common. Whoever is second
+    // Inputs next to each other in the sorted list reach many sites in common. The second one
     // leaves those out: arithmetic here is cheaper than a longer list to sort.
     const bool neighbours = i && key >> a.batch_shift == before >> a.batch_shift;
     const Axis<KX, SX, DX> x(cell_of(a, key, 0), cell_of(a, before, 0), a.padding[0]);

@@ -109,7 +109,7 @@ KERNEL(column_bits, MaskKeysArguments, 256) {
     assign_bits(counts, columns, a.bits + (i64)blockIdx.x * a.columns);
 }
 
-// Keys of all rows, those of rows without a slot behind all others.
+// Keys of all rows; rows without a slot come last.
 KERNEL(mask_keys, MaskKeysArguments, 256) {
     __shared__ u32 histogram[MAX_PASSES][RADIX];
     for (int pass = 0; pass < MAX_PASSES; ++pass) histogram[pass][threadIdx.x] = 0;

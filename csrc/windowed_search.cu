@@ -1,10 +1,10 @@
 // Neighbour tables of many maps in one launch, by searching windows instead of the whole array.
 //
 // Outputs are sorted, so for one (x, y) group of slots the wanted positions only move forwards. A
-// warp takes 32 consecutive outputs at a time, loads the stretch of source keys that their queries can meet
-// into shared memory, and finds every query there. Only where a block's
-// first output's queries lie is looked for in the whole array, by a launch of its own. As in Spira's z-delta search (section 5.2) the slots of a
-// group follow the first one by local steps.
+// warp takes 32 consecutive outputs at a time, loads the stretch of source keys that their queries
+// can meet into shared memory, and finds every query there. Only the queries of the first output of
+// a block are searched for in the whole array, by a launch of its own. As in Spira's z-delta search
+// (section 5.2), the slots of a group follow the first one by local steps.
 
 #include "common.cuh"
 
@@ -83,8 +83,8 @@ struct Place {
     int slot;     // the group's first
 };
 
-// Local steps of z-delta search (Spira, section 5.2), over what is there instead of what is wanted: the
-// keys from the first slot's position on, as far as the last slot reaches.
+// Local steps of z-delta search (Spira, section 5.2), over the existing keys instead of the wanted
+// ones: the keys from the first slot's position on, as far as the last slot reaches.
 __device__ __forceinline__ void take_hits(
     const i64* keys, u32 p, u32 limit, u32 base, i64 query, u32 reach, u32 step, float inverse, const Place& place) {
     u32 bits = 0;

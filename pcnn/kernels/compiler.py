@@ -15,7 +15,7 @@ STANDARD = "c++17"
 
 
 class Compiled(NamedTuple):
-    """What the compiler hands back.
+    """Result of the compiler.
 
     Args:
         cubin: machine code, an ELF file.

@@ -45,7 +45,7 @@ class Module(Protocol):
 
 
 class Loader(Protocol):
-    """What makes modules for one type of device; called once a launch, so it remembers them."""
+    """Makes modules for one type of device; called once a launch, so it remembers them."""
 
     def __call__(self, source: str, device: torch.device, **defines: int) -> Module:
         """Return the module of a source."""
@@ -97,5 +97,5 @@ def _compiled(source: str, arch: str, defines: tuple[tuple[str, int], ...]) -> M
     return CudaModule(source, dict(defines), cubin(source, arch, dict(defines)))
 
 
-#: What serves each type of device. Tests add the CPU, through an emulator.
+#: Loader of each type of device. Tests add the CPU, through an emulator.
 LOADERS: dict[str, Loader] = {"cuda": load}

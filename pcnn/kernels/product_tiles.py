@@ -63,7 +63,7 @@ def joined_groups(weight: Tensor, groups: int, together: int) -> Tensor:
 
 @dataclass(frozen=True)
 class ProductShape:
-    """What a product looks like, seen from the side it is computed from.
+    """Sizes of a product, seen from the side it is computed from.
 
     Args:
         volume: number of kernel slots K.

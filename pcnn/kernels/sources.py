@@ -1,9 +1,8 @@
 """The CUDA sources that travel with the package, read as text.
 
 A source includes nothing but our own files and declares its kernels with ``KERNEL(name, Arguments,
-threads)`` of ``common.cuh``; its compile-time choices are macros. What a launch needs to know, the
-block size, is therefore read from the text, and so it is the same for NVRTC and for any other
-compiler of these files.
+threads)`` of ``common.cuh``; its compile-time choices are macros. The block size, which
+a launch has to know, is read from the text, so it is the same for every compiler of these files.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Whether products of float32 may be TF32, which torch's own switch says."""
+"""Torch's own switch for products of float32 in TF32."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _precision = getattr(torch._C, "_get_fp32_precision_getter", None)
 
 
 def tf32_allowed() -> bool:
-    """Whether matrix products of float32 may round their operands to TF32 on CUDA devices.
+    """True if matrix products of float32 may round their operands to TF32 on CUDA devices.
 
     torch has an older switch, ``torch.backends.cuda.matmul.allow_tf32``, and since 2.9 a newer one,
     ``torch.backends.cuda.matmul.fp32_precision``. The newer one follows the older; the older cannot

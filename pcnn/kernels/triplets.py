@@ -1,7 +1,7 @@
 """Products over a list of triplets, one after another: the kernels of PointCNN++.
 
 Algorithm 1 (``mvmr``) and Algorithm B of the supplement (``vvor``). A program walks L neighbours of
-the list for one block ``B_in x B_out`` of the weights. What the last triplet used stays in
+the list for one block ``B_in x B_out`` of the weights. Operands of the last triplet stay in
 registers: a block of weights, a row of features or of gradients is read, and a sum is added to the
 result, only where its number changes. The order of the list decides what changes rarely.
 

@@ -17,12 +17,12 @@ _INT32 = 1 << 31
 _ALIGNMENT = 16
 
 
-#: Versions of Triton whose launcher is known from within.
+#: Versions of Triton whose inner launch function is known.
 _KNOWN = ("3.6.0",)
 
 
 def started(compiled: Any) -> tuple[Any, tuple[Any, ...]]:
-    """What starts a compiled kernel, and its arguments between the stream and the kernel's own.
+    """The function that starts a compiled kernel, and its arguments between stream and tensors.
 
     Triton's launcher first allocates scratch memory, in a microsecond that a kernel without any
     need not spend: there its C function is called itself, in versions that are known.
@@ -79,11 +79,11 @@ class TritonLauncher:
 
 
 class Variant:
-    """A Triton kernel with its constants; whoever launches it often keeps it.
+    """A Triton kernel with its constants; callers that launch it often keep it.
 
     Args:
         kernel: made by ``triton.jit``.
-        constants: as in `TritonLauncher.variant`, like the others.
+        constants: as in `TritonLauncher.variant`.
         num_warps: warps of a program.
         num_stages: depth of the software pipeline.
     """

@@ -19,7 +19,7 @@ NormFactory = Callable[[int], nn.Module]
 
 
 class ConvFactory(Protocol):
-    """`pcnn.nn.Conv3d` or `ConvTranspose3d`, or anything that is called alike."""
+    """`pcnn.nn.Conv3d` or `ConvTranspose3d`, or any callable with the same arguments."""
 
     def __call__(
         self,
@@ -62,14 +62,14 @@ class ConvNorm(nn.Module):
         sites: SparseTensor | VoxelGrid | None = None,
         relu: bool = True,
     ) -> SparseTensor:
-        """``relu(norm(conv(x)) + residual)``, with ReLU if ``relu``, whatever ``activation`` is."""
+        """``relu(norm(conv(x)) + residual)``, with ReLU if ``relu``; ``activation`` is not used."""
         parts: dict[str, Any] = self._modules  # self.conv costs ten times as much
         conv, norm = parts["conv"], parts["norm"]
         return fused_convolution(conv, x, sites, norm, residual, relu, self._folded)
 
     def train(self, mode: bool = True) -> ConvNorm:
-        """Switch between training and evaluation; the folded norm is computed anew after it."""
-        # sees also what changed behind torch's back, as in `parameter.data.mul_`
+        """Switch between training and evaluation; the folded norm is computed again after it."""
+        # covers changes that torch does not record, as by `parameter.data.mul_`
         self._folded.clear()
         return super().train(mode)
 

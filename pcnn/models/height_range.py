@@ -12,11 +12,11 @@ RANGES = (0.0, 80.0)
 
 
 class HeightRange(nn.Module):
-    """The commonest class among training points of like height and range, a histogram.
+    """The commonest class among training points of similar height and range: a histogram.
 
-    What a network gets right beyond this it has seen in shapes: a reference to be named beside it,
-    trained on the same scans. A bin without training points has the commonest class of its height,
-    and without any at that height the commonest of all.
+    A reference for networks, trained on the same scans: a network that is right more often has
+    learned from shapes. A bin without training points has the commonest class of its height, and
+    without any at that height the commonest of all.
 
     Args:
         out_channels: classes C.

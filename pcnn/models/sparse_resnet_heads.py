@@ -1,4 +1,4 @@
-"""What makes a `SparseResNet`, an encoder, serve a task: a light decoder, or pooling."""
+"""Heads that make a `SparseResNet`, an encoder, serve a task: a light decoder, or pooling."""
 
 from __future__ import annotations
 

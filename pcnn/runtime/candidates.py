@@ -43,7 +43,7 @@ WORST_OVER_RMS = 50.0
 def default_candidates(
     call: LayerCall, product: str, reproducible: bool = False
 ) -> tuple[Dataflow, ...]:
-    """What `pcnn.tune` tries unless told otherwise.
+    """The dataflows that `pcnn.tune` tries by default.
 
     On a CPU there is one quick dataflow, for float64 on a GPU one that serves it. On a GPU the
     others are tried: implicit GEMM with the blocks that an untuned layer gets and with those that
@@ -153,7 +153,7 @@ def compare(
     """Check and time candidates for one product of a layer.
 
     A candidate computes the product of random operands on every call's own kernel map. Its result
-    is compared with float64 before its time counts, and once more afterwards: a race shows rarely.
+    is compared with float64 before its time counts, and again afterwards: a race shows rarely.
 
     Args:
         calls: calls of the layer, one or more a sample.
@@ -188,7 +188,7 @@ def compare(
             refused[dataflow] = None
             del alive[dataflow]
     aside = [dataflow for dataflow, why in refused.items() if why is None]
-    if not alive and aside:  # what was quicker is wrong on a later sample
+    if not alive and aside:  # the quicker ones are wrong on a later sample
         outcome = compare(calls, product, aside, inference=inference, repeats=repeats)
         wrong = {dataflow: why for dataflow, why in refused.items() if why is not None}
         return Outcome(outcome.ms, {**wrong, **outcome.refused})
@@ -215,7 +215,7 @@ def _checked_ms(operands: LayerProduct, dataflow: Dataflow, repeats: int) -> flo
     dtype = operands.call.signature(operands.name).dtype
     try:
         run = operands.prepared(dataflow)
-        # memory that was just freed is handed out next: let it not hold the last one's right values
+        # freed memory is handed out next: it must not hold right values of the last candidate
         torch.full(truth.shape, math.nan, dtype=operands.out_dtype, device=device)
         wrong = disagreement(run(), truth, dtype, terms)
         if wrong:

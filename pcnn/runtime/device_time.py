@@ -5,7 +5,7 @@ All repeats are enqueued behind a kernel that only spins, so the device finds th
     host:    spin | event call event | event call event | ...
     device:  spinning........................... | call | call | ...
 
-That holds only if the spin was still running when the last repeat was enqueued, which is checked; a
+That holds only if the spin was still running when the last repeat was enqueued. This is checked; a
 spin that was too short is doubled.
 """
 

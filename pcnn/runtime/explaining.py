@@ -1,4 +1,4 @@
-"""What every convolution of a network computes, with which dataflow, and in what time."""
+"""Sizes, dataflow and time of every convolution of a network."""
 
 from __future__ import annotations
 

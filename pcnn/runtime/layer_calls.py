@@ -30,7 +30,7 @@ Observer = Callable[[str, Convolution, tuple[Any, ...], dict[str, Any], SparseTe
 
 @dataclass(frozen=True)
 class LayerCall:
-    """What one call of a layer computes, whatever the values.
+    """Sizes of one call of a layer: all but the values.
 
     Args:
         kernel_map: the map, from the side on which the layer reads it.

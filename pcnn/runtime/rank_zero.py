@@ -15,10 +15,10 @@ PATIENCE = timedelta(hours=6)
 
 
 def on_rank_zero(work: Callable[[], Result]) -> Result:
-    """Do something on rank 0 and give every rank what came of it; without ranks just do it.
+    """Do work on rank 0 and give its result to every rank; without ranks, just do it.
 
     Every rank calls this, and nothing else in between. They wait in a group of their own, on the
-    CPU, because a wait of minutes is beyond the patience of the devices' collectives.
+    CPU, because collectives of devices time out after minutes.
 
     Args:
         work: called on rank 0; its result can be pickled.
@@ -36,7 +36,7 @@ def on_rank_zero(work: Callable[[], Result]) -> Result:
         if distributed.get_rank() == 0:
             try:
                 answer = [work(), None]
-            except Exception as error:  # the others are waiting: they hear of it first
+            except Exception as error:  # the other ranks are waiting: they get the error first
                 failed = error
                 answer = [None, f"{type(error).__name__}: {error}"]
         distributed.broadcast_object_list(answer, src=0, group=group)

@@ -1,7 +1,8 @@
 """One choice of layouts for all layers that read a kernel map.
 
-A layout that nobody else reads has to be worth its own making: the layers of a map are decided
-together, with the time that its layouts take (as TorchSparse++ and Spira tune groups of layers).
+A layout that one layer alone reads must save more time than it takes to make: the layers of a map
+are decided together, with the time of their layouts, as TorchSparse++ and Spira tune groups of
+layers.
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ from pcnn.runtime.layer_calls import LayerCall
 #: Choices for a layer's products, by product; ``forward`` at least.
 LayerChoices = Mapping[str, Choices]
 
-#: What map builders write; everything else is derived from it.
+#: Layouts that map builders write; all others are derived from them.
 BUILT = ("table", "masks", "counts", "offsets")
 
-#: What the geometry tells a map about its kernel.
+#: Layouts that the geometry sets, about the kernel of a map.
 TOLD = ("kernel_size", "slot_norms")
 
 

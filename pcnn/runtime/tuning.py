@@ -39,7 +39,7 @@ from pcnn.runtime.shared_layouts import decide, joined, layers_by_map, layouts_m
 
 @dataclass(frozen=True)
 class TunedLayer:
-    """What was decided about a layer.
+    """The decision about a layer.
 
     Args:
         name: of the layer in the network.
@@ -56,7 +56,7 @@ class TunedLayer:
 
     @classmethod
     def of(cls, name: str, choices: Mapping[str, Choice], known: bool) -> TunedLayer:
-        """The layer of a choice for each product; what nothing was compared with has no time."""
+        """A layer from a choice for each product; products that were not timed are left out."""
         times = {product: choice.ms for product, choice in choices.items() if choice.ms}
         return cls(name, joined(choices), times, known)
 
@@ -149,7 +149,7 @@ def tune(
 
 
 def _reproducible(network: nn.Module) -> bool:
-    """Whether torch's switch or an engine of a layer asks for identical bits in two runs."""
+    """True if torch's switch or an engine of a layer asks for identical bits in two runs."""
     asked = any(layer.engine.reproducible for layer in convolutions(network).values())
     return asked or torch.are_deterministic_algorithms_enabled()
 
@@ -193,13 +193,13 @@ class _Tuner:
         return {product: self._choices(calls, product) for product in self._products}
 
     def known(self, calls: list[LayerCall]) -> bool:
-        """Whether all decisions about a layer were on disk."""
+        """True if all decisions about a layer were on disk."""
         asked = [one for one in self._products if not self._is_settled(calls, one)]
         keys = [(calls[0].signature(one), mean_bucket(calls, one)) for one in asked]
         return bool(keys) and not _is_shared(calls) and all(self._known.exact(*k) for k in keys)
 
     def _is_settled(self, calls: list[LayerCall], product: str) -> bool:
-        """Whether there is one candidate, so that nothing is measured."""
+        """True if there is one candidate, so that nothing is measured."""
         return self._candidates is None and len(self._offered(calls, product)) == 1
 
     def _offered(self, calls: list[LayerCall], product: str) -> tuple[Dataflow, ...]:
@@ -250,7 +250,7 @@ class _Tuner:
         return ms
 
     def writable(self) -> TuningTable:
-        """What was measured of dataflows that a file may name."""
+        """The measurements of dataflows that a file may name."""
         rows = (
             (signature, bucket, tuple(one for one in choices if is_writable(one.dataflow)))
             for signature, bucket, choices in self.made
@@ -259,7 +259,7 @@ class _Tuner:
 
 
 def _is_shared(calls: Sequence[LayerCall]) -> bool:
-    """Whether slots of a layer's maps hold several inputs, as on native points.
+    """True if slots of a layer's maps hold several inputs, as on native points.
 
     Tables of decisions know sizes and not this, and other dataflows serve such maps: what is
     decided about them is measured every time, and not kept.

@@ -24,7 +24,7 @@ COMPILER = shutil.which("g++") or shutil.which("c++")
 class EmulatedModule:
     """One source file under one set of defines, in the shape of a CUDA module."""
 
-    #: Whether the last block runs first. Tickets number tiles as blocks come, so this suits every
+    #: True: the last block runs first. Tickets number tiles as blocks come, so this suits every
     #: kernel; one that relies on the blocks before its own being done gives wrong results.
     descending = False
 

@@ -1,4 +1,4 @@
-"""What a launch asks of the driver: one of straw here, a real one in test_cuda_launch_gpu.py."""
+"""Calls of a launch to the driver: a fake one here, a real one in test_cuda_launch_gpu.py."""
 
 from __future__ import annotations
 

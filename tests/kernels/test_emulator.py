@@ -1,4 +1,4 @@
-"""What the emulator of kernels promises: right results, and an error where threads go apart."""
+"""Promises of the emulator of kernels: right results, and an error where threads diverge."""
 
 import ctypes
 from pathlib import Path

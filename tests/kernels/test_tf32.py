@@ -1,4 +1,4 @@
-"""Whether float32 products may be TF32, by both switches of torch."""
+"""Both switches of torch for float32 products in TF32."""
 
 from collections.abc import Iterator
 

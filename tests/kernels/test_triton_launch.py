@@ -1,4 +1,4 @@
-"""What a launch asks of Triton, with a launcher of straw; no GPU."""
+"""Calls of a launch to Triton, with a fake launcher; no GPU."""
 
 from __future__ import annotations
 

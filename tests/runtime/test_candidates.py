@@ -205,7 +205,7 @@ DTYPES = list(RELATIVE_RMS)
 
 
 def held(dtype: str) -> torch.dtype:
-    """What a tensor of rounded operands' products is stored in."""
+    """The dtype in which products of rounded operands are stored."""
     return getattr(torch, "float32" if dtype == "tf32" else dtype)  # type: ignore[no-any-return]
 
 

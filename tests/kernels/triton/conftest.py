@@ -8,7 +8,7 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What Triton's interpreter (3.6) lacks: loops with computed bounds, products of bfloat16.
+    """Add to Triton's interpreter (3.6) loops with computed bounds and products of bfloat16.
 
     It rounds float32 to bfloat16 towards zero; that is tested with float16.
     """
