@@ -85,33 +85,23 @@ def test_an_order_asks_for_its_layouts() -> None:
     assert not by_slot.deterministic
 
 
-@pytest.mark.parametrize(
-    ("channels", "tiles"),
-    [(1, (1,)), (3, (1, 4)), (64, (1, 2, 4, 8, 16, 32, 64)), (96, (1, 2, 4, 8, 16, 32, 128))],
-)
-def test_tiles_are_the_divisors_and_the_whole_row(channels: int, tiles: tuple[int, ...]) -> None:
-    assert tiles_of(channels) == tiles
-    assert default_tile(channels) == tiles[-1]
-
-
-@pytest.mark.parametrize(
-    ("channels", "tile", "itemsize", "vectorised", "shape"),
-    [
-        (64, None, 2, True, (1, 64, 16)),  # 128 threads of 8 channels
-        (64, None, 4, True, (1, 64, 8)),
-        (64, None, 2, False, (1, 64, 2)),
-        (64, 16, 2, True, (4, 16, 64)),
-        (256, None, 2, False, (2, 128, 1)),  # no thread has two channels
-        (33, None, 2, True, (1, 64, 2)),  # rows are aligned to 2 bytes only
-        (12, None, 2, True, (1, 16, 32)),  # to 8 bytes
-        (1024, None, 2, True, (2, 512, 2)),
-    ],
-)
-def test_threads_have_one_access_a_row(
-    channels: int,
-    tile: int | None,
-    itemsize: int,
-    vectorised: bool,
-    shape: tuple[int, int, int],
-) -> None:
-    assert tile_shape(channels, tile, itemsize, vectorised) == shape
+def test_tiles_are_divisors_and_threads_have_one_access_a_row() -> None:
+    for channels, tiles in (
+        (1, (1,)),
+        (3, (1, 4)),
+        (64, (1, 2, 4, 8, 16, 32, 64)),
+        (96, (1, 2, 4, 8, 16, 32, 128)),
+    ):
+        assert tiles_of(channels) == tiles
+        assert default_tile(channels) == tiles[-1]
+    for asked, shape in (
+        ((64, None, 2, True), (1, 64, 16)),  # 128 threads of 8 channels
+        ((64, None, 4, True), (1, 64, 8)),
+        ((64, None, 2, False), (1, 64, 2)),
+        ((64, 16, 2, True), (4, 16, 64)),
+        ((256, None, 2, False), (2, 128, 1)),  # no thread has two channels
+        ((33, None, 2, True), (1, 64, 2)),  # rows are aligned to 2 bytes only
+        ((12, None, 2, True), (1, 16, 32)),  # to 8 bytes
+        ((1024, None, 2, True), (2, 512, 2)),
+    ):
+        assert tile_shape(*asked) == shape, asked

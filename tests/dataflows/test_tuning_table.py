@@ -29,29 +29,13 @@ def test_the_nearest_size_decides() -> None:
     assert table.nearest(HERE, 17, PAIRS) == (0.0, Reference())
 
 
-def test_what_is_out_of_reach_decides_nothing() -> None:
+def test_nothing_is_borrowed_from_far_away_or_across_signatures() -> None:
     table = TuningTable([(HERE, Bucket(10, 2.0), FAST)])
     assert table.nearest(HERE, 10 + int(REACH), BLOCKS) is not None
     assert table.nearest(HERE, 11 + int(REACH), BLOCKS) is None
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"device": "GPU sm_80"},
-        {"triton": "3.2"},
-        {"dtype": "bfloat16"},
-        {"c_in": 64},
-        {"c_out": 32},
-        {"groups": 2},
-        {"volume": 8},
-        {"product": "transposed"},
-    ],
-    ids=lambda change: next(iter(change)),
-)
-def test_nothing_is_borrowed_across(change: dict[str, object]) -> None:
-    table = TuningTable([(HERE, Bucket(17, 2.0), FAST)])
-    assert table.nearest(replace(HERE, **change), 17, BLOCKS) is None  # type: ignore[arg-type]
+    other = Signature("GPU sm_80", "3.2", "bfloat16", 64, 32, 2, 8, "transposed")
+    for name, value in vars(other).items():
+        assert table.nearest(replace(HERE, **{name: value}), 10, BLOCKS) is None, name
 
 
 def test_a_dataflow_that_needs_other_layouts_is_passed_over() -> None:

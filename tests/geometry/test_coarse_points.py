@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from pcnn.geometry import Kernel, PointSet, point_set_of, quantize
-from tests.clouds import batched, cloud, surface
+from tests.clouds import batched, surface
 
 STRIDES = [2, 3, (1, 1, 2), (2, 1, 3)]
 
@@ -71,11 +71,6 @@ def test_of_equally_near_points_the_first_row_is_kept() -> None:
         assert int(fine.chosen[0]) == min(
             row for row, point in enumerate(points[order].tolist()) if point == [0.25] * 3
         )
-
-
-def test_stride_one_is_the_set_itself() -> None:
-    made = point_set_of(cloud(20))
-    assert made.strided(Kernel.of(5)) is made
 
 
 @pytest.mark.parametrize("stride", STRIDES, ids=str)

@@ -11,7 +11,7 @@ from torch import nn
 
 import pcnn
 from pcnn.geometry import Geometry, Kernel, PointSet, VoxelGrid, point_set_of, quantize
-from pcnn.nn import AvgPool3d, Conv3d, unpool
+from pcnn.nn import AvgPool3d, Conv3d
 from pcnn.ops import Planner, reduce_points
 from pcnn.ops.sites import output_sites
 from tests.clouds import batched, surface_grid
@@ -126,14 +126,6 @@ def test_a_mixed_batch_of_levels_knows_the_rows_above_but_no_points() -> None:
     above = joined.coords[joined.inverse][:, 1:]
     assert torch.equal(above, fine.coords[:, 1:].div(2, rounding_mode="floor") * 2)
     assert joined.finer is None
-
-
-def test_features_at_points_are_those_of_the_finest_level_brought_back() -> None:
-    root, cells = made("voxels")
-    x = pcnn.SparseTensor(torch.randn(root.rows, 3), root)
-    low = AvgPool3d(3)(AvgPool3d(2)(x))
-    assert len(cells) != root.rows
-    assert torch.equal(low.at_points(), unpool(low, root).at_points())
 
 
 def test_features_of_points_are_reduced_to_any_level() -> None:

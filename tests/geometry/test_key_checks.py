@@ -209,10 +209,3 @@ def test_a_map_of_other_sites_is_not_kept() -> None:
 def test_cells_that_are_none_are_refused(cells: torch.Tensor, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         grid_of_cells(cells)
-
-
-@pytest.mark.parametrize("dtype", [torch.int8, torch.int32, torch.float16, torch.float64])
-def test_whole_numbers_of_any_dtype_are_cells(dtype: torch.dtype) -> None:
-    cells = surface(60)
-    assert torch.equal(grid_of_cells(cells.to(dtype)).keys, grid_of_cells(cells).keys)
-    assert grid_of_cells(torch.zeros(0, 3, dtype=dtype)).rows == 0

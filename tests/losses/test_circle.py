@@ -41,8 +41,8 @@ def kinds(k: int, seed: int) -> tuple[Tensor, Tensor]:
     return positive, negative
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_equals_the_formula_with_gradients(seed: int) -> None:
+def test_equals_the_formula_with_gradients() -> None:
+    seed = 0
     generator = torch.Generator().manual_seed(seed)
     distance = torch.rand(9, 9, generator=generator, dtype=torch.float64) * 2
     distance.requires_grad_()

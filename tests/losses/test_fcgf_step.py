@@ -55,7 +55,7 @@ def fcgf(
     return float(loss), by_raw[0], by_raw[1]
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_equals_numpy_with_gradients_by_hand(seed: int) -> None:
     generator = torch.Generator().manual_seed(seed)
     sources = [torch.rand(n, 3, generator=generator) * 4 for n in (40, 25)]

@@ -12,12 +12,6 @@ from pcnn.maps import DoubleTraversed, HashTable, MapBuilder, Windowed, ZDelta
 from pcnn.maps.table_to_pairs import transposed_table
 from tests.maps.growth import SIZES, check, cost, sheet
 
-
-@pytest.mark.parametrize("n", [1, 2, 1000])
-def test_a_sheet_holds_as_many_cells_as_asked_for(n: int) -> None:
-    assert len(torch.unique(DEFAULT_FORMAT.pack(sheet(n)))) == n
-
-
 #: Builders that write a table: one of each way to search.
 LARGE = [
     Windowed(),

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import torch
 
-from pcnn.geometry import Kernel
 from pcnn.maps.local_voxels import box_reach, cells_of, official_radius, outside_share, slots_of
 
 GRID = (0.05, 0.05, 0.05)
@@ -52,13 +51,6 @@ def test_slots_equal_loops_and_mirror(size: tuple[int, int, int], outside: str) 
     mirrored = slots_of(-given, grid, size, outside)
     expected = torch.where(found < 0, -1, volume - 1 - found)
     assert torch.equal(mirrored, expected)
-
-
-def test_slots_of_cell_centres_are_the_kernels() -> None:
-    kernel = Kernel.of((3, 5, 3))
-    grid = (0.05, 0.02, 0.1)
-    centres = kernel.offset_tensor().float() * torch.tensor(grid)
-    assert torch.equal(slots_of(centres, grid, kernel.size), torch.arange(kernel.volume))
 
 
 def test_reaches() -> None:

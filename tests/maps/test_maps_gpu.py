@@ -19,7 +19,6 @@ from pcnn.maps import DoubleTraversed, MapBuilder, SortedSearch, Windowed
 from pcnn.maps.disjoint import DisjointMap, disjoint_maps
 from pcnn.maps.levels import extent_of, pack_cells, unique_sites
 from pcnn.maps.reached_sites import reached_sites
-from pcnn.maps.tiles import Tiled, tiles_of
 from pcnn.maps.window_search import Search, SearchShape, Sites, search_windows
 from pcnn.ops.sites import strided
 from tests.clouds import surface, surface_grid
@@ -189,17 +188,6 @@ def test_more_tiling_maps_than_a_launch_takes(device: torch.device) -> None:
         rows_above = torch.zeros(source.rows, dtype=torch.int64, device=device)
         rows_above[truth.in_index.long()] = truth.out_index.long()
         assert torch.equal(built.inverse[: source.rows], rows_above)
-
-
-def test_tiles_of_more_maps_than_a_launch_takes(device: torch.device) -> None:
-    grid = scene(device)
-    tables = [SortedSearch().build(grid, grid, kernel).layout("table")[0] for kernel in FEW[:2]]
-    parts = [tables[n % 2][: grid.rows >> n % 7] for n in range(35)]
-    plain = [KernelMap.from_table(part, grid.rows) for part in parts]
-    found = tiles_of([Tiled(p.layout("table")[0], p.layout("masks")[0]) for p in plain])
-    for layout, wanted in zip(found, plain, strict=True):
-        for one, other in zip(used(layout), used(wanted.layout("tiles")), strict=True):
-            assert torch.equal(one, other)
 
 
 def everything(grid: VoxelGrid, builder: MapBuilder) -> list[Tensor]:

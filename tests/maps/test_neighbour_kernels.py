@@ -116,9 +116,3 @@ def test_queries_that_find_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     source = scan(100, clouds=1)
     far = replace(source, points=source.points + 1e3)
     assert agree(monkeypatch, source, far, Kernel.of(3)) == 0
-
-
-def test_cell_origins(monkeypatch: pytest.MonkeyPatch) -> None:
-    source = scan(300, downsampling="cell_origin")
-    agree(monkeypatch, source, source, Kernel.of(5))
-    agree(monkeypatch, source, coarser(source, (2, 2, 2)), Kernel.of(3, 2, padding=0))

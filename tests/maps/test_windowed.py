@@ -18,15 +18,6 @@ def check(source: VoxelGrid, target: VoxelGrid, kernel: Kernel) -> None:
         assert torch.equal(built.layout(name)[0].long(), truth.layout(name)[0].long()), name
 
 
-def test_a_jump_in_density_leaves_the_window() -> None:
-    # a plane full of columns beside a thin line: consecutive outputs ask for thousands of inputs
-    dense = torch.cartesian_prod(torch.arange(1), torch.arange(30), torch.arange(40))
-    line = torch.stack([torch.ones(60), torch.arange(60) - 10, torch.zeros(60)], 1).long()
-    grid = grid_of_cells(torch.cat([dense, line]))
-    for kernel in (Kernel.of(3), Kernel.of(5), Kernel.of((3, 3, 1))):
-        check(grid, grid, kernel)
-
-
 @pytest.mark.parametrize("kernel", [Kernel.of(9), Kernel.of((4, 30, 9))], ids=str)
 def test_kernels_of_more_slots_than_a_block_holds_at_once(kernel: Kernel) -> None:
     shape = SearchShape.of(kernel, (1, 1, 1), DEFAULT_FORMAT)

@@ -51,12 +51,6 @@ def test_keys_of_32_bits_at_their_limit() -> None:
     check(ZDelta(key_bits="auto"), grid, grid, Kernel.of(5))
 
 
-def test_keys_of_32_bits_hold_one_cloud() -> None:
-    grid = surface_grid(10, batch_size=2)
-    with pytest.raises(ValueError, match=r"one cloud.*holds 2"):
-        ZDelta(key_bits=32).build(grid, grid, Kernel.of(3))
-
-
 @pytest.mark.parametrize("half", [False, True])
 def test_kernels_of_more_slots_than_a_tile_holds(half: bool) -> None:
     grid = surface_grid(60)
@@ -126,9 +120,11 @@ def test_settings_that_cannot_be() -> None:
         ZDelta(key_bits=16)
     with pytest.raises(ValueError, match="power of two from 32 to 1024"):
         ZDelta(rows=48)
+    grid = surface_grid(10, batch_size=2)
+    with pytest.raises(ValueError, match=r"one cloud.*holds 2"):
+        ZDelta(key_bits=32).build(grid, grid, Kernel.of(3))
     with pytest.raises(ValueError, match="binary_search: key_bits must be 32, 64 or auto"):
         BinarySearch(key_bits=16)
-    grid = surface_grid(10, batch_size=2)
     with pytest.raises(ValueError, match="binary_search: 32-bit keys hold one cloud"):
         BinarySearch(key_bits=32).build(grid, grid, Kernel.of(3))
 

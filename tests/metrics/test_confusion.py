@@ -1,11 +1,9 @@
-import os
-import tempfile
-
 import pytest
 import torch
 import torch.multiprocessing as mp
 
 from pcnn.metrics import ConfusionMatrix
+from tests.forking import require_fork
 
 
 def count(pred, target, classes, ignore=255):
@@ -79,9 +77,9 @@ def _rank(rank, path):
     torch.distributed.destroy_process_group()
 
 
-def test_ranks_are_summed():
-    with tempfile.TemporaryDirectory() as folder:
-        mp.spawn(_rank, (os.path.join(folder, "meet"),), nprocs=2)
+def test_ranks_are_summed(tmp_path):
+    require_fork()
+    mp.start_processes(_rank, (str(tmp_path / "meet"),), nprocs=2, start_method="fork")
 
 
 @pytest.mark.gpu

@@ -88,30 +88,6 @@ def test_other_norms_are_not_folded(module: nn.Module) -> None:
     assert FoldedNorm().fold(module, None, CHANNELS) is None
 
 
-def test_tensors_that_count_no_changes_are_not_folded() -> None:
-    with torch.inference_mode():
-        assert FoldedNorm().fold(norm(), None, CHANNELS) is None
-
-
-class Wrapped(torch.Tensor):
-    """A class of tensors of somebody else."""
-
-
-def test_other_classes_of_tensors_are_not_folded() -> None:
-    module = norm()
-    module.running_mean = module.running_mean.as_subclass(Wrapped)  # type: ignore
-    assert FoldedNorm().fold(module, None, CHANNELS) is None
-
-
-def test_what_inference_mode_folds_serves_outside() -> None:
-    module, folded_norm = norm(), FoldedNorm()
-    with torch.inference_mode():
-        inside = folded_norm.fold(module, None, CHANNELS)
-    assert inside is folded_norm.fold(module, None, CHANNELS)
-    assert inside is not None
-    assert not inside.scale.is_inference()  # type: ignore[union-attr]
-
-
 def load(module: nn.Module) -> None:
     module.load_state_dict(norm().state_dict())
 
@@ -170,21 +146,26 @@ def test_changes_are_seen(change: Callable[[nn.Module], None]) -> None:
     torch.testing.assert_close(after, module(x.to(after.dtype)).detach())
 
 
+def test_no_fold_of_tensors_that_count_no_changes_and_none_of_inference_mode() -> None:
+    module, folded_norm = norm(), FoldedNorm()
+    with torch.inference_mode():
+        assert FoldedNorm().fold(norm(), None, CHANNELS) is None
+        inside = folded_norm.fold(module, None, CHANNELS)
+    assert inside is folded_norm.fold(module, None, CHANNELS)
+    assert not inside.scale.is_inference()  # type: ignore[union-attr]
+    for copied in (copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))):
+        assert copied(folded_norm)._kept is None
+    other = type("Other", (torch.Tensor,), {})  # a class of tensors of another package
+    module.running_mean = module.running_mean.as_subclass(other)  # type: ignore
+    assert FoldedNorm().fold(module, None, CHANNELS) is None
+
+
 def test_what_is_unchanged_is_kept() -> None:
     module, folded_norm = norm(), FoldedNorm()
     folded = folded_norm.fold(module, None, CHANNELS)
     assert folded_norm.fold(module, None, CHANNELS) is folded
     folded_norm.clear()
     assert folded_norm.fold(module, None, CHANNELS) is not folded
-
-
-@pytest.mark.parametrize(
-    "copied", [copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))], ids=["deepcopy", "pickle"]
-)
-def test_copies_are_empty(copied: Callable[[FoldedNorm], FoldedNorm]) -> None:
-    folded_norm = FoldedNorm()
-    folded_norm.fold(norm(), None, CHANNELS)
-    assert copied(folded_norm)._kept is None
 
 
 def test_scaled_weights_follow_the_weights_and_the_norm() -> None:

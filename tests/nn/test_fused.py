@@ -81,20 +81,6 @@ def test_a_block_against_float64(
     assert error <= 1.2 * relative_rms(separate(block, x).features, expected) + 1e-15
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_dataflows_that_fuse_nothing_give_the_same(kind: str) -> None:
-    if kind == "transposed":
-        pytest.skip("needs given sites; the other kinds go the same way")
-    x = joined()
-    outputs = []
-    for fuses in (True, False):
-        torch.manual_seed(0)
-        engine, _ = recorded(fuses)
-        with torch.no_grad():
-            outputs.append(layer(kind, engine=engine)(x).features)
-    torch.testing.assert_close(*outputs)
-
-
 def test_autocast_reaches_the_fused_layers() -> None:
     block = shaken(ResidualBlock(4, 6, Conv3d, nn.BatchNorm1d))
     x = tensor()
@@ -104,17 +90,6 @@ def test_autocast_reaches_the_fused_layers() -> None:
             y = block(x).features
     assert y.dtype == expected.dtype == torch.bfloat16
     assert relative_rms(y, expected) < 4 * RELATIVE_RMS[torch.bfloat16]
-
-
-def test_a_residual_of_another_dtype_decides_the_dtype_of_the_sum() -> None:
-    block = shaken(ResidualBlock(4, 4, Conv3d, nn.BatchNorm1d))
-    x = tensor()
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        expected = separate(block, x).features
-        with torch.no_grad():
-            y = block(x).features
-    assert y.dtype == expected.dtype == torch.float32
-    assert relative_rms(y, expected) < 2 * RELATIVE_RMS[torch.bfloat16]
 
 
 def test_a_residual_lives_on_the_sites_of_the_output() -> None:
@@ -161,17 +136,6 @@ def test_a_switch_of_mode_forgets_what_was_folded() -> None:
         block.norm.weight.data.mul_(2)  # type: ignore[operator, union-attr]  # unseen by torch
         y = block.eval()(x).features
     torch.testing.assert_close(y, separate(block, x).features)
-
-
-def test_wrapped_models_are_fused() -> None:
-    engine, calls = recorded()
-    block, x = nn.DataParallel(layer("3", engine=engine)), tensor()
-    with torch.no_grad():
-        y = block.module(x).features
-        state = block.state_dict()
-    assert calls[0]["epilogue"] is not None
-    assert set(state) == {f"module.{key}" for key in layer("3").state_dict()}
-    torch.testing.assert_close(y, separate(block.module, x).features)
 
 
 def test_compiled_blocks_are_one_graph() -> None:

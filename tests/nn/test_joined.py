@@ -42,6 +42,5 @@ def test_what_cannot_be_joined_is_copied() -> None:
     x = tensor()
     assert type(concatenate(x, x)) is pcnn.SparseTensor  # gradients are enabled
     with torch.no_grad():
-        assert type(concatenate(x)) is pcnn.SparseTensor
-        assert type(concatenate(x, x, x)) is pcnn.SparseTensor
-        assert type(concatenate(x, x.replace(x.features.double()))) is pcnn.SparseTensor
+        for parts in ((x,), (x, x, x), (x, x.replace(x.features.double()))):
+            assert type(concatenate(*parts)) is pcnn.SparseTensor

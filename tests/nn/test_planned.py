@@ -1,10 +1,7 @@
-import copy
-
 import pytest
 import torch
 
 import pcnn
-from pcnn.geometry import VoxelGrid
 from pcnn.maps import Automatic
 from pcnn.models import MinkUNet42, SparseResNet21, SparseResNetSegmentation
 from tests.clouds import surface_grid
@@ -44,14 +41,3 @@ def test_planning_can_be_left_to_the_user() -> None:
     net.plans_input = False
     net(pcnn.SparseTensor(torch.randn(grid.rows, 4), grid))
     assert net._planner is None
-
-
-def test_copies_plan_too() -> None:
-    net, grid = MinkUNet42(width=0.125).eval(), surface_grid(50)
-    x = torch.randn(grid.rows, 4)
-    with torch.no_grad():
-        out = net(pcnn.SparseTensor(x, grid)).features
-        twin = copy.deepcopy(net)
-        fresh = VoxelGrid(grid.keys, grid.batch_size, grid.bound)
-        assert torch.equal(out, twin(pcnn.SparseTensor(x, fresh)).features)
-        assert twin.planner.is_planned(fresh, backward=False)

@@ -144,11 +144,6 @@ def test_one_graph_serves_clouds_of_many_sizes(model: str, training: bool) -> No
     assert run_all(MODELS[model], training, "aot_eager", sizes=(2000, 1500, 3000, 800)) == 1
 
 
-@pytest.mark.parametrize("training", [False, True])
-def test_one_graph_serves_layers_on_clouds_of_many_sizes(training: bool) -> None:
-    assert run_all(two_layers, training, "aot_eager", sizes=(600, 500, 900)) == 1
-
-
 @pytest.mark.slow
 def test_float32_is_held_to_float64() -> None:
     sizes = (500, 700)

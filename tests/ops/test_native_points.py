@@ -11,7 +11,7 @@ from pcnn.maps import BruteForce
 from pcnn.maps.radius import RadiusSearch
 from pcnn.nn import AvgPool3d, Conv3d, ConvTranspose3d, GlobalMaxPool, concatenate, unpool
 from pcnn.ops import convolution, resolve
-from pcnn.ops.kernel_maps import found_map, map_between
+from pcnn.ops.kernel_maps import found_map
 from pcnn.ops.prefetch import tensors_of
 from tests.clouds import batched, cloud, surface
 from tests.maps.native_points import scan
@@ -134,18 +134,6 @@ def test_a_map_that_was_given_is_used() -> None:
     x.geometry.add_map(x.geometry, kernel, built)
     layer = Conv3d(2, 2, 3)
     assert torch.equal(layer(x).features, layer(voxels).features)
-
-
-@pytest.mark.parametrize("sites", ["nearest", "cell_origin"])
-def test_a_radius_search_at_integer_coordinates_is_the_voxel_map(sites: str) -> None:
-    cells = torch.unique(surface(300), dim=0).double()
-    x = pcnn.native_points(cells, torch.zeros(len(cells), 1), downsampling=sites)
-    grid = quantize(cells, voxel_size=1.0)
-    for kernel in (Kernel.of(3), Kernel.of((1, 3, 1)), Kernel.of(2, 2)):
-        got = map_between(x.geometry, x.geometry.strided(kernel), kernel, resolve("auto"))
-        expected = map_between(grid, grid.strided(kernel), kernel, resolve("brute_force"))
-        for own, voxel in zip(got.layout("pairs"), expected.layout("pairs"), strict=True):
-            assert torch.equal(own, voxel)
 
 
 def test_a_layer_may_have_a_field_of_its_own() -> None:

@@ -209,42 +209,6 @@ def test_points_planned_in_inference_mode_serve_training(where: str) -> None:
     assert len(gradients(net, features(points))) > 10
 
 
-def test_voxels_planned_in_inference_mode_serve_training() -> None:
-    voxels, net = surface_grid(100), Net().double()
-    with torch.inference_mode():
-        net.planner(voxels, True)
-        cells = net.planner.voxelize(surface_grid(100).coords, backward=True)
-    for grid in (voxels, cells):
-        x = torch.randn(grid.rows, 3, dtype=torch.float64)
-        net(pcnn.SparseTensor(x, grid)).features.sum().backward()
-
-
-def test_engines_for_points_alone() -> None:
-    net = Net(resolve("pointcnnpp"))
-    points = scan(70)
-    x = pcnn.SparseTensor(torch.randn(points.rows, 3), points)
-    net(x).features.sum().backward()
-    voxels = surface_grid(50)
-    with pytest.raises(ValueError, match="'pointcnnpp' does not serve voxels"):
-        net(pcnn.SparseTensor(torch.randn(voxels.rows, 3), voxels))
-    with pytest.raises(ValueError, match="'brute_force' does not serve native points"):
-        Net(resolve("brute_force"))(x)
-
-
-def test_layers_of_two_fields_have_maps_of_their_own() -> None:
-    net = Net()
-    net.first.engine = replace(resolve(None), points=RadiusSearch(volume=0.5))
-    net.first.kernel = net.stem.kernel
-    net.first.weight = nn.Parameter(torch.randn(9, 4, 4))
-    points = scan(80)
-    net.planner(points, True)
-    layers = net.stem, net.first
-    built = [points.cached_map(points, one.kernel, one.engine.on_points) for one in layers]
-    assert built[0] is not None
-    assert built[1] is not None
-    assert built[0].triplets > built[1].triplets
-
-
 def test_planners_without_their_model() -> None:
     net = Net()
     points = scan(60)
@@ -295,10 +259,3 @@ def test_maps_too_large_for_row_lists_are_planned_without_them(
         net(features(points))
     with pytest.raises(ValueError, match="use the layout pairs"):
         Planner(net, ["row_lists"])(scan(91), backward=False)
-
-
-def test_small_batches(where: str) -> None:
-    net = Net(ROWS).double()
-    for n in (0, 1):
-        for result in gradients(net, features(scan(n))):
-            assert torch.isfinite(result).all()

@@ -17,15 +17,6 @@ def test_points_of_a_voxel_are_reduced() -> None:
     assert x.at_points()[:, 0].tolist() == [1, 1, 5, 1]
 
 
-def test_clouds_stay_apart() -> None:
-    points = torch.zeros(4, 3)
-    x = pcnn.voxelize(
-        points, torch.ones(4, 1), torch.tensor([0, 2, 2, 0]), voxel_size=0.1, batch_size=4
-    )
-    assert x.geometry.coords.tolist() == [[0, 0, 0, 0], [2, 0, 0, 0]]
-    assert x.geometry.batch_size == 4
-
-
 def test_gradients_reach_the_points() -> None:
     points, features = torch.rand(50, 3), torch.rand(50, 2, requires_grad=True)
     pcnn.voxelize(points, features, voxel_size=0.5).features.sum().backward()
@@ -46,9 +37,3 @@ def test_bad_requests_are_named() -> None:
         reduce_points(features[:4], grid)
     with pytest.raises(ValueError, match="not made from points"):
         reduce_points(features, VoxelGrid(grid.keys, 1, grid.bound))
-
-
-def test_features_must_match_their_geometry() -> None:
-    grid = pcnn.voxelize(torch.rand(5, 3), torch.rand(5, 2), voxel_size=0.1).geometry
-    with pytest.raises(ValueError, match="to match the geometry"):
-        pcnn.SparseTensor(torch.rand(grid.rows + 1, 2), grid)

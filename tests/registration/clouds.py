@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from pcnn.registration.descriptor import Described
 from pcnn.registration.transforms import inverse, transform_points
 from tests.registration.poses import random_pose
 
@@ -31,3 +32,26 @@ def two_views(seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
     source = world[world[:, 0] > 1.0][::2]
     source = transform_points(inverse(truth), source.double()).float()
     return source, target, truth
+
+
+class Known:
+    """Every cloud has the descriptors that it was given with."""
+
+    name, voxel_size = "known", 0.05
+
+    def __init__(self, *clouds: tuple[Tensor, Tensor]) -> None:
+        self.clouds = clouds
+
+    def __call__(self, points: Tensor) -> Described:
+        (features,) = [features for cloud, features in self.clouds if cloud is points]
+        return Described(points, features)
+
+
+def known(wrong: float = 0.3) -> tuple[Tensor, Tensor, Tensor, Known]:
+    """Two clouds, their pose, and places as descriptors, of which a share is wrong."""
+    truth, target = random_pose(1), torch.rand(600, 3) * 3
+    source = transform_points(truth.inverse(), target.double()).float()
+    features = target.clone()
+    bad = torch.rand(600) < wrong
+    features[bad] = torch.rand(int(bad.sum()), 3) * 3
+    return source, target, truth, Known((source, features), (target, target.clone()))

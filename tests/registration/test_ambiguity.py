@@ -12,7 +12,6 @@ from torch import Tensor
 
 from pcnn.datasets.registration import ThreeDMatch
 from pcnn.registration.ambiguity import ambiguity, normals_of
-from pcnn.registration.descriptor import Described
 from pcnn.registration.downsample import voxel_means
 from pcnn.registration.ransac import ransac
 from pcnn.registration.register import (
@@ -25,7 +24,7 @@ from pcnn.registration.rigid_fit import weighted_similarity
 from pcnn.registration.rivals import rivals
 from pcnn.registration.settings import RansacSettings
 from pcnn.registration.transforms import inverse, transform_points
-from tests.registration.clouds import place, two_views
+from tests.registration.clouds import Known, place, two_views
 from tests.registration.poses import random_pose
 
 VOXEL = 0.05
@@ -86,9 +85,8 @@ def test_free_directions_are_named(
     assert str(found).count("shift along") == shifts
 
 
-@pytest.mark.parametrize("size", [(2.0, 2.0, 2.0), (3.0, 2.0, 1.5)])
-def test_empty_rooms_fit_when_they_are_turned(size: tuple[float, float, float]) -> None:
-    source, target, truth = drawn_twice(lambda generator: box(generator, *size))
+def test_empty_rooms_fit_when_they_are_turned() -> None:
+    source, target, truth = drawn_twice(lambda generator: box(generator, 3.0, 2.0, 1.5))
     found = ambiguity(source, target, truth, VOXEL)
     assert not found.free
     assert found.turns
@@ -106,30 +104,12 @@ def test_one_thing_in_an_empty_room_tells_its_pose() -> None:
     assert not ambiguity(*drawn_twice(furnished), VOXEL)
 
 
-@pytest.mark.parametrize("seed", [0, 1])
-def test_views_of_a_place_are_not_ambiguous(seed: int) -> None:
-    source, target, truth = two_views(seed)
+def test_views_of_a_place_are_not_ambiguous() -> None:
+    source, target, truth = two_views()
     found = ambiguity(voxel_means(source, VOXEL), voxel_means(target, VOXEL), truth, VOXEL)
     assert not found
     assert str(found) == ""
-
-
-def test_clouds_apart_say_nothing() -> None:
-    source, target, _ = two_views()
     assert not ambiguity(source[:500], target[:500] + 90, torch.eye(4).double(), VOXEL)
-
-
-class Known:
-    """Points carry a descriptor of the place that they show, as far as it is symmetric."""
-
-    name, voxel_size = "known", VOXEL
-
-    def __init__(self, *clouds: tuple[Tensor, Tensor]) -> None:
-        self.clouds = clouds
-
-    def __call__(self, points: Tensor) -> Described:
-        (features,) = [features for cloud, features in self.clouds if cloud is points]
-        return Described(points, features)
 
 
 def pair(copy: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor, Known]:
@@ -143,7 +123,7 @@ def pair(copy: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor, Known]:
     return source, target, Known((source, features), (target, world))
 
 
-@pytest.mark.parametrize("scale", [1.1, 1.5, 0.9])
+@pytest.mark.parametrize("scale", [1.5, 0.9])
 def test_copies_of_another_size_are_refused(scale: float) -> None:
     source, target, descriptor = pair(lambda world: scale * world)
     with pytest.raises(NotRigidError, match="differ in scale by about") as caught:
@@ -191,11 +171,8 @@ def test_a_similarity_is_fitted_exactly() -> None:
     assert int(outside.inliers.sum()) < 10
     with pytest.raises(ValueError, match="scale is a factor"):
         RansacSettings(0.01, scale=0.5)
-
-
-def test_too_few_matches_have_no_rivals() -> None:
-    found = rivals(torch.rand(2, 3), torch.rand(2, 3), RansacSettings(0.1), 10)
-    assert (found.scaled, found.mirrored, found.refusal(0)) == (0, 0, "")
+    few = rivals(torch.rand(2, 3), torch.rand(2, 3), RansacSettings(0.1), 10)
+    assert (few.scaled, few.mirrored, few.refusal(0)) == (0, 0, "")
 
 
 def test_normals_of_a_plane_are_across_it() -> None:

@@ -1,8 +1,5 @@
 from __future__ import annotations
 
-import csv
-from pathlib import Path
-
 import pytest
 import torch
 from torch import Tensor
@@ -10,7 +7,6 @@ from torch import Tensor
 from pcnn.datasets.registration import RegistrationPair
 from pcnn.datasets.registration.make_gt import scene_pairs
 from pcnn.metrics.registration import protocol, summarize
-from pcnn.metrics.registration.pair_table import COLUMNS, write_pair_table
 from pcnn.registration.descriptor import Described
 from pcnn.registration.evaluation import evaluate_pairs
 from pcnn.registration.settings import EstimateSettings, RansacSettings
@@ -151,21 +147,3 @@ def test_clouds_that_cannot_be_described_are_named() -> None:
     scenes.pairs = []
     with pytest.raises(ValueError, match="no pairs to evaluate"):
         evaluate_pairs(scenes, Places(scenes), rules, SETTINGS, [100])
-
-
-def test_pair_table(tmp_path: Path) -> None:
-    scenes = Scenes()
-    rules = protocol("predator", "threedmatch")
-    done = evaluate_pairs(scenes, Places(scenes), rules, SETTINGS, [200, None], icp_distance=0.05)
-    path = write_pair_table(tmp_path / "pairs.csv", done.results, done.refined, rules)
-    with path.open() as file:
-        rows = list(csv.DictReader(file))
-    assert tuple(rows[0]) == COLUMNS
-    assert len(rows) == 2 * 2 * len(scenes.pairs)
-    assert {row["samples"] for row in rows} == {"200", "all"}
-    assert {row["icp"] for row in rows} == {"0", "1"}
-    plain = [one for results in done.results.values() for one in results]
-    for row, result in zip(rows, plain, strict=False):
-        assert (row["scene"], int(row["source"])) == (result.scene, result.source)
-        assert float(row["rre_deg"]) == pytest.approx(result.rre, rel=1e-4)
-        assert row["success"] == str(int(result.rmse <= 0.2))

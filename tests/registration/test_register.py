@@ -20,57 +20,33 @@ from pcnn.registration.network_descriptor import NetworkDescriptor
 from pcnn.registration.register import NoOverlapError, default_settings, register_points
 from pcnn.registration.settings import SOLVERS, EstimateSettings, RansacSettings
 from pcnn.registration.transforms import transform_points
-from tests.registration.clouds import two_views
+from tests.registration.clouds import Known, known, two_views
 from tests.registration.poses import random_pose
-
-
-class Colours:
-    """Every point carries its own place in the world as its descriptor."""
-
-    name, voxel_size = "colours", 0.05
-
-    def __init__(self, *known: tuple[torch.Tensor, torch.Tensor]) -> None:
-        self.known = known
-
-    def __call__(self, points: torch.Tensor) -> Described:
-        for cloud, features in self.known:
-            if cloud is points:
-                return Described(points, features)
-        raise ValueError("an unknown cloud")
-
-
-def coloured(wrong: float = 0.3) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, Colours]:
-    truth, target = random_pose(1), torch.rand(600, 3) * 3
-    source = transform_points(truth.inverse(), target.double()).float()
-    features = target.clone()
-    bad = torch.rand(600) < wrong
-    features[bad] = torch.rand(int(bad.sum()), 3) * 3
-    return source, target, truth, Colours((source, features), (target, target.clone()))
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_every_solver_finds_the_pose(solver: Any) -> None:
     if solver == "open3d":
         pytest.importorskip("open3d")
-    source, target, truth, descriptor = coloured(0.0 if solver == "svd" else 0.3)
+    source, target, truth, descriptor = known(0.0 if solver == "svd" else 0.3)
     found = register_points(
         source, target, descriptor, default_settings(0.05, solver=solver), samples=None
     )
     assert float(rotation_error(found.transform, truth)) < 2
     assert float(translation_error(found.transform, truth)) < 0.1
-    assert (found.solver, found.descriptor, found.icp) == (solver, "colours", False)
+    assert (found.solver, found.descriptor, found.icp) == (solver, "known", False)
     assert found.inliers > 200
     assert found.overlap > 0.95
 
 
 def test_icp_refines_and_is_told() -> None:
-    source, target, truth, descriptor = coloured()
+    source, target, truth, descriptor = known()
     found = register_points(source, target, descriptor, icp_distance=0.1)
     assert found.icp
     torch.testing.assert_close(found.transform, truth, atol=1e-4, rtol=0)
     # nothing lies that near: what is returned is not refined, and does not claim to be
     noisy = source + 0.003 * torch.randn_like(source)
-    descriptor = Colours((noisy, target.clone()), (target, target.clone()))
+    descriptor = Known((noisy, target.clone()), (target, target.clone()))
     plain = register_points(noisy, target, descriptor)
     found = register_points(noisy, target, descriptor, icp_distance=1e-7)
     assert not found.icp
@@ -78,9 +54,9 @@ def test_icp_refines_and_is_told() -> None:
 
 
 def test_inliers_and_rmse_are_those_of_the_refined_transform() -> None:
-    source, target, _, _ = coloured(0.0)
+    source, target, _, _ = known(0.0)
     noisy = source + 0.03 * torch.randn_like(source)
-    descriptor = Colours((noisy, target.clone()), (target, target.clone()))
+    descriptor = Known((noisy, target.clone()), (target, target.clone()))
     found = register_points(noisy, target, descriptor, samples=None, icp_distance=0.2)
     assert found.icp
     moved = transform_points(found.transform, noisy.double())
@@ -143,12 +119,12 @@ def test_doubtful_units_and_small_objects_are_told(caplog: pytest.LogCaptureFixt
 
 
 def test_no_transform_is_no_identity() -> None:
-    source, target, _, descriptor = coloured(1.0)
+    source, target, _, descriptor = known(1.0)
     with pytest.raises(NoOverlapError, match=r"matches in agreement; 60 required"):
         register_points(source, target, descriptor, min_inliers=60)
-    source, target, _, descriptor = coloured(0.0)
+    source, target, _, descriptor = known(0.0)
     far = torch.cat([source, source + 50])
-    both = Colours((far, torch.cat([target, torch.zeros_like(target)])), (target, target))
+    both = Known((far, torch.cat([target, torch.zeros_like(target)])), (target, target))
     with pytest.raises(NoOverlapError, match="near the target; 100 % required"):
         register_points(far, target, both, min_overlap=1.0)
 
@@ -156,7 +132,7 @@ def test_no_transform_is_no_identity() -> None:
 def test_matches_on_a_line_leave_the_rotation_open() -> None:
     target = torch.rand(300, 1) * torch.tensor([2.0, 1.0, -1.0]) + torch.rand(300, 3) * 0.01
     source = transform_points(random_pose(1).inverse(), target.double()).float()
-    descriptor = Colours((source, target.clone()), (target, target.clone()))
+    descriptor = Known((source, target.clone()), (target, target.clone()))
     for solver in ("torch", "svd"):
         settings = default_settings(0.05, solver=solver)
         with pytest.raises(NoOverlapError, match="of a line"):
@@ -165,7 +141,7 @@ def test_matches_on_a_line_leave_the_rotation_open() -> None:
     wide = target.clone()
     wide[::2] += torch.rand(150, 3) * 0.4
     source = transform_points(random_pose(1).inverse(), wide.double()).float()
-    found = register_points(source, wide, Colours((source, wide), (wide, wide.clone())))
+    found = register_points(source, wide, Known((source, wide), (wide, wide.clone())))
     assert float(rotation_error(found.transform, random_pose(1))) < 2
 
 
@@ -180,7 +156,7 @@ def test_matches_on_a_line_leave_the_rotation_open() -> None:
     ],
 )
 def test_numbers_out_of_range_are_refused(words: str, bad: dict[str, Any]) -> None:
-    source, target, _, descriptor = coloured()
+    source, target, _, descriptor = known()
     with pytest.raises(ValueError, match=words):
         register_points(source, target, descriptor, **bad)
 
@@ -192,7 +168,7 @@ def test_settings_are_refused_by_name() -> None:
 
 
 def test_estimates_of_a_batch_are_those_of_single_pairs() -> None:
-    pairs = [coloured(), coloured(0.5)]
+    pairs = [known(), known(0.5)]
     settings = default_settings(0.05)
     sources = [descriptor(source) for source, _, _, descriptor in pairs]
     targets = [descriptor(target) for _, target, _, descriptor in pairs]
@@ -215,20 +191,17 @@ def test_public_function_registers_two_turned_views_by_fpfh() -> None:
     assert float(translation_error(found.transform, truth)) < 0.03
 
 
-def test_a_named_model_is_the_only_one_asked() -> None:
-    source, target, _ = two_views()
-    with pytest.raises(NoOverlapError, match="60 required"):
-        pcnn.register(source, target, "interiors")
-
-
-def test_without_open3d_the_network_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_open3d_and_by_name_the_network_alone_is_asked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def missing(*_: Any, **__: Any) -> Any:
         raise ImportError("no Open3D here")
 
-    monkeypatch.setattr("pcnn.experiment.register.FPFH", missing)
     source, target, _ = two_views()
-    with pytest.raises(NoOverlapError, match="60 required"):
-        pcnn.register(source, target)
+    for named in (["interiors"], []):
+        with pytest.raises(NoOverlapError, match="60 required"):
+            pcnn.register(source, target, *named)
+        monkeypatch.setattr("pcnn.experiment.register.FPFH", missing)
 
 
 def test_clouds_of_nothing_in_common_name_both_descriptors() -> None:

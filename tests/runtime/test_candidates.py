@@ -49,12 +49,6 @@ def test_a_wrong_dataflow_loses_however_quick(product: str, flaw: str) -> None:
     assert outcome.refused[candidates[0]]
 
 
-def test_the_reason_is_kept() -> None:
-    refused = compare([call()], "forward", [Wrong(flaw="raises"), Reference()]).refused
-    reason = refused[Wrong(flaw="raises")]
-    assert reason == "CompilerError: out of resources: shared memory"
-
-
 @pytest.mark.parametrize("product", PRODUCTS)
 def test_a_slow_right_dataflow_loses_to_a_quick_right_one(product: str) -> None:
     outcome = compare([call(), call(n=150)], product, [Slow(), Reference()], repeats=2)
@@ -166,9 +160,13 @@ def on_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LayerCall, "device", torch.device("cuda:0"))
 
 
-@pytest.mark.parametrize("product", PRODUCTS)
-def test_a_cpu_has_one_candidate(product: str) -> None:
-    assert default_candidates(wide_call(), product) == (Blocked(),)
+def test_a_cpu_has_one_candidate_and_float64_the_reference(
+    request: pytest.FixtureRequest,
+) -> None:
+    for product in PRODUCTS:
+        assert default_candidates(wide_call(), product) == (Blocked(),)
+    request.getfixturevalue("on_gpu")
+    assert default_candidates(wide_call(torch.float64), "forward") == (Reference(),)
 
 
 @pytest.mark.parametrize("product", PRODUCTS)
@@ -181,11 +179,6 @@ def test_candidates_of_a_gpu(product: str, reproducible: bool) -> None:
     assert all(dataflow_of(settings_of(one)) == one for one in found)
     if reproducible:
         assert all(one.deterministic for one in found)
-
-
-@pytest.mark.usefixtures("on_gpu")
-def test_float64_is_served_by_the_reference() -> None:
-    assert default_candidates(wide_call(torch.float64), "forward") == (Reference(),)
 
 
 @pytest.mark.parametrize("product", PRODUCTS)

@@ -12,6 +12,7 @@ from pcnn.dataflows import Blocked, Reference
 from pcnn.runtime.layer_calls import convolutions
 from pcnn.runtime.rank_zero import on_rank_zero
 from tests.clouds import surface_grid
+from tests.forking import require_fork
 
 
 def test_without_ranks_the_work_is_done() -> None:
@@ -21,7 +22,9 @@ def test_without_ranks_the_work_is_done() -> None:
 
 
 def spawn(function: object, folder: Path) -> None:
-    mp.spawn(function, (str(folder / "meet"), str(folder / "tuned.json")), nprocs=2)
+    require_fork()
+    arguments = str(folder / "meet"), str(folder / "tuned.json")
+    mp.start_processes(function, arguments, nprocs=2, start_method="fork")
 
 
 def join(rank: int, path: str) -> None:

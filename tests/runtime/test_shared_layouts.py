@@ -24,11 +24,6 @@ def kernel_map(size: int = 3, stride: int = 1) -> KernelMap:
     return grid.map_to(grid.strided(kernel), kernel, SortedSearch())
 
 
-def test_the_quickest_wins_where_layouts_cost_nothing() -> None:
-    layer = {"forward": (Choice(BLOCKS, 1.0), Choice(PAIRS, 1.5))}
-    assert decide({"a": layer}, nothing) == {"a": {"forward": Choice(BLOCKS, 1.0)}}
-
-
 def test_output_and_gradient_are_chosen_together() -> None:
     # blocks win the output, but pairs are quicker for both together
     layer = {

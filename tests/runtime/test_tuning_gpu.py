@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 import torch
 from torch import nn
@@ -12,7 +9,7 @@ from torch import nn
 import pcnn
 from pcnn.dataflows import Reference
 from pcnn.dataflows.products import PRODUCTS, Product
-from pcnn.dataflows.tuned import forget, tuned
+from pcnn.dataflows.tuned import tuned
 from pcnn.dataflows.tuning_file import read, user_path
 from pcnn.runtime.candidates import compare, default_candidates
 from pcnn.runtime.layer_calls import recorded
@@ -20,14 +17,6 @@ from tests.clouds import surface_grid
 from tests.runtime.flawed import Slow
 
 pytestmark = [pytest.mark.gpu, pytest.mark.long]
-
-
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    forget()
-    yield
-    forget()
 
 
 def cloud(n: int, channels: int = 4) -> pcnn.SparseTensor:

@@ -1,7 +1,6 @@
 """The Triton kernel of docs/adding_an_engine.md, as it is written there."""
 
 import importlib.util
-import os
 import re
 from pathlib import Path
 from types import ModuleType
@@ -9,12 +8,9 @@ from types import ModuleType
 import pytest
 import torch
 
-triton = pytest.importorskip("triton")
-if not torch.cuda.is_available() and os.environ.get("TRITON_INTERPRET") != "1":
-    pytest.skip("no CUDA device and no TRITON_INTERPRET=1", allow_module_level=True)
+from tests.kernels.triton.rows import DEVICE
 
 PAGE = Path(__file__).parents[3] / "docs" / "adding_an_engine.md"
-DEVICE = "cpu" if os.environ.get("TRITON_INTERPRET") == "1" else "cuda"
 
 
 @pytest.fixture

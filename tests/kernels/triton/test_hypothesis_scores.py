@@ -1,13 +1,7 @@
 """Scores of transforms, on a GPU, or with TRITON_INTERPRET=1 on a CPU."""
 
-import os
-
 import pytest
 import torch
-
-pytest.importorskip("triton")
-if not torch.cuda.is_available() and os.environ.get("TRITON_INTERPRET") != "1":
-    pytest.skip("no CUDA device and no TRITON_INTERPRET=1", allow_module_level=True)
 
 from pcnn.kernels.hypothesis_scores import hypothesis_scores
 from tests.kernels.triton.rows import DEVICE

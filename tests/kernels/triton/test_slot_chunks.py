@@ -1,19 +1,14 @@
 """Chunks of slots, on a GPU, or with TRITON_INTERPRET=1 on a CPU."""
 
-import os
-
 import pytest
 import torch
+import triton
 
-triton = pytest.importorskip("triton")
-if not torch.cuda.is_available() and os.environ.get("TRITON_INTERPRET") != "1":
-    pytest.skip("no CUDA device and no TRITON_INTERPRET=1", allow_module_level=True)
-
-from pcnn.kernels.product_tiles import power_of_two  # noqa: E402
-from pcnn.kernels.slot_chunks import chunks_of_slot, most_chunks, slot_chunk  # noqa: E402
+from pcnn.kernels.product_tiles import power_of_two
+from pcnn.kernels.slot_chunks import chunks_of_slot, most_chunks, slot_chunk
+from tests.kernels.triton.rows import DEVICE
 
 tl = triton.language
-DEVICE = "cpu" if os.environ.get("TRITON_INTERPRET") == "1" else "cuda"
 
 
 @triton.jit
