@@ -5,11 +5,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from pcnn.geometry import VoxelGrid, grid_of_cells
+from pcnn.geometry import KernelMap, VoxelGrid, grid_of_cells
 from pcnn.maps.conformance import wavy_cells as surface
 from pcnn.maps.conformance import wavy_grid as surface_grid
 
-__all__ = ["batched", "cloud", "dense_grid", "surface", "surface_grid"]
+__all__ = ["batched", "cloud", "dense_grid", "surface", "surface_grid", "triplets_of"]
 
 
 def dense_grid(size: int, batch_size: int = 1) -> VoxelGrid:
@@ -29,3 +29,9 @@ def batched(n: int, clouds: int = 3) -> tuple[Tensor, Tensor]:
     """Points and their clouds, in no order."""
     batch = torch.randint(0, clouds, (n,), generator=torch.Generator().manual_seed(n))
     return cloud(n, seed=n), batch
+
+
+def triplets_of(kernel_map: KernelMap) -> list[tuple[int, int, int]]:
+    """(i, j, k) of output, input and slot, in the map's order."""
+    columns = (kernel_map.out_index, kernel_map.in_index, kernel_map.slot_index)
+    return list(zip(*(column.tolist() for column in columns), strict=True))

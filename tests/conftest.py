@@ -158,3 +158,11 @@ def emulated(monkeypatch: pytest.MonkeyPatch) -> None:
     if COMPILER is None:
         pytest.skip("no C++ compiler to emulate kernels with")
     monkeypatch.setitem(cuda.LOADERS, "cpu", emulated_module)
+
+
+@pytest.fixture(params=["torch", "emulated"])
+def where(request: pytest.FixtureRequest) -> str:
+    """By torch's operations, or by device kernels on CPU tensors."""
+    if request.param == "emulated":
+        request.getfixturevalue("emulated")
+    return str(request.param)

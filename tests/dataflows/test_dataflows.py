@@ -15,7 +15,7 @@ from pcnn.nn import Conv3d
 from pcnn.ops import Engine, conformance
 from pcnn.ops.conformance_cases import Case, FanIn, random_map
 from tests import oracle
-from tests.clouds import surface_grid
+from tests.clouds import surface_grid, triplets_of
 from tests.engines import DATAFLOWS, SEVERAL_PER_SLOT
 from tests.specs import EXACT, SINGLE, spec_of
 from tests.tolerance import RELATIVE_RMS, relative_rms
@@ -62,11 +62,6 @@ def make(n: int, kernel: Kernel, transposed: bool = False) -> KernelMap:
     return kernel_map.transpose() if transposed else kernel_map
 
 
-def edges_of(kernel_map: KernelMap) -> list[tuple[int, int, int]]:
-    columns = (kernel_map.out_index, kernel_map.in_index, kernel_map.slot_index)
-    return list(zip(*(c.tolist() for c in columns), strict=True))
-
-
 @pytest.mark.parametrize(
     "build",
     [
@@ -81,7 +76,7 @@ def edges_of(kernel_map: KernelMap) -> list[tuple[int, int, int]]:
 )
 def test_the_reference_equals_loops(build: Callable[[], KernelMap]) -> None:
     kernel_map = build()
-    edges, flow = edges_of(kernel_map), Reference()
+    edges, flow = triplets_of(kernel_map), Reference()
     pairs, back = kernel_map.layout("pairs"), kernel_map.transpose()
     for c_in, c_out, groups in ((1, 3, 1), (4, 33, 1), (4, 6, 2)):
         x, y = torch.randn(kernel_map.n_in, c_in), torch.randn(kernel_map.n_out, c_out)
@@ -204,5 +199,5 @@ def test_the_maps_have_slots_with_several_inputs() -> None:
         assert slots.bincount().max() >= 4
         with pytest.raises(ValueError, match="several inputs"):
             kernel_map.layout("table")
-        edges = edges_of(kernel_map)
+        edges = triplets_of(kernel_map)
         assert (sorted((j, i, 26 - k) for i, j, k in edges) == sorted(edges)) == symmetric

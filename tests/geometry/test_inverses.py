@@ -56,13 +56,8 @@ def check(level: Geometry, cells: torch.Tensor) -> None:
     assert torch.equal(pcnn.SparseTensor(features, level).at_points()[:, 0], rows.float())
 
 
-@pytest.mark.parametrize("where", ["torch", "emulated"])
 @pytest.mark.parametrize("kind", ["voxels", "points", "thinned points"])
-def test_every_level_gives_every_point_the_row_of_its_cell(
-    kind: str, where: str, request: pytest.FixtureRequest
-) -> None:
-    if where == "emulated":
-        request.getfixturevalue("emulated")
+def test_every_level_gives_every_point_the_row_of_its_cell(kind: str, where: str) -> None:
     root, cells = made(kind)
     for level in levels(root):
         check(level, cells)
@@ -70,11 +65,8 @@ def test_every_level_gives_every_point_the_row_of_its_cell(
             check(other, cells)
 
 
-@pytest.mark.parametrize("where", ["torch", "emulated"])
 @pytest.mark.parametrize("kind", ["voxels", "points"])
-def test_planned_levels_do_so_too(kind: str, where: str, request: pytest.FixtureRequest) -> None:
-    if where == "emulated":
-        request.getfixturevalue("emulated")
+def test_planned_levels_do_so_too(kind: str, where: str) -> None:
     root, cells = made(kind)
     net = nn.Sequential(Conv3d(4, 4, 2, 2), AvgPool3d(3), Conv3d(4, 4, 3, 2))
     Planner(net)(root, backward=False)

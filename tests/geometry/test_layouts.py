@@ -3,14 +3,9 @@ import torch
 
 from pcnn.geometry import Kernel, KernelMap, block_layouts, layouts, slot_tiles
 from pcnn.maps import SortedSearch
-from tests.clouds import surface_grid
+from tests.clouds import surface_grid, triplets_of
 
 Edges = set[tuple[int, int, int]]
-
-
-def edges_of(kernel_map: KernelMap) -> Edges:
-    columns = (kernel_map.out_index, kernel_map.in_index, kernel_map.slot_index)
-    return set(zip(*(c.tolist() for c in columns), strict=True))
 
 
 def make(n: int = 400, size: int = 3, stride: int = 1) -> KernelMap:
@@ -32,7 +27,7 @@ def test_every_layout_holds_the_same_triplets(
     kernel_map.layout("blocks")  # so that the transposed one is the mirrored one where it can be
     kernel_map = kernel_map.transpose() if transposed else kernel_map
     kernel_map.validate()
-    expected = edges_of(kernel_map)
+    expected = set(triplets_of(kernel_map))
     assert len(expected) == kernel_map.triplets
 
     (table,) = kernel_map.layout("table")

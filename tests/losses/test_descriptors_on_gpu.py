@@ -10,6 +10,7 @@ from torch import nn
 
 from pcnn.losses import Circle, HardestContrastive, InfoNCE
 from tests.losses.pairs import pair_batch, unit_rows
+from tests.waits import nothing_waits
 
 
 def on_device(batch: Any) -> Any:
@@ -39,12 +40,9 @@ def test_same_value_without_waiting_for_the_device(loss: nn.Module, radius: floa
     loss(*there, moved).backward()  # libraries and allocations of the first call
     for side in there:
         side.grad = None
-    torch.cuda.set_sync_debug_mode("error")
-    try:
+    with nothing_waits():
         value = loss(*there, moved)
         value.backward()
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
     torch.testing.assert_close(value.cpu(), expected, rtol=1e-9, atol=1e-12)
     for one, other in zip(there, sides, strict=True):
         assert one.grad is not None
@@ -61,9 +59,6 @@ def test_samples_of_a_training_step_are_drawn_without_waiting() -> None:
     losses = [HardestContrastive(64, 32), Circle(samples=64)]
     for loss in losses:
         loss(*sides, batch)
-    torch.cuda.set_sync_debug_mode("error")
-    try:
+    with nothing_waits():
         values = [loss(*sides, batch) for loss in losses]
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
     assert all(float(value) > 0 for value in values)

@@ -5,13 +5,13 @@ import pytest
 import torch
 
 from pcnn.dataflows import Reference
-from pcnn.geometry import Kernel, KernelMap, PointSet, point_set_of, quantize
+from pcnn.geometry import Kernel, PointSet, point_set_of, quantize
 from pcnn.maps import SortedSearch
 from pcnn.maps.cell_parents import CellParents, cell_parents
 from pcnn.maps.radius import RadiusSearch
 from pcnn.ops import convolution
 from tests import oracle
-from tests.clouds import batched, surface
+from tests.clouds import batched, surface, triplets_of
 from tests.maps.guarded import guarded
 
 KERNELS = [
@@ -20,11 +20,6 @@ KERNELS = [
     Kernel.of((1, 1, 2), (1, 1, 2)),
     Kernel.of((2, 4, 2), (2, 4, 2)),
 ]
-
-
-def edges(kernel_map: KernelMap) -> list[tuple[int, int, int]]:
-    columns = (kernel_map.out_index, kernel_map.in_index, kernel_map.slot_index)
-    return list(zip(*(c.tolist() for c in columns), strict=True))
 
 
 def brute_force(source: PointSet, target: PointSet, kernel: Kernel) -> list[tuple[int, int, int]]:
@@ -51,8 +46,8 @@ def test_triplets_equal_brute_force(n: int, kernel: Kernel) -> None:
         target = source.strided(kernel)
         built = source.map_to(target, kernel, CellParents())
         built.validate()
-        assert edges(built) == brute_force(source, target, kernel)
-        assert edges(RadiusSearch().build(source, target, kernel)) == edges(built)
+        assert triplets_of(built) == brute_force(source, target, kernel)
+        assert triplets_of(RadiusSearch().build(source, target, kernel)) == triplets_of(built)
         assert (built.n_in, built.n_out, built.triplets) == (source.rows, target.rows, source.rows)
         assert built.one_per_slot == source.one_per_cell
         assert built.one_per_slot_transposed
@@ -115,11 +110,11 @@ def test_convolution_and_upsampling_over_shared_slots() -> None:
     x = torch.randn(source.rows, 4, dtype=torch.float64, generator=generator)
     weight = torch.randn(8, 4, 6, dtype=torch.float64, generator=generator)
     down = convolution(x, weight, built, Reference())
-    expected = oracle.convolution(x.numpy(), weight.numpy(), set(edges(built)), built.n_out)
+    expected = oracle.convolution(x.numpy(), weight.numpy(), set(triplets_of(built)), built.n_out)
     assert np.allclose(down.numpy(), expected)
     back = torch.randn(8, 6, 5, dtype=torch.float64, generator=generator)
     up = convolution(down, back, built.transpose(), Reference())
-    turned = {(j, i, k) for i, j, k in edges(built)}
+    turned = {(j, i, k) for i, j, k in triplets_of(built)}
     assert np.allclose(up.numpy(), oracle.convolution(expected, back.numpy(), turned, source.rows))
     # every fine point is reached, by its parent alone
     assert sorted(i for i, _, _ in turned) == list(range(source.rows))
@@ -131,7 +126,7 @@ def test_levels_between_are_passed_over() -> None:
     far = source.strided(Kernel.of(2, 2)).strided(Kernel.of((1, 2, 3), (1, 2, 3)))
     kernel = Kernel.of((2, 4, 6), (2, 4, 6))
     built = source.map_to(far, kernel, CellParents())
-    assert edges(built) == brute_force(source, far, kernel)
+    assert triplets_of(built) == brute_force(source, far, kernel)
     with pytest.raises(ValueError, match="by the kernel's stride"):
         cell_parents(source, far, Kernel.of(2, 2))
 

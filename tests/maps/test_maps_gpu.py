@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 
 import pytest
@@ -25,6 +26,7 @@ from tests.clouds import surface, surface_grid
 from tests.engines import KERNEL_BUILDERS
 from tests.maps.guarded import POISON, guarded
 from tests.maps.test_builders import SETTINGS
+from tests.waits import nothing_waits
 
 KERNELS = [
     *(Kernel.of(size) for size in range(2, 8)),
@@ -108,11 +110,8 @@ def test_builders_equal_the_sorted_search(builder: MapBuilder) -> None:
     for kernel in (*FEW, Kernel.of(7)):
         target = grid.strided(kernel)
         builder.build(grid, target, kernel)  # compiles
-        torch.cuda.set_sync_debug_mode("default" if waits else "error")
-        try:
+        with nullcontext() if waits else nothing_waits():
             built = builder.build(grid, target, kernel)
-        finally:
-            torch.cuda.set_sync_debug_mode("default")
         check(built, SortedSearch().build(grid, target, kernel))
 
 
@@ -288,15 +287,11 @@ def test_a_late_producer_is_not_waited_for() -> None:
     source = bare(grid, late)
     torch.cuda.synchronize()
     side = torch.cuda.Stream()
-    torch.cuda.set_sync_debug_mode("error")
-    try:
-        with torch.cuda.stream(side):
-            torch.cuda._sleep(1_000_000_000)  # some 0.5 s
-            late.copy_(grid.keys)
-            maps = work(source)
-            waited = side.query()
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
+    with nothing_waits(), torch.cuda.stream(side):
+        torch.cuda._sleep(1_000_000_000)  # some 0.5 s
+        late.copy_(grid.keys)
+        maps = work(source)
+        waited = side.query()
     side.synchronize()
     assert not waited
     for one, other in zip(maps, wanted, strict=True):

@@ -217,13 +217,8 @@ def test_upsampling_onto_any_points() -> None:
         origins.strided(Kernel.of(2, 2)).map_to(origins, Kernel.of(3), RadiusSearch())
 
 
-@pytest.mark.parametrize("where", ["torch", "emulated"])
 @pytest.mark.parametrize("stride", [1, 2])
-def test_cells_of_two_makers_count_from_one_place(
-    stride: int, where: str, request: pytest.FixtureRequest
-) -> None:
-    if where == "emulated":
-        request.getfixturevalue("emulated")
+def test_cells_of_two_makers_count_from_one_place(stride: int, where: str) -> None:
     grid = 0.0625
     points = scan(200, grid=(grid,) * 3)
     half = points.points[:, 0] > points.points[:, 0].median()

@@ -10,6 +10,7 @@ from pcnn.maps import SortedSearch, Windowed
 from pcnn.maps.device_layouts import DEVICE_LAYOUTS
 from pcnn.maps.tiles import Tiled, row_masks, tile_views, tiles_of
 from tests.clouds import surface_grid
+from tests.waits import nothing_waits
 
 KERNELS = {
     "k2s2": Kernel.of(2, 2),
@@ -210,13 +211,9 @@ def test_two_runs_give_identical_bits_without_waiting() -> None:
     table = table_of(100_000, KERNELS["5"], device="cuda")
     masks = row_masks(table)
     (first,) = tiles_of([Tiled(table, masks, 5)])
-    torch.cuda.synchronize()
-    torch.cuda.set_sync_debug_mode("error")
-    try:
+    with nothing_waits():
         runs = [tiles_of([Tiled(table, masks, 5)])[0] for _ in range(3)]
         tiles_of_table(table, 5)
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
     for run in runs:
         for one, other in zip(defined(run), defined(first), strict=True):
             assert torch.equal(one, other)

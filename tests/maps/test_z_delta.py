@@ -9,6 +9,7 @@ from pcnn.maps.z_delta import ZDelta
 from tests.clouds import surface, surface_grid
 from tests.maps.guarded import POISON, guarded
 from tests.maps.test_builders import check, expected
+from tests.waits import nothing_waits
 
 pytestmark = pytest.mark.usefixtures("emulated")
 
@@ -150,13 +151,10 @@ def test_offsets_are_waited_for_once() -> None:
     ZDelta().transposed(grid, grid, Kernel.of(3))  # compiles
     kernel_map = ZDelta().build(grid, grid, Kernel.of(3))
     offsets = kernel_map.offsets
-    torch.cuda.set_sync_debug_mode("error")
-    try:
+    with nothing_waits():
         assert kernel_map.layout("pairs")[2] is offsets
         kernel_map.transpose().layout("table")
         ZDelta().transposed(grid, grid, Kernel.of(3))
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
 
 
 @pytest.mark.gpu

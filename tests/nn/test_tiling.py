@@ -111,12 +111,7 @@ def test_layers_of_odd_windows_reach_every_voxel_both_ways() -> None:
 
 
 @pytest.mark.parametrize("sites", ["nearest", "cell_origin"])
-@pytest.mark.parametrize("where", ["torch", "emulated"])
-def test_native_points_count_in_the_cell_they_lie_in(
-    sites: str, where: str, request: pytest.FixtureRequest
-) -> None:
-    if where == "emulated":
-        request.getfixturevalue("emulated")
+def test_native_points_count_in_the_cell_they_lie_in(sites: str, where: str) -> None:
     points = scan(90, downsampling=sites)
     assert not points.one_per_cell
     assert (points.cells[:, 1:].amin(0) < 0).all()

@@ -5,8 +5,7 @@ What needs no GPU runs small through the emulator as well.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 
 import pytest
@@ -24,6 +23,7 @@ from pcnn.tensor import SparseTensor
 from tests.clouds import surface, surface_grid
 from tests.maps import conftest
 from tests.maps.guarded import guarded
+from tests.waits import nothing_waits
 
 device = conftest.device
 
@@ -171,20 +171,6 @@ def test_a_planned_network_computes_what_an_unplanned_one_does() -> None:
     plain.load_state_dict(net.state_dict())
     outs = [one(SparseTensor(x, on)).features for one, on in ((net, planned), (plain, grid))]
     torch.testing.assert_close(*outs, rtol=1e-10, atol=1e-10)
-
-
-@contextmanager
-def nothing_waits(device: torch.device) -> Iterator[None]:
-    """Torch refuses to wait for the device; `read_report` waits behind an event, unseen by it."""
-    if device.type != "cuda":
-        yield
-        return
-    torch.cuda.synchronize()
-    torch.cuda.set_sync_debug_mode("error")
-    try:
-        yield
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
 
 
 def loss_of(out: SparseTensor | Tensor | list[SparseTensor]) -> Tensor:

@@ -75,13 +75,6 @@ def gradients(net: nn.Module, x: pcnn.SparseTensor) -> list[torch.Tensor]:
     return [y.detach(), *(p.grad.clone() for p in net.parameters() if p.grad is not None)]
 
 
-@pytest.fixture(params=["torch", "emulated"])
-def where(request: pytest.FixtureRequest) -> str:
-    if request.param == "emulated":
-        request.getfixturevalue("emulated")
-    return str(request.param)
-
-
 @pytest.mark.parametrize(
     ("chosen", "sites"), [(None, "cell_origin"), (ROWS, "nearest")], ids=["auto", "row_stationary"]
 )

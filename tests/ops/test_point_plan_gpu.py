@@ -15,6 +15,7 @@ from pcnn.maps.cell_parents import cell_parents
 from pcnn.maps.point_levels import Step, point_levels
 from pcnn.maps.radius import RadiusSearch
 from tests.maps.native_points import scan, single
+from tests.waits import nothing_waits
 
 pytestmark = [pytest.mark.gpu, pytest.mark.long]
 
@@ -78,12 +79,8 @@ def test_nothing_waits_after_the_plan(engine: str, several: bool) -> None:
 
     step(net.planner(fresh(points), True))  # compiles
     planned = net.planner(fresh(points), True)
-    torch.cuda.synchronize()
-    torch.cuda.set_sync_debug_mode("error")
-    try:
+    with nothing_waits():
         step(planned)
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
 
 
 def test_a_network_on_points_gives_what_the_cpu_gives() -> None:

@@ -15,6 +15,7 @@ from pcnn.runtime.candidates import compare, default_candidates
 from pcnn.runtime.layer_calls import recorded
 from tests.clouds import surface_grid
 from tests.runtime.flawed import Slow
+from tests.waits import nothing_waits
 
 pytestmark = [pytest.mark.gpu, pytest.mark.long]
 
@@ -93,11 +94,8 @@ def test_a_tuned_network_waits_for_nothing() -> None:
     pcnn.tune(net, [x], samples=1, progress=False)
     with torch.no_grad():
         net(x)
-        torch.cuda.set_sync_debug_mode("error")
-        try:
+        with nothing_waits():
             net(x)
-        finally:
-            torch.cuda.set_sync_debug_mode("default")
 
 
 def test_explain_measures_on_the_device() -> None:
