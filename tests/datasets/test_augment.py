@@ -1,90 +1,105 @@
+"""Random changes of training clouds, and mixes of them."""
+
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from scipy import interpolate, ndimage
 
+from pcnn.datasets import OnPoints
+from pcnn.datasets.cloud import Cloud, joined_cloud
+from pcnn.datasets.cloud_dataset import CloudDataset
+from pcnn.datasets.labels import IGNORE
+from pcnn.datasets.semantic_kitti import SemanticKITTI
 from pcnn.datasets.transforms import augment
 from pcnn.datasets.transforms.augment import Augmentation, sample_generator
-from tests.datasets.clouds import cloud
+from pcnn.datasets.transforms.elastic import Elastic, distort
+from pcnn.datasets.transforms.features import Chromatic, Remission, stretched
+from pcnn.datasets.transforms.mixes import LaserMix, OneOf, PolarMix
+from pcnn.geometry import PointSet
+from tests.datasets.clouds import cloud, write_scan
 
 
 def generator(epoch: int = 0) -> np.random.Generator:
     return sample_generator(7, epoch, 3)
 
 
+def coloured(n: int, seed: int = 0) -> Cloud:
+    colours = np.random.default_rng(seed).uniform(0.2, 0.7, (n, 3)).astype(np.float32)
+    return replace(cloud(n, seed), features=torch.from_numpy(colours))
+
+
+def marked(n: int, seed: int, mark: float) -> Cloud:
+    """A cloud whose feature says where it comes from."""
+    return replace(cloud(n, seed), features=torch.full((n, 1), mark))
+
+
 def test_generator_is_a_function_of_seed_epoch_and_index():
-    draws = {
-        key: sample_generator(*key).random()
-        for key in [(0, 0, 0), (1, 0, 0), (0, 1, 0), (0, 0, 1), (1, 1, 0), (0, 1, 1)]
-    }
+    keys = [(0, 0, 0), (1, 0, 0), (0, 1, 0), (0, 0, 1), (1, 1, 0), (0, 1, 1)]
+    draws = {key: sample_generator(*key).random() for key in keys}
     assert len(set(draws.values())) == 6
     assert sample_generator(0, 1, 0).random() == draws[0, 1, 0]
 
 
-def test_rotation_keeps_height_and_distance():
+def test_rotation_is_one_angle_of_the_whole_circle():
     before = cloud(100)
     after = augment.rotate_z(before, generator())
     assert torch.equal(after.points[:, 2], before.points[:, 2])
     torch.testing.assert_close(after.points[:, :2].norm(dim=1), before.points[:, :2].norm(dim=1))
-    assert not torch.allclose(after.points, before.points, atol=0.1)
     x, y = before.points[:, 0], before.points[:, 1]
     turned = torch.atan2(after.points[:, 1], after.points[:, 0]) - torch.atan2(y, x)
     turned = torch.remainder(turned, 2 * math.pi)
     torch.testing.assert_close(turned, turned[:1].expand(100), atol=1e-4, rtol=0)
-
-
-def test_rotation_takes_every_angle():
-    angles = []
-    for epoch in range(400):
-        point = augment.rotate_z(cloud(1), generator(epoch)).points[0]
-        angles.append(math.atan2(float(point[1]), float(point[0])))
+    points = [augment.rotate_z(cloud(1), generator(e)).points[0].tolist() for e in range(400)]
+    angles = [math.atan2(y, x) for x, y, _ in points]
     quarters = np.histogram(angles, bins=4, range=(-math.pi, math.pi))[0]
     assert (np.abs(quarters - 100) < 45).all()
 
 
-def test_scale_is_one_factor_in_range():
-    before = cloud(100)
+def test_scale_flip_and_jitter_do_what_they_say():
+    before = cloud(20_000)
     ratio = augment.scale(before, generator(), 0.9, 1.1).points / before.points
-    torch.testing.assert_close(ratio, ratio[:1, :1].expand(100, 3))
+    torch.testing.assert_close(ratio, ratio[:1, :1].expand(20_000, 3))
     assert 0.9 <= float(ratio[0, 0]) <= 1.1
     assert float(ratio[0, 0]) != 1.0
-
-
-def test_flip_mirrors_x_and_y_independently():
-    before = cloud(1)
-    signs = {
-        tuple((augment.flip(before, generator(e)).points / before.points)[0].tolist())
-        for e in range(40)
-    }
+    one = cloud(1)
+    flips = [augment.flip(one, generator(e)).points / one.points for e in range(40)]
+    signs = {tuple(flip[0].tolist()) for flip in flips}
     assert signs == {(1, 1, 1), (-1, 1, 1), (1, -1, 1), (-1, -1, 1)}
-
-
-def test_jitter_has_the_given_deviation():
-    before = cloud(20_000)
     noise = augment.jitter(before, generator(), 0.02).points - before.points
     assert float(noise.std()) == pytest.approx(0.02, rel=0.02)
     assert float(noise.mean()) == pytest.approx(0.0, abs=0.0005)
+
+
+def test_a_tilt_keeps_distances_and_a_shift_is_one_move():
+    before = cloud(100)
+    tilted = augment.tilt(before, generator(), 3.0)
+    torch.testing.assert_close(tilted.points.norm(dim=1), before.points.norm(dim=1))
+    assert 0 < float((tilted.points - before.points)[:, 2].abs().max()) < 3
+    moves = augment.shift(before, generator(), (1.0, 0.0, 0.2)).points - before.points
+    torch.testing.assert_close(moves, moves[:1].expand(100, 3), atol=1e-5, rtol=0)
+    assert float(moves[0, 1]) == 0
+    assert 0 < abs(float(moves[0, 2])) <= 0.2
 
 
 def test_drop_keeps_rows_together_and_their_places():
     before = cloud(1000)
     after = augment.drop(before, generator(), 0.3)
     assert 630 < after.n_points < 770
-    assert after.point_index is not None
-    assert after.labels is not None
-    assert before.labels is not None
     assert torch.equal(after.points, before.points[after.point_index])
     assert torch.equal(after.labels, before.labels[after.point_index])
     assert after.n_points_total == 1000
 
 
-@pytest.mark.parametrize("degrees", [30.0, 120.0, 360.0])
+@pytest.mark.parametrize("degrees", [30.0, 360.0])
 def test_a_sector_is_a_wedge_of_the_given_width(degrees: float):
-    before = cloud(5000)
-    sizes = []
+    before, sizes = cloud(5000), []
     for seed in range(5):
         after = augment.sector(before, generator(seed), degrees)
         angles = torch.atan2(after.points[:, 1], after.points[:, 0]).rad2deg().sort().values
@@ -95,12 +110,22 @@ def test_a_sector_is_a_wedge_of_the_given_width(degrees: float):
 
 
 @pytest.mark.parametrize("n", [0, 1])
-def test_tiny_clouds(n: int):
-    after = Augmentation(drop=0.99, sector=1.0)(cloud(n), generator())
-    assert after.n_points == n
+def test_tiny_clouds_keep_their_size(n: int):
+    change = Augmentation(
+        drop=0.99,
+        sector=1.0,
+        tilt=3.0,
+        shift=(1.0, 1.0, 0.2),
+        elastic=Elastic(share=1.0),
+        chromatic=Chromatic(contrast=1.0),
+        remission=Remission(),
+    )
+    after = change(coloured(n), generator())
+    assert after.points.shape == (n, 3)
+    assert bool(after.points.isfinite().all())
 
 
-def test_augmentation_is_repeatable_and_leaves_its_input():
+def test_an_augmentation_is_repeatable_and_leaves_its_input():
     before = cloud(50)
     kept = before.points.clone()
     change = Augmentation(drop=0.1)
@@ -109,32 +134,204 @@ def test_augmentation_is_repeatable_and_leaves_its_input():
     assert torch.equal(before.points, kept)
     assert not torch.equal(first.points[:5], change(before, generator(1)).points[:5])
     assert first.points.dtype == torch.float32
-
-
-def test_everything_off_changes_nothing():
-    before = cloud(10)
     off = Augmentation(rotate_z=False, scale=None, flip=False, jitter=0.0, drop=0.0)
     state = generator()
     assert off(before, state) is before
-    assert state.random() == generator().random()
+    assert state.random() == generator().random()  # what is switched off draws nothing
+    assert Augmentation(scale=[1, 2]).scale == (1.0, 2.0)  # as YAML has it
 
 
 @pytest.mark.parametrize(
-    "arguments",
+    ("kind", "arguments"),
     [
-        {"scale": (1.1, 0.9)},
-        {"scale": (0, 1)},
-        {"jitter": -0.1},
-        {"drop": 1.0},
-        {"sector": 0},
-        {"rotate_limit": 0},
+        (Augmentation, {"scale": (1.1, 0.9)}),
+        (Augmentation, {"scale": (0, 1)}),
+        (Augmentation, {"drop": 1.0}),
+        (Augmentation, {"rotate_limit": 0}),
+        (Augmentation, {"shift": (1.0, -1.0, 0.0)}),
+        (Elastic, {"strengths": [[0.2, 0.0]]}),
+        (Chromatic, {"contrast": -1}),
+        (Remission, {"gain": [2.0, 1.0]}),
+        (Remission, {"noise": -0.1}),
+        (LaserMix, {"areas": []}),
+        (LaserMix, {"pitch": [3, -25]}),
+        (PolarMix, {"swap": 2.0}),
     ],
 )
-def test_bad_numbers(arguments: dict[str, object]):
+def test_bad_numbers_are_named(kind: Any, arguments: dict[str, Any]):
     (name,) = arguments
     with pytest.raises(ValueError, match=name):
-        Augmentation(**arguments)
+        kind(**arguments)
+    for shares in ([0.5, 0.5], [1.5]):
+        with pytest.raises(ValueError, match="shares"):
+            OneOf([LaserMix()], shares)
 
 
-def test_scale_may_be_a_list_as_yaml_has_it():
-    assert Augmentation(scale=[1, 2]).scale == (1.0, 2.0)
+def published_elastic(
+    points: np.ndarray, noise: np.ndarray, grain: float, magnitude: float
+) -> np.ndarray:
+    """The published code, noise [X, Y, Z, 3] given."""
+    for axis in (0, 1, 2) * 2:
+        kernel = np.ones([3 if other == axis else 1 for other in range(4)]) / 3
+        noise = ndimage.convolve(noise, kernel, mode="constant", cval=0)
+    low, size = points.min(0), np.array(noise.shape[:3])
+    axes = [
+        np.linspace(start, stop, count)
+        for start, stop, count in zip(low - grain, low + grain * (size - 2), size, strict=True)
+    ]
+    return points + interpolate.RegularGridInterpolator(axes, noise)(points) * magnitude
+
+
+@pytest.mark.parametrize("grain", [0.7, 3.0])
+def test_elastic_is_the_published_one(grain: float):
+    before = cloud(50)
+    after = distort(before, generator(), grain, 0.4)
+    size = ((before.points.amax(0) - before.points.amin(0)) / grain).floor().int() + 3
+    noise = generator().standard_normal((3, *size.tolist()), dtype=np.float32)
+    expected = published_elastic(
+        before.points.double().numpy(), noise.astype(np.float64).transpose(1, 2, 3, 0), grain, 0.4
+    )
+    np.testing.assert_allclose(after.points.numpy(), expected, atol=1e-4)
+    assert float((after.points - before.points).norm(dim=1).max()) > 1e-3
+
+
+def test_colours_change_within_their_range_and_nothing_else_does():
+    before = coloured(200)
+    before = replace(before, features=torch.cat([before.features, torch.ones(200, 1)], dim=1))
+    after = Chromatic(contrast=1.0, shift_share=1.0, noise_share=1.0)(before, generator())
+    assert after.points is before.points
+    assert torch.equal(after.features[:, 3:], before.features[:, 3:])
+    colours = after.features[:, :3]
+    assert 0 <= float(colours.min()) <= float(colours.max()) <= 1
+    assert not torch.allclose(colours, before.features[:, :3], atol=0.02)
+    off = Chromatic(contrast=0.0, shift_share=0.0, noise_share=0.0)(before, generator())
+    assert torch.equal(off.features, before.features)
+    shifted = Chromatic(contrast=0.0, noise_share=0.0, shift_share=1.0)(before, generator())
+    moves = (shifted.features - before.features)[:, :3]
+    torch.testing.assert_close(moves, moves[:1].expand(200, 3), atol=1e-6, rtol=0)
+    assert 0 < float(moves.abs().max()) <= 0.05
+    colours = torch.tensor([[0.2, 0.5, 0.3], [0.4, 0.5, 0.9]])
+    torch.testing.assert_close(stretched(colours), torch.tensor([[0, 0.5, 0], [1.0, 0.5, 1.0]]))
+
+
+def test_remission_is_forgotten_or_rescaled():
+    before = cloud(500)
+    gone = Remission(forget=1.0)(before, generator())
+    assert float(gone.features.abs().max()) == 0
+    scaled = Remission(forget=0.0, gain=[0.5, 0.5], gamma=[1, 1], noise=0.0)(before, generator())
+    torch.testing.assert_close(scaled.features, before.features * 0.5)
+    change = Remission(forget=0.3)
+    forgotten = sum(float(change(cloud(20), generator(e)).features.sum()) == 0 for e in range(300))
+    assert 60 <= forgotten <= 120
+    noisy = Remission(forget=0.0, noise=0.5)(before, generator()).features
+    assert 0 <= float(noisy.min()) <= float(noisy.max()) <= 1
+
+
+def test_clouds_that_a_change_does_not_suit_are_named():
+    without = replace(cloud(5), features=torch.zeros(5, 0))
+    for change, words in (
+        (Remission(), "no remission"),
+        (Chromatic(), "no colour"),
+        (Augmentation(mix=LaserMix()), "needs a set"),
+        (Elastic([[1e-4, 1.0]], share=1.0), "coarser grain"),
+    ):
+        with pytest.raises(ValueError, match=rf"c\.bin.*{words}"):
+            change(without, generator())
+
+
+def test_two_clouds_become_one():
+    first, second = cloud(5, 1), replace(cloud(3, 2), labels=None)
+    both = joined_cloud(first, second)
+    assert torch.equal(both.points, torch.cat([first.points, second.points]))
+    assert both.labels.tolist() == [*first.labels.tolist(), IGNORE, IGNORE, IGNORE]
+    assert (both.point_index, both.name) == (None, first.name)
+    with pytest.raises(ValueError, match="cannot be mixed"):
+        joined_cloud(first, replace(second, features=torch.zeros(3, 2)))
+
+
+@pytest.mark.parametrize("areas", [1, 3, 6])
+def test_lasermix_takes_bands_in_turn(areas: int):
+    own, other = marked(3000, 1, 0.0), marked(3000, 2, 1.0)
+    mixed = LaserMix(areas=[areas])(own, other, generator())
+    edges = np.linspace(3.0, -25.0, areas + 1)
+    for source, given in ((0.0, own), (1.0, other)):
+        x, y, z = given.points.double().unbind(1)
+        pitch = torch.rad2deg(torch.atan2(z, torch.hypot(x, y)))
+        band = torch.from_numpy(np.digitize(pitch.numpy(), edges[1:-1])).clamp(0, areas - 1)
+        expected = given.points[band % 2 == int(source)]
+        assert torch.equal(mixed.points[mixed.features[:, 0] == source], expected)
+    assert len(mixed.labels) == mixed.n_points
+    assert len({LaserMix()(own, other, generator(e)).n_points for e in range(30)}) == 4
+
+
+def test_polarmix_swaps_a_half_plane_and_pastes_instances_turned_twice():
+    own, other = marked(4000, 1, 0.0), marked(4000, 2, 1.0)
+    mixed = PolarMix(swap=1.0, paste=0.0)(own, other, generator())
+    assert mixed.n_points == pytest.approx(4000, rel=0.05)
+    angle = torch.atan2(mixed.points[:, 1], mixed.points[:, 0])
+    theirs, ours = (angle[mixed.features[:, 0] == mark] for mark in (1.0, 0.0))
+    middle = torch.atan2(theirs.sin().mean(), theirs.cos().mean())
+    assert float((theirs - middle).cos().min()) > -0.03
+    assert float((ours - middle).cos().max()) < 0.03
+    classes = (0, 5)
+    mixed = PolarMix(classes, swap=0.0, paste=1.0)(own, other, generator())
+    things = other.points[torch.isin(other.labels, torch.tensor(classes))]
+    assert mixed.n_points == 4000 + 3 * len(things)
+    assert torch.equal(mixed.points[:4000], own.points)
+    copies = mixed.points[4000:].view(3, len(things), 3)
+    assert torch.equal(copies[0], things)
+    third = 2 * math.pi / 3
+    for number, copy in enumerate(copies[1:]):
+        torch.testing.assert_close(copy[:, 2], things[:, 2])
+        turn = torch.atan2(copy[0, 1], copy[0, 0]) - torch.atan2(things[0, 1], things[0, 0])
+        assert number * third <= float(turn) % (2 * math.pi) <= (number + 1) * third
+    assert set(mixed.labels[4000:].tolist()) <= set(classes)
+
+
+def test_one_of_several_or_none():
+    own, other = marked(100, 1, 0.0), marked(100, 2, 1.0)
+    choice = OneOf([LaserMix(), PolarMix(paste=0.0, swap=1.0)], [0.4, 0.4])
+    kept = sum(choice(own, other, generator(e)) is own for e in range(200))
+    assert 20 <= kept <= 60
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    for frame, n in enumerate((300, 200, 100)):
+        write_scan(tmp_path, 0, frame, n)
+    return tmp_path
+
+
+def mixing(root: Path, **options: Any) -> CloudDataset:
+    geometry = options.pop("geometry", None)
+    change = Augmentation(**options)
+    scans = SemanticKITTI(root, [0])
+    return CloudDataset(scans, voxel_size=1.0, augment=change, seed=3, geometry=geometry)
+
+
+@pytest.mark.parametrize("options", [{"mix": LaserMix()}, {"mix": PolarMix()}, {"mix3d": 1.0}])
+def test_mixed_samples_are_functions_of_their_key(root: Path, options: dict[str, Any]):
+    first, again = mixing(root, **options), mixing(root, **options)
+    keys = [(0, 0), (0, 1), (1, 0), (1, 2)]
+    ahead = {key: first.cloud(key) for key in keys}
+    for key in reversed(keys):  # another order, another object, as after a restart
+        assert torch.equal(again.cloud(key).points, ahead[key].points)
+        assert torch.equal(again[key].labels, first[key].labels)
+    one, other = ahead[0, 0].points, ahead[1, 0].points
+    assert len(one) != len(other) or not torch.equal(one, other)
+
+
+def test_mix3d_adds_another_cloud_as_it_is_in_its_own_turn(root: Path):
+    plain, both = mixing(root), mixing(root, mix3d=1.0).cloud((2, 0))
+    own = plain.cloud((2, 0))
+    assert torch.equal(both.points[:300], own.points)
+    (other,) = (i for i in (1, 2) if plain.cloud((2, i)).n_points == both.n_points - 300)
+    assert torch.equal(both.points[300:], plain.cloud((2, other)).points)
+    assert torch.equal(mixing(root, mix3d=1e-9).cloud((2, 0)).points, own.points)
+    sample = mixing(root, mix3d=1.0, geometry=OnPoints())[0, 2]
+    assert isinstance(sample.geometry, PointSet)
+    assert sample.geometry.rows == len(sample.points) > 100
+    for frame in (1, 2):  # the only scan of a set is mixed with itself
+        for kind, suffix in (("velodyne", "bin"), ("labels", "label")):
+            (root / "sequences/00" / kind / f"{frame:06d}.{suffix}").unlink()
+    assert mixing(root, mix=LaserMix(), mix3d=1.0).cloud(0).n_points == 600

@@ -1,0 +1,341 @@
+"""Clouds on voxels and on native points, alone and in batches, and placed again."""
+
+from __future__ import annotations
+
+import io
+import pickle
+from dataclasses import replace
+from multiprocessing.reduction import ForkingPickler
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from pcnn.datasets import CollateSegmentation, OnPoints, OnVoxels, Placement
+from pcnn.datasets.batches import SegmentationBatch
+from pcnn.datasets.cloud import Cloud
+from pcnn.datasets.cloud_dataset import CloudDataset
+from pcnn.datasets.labels import IGNORE
+from pcnn.datasets.placement import (
+    RawPoints,
+    fragments,
+    majority,
+    reduce_cloud,
+    voxelize_cloud,
+)
+from pcnn.datasets.semantic_kitti import SemanticKITTI
+from pcnn.datasets.transforms.augment import Augmentation
+from pcnn.datasets.transforms.crops import crop, sphere_crop
+from pcnn.geometry import Neighbourhood, PointSet, quantize
+from tests.datasets.clouds import cloud, write_scan
+
+SIZES = (30, 0, 1, 17)
+SIZE = 4.0  # [m]: some cells of the clouds hold many points
+PLACEMENTS = [OnVoxels(), OnPoints(thin=SIZE), OnPoints()]
+placements = pytest.mark.parametrize("placement", PLACEMENTS, ids=["voxel", "thinned", "point"])
+
+
+def batch(*clouds: Cloud, placement: Placement | None = None) -> SegmentationBatch:
+    placement = placement or OnVoxels()
+    return CollateSegmentation(4, placement)([placement.sample(c, 1.0) for c in clouds])
+
+
+def joined(placement: Placement | None = None) -> SegmentationBatch:
+    return batch(*(cloud(n, seed=n) for n in SIZES), placement=placement)
+
+
+def bare(given: Cloud, **changes: object) -> Cloud:
+    return replace(given, labels=None, name="bare", path="bare.bin", **changes)
+
+
+def test_inputs_are_means_and_labels_majorities():
+    points = torch.tensor([[0.1, 0.1, 0.1], [0.3, 0.1, 0.1], [0.2, 0.4, 0.1], [-0.1, 0.0, 0.0]])
+    remission = torch.tensor([[0.0], [0.5], [1.0], [0.25]])
+    sample = voxelize_cloud(
+        Cloud(points, remission, torch.tensor([3, 1, 1, IGNORE]), "n", "p"), 0.5
+    )
+    # sorted by x: the cell at x = -1 comes first
+    assert sample.geometry.coords.tolist() == [[0, -1, 0, 0], [0, 0, 0, 0]]
+    torch.testing.assert_close(
+        sample.features, torch.tensor([[-0.1, 0.0, 0.0, 0.25], [0.2, 0.2, 0.1, 0.5]])
+    )
+    assert sample.labels.tolist() == [IGNORE, 1]
+    assert sample.geometry.inverse.tolist() == [1, 1, 1, 0]
+
+
+def test_majority_against_counting():
+    generator = torch.Generator().manual_seed(0)
+    labels = torch.randint(0, 5, (3000,), generator=generator)
+    labels[torch.rand(3000, generator=generator) < 0.2] = IGNORE
+    rows = torch.randint(0, 400, (3000,), generator=generator)
+    found = majority(labels, rows, 401)
+    for row in range(401):
+        votes = [int(v) for v in labels[rows == row] if v != IGNORE]
+        # ties go to the smallest id
+        expected = max(sorted(set(votes)), key=votes.count) if votes else IGNORE
+        assert int(found[row]) == expected
+    assert majority(torch.tensor([254, 254, 0]), torch.zeros(3, dtype=torch.int64), 1).item() == 254
+
+
+def test_a_reduced_cloud_has_one_point_in_every_cell():
+    given = cloud(500)
+    sample, reduced = voxelize_cloud(given, 2.0), reduce_cloud(given, 2.0)
+    assert torch.equal(reduced.points, sample.features[:, :3])
+    assert torch.equal(reduced.labels, sample.labels)
+    assert reduced.n_points < given.n_points
+    assert voxelize_cloud(reduced, 2.0).geometry.keys.tolist() == sample.geometry.keys.tolist()
+    in_batch = batch(reduced)
+    assert in_batch.point_index is None
+    with pytest.raises(ValueError, match="means of cells"):
+        in_batch.full_scan(0, in_batch.labels, 0)
+
+
+def test_native_rows_are_points_with_their_own_features_and_labels():
+    given = cloud(500)
+    inputs = torch.cat([given.points, given.features], dim=1)
+    sample = OnPoints().sample(given, 2.0)
+    assert isinstance(sample.geometry, PointSet)
+    assert sample.geometry.rows == 500
+    assert torch.equal(sample.features[sample.geometry.inverse], inputs)
+    assert torch.equal(sample.labels[sample.geometry.inverse], given.labels)
+    thinned = OnPoints(thin=4.0).sample(given, 2.0)
+    geometry = thinned.geometry
+    assert geometry.rows < 500 == len(thinned.points) == len(geometry.inverse)
+    # the row of a point is the kept point of its cell, with that point's own values
+    cells = torch.floor(given.points.double() / 4.0)
+    assert torch.equal(cells[geometry.chosen[geometry.inverse]], cells)
+    assert torch.equal(thinned.features[:, :3], given.points[geometry.chosen])
+    assert torch.equal(thinned.labels, given.labels[geometry.chosen])
+    options = OnPoints("cell_origin", 0.5, outside="drop", volume=2.0, cell=0.6, metric="box")
+    geometry = options.sample(cloud(50), (1.0, 1.0, 2.0)).geometry
+    assert (geometry.downsampling, geometry.grid_size) == ("cell_origin", (1.0, 1.0, 2.0))
+    assert geometry.neighbourhood == Neighbourhood("drop", 2.0, 0.6, "box")
+
+
+@placements
+def test_tiny_and_unlabelled_clouds_and_no_cloud_at_all(placement: Placement):
+    for n in (0, 1):
+        sample = placement.sample(cloud(n), 0.5)
+        assert (sample.features.shape, sample.labels.shape) == ((n, 4), (n,))
+    given = cloud(10)
+    sample = placement.sample(bare(given), 1.0)
+    assert sample.point_labels is None
+    assert set(sample.labels.tolist()) == {IGNORE}
+    assert batch(bare(given)).point_labels is None
+    mixed = batch(bare(given), given, placement=placement).point_labels
+    assert mixed[:10].tolist() == [IGNORE] * 10
+    assert torch.equal(mixed[10:], given.labels)
+    empty = batch(placement=placement)
+    assert (empty.batch_size, empty.n_points, empty.names) == (0, 0, ())
+    assert (empty.tensor.features.shape, empty.labels.shape) == ((0, 4), (0,))
+    assert empty.point_offsets.tolist() == [0]
+
+
+@placements
+def test_rows_follow_the_scans(placement: Placement):
+    both = joined(placement)
+    assert both.batch_size == both.tensor.geometry.batch_size == 4
+    assert both.n_points == sum(SIZES)
+    assert both.point_offsets.tolist() == [0, 30, 30, 31, 48]
+    for b, n in enumerate(SIZES):
+        one = placement.sample(cloud(n, seed=n), 1.0)
+        part = both.scan(b)
+        # every point finds its own row
+        assert torch.equal(
+            both.tensor.features[both.inverse[part]], one.features[one.geometry.inverse]
+        )
+        assert torch.equal(both.labels[both.inverse[part]], one.labels[one.geometry.inverse])
+        assert torch.equal(both.points[part], one.points)
+
+
+def test_full_scan_puts_values_back_into_the_order_of_the_file():
+    given = cloud(100)
+    near = crop(given, 10.0)
+    both = batch(cloud(5), near)
+    full = both.full_scan(1, torch.arange(both.n_points), fill=-7)
+    inside = given.points[:, :2].norm(dim=1) <= 10.0
+    assert 0 < near.n_points < 100 == len(full)
+    assert full[inside].tolist() == list(range(5, both.n_points))
+    assert set(full[~inside].tolist()) == {-7}
+
+
+def assert_same(one: SegmentationBatch, other: SegmentationBatch) -> None:
+    for name in ("labels", "points", "point_labels", "point_offsets", "point_index", "inverse"):
+        assert torch.equal(getattr(one, name), getattr(other, name)), name
+    assert torch.equal(one.tensor.features, other.tensor.features)
+    assert torch.equal(one.tensor.geometry.keys, other.tensor.geometry.keys)
+    assert (one.names, one.paths) == (other.names, other.paths)
+    assert one.n_points_total == other.n_points_total
+
+
+def test_batches_travel():
+    both = joined()
+    # the pickler that carries batches from workers
+    buffer = io.BytesIO()
+    ForkingPickler(buffer, pickle.HIGHEST_PROTOCOL).dump(both)
+    assert_same(pickle.loads(buffer.getvalue()), both)
+    meta = both.to("meta")
+    tensors = (meta.labels, meta.points, meta.point_labels, meta.point_index, meta.inverse)
+    assert {t.device.type for t in (*tensors, meta.tensor.features)} == {"meta"}
+    assert meta.names == both.names
+    double = both.to(dtype=torch.float64)
+    assert double.tensor.features.dtype == torch.float64
+    assert (double.points.dtype, double.labels.dtype) == (torch.float32, torch.int64)
+
+
+@pytest.mark.gpu
+def test_pinned_and_moved():
+    both = joined()
+    pinned = both.pin_memory()
+    assert pinned.tensor.features.is_pinned()
+    assert pinned.tensor.geometry.keys.is_pinned()
+    moved = pinned.to("cuda", non_blocking=True)
+    torch.cuda.synchronize()
+    assert_same(moved.to("cpu"), both)
+
+
+def test_what_does_not_serve_is_named_with_its_file():
+    given = cloud(2)
+    raw = replace(given, labels=torch.tensor([0, 256]), path="raw.ply")
+    below = replace(given, labels=torch.tensor([0, -1]), path="raw.ply")
+    nowhere = replace(given, points=given.points * torch.nan, path="scan.bin")
+    for placement in PLACEMENTS:
+        for wrong, words in ((raw, "256"), (below, "-1")):
+            with pytest.raises(ValueError, match=rf"raw\.ply: labels must be train ids .*{words}"):
+                placement.sample(wrong, 0.1)
+        with pytest.raises(ValueError, match=r"scan\.bin: .*NaN"):
+            placement.sample(nowhere, 0.1)
+    with pytest.raises(ValueError, match="1 samples of a batch lie on voxels, 1 on native points"):
+        CollateSegmentation(4)([OnPoints().sample(given, 1.0), OnVoxels().sample(given, 1.0)])
+    odd = replace(given, features=torch.zeros(2, 2), path="odd.ply")
+    with pytest.raises(ValueError, match=r"odd\.ply: 5 input channels, the data set has 4"):
+        batch(given, odd)
+    with pytest.raises(ValueError, match="volume"):
+        OnPoints(volume=0.0)
+    for shapes, labels, words in (
+        (((3, 4), (3, 1)), None, r"points must be \[P, 3\]"),
+        (((3, 3), (2, 1)), None, r"features must be \[3, F\]"),
+        (((3, 3), (3, 1)), torch.zeros(2), "3 points but 2 labels"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            Cloud(*map(torch.zeros, shapes), labels, "n", "p")
+
+
+def test_a_cache_changes_no_sample_on_native_points(tmp_path: Path):
+    write_scan(tmp_path, 0, 0, 2000)
+
+    def data(cache: bool, size: float = 2.0, **options: object) -> CloudDataset:
+        folder = tmp_path / "cache" if cache else None
+        scans = SemanticKITTI(tmp_path, [0])
+        return CloudDataset(scans, voxel_size=size, crop=15.0, cache=folder, **options)
+
+    points = OnPoints(thin=0.7)
+    plain = data(False, geometry=points, augment=Augmentation())[3, 0]
+    for _ in range(2):
+        cached = data(True, geometry=points, augment=Augmentation())[3, 0]
+        assert torch.equal(cached.features, plain.features)
+        assert torch.equal(cached.labels, plain.labels)
+    data(True, size=1.0, geometry=points)[0, 0]
+    assert len(list((tmp_path / "cache").rglob("*.npz"))) == 1  # the same for every size
+    assert data(True)[0, 0].geometry.rows < cached.n_points_total
+    assert len(list((tmp_path / "cache").rglob("*.npz"))) == 2  # never that of voxels
+
+
+def raw_batch(placement: Placement, *counts: int) -> SegmentationBatch:
+    samples = []
+    for seed, count in enumerate(counts):
+        given = cloud(count, seed)
+        sample = placement.sample(given, SIZE)
+        samples.append(replace(sample, raw=RawPoints(given.features, SIZE, placement)))
+    return CollateSegmentation(4, placement)(samples)
+
+
+@placements
+def test_points_are_placed_again_all_or_by_fragments(placement: Placement):
+    given = raw_batch(placement, 500, 0, 1, 300)
+    again = given.placed(given.points)
+    torch.testing.assert_close(again.features, given.tensor.features)
+    assert torch.equal(again.geometry.inverse, given.inverse)
+    assert again.geometry.batch_size == 4
+    assert torch.equal(given.to("cpu").point_features, given.point_features)
+    moved = given.points * 0.9 + 0.3
+    whole = given.placed(moved)
+    seen = torch.zeros(given.n_points, dtype=torch.int64)
+    for rows in given.fragments(moved):
+        x = given.placed(moved[rows], rows)
+        # as many rows as points, and the row of a point holds that very point
+        assert x.geometry.rows == len(rows) == whole.geometry.rows
+        inputs = torch.cat([moved, given.point_features], dim=1)[rows]
+        assert torch.equal(x.features[x.geometry.inverse], inputs)
+        seen[rows] += 1
+    assert int(seen.min()) == 1
+    counts = torch.bincount(whole.geometry.inverse)
+    fullest = int(counts.max())
+    # a cell of c points repeats them: each comes floor or ceil of fullest / c times
+    times = fullest / counts[whole.geometry.inverse]
+    assert bool(((seen >= times.floor()) & (seen <= times.ceil())).all())
+    assert len(list(given.fragments(moved))) == fullest
+
+
+def test_batches_without_raw_points_or_without_points():
+    assert list(fragments(torch.empty(0, 3), None, 1.0)) == []
+    assert list(raw_batch(OnPoints(), 0).fragments(torch.empty(0, 3))) == []
+    training = batch(cloud(5))
+    for call in (training.placed, training.fragments):
+        with pytest.raises(ValueError, match="evaluation loader"):
+            call(training.points)
+
+
+def test_crop_keeps_the_border_and_refuses_nonsense():
+    points = torch.tensor([[3.0, 4.0, 100.0], [3.0, 4.1, 0.0], [0.0, 0.0, 0.0]])
+    given = Cloud(points, points[:, :1], None, "n", "p", torch.arange(3))
+    assert crop(given, 5.0).point_index.tolist() == [0, 2]
+    assert crop(given, None) is given
+    with pytest.raises(ValueError, match="crop"):
+        crop(given, 0.0)
+
+
+def generator(seed: int = 0) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
+@pytest.mark.parametrize("cell", [None, 4.0, (4.0, 2.0, 1.0)])
+def test_the_nearest_rows_to_a_point_stay_with_all_their_points(cell):
+    given = cloud(600)
+    part = sphere_crop(given, generator(), 40, cell)
+    kept = torch.zeros(600, dtype=torch.bool)
+    kept[part.point_index] = True
+    centre = given.points[int(generator().random() * 600)]
+    middle = centre * torch.tensor([1.0, 1.0, 0.0])
+    assert torch.equal(part.points, (given.points - middle)[kept])
+    assert torch.equal(part.labels, given.labels[kept])
+    places = (given.points - middle).double()
+    rows = part.n_points
+    if cell is not None:
+        size = torch.tensor([cell] * 3 if isinstance(cell, float) else cell).double()
+        places = (torch.floor(places / size) + 0.5) * size
+        rows = quantize(part.points, voxel_size=cell, batch_size=1).rows
+    assert rows == 40
+    distance = (places - torch.tensor([0.0, 0.0, float(centre[2])])).norm(dim=1)
+    assert distance[kept].max() <= distance[~kept].min() + 1e-12
+
+
+def test_crops_are_functions_of_their_generator():
+    for n in (0, 1, 40):
+        given = cloud(n)
+        assert sphere_crop(given, generator(), 40, None) is given
+        assert sphere_crop(given, generator(), 40, 0.5) is given
+    given, used, other = cloud(600), generator(3), generator(3)
+    assert sphere_crop(given, generator(), 40, 30.0) is given  # all in a few cells
+    first = sphere_crop(given, generator(3), 50, 1.0)
+    assert torch.equal(first.points, sphere_crop(given, used, 50, 1.0).points)
+    sphere_crop(cloud(1), other, 50, 1.0)
+    assert used.random() == other.random()  # always one draw
+    assert not torch.equal(first.points, sphere_crop(given, generator(4), 50, 1.0).points)
+    with pytest.raises(ValueError, match="point_max must be at least 1"):
+        sphere_crop(cloud(5), generator(), 0, None)
+    bad = cloud(50)
+    bad.points[3, 1] = float("nan")
+    with pytest.raises(ValueError, match=r"c\.bin: 1 of 50 points"):
+        sphere_crop(bad, generator(), 5, 1.0)
