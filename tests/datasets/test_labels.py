@@ -1,21 +1,19 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
-from pcnn.datasets.labels import IGNORE
+from pcnn.callbacks.checkpoint import check_plain
+from pcnn.datasets.labels import IGNORE, contents, read_classes
 from pcnn.datasets.semantic_kitti import SEMANTIC_KITTI, SPVNAS_COMPAT, label_map
 
 
 def test_official_map():
     assert SEMANTIC_KITTI.num_classes == 19
-    assert SEMANTIC_KITTI.class_names[:5] == (
-        "car",
-        "bicycle",
-        "motorcycle",
-        "truck",
-        "other-vehicle",
-    )
+    names = ("car", "bicycle", "motorcycle", "truck", "other-vehicle")
+    assert SEMANTIC_KITTI.class_names[:5] == names
     raw = np.array([0, 1, 10, 252, 13, 16, 20, 40, 60, 44, 52, 99, 81, 254, 258, 259, 255])
     train = SEMANTIC_KITTI.encode(raw.astype(np.uint32), "scan")
     expected = [255, 255, 0, 0, 4, 4, 4, 8, 8, 9, 255, 255, 18, 5, 3, 4, 7]
@@ -43,18 +41,84 @@ def test_decode_inverts_encode():
     assert SEMANTIC_KITTI.encode(raw, "scan").tolist() == train.tolist()
 
 
-@pytest.mark.parametrize("raw", [2, 100, 260, 65535])
-def test_unknown_raw_id_names_file_and_id(raw: int):
-    with pytest.raises(ValueError, match=rf"a/b\.label: raw label {raw} \(2 points"):
-        SEMANTIC_KITTI.encode(np.array([40, raw, raw], dtype=np.uint32), "a/b.label")
-
-
-@pytest.mark.parametrize("train", [-1, 19, 256])
-def test_decode_refuses_what_is_no_class(train: int):
-    with pytest.raises(ValueError, match=str(train)):
-        SEMANTIC_KITTI.decode(np.array([0, train]))
-
-
-def test_unknown_map():
+def test_unknown_ids_are_named():
+    for raw in (2, 100, 65535):
+        with pytest.raises(ValueError, match=rf"a/b\.label: raw label {raw} \(2 points"):
+            SEMANTIC_KITTI.encode(np.array([40, raw, raw], dtype=np.uint32), "a/b.label")
+    for train in (-1, 19, 256):
+        with pytest.raises(ValueError, match=str(train)):
+            SEMANTIC_KITTI.decode(np.array([0, train]))
     with pytest.raises(ValueError, match="official, spvnas_compat"):
         label_map("spvnas")
+
+
+# -- class files
+
+WHOLE = """
+names: [ground, tree, house]
+colors: [[1, 2, 3], [4, 5, 6], [7, 8, 9]]
+map:
+  2: ground
+  5: tree
+  4: tree
+  6: house
+ignore: [1, 7]
+"""
+
+
+def test_labels_of_the_files(tmp_path: Path):
+    path = tmp_path / "classes.yaml"
+    path.write_text(WHOLE)
+    labels = read_classes(path)
+    assert labels.class_names == ("ground", "tree", "house")
+    assert labels.colors[1] == (4, 5, 6)
+    train = labels.encode(np.array([2, 4, 5, 6, 1, 7]), "a.las")
+    assert train.tolist() == [0, 1, 1, 2, IGNORE, IGNORE]
+    assert labels.decode(train).tolist() == [2, 5, 5, 6, 1, 1]
+    assert read_classes(contents(labels)) == labels
+    check_plain(contents(labels))  # a checkpoint can hold it
+
+
+def test_names_alone():
+    labels = read_classes({"names": ["a", "b"]})
+    assert labels.encode(np.array([0, 1, 255]), "x").tolist() == [0, 1, IGNORE]
+    assert labels.decode(np.array([1, IGNORE])).tolist() == [1, 255]
+    assert len(set(labels.colors)) == 2
+
+
+def test_negative_labels():
+    labels = read_classes({"names": ["a", "b"], "map": {-5: "a", 3: "b"}, "ignore": -1})
+    assert labels.encode(np.array([-5, 3, -1]), "x").tolist() == [0, 1, IGNORE]
+    assert labels.decode(np.array([0, IGNORE])).tolist() == [-5, -1]
+    for unknown in (-6, -2, 0, 4, 10**6):
+        with pytest.raises(ValueError, match=rf"x: raw label {unknown} \(1 points\)"):
+            labels.encode(np.array([3, unknown]), "x")
+
+
+WRONG = [
+    ("names: [a", "not YAML"),
+    ("- a", "is a mapping with names, colors, map, ignore"),
+    ("{}", "names must be a list"),
+    ("names: a", "names must be a list"),
+    ("names: [a, a]", "1 to 254 different names"),
+    ("names: []", "1 to 254"),
+    ("names: [a, b]\ncolors: [[1, 2, 3]]", "1 colors for 2 classes"),
+    ("names: [a]\ncolors: red", "no list of colors for 1 classes"),
+    ("names: [a]\ncolors: [[1, 2, 300]]", r"\[red, green, blue\] in 0..255, got \[1, 2, 300\]"),
+    ("names: [a]\nmap: {2: b}", "gives label 2 to 'b', which is not among the names a"),
+    ("names: [a, b]\nmap: {2: a}", "map has no label for b"),
+    ("names: [a]\nmap: {ground: a}", "map must give a class name for labels"),
+    ("names: [a]\nmap: {2: a, 2: a}", "not YAML .*2 is given twice"),
+    ("names: [a]\nmap: {2: a}\nignore: [2]", "label 2 is both in map and in ignore"),
+    ("names: [a]\nignore: [x]", "ignore must be a list of labels"),
+    ("names: [a]\nignore: []", "ignore must be a list of labels"),
+    ("names: [a]\ncolours: []", "unknown key colours; there are names, colors, map, ignore"),
+]
+
+
+def test_entries_that_do_not_fit_are_named(tmp_path: Path):
+    path = tmp_path / "classes.yaml"
+    for text, said in WRONG:
+        path.write_text(text)
+        with pytest.raises(ValueError, match=rf"classes\.yaml: .*{said}"):
+            read_classes(path)

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from itertools import islice
+from itertools import islice, product
 
 import numpy as np
 import pytest
@@ -61,30 +61,24 @@ def test_ranks_share_what_one_process_would_see(world: int):
         assert [key for batches in per_rank for key in batches[step]] == whole
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
+def test_bad_numbers():
+    for arguments, message in (
         ({"n": 0}, "0 training samples"),
         ({"n": 3, "batch_size": 2, "world": 2}, "cannot fill one batch of 2 on each of 2 rank"),
         ({"n": 3, "batch_size": 0}, "batch_size"),
         ({"n": 3, "seed": -1}, "seed"),
         ({"n": 3, "rank": 1, "world": 1}, "rank"),
-    ],
-)
-def test_bad_numbers(arguments: dict[str, int], message: str):
-    with pytest.raises(ValueError, match=message):
-        EpochSampler(**arguments)
+    ):
+        with pytest.raises(ValueError, match=message):
+            EpochSampler(**arguments)
 
 
-@pytest.mark.parametrize("n", [0, 1, 5, 6, 7])
-@pytest.mark.parametrize("batch_size", [1, 2, 4])
 @pytest.mark.parametrize("world", [1, 2, 3])
-def test_evaluation_counts_every_sample_once_on_equal_numbers_of_batches(
-    n: int, batch_size: int, world: int
-):
-    ranks = [EvaluationSampler(n, batch_size, rank=r, world=world) for r in range(world)]
-    batches = [list(sampler) for sampler in ranks]
-    assert {len(b) for b in batches} == {len(ranks[0])}
-    keys = sorted(key for rank in batches for batch in rank for key in batch)
-    assert keys == [(0, i) for i in range(n)]
-    assert all(len(batch) <= batch_size for rank in batches for batch in rank)
+def test_evaluation_counts_every_sample_once_on_equal_numbers_of_batches(world: int):
+    for n, batch_size in product((0, 1, 5, 6, 7), (1, 2, 4)):
+        ranks = [EvaluationSampler(n, batch_size, rank=r, world=world) for r in range(world)]
+        batches = [list(sampler) for sampler in ranks]
+        assert {len(b) for b in batches} == {len(ranks[0])}
+        keys = sorted(key for rank in batches for batch in rank for key in batch)
+        assert keys == [(0, i) for i in range(n)], (n, batch_size)
+        assert all(len(batch) <= batch_size for rank in batches for batch in rank)

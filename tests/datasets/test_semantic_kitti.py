@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,12 +11,7 @@ import torch
 
 from pcnn.datasets.cloud_dataset import CloudDataset
 from pcnn.datasets.labels import IGNORE
-from pcnn.datasets.semantic_kitti import (
-    TEST_SEQUENCES,
-    TRAIN_SEQUENCES,
-    VAL_SEQUENCES,
-    SemanticKITTI,
-)
+from pcnn.datasets.semantic_kitti import SemanticKITTI
 from pcnn.datasets.transforms.augment import Augmentation
 from tests.datasets.clouds import scan, write_scan
 
@@ -27,30 +24,26 @@ def root(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_official_split():
-    assert sorted((*TRAIN_SEQUENCES, *VAL_SEQUENCES, *TEST_SEQUENCES)) == list(range(22))
-    assert VAL_SEQUENCES == (8,)
-    assert 8 not in TRAIN_SEQUENCES
+def scans(root: Path, sequences: Sequence[int] = (0,), **options: Any) -> CloudDataset:
+    labelled = options.pop("labelled_only", True)
+    clouds = SemanticKITTI(root, sequences, labelled_only=labelled)
+    return CloudDataset(clouds, **{"voxel_size": 0.5, **options})
 
 
 def test_reads_points_remission_and_train_ids(root: Path):
-    data = CloudDataset(SemanticKITTI(root, [0, 3]), voxel_size=0.5)
+    data = scans(root, [0, 3])
     assert len(data) == 4
     cloud = data.read(3)
     assert (cloud.name, cloud.n_points) == ("03/000005", 90)
     np.testing.assert_array_equal(cloud.points, scan(90, 305)[:, :3])
     np.testing.assert_array_equal(cloud.features, scan(90, 305)[:, 3:])
-    assert cloud.labels is not None
     # road, car, moving car, vegetation, unlabelled, building, traffic sign
     assert cloud.labels[:7].tolist() == [8, 0, 0, 14, IGNORE, 12, 18]
 
 
 def test_sample_knows_where_its_points_lay(root: Path):
-    data = CloudDataset(SemanticKITTI(root, [0]), voxel_size=0.5, crop=15.0)
+    data = scans(root, crop=15.0)
     sample, whole = data[0, 2], data.read(2)
-    assert sample.point_index is not None
-    assert sample.point_labels is not None
-    assert whole.labels is not None
     assert 0 < len(sample.points) < whole.n_points == sample.n_points_total == 202
     assert torch.equal(sample.points, whole.points[sample.point_index])
     assert torch.equal(sample.point_labels, whole.labels[sample.point_index])
@@ -59,9 +52,7 @@ def test_sample_knows_where_its_points_lay(root: Path):
 
 def test_samples_are_functions_of_seed_epoch_and_index(root: Path):
     def data(seed: int) -> CloudDataset:
-        return CloudDataset(
-            SemanticKITTI(root, [0]), voxel_size=0.5, augment=Augmentation(drop=0.2), seed=seed
-        )
+        return scans(root, augment=Augmentation(drop=0.2), seed=seed)
 
     first, again = data(1), data(1)
     again[0, 2], again[7, 1]  # what was read before does not matter
@@ -75,101 +66,80 @@ def test_scans_without_label_are_named_and_left_out(root: Path, caplog: pytest.L
     write_scan(root, 0, 7, 10, labelled=False)
     write_scan(root, 0, 9, 10, labelled=False)
     with caplog.at_level(logging.WARNING):
-        data = CloudDataset(SemanticKITTI(root, [0]), voxel_size=0.5)
+        data = scans(root)
     assert [data.name(i) for i in range(len(data))] == ["00/000000", "00/000001", "00/000002"]
     (line,) = caplog.messages
     assert "2 of 5 scans have no label and are left out: 00/000007, 00/000009" in line
     assert "\n" not in line
-    everything = CloudDataset(SemanticKITTI(root, [0], labelled_only=False), voxel_size=0.5)
+    everything = scans(root, labelled_only=False)
     assert len(everything) == 5
     assert everything[0, 3].point_labels is None
     assert set(everything[0, 3].labels.tolist()) == {IGNORE}
 
 
-def test_many_missing_labels_stay_one_line(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+def test_missing_labels_and_sequences_are_told(tmp_path: Path, caplog: pytest.LogCaptureFixture):
     write_scan(tmp_path, 0, 0, 1)
     for frame in range(1, 31):
         write_scan(tmp_path, 0, frame, 1, labelled=False)
-    CloudDataset(SemanticKITTI(tmp_path, [0]), voxel_size=0.5)
+    scans(tmp_path)
     assert caplog.messages[0].endswith("00/000020 and 10 more")
-
-
-def test_no_labelled_scan(tmp_path: Path):
-    write_scan(tmp_path, 0, 0, 5, labelled=False)
+    (tmp_path / "sequences/00/labels/000000.label").unlink()
     with pytest.raises(FileNotFoundError, match=r"no labelled scan \(velodyne/\*\.bin with labels"):
-        CloudDataset(SemanticKITTI(tmp_path, [0]), voxel_size=0.5)
-
-
-def test_missing_sequence_gives_the_download_steps(root: Path):
-    with pytest.raises(
-        FileNotFoundError, match=r"allow_missing=true .* Download .*kitti"
-    ) as caught:
-        CloudDataset(SemanticKITTI(root, [0, 4, 7]), voxel_size=0.5)
-    assert "sequences lacks 04/velodyne, 07/velodyne" in str(caught.value)
+        scans(tmp_path)
+    words = r"sequences lacks 04/velodyne, 07/velodyne.*allow_missing=true .* Download .*kitti"
+    with pytest.raises(FileNotFoundError, match=words):
+        scans(tmp_path, [0, 4, 7])
 
 
 def test_label_without_its_scan(root: Path):
     (root / "sequences/00/velodyne/000001.bin").unlink()
     with pytest.raises(FileNotFoundError, match=r"000001\.bin is missing.*000001\.label exists"):
-        CloudDataset(SemanticKITTI(root, [0]), voxel_size=0.5)
-
-
-def damage(path: Path, how: str) -> None:
-    if how == "truncated":
-        path.write_bytes(path.read_bytes()[:-6])
-    elif how == "short":
-        path.write_bytes(path.read_bytes()[:-16])
-    else:
-        words = np.fromfile(path, dtype=np.uint32)
-        words[3] = 77
-        words.tofile(path)
+        scans(root)
 
 
 def test_missing_returns_take_their_labels_with_them(root: Path):
     path = root / "sequences/00/velodyne/000001.bin"
-    whole = CloudDataset(SemanticKITTI(root, [0]), voxel_size=0.5).read(1)
+    whole = scans(root).read(1)
     points = np.fromfile(path, dtype="<f4").reshape(-1, 4)
     points[[1, 3], :3] = [[0, 0, 0], [np.nan, 1, 1]]
     points.tofile(path)
-    cloud = CloudDataset(SemanticKITTI(root, [0]), voxel_size=0.5).read(1)
+    cloud = scans(root).read(1)
     assert cloud.n_points_total == len(points)
-    assert cloud.labels is not None
-    assert whole.labels is not None
     rows = np.delete(np.arange(len(points)), [1, 3])
     np.testing.assert_array_equal(cloud.labels, whole.labels[rows])
     np.testing.assert_array_equal(cloud.points, points[rows, :3])
 
 
-@pytest.mark.parametrize(
-    ("file", "how", "message"),
-    [
-        ("velodyne/000001.bin", "truncated", r"000001\.bin: 3210 bytes are not a whole number"),
-        ("velodyne/000001.bin", "short", r"000001\.label: 201 labels for a scan of 200 points"),
-        ("labels/000001.label", "truncated", r"000001\.label: 798 bytes are no whole number"),
-        ("labels/000001.label", "short", r"000001\.label: 197 labels for a scan of 201 points"),
-        ("labels/000001.label", "unknown", r"000001\.label: raw label 77 \(1 points\)"),
-    ],
-)
-def test_damaged_file_names_file_and_rule(root: Path, file: str, how: str, message: str):
-    data = CloudDataset(SemanticKITTI(root, [0]), voxel_size=0.5)
-    damage(root / "sequences/00" / file, how)
-    with pytest.raises(ValueError, match=message):
+def test_damaged_files_name_file_and_rule(root: Path):
+    data = scans(root)
+    for file, end, message in (
+        ("velodyne/000001.bin", -6, r"000001\.bin: 3210 bytes are not a whole number"),
+        ("velodyne/000001.bin", -16, r"000001\.label: 201 labels for a scan of 200 points"),
+        ("labels/000001.label", -6, r"000001\.label: 798 bytes are no whole number"),
+        ("labels/000001.label", -16, r"000001\.label: 197 labels for a scan of 201 points"),
+    ):
+        path = root / "sequences/00" / file
+        whole = path.read_bytes()
+        path.write_bytes(whole[:end])
+        with pytest.raises(ValueError, match=message):
+            data[0, 1]
+        path.write_bytes(whole)
+    words = np.fromfile(path, dtype=np.uint32)
+    words[3] = 77
+    words.tofile(path)
+    with pytest.raises(ValueError, match=r"000001\.label: raw label 77 \(1 points\)"):
         data[0, 1]
 
 
 def test_limit_spreads_over_the_set(root: Path):
-    data = CloudDataset(SemanticKITTI(root, [0, 3]), voxel_size=0.5, limit=2)
+    data = scans(root, [0, 3], limit=2)
     assert [data.name(i) for i in range(len(data))] == ["00/000000", "03/000005"]
-    assert len(CloudDataset(SemanticKITTI(root, [0, 3]), voxel_size=0.5, limit=9)) == 4
+    assert len(scans(root, [0, 3], limit=9)) == 4
     with pytest.raises(ValueError, match="limit"):
-        CloudDataset(SemanticKITTI(root, [0, 3]), voxel_size=0.5, limit=0)
-
-
-def test_keys_out_of_range(root: Path):
-    data = CloudDataset(SemanticKITTI(root, [3]), voxel_size=0.5)
-    for key in ((0, 1), (0, -1), 5):
-        with pytest.raises(IndexError, match="of a set of 1"):
-            data[key]
+        scans(root, [0, 3], limit=0)
+    for key in ((0, 4), (0, -1), 5):
+        with pytest.raises(IndexError, match="of a set of 4"):
+            scans(root, [0, 3])[key]
 
 
 @pytest.mark.data
@@ -185,7 +155,6 @@ def test_real_scans(data_root: Path, caplog: pytest.LogCaptureFixture):
     assert {raw: found[raw] for raw in expected} == expected
     cloud = data.read(0)
     assert cloud.n_points == 124668
-    assert cloud.labels is not None
     assert int((cloud.labels == 8).sum()) == found[40] + found.get(60, 0)
     assert int((cloud.labels == 14).sum()) == 27123
     everything = CloudDataset(
