@@ -35,17 +35,18 @@ def write(path: Path, n: int = 20, ignored: int = IGNORE) -> None:
         path.write_text(f"ply\nformat ascii 1.0\nelement vertex {n}\n{header}end_header\n{rows}")
 
 
-@pytest.mark.parametrize("suffix", ["bin", "npy", "ply"])
-@pytest.mark.parametrize("ignored", [IGNORE, -1])
+def clouds(root: Path, labels: object = CLASSES, **options: object) -> CloudDataset:
+    return CloudDataset(FolderClouds(root, labels, **options), voxel_size=1.0)
+
+
+@pytest.mark.parametrize(("suffix", "ignored"), [("bin", -1), ("npy", IGNORE), ("ply", -1)])
 def test_three_formats_give_one_cloud(tmp_path: Path, suffix: str, ignored: int):
     write(tmp_path / f"a.{suffix}", ignored=ignored)
-    labels = read_classes({"names": CLASSES, "ignore": [ignored]})
-    data = CloudDataset(FolderClouds(tmp_path, labels), voxel_size=1.0)
+    data = clouds(tmp_path, read_classes({"names": CLASSES, "ignore": [ignored]}))
     cloud = data.read(0)
     assert (data.name(0), cloud.name) == ("a", "a")
     np.testing.assert_allclose(cloud.points, scan(20)[:, :3], rtol=1e-6)
     np.testing.assert_allclose(cloud.features, scan(20)[:, 3:], rtol=1e-6)
-    assert cloud.labels is not None
     assert cloud.labels[:5].tolist() == [0, 1, 2, IGNORE, 0]
     assert data.clouds.channels == ("intensity",)
     assert data[0, 0].features.shape[1] == 4
@@ -74,36 +75,34 @@ def test_a_share_makes_the_split_otherwise(tmp_path: Path):
     assert (len(train), len(val)) == (16, 4)
     assert sorted(train + val) == sorted(str(i) for i in range(20))
     assert names(tmp_path, "test") == val
-    assert names(tmp_path, "val", val_fraction=0.5)[:0] == []
     assert set(val) < set(names(tmp_path, "val", val_fraction=0.5))
     write(tmp_path / "new.bin", n=4)
     assert len(set(val) - set(names(tmp_path, "val"))) <= 1
 
 
-@pytest.mark.parametrize(
-    ("n", "shares", "sizes"),
-    [
-        (1, (0.2, 0.0), (1, 0, 0)),
-        (1, (0.5, 0.4), (1, 0, 0)),
-        (2, (0.9, 0.0), (1, 1, 1)),
-        (2, (0.2, 0.2), (1, 1, 0)),
-        (3, (0.2, 0.2), (1, 1, 1)),
-        (4, (0.0, 0.0), (4, 0, 0)),
-        (10, (0.01, 0.0), (9, 1, 1)),
-        (10, (0.2, 0.3), (5, 2, 3)),
-    ],
-)
-def test_some_clouds_train_whatever_the_shares(
-    tmp_path: Path, n: int, shares: tuple[float, float], sizes: tuple[int, int, int]
-):
-    for i in range(n):
-        write(tmp_path / f"{i}.bin", n=4)
-    options = {"val_fraction": shares[0], "test_fraction": shares[1]}
-    train, val, test = (names(tmp_path, split, **options) for split in ("train", "val", "test"))
-    assert (len(train), len(val), len(test)) == sizes
-    own_test = [] if shares[1] == 0 else test
-    assert sorted(train + val + own_test) == sorted(str(i) for i in range(n))
-    assert own_test or test == val or n < 3
+SIZES = {
+    # clouds, shares of validation and test: clouds that train, validate and test
+    (1, 0.2, 0.0): (1, 0, 0),
+    (1, 0.5, 0.4): (1, 0, 0),
+    (2, 0.9, 0.0): (1, 1, 1),
+    (2, 0.2, 0.2): (1, 1, 0),
+    (3, 0.2, 0.2): (1, 1, 1),
+    (4, 0.0, 0.0): (4, 0, 0),
+    (10, 0.01, 0.0): (9, 1, 1),
+    (10, 0.2, 0.3): (5, 2, 3),
+}
+
+
+def test_some_clouds_train_whatever_the_shares(tmp_path: Path):
+    for (n, val_share, test_share), sizes in SIZES.items():
+        for i in range(n):
+            write(tmp_path / f"{i}.bin", n=4)
+        options = {"val_fraction": val_share, "test_fraction": test_share}
+        train, val, test = (names(tmp_path, part, **options) for part in ("train", "val", "test"))
+        assert (len(train), len(val), len(test)) == sizes, (n, options)
+        own_test = [] if test_share == 0 else test
+        assert sorted(train + val + own_test) == sorted(str(i) for i in range(n))
+        assert own_test or test == val or n < 3
 
 
 def test_the_one_labelled_cloud_of_many_trains(tmp_path: Path):
@@ -137,7 +136,7 @@ def test_labels_in_a_folder_of_their_own(tmp_path: Path, cloud: str, labels: str
         values.astype("<u4").tofile(root / labels)
     else:
         np.save(root / labels, values)
-    data = CloudDataset(FolderClouds(root, CLASSES), voxel_size=1.0)
+    data = clouds(root)
     assert [data.name(i) for i in range(len(data))] == [cloud.rpartition(".")[0]]
     assert data.sources(0)[-1] == root / labels
     assert data.read(0).labels.tolist() == values.tolist()
@@ -148,7 +147,7 @@ def test_two_files_that_label_one_cloud(tmp_path: Path):
     (tmp_path / "labels").mkdir()
     np.zeros(4, "<u4").tofile(tmp_path / "labels/a.label")
     with pytest.raises(ValueError, match=r"both .*velodyne/a\.label and .*labels/a\.label"):
-        CloudDataset(FolderClouds(tmp_path, CLASSES), voxel_size=1.0).read(0)
+        clouds(tmp_path).read(0)
 
 
 def test_clouds_without_labels_are_named(tmp_path: Path, caplog: pytest.LogCaptureFixture):
@@ -162,18 +161,17 @@ def test_clouds_without_labels_are_named(tmp_path: Path, caplog: pytest.LogCaptu
 def test_labels_beside_win_over_the_property(tmp_path: Path):
     write(tmp_path / "a.ply", n=4)
     np.array([2, 2, 2, 2], dtype=np.uint32).tofile(tmp_path / "a.label")
-    data = CloudDataset(FolderClouds(tmp_path, CLASSES), voxel_size=1.0)
+    data = clouds(tmp_path)
     assert set(data[0, 0].labels.tolist()) == {2}
     assert data.sources(0) == [tmp_path / "a.ply", tmp_path / "a.label"]
 
 
-@pytest.mark.parametrize("label", [3, 254, -1])
-def test_a_label_that_is_no_class(tmp_path: Path, label: int):
-    write(tmp_path / "a.npy", ignored=label)
-    with pytest.raises(
-        ValueError, match=rf"a_label\.npy: raw label {label} \(5 points.* 0, 1, 2, 255"
-    ):
-        CloudDataset(FolderClouds(tmp_path, CLASSES), voxel_size=1.0)[0, 0]
+def test_a_label_that_is_no_class(tmp_path: Path):
+    for label in (3, -1):
+        write(tmp_path / "a.npy", ignored=label)
+        words = rf"a_label\.npy: raw label {label} \(5 points.* 0, 1, 2, 255"
+        with pytest.raises(ValueError, match=words):
+            clouds(tmp_path)[0, 0]
 
 
 def test_channels_must_agree(tmp_path: Path):
@@ -181,9 +179,9 @@ def test_channels_must_agree(tmp_path: Path):
     write(tmp_path / "b.npy")
     np.save(tmp_path / "b.npy", scan(20)[:, :3])
     with pytest.raises(ValueError, match=r"b\.npy: no channel 'intensity'.*fill=\{intensity: 0\}"):
-        CloudDataset(FolderClouds(tmp_path, CLASSES), voxel_size=1.0)[0, 1]
+        clouds(tmp_path)[0, 1]
     filled = Reading(fill={"intensity": 0.25})
-    data = CloudDataset(FolderClouds(tmp_path, CLASSES, reading=filled), voxel_size=1.0)
+    data = clouds(tmp_path, reading=filled)
     assert set(data.read(1).features[:, 0].tolist()) == {0.25}
 
 
@@ -193,48 +191,35 @@ def test_labels_keep_to_their_points_where_returns_are_missing(tmp_path: Path):
     points[[0, 6]] = 0
     points[3, 1] = np.nan
     np.save(tmp_path / "a.npy", points)
-    cloud = CloudDataset(FolderClouds(tmp_path, CLASSES), voxel_size=1.0).read(0)
-    assert cloud.point_index is not None
+    cloud = clouds(tmp_path).read(0)
     assert cloud.point_index[:5].tolist() == [1, 2, 4, 5, 7]
     assert cloud.n_points_total == 20
-    assert cloud.labels is not None
     assert cloud.labels[:5].tolist() == [1, 2, 0, 1, IGNORE]
-    strict = CloudDataset(
-        FolderClouds(tmp_path, CLASSES, reading=Reading(strict=True)), voxel_size=1.0
-    )
+    strict = clouds(tmp_path, reading=Reading(strict=True))
     with pytest.raises(ValueError, match=r"a\.npy: 3 of 20 points are missing returns"):
         strict.read(0)
 
 
-def test_wrong_count(tmp_path: Path):
+def test_what_does_not_fit_is_named(tmp_path: Path):
+    with pytest.raises(FileNotFoundError, match="is not a folder"):
+        clouds(tmp_path / "none")
+    with pytest.raises(FileNotFoundError, match="no labelled cloud for all"):
+        clouds(tmp_path)
     write(tmp_path / "a.npy")
     np.save(tmp_path / "a.npy", scan(19))
     with pytest.raises(ValueError, match=r"a_label\.npy: labels must be 19 integers"):
-        CloudDataset(FolderClouds(tmp_path, CLASSES), voxel_size=1.0)[0, 0]
-
-
-def test_two_clouds_of_one_name(tmp_path: Path):
+        clouds(tmp_path)[0, 0]
     write(tmp_path / "a.ply")
-    np.save(tmp_path / "a.npy", scan(3))
     with pytest.raises(ValueError, match="have one name"):
-        CloudDataset(FolderClouds(tmp_path, CLASSES), voxel_size=1.0)
-
-
-def test_nothing_there(tmp_path: Path):
-    with pytest.raises(FileNotFoundError, match="is not a folder"):
-        CloudDataset(FolderClouds(tmp_path / "none", CLASSES), voxel_size=1.0)
-    with pytest.raises(FileNotFoundError, match="no labelled cloud for all"):
-        CloudDataset(FolderClouds(tmp_path, CLASSES), voxel_size=1.0)
-
-
-@pytest.mark.parametrize(
-    "options",
-    [{"split": "dev"}, {"val_fraction": -0.1}, {"val_fraction": 1.0}, {"test_fraction": 0.9}],
-)
-def test_bad_options(tmp_path: Path, options: dict[str, object]):
-    (name,) = options
-    with pytest.raises(ValueError, match=name):
-        FolderClouds(tmp_path, CLASSES, **options)
+        clouds(tmp_path)
+    for name, value in (
+        ("split", "dev"),
+        ("val_fraction", -0.1),
+        ("val_fraction", 1.0),
+        ("test_fraction", 0.9),
+    ):
+        with pytest.raises(ValueError, match=name):
+            FolderClouds(tmp_path, CLASSES, **{name: value})
 
 
 @pytest.mark.data

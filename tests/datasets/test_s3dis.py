@@ -86,28 +86,23 @@ def test_limit_spreads_over_the_rooms(root: Path):
     assert [both.name(i) for i in range(2)] == ["Area_1/WC_1", "Area_5/hallway_1"]
     with pytest.raises(ValueError, match="point_max must be at least 1"):
         rooms(root, point_max=0)
-
-
-@pytest.mark.parametrize(
-    ("placement", "layout"), zip(PLACEMENTS, ["arrays", "text", "arrays"], strict=True), ids=NAMES
-)
-def test_a_room_of_one_point(tmp_path: Path, placement: Placement, layout: str):
-    write_set(tmp_path, {"Area_1/pantry_1": 1}, layout)
-    for point_max in (None, 5):
-        data = rooms(tmp_path, geometry=placement, point_max=point_max, augment=Augmentation())
-        sample = data[0]
-        assert sample.geometry.rows == 1
-        assert sample.geometry.inverse.tolist() == [0]
-        assert len(sample.point_labels) == 1
+    write_set(root, {"Area_1/stairs_1": 3})
+    with pytest.raises(ValueError, match="Area_1/stairs_1: a room is called TYPE_n"):
+        ClassifiedClouds(rooms(root), room_type)
 
 
 @pytest.mark.parametrize("placement", PLACEMENTS, ids=NAMES)
-def test_a_room_without_points_is_named_and_held(
+def test_rooms_of_one_point_and_of_none(
     tmp_path: Path, placement: Placement, caplog: pytest.LogCaptureFixture
 ):
     write_set(tmp_path, {"Area_1/pantry_1": 0})
-    data = rooms(tmp_path, geometry=placement, point_max=5, augment=Augmentation())
-    assert data[0].geometry.rows == 0
+    write_set(tmp_path, {"Area_1/pantry_2": 1}, "text")
+    for point_max in (None, 5):
+        data = rooms(tmp_path, geometry=placement, point_max=point_max, augment=Augmentation())
+        assert data[0].geometry.rows == 0
+        assert data[1].geometry.rows == 1
+        assert data[1].geometry.inverse.tolist() == [0]
+        assert len(data[1].point_labels) == 1
     assert "the room Area_1/pantry_1 holds no points" in caplog.text
 
 
@@ -118,21 +113,16 @@ def test_points_without_a_class_are_ignored(tmp_path: Path):
     assert rooms(tmp_path).read(0).labels[:6].tolist() == [IGNORE] * 5 + [int(room.segment[5])]
 
 
-def test_a_repair_is_said_by_file_and_line(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+def test_text_and_its_repairs_are_said(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    caplog.set_level(logging.INFO)
     folder = write_text(tmp_path / "Area_1" / "office_19", room_arrays(9))
     (folder / "Annotations" / "ceiling_9.txt").write_bytes(b"1 2 3 103.0\x100000 9 9\n")
     data = rooms(tmp_path)
     assert data.read(0).n_points == data.read(0).n_points == 10
-    (said,) = caplog.messages
+    slow, said = caplog.messages
+    assert "1 room is stored as text" in slow
     assert "ceiling_9.txt, line 1: " in said
     assert "103.00000" in said
-
-
-def test_text_is_said_to_be_slow(tmp_path: Path, caplog: pytest.LogCaptureFixture):
-    caplog.set_level(logging.INFO)
-    write_set(tmp_path, {"Area_1/office_1": 3}, "text")
-    rooms(tmp_path)
-    assert "1 room is stored as text" in caplog.text
 
 
 @pytest.mark.parametrize("placement", PLACEMENTS, ids=NAMES)
@@ -159,20 +149,10 @@ def test_types_of_rooms(root: Path, placement: Placement):
     assert (nothing.batch_size, nothing.tensor.features.shape) == (0, (0, 6))
     with pytest.raises(ValueError, match="6 input channels, the data set has 5"):
         CollateClassification(5, placement)([data[0]])
-
-
-def test_mixed_rooms_have_no_type(root: Path):
+    mixed = rooms(root, geometry=placement, point_max=60, augment=Augmentation(mix3d=1.0))
+    assert 60 < mixed[0, 0].geometry.rows <= 120  # two crops
     with pytest.raises(ValueError, match=r"a mix of two rooms has no type: .* augment=rooms"):
-        ClassifiedClouds(rooms(root, augment=Augmentation(mix3d=0.5)), room_type)
-
-
-@pytest.mark.parametrize("placement", PLACEMENTS, ids=NAMES)
-def test_mixed_rooms_hold_two_crops(root: Path, placement: Placement):
-    augment = Augmentation(mix3d=1.0)
-    data = rooms(root, geometry=placement, point_max=60, augment=augment)
-    sample = data[0, 0]
-    assert 60 < sample.geometry.rows <= 120
-    assert sample.features.shape[1] == 6
+        ClassifiedClouds(mixed, room_type)
 
 
 def test_crops_are_drawn_apart_from_changes_and_mixes(root: Path, monkeypatch: pytest.MonkeyPatch):
@@ -190,13 +170,6 @@ def test_crops_are_drawn_apart_from_changes_and_mixes(root: Path, monkeypatch: p
         sample_generator(3, *key, s).random() for key in ((0, 1), (2, 0)) for s in (None, MIX3D)
     }
     assert len(others | set(drawn)) == 6
-
-
-def test_a_room_without_a_type_is_named(root: Path):
-    write_set(root, {"Area_1/stairs_1": 3})
-    assert len(rooms(root)) == 3
-    with pytest.raises(ValueError, match="Area_1/stairs_1: a room is called TYPE_n"):
-        ClassifiedClouds(rooms(root), room_type)
 
 
 @pytest.mark.data

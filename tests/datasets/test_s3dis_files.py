@@ -43,28 +43,27 @@ def test_classes_and_types_are_the_official_ones():
     assert len(ROOM_TYPES) == len(set(ROOM_TYPES)) == 11
 
 
-@pytest.mark.parametrize(
-    ("line", "meant"),
-    [
-        # as in Area_5/hallway_6: a control character between two numbers
-        (b"22.3 6.6 3.0 185.0\x10187 182", "22.3 6.6 3.0 185.0 187 182"),
-        (b"22.3 6.6 3.0\x00103 98 90", "22.3 6.6 3.0 103 98 90"),
-        # as in Area_5/office_19: within a number
-        (b"22.3 6.6 3.0 103.0\x100000 98.0 90.0", "22.3 6.6 3.0 103.00000 98.0 90.0"),
-        (b"22.3 6.6 3.0 103.0\x10 0000 98 90", "22.3 6.6 3.0 103.00000 98 90"),
-    ],
-)
-def test_the_known_corrupt_lines_are_repaired_and_named(tmp_path: Path, line: bytes, meant: str):
-    path = annotation(tmp_path, GOOD + b"\n" + line + b"\n" + GOOD)
-    values, notes = read_annotation(path)
+REPAIRED = {
+    # as in Area_5/hallway_6: a control character between two numbers
+    b"22.3 6.6 3.0 185.0\x10187 182": "22.3 6.6 3.0 185.0 187 182",
+    b"22.3 6.6 3.0\x00103 98 90": "22.3 6.6 3.0 103 98 90",
+    # as in Area_5/office_19: within a number
+    b"22.3 6.6 3.0 103.0\x100000 98.0 90.0": "22.3 6.6 3.0 103.00000 98.0 90.0",
+    b"22.3 6.6 3.0 103.0\x10 0000 98 90": "22.3 6.6 3.0 103.00000 98 90",
+}
+
+
+def test_the_known_corrupt_lines_are_repaired_and_named(tmp_path: Path):
     good = [1, 2, 3, 10, 20, 30]
-    np.testing.assert_allclose(values, [good, [float(word) for word in meant.split()], good])
-    assert notes == [f"{path}, line 3: {line!r} was read as {meant.encode()!r}"]
+    for line, meant in REPAIRED.items():
+        path = annotation(tmp_path, GOOD + b"\n" + line + b"\n" + GOOD)
+        values, notes = read_annotation(path)
+        np.testing.assert_allclose(values, [good, [float(word) for word in meant.split()], good])
+        assert notes == [f"{path}, line 3: {line!r} was read as {meant.encode()!r}"]
 
 
-@pytest.mark.parametrize(
-    ("line", "rule"),
-    [
+def test_lines_that_cannot_be_read_are_named(tmp_path: Path):
+    for line, rule in (
         (b"1 2 3 4 5", "six numbers"),
         (b"1 2 3 4 5 6 7", "six numbers"),
         (b"1 2 x 4 5 6", "six numbers"),
@@ -72,30 +71,21 @@ def test_the_known_corrupt_lines_are_repaired_and_named(tmp_path: Path, line: by
         (b"1 2 nan 4 5 6", "must be finite"),
         (b"1 2 3 4 5 256", r"in 0\.\.255"),
         (b"1 2 3 -1 5 6", r"in 0\.\.255"),
-    ],
-)
-def test_what_cannot_be_read_is_named_by_file_and_line(tmp_path: Path, line: bytes, rule: str):
-    path = annotation(tmp_path, GOOD * 2 + line + b"\n")
-    with pytest.raises(ValueError, match=rf"ceiling_1\.txt: line 3: .*{rule}"):
-        read_annotation(path)
-
-
-def test_a_file_in_which_every_line_lacks_a_number_is_refused(tmp_path: Path):
-    with pytest.raises(ValueError, match="line 1: six numbers"):
+    ):
+        path = annotation(tmp_path, GOOD * 2 + line + b"\n")
+        with pytest.raises(ValueError, match=rf"ceiling_1\.txt: line 3: .*{rule}"):
+            read_annotation(path)
+    with pytest.raises(ValueError, match="line 1: six numbers"):  # in every line
         read_annotation(annotation(tmp_path, b"1 2 3 4 5\n" * 3))
 
 
-@pytest.mark.parametrize("text", [b"", b"\n \n"])
-def test_a_file_may_be_empty(tmp_path: Path, text: bytes):
-    values, notes = read_annotation(annotation(tmp_path, text))
-    assert values.shape == (0, 6)
-    assert not notes
-
-
-@pytest.mark.parametrize("ending", [b"\n", b"\r\n", b""])
-def test_one_point(tmp_path: Path, ending: bytes):
-    values, _ = read_annotation(annotation(tmp_path, GOOD.strip() + ending))
-    assert values.tolist() == [[1, 2, 3, 10, 20, 30]]
+def test_files_of_no_point_and_of_one(tmp_path: Path):
+    for text in (b"", b"\n \n"):
+        values, notes = read_annotation(annotation(tmp_path, text))
+        assert (values.shape, notes) == ((0, 6), [])
+    for ending in (b"\n", b"\r\n", b""):
+        values, _ = read_annotation(annotation(tmp_path, GOOD.strip() + ending))
+        assert values.tolist() == [[1, 2, 3, 10, 20, 30]]
 
 
 def test_both_layouts_hold_the_same_room(tmp_path: Path):
@@ -138,20 +128,16 @@ def test_unknown_classes_are_clutter_and_empty_files_are_named(tmp_path: Path):
     assert done.objects == 5
 
 
-def test_a_room_without_points_is_not_converted(tmp_path: Path):
+def test_a_conversion_that_fails_leaves_nothing_behind(tmp_path: Path):
     folder = write_text(tmp_path / "office_1", room_arrays(0))
-    (folder / "Annotations" / "wall_1.txt").write_bytes(b"")
-    with pytest.raises(ValueError, match="office_1: the room holds no points"):
-        convert_room(folder, tmp_path / "arrays")
-    assert not (tmp_path / "arrays").exists()
-
-
-def test_a_broken_line_leaves_nothing_behind(tmp_path: Path):
-    folder = write_text(tmp_path / "office_1", room_arrays(5))
-    (folder / "Annotations" / "wall_9.txt").write_bytes(b"1 2 3\n")
-    with pytest.raises(ValueError, match=r"wall_9\.txt: line 1"):
-        convert_room(folder, tmp_path / "arrays")
-    assert not (tmp_path / "arrays").exists()
+    for text, words in (
+        (b"", "office_1: the room holds no points"),
+        (b"1 2 3\n", r"wall_9\.txt: line 1"),
+    ):
+        (folder / "Annotations" / "wall_9.txt").write_bytes(text)
+        with pytest.raises(ValueError, match=words):
+            convert_room(folder, tmp_path / "arrays")
+        assert not (tmp_path / "arrays").exists()
 
 
 def test_aligning_turns_about_the_middle(tmp_path: Path):
@@ -186,35 +172,25 @@ def test_pointcepts_own_files_are_read(tmp_path: Path):
     assert (read.instance == -1).all()
 
 
-@pytest.mark.parametrize(
-    ("stem", "array", "rule"),
-    [
+def test_arrays_that_make_no_sense_are_named(tmp_path: Path):
+    for stem, array, rule in (
         ("coord", np.zeros((9, 4), np.float32), r"numbers \[P, 3\] expected, found .*\[9, 4\]"),
         ("coord", np.full((9, 3), np.nan, np.float32), "9 of 9 points are NaN or infinite"),
         ("color", np.full((9, 3), 300), r"0\.\.255"),
         ("color", np.zeros((8, 3), np.uint8), "8 rows, but coord.npy has 9 points"),
         ("segment", np.full((9, 1), 13), r"classes must lie in -1\.\.12, found 13"),
         ("segment", np.zeros((9, 1), np.float32), r"integers \[P, 1\] expected"),
-    ],
-)
-def test_arrays_that_make_no_sense_are_named(
-    tmp_path: Path, stem: str, array: np.ndarray, rule: str
-):
-    write_array_room(tmp_path, room_arrays(9))
-    np.save(tmp_path / f"{stem}.npy", array)
-    with pytest.raises(ValueError, match=rf"{stem}\.npy: .*{rule}"):
-        read_array_room(tmp_path)
-
-
-def test_a_truncated_array_is_named(tmp_path: Path):
+    ):
+        write_array_room(tmp_path, room_arrays(9))
+        np.save(tmp_path / f"{stem}.npy", array)
+        with pytest.raises(ValueError, match=rf"{stem}\.npy: .*{rule}"):
+            read_array_room(tmp_path)
     write_array_room(tmp_path, room_arrays(90))
     path = tmp_path / "coord.npy"
-    path.write_bytes(path.read_bytes()[:-10])
-    with pytest.raises(ValueError, match=r"coord\.npy: not a whole \.npy file"):
-        read_array_room(tmp_path)
-    path.write_bytes(b"")
-    with pytest.raises(ValueError, match=r"coord\.npy: not a whole \.npy file"):
-        read_array_room(tmp_path)
+    for torn in (path.read_bytes()[:-10], b""):
+        path.write_bytes(torn)
+        with pytest.raises(ValueError, match=r"coord\.npy: not a whole \.npy file"):
+            read_array_room(tmp_path)
 
 
 def test_rooms_are_found_in_order(tmp_path: Path):
