@@ -38,6 +38,8 @@ def test_predators_lists(tmp_path: Path) -> None:
     assert {p.scene for p in val.pairs} == {"c"}
     assert train.source_kind == "real"
     assert all(shared(train, place) > 0.3 for place in range(6))
+    with pytest.raises(FileNotFoundError, match="cloud_bin_N"):
+        ThreeDMatchSets(root=str(tmp_path)).find("test")
 
 
 def test_pairs_that_overlap_little_are_left_out_and_said(tmp_path: Path) -> None:
@@ -117,16 +119,6 @@ def test_fcgfs_lists_are_found_and_split_as_published(
         ThreeDMatchSets(str(tmp_path), train_pairs="predator").find("train")
     with pytest.raises(ValueError, match="auto, predator, fcgf"):
         ThreeDMatchSets(str(tmp_path), train_pairs="fcfg")  # type: ignore[arg-type]
-
-
-def test_sets_of_one_root(tmp_path: Path) -> None:
-    write_predator(tmp_path)
-    sets = ThreeDMatchSets(root=str(tmp_path))
-    assert sets.benchmark == "threedmatch"
-    assert {p.scene for p in sets.find("train").pairs} == {"a"}
-    assert {p.scene for p in sets.find("val").pairs} == {"b"}
-    with pytest.raises(FileNotFoundError, match="cloud_bin_N"):
-        sets.find("test")
 
 
 def test_drives_that_are_there_are_trained_on_when_told_so(tmp_path: Path) -> None:
