@@ -77,23 +77,16 @@ def test_evaluation_needs_no_training_clouds(root: Path):
         data.setup("fit")
 
 
-def test_colors(root: Path):
-    spread = module(root).colors
-    assert len(set(spread)) == 2
+def test_what_the_sets_say(root: Path):
+    data = module(root)
+    assert len(set(data.colors)) == 2
     assert module(root, colors=[[1, 2, 3], [4, 5, 6]]).colors == ((1, 2, 3), (4, 5, 6))
     with pytest.raises(ValueError, match="1 colors for 2 classes"):
         module(root, colors=[[1, 2, 3]])
-
-
-def test_a_marker_makes_it_simulated(root: Path):
-    (root / "SIMULATED.json").write_text("{}")
-    assert module(root).source_kind == "simulated"
-
-
-def test_labels_and_paths_of_predictions(root: Path):
-    data = module(root)
     assert data.to_raw(np.array([1, 0, 255])).tolist() == [1, 0, 255]
     assert data.prediction_path("a/b") == Path("a/b.label")
+    (root / "SIMULATED.json").write_text("{}")
+    assert module(root).source_kind == "simulated"
 
 
 def test_as_many_workers_as_the_machine_has_cores_for(root: Path, monkeypatch: pytest.MonkeyPatch):

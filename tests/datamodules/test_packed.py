@@ -17,8 +17,9 @@ def batch(placement: Placement, *sizes: int) -> SegmentationBatch:
     return CollateSegmentation(4, placement)(samples)
 
 
-@pytest.mark.parametrize("placement", [OnVoxels(), OnPoints()], ids=["voxel", "point"])
-@pytest.mark.parametrize("sizes", [(), (1,), (33, 50)])
+@pytest.mark.parametrize(
+    ("placement", "sizes"), [(OnVoxels(), ()), (OnVoxels(), (33, 50)), (OnPoints(), (1, 50))]
+)
 def test_a_batch_comes_back_as_it_was(placement: Placement, sizes: tuple[int, ...]):
     before = batch(placement, *sizes)
     packed = pickle.loads(pickle.dumps(Packed.of(before)))

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from pcnn.datasets.batches import SegmentationBatch
-from tests.datamodules.modules import kitti_module
+from tests.datamodules.modules import kitti_module, plain_trainer
 from tests.datasets.clouds import write_scan
 from tests.forking import require_fork
 
@@ -51,17 +51,8 @@ def test_two_processes_share_the_set(tmp_path: Path):
         voxel_size=1.0,
         num_workers=0,
     )
-    trainer = pl.Trainer(
-        accelerator="cpu",
-        devices=2,
-        strategy="ddp_fork",
-        max_epochs=2,
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        default_root_dir=tmp_path,
-        num_sanity_val_steps=0,
+    trainer = plain_trainer(
+        tmp_path, devices=2, strategy="ddp_fork", max_epochs=2, num_sanity_val_steps=0
     )
     trainer.fit(Net(tmp_path), data)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import wraps
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,11 +19,8 @@ from pcnn.datasets.registration import (
     PairBatch,
     ThreeDMatchSets,
 )
-from pcnn.files.simulated import write_marker
 from pcnn.metrics.registration.pair_results import PairId
-from pcnn.simulate.rooms import threedmatch
-from pcnn.simulate.rooms.threedmatch import THREEDMATCH, simulate_fragments
-from pcnn.simulate.simulator import Simulator
+from tests.datamodules.modules import plain_trainer
 from tests.datasets.registration.training_sets import write_drive, write_predator
 from tests.forking import require_fork
 
@@ -158,39 +154,6 @@ def test_drives(tmp_path: Path) -> None:
     assert len(first.source_places) == 300
 
 
-def test_simulated_rooms_in_place_of_none(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[dict[str, Any]] = []
-
-    def simulate(root: Path, **settings: Any) -> Path:
-        asked.append(settings)
-        if not root.exists():
-            write_predator(root)
-            write_marker(root, settings)
-        return root
-
-    stand_in = Simulator("threedmatch", THREEDMATCH.version, wraps(simulate_fragments)(simulate))
-    monkeypatch.setattr(threedmatch, "THREEDMATCH", stand_in)
-    training, testing = {"train_scenes": 1, "seed": 3, "workers": 2}, {"val_scenes": 1, "seed": 3}
-    sets = ThreeDMatchSets(data_dir=str(tmp_path), simulate=testing, simulate_train=training)
-    data = RegistrationDataModule(sets, voxel_size=0.1, num_workers=0)
-    assert asked == []
-    data.setup("fit")
-    assert asked == [training]  # train and val are of one set, which is told once
-    assert data.source_kind == "simulated"
-    assert [caplog.text.count(told) for told in ("SIMULATED", "no root was given")] == [1, 1]
-    folders = tmp_path / "simulated"
-    assert [path.name for path in folders.iterdir()] == [
-        f"threedmatch-3-{THREEDMATCH.version}-train_scenes-1"
-    ]
-    assert len(list(data.train_dataloader())) == 3
-    with pytest.raises(FileNotFoundError):  # the stand-in writes no test pairs
-        data.pairs("test")
-    # one room of validation is not one of training
-    assert (folders / f"threedmatch-3-{THREEDMATCH.version}-val_scenes-1").is_dir()
-
-
 def test_a_list_without_pairs_is_no_validation(
     archive: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -203,13 +166,11 @@ def test_a_list_without_pairs_is_no_validation(
         data.setup("fit")
 
 
-@pytest.mark.parametrize("workers", [0, 1])
-def test_a_broken_cloud_is_named(archive: Path, workers: int) -> None:
-    require_fork()
+def test_a_broken_cloud_is_named(archive: Path) -> None:
     path = archive / "indoor" / "train" / "c" / "cloud_bin_1.pth"
     path.write_bytes(path.read_bytes()[:300])
     with pytest.raises(ValueError, match=r"c/cloud_bin_1\.pth: "):
-        list(indoor(archive, num_workers=workers).val_dataloader())
+        list(indoor(archive).val_dataloader())
 
 
 @pytest.mark.gpu
@@ -254,16 +215,7 @@ class Net(pl.LightningModule):
 @pytest.mark.filterwarnings("ignore")
 def test_a_trainer_takes_the_module(archive: Path, tmp_path: Path) -> None:
     data = indoor(archive, batch_size=3)
-    trainer = pl.Trainer(
-        accelerator="cpu",
-        max_epochs=2,
-        precision="64-true",
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        default_root_dir=tmp_path,
-    )
+    trainer = plain_trainer(tmp_path, max_epochs=2, precision="64-true")
     net = Net()
     trainer.fit(net, data)
     assert [len(names) for names in net.seen] == [3, 3, 3, 3]

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 
@@ -14,7 +12,6 @@ from pcnn.datamodules import CloudDataModule
 from pcnn.datasets import S3DISSets
 from pcnn.datasets.placement import OnPoints, OnVoxels, Placement
 from pcnn.datasets.transforms.augment import Augmentation
-from pcnn.simulate.rooms.s3dis import S3DIS
 from tests.datamodules.modules import room_types_module, s3dis_module
 from tests.datasets.s3dis_rooms import room_arrays, write_set
 
@@ -47,23 +44,19 @@ def options(root: Path, **others: object) -> dict[str, object]:
     }
 
 
-def areas(
-    test: Sequence[int], val: Sequence[int] | None, train: Sequence[int] | None
-) -> dict[str, tuple[int, ...]]:
-    return S3DISSets(test_areas=test, val_areas=val, train_areas=train).areas
-
-
 def test_areas():
-    usual = {"train": (1, 2, 3, 4, 6), "val": (5,), "test": (5,)}
-    assert areas([5], None, None) == usual
-    assert areas([2], None, None)["train"] == (1, 3, 4, 5, 6)
-    other = {"train": (1,), "val": (), "test": (2, 3)}
-    assert areas([2, 3], [], [1]) == other
-    assert areas([5], [6], None)["train"] == (1, 2, 3, 4)
+    for (test, val, train), found in {
+        ((5,), None, None): ((1, 2, 3, 4, 6), (5,), (5,)),
+        ((2,), None, None): ((1, 3, 4, 5, 6), (2,), (2,)),
+        ((2, 3), (), (1,)): ((1,), (), (2, 3)),
+        ((5,), (6,), None): ((1, 2, 3, 4), (6,), (5,)),
+    }.items():
+        areas = S3DISSets(test_areas=test, val_areas=val, train_areas=train).areas
+        assert (areas["train"], areas["val"], areas["test"]) == found
     with pytest.raises(ValueError, match="areas are 1 to 6, got 0, 7"):
-        areas([0, 7], None, None)
+        S3DISSets(test_areas=[0, 7])
     with pytest.raises(ValueError, match="Area 5 is in train_areas and in"):
-        areas([5], None, [1, 5])
+        S3DISSets(test_areas=[5], train_areas=[1, 5])
 
 
 @pytest.mark.parametrize("placement", PLACEMENTS, ids=NAMES)
@@ -122,31 +115,6 @@ def test_an_area_that_is_missing_is_an_error(root: Path):
     data.setup("test")  # needs Area_5 alone
     with pytest.raises(FileNotFoundError, match="is not a folder"):
         s3dis_module(**options(root / "nowhere")).prepare_data()
-
-
-def test_no_root_simulates(tmp_path: Path, caplog: pytest.LogCaptureFixture):
-    few = {"seed": 3, "rooms": 1, "spacing": 0.2, "workers": 1, "progress": False}
-
-    def module(**others: object) -> CloudDataModule:
-        given = {**options(tmp_path), "root": None, "simulate": few, "train_areas": None}
-        return s3dis_module(**{**given, "data_dir": str(tmp_path), **others})
-
-    data = module()
-    data.prepare_data()
-    assert data.source_kind == "simulated"
-    assert data.data_root.parent == tmp_path / "simulated"
-    assert data.data_root.name == f"s3dis-3-{S3DIS.version}-rooms-1-spacing-0.2-layout-arrays"
-    assert json.loads((data.data_root / "SIMULATED.json").read_text())["seed"] == 3
-    assert "SIMULATED" in caplog.text
-    data.setup("fit")
-    assert [len(data.dataset(split)) for split in ("train", "val", "test")] == [5, 1, 1]
-    (batch,) = data.val_dataloader()
-    assert batch.n_points > 500
-    assert len(np.unique(batch.point_labels)) > 3
-    # a second run finds the set
-    again = module()
-    again.setup("test")
-    assert again.data_root == data.data_root
 
 
 def test_a_broken_room_is_named_or_left_out(root: Path, caplog: pytest.LogCaptureFixture):

@@ -6,7 +6,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import lightning as L
 import numpy as np
 import pytest
 import torch
@@ -16,7 +15,7 @@ from pcnn.datasets.placement import OnPoints, OnVoxels, Placement
 from pcnn.losses import CrossEntropy
 from pcnn.tasks import EvaluationViews, SegmentationTask
 from pcnn.tasks.schedules import constant
-from tests.datamodules.modules import s3dis_module
+from tests.datamodules.modules import plain_trainer, s3dis_module
 from tests.datasets.s3dis_rooms import write_set
 
 CELL = 0.5  # [m]: cells hold several classes
@@ -100,14 +99,7 @@ def test_figures_of_one_pass_and_of_fragments(tmp_path: Path, placement: Placeme
         constant,
         views=EvaluationViews(fragments=True),
     )
-    trainer = L.Trainer(
-        accelerator="cpu",
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        default_root_dir=tmp_path,
-    )
+    trainer = plain_trainer(tmp_path)
     (logged,) = trainer.test(task, data, verbose=False)
     assert int(task.confusion["test"].sum()) == int(task.confusion["test/tta"].sum()) == 1601
     single, own = counted(root, net.weight, whole), counted(root, net.weight, False)

@@ -46,9 +46,8 @@ def neighbours(root: Path) -> set[str]:
     return {p.name for p in root.parent.iterdir()} - {f".{root.name}.lock"}
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_a_set_is_whole_and_marked(tmp_path: Path, workers: int | None) -> None:
-    root = write_set(tmp_path / "set", squares(), workers=workers, progress=False)
+def test_a_set_is_whole_and_marked(tmp_path: Path) -> None:
+    root = write_set(tmp_path / "set", squares(), workers=1, progress=False)
     found = files(root)
     assert json.loads(found.pop("SIMULATED.json")) == {"count": 5, "total": 30}
     assert found == {f"numbers/{n}.txt": str(n**2) for n in range(5)}
@@ -135,8 +134,8 @@ def test_senseless_requests_are_refused(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_progress_is_two_lines_off_a_terminal(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+def test_progress_is_told_in_lines_off_a_terminal(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_set(tmp_path / "silent", squares(), workers=1, progress=False)
     assert capfd.readouterr() == ("", "")
@@ -144,13 +143,8 @@ def test_progress_is_two_lines_off_a_terminal(
     out, err = capfd.readouterr()
     assert out == ""
     assert len(err.splitlines()) == err.count("simulat") == err.count("7 squares") == 2
-
-
-def test_long_work_is_heard_of_off_a_terminal(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
     monkeypatch.setattr(driver, "_QUIET", -1.0)  # every task is a long one
-    write_set(tmp_path / "set", squares(), workers=1)
+    write_set(tmp_path / "long", squares(), workers=1)
     lines = capfd.readouterr().err.splitlines()
     assert lines[1:-1] == [f"{done} of 7 squares" for done in (1, 3, 4, 6, 7)]
 

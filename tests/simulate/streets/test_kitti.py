@@ -33,13 +33,9 @@ def test_folders_and_names(small_set: Path) -> None:
         folder = small_set / "sequences" / name
         entries = {p.name for p in folder.iterdir()}
         assert entries == {"velodyne", "labels", "calib.txt", "times.txt", "poses.txt"}
-        stems = [f"{i:06d}" for i in range(count)]
-        assert sorted(p.name for p in (folder / "velodyne").iterdir()) == [
-            s + ".bin" for s in stems
-        ]
-        assert sorted(p.name for p in (folder / "labels").iterdir()) == [
-            s + ".label" for s in stems
-        ]
+        for kind, suffix in (("velodyne", "bin"), ("labels", "label")):
+            names = sorted(p.name for p in (folder / kind).iterdir())
+            assert names == [f"{i:06d}.{suffix}" for i in range(count)]
 
 
 def test_points_and_labels(small_set: Path) -> None:
@@ -87,10 +83,7 @@ def test_marker_describes_the_set(small_set: Path) -> None:
     assert record["version"] == VERSION
     assert record["seed"] == 3
     assert {n: s["scans"] for n, s in record["sequences"].items()} == SCANS
-    assert {n: s["split"] for n, s in record["sequences"].items()} == {
-        "00": "train",
-        "08": "val",
-    }
+    assert [s["split"] for s in record["sequences"].values()] == ["train", "val"]
     for name, sequence in record["sequences"].items():
         size = sum(c.stat().st_size for c, _ in scans(small_set) if c.parent.parent.name == name)
         assert sequence["points"] == size // 16
@@ -125,22 +118,17 @@ def test_another_seed_gives_another_street() -> None:
     np.testing.assert_array_equal(again.drive.pose(3.0), mine.drive.pose(3.0))
 
 
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    [
+def test_senseless_requests_are_refused(tmp_path: Path) -> None:
+    for wrong, message in (
         ({"train_scans": 0, "val_scans": 0}, "not both 0"),
         ({"train_scans": -1}, "at least 0"),
         ({"frame_stride": 0}, "at least 1"),
         ({"workers": 0}, "at least 1 worker"),
         ({"seed": -1}, "seed"),
-    ],
-)
-def test_senseless_requests_are_refused(
-    tmp_path: Path, wrong: dict[str, int], message: str
-) -> None:
-    with pytest.raises(ValueError, match=message):
-        simulate_kitti(tmp_path / "set", progress=False, **wrong)
-    assert list(tmp_path.iterdir()) == []
+    ):
+        with pytest.raises(ValueError, match=message):
+            simulate_kitti(tmp_path / "set", progress=False, **wrong)
+        assert list(tmp_path.iterdir()) == []
 
 
 def test_scans_are_shared_along_the_official_split() -> None:
