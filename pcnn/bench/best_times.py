@@ -189,13 +189,7 @@ def best_of_peers(comparer: Comparer, rows: Sequence[Mapping[str, Any]]) -> dict
 def compare(
     comparer: Comparer, ours: Iterable[Row], peers: Sequence[Mapping[str, Any]]
 ) -> list[Comparison]:
-    """Ours against the best peer, at every place that both have.
-
-    Args:
-        comparer: what is compared.
-        ours: rows of one run or several.
-        peers: rows of files of peers' times.
-    """
+    """Ours against the best peer, at every place that both have."""
     mine, theirs = best_of_ours(comparer, ours), best_of_peers(comparer, peers)
     places = list(theirs) if comparer.order is None else sorted(theirs, key=comparer.order)
     return [
@@ -216,14 +210,7 @@ _TITLES = (
 def comparison_table(
     comparer: Comparer, comparisons: Sequence[Comparison], ours_on: str, peers_on: str
 ) -> Table:
-    """Table for a person, group by group, each with its geometric mean and its aim.
-
-    Args:
-        comparer: what was compared.
-        comparisons: as `compare` returns them.
-        ours_on: device of our times.
-        peers_on: device of the peers'.
-    """
+    """Table for a person, group by group, each with its geometric mean and its aim."""
     lines: list[dict[str, str]] = []
     for aim in dict.fromkeys(entry.aim for entry in comparisons):
         own = [entry for entry in comparisons if entry.aim == aim]

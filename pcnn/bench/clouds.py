@@ -154,11 +154,7 @@ def _one_per_cell(points: Tensor, grid: float) -> Tensor:
 
 
 def surfaces(number: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Corner and two edges ``[S, 3]`` [m] of every rectangle of a room, turned about the vertical.
-
-    Args:
-        number: of the room.
-    """
+    """Corner and two edges ``[S, 3]`` [m] of every rectangle of a room turned about z."""
     random = np.random.default_rng(number)
     width, depth, height = random.uniform((4.0, 4.0, 2.5), (9.0, 7.0, 3.5))
     found = _box(np.zeros(3), (width, depth, height), 0.0)

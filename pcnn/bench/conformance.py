@@ -34,10 +34,7 @@ EDGE = 0.5
 def check_engine(engine: Engine, device: torch.device, points: bool = False) -> None:
     """Check the map builder of an engine, and every dataflow that it may choose on a device.
 
-    Args:
-        engine: finds the triplets and computes.
-        device: where.
-        points: whether it serves native points here; else voxels.
+    With ``points`` it serves native points there, else voxels.
 
     Raises:
         CheckFailed: one breaks its promise; the message says in which case, the error measured and

@@ -29,6 +29,7 @@ WHAT = (
     "stage",
     "training",
 )
+#: What a kernel map delivers; see `pcnn.bench.mapping.products`.
 PRODUCTS = ("table", "pairs", "ready", "train")
 TIMES = ("gpu_ms", "wall_ms", "host_ms", "min_ms", "p90_ms", "gpu_busy_ms")
 CACHES = ("warm", "cold")
@@ -137,12 +138,10 @@ class Row:
     checked: bool = False
 
     def __post_init__(self) -> None:
-        if self.what not in WHAT:
-            raise ValueError(f"what must be one of {', '.join(WHAT)}, got {self.what!r}")
-        if self.product is not None and self.product not in PRODUCTS:
-            raise ValueError(f"product must be one of {', '.join(PRODUCTS)}, got {self.product!r}")
-        if self.cache is not None and self.cache not in CACHES:
-            raise ValueError(f"cache must be one of {', '.join(CACHES)}, got {self.cache!r}")
+        for name, known in (("what", WHAT), ("product", PRODUCTS), ("cache", CACHES)):
+            value = getattr(self, name)
+            if value is not None and value not in known:
+                raise ValueError(f"{name} must be one of {', '.join(known)}, got {value!r}")
         if not self.checked and any(getattr(self, name) is not None for name in TIMES):
             raise ValueError(
                 f"the time of {self.engine} on {self.workload} was not verified; verify the result "

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from pcnn.bench.layer_shape import KINDS, MOST_SIZE, STANDARD, LayerShape, layer_shapes
+from pcnn.bench.rows import PRODUCTS
 from pcnn.ranges import Calls, Copies, NonNegative, Positive, Rooms, Sample, Thousands, Width
 
 if TYPE_CHECKING:
@@ -36,8 +37,6 @@ MOST_THOUSANDS = 10**6
 MODES = ("infer", "forward", "train", "step")
 #: Networks of the suite ``networks``.
 MODELS = ("sparse_resnet", "sparse_resnet_large", "minkunet")
-#: What a kernel map delivers; see `pcnn.bench.mapping.products`.
-PRODUCTS = ("table", "pairs", "ready", "train")
 #: Brute force, N^2, serves tiny scenes only.
 _NEVER_TIMED = ("brute_force",)
 

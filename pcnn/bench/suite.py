@@ -103,10 +103,6 @@ def _same_machine(first: Header, second: Header) -> bool:
 def kept(path: Path, header: Header) -> list[Row]:
     """Rows that a result file holds already, if they are of the same device, torch and commit.
 
-    Args:
-        path: the file; it need not be there.
-        header: of the rows to be added.
-
     Raises:
         ValueError: the file is no result file.
     """

@@ -140,12 +140,7 @@ def _in_order(launches: Iterable[tuple[float, KernelTime]]) -> tuple[KernelTime,
 
 
 def count_sync_warnings(call: Call, device: torch.device) -> int:
-    """Waits of the host that torch itself reports; those of other libraries stay unseen.
-
-    Args:
-        call: run once.
-        device: a CUDA device.
-    """
+    """Waits of the host that torch itself reports; those of other libraries stay unseen."""
     before = torch.cuda.get_sync_debug_mode()
     with warnings.catch_warnings(record=True) as caught, torch.cuda.device(device):
         warnings.simplefilter("always")

@@ -64,11 +64,6 @@ class Proof:
 def check_triplets(row: Row, built: KernelMap, truth: list[Pair]) -> Proof:
     """Compare a kernel map with triplets, given as the rows (j, i) of every slot.
 
-    Args:
-        row: what is checked.
-        built: the map.
-        truth: its triplets.
-
     Raises:
         CheckFailed: a triplet is missing, or there is one too many.
     """

@@ -170,13 +170,7 @@ def charts(path: Annotated[Path, typer.Argument(help="Result file.")]) -> None:
 
 
 def print_comparisons(rows: Sequence[Row], device: str, peers: Peers) -> None:
-    """Print a table for every kind of row that both sides have.
-
-    Args:
-        rows: ours.
-        device: of ours.
-        peers: theirs.
-    """
+    """Print a table for every kind of row that both sides have."""
     from pcnn.bench.best_times import comparison_table
     from pcnn.bench.peers import compare_all
 

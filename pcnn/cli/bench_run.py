@@ -27,12 +27,6 @@ def measure(
 ) -> tuple[Header, list[Row]]:
     """Measure figures, adding to a result file of the same device, torch and commit.
 
-    Args:
-        suite: name of the suite, and of its result file where ``setting`` names none.
-        figures: all of the suite.
-        chosen: those to measure.
-        setting: what is measured; its ``where``, ``out`` and ``print_rows`` are read here.
-
     Raises:
         typer.BadParameter: ``out`` is something else than a result file, or nothing could be
             measured here.

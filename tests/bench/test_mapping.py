@@ -31,9 +31,8 @@ from pcnn.bench.mapping.products import (
     layouts_of,
 )
 from pcnn.bench.place import Place, bare
-from pcnn.bench.rows import Row
+from pcnn.bench.rows import PRODUCTS, Row
 from pcnn.bench.scenes import Scene, load_scene
-from pcnn.bench.setting import PRODUCTS
 from pcnn.bench.trace import KernelTime
 from pcnn.bench.verify import CheckFailed
 from pcnn.geometry import Kernel, KernelMap, grid_of_cells

@@ -47,15 +47,7 @@ def of_layers(
     parts: run.Measure | None = None,
     only_cuda: bool = False,
 ) -> Measure:
-    """Rows of one kind of these layers.
-
-    Args:
-        compared: what is compared.
-        shapes: the layers.
-        kind: a name in `KINDS`.
-        parts: makes rows of the parts of a layer; ``None``: the whole is timed.
-        only_cuda: no rows elsewhere than on a GPU.
-    """
+    """Rows of one kind of these layers; of their parts, if ``parts`` measures these."""
 
     def measure(setting: LayersSetting, figure: str) -> Iterator[Row]:
         if only_cuda and setting.where.type != "cuda":

@@ -36,13 +36,7 @@ LIMIT_S = 180
 
 @dataclass(frozen=True)
 class KernelHits:
-    """Requests of one launch of a kernel.
-
-    Args:
-        name: of the kernel.
-        hit_percent: sectors found in the L2 cache [%].
-        sectors: sectors of 32 bytes asked for.
-    """
+    """Requests of a launch of a kernel: share of hits [%], and sectors of 32 bytes asked for."""
 
     name: str
     hit_percent: float
@@ -133,9 +127,6 @@ def one_build(words: Sequence[str]) -> None:
 
     Only the second build lies between the profiler's start and stop; the first one compiles kernels
     and fills the allocator.
-
-    Args:
-        words: workload file, builder, kernel size, stride, device.
     """
     workload, name, size, stride, where = words
     device = torch.device(where)

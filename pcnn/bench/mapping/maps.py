@@ -35,11 +35,7 @@ def searches(name: str) -> bool:
 
 
 def split(timeline: Sequence[KernelTime]) -> dict[str, float]:
-    """Device time of every stage of a call [ms]; no search means that all is preparation.
-
-    Args:
-        timeline: launches in the order in which the device began them.
-    """
+    """Device time of every stage of a call [ms]; no search means that all is preparation."""
     found = [place for place, kernel in enumerate(timeline) if searches(kernel.name)]
     first, last = (found[0], found[-1]) if found else (len(timeline), len(timeline))
     sums = dict.fromkeys(STAGES, 0.0)

@@ -86,12 +86,7 @@ Names = tuple[str, ...]
 
 
 def layouts_of(product: str, symmetric: bool) -> tuple[Names, Names]:
-    """Layouts that a product holds of a map, and of its transpose.
-
-    Args:
-        product: a name in `PRODUCTS`.
-        symmetric: whether the map is.
-    """
+    """Layouts that a product holds of a map, and of its transpose."""
     if product not in ("ready", "train"):
         return (product,), ()
     if product == "ready":
@@ -100,14 +95,7 @@ def layouts_of(product: str, symmetric: bool) -> tuple[Names, Names]:
 
 
 def build(grid: VoxelGrid, builder: MapBuilder, kernel: Kernel, product: str) -> KernelMap:
-    """Find the output sites, build the kernel map and a product of it.
-
-    Args:
-        grid: input sites; `bare`, if their levels shall be found again.
-        builder: finds the triplets.
-        kernel: the relation.
-        product: a name in `PRODUCTS`.
-    """
+    """Find the output sites, build the kernel map and a product of it; see `bare`."""
     if isinstance(builder, Planned):
         built = builder.make(grid, kernel, product)
     else:
@@ -153,11 +141,6 @@ def _tensors(built: KernelMap, product: str) -> Iterator[Tensor]:
 
 def check_product(row: Row, built: KernelMap, truth: list[Pair]) -> Proof:
     """Compare a product of a map with the oracle's triplets.
-
-    Args:
-        row: what was built; its ``product`` says which layouts are compared.
-        built: the map.
-        truth: rows (j, i) of every slot.
 
     Raises:
         CheckFailed: a layout that does not hold exactly these triplets.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 from pcnn.bench.charts import View
@@ -49,21 +50,45 @@ OVER_POINTS: Any = {
     "x_label": "points",
     "mean": True,
 }
-#: A chart a kind of row, a panel a cloud, a bar a line.
-BY_CLOUD: Any = {
-    "y": "wall_ms",
-    "series": "engine",
-    "panel": "cloud title",
-    "chart": "kind",
-    "label": WALL,
-}
 
-FIGURES: tuple[Figure[NativeSetting], ...] = (
+
+def by_cloud(name: str, shows: str, measure: Measure, x: str) -> Figure[NativeSetting]:
+    """A figure of our own: a chart a kind of row, a panel a cloud, a bar a variant."""
+    view = View("wall_ms", x, "engine", "cloud title", "kind", label=WALL)
+    return Figure(name, shows, "", measure, (view,))
+
+
+#: Parts of the memory of a training step, one upon the other.
+MEMORY_PARTS = tuple(
+    View(
+        f"{part}_mb",
+        "engine_peak",
+        f"={part}",
+        "workload",
+        kind="stacked",
+        label="needed memory [MiB]",
+        about="peak over the needed memory",
+    )
+    for part in ("activations", "weights", "gradients", "layouts")
+)
+PEAK = View(
+    "memory_mb",
+    "n",
+    "engine",
+    "title",
+    kind="lines",
+    label=MEMORY,
+    about="peak of the allocator",
+    log=True,
+    x_label="points",
+    up_to=True,
+)
+_FIGURES: tuple[Figure[NativeSetting], ...] = (
     Figure(
         "pointcnnpp_fig3",
         "peak memory of one layer, 64 -> 128 channels, K = 27, with its triplets",
         S3DIS,
-        in_time(over_rooms("map+layer", "map+train")),
+        over_rooms("map+layer", "map+train"),
         (
             View(**OVER_POINTS, y="memory_mb", label=MEMORY),
             View(**OVER_POINTS, y="wall_ms", label=WALL, suffix="time"),
@@ -73,14 +98,14 @@ FIGURES: tuple[Figure[NativeSetting], ...] = (
         "pointcnnpp_fig4",
         "time of one layer, 64 -> 128 channels, K = 27, on triplets that are there",
         S3DIS,
-        in_time(over_rooms("layer", "backward")),
+        over_rooms("layer", "backward"),
         (View(**OVER_POINTS, y="time"),),
     ),
     Figure(
         "pointcnnpp_fig5",
         "ResNet18 by what computes its convolutions: time and peak memory",
         S3DIS,
-        in_time(network_rows),
+        network_rows,
         (
             View(**OVER_POINTS, y="wall_ms", label=WALL),
             View(**OVER_POINTS, y="memory_mb", label=MEMORY, suffix="memory"),
@@ -90,77 +115,42 @@ FIGURES: tuple[Figure[NativeSetting], ...] = (
         "pointcnnpp_figJ",
         "peak memory of ResNet18 over the size of the cloud, up to the largest that fits",
         "growing clouds on a GPU of 24 GB",
-        in_time(largest_rows),
-        (
-            View(
-                "memory_mb",
-                "n",
-                "engine",
-                "title",
-                kind="lines",
-                label=MEMORY,
-                about="peak of the allocator",
-                log=True,
-                x_label="points",
-                up_to=True,
-            ),
-        ),
+        largest_rows,
+        (PEAK,),
         "a CUDA device",
     ),
-    Figure(
-        "native_layers", "layers on scans", "", in_time(scanned), (View(**BY_CLOUD, x="layer"),)
-    ),
-    Figure(
+    by_cloud("native_layers", "layers on scans", scanned, "layer"),
+    by_cloud(
         "native_triplets",
         "triplets by slot (pairs), with layouts for forward (ready) and for backward (train)",
-        "",
-        in_time(triplet_rows),
-        (View(**BY_CLOUD, x="product_of_map"),),
+        triplet_rows,
+        "product_of_map",
     ),
-    Figure(
-        "native_groups",
-        "a layer in groups of channels",
-        "",
-        in_time(in_groups),
-        (View(**BY_CLOUD, x="groups_layer"),),
-    ),
-    Figure(
+    by_cloud("native_groups", "a layer in groups of channels", in_groups, "groups_layer"),
+    by_cloud(
         "native_dataflows",
         "layers on native points by dataflow; triplets sorted by k, i and j",
-        "",
-        in_time(by_dataflow),
-        (View(**BY_CLOUD, x="layer"),),
+        by_dataflow,
+        "layer",
     ),
-    Figure(
+    by_cloud(
         "native_same_t",
         "layers on native points and on voxels with as many triplets",
-        "",
-        in_time(of_same_size),
-        (View(**BY_CLOUD, x="layer"),),
+        of_same_size,
+        "layer",
     ),
     Figure(
         "native_memory",
         "what a training step of ResNet18 must hold, and its peak over that",
         "",
-        in_time(breakdown_rows),
-        tuple(
-            View(
-                f"{part}_mb",
-                "engine_peak",
-                f"={part}",
-                "workload",
-                kind="stacked",
-                label="needed memory [MiB]",
-                about="peak over the needed memory",
-            )
-            for part in ("activations", "weights", "gradients", "layouts")
-        ),
+        breakdown_rows,
+        MEMORY_PARTS,
     ),
-    Figure(
+    by_cloud(
         "native_step20m",
         "one layer and one training step of ResNet18 on one large room",
-        "",
-        in_time(step_rows),
-        (View(**BY_CLOUD, x="size"),),
+        step_rows,
+        "size",
     ),
 )
+FIGURES = tuple(replace(figure, measure=in_time(figure.measure)) for figure in _FIGURES)

@@ -35,13 +35,7 @@ SAME = 0.002
 
 
 def place_of(cloud: Cloud, geometry: str, kernel: Kernel) -> Place:
-    """A cloud on a geometry, with a submanifold kernel.
-
-    Args:
-        cloud: on the device.
-        geometry: a name in `pcnn.bench.native.lines.GEOMETRIES`.
-        kernel: of stride 1.
-    """
+    """A cloud on a geometry, with a submanifold kernel."""
     sites = sites_of(geometry, cloud.points, cloud.grid_size)
     return Place(cloud.name, sites, kernel)
 
@@ -54,16 +48,7 @@ def layer_rows(
     shapes: Sequence[LayerShape],
     kinds: Sequence[str],
 ) -> Iterator[Row]:
-    """Check, then time, layers on clouds by all variants.
-
-    Args:
-        setting: dtype, device and how often to repeat.
-        figure: name of the figure.
-        clouds: on the device, each with settings that its rows name.
-        variants: to compare.
-        shapes: of the layers, all of one kernel.
-        kinds: kinds of rows.
-    """
+    """Check, then time, layers of one kernel on clouds by all variants."""
     (kernel,) = {shape.kernel for shape in shapes}
     for params, cloud in clouds:
         for geometry in dict.fromkeys(variant.geometry for variant in variants):

@@ -77,13 +77,7 @@ def breakdown(work: Work, setting: Setting, count: bool) -> Iterator[Columns]:
 
 
 def kept_bytes(work: Work, x: SparseTensor, others: Iterable[Tensor]) -> int:
-    """Bytes of the tensors that a forward pass keeps for backward.
-
-    Args:
-        work: the network.
-        x: its planned input.
-        others: tensors that are there anyway.
-    """
+    """Bytes of the tensors that a forward pass keeps for backward."""
     kept: list[Tensor] = []
 
     def keep(tensor: Tensor) -> Tensor:

@@ -70,11 +70,7 @@ class Points:
 
 
 class CheckedNetworks:
-    """Networks that have passed their check on a small room, ready for any cloud.
-
-    Args:
-        setting: device, dtype, width, and the points of the room.
-    """
+    """Networks that have passed their check on a small room, ready for any cloud."""
 
     def __init__(self, setting: NativeSetting) -> None:
         self.setting = setting
@@ -151,16 +147,7 @@ def network_case(
     row: Row,
     measure: Measure | None = None,
 ) -> Case:
-    """A network on a cloud, in one mode.
-
-    Args:
-        checked: networks that have passed.
-        variant: which of them.
-        mode: of the network.
-        cloud: its input.
-        row: what its rows say.
-        measure: makes rows of the `Work`; ``None``: its calls are timed.
-    """
+    """A network on a cloud, in one mode; ``measure`` makes rows of its `Work`."""
 
     def check() -> Checked:
         work = checked.work(variant, mode, cloud)

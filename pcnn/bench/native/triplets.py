@@ -117,14 +117,7 @@ def map_case(
 
 
 def deliver(built: KernelMap, variant: Variant, product: str, device: torch.device) -> None:
-    """Have a kernel map hold a product, for the dataflow of a variant.
-
-    Args:
-        built: the map.
-        variant: whose engine computes over it.
-        product: a name in `PRODUCTS`.
-        device: where the map lies.
-    """
+    """Have a kernel map hold a product, for the dataflow of a variant."""
     flow = variant.engine.untuned(built, device)
     if product == "pairs":
         built.layout("pairs")

@@ -68,13 +68,7 @@ class NetworkSize:
 
 
 class Standard:
-    """What the engines' results are held against: one network on one scene's check cells.
-
-    Args:
-        setting: device, dtype and width.
-        size: the network.
-        cells: what it is given for the check.
-    """
+    """What the engines' results are held against: one network on one scene's check cells."""
 
     def __init__(self, setting: NetworkOptions, size: NetworkSize, cells: Input) -> None:
         self.setting, self.size, self.cells = setting, size, cells

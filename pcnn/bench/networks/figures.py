@@ -34,13 +34,7 @@ def inference(
     compared: Callable[[NetworksSetting], list[Entry]] = with_papers,
     parts: run.Measure | None = None,
 ) -> Measure:
-    """Inference from cells.
-
-    Args:
-        models: networks; none: those of the setting.
-        compared: engines and their settings.
-        parts: makes rows of the parts of a network; ``None``: the whole is timed.
-    """
+    """Inference from cells of these networks, or of the setting's where none is named."""
 
     def measure(setting: NetworksSetting, figure: str) -> Iterator[Row]:
         sizes = [NetworkSize(name) for name in models]

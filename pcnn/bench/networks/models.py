@@ -67,13 +67,6 @@ def make_network(
 
     Made where it runs: 13^3 kernels have more than a thousand million weights.
 
-    Args:
-        name: a name in `NETWORKS`.
-        engine: of all layers.
-        size: of the kernels.
-        width: factor on the channels.
-        device: where.
-
     Raises:
         ValueError: a network without kernels of that size.
     """

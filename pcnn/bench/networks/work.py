@@ -82,13 +82,7 @@ class Cells:
     def on(
         self, network: PlannedModule, backward: bool, dtype: torch.dtype | None = None
     ) -> SparseTensor:
-        """Input of a network: cells sorted and planned, features in the order of the sites.
-
-        Args:
-            network: whose planner finds the geometry.
-            backward: whether to build what backward reads too.
-            dtype: of the features; ``None``: as they are.
-        """
+        """Input of a network: cells sorted and planned, features in the order of the sites."""
         grid = network.planner.voxelize(self.cells, self.batches, backward=backward)
         features = self.features if dtype is None else self.features.to(dtype)
         assert grid.inverse is not None
