@@ -1,4 +1,4 @@
-"""What is correct, said a second time without the package: dictionaries and float64 loops in numpy.
+"""The right results, computed without the package: dictionaries and float64 loops in numpy.
 
 in = stride * out + dilation * slot - padding, slots with x slowest and z fastest.
 """

@@ -33,7 +33,7 @@ def test_no_other_file_uses_a_private_member() -> None:
 
 
 class Seen(Callback):
-    """What the functions say at the end of every batch."""
+    """Results of the functions at the end of every batch."""
 
     def __init__(self) -> None:
         self.rows: list[tuple[int, int, bool, bool, bool]] = []

@@ -19,7 +19,7 @@ from pcnn.cli.commands import app
 
 ROOT = Path(__file__).resolve().parents[1]
 
-#: What takes seconds to import, or a good part of one.
+#: Modules that take a second or more to import.
 HEAVY = (
     "torch",
     "lightning",
@@ -63,7 +63,7 @@ json.dump(results, open(out, "w"))
 
 @dataclass(frozen=True)
 class Answer:
-    """What a command line did."""
+    """The result of a command line."""
 
     code: int
     said: str
@@ -91,7 +91,7 @@ def answers(folder: Path, commands: list[tuple[str, dict[str, str]]]) -> list[An
 
 
 def completing(line: str) -> dict[str, str]:
-    """What a shell tells a program that it asks how `line` may go on, for Hydra and for typer."""
+    """Environment of a shell that asks a program to complete `line`, for Hydra and for typer."""
     return {"COMP_LINE": line, "COMP_WORDS": line, "COMP_CWORD": str(line.count(" "))}
 
 

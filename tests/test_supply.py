@@ -22,7 +22,7 @@ ENTRY = re.compile(r"^([a-z0-9._-]+)==(\S+)(?: ; (.*?))? \\\n((?: +--hash=\S+(?:
 
 
 def asked() -> list[Requirement]:
-    """What pyproject.toml asks for, and the locks cover."""
+    """The packages that pyproject.toml asks for and the locks cover."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     lines = list(project["dependencies"])
     for extra in EXTRAS:

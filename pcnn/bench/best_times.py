@@ -78,7 +78,7 @@ class Aim:
 
 @dataclass(frozen=True)
 class Comparer:
-    """What is compared with what, and how the table says it.
+    """The two sides of a comparison, and their names in the table.
 
     Args:
         title: of the table; it holds ``{ours}`` and ``{peers}``, the devices.
@@ -143,17 +143,17 @@ class Comparison:
 
     @property
     def met(self) -> bool:
-        """Whether the place meets an aim that every place of its group has."""
+        """True if the place meets an aim that every place of its group has."""
         return not self.aim.each or self.aim.ratio is None or self.ratio >= self.aim.ratio
 
     @property
     def no_slower(self) -> bool:
-        """Whether our time is within 5 % or 2 us of the peer's."""
+        """True if our time is within 5 % or 2 us of the peer's."""
         return no_slower(*self.times)
 
 
 def no_slower(ours: float, theirs: float) -> bool:
-    """Whether a time is within 5 % or 2 us of another [ms]."""
+    """True if a time is within 5 % or 2 us of another [ms]."""
     return ours <= max(theirs * SLACK, theirs + SLACK_MS)
 
 

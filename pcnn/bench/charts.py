@@ -90,7 +90,7 @@ class Chart:
 
 @dataclass(frozen=True)
 class View:
-    """What is drawn of the rows of a figure: five names of fields.
+    """The five fields of a row that a figure draws.
 
     A name is that of a column of the row, of one of its settings, or of `_DERIVED`; several stand
     with blanks between them, and a word after ``=`` stands for itself.

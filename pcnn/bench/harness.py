@@ -22,7 +22,7 @@ from pcnn.bench.trace import Call as Call
 from pcnn.bench.trace import count_sync_warnings, trace
 from pcnn.runtime.device_time import behind_spin
 
-#: The call of a repeat, from the number of the repeat. What it prepares is not measured.
+#: The call of a repeat, from the number of the repeat. Its preparation is not measured.
 Calls = Callable[[int], Call]
 
 #: First and longest spin [ms]; a host that is behind the longest is taken to wait for the device.

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 #: Largest channels and kernel sizes of a layer that is measured.
 MOST_CHANNELS, MOST_SIZE = 4096, 63
-#: What is timed of layers: on a map whose layouts are there, or with one from the sorted keys.
+#: Kinds of times of layers: on an existing map, or with a new map from the sorted keys.
 KINDS = ("layer", "train", "map+layer", "map+train")
 
 

@@ -29,7 +29,7 @@ WHAT = (
     "stage",
     "training",
 )
-#: What a kernel map delivers; see `pcnn.bench.mapping.products`.
+#: Products of a kernel map; see `pcnn.bench.mapping.products`.
 PRODUCTS = ("table", "pairs", "ready", "train")
 TIMES = ("gpu_ms", "wall_ms", "host_ms", "min_ms", "p90_ms", "gpu_busy_ms")
 CACHES = ("warm", "cold")

@@ -52,8 +52,8 @@ def run(cases: Iterable[Case], setting: Setting) -> Iterator[Row]:
     """Check all cases, then time those that pass, in turn and run by run.
 
     Cases of one call share references, which may take gigabytes: these are given back before
-    anything is timed. What is wrong, or cannot be served, becomes a row without times whose setting
-    ``left_out`` holds the error.
+    anything is timed. A case that is wrong, or cannot be served, becomes a row without times whose
+    setting ``left_out`` holds the error.
 
     Args:
         cases: what is compared with each other.

@@ -32,7 +32,7 @@ S = TypeVar("S", bound="Setting")
 
 #: Largest scene in thousands of voxels, or cloud in thousands of points.
 MOST_THOUSANDS = 10**6
-#: What is timed of networks: inference from shuffled cells (sort, levels, maps and network), the
+#: Modes of networks: inference from shuffled cells (sort, levels, maps and network), the
 #: network alone on planned input, and the same two of a training step (forward and backward).
 MODES = ("infer", "forward", "train", "step")
 #: Networks of the suite ``networks``.
@@ -355,7 +355,7 @@ class NativeSetting(TypedSetting):
 
     @cached_property
     def variants(self) -> list[Variant]:
-        """What is compared."""
+        """The compared settings."""
         from pcnn.bench.native.variants import named_variants
 
         return named_variants(self.line or (), self.where)

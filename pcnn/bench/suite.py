@@ -11,7 +11,7 @@ from pcnn.bench.charts import View, charts
 from pcnn.bench.render import render
 from pcnn.bench.rows import Header, Row, read_rows, write_rows
 
-#: What a suite measures and how; every suite has its own.
+#: The setting of a suite; every suite has its own.
 S = TypeVar("S")
 
 

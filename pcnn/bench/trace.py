@@ -1,4 +1,4 @@
-"""What a call does on its device: every kernel by name, and every wait of the host.
+"""Trace of a call: every kernel on its device by name, and every wait of the host.
 
 Read off one run under torch's profiler. On a GPU its records come from CUPTI, so kernels of all
 libraries count: torch, Triton, or the driver interface. On a CPU torch's own operators take
@@ -55,7 +55,7 @@ class KernelTime:
 
 @dataclass(frozen=True)
 class Trace:
-    """What one call did.
+    """The trace of one call.
 
     Args:
         timeline: every launch, in the order in which the device began them.

@@ -50,7 +50,7 @@ def usual_dataflows(device: torch.device, reproducible: bool) -> tuple[Dataflow,
 
 
 def is_huge(kernel_map: KernelMap) -> bool:
-    """Whether lists of rows, of either side, would be refused."""
+    """True if lists of rows, of either side, would be refused."""
     edges, triplets = kernel_map.edges, kernel_map.known_triplets or 0
     ranges = 4 * max(edges.rows) * (edges.volume + 1)
     return triplets > MOST_TRIPLETS or ranges > TABLE_BUDGET_BYTES

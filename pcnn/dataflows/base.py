@@ -34,11 +34,11 @@ class Dataflow(Protocol):
 
     @property
     def fuses(self) -> bool:
-        """Whether ``forward`` takes an epilogue and a skip connection."""
+        """True if ``forward`` takes an epilogue and a skip connection."""
 
     @property
     def deterministic(self) -> bool:
-        """Whether two runs give identical bits."""
+        """True if two runs give identical bits."""
 
     def forward(
         self, x: Tensor, w: Tensor, layouts: Sequence[Tensor], n_out: int, spec: ConvSpec

@@ -26,7 +26,7 @@ ADAPTIVE = Adaptive(0.25)
 
 
 def uses_kernels(x: Tensor) -> bool:
-    """Whether Triton kernels move the rows of a tensor; elsewhere torch does."""
+    """True if Triton kernels move the rows of a tensor; elsewhere torch does."""
     return x.is_cuda
 
 
@@ -112,7 +112,7 @@ class GatherScatter:
 
     @property
     def deterministic(self) -> bool:
-        """Whether two runs give identical bits: only the order of the slots has atomics."""
+        """True if two runs give identical bits: only the order of the slots has atomics."""
         return self.locality
 
     def forward(

@@ -64,7 +64,7 @@ class Hybrid(OuterProducts):
 
     @property
     def _sparse(self) -> WeightStationary:
-        """What serves when every slot is sparse, and the gradients of the weights."""
+        """Serves maps whose slots are all sparse, and the gradients of the weights."""
         return WeightStationary(tiles=self.tiles, central_tiles=self.dense_tiles)
 
     def forward(

@@ -14,7 +14,7 @@ PIECE_ROWS = 4096
 
 
 def has_wide_products() -> bool:
-    """Whether torch multiplies half precision operands to float32 results (2.8 and later)."""
+    """True if torch multiplies half precision operands to float32 results (2.8 and later)."""
     return hasattr(torch.ops.aten.bmm, "dtype_out")
 
 

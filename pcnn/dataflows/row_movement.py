@@ -20,7 +20,7 @@ ByRow = tuple[Tensor, Tensor, Tensor]
 
 
 class Triplets(NamedTuple):
-    """What gather and scatter read of a kernel map.
+    """The parts of a kernel map that gather and scatter read.
 
     Args:
         in_index: ``[T]`` int32.
@@ -71,7 +71,7 @@ class TorchRows:
             torch.index_select(x, 0, index[positions], out=buffer[rows])
 
     def sums(self, n_out: int, channels: int, dtype: torch.dtype, device: torch.device) -> Tensor:
-        """What products are added to: ``[n_out, channels]`` zeros, wide whatever ``dtype``."""
+        """Zeros ``[n_out, channels]`` that products are added to; wide for every ``dtype``."""
         return torch.zeros(n_out, channels, dtype=self.operands, device=device)
 
     def scatter(self, products: Tensor, sums: Tensor) -> None:
@@ -156,7 +156,7 @@ class KernelRows:
             gather_slots(x, *lists, buffer, part=part, tile=tile, vectorised=vectorised)
 
     def sums(self, n_out: int, channels: int, dtype: torch.dtype, device: torch.device) -> Tensor:
-        """What products are summed in, ``[n_out, channels]``.
+        """The tensor ``[n_out, channels]`` that products are summed in.
 
         In the order of the rows it is the result itself, every row of which is written once;
         otherwise zeros that products are added to, float32 or float64.

@@ -75,7 +75,7 @@ def dataflow_of(settings: Mapping[str, Any]) -> Dataflow:
 
 
 def is_writable(dataflow: Any) -> bool:
-    """Whether `settings_of` knows its class and those of its fields; a user's own are unknown."""
+    """True if `settings_of` knows its class and those of its fields; a user's own are unknown."""
     try:
         settings_of(dataflow)
     except ValueError:

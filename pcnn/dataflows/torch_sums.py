@@ -15,7 +15,7 @@ from pcnn.kernels.conv_spec import ConvSpec
 
 
 def kernels_serve(x: Tensor, compute_dtype: torch.dtype) -> bool:
-    """Whether Triton kernels take a product: CUDA tensors, in dtypes of tensor cores."""
+    """True if Triton kernels take a product: CUDA tensors, in dtypes of tensor cores."""
     return x.is_cuda and compute_dtype != torch.float64
 
 

@@ -146,7 +146,7 @@ class Triplets:
 
 
 def order_of(sort: Sort, layouts: Sequence[Tensor]) -> tuple[Tensor, Tensor, Tensor]:
-    """What the kernels read of the layouts `LAYOUTS_OF` an order.
+    """The tensors that the kernels read, from the layouts `LAYOUTS_OF` an order.
 
     Returns:
         Two of the numbers of every triplet, ``[T]`` int32, and the runs of the third: (j, i,

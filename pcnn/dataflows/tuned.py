@@ -41,7 +41,7 @@ def tuned(
 
 @functools.lru_cache
 def has_decisions(device: torch.device) -> bool:
-    """Whether there is a table to ask; most processes have none."""
+    """True if there is a table to ask; most processes have none."""
     return any(len(table) for table in _tables(device))
 
 

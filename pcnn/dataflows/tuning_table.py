@@ -28,7 +28,7 @@ Names = tuple[str, ...]
 
 @dataclass(frozen=True, order=True)
 class Signature:
-    """What must be equal for a decision to hold.
+    """The key of a decision: it holds where all of these are equal.
 
     Args:
         device: name and architecture.
@@ -93,7 +93,7 @@ Choices = tuple[Choice, ...]
 
 @dataclass(frozen=True, order=True)
 class MapSize:
-    """What must be equal for a time to hold.
+    """The key of a time: it holds where all of these are equal.
 
     Args:
         device: name and architecture.

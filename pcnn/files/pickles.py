@@ -84,7 +84,7 @@ def _from_buffer(raw: Any, kind: PickledKind, shape: Any, order: str) -> np.ndar
     return _array(bytes(raw), kind, shape, order)
 
 
-#: What a pickle of plain values and arrays names, and what serves in its place.
+#: Names in a pickle of plain values and arrays, with their safe replacements.
 STAND_INS: Mapping[str, Callable[..., Any]] = {
     **{f"numpy.{core}.multiarray._reconstruct": _reconstruct for core in ("core", "_core")},
     **{f"numpy.{core}.multiarray.scalar": _scalar for core in ("core", "_core")},

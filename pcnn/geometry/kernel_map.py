@@ -60,7 +60,7 @@ class LayoutUse(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class EdgeSet:
-    """What both views of a kernel map share.
+    """The edge set that both views of a kernel map share.
 
     Args:
         rows: rows of the (input, output) geometry.
@@ -237,17 +237,17 @@ class KernelMap:
 
     @property
     def one_per_slot(self) -> bool:
-        """Whether at most one input fills a slot of an output."""
+        """True if at most one input fills a slot of an output."""
         return self.edges.one_per_slot[int(self.flipped)]
 
     @property
     def one_per_slot_transposed(self) -> bool:
-        """Whether at most one output fills a slot of an input."""
+        """True if at most one output fills a slot of an input."""
         return self.edges.one_per_slot[int(not self.flipped)]
 
     @property
     def symmetric(self) -> bool:
-        """Whether ``(i, j, k)`` implies ``(j, i, K - 1 - k)``: the map is its own transpose."""
+        """True if ``(i, j, k)`` implies ``(j, i, K - 1 - k)``: the map is its own transpose."""
         return self.edges.symmetric
 
     @property
@@ -298,7 +298,7 @@ class KernelMap:
         self.edges.uses.add(LayoutUse(self.flipped, forward, backward, transposed))
 
     def has(self, name: str) -> bool:
-        """Whether a layout is there already."""
+        """True if a layout is there already."""
         return (name, self.flipped) in self.edges.layouts
 
     def layout(self, name: str) -> Layout:
@@ -348,7 +348,7 @@ class KernelMap:
     def read(
         self, forward: tuple[str, ...], backward: tuple[str, ...], entry: bool = False
     ) -> list[Tensor]:
-        """What `layouts` returns of ``forward``; the first call records the use.
+        """The layouts of ``forward``, as `layouts` returns them; the first call records the use.
 
         Args:
             forward: layouts that a convolution reads, of the transposed map too where the map does

@@ -164,17 +164,17 @@ class Kernel:
 
     @property
     def is_strided(self) -> bool:
-        """Whether the output's tensor stride differs from the input's."""
+        """True if the output's tensor stride differs from the input's."""
         return self.stride != (1, 1, 1)
 
     @property
     def is_pointwise(self) -> bool:
-        """Whether the convolution is a linear layer on every site (one slot, at offset 0)."""
+        """True if the convolution is a linear layer on every site (one slot, at offset 0)."""
         return self.size == self.stride == (1, 1, 1) and self.padding == (0, 0, 0)
 
     @cached_property
     def is_symmetric(self) -> bool:
-        """Whether slot ``K - 1 - k`` has the offset opposite to slot ``k`` at stride 1.
+        """True if slot ``K - 1 - k`` has the offset opposite to slot ``k`` at stride 1.
 
         Then ``(i, j, k)`` on one set of sites implies ``(j, i, K - 1 - k)``: half a search serves
         the whole map.
@@ -189,7 +189,7 @@ class Kernel:
 
     @property
     def is_disjoint(self) -> bool:
-        """Whether every input has exactly one output and one slot (size = stride, no padding)."""
+        """True if every input has exactly one output and one slot (size = stride, no padding)."""
         return (
             self.size == self.stride
             and self.dilation == (1, 1, 1)

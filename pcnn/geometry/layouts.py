@@ -197,7 +197,7 @@ def identity_slot(kernel_map: KernelMap) -> Layout:
 
 @dataclass(frozen=True)
 class LayoutKind:
-    """What is known of a layout: the one place where a layout is told to the house.
+    """One layout of maps: everything that the package knows about it stands here.
 
     Args:
         name: what a dataflow asks for; with a threshold, asked for as ``name:threshold``.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-#: What becomes of a neighbour within reach whose offset leaves the kernel's box.
+#: Treatment of a neighbour within reach whose offset leaves the kernel's box.
 OUTSIDE = ("clamp", "drop")
 
 METRICS = ("auto", "ball", "box")

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def is_halved(kernel_map: KernelMap) -> bool:
-    """Whether half of a map's slots say it all: a submanifold map (Spira, section 5.4).
+    """True if half of a map's slots imply the rest: a submanifold map (Spira, section 5.4).
 
     ``(i, j, k)`` implies ``(j, i, K - 1 - k)``, and at the central slot of an odd kernel every row
     meets itself. Where a slot holds several inputs, the centre may hold others besides.

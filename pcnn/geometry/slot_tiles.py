@@ -85,12 +85,12 @@ def fitting_tiles(kernel_map: KernelMap) -> tuple[Tensor, ...]:
 
 
 def may_be_cut(kernel_map: KernelMap) -> bool:
-    """Whether the number of triplets decides about a map's sections."""
+    """True if the number of triplets decides about a map's sections."""
     return kernel_map.volume > WHOLE_SLOTS and sections_of(kernel_map) > 1
 
 
 def is_sparse(kernel_map: KernelMap, triplets: int) -> bool:
-    """Whether the rows of a map with so many triplets fill few of its slots, but not too few.
+    """True if the rows of a map with so many triplets fill few of its slots, but not too few.
 
     Sections meet in float32 sums. Of many rows those do not stay in the cache, and rows that fill
     next to nothing save less than that costs.
@@ -181,12 +181,12 @@ def ordered_section(table: Tensor, number: int, sections: int, width: int) -> tu
 
 
 def has_tiles(kernel_map: KernelMap) -> bool:
-    """Whether a side of a map has tiles, so that its table follows from them."""
+    """True if a side of a map has tiles, so that its table follows from them."""
     return any(kernel_map.has(name) for name in TILES)
 
 
 def has_table(kernel_map: KernelMap) -> bool:
-    """Whether a side's table is there, or follows from its tiles."""
+    """True if a side's table is there, or follows from its tiles."""
     return kernel_map.has("table") or has_tiles(kernel_map)
 
 

@@ -1,4 +1,4 @@
-"""What every map builder is: a function of two geometries and a kernel."""
+"""The protocol of map builders: a function of two geometries and a kernel."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every map builder promises: the triplets of brute force, in their order, for odd cases too.
+"""Checks of a map builder: the triplets of brute force, in their order, for odd cases too.
 
 A builder may refuse by a ``ValueError`` what it does not serve, as keys that do not fit; what it
 builds, is right.
@@ -88,7 +88,7 @@ class Case:
 
     @property
     def is_usual(self) -> bool:
-        """Whether a layer reads such a map unless told otherwise; pointwise layers read none."""
+        """True if a layer reads such a map unless told otherwise; pointwise layers read none."""
         kernel = self.kernel
         usual = kernel == Kernel.of(kernel.size, kernel.stride) and kernel.key != POINTWISE.key
         return usual and self.about not in ("given sites", "reached sites")
@@ -125,7 +125,7 @@ def _truth(device: str) -> tuple[tuple[Case, KernelMap], ...]:
 
 
 def difference(built: KernelMap, truth: KernelMap) -> str | None:
-    """What tells a map from the true one; ``None`` if nothing does."""
+    """The difference of a map from the true one; ``None`` if there is none."""
     if (built.n_in, built.n_out, built.volume) != (truth.n_in, truth.n_out, truth.volume):
         return (
             f"{built.n_in} inputs, {built.n_out} outputs and {built.volume} slots instead of "

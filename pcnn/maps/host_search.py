@@ -1,6 +1,6 @@
 """Triplets of native points on the host: counted, or listed block by block of output rows.
 
-Whether a pair is within reach, and its slot, are the float32 expressions of
+The reach test of a pair, and its slot, are the float32 expressions of
 `pcnn.maps.radius_pairs` and `pcnn.maps.local_voxels`. Groups of many pairs are compared as a
 matrix, those of few side by side. Blocks do not depend on each other: threads share them.
 """
@@ -116,7 +116,7 @@ def _ends(sizes: NDArray[np.int32]) -> torch.Tensor:
 def local_slots(
     offsets: Sequence[Floats], edges: Edges, size: Triple, drop: bool
 ) -> NDArray[np.int32]:
-    """What `pcnn.maps.local_voxels.slots_of` yields, as int32.
+    """The result of `pcnn.maps.local_voxels.slots_of`, as int32.
 
     A quotient lies in cell c or beyond, rounded half away from zero, if it is c - 1/2 or more: so
     the cell within the kernel is the number of such borders that it has passed.

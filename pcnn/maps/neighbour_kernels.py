@@ -51,7 +51,7 @@ RowsCsr = tuple[Tensor, Tensor, Tensor]
 
 
 class Window(NamedTuple):
-    """What a kernel sees of the points around a centre.
+    """The points around a centre that a kernel sees.
 
     Args:
         reach: ball radius, or half widths of a box [m].

@@ -22,7 +22,7 @@ TABLE, TRANSPOSED, HYBRID, HALF_TABLE = range(4)
 #: 32-bit keys: one cloud, 12 / 12 / 8 bits of x, y, z (Spira, section 5.3).
 NARROW = KeyFormat(batch_bits=0, axis_bits=(12, 12, 8))
 
-#: What ``key_bits="auto"`` means. Keys of 64 bits are there already; narrower ones cost a kernel.
+#: Bits of ``key_bits="auto"``. Keys of 64 bits exist already; narrower ones cost a kernel.
 AUTO_BITS = 64
 
 #: Output rows of a tile; a multiple of a warp.

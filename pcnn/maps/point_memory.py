@@ -43,7 +43,7 @@ PART = 1 << 23
 
 
 def is_crowded(triplets: int, rows: int) -> bool:
-    """Whether a map of so many triplets and output rows is listed in parts, by row alone."""
+    """True if a map of so many triplets and output rows is listed in parts, by row alone."""
     return max(CROWDED, CROWDED_ROW * rows) < triplets <= MOST_TRIPLETS
 
 
@@ -213,7 +213,7 @@ class PendingMap:
 
     @property
     def counted(self) -> tuple[Tensor, ...]:
-        """What the host has to know."""
+        """The numbers that the host has to know."""
         return (self.ends,) if self.crowd is None else (self.ends, self.crowd)
 
     @staticmethod

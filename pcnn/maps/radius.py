@@ -317,7 +317,7 @@ class RadiusSearch:
 
 
 def _claims(source: PointSet, target: PointSet, kernel: Kernel) -> dict[str, Any]:
-    """What `KernelMap.from_pairs` is told besides the pairs."""
+    """Arguments of `KernelMap.from_pairs` besides the pairs."""
     degraded = source.downsampling == "cell_origin"
     return {
         "n_in": source.rows,

@@ -6,7 +6,7 @@ the sorted points, each found by two binary searches, and no source is met twice
 section 3.3: sorting and searching). Runs are counted, then walked for one block of queries after
 another; only pairs within reach are kept.
 
-Whether a pair is within reach is one float32 expression, the same in every implementation, with
+The reach test of a pair is one float32 expression, the same in every implementation, with
 every operation rounded on its own (no fused multiply-add):
 
     ball   (dx * dx + dy * dy) + dz * dz <= float32(R * R)       dx = query.x - source.x, ...
@@ -147,7 +147,7 @@ def checked_reach(reach: float | Sequence[float]) -> Reach:
 
 
 def within_reach(difference: Tensor, reach: Reach) -> Tensor:
-    """Whether two points are within reach: the one comparison of the module's docstring.
+    """True if two points are within reach: the one comparison of the module's docstring.
 
     Args:
         difference: ``[T, 3]`` float32, query - source.

@@ -1,7 +1,7 @@
 """Sorting on a device: least-significant-digit radix sort of packed keys with their rows.
 
-Buffers for the two sides of every pass, and the launches. What the keys are, a kernel of the caller
-decides: it writes them, and counts their digits, before the first pass (`csrc/radix.cuh`).
+Buffers for the two sides of every pass, and the launches. The caller's own kernel writes
+the keys, and counts their digits, before the first pass (`csrc/radix.cuh`).
 """
 
 from __future__ import annotations

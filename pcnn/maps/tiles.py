@@ -191,7 +191,7 @@ def _tiles(maps: Sequence[Tiled]) -> list[Layout]:
 def _tasks(
     maps: Sequence[Tiled], shapes: Sequence[_Shape], made: Tensor
 ) -> tuple[list[bytes], list[Layout]]:
-    """What kernels are told of every section, and the parts of one tensor that they write."""
+    """Arguments of the kernels for every section, and the parts of one tensor that they write."""
     tasks: list[bytes] = []
     layouts: list[Layout] = []
     out = made.storage_offset()

@@ -55,7 +55,7 @@ class Sites:
 
 @dataclass(frozen=True)
 class SearchShape:
-    """What a search is before its sites are known; made once for a network.
+    """The part of a search that does not depend on its sites; made once for a network.
 
     Args:
         volume: number of kernel slots K.

@@ -22,7 +22,7 @@ Linear = tuple[Tensor, Tensor, Tensor | None]
 
 @dataclass(frozen=True, eq=False)
 class Folded:
-    """What follows the product of a convolution with bias b and norm: ``y * scale + shift``.
+    """Bias b and norm after the product of a convolution, as ``y * scale + shift``.
 
     Args:
         scale: ``[C_out]`` float32 (float64 of a float64 norm), ``None`` without a norm.

@@ -40,7 +40,7 @@ class JoinedTensor(SparseTensor):
 
     @property
     def is_apart(self) -> bool:
-        """Whether the features have not been copied together."""
+        """True if the features have not been copied together."""
         return "features" not in self.__dict__
 
     @property

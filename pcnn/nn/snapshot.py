@@ -1,4 +1,4 @@
-"""Whether tensors are still what they were: the question a value computed from them asks."""
+"""Snapshots of tensors, which tell if a value computed from them is still valid."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Snapshot:
 
     @staticmethod
     def is_possible(tensors: Sequence[Tensor | None]) -> bool:
-        """Whether changes can be seen.
+        """True if changes can be seen.
 
         Tensors made in inference mode do not count theirs, and classes of tensors other than
         torch's own keep their values elsewhere.
@@ -41,7 +41,7 @@ class Snapshot:
         )
 
     def holds(self, tensors: Sequence[Tensor | None]) -> bool:
-        """Whether these are the remembered tensors, unchanged; under a microsecond for four."""
+        """True if these are the remembered tensors, unchanged; under a microsecond for four."""
         # no zip(strict=True), no generator: this runs for every layer of every call
         for (kept, address, version, _), tensor in zip(self._kept, tensors):  # noqa: B905
             if tensor is not kept:

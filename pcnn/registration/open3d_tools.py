@@ -1,4 +1,4 @@
-"""What Open3D does here. It is imported when it is used: it takes seconds and system libraries."""
+"""All uses of Open3D. It is imported when it is used: it takes seconds and system libraries."""
 
 from __future__ import annotations
 

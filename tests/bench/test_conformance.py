@@ -1,4 +1,4 @@
-"""What is wrong anywhere gets no time, whatever the layer that would have been timed."""
+"""A dataflow or builder that is wrong in any case is not timed, for any layer."""
 
 from __future__ import annotations
 

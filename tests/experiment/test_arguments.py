@@ -70,7 +70,7 @@ def test_types_in_words() -> None:
 
 
 def target(steps: int, rate: float = 1.0, inner: Any = None) -> None:
-    """What the nodes below are for."""
+    """Target of the nodes below."""
 
 
 def node(**arguments: Any) -> dict[str, Any]:

@@ -34,7 +34,7 @@ TINY = (
     *("trainer.val_check_interval=1", "trainer.log_every_n_steps=1"),
     *("callbacks.picture=null", "callbacks.wandb_media=null"),  # they take longest
 )
-#: What two steps of training would take minutes for, or start processes for.
+#: Options for which two steps of training take minutes or start processes.
 LARGE = ("model.width", "trainer.devices", "trainer.num_nodes")
 
 

@@ -1,4 +1,4 @@
-"""What all map builders promise, held against the oracle; one test a builder and setting."""
+"""Promises of all map builders, compared with the oracle; one test a builder and setting."""
 
 import itertools
 from functools import cache

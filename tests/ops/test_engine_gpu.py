@@ -1,4 +1,4 @@
-"""What engines promise about bits, on layers whose quickest dataflow adds by atomics."""
+"""Promises of engines about bits, on layers whose quickest dataflow adds by atomics."""
 
 import pytest
 import torch

@@ -18,7 +18,7 @@ from tests.registration.poses import random_pose
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """What a registration task reads of a batch."""
+    """The parts of a batch that a registration task reads."""
 
     source: SparseTensor
     target: SparseTensor

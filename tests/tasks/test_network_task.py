@@ -1,4 +1,4 @@
-"""What all tasks share: compiled networks keep their names, weights and results."""
+"""Common to all tasks: compiled networks keep their names, weights and results."""
 
 from __future__ import annotations
 

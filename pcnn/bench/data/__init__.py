@@ -1,1 +1,1 @@
-"""What it costs to get scans from files into a training."""
+"""The cost of getting scans from files into a training."""

@@ -22,7 +22,7 @@ PARTS = {
         re.IGNORECASE,
     ),
 }
-#: What none of them meets: fills, copies, casts, norms.
+#: All other kernels: fills, copies, casts, norms.
 REST = "rest"
 
 

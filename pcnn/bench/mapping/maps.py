@@ -30,7 +30,7 @@ NO_SEARCH = re.compile(r"sort(?!ed)", re.IGNORECASE)
 
 
 def searches(name: str) -> bool:
-    """Whether a kernel of this name looks for neighbours."""
+    """True if a kernel of this name looks for neighbours."""
     return bool(SEARCH.search(name)) and not NO_SEARCH.search(name)
 
 

@@ -1,4 +1,4 @@
-"""What the peak of a training step is made of, held against what it must hold."""
+"""The peak memory of a training step by its parts, beside the least that it can be."""
 
 from __future__ import annotations
 

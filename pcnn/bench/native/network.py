@@ -79,7 +79,7 @@ class CheckedNetworks:
         self._passed: set[tuple[str, str]] = set()
 
     def standard(self, geometry: str) -> Standard:
-        """What results on a geometry are held against."""
+        """The reference for results on a geometry."""
         if geometry not in self._standards:
             points = Points.of(self.cloud, geometry)
             self._standards[geometry] = Standard(self.setting, MODEL, points)

@@ -1,4 +1,4 @@
-"""What the figures compare: a way to lay features over a cloud, and an engine."""
+"""The variants that figures compare: a geometry of a cloud, and an engine."""
 
 from __future__ import annotations
 

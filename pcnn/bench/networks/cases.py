@@ -62,13 +62,13 @@ class NetworkSize:
 
     @property
     def params(self) -> dict[str, int]:
-        """What tells its rows from the network's own."""
+        """Fields that distinguish its rows from the network's own."""
         found = {} if self.size is None else {"K": self.size}
         return found | ({} if self.batches == 1 else {"B": self.batches})
 
 
 class Standard:
-    """What the engines' results are held against: one network on one scene's check cells."""
+    """The reference for the engines' results: one network on the check cells of one scene."""
 
     def __init__(self, setting: NetworkOptions, size: NetworkSize, cells: Input) -> None:
         self.setting, self.size, self.cells = setting, size, cells

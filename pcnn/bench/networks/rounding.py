@@ -1,4 +1,4 @@
-"""What errors of single products become on their way through a network.
+"""Propagation of the errors of single products through a network.
 
 A network makes of small errors what its weights, norms and ReLUs make of them: a norm over a few
 rows divides by a variance that may be tiny, a ReLU forgets a sign. No number bounds that for all

@@ -1,4 +1,4 @@
-"""What a network is given, and the calls that are timed."""
+"""Inputs of a network, and the calls that are timed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TRAINING = ("train", "step", "backward")
 
 
 class Input(Protocol):
-    """What a network is given, whatever a reader delivers it as."""
+    """The input of a network, independent of the reader it comes from."""
 
     @property
     def features(self) -> Tensor:
@@ -29,7 +29,7 @@ class Input(Protocol):
 
     @property
     def are_points(self) -> bool:
-        """Whether a network sees native points, not voxels."""
+        """True if a network sees native points, not voxels."""
 
     def to(self, dtype: torch.dtype) -> Input:
         """The same with features of another dtype."""
@@ -174,7 +174,7 @@ class Work:
         return prepared
 
     def results(self, mode: str) -> dict[str, Tensor]:
-        """What the call of a mode returns, by name, without the graph behind it."""
+        """The results of the call of a mode, by name, without their graph."""
         found = [tensor.detach() for tensor in self.calls(mode)(0)()]  # type: ignore[attr-defined]
         weights = [name for name, _ in self.network.named_parameters()] if mode in TRAINING else []
         count = len(found) - len(weights)
