@@ -1,4 +1,4 @@
-"""The house rules that a machine can check: import contract, names, sizes, banned constructs."""
+"""Rules of CONTRIBUTING.md that a program can check: imports, names, sizes, banned constructs."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_no_modules_import_each_other() -> None:
 
 
 def banned(tree: ast.Module) -> Iterator[str]:
-    """Constructs that the house does without, each with its line."""
+    """Banned constructs, each with its line."""
     for node in ast.walk(tree):
         line = getattr(node, "lineno", 0)
         if isinstance(node, ast.ImportFrom) and any(name.name == "*" for name in node.names):

@@ -1,4 +1,4 @@
-"""One real scan, learnt by heart: data, network, loss and metric work together on real files."""
+"""One real scan, memorised: data, network, loss and metric work together on real files."""
 
 from __future__ import annotations
 

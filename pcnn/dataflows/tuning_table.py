@@ -134,7 +134,7 @@ class LayoutCosts:
             yield size, names, ms
 
     def get(self, size: MapSize, names: Names) -> float | None:
-        """The time for layouts of a map [ms], ``None`` if nobody has measured it."""
+        """The time for layouts of a map [ms], ``None`` if it was not measured."""
         return self._ms.get((size, names))
 
     def plain(self) -> list[dict[str, Any]]:

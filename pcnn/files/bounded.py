@@ -11,7 +11,7 @@ from pcnn.errors import FileError, MissingFileError, MissingPackageError, UserEr
 
 GIB = 1 << 30
 
-#: Largest size of a file's numbers in memory, and of the file itself [GiB], unless told otherwise.
+#: Largest size of a file's numbers in memory, and of the file itself [GiB], by default.
 LIMIT = 8.0
 
 #: Largest text file that lists things: poses, pairs, classes, a configuration [bytes].

@@ -1,7 +1,7 @@
 """The set of triplets of a convolution, in the layouts dataflows ask for.
 
 An edge set is stored once, in whatever layout its builder wrote; every other layout
-(`pcnn.geometry.layouts`) is derived from it when somebody asks for it by name, and kept. A
+(`pcnn.geometry.layouts`) is derived from it at the first request by name, and kept. A
 `KernelMap` looks at an edge set from one of its two sides: forwards, or transposed.
 """
 
@@ -332,7 +332,7 @@ class KernelMap:
     def layouts(self, names: tuple[str, ...]) -> list[Tensor]:
         """Tensors of several layouts, one after another: what a dataflow takes.
 
-        The list is kept, and whoever gets it leaves it as it is. Compiled code gets a new one.
+        The list is kept, so callers must not change it. Compiled code gets a new one.
 
         Raises:
             ValueError: as in `layout`.

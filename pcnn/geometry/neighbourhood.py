@@ -27,7 +27,7 @@ class Neighbourhood:
         metric: ``ball``, ``box``, or ``auto``: a cubic kernel over cubic cells reaches as far as
             the ball with the volume of its box, any other one as far as its box.
         cover: whether a strided kernel reaches at least every point of its coarse cell, however
-            far from the one that was kept; otherwise some points may be in nobody's field.
+            far from the one that was kept; otherwise some points may be in no field.
 
     Raises:
         ValueError: a rule that does not exist, a size that is not positive, or ``cover`` where what

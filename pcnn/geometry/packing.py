@@ -107,5 +107,5 @@ class KeyFormat:
             )
 
 
-#: Layout of every grid unless told otherwise.
+#: Format of the keys of every grid by default.
 DEFAULT_FORMAT = KeyFormat()

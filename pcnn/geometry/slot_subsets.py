@@ -47,7 +47,7 @@ def slot_norms(kernel_map: KernelMap) -> tuple[Tensor, ...]:
     """``[K]`` int64 on the host: L1 norm of every slot's offset, in units of the input's voxels.
 
     Raises:
-        ValueError: nobody told the map; those that a `VoxelGrid` keeps have been told.
+        ValueError: a map made by hand does not have it; maps that a `VoxelGrid` keeps do.
     """
     other = kernel_map.transpose()
     if other.has("slot_norms"):

@@ -26,7 +26,7 @@ GRAY_BITS = OWN_BITS + FOLDED_BITS
 #: Most sections a map is cut into.
 MAX_SECTIONS = 32
 
-#: Kernels of at most so many slots are never cut: their rows are alike enough.
+#: Kernels of at most so many slots are never cut: their rows are similar enough.
 WHOLE_SLOTS = 32
 
 #: A map is sparse where its rows fill less than this share of the slots on average. On LiDAR scans
@@ -62,13 +62,13 @@ def section_tiles(kernel_map: KernelMap) -> tuple[Tensor, ...]:
     """Tiles of every plane of slots with one z, each with a row order of its own.
 
     On sparse clouds a row fills few slots of a large kernel, and tiles of all slots are mostly
-    padding; within a plane the rows are more alike. With S planes, plane g holds the slots
+    padding; within a plane the rows are more similar. With S planes, plane g holds the slots
     ``g, g + S, ...``; only rows that fill one of them stand in its order.
 
     Returns:
         As `tiles`, the tiles of all planes together, with ``W = ceil(K / S)`` and
         ``tiles = S ceil(N_out / TILE_ROWS)``. A row stands in as many tiles as it fills planes,
-        maybe none; tiles that nobody needs have no slots and come last. A map of one plane, or
+        maybe none; unused tiles have no slots and come last. A map of one plane, or
         that does not know its kernel's size, has its `tiles`.
     """
     sections = sections_of(kernel_map)
@@ -113,7 +113,7 @@ def kernel_size(kernel_map: KernelMap) -> tuple[Tensor, ...]:
     """``[3]`` int64 on the host: slots of the kernel along x, y and z; z is the fastest.
 
     Raises:
-        ValueError: nobody told the map; those that a `VoxelGrid` keeps have been told.
+        ValueError: a map made by hand does not have it; maps that a `VoxelGrid` keeps do.
     """
     other = kernel_map.transpose()
     if other.has("kernel_size"):

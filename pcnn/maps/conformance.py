@@ -88,7 +88,7 @@ class Case:
 
     @property
     def is_usual(self) -> bool:
-        """True if a layer reads such a map unless told otherwise; pointwise layers read none."""
+        """True if layers read such a map by default; pointwise layers read no map."""
         kernel = self.kernel
         usual = kernel == Kernel.of(kernel.size, kernel.stride) and kernel.key != POINTWISE.key
         return usual and self.about not in ("given sites", "reached sites")
@@ -151,7 +151,7 @@ def check_builder(builder: MapBuilder, device: torch.device, usual: bool = False
     Args:
         builder: what is checked; equal settings are equal objects.
         device: where.
-        usual: only the output sites, padding and dilation that layers have unless told otherwise,
+        usual: only the output sites, padding and dilation that layers have by default,
             for what finds its own.
 
     Raises:

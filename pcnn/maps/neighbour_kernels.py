@@ -384,7 +384,7 @@ class SearchedPoints:
         return CountedNeighbours.of(sorts[key], self.centres, batch, self.window, most)
 
     def by_row(self, kernel_map: KernelMap) -> Layout:
-        """Layout ``rows_csr`` of either side of the map, searched anew; nothing waits.
+        """Layout ``rows_csr`` of either side of the map, by a new search; nothing waits.
 
         That takes no memory besides the result, where sorting the pairs would take 24 bytes a
         triplet.

@@ -119,7 +119,7 @@ def counted_searches(
     """
     most = most_bytes(points, memory)
     compared = [search.compared for search in searches]
-    # what nobody counted is listed in parts, and joined
+    # maps that were not counted are listed in parts, and joined
     if sum(map(_search_bytes, searches, compared)) + 4 * sum(compared) <= most:
         return [None] * len(searches)
     if sum(compared) > most_compared(most):

@@ -64,7 +64,7 @@ def tile_views(views: Iterable[tuple[KernelMap, str]]) -> None:
     """Have many maps hold their tiles after one sort.
 
     Waits for the device once if there are maps whose density decides (``fitting_tiles`` of large
-    kernels) and whose triplets nobody has counted on the host. Left out is what follows from
+    kernels) and whose number of triplets the host does not know. Left out is what follows from
     another layout without a sort: the tiles of the transpose of a symmetric map; and a map of one
     section gets its ``tiles`` only.
 

@@ -124,7 +124,7 @@ class FoldedNorm:
                     # torch's kernels update the statistics without counting a change; this counts
                     buffers["num_batches_tracked"],
                 )
-            except KeyError:  # somebody keeps them elsewhere, and computes them there
+            except KeyError:  # kept elsewhere, and computed there
                 return None
         kept = self._kept  # read once: another thread may write it
         if kept is not None and kept[1] == eps and kept[0].holds(sources):

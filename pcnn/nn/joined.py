@@ -1,4 +1,4 @@
-"""Channels of two tensors side by side that nobody has copied yet."""
+"""Channels of two tensors side by side, not yet copied."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pcnn.tensor import SparseTensor
 
 
 class JoinedTensor(SparseTensor):
-    """``[N, C_1 + C_2]`` read from two sources, copied only where somebody asks for ``features``.
+    """``[N, C_1 + C_2]`` read from two sources, copied only when ``features`` is read.
 
     A skip connection of a decoder is read twice and then dropped: a convolution that takes both
     sources saves writing and reading the copy. The sources must not change before they are read.

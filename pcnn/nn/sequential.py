@@ -47,7 +47,7 @@ class Sequential(nn.Sequential):
         return x
 
     def train(self, mode: bool = True) -> Sequential:
-        """Switch between training and evaluation; folded norms are computed anew after it."""
+        """Switch between training and evaluation; folded norms are computed again after it."""
         self._folded.clear()
         return super().train(mode)
 

@@ -64,7 +64,7 @@ class AmbiguousError(NoOverlapError):
 
 @dataclass(frozen=True, eq=False)
 class Registration:
-    """A transform and what speaks for it.
+    """A transform and the evidence for it.
 
     Args:
         transform: [4, 4] float64, source to target.

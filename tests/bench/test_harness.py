@@ -1,4 +1,4 @@
-"""How calls are timed: by a clock of the test, on a device made of straw, and on a GPU."""
+"""How calls are timed: by a clock of the test, on a fake device, and on a GPU."""
 
 from __future__ import annotations
 

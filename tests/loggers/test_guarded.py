@@ -72,7 +72,7 @@ def test_warns_once_a_kind_and_recovers():
         warnings.simplefilter("always")
         for step in range(8):
             logger.log_metrics({}, step)
-    assert inner.calls == 8  # step 4 succeeded: the count began anew
+    assert inner.calls == 8  # step 4 succeeded: the count began again
     assert [str(w.message) for w in caught] == [
         "Sometimes failed to log metrics (no tracker); training goes on"
     ]

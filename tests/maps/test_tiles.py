@@ -156,7 +156,7 @@ def test_maps_hold_tiles_of_planes_if_they_know_their_kernel() -> None:
     built = grid.map_to(grid, kernel, SortedSearch())
     (table,) = built.layout("table")
     native = KernelMap.from_table(table, grid.rows, symmetric=True, derive=DEVICE_LAYOUTS)
-    assert native.layout("section_tiles") is native.layout("tiles")  # nobody told it
+    assert native.layout("section_tiles") is native.layout("tiles")  # not set for this map
     native = KernelMap.from_table(table, grid.rows, symmetric=True, derive=DEVICE_LAYOUTS)
     native.edges.layouts["kernel_size", False] = built.layout("kernel_size")
     tile_views([(native.transpose(), "section_tiles"), (native, "section_tiles")])

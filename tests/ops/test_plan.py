@@ -127,7 +127,7 @@ def test_every_map_gets_what_its_layers_read(builder: MapBuilder, emulated: None
     planner = pcnn.Planner(UpAndDown(builder))
     found = laid_out(planner(grid, backward=False))
     tiled = {("table", False), ("tiles", False)}
-    # triplets are listed by a builder that lists them itself, and by nobody else
+    # triplets are listed only by a builder that lists them itself
     pairs = {("pairs", False), ("pairs", True)} if isinstance(builder, SortedSearch) else set()
     assert found[True] - pairs == tiled
     assert found[False] - pairs == {(name, side) for name, _ in tiled for side in (False, True)}
@@ -172,7 +172,7 @@ def test_a_plan_keeps_tiles_and_not_the_tables_they_came_from(
                     assert torch.equal(a, b)
 
 
-def test_a_table_that_somebody_reads_stays(emulated: None) -> None:
+def test_a_table_that_is_read_stays(emulated: None) -> None:
     planner = pcnn.Planner(UpAndDown(Windowed()), layouts=("table", "tiles"))
     maps = planner(surface_grid(300), backward=False).cached_maps()
     assert all(built.has("table") for built in maps)

@@ -59,7 +59,7 @@ def test_figures_count_clouds_over_batches_of_any_size(tmp_path: Any) -> None:
     assert figures["val/loss"] == pytest.approx(2 / 5 * 10.0, rel=1e-3)  # two wrong of five
     assert module.confusion["val"][:, :3].tolist() == [[3, 1, 0], [1, 0, 0], [0, 0, 0]]
     (again,) = trainer.validate(module, loader(batches[:1]), verbose=False)
-    assert again["val/accuracy"] == pytest.approx(2 / 3)  # a second pass begins anew
+    assert again["val/accuracy"] == pytest.approx(2 / 3)  # a second pass starts from zero
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
