@@ -76,8 +76,8 @@ def load_config(folder: Path) -> DictConfig:
         raise ConfigError(f"resume={folder}: no run is there ({CONFIG} is missing).{latest}")
     try:
         content = read_yaml(path)  # by YAML's own loader first, which makes plain values alone
-        lacking = lacking_keys(content) if isinstance(content, dict) else ["every key"]
-        lacking += [] if "trainer" in (content or ()) else ["trainer"]
+        is_map = isinstance(content, dict)
+        lacking = lacking_keys(content, "trainer") if is_map else ["every key", "trainer"]
         whole, why = not lacking, f"{listed(lacking)} missing"
     except FileError as error:
         content, whole, why = None, False, error.rule

@@ -16,15 +16,15 @@ from pcnn.experiment.errors import ConfigError, listed
 
 # keys of a data set that say which clouds validate
 _VALIDATION = ("name", "root", "source", "val_sequences", "val_areas", "test_areas", "val_fraction")
-#: Keys, by group, without which no stored configuration can be read.
-NEEDED = {
-    "model": ("name",),
-    "dataset": ("name",),
-    "geometry": ("name",),
-    "engine": ("name",),
-    "task": ("name",),
-    "data": ("source",),
-}
+#: Keys without which no stored configuration can be read.
+NEEDED = (
+    "model.name",
+    "dataset.name",
+    "geometry.name",
+    "engine.name",
+    "task.name",
+    "data.source",
+)
 
 
 def require_checkpoint(cfg: DictConfig) -> None:
@@ -54,9 +54,7 @@ def config_of(found: RunCheckpoint) -> dict[str, Any]:
     config = found.config
     # an earlier version had no other geometry
     config.setdefault("geometry", {"name": "voxel"})
-    lacking = lacking_keys(config)
-    if "in_channels" not in config.get("data", {}):
-        lacking.append("data.in_channels")
+    lacking = lacking_keys(config, "data.in_channels")
     if lacking:
         raise CheckpointError(
             found.path,
@@ -79,14 +77,15 @@ def was_chosen_here(cfg: DictConfig, found: RunCheckpoint) -> bool:
     return all(cfg.dataset.get(key) == saved.get(key) for key in _VALIDATION)
 
 
-def lacking_keys(config: Mapping[str, Any]) -> list[str]:
-    """Dotted names of the keys that the configuration of every run has and this one lacks."""
-    lacking = []
-    for group, names in NEEDED.items():
-        content = config.get(group)
-        own = content if isinstance(content, Mapping) else {}
-        lacking += [f"{group}.{name}" for name in names if own.get(name) is None]
-    return lacking
+def lacking_keys(config: Mapping[str, Any], *more: str) -> list[str]:
+    """Those keys, of `NEEDED` and more, that a configuration lacks or has no value of."""
+    return [key for key in (*NEEDED, *more) if _value(config, key) is None]
+
+
+def _value(config: Any, key: str) -> Any:
+    for name in key.split("."):
+        config = config.get(name) if isinstance(config, Mapping) else None
+    return config
 
 
 def check_fit(cfg: DictConfig) -> None:
