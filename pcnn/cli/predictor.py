@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from pcnn.callbacks import RunCheckpoint
 from pcnn.datasets.batches import CollateSegmentation
 from pcnn.datasets.cloud import Cloud
-from pcnn.datasets.labels import IGNORE, LabelMap, read_classes
+from pcnn.datasets.labels import IGNORE, LabelMap, contents, read_classes
 from pcnn.datasets.placement import Placement, VoxelSize
 from pcnn.datasets.readers.channels import Reading, chosen_columns
 from pcnn.datasets.readers.table import COLORS, meant
@@ -97,6 +97,7 @@ class Predictor:
         if cfg.task.name != "segmentation":
             raise FileError(checkpoint, f"trained for {cfg.task.name}, not for segmentation")
         names = tuple(cfg.data.class_names)
+        files = _files(cfg)
         net = build.network(cfg, int(cfg.data.in_channels), len(names))
         weights = found.weights
         check_finite(weights, checkpoint)
@@ -111,11 +112,11 @@ class Predictor:
             cfg.dataset.voxel_size,
             cfg.dataset.crop,
             str(cfg.data.source),
-            _labels(cfg, names),
-            cfg.dataset.name == "kitti",
-            _reading(cfg),
+            read_classes(files["classes"]),
+            files["word_labels"],
+            _reading(cfg, only_far=not files["always_centred"]),
             build.placement(cfg),
-            cfg.dataset.name == "kitti" or cfg.dataset.get("intensity_max") is not None,
+            files["unit_intensity"],
         )
 
     @torch.inference_mode()
@@ -227,18 +228,26 @@ class Predictor:
         return self.label_map.decode(full.numpy())
 
 
-def _labels(cfg: DictConfig, names: tuple[str, ...]) -> LabelMap:
-    if cfg.dataset.name == "kitti":
-        return label_map(cfg.dataset.labels)
-    classes = cfg.dataset.get("classes")
-    if classes is not None:
-        plain: Any = OmegaConf.to_container(classes)
-        return read_classes(plain)
-    ignored = cfg.dataset.get("ignore_label")
-    return read_classes({"names": names, "ignore": IGNORE if ignored is None else ignored})
+def _files(cfg: DictConfig) -> dict[str, Any]:
+    """`CloudDataModule.files` of the run; of an earlier version's, by the data set's name."""
+    plain: Any = OmegaConf.to_container(cfg)
+    data, dataset = plain["data"], plain["dataset"]
+    if "files" in data:
+        return data["files"]
+    kitti = dataset["name"] == "kitti"
+    classes = contents(label_map(dataset["labels"])) if kitti else dataset.get("classes")
+    if classes is None:
+        ignored = dataset.get("ignore_label")
+        classes = {"names": data["class_names"], "ignore": IGNORE if ignored is None else ignored}
+    return {
+        "classes": classes,
+        "word_labels": kitti,
+        "always_centred": dataset["name"] == "folder",
+        "unit_intensity": kitti or dataset.get("intensity_max") is not None,
+    }
 
 
-def _reading(cfg: DictConfig) -> Reading:
+def _reading(cfg: DictConfig, only_far: bool) -> Reading:
     named = cfg.data.get("channels")
     own = cfg.dataset.get("channels") if named is None else named
     further = int(cfg.data.in_channels) - 3
@@ -250,7 +259,7 @@ def _reading(cfg: DictConfig) -> Reading:
         columns=chosen_columns(cfg.dataset.get("columns")),
         fill=dict(cfg.dataset.get("fill") or {}),
         strict=bool(cfg.dataset.get("strict")),
-        only_far=cfg.dataset.name != "folder",
+        only_far=only_far,
         by_place=own is None,
     )
 

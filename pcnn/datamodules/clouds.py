@@ -111,6 +111,12 @@ class CloudDataModule(ExactLoading):
         return contents(self.sets.label_map)
 
     @property
+    def files(self) -> dict[str, Any]:
+        """Classes and conventions of the set's files, for predictions of files of a user's own."""
+        names = ("word_labels", "always_centred", "unit_intensity")
+        return {"classes": self.classes, **{name: getattr(self.sets, name) for name in names}}
+
+    @property
     def channels(self) -> tuple[str, ...]:
         """Names of the channels of the network input besides x, y, z."""
         in_use = (dataset for dataset in self._datasets.values() if dataset is not None)

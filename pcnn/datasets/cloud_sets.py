@@ -29,6 +29,12 @@ class CloudSets(ABC):
     unit = "cloud"
     #: a warning where the test reads what validates
     note_on_test = ""
+    #: predictions are ``.label`` files of 32-bit words, as SemanticKITTI's are
+    word_labels = False
+    #: the origin of every cloud was put into its middle; otherwise of those far from zero alone
+    always_centred = False
+    #: intensities are known to lie in 0..1
+    unit_intensity = False
 
     @property
     @abstractmethod

@@ -322,6 +322,7 @@ class FolderSets(CloudSets):
     max_gib: Positive = LIMIT
     val_fraction: PartialShare = 0.2
     test_fraction: PartialShare = 0.0
+    always_centred = True
 
     def __post_init__(self) -> None:
         _ = self.label_map, self.reading  # refuse what does not fit together
@@ -362,6 +363,11 @@ class FolderSets(CloudSets):
     def found(self) -> DataSource:
         """The folder; ``simulated`` where it holds a SIMULATED.json."""
         return DataSource(Path(self.root), kind_of(self.root))
+
+    @property
+    def unit_intensity(self) -> bool:  # type: ignore[override]
+        """True where the largest intensity was given."""
+        return self.intensity_max is not None
 
     @property
     def tests_on_validation(self) -> bool:

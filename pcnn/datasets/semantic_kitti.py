@@ -199,6 +199,8 @@ class SemanticKITTISets(CloudSets):
     simulate: _Drives | None = None
     max_gib: Positive = LIMIT
     unit = "scan"
+    word_labels = True
+    unit_intensity = True
 
     def __post_init__(self) -> None:
         _ = self.label_map  # refuses what does not exist

@@ -267,6 +267,7 @@ def describe_data(cfg: DictConfig, datamodule: Any) -> DictConfig:
         facts["channels"] = list(datamodule.channels)  # besides x, y, z
         facts["class_names"] = list(datamodule.class_names)
         facts["colors"] = [list(map(int, color)) for color in datamodule.colors]
+        facts["files"] = datamodule.files
     cfg.data = facts
     if isinstance(cfg.dataset.get("classes"), str):
         # a checkpoint stays whole when the class file is changed or gone

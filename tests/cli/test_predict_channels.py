@@ -11,6 +11,8 @@ import torch
 from omegaconf import OmegaConf
 
 from pcnn.cli.predictor import Predictor
+from pcnn.datamodules import CloudDataModule
+from pcnn.datasets import FolderSets, SemanticKITTISets
 from pcnn.datasets.labels import IGNORE
 from pcnn.datasets.readers.ply import read_ply, write_ply
 from pcnn.datasets.readers.points import read_points
@@ -135,6 +137,27 @@ def test_checkpoints_without_names_predict_as_before(tmp_path: Path) -> None:
         second = before(read_points(tmp_path / "b.npy", reading=before.reading))
         assert torch.equal(first, second)
         assert torch.equal(first, after(read_points(tmp_path / "a.bin", reading=after.reading)))
+
+
+def test_conventions_of_files_come_from_the_checkpoint_not_from_a_name(tmp_path: Path) -> None:
+    names = ["ground", "tree", "house"]
+    for dataset, sets, more in (
+        ("kitti", SemanticKITTISets(labels="spvnas_compat"), {"labels": "spvnas_compat"}),
+        ("folder", FolderSets("x", class_names=names, ignore_label=9), {"ignore_label": 9}),
+        ("folder", FolderSets("x", class_names=names, intensity_max=7), {"intensity_max": 7}),
+    ):
+        path = saved(tmp_path / f"{dataset}.ckpt", dataset, ["intensity"], **more)
+        before = Predictor.load(path, torch.device("cpu"))  # as an earlier version wrote it
+        content = torch.load(path, weights_only=True)
+        content["pcnn_config"]["dataset"]["name"] = "fields"
+        content["pcnn_config"]["data"]["files"] = CloudDataModule(sets, voxel_size=0.5).files
+        torch.save(content, path)
+        after = Predictor.load(path, torch.device("cpu"))
+        train = np.array([*range(len(before.class_names)), IGNORE])
+        decoded = before.label_map.decode(train), after.label_map.decode(train)
+        np.testing.assert_array_equal(*decoded, err_msg=dataset)
+        for part in ("as_words", "reading", "unit_intensity"):
+            assert getattr(before, part) == getattr(after, part), (dataset, part)
 
 
 def test_clouds_of_a_map_are_moved_and_come_back(kitti: Path, tmp_path: Path) -> None:
