@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import csv
-import importlib
 import json
 import os
 import random
@@ -23,7 +22,6 @@ import signal
 import sys
 import tempfile
 import time
-import traceback
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,8 +32,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # no threads that a fork would la
 import torch
 from torch import Tensor
 
-import train
-from tests.experiment.command import TINY
+from tests.experiment.command import TINY, forked
 from tests.experiment.tiny_kitti import write_tiny_kitti
 
 #: Steps between two checkpoints.
@@ -65,27 +62,10 @@ class Outcome:
 
 def fork(folder: Path, arguments: Sequence[str]) -> int:
     """Run train.py in a child process; its output goes to `folder`/said.txt. The child's id."""
-    child = os.fork()
-    if child:
-        return child
-    code = 1
-    try:
-        os.chdir(folder)
-        said = os.open("said.txt", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-        os.dup2(said, 1)
-        os.dup2(said, 2)
-        sys.argv[:] = ["train.py", *arguments]
-        code = 0
-        train.main()
-    except SystemExit as end:
-        code = end.code if isinstance(end.code, int) else 1
-    except BaseException:  # the child must not go on as its parent
-        traceback.print_exc()
-        code = 1
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)
+    said = os.open(folder / "said.txt", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    child = forked("train.py", arguments, folder, said, said)
+    os.close(said)
+    return child
 
 
 def ended(child: int, seconds: float) -> int | None:
@@ -206,26 +186,9 @@ def same(one: Any, other: Any) -> bool:
     return type(one) is type(other) and repr(one) == repr(other)
 
 
-def warm(folder: Path, options: Sequence[str]) -> tuple[Outcome, float]:
-    """The uninterrupted run, after everything that it imports is here; its seconds."""
-    names = folder / "modules.txt"
-    child = os.fork()
-    if not child:
-        try:
-            finish_here(folder, [*options, "hydra.run.dir=first"])
-            names.write_text("\n".join(sorted(sys.modules)))
-        finally:
-            os._exit(0)
-    os.waitpid(child, 0)
-    if not names.is_file():
-        raise RuntimeError(f"the first run failed:\n{(folder / 'said.txt').read_text()}")
-    ours = ("pcnn", "torch", "lightning", "torchmetrics", "hydra", "rich")
-    for name in names.read_text().split():
-        if name.partition(".")[0] in ours:
-            try:
-                importlib.import_module(name)
-            except ImportError:
-                continue  # made at run time, or for another platform
+def uninterrupted(folder: Path, options: Sequence[str]) -> tuple[Outcome, float]:
+    """The run without a kill, twice with the same outcome; the seconds of the second."""
+    finish(folder, [*options, "hydra.run.dir=first"])
     begun = time.monotonic()
     finish(folder, [*options, "hydra.run.dir=straight"])
     seconds = time.monotonic() - begun
@@ -234,15 +197,6 @@ def warm(folder: Path, options: Sequence[str]) -> tuple[Outcome, float]:
     if bad:
         raise RuntimeError(f"two runs without a kill differ: {bad[:5]}")
     return straight, seconds
-
-
-def finish_here(folder: Path, arguments: Sequence[str]) -> None:
-    os.chdir(folder)
-    said = os.open("said.txt", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    os.dup2(said, 1)
-    os.dup2(said, 2)
-    sys.argv[:] = ["train.py", *arguments]
-    train.main()
 
 
 def said(folder: Path) -> list[str]:
@@ -286,7 +240,7 @@ def main(arguments: Sequence[str]) -> int:
     kills = runs = failed = 0
     try:
         write_tiny_kitti(folder / "kitti", {0: 5, 8: 2})
-        straight, seconds = warm(folder, options)
+        straight, seconds = uninterrupted(folder, options)
         print(f"a run takes {seconds:.1f} s", flush=True)
         while kills < chosen.kills:
             name = f"run_{runs}"

@@ -1,15 +1,13 @@
-"""Every configuration file composes, and the whole product of the groups does what a table says."""
+"""Every configuration file composes, and options go together as a table says."""
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
 import pytest
 import torch
-from hydra import compose, initialize_config_dir
 from hydra.errors import HydraException
 from lightning.pytorch.loggers import Logger
 from omegaconf import DictConfig, OmegaConf
@@ -20,9 +18,7 @@ from pcnn.experiment.errors import ConfigError, explain, options
 from pcnn.experiment.schema import Config, EvalConfig
 from pcnn.nn import Conv3d
 from pcnn.ops import resolve
-
-CONF = Path(__file__).parents[1] / "conf"
-FILES = sorted(path.relative_to(CONF) for path in CONF.rglob("*.yaml"))
+from tests.experiment.sweep import COMMANDS, CONF, chosen_files, composed
 
 MODELS = ("sparse_resnet", "sparse_resnet_large", "minkunet", "resunet", "resnet18", "fpfh")
 DATASETS = ("kitti", "s3dis", "threedmatch", "folder")
@@ -56,19 +52,19 @@ WORKING_ENGINES = {
 OWN_DATA = ("dataset.root=x", "dataset.class_names=[a,b]")
 
 
-def composed(*overrides: str, name: str = "train") -> DictConfig:
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        return compose(name, list(overrides))
-
-
 def refusal(*overrides: str) -> str | None:
     """What train.py would say to a command line it cannot run, None when it can."""
     try:
-        checked(composed(*overrides))
-    except ConfigError as error:
-        return str(error)
+        return refusal_of(composed(*overrides))
     except HydraException as error:
         return explain(error, list(overrides), CONF)
+
+
+def refusal_of(cfg: DictConfig) -> str | None:
+    try:
+        checked(cfg)
+    except ConfigError as error:
+        return str(error)
     return None
 
 
@@ -86,17 +82,25 @@ def base() -> DictConfig:
     return composed("task=segmentation", "model=minkunet")
 
 
-def combinations() -> Iterator[tuple[str, ...]]:
-    """(model, dataset, task, geometry, engine): which engines serve depends on the geometry."""
-    for chosen in itertools.product(MODELS, DATASETS, TASKS, GEOMETRIES):
-        yield *chosen, "auto"
-    for geometry, engine in itertools.product(GEOMETRIES, ENGINES):
-        yield "minkunet", "kitti", "segmentation", geometry, engine
-        yield "resunet", "threedmatch", "registration", geometry, engine
+def combinations() -> Iterator[tuple[str, str, str, str, str]]:
+    """(model, dataset, task, geometry, engine): each two that depend on one another."""
+    of_task = {
+        "segmentation": ("minkunet", "kitti"),
+        "registration": ("resunet", "threedmatch"),
+        "classification": ("resnet18", "s3dis"),
+    }
+    for task, (model, dataset) in of_task.items():
+        for geometry in GEOMETRIES:
+            for other in MODELS:
+                yield other, dataset, task, geometry, "auto"
+            for other in DATASETS:
+                yield model, other, task, geometry, "auto"
+            for engine in ENGINES if task == "segmentation" else ():
+                yield model, dataset, task, geometry, engine
 
 
-def test_product() -> None:
-    for chosen in combinations():
+def test_options_that_go_together() -> None:
+    for chosen in dict.fromkeys(combinations()):
         model, dataset, task, geometry, engine = chosen
         works = (
             (model, task) in WORKING_MODELS
@@ -105,18 +109,14 @@ def test_product() -> None:
             and (model, geometry) != ("fpfh", "point")  # it is no network
         )
         cfg = base().copy()
-        for group, option in zip(
-            ("model", "dataset", "task", "geometry", "engine"), chosen, strict=True
-        ):
+        groups = ("model", "dataset", "task", "geometry", "engine")
+        for group, option in zip(groups, chosen, strict=True):
             cfg[group] = part(group, option)
-        if works:
-            checked(cfg)
-            continue
-        with pytest.raises(ConfigError) as refused:
-            checked(cfg)
-        said = str(refused.value)
-        assert len(said.splitlines()) <= 3
-        assert any(word in said for word in ("serve", "possible"))
+        said = refusal_of(cfg)
+        assert (said is None) == works, (chosen, said)
+        if said is not None:
+            assert len(said.splitlines()) <= 3, chosen
+            assert any(word in said for word in ("serve", "possible")), chosen
 
 
 @pytest.mark.parametrize("engine", sorted(WORKING_ENGINES["voxel"]))
@@ -146,70 +146,48 @@ def test_deterministic_is_true_or_false(value: str) -> None:
     assert "engine.deterministic" in str(refusal(f"engine.deterministic={value}"))
 
 
-@pytest.mark.parametrize("model", MODELS)
-def test_default_task(model: str) -> None:
-    said = refusal(f"model={model}")
-    task = composed(f"model={model}").task.name
-    if model == "resnet18":
-        assert task == "classification"
-        assert "dataset=kitti does not serve task=classification" in str(said)
-        assert refusal(f"model={model}", "dataset=s3dis") is None
-        return
-    assert task == ("registration" if model in ("fpfh", "resunet") else "segmentation")
-    assert said is None
-
-
-@pytest.mark.parametrize(
-    ("model", "task", "name"),
-    [
-        ("sparse_resnet", "segmentation", "SparseResNetSegmentation"),
-        ("sparse_resnet_large", "classification", "SparseResNetClassification"),
-    ],
-)
-def test_the_head_of_a_backbone_goes_by_the_task(model: str, task: str, name: str) -> None:
-    cfg = checked(composed(f"model={model}", f"task={task}", "dataset=s3dis"))
-    cfg.model.backbone.width = 0.25
-    assert type(build.network(cfg, 6, 5)).__name__ == name
+def test_the_default_task_goes_by_the_model() -> None:
+    for model in MODELS:
+        task = "registration" if model in ("fpfh", "resunet") else "segmentation"
+        task = "classification" if model == "resnet18" else task
+        assert composed(f"model={model}").task.name == task, model
+    said = str(refusal("model=resnet18"))
+    assert "dataset=kitti does not serve task=classification" in said
 
 
 def test_keys_that_a_task_has_no_use_for_are_refused() -> None:
     options = ("model=resunet", "dataset=threedmatch")
     assert "task=registration has no use for tta" in str(refusal(*options, "tta=rot4"))
-    assert refusal("model=resnet18", "dataset=s3dis", "tta=rot4") is None
     assert refusal("tta=rot4", "tta.fragments=true", "compile=true") is None
     assert "tta.scale does not exist" in str(refusal("tta=rot4", "+tta.scale=[1.0]"))
     assert "tta.flips=[z]" in str(refusal("tta=rot4", "tta.flips=[z]"))
 
 
-def group_options() -> list[str]:
-    """`group=option` for every file in a group that train.py reads."""
-    return [
-        f"{path.parent.as_posix()}={path.stem}"
-        for path in FILES
-        if path.parent != Path(".") and path.parts[0] != "hydra"
-    ]
+# with those of the sweep, every file of the groups; loggers and experiments have tests of their own
+REST = (
+    ("callbacks=plain", "engine=minuet", "trainer=cpu", "tta=identity"),
+    ("callbacks=evaluation", "engine=spira", "trainer=gpu"),
+    ("engine=torchsparse", "trainer=ddp", "debug=profiler"),
+    ("engine=reference", "trainer=ddp_sim", "debug=fast"),
+    ("engine=pointcnnpp", "geometry=point", "hparams_search=learning_rate"),
+)
 
 
-@pytest.mark.parametrize("choice", group_options())
-def test_every_file_composes(choice: str) -> None:
-    group, _, option = choice.partition("=")
-    extra = OWN_DATA if choice == "dataset=folder" else ()
-    if choice == "model=resnet18":
-        extra = ("dataset=s3dis",)
-    if choice == "task=classification":
-        extra = ("model=resnet18", "dataset=s3dis")
-    if choice == "dataset=threedmatch":
-        assert "dataset=threedmatch serves: registration" in str(refusal(choice))
-        extra = ("model=resunet",)
-    if choice in ("task/loss=hardest_contrastive", "task/loss=circle"):
-        extra = ("model=resunet",)
-    if choice == "engine=pointcnnpp":
-        said = str(refusal(choice))
-        assert "does not serve voxels" in said
-        assert "geometry=point" in said
-        extra = ("geometry=point",)
-    value = f"[{option}]" if group == "logger" else option
-    assert refusal(f"{group}={value}", *extra) is None
+def test_every_file_composes() -> None:
+    chosen = set()
+    for overrides in (*COMMANDS.values(), *REST):
+        assert refusal(*overrides) is None, overrides
+        chosen |= chosen_files(*overrides)
+    files = {path.relative_to(CONF).with_suffix("").as_posix() for path in CONF.rglob("*/*.yaml")}
+    left = {file for file in files - chosen if not file.startswith(("hydra/", "logger/"))}
+    assert {file.partition("/")[0] for file in left} == {"experiment"}, left
+
+
+def test_options_that_need_others_name_them() -> None:
+    assert "dataset=threedmatch serves: registration" in str(refusal("dataset=threedmatch"))
+    said = str(refusal("engine=pointcnnpp"))
+    assert "does not serve voxels" in said
+    assert "geometry=point" in said
 
 
 def test_eval_composes() -> None:
@@ -219,27 +197,30 @@ def test_eval_composes() -> None:
     assert not cfg.logger
 
 
-@pytest.mark.parametrize("model", ["minkunet", "sparse_resnet", "sparse_resnet_large", "resunet"])
-def test_models_are_built(model: str) -> None:
-    cfg = composed(f"model={model}", "task=segmentation")
-    key = "backbone.width" if "backbone" in cfg.model else "width"
-    cfg = checked(composed(f"model={model}", "task=segmentation", f"model.{key}=0.25"))
-    assert build.network(cfg, 4, 19).in_channels == 4
+@pytest.mark.parametrize(
+    ("model", "task", "name"),
+    [
+        ("minkunet", "segmentation", "MinkUNet"),
+        ("resunet", "segmentation", "ResUNet"),
+        ("resnet18", "classification", "ResNet"),
+        ("sparse_resnet", "segmentation", "SparseResNetSegmentation"),
+        ("sparse_resnet_large", "classification", "SparseResNetClassification"),
+    ],
+)
+def test_models_are_built_with_the_head_of_their_task(model: str, task: str, name: str) -> None:
+    cfg = composed(f"model={model}", f"task={task}", "dataset=s3dis")
+    (cfg.model.backbone if "backbone" in cfg.model else cfg.model).width = 0.25
+    net = build.network(checked(cfg), 4, 5)
+    assert (type(net).__name__, net.in_channels) == (name, 4)
 
 
-def test_resnet18_is_built() -> None:
-    cfg = checked(composed("model=resnet18", "dataset=s3dis", "model.width=0.25"))
-    assert build.network(cfg, 4, 10).in_channels == 4
-
-
-@pytest.mark.parametrize("trainer", options(CONF, "trainer"))
-def test_trainers_are_built(trainer: str, tmp_path: Path) -> None:
-    cfg = checked(composed(f"trainer={trainer}"))
-    # everything but the accelerator, which this machine may not have
-    cfg.trainer.accelerator, cfg.trainer.devices = "cpu", min(2, abs(cfg.trainer.devices))
-    made = build.trainer(cfg, tmp_path, [], [])
-    assert made.max_steps == 250
-    assert made.default_root_dir == str(tmp_path)
+def test_trainers_are_built(tmp_path: Path) -> None:
+    for trainer in options(CONF, "trainer"):
+        cfg = checked(composed(f"trainer={trainer}"))
+        # everything but the accelerator, which this machine may not have
+        cfg.trainer.accelerator, cfg.trainer.devices = "cpu", min(2, abs(cfg.trainer.devices))
+        made = build.trainer(cfg, tmp_path, [], [])
+        assert (made.max_steps, made.default_root_dir) == (250, str(tmp_path)), trainer
 
 
 @pytest.mark.parametrize("choice", [*options(CONF, "logger"), "wandb,csv"])
@@ -257,17 +238,17 @@ def test_no_logger() -> None:
     assert checked(composed("logger=[]")).logger == {}
 
 
-@pytest.mark.parametrize("name", options(CONF, "experiment"))
-def test_experiments_say_command_source_and_expectation(name: str) -> None:
-    text = (CONF / "experiment" / f"{name}.yaml").read_text()
-    head = [line for line in text.splitlines()[:10] if line.startswith("#")]
-    for word in ("command:", "source:", "expected:"):
-        assert any(line.startswith(f"# {word}") for line in head), word
-    assert f"python train.py experiment={name}" in text
+def test_experiments_say_command_source_and_expectation() -> None:
+    for name in options(CONF, "experiment"):
+        text = (CONF / "experiment" / f"{name}.yaml").read_text()
+        head = [line for line in text.splitlines()[:10] if line.startswith("#")]
+        for word in ("command:", "source:", "expected:"):
+            assert any(line.startswith(f"# {word}") for line in head), (name, word)
+        assert f"python train.py experiment={name}" in text, name
 
 
 def test_published_recipe() -> None:
-    cfg = checked(composed("experiment=semantic_kitti_minkunet", "dataset.root=x"))
+    cfg = checked(composed("experiment=semantic_kitti_minkunet"))
     assert (cfg.model.width, cfg.dataset.voxel_size, cfg.dataset.crop) == (1.0, 0.05, None)
     assert (cfg.task.optimizer.lr, cfg.task.optimizer.nesterov) == (0.24, True)
     assert cfg.trainer.max_epochs == 15
@@ -276,7 +257,7 @@ def test_published_recipe() -> None:
 
 
 def test_published_recipe_with_mixes() -> None:
-    cfg = checked(composed("experiment=semantic_kitti_minkunet_mix", "dataset.root=x"))
+    cfg = checked(composed("experiment=semantic_kitti_minkunet_mix"))
     assert (cfg.global_batch_size, cfg.dataset.batch_size, cfg.trainer.devices) == (16, 2, "auto")
     assert (cfg.task.optimizer.lr, cfg.task.optimizer.weight_decay) == (0.008, 0.01)
     assert (cfg.trainer.max_epochs, cfg.trainer.gradient_clip_val) == (36, 10.0)
@@ -288,7 +269,7 @@ def test_published_recipe_with_mixes() -> None:
 
 
 def test_published_recipe_of_rooms() -> None:
-    cfg = checked(composed("experiment=s3dis_minkunet", "dataset.root=x"))
+    cfg = checked(composed("experiment=s3dis_minkunet"))
     assert (cfg.global_batch_size, cfg.dataset.batch_size, cfg.trainer.devices) == (12, 3, "auto")
     assert cfg.trainer.max_steps * 12 == 204 * 3000  # rooms of five areas, passes
     assert (cfg.dataset.voxel_size, cfg.dataset.point_max) == (0.05, 100000)
@@ -297,13 +278,12 @@ def test_published_recipe_of_rooms() -> None:
     assert cfg.task.optimizer.lr == 0.1
 
 
-@pytest.mark.parametrize("name", ["streets_minkunet", "rooms_minkunet", "rooms_resnet18"])
-@pytest.mark.parametrize("geometry", GEOMETRIES)
-def test_quick_recipes_are_simulated_and_end(name: str, geometry: str) -> None:
-    cfg = checked(composed(f"experiment={name}_quick", f"geometry={geometry}"))
-    assert cfg.dataset.source == "simulated"
-    assert cfg.trainer.max_time == "00:00:05:00"
-    assert cfg.trainer.max_steps % cfg.trainer.val_check_interval == 0
+def test_quick_recipes_are_simulated_and_end() -> None:
+    for name in ("streets_minkunet", "rooms_minkunet", "rooms_resnet18"):
+        cfg = checked(composed(f"experiment={name}_quick", "geometry=point"))
+        assert cfg.dataset.source == "simulated", name
+        assert cfg.trainer.max_time == "00:00:05:00", name
+        assert cfg.trainer.max_steps % cfg.trainer.val_check_interval == 0, name
 
 
 def test_quick_configuration_is_the_default() -> None:

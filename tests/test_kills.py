@@ -1,21 +1,14 @@
 """Three of the kills of `tests.kills`, which does hundreds."""
 
-import subprocess
-import sys
-from pathlib import Path
+import pytest
 
+from tests import kills
 from tests.forking import require_fork
 
 
-def test_three_killed_runs_end_as_one_that_was_not() -> None:
+def test_three_killed_runs_end_as_one_that_was_not(capsys: pytest.CaptureFixture[str]) -> None:
     require_fork()
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.kills", "--kills", "3", "--seed", "1"],
-        cwd=Path(__file__).parents[1],
-        capture_output=True,
-        text=True,
-        timeout=500,
-        check=False,
-    )
-    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
-    assert "3 kills" in done.stdout
+    code = kills.main(["--kills", "3", "--seed", "1", "model.width=0.0625", "trainer.max_steps=7"])
+    said = capsys.readouterr().out
+    assert code == 0, said
+    assert "3 kills" in said

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from pathlib import Path
 
@@ -163,36 +164,71 @@ def test_run_folder_is_not_used_twice(folder: Path) -> None:
     assert "resume=logs/segmentation/one" in done.stderr
 
 
-def test_two_processes_train_and_give_exact_metrics(folder: Path) -> None:
-    """3 validation scans on 2 ranks: none is counted twice; one run folder for both."""
-    options = [*TINY, "dataset.root=kitti", "trainer=ddp_sim", "trainer.max_steps=4", "test=true"]
-    before = set(folder.glob("logs/*/*"))
-    run("train.py", *options, "trainer.val_check_interval=2", cwd=folder, timeout=120)
-    (made,) = set(folder.glob("logs/*/*")) - before
-    figures = metrics(made)
-    alone = [f"ckpt_path={made}/checkpoints/best.ckpt", "hydra.run.dir=alone", "trainer=cpu"]
+# ends between two validations
+BETWEEN = (
+    *(*TINY, "dataset.root=kitti", "trainer.max_steps=5", "trainer.val_check_interval=3"),
+    *("callbacks.checkpoint.monitor=val/loss", "callbacks.checkpoint.mode=min"),
+)
+
+
+@pytest.fixture(scope="module")
+def sweep(folder: Path) -> Path:
+    """Two jobs one after the other, each of two processes: the second starts ranks of its own."""
+    options = ("seed=1,2", "trainer=ddp_sim", "callbacks=plain", "test=true")
+    place = "hydra.sweep.dir=sweep"
+    # the flag first: argparse wants it so
+    done = run("train.py", "-m", *BETWEEN, *options, place, cwd=folder)
+    (folder / "sweep" / "said.txt").write_text(done.stdout)
+    return folder / "sweep"
+
+
+def test_two_processes_give_exact_metrics(sweep: Path, folder: Path) -> None:
+    """3 validation scans on 2 ranks: none is counted twice."""
+    alone = [f"ckpt_path={sweep}/0/checkpoints/best.ckpt", "trainer=cpu", "hydra.run.dir=alone"]
     run("eval.py", *alone, cwd=folder)
+    figures = metrics(sweep / "0")
     for name, value in metrics(folder / "alone").items():
         assert value == pytest.approx(figures[name], abs=1e-6), name
 
 
-def test_sweep_makes_one_run_after_the_other(folder: Path) -> None:
-    """Each of two processes: the second job starts ranks of its own."""
-    options = [*TINY, "dataset.root=kitti", "trainer.max_steps=2", "trainer.val_check_interval=2"]
-    sweep = ["seed=1,2", "trainer=ddp_sim", "hydra.sweep.dir=sweep"]
-    before = set(folder.glob("logs/*/*"))
-    run("train.py", "-m", *options, *sweep, cwd=folder)  # the flag first: argparse wants it so
-    assert set(folder.glob("logs/*/*")) == before  # the ranks share the jobs' folders
-    runs = [json.loads((folder / f"sweep/{job}/metrics.json").read_text()) for job in (0, 1)]
+def test_sweep_makes_one_run_after_the_other(sweep: Path, folder: Path) -> None:
+    assert [path.name for path in folder.glob("logs/*/*")] == ["one"]  # ranks share a job's folder
+    runs = [json.loads((sweep / f"{job}/metrics.json").read_text()) for job in (0, 1)]
     assert [content["seed"] for content in runs] == [1, 2]
     assert runs[0]["metrics"]["val/loss"] != runs[1]["metrics"]["val/loss"]
+
+
+def test_the_last_state_is_evaluated_on_ranks(sweep: Path) -> None:
+    check_last_state(sweep / "0", (sweep / "said.txt").read_text())
+
+
+def test_the_last_state_is_evaluated_with_averaged_weights(folder: Path) -> None:
+    options = (*BETWEEN, "callbacks.ema.decay=0.5", "hydra.run.dir=averaged")
+    check_last_state(folder / "averaged", run("train.py", *options, cwd=folder).stdout)
+
+
+def check_last_state(one: Path, said: str) -> None:
+    """The state behind step 5 was validated, and the better one of steps 3 and 5 is evaluated."""
+    (path,) = one.glob("csv/*/*.csv")
+    with path.open() as file:
+        rows = [row for row in csv.DictReader(file) if row["val/loss"]]
+    first, last = (float(row["val/loss"]) for row in rows[:2])
+    step = 5 if last < first else 3
+    # loggers count from 0; a last row is the evaluation of best.ckpt, unless that is the last state
+    assert [row["step"] for row in rows] == (["2", "4"] if step == 5 else ["2", "4", "5"])
+    evaluated = float(rows[-1]["val/loss"])
+    assert evaluated == pytest.approx(min(first, last), rel=1e-5)
+    assert metrics(one)["val/loss"] == pytest.approx(evaluated)
+    for name, steps in (("best.ckpt", step), ("last.ckpt", 5)):
+        assert torch.load(one / "checkpoints" / name, weights_only=True)["global_step"] == steps
+    assert f"best.ckpt, step {step} of 5" in said
 
 
 def test_simulated_run_says_so_everywhere(tmp_path: Path) -> None:
     done = run(
         "train.py",
         *(option for option in TINY if "train_sequences" not in option),
-        "dataset.simulate.train_scans=2",
+        "dataset.simulate.train_scans=1",
         "dataset.simulate.val_scans=1",
         "dataset.crop=8",
         "trainer.max_steps=2",

@@ -114,7 +114,8 @@ class CloudDataModule(ExactLoading):
     def files(self) -> dict[str, Any]:
         """Classes and conventions of the set's files, for predictions of files of a user's own."""
         names = ("word_labels", "always_centred", "unit_intensity")
-        return {"classes": self.classes, **{name: getattr(self.sets, name) for name in names}}
+        classes = {key: value for key, value in self.classes.items() if key != "colors"}
+        return {"classes": classes, **{name: getattr(self.sets, name) for name in names}}
 
     @property
     def channels(self) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ import tempfile
 import time
 import traceback
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -45,12 +46,11 @@ def run(
     """Run a program of the repository in a folder; its exit code must be `expect`.
 
     The run is a fork of this process, which has imported everything already. It is a process of its
-    own where CUDA forbids forks, and where it starts others (`trainer=ddp_sim`).
+    own where CUDA forbids forks.
     """
-    words = [str(REPOSITORY / program), *arguments]
-    if torch.cuda.is_available() or "trainer=ddp_sim" in arguments:
+    if torch.cuda.is_available():
         done = subprocess.run(
-            [sys.executable, *words],
+            [sys.executable, str(REPOSITORY / program), *arguments],
             cwd=cwd,
             env={**os.environ, **VARIABLES},
             capture_output=True,
@@ -60,18 +60,26 @@ def run(
             start_new_session=True,  # signals to its group are not for the tests
         )
     else:
-        done = _forked(words, cwd, timeout)
+        done = _finished(program, arguments, cwd, timeout)
     assert expect is None or done.returncode == expect, f"{done.stdout}\n{done.stderr}"
     return done
 
 
-def _forked(words: list[str], cwd: Path, timeout: float) -> subprocess.CompletedProcess[str]:
+def forked(program: str, arguments: Sequence[str], cwd: Path, out: int, err: int) -> int:
+    """Run a program in a fork of this process, which prints to two open files; its id."""
     for name in IMPORTED:
         importlib.import_module(name)
+    child = os.fork()
+    if not child:
+        _run_here([str(REPOSITORY / program), *arguments], cwd, out, err)
+    return child
+
+
+def _finished(
+    program: str, arguments: Sequence[str], cwd: Path, timeout: float
+) -> subprocess.CompletedProcess[str]:
     with tempfile.TemporaryFile("w+b") as out, tempfile.TemporaryFile("w+b") as err:
-        child = os.fork()
-        if not child:
-            _run_here(words, cwd, out.fileno(), err.fileno())
+        child = forked(program, arguments, cwd, out.fileno(), err.fileno())
         end = time.monotonic() + timeout
         done, status = os.waitpid(child, os.WNOHANG)
         while not done and time.monotonic() < end:
@@ -80,11 +88,11 @@ def _forked(words: list[str], cwd: Path, timeout: float) -> subprocess.Completed
         if not done:
             os.killpg(child, signal.SIGKILL)
             os.waitpid(child, 0)
-            raise subprocess.TimeoutExpired(words, timeout)
+            raise subprocess.TimeoutExpired([program, *arguments], timeout)
         out.seek(0), err.seek(0)
         code = os.waitstatus_to_exitcode(status)
         said, wrong = out.read().decode(), err.read().decode()
-    return subprocess.CompletedProcess(words, code, said, wrong)
+    return subprocess.CompletedProcess([program, *arguments], code, said, wrong)
 
 
 def _run_here(words: list[str], cwd: Path, out: int, err: int) -> None:

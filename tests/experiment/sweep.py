@@ -5,12 +5,13 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig, OmegaConf, open_dict
 
 from pcnn.experiment.check import ABOUT_MODEL, GIVEN, without
 from pcnn.experiment.dataset_arguments import fill_arguments
@@ -69,9 +70,28 @@ class Node(NamedTuple):
 
 def composed(*overrides: str, name: str = "train") -> DictConfig:
     """The configuration of a command line."""
+    cfg = _composed(name, overrides).copy()
+    with open_dict(cfg):
+        del cfg["hydra"]
+    return cfg
+
+
+def chosen_files(*overrides: str) -> set[str]:
+    """The files of conf/ that a command line of train.py chooses, as ``group/option``."""
+    choices = OmegaConf.to_container(_composed("train", overrides).hydra.runtime.choices)
+    assert isinstance(choices, dict)
+    return {
+        f"{str(group).partition('@')[0]}/{option}"
+        for group, chosen in choices.items()
+        for option in (chosen if isinstance(chosen, list) else [chosen])
+    }
+
+
+@cache
+def _composed(name: str, overrides: tuple[str, ...]) -> DictConfig:
     GlobalHydra.instance().clear()
     with initialize_config_dir(str(CONF), version_base="1.3"):
-        return compose(name, list(overrides))
+        return compose(name, list(overrides), return_hydra_config=True)
 
 
 def nodes(cfg: DictConfig) -> Iterator[Node]:

@@ -111,7 +111,7 @@ def nothing_runs(place: Path) -> Iterator[None]:
 @cache
 def content(folder: Path) -> dict[str, Any]:
     loaded: dict[str, Any] = torch.load(folder / "run/checkpoints/last.ckpt", weights_only=True)
-    return loaded
+    return {**loaded, "optimizer_states": []}  # no reader here goes on with the training
 
 
 @cache
@@ -225,14 +225,22 @@ READ: Mapping[Reader, tuple[str, ...] | None] = {
 }
 #: Left alone by readers that do not look there.
 ELSEWHERE = ("callback", "data_argument")
+#: Given to every reader. They share what refuses a node, so `resumed` alone takes all.
+FOR_ALL = (
+    *("nested_shell", "nested_list", "nested_import", "nested_pickle", "network_function"),
+    *("network_import", "network_through_a_module", "network_partial", "backbone", "placement"),
+    *("environment_in_a_text", "decoded", "hydra_launcher", "defaults", "allowed_by_itself"),
+    *("task", "loss", "loss_argument", "optimizer_argument", "bomb", "missing", "resolver"),
+)
 
 
 @pytest.mark.parametrize("reader", READ)
 def test_hostile_configurations(reader: Reader, place: Path) -> None:
     good = REGISTRATION if reader in (register, describe) else content(place)["pcnn_config"]
-    for name, (key, _) in CASES.items():
-        root, read = key.partition(".")[0], READ[reader]
-        looked_at = read is None or root in read or SHAPES.issuperset((name,))
+    read = READ[reader]
+    for name in CASES if read is None else (*FOR_ALL, *ELSEWHERE):
+        root = CASES[name][0].partition(".")[0]
+        looked_at = read is None or root in read or name in SHAPES
         if not looked_at and name not in ELSEWHERE:
             continue
         said = reader(place, with_case(good, name, place / "marker"))
