@@ -34,6 +34,10 @@ class Console(rich.console.Console):
         return super().render_str(visible(text), **options)
 
     def say(self, text: object, label: str = "", style: str = "") -> None:
-        """Print a line that is not wrapped, behind a coloured label if there is one."""
-        lead = Text.assemble((visible(label), style), ": ") if label else Text()
-        self.print(lead + plain(text), soft_wrap=True)
+        """Print a line that is not wrapped; the style is that of the label, if there is one."""
+        said = plain(text)
+        if label:
+            said = Text.assemble((visible(label), style), ": ") + said
+        else:
+            said.stylize(style)
+        self.print(said, soft_wrap=True)

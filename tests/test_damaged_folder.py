@@ -6,13 +6,11 @@ import re
 from pathlib import Path
 
 import pytest
-import torch
 from omegaconf import OmegaConf
 from typer.testing import CliRunner
 
 from pcnn.cli.commands import app
-from pcnn.experiment import build
-from tests.cli.test_predict import config
+from tests.cli.test_predict import saved
 from tests.datamodules.modules import folder_module
 from tests.datasets.damaged_folder import CLASSES, CLOUDS, damaged_folder
 
@@ -27,12 +25,8 @@ def named(text: str, folder: Path, mark: str) -> list[str]:
 
 def test_predict(tmp_path: Path) -> None:
     damaged = damaged_folder(tmp_path / "in")
-    cfg = config("folder")
-    cfg["dataset"] |= {"classes": CLASSES, "class_names": None, "crop": None}
-    cfg["dataset"]["channels"] = ["intensity"]
-    net = build.network(OmegaConf.create(cfg), 4, 3)
-    state = {f"net.{name}": value for name, value in net.state_dict().items()}
-    torch.save({"state_dict": state, "pcnn_config": cfg}, tmp_path / "best.ckpt")
+    own = {"classes": CLASSES, "class_names": None, "crop": None, "channels": ["intensity"]}
+    saved(tmp_path / "best.ckpt", "folder", **own)
     words = ["predict", tmp_path / "best.ckpt", tmp_path / "in", "--out", tmp_path / "out"]
     done = CliRunner().invoke(app, [*map(str, words), "--no-ply"], env=WIDE)
     assert named(done.output, tmp_path / "in", "not labelled: ") == [p.name for p in damaged]

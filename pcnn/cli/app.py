@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import typer
@@ -46,6 +47,19 @@ class Group(TyperGroup):
         if ends:
             sys.exit(code if isinstance(code, int) else 0)
         return code
+
+
+@contextmanager
+def refusing() -> Iterator[None]:
+    """Show errors of files, of values and of absent packages as mistakes of the command line.
+
+    Raises:
+        typer.BadParameter: in their place.
+    """
+    try:
+        yield
+    except (OSError, ValueError, ImportError) as error:
+        raise typer.BadParameter(str(error)) from error
 
 
 class App(typer.Typer):

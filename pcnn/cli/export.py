@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from pcnn.cli.app import refusing
 from pcnn.escaping import say
 
 
@@ -27,10 +28,8 @@ def export(
 
     if out.suffix != ".pt":
         raise typer.BadParameter(f"{out}: name a file that ends in .pt")
-    try:
+    with refusing():
         facts = written(checkpoint, out, revision)
-    except (OSError, ValueError) as error:
-        raise typer.BadParameter(str(error)) from error
     figures = facts.pop("figures")
     say(f"{out}: {out.stat().st_size / 2**20:.1f} MiB")
     for name, value in {**facts, **figures}.items():

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from pcnn.cli.app import refusing
 from pcnn.escaping import say
 from pcnn.ranges import Draws
 
@@ -51,7 +52,7 @@ def gain(
     from pcnn.visualize.comparison import comparison_picture
     from pcnn.visualize.page import checked_format
 
-    try:
+    with refusing():
         if chart is not None:
             checked_format(chart)
         rules = rules_of(protocol, benchmark)
@@ -71,8 +72,6 @@ def gain(
             )
             for number in samples
         }
-    except (OSError, ValueError) as error:
-        raise typer.BadParameter(str(error)) from error
     title = (
         f"{name} ({counted(len(runs), 'run')}) against {over_name} ({counted(len(over), 'run')}), "
         f"protocol {rules.name}"

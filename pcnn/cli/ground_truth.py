@@ -9,6 +9,7 @@ from typing import Annotated, TypeVar
 
 import typer
 
+from pcnn.cli.app import refusing
 from pcnn.escaping import say
 from pcnn.plural import counted
 from pcnn.ranges import Length, Share
@@ -38,7 +39,7 @@ def make_gt(
     """
     from pcnn.datasets.registration.make_gt import make_ground_truth
 
-    try:
+    with refusing():
         pairs = make_ground_truth(
             folder,
             out,
@@ -47,8 +48,6 @@ def make_gt(
             partial(tracked, title="overlaps"),
             replace,
         )
-    except (OSError, ValueError) as error:
-        raise typer.BadParameter(str(error)) from error
     say(f"{counted(pairs, 'pair')} in {(out or folder) / 'gt.log'}")
 
 
@@ -69,11 +68,9 @@ def kitti_gt(
     """
     from pcnn.datasets.registration import KITTIOdometry
 
-    try:
+    with refusing():
         data = KITTIOdometry(root, split, ground_truth, poses, make_missing=True)
         made = data.fill_cache(solver, partial(tracked, title=f"{ground_truth} ground truth"))
-    except (OSError, ValueError, ImportError) as error:
-        raise typer.BadParameter(str(error)) from error
     say(
         f"{counted(len(data.pairs), f'{split} pair')}, {made} of them made now: "
         f"{data.cache.path(0, 0, 0).parent}"

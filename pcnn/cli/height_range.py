@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from pcnn.cli.app import refusing
 from pcnn.ranges import Length, Sequence
 
 
@@ -31,7 +32,5 @@ def height_range(
     from pcnn.console import Console
     from pcnn.experiment.height_range import compare
 
-    try:
+    with refusing():
         compare(train, test, train_sequences, test_sequences, crop, labels, out, Console())
-    except (FileNotFoundError, ValueError) as error:
-        raise typer.BadParameter(str(error)) from error

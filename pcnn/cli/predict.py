@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pcnn.cli.app import refusing
 from pcnn.cli.device import chosen_device
 from pcnn.cli.reading import Columns, Fill, IntensityMax, MaxGib, Scale, Strict, chosen_reading
 from pcnn.cli.trust import AllowTargets, packages
@@ -68,11 +69,9 @@ def predict(
     if tile is not None and margin > tile:
         raise typer.BadParameter(f"--margin {margin:g}: must not exceed --tile {tile:g}")
     where = chosen_device(device)
-    try:
+    with refusing():
         predictor = Predictor.load(checkpoint, where, packages(allow_targets))
         targets, missing = plan_targets(paths, out)
-    except (FileNotFoundError, ValueError) as error:
-        raise typer.BadParameter(str(error)) from error
     reading = chosen_reading(
         predictor.reading, columns, fill, strict, intensity_max, scale, max_gib
     )
@@ -185,10 +184,8 @@ def label_all(
         except (*UNREADABLE, OSError) as error:  # OSError: the result cannot be written
             bad.append(str(error) if str(path) in str(error) else f"{path}: {error}")
     if lost:
-        console.print(
+        console.say(
             f"{lost:,} of {counted(rows, 'point')} are missing returns (NaN, or zeros) and written "
-            "as unlabelled; --strict refuses such clouds",
-            highlight=False,
-            soft_wrap=True,
+            "as unlabelled; --strict refuses such clouds"
         )
     return bad

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from pcnn.cli.app import App
+from pcnn.cli.app import App, refusing
 from pcnn.cli.preprocess_run import do_all, fill_caches
 from pcnn.cli.reading import filled
 from pcnn.ranges import Count, Distance, Label, Length, PartialShare, Positive, Sequence, Workers
@@ -105,19 +105,15 @@ def s3dis(
     from pcnn.datasets.s3dis.convert import ConvertRooms, keep_alignment, keep_marker
 
     target = data_dir / "s3dis" if out is None else out
-    try:
+    with refusing():
         rooms = find_rooms(root, area)
-    except (FileNotFoundError, ValueError) as error:
-        raise typer.BadParameter(str(error)) from error
     if target.resolve() == root.resolve():
         raise typer.BadParameter(
             f"--out {target}: this is the folder of the raw rooms; give another"
         )
     work = ConvertRooms(tuple(rooms), target, align)
-    try:
+    with refusing():
         keep_alignment(work)
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from error
     keep_marker(root, target)
     good = do_all([work], "room", workers, progress)
     if cache:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from pcnn.cli.app import refusing
 from pcnn.plural import counted
 
 if TYPE_CHECKING:
@@ -53,13 +54,11 @@ def fill_caches(
     if geometry not in ("voxel", "point"):
         raise typer.BadParameter(f"--geometry {geometry}: must be voxel or point")
     placement = OnVoxels() if geometry == "voxel" else OnPoints()
-    try:
+    with refusing():
         data = CloudDataModule(sets(), cache=True, geometry=placement, **settings)
         data.prepare_data()
         train = data.build("train")
         val = data.build("val") if check else None
-    except (FileNotFoundError, ValueError) as error:
-        raise typer.BadParameter(str(error)) from error
     work: list[Preparation] = [FillCache(train)] if isinstance(train, CloudDataset) else []
     work += [ReadAll(val)] if isinstance(val, CloudDataset) else []
     if not do_all(work, "cloud", workers, progress):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pcnn.cli.app import refusing
 from pcnn.ranges import Length, Positive
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ def chosen_reading(
 
     from pcnn.datasets.readers.channels import chosen_columns
 
-    try:
+    with refusing():
         return replace(
             reading,
             columns=reading.columns if columns is None else chosen_columns(columns),
@@ -74,8 +75,6 @@ def chosen_reading(
             scale=scale,
             max_gib=reading.max_gib if max_gib is None else max_gib,
         )
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from error
 
 
 def filled(words: Sequence[str] | None) -> dict[str, float]:

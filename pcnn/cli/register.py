@@ -124,11 +124,9 @@ def register(
     # far from zero a rotation needs more digits: 1e-8 of 5,000 km are 5 cm
     digits = 12 if moving.moved or fixed.moved else 8
     for row in found.transform.tolist():
-        console.print(
-            " ".join(f"{value: .{digits}f}" for value in row), highlight=False, soft_wrap=True
-        )
+        console.say(" ".join(f"{value: .{digits}f}" for value in row))
     for name, value in facts.items():
-        console.print(f"{name}: {value}", highlight=False, soft_wrap=True)
+        console.say(f"{name}: {value}")
     content = {
         "source": str(source),
         "target": str(target),
@@ -147,7 +145,7 @@ def register(
         f"overlap {100 * found.overlap:.0f} %   {found.descriptor}",
     )
     overlay_picture(shown, out / "overlay.png")
-    console.print(f"{out / 'transform.json'}\n{out / 'overlay.png'}", highlight=False)
+    console.say(f"{out / 'transform.json'}\n{out / 'overlay.png'}")
 
 
 def describe(
@@ -188,7 +186,7 @@ def describe(
         warn_of_units([read], descriptor.voxel_size)
         advice = advice_on_size([read], descriptor.voxel_size)
         if advice:
-            console.print(f"{advice}.", highlight=False, soft_wrap=True)
+            console.say(f"{advice}.")
         described = descriptor(read.points)
     except (OSError, ValueError, ImportError) as error:
         raise typer.BadParameter(

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from pcnn.cli.app import App
+from pcnn.cli.app import App, refusing
 from pcnn.escaping import say
 from pcnn.ranges import Clouds, Count, Fragments, Processes, Rooms, Seed, Spacing
 from pcnn.simulate.simulator import Simulator
@@ -53,10 +53,8 @@ def _write(
         typer.BadParameter: the simulator refuses its settings or the folder, or lacks a library.
     """
     target = simulator.folder("data", what) if root is None else root
-    try:
+    with refusing():
         written = simulator.write(target, workers=workers, progress=progress, **what)
-    except (ValueError, FileExistsError, ImportError) as error:
-        raise typer.BadParameter(str(error)) from error
     say(written)
 
 

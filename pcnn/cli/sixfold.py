@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from pcnn.cli.app import refusing
+
 
 def sixfold(
     runs: Annotated[list[Path], typer.Argument(help="Run folders of train.py or eval.py.")],
@@ -19,15 +21,12 @@ def sixfold(
     import json
 
     from pcnn.console import Console
-    from pcnn.experiment.errors import ConfigError
     from pcnn.experiment.run_folder import write_whole
     from pcnn.experiment.six_fold import as_json, join, table, title
     from pcnn.metrics import iou_table
 
-    try:
+    with refusing():
         joined = join(runs)
-    except ConfigError as error:
-        raise typer.BadParameter(str(error)) from error
     console = Console()
     for which in joined.passes:
         console.print(table(joined, which))

@@ -95,7 +95,7 @@ def stats(
         statistics_page(sets, out)
         with whole_file(out.with_suffix(".json")) as file:
             file.write((json.dumps(content) + "\n").encode())
-        console.print(f"{out} and {out.with_suffix('.json').name}", soft_wrap=True)
+        console.say(f"{out} and {out.with_suffix('.json').name}")
     _print_bad(bad, console)
     if bad:
         raise typer.Exit(1)
@@ -155,13 +155,9 @@ def _measure(
             continue
         missing += read.missing
         for note in read.notes:
-            console.print(note, highlight=False, soft_wrap=True, markup=False)
+            console.say(note)
     if missing:
-        console.print(
-            f"{name}: {counted(missing, 'row')} without a return (NaN or zeros) left out",
-            highlight=False,
-            soft_wrap=True,
-        )
+        console.say(f"{name}: {counted(missing, 'row')} without a return (NaN or zeros) left out")
     return set_statistics(name, "simulated" if is_simulated(path) else "real", clouds)
 
 

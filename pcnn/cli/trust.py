@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from pcnn.cli.app import refusing
+
 AllowTargets = Annotated[
     list[str] | None,
     typer.Option(
@@ -22,11 +24,8 @@ def packages(given: Sequence[str] | None) -> tuple[str, ...]:
     Raises:
         typer.BadParameter: one is no dotted name.
     """
-    from pcnn.experiment.errors import ConfigError
     from pcnn.experiment.targets import check_packages
 
-    try:
+    with refusing():
         check_packages(given or ())
-    except ConfigError as error:
-        raise typer.BadParameter(str(error)) from error
     return tuple(given or ())

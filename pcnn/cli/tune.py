@@ -87,18 +87,15 @@ def _tune(
     with _autocast(precise, device):
         layers = tune(net, batches, samples, backward=backward, cache=cache, fresh=fresh)
         for layer in layers:
-            console.print(str(layer), highlight=False, soft_wrap=True)
+            console.say(layer)
         explain(net, sparse_of(batches[0]))
     known = sum(layer.known for layer in layers)
     chosen = sum(bool(layer.ms) for layer in layers)
     if not chosen:
         console.print(f"{device}: one dataflow serves all layers; there is nothing to choose")
         return
-    console.print(
-        f"{counted(chosen, 'layer')} tuned, {known} of them by decisions on disk: "
-        f"{cache or user_path()}",
-        soft_wrap=True,
-    )
+    where = cache or user_path()
+    console.say(f"{counted(chosen, 'layer')} tuned, {known} of them by decisions on disk: {where}")
     if data.source_kind != "real":
         console.print("measured on SIMULATED data", style="bold yellow")
 

@@ -92,16 +92,10 @@ def say_states(console: Console, steps: int, metrics: Mapping[str, float], last:
 
 def say_chosen(console: Console, checkpoint: str) -> None:
     """Print that the tested state was chosen on the very clouds that test it."""
-    console.print(
-        f"{checkpoint} was chosen on these clouds: its figures are the best on validation.",
-        soft_wrap=True,
-        highlight=False,
-    )
+    console.say(f"{checkpoint} was chosen on these clouds: its figures are the best on validation.")
     last = Path(checkpoint).with_name("last.ckpt")
     if last.is_file() and last != Path(checkpoint):
-        console.print(
-            f"the last state: python eval.py ckpt_path={last}", soft_wrap=True, highlight=False
-        )
+        console.say(f"the last state: python eval.py ckpt_path={last}")
 
 
 def say_tables(

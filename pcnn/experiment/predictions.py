@@ -115,10 +115,7 @@ def submit(cfg: DictConfig, folder: Path, datamodule: Any, console: Console) -> 
         for index in range(len(dataset))
     }
     count = write_submission(folder, expected, Path(cfg.submission))
-    console.print(f"submission: {cfg.submission} ({counted(count, 'file')})", highlight=False)
+    console.say(f"submission: {cfg.submission} ({counted(count, 'file')})")
     absent = missing_sequences(expected)
     if absent:
-        console.print(
-            f"the test server wants sequences 11 to 21; not in it: {', '.join(absent)}",
-            highlight=False,
-        )
+        console.say(f"the test server wants sequences 11 to 21; not in it: {', '.join(absent)}")

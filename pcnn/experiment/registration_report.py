@@ -103,7 +103,7 @@ def report_pairs(
     title += ", refitted" if options.refine and options.solver == "torch" else ""
     console.print(f"{title}: {counted(len(data.pairs), 'pair')}, ground truth {data.ground_truth}")
     for note in data.notes():
-        console.print(note, soft_wrap=True, highlight=False, markup=False)
+        console.say(note)
     report.say_simulated(console, cfg)
     evaluate = partial(
         evaluate_pairs,

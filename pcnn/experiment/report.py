@@ -102,14 +102,12 @@ def simulated_notice(cfg: DictConfig) -> str | None:
 def say_begin(console: Console, cfg: DictConfig, folder: Path, task: nn.Module) -> None:
     """Print what is about to run."""
     weights = sum(parameter.numel() for parameter in task.parameters())
-    console.print(
+    console.say(
         f"{cfg.model.name} ({weights:,} weights) on {cfg.dataset.name}, "
         f"{cfg.task.name}, geometry {cfg.geometry.name}, engine {cfg.engine.name}, "
-        f"seed {cfg.seed}",
-        highlight=False,
-        soft_wrap=True,
+        f"seed {cfg.seed}"
     )
-    console.print(f"run folder: {folder}", soft_wrap=True, highlight=False, markup=False)
+    console.say(f"run folder: {folder}")
     say_simulated(console, cfg)
 
 
@@ -117,17 +115,15 @@ def say_simulated(console: Console, cfg: DictConfig) -> None:
     """Print that the data is simulated, when it is."""
     notice = simulated_notice(cfg)
     if notice:
-        console.print(notice, style="bold yellow", soft_wrap=True)
+        console.say(notice, style="bold yellow")
 
 
 def say_unmeasured(console: Console) -> None:
     """Print that a training has no figures."""
-    console.print(
+    console.say(
         "nothing was validated or tested, so no figure was measured: "
         "trainer.limit_val_batches=0, or a data set without validation clouds",
         style="bold yellow",
-        soft_wrap=True,
-        highlight=False,
     )
 
 
@@ -150,7 +146,7 @@ def files_of(folder: Path) -> list[str]:
 def say_files(console: Console, folder: Path) -> None:
     """Print where results lie."""
     for line in files_of(folder):
-        console.print(line, soft_wrap=True, highlight=False, markup=False)
+        console.say(line)
 
 
 def try_it(cfg: DictConfig, checkpoint: str) -> list[str]:
@@ -187,5 +183,5 @@ def say_end(console: Console, cfg: DictConfig, folder: Path, checkpoint: str | N
             f"  python train.py dataset={cfg.dataset.name} dataset.root=FOLDER  (real data)"
         )
     for line in lines:
-        console.print(line, soft_wrap=True, highlight=False, markup=False)
+        console.say(line)
     say_simulated(console, cfg)

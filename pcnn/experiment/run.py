@@ -117,13 +117,13 @@ def prepare(cfg: DictConfig, folder: Path) -> Run | None:
             f"{run.folder} is finished; its figures are in {run.folder / run_folder.METRICS}.",
             f"To train it longer:\n  {command} {report.longer(run.cfg)}",
         ):
-            console.print(line, soft_wrap=True, highlight=False, markup=False)
+            console.say(line)
         return None
     if run.checkpoint is None:
         where = "has no checkpoint yet: training starts from the beginning there"
     else:
         where = f"continues after step {run.steps}"
-    console.print(f"{run.folder} {where}", soft_wrap=True, highlight=False, markup=False)
+    console.say(f"{run.folder} {where}")
     return Run(checked(run.cfg), run.folder, run.checkpoint, resumed=True)
 
 
@@ -163,7 +163,7 @@ def execute(run: Run, stop: StopSignals) -> float | None:
     trainer = build.trainer(cfg, run.folder, callbacks, loggers)
     report.say_begin(console, cfg, run.folder, task)
     for line in taken:
-        console.print(line, highlight=False, soft_wrap=True)
+        console.say(line)
     try:
         return fit_and_evaluate(run, cfg, trainer, task, datamodule, console, stop)
     finally:
@@ -199,7 +199,7 @@ def fit_and_evaluate(
         reached = f"step {steps} of {trainer.global_step}"
         known = None if views else figures_of_the_best(trainer)
         what = "evaluating" if known is None else "the last state is the best:"
-        console.print(f"{what} {checkpoint}, {reached}", soft_wrap=True, highlight=False)
+        console.say(f"{what} {checkpoint}, {reached}")
         metrics |= known or evaluate(trainer, task, datamodule, checkpoint, "val")
     if cfg.test and cfg.task.name == "registration":
         if trainer.is_global_zero:  # pairs are few, and RANSAC runs in batches: one rank does it

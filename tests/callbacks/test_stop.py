@@ -55,7 +55,15 @@ def held(path: Path) -> dict[str, Any]:
     return content
 
 
-@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+# those in which the stop meets validations, ends of epochs and checkpoints differently
+STOPS = (
+    *("validation at every epoch's end", "validation inside the epoch", "no validation"),
+    *("validation across epochs", "epochs counted, validation inside", "accumulated gradients"),
+    "epochs counted, checkpoint every step",
+)
+
+
+@pytest.mark.parametrize("case", map(CASES.__getitem__, STOPS), ids=STOPS)
 def test_stopped_and_resumed_equals_uninterrupted(tmp_path: Path, case: dict) -> None:
     straight, broken = tmp_path / "straight", tmp_path / "broken"
     expected, reference = train(straight, **case)
@@ -80,9 +88,9 @@ INSIDE = {
 }
 
 
-@pytest.mark.parametrize("average", [False, True], ids=["weights", "their average"])
-@pytest.mark.parametrize("case", INSIDE.values(), ids=INSIDE.keys())
-def test_stopped_in_a_validation_begins_with_it(tmp_path: Path, case: dict, average: bool) -> None:
+@pytest.mark.parametrize("name", INSIDE)
+def test_stopped_in_a_validation_begins_with_it(tmp_path: Path, name: str) -> None:
+    case, average = INSIDE[name], name == "at its end"
     straight, broken = tmp_path / "straight", tmp_path / "broken"
 
     def also() -> tuple[L.Callback, ...]:

@@ -99,7 +99,7 @@ def test_numbers_that_are_written_into_text(words: str, tmp_path: Path) -> None:
     named = "" if front[0] == "predict" else "--workload=nowhere.npz"  # ends what passes
     if "native" in front:
         named = "--line=nowhere"
-    for value in VALUES:
+    for value in ("-1", "0", "1e30", "nan", "text", ""):
         glued = last + value if last[-1] in ":@" else f"{last}={value}"
         done = CliRunner().invoke(app, [*front, glued, *named.split(), "--device=cpu"])
         assert done.exit_code == 2, f"{front} {glued}: {done.output}\n{done.exception!r}"

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from omegaconf import OmegaConf
 
 from pcnn.cli.predictor import Predictor
 from pcnn.datamodules import CloudDataModule
@@ -16,29 +14,14 @@ from pcnn.datasets import FolderSets, SemanticKITTISets
 from pcnn.datasets.labels import IGNORE
 from pcnn.datasets.readers.ply import read_ply, write_ply
 from pcnn.datasets.readers.points import read_points
-from pcnn.experiment import build
-from tests.cli.test_predict import cloud, config, run
+from tests.cli.test_predict import cloud, run, saved
 from tests.datasets.las_files import write_las
 from tests.datasets.test_bin_files import nuscenes
 
 
-def saved(path: Path, dataset: str, channels: list[str] | None, **more: Any) -> Path:
-    """A network with random weights over some channels; None: of before channels were named."""
-    further = 1 if channels is None else len(channels)
-    cfg = config(dataset)
-    cfg["data"] |= {"in_channels": 3 + further, "source": "real"}
-    if channels is not None:
-        cfg["data"]["channels"] = channels
-    cfg["dataset"] |= {"crop": None, **more}
-    net = build.network(OmegaConf.create(cfg), 3 + further, len(cfg["data"]["class_names"]))
-    state = {f"net.{name}": value for name, value in net.state_dict().items()}
-    torch.save({"state_dict": state, "pcnn_config": cfg}, path)
-    return path
-
-
 @pytest.fixture
 def kitti(tmp_path: Path) -> Path:
-    return saved(tmp_path / "kitti.ckpt", "kitti", ["intensity"])
+    return saved(tmp_path / "kitti.ckpt", "kitti", ["intensity"], crop=None)
 
 
 def words(out: Path, name: str) -> np.ndarray:
@@ -66,7 +49,7 @@ def test_nuscenes_is_no_kitti(kitti: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("dataset", ["kitti", "folder"])
 def test_missing_returns_keep_their_place(dataset: str, tmp_path: Path) -> None:
-    checkpoint = saved(tmp_path / "best.ckpt", dataset, ["intensity"])
+    checkpoint = saved(tmp_path / "best.ckpt", dataset, ["intensity"], crop=None)
     whole = cloud(300)
     holes = np.zeros(400, dtype=bool)
     holes[[0, 7, 399]] = True
@@ -115,7 +98,7 @@ def test_a_lidar_network_takes_the_intensity_of_any_format(kitti: Path, tmp_path
 
 
 def test_channels_come_in_the_order_of_the_training(tmp_path: Path) -> None:
-    checkpoint = saved(tmp_path / "best.ckpt", "folder", ["blue", "intensity"])
+    checkpoint = saved(tmp_path / "best.ckpt", "folder", ["blue", "intensity"], crop=None)
     predictor = Predictor.load(checkpoint, torch.device("cpu"))
     write_las(tmp_path / "a.las")
     read = read_points(tmp_path / "a.las", reading=predictor.reading)
@@ -125,12 +108,10 @@ def test_channels_come_in_the_order_of_the_training(tmp_path: Path) -> None:
 
 def test_checkpoints_without_names_predict_as_before(tmp_path: Path) -> None:
     for dataset in ("kitti", "folder"):
-        old = saved(tmp_path / f"{dataset}.ckpt", dataset, None)
+        old = saved(tmp_path / f"{dataset}.ckpt", dataset)
         new = saved(tmp_path / f"{dataset}_new.ckpt", dataset, ["intensity"])
         cloud(200).tofile(tmp_path / "a.bin")
         np.save(tmp_path / "b.npy", cloud(200))
-        state = torch.load(old, weights_only=True)["state_dict"]
-        torch.save(torch.load(new, weights_only=True) | {"state_dict": state}, new)
         cpu = torch.device("cpu")
         before, after = Predictor.load(old, cpu), Predictor.load(new, cpu)
         first = before(read_points(tmp_path / "a.bin", reading=before.reading))

@@ -7,14 +7,9 @@ from pathlib import Path
 import laspy
 import numpy as np
 import pytest
-import torch
-from omegaconf import OmegaConf
-from typer.testing import CliRunner
 
-from pcnn.cli.commands import app
 from pcnn.datasets.readers.ply import read_ply, write_ply
-from pcnn.experiment import build
-from tests.cli.test_predict import config
+from tests.cli.test_predict import run, saved
 from tests.datasets.las_files import CORNER, places, write_las
 
 CLASSES = {
@@ -26,20 +21,8 @@ CLASSES = {
 
 @pytest.fixture
 def checkpoint(tmp_path: Path) -> Path:
-    cfg = config("folder")
-    cfg["data"]["in_channels"] = 7  # x, y, z, intensity, colour
-    cfg["dataset"] |= {"classes": CLASSES, "class_names": None, "channels": None, "crop": None}
-    net = build.network(OmegaConf.create(cfg), 7, 3)
-    state = {f"net.{name}": value for name, value in net.state_dict().items()}
-    path = tmp_path / "best.ckpt"
-    torch.save({"state_dict": state, "pcnn_config": cfg}, path)
-    return path
-
-
-def run(*words: object, code: int = 0) -> str:
-    done = CliRunner().invoke(app, ["predict", *map(str, words)], env={"COLUMNS": "400"})
-    assert done.exit_code == code, f"{done.output}\n{done.exception!r}"
-    return " ".join(done.output.replace("│", " ").split())
+    own = {"classes": CLASSES, "class_names": None, "channels": None, "crop": None}
+    return saved(tmp_path / "best.ckpt", "folder", further=4, **own)  # intensity, colour
 
 
 def test_las_files_come_back_with_classes(checkpoint: Path, tmp_path: Path) -> None:
