@@ -1,15 +1,18 @@
-"""Tables, curves and overlays of registered pairs as Weights & Biases shows them."""
+"""Registered pairs: a picture in the run folder, and what Weights & Biases shows of them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from math import isnan
 from typing import Any
 
 import numpy as np
+from lightning.pytorch import LightningModule
 from numpy.typing import NDArray
 
-from pcnn.callbacks.evaluation_preview import LIMIT, Media
+from pcnn.callbacks.evaluation_preview import LIMIT, EvaluationMedia, EvaluationPicture, Media
 from pcnn.metrics.registration import (
     Curves,
     JudgedPairs,
@@ -19,8 +22,9 @@ from pcnn.metrics.registration import (
     recall_curves,
     summarize,
 )
+from pcnn.ranges import Count, Natural
 from pcnn.visualize.pair import ShownPair
-from pcnn.visualize.registration import SOURCE, TARGET
+from pcnn.visualize.registration import SOURCE, TARGET, overlay_picture
 
 
 def pair_media(
@@ -120,3 +124,64 @@ def _overlay(pair: ShownPair, source: NDArray[np.floating], state: str) -> Any:
 def _known(value: float) -> float | None:
     """A figure, None where it does not exist."""
     return None if isnan(value) else float(value)
+
+
+class PairPicture(EvaluationPicture[ShownPair]):
+    """Draw the first pair of every validation into ``<folder>/predictions.png``.
+
+    Both clouds as given and as registered, and the matches, right ones apart from wrong ones. A
+    step returns a `pcnn.visualize.pair.ShownPair` as ``pair``; without it there is nothing to draw.
+    The data module's `source_kind` says whether the clouds are simulated. Arguments as in
+    `EvaluationPicture`.
+    """
+
+    def taken(self, outputs: Any) -> ShownPair | None:
+        """The pair that a step returned."""
+        return outputs.get("pair") if isinstance(outputs, dict) else None
+
+    def draw(self, first: ShownPair, pl_module: LightningModule, data: Any, when: str) -> None:
+        """Draw the clouds and their matches."""
+        simulated = getattr(data, "source_kind", None) == "simulated"
+        name = f"{first.name}   ({when})"
+        overlay_picture(replace(first, name=name, simulated=simulated), self.path)
+
+
+class WandbPairs(EvaluationMedia[ShownPair]):
+    """Log tables per scene and per pair, recall curves and overlays of a few pairs to W&B.
+
+    Does nothing without a `WandbLogger`. Pairs that are shown are the first of the first batches of
+    a validation, always the same ones, at most 50,000 points an overlay, before and after. Captions
+    say when the data is simulated. A failure of W&B costs the media, never the training.
+
+    A task has `rules`, a protocol, and after a validation `results["val"]`, one a pair; its steps
+    return a `pcnn.visualize.pair.ShownPair` as ``pair``.
+
+    Args:
+        pairs: how many pairs a validation shows.
+        every_n_validations: send after every n-th validation.
+
+    Raises:
+        ValueError: a number out of range.
+    """
+
+    tests = False  # the report of a test sends its own
+
+    def __init__(self, pairs: Natural = 2, every_n_validations: Count = 1) -> None:
+        super().__init__(pairs, every_n_validations, "pairs")
+
+    def taken(self, outputs: Any) -> ShownPair | None:
+        """The pair that a step returned."""
+        return outputs.get("pair") if isinstance(outputs, dict) else None
+
+    def media(
+        self, kept: Sequence[ShownPair], pl_module: LightningModule, data: Any, stage: str
+    ) -> Callable[[], Media]:
+        """The tables, the curves, and every pair before and after."""
+        task: Any = pl_module
+        results = task.results.get(stage)
+        simulated = getattr(data, "source_kind", None) == "simulated"
+        pairs = {
+            f"pair_{index}": replace(pair, simulated=simulated) for index, pair in enumerate(kept)
+        }
+        lines = {stage: results} if results else {}
+        return partial(pair_media, stage, lines, task.rules, pairs)

@@ -90,7 +90,7 @@ def _run(name: str, setting: Setting, plain: Sequence[str]) -> None:
     from pcnn.bench.best_times import comparison_table
     from pcnn.bench.peers import SAME_SIZE, same_size
     from pcnn.bench.suite import chosen_figures
-    from pcnn.cli.device import chosen_device
+    from pcnn.cli.options import chosen_device
 
     figures = figures_of(name)
     setting = setting.having(where=chosen_device(setting.device))

@@ -124,7 +124,7 @@ def _training(
 
 
 def _device(cfg: DictConfig) -> Any:
-    from pcnn.cli.device import chosen_device
+    from pcnn.cli.options import chosen_device
 
     kind = {"gpu": "cuda", "cuda": "cuda", "cpu": "cpu"}.get(str(cfg.trainer.accelerator), "auto")
     return chosen_device(kind)

@@ -8,9 +8,19 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pcnn.cli.app import refusing
-from pcnn.cli.device import chosen_device
-from pcnn.cli.reading import Columns, Fill, IntensityMax, MaxGib, Scale, Strict, chosen_reading
-from pcnn.cli.trust import AllowTargets, packages
+from pcnn.cli.options import (
+    AllowTargets,
+    Columns,
+    Device,
+    Fill,
+    IntensityMax,
+    MaxGib,
+    Scale,
+    Strict,
+    chosen_device,
+    chosen_reading,
+    packages,
+)
 from pcnn.plural import counted
 from pcnn.ranges import Distance, Length
 
@@ -35,7 +45,7 @@ def predict(
     margin: Annotated[
         Distance, typer.Option(help="Width that the network sees around a square, in metres.")
     ] = 5.0,
-    device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1, or auto.")] = "auto",
+    device: Device = "auto",
     ply: Annotated[bool, typer.Option(help="Write a coloured .ply beside the labels.")] = True,
     columns: Columns = None,
     fill: Fill = None,

@@ -7,9 +7,15 @@ from typing import Annotated
 
 import typer
 
-from pcnn.cli.device import chosen_device
-from pcnn.cli.reading import Columns, MaxGib, chosen_reading
-from pcnn.cli.trust import AllowTargets, packages
+from pcnn.cli.options import (
+    AllowTargets,
+    Columns,
+    Device,
+    MaxGib,
+    chosen_device,
+    chosen_reading,
+    packages,
+)
 from pcnn.escaping import say
 from pcnn.plural import counted
 from pcnn.ranges import Length, Matches, Seed, Share
@@ -30,7 +36,6 @@ Voxel = Annotated[
 Sensor = Annotated[
     bool, typer.Option(help="FPFH takes the origin of each cloud for its sensor's place.")
 ]
-Device = Annotated[str, typer.Option(help="cpu, cuda, cuda:1, or auto.")]
 
 
 def register(

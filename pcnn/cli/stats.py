@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pcnn.cli.reading import Columns, MaxGib, chosen_reading
+from pcnn.cli.options import Columns, MaxGib, chosen_reading
 from pcnn.ranges import Count, Length
 
 if TYPE_CHECKING:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from pcnn.cli.options import Device, chosen_device
 from pcnn.plural import counted
 from pcnn.ranges import Count
 
@@ -33,7 +34,7 @@ def tune(
         str | None,
         typer.Option(help="32-true, 16-mixed, bf16-mixed, ... Default: trainer.precision."),
     ] = None,
-    device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1, or auto.")] = "auto",
+    device: Device = "auto",
     cache: Annotated[
         Path | None, typer.Option(help="File that keeps the decisions. Default: the user's own.")
     ] = None,
@@ -48,7 +49,6 @@ def tune(
     options of the training, because dtype and batch size matter.
     """
     from pcnn.cli.composed import composed
-    from pcnn.cli.device import chosen_device
     from pcnn.experiment.errors import short_errors
 
     where = chosen_device(device)

@@ -18,9 +18,8 @@ from pcnn.console import Console
 from pcnn.datasets.registration import PairDataset, RegistrationPair
 from pcnn.escaping import visible
 from pcnn.experiment import report
-from pcnn.experiment.registration_media import send_evaluation
 from pcnn.experiment.registration_options import RegistrationOptions
-from pcnn.experiment.registration_pictures import draw_curves, draw_pairs
+from pcnn.experiment.registration_pictures import draw_curves, draw_pairs, send_evaluation
 from pcnn.experiment.report import CURVES, PAIRS, REFERENCE
 from pcnn.metrics.registration import (
     Comparison,

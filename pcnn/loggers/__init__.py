@@ -2,8 +2,7 @@
 
 from pcnn.loggers.guarded import GuardedLogger, find, finish, guard
 from pcnn.loggers.run_identity import stored_run_id
-from pcnn.loggers.wandb import RunWandbLogger
-from pcnn.loggers.wandb_mode import resolve_mode
+from pcnn.loggers.wandb import RunWandbLogger, resolve_mode
 
 __all__ = [
     "GuardedLogger",

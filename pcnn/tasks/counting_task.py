@@ -11,10 +11,10 @@ from lightning.pytorch.utilities import rank_zero_warn
 from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
+from torchmetrics import Metric
 
 from pcnn.errors import NotFiniteError, RunWarning
 from pcnn.metrics import ConfusionMatrix
-from pcnn.tasks.mean import Mean
 from pcnn.tasks.network_task import NetworkTask
 from pcnn.tasks.views import EvaluationViews
 
@@ -156,3 +156,34 @@ class CountingTask(NetworkTask):
                 for name, value in self.figures(counts).items()
             }
         )
+
+
+class Mean(Metric):
+    """sum(weight * value) / sum(weight), exact over ranks; 0 without values.
+
+    Sums are float64, so that the mean of a long pass does not depend on its order.
+    """
+
+    full_state_update = False
+    total: Tensor
+    weight: Tensor
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        zero = torch.zeros((), dtype=torch.float64)
+        self.add_state("total", zero, dist_reduce_fx="sum")
+        self.add_state("weight", zero.clone(), dist_reduce_fx="sum")
+
+    def update(self, value: Tensor, weight: float | Tensor = 1.0) -> None:
+        """Add one value.
+
+        Args:
+            value: scalar.
+            weight: how much it counts, a scalar.
+        """
+        self.total += value.detach().double() * weight
+        self.weight += weight
+
+    def compute(self) -> Tensor:
+        """The mean, float32 scalar."""
+        return (self.total / self.weight.clamp(min=torch.finfo(torch.float64).tiny)).float()

@@ -15,6 +15,7 @@ from tests.callbacks.tiny import (
     Data,
     Kill,
     Task,
+    same_weights,
     train,
     train_and_die,
     trainer_for,
@@ -56,8 +57,7 @@ def test_resumed_equals_uninterrupted(tmp_path: Path, case: dict) -> None:
     for batch in (6, 9, 13, 17):
         train_and_die(broken, Kill(at_batch=batch), **case)
     resumed, checkpoint = train(broken, **case)
-    got, wanted = weights(resumed), weights(expected)
-    assert all(torch.equal(got[name], wanted[name]) for name in wanted)
+    assert same_weights(resumed, expected)
     assert checkpoint.best_score == reference.best_score
     assert logged_step(resumed) == logged_step(expected)
     if case.get("limit_val_batches") != 0:
@@ -74,8 +74,7 @@ def test_killed_in_validation_repeats_it(tmp_path: Path) -> None:
     assert held["global_step"] == 4  # the one of step 8 waits for its validation
     resumed, _ = train(broken, **options)
     assert validations(broken) == validations(straight)
-    got, wanted = weights(resumed), weights(expected)
-    assert all(torch.equal(got[name], wanted[name]) for name in wanted)
+    assert same_weights(resumed, expected)
 
 
 @pytest.mark.filterwarnings("ignore::lightning.pytorch.utilities.warnings.PossibleUserWarning")
@@ -83,8 +82,7 @@ def test_workers_do_not_matter(tmp_path: Path) -> None:
     expected, _ = train(tmp_path / "alone", max_steps=10)
     train_and_die(tmp_path / "workers", Kill(at_batch=7), workers=2, max_steps=10)
     resumed, _ = train(tmp_path / "workers", workers=2, max_steps=10)
-    wanted = weights(expected)
-    assert all(torch.equal(weights(resumed)[name], wanted[name]) for name in wanted)
+    assert same_weights(resumed, expected)
 
 
 def test_the_seed_matters(tmp_path: Path) -> None:
@@ -240,5 +238,4 @@ def test_resumed_equals_uninterrupted_on_a_gpu(tmp_path: Path) -> None:
     resumed, _ = train(tmp_path / "broken", **options)
     held = torch.load(tmp_path / "broken" / "last.ckpt", weights_only=True)
     assert len(held["callbacks"]["RngState"]["cuda"]) == torch.cuda.device_count()
-    wanted = weights(straight)
-    assert all(torch.equal(weights(resumed)[name], wanted[name]) for name in wanted)
+    assert same_weights(resumed, straight)

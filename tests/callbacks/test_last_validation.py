@@ -19,11 +19,12 @@ from tests.callbacks.tiny import (
     Data,
     Kill,
     Task,
+    held,
+    same_weights,
     train,
     train_and_die,
     trainer_for,
     validations,
-    weights,
 )
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -82,11 +83,6 @@ def steps(folder: Path) -> list[int]:
     return [int(line.strip("[]").split(",")[0]) for line in lines]
 
 
-def held(path: Path) -> dict[str, Any]:
-    content: dict[str, Any] = torch.load(path, weights_only=True)
-    return content
-
-
 def scripted(folder: Path, scores: list[float], **options: Any) -> Checkpoint:
     folder.mkdir()
     checkpoint = Checkpoint(folder, 100, "val/score")
@@ -132,8 +128,7 @@ def test_a_run_that_time_cuts(tmp_path: Path, step: int, epochs: bool) -> None:
     # given more time it ends as if it had never been cut
     resumed, _ = train(broken, **options)
     expected, _ = train(straight, **options)
-    wanted = weights(expected)
-    assert all(torch.equal(weights(resumed)[name], wanted[name]) for name in wanted)
+    assert same_weights(resumed, expected)
     common = validations(straight)
     assert common == {k: v for k, v in validations(broken).items() if k in common}
 
@@ -145,8 +140,7 @@ def test_a_longer_run_does_not_feel_it(tmp_path: Path, first: int, every: int) -
     expected, _ = train(straight, **options)
     train(broken, max_steps=first, **options)
     resumed, checkpoint = train(broken, **options)
-    wanted = weights(expected)
-    assert all(torch.equal(weights(resumed)[name], wanted[name]) for name in wanted)
+    assert same_weights(resumed, expected)
     assert steps(broken) == sorted({first, 5, 10, 15, 20})
     assert validations(broken).items() >= validations(straight).items()
     assert checkpoint.best_score == max(validations(broken).values())

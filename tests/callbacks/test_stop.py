@@ -10,14 +10,21 @@ from typing import Any
 
 import lightning as L
 import pytest
-import torch
 
 from pcnn.callbacks import Checkpoint, StopOnSignal, Stopped, WeightAverage, stop_signals
 from pcnn.callbacks.stop import TWICE
 from pcnn.datamodules.batch_stream import batches_done, leave_stop_signals
 from tests.callbacks.test_checkpoint import CASES, logged_step
 from tests.callbacks.test_last_validation import steps
-from tests.callbacks.tiny import Data, Task, train, trainer_for, validations, weights
+from tests.callbacks.tiny import (
+    Data,
+    Task,
+    held,
+    same_weights,
+    train,
+    trainer_for,
+    validations,
+)
 from tests.forking import require_fork
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -50,11 +57,6 @@ def stopped(folder: Path, send: Send, also: tuple[L.Callback, ...] = (), **optio
     pytest.fail("the signal was lost")
 
 
-def held(path: Path) -> dict[str, Any]:
-    content: dict[str, Any] = torch.load(path, weights_only=True)
-    return content
-
-
 # those in which the stop meets validations, ends of epochs and checkpoints differently
 STOPS = (
     *("validation at every epoch's end", "validation inside the epoch", "no validation"),
@@ -72,8 +74,7 @@ def test_stopped_and_resumed_equals_uninterrupted(tmp_path: Path, case: dict) ->
         assert stopped(broken, Send(signal.SIGINT, at_batch=batch), **case) == 130
         assert held(broken / "last.ckpt")["global_step"] == -(-(batch + 1) // every)
     resumed, checkpoint = train(broken, **case)
-    got, wanted = weights(resumed), weights(expected)
-    assert all(torch.equal(got[name], wanted[name]) for name in wanted)
+    assert same_weights(resumed, expected)
     assert checkpoint.best_score == reference.best_score
     assert logged_step(resumed) == logged_step(expected)
     if case.get("limit_val_batches") != 0:
@@ -103,8 +104,7 @@ def test_stopped_in_a_validation_begins_with_it(tmp_path: Path, name: str) -> No
         assert stopped(broken, send, also(), every=100, **case) == 143
         assert held(broken / "last.ckpt")["global_step"] == step
     resumed, checkpoint = train(broken, also=also(), every=100, **case)
-    got, wanted = weights(resumed), weights(expected)
-    assert all(torch.equal(got[name], wanted[name]) for name in wanted)
+    assert same_weights(resumed, expected)
     assert checkpoint.best_score == reference.best_score
     assert logged_step(resumed) == logged_step(expected)
     assert steps(broken) == steps(straight)

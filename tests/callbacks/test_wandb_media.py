@@ -51,30 +51,13 @@ def test_table_chart_and_scans_are_sent(tmp_path, monkeypatch):
     assert "SIMULATED" in str(sent["val/scan_0/truth"]._caption)
 
 
-def test_a_failure_costs_the_media_only(tmp_path, monkeypatch):
-    def refuse(*args, **kwargs):
-        raise RuntimeError("no media today")
-
-    monkeypatch.setattr(wandb, "Table", refuse)
-    logger = RunWandbLogger(tmp_path, mode="offline")
-    with pytest.warns(UserWarning, match="failed to log media.*no media today"):
-        trainer = fit(tmp_path, logger)
-    assert trainer.global_step == 2
-    logger.finish()
-
-
-def test_without_wandb_nothing_is_kept(tmp_path):
-    media = WandbMedia()
-    trainer = trainer_for(tmp_path, [media], max_steps=2, enable_checkpointing=False)
-    trainer.fit(Segmenting(), Clouds())
-    assert not media._kept
+def test_a_number_of_scans_out_of_range():
     with pytest.raises(ValueError, match="scans"):
         WandbMedia(scans=-1)
 
 
 def test_object_3d_has_colours():
-    from pcnn.callbacks.prediction_picture import Scan
-    from pcnn.callbacks.wandb_iou_table import object_3d
+    from pcnn.callbacks.scan_media import Scan, object_3d
 
     scan = Scan(torch.rand(5, 3).numpy(), torch.arange(5).numpy(), None, "x")
     thing = object_3d(scan, scan.pred, torch.randint(0, 255, (4, 3)).byte().numpy(), "x")

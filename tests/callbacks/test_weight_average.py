@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from pcnn.callbacks.checkpoint import Checkpoint
 from pcnn.callbacks.weight_average import MovingAverage, WeightAverage
+from tests.callbacks.tiny import held
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -69,11 +70,6 @@ def fit(
     return module, trainer
 
 
-def saved(path: Path) -> dict[str, Any]:
-    content: dict[str, Any] = torch.load(path, weights_only=True)
-    return content
-
-
 def test_the_decay_grows_to_the_given_one() -> None:
     model = nn.Linear(1, 1, bias=False)
     average = MovingAverage(model, 0.25)
@@ -92,7 +88,7 @@ def test_checkpoints_hold_the_average_and_the_weights_that_train(tmp_path: Path)
     module, _ = fit(tmp_path / "averaged", 6, 0.9)
     for ours, theirs in zip(plain.parameters(), module.parameters(), strict=True):
         assert torch.equal(ours, theirs)  # averaging changes nothing in the training
-    content = saved(tmp_path / "averaged" / "last.ckpt")
+    content = held(tmp_path / "averaged" / "last.ckpt")
     for name, value in module.state_dict().items():
         assert torch.equal(content["current_model_state"][name], value)
     average = content["state_dict"]
@@ -100,14 +96,14 @@ def test_checkpoints_hold_the_average_and_the_weights_that_train(tmp_path: Path)
     assert int(average["net.1.num_batches_tracked"]) == 6
     # the last validation saw the average at that step
     assert torch.equal(module.seen[-1], average["net.0.weight"])
-    assert "current_model_state" not in saved(tmp_path / "plain" / "last.ckpt")
+    assert "current_model_state" not in held(tmp_path / "plain" / "last.ckpt")
 
 
 def test_a_resumed_average_is_the_uninterrupted_one(tmp_path: Path) -> None:
     fit(tmp_path / "straight", 7, 0.9)
     fit(tmp_path / "broken", 4, 0.9)
     fit(tmp_path / "broken", 7, 0.9, resume=True)
-    straight, broken = (saved(tmp_path / name / "last.ckpt") for name in ("straight", "broken"))
+    straight, broken = (held(tmp_path / name / "last.ckpt") for name in ("straight", "broken"))
     for part in ("state_dict", "current_model_state", "averaging_state"):
         assert straight[part].keys() == broken[part].keys()
         for name, value in straight[part].items():
@@ -118,7 +114,7 @@ def test_evaluations_after_a_training_take_the_average(tmp_path: Path) -> None:
     module, trainer = fit(tmp_path, 6, 0.9)
     best = tmp_path / "best.ckpt"
     other = Small()
-    other.load_state_dict(saved(best)["state_dict"])
+    other.load_state_dict(held(best)["state_dict"])
     for split, run in (("val", trainer.validate), ("test", trainer.test)):
         (figures,) = run(module, batches(), ckpt_path=best, weights_only=True, verbose=False)
         other.eval()

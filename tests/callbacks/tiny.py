@@ -157,6 +157,17 @@ def weights(task: Task) -> dict[str, torch.Tensor]:
     return {name: value.clone() for name, value in task.state_dict().items()}
 
 
+def same_weights(one: Task, other: Task) -> bool:
+    mine, theirs = weights(one), weights(other)
+    return all(torch.equal(mine[name], theirs[name]) for name in mine)
+
+
+def held(path: Path) -> dict[str, Any]:
+    """What a checkpoint holds."""
+    content: dict[str, Any] = torch.load(path, weights_only=True)
+    return content
+
+
 def validations(folder: Path) -> dict[int, float]:
     """The last validation of every step."""
     lines = (folder / "validations.jsonl").read_text().splitlines()

@@ -1,14 +1,14 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from pcnn.cli.commands import app
 from pcnn.metrics.registration import PairResult, compare, protocol
 from pcnn.metrics.registration.pair_table import write_pair_table
+from tests.cli.invoking import invoke
 from tests.metrics.registration.two_methods import runs
 
 RULES = protocol("predator", "threedmatch")
@@ -22,10 +22,7 @@ def written(folder: Path, name: str, results: list[list[PairResult]]) -> list[st
     ]
 
 
-def gain(*words: str, code: int = 0) -> str:
-    done = CliRunner().invoke(app, ["gain", *words], env={"COLUMNS": "300"})
-    assert done.exit_code == code, f"{done.output}\n{done.exception!r}"
-    return " ".join(done.output.replace("│", " ").split())
+gain = partial(invoke, "gain")
 
 
 def test_every_file_is_written(tmp_path: Path) -> None:

@@ -114,26 +114,6 @@ def test_a_scan_is_measured_at_several_voxel_sizes(tmp_path: Path) -> None:
     assert rows[0]["n"] < rows[1]["n"]
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ("--figure minuet_fig1", "no figure minuet_fig1"),
-        ("--builder hash_table", "no map builder named hash_table on cpu"),
-        ("--product everything", "must be one of table, pairs, ready, train"),
-        ("--kernels 3", "must be size:stride"),
-        ("--voxel-sizes 0.1,x", "numbers, such as"),
-        ("--voxel-sizes=-1", "lengths must be above 0 m"),
-        ("--peers nowhere.json", "not a file of peers"),
-        ("--figure minuet_fig18", "none of these figures"),
-    ],
-)
-def test_bad_options_of_mapping_are_named(options: str, message: str, tmp_path: Path) -> None:
-    out = tmp_path / "rows.json"
-    words = f"bench mapping --device cpu --workload random_1k {options} --out {out}"
-    assert message in " ".join(run(*words.split(), code=2).replace("│", " ").split())
-    assert not out.exists()
-
-
 def test_bench_native_measures_points_of_a_file(tmp_path: Path) -> None:
     file, out = tmp_path / "clouds.npz", tmp_path / "native.json"
     np.savez(file, scan025=np.random.default_rng(0).uniform(0, 3, (500, 3)).astype(np.float32))
@@ -146,24 +126,9 @@ def test_bench_native_measures_points_of_a_file(tmp_path: Path) -> None:
     assert (tmp_path / "native-pointcnnpp_fig4.png").is_file()
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ("--figure fig9", "no figure fig9"),
-        ("--line mesh", "no line mesh"),
-        ("--cloud nowhere.npz:room002", "no file nowhere.npz"),
-        ("--sizes 1,x", "must be whole numbers from 1 to"),
-        ("--figure figJ", "none of these figures"),
-    ],
-)
-def test_bad_options_of_native_are_named(options: str, message: str, tmp_path: Path) -> None:
-    words = f"bench native --device cpu {options} --out {tmp_path / 'rows.json'}"
-    assert message in " ".join(run(*words.split(), code=2).replace("│", " ").split())
-
-
 def test_bench_networks_writes_checked_rows(tmp_path: Path) -> None:
     out = tmp_path / "networks.json"
-    words = "bench networks --workload random_1k --model sparse_resnet --width 0.25 --repeats 3"
+    words = "bench networks --workload random_1k --model sparse_resnet --width 0.125 --repeats 3"
     text = run(*words.split(), "--engine", "auto", "--device", "cpu", "--out", str(out))
     assert str(out) in text.replace("\n", "")
     rows = json.loads(out.read_text())["rows"]
@@ -171,42 +136,52 @@ def test_bench_networks_writes_checked_rows(tmp_path: Path) -> None:
     assert all(row["checked"] and row["wall_ms"] > 0 for row in rows)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ("--model resnet50", "must be one of sparse_resnet, sparse_resnet_large, minkunet"),
-        ("--mode sleep", "must be one of infer, forward, train, step"),
-        ("--figure spira_fig0", "no figure spira_fig0"),
-        ("--sizes 10,x", "must be whole numbers from 1 to"),
-        ("--kernel-sizes 0", "must be whole numbers from 1 to"),
-    ],
-)
-def test_bad_options_of_networks_are_named(options: str, message: str, tmp_path: Path) -> None:
-    out = tmp_path / "rows.json"
-    words = f"bench networks --device cpu --workload random_1k {options} --out {out}"
-    assert message in " ".join(run(*words.split(), code=2).replace("│", " ").split())
-    assert not out.exists()
+#: By the beginning of a command line, options, and what is said of them.
+BAD = {
+    "mapping --device cpu --workload random_1k": {
+        "--figure minuet_fig1": "no figure minuet_fig1",
+        "--builder hash_table": "no map builder named hash_table on cpu",
+        "--product everything": "must be one of table, pairs, ready, train",
+        "--kernels 3": "must be size:stride",
+        "--voxel-sizes 0.1,x": "numbers, such as",
+        "--voxel-sizes=-1": "lengths must be above 0 m",
+        "--peers nowhere.json": "not a file of peers",
+        "--figure minuet_fig18": "none of these figures",
+    },
+    "native --device cpu": {
+        "--figure fig9": "no figure fig9",
+        "--line mesh": "no line mesh",
+        "--cloud nowhere.npz:room002": "no file nowhere.npz",
+        "--sizes 1,x": "must be whole numbers from 1 to",
+        "--figure figJ": "none of these figures",
+    },
+    "networks --device cpu --workload random_1k": {
+        "--model resnet50": "must be one of sparse_resnet, sparse_resnet_large, minkunet",
+        "--mode sleep": "must be one of infer, forward, train, step",
+        "--figure spira_fig0": "no figure spira_fig0",
+        "--sizes 10,x": "must be whole numbers from 1 to",
+        "--kernel-sizes 0": "must be whole numbers from 1 to",
+    },
+    "layers": {
+        "--engine nonsense": "no engine named",
+        "--workload nowhere.npz": "no such file",
+        "--layers 16,32": "must be c_in:c_out:size",
+        "--layers 16:0:3": "must be c_in:c_out:size",
+        "--what everything": "must be one of layer, train, map+layer, map+train",
+        "--figure minuet_fig0": "no figure minuet_fig0",
+        "--peers nowhere.json": "not a file of peers",
+        "--only-peers": "--only-peers needs --peers",
+        "--device toaster": "must be cpu, cuda",
+        "--device cuda:99": "CUDA devices",
+        "--dtype int8": "float16",
+    },
+}
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ("--engine nonsense", "no engine named"),
-        ("--workload nowhere.npz", "no such file"),
-        ("--layers 16,32", "must be c_in:c_out:size"),
-        ("--layers 16:0:3", "must be c_in:c_out:size"),
-        ("--what everything", "must be one of layer, train, map+layer, map+train"),
-        ("--figure minuet_fig0", "no figure minuet_fig0"),
-        ("--peers nowhere.json", "not a file of peers"),
-        ("--only-peers", "--only-peers needs --peers"),
-        ("--device toaster", "must be cpu, cuda"),
-        ("--device cuda:99", "CUDA devices"),
-        ("--dtype int8", "float16"),
-    ],
-)
-def test_bad_options_are_named(options: str, message: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("command", BAD)
+def test_bad_options_are_named(command: str, tmp_path: Path) -> None:
     out = tmp_path / "rows.json"
-    text = run("bench", "layers", *options.split(), "--out", str(out), code=2)
-    words = " ".join(text.replace("│", " ").split())
-    assert message in words
-    assert not out.exists()
+    for options, message in BAD[command].items():
+        words = f"bench {command} {options} --out {out}"
+        assert message in " ".join(run(*words.split(), code=2).replace("│", " ").split()), words
+        assert not out.exists(), words

@@ -12,9 +12,8 @@ import pytest
 from typer.main import get_command
 from typer.testing import CliRunner
 
-from pcnn.cli.app import App
+from pcnn.cli.app import App, is_number
 from pcnn.cli.commands import app
-from pcnn.cli.ranged import is_number
 from pcnn.hints import hints_of
 
 VALUES = ("-1", "0", "1e30", "1000000000000", "nan", "inf", "-inf", "text", "")

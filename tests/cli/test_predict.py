@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -9,14 +9,13 @@ import numpy as np
 import pytest
 import torch
 from omegaconf import OmegaConf
-from typer.testing import CliRunner
 
-from pcnn.cli.commands import app
 from pcnn.cli.predictor import Predictor
 from pcnn.datasets.labels import IGNORE
 from pcnn.datasets.readers.points import read_points
 from pcnn.datasets.semantic_kitti import SEMANTIC_KITTI
 from pcnn.experiment import build
+from tests.cli.invoking import invoke
 
 CPU = torch.device("cpu")
 
@@ -91,10 +90,7 @@ def cloud(n: int, seed: int = 0) -> np.ndarray:
     return ((generator.random((n, 4)) - [0.5, 0.5, 0.5, 0]) * scale).astype(np.float32)
 
 
-def run(*words: object, code: int = 0) -> str:
-    done = CliRunner().invoke(app, ["predict", *map(str, words)], env={"COLUMNS": "400"})
-    assert done.exit_code == code, f"{done.output}\n{done.exception!r}"
-    return " ".join(done.output.replace("│", " ").split())
+run = partial(invoke, "predict")
 
 
 def labels(out: Path, name: str) -> np.ndarray:

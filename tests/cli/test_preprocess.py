@@ -9,9 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
-from pcnn.cli.commands import app
 from pcnn.datasets import cache
 from pcnn.datasets.cloud_dataset import CloudDataset
 from pcnn.datasets.preparation import FillCache, prepared
@@ -19,6 +17,7 @@ from pcnn.datasets.s3dis.files import array_files
 from pcnn.errors import FileError
 from pcnn.experiment import build
 from pcnn.experiment.check import checked
+from tests.cli.invoking import invoke
 from tests.datasets.clouds import write_scan
 from tests.datasets.las_files import write_las
 from tests.datasets.s3dis_rooms import write_set
@@ -27,10 +26,7 @@ from tests.test_configs import composed
 
 
 def run(*words: object, code: int = 0) -> str:
-    line = ["preprocess", *map(str, words), "--no-progress"]
-    done = CliRunner().invoke(app, line, env={"COLUMNS": "400"})
-    assert done.exit_code == code, f"{done.output}\n{done.exception!r}"
-    return " ".join(done.output.replace("│", " ").split())
+    return invoke("preprocess", *words, "--no-progress", code=code)
 
 
 @pytest.fixture

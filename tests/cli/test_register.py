@@ -6,19 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from typer.testing import CliRunner
 
-from pcnn.cli.commands import app
 from pcnn.metrics.registration import rotation_error, translation_error
 from pcnn.visualize import write_coloured_ply
+from tests.cli.invoking import invoke
 from tests.datasets.registration.scenes import write_fragments
 from tests.registration.clouds import two_views
-
-
-def run(*words: object, code: int) -> str:
-    done = CliRunner().invoke(app, list(map(str, words)), env={"COLUMNS": "400"})
-    assert done.exit_code == code, f"{done.output}\n{done.exception!r}"
-    return " ".join(done.output.replace("│", " ").split())
 
 
 def test_register_and_describe(tmp_path: Path) -> None:
@@ -27,7 +20,7 @@ def test_register_and_describe(tmp_path: Path) -> None:
     np.save(tmp_path / "a.npy", source.numpy())
     write_coloured_ply(tmp_path / "b.ply", target.numpy(), np.zeros(target.shape, np.uint8))
     out = tmp_path / "out"
-    said = run(
+    said = invoke(
         "register",
         tmp_path / "a.npy",
         tmp_path / "b.ply",
@@ -46,13 +39,13 @@ def test_register_and_describe(tmp_path: Path) -> None:
     assert written["icp"] is True
     assert (out / "overlay.png").stat().st_size > 10_000
 
-    said = run("describe", tmp_path / "b.ply", "--voxel-size", "0.1", code=0)
+    said = invoke("describe", tmp_path / "b.ply", "--voxel-size", "0.1", code=0)
     assert "descriptors of length 33 by fpfh 0.1 m" in said
     with np.load(tmp_path / "b_descriptors.npz") as held:
         assert held["features"].shape == (len(held["points"]), 33)
 
     before = (tmp_path / "b.ply").read_bytes()
-    said = run("describe", tmp_path / "b.ply", "--out", tmp_path / "b.ply", code=2)
+    said = invoke("describe", tmp_path / "b.ply", "--out", tmp_path / "b.ply", code=2)
     assert "would replace the cloud" in said
     assert (tmp_path / "b.ply").read_bytes() == before
 
@@ -68,19 +61,19 @@ def test_bad_input_ends_with_a_message_and_writes_nothing(tmp_path: Path) -> Non
     }
     for name, (values, words) in bad.items():
         np.save(tmp_path / name, values)
-        said = run("register", tmp_path / name, good, "--out", out, code=2)
+        said = invoke("register", tmp_path / name, good, "--out", out, code=2)
         assert words in said
         assert name in said
-        assert name in run("describe", tmp_path / name, code=2)
+        assert name in invoke("describe", tmp_path / name, code=2)
     (tmp_path / "a.txt").write_text("1 2 3")
-    assert "a.txt" in run("register", tmp_path / "a.txt", good, "--out", out, code=2)
-    assert "none.ply" in run("register", tmp_path / "none.ply", good, "--out", out, code=2)
-    said = run("register", good, good, "--out", out, "--solver", "ransac", code=2)
+    assert "a.txt" in invoke("register", tmp_path / "a.txt", good, "--out", out, code=2)
+    assert "none.ply" in invoke("register", tmp_path / "none.ply", good, "--out", out, code=2)
+    said = invoke("register", good, good, "--out", out, "--solver", "ransac", code=2)
     assert "torch, open3d, svd" in said
     # noise against other noise: nothing belongs together
     other = tmp_path / "other.npy"
     np.save(other, np.random.default_rng(1).random((3000, 3)).astype(np.float32))
-    said = run("register", good, other, "--out", out, "--min-inliers", 100, code=1)
+    said = invoke("register", good, other, "--out", out, "--min-inliers", 100, code=1)
     assert "no transform found" in said
     assert not out.exists()
 
@@ -92,7 +85,7 @@ def test_points_of_a_described_map_are_those_of_its_file(
     points = np.random.default_rng(0).random((900, 3)) * 3 + offset
     points[5] = 0
     torch.save(points, tmp_path / "utm.pth")
-    run("describe", tmp_path / "utm.pth", "--model", "interiors", code=0)
+    invoke("describe", tmp_path / "utm.pth", "--model", "interiors", code=0)
     assert "1 row without a return (NaN or zeros) left out" in caplog.text
     with np.load(tmp_path / "utm_descriptors.npz") as held:
         assert held["points"].dtype == np.float64
@@ -102,17 +95,17 @@ def test_points_of_a_described_map_are_those_of_its_file(
 
 def test_make_gt(tmp_path: Path) -> None:
     write_fragments(tmp_path / "scene")
-    said = run("make-gt", tmp_path / "scene", "--min-overlap", "0.2", code=0)
+    said = invoke("make-gt", tmp_path / "scene", "--min-overlap", "0.2", code=0)
     assert "3 pairs" in said
     assert (tmp_path / "scene" / "gt.info").is_file()
-    assert "no cloud" in run("make-gt", tmp_path, code=2)
+    assert "no cloud" in invoke("make-gt", tmp_path, code=2)
     # published ground truth cannot be made again
     (tmp_path / "scene" / "gt.log").write_text("published")
-    assert "is there already" in run("make-gt", tmp_path / "scene", code=2)
+    assert "is there already" in invoke("make-gt", tmp_path / "scene", code=2)
     assert (tmp_path / "scene" / "gt.log").read_text() == "published"
-    run("make-gt", tmp_path / "scene", "--min-overlap", "0.2", "--replace", code=0)
+    invoke("make-gt", tmp_path / "scene", "--min-overlap", "0.2", "--replace", code=0)
     assert (tmp_path / "scene" / "gt.log").read_text() != "published"
-    run("make-gt", tmp_path / "scene", "--out", tmp_path / "own", "--min-overlap", "0.2", code=0)
+    invoke("make-gt", tmp_path / "scene", "--out", tmp_path / "own", "--min-overlap", "0.2", code=0)
     assert (tmp_path / "own" / "gt.log").is_file()
 
 
@@ -122,6 +115,6 @@ def test_kitti_gt(tmp_path: Path) -> None:
     write_drive(tmp_path, 7)
     np.savetxt(tmp_path / "poses" / "06.txt", np.eye(4)[:3].reshape(1, 12))
     options = ("--split", "val", "--ground-truth", "fixed", "--solver", "torch")
-    assert "1 val pair, 1 of them made now" in run("kitti-gt", tmp_path, *options, code=0)
-    assert "1 val pair, 0 of them made now" in run("kitti-gt", tmp_path, *options, code=0)
-    assert "legacy, fixed" in run("kitti-gt", tmp_path, "--ground-truth", "x", code=2)
+    assert "1 val pair, 1 of them made now" in invoke("kitti-gt", tmp_path, *options, code=0)
+    assert "1 val pair, 0 of them made now" in invoke("kitti-gt", tmp_path, *options, code=0)
+    assert "legacy, fixed" in invoke("kitti-gt", tmp_path, "--ground-truth", "x", code=2)

@@ -3,8 +3,8 @@ import warnings
 
 import pytest
 
-from pcnn.loggers import wandb_mode
-from pcnn.loggers.wandb_mode import login_problem, resolve_mode
+from pcnn.loggers import wandb as tracker
+from pcnn.loggers.wandb import login_problem, resolve_mode
 
 
 @pytest.fixture(autouse=True)
@@ -15,7 +15,7 @@ def _no_credentials(monkeypatch, tmp_path):
 
 
 def answer(monkeypatch, problem):
-    monkeypatch.setattr(wandb_mode, "login_problem", lambda timeout: problem)
+    monkeypatch.setattr(tracker, "login_problem", lambda timeout: problem)
 
 
 def test_given_mode_wins(monkeypatch):

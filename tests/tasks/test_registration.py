@@ -226,8 +226,11 @@ DEGENERATE: dict[str, Callable[[], tuple[list[Tensor], list[Tensor]]]] = {
 }
 
 
-@pytest.mark.parametrize("loss", [HardestContrastive(64, 32), Circle(samples=64)], ids=type)
-@pytest.mark.parametrize("geometry", ["voxel", "point"])
+@pytest.mark.parametrize(
+    ("geometry", "loss"),
+    [("voxel", HardestContrastive(64, 32)), ("point", Circle(samples=64))],
+    ids=["voxel", "point"],
+)
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_degenerate_batches_train_on(geometry: str, loss: nn.Module, tmp_path: Any) -> None:
     torch.manual_seed(0)

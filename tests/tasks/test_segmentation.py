@@ -13,7 +13,7 @@ from pcnn.errors import NotFiniteError, UserError
 from pcnn.losses import CrossEntropy
 from pcnn.metrics import iou
 from pcnn.tasks import SegmentationTask
-from pcnn.tasks.mean import Mean
+from pcnn.tasks.counting_task import Mean
 from pcnn.tasks.schedules import constant
 from tests.tasks.quiet import loader, trainer_for
 

@@ -1,4 +1,4 @@
-"""Options of commands that read files of points."""
+"""Options that several commands have, and their values."""
 
 from __future__ import annotations
 
@@ -9,9 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pcnn.cli.app import refusing
+from pcnn.plural import counted
 from pcnn.ranges import Length, Positive
 
 if TYPE_CHECKING:
+    import torch
+
     from pcnn.datasets.readers.channels import Reading
 
 Columns = Annotated[
@@ -45,6 +48,16 @@ MaxGib = Annotated[
     Positive | None,
     typer.Option(help="Largest size of a file, and of what it unpacks to in memory, in GiB; 8."),
 ]
+
+
+AllowTargets = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Package whose classes the checkpoint may name besides pcnn's: code of your own that "
+        "you trust; repeat."
+    ),
+]
+Device = Annotated[str, typer.Option(help="cpu, cuda, cuda:1, or auto.")]
 
 
 def chosen_reading(
@@ -94,3 +107,40 @@ def filled(words: Sequence[str] | None) -> dict[str, float]:
             raise typer.BadParameter(f"--fill {word}: must be NAME=NUMBER, as in intensity=0")
         found[name.strip().lower()] = value
     return found
+
+
+def packages(given: Sequence[str] | None) -> tuple[str, ...]:
+    """The packages of the option.
+
+    Raises:
+        typer.BadParameter: one is no dotted name.
+    """
+    from pcnn.experiment.targets import check_packages
+
+    with refusing():
+        check_packages(given or ())
+    return tuple(given or ())
+
+
+def chosen_device(name: str) -> torch.device:
+    """Device of a name; ``auto`` is the first GPU, else the CPU.
+
+    Raises:
+        typer.BadParameter: no device of that name, or not on this machine.
+    """
+    import torch
+
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise typer.BadParameter(f"--device {name}: must be cpu, cuda, cuda:1 or auto") from error
+    if device.type not in ("cpu", "cuda"):
+        raise typer.BadParameter(f"--device {name}: must be cpu, cuda, cuda:1 or auto")
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise typer.BadParameter(
+            f"--device {name}: torch sees {counted(torch.cuda.device_count(), 'CUDA device')} "
+            "(pcnn doctor says more)"
+        )
+    return device
