@@ -8,11 +8,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from hydra import compose, initialize_config_dir
 from typer.testing import CliRunner
 
 from pcnn.cli.commands import app
 from pcnn.experiment.check import checked
+from tests.experiment.sweep import composed
 
 REPOSITORY = Path(__file__).parents[1]
 PAGE = (REPOSITORY / "docs" / "own_data.md").read_text()
@@ -41,7 +41,6 @@ def test_the_tutorial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "10 clouds: 8 made, 2 read without problems" in made.output
     looked = CliRunner().invoke(app, ["stats", *command("pcnn stats"), "--no-progress"])
     assert looked.exit_code == 0, looked.output
-    with initialize_config_dir(str(REPOSITORY / "conf"), version_base="1.3"):
-        words = [w for w in command("python train.py") if not w.startswith("hydra.")]
-        cfg = checked(compose("train", words))
+    words = [w for w in command("python train.py") if not w.startswith("hydra.")]
+    cfg = checked(composed(*words))
     assert cfg.dataset.classes == "classes.yaml"

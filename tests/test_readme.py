@@ -8,7 +8,6 @@ from importlib.metadata import metadata
 from pathlib import Path
 
 import pytest
-from hydra import compose, initialize_config_dir
 from typer.main import get_command
 
 from pcnn.bench.layers import figures as layers
@@ -18,6 +17,7 @@ from pcnn.datasets.cloud_dataset import CloudDataset
 from pcnn.extras import DISTRIBUTION
 from pcnn.geometry.layouts import LAYOUTS
 from pcnn.ops import ENGINES
+from tests.experiment.sweep import composed
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -77,8 +77,7 @@ def test_training_commands_compose() -> None:
             assert (ROOT / script).is_file()
             if any(word.startswith("ckpt_path=") for word in command) and script == "eval.py":
                 continue  # the rest of its configuration is the checkpoint's
-            with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
-                compose(config_name=Path(script).stem, overrides=command[2:])
+            composed(*command[2:], name=Path(script).stem)
 
 
 def test_pcnn_commands_exist() -> None:

@@ -58,12 +58,16 @@ def last_state(
     path = getattr(kept, "last_model_path", "")
     if not path or steps == trainer.global_step:
         return None
-    if not views and getattr(kept, "validated_step", None) == trainer.global_step:
-        metrics = {name: float(value) for name, value in kept.figures.items()}
-    else:
-        metrics = evaluate(path, "val")
-    if test:
-        metrics |= evaluate(path, "test")
+    loggers, trainer.loggers = trainer.loggers, []  # under this step they are told of the best one
+    try:
+        if not views and getattr(kept, "validated_step", None) == trainer.global_step:
+            metrics = {name: float(value) for name, value in kept.figures.items()}
+        else:
+            metrics = evaluate(path, "val")
+        if test:
+            metrics |= evaluate(path, "test")
+    finally:
+        trainer.loggers = loggers
     return LastState(path, trainer.global_step, metrics)
 
 

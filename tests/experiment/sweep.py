@@ -13,8 +13,7 @@ from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from pcnn.experiment.check import ABOUT_MODEL, GIVEN, without
-from pcnn.experiment.dataset_arguments import fill_arguments
+from pcnn.experiment.check import ABOUT_MODEL, GIVEN, fill_arguments, without
 from pcnn.experiment.schema import evaluation_part, training_part
 from pcnn.experiment.targets import verified
 
@@ -70,7 +69,7 @@ class Node(NamedTuple):
 
 def composed(*overrides: str, name: str = "train") -> DictConfig:
     """The configuration of a command line."""
-    cfg = _composed(name, overrides).copy()
+    cfg = composed_with_hydra(name, overrides).copy()
     with open_dict(cfg):
         del cfg["hydra"]
     return cfg
@@ -78,7 +77,7 @@ def composed(*overrides: str, name: str = "train") -> DictConfig:
 
 def chosen_files(*overrides: str) -> set[str]:
     """The files of conf/ that a command line of train.py chooses, as ``group/option``."""
-    choices = OmegaConf.to_container(_composed("train", overrides).hydra.runtime.choices)
+    choices = OmegaConf.to_container(composed_with_hydra("train", overrides).hydra.runtime.choices)
     assert isinstance(choices, dict)
     return {
         f"{str(group).partition('@')[0]}/{option}"
@@ -88,7 +87,8 @@ def chosen_files(*overrides: str) -> set[str]:
 
 
 @cache
-def _composed(name: str, overrides: tuple[str, ...]) -> DictConfig:
+def composed_with_hydra(name: str, overrides: tuple[str, ...]) -> DictConfig:
+    """The same with the group `hydra`; not to be changed."""
     GlobalHydra.instance().clear()
     with initialize_config_dir(str(CONF), version_base="1.3"):
         return compose(name, list(overrides), return_hydra_config=True)

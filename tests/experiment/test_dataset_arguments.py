@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig, OmegaConf
 
 from pcnn.datamodules import ClassificationDataModule, CloudDataModule
@@ -14,13 +13,7 @@ from pcnn.datasets import FolderSets, S3DISSets, S3DISTypeSets, SemanticKITTISet
 from pcnn.experiment import build
 from pcnn.experiment.check import checked
 from pcnn.experiment.errors import ConfigError
-
-CONF = Path(__file__).parents[2] / "conf"
-
-
-def composed(*overrides: str) -> DictConfig:
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        return compose("train", list(overrides))
+from tests.experiment.sweep import composed
 
 
 def node_of(cfg: DictConfig) -> dict[str, Any]:

@@ -14,8 +14,6 @@ import numpy as np
 import pytest
 import torch
 import yaml
-from hydra import compose, initialize_config_dir
-from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf, open_dict
 from typer.testing import CliRunner
@@ -41,7 +39,7 @@ from pcnn.experiment.targets import check_allowed, construct, looked_up, verifie
 from pcnn.loggers import stored_run_id
 from tests.experiment import payload
 from tests.experiment.hostile import CASES, HERE, with_case
-from tests.experiment.sweep import CONF, composed
+from tests.experiment.sweep import CONF, composed, composed_with_hydra
 from tests.experiment.tiny_kitti import write_tiny_kitti
 
 SECRET = "the-secret-of-this-machine"
@@ -141,16 +139,9 @@ def by_cli(*words: object) -> str | None:
     return done.output if done.exit_code else None
 
 
-@cache
-def composed_words(name: str, *words: str) -> DictConfig:
-    GlobalHydra.instance().clear()
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        return compose(name, list(words), return_hydra_config=True)
-
-
 def of_program(name: str, folder: Path, *words: str) -> DictConfig:
     """The configuration of a command line, as `hydra.main` hands it over."""
-    cfg = composed_words(name, *words).copy()
+    cfg = composed_with_hydra(name, words).copy()
     with open_dict(cfg):
         cfg.hydra.runtime.output_dir = str(folder)
     HydraConfig.instance().set_config(cfg)
