@@ -48,7 +48,7 @@ class MissingFileError(FileError, FileNotFoundError):
         return f"{self.path}: {self.rule}"
 
 
-#: What work on many files catches: a file that cannot be read, or a package that its format needs.
+#: Errors that work on many files catches: unreadable files, and packages that a format needs.
 UNREADABLE = (FileError, MissingPackageError)
 
 
@@ -64,7 +64,7 @@ class StorageError(UserError, OSError):
     """Nothing more can be written to a disk; the text says where and why."""
 
 
-#: What is said of a place in which nothing more can be written.
+#: Words for a place in which nothing more can be written.
 _STORAGE = {
     errno.ENOSPC: "the disk is full",
     errno.EDQUOT: "the quota of this user is used up",

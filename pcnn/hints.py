@@ -37,7 +37,7 @@ def hints_of(function: Callable[..., Any]) -> dict[str, Any]:
 
 
 def accepts(value: Any, hint: Any) -> bool:
-    """Whether a plain YAML value may be passed where `hint` is asked for; numbers are finite."""
+    """True where a plain YAML value may be passed where `hint` is asked for; numbers are finite."""
     kind = get_origin(hint) or hint
     inner = get_args(hint)
     if kind is Annotated:
@@ -77,19 +77,19 @@ def check_fields(owner: Any) -> None:
 
 
 def _is_value(value: Any) -> bool:
-    """Whether a value is a number, text, or a sequence of these; objects are checked elsewhere."""
+    """True for a number, text, or a sequence of these; objects are checked elsewhere."""
     if isinstance(value, (list, tuple)):
         return all(map(_is_value, value))
     return isinstance(value, (bool, int, float, str))
 
 
 def is_plain(kind: Any) -> bool:
-    """Whether a type is that of plain values, which no object stands for."""
+    """True for the type of plain values, which no object stands for."""
     return kind in PLAIN or kind in SEQUENCES or kind is Literal
 
 
 def within(value: Any, limit: Any) -> bool:
-    """Whether a value keeps to one limit of `annotated_types`; null has none."""
+    """True where a value keeps to one limit of `annotated_types`; null has none."""
     if value is None or isinstance(value, str):
         return True
     if isinstance(limit, (MinLen, Len)):

@@ -16,12 +16,12 @@ __all__ = ["DummyExperiment"]
 
 
 def is_dry_run(trainer: Trainer) -> bool:
-    """Whether the trainer runs a few batches for show (`fast_dev_run`) and must leave no files."""
+    """True where the trainer runs a few batches for show (`fast_dev_run`) and leaves no files."""
     return bool(trainer.fast_dev_run)  # type: ignore[attr-defined]  # set where mypy cannot see it
 
 
 def is_last_batch(trainer: Trainer) -> bool:
-    """Whether training ends behind this batch: by its steps, its epochs, or asked to (by time)."""
+    """True where training ends behind this batch: by its steps, its epochs, or its time."""
     loop = trainer.fit_loop
     if loop.max_steps != -1 and trainer.global_step >= loop.max_steps:
         return True
@@ -34,12 +34,12 @@ def is_last_batch(trainer: Trainer) -> bool:
 
 
 def is_end_of_epoch(trainer: Trainer) -> bool:
-    """Whether an epoch ends behind this batch."""
+    """True where an epoch ends behind this batch."""
     return trainer.fit_loop.epoch_loop._num_ready_batches_reached()
 
 
 def is_validation_due(trainer: Trainer) -> bool:
-    """Whether the interval of validations ends at this batch, wherever training ends."""
+    """True where the interval of validations ends at this batch, wherever training ends."""
     loop = trainer.fit_loop
     if loop._data_fetcher is None:
         return False
@@ -99,5 +99,5 @@ def forget_run(logger: WandbLogger) -> None:
 
 
 def is_attached(logger: WandbLogger) -> bool:
-    """Whether the logger came by pickle into a process that was spawned, and joins its run."""
+    """True where the logger came by pickle into a process that was spawned, and joins its run."""
     return getattr(logger, "_attach_id", None) is not None

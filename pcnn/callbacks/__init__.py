@@ -1,4 +1,4 @@
-"""What happens around training steps: checkpoints, exact resume, figures and pictures."""
+"""Callbacks around training steps: checkpoints, exact resume, figures and pictures."""
 
 from pcnn.callbacks.checkpoint import Checkpoint, Stopped
 from pcnn.callbacks.checkpoint_file import (

@@ -32,7 +32,7 @@ class CheckpointError(FileError):
 
 
 def read_checkpoint(path: str | Path, map_location: Any = "cpu", mmap: bool = True) -> Any:
-    """What a checkpoint holds, its checksum compared.
+    """Content of a checkpoint, its checksum compared.
 
     Args:
         path: a file that `torch.save` wrote.
@@ -134,7 +134,7 @@ class RunCheckpoint:
 
     @property
     def is_best(self) -> bool:
-        """Whether it holds the best state of its run on validation."""
+        """True where it holds the best state of its run on validation."""
         states = self.content.get("callbacks", {}).values()
         return any(
             isinstance(state, Mapping) and state.get("best_step") == self.steps for state in states
@@ -230,7 +230,7 @@ def add_checksum(file: BinaryIO) -> None:
 
 
 def is_whole(path: Path) -> bool:
-    """Whether a file has the bytes that were written.
+    """True where a file has the bytes that were written.
 
     A zip file without a checksum, as earlier versions wrote, counts as whole where its end is.
     A file is read once, as long as it stays the same.

@@ -1,4 +1,4 @@
-"""What an evaluation shows of its first outputs: a picture in the run folder, media at W&B."""
+"""The first outputs of an evaluation: a picture in the run folder, media at W&B."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class EvaluationPreview(Callback, Generic[T]):
 
     @abstractmethod
     def taken(self, outputs: Any) -> T | None:
-        """What is shown, on the host; None when a step's outputs hold nothing to show."""
+        """The thing to show, on the host; None when a step's outputs hold none."""
 
     @abstractmethod
     def show(
@@ -60,7 +60,7 @@ class EvaluationPreview(Callback, Generic[T]):
         """Show what was kept, which may be nothing, of the stage ``val`` or ``test``."""
 
     def wanted(self, trainer: Trainer) -> bool:
-        """Whether there is anybody to show things to."""
+        """True where something receives what is shown."""
         return True
 
     def on_validation_batch_end(
@@ -73,21 +73,17 @@ class EvaluationPreview(Callback, Generic[T]):
         dataloader_idx: int = 0,
     ) -> None:
         """Keep the first thing of the first batches."""
-        if self._due() and not trainer.sanity_checking:
-            self._keep(trainer, outputs, batch_idx, dataloader_idx)
+        shows = self.tests if trainer.testing else self._due() and not trainer.sanity_checking
+        first = batch_idx < self.shown and dataloader_idx == 0
+        if not (shows and first and trainer.is_global_zero):
+            return
+        if batch_idx == 0:
+            self._kept = []  # an evaluation that was broken off left its own
+        thing = self.taken(outputs) if self.wanted(trainer) else None
+        if thing is not None:
+            self._kept.append(thing)
 
-    def on_test_batch_end(
-        self,
-        trainer: Trainer,
-        pl_module: LightningModule,
-        outputs: Any,
-        batch: Any,
-        batch_idx: int,
-        dataloader_idx: int = 0,
-    ) -> None:
-        """Keep the first thing of the first batches."""
-        if self.tests:
-            self._keep(trainer, outputs, batch_idx, dataloader_idx)
+    on_test_batch_end = on_validation_batch_end
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Show everything."""
@@ -103,15 +99,6 @@ class EvaluationPreview(Callback, Generic[T]):
 
     def _due(self) -> bool:
         return self._validations % self.every_n_validations == 0
-
-    def _keep(self, trainer: Trainer, outputs: Any, batch_idx: int, dataloader_idx: int) -> None:
-        if batch_idx >= self.shown or dataloader_idx != 0 or not trainer.is_global_zero:
-            return
-        if batch_idx == 0:
-            self._kept = []  # an evaluation that was broken off left its own
-        thing = self.taken(outputs) if self.wanted(trainer) else None
-        if thing is not None:
-            self._kept.append(thing)
 
     def _show(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         kept, self._kept = self._kept, []
@@ -177,7 +164,7 @@ class EvaluationMedia(EvaluationPreview[T]):
         """
 
     def wanted(self, trainer: Trainer) -> bool:
-        """Whether W&B is among the loggers."""
+        """True where W&B is among the loggers."""
         return bool(find(trainer.loggers, WandbLogger))
 
     def show(

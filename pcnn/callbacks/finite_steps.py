@@ -16,7 +16,7 @@ from pcnn.plural import counted
 from pcnn.ranges import Count
 
 #: Norm of a parameter's gradient that no training has: steps of it end in NaN, or in weights of no
-#: use. Batch norms over two rows that are nearly alike, layer upon layer, come to 1e18.
+#: use. Batch norms over two rows that are nearly equal, layer upon layer, come to 1e18.
 LARGEST = 1e8
 
 

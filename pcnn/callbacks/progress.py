@@ -156,7 +156,10 @@ class TrainingProgress(ProgressBar):
         dataloader_idx: int = 0,
     ) -> None:
         """Move it."""
-        self._advance()
+        if self._bars is not None and self._eval_bar is not None:
+            self._bars.advance(self._eval_bar)
+
+    on_test_batch_end = on_validation_batch_end
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Print the figures."""
@@ -166,18 +169,6 @@ class TrainingProgress(ProgressBar):
     def on_test_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Open a bar."""
         self._begin_evaluation("test", sum(trainer.num_test_batches))
-
-    def on_test_batch_end(
-        self,
-        trainer: Trainer,
-        pl_module: LightningModule,
-        outputs: Any,
-        batch: Any,
-        batch_idx: int,
-        dataloader_idx: int = 0,
-    ) -> None:
-        """Move it."""
-        self._advance()
 
     def on_test_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Print the figures."""
@@ -189,10 +180,6 @@ class TrainingProgress(ProgressBar):
             bars = self._bars or self._open()
             count = None if math.isinf(total) else int(total)
             self._eval_bar = bars.add_task(name, total=count, figures="")
-
-    def _advance(self) -> None:
-        if self._bars is not None and self._eval_bar is not None:
-            self._bars.advance(self._eval_bar)
 
     def _end_evaluation(self, trainer: Trainer, name: str, stage: str) -> None:
         if self._bars is not None and self._eval_bar is not None:

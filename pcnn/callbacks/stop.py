@@ -134,9 +134,7 @@ class StopOnSignal(Callback):
         self._end_if_saved()
         self._begin()
 
-    def on_test_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Take the signals back."""
-        self._begin()
+    on_test_start = on_sanity_check_start
 
     def on_train_batch_start(
         self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int
@@ -176,18 +174,7 @@ class StopOnSignal(Callback):
         if not last and self._agreed(trainer):
             self.stop.check()
 
-    def on_test_batch_end(
-        self,
-        trainer: Trainer,
-        pl_module: LightningModule,
-        outputs: Any,
-        batch: Any,
-        batch_idx: int,
-        dataloader_idx: int = 0,
-    ) -> None:
-        """Break off."""
-        if self._agreed(trainer):
-            self.stop.check()
+    on_test_batch_end = on_validation_batch_end
 
     def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """No boundary follows."""
@@ -208,7 +195,7 @@ class StopOnSignal(Callback):
             self.stop.check()
 
     def _agreed(self, trainer: Trainer) -> bool:
-        """Whether any rank got a signal; all give the same answer."""
+        """True where any rank got a signal; all give the same answer."""
         if self.stop.signum is None and trainer.received_sigterm:  # by Lightning's handler
             self.stop.signum = signal.SIGTERM
         asked = self.stop.signum is not None

@@ -75,7 +75,7 @@ class Throughput(Callback):
         self._between = self._waited = self._spent = 0.0
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Begin anew."""
+        """Start the counts from zero."""
         if pl_module.device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(pl_module.device)
         self._end = None

@@ -11,7 +11,7 @@ from pcnn.ranges import Natural
 
 
 def timer_of(trainer: Trainer) -> Timer | None:
-    """What ends a training at `trainer.max_time`, or None."""
+    """The callback that ends a training at `trainer.max_time`, or None."""
     callbacks = trainer.callbacks  # type: ignore[attr-defined]  # set where mypy cannot see it
     return next((each for each in callbacks if isinstance(each, Timer)), None)
 

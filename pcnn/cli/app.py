@@ -21,7 +21,7 @@ from pcnn.hints import accepts, hints_of, named, shown
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-#: What typer raises at a mistake of the command line. It carries click within it since 0.20, or
+#: The error of typer for a mistake of the command line. It carries click within it since 0.20, or
 #: imports it, and names the common class in neither.
 MISTAKE: type[Any] = typer.BadParameter.mro()[2]
 
@@ -129,7 +129,7 @@ def ranged(command: Command) -> Command:
 
 
 def is_number(hint: Any) -> bool:
-    """Whether a hint is that of numbers: one, several, or none."""
+    """True for the hint of numbers: one, several, or none."""
     inner = [one for one in get_args(hint) if not isinstance(one, ParameterInfo)]
     if get_origin(hint) is Annotated:
         return is_number(inner[0])

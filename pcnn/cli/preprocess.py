@@ -223,7 +223,7 @@ def tiles(
         raise typer.Exit(1)
 
 
-#: What is said of a state, in this order.
+#: Words for a state, in the order of the report.
 WORDS = {
     "made": "made",
     "kept": "already there",

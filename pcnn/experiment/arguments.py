@@ -171,7 +171,7 @@ PACKAGES: Mapping[str, tuple[str, str | None]] = {
 
 
 def missing_package(target: str) -> str | None:
-    """What to install for a class whose package is absent, in words; None where it is there."""
+    """The command that installs the package a class needs; None where it is installed."""
     package, extra = PACKAGES.get(target, (None, ""))
     if package is None or find_spec(package) is not None:
         return None

@@ -114,7 +114,7 @@ def data(cfg: DictConfig) -> L.LightningDataModule:
 
 
 def placement(cfg: DictConfig) -> Placement:
-    """What puts clouds on the chosen geometry."""
+    """The placement, which puts clouds on the chosen geometry."""
     if "_target_" not in cfg.get("geometry", {}):  # an earlier version: its geometry was voxels
         return OnVoxels()
     made: Placement = make(plain(cfg.geometry), "geometry", allowed_packages(cfg))

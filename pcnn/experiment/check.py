@@ -154,7 +154,7 @@ def check_plain(
 
 
 def check_combination(cfg: DictConfig) -> None:
-    """Whether the chosen options go together, and the training has an end."""
+    """Check that the chosen options go together, and that the training has an end."""
     model, dataset, task = cfg.model.name, cfg.dataset.name, cfg.task.name
     if task not in cfg.model.tasks:
         others = listed(cfg.model.tasks)
@@ -234,7 +234,7 @@ def check_node(cfg: DictConfig, node: Any, where: str, given: frozenset[str]) ->
 
 
 def is_network(model: Mapping[str, Any], allow: Sequence[str] = ()) -> bool:
-    """Whether a model has weights to train and to load; a hand-made descriptor has none."""
+    """True for a model with weights to train and to load; a hand-made descriptor has none."""
     target = looked_up(model.get("_target_"), "model", allow=allow).call
     return not (inspect.isclass(target) and not issubclass(target, nn.Module))
 

@@ -52,7 +52,7 @@ def with_checkpoint_options(arguments: Sequence[str], conf: Path) -> list[str]:
 
 
 def is_untrained(name: str, conf: Path, allowed: Sequence[str] = ()) -> bool:
-    """Whether an option of the group `model` has no weights, so that no checkpoint goes with it."""
+    """True for an option of the group `model` without weights: no checkpoint belongs to it."""
     path = conf / "model" / f"{name}.yaml"
     if not path.is_file():
         return False

@@ -14,7 +14,7 @@ from pcnn.losses.class_weights import inverse_log_frequency
 
 log = logging.getLogger(__name__)
 
-#: What `task.loss.weight` says instead of numbers.
+#: Value of `task.loss.weight` in place of numbers.
 COUNTED = "counted"
 #: Clouds that are read at most; frequencies need no more.
 MAX_CLOUDS = 500
@@ -51,7 +51,7 @@ def with_counted_weights(cfg: DictConfig, datamodule: Any) -> DictConfig:
 
 
 def asks(node: Any) -> bool:
-    """Whether a loss, or one within it, is to have counted weights."""
+    """True where a loss, or one within it, asks for counted weights."""
     if isinstance(node, dict):
         return node.get("weight") == COUNTED or any(map(asks, node.values()))
     return isinstance(node, list) and any(map(asks, node))

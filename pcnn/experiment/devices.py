@@ -1,4 +1,4 @@
-"""What a training takes from the machine: its devices, their share of a step, the precision."""
+"""Settings that depend on the machine: devices, their share of a step, the precision."""
 
 from __future__ import annotations
 

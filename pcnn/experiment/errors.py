@@ -30,7 +30,7 @@ EXIT_CODE = 2
 
 
 class ConfigError(UserError):
-    """What was asked for cannot be run; the text says why and what can, in at most three lines."""
+    """A request that cannot be run; the text says why and what can, in at most three lines."""
 
 
 class UnservedTaskError(ConfigError):
@@ -104,7 +104,7 @@ def stop(text: str) -> None:
 
 
 def explain(error: HydraException, overrides: list[str], conf: Path) -> str:
-    """What was wrong in the command line and what is possible, in at most three lines."""
+    """The mistake of a command line and what is possible, in at most three lines."""
     if isinstance(error, MissingConfigException) and error.missing_cfg_file:
         return missing_option(error, conf)
     match = re.search(r"[Cc]ould not override '([^']+)'", str(error))

@@ -104,7 +104,7 @@ def without_places(node: Any) -> Any:
 
 
 def metrics_of(checkpoint: Path) -> dict[str, Any]:
-    """What the run of ``<run folder>/checkpoints/best.ckpt`` recorded, if it measured this file."""
+    """The record of the run of ``<run folder>/checkpoints/best.ckpt``, if it measured this file."""
     path = checkpoint.parent.parent / run_folder.METRICS
     if not path.is_file():
         return {}

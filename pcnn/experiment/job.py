@@ -1,4 +1,4 @@
-"""What surrounds a run: its folder's lock, its ranks, signals that stop it, full disks."""
+"""Surroundings of a run: its folder's lock, its ranks, signals that stop it, full disks."""
 
 from __future__ import annotations
 
@@ -211,7 +211,7 @@ def told_full_disk(folder: Path) -> Iterator[None]:
 
 
 def kept(folder: Path) -> str:
-    """What a run folder holds that the run can go on from."""
+    """The checkpoint of a run folder from which the run can go on, in words."""
     last = folder / run_folder.LAST
     if not last.is_file():
         return f"{folder} holds no last.ckpt. Free space, then give the same command again."

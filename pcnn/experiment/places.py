@@ -32,7 +32,7 @@ from pcnn.tasks import EvaluationViews
 
 @dataclass(frozen=True)
 class Place:
-    """What may stand at a node.
+    """Rules for the object of a node.
 
     Args:
         name: what is asked for, in words.

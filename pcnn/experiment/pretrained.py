@@ -32,7 +32,7 @@ FPFH_VOXELS = {"interiors": 0.05, "streets": 0.3}
 
 @dataclass(frozen=True)
 class Choice:
-    """What describes clouds.
+    """The descriptor that was chosen.
 
     Args:
         weights: file of a network; None stands for FPFH.
@@ -46,7 +46,7 @@ class Choice:
 
 
 def chosen(model: str | Path | None, clouds: Sequence[Tensor], voxel_size: float | None) -> Choice:
-    """Which descriptor a name stands for.
+    """Choose the descriptor that a name stands for.
 
     Args:
         model: ``interiors``, ``streets``, ``fpfh``, the name of shipped weights, or a file. None

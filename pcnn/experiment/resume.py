@@ -72,7 +72,7 @@ def continuation(cfg: DictConfig, overrides: list[str]) -> Continuation:
 
 
 def is_finished(folder: Path) -> bool:
-    """Whether metrics.json was written for the configuration as it is: it is a run's last file."""
+    """True where metrics.json, a run's last file, belongs to the configuration as it is."""
     path = folder / run_folder.METRICS
     if not path.is_file():
         return False
@@ -159,7 +159,7 @@ def check_data_folders(dataset: Any, path: object) -> None:
 
 
 def leads_away(text: str) -> bool:
-    """Whether a path is absolute, climbs, or stands for another place (home, variable, URL)."""
+    """True for a path that is absolute, climbs, or is a home folder, a variable or a URL."""
     return (
         text.startswith(("/", "~", "\\"))
         or ".." in Path(text).parts

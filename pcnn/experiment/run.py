@@ -57,7 +57,7 @@ SIMULATED = "simulated"  # tag of a run whose data is
 
 @dataclass(frozen=True)
 class Run:
-    """What is to be done: the configuration, where, and from which checkpoint."""
+    """A run to do: its configuration, its folder, and the checkpoint that it starts from."""
 
     cfg: DictConfig
     folder: Path

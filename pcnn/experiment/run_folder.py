@@ -100,7 +100,7 @@ def load_config(folder: Path) -> DictConfig:
 
 
 def load_metrics(folder: Path) -> dict[str, Any]:
-    """What metrics.json of a run holds.
+    """Content of metrics.json of a run.
 
     Raises:
         FileError: it is damaged.

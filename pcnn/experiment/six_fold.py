@@ -69,7 +69,7 @@ class SixFold:
 
     @property
     def simulated(self) -> bool:
-        """Whether the rooms were simulated."""
+        """True for simulated rooms."""
         return any(fold.simulated for fold in self.folds)
 
     @property
@@ -183,7 +183,7 @@ def as_json(joined: SixFold) -> dict[str, object]:
 
 
 def title(which: str) -> str:
-    """What a pass is called: `single pass`, `tta`."""
+    """Name of a pass: `single pass`, `tta`."""
     return which.lstrip("/") or "single pass"
 
 

@@ -1,4 +1,4 @@
-"""Which classes and functions a configuration may name, place by place.
+"""The classes and functions that a configuration may name, place by place.
 
 A configuration may come from a file of somebody else: a checkpoint, a run folder. A `_target_` in
 it is therefore looked up only where it belongs to the packages of its place (nothing else is ever
@@ -187,7 +187,7 @@ def looked_up(
 
 
 def is_within(name: str, packages: Sequence[str]) -> bool:
-    """Whether a dotted name is one of the packages or lies in one."""
+    """True where a dotted name is one of the packages or lies in one."""
     return any(name == package or name.startswith(f"{package}.") for package in packages)
 
 

@@ -1,4 +1,4 @@
-"""Which weights are evaluated: never random ones, never those of another network."""
+"""Checks of the weights that are evaluated: never random ones, never another network's."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def read_config(path: str | Path) -> dict[str, Any]:
 
 
 def was_chosen_here(cfg: DictConfig, found: RunCheckpoint) -> bool:
-    """Whether a checkpoint is the best state on the clouds that `cfg` validates on."""
+    """True where a checkpoint is the best state on the clouds that `cfg` validates on."""
     if not found.is_best:
         return False
     saved: Mapping[str, Any] = config_of(found)["dataset"]
@@ -89,7 +89,7 @@ def _value(config: Any, key: str) -> Any:
 
 
 def check_fit(cfg: DictConfig) -> None:
-    """Whether the checkpoint `cfg.ckpt_path` holds weights of the network that `cfg` describes.
+    """Check that the checkpoint `cfg.ckpt_path` holds weights of the network of `cfg`.
 
     Raises:
         ConfigError: the model, the input channels or the classes differ.

@@ -1,4 +1,4 @@
-"""What a tracker knows a run by: its id, its name, and the last step that it was told."""
+"""A run as a tracker knows it: its id, its name, and the last step that was logged."""
 
 from __future__ import annotations
 

@@ -191,7 +191,7 @@ def resolve_mode(mode: str | None = None, login_timeout: float = 15.0) -> Mode:
 
     The first that applies: `mode`; W&B's own variable `WANDB_MODE`; online when the login
     succeeds; offline. Online without a login becomes offline as well, because W&B would prompt. One
-    warning says so, unless nobody asked for online and there are no credentials to begin with.
+    warning says so, unless online was not asked for and there are no credentials.
 
     Args:
         mode: ``online``, ``offline``, ``disabled``, or None to decide here.
