@@ -7,6 +7,7 @@ the next `config.yaml`), so a configuration that has one is refused.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from typing import Any
 
@@ -56,8 +57,7 @@ def loaded_config(config: Any, path: object) -> dict[str, Any]:
                 raise ValueError(f"{where} has no value")
     except (TypeError, ValueError) as error:
         raise FileError(path, str(error)) from error
-    copied: dict[str, Any] = _copy(config)
-    return copied
+    return copy.deepcopy(config)
 
 
 def values_in(value: Any, where: str) -> Iterator[tuple[str, Any]]:
@@ -88,9 +88,3 @@ def values_in(value: Any, where: str) -> Iterator[tuple[str, Any]]:
                 "Resolve the configuration to a dict first (OmegaConf.to_container(resolve=True))"
             )
         yield where, value
-
-
-def _copy(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _copy(item) for key, item in value.items()}
-    return [_copy(item) for item in value] if isinstance(value, list) else value

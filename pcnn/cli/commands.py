@@ -29,18 +29,11 @@ app = App()
 app.add_typer(bench_app, name="bench")
 app.add_typer(preprocess_app, name="preprocess")
 app.add_typer(simulate_app, name="simulate")
-app.command()(doctor)
-app.command()(export)
-app.command()(predict)
-app.command()(register)
-app.command()(describe)
-app.command()(gain)
-app.command("make-gt")(make_gt)
-app.command("kitti-gt")(kitti_gt)
-app.command()(sixfold)
-app.command()(stats)
-app.command("height-range")(height_range)
-app.command()(tune)
+for command in (
+    *(doctor, export, predict, register, describe, gain, make_gt, kitti_gt),
+    *(sixfold, stats, height_range, tune),
+):
+    app.command()(command)
 
 
 def print_version(wanted: bool) -> None:

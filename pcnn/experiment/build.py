@@ -26,7 +26,7 @@ from pcnn.hints import shown
 from pcnn.ops.engine import check_served, resolve
 
 # what constructors raise for a value that they do not take
-REFUSALS = (ValueError, MisconfigurationException, ModuleNotFoundError)
+REFUSALS = (ValueError, MisconfigurationException, ImportError)
 # what a task may want to know about its data
 ABOUT_DATA = ("class_names", "voxel_size", "benchmark")
 # arguments of callbacks and loggers that are paths in the run folder

@@ -34,7 +34,8 @@ def with_counted_weights(cfg: DictConfig, datamodule: Any) -> DictConfig:
         ValueError: no training cloud is labelled.
     """
     loss = cfg.task.get("loss")
-    if loss is None or not asks(OmegaConf.to_container(loss)):
+    plain = None if loss is None else OmegaConf.to_container(loss)
+    if filled_in(plain, []) == plain:
         return cfg
     counts = class_counts(datamodule.dataset("train"), len(cfg.data.class_names))
     absent = [name for name, n in zip(cfg.data.class_names, counts, strict=True) if int(n) == 0]
@@ -48,13 +49,6 @@ def with_counted_weights(cfg: DictConfig, datamodule: Any) -> DictConfig:
     cfg = cfg.copy()
     cfg.task.loss = filled_in(OmegaConf.to_container(loss, resolve=True), weights)
     return cfg
-
-
-def asks(node: Any) -> bool:
-    """True where a loss, or one within it, asks for counted weights."""
-    if isinstance(node, dict):
-        return node.get("weight") == COUNTED or any(map(asks, node.values()))
-    return isinstance(node, list) and any(map(asks, node))
 
 
 def filled_in(node: Any, weights: list[float]) -> Any:

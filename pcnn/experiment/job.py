@@ -215,7 +215,7 @@ def kept(folder: Path) -> str:
     last = folder / run_folder.LAST
     if not last.is_file():
         return f"{folder} holds no last.ckpt. Free space, then give the same command again."
-    command = f"python train.py {run_folder.argument('resume', folder)}"
+    command = run_folder.resume_command(folder, ())
     return f"kept: {last}, step {RunCheckpoint.read(last).steps}. Free space, then: {command}"
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Optional
@@ -111,23 +110,10 @@ def report_descriptor(
     """Evaluate a descriptor as `cfg.task` says.
 
     Raises:
-        ConfigError: a value is refused, or an extra that is asked for is not installed.
+        ConfigError: a value is refused, or a package that is asked for is not installed.
     """
     node = evaluation_part(build.plain(cfg.task))
     assert node is not None  # registration has settings of its evaluation
-    with build.refused_values(), named_extras():
+    with build.refused_values():
         options: RegistrationOptions = build.make(node, "task")
         return report_pairs(cfg, folder, data, descriptor, options, device, loggers)
-
-
-@contextmanager
-def named_extras() -> Iterator[None]:
-    """Turn an extra that is not installed into a short message.
-
-    Raises:
-        ConfigError: in place of an ImportError.
-    """
-    try:
-        yield
-    except ImportError as error:
-        raise ConfigError(str(error)) from error

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -150,7 +150,9 @@ def check_data_folders(dataset: Any, path: object) -> None:
     Raises:
         ConfigError: names the folder.
     """
-    for folder in _data_folders(OmegaConf.to_container(dataset, resolve=True)):
+    for key, folder in values_in(OmegaConf.to_container(dataset, resolve=True), "dataset"):
+        if not key.endswith(".data_dir") or not isinstance(folder, str):
+            continue
         if leads_away(folder) and not Path(folder).is_dir():
             raise ConfigError(
                 f"{path}: dataset.data_dir={folder[:80]} is no folder of this machine.\n"
@@ -166,12 +168,3 @@ def leads_away(text: str) -> bool:
         or "$" in text
         or "://" in text
     )
-
-
-def _data_folders(node: Any) -> Iterator[str]:
-    if isinstance(node, Mapping):
-        for key, value in node.items():
-            if key == "data_dir" and isinstance(value, str):
-                yield value
-            else:
-                yield from _data_folders(value)
