@@ -13,10 +13,9 @@ from pcnn.datamodules.batch_stream import Collate
 from pcnn.datamodules.exact_loading import ExactLoading
 from pcnn.datasets.batches import CollateClassification, CollateSegmentation
 from pcnn.datasets.cloud_dataset import ClassifiedClouds, CloudDataset
-from pcnn.datasets.cloud_sets import CloudSets, Split
+from pcnn.datasets.cloud_sets import CloudSets, Kind, Split
 from pcnn.datasets.labels import Rgb, contents
 from pcnn.datasets.placement import Placement, VoxelSize
-from pcnn.datasets.source import Kind
 from pcnn.datasets.transforms.augment import Augmentation
 from pcnn.ranges import Count, Length, Seed, Workers
 

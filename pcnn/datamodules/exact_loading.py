@@ -15,7 +15,7 @@ from torch.utils.data import Dataset
 from pcnn.cores import available_cores
 from pcnn.datamodules.batch_stream import BatchStream, Collate, EvaluationLoader, batches_done
 from pcnn.datamodules.unreadable import SkipBroken, check_on_error
-from pcnn.datasets.cloud_sets import SAID, Split
+from pcnn.datasets.cloud_sets import SPLIT_NAMES, Split
 from pcnn.datasets.placement import OnVoxels, Placement
 from pcnn.datasets.sampler import EpochSampler, EvaluationSampler
 from pcnn.errors import UserError
@@ -117,7 +117,8 @@ class ExactLoading(pl.LightningDataModule, ABC):
         trains = "train" in self._datasets
         if not trains and all(self._datasets[split] is None for split in splits):
             raise UserError(
-                f"{self.data_root}: the {SAID[splits[0]]} split has no {self.unit}s to evaluate.\n"
+                f"{self.data_root}: the {SPLIT_NAMES[splits[0]]} split has no {self.unit}s to "
+                "evaluate.\n"
                 "possible: another dataset.root, or settings under which the split has some"
             )
 

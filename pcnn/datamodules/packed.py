@@ -31,6 +31,7 @@ class _Place:
     size: int
 
 
+@dataclass(frozen=True, eq=False)
 class Packed:
     """An object whose tensors lie in one buffer.
 
@@ -40,10 +41,9 @@ class Packed:
         buffer: [bytes] uint8.
     """
 
-    def __init__(self, content: bytes, places: tuple[_Place, ...], buffer: Tensor) -> None:
-        self.content = content
-        self.places = places
-        self.buffer = buffer
+    content: bytes
+    places: tuple[_Place, ...]
+    buffer: Tensor
 
     @classmethod
     def of(cls, batch: Any) -> Packed:
@@ -75,6 +75,7 @@ class Packed:
         return Packed(self.content, self.places, self.buffer.pin_memory())
 
 
+@dataclass(frozen=True)
 class CollatePacked:
     """Collates, and packs what a worker process sends.
 
@@ -82,8 +83,7 @@ class CollatePacked:
         collate: turns a list of samples into a batch.
     """
 
-    def __init__(self, collate: Callable[[Sequence[Any]], Any]) -> None:
-        self.collate = collate
+    collate: Callable[[Sequence[Any]], Any]
 
     def __call__(self, samples: Sequence[Any]) -> Any:
         """Return the batch, packed in a worker process."""

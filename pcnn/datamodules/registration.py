@@ -8,13 +8,12 @@ from typing import cast
 
 from pcnn.datamodules.batch_stream import Collate
 from pcnn.datamodules.exact_loading import ExactLoading
-from pcnn.datasets.cloud_sets import Split
+from pcnn.datasets.cloud_sets import Kind, Split
 from pcnn.datasets.placement import Placement
 from pcnn.datasets.registration.augment import PairAugmentation
 from pcnn.datasets.registration.pair_sets import PairSets
 from pcnn.datasets.registration.pairs import PairDataset
 from pcnn.datasets.registration.placed_pairs import CollatePairs, PlacedPairs
-from pcnn.datasets.source import Kind
 from pcnn.ranges import Count, Length, NonNegative, Seed, Workers
 
 log = logging.getLogger(__name__)

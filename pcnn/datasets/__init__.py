@@ -3,7 +3,7 @@
 from pcnn.datasets.batches import Batch, CollateSegmentation, SegmentationBatch
 from pcnn.datasets.cloud import Cloud
 from pcnn.datasets.cloud_dataset import CloudDataset, LabelledClouds
-from pcnn.datasets.cloud_sets import CloudSets
+from pcnn.datasets.cloud_sets import CloudSets, DataSource, resolve_source
 from pcnn.datasets.folder import FolderClouds, FolderSets
 from pcnn.datasets.placement import (
     OnPoints,
@@ -15,7 +15,6 @@ from pcnn.datasets.placement import (
 from pcnn.datasets.readers.points import read_points
 from pcnn.datasets.s3dis import S3DISRooms, S3DISSets, S3DISTypeSets
 from pcnn.datasets.semantic_kitti import SemanticKITTI, SemanticKITTISets
-from pcnn.datasets.source import DataSource, resolve_source
 from pcnn.datasets.transforms import Augmentation
 
 __all__ = [

@@ -309,7 +309,7 @@ class CollateClouds:
 
         Raises:
             ValueError: a sample with another number of input channels, naming its file, or
-                samples on unlike geometries.
+                samples on different geometries.
         """
         for part in parts:
             if part.features.shape[1] != self.in_channels:

@@ -81,7 +81,7 @@ def joined_cloud(first: Cloud, second: Cloud) -> Cloud:
     labelled, its points are ``IGNORE``.
 
     Raises:
-        ValueError: clouds with unlike numbers of features.
+        ValueError: clouds with different numbers of features.
     """
     if first.features.shape[1] != second.features.shape[1]:
         raise ValueError(

@@ -29,7 +29,7 @@ def neighbours_per_voxel(points: NDArray[np.float32], voxel_size: float) -> floa
     places = np.floor(points.astype(np.float64) / voxel_size)
     places -= places.min(0) - 1
     spread = places.max(0) + 2  # an empty layer all round keeps the keys of neighbours apart
-    # looked at before they are integers: what int64 cannot hold would wrap round without a word
+    # checked before they are integers: numbers beyond int64 would wrap round silently
     if not spread.prod() <= 2.0**62:
         raise ValueError(
             f"points spread over {' x '.join(f'{n:.6g}' for n in spread)} voxels of {voxel_size} "

@@ -14,7 +14,14 @@ import torch
 from annotated_types import Interval, Len, MinLen
 
 from pcnn.datasets.cloud import Cloud
-from pcnn.datasets.cloud_sets import SAID, CloudSets, Split, warn_left_out, without_figures
+from pcnn.datasets.cloud_sets import (
+    SPLIT_NAMES,
+    CloudSets,
+    DataSource,
+    Split,
+    warn_left_out,
+    without_figures,
+)
 from pcnn.datasets.labels import IGNORE, LabelMap, read_classes
 from pcnn.datasets.readers.channels import Reading, chosen_columns
 from pcnn.datasets.readers.label_files import without_label_files
@@ -26,7 +33,6 @@ from pcnn.datasets.readers.points import (
     read_points,
     read_table,
 )
-from pcnn.datasets.source import DataSource
 from pcnn.errors import UNREADABLE, FileError
 from pcnn.files.bounded import LIMIT
 from pcnn.files.simulated import kind_of
@@ -398,7 +404,7 @@ class FolderSets(CloudSets):
         log.warning(
             "%s: no clouds are left for the %s split%s",
             self.root,
-            SAID[split],
+            SPLIT_NAMES[split],
             without_figures(split),
         )
         return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import TypeVar
 
 import numpy as np
@@ -13,6 +14,7 @@ Key = tuple[int, int]
 """(epoch, index): the epoch selects the augmentation, the index the scan."""
 
 
+@dataclass(frozen=True)
 class EpochSampler:
     """The endless sequence of training batches of one rank.
 
@@ -39,30 +41,23 @@ class EpochSampler:
         ValueError: a number is out of range, or n cannot fill one batch on every rank.
     """
 
-    def __init__(
-        self,
-        n: int,
-        batch_size: int = 1,
-        *,
-        seed: int = 0,
-        rank: int = 0,
-        world: int = 1,
-        shuffle: bool = True,
-    ) -> None:
-        check_split(batch_size, rank, world)
-        if seed < 0:
-            raise ValueError(f"seed must be at least 0, got {seed}")
-        if n < batch_size * world:
+    n: int
+    batch_size: int = 1
+    _: KW_ONLY
+    seed: int = 0
+    rank: int = 0
+    world: int = 1
+    shuffle: bool = True
+
+    def __post_init__(self) -> None:
+        check_split(self.batch_size, self.rank, self.world)
+        if self.seed < 0:
+            raise ValueError(f"seed must be at least 0, got {self.seed}")
+        if self.n < self.batch_size * self.world:
             raise ValueError(
-                f"{n} training samples cannot fill one batch of {batch_size} on each of {world} "
-                f"rank(s): lower batch_size or the number of devices, or add data"
+                f"{self.n} training samples cannot fill one batch of {self.batch_size} on each of "
+                f"{self.world} rank(s): lower batch_size or the number of devices, or add data"
             )
-        self.n = n
-        self.batch_size = batch_size
-        self.seed = seed
-        self.rank = rank
-        self.world = world
-        self.shuffle = shuffle
 
     @property
     def batches_per_epoch(self) -> int:
@@ -105,6 +100,7 @@ class EpochSampler:
         }
 
 
+@dataclass(frozen=True)
 class EvaluationSampler:
     """One pass over a set, in order, every sample on exactly one rank and none twice.
 
@@ -119,12 +115,14 @@ class EvaluationSampler:
         world: number of processes.
     """
 
-    def __init__(self, n: int, batch_size: int = 1, *, rank: int = 0, world: int = 1) -> None:
-        check_split(batch_size, rank, world)
-        self.n = n
-        self.batch_size = batch_size
-        self.rank = rank
-        self.world = world
+    n: int
+    batch_size: int = 1
+    _: KW_ONLY
+    rank: int = 0
+    world: int = 1
+
+    def __post_init__(self) -> None:
+        check_split(self.batch_size, self.rank, self.world)
 
     def __len__(self) -> int:
         """Number of batches, the same on every rank."""

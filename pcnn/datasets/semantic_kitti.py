@@ -12,12 +12,18 @@ import torch
 from annotated_types import MinLen
 
 from pcnn.datasets.cloud import Cloud
-from pcnn.datasets.cloud_sets import CloudSets, Split, parts_there, warn_left_out
+from pcnn.datasets.cloud_sets import (
+    CloudSets,
+    DataSource,
+    Published,
+    Split,
+    parts_there,
+    warn_left_out,
+)
 from pcnn.datasets.labels import IGNORE, LabelMap, Rgb
 from pcnn.datasets.readers.channels import Reading
 from pcnn.datasets.readers.label_files import read_label_file
 from pcnn.datasets.readers.points import read_points
-from pcnn.datasets.source import DataSource, Published
 from pcnn.files.bounded import LIMIT
 from pcnn.ranges import ArgumentsOf, Natural, Positive
 
@@ -175,7 +181,7 @@ class SemanticKITTISets(CloudSets):
     Args:
         root: folder that holds ``sequences``; None stands for ``data_dir/kitti`` where it exists,
             else for simulated streets (see ``source``).
-        source: ``auto``, ``real`` or ``simulated``; see `pcnn.datasets.source.resolve_source`.
+        source: ``auto``, ``real`` or ``simulated``; see `pcnn.datasets.cloud_sets.resolve_source`.
         data_dir: folder for the default root and for simulated sets.
         train_sequences: sequences to train on.
         val_sequences: sequences to validate on; may be empty.

@@ -22,8 +22,7 @@ from pcnn.datasets.placement import Placement
 from pcnn.datasets.registration import KITTISets, PairAugmentation, ThreeDMatchSets
 from pcnn.datasets.registration.pair_sets import PairSets
 from pcnn.datasets.transforms.augment import Augmentation
-from pcnn.datasets.transforms.elastic import Elastic
-from pcnn.datasets.transforms.features import Chromatic, Remission
+from pcnn.datasets.transforms.features import Chromatic, Elastic, Remission
 from pcnn.datasets.transforms.mixes import LaserMix, OneOf, PolarMix, ScanMix
 from pcnn.registration.descriptor import Descriptor
 from pcnn.registration.fpfh import FPFH

@@ -101,7 +101,7 @@ def read_json(path: Path) -> Any:
 def read_yaml(path: Path) -> Any:
     """Content of a YAML file of plain values.
 
-    A key given twice is refused, of which PyYAML would keep the last without a word, and so are
+    A key given twice is refused, of which PyYAML would silently keep the last, and so are
     aliases (``*name``), by which a small file describes a huge value.
 
     Raises:

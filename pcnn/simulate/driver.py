@@ -134,7 +134,7 @@ def exclusive(path: Path, on_wait: Callable[[], None] | None = None) -> Iterator
 
     Args:
         path: the lock file; created when absent.
-        on_wait: called once if somebody else holds the lock.
+        on_wait: called once if another process holds the lock.
     """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
     try:

@@ -68,9 +68,8 @@ def epochs(data: CloudDataModule, n: int) -> Iterator[SegmentationBatch]:
         yield from stream
 
 
-@pytest.mark.parametrize("cache", [False, True])
-def test_batches_do_not_depend_on_workers_or_threads(root: Path, cache: bool):
-    options = {"batch_size": 2, "cache": cache}
+def test_batches_do_not_depend_on_workers_or_threads(root: Path):
+    options = {"batch_size": 2}
     here = list(epochs(module(root, num_workers=0, **options), 3))
     torch.set_num_threads(2)
     workers = list(epochs(module(root, num_workers=2, **options), 3))
@@ -193,24 +192,3 @@ def test_without_a_trainer_the_stream_goes_on(root: Path):
     rest = [batch.names for batch in stream]
     keys = [batch.names for batch in epochs(module(root), 2)]
     assert first + rest == keys[:8]
-
-
-@pytest.mark.data
-def test_real_scans(data_root: Path, tmp_path: Path):
-    data = kitti_module(
-        root=str(data_root / "kitti"),
-        data_dir=str(tmp_path),
-        train_sequences=[0],
-        val_sequences=[0],
-        test_sequences=[0],
-        crop=20.0,
-        augment=Augmentation(),
-        num_workers=0,
-    )
-    data.prepare_data()
-    data.setup("fit")
-    assert data.source_kind == "real"
-    (batch,) = data.val_dataloader()
-    assert batch.n_points_total == (124668,)
-    assert 0.5 * 124668 < batch.n_points < 124668
-    assert len(next(iter(data.train_dataloader())).points) < batch.n_points

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
-import lightning.pytorch as pl
 import pytest
 import torch
 
@@ -16,11 +14,9 @@ from pcnn.datasets import OnPoints, OnVoxels, Placement
 from pcnn.datasets.registration import (
     KITTISets,
     PairAugmentation,
-    PairBatch,
     ThreeDMatchSets,
 )
 from pcnn.metrics.registration.pair_results import PairId
-from tests.datamodules.modules import plain_trainer
 from tests.datasets.registration.training_sets import write_drive, write_predator
 from tests.forking import require_fork
 
@@ -83,43 +79,6 @@ def test_an_epoch_does_not_depend_on_the_workers(archive: Path) -> None:
     assert alone != pictures(indoor(archive, seed=1, batch_size=2).train_dataloader(), 3)
 
 
-def with_position(
-    data: RegistrationDataModule, position: int, rank: int = 0, world: int = 1
-) -> Any:
-    """The module with a trainer that has done some batches."""
-    progress = SimpleNamespace(total=SimpleNamespace(processed=position))
-    data.trainer = SimpleNamespace(  # type: ignore[assignment]
-        fit_loop=SimpleNamespace(epoch_loop=SimpleNamespace(batch_progress=progress)),
-        overfit_batches=0,
-        num_devices=world,
-        global_rank=rank,
-        world_size=world,
-        strategy=SimpleNamespace(root_device=torch.device("cpu")),
-    )
-    return data
-
-
-def test_a_resumed_run_sees_what_it_would_have_seen(archive: Path) -> None:
-    whole = indoor(archive).train_dataloader()
-    seen = [*pictures(whole, 6), *pictures(whole, 6)]  # two epochs of six batches
-    assert seen[:6] != seen[6:]
-    for position in (4, 9):
-        resumed = with_position(indoor(archive), position).train_dataloader()
-        assert pictures(resumed, 3) == seen[position : position + 3]
-    assert whole.state_dict()["samples"] == 6
-
-
-def test_ranks_share_the_pairs(archive: Path) -> None:
-    loaders = [with_position(indoor(archive), 0, rank, 2) for rank in range(2)]
-    train = [[b.names[0] for b in data.train_dataloader()] for data in loaders]
-    assert [len(names) for names in train] == [3, 3]
-    assert len({*train[0], *train[1]}) == 6
-    val = [list(data.val_dataloader()) for data in loaders]
-    names = [[batch.names for batch in batches] for batches in val]
-    assert names == [[(PairId("c", 0, 1),), (PairId("c", 2, 3),)], [(PairId("c", 1, 2),), ()]]
-    assert val[1][1].batch_size == 0
-
-
 def test_limits(archive: Path) -> None:
     data = indoor(archive, limit_train=4, limit_val=2, max_points=50, batch_size=9)
     assert isinstance(data.train_dataloader(), BatchStream)
@@ -171,52 +130,3 @@ def test_a_broken_cloud_is_named(archive: Path) -> None:
     path.write_bytes(path.read_bytes()[:300])
     with pytest.raises(ValueError, match=r"c/cloud_bin_1\.pth: "):
         list(indoor(archive).val_dataloader())
-
-
-@pytest.mark.gpu
-def test_pairs_reach_the_device_from_pinned_memory(archive: Path) -> None:
-    for geometry in (OnVoxels(), OnPoints()):
-        (batch, *_) = indoor(archive, geometry, batch_size=2).train_dataloader()
-        pinned = batch.pin_memory()
-        assert pinned.source_places.is_pinned()
-        assert pinned.inputs[0].features.is_pinned()
-        moved = pinned.to("cuda", non_blocking=True)
-        assert {tensor.device.type for tensor in moved.tensors()} == {"cuda"}
-        assert torch.equal(moved.target_places.cpu(), batch.target_places)
-        assert torch.equal(moved.transforms.cpu(), batch.transforms)
-        assert moved.inputs[1].geometry.rows == batch.inputs[1].geometry.rows
-
-
-class Net(pl.LightningModule):
-    """Takes both sides, and notes what a trainer hands over."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.net = torch.nn.Linear(1, 4)
-        self.seen: list[tuple[str, ...]] = []
-
-    def training_step(self, batch: PairBatch, batch_idx: int) -> torch.Tensor:
-        assert isinstance(batch, PairBatch)
-        assert batch.inputs[0].features.dtype == self.dtype
-        assert batch.source_places.dtype == torch.float32
-        self.seen.append(batch.names)
-        return (
-            self.net(batch.inputs[0].features).square().mean()
-            + self.net(batch.inputs[1].features).square().mean()
-        )
-
-    def validation_step(self, batch: PairBatch, batch_idx: int) -> None:
-        self.log("val/rows", float(len(batch.source_places)), batch_size=batch.batch_size)
-
-    def configure_optimizers(self) -> torch.optim.Optimizer:
-        return torch.optim.SGD(self.parameters(), lr=0.01)
-
-
-@pytest.mark.filterwarnings("ignore")
-def test_a_trainer_takes_the_module(archive: Path, tmp_path: Path) -> None:
-    data = indoor(archive, batch_size=3)
-    trainer = plain_trainer(tmp_path, max_epochs=2, precision="64-true")
-    net = Net()
-    trainer.fit(net, data)
-    assert [len(names) for names in net.seen] == [3, 3, 3, 3]
-    assert trainer.callback_metrics["val/rows"] > 0

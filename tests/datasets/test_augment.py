@@ -19,8 +19,7 @@ from pcnn.datasets.labels import IGNORE
 from pcnn.datasets.semantic_kitti import SemanticKITTI
 from pcnn.datasets.transforms import augment
 from pcnn.datasets.transforms.augment import Augmentation, sample_generator
-from pcnn.datasets.transforms.elastic import Elastic, distort
-from pcnn.datasets.transforms.features import Chromatic, Remission, stretched
+from pcnn.datasets.transforms.features import Chromatic, Elastic, Remission, distort, stretched
 from pcnn.datasets.transforms.mixes import LaserMix, OneOf, PolarMix
 from pcnn.geometry import PointSet
 from tests.datasets.clouds import cloud, write_scan

@@ -220,16 +220,3 @@ def test_what_does_not_fit_is_named(tmp_path: Path):
     ):
         with pytest.raises(ValueError, match=name):
             FolderClouds(tmp_path, CLASSES, **{name: value})
-
-
-@pytest.mark.data
-def test_real_room(data_root: Path, tmp_path: Path):
-    room = np.load(data_root / "s3dis" / "s3dis_crop.npz")
-    np.save(tmp_path / "room.npy", room["xyz"])
-    np.save(tmp_path / "room_label.npy", room["label"].astype(np.int64))
-    data = CloudDataset(FolderClouds(tmp_path, [str(i) for i in range(13)]), voxel_size=0.05)
-    sample = data[0, 0]
-    assert len(sample.points) == 41568
-    counts = np.bincount(sample.point_labels, minlength=13)
-    assert counts[[1, 2, 7, 8, 12]].tolist() == [23139, 911, 8700, 8092, 726]
-    assert counts.sum() == 41568

@@ -6,13 +6,11 @@ from pathlib import Path
 import laspy
 import numpy as np
 import pytest
-from torch.utils.data import DataLoader, Dataset
 
 from pcnn.datasets.readers.channels import Reading
 from pcnn.datasets.readers.las import read_las, write_las_labels
 from pcnn.datasets.readers.points import read_points
 from tests.datasets.las_files import CODES, CORNER, places, write_las
-from tests.forking import require_fork
 
 CENTRED = Reading(centred=True)
 
@@ -116,26 +114,3 @@ def test_labels_that_do_not_fit(tmp_path: Path):
         with pytest.raises(ValueError, match=r"b\.las"):
             write_las_labels(tmp_path / "b.las", tmp_path / "a.las", labels.astype(np.int64))
         assert not (tmp_path / "b.las").exists()
-
-
-class Tiles(Dataset):
-    """Compressed clouds, read where the loader says."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def __len__(self) -> int:
-        return 2
-
-    def __getitem__(self, index: int) -> int:
-        return read_points(self.path, reading=CENTRED).n_points
-
-
-def test_worker_processes_read_after_their_parent_did(tmp_path: Path):
-    require_fork()
-    before = write_las(tmp_path / "a.las", 60_000)  # chunks enough for several threads
-    write_las_labels(tmp_path / "a.laz", tmp_path / "a.las", np.asarray(before.classification))
-    tiles = Tiles(tmp_path / "a.laz")
-    assert tiles[0] == 60_000
-    loader = DataLoader(tiles, num_workers=1, timeout=30)
-    assert [int(n) for n in loader] == [60_000, 60_000]

@@ -15,7 +15,6 @@ from pcnn.datasets.readers import las_process as process_module
 from pcnn.datasets.readers.channels import Reading
 from pcnn.datasets.readers.las import read_las, write_las_labels
 from pcnn.datasets.readers.las_process import Limits, las_process
-from pcnn.datasets.readers.points import read_points
 from pcnn.errors import FileError
 from tests.datasets.las_files import write_las
 from tests.forking import require_fork
@@ -91,32 +90,6 @@ def test_extended_records_beyond_the_file(tmp_path: Path) -> None:
     (tmp_path / "a.las").write_bytes(data)
     with pytest.raises(FileError, match="extended records reach beyond their end"):
         read_las(tmp_path / "a.las")
-
-
-@pytest.mark.parametrize(("suffix", "point_format"), [("las", 1), ("laz", 7)])
-def test_mutated_files_are_read_or_refused_by_name(
-    tmp_path: Path, suffix: str, point_format: int
-) -> None:
-    source, path = tmp_path / f"a.{suffix}", tmp_path / f"b.{suffix}"
-    write_las(source, 40, point_format)
-    whole = source.read_bytes()
-    rng = np.random.default_rng([point_format, len(suffix), len(whole)])
-    refused = 0
-    for _ in range(120):
-        data = np.frombuffer(whole, np.uint8).copy()
-        places = rng.integers(0, len(data), rng.integers(1, 5))
-        data[places] = rng.choice([0, 1, 127, 128, 254, 255, *rng.integers(0, 256, 6)], len(places))
-        path.write_bytes(data.tobytes()[: int(rng.choice([len(data), rng.integers(len(data))]))])
-        begun = time.monotonic()
-        refusal = ""
-        try:
-            read_points(path, reading=CENTRED)
-        except ValueError as error:
-            refusal = str(error)
-        refused += bool(refusal)
-        assert not refusal or str(path) in refusal
-        assert time.monotonic() - begun < 5
-    assert 30 < refused < 120
 
 
 def test_one_process_reads_all_files(tmp_path: Path) -> None:

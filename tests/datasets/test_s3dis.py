@@ -193,19 +193,3 @@ def test_the_real_crop(data_root: Path, tmp_path: Path):
         assert data[0].geometry.rows == 5000
     facts = {"floor": 23139, "wall": 911, "chair": 8700, "table": 8092, "clutter": 726}
     assert held == {"text": facts, "arrays": facts}
-
-
-@pytest.mark.data
-def test_the_fixture_of_another_toolbox(data_root: Path, tmp_path: Path):
-    folder, name = data_root / "formats" / "tests_s3dis", "Area_1_office_2.bin"
-    points = np.fromfile(folder / "points" / name, np.float32).reshape(-1, 6)
-    room = RoomArrays(
-        points[:, :3],
-        points[:, 3:].astype(np.uint8),
-        np.fromfile(folder / "semantic_mask" / name, np.int64).astype(np.int16),
-        np.fromfile(folder / "instance_mask" / name, np.int64).astype(np.int16),
-    )
-    write_array_room(tmp_path / "Area_1" / "office_2", room)
-    cloud = rooms(tmp_path).read(0)
-    assert cloud.n_points == 100
-    assert cloud.labels.tolist() == room.segment.tolist()

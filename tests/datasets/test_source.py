@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from pcnn.datasets import S3DISSets, SemanticKITTISets
+from pcnn.datasets.cloud_sets import DataSource, resolve_source
 from pcnn.datasets.registration import KITTISets, ThreeDMatchSets
-from pcnn.datasets.source import DataSource, resolve_source
 from pcnn.files.simulated import write_marker
 from pcnn.simulate.rooms import s3dis, threedmatch
 from pcnn.simulate.simulator import Simulator

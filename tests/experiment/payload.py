@@ -15,7 +15,7 @@ from torch import nn
 
 from pcnn.datasets import OnVoxels
 from pcnn.datasets.transforms.augment import Augmentation
-from pcnn.datasets.transforms.elastic import Elastic
+from pcnn.datasets.transforms.features import Elastic
 from pcnn.datasets.transforms.mixes import LaserMix
 from pcnn.tasks import EvaluationViews, SegmentationTask
 

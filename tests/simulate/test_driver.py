@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -13,10 +10,9 @@ from pathlib import Path
 import pytest
 
 from pcnn.simulate import driver
-from pcnn.simulate.driver import SetPlan, Task, exclusive, write_set
+from pcnn.simulate.driver import SetPlan, Task, write_set
 from pcnn.simulate.simulator import Simulator
 from pcnn.simulate.streets.kitti import simulate_kitti
-from tests.forking import require_fork
 
 
 def prepare(folder: Path) -> None:
@@ -147,27 +143,6 @@ def test_progress_is_told_in_lines_off_a_terminal(
     write_set(tmp_path / "long", squares(), workers=1)
     lines = capfd.readouterr().err.splitlines()
     assert lines[1:-1] == [f"{done} of 7 squares" for done in (1, 3, 4, 6, 7)]
-
-
-def test_the_lock_dies_with_its_holder(tmp_path: Path) -> None:
-    require_fork()
-    read, write = os.pipe()
-    holder = os.fork()
-    if not holder:
-        with exclusive(tmp_path / "lock"):
-            os.write(write, b"held")
-            time.sleep(60)
-        os._exit(1)
-    assert os.read(read, 4) == b"held"
-    waited = []
-
-    def kill() -> None:
-        waited.append(True)
-        os.kill(holder, signal.SIGKILL)
-        os.waitpid(holder, 0)
-
-    with exclusive(tmp_path / "lock", on_wait=kill):
-        assert waited == [True]
 
 
 def test_folders_name_seed_version_and_unusual_arguments() -> None:

@@ -17,44 +17,43 @@ COUNTS = range(3, 11)
 _BINS = 32
 _PERIOD = 2520  # a multiple of all counts: parts that begin at its multiples keep the columns
 _PARTS = 6
-_LEAST = 256  # numbers; fewer tell nothing
-_TOLD = 0.1  # [nats]
+_LEAST = 256  # numbers; fewer say nothing
+_LEAST_NATS = 0.1
 _TIMES = 2.0
 
 
 def likely_columns(values: np.ndarray) -> int | None:
-    """Number of columns whose own histograms tell most about a number.
+    """Number of columns that carries most information about the numbers.
 
-    Numbers laid out in the right number of columns differ in distribution from column to column;
-    in a wrong number every column mixes all of them. With q the share of numbers in a bin and q_k
-    that of column k, the column tells the mutual information ``mean_k sum q_k log(q_k / q)``.
+    In the right number of columns the distributions differ from column to column; in a wrong number
+    every column mixes them all. With q the share of numbers in a bin and q_k that of column k, the
+    mutual information of column and number is ``mean_k sum q_k log(q_k / q)``.
 
     Args:
         values: [N] numbers in the order of the file.
 
     Returns:
-        The smallest of 3..10 that tells all but a twentieth of the most; None where none tells
-        anything.
+        The smallest of 3..10 with 95 % of the largest information; None where there is none.
     """
-    told = told_by_columns(values)
-    most = max(told.values(), default=0.0)
-    if most < _TOLD:
+    found = information_by_columns(values)
+    most = max(found.values(), default=0.0)
+    if most < _LEAST_NATS:
         return None
-    return min(count for count, much in told.items() if much >= 0.95 * most)
+    return min(count for count, nats in found.items() if nats >= 0.95 * most)
 
 
 def is_contradicted(values: np.ndarray, count: int) -> bool:
-    """True where another number of columns tells more than twice as much as this one.
+    """True where another number of columns carries more than twice the information of this one.
 
-    Scans of KITTI tell 0.8 nats by 4 columns and 0.25 by 6; files of 5 or 6 columns tell at most
-    0.13 by 4 and 0.7 or more by their own. Twice as many columns seldom tell twice as much, and two
-    rows that are one point cannot be told from those of two lasers that fire in turn.
+    Scans of KITTI have 0.8 nats in 4 columns and 0.25 in 6; files of 5 or 6 columns have at most
+    0.13 in 4 and 0.7 or more in their own. Twice as many columns seldom have twice as much: points
+    of two rows each look like two lasers that fire in turn.
     """
-    told = told_by_columns(values)
-    return bool(told) and max(told.values()) > _TIMES * told[count] + _TOLD
+    found = information_by_columns(values)
+    return bool(found) and max(found.values()) > _TIMES * found[count] + _LEAST_NATS
 
 
-def told_by_columns(values: np.ndarray) -> dict[int, float]:
+def information_by_columns(values: np.ndarray) -> dict[int, float]:
     """Mutual information [nats] of column and number for every count, without its bias.
 
     The bias of sampling, ``(bins - 1)(columns - 1) / 2N``, is taken off. At most six parts of the
@@ -63,7 +62,7 @@ def told_by_columns(values: np.ndarray) -> dict[int, float]:
     if len(values) < _LEAST:
         return {}
     bins = _binned(_looked_at(values))
-    return {count: _told(bins, count) for count in COUNTS}
+    return {count: _information(bins, count) for count in COUNTS}
 
 
 def _looked_at(values: np.ndarray) -> np.ndarray:
@@ -84,7 +83,7 @@ def _binned(values: np.ndarray) -> np.ndarray:
     return np.where(finite, np.searchsorted(edges, values, side="right"), _BINS)
 
 
-def _told(bins: np.ndarray, count: int) -> float:
+def _information(bins: np.ndarray, count: int) -> float:
     n = len(bins) // count * count
     columns = np.arange(n) % count
     table = np.bincount(columns * (_BINS + 1) + bins[:n], minlength=count * (_BINS + 1))
@@ -272,9 +271,9 @@ def read_bin(path: Path, columns: Columns | None = None, limit: float = LIMIT) -
 
     Raises:
         FileError: a size that holds no whole number of points, numbers that a column cannot
-            hold, or that tell of another number of columns; the message names the likely columns.
+            hold, or that belong to another number of columns; the message names the likely ones.
     """
-    told = columns is not None
+    given = columns is not None
     if columns is None:
         columns = LAYOUTS["nuscenes" if path.name.lower().endswith(".pcd.bin") else "kitti"]
     size = path.stat().st_size
@@ -283,15 +282,15 @@ def read_bin(path: Path, columns: Columns | None = None, limit: float = LIMIT) -
     width = _BYTES * len(columns)
     if size % width:
         # a torn file of these columns still looks like them
-        torn = told or size % _BYTES or not is_contradicted(values, len(columns))
+        torn = given or size % _BYTES or not is_contradicted(values, len(columns))
         raise FileError(
             path,
             f"{size} bytes are not a whole number of {width}-byte points (float32 {columns})"
             + ("; truncated?" if torn else advice(values)),
         )
-    if not told and is_contradicted(values, len(columns)):
+    if not given and is_contradicted(values, len(columns)):
         raise FileError(path, f"the numbers are not those of columns {columns}{advice(values)}")
     try:
         return plain_table(path, values.reshape(-1, len(columns)), columns)
     except FileError as error:
-        raise FileError(path, error.rule + ("" if told else advice(values))) from error
+        raise FileError(path, error.rule + ("" if given else advice(values))) from error

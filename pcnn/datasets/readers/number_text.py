@@ -15,7 +15,7 @@ _WORD = 64  # characters of a number
 def number_rows(
     path: Path, body: bytes, kind: np.dtype, count: int, first: int, exact: bool = True
 ) -> np.ndarray:
-    """Rows of numbers, one a line; lines without a word are passed over.
+    """Rows of numbers, one a line; blank lines are skipped.
 
     Args:
         path: the file, for errors.
@@ -23,7 +23,7 @@ def number_rows(
         kind: structured type of a row, one number a field.
         count: rows.
         first: number of the first line in the file.
-        exact: whether there are no lines behind the last row.
+        exact: refuse lines behind the last row.
 
     Returns:
         [count] of the type.

@@ -112,7 +112,7 @@ def rounded_points(points: np.ndarray, origin: object) -> np.ndarray:
     """Points as float32.
 
     Coordinates of a map, millions of metres from its origin, would be rounded to steps of half a
-    metre: clouds would lose their shape without a word.
+    metre: clouds would silently lose their shape.
 
     Args:
         points: [P, 3] numbers [m].

@@ -15,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from pcnn.datasets.transforms.augment import scale_range
 from pcnn.hints import check_fields
 from pcnn.ranges import Degrees, Distance, Factor, PartialShare, Share
 
@@ -85,11 +86,7 @@ class PairAugmentation:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        if self.scale is not None:
-            low, high = self.scale
-            if low > high:
-                raise ValueError(f"scale must be two factors low <= high, got {self.scale}")
-            object.__setattr__(self, "scale", (float(low), float(high)))  # YAML gives a list
+        object.__setattr__(self, "scale", scale_range(self.scale))
 
     def __call__(self, pair: PairClouds, generator: np.random.Generator) -> PairClouds:
         """Return the changed pair; the given one stays as it is."""

@@ -94,7 +94,7 @@ def read_scene(folder: Path, scene: str, with_info: bool = True) -> list[Registr
     Args:
         folder: holds gt.log, gt.info unless told otherwise, and maybe gt_overlap.log.
         scene: name the pairs carry.
-        with_info: whether gt.info must be there.
+        with_info: require gt.info.
 
     Raises:
         MissingFileError: a file is missing.

@@ -114,7 +114,7 @@ class KITTIOdometry:
             ``val.pkl`` and ``test.pkl``: its pairs and its ``legacy`` transforms, so that no cache
             is needed.
         sequences: some of the split's; None takes all of them. Those that are absent raise.
-        make_missing: whether pairs without a cached transform are let in, for `fill_cache`.
+        make_missing: let in pairs without a cached transform, for `fill_cache`.
         distances: take all pairs of scans that are so far apart, lowest and highest [m], in place
             of the published ones: many more to train on. For ``odometry`` alone, whose transforms
             need no cache.
@@ -155,9 +155,9 @@ class KITTIOdometry:
         if not self.root.is_dir():
             raise FileNotFoundError(f"KITTI: {self.root} is not a folder")
         self.sequences = tuple(SPLITS[split] if sequences is None else sequences)
-        strangers = set(self.sequences) - set(SPLITS[split])
-        if strangers:
-            raise ValueError(f"sequences {sorted(strangers)} do not belong to the {split} split")
+        others = set(self.sequences) - set(SPLITS[split])
+        if others:
+            raise ValueError(f"sequences {sorted(others)} do not belong to the {split} split")
         self.split = split
         self.name = f"KITTI odometry {split}"
         self.ground_truth = (

@@ -139,7 +139,7 @@ def make_ground_truth(
         voxel: [m].
         overlaps: smallest (not included) and largest overlap of a pair.
         track: wraps the pairs, e.g. to show progress.
-        replace: whether files of these names may be replaced: published ones cannot be made again.
+        replace: replace files of these names; published ones cannot be made again.
 
     Returns:
         Number of pairs written.

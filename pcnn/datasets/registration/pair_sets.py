@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, Protocol, get_args
 
 from annotated_types import Len, MinLen
 
-from pcnn.datasets.cloud_sets import Split, parts_there
+from pcnn.datasets.cloud_sets import DataSource, Published, Split, parts_there
 from pcnn.datasets.registration.kitti_odometry import SPLITS, KITTIOdometry, poses_file
 from pcnn.datasets.registration.pairs import PairDataset
 from pcnn.datasets.registration.threedmatch import (
@@ -22,7 +22,6 @@ from pcnn.datasets.registration.threedmatch import (
     IndoorPairs,
     ThreeDMatch,
 )
-from pcnn.datasets.source import DataSource, Published
 from pcnn.files.bounded import LIMIT
 from pcnn.ranges import ArgumentsOf, Distance, Natural, PartialShare, Positive
 
@@ -57,7 +56,7 @@ class PairSets(Protocol):
         """Whose thresholds apply, ``threedmatch`` or ``kitti``."""
 
     def find(self, split: Split) -> PairDataset:
-        """Find the pairs of a split; simulates them where that is due.
+        """Find the pairs of a split; simulates them where there is no folder.
 
         Raises:
             FileNotFoundError: files are missing.
@@ -72,7 +71,7 @@ class ThreeDMatchSets:
     Args:
         root: folder of the set; None stands for ``data_dir/threedmatch`` where it exists, else for
             simulated rooms (see ``source``).
-        source: ``auto``, ``real`` or ``simulated``; see `pcnn.datasets.source.resolve_source`.
+        source: ``auto``, ``real`` or ``simulated``; see `pcnn.datasets.cloud_sets.resolve_source`.
         data_dir: folder for the default root and for simulated sets.
         pair_list: test pairs, ``3DMatch`` or ``3DLoMatch``.
         scenes: of the test pairs; None takes those that are there.
@@ -159,7 +158,7 @@ class KITTISets:
     Args:
         root: folder of the set; None stands for ``data_dir/kitti`` where it exists, else for
             simulated drives (see ``source``).
-        source: ``auto``, ``real`` or ``simulated``; see `pcnn.datasets.source.resolve_source`.
+        source: ``auto``, ``real`` or ``simulated``; see `pcnn.datasets.cloud_sets.resolve_source`.
         data_dir: folder for the default root and for simulated sets.
         split: whose pairs are tested: ``train``, ``val`` or ``test``.
         ground_truth: ``legacy``, ``fixed`` or ``odometry``, of all splits; simulated drives have

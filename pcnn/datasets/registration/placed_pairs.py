@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 
 import numpy as np
 import torch
@@ -65,6 +65,7 @@ class PlacedPair:
     name: PairId
 
 
+@dataclass(eq=False)
 class PlacedPairs(Dataset[PlacedPair]):
     """Pairs as samples that are pure functions of (seed, epoch, index).
 
@@ -87,36 +88,28 @@ class PlacedPairs(Dataset[PlacedPair]):
         ValueError: a number out of range, or a set without pairs.
     """
 
-    def __init__(
-        self,
-        pairs: PairDataset,
-        *,
-        voxel_size: float,
-        geometry: Placement,
-        augment: PairAugmentation | None = None,
-        feature_noise: float = 0.0,
-        max_points: int | None = None,
-        limit: int | None = None,
-        seed: int = 0,
-        kept_bytes: int = KEPT_BYTES,
-    ) -> None:
-        if feature_noise < 0.0:
-            raise ValueError(f"feature_noise must be at least 0, got {feature_noise}")
-        if max_points is not None and max_points < 1:
-            raise ValueError(f"max_points must be at least 1 or none, got {max_points}")
-        if not pairs.pairs:
-            raise ValueError(f"{pairs.name} holds no pairs")
-        self.pairs = pairs
-        self.chosen = evenly_spaced(pairs.pairs, limit)
-        self.voxel_size = voxel_size
-        self.geometry = geometry
-        self.augment = augment
-        self.feature_noise = feature_noise
-        self.max_points = max_points
-        self.seed = seed
+    pairs: PairDataset
+    _: KW_ONLY
+    voxel_size: float
+    geometry: Placement
+    augment: PairAugmentation | None = None
+    feature_noise: float = 0.0
+    max_points: int | None = None
+    limit: int | None = None
+    seed: int = 0
+    kept_bytes: int = KEPT_BYTES
+
+    def __post_init__(self) -> None:
+        if self.feature_noise < 0.0:
+            raise ValueError(f"feature_noise must be at least 0, got {self.feature_noise}")
+        if self.max_points is not None and self.max_points < 1:
+            raise ValueError(f"max_points must be at least 1 or none, got {self.max_points}")
+        if not self.pairs.pairs:
+            raise ValueError(f"{self.pairs.name} holds no pairs")
+        self.chosen = evenly_spaced(self.pairs.pairs, self.limit)
         self._empty: set[tuple[str, int]] = set()  # named already
         self._kept: dict[tuple[str, int], Tensor] = {}
-        self._room = kept_bytes
+        self._room = self.kept_bytes
 
     def __len__(self) -> int:
         """Number of pairs."""
@@ -245,6 +238,7 @@ class PairBatch(Batch):
         return other
 
 
+@dataclass(frozen=True)
 class CollatePairs:
     """Joins pairs into a batch. A class, so that workers can receive it.
 
@@ -254,16 +248,15 @@ class CollatePairs:
         one_pass: both sides are one tensor.
     """
 
-    def __init__(self, placement: Placement, voxel_size: float, one_pass: bool = False) -> None:
-        self.placement = placement
-        self.voxel_size = voxel_size
-        self.one_pass = one_pass
+    placement: Placement
+    voxel_size: float
+    one_pass: bool = False
 
     def __call__(self, pairs: Sequence[PlacedPair]) -> PairBatch:
         """Return the batch of the pairs, in their order; no pairs give a batch of none.
 
         Raises:
-            ValueError: pairs on unlike geometries.
+            ValueError: pairs on different geometries.
         """
         nothing = (
             [] if pairs else [placed(torch.empty(0, 3), self.voxel_size, self.placement, "nothing")]

@@ -14,7 +14,7 @@ import torch
 from annotated_types import Interval, MinLen
 
 from pcnn.datasets.cloud import Cloud
-from pcnn.datasets.cloud_sets import CloudSets, Split, parts_there
+from pcnn.datasets.cloud_sets import CloudSets, DataSource, Published, Split, parts_there
 from pcnn.datasets.labels import IGNORE, LabelMap
 from pcnn.datasets.readers.table import COLORS
 from pcnn.datasets.s3dis.classes import (
@@ -27,7 +27,6 @@ from pcnn.datasets.s3dis.classes import (
     room_type,
 )
 from pcnn.datasets.s3dis.files import DOWNLOAD, find_rooms, train_ids
-from pcnn.datasets.source import DataSource, Published
 from pcnn.files.bounded import LIMIT
 from pcnn.plural import counted
 from pcnn.ranges import ArgumentsOf, Positive
@@ -130,7 +129,7 @@ class S3DISSets(CloudSets):
         root: folder that holds `Area_1` and so on, as published or in Pointcept's arrays; None
             stands for ``data_dir/s3dis`` where it exists, else for simulated rooms (see
             ``source``).
-        source: ``auto``, ``real`` or ``simulated``; see `pcnn.datasets.source.resolve_source`.
+        source: ``auto``, ``real`` or ``simulated``; see `pcnn.datasets.cloud_sets.resolve_source`.
         data_dir: folder for the default root and for simulated sets.
         test_areas: areas to test on.
         val_areas: areas to validate on; None means those of the test, may be empty.

@@ -12,8 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from pcnn.datasets.statistics.clouds import CloudStatistics
-from pcnn.datasets.statistics.histogram import Histogram, earth_movers_distance
+from pcnn.datasets.statistics.clouds import CloudStatistics, Histogram, earth_movers_distance
 from pcnn.errors import FileError
 from pcnn.files.text import read_json
 
@@ -140,12 +139,12 @@ def _rings(clouds: list[CloudStatistics]) -> tuple[dict[str, list[float]] | None
     if not found:
         return None, None
     usual = Counter(len(rings.points) for rings in found).most_common(1)[0][0]
-    alike = [rings for rings in found if len(rings.points) == usual]
+    chosen = [rings for rings in found if len(rings.points) == usual]
     means = {
-        name: np.mean([getattr(rings, name) for rings in alike], axis=0).round(3).tolist()
+        name: np.mean([getattr(rings, name) for rings in chosen], axis=0).round(3).tolist()
         for name in ("points", "elevation", "range")
     }
-    return means, round(float(np.mean([rings.missing for rings in alike])), 4)
+    return means, round(float(np.mean([rings.missing for rings in chosen])), 4)
 
 
 def read_statistics(path: Path) -> SetStatistics:

@@ -1,8 +1,7 @@
 """Random changes of training clouds."""
 
 from pcnn.datasets.transforms.augment import Augmentation
-from pcnn.datasets.transforms.elastic import Elastic
-from pcnn.datasets.transforms.features import Chromatic, Remission
+from pcnn.datasets.transforms.features import Chromatic, Elastic, Remission
 from pcnn.datasets.transforms.mixes import LaserMix, OneOf, PolarMix
 
 __all__ = ["Augmentation", "Chromatic", "Elastic", "LaserMix", "OneOf", "PolarMix", "Remission"]

@@ -17,8 +17,7 @@ from annotated_types import Interval
 from torch import Tensor
 
 from pcnn.datasets.cloud import Cloud, turned
-from pcnn.datasets.transforms.elastic import Elastic
-from pcnn.datasets.transforms.features import Chromatic, Remission
+from pcnn.datasets.transforms.features import Chromatic, Elastic, Remission
 from pcnn.datasets.transforms.mixes import ScanMix
 from pcnn.hints import check_fields
 from pcnn.ranges import Degrees, Distance, Factor, PartialShare, Share
@@ -86,6 +85,20 @@ def sector(cloud: Cloud, generator: np.random.Generator, degrees: float) -> Clou
     return cloud.select(keep.nonzero()[:, 0])
 
 
+def scale_range(scale: Sequence[float] | None) -> tuple[float, float] | None:
+    """Return the lowest and the highest factor, of which YAML gives a list.
+
+    Raises:
+        ValueError: the lowest is above the highest.
+    """
+    if scale is None:
+        return None
+    low, high = scale
+    if low > high:
+        raise ValueError(f"scale must be two factors low <= high, got {scale}")
+    return float(low), float(high)
+
+
 @dataclass(frozen=True)
 class Augmentation:
     """The changes above in a fixed order; what is switched off draws no random number.
@@ -131,11 +144,7 @@ class Augmentation:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        if self.scale is not None:
-            low, high = self.scale
-            if low > high:
-                raise ValueError(f"scale must be two factors low <= high, got {self.scale}")
-            object.__setattr__(self, "scale", (float(low), float(high)))  # YAML gives a list
+        object.__setattr__(self, "scale", scale_range(self.scale))
         if self.shift is not None:
             object.__setattr__(self, "shift", tuple(map(float, self.shift)))
 

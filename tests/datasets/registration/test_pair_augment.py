@@ -145,18 +145,6 @@ def test_points_left_out_are_a_part_of_the_cloud() -> None:
         assert len(sizes) > 10
 
 
-def test_a_key_gives_one_change_and_another_key_another() -> None:
-    pair = same_places(random_pose(5), 200)
-    augment = PairAugmentation(**ALL)
-    once = augment(pair, sample_generator(1, 2, 3))
-    again = augment(pair, sample_generator(1, 2, 3))
-    assert torch.equal(once.source, again.source)
-    assert torch.equal(once.target, again.target)
-    assert torch.equal(once.transform, again.transform)
-    for key in ((0, 2, 3), (1, 3, 3), (1, 2, 4)):
-        assert not torch.equal(once.transform, augment(pair, sample_generator(*key)).transform)
-
-
 def test_threads_do_not_change_a_bit() -> None:
     pair = same_places(random_pose(6), 40_000)  # more than one thread takes at once
     augment, threads = PairAugmentation(**ALL), torch.get_num_threads()

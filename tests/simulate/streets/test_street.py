@@ -13,7 +13,7 @@ from pcnn.simulate.raycast import RayCaster
 from pcnn.simulate.streets.ground import Ground, Relief
 from pcnn.simulate.streets.layout import Zone
 from pcnn.simulate.streets.raw_ids import MOVING
-from pcnn.simulate.streets.settings import BLOCK_LENGTH, draw_sensor_settings
+from pcnn.simulate.streets.settings import BLOCK_LENGTH
 from pcnn.simulate.streets.street import Street, View
 from pcnn.simulate.streets.traffic import Arrival, Passing
 
@@ -150,17 +150,6 @@ def test_moving_things_move_and_say_so(street: Street) -> None:
 def test_a_drive_longer_than_the_ids_reach_is_refused(street: Street) -> None:
     with pytest.raises(ValueError, match="instance ids"):
         View(street, [30_000]).scan(30_000)
-
-
-def test_splits_draw_from_their_own_ranges() -> None:
-    draws = {
-        split: [draw_sensor_settings(np.random.default_rng(seed), split) for seed in range(40)]
-        for split in ("train", "val")
-    }
-    assert max(s.dropout for s in draws["train"]) <= 1.3
-    assert min(s.dropout for s in draws["val"]) >= 1.2
-    with pytest.raises(ValueError, match="'holdout' is unknown"):
-        draw_sensor_settings(np.random.default_rng(0), "holdout")  # type: ignore[arg-type]
 
 
 def test_districts_differ_in_what_may_change_along_a_street() -> None:
