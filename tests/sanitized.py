@@ -32,7 +32,7 @@ from pcnn.maps.levels import extent_of, pack_cells, unique_sites
 from pcnn.maps.reached_sites import reached_sites
 from pcnn.models import MinkUNet42
 from pcnn.ops import Planner
-from pcnn.ops.sites import strided
+from pcnn.ops.sites import output_sites
 from tests.clouds import surface, surface_grid
 from tests.engines import KERNEL_BUILDERS
 from tests.kernels.emulator import emulated_module
@@ -182,7 +182,7 @@ def sites(device: torch.device) -> Iterator[Compared]:
     )
     for grid in (surface_grid(ROWS, 2), far):  # by a bitmap, and by a sort where the box is large
         for kernel in (Kernel.of(2, 2), Kernel.of(3, (1, 3, 2))):
-            found, truth = strided(grid.to(device), kernel), grid.strided(kernel)
+            found, truth = output_sites(grid.to(device), kernel), grid.strided(kernel)
             assert found.inverse is not None
             assert truth.inverse is not None
             yield f"sites {kernel}", found.keys, truth.keys

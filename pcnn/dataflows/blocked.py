@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from operator import itemgetter, sub
 
 import torch
 from torch import Tensor, nn
@@ -124,14 +125,14 @@ class SummedBlocks(Blocked):
         out.copy_(nn.functional.embedding_bag(in_index[first:last], rows, places, mode="sum"))
 
 
-def by_block(segments: Tensor) -> list[tuple[int, int, int, list[int], list[int]]]:
+def by_block(segments: Tensor) -> list[tuple[int, int, int, tuple[int, ...], list[int]]]:
     """Blocks that have triplets: number, first and one-past-last triplet, slots, their sizes.
 
     ``segments`` ``[S, 4]`` (block, slot, first and one-past-last triplet) lives on the host.
     """
     blocks = []
-    for block, group in groupby(segments.tolist(), key=lambda segment: segment[0]):
-        parts = list(group)
-        sizes = [end - start for _, _, start, end in parts]
-        blocks.append((block, parts[0][2], parts[-1][3], [slot for _, slot, _, _ in parts], sizes))
+    for block, group in groupby(segments.tolist(), key=itemgetter(0)):
+        _, slots, starts, ends = zip(*group, strict=True)
+        sizes = list(map(sub, ends, starts))
+        blocks.append((block, starts[0], ends[-1], slots, sizes))
     return blocks

@@ -61,9 +61,14 @@ class PerProduct:
         return f"{self.forward.name}_t_{self.transposed.name}_o_{self.vvor.name}"
 
     @property
+    def parts(self) -> tuple[Dataflow, Dataflow, Dataflow]:
+        """The three, in the order of `PRODUCTS`."""
+        return self.forward, self.transposed, self.vvor
+
+    @property
     def deterministic(self) -> bool:
         """Whether all three are."""
-        return all(part.deterministic for part in (self.forward, self.transposed, self.vvor))
+        return all(part.deterministic for part in self.parts)
 
     @property
     def needs(self) -> tuple[str, ...]:

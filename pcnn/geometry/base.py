@@ -20,7 +20,11 @@ if TYPE_CHECKING:
 #: Inverses from the points up to a level's finer one; ``None``: they are not known.
 Finer = tuple[Tensor, ...] | None
 
-Maps = dict[tuple[Any, ...], KernelMap]
+#: Maps by `Kernel.key` and builder: all that decides about the triplets.
+Maps = dict[tuple[Any, Any], KernelMap]
+
+_ITSELF = ("itself",)
+_NONE: Maps = {}
 
 
 class Builder(Hashable, Protocol):
@@ -28,6 +32,16 @@ class Builder(Hashable, Protocol):
 
     def build(self, source: Any, target: Any, kernel: Kernel) -> KernelMap:
         """Kernel map from input sites ``source`` to output sites ``target``."""
+
+
+class BuilderChoice(Protocol):
+    """What a geometry asks of an engine: who finds the triplets."""
+
+    def builder_of(self, geometry: str, kernel: Kernel) -> Builder | None:
+        """The builder of a kernel on ``voxel`` or ``point``; ``None``: it does not serve them."""
+
+    def unserved(self, geometry: str) -> ValueError:
+        """The error about a geometry that it does not serve."""
 
 
 class Geometry:
@@ -48,9 +62,12 @@ class Geometry:
     key_format: KeyFormat
     finer: Finer
 
-    #: how messages call a geometry of the kind, and one of several
+    #: how engines and configurations call the kind, messages one geometry, and one of several
+    name: ClassVar[str]
     kind: ClassVar[str]
     short: ClassVar[str]
+    #: whether every builder has maps of its own; otherwise all builders find the same triplets
+    maps_by_builder: ClassVar[bool] = False
 
     _levels: dict[tuple[str, Kernel | Triple], Self]
     _maps: dict[tuple[Any, ...], Maps]
@@ -134,7 +151,7 @@ class Geometry:
                 f"this {type(self).__name__} of tensor stride {self.tensor_stride} has no inverse "
                 "that leads back to points: it was not made from points, or not by the floor of "
                 "their cells (downsampling='reached', a generative layer); go back to the finest "
-                "level first, ConvTranspose3d or unpool with sites="
+                "level first, ConvTranspose3d or unpool with out="
             )
         rows, *coarser = inverses
         for above in coarser:
@@ -181,7 +198,38 @@ class Geometry:
         raise NotImplementedError
 
     def _level_key(self, kernel: Kernel, down: bool) -> tuple[str, Kernel | Triple]:
-        return ("down", kernel.stride) if down else ("up", kernel)
+        if not down:
+            return "up", kernel
+        return "down", kernel if self.downsampling == "reached" else kernel.stride
+
+    def kernel_map(self, out: Geometry, kernel: Kernel, engine: BuilderChoice) -> KernelMap:
+        """Kernel map of a layer from this geometry (input) to ``out``, built once and kept.
+
+        Args:
+            out: output sites, of the same kind.
+            kernel: the relation.
+            engine: whose builder finds the triplets. Native points also take a map that was given
+                to them, whatever the engine.
+
+        Raises:
+            ValueError: as `map_to`; voxels and points mixed; or an engine that does not serve the
+                geometry.
+            RuntimeError: as `map_to`.
+        """
+        if type(out) is not type(self):
+            raise ValueError(
+                f"no map leads from a {type(self).__name__} to a {type(out).__name__}; give both "
+                "as voxels or as points"
+            )
+        builder = engine.builder_of(self.name, kernel)
+        if builder is None and not self.maps_by_builder:
+            raise engine.unserved(self.name)
+        found = self.cached_map(out, kernel, builder)
+        if found is not None:
+            return found
+        if builder is None:
+            raise engine.unserved(self.name)
+        return self.map_to(out, kernel, builder)
 
     def map_to(self, out: Self, kernel: Kernel, builder: Builder) -> KernelMap:
         """Kernel map from this geometry (input) to ``out``, built once and kept with this one.
@@ -209,13 +257,17 @@ class Geometry:
         self, out: Self, kernel: Kernel, builder: Builder | None = None
     ) -> KernelMap | None:
         """The map to ``out`` that is kept with this geometry: the builder's, or one given."""
-        return self._maps_to(out).get(kernel.key)
+        # every layer of every call looks here, most often for a map to this geometry itself
+        maps = self._maps.get(_ITSELF, _NONE) if out is self else self._maps_to(out)
+        given = maps.get((kernel.key, None))
+        if builder is None or not self.maps_by_builder:
+            return given
+        return maps.get((kernel.key, builder)) or given
 
     def maps_to(self, out: Self) -> dict[tuple[Kernel, Builder | None], KernelMap]:
         """All maps to ``out`` that are kept with this geometry, by kernel and builder."""
         found: dict[tuple[Kernel, Builder | None], KernelMap] = {}
-        for key, built in self._maps_to(out).items():
-            (own, builder) = key if len(key) == 2 else (key, None)
+        for (own, builder), built in self._maps_to(out).items():
             found[Kernel.of(*own), builder] = built
         return found
 
@@ -254,20 +306,17 @@ class Geometry:
             maps = self._maps_to_others.setdefault(out, {})
         else:
             maps = self._maps.setdefault(place, {})
-        return maps.setdefault(self._map_key(kernel, builder), built)
-
-    def _map_key(self, kernel: Kernel, builder: Builder | None) -> tuple[Any, ...]:
-        """All that decides about the triplets."""
-        return kernel.key
+        return maps.setdefault((kernel.key, builder if self.maps_by_builder else None), built)
 
     def _maps_to(self, out: Geometry) -> Maps:
         place = self._place(out)
-        return self._maps_to_others.get(out, {}) if place is None else self._maps.get(place, {})
+        kept = self._maps_to_others.get(out) if place is None else self._maps.get(place)
+        return _NONE if kept is None else kept
 
     def _place(self, out: Geometry) -> tuple[Any, ...] | None:
         """What ``out`` is to this geometry, if one was derived from the other."""
         if out is self:
-            return ("itself",)
+            return _ITSELF
         for key, level in self._levels.items():
             if level is out:
                 return ("below", *key)

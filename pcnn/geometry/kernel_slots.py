@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -70,6 +70,26 @@ class Kernel:
     stride: Triple
     dilation: Triple
     padding: Triple
+    # asked by every layer of every call, in compiled code too: plain attributes
+    #: its fields, and what a geometry keeps its maps under
+    key: tuple[Triple, Triple, Triple, Triple] = field(init=False, repr=False, compare=False)
+    #: whether the output's tensor stride differs from the input's
+    is_strided: bool = field(init=False, repr=False, compare=False)
+    #: whether the convolution is a linear layer on every site (one slot, at offset 0)
+    is_pointwise: bool = field(init=False, repr=False, compare=False)
+    #: whether every input has exactly one output and one slot (size = stride, no padding)
+    is_disjoint: bool = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        size, stride, ones = self.size, self.stride, (1, 1, 1)
+        unpadded = self.padding == (0, 0, 0)
+        facts = {
+            "key": (size, stride, self.dilation, self.padding),
+            "is_strided": stride != ones,
+            "is_pointwise": size == stride == ones and unpadded,
+            "is_disjoint": size == stride != ones and self.dilation == ones and unpadded,
+        }
+        self.__dict__.update(facts)
 
     @staticmethod
     def of(
@@ -97,18 +117,13 @@ class Kernel:
 
     @cached_property
     def _hash(self) -> int:
-        return hash((self.size, self.stride, self.dilation, self.padding))
+        return hash(self.key)
 
     def __hash__(self) -> int:
         return self._hash  # every layer of every call looks its map up by the kernel
 
-    @property
-    def key(self) -> tuple[Triple, Triple, Triple, Triple]:
-        """Its fields, and what a geometry keeps its maps under."""
-        return self.size, self.stride, self.dilation, self.padding
-
     def __reduce__(self) -> tuple[Any, ...]:
-        return _shared, (self.size, self.stride, self.dilation, self.padding)
+        return _shared, self.key
 
     @cached_property
     def volume(self) -> int:
@@ -162,16 +177,6 @@ class Kernel:
         x, y, z = ((d * s) << shift for d, s, shift in axes)
         return key_format.delta(origin), x, y, z
 
-    @property
-    def is_strided(self) -> bool:
-        """True if the output's tensor stride differs from the input's."""
-        return self.stride != (1, 1, 1)
-
-    @property
-    def is_pointwise(self) -> bool:
-        """True if the convolution is a linear layer on every site (one slot, at offset 0)."""
-        return self.size == self.stride == (1, 1, 1) and self.padding == (0, 0, 0)
-
     @cached_property
     def is_symmetric(self) -> bool:
         """True if slot ``K - 1 - k`` has the offset opposite to slot ``k`` at stride 1.
@@ -186,16 +191,6 @@ class Kernel:
             for k, d, p in zip(self.size, self.dilation, self.padding, strict=True)
         )
         return all(centred)
-
-    @property
-    def is_disjoint(self) -> bool:
-        """True if every input has exactly one output and one slot (size = stride, no padding)."""
-        return (
-            self.size == self.stride
-            and self.dilation == (1, 1, 1)
-            and self.padding == (0, 0, 0)
-            and self.is_strided
-        )
 
 
 @cache

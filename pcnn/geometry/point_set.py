@@ -9,10 +9,10 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from pcnn.geometry.base import Builder, Finer, Geometry, joined_rows
+from pcnn.geometry.base import Finer, Geometry, joined_rows
 from pcnn.geometry.checks import check_integers, check_order, check_rows
 from pcnn.geometry.coarse_points import coarser, in_cells
-from pcnn.geometry.kernel_map import KernelMap, one_line, per_axis
+from pcnn.geometry.kernel_map import one_line, per_axis
 from pcnn.geometry.kernel_slots import Kernel, Triple
 from pcnn.geometry.neighbourhood import USUAL, Neighbourhood
 from pcnn.geometry.packing import DEFAULT_FORMAT, KeyFormat
@@ -79,8 +79,10 @@ class PointSet(Geometry):
     finer: Finer = ()
     check: InitVar[bool | None] = None
 
+    name: ClassVar[str] = "point"
     kind: ClassVar[str] = "point set"
     short: ClassVar[str] = "set"
+    maps_by_builder: ClassVar[bool] = True
 
     def __post_init__(self, check: bool | None) -> None:
         self._start()
@@ -205,22 +207,8 @@ class PointSet(Geometry):
         """
         raise ValueError(
             f"a transposed convolution of stride {kernel.stride} cannot generate native points; "
-            "give it the finer points, sites=..., or use voxels"
+            "give it the finer points, out=..., or use voxels"
         )
-
-    def level(self, kernel: Kernel, down: bool = True) -> PointSet | None:
-        """The level that `strided` has made for this kernel, if it has."""
-        return super().level(kernel) if down else None
-
-    def cached_map(
-        self, out: PointSet, kernel: Kernel, builder: Builder | None = None
-    ) -> KernelMap | None:
-        """The map to ``out`` that is kept with this set: the builder's, or one that was given."""
-        maps = self._maps_to(out)
-        return maps.get((kernel.key, builder)) or maps.get((kernel.key, None))
-
-    def _map_key(self, kernel: Kernel, builder: Builder | None) -> tuple[Any, ...]:
-        return kernel.key, builder
 
     def _check_new_map(self, out: PointSet, kernel: Kernel, anywhere: bool = True) -> None:
         super()._check_new_map(out, kernel, anywhere)

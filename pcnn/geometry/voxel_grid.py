@@ -60,6 +60,7 @@ class VoxelGrid(Geometry):
     finer: Finer = ()
     check: InitVar[bool | None] = None
 
+    name: ClassVar[str] = "voxel"
     kind: ClassVar[str] = "voxel grid"
     short: ClassVar[str] = "grid"
 
@@ -138,11 +139,6 @@ class VoxelGrid(Geometry):
     def _coarser(self, kernel: Kernel) -> VoxelGrid:
         """``floor``: ``stride * floor(c / stride)``; ``reached``: sites that a triplet reaches."""
         return (_floored if self.downsampling == "floor" else _reached)(self, kernel)
-
-    def _level_key(self, kernel: Kernel, down: bool) -> tuple[str, Kernel | Triple]:
-        if down and self.downsampling == "reached":
-            return "down", kernel
-        return super()._level_key(kernel, down)
 
     def floor_level(self, stride: Triple, keys: Tensor, inverse: Tensor) -> VoxelGrid:
         """The level of the sites ``stride * floor(c / stride)``; it is not kept with this grid.

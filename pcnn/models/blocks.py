@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import torch
 from torch import nn
 
-from pcnn.geometry import VoxelGrid
+from pcnn.geometry import Geometry
 from pcnn.nn import FoldedNorm, add, fused_convolution, is_hooked
 from pcnn.nn.conv import Size
 from pcnn.tensor import SparseTensor
@@ -49,23 +49,21 @@ class ConvNorm(nn.Module):
         self.conv, self.norm, self.activation = conv, norm, activation
         self._folded = FoldedNorm()
 
-    def forward(
-        self, x: SparseTensor, sites: SparseTensor | VoxelGrid | None = None
-    ) -> SparseTensor:
+    def forward(self, x: SparseTensor, out: SparseTensor | Geometry | None = None) -> SparseTensor:
         """Features ``[N_in, C_in]`` to ``[N_out, C_out]``."""
-        return self.added_to(None, x, sites, self.activation)
+        return self.added_to(None, x, out, self.activation)
 
     def added_to(
         self,
         residual: SparseTensor | None,
         x: SparseTensor,
-        sites: SparseTensor | VoxelGrid | None = None,
+        out: SparseTensor | Geometry | None = None,
         relu: bool = True,
     ) -> SparseTensor:
         """``relu(norm(conv(x)) + residual)``, with ReLU if ``relu``; ``activation`` is not used."""
         parts: dict[str, Any] = self._modules  # self.conv costs ten times as much
         conv, norm = parts["conv"], parts["norm"]
-        return fused_convolution(conv, x, sites, norm, residual, relu, self._folded)
+        return fused_convolution(conv, x, out, norm, residual, relu, self._folded)
 
     def train(self, mode: bool = True) -> ConvNorm:
         """Switch between training and evaluation; the folded norm is computed again after it."""

@@ -44,10 +44,10 @@ class Level(nn.Module):
         super().__init__()
         self.entry, self.block = entry, block
 
-    def forward(self, x: SparseTensor, sites: SparseTensor | None = None) -> SparseTensor:
+    def forward(self, x: SparseTensor, out: SparseTensor | None = None) -> SparseTensor:
         """Features ``[N_in, C_in]`` to ``[N_out, C_out]``, on given sites if there are any."""
-        out: SparseTensor = self.block(self.entry(x, sites))
-        return out
+        y: SparseTensor = self.block(self.entry(x, out))
+        return y
 
 
 class ResUNet(PlannedModule):

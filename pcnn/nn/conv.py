@@ -8,11 +8,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from pcnn.dataflows import Epilogue
-from pcnn.geometry import Geometry, Kernel, KernelMap
+from pcnn.geometry import Geometry, Kernel
 from pcnn.ops.convolution import convolution
 from pcnn.ops.engine import Engine, resolve
-from pcnn.ops.kernel_maps import map_between
 from pcnn.ops.pointwise import pointwise
 from pcnn.ops.sites import output_sites
 from pcnn.tensor import SparseTensor, require_sparse
@@ -77,26 +75,6 @@ class _Convolution(nn.Module):
             f"groups={self.groups}, bias={self.bias is not None}, engine={self.engine.name}"
         )
 
-    def _apply_map(self, features: Tensor, kernel_map: KernelMap) -> Tensor:
-        dtype = compute_dtype(features)
-        weight, bias = self.weight, self.bias
-        epilogue = None
-        if bias is not None and not (
-            torch.is_grad_enabled()
-            and (features.requires_grad or weight.requires_grad or bias.requires_grad)
-        ):
-            epilogue = Epilogue(None, bias if bias.dtype.itemsize > 2 else bias.float())
-        out = convolution(
-            features,
-            weight,
-            kernel_map,
-            self.engine,
-            groups=self.groups,
-            compute_dtype=dtype,
-            epilogue=epilogue,
-        )
-        return out if bias is None or epilogue is not None else out + bias.to(out.dtype)
-
     def _pointwise(self, features: Tensor) -> Tensor:
         dtype = compute_dtype(features)
         narrow = dtype != self.weight.dtype or dtype.itemsize == 2  # than weight gradients' sums
@@ -129,23 +107,34 @@ class Conv3d(_Convolution):
         ValueError: channels, groups, kernel or engine that do not exist or do not fit.
     """
 
-    def forward(self, x: SparseTensor, sites: Geometry | None = None) -> SparseTensor:
+    def forward(self, x: SparseTensor, out: Geometry | None = None) -> SparseTensor:
         """Convolve.
 
         Args:
             x: features ``[N_in, C_in]`` on a geometry.
-            sites: output sites; ``None`` lets the geometry decide.
+            out: output sites; ``None`` lets the geometry decide.
 
         Returns:
             Features ``[N_out, C_out]`` on the output sites.
         """
         if type(x) is not SparseTensor:
             require_sparse(x, self)
-        if self.kernel.is_pointwise and (sites is None or sites is x.geometry):
+        geometry, kernel = x.geometry, self.kernel
+        if out is None:
+            out = output_sites(geometry, kernel) if kernel.is_strided else geometry
+        if kernel.is_pointwise and out is geometry:
             return x.replace(self._pointwise(x.features))
-        target = output_sites(x.geometry, self.kernel) if sites is None else sites
-        kernel_map = map_between(x.geometry, target, self.kernel, self.engine)
-        return SparseTensor(self._apply_map(x.features, kernel_map), target)
+        kernel_map = geometry.kernel_map(out, kernel, self.engine)
+        features = convolution(
+            x.features,
+            self.weight,
+            kernel_map,
+            self.engine,
+            groups=self.groups,
+            compute_dtype=compute_dtype(x.features),
+            bias=self.bias,
+        )
+        return SparseTensor(features, out)
 
 
 class ConvTranspose3d(_Convolution):
@@ -170,14 +159,12 @@ class ConvTranspose3d(_Convolution):
         ValueError: channels, groups, kernel or engine that do not exist or do not fit.
     """
 
-    def forward(
-        self, x: SparseTensor, sites: Geometry | SparseTensor | None = None
-    ) -> SparseTensor:
+    def forward(self, x: SparseTensor, out: Geometry | SparseTensor | None = None) -> SparseTensor:
         """Convolve to finer sites.
 
         Args:
             x: features ``[N_in, C_in]`` on the coarser geometry.
-            sites: finer sites, or a tensor on them (a skip connection): the map of the earlier
+            out: finer sites, or a tensor on them (a skip connection): the map of the earlier
                 convolution between the two geometries is used again, backwards. ``None`` generates
                 every site the kernel reaches.
 
@@ -186,9 +173,18 @@ class ConvTranspose3d(_Convolution):
         """
         if type(x) is not SparseTensor:
             require_sparse(x, self)
-        if sites is None:
-            target = x.geometry.generated(self.kernel)
-        else:
-            target = sites.geometry if isinstance(sites, SparseTensor) else sites
-        forward_map = map_between(target, x.geometry, self.kernel, self.engine)
-        return SparseTensor(self._apply_map(x.features, forward_map.transpose()), target)
+        if out is None:
+            out = x.geometry.generated(self.kernel)
+        elif isinstance(out, SparseTensor):
+            out = out.geometry
+        kernel_map = out.kernel_map(x.geometry, self.kernel, self.engine).transpose()
+        features = convolution(
+            x.features,
+            self.weight,
+            kernel_map,
+            self.engine,
+            groups=self.groups,
+            compute_dtype=compute_dtype(x.features),
+            bias=self.bias,
+        )
+        return SparseTensor(features, out)

@@ -15,7 +15,6 @@ from pcnn.nn.folded_norm import Folded, FoldedNorm
 from pcnn.nn.joined import JoinedTensor
 from pcnn.nn.norm import normalize
 from pcnn.ops.convolution import convolution
-from pcnn.ops.kernel_maps import map_between
 from pcnn.ops.sites import output_sites
 from pcnn.tensor import SparseTensor
 
@@ -25,13 +24,13 @@ Sites = SparseTensor | Geometry | None
 def fused_convolution(
     layer: nn.Module,
     x: SparseTensor,
-    sites: Sites = None,
+    out: Sites = None,
     norm: nn.Module | None = None,
     residual: SparseTensor | None = None,
     relu: bool = False,
     folded: FoldedNorm | None = None,
 ) -> SparseTensor:
-    """``relu(norm(layer(x, sites)) + residual)``, in one product where that changes nothing else.
+    """``relu(norm(layer(x, out)) + residual)``, in one product where that changes nothing else.
 
     Fused where gradients are off, the layer is a `Conv3d` or `ConvTranspose3d` and the norm can be
     folded (`FoldedNorm`): the dataflow scales, shifts, adds and rectifies the float32 sums while it
@@ -43,7 +42,7 @@ def fused_convolution(
     Args:
         layer: any module that maps a sparse tensor, and optional sites, to a sparse tensor.
         x: features ``[N_in, C_in]``.
-        sites: output sites for the layer, if they are given.
+        out: output sites for the layer, if they are given.
         norm: any module on ``[N_out, C_out]``.
         residual: ``[N_out, C_out]`` on the output's sites.
         relu: whether ReLU follows.
@@ -61,8 +60,8 @@ def fused_convolution(
         own = layer._parameters if "bias" in layer._parameters else layer.__dict__
         found = (folded or FoldedNorm()).fold(norm, own["bias"], layer.out_channels)
         if found is not None:
-            return _fused(layer, x, sites, found, residual, relu)
-    y: SparseTensor = layer(x) if sites is None else layer(x, sites)
+            return _fused(layer, x, out, found, residual, relu)
+    y: SparseTensor = layer(x) if out is None else layer(x, out)
     if norm is not None:
         y = y.replace(normalize(norm, y.features))
     if residual is not None:
@@ -95,14 +94,14 @@ def _is_free(layer: nn.Module, norm: nn.Module | None) -> TypeGuard[Conv3d | Con
 def _fused(
     layer: Conv3d | ConvTranspose3d,
     x: SparseTensor,
-    sites: Sites,
+    out: Sites,
     folded: Folded,
     residual: SparseTensor | None,
     relu: bool,
 ) -> SparseTensor:
     weight = layer._parameters["weight"]
     assert weight is not None
-    kernel_map, target = _route(layer, x.geometry, sites)
+    kernel_map, target = _route(layer, x.geometry, out)
     added = None
     if residual is not None:
         if residual.geometry is not target:
@@ -118,12 +117,12 @@ def _fused(
         features = x.features
     dtype = compute_dtype(features)
     if residual is not None and residual.features.dtype != dtype:  # it decides the sum's dtype
-        y = add(_fused(layer, x, sites, folded, None, False), residual)
+        y = add(_fused(layer, x, out, folded, None, False), residual)
         return y.replace(y.features.relu_()) if relu else y
     if kernel_map is None:
-        out = _pointwise(features, skip, weight, folded, added, relu, dtype)
-        return SparseTensor(out, target)
-    out = convolution(
+        sums = _pointwise(features, skip, weight, folded, added, relu, dtype)
+        return SparseTensor(sums, target)
+    sums = convolution(
         features,
         weight,
         kernel_map,
@@ -133,24 +132,24 @@ def _fused(
         skip=skip,
         epilogue=folded.epilogue(added, relu),
     )
-    return SparseTensor(out, target)
+    return SparseTensor(sums, target)
 
 
 def _route(
-    layer: Conv3d | ConvTranspose3d, geometry: Geometry, sites: Sites
+    layer: Conv3d | ConvTranspose3d, geometry: Geometry, out: Sites
 ) -> tuple[KernelMap | None, Geometry]:
     """Kernel map and output sites of a call; no map where the layer is linear on every site."""
-    target = sites.geometry if isinstance(sites, SparseTensor) else sites
+    target = out.geometry if isinstance(out, SparseTensor) else out
     kernel, engine = layer.kernel, layer.engine
     if isinstance(layer, Conv3d):
         if target is None:
             target = output_sites(geometry, kernel) if kernel.is_strided else geometry
         if target is geometry and layer.groups == 1 and kernel.is_pointwise:
             return None, geometry
-        return map_between(geometry, target, kernel, engine), target
+        return geometry.kernel_map(target, kernel, engine), target
     if target is None:
         target = geometry.generated(kernel)
-    return map_between(target, geometry, kernel, engine).transpose(), target
+    return target.kernel_map(geometry, kernel, engine).transpose(), target
 
 
 def _pointwise(

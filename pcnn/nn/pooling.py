@@ -7,10 +7,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from pcnn.geometry import Geometry, Kernel, KernelMap, PointSet
+from pcnn.geometry import Geometry, Kernel, KernelMap
 from pcnn.nn.conv import Size
 from pcnn.ops.engine import Engine, resolve
-from pcnn.ops.kernel_maps import map_between
 from pcnn.ops.reduce import reduce_max, reduce_mean, reduce_sum
 from pcnn.ops.sites import output_sites
 from pcnn.tensor import SparseTensor, require_sparse
@@ -45,15 +44,16 @@ class _Pool3d(nn.Module):
         self.kernel = Kernel.of(kernel_size, steps, dilation, padding)
         self.engine = resolve(engine)
 
-    def forward(self, x: SparseTensor, sites: Geometry | None = None) -> SparseTensor:
+    def forward(self, x: SparseTensor, out: Geometry | None = None) -> SparseTensor:
         """Pool ``[N_in, C]`` to ``[N_out, C]`` on the strided sites, or on those given."""
         if type(x) is not SparseTensor:
             require_sparse(x, self)
-        if self.kernel.is_pointwise and (sites is None or sites is x.geometry):
+        if self.kernel.is_pointwise and (out is None or out is x.geometry):
             return x  # native points of one cell do not count for each other here either
-        target = output_sites(x.geometry, self.kernel) if sites is None else sites
-        kernel_map = map_between(x.geometry, target, self.kernel, self.engine)
-        return SparseTensor(type(self).reduction(x.features, kernel_map), target)
+        if out is None:
+            out = output_sites(x.geometry, self.kernel)
+        kernel_map = x.geometry.kernel_map(out, self.kernel, self.engine)
+        return SparseTensor(type(self).reduction(x.features, kernel_map), out)
 
 
 class MaxPool3d(_Pool3d):
@@ -112,33 +112,33 @@ def cloud_map(grid: Geometry) -> KernelMap:
     return KernelMap.from_pairs(sites, clouds, offsets, grid.rows, grid.batch_size, False, True)
 
 
-def unpool(x: SparseTensor, sites: Geometry, engine: str | Engine | None = None) -> SparseTensor:
+def unpool(x: SparseTensor, out: Geometry, engine: str | Engine | None = None) -> SparseTensor:
     """Copy the features of every coarse site to the finer sites inside its cell.
 
     Args:
         x: features ``[N_in, C]`` on the coarser geometry.
-        sites: finer sites, of a tensor stride that divides that of ``x`` on every axis.
+        out: finer sites, of a tensor stride that divides that of ``x`` on every axis.
         engine: whose map builder finds the coarse site above a fine one.
 
     Returns:
-        Features ``[N_out, C]`` on ``sites``; 0 where no coarse site lies above.
+        Features ``[N_out, C]`` on ``out``; 0 where no coarse site lies above.
 
     Raises:
         ValueError: tensor strides that do not divide, or native points that ``x`` was not made
             from.
     """
-    if sites is x.geometry:
+    if out is x.geometry:
         return x
-    coarse, fine = x.geometry.tensor_stride, sites.tensor_stride
+    coarse, fine = x.geometry.tensor_stride, out.tensor_stride
     if any(c % f for c, f in zip(coarse, fine, strict=True)):
         raise ValueError(f"tensor stride {fine} of the sites does not divide {coarse} of x")
     ratio = [c // f for c, f in zip(coarse, fine, strict=True)]
-    if isinstance(sites, PointSet) and max(ratio) == 1:
+    if out.maps_by_builder and max(ratio) == 1:
         # a kernel of one cell would be searched for, and sum up whoever lies within its reach
         raise ValueError(
             f"both sets of native points have tensor stride {fine}, so neither lies inside the "
             "other's cells; give the points that those of x were made from"
         )
     kernel = Kernel.of(ratio, ratio)
-    kernel_map = map_between(sites, x.geometry, kernel, resolve(engine))
-    return SparseTensor(reduce_sum(x.features, kernel_map.transpose()), sites)
+    kernel_map = out.kernel_map(x.geometry, kernel, resolve(engine))
+    return SparseTensor(reduce_sum(x.features, kernel_map.transpose()), out)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -9,11 +10,13 @@ import torch
 from torch import Tensor
 
 from pcnn.dataflows import ConvSpec, Dataflow, Epilogue, PerProduct
-from pcnn.dataflows.products import Product
 from pcnn.dataflows.torch_sums import accumulator, finish, join
 from pcnn.geometry import KernelMap
 from pcnn.ops.engine import Engine
 from pcnn.ops.library import MapOperands, Operators, operators
+
+#: Specs without tensors are few: each is made once, and found again in C.
+_spec: Callable[..., ConvSpec] = functools.cache(ConvSpec)
 
 
 def convolution(
@@ -24,6 +27,7 @@ def convolution(
     *,
     groups: int = 1,
     compute_dtype: torch.dtype | None = None,
+    bias: Tensor | None = None,
     skip: Tensor | None = None,
     epilogue: Epilogue | None = None,
 ) -> Tensor:
@@ -41,6 +45,8 @@ def convolution(
         engine: chooses the dataflow of each product, or is the dataflow of all of them.
         groups: groups of channels; divides C_in and C_out.
         compute_dtype: dtype operands are rounded to (autocast); ``None`` means that of ``x``.
+        bias: ``[C_out]``, added to every row; where no gradients follow, before the sums are
+            rounded. Beside an epilogue or a skip connection it is the shift of the epilogue.
         skip: ``[N_in, C_2]``, input channels that follow those of ``x``, as if concatenated; for
             inference, at groups = 1.
         epilogue: applied to the sums before they are rounded to ``compute_dtype``; for inference.
@@ -49,45 +55,55 @@ def convolution(
         ``[N_out, C_out]`` in ``compute_dtype``.
 
     Raises:
-        ValueError: shapes that do not fit each other, or a skip connection or an epilogue where
-            gradients follow.
+        ValueError: shapes that do not fit each other, a skip connection or an epilogue where
+            gradients follow or beside a bias.
     """
-    _check(x, weight, kernel_map, groups, skip)
+    edges, shape = kernel_map.edges, weight.shape
+    _check(x, shape, kernel_map, groups, skip)
     dtype = x.dtype if compute_dtype is None else compute_dtype
     # a symmetric map is read from one side only, whichever is asked for
-    mirrored = kernel_map.flipped and kernel_map.symmetric
+    mirrored = kernel_map.flipped and edges.symmetric
     side = kernel_map.transpose() if mirrored else kernel_map
-    graded, extra = torch.is_grad_enabled(), skip is not None or epilogue is not None
+    graded = torch.is_grad_enabled()
+    x_grad, w_grad = graded and x.requires_grad, graded and weight.requires_grad
+    follows = x_grad or w_grad or (graded and bias is not None and bias.requires_grad)
+    if bias is not None and (skip is not None or epilogue is not None):
+        raise ValueError("a bias beside a skip connection or an epilogue: give it as its shift")
+    if bias is not None and not follows:
+        epilogue = Epilogue(None, bias if bias.dtype.itemsize > 2 else bias.float())
+    extra = skip is not None or epilogue is not None
     if extra and (graded or groups != 1):
         _check_inference(x, weight, skip, epilogue, groups)
-    spec = ConvSpec(groups, False, mirrored, dtype, dtype, epilogue, skip)
     if torch.compiler.is_compiling():
-        return _compiled(x, weight, side, engine, spec)
-    device, sizes = x.device, (dtype, weight.shape[1] * groups, weight.shape[2], groups)
-    forward: Dataflow
-    outer: Dataflow
+        out = _compiled(
+            x, weight, side, engine, ConvSpec(groups, False, mirrored, dtype, dtype, epilogue, skip)
+        )
+        return out + bias.to(out.dtype) if bias is not None and follows else out
     if isinstance(engine, Engine):
-        forward, own = engine.choose(side, device, Product("forward", *sizes)), engine.dataflow
-        # tuned dataflows read the layouts of the one they replace
-        outer = own.vvor if isinstance(own, PerProduct) else forward
+        sizes = dtype, shape[1] * groups, shape[2], groups
+        forward, transposed, outer = engine.choose(side, x.device, sizes, x_grad or w_grad)
     else:
-        forward = outer = engine
+        forward = transposed = outer = engine
     # without gradients nothing but a leaf requires them: a dry run marks its input so
     layouts = side.read(forward.needs, outer.needs_weight_grad, not graded and x.requires_grad)
-    if graded and (x.requires_grad or weight.requires_grad):
-        transposed = forward
-        if isinstance(engine, Engine):
-            transposed = engine.choose(side, device, Product("transposed", *sizes))
-            outer = engine.choose(side, device, Product("vvor", *sizes))
-        both = x.requires_grad and not side.symmetric
+    n_out = edges.rows[int(not side.flipped)]
+    if extra:
+        spec = ConvSpec(groups, False, mirrored, dtype, dtype, epilogue, skip)
+        if forward.fuses:
+            return forward.forward(x, weight, layouts, n_out, spec)
+        # rounded once, after the epilogue
+        wide = _spec(groups, False, mirrored, dtype, accumulator(dtype))
+        return finish(forward.forward(join(x, skip), weight, layouts, n_out, wide), spec)
+    spec = _spec(groups, False, mirrored, dtype, dtype)
+    if x_grad or w_grad:
+        both = x_grad and not edges.symmetric
         layouts_t = side.transpose().layouts(transposed.needs) if both else []
-        layouts_vvor = side.layouts(outer.needs_weight_grad) if weight.requires_grad else []
-        operands = MapOperands(layouts, layouts_t, layouts_vvor, side.symmetric, mirrored)
-        return _apply(x, weight, _Call(forward, transposed, outer, operands, side.n_out, spec))
-    if extra and not forward.fuses:  # rounded once, after the epilogue
-        wide = ConvSpec(groups, False, mirrored, dtype, accumulator(dtype))
-        return finish(forward.forward(join(x, skip), weight, layouts, side.n_out, wide), spec)
-    return forward.forward(x, weight, layouts, side.n_out, spec)
+        layouts_vvor = side.layouts(outer.needs_weight_grad) if w_grad else []
+        operands = MapOperands(layouts, layouts_t, layouts_vvor, edges.symmetric, mirrored)
+        out = _apply(x, weight, _Call(forward, transposed, outer, operands, n_out, spec))
+    else:
+        out = forward.forward(x, weight, layouts, n_out, spec)
+    return out if bias is None else out + bias.to(out.dtype)
 
 
 def _compiled(
@@ -164,10 +180,10 @@ class _Convolution(torch.autograd.Function):
         grad_x = grad_weight = None
         if needs[0]:
             layouts, _, _, _, turned = call.operands.transposed()
-            spec = ConvSpec(groups, True, turned, dtype, x.dtype)
+            spec = _spec(groups, True, turned, dtype, x.dtype)
             grad_x = call.transposed.forward(grad, ctx.rounded, layouts, x.shape[0], spec)
         if needs[1]:
-            spec = ConvSpec(groups, False, mirrored, dtype, weight.dtype)
+            spec = _spec(groups, False, mirrored, dtype, weight.dtype)
             layouts = call.operands.layouts_vvor
             grad_weight = call.outer.weight_grad(x, grad, layouts, spec)
         return grad_x, grad_weight, None
@@ -195,14 +211,12 @@ _apply: Callable[[Tensor, Tensor, _Call], Tensor] = _Convolution.apply
 
 
 def _check(
-    x: Tensor, weight: Tensor, kernel_map: KernelMap, groups: int, skip: Tensor | None
+    x: Tensor, weights: torch.Size, kernel_map: KernelMap, groups: int, skip: Tensor | None
 ) -> None:
-    # shapes are read once: this runs in every layer
-    shape, weights = x.shape, weight.shape
-    if len(shape) != 2 or shape[0] != kernel_map.n_in:
-        raise ValueError(
-            f"features must be [{kernel_map.n_in}, C_in] for this map, got {tuple(shape)}"
-        )
+    # shapes and rows are read once: this runs in every layer
+    shape, n_in = x.shape, kernel_map.edges.rows[int(kernel_map.flipped)]
+    if len(shape) != 2 or shape[0] != n_in:
+        raise ValueError(f"features must be [{n_in}, C_in] for this map, got {tuple(shape)}")
     channels = shape[1]
     if skip is not None:
         if skip.ndim != 2 or skip.shape[0] != shape[0]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import torch
 
@@ -13,15 +13,19 @@ from pcnn.dataflows.hybrid import Hybrid
 from pcnn.dataflows.products import Product
 from pcnn.dataflows.triplets import Triplets
 from pcnn.dataflows.tuned import has_decisions, tuned
-from pcnn.geometry import KernelMap
+from pcnn.geometry import Kernel, KernelMap
+from pcnn.geometry.base import Builder
 from pcnn.maps import Automatic as AutomaticBuilder
 from pcnn.maps import BruteForce, DoubleTraversed, HashTable, MapBuilder, SortedSearch, ZDelta
+from pcnn.maps.cell_parents import CellParents
 from pcnn.maps.device_layouts import has_kernels
 from pcnn.maps.radius import RadiusSearch
 from pcnn.ops.library import operators
 
 #: Kinds of geometries, as configurations name them.
 GEOMETRIES = ("voxel", "point")
+
+_TILING = CellParents()
 
 
 @dataclass(frozen=True)
@@ -44,8 +48,14 @@ class Engine:
     dataflow: Dataflow | PerProduct | None = None
     points: RadiusSearch | None = None
     reproducible: bool = False
+    #: the builders that serve voxels and native points, if one does
+    on_voxels: MapBuilder | None = field(init=False, repr=False, compare=False)
+    on_points: RadiusSearch | None = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        one = isinstance(self.builder, RadiusSearch)
+        object.__setattr__(self, "on_voxels", None if one else self.builder)
+        object.__setattr__(self, "on_points", self.builder if one else self.points)
         # compiled calls find operators by name; they cannot define any
         if self.dataflow is not None:
             operators(self.dataflow)
@@ -54,19 +64,32 @@ class Engine:
             for dataflow in usual_dataflows(torch.device(kind), self.reproducible):
                 operators(dataflow, tuned=True)
 
-    @property
-    def on_voxels(self) -> MapBuilder | None:
-        """The builder that serves voxels, if one does."""
-        return None if isinstance(self.builder, RadiusSearch) else self.builder
+    def builder_of(self, geometry: str, kernel: Kernel) -> Builder | None:
+        """What finds the triplets of a kernel; ``None`` where it does not serve the geometry.
 
-    @property
-    def on_points(self) -> RadiusSearch | None:
-        """The builder that serves native points, if one does."""
-        return self.builder if isinstance(self.builder, RadiusSearch) else self.points
+        On native points a kernel that tiles space needs no search, so every engine serves it.
+
+        Args:
+            geometry: ``voxel`` or ``point``.
+            kernel: the relation.
+        """
+        if geometry == "voxel":
+            return self.on_voxels
+        return _TILING if kernel.is_disjoint else self.on_points
 
     def serves_geometry(self, geometry: str) -> bool:
         """Whether it serves ``voxel`` or ``point``."""
         return (self.on_points if geometry == "point" else self.on_voxels) is not None
+
+    def unserved(self, geometry: str) -> ValueError:
+        """The error about a geometry that it does not serve; it names the engines that do."""
+        others = ", ".join(name for name, one in ENGINES.items() if one.serves_geometry(geometry))
+        point = geometry == "point"
+        asked, other = ("native points", "voxels") if point else ("voxels", "native points")
+        return ValueError(
+            f"engine {self.name!r} does not serve {asked}; there serve {others}; or give it "
+            f"{other} (geometry={'voxel' if point else 'point'})"
+        )
 
     def serves(self, device: torch.device) -> bool:
         """Whether the builder runs on a device: several are made of device kernels alone."""
@@ -79,22 +102,36 @@ class Engine:
             return self.builder.on(device)
         return self.builder
 
-    def choose(self, kernel_map: KernelMap, device: torch.device, product: Product) -> Dataflow:
-        """The dataflow that computes a product of a layer.
+    def choose(
+        self,
+        kernel_map: KernelMap,
+        device: torch.device,
+        sizes: tuple[torch.dtype, int, int, int],
+        graded: bool = True,
+    ) -> tuple[Dataflow, Dataflow, Dataflow]:
+        """The dataflows that compute the products of a layer, in the order of `PRODUCTS`.
+
+        All three read the layouts that `untuned` names.
 
         Args:
             kernel_map: the map, from the side on which the layer reads it.
-            device: where the product is computed.
-            product: of the layer.
+            device: where they are computed.
+            sizes: dtype, C_in, C_out and groups, as of `Product`.
+            graded: whether gradients follow; otherwise only the first is asked of the tables of
+                decisions.
         """
         own = self.dataflow
         if own is not None:
-            return own.of(product.name) if isinstance(own, PerProduct) else own
+            return own.parts if isinstance(own, PerProduct) else (own, own, own)
         usual = usual_dataflow(kernel_map, device, self.reproducible)
         if device.type != "cuda" or not has_decisions(device):
-            return usual
-        rows = kernel_map.n_in if product.name == "transposed" else kernel_map.n_out
-        return tuned(usual, device, product, kernel_map.volume, rows)
+            return usual, usual, usual
+        volume, n_in, n_out = kernel_map.volume, kernel_map.n_in, kernel_map.n_out
+        forward = tuned(usual, device, Product("forward", *sizes), volume, n_out)
+        if not graded:
+            return forward, usual, usual
+        transposed = tuned(usual, device, Product("transposed", *sizes), volume, n_in)
+        return forward, transposed, tuned(usual, device, Product("vvor", *sizes), volume, n_out)
 
     def untuned(self, kernel_map: KernelMap, device: torch.device) -> Dataflow | PerProduct:
         """Its own dataflow, or the usual one of a map; tuned ones read the same layouts."""
@@ -105,9 +142,7 @@ class Engine:
         flow = self.dataflow
         if flow is None:
             return usual_dataflows(device, self.reproducible)
-        return (
-            (flow.forward, flow.transposed, flow.vvor) if isinstance(flow, PerProduct) else (flow,)
-        )
+        return flow.parts if isinstance(flow, PerProduct) else (flow,)
 
     def deterministic_on(self, device: torch.device) -> bool:
         """Whether two runs on voxels of a device give identical bits."""
@@ -167,18 +202,7 @@ def check_geometry(engine: Engine, geometry: str) -> None:
     if geometry not in GEOMETRIES:
         raise ValueError(f"no geometry named {geometry!r}; there are {', '.join(GEOMETRIES)}")
     if not engine.serves_geometry(geometry):
-        raise unserved(engine, geometry)
-
-
-def unserved(engine: Engine, geometry: str) -> ValueError:
-    """The error about a geometry that an engine does not serve."""
-    others = ", ".join(name for name, one in ENGINES.items() if one.serves_geometry(geometry))
-    point = geometry == "point"
-    asked, other = ("native points", "voxels") if point else ("voxels", "native points")
-    return ValueError(
-        f"engine {engine.name!r} does not serve {asked}; there serve {others}; or give it {other} "
-        f"(geometry={'voxel' if point else 'point'})"
-    )
+        raise engine.unserved(geometry)
 
 
 def resolve(engine: str | Engine | None, deterministic: bool = False) -> Engine:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Sequence
-from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -25,13 +24,10 @@ from pcnn.maps.device_layouts import has_kernels
 from pcnn.maps.tiles import tile_views
 from pcnn.ops.device_plan import DevicePlan, Maps
 from pcnn.ops.engine import Engine, check_geometry, resolve
-from pcnn.ops.kernel_maps import map_between
 from pcnn.ops.plan_memory import plan_bytes
 from pcnn.ops.point_plan import PointPlan
 from pcnn.ops.recipe import PointKind, Recipe, trace
-from pcnn.ops.sites import strided
-
-Geom = TypeVar("Geom", bound=Geometry)
+from pcnn.ops.sites import Geom, output_sites
 
 #: Layouts of one map, by (name, whether of the transposed map).
 Wanted = tuple[tuple[str, bool], ...]
@@ -274,7 +270,7 @@ class Planner:
             above = grids[parent]
             if grids[number] is None and above is not None:
                 down = direction == "down"
-                grids[number] = strided(above, kernel) if down else above.generated(kernel)
+                grids[number] = output_sites(above, kernel) if down else above.generated(kernel)
         views: list[tuple[KernelMap, str]] = []
         resting: list[KernelMap] = []
         asked = self._wanted[backward], self._rests[backward]
@@ -283,7 +279,7 @@ class Planner:
                 source, target = grids[planned.source], grids[planned.target]
                 assert source is not None
                 assert target is not None
-                built = map_between(source, target, planned.kernel, self.engine)
+                built = source.kernel_map(target, planned.kernel, self.engine)
             there = built.edges.layouts
             for name, flipped in wanted:
                 if (name, flipped) not in there:

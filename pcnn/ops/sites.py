@@ -6,9 +6,12 @@ of a network with one wait in all.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any, TypeVar
+
 import torch
 
-from pcnn.geometry import Geometry, Kernel, PointSet, VoxelGrid
+from pcnn.geometry import Geometry, Kernel, VoxelGrid
 from pcnn.kernels import pinned
 from pcnn.maps.dense_sites import bitmap_box, bitmap_sites
 from pcnn.maps.device_layouts import has_kernels
@@ -16,20 +19,16 @@ from pcnn.maps.levels import box_bits, extent_of, unique_sites
 from pcnn.maps.point_levels import strided_points
 from pcnn.maps.reached_sites import reached_sites
 
-
-def output_sites(geometry: Geometry, kernel: Kernel) -> Geometry:
-    """Output sites of a convolution on voxels or points."""
-    if isinstance(geometry, VoxelGrid):
-        return strided(geometry, kernel)
-    assert isinstance(geometry, PointSet)
-    return geometry.strided(kernel, strided_points if has_kernels(geometry.device) else None)
+Geom = TypeVar("Geom", bound=Geometry)
 
 
-def strided(grid: VoxelGrid, kernel: Kernel) -> VoxelGrid:
-    """Output sites of a convolution; see `VoxelGrid.strided`."""
-    if not kernel.is_strided:
-        return grid
-    return grid.strided(kernel, _on_device if has_kernels(grid.device) else None)
+def output_sites(geometry: Geom, kernel: Kernel) -> Geom:
+    """Output sites of a convolution on voxels or points; see `Geometry.strided`."""
+    found = geometry.level(kernel) if kernel.is_strided else geometry
+    if found is not None:
+        return found
+    derive = _ON_DEVICE[geometry.name] if has_kernels(geometry.device) else None
+    return geometry.strided(kernel, derive)
 
 
 def _on_device(grid: VoxelGrid, kernel: Kernel) -> VoxelGrid:
@@ -48,3 +47,9 @@ def _on_device(grid: VoxelGrid, kernel: Kernel) -> VoxelGrid:
         keys, inverse = levels.keys[0], levels.inverse[0].to(torch.int64)
         rows = int(levels.counts[0])
     return grid.floor_level(stride, keys[:rows], inverse)
+
+
+_ON_DEVICE: dict[str, Callable[[Any, Kernel], Any]] = {
+    "voxel": _on_device,
+    "point": strided_points,
+}

@@ -11,7 +11,6 @@ from rich.console import Console
 from rich.table import Table
 from torch import nn
 
-from pcnn.dataflows.products import Product
 from pcnn.dataflows.settings import described
 from pcnn.ops.plan_memory import held_bytes
 from pcnn.runtime.device_time import convolution_floor_ms, device_ms
@@ -198,9 +197,8 @@ def _report(
     triplets = features.shape[0] if kernel_map is None else kernel_map.triplets
     dataflow = "linear"
     if kernel_map is not None:
-        channels = layer.in_channels, layer.out_channels, layer.groups
-        product = Product("forward", features.dtype, *channels)
-        dataflow = described(layer.engine.choose(kernel_map, features.device, product))
+        sizes = features.dtype, layer.in_channels, layer.out_channels, layer.groups
+        dataflow = described(layer.engine.choose(kernel_map, features.device, sizes, False)[0])
     size, stride = layer.kernel.size, layer.kernel.stride
     itemsize = features.element_size()
     moved = itemsize * (source.geometry.rows * layer.in_channels + features.numel())

@@ -19,7 +19,6 @@ from pcnn.dataflows.tuning_table import Signature
 from pcnn.geometry import KernelMap
 from pcnn.nn.conv import Conv3d, ConvTranspose3d
 from pcnn.ops.convolution import convolution
-from pcnn.ops.kernel_maps import found_map
 from pcnn.tensor import SparseTensor
 
 Convolution = Conv3d | ConvTranspose3d
@@ -245,10 +244,11 @@ def map_of(
 ) -> KernelMap | None:
     """The kernel map a layer has used, from the side it read; ``None`` for a linear layer."""
     source = (args[0] if args else kwargs["x"]).geometry
-    if isinstance(layer, ConvTranspose3d):
-        found = found_map(out.geometry, source, layer.kernel, layer.engine)
-        return None if found is None else found.transpose()
-    return found_map(source, out.geometry, layer.kernel, layer.engine)
+    kernel, target, turned = layer.kernel, out.geometry, isinstance(layer, ConvTranspose3d)
+    if turned:
+        source, target = target, source
+    found = source.cached_map(target, kernel, layer.engine.builder_of(source.name, kernel))
+    return None if found is None else found.transpose() if turned else found
 
 
 def recorded(model: nn.Module, tensors: Iterable[SparseTensor]) -> dict[str, list[LayerCall]]:

@@ -11,7 +11,6 @@ from pcnn.bench.native.variants import sites_of
 from pcnn.bench.scenes import load_scene, load_scenes, noise, slab, surface
 from pcnn.geometry import Kernel
 from pcnn.ops.engine import resolve
-from pcnn.ops.kernel_maps import map_between
 
 CPU = torch.device("cpu")
 
@@ -140,7 +139,7 @@ def test_a_room_has_the_points_asked_for_one_in_each_cell_and_is_the_same_each_t
     assert (cloud.points[1:, 0] < cloud.points[:-1, 0]).any(), "in no order"
     # as many neighbours as in a scanned room
     sites = sites_of("native", cloud.points, cloud.grid_size)
-    found = map_between(sites, sites, Kernel.of(3), resolve("auto"))
+    found = sites.kernel_map(sites, Kernel.of(3), resolve("auto"))
     assert found.triplets / sites.rows == pytest.approx(9.0, rel=0.15)
 
 

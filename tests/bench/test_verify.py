@@ -14,7 +14,6 @@ from pcnn.bench.scenes import noise
 from pcnn.bench.verify import CheckFailed, check_triplets, check_values
 from pcnn.geometry import Kernel, KernelMap, VoxelGrid, grid_of_cells, point_set_of
 from pcnn.ops.engine import resolve
-from pcnn.ops.kernel_maps import map_between
 
 CPU = torch.device("cpu")
 CLOUD = room(0, 600, CPU)
@@ -107,7 +106,7 @@ def test_the_oracle_agrees_with_the_builders(geometry: str) -> None:
     kernel = Kernel.of(5)
     sites = sites_of(geometry, CLOUD.points, CLOUD.grid_size)
     truth = oracle.triplets(sites, sites, kernel)
-    built = map_between(sites, sites, kernel, resolve("auto"))
+    built = sites.kernel_map(sites, kernel, resolve("auto"))
     check_triplets(row(), built, truth)
     truth[3] = truth[3][0][1:], truth[3][1][1:]
     with pytest.raises(CheckFailed):

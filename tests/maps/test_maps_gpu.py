@@ -21,7 +21,7 @@ from pcnn.maps.disjoint import DisjointMap, disjoint_maps
 from pcnn.maps.levels import extent_of, pack_cells, unique_sites
 from pcnn.maps.reached_sites import reached_sites
 from pcnn.maps.window_search import Search, SearchShape, Sites, search_windows
-from pcnn.ops.sites import strided
+from pcnn.ops.sites import output_sites
 from tests.clouds import surface, surface_grid
 from tests.engines import KERNEL_BUILDERS
 from tests.maps.guarded import POISON, guarded
@@ -207,7 +207,7 @@ def bare(grid: VoxelGrid, keys: Tensor) -> VoxelGrid:
 def levels_and_sites(grid: VoxelGrid) -> list[Tensor]:
     alone, k3s2 = VoxelGrid(grid.keys, grid.batch_size, grid.bound, downsampling="reached"), FEW[3]
     reached = [reached_sites(alone, k3s2, fused=fused).keys for fused in (True, False)]
-    coarse = strided(bare(grid, grid.keys), Kernel.of(2, 2))
+    coarse = output_sites(bare(grid, grid.keys), Kernel.of(2, 2))
     assert coarse.inverse is not None
     levels = unique_sites(
         grid.keys, extent_of(grid.keys, grid.key_format), STRIDES, grid.key_format

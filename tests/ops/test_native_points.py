@@ -11,7 +11,6 @@ from pcnn.maps import BruteForce
 from pcnn.maps.radius import RadiusSearch
 from pcnn.nn import AvgPool3d, Conv3d, ConvTranspose3d, GlobalMaxPool, concatenate, unpool
 from pcnn.ops import convolution, resolve
-from pcnn.ops.kernel_maps import found_map
 from pcnn.ops.prefetch import tensors_of
 from tests.clouds import batched, cloud, surface
 from tests.maps.native_points import scan
@@ -144,7 +143,7 @@ def test_a_layer_may_have_a_field_of_its_own() -> None:
     fine = replace(resolve(None), points=RadiusSearch(cell=0.6))
     layers = [Conv3d(2, 3, 5, engine=fine), Conv3d(2, 3, 5), Conv3d(2, 3, 5, engine="reference")]
     outs = [layer(x).features for layer in layers]
-    maps = [found_map(points, points, layer.kernel, layer.engine) for layer in layers]
+    maps = [points.kernel_map(points, layer.kernel, layer.engine) for layer in layers]
     assert len({id(built) for built in maps}) == 2
     assert maps[1] is maps[2]
     free = replace(points, neighbourhood=Neighbourhood())

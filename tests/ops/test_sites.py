@@ -5,7 +5,7 @@ import pcnn
 from pcnn.geometry import Kernel, VoxelGrid, quantize
 from pcnn.maps import dense_sites
 from pcnn.models import MinkUNet42
-from pcnn.ops.sites import strided
+from pcnn.ops.sites import output_sites
 from tests.clouds import surface_grid
 
 pytestmark = pytest.mark.usefixtures("emulated")
@@ -28,7 +28,7 @@ def test_kernels_make_the_sites_that_torch_makes(
     sites = sites.split()[0]
     grid = surface_grid(n, batch_size=2, seed=n, downsampling=sites)
     for source in (grid, grid.strided(Kernel.of(2, 2))):
-        made, wanted = strided(bare(source), kernel), bare(source).strided(kernel)
+        made, wanted = output_sites(bare(source), kernel), bare(source).strided(kernel)
         assert torch.equal(made.keys, wanted.keys)
         assert (made.tensor_stride, made.bound) == (wanted.tensor_stride, wanted.bound)
         assert (made.inverse is None) == (wanted.inverse is None)

@@ -26,7 +26,6 @@ from pcnn.geometry import Geometry, Kernel, KernelMap, PointSet
 from pcnn.kernels.tf32 import tf32_products
 from pcnn.ops.convolution import convolution
 from pcnn.ops.engine import Engine
-from pcnn.ops.kernel_maps import map_between
 from pcnn.ops.sites import output_sites
 from pcnn.runtime.device_time import convolution_floor_ms
 
@@ -174,7 +173,7 @@ class Layer:
 def new_map(engine: Engine, source: Geometry, kernel: Kernel) -> KernelMap:
     """The map that a layer of an engine would find on sites without levels and maps."""
     sites = bare(source)
-    return map_between(sites, output_sites(sites, kernel), kernel, engine)
+    return sites.kernel_map(output_sites(sites, kernel), kernel, engine)
 
 
 def floor_ms(operands: Operands, triplets: int, kind: str) -> float | None:

@@ -23,7 +23,7 @@ from pcnn.maps import MapBuilder
 from pcnn.models import MinkUNet42, SparseResNet21, SparseResNetLarge
 from pcnn.ops.plan import Planner
 from pcnn.ops.recipe import PlannedMap, Recipe
-from pcnn.ops.sites import strided
+from pcnn.ops.sites import output_sites
 
 #: Networks of Spira's evaluation. Maps do not depend on the width: the thinnest is quickest made.
 MODELS: dict[str, Callable[[], nn.Module]] = {
@@ -123,7 +123,9 @@ def _levels_of(grid: VoxelGrid, recipe: Recipe) -> list[VoxelGrid]:
     levels = [grid]
     for parent, direction, kernel in recipe.levels:
         finer = levels[parent]
-        levels.append(strided(finer, kernel) if direction == "down" else finer.generated(kernel))
+        levels.append(
+            output_sites(finer, kernel) if direction == "down" else finer.generated(kernel)
+        )
     return levels
 
 

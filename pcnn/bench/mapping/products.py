@@ -26,7 +26,7 @@ from pcnn.maps import MapBuilder
 from pcnn.nn import Conv3d, Sequential
 from pcnn.ops.engine import ENGINES
 from pcnn.ops.plan import Planner
-from pcnn.ops.sites import strided
+from pcnn.ops.sites import output_sites
 
 #: What ``auto`` computes with on a GPU, wherever the layouts are made.
 AUTO = ENGINES["auto"].dataflows(torch.device("cuda"))[0]
@@ -99,7 +99,7 @@ def build(grid: VoxelGrid, builder: MapBuilder, kernel: Kernel, product: str) ->
     if isinstance(builder, Planned):
         built = builder.make(grid, kernel, product)
     else:
-        built = builder.build(grid, strided(grid, kernel), kernel)
+        built = builder.build(grid, output_sites(grid, kernel), kernel)
         # told to every map that a geometry keeps; tiles are cut along it
         built.edges.layouts.setdefault(("kernel_size", False), kernel.size_layout)
     deliver(built, product)

@@ -19,7 +19,6 @@ from pcnn.dataflows.row_stationary import RowStationary
 from pcnn.dataflows.triplets import Triplets
 from pcnn.dataflows.weight_stationary import WeightStationary
 from pcnn.geometry import Geometry, Kernel
-from pcnn.ops.kernel_maps import map_between
 
 #: The layer of the paper's figures, and the second one that its code was timed on.
 PAPER, SECOND = LayerShape(64, 128, 3), LayerShape(64, 64, 3)
@@ -160,4 +159,4 @@ def _cut(cloud: Cloud, variant: Variant, triplets: int) -> Cloud:
 
 def _triplets(cloud: Cloud, variant: Variant) -> int:
     sites: Geometry = sites_of(variant.geometry, cloud.points, cloud.grid_size)
-    return map_between(sites, sites, PAPER.kernel, variant.engine).triplets
+    return sites.kernel_map(sites, PAPER.kernel, variant.engine).triplets
