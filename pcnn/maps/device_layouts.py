@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from types import MappingProxyType
 
 import torch
@@ -10,6 +11,7 @@ import torch
 from pcnn.geometry import KernelMap
 from pcnn.geometry.block_layouts import Layout
 from pcnn.geometry.layouts import derived
+from pcnn.geometry.slot_tiles import TILES
 from pcnn.kernels import cuda
 from pcnn.maps.row_lists import row_lists
 from pcnn.maps.table_to_pairs import pairs_layout, rows_from_pairs, table_layout
@@ -21,24 +23,8 @@ def has_kernels(device: torch.device) -> bool:
     return device.type in cuda.LOADERS
 
 
-def masks(kernel_map: KernelMap) -> Layout:
-    """Slot masks of all rows; see `pcnn.geometry.layouts.masks`."""
+def _masks(kernel_map: KernelMap) -> Layout:
     return (row_masks(kernel_map.layout("table")[0]),)
-
-
-def tiles(kernel_map: KernelMap) -> Layout:
-    """Rows and slots of tiles; see `pcnn.geometry.slot_tiles.tiles`."""
-    return _tiled(kernel_map, "tiles")
-
-
-def section_tiles(kernel_map: KernelMap) -> Layout:
-    """Tiles of every plane of slots; see `pcnn.geometry.slot_tiles.section_tiles`."""
-    return _tiled(kernel_map, "section_tiles")
-
-
-def fitting_tiles(kernel_map: KernelMap) -> Layout:
-    """Tiles as the map's density asks; see `pcnn.geometry.slot_tiles.fitting_tiles`."""
-    return _tiled(kernel_map, "fitting_tiles")
 
 
 def _tiled(kernel_map: KernelMap, name: str) -> Layout:
@@ -49,16 +35,15 @@ def _tiled(kernel_map: KernelMap, name: str) -> Layout:
     return derived(kernel_map, name)  # from another layout, without a sort
 
 
-#: By the name of the layout, for `KernelMap.from_table` and `KernelMap.from_pairs`.
+#: Layouts that have kernels, by name: what builders on such devices give their maps as ``derive``.
+#: `pcnn.geometry.layouts.LAYOUTS` says the rest of each; that room knows of no kernels.
 DEVICE_LAYOUTS: Mapping[str, Callable[[KernelMap], Layout]] = MappingProxyType(
     {
         "pairs": pairs_layout,
         "table": table_layout,
-        "masks": masks,
+        "masks": _masks,
         "rows_csr": rows_from_pairs,
         "row_lists": row_lists,
-        "tiles": tiles,
-        "section_tiles": section_tiles,
-        "fitting_tiles": fitting_tiles,
+        **{name: partial(_tiled, name=name) for name in TILES},
     }
 )
