@@ -41,6 +41,7 @@ def close_to_the_oracle(engine: Engine, device: str) -> None:
     cells = torch.unique(surface(150), dim=0)
     x = pcnn.voxelize(cells.float() + 0.5, torch.randn(len(cells), 4), voxel_size=1.0).to(device)
     grid = x.geometry
+    assert isinstance(grid, pcnn.VoxelGrid)
     for size, stride, groups in ((3, 1, 2), ((1, 3, 2), 1, 1), (2, 2, 1)):
         layer = Conv3d(4, 6, size, stride, groups=groups, bias=False, engine=engine).to(device)
         features = x.features.double().requires_grad_()
