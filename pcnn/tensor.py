@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pcnn.geometry import Geometry, PointSet, VoxelGrid
+from pcnn.geometry import Geometry
 from pcnn.geometry.checks import require_tensors
 from pcnn.geometry.kernel_map import one_line
 
@@ -33,7 +33,7 @@ class SparseTensor:
         features, geometry = self.features, self.geometry
         if type(features) is not Tensor and not isinstance(features, Tensor):
             require_tensors(features=features)
-        if type(geometry) is not VoxelGrid and not isinstance(geometry, (VoxelGrid, PointSet)):
+        if not isinstance(geometry, Geometry):
             raise TypeError(
                 f"geometry must be a VoxelGrid or a PointSet, got {type(geometry).__name__}; "
                 "pcnn.voxelize and pcnn.native_points make tensors of points"

@@ -17,6 +17,8 @@ from pcnn.geometry.packing import KeyFormat
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+    from pcnn.geometry.point_set import PointKind
+
 #: Inverses from the points up to a level's finer one; ``None``: they are not known.
 Finer = tuple[Tensor, ...] | None
 
@@ -106,6 +108,11 @@ class Geometry:
         """``[B + 1]`` int64: rows of cloud b are ``offsets[b]..offsets[b + 1]``."""
         starts = torch.arange(self.batch_size + 1, device=self.device)
         return torch.searchsorted(self.keys, starts << self.key_format.batch_shift)
+
+    @property
+    def plan_kind(self) -> PointKind | None:
+        """What plans of a network's levels and maps depend on; ``None``: on the network alone."""
+        raise NotImplementedError
 
     def tensors(self) -> list[Tensor]:
         """All tensors of the fields; those of levels and maps are not among them."""
@@ -270,6 +277,17 @@ class Geometry:
         for (own, builder), built in self._maps_to(out).items():
             found[Kernel.of(*own), builder] = built
         return found
+
+    def held_bytes(self) -> int:
+        """Bytes of all layouts of the kernel maps that the geometry and its levels keep."""
+        found: dict[int, int] = {}
+        todo: list[Geometry] = [self]
+        for level in todo:
+            todo += level._levels.values()
+            for built in level.cached_maps():
+                layouts = built.edges.layouts.values()
+                found.update({t.data_ptr(): t.nbytes for layout in layouts for t in layout})
+        return sum(found.values())
 
     def cached_maps(self) -> list[KernelMap]:
         """Maps from this geometry built so far."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import InitVar, dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -23,6 +23,18 @@ POINT_DOWNSAMPLING = ("nearest", "cell_origin")
 
 #: How far a float32 point may lie beside the cell that its float64 coordinates gave it [cells].
 OUT_OF_CELL = 2.0**-6
+
+
+class PointKind(NamedTuple):
+    """What decides about the maps of a set of native points besides the network.
+
+    Args:
+        downsampling: ``nearest`` or ``cell_origin``.
+        one_per_cell: whether no cell of the finest level holds two points.
+    """
+
+    downsampling: str
+    one_per_cell: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,6 +147,11 @@ class PointSet(Geometry):
         facts = {"batch_size": self.batch_size, "grid_size": size, "tensor_stride": stride}
         how = self.downsampling
         return one_line(self, rows=self.rows, **facts, downsampling=how, device=self.device)
+
+    @property
+    def plan_kind(self) -> PointKind:
+        """What plans for native points depend on."""
+        return PointKind(self.downsampling, self.one_per_cell)
 
     @property
     def cells(self) -> Tensor:

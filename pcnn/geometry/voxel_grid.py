@@ -160,6 +160,11 @@ class VoxelGrid(Geometry):
             self.inverses(),
         )
 
+    @property
+    def plan_kind(self) -> None:
+        """Plans for voxels depend on the network alone."""
+        return None
+
     def is_below(self, coarse: VoxelGrid, kernel: Kernel) -> bool:
         """Whether ``coarse`` was made from this grid by the floor of the kernel's stride."""
         return self._levels.get(("down", kernel.stride)) is coarse

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pcnn.dataflows.automatic import is_huge
-from pcnn.geometry import KernelMap, PointSet
+from pcnn.geometry import Kernel, KernelMap, PointSet
 from pcnn.geometry.layouts import layout_kind
 from pcnn.geometry.slot_tiles import TILES
 from pcnn.maps.cell_parents import CellParents
@@ -11,19 +13,17 @@ from pcnn.maps.device_layouts import has_kernels
 from pcnn.maps.host_search import HostSearch
 from pcnn.maps.neighbour_kernels import Sorts
 from pcnn.maps.point_levels import Step, point_levels
-from pcnn.maps.point_memory import PendingMap, counted_searches
+from pcnn.maps.point_memory import PendingMap, counted_searches, map_bytes
 from pcnn.maps.radius import RadiusSearch
 from pcnn.maps.radix_sort import MAX_PASSES
 from pcnn.maps.row_lists import list_rows
 from pcnn.maps.tiles import tile_views
-from pcnn.ops.recipe import PlannedMap, Recipe
+from pcnn.ops.recipe import Key, NetworkPlan, Recipe, Wanted
 
 View = tuple[KernelMap, str]
-#: Name of a layout, and whether it is of the transposed map.
-Key = tuple[str, bool]
 
 
-class PointPlan:
+class PointPlan(NetworkPlan):
     """What a recipe comes to on native points of one kind.
 
     On a device the cells of all levels come out of one sort; then every map is searched and
@@ -32,56 +32,31 @@ class PointPlan:
 
     Args:
         recipe: what the network asks for, read off a dry run on points of the kind.
-        layouts: names of the layouts to build of every map that a convolution reads; ``None``
-            means those its dataflow needs.
+        layouts: as in `NetworkPlan`.
     """
 
     def __init__(self, recipe: Recipe, layouts: tuple[str, ...] | None = None) -> None:
-        self.recipe = recipe
-        self._asked_for = layouts is not None
-        self._wanted = {
-            both: [planned.layouts(both, layouts) for planned in recipe.maps]
-            for both in (False, True)
-        }
+        super().__init__(recipe, layouts)
         #: passes of the sort to launch: what the last batch took, as scans of one sensor are alike
         self._passes = MAX_PASSES
 
-    def is_planned(self, root: PointSet, backward: bool) -> bool:
-        """Whether all that a call would build is there already."""
-        sets = [root]
-        for parent, direction, kernel in self.recipe.levels:
-            level = sets[parent].level(kernel, direction == "down")
-            if level is None:
-                return False
-            sets.append(level)
-        for planned, wanted in zip(self.recipe.maps, self._wanted[backward], strict=True):
-            built = _found(planned, sets)
-            if built is None or self._missing(built, wanted):
-                return False
-        return True
-
-    def _missing(self, built: KernelMap, wanted: tuple[Key, ...]) -> list[Key]:
+    def missing(self, built: KernelMap, wanted: Wanted) -> Sequence[Key]:
         """Layouts to build of a map."""
-        missing = [key for key in wanted if key not in built.edges.layouts]
-        if built.edges.crowded and not self._asked_for:
+        missing = super().missing(built, wanted)
+        if built.edges.crowded and self.layouts is None:
             return [key for key in missing if key[0] != "pairs"]
-        if self._asked_for or not missing or not is_huge(built):
+        if self.layouts is not None or not missing or not is_huge(built):
             return missing
         # the dry run met no such map: the layers choose again, or say that nothing serves it
         return [key for key in missing if key[0] != "row_lists"]
 
     def __call__(self, root: PointSet, backward: bool) -> None:
-        """Derive all levels and build all maps that are not there yet, with their layouts.
-
-        Args:
-            root: the points of a batch.
-            backward: whether to build what backward reads too.
-        """
+        """Derive all levels and build all maps that are not there yet, with their layouts."""
         maps = self._maps(self._levels(root))
         views: list[View] = []
-        for built, wanted in zip(maps, self._wanted[backward], strict=True):
+        for built, wanted in zip(maps, self.wanted[backward], strict=True):
             sides = built, built.transpose()
-            views += [(sides[flipped], name) for name, flipped in self._missing(built, wanted)]
+            views += [(sides[flipped], name) for name, flipped in self.missing(built, wanted)]
         if has_kernels(root.device):
             tile_views((view, name) for view, name in views if name in TILES)
             listed = [
@@ -91,8 +66,26 @@ class PointPlan:
                 view.edges.layouts["row_lists", view.flipped] = layout
         for view, name in views:
             view.layout(name)
-        for built, wanted in zip(maps, self._wanted[backward], strict=True):
+        for built, wanted in zip(maps, self.wanted[backward], strict=True):
             _give_up(built, set(wanted))
+
+    def memory(self, root: PointSet, backward: bool) -> int:
+        """The pairs that a search compares count as triplets; waits for the levels."""
+        sets = [root]
+        for parent, _, kernel in self.recipe.levels:
+            sets.append(sets[parent].strided(Kernel.of(kernel.stride, kernel.stride, padding=0)))
+        total = 0
+        for planned in self.recipe.maps:
+            source, target = sets[planned.source], sets[planned.target]
+            rows, kernel, symmetric = (source.rows, target.rows), planned.kernel, False
+            builder, triplets = planned.builder, source.rows
+            if isinstance(builder, RadiusSearch):
+                search = builder.search(source, target, kernel)
+                triplets, symmetric = search.compared, search.symmetric
+            elif not isinstance(builder, CellParents):
+                triplets = source.rows * kernel.volume
+            total += map_bytes(triplets, rows, kernel.volume, root.device.type, symmetric)
+        return total
 
     def _levels(self, root: PointSet) -> list[PointSet]:
         """The set and its levels, kept with it."""
@@ -113,7 +106,7 @@ class PointPlan:
 
         What all of them take is known before one is listed.
         """
-        maps: list[KernelMap | None] = [_found(planned, sets) for planned in self.recipe.maps]
+        maps: list[KernelMap | None] = [planned.found(sets) for planned in self.recipe.maps]
         sorts: Sorts = {}
         counted: dict[int, PendingMap] = {}
         searched: dict[int, tuple[RadiusSearch, HostSearch]] = {}
@@ -149,11 +142,6 @@ class PointPlan:
                 built = found_maps[number]
             maps[number] = source.add_map(target, planned.kernel, built, planned.builder)
         return [built for built in maps if built is not None]
-
-
-def _found(planned: PlannedMap, sets: list[PointSet]) -> KernelMap | None:
-    source, target = sets[planned.source], sets[planned.target]
-    return source.cached_map(target, planned.kernel, planned.builder)
 
 
 def _give_up(built: KernelMap, wanted: set[tuple[str, bool]]) -> None:

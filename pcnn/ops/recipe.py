@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any
 
 import torch
 from torch import nn
 
-from pcnn.geometry import (
-    Geometry,
-    Kernel,
-    grid_of_cells,
-    point_set_of,
-)
+from pcnn.geometry import Geometry, Kernel, KernelMap, grid_of_cells, point_set_of
 from pcnn.geometry.base import Builder
 from pcnn.geometry.kernel_map import LayoutUse
 from pcnn.geometry.layouts import layout_kind
+from pcnn.geometry.point_set import PointKind
 from pcnn.tensor import SparseTensor
+
+#: Name of a layout, and whether it is of the transposed map.
+Key = tuple[str, bool]
+#: Layouts of one map.
+Wanted = tuple[Key, ...]
 
 
 @dataclass(frozen=True)
@@ -38,9 +40,11 @@ class PlannedMap:
     uses: frozenset[LayoutUse]
     builder: Builder | None = None
 
-    def layouts(
-        self, backward: bool, names: tuple[str, ...] | None = None
-    ) -> tuple[tuple[str, bool], ...]:
+    def found(self, sites: Sequence[Geometry]) -> KernelMap | None:
+        """The map between two of the levels, if it is built."""
+        return sites[self.source].cached_map(sites[self.target], self.kernel, self.builder)
+
+    def layouts(self, backward: bool, names: tuple[str, ...] | None = None) -> Wanted:
         """Layouts that are read, by (name, whether of the transposed map).
 
         Args:
@@ -56,18 +60,6 @@ class PlannedMap:
                 other = names if replace and transposed else transposed
                 found.update((name, not flipped) for name in other or ())
         return tuple(sorted(found, key=lambda key: (key[1], key[0])))
-
-
-class PointKind(NamedTuple):
-    """What decides about the maps of a set of native points besides the network.
-
-    Args:
-        downsampling: ``nearest`` or ``cell_origin``.
-        one_per_cell: whether no cell of the finest level holds two points.
-    """
-
-    downsampling: str
-    one_per_cell: bool
 
 
 @dataclass(frozen=True)
@@ -86,6 +78,55 @@ class Recipe:
         """Whether some layout lists triplets; arguments as in `PlannedMap.layouts`."""
         wanted = (name for planned in self.maps for name, _ in planned.layouts(backward, names))
         return any(layout_kind(name).lists_triplets for name in wanted)
+
+
+class NetworkPlan:
+    """What a recipe comes to on geometries of one kind, for one batch after another.
+
+    Args:
+        recipe: what the network asks for.
+        layouts: names of the layouts to build of every map that a convolution reads; ``None``
+            means those its dataflow needs.
+    """
+
+    def __init__(self, recipe: Recipe, layouts: tuple[str, ...] | None = None) -> None:
+        self.recipe, self.layouts = recipe, layouts
+        #: layouts of every map, by whether backward follows
+        self.wanted = {
+            both: [planned.layouts(both, layouts) for planned in recipe.maps]
+            for both in (False, True)
+        }
+
+    def is_planned(self, root: Geometry, backward: bool) -> bool:
+        """Whether all that a call would build is there already."""
+        sites = [root]
+        for parent, direction, kernel in self.recipe.levels:
+            level = sites[parent].level(kernel, direction == "down")
+            if level is None:
+                return False
+            sites.append(level)
+        for planned, wanted in zip(self.recipe.maps, self.wanted[backward], strict=True):
+            built = planned.found(sites)
+            if built is None or self.missing(built, wanted):
+                return False
+        return True
+
+    def missing(self, built: KernelMap, wanted: Wanted) -> Sequence[Key]:
+        """Layouts to build of a map."""
+        return [key for key in wanted if key not in built.edges.layouts]
+
+    def __call__(self, root: Any, backward: bool) -> None:
+        """Derive all levels and build all maps that are not there yet, with their layouts.
+
+        Args:
+            root: the geometry of a batch.
+            backward: whether to build what backward reads too.
+        """
+        raise NotImplementedError
+
+    def memory(self, root: Any, backward: bool) -> int:
+        """Bound on the bytes of all maps with their layouts; see `pcnn.ops.Planner.memory`."""
+        raise NotImplementedError
 
 
 def trace(model: nn.Module, kind: PointKind | None = None) -> Recipe:

@@ -10,8 +10,9 @@ from torch import Tensor
 from pcnn.geometry import KernelMap, VoxelGrid, grid_of_cells, quantize
 from pcnn.geometry.checks import check_finite, check_points, require_tensors, voxel_sizes
 from pcnn.maps.device_layouts import has_kernels
-from pcnn.ops.plan import Planner, grid_of_device_cells
+from pcnn.ops.plan import Planner
 from pcnn.ops.reduce import reduce_mean, reduce_sum
+from pcnn.ops.voxel_plan import grid_of_device_cells
 from pcnn.tensor import SparseTensor
 
 REDUCTIONS = ("mean", "first", "sum")

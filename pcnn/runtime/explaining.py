@@ -12,7 +12,6 @@ from rich.table import Table
 from torch import nn
 
 from pcnn.dataflows.settings import described
-from pcnn.ops.plan_memory import held_bytes
 from pcnn.runtime.device_time import convolution_floor_ms, device_ms
 from pcnn.runtime.layer_calls import (
     Convolution,
@@ -174,7 +173,7 @@ def explain(
         run: Callable[[], Any] = lambda: network(own)  # noqa: E731
         network_ms = device_ms(run, own.features.device, repeats=repeats)
     explanation = Explanation(
-        _device_name(own.features.device), tuple(reports), network_ms, held_bytes(own.geometry)
+        _device_name(own.features.device), tuple(reports), network_ms, own.geometry.held_bytes()
     )
     target = console or Console()
     if console is None and not target.is_terminal:

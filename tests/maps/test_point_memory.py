@@ -23,7 +23,6 @@ from pcnn.maps import host_search, neighbour_kernels, point_memory
 from pcnn.maps.point_memory import DenseCloudError, densest_cell, map_bytes
 from pcnn.maps.radius import RadiusSearch
 from pcnn.ops import Planner
-from pcnn.ops.plan_memory import held_bytes
 from tests.maps.guarded import guarded
 from tests.maps.native_points import scan
 
@@ -136,7 +135,7 @@ def test_a_planner_bounds_what_its_plan_takes(kind: str, backward: bool) -> None
     planner = Planner(net)
     told = planner.memory(geometry, backward)
     planner(geometry, backward)
-    assert held_bytes(geometry) <= told <= 40 * held_bytes(geometry)
+    assert geometry.held_bytes() <= told <= 40 * geometry.held_bytes()
 
 
 @pytest.mark.usefixtures("emulated")

@@ -4,13 +4,14 @@ import torch
 import pcnn
 from pcnn.maps import Automatic
 from pcnn.models import MinkUNet42, SparseResNet21, SparseResNetSegmentation
+from pcnn.ops.voxel_plan import VoxelPlan
 from tests.clouds import surface_grid
 
 
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     calls: list[str] = []
-    built = pcnn.Planner._finish
-    monkeypatch.setattr(pcnn.Planner, "_finish", lambda *a: calls.append("plan") or built(*a))
+    built = VoxelPlan._finish
+    monkeypatch.setattr(VoxelPlan, "_finish", lambda *a: calls.append("plan") or built(*a))
     return calls
 
 

@@ -1,0 +1,146 @@
+"""A network's levels and maps on voxels; in few launches where a device has kernels for them."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from pcnn.geometry import KernelMap, VoxelGrid, grid_of_cells
+from pcnn.geometry.kernel_slots import Triple
+from pcnn.geometry.layouts import layout_kind
+from pcnn.geometry.packing import DEFAULT_FORMAT, KeyFormat
+from pcnn.geometry.slot_tiles import TILES
+from pcnn.maps import Windowed
+from pcnn.maps.device_layouts import has_kernels
+from pcnn.maps.tiles import tile_views
+from pcnn.ops.device_plan import DevicePlan, Maps
+from pcnn.ops.engine import Engine
+from pcnn.ops.recipe import NetworkPlan, PlannedMap, Recipe, Wanted
+from pcnn.ops.sites import output_sites
+
+
+class VoxelPlan(NetworkPlan):
+    """What a recipe comes to on voxels.
+
+    Args:
+        recipe: what the network asks for.
+        layouts: as in `NetworkPlan`.
+        engine: whose builder finds the triplets.
+    """
+
+    def __init__(self, recipe: Recipe, layouts: tuple[str, ...] | None, engine: Engine) -> None:
+        super().__init__(recipe, layouts)
+        self.engine = engine
+        self._device_plans: dict[tuple[Triple, str, KeyFormat], DevicePlan] = {}
+        #: whether some layouts list triplets, by whether backward follows
+        self._lists = {both: recipe.lists_triplets(both, layouts) for both in (False, True)}
+
+    def __call__(self, root: VoxelGrid, backward: bool) -> None:
+        """Derive all levels and build all maps that are not there yet, with their layouts."""
+        grids: list[VoxelGrid | None] = [root]
+        maps: Maps = []
+        if self._is_batched(root.device):
+            ready = self._device_plan(root.tensor_stride, root.downsampling, root.key_format)
+            grids, maps = ready.on_grid(root, self._lists[backward])
+        self._finish(grids, maps, backward)
+
+    def on_cells(
+        self, cells: Tensor, batch_size: int | None, downsampling: str, backward: bool
+    ) -> VoxelGrid:
+        """See `pcnn.ops.Planner.voxelize`."""
+        check_cells(cells)
+        grids: list[VoxelGrid | None]
+        maps: Maps = []
+        if self._is_batched(cells.device):
+            ready = self._device_plan((1, 1, 1), downsampling, DEFAULT_FORMAT)
+            grids, maps = ready.on_cells(cells, batch_size, self._lists[backward])
+        else:
+            grids = [grid_of_cells(cells[:, 1:], cells[:, 0], batch_size, downsampling)]
+        self._finish(grids, maps, backward)
+        geometry = grids[0]
+        assert geometry is not None
+        return geometry
+
+    def memory(self, root: VoxelGrid, backward: bool) -> int:
+        """Every slot of every row counts as filled, and an unknown level as large as its parent."""
+        rows = [root.rows]
+        for parent, direction, kernel in self.recipe.levels:
+            rows.append(rows[parent] * (1 if direction == "down" else kernel.volume))
+        sides = [(rows[planned.source], rows[planned.target]) for planned in self.recipe.maps]
+        return sum(map(_bytes, self.recipe.maps, sides, self.wanted[backward]))
+
+    def _is_batched(self, device: torch.device) -> bool:
+        """Whether a device's kernels build all maps at once."""
+        return isinstance(self.engine.builder_on(device), Windowed) and has_kernels(device)
+
+    def _device_plan(self, spacing: Triple, downsampling: str, key_format: KeyFormat) -> DevicePlan:
+        key = spacing, downsampling, key_format
+        if key not in self._device_plans:
+            self._device_plans[key] = DevicePlan(self.recipe, *key)
+        return self._device_plans[key]
+
+    def _finish(self, grids: list[VoxelGrid | None], maps: Maps, backward: bool) -> None:
+        """Levels and maps that are not there yet, then the layouts of all maps."""
+        grids = grids + [None] * (1 + len(self.recipe.levels) - len(grids))
+        maps = maps or [None] * len(self.recipe.maps)
+        for number, (parent, direction, kernel) in enumerate(self.recipe.levels, 1):
+            above = grids[parent]
+            if grids[number] is None and above is not None:
+                down = direction == "down"
+                grids[number] = output_sites(above, kernel) if down else above.generated(kernel)
+        views: list[tuple[KernelMap, str]] = []
+        resting: list[KernelMap] = []
+        for number, (planned, wanted) in enumerate(
+            zip(self.recipe.maps, self.wanted[backward], strict=True)
+        ):
+            built = maps[number]
+            if built is None:
+                source, target = grids[planned.source], grids[planned.target]
+                assert source is not None
+                assert target is not None
+                built = source.kernel_map(target, planned.kernel, self.engine)
+            for name, flipped in self.missing(built, wanted):
+                views.append((built.transpose() if flipped else built, name))
+            # tiles may stand for what a builder wrote where nothing reads that itself
+            if not any(layout_kind(name).replaced_by_tiles for name, _ in wanted):
+                resting.append(built)
+        root = grids[0]
+        assert root is not None
+        if self._is_batched(root.device):
+            tile_views((view, name) for view, name in views if name in TILES)
+        for view, name in views:
+            view.layout(name)
+        for built in resting:
+            built.drop_tables()
+
+
+def _bytes(planned: PlannedMap, rows: tuple[int, int], wanted: Wanted) -> int:
+    volume = planned.kernel.volume
+    triplets = volume * rows[1]
+    # what the builder writes: a table with its masks, or pairs
+    found = max(4 * (volume + 2) * rows[1], 8 * triplets)
+    for name, flipped in wanted:
+        side = rows[0] if flipped else rows[1]
+        listed = layout_kind(name).triplet_bytes * triplets
+        found += max(listed, 4 * (volume + 2) * side) + 8 * side
+    return found
+
+
+def check_cells(cells: Tensor) -> None:
+    """Refuse what are no cells."""
+    if cells.ndim != 2 or cells.shape[1] != 4 or cells.dtype != torch.int32:
+        raise ValueError(
+            f"cells must be [P, 4] int32 (batch, x, y, z), got {cells.dtype} {tuple(cells.shape)}"
+        )
+
+
+def grid_of_device_cells(cells: Tensor, batch_size: int | None, downsampling: str) -> VoxelGrid:
+    """Geometry of integer cells on a device with kernels, without levels or maps.
+
+    Args and errors as in `Planner.voxelize`.
+    """
+    check_cells(cells)
+    ready = DevicePlan(Recipe((), ()), (1, 1, 1), downsampling, DEFAULT_FORMAT)
+    (grid,), _ = ready.on_cells(cells, batch_size, False)
+    assert grid is not None
+    return grid
