@@ -71,10 +71,7 @@ class Grouping(Protocol):
 class Separate:
     """Every slot on its own: no padding, as many products as slots (TorchSparse Fig. 6b)."""
 
-    @property
-    def name(self) -> str:
-        """Identifier, unique per setting."""
-        return "separate"
+    name = "separate"
 
     def groups(self, sizes: Sequence[int], skip: int = -1) -> tuple[Group, ...]:
         """See `Grouping.groups`."""
@@ -85,10 +82,7 @@ class Separate:
 class Symmetric:
     """Mirrored slots in pairs, where sizes are symmetric: no padding (TorchSparse 4.2.1)."""
 
-    @property
-    def name(self) -> str:
-        """Identifier, unique per setting."""
-        return "symmetric"
+    name = "symmetric"
 
     def groups(self, sizes: Sequence[int], skip: int = -1) -> tuple[Group, ...]:
         """See `Grouping.groups`."""
@@ -105,10 +99,7 @@ class Fixed:
     convolutions) all slots have similar sizes and are one group.
     """
 
-    @property
-    def name(self) -> str:
-        """Identifier, unique per setting."""
-        return "fixed"
+    name = "fixed"
 
     def groups(self, sizes: Sequence[int], skip: int = -1) -> tuple[Group, ...]:
         """See `Grouping.groups`."""

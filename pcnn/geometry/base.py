@@ -366,15 +366,7 @@ class Geometry:
 
     @classmethod
     def _joined(cls, parts: Sequence[Self], alike: str) -> dict[str, Any]:
-        """Fields that all kinds join in one way: keys, batch size, ``inverse`` and ``finer``.
-
-        Args:
-            parts: single clouds.
-            alike: what of them has to agree, for the message; see `_kind`.
-
-        Raises:
-            ValueError: no part, a part of several clouds, or parts that do not agree.
-        """
+        """Fields that all kinds join in one way; ``alike`` names what `_kind` compares."""
         if not parts:
             raise ValueError(f"collate needs at least one {cls.kind}")
         first, most = parts[0], parts[0].key_format.max_batch

@@ -158,13 +158,8 @@ def _packed(batch: Tensor, cells: Tensor) -> Tensor:
 
 
 def _checked(whole: Tensor, cells: Tensor, keys: Tensor) -> bool:
-    """Whether some cell holds two points; refuses cells that keys do not hold, in one wait.
-
-    Args:
-        whole: ``[P, 3]`` float64 cells counted from zero.
-        cells: ``[P, 3]`` float64 cells counted from the corner of their cloud.
-        keys: ``[P]`` int64, sorted.
-    """
+    """Whether some cell holds two points; refuses cells that keys do not hold, in one wait."""
+    # whole cells are counted from zero, cells from the corner of their cloud
     if not len(keys):
         return False
     flags = torch.stack([(keys[1:] == keys[:-1]).any().to(torch.float64), whole.abs().amax()])

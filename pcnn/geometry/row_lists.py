@@ -109,14 +109,7 @@ def lists_of(fan_in: Tensor, in_index: Tensor) -> tuple[Tensor, ...]:
 
 
 def _steps(most: Tensor, tile_starts: Tensor, in_index: Tensor, size: int) -> tuple[Tensor, Tensor]:
-    """Slots ``[S]`` and inputs ``[S, TILE_ROWS]``, int32, of the first S steps.
-
-    Args:
-        most: ``[tiles, K]`` int64, steps of every slot.
-        tile_starts: like the others, as in `row_lists`.
-        in_index: ``[T]`` int32.
-        size: S.
-    """
+    """Slots ``[S]`` and inputs ``[S, TILE_ROWS]``, int32, of the first S of ``most`` steps."""
     if not size:
         return in_index.new_zeros(0), in_index.new_zeros(0, TILE_ROWS)
     slots, listed = in_index.new_empty(size), in_index.new_empty(size, TILE_ROWS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from pcnn.geometry import Kernel, KernelMap, VoxelGrid
-from pcnn.maps.device_layouts import DEVICE_LAYOUTS
+from pcnn.maps.device_layouts import map_of_table
 from pcnn.maps.packed_search import Search, search_table
 
 
@@ -35,8 +35,5 @@ class BinarySearch:
         Raises:
             ValueError: the tensors are not on a CUDA device, or 32-bit keys cannot hold the sites.
         """
-        table, masks, counts = search_table(self._search, source, target, kernel)
-        symmetric = kernel.is_symmetric and source is target
-        return KernelMap.from_table(
-            table, source.rows, masks, counts, symmetric=symmetric, derive=DEVICE_LAYOUTS
-        )
+        found = search_table(self._search, source, target, kernel)
+        return map_of_table(source, target, kernel, *found)

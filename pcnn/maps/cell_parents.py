@@ -120,17 +120,10 @@ def _parent(source: PointSet, target: PointSet, kernel: Kernel) -> Tensor:
 
 @dataclass(frozen=True)
 class _Parents:
-    """The map on a device.
+    """The map on a device."""
 
-    Args:
-        keys: ``[N_in]`` int64 cells of the inputs.
-        parent: ``[N_in]`` int64.
-        kernel: the relation.
-        layout: of the keys.
-    """
-
-    keys: Tensor
-    parent: Tensor
+    keys: Tensor  # [N_in] int64 cells of the inputs
+    parent: Tensor  # [N_in] int64
     kernel: Kernel
     key_format: KeyFormat
 

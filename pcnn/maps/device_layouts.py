@@ -7,8 +7,9 @@ from functools import partial
 from types import MappingProxyType
 
 import torch
+from torch import Tensor
 
-from pcnn.geometry import KernelMap
+from pcnn.geometry import Kernel, KernelMap, VoxelGrid
 from pcnn.geometry.block_layouts import Layout
 from pcnn.geometry.layouts import derived
 from pcnn.geometry.slot_tiles import TILES
@@ -47,3 +48,25 @@ DEVICE_LAYOUTS: Mapping[str, Callable[[KernelMap], Layout]] = MappingProxyType(
         **{name: partial(_tiled, name=name) for name in TILES},
     }
 )
+
+
+def map_of_table(
+    source: VoxelGrid,
+    target: VoxelGrid,
+    kernel: Kernel,
+    table: Tensor,
+    masks: Tensor | None = None,
+    counts: Tensor | None = None,
+) -> KernelMap:
+    """Kernel map from ``source`` to ``target`` of a table that device kernels wrote.
+
+    Args:
+        source: input sites.
+        target: output sites.
+        kernel: the relation.
+        table: ``[N_out, K]`` int32, as the following in `KernelMap.from_table`.
+        masks: ``[N_out, ceil(K / 31)]`` int32.
+        counts: ``[K]`` int64.
+    """
+    symmetric = kernel.is_symmetric and source is target
+    return KernelMap.from_table(table, source.rows, masks, counts, symmetric, DEVICE_LAYOUTS)

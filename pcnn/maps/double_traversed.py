@@ -10,7 +10,7 @@ import torch
 from pcnn.geometry import Kernel, KernelMap, VoxelGrid
 from pcnn.geometry.layouts import mask_words
 from pcnn.kernels.cuda import module
-from pcnn.maps.device_layouts import DEVICE_LAYOUTS
+from pcnn.maps.device_layouts import map_of_table
 
 #: The struct ``Arguments`` of csrc/double_traversed.cu: pointers, key deltas and pitch, sizes.
 ARGUMENTS = struct.Struct("8P5q7i0q")
@@ -75,15 +75,15 @@ class DoubleTraversed:
         volume, n_in, n_out = kernel.volume, source.rows, target.rows
         device = source.device
         words = mask_words(volume)
-        symmetric = kernel.is_symmetric and source is target
         if n_in == 0 or n_out == 0:
             table = torch.full((n_out, volume), -1, dtype=torch.int32, device=device)
             masks = torch.zeros(n_out, words, dtype=torch.int32, device=device)
             counts = torch.zeros(volume, dtype=torch.int64, device=device)
-            return KernelMap.from_table(table, n_in, masks, counts, symmetric, DEVICE_LAYOUTS)
+            return map_of_table(source, target, kernel, table, masks, counts)
 
         # an even number of slots has none at the centre, between the halves
-        mirrored = self.symmetry and symmetric and volume > 1 and volume % 2 == 1
+        symmetric = self.symmetry and kernel.is_symmetric and source is target
+        mirrored = symmetric and volume > 1 and volume % 2 == 1
         slots = volume // 2 if mirrored else volume
         blocks = -(-n_in // self.source_block)
         segments = blocks + n_out // self.query_block
@@ -130,4 +130,4 @@ class DoubleTraversed:
         kernels.launch("search_blocks", slots * segments, arguments, device)
         rows = words * min(-(-n_out // ROWS), ROW_BLOCKS)
         kernels.launch("write_rows", rows, arguments, device)
-        return KernelMap.from_table(table, n_in, masks, counts, symmetric, DEVICE_LAYOUTS)
+        return map_of_table(source, target, kernel, table, masks, counts)

@@ -13,7 +13,7 @@ from pcnn.geometry import Kernel, KernelMap, KeyFormat, VoxelGrid
 from pcnn.geometry.kernel_slots import Triple
 from pcnn.geometry.layouts import MASK_BITS, mask_words
 from pcnn.kernels.cuda import module
-from pcnn.maps.device_layouts import DEVICE_LAYOUTS
+from pcnn.maps.device_layouts import map_of_table
 from pcnn.maps.reached_sites import reached_sites
 
 SOURCE = "hash_table.cu"
@@ -125,8 +125,7 @@ class HashTable:
         """
         device, volume = source.device, kernel.volume
         n_in, n_out = source.rows, target.rows
-        symmetric = kernel.is_symmetric and source is target
-        mirrored = self.symmetry and symmetric and volume > 1
+        mirrored = self.symmetry and kernel.is_symmetric and source is target and volume > 1
         search = self.search_of(source)
         by_grid = search == "grid"
         layer = _layer(
@@ -181,7 +180,7 @@ class HashTable:
         )
         blocks = min(layer.blocks, -(-n_out // ROWS))
         kernels.launch("search", blocks, arguments, device, shared_bytes=layer.shared_bytes)
-        return KernelMap.from_table(table, n_in, masks, counts, symmetric, DEVICE_LAYOUTS)
+        return map_of_table(source, target, kernel, table, masks, counts)
 
     def search_of(self, source: VoxelGrid) -> str:
         """How the sites of a layer are kept: `search`, or what ``auto`` chooses.

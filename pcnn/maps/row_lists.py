@@ -73,10 +73,7 @@ class _View(NamedTuple):
 
     @property
     def shapes(self) -> tuple[tuple[int, ...], ...]:
-        """Of output rows, starts, first steps, slots and inputs of steps.
-
-        Then of scratch: the largest fan-ins of tiles, and bits of slots.
-        """
+        """Of output rows, starts, first steps, slots and inputs of steps; then of scratch."""
         starts = self.tiles, self.volume + 1, TILE_ROWS
         rows, steps = (self.tiles, TILE_ROWS), (self.stored, TILE_ROWS)
         kept = rows, starts, (self.tiles + 1,), (self.stored,), steps

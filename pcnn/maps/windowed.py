@@ -9,7 +9,7 @@ import torch
 from pcnn.geometry import Kernel, KernelMap, VoxelGrid
 from pcnn.geometry.slot_tiles import WHOLE_SLOTS
 from pcnn.maps.base import MapBuilder
-from pcnn.maps.device_layouts import DEVICE_LAYOUTS, has_kernels
+from pcnn.maps.device_layouts import has_kernels, map_of_table
 from pcnn.maps.disjoint import DisjointMap, disjoint_maps
 from pcnn.maps.sorted_search import SortedSearch
 from pcnn.maps.window_search import Search, SearchShape, Sites, chunks_for, search_windows
@@ -42,11 +42,8 @@ class Windowed:
             counts = torch.zeros(kernel.volume, dtype=torch.int32, device=source.device)
         search = Search.allocate(sites, Sites(target.keys, target.rows), shape, counts)
         search_windows([search])
-        symmetric = kernel.is_symmetric and source is target
         wide = None if counts is None else counts.to(torch.int64)
-        return KernelMap.from_table(
-            search.table, source.rows, search.masks, wide, symmetric, DEVICE_LAYOUTS
-        )
+        return map_of_table(source, target, kernel, search.table, search.masks, wide)
 
 
 @dataclass(frozen=True)

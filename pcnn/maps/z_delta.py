@@ -10,7 +10,7 @@ from torch import Tensor
 from pcnn.geometry import Kernel, KernelMap, VoxelGrid
 from pcnn.geometry.layouts import mask_words
 from pcnn.geometry.slot_subsets import split_slots
-from pcnn.maps.device_layouts import DEVICE_LAYOUTS
+from pcnn.maps.device_layouts import DEVICE_LAYOUTS, map_of_table
 from pcnn.maps.hybrid_map import HybridMap, map_of_half
 from pcnn.maps.packed_search import (
     HALF_TABLE,
@@ -85,10 +85,7 @@ class ZDelta:
             return KernelMap.from_pairs(
                 in_index, out_index, offsets, *sizes, symmetric=symmetric, derive=DEVICE_LAYOUTS
             )
-        table, masks, counts = self.table(source, target, kernel)
-        return KernelMap.from_table(
-            table, source.rows, masks, counts, symmetric=symmetric, derive=DEVICE_LAYOUTS
-        )
+        return map_of_table(source, target, kernel, *self.table(source, target, kernel))
 
     def table(
         self, source: VoxelGrid, target: VoxelGrid, kernel: Kernel

@@ -139,16 +139,7 @@ def _operators_of(
 
 
 class _Call(NamedTuple):
-    """A convolution without its operands.
-
-    Args:
-        forward: computes the output.
-        transposed: computes the gradient of the features.
-        outer: computes the gradient of the weights.
-        operands: the map.
-        n_out: rows of the output.
-        spec: of the output.
-    """
+    """A convolution without its operands: who computes each product, its map, rows and spec."""
 
     forward: Dataflow
     transposed: Dataflow

@@ -17,7 +17,7 @@ from pcnn.geometry import KernelMap, KeyFormat, VoxelGrid
 from pcnn.geometry.kernel_slots import Triple
 from pcnn.geometry.slot_tiles import WHOLE_SLOTS
 from pcnn.kernels import pinned
-from pcnn.maps.device_layouts import DEVICE_LAYOUTS
+from pcnn.maps.device_layouts import map_of_table
 from pcnn.maps.disjoint import DisjointMap, DisjointTables, disjoint_maps
 from pcnn.maps.levels import (
     EXTENT_WORDS,
@@ -300,11 +300,8 @@ class DevicePlan:
             assert target is not None
             found = tables[entry.number]
             if isinstance(found, Search):
-                symmetric = planned.kernel.is_symmetric and source is target
-                table, masks = first_rows(target.rows, found.table, found.masks)
-                built = KernelMap.from_table(
-                    table, source.rows, masks, None, symmetric, DEVICE_LAYOUTS
-                )
+                made = first_rows(target.rows, found.table, found.masks)
+                built = map_of_table(source, target, planned.kernel, *made)
             else:
                 built = found.kernel_map(source.rows, target.rows)
             if listed:

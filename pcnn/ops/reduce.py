@@ -172,14 +172,8 @@ class _Dot(torch.autograd.Function):
         return grad_x, grad_y, None, None
 
 
-def _fake_reduce(
-    x: Tensor,
-    weight: Tensor | None,
-    in_index: Tensor,
-    out_index: Tensor,
-    rows: Tensor,
-    rows_t: Tensor,
-) -> Tensor:
+def _fake_reduce(x: Tensor, *args: Tensor) -> Tensor:
+    rows = args[3]
     return x.new_empty((rows.shape[0], x.shape[1]))
 
 

@@ -102,19 +102,7 @@ def _quantized(
     downsampling: str,
     planner: Planner | None,
 ) -> VoxelGrid:
-    """Voxel grid of points, planned for a network if a planner is given.
-
-    Args:
-        points: ``[P, 3]`` floating point coordinates [m].
-        batch: ``[P]`` integers; ``None`` means one cloud.
-        voxel_size: edge of a voxel [m].
-        batch_size: number of clouds; ``None`` means the largest batch index + 1.
-        downsampling: output sites of strided convolutions.
-        planner: of the network that will run on the grid.
-
-    Raises:
-        ValueError: as `pcnn.geometry.quantize`.
-    """
+    """Voxel grid of points, planned for a network if a planner is given."""
     if not has_kernels(points.device):
         grid = quantize(
             points, batch, voxel_size=voxel_size, batch_size=batch_size, downsampling=downsampling
