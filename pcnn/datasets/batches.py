@@ -156,9 +156,6 @@ class PointBatch(Batch):
 
         Args:
             points: [P, 3] float32 [m], where the batch's points lie now.
-
-        Raises:
-            ValueError: as `placed`.
         """
         return self._raw().fragments(points, self.point_batch, max(1, self.batch_size))
 
@@ -329,9 +326,6 @@ class CollateSegmentation(CollateClouds):
 
         Points of an unlabelled scan among labelled ones are ``IGNORE``. No samples give a batch
         of zero scans whose input is one empty cloud.
-
-        Raises:
-            ValueError: as `CollateClouds.joined`.
         """
         parts = samples or [self.nothing()]
         labelled = any(s.point_labels is not None for s in parts)
@@ -356,11 +350,7 @@ class CollateClassification(CollateClouds):
     """Joins samples with one label each; arguments as `CollateClouds`."""
 
     def __call__(self, samples: Sequence[ClassificationSample]) -> ClassificationBatch:
-        """Return the batch of the samples, in their order; no samples give one of zero clouds.
-
-        Raises:
-            ValueError: as `CollateClouds.joined`.
-        """
+        """Return the batch of the samples, in their order; no samples give one of zero clouds."""
         points = [s.points if s.points is not None else torch.empty(0, 3) for s in samples]
         return ClassificationBatch(
             self.joined(samples or [self.nothing()]),

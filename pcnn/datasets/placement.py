@@ -213,9 +213,6 @@ def fragments(
     Yields:
         ``[N]`` int64 rows, in the order of the cells; none is yielded for no points.
 
-    Raises:
-        ValueError: as `pcnn.geometry.quantize`.
-
     Source: the test mode of Pointcept's GridSample (transform.py).
     """
     inverse = quantize(points, batch, voxel_size=cell, batch_size=batch_size).inverse

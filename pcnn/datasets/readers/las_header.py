@@ -133,9 +133,6 @@ def crs_records(path: Path) -> Iterator[tuple[int, bytes]]:
 
     They lie in front of the points and behind them; a file that is damaged, or no LAS file, has
     those alone that come before the damage.
-
-    Raises:
-        OSError: the file cannot be read.
     """
     with path.open("rb") as file, suppress(_BrokenRule):
         size = file.seek(0, 2)

@@ -109,13 +109,7 @@ def _cloud(path: Path, name: str | None, reading: Reading) -> Cloud:
 
 
 def read_table(path: Path, reading: Reading = _PLAIN) -> PointTable:
-    """Read all rows of a file, missing returns among them.
-
-    Raises:
-        MissingFileError: no such file.
-        MissingPackageError: a package that the format needs is not installed.
-        FileError: another suffix, or a file that breaks its format.
-    """
+    """Read all rows of a file, missing returns among them."""
     if not path.is_file():
         raise MissingFileError(path, "no such file")
     suffix = path.suffix.lower()

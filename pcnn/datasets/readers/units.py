@@ -59,9 +59,6 @@ def declared_unit(path: Path) -> UnitDoubt | None:
 
     Returns:
         The unit with its scale, or None: metres, degrees, or no declaration.
-
-    Raises:
-        OSError: the file cannot be read.
     """
     if path.suffix.lower() not in (".las", ".laz"):
         return None

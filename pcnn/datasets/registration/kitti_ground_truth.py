@@ -131,11 +131,7 @@ class IcpCache:
         return self.root / folder / f"{sequence}_{source}_{target}.{suffix}"
 
     def get(self, sequence: int, source: int, target: int) -> Tensor | None:
-        """Transform [4, 4] float64 of a pair; None when it is not there yet.
-
-        Raises:
-            FileError: a broken file.
-        """
+        """Transform [4, 4] float64 of a pair; None when it is not there yet."""
         path = self.path(sequence, source, target)
         if not path.is_file():
             return None

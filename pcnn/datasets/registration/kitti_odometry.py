@@ -180,11 +180,7 @@ class KITTIOdometry:
         self.pairs = list(self._cached_pairs(make_missing))
 
     def cloud(self, scene: str, index: int) -> Tensor:
-        """Points [P, 3] float32 of a scan, in the velodyne's frame [m].
-
-        Raises:
-            FileNotFoundError: no such scan.
-        """
+        """Points [P, 3] float32 of a scan, in the velodyne's frame [m]."""
         return self._read(scene, index)
 
     def notes(self) -> list[str]:

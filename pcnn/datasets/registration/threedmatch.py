@@ -79,12 +79,7 @@ class _Fragments:
         self._max_gib = max_gib
 
     def cloud(self, scene: str, index: int) -> Tensor:
-        """Points [P, 3] float32 of a fragment, in its own frame [m].
-
-        Raises:
-            FileNotFoundError: no such fragment.
-            ValueError: a broken file.
-        """
+        """Points [P, 3] float32 of a fragment, in its own frame [m]."""
         path = find_fragment(self.folders[scene], f"cloud_bin_{index}")
         return read_fragment(path, self._max_gib)
 

@@ -318,11 +318,7 @@ class Room:
         )
 
     def read(self, max_gib: float = LIMIT) -> tuple[RoomArrays, list[str]]:
-        """Read all points; also what was repaired on the way, each with file and line.
-
-        Raises:
-            ValueError: a file that breaks its format.
-        """
+        """Read all points; also what was repaired on the way, each with file and line."""
         if self.layout == "arrays":
             return read_array_room(self.folder, max_gib), []
         return read_text_room(self.folder, max_gib)

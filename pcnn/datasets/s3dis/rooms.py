@@ -88,9 +88,6 @@ class S3DISRooms:
         """Return all points of a room.
 
         Repairs, and a room without points, are named in the log, once in every process.
-
-        Raises:
-            ValueError: a file that breaks its format, with its name and the line.
         """
         room = self.rooms[index]
         arrays, notes = room.read(self.max_gib)
