@@ -41,6 +41,10 @@ class Epilogue(NamedTuple):
         return nn.functional.relu(product) if self.relu else product
 
 
+#: An epilogue without any part.
+NO_EPILOGUE = Epilogue()
+
+
 class ConvSpec(NamedTuple):
     """Everything a dataflow is told about a product besides tensors, layouts and rows.
 

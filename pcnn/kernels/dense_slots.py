@@ -11,7 +11,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from pcnn.kernels.conv_spec import ConvSpec, Epilogue
+from pcnn.kernels.conv_spec import NO_EPILOGUE, ConvSpec
 from pcnn.kernels.epilogue import with_epilogue
 from pcnn.kernels.gathered_product import COMPUTE, precision_of, row_tile, slot_weight, weight_tile
 from pcnn.kernels.product_tiles import ProductShape, RowTiles
@@ -159,7 +159,7 @@ def write_dense(
         spec: its compute dtype, a contiguous skip connection and an epilogue of ``out``.
         tiles: how the work is cut; ``None`` picks by shape (`RowTiles.of`).
     """
-    scale, shift, residual, relu = spec.epilogue or _NOTHING
+    scale, shift, residual, relu = spec.epilogue or NO_EPILOGUE
     compute, precision = COMPUTE[spec.compute_dtype], precision_of(spec.compute_dtype)
     tiles = tiles or RowTiles.of(shape, out.shape[0], spec.compute_dtype)
     n_out = out.shape[0]
@@ -190,5 +190,4 @@ def write_dense(
     )
 
 
-_NOTHING = Epilogue()
 _LAUNCH = TritonLauncher(dense_slots_kernel)

@@ -7,7 +7,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from pcnn.kernels.conv_spec import Epilogue
+from pcnn.kernels.conv_spec import NO_EPILOGUE, Epilogue
 from pcnn.kernels.product_tiles import power_of_two
 from pcnn.kernels.triton_launch import TritonLauncher
 
@@ -89,7 +89,7 @@ def finish(sums: Tensor, out_dtype: torch.dtype, epilogue: Epilogue | None = Non
     Returns:
         ``[N_out, C_out]`` in ``out_dtype``.
     """
-    scale, shift, residual, relu = epilogue or _NOTHING
+    scale, shift, residual, relu = epilogue or NO_EPILOGUE
     parts = sums.shape[0] if sums.ndim == 3 else 1
     if parts == 1 and scale is None and shift is None and residual is None and not relu:
         return sums.to(out_dtype)
@@ -109,5 +109,4 @@ def finish(sums: Tensor, out_dtype: torch.dtype, epilogue: Epilogue | None = Non
     return out
 
 
-_NOTHING = Epilogue()
 _LAUNCH = TritonLauncher(finish_kernel)

@@ -89,17 +89,8 @@ def gather_slots(
         tile: channels of a program, a power of two (`row_tiles.tiles_of`); ``None`` for whole rows.
         vectorised: whether threads move 16 bytes at once, or one channel.
     """
-    channels, volume = x.shape[1], counts.shape[0]
-    tiles, tile, block = tile_shape(channels, tile, buffer.element_size(), vectorised)
-    start, end, shift = part or (0, in_index.shape[0], 0)
-    chunks = triton.cdiv(end - start, block) if part else most_chunks(end, volume, block)
-    _launch_gather_slots(
-        (chunks * tiles, 1),
-        (x, in_index, counts, shifts, buffer),
-        (start, end, shift, skip),
-        (channels, tile, block, volume, power_of_two(volume), part is None),
-        WARPS,
-    )
+    tensors = x, in_index, counts, shifts, buffer
+    _launch_slots(_launch_gather_slots, tensors, buffer, part, (skip,), tile, vectorised)
 
 
 _launch_gather_slots = TritonLauncher(gather_slots_kernel)
@@ -160,28 +151,36 @@ def scatter_slots(
     Args:
         products: ``[B, C]``, contiguous.
         out_index: ``[T]`` int32.
-        counts: ``[K]`` int64, triplets of every slot.
-        shifts: ``[K]`` int64.
+        counts: as in `gather_slots`.
+        shifts: as in `gather_slots`.
         sums: ``[N_out, C]`` float32 or float64, contiguous, added to.
-        part: first and one-past-last triplet and shift of a slot that is scattered alone; ``None``
-            scatters all slots in one launch.
-        tile: channels of a program, a power of two (`row_tiles.tiles_of`); ``None`` for whole rows.
+        part: as in `gather_slots`.
+        tile: as in `gather_slots`.
         vectorised: whether threads read 16 bytes at once, or one channel.
     """
-    channels, volume = products.shape[1], counts.shape[0]
-    tiles, tile, block = tile_shape(channels, tile, products.element_size(), vectorised)
-    start, end, shift = part or (0, out_index.shape[0], 0)
-    chunks = triton.cdiv(end - start, block) if part else most_chunks(end, volume, block)
-    _launch_scatter_slots(
-        (chunks * tiles, 1),
-        (products, out_index, counts, shifts, sums),
-        (start, end, shift),
-        (channels, tile, block, volume, power_of_two(volume), part is None),
-        WARPS,
-    )
+    tensors = products, out_index, counts, shifts, sums
+    _launch_slots(_launch_scatter_slots, tensors, products, part, (), tile, vectorised)
 
 
 _launch_scatter_slots = TritonLauncher(scatter_slots_kernel)
+
+
+def _launch_slots(
+    launch: TritonLauncher,
+    tensors: tuple[Tensor, ...],
+    buffer: Tensor,
+    part: tuple[int, int, int] | None,
+    skip: tuple[int, ...],
+    tile: int | None,
+    vectorised: bool,
+) -> None:
+    """Launch one of the two kernels above; the second tensor lists rows, the third counts them."""
+    channels, volume = buffer.shape[1], tensors[2].shape[0]
+    tiles, tile, block = tile_shape(channels, tile, buffer.element_size(), vectorised)
+    start, end, shift = part or (0, tensors[1].shape[0], 0)
+    chunks = triton.cdiv(end - start, block) if part else most_chunks(end, volume, block)
+    constants = channels, tile, block, volume, power_of_two(volume), part is None
+    launch((chunks * tiles, 1), tensors, (start, end, shift, *skip), constants, WARPS)
 
 
 @triton.jit(do_not_specialize=["blocks"])  # type: ignore[untyped-decorator]

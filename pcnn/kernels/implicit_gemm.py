@@ -18,7 +18,7 @@ import triton.language as tl
 from torch import Tensor
 
 from pcnn.geometry.slot_tiles import TILE_ROWS
-from pcnn.kernels.conv_spec import ConvSpec, Epilogue
+from pcnn.kernels.conv_spec import NO_EPILOGUE, ConvSpec
 from pcnn.kernels.epilogue import finish, with_epilogue
 from pcnn.kernels.gathered_product import addresses, beside, operand, precision_of
 from pcnn.kernels.gemm_blocks import GemmBlocks, default_blocks
@@ -174,7 +174,7 @@ def launch_implicit_gemm(
         ``[n_out, C_out]`` (``[n_out, C_in]`` if transposed) in ``spec.out_dtype``.
     """
     groups, transposed, mirrored, compute_dtype, out_dtype, epilogue, skip = spec
-    scale, shift, residual, relu = epilogue or _NOTHING
+    scale, shift, residual, relu = epilogue or NO_EPILOGUE
     tile_out, tile_slots, tile_counts, tile_rows = layouts
     adds = tile_counts.shape[0] > -(-n_out // TILE_ROWS)  # a row has places in several sections
     x, weight = operand(x, compute_dtype), operand(weight, compute_dtype)
@@ -209,9 +209,6 @@ def launch_implicit_gemm(
         (n_out, offset),
     )
     return finish(out, out_dtype, epilogue) if later else out
-
-
-_NOTHING = Epilogue()
 
 
 class _Cut(NamedTuple):

@@ -24,7 +24,7 @@ import triton.language as tl
 from torch import Tensor
 
 from pcnn.geometry.slot_tiles import TILE_ROWS
-from pcnn.kernels.conv_spec import ConvSpec, Epilogue
+from pcnn.kernels.conv_spec import NO_EPILOGUE, ConvSpec
 from pcnn.kernels.epilogue import with_epilogue
 from pcnn.kernels.gathered_product import addresses, beside, operand, precision_of
 from pcnn.kernels.gemm_blocks import default_blocks
@@ -204,7 +204,7 @@ def launch_row_lists(
     Returns:
         ``[n_out, C_out]`` in ``spec.out_dtype``.
     """
-    compute_dtype, (scale, shift, residual, relu) = spec.compute_dtype, spec.epilogue or _NOTHING
+    compute_dtype, (scale, shift, residual, relu) = spec.compute_dtype, spec.epilogue or NO_EPILOGUE
     shape = ProductShape.of(weight, spec)
     side, shape = shape.side_by_side, shape.packed()
     tiles = tiles or tiles_of(shape, layouts[0].shape[0], compute_dtype)
@@ -248,5 +248,4 @@ def tiles_of(shape: ProductShape, tiles: int, compute_dtype: torch.dtype) -> Row
     return RowTiles(*sides, blocks.warps, blocks.stages)
 
 
-_NOTHING = Epilogue()
 _LAUNCH = TritonLauncher(row_lists_kernel)
