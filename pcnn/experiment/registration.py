@@ -2,30 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Optional
+from typing import Any, Optional
 
 import torch
 from hydra.core.hydra_config import HydraConfig
 from lightning.pytorch.loggers import Logger
 from omegaconf import DictConfig
+from rich.markup import escape
+from rich.progress import track
 
 from pcnn.callbacks import RunCheckpoint
 from pcnn.console import Console
-from pcnn.datasets.registration import PairDataset
+from pcnn.datasets.registration import PairDataset, RegistrationPair
+from pcnn.escaping import visible
 from pcnn.experiment import build, report, run_folder
 from pcnn.experiment.check import ABOUT_MODEL, checked, without
 from pcnn.experiment.errors import ConfigError
 from pcnn.experiment.pretrained import described, trained_descriptor
 from pcnn.experiment.registration_options import RegistrationOptions
-from pcnn.experiment.registration_report import PairReport, report_pairs
+from pcnn.experiment.registration_pictures import draw_curves, draw_pairs, send_evaluation
+from pcnn.experiment.report import CURVES, PAIRS, REFERENCE
 from pcnn.experiment.run_folder import nearby
 from pcnn.experiment.schema import EvalConfig, evaluation_part
 from pcnn.experiment.targets import allowed_packages
 from pcnn.experiment.weights import config_of
+from pcnn.metrics.registration import (
+    Comparison,
+    Figure,
+    PairResult,
+    Summary,
+    compare,
+    registration_table,
+    scene_table,
+    summarize,
+)
+from pcnn.metrics.registration.comparison_report import comparison_table, shown
+from pcnn.metrics.registration.pair_table import read_pair_table, write_pair_table
+from pcnn.plural import counted
 from pcnn.registration.descriptor import Descriptor
+from pcnn.registration.estimate import Estimate, estimate_all
+from pcnn.registration.evaluation import evaluate_pairs
+from pcnn.registration.fpfh import FPFH
+from pcnn.registration.settings import EstimateSettings
 
 
 @dataclass
@@ -62,7 +84,8 @@ def evaluate_untrained(cfg: DictConfig) -> float | None:
         cfg.data = {"source": data.source_kind, "ground_truth": data.ground_truth}
         run_folder.record(folder, cfg, resumed=False)
         device = "cuda" if torch.cuda.is_available() else "cpu"
-        done = report_descriptor(cfg, folder, data, descriptor, device)
+        with build.refused_values():
+            done = report_pairs(cfg, folder, data, descriptor, device)
         report.write_metrics(folder, cfg, done.figures, 0, None, done.facts)
         report.say_files(Console(), folder)
         return done.recall
@@ -96,10 +119,37 @@ def evaluate_trained(
         found = RunCheckpoint.read(checkpoint, mmap=False)
         name = described(cfg, checkpoint, str(config_of(found)["data"]["source"]))
         descriptor = trained_descriptor(cfg, found.weights, name, device)
-    return report_descriptor(cfg, folder, data, descriptor, device, loggers)
+        return report_pairs(cfg, folder, data, descriptor, device, loggers)
 
 
-def report_descriptor(
+#: Voxel of the reference FPFH by benchmark [m].
+FPFH_VOXELS = {"threedmatch": 0.05, "kitti": 0.3}
+
+#: Figures of a summary that metrics.json holds, each with its interval.
+FLAT = (
+    *("rr", "rr_scenes", "rr_pairs", "fmr", "ir"),
+    *("rre", "rte", "rre_median", "rte_median"),
+)
+
+Results = dict[int | None, list[PairResult]]
+
+
+@dataclass(frozen=True)
+class PairReport:
+    """The outcome of an evaluation.
+
+    Args:
+        figures: by name, as metrics.json holds them.
+        facts: what they rest on, for metrics.json.
+        recall: registration recall at the first number of samples.
+    """
+
+    figures: dict[str, float]
+    facts: dict[str, Any]
+    recall: float
+
+
+def report_pairs(
     cfg: DictConfig,
     folder: Path,
     data: PairDataset,
@@ -107,13 +157,168 @@ def report_descriptor(
     device: torch.device | str,
     loggers: Sequence[Logger] = (),
 ) -> PairReport:
-    """Evaluate a descriptor as `cfg.task` says.
+    """Register all pairs, print the tables, write pairs.csv, curves and pictures.
+
+    Args:
+        cfg: `cfg.task` says how pairs are registered and judged, `cfg.data.source` whether the data
+            was simulated; `cfg.seed` is that of samples, hypotheses and bootstrap.
+        folder: run folder.
+        data: the pairs.
+        descriptor: describes clouds.
+        device: where matching and torch's RANSAC compute.
+        loggers: W&B among them gets tables, curves and clouds.
 
     Raises:
-        ConfigError: a value is refused, or a package that is asked for is not installed.
+        ImportError: Open3D is asked for and not installed.
+        FileNotFoundError: the reference's table is missing.
+        ValueError: no pairs, a value that is refused, or a reference of other pairs.
     """
     node = evaluation_part(build.plain(cfg.task))
     assert node is not None  # registration has settings of its evaluation
-    with build.refused_values():
-        options: RegistrationOptions = build.make(node, "task")
-        return report_pairs(cfg, folder, data, descriptor, options, device, loggers)
+    options: RegistrationOptions = build.make(node, "task")
+    console = Console()
+    rules = options.rules(data.benchmark)
+    settings = options.settings(rules, cfg.seed)
+    samples = [number or None for number in options.samples]
+    given = reference_table(options, samples)  # before the work: a table that does not serve
+    title = f"{data.name}, {descriptor.name}, solver {solver_name(options.solver)}"
+    title += ", refitted" if options.refine and options.solver == "torch" else ""
+    console.print(f"{title}: {counted(len(data.pairs), 'pair')}, ground truth {data.ground_truth}")
+    for note in data.notes():
+        console.say(note)
+    report.say_simulated(console, cfg)
+    evaluate = partial(
+        evaluate_pairs,
+        data,
+        protocol=rules,
+        settings=settings,
+        samples=samples,
+        device=device,
+    )
+    done = evaluate(descriptor, icp_distance=options.icp_distance, track=shown_progress(console))
+    reference, reference_name = given, str(options.reference)
+    if options.reference == "fpfh":
+        fpfh = FPFH(FPFH_VOXELS[data.benchmark])
+        reference = evaluate(fpfh, track=shown_progress(console, fpfh.name)).results
+        reference_name = fpfh.name
+    summary = partial(summarize, protocol=rules, draws=options.draws, seed=cfg.seed)
+    figures: dict[str, float] = {}
+    groups = {"": done.results, " + ICP": done.refined}
+    summaries: dict[str, dict[int | None, Summary]] = {}
+    for suffix, results in groups.items():
+        if not results:
+            continue
+        summaries[suffix] = {number: summary(pairs) for number, pairs in results.items()}
+        console.print(registration_table(summaries[suffix], title + suffix))
+        first = summaries[suffix][samples[0]]
+        console.print(scene_table(first, f"scenes, {shown(samples[0])}{suffix}"))
+        figures |= flat(summaries[suffix], "test_icp" if suffix else "test")
+    comparisons: dict[int | None, Comparison] = {}
+    if reference:
+        of_reference = {number: summary(reference[number]) for number in samples}
+        names = descriptor.name, f"reference: {reference_name}"
+        comparisons = {
+            number: compare(
+                [done.results[number]], [reference[number]], rules, names, options.draws, cfg.seed
+            )
+            for number in samples
+        }
+        console.print(registration_table(of_reference, names[1]))
+        console.print(comparison_table(comparisons, f"{descriptor.name} minus {reference_name}"))
+        figures |= flat(of_reference, "reference") | flat_differences(comparisons)
+    report.say_simulated(console, cfg)
+    write_pair_table(folder / PAIRS, done.results, done.refined, rules)
+    if options.reference == "fpfh":
+        write_pair_table(folder / REFERENCE, reference, {}, rules)
+    draw_curves(folder / CURVES, done, rules, title)
+    once_more = partial(matches_of, data, descriptor, settings, samples[0], device)
+    draw_pairs(folder / "pictures", data, done, rules, samples[0], options.pictures, once_more)
+    send_evaluation(loggers, data, done, rules, samples[0], figures)
+    facts = {
+        "protocol": rules.name,
+        "success": str(rules.success),
+        "ground_truth": data.ground_truth,
+        "pairs": len(data.pairs),
+        "notes": data.notes(),
+        "descriptor": descriptor.name,
+        "solver": solver_name(options.solver),
+        "refine": options.refine,
+        "matching": rules.matching,
+        "sampling": rules.sampling,
+        "reference": reference_name if reference else None,
+    }
+    return PairReport(figures, facts, figures[f"test/rr@{shown(samples[0])}"])
+
+
+def reference_table(options: RegistrationOptions, samples: Sequence[int | None]) -> Results:
+    """Results of another evaluation, empty where there is none to read.
+
+    Raises:
+        FileNotFoundError: no such table.
+        ValueError: another file, or one without these numbers of samples.
+    """
+    if options.reference in (None, "fpfh"):
+        return {}
+    results = read_pair_table(Path(str(options.reference)))
+    missing = [shown(number) for number in samples if number not in results]
+    if missing:
+        raise ValueError(
+            f"{options.reference} has no results at {', '.join(missing)} samples; "
+            f"it has {', '.join(map(shown, results))}"
+        )
+    return results
+
+
+def matches_of(
+    data: PairDataset,
+    descriptor: Descriptor,
+    settings: EstimateSettings,
+    samples: int | None,
+    device: torch.device | str,
+    pair: RegistrationPair,
+) -> Estimate:
+    """A pair's matches, as its evaluation found them."""
+    described = [descriptor(data.cloud(pair.scene, at)) for at in (pair.source, pair.target)]
+    (estimate,) = estimate_all(described[:1], described[1:], settings, samples, device)
+    return estimate
+
+
+def shown_progress(console: Console, of: str = "") -> Any:
+    """A function that wraps the batches of pairs in a bar."""
+    label = escape(visible(f"registering {of}".strip()))  # a column of rich reads markup
+    return lambda batches: track(batches, label, console=console, transient=True)
+
+
+def solver_name(solver: str) -> str:
+    """The solver with the version of what computes it."""
+    if solver != "open3d":
+        return f"{solver} {torch.__version__}" if solver == "svd" else f"torch {torch.__version__}"
+    from pcnn.registration.open3d_tools import open3d_name
+
+    return open3d_name()
+
+
+def flat(summaries: Mapping[int | None, Summary], prefix: str) -> dict[str, float]:
+    """Every figure with its interval, by name."""
+    figures: dict[str, float] = {}
+    for samples, summary in summaries.items():
+        for name in FLAT:
+            figures |= with_ends(f"{prefix}/{name}", samples, getattr(summary, name))
+        for name in ("counted", "no_estimate", "unjudged"):
+            figures[f"{prefix}/{name}@{shown(samples)}"] = getattr(summary, name)
+    return figures
+
+
+def flat_differences(comparisons: Mapping[int | None, Comparison]) -> dict[str, float]:
+    """Every paired difference with its interval, by name."""
+    figures: dict[str, float] = {}
+    for samples, comparison in comparisons.items():
+        for name, one in comparison.figures.items():
+            figures |= with_ends(f"gain/{name}", samples, one.difference)
+    return figures
+
+
+def with_ends(name: str, samples: int | None, figure: Figure) -> dict[str, float]:
+    """A figure and the ends of its interval, by name."""
+    ends = {"": figure.value, "_low": figure.low, "_high": figure.high}
+    return {f"{name}{end}@{shown(samples)}": value for end, value in ends.items()}

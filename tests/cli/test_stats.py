@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import json
 import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
-from pcnn.cli.commands import app
 from pcnn.files.simulated import MARKER
+from tests.cli.invoking import invoke
 from tests.datasets.test_bin_files import nuscenes
 
-RUNNER = CliRunner()
-
-
-def run(*arguments: object) -> tuple[int, str]:
-    result = RUNNER.invoke(app, ["stats", *map(str, arguments), "--no-progress"])
-    return result.exit_code, " ".join(result.output.replace("│", " ").split())
+run = partial(invoke, "stats", "--no-progress")
 
 
 @pytest.fixture
@@ -41,8 +36,7 @@ def sets(tmp_path: Path) -> tuple[Path, Path]:
 
 def test_two_sets_on_one_page(sets: tuple[Path, Path], tmp_path: Path) -> None:
     page = tmp_path / "new" / "page.png"
-    code, text = run(*sets, "--out", page)
-    assert code == 0, text
+    text = run(*sets, "--out", page)
     for expected in ("mine", "theirs (SIMULATED)", "clouds", "EMD of range", "median remission"):
         assert expected in text
     assert page.read_bytes().startswith(b"\x89PNG")
@@ -53,27 +47,24 @@ def test_two_sets_on_one_page(sets: tuple[Path, Path], tmp_path: Path) -> None:
 
 
 def test_stored_numbers_stand_for_a_set(sets: tuple[Path, Path], tmp_path: Path) -> None:
-    assert run(sets[0], "--out", tmp_path / "mine.png")[0] == 0
-    code, text = run(tmp_path / "mine.json", sets[0], "--name", "stored", "--name", "measured")
-    assert code == 0, text
+    run(sets[0], "--out", tmp_path / "mine.png")
+    text = run(tmp_path / "mine.json", sets[0], "--name", "stored", "--name", "measured")
     assert "EMD of range - 0 m" in text
     stored = (tmp_path / "mine.json").read_text()
-    code, text = run(tmp_path / "mine.json", sets[1], "--out", tmp_path / "mine.png")
-    assert (code, (tmp_path / "mine.json").read_text()) == (2, stored)
+    text = run(tmp_path / "mine.json", sets[1], "--out", tmp_path / "mine.png", code=2)
+    assert (tmp_path / "mine.json").read_text() == stored
     assert "which this command reads" in text
 
 
 def test_limit_and_voxel_sizes(sets: tuple[Path, Path]) -> None:
-    code, text = run(sets[0], "--limit", 2, "--voxel", 0.5)
-    assert code == 0, text
+    text = run(sets[0], "--limit", 2, "--voxel", 0.5)
     assert "clouds 2" in text
     assert "neighbours at 0.5 m" in text
 
 
 def test_what_cannot_be_read_is_named(sets: tuple[Path, Path]) -> None:
     (sets[0] / "000001.bin").write_bytes(b"short")
-    code, text = run(sets[0])
-    assert code == 1
+    text = run(sets[0], code=1)
     assert "clouds 2" in text
     assert "not read" in text
     assert "000001.bin" in text
@@ -84,8 +75,7 @@ def test_far_medians_and_missing_returns_are_said(tmp_path: Path) -> None:
     points[:, 3] = 0.5
     points[:7] = 0
     points.tofile(tmp_path / "far.bin")
-    code, text = run(tmp_path / "far.bin", tmp_path, "--out", tmp_path / "page.png")
-    assert code == 0, text
+    text = run(tmp_path / "far.bin", tmp_path, "--out", tmp_path / "page.png")
     assert "median range > 120 m > 120 m" in text
     assert "EMD of range - ≥ 0 m" in text
     assert "7 rows without a return (NaN or zeros) left out" in text
@@ -96,8 +86,7 @@ def test_a_format_without_its_package_is_told(
 ) -> None:
     (tmp_path / "a.las").write_bytes(b"LASF")
     monkeypatch.setitem(sys.modules, "laspy", None)
-    code, text = run(tmp_path / "a.las")
-    assert code == 2
+    text = run(tmp_path / "a.las", code=2)
     assert "laspy" in text
 
 
@@ -115,18 +104,15 @@ def test_a_format_without_its_package_is_told(
 def test_bad_requests_end_politely(
     sets: tuple[Path, Path], arguments: list[str], message: str
 ) -> None:
-    code, text = run(*(a.format(sets[0]) for a in arguments))
-    assert code == 2
+    text = run(*(a.format(sets[0]) for a in arguments), code=2)
     assert message in text
 
 
 def test_columns_of_a_bin_file_are_named(tmp_path: Path) -> None:
     path = tmp_path / "a.bin"
     nuscenes(800).tofile(path)
-    code, text = run(path)
-    assert code != 0
+    text = run(path, code=2)
     assert "--columns nuscenes" in text
     out = tmp_path / "page.png"
-    code, text = run(path, "--columns", "nuscenes", "--out", out)
-    assert code == 0, text
+    text = run(path, "--columns", "nuscenes", "--out", out)
     assert "remission" in json.loads(out.with_suffix(".json").read_text())["histograms"]

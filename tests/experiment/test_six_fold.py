@@ -9,14 +9,13 @@ import numpy as np
 import pytest
 import torch
 from omegaconf import OmegaConf
-from typer.testing import CliRunner
 
-from pcnn.cli.commands import app
 from pcnn.datasets.s3dis.classes import CLASS_NAMES
 from pcnn.errors import FileError
 from pcnn.experiment.errors import ConfigError
 from pcnn.experiment.six_fold import join, read_counts, write_counts
 from pcnn.metrics import ConfusionMatrix
+from tests.cli.invoking import invoke
 
 Labels = tuple[np.ndarray, np.ndarray]
 
@@ -80,8 +79,7 @@ def accumulated(areas: range) -> dict[str, float]:
 def test_six_runs_give_the_figures_of_all_points(tmp_path: Path):
     folders = [write_run(tmp_path / f"run{area}", area) for area in (3, 1, 2, 6, 5, 4)]
     output = tmp_path / "out" / "six.json"
-    done = CliRunner().invoke(app, ["sixfold", *map(str, folders), "--output", str(output)])
-    assert done.exit_code == 0, done.output
+    said = invoke("sixfold", *map(str, folders), "--output", str(output))
     figures = json.loads(output.read_text())
     assert (figures["source"], figures["areas"], figures["missing"]) == ("real", [*range(1, 7)], [])
     single = figures["passes"]["single pass"]
@@ -93,16 +91,16 @@ def test_six_runs_give_the_figures_of_all_points(tmp_path: Path):
     # the figure of the sum is not the mean of the figures
     mean = np.mean([single[f"Area {area}"]["miou"] for area in range(1, 7)])
     assert abs(mean - single["6-fold"]["miou"]) > 1e-4
-    assert f"{100 * single['6-fold']['miou']:.2f}" in done.output
-    assert "not 6-fold" not in done.output
+    assert f"{100 * single['6-fold']['miou']:.2f}" in said
+    assert "not 6-fold" not in said
 
 
 def test_fewer_runs_are_not_called_six_fold(tmp_path: Path):
     folders = [write_run(tmp_path / f"run{area}", area, source="simulated") for area in (1, 5)]
-    done = CliRunner().invoke(app, ["sixfold", *map(str, folders)])
-    assert "areas 1, 5 of 6" in done.output
-    assert "no run tested on areas 2, 3, 4, 6: these are not 6-fold figures" in done.output
-    assert "SIMULATED" in done.output
+    said = invoke("sixfold", *map(str, folders))
+    assert "areas 1, 5 of 6" in said
+    assert "no run tested on areas 2, 3, 4, 6: these are not 6-fold figures" in said
+    assert "SIMULATED" in said
 
 
 def test_a_validation_stands_for_a_test(tmp_path: Path):
@@ -142,9 +140,8 @@ def test_what_is_no_run_is_named(tmp_path: Path):
     with pytest.raises(FileError, match=r"confusion\.json"):
         read_counts(folder)
     path.unlink()
-    done = CliRunner().invoke(app, ["sixfold", str(folder)])
-    assert done.exit_code == 2
-    assert "confusion.json" in done.output
+    said = invoke("sixfold", str(folder), code=2)
+    assert "confusion.json" in said
     with pytest.raises(ConfigError, match="give the folders"):
         join([])
 

@@ -17,8 +17,8 @@ from pcnn.datasets.registration.make_gt import make_ground_truth
 from pcnn.experiment import pretrained
 from pcnn.experiment.export import export
 from pcnn.experiment.pretrained import of_checkpoint
+from pcnn.experiment.registration import reference_table
 from pcnn.experiment.registration_options import RegistrationOptions
-from pcnn.experiment.registration_report import reference_table
 from tests.datasets.registration.scenes import fragments, write_fragments
 from tests.datasets.registration.training_sets import write_predator
 from tests.experiment.command import run
