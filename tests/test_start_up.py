@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pytest
 from typer.main import get_command
 
 from pcnn.cli.commands import app
@@ -95,27 +94,16 @@ def completing(line: str) -> dict[str, str]:
     return {"COMP_LINE": line, "COMP_WORDS": line, "COMP_CWORD": str(line.count(" "))}
 
 
-@pytest.mark.parametrize("script", ["train.py", "eval.py"])
-def test_scripts_answer_without_heavy_imports(script: str, tmp_path: Path) -> None:
-    program, query = str(ROOT / script), f"{ROOT / script} -sc query=bash"
-    helped, group, key, installed = answers(
-        tmp_path,
-        [
-            (f"{program} --help", {}),
+def test_scripts_answer_and_name_mistakes_without_heavy_imports(tmp_path: Path) -> None:
+    commands: list[tuple[str, dict[str, str]]] = []
+    for script in ("train.py", "eval.py"):
+        query = f"{ROOT / script} -sc query=bash"
+        commands += [
+            (f"{ROOT / script} --help", {}),
             (query, completing(f"python {script} model=min")),
             (query, completing(f"python {script} model.wid")),
-            (f"{program} -sc install=bash", {}),
-        ],
-    )
-    assert helped.code == 0
-    for word in ("model: fpfh, minkunet", "resume=", "experiment=", "eval.py"):
-        assert word in helped.said
-    assert group.said.split() == ["model=minkunet"]
-    assert key.said.split() == ["model.width="]
-    assert "hydra_bash_completion" in installed.said
-
-
-def test_mistakes_are_named_without_heavy_imports(tmp_path: Path) -> None:
+            (f"{ROOT / script} -sc install=bash", {}),
+        ]
     mistakes = {
         "train.py modle=minkunet": "Did you mean model?",
         "train.py model=minkunett": "Did you mean minkunet?",
@@ -123,11 +111,18 @@ def test_mistakes_are_named_without_heavy_imports(tmp_path: Path) -> None:
         "train.py nonsense": "nonsense",
         "eval.py dataset=kitti": "eval.py needs ckpt_path=FILE",
     }
-    done = answers(tmp_path, [(f"{ROOT}/{line}", {}) for line in mistakes])
-    for answer, text in zip(done, mistakes.values(), strict=True):
-        assert answer.code == 2
-        assert text in answer.said
-        assert len(answer.said.splitlines()) <= 3
+    done = answers(tmp_path, commands + [(f"{ROOT}/{line}", {}) for line in mistakes])
+    for helped, group, key, installed in (done[:4], done[4:8]):
+        assert helped.code == 0
+        for word in ("model: fpfh, minkunet", "resume=", "experiment=", "eval.py"):
+            assert word in helped.said
+        assert group.said.split() == ["model=minkunet"]
+        assert key.said.split() == ["model.width="]
+        assert "hydra_bash_completion" in installed.said
+    for answer, (line, text) in zip(done[8:], mistakes.items(), strict=True):
+        assert answer.code == 2, line
+        assert text in answer.said, line
+        assert len(answer.said.splitlines()) <= 3, line
 
 
 def subcommands(group: object, prefix: str = "pcnn") -> Iterator[str]:
