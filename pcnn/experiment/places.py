@@ -84,7 +84,7 @@ PLACES: Mapping[str, Place] = {
         (L.LightningModule,),
         ("pcnn.tasks",),
         "pcnn.tasks.SegmentationTask",
-        inner={"loss": "loss", "optimizer": "optimizer", "scheduler": "scheduler"},
+        inner={name: name for name in ("loss", "optimizer", "scheduler")},
     ),
     "loss": Place(
         "a loss",
@@ -109,7 +109,7 @@ PLACES: Mapping[str, Place] = {
         (L.LightningDataModule,),
         ("pcnn.datamodules",),
         "pcnn.datamodules.CloudDataModule",
-        inner={"sets": "sets", "augment": "augment", "geometry": "geometry"},
+        inner={name: name for name in ("sets", "augment", "geometry")},
     ),
     "sets": Place(
         "the splits of a data set",
@@ -122,12 +122,7 @@ PLACES: Mapping[str, Place] = {
         (Augmentation, PairAugmentation),
         ("pcnn.datasets",),
         "pcnn.datasets.transforms.Augmentation",
-        inner={
-            "mix": "mix",
-            "elastic": "elastic",
-            "chromatic": "chromatic",
-            "remission": "remission",
-        },
+        inner={name: name for name in ("mix", "elastic", "chromatic", "remission")},
     ),
     "mix": Place(
         "a mix of scans",
@@ -158,18 +153,16 @@ PLACES: Mapping[str, Place] = {
         ("lightning.Trainer", "lightning.pytorch.Trainer"),
         "lightning.Trainer",
         homes=("lightning.pytorch.trainer",),
-        inner={"strategy": "strategy", "profiler": "profiler", "plugins": "plugins"},
+        inner={name: name for name in ("strategy", "profiler", "plugins")},
     ),
     "strategy": Place(
         "a strategy",
         (Strategy,),
         ("lightning.pytorch.strategies",),
         "lightning.pytorch.strategies.DDPStrategy",
-        inner={
-            "cluster_environment": "plugins",
-            "checkpoint_io": "plugins",
-            "precision_plugin": "plugins",
-        },
+        inner=dict.fromkeys(
+            ("cluster_environment", "checkpoint_io", "precision_plugin"), "plugins"
+        ),
     ),
     "profiler": Place(
         "a profiler",

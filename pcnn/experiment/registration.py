@@ -105,11 +105,11 @@ def evaluate_trained(
 
     Args:
         cfg: of the evaluation, `cfg.data` filled in; its geometry need not be the training's.
-        folder: run folder.
-        data: the pairs.
+        folder: as in `report_pairs`, with `data`, `device` and `loggers`.
+        data: ...
         checkpoint: weights.
-        device: where everything computes.
-        loggers: W&B among them gets tables, curves and clouds.
+        device: ...
+        loggers: ...
 
     Raises:
         ConfigError: the configuration cannot be run.
