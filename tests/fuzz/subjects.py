@@ -25,7 +25,7 @@ from pcnn.datasets.readers.fragments import read_fragment, read_local
 from pcnn.datasets.readers.points import label_source, read_labels, read_points
 from pcnn.datasets.registration.gt_files import read_gt_info, read_gt_log, read_gt_overlap
 from pcnn.datasets.registration.kitti_ground_truth import IcpCache
-from pcnn.datasets.registration.kitti_odometry import read_calibration, read_poses
+from pcnn.datasets.registration.kitti_pairs import read_calibration, read_poses
 from pcnn.datasets.registration.make_gt import read_pose
 from pcnn.datasets.registration.pair_lists import read_indoor_list, read_kitti_list
 from pcnn.datasets.registration.threedmatch import FCGFPairs

@@ -1,7 +1,7 @@
 """Data sets of registration: pairs of clouds with their true transforms."""
 
 from pcnn.datasets.registration.augment import PairAugmentation
-from pcnn.datasets.registration.kitti_odometry import KITTIOdometry
+from pcnn.datasets.registration.kitti_pairs import KITTIOdometry
 from pcnn.datasets.registration.pair_sets import KITTISets, PairSets, ThreeDMatchSets
 from pcnn.datasets.registration.pairs import PairDataset, RegistrationPair
 from pcnn.datasets.registration.placed_pairs import CollatePairs, PairBatch, PlacedPairs

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, Protocol, get_args
 from annotated_types import Len, MinLen
 
 from pcnn.datasets.cloud_sets import DataSource, Published, Split, parts_there
-from pcnn.datasets.registration.kitti_odometry import SPLITS, KITTIOdometry, poses_file
+from pcnn.datasets.registration.kitti_pairs import SPLITS, KITTIOdometry, poses_file
 from pcnn.datasets.registration.pairs import PairDataset
 from pcnn.datasets.registration.threedmatch import (
     LISTED,

@@ -12,7 +12,7 @@ from pcnn.datasets.registration import (
     KITTISets,
     ThreeDMatchSets,
 )
-from pcnn.datasets.registration.kitti_odometry import pairs_between
+from pcnn.datasets.registration.kitti_pairs import pairs_between
 from pcnn.files.simulated import write_marker
 from pcnn.registration.nearest import nearest_within
 from pcnn.registration.transforms import inverse, transform_points

@@ -13,7 +13,7 @@ from pcnn.datasets.registration.kitti_ground_truth import (
     odometry_transform,
     refined,
 )
-from pcnn.datasets.registration.kitti_odometry import (
+from pcnn.datasets.registration.kitti_pairs import (
     EXCLUDED,
     SPLITS,
     KITTIOdometry,
