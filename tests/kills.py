@@ -48,13 +48,13 @@ OPTIONS = (
 )
 MOST = 3  # kills of one run
 LIMIT = 300.0  # seconds a run may take
-#: What differs from run to run: times and memory.
+#: Figures that differ from run to run: times and memory.
 CLOCKS = ("speed/", "memory/")
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run left, by name: plain values and tensors."""
+    """The results of a run, by name: plain values and tensors."""
 
     state: dict[str, Any]
     logged: dict[tuple[int, str], str]
@@ -81,7 +81,7 @@ def ended(child: int, seconds: float) -> int | None:
 
 
 def killed(child: int, seconds: float) -> bool:
-    """Whether a child was killed; False when it had come to its end before.
+    """True if a child was killed; False when it had come to its end before.
 
     Raises:
         RuntimeError: it failed by itself.
@@ -179,7 +179,7 @@ def differences(straight: Outcome, other: Outcome) -> list[str]:
 
 
 def same(one: Any, other: Any) -> bool:
-    """Whether two values have the same bits."""
+    """True if two values have the same bits."""
     if isinstance(one, Tensor) and isinstance(other, Tensor):
         bits = [value.contiguous().reshape(-1).view(torch.uint8) for value in (one, other)]
         return one.dtype == other.dtype and one.shape == other.shape and torch.equal(*bits)

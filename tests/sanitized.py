@@ -5,9 +5,9 @@
         compute-sanitizer --tool memcheck --error-exitcode 9 python -m tests.sanitized
 
 and the same with initcheck, racecheck and synccheck. Names of parts as arguments run those alone.
-Without a CUDA device kernels run through the emulator. What is right is worked out on the host, so
-that few kernels of others run, and only what is defined is read: to initcheck a copy of undefined
-memory is an error.
+Without a CUDA device kernels run through the emulator. The right results are computed on the host,
+so that few kernels of others run, and only what is defined is read: to initcheck a copy of
+undefined memory is an error.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from tests.clouds import surface, surface_grid
 from tests.engines import KERNEL_BUILDERS
 from tests.kernels.emulator import emulated_module
 
-#: What was compared, what a kernel wrote, and what is right.
+#: The name of a comparison, the result of a kernel, and the right one.
 Compared = tuple[str, Tensor, Tensor]
 
 ROWS = 300
@@ -75,7 +75,7 @@ def compare(
 def compare_tiles(
     what: str, found: Sequence[Tensor], wanted: Sequence[Tensor]
 ) -> Iterator[Compared]:
-    """What of tiles is defined."""
+    """The defined part of tiles."""
     out, slots, counts, rows = found
     right_out, right_slots, numbers, right_rows = wanted
     yield f"{what}: outputs", out, right_out

@@ -53,7 +53,7 @@ OWN_DATA = ("dataset.root=x", "dataset.class_names=[a,b]")
 
 
 def refusal(*overrides: str) -> str | None:
-    """What train.py would say to a command line it cannot run, None when it can."""
+    """The message of train.py for a command line that it cannot run; None when it can."""
     try:
         return refusal_of(composed(*overrides))
     except HydraException as error:

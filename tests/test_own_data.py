@@ -1,4 +1,4 @@
-"""What docs/own_data.md tells a reader to type works as far as it takes no training."""
+"""The commands of docs/own_data.md work, as far as they need no training."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the documentation tells people to type exists and works as far as that is cheap to see."""
+"""Commands and names in the documentation exist, and work as far as this is cheap to test."""
 
 from __future__ import annotations
 

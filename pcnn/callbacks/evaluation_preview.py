@@ -148,7 +148,7 @@ Media = dict[str, Any]
 class EvaluationMedia(EvaluationPreview[T]):
     """Send media of an evaluation, and the first things of its first batches, to W&B.
 
-    Does nothing without a `WandbLogger`. What is shown is the same each time, as evaluation has a
+    Does nothing without a `WandbLogger`. The same outputs are shown each time, as evaluation has a
     fixed order. A failure of W&B costs the media, never the training. Subclasses say what they take
     out of a step's outputs, and what is sent. Arguments as in `EvaluationPreview`.
     """
@@ -159,8 +159,8 @@ class EvaluationMedia(EvaluationPreview[T]):
     ) -> Callable[[], Media]:
         """Make what is sent, by name; nothing sends nothing.
 
-        What the task and the data module tell is read in this call, W&B's objects are made in the
-        returned one, once a logger.
+        Task and data module are read in this call; the objects of W&B are made in
+        the returned one, once a logger.
         """
 
     def wanted(self, trainer: Trainer) -> bool:

@@ -1,6 +1,6 @@
 """Configurations in files: plain values, read without anything being resolved.
 
-A checkpoint may come from somebody else. What its configuration holds is taken as it is written:
+A checkpoint may come from another person. Values of its configuration are taken as written:
 an interpolation would be resolved in the reader's environment (`${oc.env:NAME}` tells a secret to
 the next `config.yaml`), so a configuration that has one is refused.
 """

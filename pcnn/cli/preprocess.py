@@ -277,7 +277,7 @@ def do_all(work: Sequence[Preparation], unit: str, workers: int | None, progress
     """Do all work, then say what was done and name what could not be.
 
     Returns:
-        Whether everything could be done.
+        True if all files could be prepared.
 
     Raises:
         typer.Exit: the disk is full, or a process died.

@@ -32,7 +32,7 @@ class Group:
 
     @property
     def batched(self) -> bool:
-        """Whether the group is one ``bmm``; otherwise it is one ``mm``, without padding."""
+        """True if the group is one ``bmm``; otherwise it is one ``mm``, without padding."""
         return len(self.slots) > 1
 
 
@@ -247,7 +247,7 @@ def _group(slots: Sequence[int], sizes: Sequence[int]) -> Group:
 
 
 def _mirrored(sizes: Sequence[int]) -> bool:
-    """Whether slot k has the size of slot K - 1 - k: so it is in every submanifold convolution."""
+    """True if slot k has the size of slot K - 1 - k: so it is in every submanifold convolution."""
     return list(sizes) == list(sizes)[::-1]
 
 

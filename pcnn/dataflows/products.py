@@ -67,7 +67,7 @@ class PerProduct:
 
     @property
     def deterministic(self) -> bool:
-        """Whether all three are."""
+        """True if all three are."""
         return all(part.deterministic for part in self.parts)
 
     @property
@@ -82,7 +82,7 @@ class PerProduct:
 
     @property
     def fuses(self) -> bool:
-        """Whether outputs take an epilogue and a skip connection."""
+        """True if outputs take an epilogue and a skip connection."""
         return self.forward.fuses
 
     def of(self, product: str) -> Dataflow:

@@ -93,7 +93,7 @@ def label_map(name: str) -> LabelMap:
     """Return a SemanticKITTI label map by name.
 
     ``official`` is the data set's own. ``spvnas_compat`` ignores bus, on-rails, lane-marking and
-    their moving kin instead of merging them, as the spvnas code does; its numbers are not
+    their moving counterparts instead of merging them, as the spvnas code does; its numbers are not
     comparable with official ones.
 
     Raises:

@@ -34,7 +34,7 @@ def export(checkpoint: str | Path, out: str | Path, revision: str | None = None)
         revision: of the code that trained, where the run did not know it; None takes the run's.
 
     Returns:
-        What the file says about its training.
+        The record of its training that the file holds.
 
     Raises:
         FileNotFoundError: no such checkpoint.

@@ -1,4 +1,4 @@
-"""What voxels and native points share: a batch of sorted cells that keeps its levels and maps."""
+"""Base of voxels and native points: a batch of sorted cells that keeps its levels and maps."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Builder(Hashable, Protocol):
 
 
 class BuilderChoice(Protocol):
-    """What a geometry asks of an engine: who finds the triplets."""
+    """The part of an engine that a geometry asks: the builder that finds the triplets."""
 
     def builder_of(self, geometry: str, kernel: Kernel) -> Builder | None:
         """The builder of a kernel on ``voxel`` or ``point``; ``None``: it does not serve them."""
@@ -111,7 +111,7 @@ class Geometry:
 
     @property
     def plan_kind(self) -> PointKind | None:
-        """What plans of a network's levels and maps depend on; ``None``: on the network alone."""
+        """The properties on which plans of a network depend; ``None``: on the network alone."""
         raise NotImplementedError
 
     def tensors(self) -> list[Tensor]:
@@ -332,7 +332,7 @@ class Geometry:
         return _NONE if kept is None else kept
 
     def _place(self, out: Geometry) -> tuple[Any, ...] | None:
-        """What ``out`` is to this geometry, if one was derived from the other."""
+        """The relation of ``out`` to this geometry, if one was derived from the other."""
         if out is self:
             return _ITSELF
         for key, level in self._levels.items():
@@ -390,7 +390,7 @@ class Geometry:
 
     @property
     def _kind(self) -> tuple[Any, ...]:
-        """What geometries of one batch agree in."""
+        """The values in which geometries of one batch agree."""
         return self.tensor_stride, self.downsampling, self.key_format
 
 

@@ -158,7 +158,7 @@ def _packed(batch: Tensor, cells: Tensor) -> Tensor:
 
 
 def _checked(whole: Tensor, cells: Tensor, keys: Tensor) -> bool:
-    """Whether some cell holds two points; refuses cells that keys do not hold, in one wait."""
+    """True if some cell holds two points; refuses cells that keys do not hold, in one wait."""
     # whole cells are counted from zero, cells from the corner of their cloud
     if not len(keys):
         return False

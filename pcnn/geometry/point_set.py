@@ -26,7 +26,7 @@ OUT_OF_CELL = 2.0**-6
 
 
 class PointKind(NamedTuple):
-    """What decides about the maps of a set of native points besides the network.
+    """Properties of native points that decide about their maps besides the network.
 
     Args:
         downsampling: ``nearest`` or ``cell_origin``.
@@ -60,7 +60,7 @@ class PointSet(Geometry):
             the points of the finest level lie too: the convolution is that of voxels).
         one_per_cell: no cell holds two points.
         inverse: ``[P]`` int64, row of every point the set was made from; on a coarser level the
-            row above every row of the finer one; ``None`` if nobody knows.
+            row above every row of the finer one; ``None`` if it is not known.
         chosen: ``[N]`` int64, which of those points, or rows of the finer level, every row is;
             ``None`` where the rows are none of them.
         key_format: bit key_format of the keys.
@@ -150,7 +150,7 @@ class PointSet(Geometry):
 
     @property
     def plan_kind(self) -> PointKind:
-        """What plans for native points depend on."""
+        """The properties on which plans of native points depend."""
         return PointKind(self.downsampling, self.one_per_cell)
 
     @property

@@ -1,6 +1,6 @@
 """Tiles of output rows with the ranges of inputs that every slot of a row sums up.
 
-What `slot_tiles.tiles` is to neighbour tables, for slots that hold several inputs.
+Tiles as those of `slot_tiles.tiles`, for slots that hold several inputs.
 """
 
 from __future__ import annotations

@@ -166,7 +166,7 @@ class VoxelGrid(Geometry):
         return None
 
     def is_below(self, coarse: VoxelGrid, kernel: Kernel) -> bool:
-        """Whether ``coarse`` was made from this grid by the floor of the kernel's stride."""
+        """True if ``coarse`` was made from this grid by the floor of the kernel's stride."""
         return self._levels.get(("down", kernel.stride)) is coarse
 
     def generated(self, kernel: Kernel) -> VoxelGrid:

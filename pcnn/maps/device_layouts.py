@@ -20,7 +20,7 @@ from pcnn.maps.tiles import row_masks, tile_views
 
 
 def has_kernels(device: torch.device) -> bool:
-    """Whether device kernels serve tensors there."""
+    """True if device kernels serve tensors there."""
     return device.type in cuda.LOADERS
 
 

@@ -151,7 +151,7 @@ class HashTable:
         if by_grid:
             arguments = BOX.pack(source_keys.data_ptr(), partial, n_in, *layer.cells)
             kernels.launch("bound_box", boxes, arguments, device)
-        # where entries are mirrored nobody writes the empty ones above the centre
+        # where entries are mirrored, the empty ones above the centre are not written
         cleared = (table.numel(), masks.numel()) if mirrored else (0, 0)
         arguments = CLEAR.pack(
             slots,
@@ -201,7 +201,7 @@ class HashTable:
 
 
 class _Layer(NamedTuple):
-    """What every batch of a layer shares."""
+    """The part of a search that every batch of a layer shares."""
 
     defines: dict[str, int]
     cells: tuple[int, ...]  # the struct `Cells`

@@ -110,7 +110,7 @@ def _batch(views: Sequence[_View]) -> list[Layout]:
 
 
 def _tasks(views: Sequence[_View], layouts: Sequence[tuple[Tensor, ...]]) -> bytes:
-    """What kernels are told of every map."""
+    """Arguments of the kernels for every map."""
     tasks: list[bytes] = []
     item = tile = 0
     for view, layout in zip(views, layouts, strict=True):

@@ -46,7 +46,7 @@ def fused_convolution(
         norm: any module on ``[N_out, C_out]``.
         residual: ``[N_out, C_out]`` on the output's sites.
         relu: whether ReLU follows.
-        folded: keeps the folded norm from call to call; ``None`` folds anew.
+        folded: keeps the folded norm from call to call; ``None`` folds it in every call.
 
     Returns:
         Features ``[N_out, C_out]``.
@@ -71,7 +71,7 @@ def fused_convolution(
 
 
 def is_hooked(module: nn.Module) -> bool:
-    """Whether a call does more than the class says: it is hooked, wrapped or compiled."""
+    """True if a call does more than the class says: it is hooked, wrapped or compiled."""
     return bool(
         module._forward_hooks
         or module._forward_pre_hooks
@@ -83,7 +83,7 @@ def is_hooked(module: nn.Module) -> bool:
 
 
 def _is_free(layer: nn.Module, norm: nn.Module | None) -> TypeGuard[Conv3d | ConvTranspose3d]:
-    """Whether the modules are of known classes and nobody notices that they are not called."""
+    """True if the modules are of known classes and no hook shows that they are not called."""
     if type(layer) is not Conv3d and type(layer) is not ConvTranspose3d:
         return False
     if layer.groups > 1 and layer.kernel.is_pointwise:

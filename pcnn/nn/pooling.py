@@ -134,7 +134,7 @@ def unpool(x: SparseTensor, out: Geometry, engine: str | Engine | None = None) -
         raise ValueError(f"tensor stride {fine} of the sites does not divide {coarse} of x")
     ratio = [c // f for c, f in zip(coarse, fine, strict=True)]
     if out.maps_by_builder and max(ratio) == 1:
-        # a kernel of one cell would be searched for, and sum up whoever lies within its reach
+        # a kernel of one cell would be searched for, and sum up all points within its reach
         raise ValueError(
             f"both sets of native points have tensor stride {fine}, so neither lies inside the "
             "other's cells; give the points that those of x were made from"

@@ -34,7 +34,7 @@ from pcnn.maps.radix_sort import MAX_PASSES
 from pcnn.maps.window_search import Search, SearchShape, Sites, first_rows, search_windows
 from pcnn.ops.recipe import Recipe
 
-#: What a report begins with: the extent of the cloud, the number of finest sites, and the passes
+#: First numbers of a report: the extent of the cloud, the number of finest sites, and the passes
 #: that sorting the finest sites and the levels took.
 _HEAD = EXTENT_WORDS + 3
 _ROOT_PASSES, _LEVEL_PASSES = EXTENT_WORDS + 1, EXTENT_WORDS + 2
@@ -55,7 +55,7 @@ class _Map:
 
 
 class DevicePlan:
-    """What a recipe comes to on sites of one spacing: all that does not depend on the batch.
+    """A recipe on sites of one spacing: all that does not depend on the batch.
 
     Levels that are not made by floor alone, and maps from or to them, are left to the caller.
 
@@ -193,7 +193,7 @@ class DevicePlan:
         return self._finish(grid, levels, tables, report, numbers)
 
     def _took_more(self, numbers: list[int]) -> bool:
-        """Whether a sort was cut short; remembers what the sorts take."""
+        """True if a sort was cut short; remembers the passes that the sorts take."""
         launched, took = self.passes, numbers[_ROOT_PASSES:_HEAD]
         self.passes = [new or old for new, old in zip(took, launched, strict=True)]
         return any(new > old for new, old in zip(took, launched, strict=True))

@@ -65,7 +65,7 @@ class Engine:
                 operators(dataflow, tuned=True)
 
     def builder_of(self, geometry: str, kernel: Kernel) -> Builder | None:
-        """What finds the triplets of a kernel; ``None`` where it does not serve the geometry.
+        """The builder that finds triplets; ``None`` where it does not serve the geometry.
 
         On native points a kernel that tiles space needs no search, so every engine serves it.
 
@@ -78,7 +78,7 @@ class Engine:
         return _TILING if kernel.is_disjoint else self.on_points
 
     def serves_geometry(self, geometry: str) -> bool:
-        """Whether it serves ``voxel`` or ``point``."""
+        """True if it serves ``voxel`` or ``point``."""
         return (self.on_points if geometry == "point" else self.on_voxels) is not None
 
     def unserved(self, geometry: str) -> ValueError:
@@ -92,7 +92,7 @@ class Engine:
         )
 
     def serves(self, device: torch.device) -> bool:
-        """Whether the builder runs on a device: several are made of device kernels alone."""
+        """True if the builder runs on a device: several are made of device kernels alone."""
         made_of_kernels = isinstance(self.builder, HashTable | DoubleTraversed | ZDelta)
         return has_kernels(device) or not made_of_kernels
 
@@ -145,7 +145,7 @@ class Engine:
         return flow.parts if isinstance(flow, PerProduct) else (flow,)
 
     def deterministic_on(self, device: torch.device) -> bool:
-        """Whether two runs on voxels of a device give identical bits."""
+        """True if two runs on voxels of a device give identical bits."""
         return (self.dataflow or self.dataflows(device)[0]).deterministic
 
 

@@ -54,7 +54,7 @@ class Planner:
         return {**self.__dict__, "_model": _no_model}
 
     def belongs_to(self, model: nn.Module) -> bool:
-        """Whether this is a planner of that very model."""
+        """True if this is a planner of that very model."""
         return self._model() is model
 
     @property
@@ -155,7 +155,7 @@ class Planner:
         return self._plan(geometry.plan_kind).memory(geometry, both)
 
     def is_planned(self, geometry: Geometry, backward: bool) -> bool:
-        """Whether all that a call would build is there already."""
+        """True if all that a call would build is there already."""
         return self._plan(geometry.plan_kind).is_planned(geometry, backward)
 
     def voxelize(
@@ -187,7 +187,7 @@ class Planner:
 
 
 def _no_model() -> None:
-    """What a weak reference to a model that is gone returns."""
+    """Stands for a weak reference to a model that is gone."""
 
 
 def plan(model: nn.Module, geometry: Geom) -> Geom:

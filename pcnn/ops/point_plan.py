@@ -24,7 +24,7 @@ View = tuple[KernelMap, str]
 
 
 class PointPlan(NetworkPlan):
-    """What a recipe comes to on native points of one kind.
+    """A recipe on native points of one kind.
 
     On a device the cells of all levels come out of one sort; then every map is searched and
     counted, the host waits once for all counts, every map is filled, and its layouts are made of
@@ -104,7 +104,7 @@ class PointPlan(NetworkPlan):
     def _maps(self, sets: list[PointSet]) -> list[KernelMap]:
         """The maps, kept with their sources; those that device kernels serve wait together.
 
-        What all of them take is known before one is listed.
+        The memory of all of them is known before one is listed.
         """
         maps: list[KernelMap | None] = [planned.found(sets) for planned in self.recipe.maps]
         sorts: Sorts = {}
@@ -145,7 +145,7 @@ class PointPlan(NetworkPlan):
 
 
 def _give_up(built: KernelMap, wanted: set[tuple[str, bool]]) -> None:
-    """Free what tiles were made from and nobody reads; a map finds it again if it has to."""
+    """Free layouts that tiles were made from and no layer reads; a map can derive them again."""
     layouts = built.edges.layouts
     if not any(layout_kind(name).replaced_by_tiles for name, _ in wanted):
         built.drop_tables()

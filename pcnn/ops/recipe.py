@@ -1,4 +1,4 @@
-"""What a network asks of a geometry: its levels and maps, read off a dry run on two sites."""
+"""Levels and maps that a network asks for, read off a dry run on two sites."""
 
 from __future__ import annotations
 
@@ -75,13 +75,13 @@ class Recipe:
     maps: tuple[PlannedMap, ...]
 
     def lists_triplets(self, backward: bool, names: tuple[str, ...] | None = None) -> bool:
-        """Whether some layout lists triplets; arguments as in `PlannedMap.layouts`."""
+        """True if some layout lists triplets; arguments as in `PlannedMap.layouts`."""
         wanted = (name for planned in self.maps for name, _ in planned.layouts(backward, names))
         return any(layout_kind(name).lists_triplets for name in wanted)
 
 
 class NetworkPlan:
-    """What a recipe comes to on geometries of one kind, for one batch after another.
+    """A recipe on geometries of one kind, for one batch after another.
 
     Args:
         recipe: what the network asks for.
@@ -98,7 +98,7 @@ class NetworkPlan:
         }
 
     def is_planned(self, root: Geometry, backward: bool) -> bool:
-        """Whether all that a call would build is there already."""
+        """True if all that a call would build is there already."""
         sites = [root]
         for parent, direction, kernel in self.recipe.levels:
             level = sites[parent].level(kernel, direction == "down")

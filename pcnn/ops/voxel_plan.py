@@ -20,7 +20,7 @@ from pcnn.ops.sites import output_sites
 
 
 class VoxelPlan(NetworkPlan):
-    """What a recipe comes to on voxels.
+    """A recipe on voxels.
 
     Args:
         recipe: what the network asks for.
@@ -70,7 +70,7 @@ class VoxelPlan(NetworkPlan):
         return sum(map(_bytes, self.recipe.maps, sides, self.wanted[backward]))
 
     def _is_batched(self, device: torch.device) -> bool:
-        """Whether a device's kernels build all maps at once."""
+        """True if a device's kernels build all maps at once."""
         return isinstance(self.engine.builder_on(device), Windowed) and has_kernels(device)
 
     def _device_plan(self, spacing: Triple, downsampling: str, key_format: KeyFormat) -> DevicePlan:

@@ -163,7 +163,7 @@ def same_weights(one: Task, other: Task) -> bool:
 
 
 def held(path: Path) -> dict[str, Any]:
-    """What a checkpoint holds."""
+    """Content of a checkpoint."""
     content: dict[str, Any] = torch.load(path, weights_only=True)
     return content
 

@@ -1,4 +1,4 @@
-"""What a network is given by `pcnn predict`: channels by name, points alone, metres."""
+"""Inputs that `pcnn predict` gives to a network: channels by name, points alone, metres."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def archive(tmp_path: Path) -> Path:
 
 
 def pictures(stream: Any, number: int) -> list[tuple]:
-    """What identifies the batches of a loader: names, rows and bits."""
+    """Identities of the batches of a loader: names, rows and bits."""
     found = []
     for batch in stream:
         found.append((batch.names, batch.source_places.shape, float(batch.transforms.sum())))

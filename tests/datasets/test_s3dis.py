@@ -76,7 +76,7 @@ def test_a_cache_holds_rooms_not_crops(root: Path, tmp_path: Path):
     again = [rooms(root, **options)[epoch, 0] for epoch in range(2)]
     assert not torch.equal(first[0].features, first[1].features)
     assert torch.equal(first[1].features, again[1].features)
-    # a room that changed is read anew
+    # a room that changed is read again
     write_array_room(root / "Area_1" / "WC_1", room_arrays(301, 9))
     assert not torch.equal(first[1].features, rooms(root, **options)[1, 0].features)
 
@@ -134,7 +134,7 @@ def test_types_of_rooms(root: Path, placement: Placement):
     assert batch.names == ("Area_1/WC_1", "Area_1/office_1")
     assert batch.batch_size == batch.tensor.geometry.batch_size == 2
     assert batch.tensor.features.shape == (100, 6)
-    assert len(batch.points) == 0  # a training places no point anew
+    assert len(batch.points) == 0  # a training places no point again
     with pytest.raises(ValueError, match="take the batch from an evaluation loader"):
         batch.placed(batch.points)
     data.clouds.gives_raw_points = True

@@ -19,10 +19,10 @@ import torch
 from hydra.core.global_hydra import GlobalHydra
 
 REPOSITORY = Path(__file__).parents[2]
-#: What a run sees beside the variables of the tests.
+#: Variables that a run sees besides those of the tests.
 VARIABLES = {"OMP_NUM_THREADS": "1", "WANDB_MODE": "offline", "WANDB_SILENT": "true"}
 
-#: What a run imports as late as it can: here it is imported once for all runs.
+#: Modules that a run imports as late as it can: here they are imported once for all runs.
 IMPORTED = ("pcnn.experiment.evaluate", "pcnn.visualize.segmentation", "torch._dynamo", "wandb")
 
 #: A training of seconds on `tests.experiment.tiny_kitti`, validation inside the epoch included.

@@ -1,4 +1,4 @@
-"""What hostile configurations want to run: every class and function here says that it ran."""
+"""Targets of hostile configurations: every class and function here records that it ran."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a training takes from the machine: devices, shares of a step, precision."""
+"""Devices of a training, shares of a step, and precision."""
 
 from __future__ import annotations
 

@@ -132,7 +132,7 @@ def registration_checkpoint(place: Path, config: Any) -> Path:
 
 
 def by_cli(*words: object) -> str | None:
-    """What a command refuses; None where it does its work."""
+    """The refusal of a command; None where it does its work."""
     done = CliRunner().invoke(app, [str(word) for word in words], env={"COLUMNS": "2000"})
     assert done.exception is None or isinstance(done.exception, SystemExit), repr(done.exception)
     assert SECRET not in done.output
@@ -205,7 +205,7 @@ def test_against_a_good_configuration_the_readers_do_their_work(place: Path) -> 
     assert cut is None or "refused" not in cut
 
 
-#: What a reader looks at; None: everything.
+#: The keys that a reader reads; None: all.
 READ: Mapping[Reader, tuple[str, ...] | None] = {
     predict: (*NETWORK, *NEVER),
     register: (*NETWORK, *NEVER),

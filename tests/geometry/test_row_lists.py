@@ -14,7 +14,7 @@ Triplets = list[tuple[int, int, int]]
 
 
 def listed(kernel_map: KernelMap) -> Triplets:
-    """What tiles gather, by ranges, and by the steps of those that list them."""
+    """Rows that tiles gather, by ranges, and by the steps of tiles that list them."""
     out, starts, tile_steps, slots, rows, in_index = kernel_map.layout("row_lists")
     found: Triplets = []
     ends = tile_steps.tolist()

@@ -33,7 +33,7 @@ def table_of(
 
 
 def defined(layout: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    """What of tiles is defined: columns up to the count."""
+    """The defined part of tiles: columns up to the count."""
     out, slots, counts, rows = layout
     listed = torch.arange(slots.shape[1], device=slots.device) < counts[:, None]
     return out, slots[listed], counts, rows[listed]

@@ -113,7 +113,7 @@ def test_figures_of_hand_made_pairs(tmp_path: Any) -> None:
     assert [one.inlier_ratio for one in results] == pytest.approx([1, 0.3, 0.05])
     assert results[2].loss != results[0].loss
     assert found["val/loss"] == pytest.approx(sum(one.loss for one in results) / 3)
-    # a second pass begins anew, and a pair that comes twice counts once
+    # a second pass starts from zero, and a pair that comes twice counts once
     (again,) = trainer.validate(task, loader([first, second, second]), verbose=False)
     assert again == found
     (tested,) = trainer.test(task, loader([second]), verbose=False)

@@ -102,7 +102,7 @@ def test_logged_figures_over_several_batches(tmp_path: Any) -> None:
     assert figures["val/accuracy"] == pytest.approx(0.75)
     assert figures["val/loss"] == pytest.approx(9.08e-5, rel=1e-2)
     assert module.confusion["val"].sum() == 8
-    # a second pass begins anew
+    # a second pass starts from zero
     (again,) = trainer.validate(module, loader([two_scans()]), verbose=False)
     assert again["val/miou"] == figures["val/miou"]
 

@@ -51,7 +51,7 @@ def torch_dtype(name: str) -> torch.dtype:
 
 @dataclass(frozen=True, eq=False)
 class Operands:
-    """What a convolution multiplies, the same for all engines.
+    """Operands of a convolution, the same for all engines.
 
     Args:
         x: ``[N_in, C_in]``.
@@ -164,7 +164,7 @@ class Layer:
         return prepared
 
     def results(self, kind: str) -> dict[str, Tensor]:
-        """What the call of a kind returns, by name."""
+        """The results of the call of a kind, by name."""
         found = self.calls(kind)(0)()
         assert isinstance(found, tuple)
         return dict(zip(NAMES[1:] if kind == "backward" else NAMES, found, strict=False))

@@ -34,7 +34,7 @@ MODELS: dict[str, Callable[[], nn.Module]] = {
 #: Streams among which Spira's way deals the maps.
 STREAMS = 4
 
-#: What every map delivers, forward, and what it delivers on the way from cells.
+#: The product of every map, forward, and that of maps made from cells.
 LAYOUTS = ("table",)
 READY = AUTO.needs
 
@@ -130,7 +130,7 @@ def _levels_of(grid: VoxelGrid, recipe: Recipe) -> list[VoxelGrid]:
 
 
 def as_planned(planner: Planner, grid: VoxelGrid) -> VoxelGrid:
-    """What `pcnn.plan` does before a forward pass."""
+    """The work of `pcnn.plan` before a forward pass."""
     return planner(grid, backward=False)
 
 

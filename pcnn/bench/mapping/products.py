@@ -1,4 +1,4 @@
-"""What a kernel map delivers, by name, so that work cannot hide.
+"""Products of a builder by name: the layouts that it must deliver, so that no work is hidden.
 
 * ``table``: the neighbour table alone.
 * ``pairs``: the triplets by slot.
@@ -28,7 +28,7 @@ from pcnn.ops.engine import ENGINES
 from pcnn.ops.plan import Planner
 from pcnn.ops.sites import output_sites
 
-#: What ``auto`` computes with on a GPU, wherever the layouts are made.
+#: The layouts that ``auto`` reads on a GPU, on any device that makes them.
 AUTO = ENGINES["auto"].dataflows(torch.device("cuda"))[0]
 
 

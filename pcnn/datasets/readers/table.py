@@ -12,7 +12,7 @@ from pcnn.errors import FileError
 
 COLORS = ("red", "green", "blue")
 
-#: What formats and programs call a channel, the first first.
+#: Names of a channel in formats and programs; the first is ours.
 _NAMES = {
     "intensity": ("intensity", "remission", "reflectance", "reflectivity", "scalar_intensity"),
     "red": ("red", "r", "diffuse_red"),

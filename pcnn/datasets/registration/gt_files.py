@@ -92,7 +92,7 @@ def read_scene(folder: Path, scene: str, with_info: bool = True) -> list[Registr
     """Pairs of a scene from the files in a folder, in the order of gt.log.
 
     Args:
-        folder: holds gt.log, gt.info unless told otherwise, and maybe gt_overlap.log.
+        folder: holds gt.log, by default gt.info, and maybe gt_overlap.log.
         scene: name the pairs carry.
         with_info: require gt.info.
 
