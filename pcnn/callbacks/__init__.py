@@ -12,10 +12,11 @@ from pcnn.callbacks.finite_steps import FiniteSteps
 from pcnn.callbacks.pair_media import PairPicture, WandbPairs
 from pcnn.callbacks.progress import TrainingProgress
 from pcnn.callbacks.rng_state import RngState
-from pcnn.callbacks.scan_media import PredictionPicture, WandbMedia
+from pcnn.callbacks.scan_picture import PredictionPicture
 from pcnn.callbacks.stop import StopOnSignal, StopSignals, stop_signals
 from pcnn.callbacks.throughput import Throughput
 from pcnn.callbacks.timed_schedule import TimedSchedule
+from pcnn.callbacks.wandb_iou_table import WandbMedia
 from pcnn.callbacks.weight_average import WeightAverage
 
 __all__ = [

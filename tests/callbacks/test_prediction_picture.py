@@ -4,7 +4,7 @@ import torch
 from matplotlib.image import imread
 
 from pcnn.callbacks import PredictionPicture
-from pcnn.callbacks.scan_media import Scan
+from pcnn.callbacks.scan_picture import Scan
 from tests.callbacks.segmenting import Clouds, Segmenting
 from tests.callbacks.tiny import trainer_for
 

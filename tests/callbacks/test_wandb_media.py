@@ -57,7 +57,8 @@ def test_a_number_of_scans_out_of_range():
 
 
 def test_object_3d_has_colours():
-    from pcnn.callbacks.scan_media import Scan, object_3d
+    from pcnn.callbacks.scan_picture import Scan
+    from pcnn.callbacks.wandb_iou_table import object_3d
 
     scan = Scan(torch.rand(5, 3).numpy(), torch.arange(5).numpy(), None, "x")
     thing = object_3d(scan, scan.pred, torch.randint(0, 255, (4, 3)).byte().numpy(), "x")
