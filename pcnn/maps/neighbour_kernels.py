@@ -187,83 +187,6 @@ class CountedNeighbours:
         return Neighbours(*by_slot, (*by_row, self.row_offsets))
 
 
-def listed_by_row(
-    places: SortedPoints,
-    centres: Tensor,
-    batch: Tensor,
-    window: Window,
-    triplets: int,
-    flipped: bool,
-) -> RowsCsr:
-    """The triplets of a map in the order of its rows alone; nothing waits.
-
-    Args:
-        places: input points, sorted.
-        centres: ``[M, 3]`` float32, where the kernel lies for every output row; at least one.
-        batch: ``[M]`` int64.
-        window: what the kernel sees.
-        triplets: how many there are.
-        flipped: inputs and outputs have changed places: ``places`` are the kernel's centres, and
-            ``centres`` the input points, whose rows the result is ordered by.
-    """
-    device, centres = centres.device, centres.contiguous()
-    search = _search(places, centres, batch, window, flipped)
-    offsets = _count(search, centres.shape[0], None, window.volume, device)
-    by_row = _apart(triplets, device)
-    _fill(search, None, None, offsets, None, by_row)
-    return *by_row, offsets
-
-
-def listed_in_parts(
-    places: SortedPoints,
-    centres: Tensor,
-    batch: Tensor,
-    window: Window,
-    triplets: int,
-    flipped: bool,
-    part: int,
-) -> tuple[Tensor, Tensor]:
-    """Inputs by row, then slot, and how many there are, listed a part of the rows at a time.
-
-    Args:
-        places: as in `listed_by_row`, with the following.
-        centres: ...
-        batch: ...
-        window: ...
-        triplets: ...
-        flipped: ...
-        part: triplets of a part, or of one row with more; each takes some 32 bytes for a while.
-
-    Returns:
-        ``in_index [T]`` int32, and ``fan_in [M, K]`` int32. The host waits once.
-    """
-    device, centres, m = centres.device, centres.contiguous(), centres.shape[0]
-    search = _search(places, centres, batch, window, flipped)
-    offsets = _count(search, m, None, window.volume, device)
-    begins = torch.arange(part, triplets, part, device=device)
-    rows = torch.searchsorted(offsets, begins, right=True) - 1
-    first, ends = torch.stack((rows, offsets[rows])).tolist()
-    cuts = [(0, 0), *zip(first, ends, strict=True), (m, triplets)]
-    in_index = torch.empty(triplets, dtype=torch.int32, device=device)
-    fan_in = torch.zeros(m * window.volume, dtype=torch.int32, device=device)
-    for (row, begin), (last, end) in itertools.pairwise(cuts):
-        if begin == end:
-            continue
-        own = _search(places, centres[row:last], batch[row:last], window, flipped)
-        slots = torch.empty(end - begin, dtype=torch.int32, device=device)
-        chunks = -(-(last - row) // ROWS)
-        # rows begin at their place among all triplets, and the slots hold those of the part alone
-        listed = in_index.data_ptr(), slots.data_ptr() - 4 * begin
-        fill = _FILL.pack(0, 0, 0, offsets[row:].data_ptr(), 0, 0, *listed, chunks)
-        kernels = cuda.module("radius_search.cu", device)
-        kernels.launch("fill_neighbours", chunks, own + fill, device)
-        numbers = torch.arange(row, last, device=device) * window.volume
-        sizes = offsets[row : last + 1].diff()
-        code = torch.repeat_interleave(numbers, sizes, output_size=end - begin).add_(slots)
-        fan_in.index_add_(0, code, torch.ones_like(slots))
-    return in_index, fan_in.view(m, window.volume)
-
-
 def _search(
     places: SortedPoints, centres: Tensor, batch: Tensor, window: Window, flipped: bool
 ) -> bytes:
@@ -384,23 +307,52 @@ class SearchedPoints:
         return CountedNeighbours.of(sorts[key], self.centres, batch, self.window, most)
 
     def by_row(self, kernel_map: KernelMap) -> Layout:
-        """Layout ``rows_csr`` of either side of the map, by a new search; nothing waits.
+        """Layout ``rows_csr`` of either side of the map, by one more search; nothing waits.
 
         That takes no memory besides the result, where sorting the pairs would take 24 bytes a
         triplet.
         """
-        search = self._from(kernel_map.flipped)
-        return listed_by_row(*search, kernel_map.triplets, kernel_map.flipped)
+        places, centres, batch = self._from(kernel_map.flipped)
+        search = _search(places, centres, batch, self.window, kernel_map.flipped)
+        offsets = _count(search, len(centres), None, kernel_map.volume, centres.device)
+        by_row = _apart(kernel_map.triplets, centres.device)
+        _fill(search, None, None, offsets, None, by_row)
+        return *by_row, offsets
 
     def lists(self, kernel_map: KernelMap) -> Layout:
-        """Layout ``row_lists`` of either side of the map, searched in parts.
+        """Layout ``row_lists`` of either side of the map, searched a part of the rows at a time.
 
-        It takes 4 bytes a triplet, and memory for one part. The host waits once.
+        It takes 4 bytes a triplet, and some 32 for each of `PART`, or of one row with more. The
+        host waits once.
         """
-        check_table_size(kernel_map.n_out, kernel_map.volume + 1)
-        search = self._from(kernel_map.flipped)
-        in_index, fan_in = listed_in_parts(*search, kernel_map.triplets, kernel_map.flipped, PART)
-        return lists_of(fan_in, in_index)
+        volume, flipped, triplets = kernel_map.volume, kernel_map.flipped, kernel_map.triplets
+        check_table_size(kernel_map.n_out, volume + 1)
+        places, centres, batch = self._from(flipped)
+        device, m = centres.device, centres.shape[0]
+        search = _search(places, centres, batch, self.window, flipped)
+        offsets = _count(search, m, None, volume, device)
+        begins = torch.arange(PART, triplets, PART, device=device)
+        rows = torch.searchsorted(offsets, begins, right=True) - 1
+        first, ends = torch.stack((rows, offsets[rows])).tolist()
+        cuts = [(0, 0), *zip(first, ends, strict=True), (m, triplets)]
+        in_index = torch.empty(triplets, dtype=torch.int32, device=device)
+        fan_in = torch.zeros(m * volume, dtype=torch.int32, device=device)
+        for (row, begin), (last, end) in itertools.pairwise(cuts):
+            if begin == end:
+                continue
+            own = _search(places, centres[row:last], batch[row:last], self.window, flipped)
+            slots = torch.empty(end - begin, dtype=torch.int32, device=device)
+            chunks = -(-(last - row) // ROWS)
+            # rows begin at their place among all triplets, and the slots hold the part's alone
+            listed = in_index.data_ptr(), slots.data_ptr() - 4 * begin
+            fill = _FILL.pack(0, 0, 0, offsets[row:].data_ptr(), 0, 0, *listed, chunks)
+            kernels = cuda.module("radius_search.cu", device)
+            kernels.launch("fill_neighbours", chunks, own + fill, device)
+            numbers = torch.arange(row, last, device=device) * volume
+            sizes = offsets[row : last + 1].diff()
+            code = torch.repeat_interleave(numbers, sizes, output_size=end - begin).add_(slots)
+            fan_in.index_add_(0, code, torch.ones_like(slots))
+        return lists_of(fan_in.view(m, volume), in_index)
 
     def crowded(self, offsets: Tensor, counts: Tensor, claims: Mapping[str, Any]) -> KernelMap:
         """The map of so many triplets that none is listed before a layout is asked for.
@@ -421,11 +373,11 @@ class SearchedPoints:
             edges.layouts["counts", flipped] = (counts,)
         return KernelMap(edges)
 
-    def _from(self, flipped: bool) -> tuple[SortedPoints, Tensor, Tensor, Window]:
-        """Sorted points, centres, their clouds and the window of a search from either side."""
+    def _from(self, flipped: bool) -> tuple[SortedPoints, Tensor, Tensor]:
+        """Sorted points, centres and their clouds, of a search from either side."""
         inputs, outputs = (self.points, self.keys), (self.centres, self.centre_keys)
         (near, own), (centres, keys) = (outputs, inputs) if flipped else (inputs, outputs)
-        return self._sorted(near, own), centres, keys >> self.batch_shift, self.window
+        return self._sorted(near, own), centres.contiguous(), keys >> self.batch_shift
 
     def _sorted(self, points: Tensor, keys: Tensor) -> SortedPoints:
         batch = keys >> self.batch_shift

@@ -248,6 +248,8 @@ def test_a_second_source_that_does_not_fit_is_named() -> None:
     x, weight = torch.randn(kernel_map.n_in, 4), torch.randn(27, 6, 2)
     with pytest.raises(ValueError, match="second features must be"):
         convolution(x, weight, kernel_map, Reference(), skip=torch.randn(3, 2))
+    with pytest.raises(ValueError, match="a bias beside a skip connection"):
+        convolution(x, weight, kernel_map, Reference(), bias=x[0, :2], skip=x[:, :2])
     skip, weight = torch.randn(kernel_map.n_in, 2), torch.randn(27, 3, 2)
     with pytest.raises(ValueError, match="groups=1"):
         convolution(x, weight, kernel_map, Reference(), groups=2, skip=skip)

@@ -3,12 +3,14 @@ from dataclasses import dataclass, replace
 import pytest
 import torch
 
-from pcnn.dataflows import Blocked, Reference
+from pcnn.dataflows import Blocked, Dataflow, Reference
 from pcnn.dataflows.blocked import SummedBlocks
+from pcnn.dataflows.products import Product
 from pcnn.dataflows.row_stationary import RowStationary
 from pcnn.dataflows.weight_stationary import WeightStationary
 from pcnn.maps import BruteForce
 from pcnn.ops import ENGINES, Engine, resolve
+from pcnn.ops import engine as engines
 from pcnn.ops.conformance_cases import random_map
 from pcnn.ops.engine import check_served
 
@@ -83,6 +85,29 @@ def test_auto_chooses_by_device_and_map(deterministic: bool) -> None:
     )
     own = Engine("own", BruteForce(), Reference())
     assert own.untuned(several, cuda) == Reference()
+
+
+def test_each_product_is_looked_up_with_its_own_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, int, int]] = []
+
+    def tuned(
+        usual: Dataflow, device: torch.device, product: Product, volume: int, rows: int
+    ) -> Dataflow:
+        assert product[1:] == (torch.float16, 4, 6, 2)
+        asked.append((product.name, volume, rows))
+        return Reference(name=product.name)
+
+    monkeypatch.setattr(engines, "has_decisions", lambda device: True)
+    monkeypatch.setattr(engines, "tuned", tuned)
+    side, cuda, auto = random_map(6, 9, 8, 20), torch.device("cuda"), resolve("auto")
+    sizes = torch.float16, 4, 6, 2
+    names = [flow.name for flow in auto.choose(side, cuda, sizes)]
+    assert names == ["forward", "transposed", "vvor"]
+    rows = side.n_out, side.n_in, side.n_out
+    assert asked == [(name, side.volume, n) for name, n in zip(names, rows, strict=True)]
+    usual = auto.untuned(side, cuda)
+    assert auto.choose(side, cuda, sizes, graded=False) == (Reference("forward"), usual, usual)
+    assert len(asked) == 4
 
 
 def test_an_unknown_engine_names_those_there_are() -> None:
