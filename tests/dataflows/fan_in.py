@@ -1,7 +1,5 @@
 """Room of the row lists of maps whose slots hold several inputs."""
 
-from __future__ import annotations
-
 import pytest
 
 from pcnn.geometry import KernelMap, row_lists

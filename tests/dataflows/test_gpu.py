@@ -3,8 +3,6 @@
 The checks of conformance cover the output and both gradients, and that the host waits for nothing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise

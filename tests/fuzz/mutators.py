@@ -1,7 +1,5 @@
 """Ways in which files go wrong, each a pure function of random numbers and bytes."""
 
-from __future__ import annotations
-
 import io
 import re
 import struct

@@ -1,7 +1,5 @@
 """Mutated files read in a process of their own, which is watched: time, memory, and how it ends."""
 
-from __future__ import annotations
-
 import logging
 import multiprocessing
 import resource

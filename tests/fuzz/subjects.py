@@ -1,7 +1,5 @@
 """Every kind of file that the project reads: small whole ones, and what reads them."""
 
-from __future__ import annotations
-
 import importlib.util
 import io
 import json

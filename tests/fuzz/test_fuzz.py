@@ -3,8 +3,6 @@
 `make fuzz` (`FUZZ_SEED`, `FUZZ_SECONDS`) goes on for longer.
 """
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Rows of points on coarser levels."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 

@@ -1,7 +1,5 @@
 """Geometries refuse keys that are none of theirs, and their caches stay with them."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Tiles stand for the table they were made from."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

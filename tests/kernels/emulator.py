@@ -3,8 +3,6 @@
 See emulator.h for what this finds and what only a GPU shows.
 """
 
-from __future__ import annotations
-
 import ctypes
 import hashlib
 import shutil
@@ -88,7 +86,6 @@ def _header() -> Path:
 
 @cache
 def _compiled(source: str, defines: tuple[tuple[str, int], ...]) -> EmulatedModule:
-    assert COMPILER is not None
     texts = [path.read_bytes() for path in sorted(CSRC.glob("*.cu*"))] + [HEADER.read_bytes()]
     key = hashlib.sha256(b"\0".join([source.encode(), repr(defines).encode(), *texts])).hexdigest()
     library = _folder() / f"{Path(source).stem}-{key[:20]}.so"

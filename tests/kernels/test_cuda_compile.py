@@ -3,8 +3,6 @@
 For Hopper always, for the other architectures that are served with --slow.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Calls of a launch to the driver: a fake one here, a real one in test_cuda_launch_gpu.py."""
 
-from __future__ import annotations
-
 import ctypes
 import struct
 import threading
@@ -80,7 +78,6 @@ class StrawDriver:
     def cuLaunchKernel(self, function: int, *arguments: Any) -> Any:
         *sizes, stream, pointers, _ = arguments
         address = ctypes.c_void_p.from_address(pointers).value
-        assert address is not None
         content = FILL.unpack(ctypes.string_at(address, 24)[: FILL.size])
         self.calls.append(("launch", self.here.context - 100, tuple(sizes), stream, content))
         return int(self.answer)

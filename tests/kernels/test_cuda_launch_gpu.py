@@ -1,7 +1,5 @@
 """Launching on a GPU: streams, threads, devices, graphs, shared memory."""
 
-from __future__ import annotations
-
 import struct
 import threading
 import time

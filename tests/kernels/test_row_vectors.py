@@ -1,7 +1,5 @@
 """How wide the accesses of compiled kernels are; compiled for a GPU, without one."""
 
-from __future__ import annotations
-
 import os
 import re
 from typing import Any

@@ -1,7 +1,5 @@
 """Calls of a launch to Triton, with a fake launcher; no GPU."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

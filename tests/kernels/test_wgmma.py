@@ -1,7 +1,5 @@
 """Hopper's warpgroup products in the machine code of the implicit GEMM; compiled without a GPU."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

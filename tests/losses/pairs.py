@@ -1,7 +1,5 @@
 """Hand-made batches for losses of descriptors."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The circle loss against its formula, one end at a time; what batches without matches do."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

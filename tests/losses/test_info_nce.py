@@ -1,7 +1,5 @@
 """InfoNCE against its formula, one match at a time; what batches without matches do."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

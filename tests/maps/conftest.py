@@ -1,7 +1,5 @@
 """Where tests of maps run: on a GPU, or on CPU tensors through the emulator of kernels."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

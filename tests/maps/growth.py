@@ -1,7 +1,5 @@
 """What a call costs on clouds of growing size."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Memory with guards around every tensor that a builder or a plan allocates, on any device."""
 
-from __future__ import annotations
-
 import importlib
 import pkgutil
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Native points that look like scans: several in a cell, negative coordinates, three clouds."""
 
-from __future__ import annotations
-
 import torch
 
 from pcnn.geometry import Kernel, PointSet, point_set_of

@@ -1,7 +1,5 @@
 """Maps of millions of sites: linear cost, and no 32-bit number that overflows."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import Tensor

@@ -1,7 +1,5 @@
 """Slots of offsets: rounding, the border of the box, and the radius of the field."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

@@ -3,8 +3,6 @@
 Memory that nobody wrote is poisoned (tests/conftest.py), so equality also says that all is written.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable
 from contextlib import nullcontext

@@ -1,7 +1,5 @@
 """Device kernels of the radius search against the torch functions, bit for bit."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Levels of native points by device kernels against the torch functions, bit for bit."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

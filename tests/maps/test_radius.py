@@ -1,7 +1,5 @@
 """Kernel maps of native points against loops over all pairs, and against voxels."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from functools import partial

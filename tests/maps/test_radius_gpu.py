@@ -1,7 +1,5 @@
 """The radius search on a GPU against the torch functions on the CPU, at the size of scans."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """Pairs within a radius against every pair compared."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

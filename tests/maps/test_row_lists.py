@@ -1,7 +1,5 @@
 """Triplets by row and the tiles over them, by device kernels, against the torch functions."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

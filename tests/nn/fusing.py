@@ -1,7 +1,5 @@
 """Blocks, inputs and a dataflow that writes down its calls, for the tests of fused layers."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 

@@ -23,7 +23,6 @@ def norm(make: Callable[..., nn.Module] = nn.BatchNorm1d, **arguments: object) -
 
 def applied(folded_norm: FoldedNorm, module: nn.Module, x: torch.Tensor) -> torch.Tensor:
     folded = folded_norm.fold(module, None, CHANNELS)
-    assert folded is not None
     assert folded.scale is not None
     assert folded.shift is not None
     return x * folded.scale + folded.shift
@@ -44,10 +43,8 @@ def test_a_norm_is_a_scale_and_a_shift(
 def test_the_bias_of_the_layer_before_is_folded_too() -> None:
     module, bias, x = norm(), torch.randn(CHANNELS), torch.randn(50, CHANNELS)
     folded = FoldedNorm().fold(module, bias, CHANNELS)
-    assert folded is not None
     torch.testing.assert_close(x * folded.scale + folded.shift, module(x + bias))
     alone = FoldedNorm().fold(None, bias, CHANNELS)
-    assert alone is not None
     assert alone.scale is None
     assert torch.equal(alone.shift, bias)  # type: ignore[arg-type]
 
@@ -55,8 +52,6 @@ def test_the_bias_of_the_layer_before_is_folded_too() -> None:
 def test_half_precision_norms_are_folded_in_float32() -> None:
     module = norm().half()
     folded = FoldedNorm().fold(module, None, CHANNELS)
-    assert folded is not None
-    assert folded.scale is not None
     exact = copy.deepcopy(module).double()
     expected = exact.weight / (exact.running_var + exact.eps).sqrt()
     assert folded.scale.dtype == torch.float32
@@ -174,7 +169,6 @@ def test_scaled_weights_follow_the_weights_and_the_norm() -> None:
 
     def matrix() -> torch.Tensor:
         folded = folded_norm.fold(module, None, CHANNELS)
-        assert folded is not None
         with torch.no_grad():
             return folded.linear(weight, torch.float32, 3)[0]
 

@@ -1,7 +1,5 @@
 """A cloud that was evaluated under `torch.inference_mode` can be trained on."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn
@@ -41,5 +39,4 @@ def test_what_inference_mode_keeps_serves_training(engine: str) -> None:
     value = network(x.replace(features)).square()
     (slope,) = torch.autograd.grad(value, features, create_graph=True)
     slope.square().sum().backward()
-    assert features.grad is not None
     assert features.grad.isfinite().all()

@@ -1,7 +1,5 @@
 """Windows whose size equals their stride tile space: every site counts in one of them, once."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

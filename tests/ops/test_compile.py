@@ -1,7 +1,5 @@
 """torch.compile on planned input: one graph, few compilations, the values of eager calls."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable, Iterator
 from functools import partial

@@ -3,8 +3,6 @@
 What needs no GPU runs small through the emulator as well.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 
@@ -76,7 +74,6 @@ def check(planner: Planner, root: VoxelGrid, backward: bool) -> None:
         above, down = plain[parent], direction == "down"
         plain.append(above.strided(kernel) if down else above.generated(kernel))
         level = planned[parent].level(kernel, down)
-        assert level is not None
         planned.append(level)
         assert torch.equal(level.keys.cpu(), plain[-1].keys)
         if level.inverse is not None:
@@ -85,7 +82,6 @@ def check(planner: Planner, root: VoxelGrid, backward: bool) -> None:
     for entry in planner.recipe.maps:
         source, target = planned[entry.source], planned[entry.target]
         built = source.cached_map(target, entry.kernel)
-        assert built is not None
         wanted = entry.layouts(backward, planner.layouts)
         assert wanted
         assert built.edges.layouts.keys() >= set(wanted)
@@ -122,7 +118,6 @@ def same_cells(grid: VoxelGrid, cells: Tensor, clouds: int) -> None:
     wanted = pcnn.geometry.grid_of_cells(cells[:, 1:].cpu(), cells[:, 0].cpu(), clouds)
     assert torch.equal(grid.keys.cpu(), wanted.keys)
     assert grid.bound == wanted.bound
-    assert grid.inverse is not None
     assert torch.equal(grid.inverse.cpu(), wanted.inverse)
 
 

@@ -4,8 +4,6 @@ Calls are counted, as they do not depend on the machine or on what else it does.
 Triton's compiled launcher would begin.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Callable

@@ -152,7 +152,6 @@ def test_a_layer_may_have_a_field_of_its_own() -> None:
         built = search.build(free, free, layer.kernel)
         expected = convolution(x.features, layer.weight, built, Reference()) + layer.bias
         torch.testing.assert_close(out, expected)
-    assert maps[0] is not None
     assert (
         maps[0].triplets < RadiusSearch("clamp", cell=0.6).build(free, free, Kernel.of(5)).triplets
     )

@@ -1,7 +1,5 @@
 """Plans of networks on native points."""
 
-from __future__ import annotations
-
 import gc
 import pickle
 import weakref

@@ -1,7 +1,5 @@
 """Plans of networks on native points on a GPU: no waits after them, memory, as on a CPU."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

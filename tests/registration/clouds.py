@@ -1,7 +1,5 @@
 """Two views of one place with enough shape to be told apart."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -1,7 +1,5 @@
 """Transforms for tests."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 import torch
 
@@ -17,7 +15,6 @@ def test_a_batch_on_the_gpu_finds_every_pose() -> None:
     settings = RansacSettings(distance=0.05)
     found = ransac_batch([one[0].cuda() for one in made], [one[1].cuda() for one in made], settings)
     for solution, (_, _, truth) in zip(found, made, strict=True):
-        assert solution.transform is not None
         assert float(rotation_error(solution.transform, truth)) < 2
         assert float(translation_error(solution.transform, truth)) < 0.06
 
@@ -28,8 +25,6 @@ def test_tf32_changes_nothing() -> None:
     plain = ransac_batch([source.cuda()], [target.cuda()], settings)[0]
     torch.backends.cuda.matmul.allow_tf32 = True
     fast = ransac_batch([source.cuda()], [target.cuda()], settings)[0]
-    assert plain.transform is not None
-    assert fast.transform is not None
     assert torch.equal(plain.transform, fast.transform)
 
 

@@ -1,7 +1,5 @@
 """Dataflows with known flaws, for the tests of tuning."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import itertools
 
 import pytest
@@ -140,7 +138,6 @@ def test_choices_are_the_best_of_each_set_of_layouts() -> None:
 def test_inference_times_what_follows_the_product_too() -> None:
     own = call()
     product = LayerProduct(own, "forward", inference=True)
-    assert product.epilogue is not None
     plain = LayerProduct(own, "forward").truth
     torch.testing.assert_close(product.truth, product.epilogue.apply(plain))
     for dataflow in (Reference(), Blocked(), Reference(name="apart", fuses=False)):

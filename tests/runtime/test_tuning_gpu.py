@@ -1,7 +1,5 @@
 """Tuning on a GPU: candidates are right or refused, times are the device's, decisions are used."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

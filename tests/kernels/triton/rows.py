@@ -1,7 +1,5 @@
 """Small kernel maps, padded buffers, and dataflows that multiply by kernels on any device."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass

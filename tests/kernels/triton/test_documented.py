@@ -21,8 +21,6 @@ def example(tmp_path: Path) -> ModuleType:
     path = tmp_path / "central_product.py"
     path.write_text(source)
     spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None
-    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

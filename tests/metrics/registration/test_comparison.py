@@ -1,7 +1,5 @@
 """Two methods on the same pairs."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from math import isnan

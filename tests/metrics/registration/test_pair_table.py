@@ -1,7 +1,5 @@
 """The CSV file of pairs."""
 
-from __future__ import annotations
-
 import csv
 from dataclasses import replace
 from math import nan

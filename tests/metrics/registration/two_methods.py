@@ -1,7 +1,5 @@
 """Runs of two made-up methods on the same pairs."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
