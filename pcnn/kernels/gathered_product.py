@@ -51,7 +51,7 @@ def operand(tensor: Tensor, dtype: torch.dtype) -> Tensor:
     return (tensor if tensor.dtype is dtype else tensor.to(dtype)).contiguous()
 
 
-def beside(x: Tensor, second: Tensor) -> tuple[Tensor, int]:
+def second_source(x: Tensor, second: Tensor) -> tuple[Tensor, int]:
     """A second source that kernels reach from the first: one pointer, so that one load serves both.
 
     Args:

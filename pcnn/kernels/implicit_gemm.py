@@ -20,7 +20,7 @@ from torch import Tensor
 from pcnn.geometry.slot_tiles import TILE_ROWS
 from pcnn.kernels.conv_spec import NO_EPILOGUE, ConvSpec
 from pcnn.kernels.epilogue import finish, with_epilogue
-from pcnn.kernels.gathered_product import addresses, beside, operand, precision_of
+from pcnn.kernels.gathered_product import addresses, operand, precision_of, second_source
 from pcnn.kernels.gemm_blocks import GemmBlocks, default_blocks
 from pcnn.kernels.product_tiles import joined_groups, side_by_side
 from pcnn.kernels.triton_launch import TritonLauncher, Variant
@@ -180,7 +180,7 @@ def launch_implicit_gemm(
     x, weight = operand(x, compute_dtype), operand(weight, compute_dtype)
     offset = c_second = 0
     if skip is not None:
-        skip, offset = beside(x, operand(skip, compute_dtype))
+        skip, offset = second_source(x, operand(skip, compute_dtype))
         c_second = skip.shape[1]
     precision = precision_of(compute_dtype)
     exact = compute_dtype == torch.float32 and precision == "ieee"

@@ -26,7 +26,7 @@ from torch import Tensor
 from pcnn.geometry.slot_tiles import TILE_ROWS
 from pcnn.kernels.conv_spec import NO_EPILOGUE, ConvSpec
 from pcnn.kernels.epilogue import with_epilogue
-from pcnn.kernels.gathered_product import addresses, beside, operand, precision_of
+from pcnn.kernels.gathered_product import addresses, operand, precision_of, second_source
 from pcnn.kernels.gemm_blocks import default_blocks
 from pcnn.kernels.product_tiles import ProductShape, RowTiles
 from pcnn.kernels.tf32 import tf32_allowed
@@ -211,7 +211,7 @@ def launch_row_lists(
     x, weight = operand(x, compute_dtype), operand(weight, compute_dtype)
     skip, offset = spec.skip, 0
     if skip is not None:
-        skip, offset = beside(x, operand(skip, compute_dtype))
+        skip, offset = second_source(x, operand(skip, compute_dtype))
     out = torch.empty(n_out, shape.width, dtype=spec.out_dtype, device=x.device)
     residual = None if residual is None else residual.contiguous()
     programs = layouts[0].shape[0] * (TILE_ROWS // tiles.rows) * -(-shape.outputs // tiles.columns)

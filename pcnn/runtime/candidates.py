@@ -22,7 +22,7 @@ from pcnn.runtime.device_time import device_ms
 from pcnn.runtime.layer_calls import LayerCall, LayerProduct
 
 #: A candidate that takes so many times as long as the best is not tried on further samples.
-HOPELESS = 1.5
+TOO_SLOW = 1.5
 
 #: Bound on the relative RMS error, by what the operands are rounded to. Half and bfloat16 results
 #: are rounded once, at 2^-11 and 2^-8 relative, TF32 operands at 2^-11; float32 sums K x C
@@ -183,7 +183,7 @@ def compare(
                 alive[dataflow] += ms
         # the best of each set of layouts stays: other products may have to read the same
         stay = {choice.dataflow for choice in Outcome(alive).choices()}
-        limit = HOPELESS * min(alive.values(), default=0.0)
+        limit = TOO_SLOW * min(alive.values(), default=0.0)
         for dataflow in [one for one, ms in alive.items() if ms > limit and one not in stay]:
             refused[dataflow] = None
             del alive[dataflow]

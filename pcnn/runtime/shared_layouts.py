@@ -26,10 +26,10 @@ from pcnn.runtime.layer_calls import LayerCall
 LayerChoices = Mapping[str, Choices]
 
 #: Layouts that map builders write; all others are derived from them.
-BUILT = ("table", "masks", "counts", "offsets")
+WRITTEN = ("table", "masks", "counts", "offsets")
 
 #: Layouts that the geometry sets, about the kernel of a map.
-TOLD = ("kernel_size", "slot_norms")
+FROM_GEOMETRY = ("kernel_size", "slot_norms")
 
 
 def layers_by_map(calls: Mapping[str, Sequence[LayerCall]]) -> Iterator[list[str]]:
@@ -161,7 +161,7 @@ def layouts_ms(maps: Iterable[KernelMap], names: Names, repeats: int = 3) -> flo
 
 
 def _once(view: KernelMap, names: Names) -> float:
-    written = (*(BUILT if _written(view) == "table" else ("pairs",)), *TOLD)
+    written = (*(WRITTEN if _written(view) == "table" else ("pairs",)), *FROM_GEOMETRY)
     there = view.edges.layouts
     kept = {key: tensors for key, tensors in there.items() if key in {(n, False) for n in written}}
     fresh = KernelMap(replace(view.edges, layouts=kept), view.flipped)
