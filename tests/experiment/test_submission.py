@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 import torch
 from omegaconf import OmegaConf
-from rich.console import Console
 
+from pcnn.console import Console
 from pcnn.datamodules import CloudDataModule
 from pcnn.datasets import OnPoints, OnVoxels
 from pcnn.experiment.errors import ConfigError
