@@ -13,14 +13,7 @@ from torch import nn
 
 from pcnn.dataflows.settings import described
 from pcnn.runtime.device_time import convolution_floor_ms, device_ms
-from pcnn.runtime.layer_calls import (
-    Convolution,
-    evaluation,
-    inputs,
-    map_of,
-    run_observed,
-    unwrapped,
-)
+from pcnn.runtime.layer_calls import ObservedCall, evaluation, inputs, run_observed, unwrapped
 from pcnn.tensor import SparseTensor
 
 #: Columns of a table that no terminal shows.
@@ -158,15 +151,9 @@ def explain(
         raise ValueError("nothing to explain: the input has no site")
     reports: list[LayerReport] = []
 
-    def observe(
-        name: str,
-        layer: Convolution,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        out: SparseTensor,
-    ) -> None:
-        ms = device_ms(lambda: layer.forward(*args, **kwargs), out.features.device, repeats=repeats)
-        reports.append(_report(name, layer, args, kwargs, out, ms))
+    def observe(call: ObservedCall) -> None:
+        run: Callable[[], Any] = lambda: call.layer.forward(*call.args, **call.kwargs)  # noqa: E731
+        reports.append(_report(call, device_ms(run, own.features.device, repeats=repeats)))
 
     with torch.no_grad(), evaluation(network):
         run_observed(network, own, observe)
@@ -182,17 +169,8 @@ def explain(
     return explanation
 
 
-def _report(
-    name: str,
-    layer: Convolution,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    out: SparseTensor,
-    ms: float,
-) -> LayerReport:
-    source: SparseTensor = args[0] if args else kwargs["x"]
-    kernel_map = map_of(layer, args, kwargs, out)
-    features = out.features
+def _report(call: ObservedCall, ms: float) -> LayerReport:
+    layer, kernel_map, features = call.layer, call.kernel_map, call.out.features
     triplets = features.shape[0] if kernel_map is None else kernel_map.triplets
     dataflow = "linear"
     if kernel_map is not None:
@@ -200,7 +178,7 @@ def _report(
         dataflow = described(layer.engine.choose(kernel_map, features.device, sizes, False)[0])
     size, stride = layer.kernel.size, layer.kernel.stride
     itemsize = features.element_size()
-    moved = itemsize * (source.geometry.rows * layer.in_channels + features.numel())
+    moved = itemsize * (call.x.geometry.rows * layer.in_channels + features.numel())
     floor = convolution_floor_ms(
         _device_name(features.device),
         str(features.dtype).removeprefix("torch."),
@@ -208,13 +186,13 @@ def _report(
         moved + itemsize * layer.weight.numel(),
     )
     return LayerReport(
-        name,
+        call.name,
         "linear" if kernel_map is None else type(layer).__name__,
         _spelled(size) + (f" / {_spelled(stride, '')}" if layer.kernel.is_strided else ""),
         layer.in_channels,
         layer.out_channels,
         str(features.dtype).removeprefix("torch."),
-        source.geometry.rows,
+        call.x.geometry.rows,
         features.shape[0],
         triplets,
         dataflow,

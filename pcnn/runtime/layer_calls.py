@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -23,8 +23,40 @@ from pcnn.tensor import SparseTensor
 
 Convolution = Conv3d | ConvTranspose3d
 
-#: Called after a layer: its name, itself, the arguments and the result of the call.
-Observer = Callable[[str, Convolution, tuple[Any, ...], dict[str, Any], SparseTensor], None]
+
+class ObservedCall(NamedTuple):
+    """A call of a convolution layer that has just returned.
+
+    Args:
+        name: of the layer in the network.
+        layer: the layer.
+        args: of the call.
+        kwargs: of the call.
+        out: its result.
+    """
+
+    name: str
+    layer: Convolution
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    out: SparseTensor
+
+    @property
+    def x(self) -> SparseTensor:
+        """Input of the call."""
+        found: SparseTensor = self.args[0] if self.args else self.kwargs["x"]
+        return found
+
+    @property
+    def kernel_map(self) -> KernelMap | None:
+        """The kernel map the layer has used, from the side it read; ``None`` for a linear layer."""
+        layer, source, target = self.layer, self.x.geometry, self.out.geometry
+        turned = isinstance(layer, ConvTranspose3d)
+        if turned:
+            source, target = target, source
+        builder = layer.engine.builder_of(source.name, layer.kernel)
+        found = source.cached_map(target, layer.kernel, builder)
+        return None if found is None else found.transpose() if turned else found
 
 
 @dataclass(frozen=True)
@@ -201,17 +233,13 @@ def sparse_of(batch: Any) -> SparseTensor:
     return found
 
 
-def run_observed(model: nn.Module, x: SparseTensor, observe: Observer) -> None:
+def run_observed(
+    model: nn.Module, x: SparseTensor, observe: Callable[[ObservedCall], None]
+) -> None:
     """Run a network in evaluation mode and without gradients, watching its convolutions."""
 
     def hook_of(name: str) -> Callable[..., None]:
-        def hook(
-            layer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], out: SparseTensor
-        ) -> None:
-            assert isinstance(layer, Conv3d | ConvTranspose3d)
-            observe(name, layer, args, kwargs, out)
-
-        return hook
+        return lambda *call: observe(ObservedCall(name, *call))
 
     with evaluation(model), torch.no_grad():
         # unwatched at first: a network that plans for itself begins with a dry run on two voxels
@@ -239,18 +267,6 @@ def evaluation(model: nn.Module) -> Iterator[None]:
             module.training = training
 
 
-def map_of(
-    layer: Convolution, args: tuple[Any, ...], kwargs: Mapping[str, Any], out: SparseTensor
-) -> KernelMap | None:
-    """The kernel map a layer has used, from the side it read; ``None`` for a linear layer."""
-    source = (args[0] if args else kwargs["x"]).geometry
-    kernel, target, turned = layer.kernel, out.geometry, isinstance(layer, ConvTranspose3d)
-    if turned:
-        source, target = target, source
-    found = source.cached_map(target, kernel, layer.engine.builder_of(source.name, kernel))
-    return None if found is None else found.transpose() if turned else found
-
-
 def recorded(model: nn.Module, tensors: Iterable[SparseTensor]) -> dict[str, list[LayerCall]]:
     """Calls of all convolution layers that read a kernel map, by the layers' names.
 
@@ -260,18 +276,12 @@ def recorded(model: nn.Module, tensors: Iterable[SparseTensor]) -> dict[str, lis
     """
     calls: dict[str, list[LayerCall]] = {}
 
-    def observe(
-        name: str,
-        layer: Convolution,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        out: SparseTensor,
-    ) -> None:
-        kernel_map = map_of(layer, args, kwargs, out)
+    def observe(call: ObservedCall) -> None:
+        kernel_map, layer = call.kernel_map, call.layer
         if kernel_map is not None and kernel_map.triplets:
             channels = layer.in_channels, layer.out_channels, layer.groups
-            call = LayerCall(kernel_map, *channels, out.features.dtype)
-            calls.setdefault(name, []).append(call)
+            one = LayerCall(kernel_map, *channels, call.out.features.dtype)
+            calls.setdefault(call.name, []).append(one)
 
     for x in tensors:
         run_observed(model, x, observe)
