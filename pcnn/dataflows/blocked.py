@@ -27,6 +27,9 @@ from pcnn.dataflows.torch_sums import (
 )
 from pcnn.kernels.conv_spec import ConvSpec
 
+#: ``Tensor.split`` without its wrapper in Python.
+_split = torch.split_with_sizes
+
 
 @dataclass(frozen=True)
 class Blocked:
@@ -48,7 +51,7 @@ class Blocked:
         *inputs, _, by_row, row_offsets, segments, shape = layouts
         block_rows, groups = int(shape[1]), spec.groups
         rows, matrices = rows_of(x, spec), matrices_of(w, spec)
-        slots = matrices.unbind(0)[:: -1 if spec.mirrored else 1]
+        slots = _by_slot(matrices, spec)
         out = rows.new_zeros(n_out, groups * matrices.shape[3])
         # one workspace for all blocks: memory that was just written is still in the cache
         blocks = by_block(segments)
@@ -59,10 +62,10 @@ class Blocked:
             gathered, products = gather_space[: end - start], product_space[: end - start]
             self._gather(rows, inputs, start, end, gathered)
             # one split instead of two slices a slot: half of the host time of small slots
-            parts = zip(used, gathered.split(sizes), products.split(sizes), strict=True)
+            parts = zip(used, _split(gathered, sizes), _split(products, sizes), strict=True)
             for k, left, terms in parts:
                 if groups == 1:
-                    torch.mm(left, slots[k][0], out=terms)
+                    torch.mm(left, slots[k], out=terms)
                 else:
                     terms.copy_(multiply(left, slots[k]))
             first = block * block_rows
@@ -80,7 +83,7 @@ class Blocked:
         left, right, groups = rounded(x, spec), rounded(g, spec), spec.groups
         c_in, c_out = x.shape[1] // groups, g.shape[1] // groups
         out = left.new_zeros(int(shape[0]), groups, c_in, c_out)
-        slots = out.unbind(0)[:: -1 if spec.mirrored else 1]
+        slots = _by_slot(out, spec)
         blocks = by_block(segments)
         largest = max((end - start for _, start, end, _, _ in blocks), default=0)
         input_space = left.new_empty(largest, left.shape[1])
@@ -89,10 +92,12 @@ class Blocked:
             gathered, grads = input_space[: end - start], grad_space[: end - start]
             self._gather(left, inputs, start, end, gathered)
             torch.index_select(right, 0, out_index[start:end], out=grads)
-            gathered, grads = gathered.view(-1, groups, c_in), grads.view(-1, groups, c_out)
-            for k, a, b in zip(used, gathered.split(sizes), grads.split(sizes), strict=True):
+            if groups > 1:
+                gathered, grads = gathered.view(-1, groups, c_in), grads.view(-1, groups, c_out)
+            parts = zip(used, _split(gathered, sizes), _split(grads, sizes), strict=True)
+            for k, a, b in parts:
                 if groups == 1:
-                    slots[k][0].addmm_(a[:, 0].t(), b[:, 0])
+                    slots[k].addmm_(a.t(), b)
                 else:
                     slots[k].add_(outer(a, b))
         return joined_groups(out, spec)
@@ -123,6 +128,12 @@ class SummedBlocks(Blocked):
         first, last = starts[start], starts[end]
         places = (starts[start:end] - first).to(in_index.dtype)
         out.copy_(nn.functional.embedding_bag(in_index[first:last], rows, places, mode="sum"))
+
+
+def _by_slot(matrices: Tensor, spec: ConvSpec) -> tuple[Tensor, ...]:
+    """Views of ``[K, G, A, B]`` in the order of the slots, made at once; no G if it is 1."""
+    matrices = matrices.squeeze(1) if spec.groups == 1 else matrices
+    return matrices.unbind(0)[:: -1 if spec.mirrored else 1]
 
 
 def by_block(segments: Tensor) -> list[tuple[int, int, int, tuple[int, ...], list[int]]]:
