@@ -127,8 +127,8 @@ def measure(
     """Measure a call in every way its device knows.
 
     GPU and host time are those behind a spin kernel; absent for a call that waits for the device.
-    Memory is the peak of the allocator above what was allocated before the call [MiB]. What a
-    device does not tell is absent: a CPU tells the wall time alone.
+    Memory is the peak of the allocator above what was allocated before the call [MiB].
+    Figures that a device cannot measure are absent: a CPU measures the wall time alone.
 
     Args:
         calls: the call of every repeat (`Calls`).

@@ -46,9 +46,9 @@ def row_lists(kernel_map: KernelMap) -> tuple[Tensor, ...]:
     falling number of steps, so that long ones start first; equal ones keep their order.
 
     Inputs lie as in ``rows_csr``: those of a row follow each other, slot by slot, so where a slot's
-    inputs end those of the next begin, and one number for each place and slot says both. What steps
-    take is listed for all tiles whose steps end within `stored_steps`: scans stay within. Dense
-    clouds do not, and the tiles beyond are better summed row by row. Ranges and places take 4 (K +
+    inputs end those of the next begin, and one number for each place and slot gives both. Steps are
+    listed for all tiles whose steps end within `stored_steps`, as all tiles of scans do. Tiles of
+    dense clouds may lie beyond; these are better summed row by row. Ranges and places take 4 (K +
     2) bytes a row, inputs 4 a triplet. Lists of steps take about 8 K bytes a row at most, and of
     millions of rows no more than about 8 a row and 4 (2 + K / 24) a triplet.
 

@@ -66,8 +66,8 @@ class RadiusSearch:
     as far as its box. A kernel that tiles space (size = stride) takes no search (`cell_parents`).
     At ``sites=cell_origin`` the relation is that of voxels, between the cells of the points.
 
-    What is ``None`` is as the input points say (`pcnn.geometry.Neighbourhood`); what is given
-    counts instead, for layers of their own field or resolution.
+    A setting that is ``None`` is that of the input points (`pcnn.geometry.Neighbourhood`); one that
+    is given replaces it, for layers with a field or a resolution of their own.
 
     The output points of a kernel of stride 1 may be any points of the same clouds: those of a finer
     level, or the original ones, are upsampled onto by a search among the coarse points, which is

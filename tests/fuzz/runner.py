@@ -28,7 +28,7 @@ _PATIENCE = 60.0
 
 @dataclass
 class Findings:
-    """What came of many files."""
+    """Results of many files."""
 
     read: int = 0
     refused: int = 0

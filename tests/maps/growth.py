@@ -1,4 +1,4 @@
-"""What a call costs on clouds of growing size."""
+"""The cost of a call on clouds of growing size."""
 
 import time
 from collections.abc import Callable, Sequence

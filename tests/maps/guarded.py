@@ -26,7 +26,7 @@ ALLOCATING = [
 
 
 def canary_of(dtype: torch.dtype) -> int:
-    """What guards hold."""
+    """The value in guards."""
     return CANARY & 255 if dtype == torch.uint8 else CANARY
 
 

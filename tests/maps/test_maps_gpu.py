@@ -65,7 +65,7 @@ def far_scene(device: torch.device) -> VoxelGrid:
 
 
 def used(tiles: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    """What of the layout ``tiles`` is defined: slots and inputs up to the count of a tile."""
+    """The defined part of the layout ``tiles``: slots and inputs up to the count of a tile."""
     out, slots, counts, rows = tiles
     listed = torch.arange(slots.shape[1], device=slots.device) < counts[:, None]
     return out, slots[listed], counts, rows[listed]

@@ -61,7 +61,7 @@ def joined(dtype: torch.dtype = torch.float32) -> pcnn.SparseTensor:
 
 
 def separate(module: nn.Module, x: pcnn.SparseTensor, *sites: Any) -> pcnn.SparseTensor:
-    """What the module computes one operation after another: gradients are enabled."""
+    """The result of the module, one operation after another: gradients are enabled."""
     with torch.enable_grad():
         y: pcnn.SparseTensor = module(x.replace(x.features), *sites)
     return y.replace(y.features.detach())

@@ -1,6 +1,6 @@
 """Plans of the networks by device kernels: equal to torch's, with one wait, in few launches.
 
-What needs no GPU runs small through the emulator as well.
+Tests that need no GPU also run on small clouds through the emulator.
 """
 
 from collections.abc import Callable
