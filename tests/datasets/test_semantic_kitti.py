@@ -11,8 +11,9 @@ import torch
 
 from pcnn.datasets.cloud_dataset import CloudDataset
 from pcnn.datasets.labels import IGNORE
-from pcnn.datasets.semantic_kitti import SemanticKITTI
+from pcnn.datasets.semantic_kitti import SemanticKITTI, SemanticKITTISets
 from pcnn.datasets.transforms.augment import Augmentation
+from pcnn.files.simulated import write_marker
 from tests.datasets.clouds import scan, write_scan
 
 
@@ -89,6 +90,16 @@ def test_missing_labels_and_sequences_are_told(tmp_path: Path, caplog: pytest.Lo
     words = r"sequences lacks 04/velodyne, 07/velodyne.*allow_missing=true .* Download .*kitti"
     with pytest.raises(FileNotFoundError, match=words):
         scans(tmp_path, [0, 4, 7])
+
+
+def test_a_simulated_root_may_hold_a_part_of_the_sequences(root: Path):
+    sets = SemanticKITTISets(root=str(root), train_sequences=(0, 3, 4))
+    with pytest.raises(FileNotFoundError, match="lacks 04/velodyne"):
+        sets.find("train")
+    write_marker(root, {})
+    train = SemanticKITTISets(root=str(root), train_sequences=(0, 3, 4)).find("train")
+    assert train is not None
+    assert len(train) == 4
 
 
 def test_label_without_its_scan(root: Path):
