@@ -365,8 +365,8 @@ class Geometry:
             )
 
     @classmethod
-    def _joined(cls, parts: Sequence[Self], alike: str) -> dict[str, Any]:
-        """Fields that all kinds join in one way; ``alike`` names what `_kind` compares."""
+    def _joined(cls, parts: Sequence[Self], shared: str) -> dict[str, Any]:
+        """Fields that all kinds join in one way; ``shared`` names the values of `_kind`."""
         if not parts:
             raise ValueError(f"collate needs at least one {cls.kind}")
         first, most = parts[0], parts[0].key_format.max_batch
@@ -378,7 +378,7 @@ class Geometry:
                 )
             if part._kind != first._kind:
                 raise ValueError(
-                    f"{cls.short} {position} has another {alike} than {cls.short} 0; all "
+                    f"{cls.short} {position} has another {shared} than {cls.short} 0; all "
                     "of a batch need the same"
                 )
         if len(parts) > most:

@@ -180,8 +180,8 @@ class PointSet(Geometry):
             ValueError: no set, a set of several clouds, or sets of unlike cells, downsampling or
                 key format.
         """
-        alike = "grid size, tensor stride, downsampling, key format or neighbourhood"
-        joined = PointSet._joined(sets, alike)
+        shared = "grid size, tensor stride, downsampling, key format or neighbourhood"
+        joined = PointSet._joined(sets, shared)
         below = [len(s.inverse) for s in sets if s.inverse is not None]
         chosen = [s.chosen for s in sets if s.chosen is not None]
         known = joined["inverse"] is not None and len(chosen) == len(sets)

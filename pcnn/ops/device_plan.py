@@ -101,7 +101,7 @@ class DevicePlan:
             if entry.shape is None and level is not None and level[0] == entry.source:
                 self.above[entry.target] = entry.number
         #: passes to launch for the two sorts: what the last batch took, as scans of one sensor are
-        #: alike. A cloud that takes more is sorted again.
+        #: similar. A cloud that takes more is sorted again.
         self.passes = [MAX_PASSES, MAX_PASSES]
         self.margin = max((self._margin(entry) for entry in self.maps), default=0)
 

@@ -37,7 +37,8 @@ class PointPlan(NetworkPlan):
 
     def __init__(self, recipe: Recipe, layouts: tuple[str, ...] | None = None) -> None:
         super().__init__(recipe, layouts)
-        #: passes of the sort to launch: what the last batch took, as scans of one sensor are alike
+        #: passes of the sort to launch: what the last batch took, as scans of one sensor are
+        #: similar
         self._passes = MAX_PASSES
 
     def missing(self, built: KernelMap, wanted: Wanted) -> Sequence[Key]:

@@ -1,6 +1,7 @@
 """Maps by device kernels at the size of scans; the same tests run small through the emulator.
 
-Memory that nobody wrote is poisoned (tests/conftest.py), so equality also says that all is written.
+Memory that was not written is poisoned (tests/conftest.py), so equality also says that all is
+written.
 """
 
 import itertools

@@ -203,7 +203,7 @@ def test_upsampling_onto_any_points() -> None:
             coarse, target, Kernel.of(3), official_radius(edge, 3), (edge,) * 3, "clamp"
         )
         assert triplets(built) == wanted
-        assert len(built.out_index.unique()) == target.rows  # nobody is left out
+        assert len(built.out_index.unique()) == target.rows  # no output is left out
     for search, size in ((RadiusSearch(), 1), (RadiusSearch(volume=0.5), 3)):
         with pytest.raises(ValueError, match="some would have no neighbour"):
             coarse.map_to(thinned, Kernel.of(size), search)

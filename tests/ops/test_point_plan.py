@@ -182,7 +182,7 @@ def test_no_transpose_of_what_reads_the_input_alone(on_points: bool) -> None:
     assert (layout, False) in entry.edges.layouts
     assert (layout, True) not in entry.edges.layouts
     assert {(layout, False), (layout, True)} <= set(deeper.edges.layouts)
-    # whoever asks for the input's gradient gets it: the transpose is built in the forward pass
+    # if the input's gradient is asked for, the transpose is built in the forward pass
     x = torch.randn(root.rows, 3, dtype=torch.float64, requires_grad=True)
     grad = torch.autograd.grad(model(pcnn.SparseTensor(x, root)).features.sum(), x)[0]
     assert (layout, True) in entry.edges.layouts

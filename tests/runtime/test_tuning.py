@@ -118,7 +118,7 @@ def test_what_an_engine_asks_for_outlives_a_tuning(monkeypatch: pytest.MonkeyPat
         # Slow takes longer and still has to win
         again = pcnn.tune(net, [cloud()], candidates=[shaky, Slow()])
         assert {one.dataflow for one in again} == {Slow()}
-    # and what nobody asked of stays free
+    # and layers that were not asked for stay free
     free = small_net()
     pcnn.tune(free, [cloud()], candidates=[Slow()])
     assert {one.dataflow for one in pcnn.tune(free, [cloud()], candidates=[shaky, Slow()])} == {
