@@ -23,11 +23,13 @@ def agree(
     target: PointSet,
     kernel: Kernel,
     search: RadiusSearch | None = None,
+    device: torch.device | str = "cpu",
 ) -> int:
     """Number of triplets, after comparing every tensor of both ways."""
-    search = search or RadiusSearch()
+    search, there = search or RadiusSearch(), source.to(device)
     with guarded(monkeypatch):
-        found = search.build(source, target, kernel)
+        below = there if target is source else target.to(device)
+        found = search.build(there, below, kernel)
     with monkeypatch.context() as plain:
         plain.setattr(radius, "has_kernels", lambda device: False)
         wanted = search.build(source, target, kernel)
@@ -48,17 +50,18 @@ def agree(
 def same(found: tuple[Tensor, ...], wanted: tuple[Tensor, ...]) -> None:
     for one, other in zip(found, wanted, strict=True):
         assert one.dtype == other.dtype
-        assert torch.equal(one, other)
+        assert torch.equal(one.cpu(), other)
 
 
-@pytest.mark.parametrize("n", [1, 2, 33, 300, 3000])
+@pytest.mark.parametrize("n", [1, 33, 257, 3000])
 @pytest.mark.parametrize("size", [3, 5])
-def test_scans(monkeypatch: pytest.MonkeyPatch, n: int, size: int) -> None:
-    source = scan(n)
+def test_scans(device: torch.device, monkeypatch: pytest.MonkeyPatch, n: int, size: int) -> None:
+    n *= 30 if n == 3000 and device.type == "cuda" else 1
+    source = scan(n, clouds=8)
     kernel = Kernel.of(size)
-    assert agree(monkeypatch, source, source, kernel) >= n
+    assert agree(monkeypatch, source, source, kernel, device=device) >= n
     target = coarser(source, (2, 2, 2))
-    assert agree(monkeypatch, source, target, Kernel.of(size, 2)) >= target.rows
+    assert agree(monkeypatch, source, target, Kernel.of(size, 2), device=device) >= target.rows
 
 
 @pytest.mark.parametrize(
@@ -71,10 +74,25 @@ def test_scans(monkeypatch: pytest.MonkeyPatch, n: int, size: int) -> None:
     ],
     ids=str,
 )
-def test_settings(monkeypatch: pytest.MonkeyPatch, search: RadiusSearch) -> None:
-    source = scan(400, clouds=8)
-    assert agree(monkeypatch, source, source, Kernel.of(3), search) > 400
-    assert agree(monkeypatch, source, source, Kernel.of((3, 1, 5)), search) > 400
+def test_settings(
+    device: torch.device, monkeypatch: pytest.MonkeyPatch, search: RadiusSearch
+) -> None:
+    n = 400 if device.type == "cpu" else 20_000
+    source = scan(n, clouds=8)
+    for kernel in (Kernel.of(3), Kernel.of((3, 1, 5))):
+        assert agree(monkeypatch, source, source, kernel, search, device) > n
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("search", [RadiusSearch("drop"), RadiusSearch(metric="box")], ids=str)
+def test_cell_origins_and_cells_that_are_no_cubes(search: RadiusSearch) -> None:
+    for sites in ("nearest", "cell_origin"):
+        source = scan(20_000, 3, (0.05, 0.05, 0.1), sites)
+        there = source.to("cuda")
+        for kernel in (Kernel.of(3), Kernel.of((1, 1, 3)), Kernel.of(3, dilation=2)):
+            found, wanted = (search.build(one, one, kernel) for one in (there, source))
+            same(found.layout("pairs"), wanted.layout("pairs"))
+            same(found.layout("rows_csr"), wanted.layout("rows_csr"))
 
 
 def test_other_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,14 +103,16 @@ def test_other_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("repeats", [3, 40])
-def test_duplicates_and_ties(monkeypatch: pytest.MonkeyPatch, repeats: int) -> None:
+def test_duplicates_and_ties(
+    device: torch.device, monkeypatch: pytest.MonkeyPatch, repeats: int
+) -> None:
     # whole numbers: many distances equal the reach, many points share a place; with 40 copies the
     # triplets of a row are too many for insertion
     points = (surface(60).float()).repeat(repeats, 1)
     source = point_set_of(points, grid_size=1.0)
     box = RadiusSearch(metric="box", volume=8.0 / 27)
     assert box.reach(source, Kernel.of(3)) == pytest.approx((1.0, 1.0, 1.0))
-    assert agree(monkeypatch, source, source, Kernel.of(3), box) >= len(points) * repeats
+    assert agree(monkeypatch, source, source, Kernel.of(3), box, device) >= len(points) * repeats
 
 
 @pytest.mark.parametrize("bits", [3, 6])
@@ -108,6 +128,11 @@ def test_numbers_of_cells_begin_anew(monkeypatch: pytest.MonkeyPatch, bits: int)
 def test_blocks_in_any_order(monkeypatch: pytest.MonkeyPatch) -> None:
     source = scan(1500)
     agree(monkeypatch, source, source, Kernel.of(3))
+
+
+def test_no_points_have_no_neighbours(device: torch.device) -> None:
+    none = scan(0).to(device)
+    assert RadiusSearch().build(none, none, Kernel.of(3)).triplets == 0
 
 
 def test_queries_that_find_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
