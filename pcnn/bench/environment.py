@@ -11,6 +11,7 @@ from pathlib import Path
 import torch
 
 from pcnn.bench.rows import Header
+from pcnn.extras import DISTRIBUTION
 
 #: Readings of nvidia-smi: clocks [MHz], temperature of the chip [degrees Celsius], power of the
 #: board [W]. ``None`` is what the GPU does not tell.
@@ -120,4 +121,4 @@ def revision() -> str:
     if (folder / ".git").exists():
         command = ["git", "describe", "--always", "--dirty", "--abbrev=12"]
         found = _answer(command, folder)
-    return found or f"pcnn {installed('pcnn') or 'unknown'}"
+    return found or f"pcnn {installed(DISTRIBUTION) or 'unknown'}"

@@ -47,7 +47,7 @@ class Header:
         driver: version of the GPU's.
         triton: version.
         cuda: version that torch was built for.
-        before: clocks, temperature and power of the GPU (`pcnn.bench.gpu_state`) before the rows.
+        before: clocks, temperature and power of the GPU (`pcnn.bench.environment`) before the rows.
         after: the same after them.
         stand_ins: by figure, what was measured in place of the paper's data.
     """

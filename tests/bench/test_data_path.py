@@ -10,8 +10,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from pcnn.bench.data.check import check_loading, check_sample
-from pcnn.bench.data.figures import linked_set
+from pcnn.bench.data.figures import check_loading, check_sample, linked_set
 from pcnn.bench.rows import read_rows
 from pcnn.bench.verify import CheckFailed
 from pcnn.cli.commands import app

@@ -325,25 +325,20 @@ HEADER = (
 )
 
 
-def line(number: int, kernel: str, metric: str, unit: str, value: str) -> str:
-    fields = [number, 7, "python3", "127.0.0.1", kernel, 1, 7, "(256, 1, 1)", "(9, 1, 1)", 0]
-    words = [*map(str, fields), "9.0", "Command line profiler metrics", metric, unit, value]
-    return ",".join(f'"{word}"' for word in words)
+def lines(number: int, kernel: str, *values: str) -> list[str]:
+    """Of one launch: hit rate, then sectors."""
+    fields = [number, 7, "python3", "127.0.0.1", kernel, 1, 7, "(256, 1, 1)", "(9, 1, 1)", 0, "9.0"]
+    metrics = (l2_hits.HIT_RATE, "%"), (l2_hits.SECTORS, "sector")
+    named = [(*fields, "profiler", *metric, v) for metric, v in zip(metrics, values, strict=False)]
+    return [",".join(f'"{word}"' for word in words) for words in named]
 
 
-NCU = "\n".join(
-    [
-        "==PROF== Connected to process 7 (/usr/bin/python3.12)",
-        HEADER,
-        line(0, "insert", l2_hits.HIT_RATE, "%", "12.5"),
-        line(0, "insert", l2_hits.SECTORS, "sector", "1,000"),
-        line(1, "search(SearchArguments)", l2_hits.HIT_RATE, "%", "90"),
-        line(1, "search(SearchArguments)", l2_hits.SECTORS, "sector", "3,000"),
-        line(2, "search(SearchArguments)", l2_hits.HIT_RATE, "%", "50"),
-        line(2, "search(SearchArguments)", l2_hits.SECTORS, "sector", "1,000.00"),
-        "==PROF== Disconnected from process 7",
-    ]
-)
+LAUNCHES = [
+    *lines(0, "insert", "12.5", "1,000"),
+    *lines(1, "search(SearchArguments)", "90", "3,000"),
+    *lines(2, "search(SearchArguments)", "50", "1,000.00"),
+]
+NCU = "\n".join(["==PROF== Connected to process 7", HEADER, *LAUNCHES, "==PROF== Disconnected"])
 
 
 def test_the_csv_of_ncu_is_read() -> None:
@@ -355,7 +350,7 @@ def test_the_csv_of_ncu_is_read() -> None:
             mean_hits(others)
     for text, message in (
         ("==ERROR== ERR_NVGPUCTRPERM - no permission", "ERR_NVGPUCTRPERM"),
-        ("\n".join([HEADER, line(0, "search", l2_hits.HIT_RATE, "%", "1")]), "lts__t_sectors"),
+        ("\n".join([HEADER, *lines(0, "search", "1")]), "lts__t_sectors"),
     ):
         with pytest.raises(RuntimeError, match=message):
             l2_hits.read_ncu_csv(text)

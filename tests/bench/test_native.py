@@ -7,11 +7,10 @@ import torch
 
 from pcnn.bench.charts import charts
 from pcnn.bench.clouds import room
-from pcnn.bench.native import largest
+from pcnn.bench.native import memory
 from pcnn.bench.native.figures import FIGURES
-from pcnn.bench.native.large_step import sampled_truth
 from pcnn.bench.native.layers import same_triplets
-from pcnn.bench.native.memory_breakdown import bytes_of
+from pcnn.bench.native.memory import bytes_of, sampled_truth
 from pcnn.bench.native.network import MODES, CheckedNetworks
 from pcnn.bench.native.variants import named_variants, tensor_on
 from pcnn.bench.rows import Row
@@ -95,7 +94,7 @@ def test_a_sample_of_a_large_layer_finds_what_is_wrong(monkeypatch: pytest.Monke
         truth, rows = sampled_truth(sites, layer)
         return {**truth, "grad_x": 1.01 * truth["grad_x"]}, rows
 
-    monkeypatch.setattr("pcnn.bench.native.large_step.sampled_truth", damaged)
+    monkeypatch.setattr("pcnn.bench.native.memory.sampled_truth", damaged)
     layer, step = rows_of(FIGURES, "native_step20m", of_points("native"))
     assert "grad_x is off" in left_out([layer])[0]
     assert step.checked
@@ -114,25 +113,25 @@ def test_the_largest_cloud_is_found_by_bisection(monkeypatch: pytest.MonkeyPatch
 
     def tried(setting, figure, checked, variant, mode, points):  # type: ignore[no-untyped-def]
         said = {"mode": mode, "points": points, "fits": int(points <= fits)}
-        memory = float(points) if said["fits"] else None
-        return Row("network", "room", variant.name, n=points, params=said, memory_mb=memory)
+        taken = float(points) if said["fits"] else None
+        return Row("network", "room", variant.name, n=points, params=said, memory_mb=taken)
 
-    monkeypatch.setattr(largest, "_tried", tried)
+    monkeypatch.setattr(memory, "_tried", tried)
     chosen = of_points("native", "voxel")
     rows = [
         row
         for variant in chosen.variants
-        for row in largest._of_variant(chosen, "f", Passed(), variant, "train")
+        for row in memory._of_variant(chosen, "f", Passed(), variant, "train")
     ]
     for name in ("voxel", "native"):
         good = [r.n for r in rows if r.engine == name and (r.params or {})["fits"]]
-        assert fits / largest.CLOSE <= max(good) <= fits
+        assert fits / memory.CLOSE <= max(good) <= fits
         assert len([r for r in rows if r.engine == name]) < 10
     (chart,) = charts(BY_NAME["pointcnnpp_figJ"].views, rows)
     (panel,) = chart.panels
     assert all(", up to 2." in label or ", up to 3" in label for label in panel.series)
     small = of_points("native", largest=1000)
-    found = largest._of_variant(small, "f", Passed(), small.variants[0], "infer")
+    found = memory._of_variant(small, "f", Passed(), small.variants[0], "infer")
     assert max(r.n for r in found) <= 1_000_000
     assert rows_of(FIGURES, "pointcnnpp_figJ", of_points()) == [], "it needs a GPU"
 

@@ -7,9 +7,10 @@ import pytest
 
 from pcnn.bench import suite
 from pcnn.bench.charts import charts
-from pcnn.bench.layers import specialised
+from pcnn.bench.layers import figures as layers
 from pcnn.bench.mapping.figures import FIGURES
-from pcnn.bench.networks import cases, choices
+from pcnn.bench.networks import cases
+from pcnn.bench.networks import figures as networks
 from pcnn.bench.rows import Header, Row, read_rows, write_rows
 from pcnn.bench.scenes import load_scene
 from pcnn.bench.setting import Precision
@@ -137,9 +138,9 @@ def test_the_cases_of_a_figure_are_listed_and_drawn(
     if figure.name in MEASURED:
         return
     listed(monkeypatch)
-    monkeypatch.setattr(specialised, "searched", lambda *_: Adaptive(0.25))
+    monkeypatch.setattr(layers, "searched", lambda *_: Adaptive(0.25))
     monkeypatch.setattr(cases, "settle_norms", lambda network, x: None)
-    monkeypatch.setattr(choices, "_quickest_tile", lambda *_: 4)
+    monkeypatch.setattr(networks, "_quickest_tile", lambda *_: 4)
     rows = list(figure.measure(SETTINGS[suite], figure.name))
     assert bool(rows) == (figure.name not in NEEDS_CUDA)
     assert {row.figure for row in rows} <= {figure.name}

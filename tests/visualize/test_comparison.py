@@ -50,10 +50,8 @@ def test_nothing_overlaps_and_all_axes_are_labelled(
         assert "[" in place.get_xlabel()  # its unit
         boxes.append(place.get_tightbbox())
     for box in boxes:
-        assert box.x0 >= 0
-        assert box.x1 <= page.x1
-        assert box.y0 >= 0
-        assert box.y1 <= page.y1
+        assert 0 <= box.x0 < box.x1 <= page.x1
+        assert 0 <= box.y0 < box.y1 <= page.y1
     for at, box in enumerate(boxes):
         for other in boxes[at + 1 :]:
             apart = min(box.x1, other.x1) - max(box.x0, other.x0) <= 1

@@ -5,8 +5,7 @@ import trimesh
 from pcnn.visualize import write_coloured_ply
 
 
-@pytest.mark.parametrize("count", [1, 33])
-@pytest.mark.parametrize("labelled", [True, False])
+@pytest.mark.parametrize(("count", "labelled"), [(1, False), (33, True)])
 def test_another_reader_reads_it(tmp_path, count, labelled):
     rng = np.random.default_rng(count)
     points = rng.normal(size=(count, 3))

@@ -8,10 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from pcnn.bench.charts import View
-from pcnn.bench.native.large_step import step_rows
-from pcnn.bench.native.largest import largest_rows
 from pcnn.bench.native.layers import by_dataflow, in_groups, of_same_size, over_rooms, scanned
-from pcnn.bench.native.memory_breakdown import breakdown_rows
+from pcnn.bench.native.memory import breakdown_rows, largest_rows, step_rows
 from pcnn.bench.native.network import network_rows
 from pcnn.bench.native.triplets import triplet_rows
 from pcnn.bench.rows import Row, left_out
