@@ -161,6 +161,18 @@ def test_strided_tensors_are_read_rightly(dataflow: Dataflow) -> None:
     torch.testing.assert_close(out, dataflow.forward(x.contiguous(), turned.contiguous(), *how))
 
 
+@pytest.mark.parametrize("dataflow", SEVERAL_PER_SLOT, ids=lambda d: d.name)
+def test_the_other_side_of_a_symmetric_map_serves(dataflow: Dataflow) -> None:
+    """Its layouts may be made from those of this side."""
+    for kernel_map in (make(150, K3), random_map(60, 60, 27, 300, symmetric=True)):
+        kernel_map.layouts(dataflow.needs)
+        view = kernel_map.transpose()
+        x, weight = torch.randn(view.n_in, 3).double(), torch.randn(27, 3, 5).double()
+        out = dataflow.forward(x, weight, view.layouts(dataflow.needs), view.n_out, EXACT)
+        wanted = Reference().forward(x, weight, view.layout("pairs"), view.n_out, EXACT)
+        assert relative_rms(out, wanted) < RELATIVE_RMS[DOUBLE]
+
+
 @every
 def test_sums_of_weight_gradients_are_wider_than_half(dataflow: Dataflow) -> None:
     kernel_map = make(300, K3)

@@ -43,7 +43,8 @@ def test_another_layout(emulated: None) -> None:
     keys = layout.pack(surface_grid(200, batch_size=2).coords)
     grid = VoxelGrid(keys, 2, 20, key_format=layout)
     for builder in SWITCHES:
-        check(builder, grid, grid.strided(Kernel.of(2, 2)), Kernel.of(2, 2))
+        for kernel in (Kernel.of(2, 2), Kernel.of(1, 2)):
+            check(builder, grid, grid.strided(kernel), kernel)
 
 
 def test_keys_that_share_their_low_half(emulated: None) -> None:

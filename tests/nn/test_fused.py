@@ -81,14 +81,15 @@ def test_a_block_against_float64(
     assert error <= 1.2 * relative_rms(separate(block, x).features, expected) + 1e-15
 
 
-def test_autocast_reaches_the_fused_layers() -> None:
-    block = shaken(ResidualBlock(4, 6, Conv3d, nn.BatchNorm1d))
-    x = tensor()
+@pytest.mark.parametrize(("channels", "dtype"), [(6, torch.bfloat16), (4, torch.float32)])
+def test_autocast_reaches_the_fused_layers(channels: int, dtype: torch.dtype) -> None:
+    """A residual of another dtype, without a layer of its own, decides the dtype of the sum."""
+    block, x = shaken(ResidualBlock(4, channels, Conv3d, nn.BatchNorm1d)), tensor()
     with torch.autocast("cpu", dtype=torch.bfloat16):
         expected = separate(block, x).features
         with torch.no_grad():
             y = block(x).features
-    assert y.dtype == expected.dtype == torch.bfloat16
+    assert y.dtype == expected.dtype == dtype
     assert relative_rms(y, expected) < 4 * RELATIVE_RMS[torch.bfloat16]
 
 
