@@ -9,7 +9,9 @@ import pytest
 import torch
 
 from pcnn.bench import engines
+from pcnn.bench.harness import Calls, Timing
 from pcnn.bench.layer_shape import KINDS, LayerShape
+from pcnn.bench.layers import figures
 from pcnn.bench.layers import layer as layer_file
 from pcnn.bench.layers.figures import FIGURES
 from pcnn.bench.layers.layer import layer_rows, products_of, wanted_at
@@ -18,7 +20,7 @@ from pcnn.bench.scenes import load_scene
 from pcnn.bench.setting import Precision
 from pcnn.geometry import Kernel
 from pcnn.ops.engine import resolve
-from tests.bench.settings import SMALL, left_out, of_layers, rows_of
+from tests.bench.settings import SCENES, SMALL, left_out, of_layers, rows_of
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 SHAPES = (LayerShape(3, 5, 3), LayerShape(4, 4, 2, 2))
@@ -92,6 +94,21 @@ def test_thresholds_run_from_all_sparse_to_all_dense() -> None:
         assert names[0] == "weight_stationary"
         assert names[-1].startswith("output_stationary")
         assert names[1:-1] == [f"hybrid_{t}" for t in range(1, largest + 1)]
+
+
+def test_a_grouping_is_searched_on_one_scene_and_used_on_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def timed(calls: Calls, *_: object) -> Timing:
+        calls(0)()
+        return Timing.of([1.0])
+
+    monkeypatch.setattr(figures, "wall_time", timed)
+    rows = rows_of(FIGURES, "torchsparse_table1", of_layers())
+    assert not left_out(rows)
+    places = {(row.workload, (row.params or {})["searched_on"]) for row in rows}
+    names = [scene.name for scene in SCENES]
+    assert places == {(a, b) for a in names for b in names}
 
 
 def test_layers_come_kernel_by_kernel_where_they_are_wanted() -> None:
