@@ -23,5 +23,6 @@ DENSE = 1e-10
 DIGEST = 1e-9
 #: The same networks in float32: 2^-24 at every layer, amplified by batch norms over few rows.
 DIGEST_FLOAT32 = 2e-3
-#: Metrics of six float32 steps with one thread and fixed instructions: nothing may move.
-TRAINING = 1e-6
+#: Metrics up to 4 of six float64 steps: clouds are float32, and kinds of CPU average them in other
+#: orders. That moves a loss by 3e-6.
+TRAINING = 1e-5
