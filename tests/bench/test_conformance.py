@@ -15,11 +15,12 @@ from pcnn.bench.mapping.maps import map_case, places
 from pcnn.bench.networks.cases import network_rows
 from pcnn.bench.run import run
 from pcnn.bench.verify import CheckFailed
-from pcnn.geometry import KernelMap
+from pcnn.geometry import Kernel, KernelMap
 from pcnn.maps.conformance import WrongMap, check_builder
 from pcnn.maps.radius import RadiusSearch
 from pcnn.ops import Engine
 from pcnn.ops.conformance import Nonconforming, check_dataflow
+from pcnn.ops.conformance_cases import Case
 from pcnn.ops.engine import resolve
 from tests.bench.faulty import BUILDER_FLAWS, DATAFLOW_FLAWS, Faulty, FaultyBuilder
 from tests.bench.settings import SMALL, left_out, of_layers, of_maps, of_networks
@@ -33,6 +34,13 @@ GRID = surface_grid(200)
 def engine_of(flaw: str) -> Engine:
     dataflow = Faulty(flaw=flaw, name=f"faulty_{flaw}")
     return replace(resolve("reference"), name="mine", dataflow=dataflow)
+
+
+def test_a_transposed_case_goes_from_few_sites_to_many() -> None:
+    case = Case(Kernel.of(2, 2), 4, 4)
+    down, up = case.map(), replace(case, transposed=True).map()
+    assert (down.n_in, down.n_out) == (up.n_out, up.n_in)
+    assert down.n_in > down.n_out
 
 
 @pytest.mark.parametrize("dataflow", DATAFLOWS, ids=lambda d: d.name)

@@ -1,6 +1,8 @@
 import json
+from dataclasses import astuple
 
 import pytest
+import torch
 
 from pcnn.dataflows import Blocked, Dataflow, PerProduct, Reference
 from pcnn.dataflows.gather_scatter import GatherScatter
@@ -10,7 +12,13 @@ from pcnn.dataflows.output_stationary import OutputStationary
 from pcnn.dataflows.settings import CLASSES, dataflow_of, described, settings_of
 from pcnn.dataflows.weight_stationary import WeightStationary
 from pcnn.kernels.gemm_blocks import GemmBlocks
-from pcnn.kernels.product_tiles import ChunkTiles, RowTiles
+from pcnn.kernels.product_tiles import (
+    MANY_PAIRS,
+    ChunkTiles,
+    ProductShape,
+    RowTiles,
+    power_of_two,
+)
 
 
 def usual(kind: type) -> object | None:
@@ -35,6 +43,16 @@ def test_settings_survive_a_file(dataflow: Dataflow) -> None:
     written = json.loads(json.dumps(settings_of(dataflow)))
     assert dataflow_of(written) == dataflow
     assert hash(dataflow_of(written)) == hash(dataflow)
+
+
+@pytest.mark.parametrize("pairs", [1000, MANY_PAIRS])
+@pytest.mark.parametrize("channels", [16, 32, 96, 128])
+def test_tiles_without_measuring_are_of_sizes_that_triton_takes(pairs: int, channels: int) -> None:
+    shape = ProductShape(27, channels, 0, channels, groups=1, transposed=False, mirrored=False)
+    for dtype in (torch.float16, torch.float32):
+        for tiles in (ChunkTiles.of(shape, pairs, dtype), RowTiles.of(shape, pairs, dtype)):
+            sizes = astuple(tiles)[:-1]  # stages may be of any number
+            assert all(size == power_of_two(size) for size in sizes), tiles
 
 
 def test_what_is_usual_is_not_written() -> None:
