@@ -200,6 +200,28 @@ def test_points_planned_in_inference_mode_serve_training(where: str) -> None:
     assert len(gradients(net, features(points))) > 10
 
 
+def test_engines_of_one_geometry_refuse_the_other() -> None:
+    points, voxels = scan(70), surface_grid(50)
+    for name, geometry, refused in (
+        ("pointcnnpp", voxels, "voxels"),
+        ("brute_force", points, "native points"),
+    ):
+        x = pcnn.SparseTensor(torch.randn(geometry.rows, 3), geometry)
+        with pytest.raises(ValueError, match=f"{name!r} does not serve {refused}"):
+            Net(resolve(name))(x)
+
+
+def test_a_plan_for_inference_is_completed_for_training() -> None:
+    net, points = Net(ROWS), scan(70)
+    net.planner(points, backward=False)
+    assert not net.planner.is_planned(points, backward=True)
+    maps = points.cached_maps()
+    net.planner(points, backward=True)
+    assert net.planner.is_planned(points, backward=True)
+    assert all(one is other for one, other in zip(points.cached_maps(), maps, strict=True))
+    net(pcnn.SparseTensor(torch.randn(points.rows, 3), points)).features.sum().backward()
+
+
 def test_planners_without_their_model() -> None:
     net = Net()
     points = scan(60)
