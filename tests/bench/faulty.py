@@ -24,6 +24,7 @@ DATAFLOW_FLAWS = {
     "mirrored": r"grad_x",
     "groups": r"12-6-g3",
     "skip": r"skip connection of 5",
+    "mirrored_skip": r"skip connection of 5.*, mirrored",
     "weight_gradient": r"grad_weight",
     "random": r"two runs differ by up to .* bound is 0",
     "dtype": r"torch.float32 \[\d+, 32\] instead of torch.float16",
@@ -54,6 +55,8 @@ class Faulty(Reference):
         if self.flaw == "mirrored":
             spec = spec._replace(mirrored=False)
         if self.flaw == "skip" and spec.skip is not None:
+            spec = spec._replace(skip=torch.zeros_like(spec.skip))
+        if self.flaw == "mirrored_skip" and spec.skip is not None and spec.mirrored:
             spec = spec._replace(skip=torch.zeros_like(spec.skip))
         if self.flaw == "raises" and w.shape[0] == 125:
             raise KeyError("no blocks for 125 slots")

@@ -15,8 +15,8 @@ from pcnn.bench.mapping.maps import map_case, places
 from pcnn.bench.networks.cases import network_rows
 from pcnn.bench.run import run
 from pcnn.bench.verify import CheckFailed
-from pcnn.geometry import Kernel, KernelMap
-from pcnn.maps.conformance import WrongMap, check_builder
+from pcnn.geometry import Kernel, KernelMap, KeyFormat
+from pcnn.maps.conformance import LIMIT, WrongMap, check_builder
 from pcnn.maps.radius import RadiusSearch
 from pcnn.ops import Engine
 from pcnn.ops.conformance import Nonconforming, check_dataflow
@@ -34,6 +34,12 @@ GRID = surface_grid(200)
 def engine_of(flaw: str) -> Engine:
     dataflow = Faulty(flaw=flaw, name=f"faulty_{flaw}")
     return replace(resolve("reference"), name="mine", dataflow=dataflow)
+
+
+def test_cases_of_builders_reach_the_last_cell_of_a_key_that_has_neighbours() -> None:
+    KeyFormat().check_bound(LIMIT, 1, "the case")
+    with pytest.raises(ValueError, match="holds at most"):
+        KeyFormat().check_bound(LIMIT + 1, 1, "a case beyond")
 
 
 def test_a_transposed_case_goes_from_few_sites_to_many() -> None:
