@@ -15,7 +15,13 @@ from pcnn.cli.bench import figures_of
 FIGURES = figures_of()
 RESULTS = Path(__file__).parents[2] / "benchmarks" / "results"
 #: Files of other programs: no rows of `pcnn bench`.
-OTHERS = ("dense-plans-h200", "parity-h200", "ransac-h200", "statistics-streets")
+OTHERS = (
+    "before-and-after-h200",
+    "dense-plans-h200",
+    "parity-h200",
+    "ransac-h200",
+    "statistics-streets",
+)
 FILES = sorted(path for path in RESULTS.glob("*.json") if path.stem not in OTHERS)
 LINES = View("time", "n", "engine_cache", "kernel", "product", kind="lines", log=True)
 
