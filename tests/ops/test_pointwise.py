@@ -31,6 +31,17 @@ def test_gradients_equal_float64(device: str, dtype: torch.dtype) -> None:
     assert relative_rms(grad_weight, wide[0].t() @ wide[2]) < sums
 
 
+def test_a_frozen_side_leaves_the_other_its_gradient() -> None:
+    x, weight, grad = torch.randn(9, 4).half(), torch.randn(4, 6), torch.randn(9, 6).half()
+    both = torch.autograd.grad(
+        pointwise(x.requires_grad_(), weight.requires_grad_(), torch.float16), (x, weight), grad
+    )
+    (of_x,) = torch.autograd.grad(pointwise(x, weight.detach(), torch.float16), x, grad)
+    (of_weight,) = torch.autograd.grad(pointwise(x.detach(), weight, torch.float16), weight, grad)
+    assert torch.equal(of_x, both[0])
+    assert torch.equal(of_weight, both[1])
+
+
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("rows", [0, 1, 300])
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64])
