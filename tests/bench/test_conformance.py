@@ -47,6 +47,8 @@ def test_a_transposed_case_goes_from_few_sites_to_many() -> None:
     down, up = case.map(), replace(case, transposed=True).map()
     assert (down.n_in, down.n_out) == (up.n_out, up.n_in)
     assert down.n_in > down.n_out
+    assert str(case) == "k222s222-4-4-g1-float32-n300"
+    assert str(replace(case, apart=True)) == f"{case}-apart"
 
 
 @pytest.mark.parametrize("dataflow", DATAFLOWS, ids=lambda d: d.name)

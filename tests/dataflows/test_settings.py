@@ -19,6 +19,7 @@ from pcnn.kernels.product_tiles import (
     RowTiles,
     power_of_two,
 )
+from pcnn.kernels.row_tiles import WARPS
 
 
 def usual(kind: type) -> object | None:
@@ -53,7 +54,7 @@ def test_tiles_without_measuring_are_of_sizes_that_triton_takes(pairs: int, chan
         both = ChunkTiles.of(shape, pairs, dtype), RowTiles.of(shape, pairs, dtype)
         for tiles in (*both, GemmBlocks()):
             sizes = astuple(tiles)[:-1]  # stages may be of any number
-            assert all(size == power_of_two(size) for size in sizes), tiles
+            assert all(size == power_of_two(size) for size in (*sizes, WARPS)), tiles
 
 
 def test_what_is_usual_is_not_written() -> None:

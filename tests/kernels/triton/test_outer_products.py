@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from pcnn.kernels.outer_products import OuterProductTiles, default_tiles, outer_products
+from pcnn.kernels.product_tiles import power_of_two
 from tests.kernels.triton.rows import DEVICE
 from tests.specs import spec_of
 from tests.tolerance import RELATIVE_RMS, relative_rms
@@ -108,5 +109,7 @@ def test_partial_sums_of_the_default_cut_are_bounded() -> None:
             tiles = default_tiles(triplets, c, c, itemsize=itemsize)
             assert tiles.chunk % tiles.block_pairs == 0
             assert min(tiles.block_in, tiles.block_out) >= 16
+            sizes = tiles.block_in, tiles.block_out, tiles.block_pairs, tiles.num_warps
+            assert all(size == power_of_two(size) for size in sizes), tiles
             full = triplets // tiles.chunk  # besides one a slot, which is as large as the result
             assert 4 * full * c * c <= 70 << 20, (c, triplets)
