@@ -30,6 +30,10 @@ def test_each_product_is_computed_by_its_own_dataflow() -> None:
     convolution(x, weight, built, engine).square().sum().backward()
     grads = x.grad, weight.grad
     assert calls == ["one forward", "two forward", "three weight_grad"]
+    calls.clear()
+    out = convolution(x, weight, built, engine).square().sum()
+    torch.autograd.grad(out, (x, weight), create_graph=True)  # by operators
+    assert calls == ["one forward", "two forward", "three weight_grad"]
     x.grad = weight.grad = None
     convolution(x, weight, built, Reference()).square().sum().backward()
     torch.testing.assert_close(grads, (x.grad, weight.grad))
