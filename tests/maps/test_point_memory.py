@@ -63,7 +63,7 @@ def test_the_budget_is_exact() -> None:
     taken = map_bytes(found, (points.rows, points.rows), KERNEL.volume, "cpu")
     search = RadiusSearch(memory=taken / 1e9)
     assert search.build(points, points, KERNEL).triplets == found
-    with pytest.raises(DenseCloudError, match="triplets or more"):
+    with pytest.raises(DenseCloudError, match=f"{found:,} triplets or more"):
         RadiusSearch(memory=(taken - 1) / 1e9).build(points, points, KERNEL)
 
 
