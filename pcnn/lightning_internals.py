@@ -81,6 +81,16 @@ def shift_logged_step(trainer: Trainer, steps: int) -> None:
     trainer.fit_loop.epoch_loop._batches_that_stepped += steps
 
 
+def close_epoch(trainer: Trainer) -> None:
+    """Count the epoch that a training ended in, as Lightning does where the last step was taken.
+
+    A training that is resumed behind its last step takes none: it keeps the count from within the
+    epoch, and the figures of its end would be logged under another epoch.
+    """
+    epochs: Any = trainer.fit_loop.epoch_progress.current
+    epochs.processed = epochs.completed = epochs.ready
+
+
 def start_wandb(logger: WandbLogger, **settings: Any) -> Any:
     """Start Lightning's W&B run with further arguments of `wandb.init`; the run."""
     logger._wandb_init.pop("anonymous", None)  # newer W&B warns about it even when None

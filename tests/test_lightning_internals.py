@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from lightning.pytorch import Callback, Trainer
+from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.loggers import CSVLogger
 
 from pcnn import lightning_internals as internals
@@ -77,3 +78,17 @@ def test_steps_validations_and_ends(tmp_path: Path) -> None:
     assert len(lines) == 1 + 2 * 12 + 3  # every step twice: by `log_step`, then by Lightning
     internals.shift_logged_step(trainer, 2)
     assert internals.logged_step(trainer) == 14
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_training_resumed_behind_its_last_step_ends_in_the_same_epoch(tmp_path: Path) -> None:
+    """6 batches an epoch, 8 steps: the checkpoint of step 8 is written within the second epoch."""
+    epochs = []
+    for checkpoint in (None, tmp_path / "step8.ckpt"):
+        kept = ModelCheckpoint(tmp_path, "step{step}", every_n_train_steps=8, save_top_k=-1)
+        kept.auto_insert_metric_name = False
+        trainer = trainer_for(tmp_path, [kept], max_steps=8)
+        trainer.fit(Task(), Data(), ckpt_path=checkpoint)
+        internals.close_epoch(trainer)
+        epochs.append((trainer.global_step, trainer.current_epoch))
+    assert epochs == [(8, 2), (8, 2)]

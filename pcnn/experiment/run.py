@@ -50,6 +50,7 @@ from pcnn.experiment.weights import (
     require_checkpoint,
     was_chosen_here,
 )
+from pcnn.lightning_internals import close_epoch
 from pcnn.loggers import finish, guard
 
 SIMULATED = "simulated"  # tag of a run whose data is
@@ -189,6 +190,7 @@ def fit_and_evaluate(
         with fitting(run.checkpoint):
             trainer.fit(task, datamodule, ckpt_path=run.checkpoint, weights_only=True)
         stop.check()
+        close_epoch(trainer)
         checkpoint = best_checkpoint(trainer)
     found = RunCheckpoint.read(checkpoint)
     steps, chosen = found.steps, was_chosen_here(cfg, found)
