@@ -126,6 +126,15 @@ def _known(value: float) -> float | None:
     return None if isnan(value) else float(value)
 
 
+def _pair_of(outputs: Any) -> ShownPair | None:
+    return outputs.get("pair") if isinstance(outputs, dict) else None
+
+
+def _labelled(pair: ShownPair, data: Any) -> ShownPair:
+    """A pair that says whether its clouds are simulated."""
+    return replace(pair, simulated=getattr(data, "source_kind", None) == "simulated")
+
+
 class PairPicture(EvaluationPicture[ShownPair]):
     """Draw the first pair of every validation into ``<folder>/predictions.png``.
 
@@ -137,13 +146,12 @@ class PairPicture(EvaluationPicture[ShownPair]):
 
     def taken(self, outputs: Any) -> ShownPair | None:
         """The pair that a step returned."""
-        return outputs.get("pair") if isinstance(outputs, dict) else None
+        return _pair_of(outputs)
 
     def draw(self, first: ShownPair, pl_module: LightningModule, data: Any, when: str) -> None:
         """Draw the clouds and their matches."""
-        simulated = getattr(data, "source_kind", None) == "simulated"
         name = f"{first.name}   ({when})"
-        overlay_picture(replace(first, name=name, simulated=simulated), self.path)
+        overlay_picture(replace(_labelled(first, data), name=name), self.path)
 
 
 class WandbPairs(EvaluationMedia[ShownPair]):
@@ -171,7 +179,7 @@ class WandbPairs(EvaluationMedia[ShownPair]):
 
     def taken(self, outputs: Any) -> ShownPair | None:
         """The pair that a step returned."""
-        return outputs.get("pair") if isinstance(outputs, dict) else None
+        return _pair_of(outputs)
 
     def media(
         self, kept: Sequence[ShownPair], pl_module: LightningModule, data: Any, stage: str
@@ -179,9 +187,6 @@ class WandbPairs(EvaluationMedia[ShownPair]):
         """The tables, the curves, and every pair before and after."""
         task: Any = pl_module
         results = task.results.get(stage)
-        simulated = getattr(data, "source_kind", None) == "simulated"
-        pairs = {
-            f"pair_{index}": replace(pair, simulated=simulated) for index, pair in enumerate(kept)
-        }
+        pairs = {f"pair_{index}": _labelled(pair, data) for index, pair in enumerate(kept)}
         lines = {stage: results} if results else {}
         return partial(pair_media, stage, lines, task.rules, pairs)

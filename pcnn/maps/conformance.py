@@ -13,7 +13,8 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from pcnn.geometry import Kernel, KernelMap, KeyFormat, VoxelGrid, grid_of_cells
+from pcnn.geometry import Kernel, KernelMap, VoxelGrid, grid_of_cells
+from pcnn.geometry.packing import DEFAULT_FORMAT
 from pcnn.maps.base import MapBuilder
 from pcnn.maps.brute_force import BruteForce
 
@@ -38,7 +39,7 @@ KERNELS = (
 )
 POINTWISE = Kernel.of(1)
 #: Largest coordinate that keys hold with a neighbour on either side.
-LIMIT = min(KeyFormat().half) - 2
+LIMIT = min(DEFAULT_FORMAT.half) - 2
 #: Faults that a refusal spells out; the others are counted.
 NAMED = 2
 

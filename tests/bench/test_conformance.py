@@ -15,7 +15,8 @@ from pcnn.bench.mapping.maps import map_case, places
 from pcnn.bench.networks.cases import network_rows
 from pcnn.bench.run import run
 from pcnn.bench.verify import CheckFailed
-from pcnn.geometry import Kernel, KernelMap, KeyFormat
+from pcnn.geometry import Kernel, KernelMap
+from pcnn.geometry.packing import DEFAULT_FORMAT
 from pcnn.maps.conformance import LIMIT, WrongMap, check_builder
 from pcnn.maps.radius import RadiusSearch
 from pcnn.ops import Engine
@@ -37,9 +38,9 @@ def engine_of(flaw: str) -> Engine:
 
 
 def test_cases_of_builders_reach_the_last_cell_of_a_key_that_has_neighbours() -> None:
-    KeyFormat().check_bound(LIMIT, 1, "the case")
+    DEFAULT_FORMAT.check_bound(LIMIT, 1, "the case")
     with pytest.raises(ValueError, match="holds at most"):
-        KeyFormat().check_bound(LIMIT + 1, 1, "a case beyond")
+        DEFAULT_FORMAT.check_bound(LIMIT + 1, 1, "a case beyond")
 
 
 def test_a_transposed_case_goes_from_few_sites_to_many() -> None:
