@@ -24,6 +24,7 @@ struct DisjointTask {
     int spacing[3];      // tensor stride of the inputs
     int bits[3];         // of the key's axes
     int words;
+    int fill;            // whether rows beyond the inputs are written as empty
 };
 
 struct DisjointArguments {
@@ -43,13 +44,20 @@ KERNEL(disjoint_map, DisjointArguments, 256) {
     const DisjointTask& task = a.tasks[number];
     i64 n = task.count ? (i64)*task.count : task.rows;
     i64 j = ((i64)blockIdx.x - task.first_block) * blockDim.x + threadIdx.x;
-    if (j >= n) return;
+    int volume = task.size[0] * task.size[1] * task.size[2];
+    if (j >= n) {
+        if (!task.fill || j >= task.rows) return;
+        if (task.inverse) task.inverse[j] = 0;
+        if (!task.table_t) return;
+        for (int k = 0; k < volume; ++k) task.table_t[j * volume + k] = -1;
+        for (int w = 0; w < task.words; ++w) task.masks_t[j * task.words + w] = 0;
+        return;
+    }
     i64 key = task.keys[j];
     int z = slot_along(key, task.bits[2], task.spacing[2], task.size[2]);
     int y = slot_along(key >> task.bits[2], task.bits[1], task.spacing[1], task.size[1]);
     int x = slot_along(key >> (task.bits[2] + task.bits[1]), task.bits[0], task.spacing[0], task.size[0]);
     int slot = (x * task.size[1] + y) * task.size[2] + z;
-    int volume = task.size[0] * task.size[1] * task.size[2];
     i64 i = task.above ? task.above[j] : (i64)task.parent[task.first ? task.first[j] : j];
     if (task.inverse) task.inverse[j] = i;
     if (task.counts) atomicAdd(&task.counts[slot], 1u);

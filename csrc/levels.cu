@@ -67,13 +67,15 @@ struct PackArguments {
     const int* cells;  // [N, 4] batch, x, y, z
     i64* keys;
     Extent* extent;
+    const u32* count;  // n on the device, or null: then `n`
     i64 n;
     KeyFields fields;
 };
 
 KERNEL(pack_cells, PackArguments, 256) {
     Seen seen;
-    for (i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x; i < a.n; i += (i64)gridDim.x * blockDim.x) {
+    i64 n = a.count ? (i64)*a.count : a.n;
+    for (i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += (i64)gridDim.x * blockDim.x) {
         int4 cell = ((const int4*)a.cells)[i];
         int part[4] = {cell.x, cell.y, cell.z, cell.w};
         i64 key = 0;
@@ -222,6 +224,7 @@ struct UniqueArguments {
     i64 tiles;            // of a level
     KeyFields fields;
     Stride strides[MAX_LEVELS];
+    u32 rooms[MAX_LEVELS];  // rows that what follows has room for: no inverse leads beyond them
 };
 
 // Runs of equal sort keys become sites: one read of the keys, prefix by look-back.
@@ -283,10 +286,27 @@ KERNEL(unique_sites, UniqueArguments, 256) {
                 a.first[level * a.capacity + row] = source;
                 ++row;
             }
-            a.inverse[level * a.capacity + source] = row - 1;
+            a.inverse[level * a.capacity + source] = min(row, a.rooms[level]) - 1;
         }
     }
     if (tile == tiles - 1 && threadIdx.x == 0) a.counts[level] = before_tile + total;
+}
+
+struct FitArguments {
+    const u32* counts;  // [n] sites that there are
+    u32* fitting;       // [before + n] sites that what follows works on
+    int before;         // levels that were seen to fit
+    int n;
+    u32 rooms[MAX_LEVELS];  // [n]
+};
+
+// Sites of levels that lie in rooms of fixed size: all of them, or none where one level does not fit.
+KERNEL(fit_counts, FitArguments, 32) {
+    bool fits = true;
+    for (int level = 0; level < a.n; ++level) fits &= a.counts[level] <= a.rooms[level];
+    const int i = (int)threadIdx.x;
+    if (i < a.before && !fits) a.fitting[i] = 0;
+    if (i < a.n) a.fitting[a.before + i] = fits ? a.counts[i] : 0;
 }
 
 // Row of a coarser level above every row of a finer one: the coarse site of a finest row inside it.

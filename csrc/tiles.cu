@@ -24,6 +24,7 @@ struct TileTask {
     int* slots;        // [tiles, width]
     int* counts;       // [tiles]
     int* lists;        // [tiles, width, TILE_ROWS]
+    const u32* count;  // rows that hold a site, or null: all of them; spare ones fill no slot
     i64 rows;
     i64 first_item;    // rows of the tasks before
     i64 first_tile;    // tiles of the tasks before
@@ -102,8 +103,9 @@ KERNEL(column_bits, MaskKeysArguments, 256) {
     const int columns = (task.volume - task.section + task.sections - 1) / task.sections;
     for (int i = threadIdx.x; i < columns; i += 256) counts[i] = 0;
     __syncthreads();
-    const i64 step = sampling_step(task.rows);
-    for (i64 row = threadIdx.x * step; row < task.rows; row += 256 * step)
+    const i64 rows = task.count ? (i64)*task.count : task.rows;
+    const i64 step = sampling_step(rows);
+    for (i64 row = threadIdx.x * step; row < rows; row += 256 * step)
         visit_columns(task.masks + row * task.words, task, [&](int column) { atomicAdd(&counts[column], 1); });
     __syncthreads();
     assign_bits(counts, columns, a.bits + (i64)blockIdx.x * a.columns);
@@ -226,6 +228,7 @@ KERNEL(tile_lists, TilesArguments, LIST_THREADS) {
     i64 own = tile - task.first_tile;
     i64 place = own * TILE_ROWS + threadIdx.x;
     int row = place < task.rows ? (int)a.order[task.first_item + place] : -1;
+    if (task.count && row >= (int)*task.count) row = -1;  // no output is written there
     i64 stored = tiles_before(task, a.bins + task.first_bin, a.counts, tile, count);
 
     int* slots = task.slots + stored * task.width;

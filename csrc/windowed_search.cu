@@ -35,6 +35,7 @@ struct SearchTask {
     int words;
     int chunks;            // of 32 outputs, that a block takes
     int batch;             // groups that a block holds at once
+    int fill;              // whether rows beyond the outputs are written as empty
 };
 
 struct SearchArguments {
@@ -105,6 +106,14 @@ __device__ __forceinline__ void take_hits(
     if (bits) atomicOr(&place.masks[word], bits);
 }
 
+// Rows of outputs that are not there: no neighbours.
+__device__ __forceinline__ void write_empty(const SearchTask& task, i64 first, i64 end) {
+    const int volume = task.size[0] * task.size[1] * task.size[2];
+    for (i64 w = first * volume + threadIdx.x; w < end * volume; w += blockDim.x) task.table[w] = -1;
+    if (!task.masks) return;
+    for (i64 w = first * task.words + threadIdx.x; w < end * task.words; w += blockDim.x) task.masks[w] = 0;
+}
+
 KERNEL(windowed_search, SearchArguments, THREADS) {
     DYNAMIC_SHARED(bytes);
     int number = 0;
@@ -116,6 +125,7 @@ KERNEL(windowed_search, SearchArguments, THREADS) {
     int rows = task.chunks * WARP, size_z = task.size[2];
     int volume = task.size[0] * task.size[1] * size_z, groups = task.size[0] * task.size[1];
     i64 first_row = block * rows;
+    if (task.fill) write_empty(task, max(n_out, first_row), min(task.target_rows, first_row + rows));
     if (first_row >= n_out) return;
     int here = (int)min((i64)rows, n_out - first_row);
 

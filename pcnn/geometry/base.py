@@ -63,6 +63,8 @@ class Geometry:
     inverse: Tensor | None
     key_format: KeyFormat
     finer: Finer
+    #: ``[1]`` int32 on the device, rows that hold a site; ``None``: all of them
+    count: Tensor | None = None
 
     #: how engines and configurations call the kind, messages one geometry, and one of several
     name: ClassVar[str]

@@ -70,6 +70,8 @@ class EdgeSet:
         symmetric: ``(i, j, k)`` implies ``(j, i, K - 1 - k)``.
         derive: layouts this edge set derives in its own way, by name; others as in `LAYOUTS`.
         crowded: so many triplets that plans leave lists of them out: backward makes those it reads.
+        counts: ``[1]`` int32 rows of the (input, output) geometry that hold a site, on their
+            device; ``None``: all rows do. Spare rows have no triplets.
         layouts: what is there already, by (name, whether of the transposed map); the edge set keeps
             a dictionary of its own.
         lists: tensors handed out already (see `KernelMap.layouts`).
@@ -84,6 +86,7 @@ class EdgeSet:
     symmetric: bool
     derive: Mapping[str, Callable[[KernelMap], Layout]] = field(default_factory=dict)
     crowded: bool = False
+    counts: tuple[Tensor | None, Tensor | None] = (None, None)
     layouts: dict[tuple[str, bool], Layout] = field(default_factory=dict, repr=False)
     lists: dict[tuple[object, ...], list[Tensor]] = field(
         default_factory=dict, init=False, repr=False
@@ -159,6 +162,7 @@ class KernelMap:
         counts: Tensor | None = None,
         symmetric: bool = False,
         derive: Mapping[str, Callable[[KernelMap], Layout]] | None = None,
+        row_counts: tuple[Tensor | None, Tensor | None] = (None, None),
     ) -> KernelMap:
         """Kernel map of a neighbour table; at most one input fills a slot, and the reverse.
 
@@ -169,9 +173,11 @@ class KernelMap:
             counts: ``[K]`` int64 triplets of every slot on the table's device, if known.
             symmetric: the map serves as its own transpose, slots mirrored.
             derive: as in `EdgeSet`.
+            row_counts: ``counts`` of `EdgeSet`.
         """
         n_out, volume = table.shape
-        edges = EdgeSet((n_in, n_out), volume, (True, True), symmetric, derive or {})
+        both, own = (n_in, n_out), derive or {}
+        edges = EdgeSet(both, volume, (True, True), symmetric, own, counts=row_counts)
         edges.layouts["table", False] = (table,)
         if masks is not None:
             edges.layouts["masks", False] = (masks,)
@@ -228,6 +234,11 @@ class KernelMap:
     def n_out(self) -> int:
         """Rows of the output geometry."""
         return self.edges.rows[int(not self.flipped)]
+
+    @property
+    def out_count(self) -> Tensor | None:
+        """``[1]`` int32 on the device, output rows that hold a site; ``None``: all do."""
+        return self.edges.counts[int(not self.flipped)]
 
     @property
     def extents(self) -> tuple[Tensor, Tensor]:

@@ -51,6 +51,11 @@ class KeyFormat:
         return 1 << (x_bits - 1), 1 << (y_bits - 1), 1 << (z_bits - 1)
 
     @property
+    def sentinel(self) -> int:
+        """The largest key, behind all sites: that of a row without one."""
+        return (1 << (self.batch_bits + sum(self.axis_bits))) - 1
+
+    @property
     def max_batch(self) -> int:
         """Largest number of clouds in a batch."""
         return max(1, (1 << self.batch_bits) - 1)

@@ -41,6 +41,8 @@ class VoxelGrid(Geometry):
         box: lowest and highest coordinate along x, y and z, if the host knows them.
         finer: of a level, the inverses from the points up to the finer grid; ``None`` if they are
             not known.
+        count: ``[1]`` int32 on the device of the keys, rows that hold a site; ``None``: all of
+            them. Spare rows follow; their key is the sentinel, and no map leads from or to them.
         check: whether to look at the contents of the keys; ``None``: where that waits for no
             device, on the host. ``True`` looks everywhere and at everything (`validate`).
 
@@ -58,6 +60,7 @@ class VoxelGrid(Geometry):
     key_format: KeyFormat = DEFAULT_FORMAT
     box: Box | None = None
     finer: Finer = ()
+    count: Tensor | None = None
     check: InitVar[bool | None] = None
 
     name: ClassVar[str] = "voxel"
@@ -74,7 +77,7 @@ class VoxelGrid(Geometry):
         check_integers(self.keys, "[N]", "voxel grid: keys")
         if check:
             self.validate()
-        elif check is None and self.keys.device.type == "cpu":
+        elif check is None and self.count is None and self.keys.device.type == "cpu":
             check_order(self.keys, self.batch_size, self.key_format, True, "voxel grid")
 
     def validate(self) -> None:
@@ -140,13 +143,16 @@ class VoxelGrid(Geometry):
         """``floor``: ``stride * floor(c / stride)``; ``reached``: sites that a triplet reaches."""
         return (_floored if self.downsampling == "floor" else _reached)(self, kernel)
 
-    def floor_level(self, stride: Triple, keys: Tensor, inverse: Tensor) -> VoxelGrid:
+    def floor_level(
+        self, stride: Triple, keys: Tensor, inverse: Tensor, count: Tensor | None = None
+    ) -> VoxelGrid:
         """The level of the sites ``stride * floor(c / stride)``; it is not kept with this grid.
 
         Args:
             stride: tensor stride of the level.
             keys: ``[N]`` int64, its sites.
             inverse: ``[rows]`` int64, row of the level above every row of this grid.
+            count: of the level, as of the grid.
         """
         return VoxelGrid(
             keys,
@@ -158,6 +164,7 @@ class VoxelGrid(Geometry):
             self.key_format,
             self.coarse_box(stride),
             self.inverses(),
+            count,
         )
 
     @property

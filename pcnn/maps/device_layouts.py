@@ -69,4 +69,7 @@ def map_of_table(
         counts: ``[K]`` int64.
     """
     symmetric = kernel.is_symmetric and source is target
-    return KernelMap.from_table(table, source.rows, masks, counts, symmetric, DEVICE_LAYOUTS)
+    row_counts = source.count, target.count
+    return KernelMap.from_table(
+        table, source.rows, masks, counts, symmetric, DEVICE_LAYOUTS, row_counts
+    )

@@ -22,7 +22,7 @@ from pcnn.maps.window_search import Sites, first_rows
 
 MAX_TASKS = 16
 
-_TASK = struct.Struct("11Pqq3i3i3ii0q")
+_TASK = struct.Struct("11Pqq3i3i3iii0q")
 _NO_TASK = b"\0" * _TASK.size
 _NUMBER = struct.Struct("i0q")
 _THREADS = 256
@@ -79,11 +79,19 @@ class DisjointTables:
     masks_t: Tensor | None
     inverse: Tensor | None
 
-    def kernel_map(self, n_in: int, n_out: int, counts: Tensor | None = None) -> KernelMap:
+    def kernel_map(
+        self,
+        n_in: int,
+        n_out: int,
+        counts: Tensor | None = None,
+        row_counts: tuple[Tensor | None, Tensor | None] = (None, None),
+    ) -> KernelMap:
         """The map of the first ``n_in`` inputs and ``n_out`` outputs."""
         (table,) = first_rows(n_out, self.table)
         masks = None if self.masks is None else first_rows(n_out, self.masks)[0]
-        built = KernelMap.from_table(table, n_in, masks, counts, derive=DEVICE_LAYOUTS)
+        built = KernelMap.from_table(
+            table, n_in, masks, counts, derive=DEVICE_LAYOUTS, row_counts=row_counts
+        )
         if self.table_t is not None and self.masks_t is not None:
             table, masks = first_rows(n_in, self.table_t, self.masks_t)
             built.edges.layouts["table", True] = (table,)
@@ -135,6 +143,7 @@ def _launch(maps: Sequence[DisjointMap], key_format: KeyFormat) -> list[Disjoint
             *entry.spacing,
             *key_format.axis_bits,
             words,
+            int(entry.source.fixed),
         )
         tasks.append(task)
         results.append(tables)

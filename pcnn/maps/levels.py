@@ -23,10 +23,11 @@ from pcnn.maps.radix_sort import MAX_PASSES, TILE, RadixSort, passes_of, state_w
 MAX_LEVELS = 12
 
 _FIELDS = "iiii"
-_PACK = struct.Struct(f"PPPq{_FIELDS}0q")
+_PACK = struct.Struct(f"PPPPq{_FIELDS}0q")
 _EXTENT = struct.Struct(f"PPq{_FIELDS}0q")
 _LEVELS = struct.Struct(f"PPPPPPPPPqii{_FIELDS}{3 * MAX_LEVELS}i0q")
-_UNIQUE = struct.Struct(f"11P4q{_FIELDS}{3 * MAX_LEVELS}i0q")
+_UNIQUE = struct.Struct(f"11P4q{_FIELDS}{3 * MAX_LEVELS}i{MAX_LEVELS}I0q")
+_FIT = struct.Struct(f"PPii{MAX_LEVELS}I0q")
 _ABOVE = struct.Struct("PPPqq")
 _NO_TASK = b"\0" * _ABOVE.size
 _NUMBER = struct.Struct("i0q")
@@ -59,7 +60,10 @@ class Levels:
 
 
 def pack_cells(
-    cells: Tensor, key_format: KeyFormat, extent: Tensor | None = None
+    cells: Tensor,
+    key_format: KeyFormat,
+    extent: Tensor | None = None,
+    count: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Packed keys of integer cells, and their extent.
 
@@ -67,6 +71,7 @@ def pack_cells(
         cells: ``[N, 4]`` int32 (batch, x, y, z), in any order.
         key_format: bit widths of a key.
         extent: zeroed words for the extent, made if not given.
+        count: ``[1]`` int32, number of cells that count; keys of others are undefined.
 
     Returns:
         ``[N]`` int64 keys in the order of the cells; the extent (see `extent_of`), whose last word
@@ -75,9 +80,8 @@ def pack_cells(
     keys = torch.empty(cells.shape[0], dtype=torch.int64, device=cells.device)
     if extent is None:
         extent = torch.zeros(EXTENT_WORDS, dtype=torch.int32, device=cells.device)
-    arguments = _PACK.pack(
-        cells.data_ptr(), keys.data_ptr(), extent.data_ptr(), cells.shape[0], *_fields(key_format)
-    )
+    pointers = cells.data_ptr(), keys.data_ptr(), extent.data_ptr(), _address(count)
+    arguments = _PACK.pack(*pointers, cells.shape[0], *_fields(key_format))
     blocks = min(_BLOCKS, -(-cells.shape[0] // _THREADS))
     cuda.module("levels.cu", cells.device).launch("pack_cells", blocks, arguments, cells.device)
     return keys, extent
@@ -136,6 +140,7 @@ def unique_sites(
     scratch: Tensor | None = None,
     passes: int = MAX_PASSES,
     needed: Tensor | None = None,
+    rooms: Sequence[int] | None = None,
 ) -> Levels:
     """Sorted unique sites ``stride * floor(c / stride)`` for each of several strides.
 
@@ -151,6 +156,8 @@ def unique_sites(
         passes: of the sort to launch. With fewer than ``needed`` there are no sites, and
             rows lead to row 0, so that what follows stays inside its memory.
         needed: ``[1]`` int32 for the passes that the cloud's extent takes.
+        rooms: rows that what follows has room for, at every level: then spare keys are the
+            sentinel, and no row leads beyond them (`fitting_counts`).
 
     Raises:
         ValueError: more levels or keys than one sort takes.
@@ -165,7 +172,7 @@ def unique_sites(
     sort = RadixSort.of(levels * n, device, scratch[: state_words(levels * n)])
     padded = [value for stride in strides for value in stride] + [1] * 3 * (MAX_LEVELS - levels)
     fields = _fields(key_format)
-    counted = 0 if count is None else count.data_ptr()
+    counted = _address(count)
     module = cuda.module("levels.cu", device)
     module.launch(
         "level_keys",
@@ -175,7 +182,7 @@ def unique_sites(
             counted,
             extent.data_ptr(),
             *sort.pointers,
-            0 if needed is None else needed.data_ptr(),
+            _address(needed),
             n,
             levels,
             level_bits,
@@ -188,8 +195,12 @@ def unique_sites(
     sort.run(launched)
     tiles = max(1, -(-n // TILE))
     words = scratch.data_ptr() + 4 * state_words(levels * n)
-    sites = torch.empty(levels, n, dtype=torch.int64, device=device)
-    first, inverse = torch.empty(2, levels, n, dtype=torch.int32, device=device).unbind()
+    if rooms is None:
+        sites = torch.empty(levels, n, dtype=torch.int64, device=device)
+        first, inverse = torch.empty(2, levels, n, dtype=torch.int32, device=device).unbind()
+    else:
+        sites = torch.full((levels, n), key_format.sentinel, dtype=torch.int64, device=device)
+        first, inverse = torch.zeros(2, levels, n, dtype=torch.int32, device=device).unbind()
     if counts is None:
         counts = torch.empty(levels, dtype=torch.int32, device=device)
     module.launch(
@@ -213,10 +224,34 @@ def unique_sites(
             tiles,
             *fields,
             *padded,
+            *_padded_rooms([n] * levels if rooms is None else rooms),
         ),
         device,
     )
     return Levels(sites, first, inverse, counts)
+
+
+def fitting_counts(counts: Sequence[Tensor], rooms: Sequence[Sequence[int]]) -> Tensor:
+    """Numbers of sites that fit rooms of fixed size: all of them, or zeros where one does not fit.
+
+    So what follows never leaves its memory, and a cloud that is too large is seen in the counts.
+
+    Args:
+        counts: ``[1]`` int32 sites of the finest level; the same of all others, if there are any.
+        rooms: rows that there is room for at each.
+
+    Returns:
+        int32 of all levels, the finest first.
+    """
+    device, sizes = counts[0].device, [len(own) for own in rooms]
+    fitting = torch.empty(sum(sizes), dtype=torch.int32, device=device)
+    module, before = cuda.module("levels.cu", device), 0
+    for found, own in zip(counts, rooms, strict=True):
+        sizes_of = before, len(own), *_padded_rooms(own)
+        arguments = _FIT.pack(found.data_ptr(), fitting.data_ptr(), *sizes_of)
+        module.launch("fit_counts", 1, arguments, device)
+        before += len(own)
+    return fitting
 
 
 def rows_above(levels: Levels, wanted: Sequence[tuple[int | None, int, int]]) -> list[Tensor]:
@@ -276,6 +311,14 @@ def box_bits(box: Box, batch_size: int, stride: Triple = (1, 1, 1)) -> int:
         for low, high, step in zip(*box, stride, strict=True)
     )
     return sum(axes) + (batch_size - 1).bit_length()
+
+
+def _address(tensor: Tensor | None) -> int:
+    return 0 if tensor is None else tensor.data_ptr()
+
+
+def _padded_rooms(rooms: Sequence[int]) -> list[int]:
+    return [*rooms, *[0] * (MAX_LEVELS - len(rooms))]
 
 
 def _fields(key_format: KeyFormat) -> tuple[int, int, int, int]:

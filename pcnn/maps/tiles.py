@@ -27,7 +27,7 @@ MAX_TASKS = MAX_SECTIONS
 GROUP_TILES = 128
 _BLOCKS = 264
 
-_TASK = struct.Struct("PPPPPPqqqqqqiiiiii0q")
+_TASK = struct.Struct("PPPPPPPqqqqqqiiiiii0q")
 _NO_TASK = b"\0" * _TASK.size
 _KEYS = struct.Struct("7Pqq4i0q")
 _MASKS = struct.Struct("PPqii0q")
@@ -53,11 +53,14 @@ class Tiled(NamedTuple):
         table: neighbour table ``[N_out, K]`` int32.
         masks: slot masks ``[N_out, ceil(K / 31)]`` int32 of its rows.
         sections: number of sections S, at most `MAX_SECTIONS`; 1 for one row order of all slots.
+        count: ``[1]`` int32 rows that hold a site, on the device; ``None``: all of them. Spare
+            rows, whose slots are empty, have no place.
     """
 
     table: Tensor
     masks: Tensor
     sections: int = 1
+    count: Tensor | None = None
 
 
 def tile_views(views: Iterable[tuple[KernelMap, str]]) -> None:
@@ -99,7 +102,10 @@ def _tile(views: Sequence[tuple[KernelMap, str]]) -> None:
         mirrored = view.symmetric and (other.has(name) or (other, name) in wanted)
         if not mirrored and not view.has(name):
             wanted[view, name] = sections
-    maps = [Tiled(v.layout("table")[0], v.layout("masks")[0], s) for (v, _), s in wanted.items()]
+    maps = [
+        Tiled(view.layout("table")[0], view.layout("masks")[0], sections, view.out_count)
+        for (view, _), sections in wanted.items()
+    ]
     for (view, name), layout in zip(wanted, tiles_of(maps), strict=True):
         view.edges.layouts[name, view.flipped] = layout
 
@@ -213,7 +219,8 @@ def _tasks(
             )
         )
         masks, table = one.masks.data_ptr(), one.table.data_ptr()
-        places = base + 4 * out, base + 4 * slots, base + 4 * counts, base + 4 * lists
+        count = 0 if one.count is None else one.count.data_ptr()
+        places = base + 4 * out, base + 4 * slots, base + 4 * counts, base + 4 * lists, count
         first, own = tile, tiles // sections
         for section in range(sections):
             starts = rows, item, tile, first, word, bin_

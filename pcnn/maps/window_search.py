@@ -23,7 +23,7 @@ from pcnn.kernels import cuda
 MAX_TASKS = 16
 WARPS, WINDOW = 9, 64
 
-_TASK = struct.Struct("PPPPPPPqqq3qPqqq3iiii0q")
+_TASK = struct.Struct("PPPPPPPqqq3qPqqq3iiiii0q")
 _NO_TASK = b"\0" * _TASK.size
 _NUMBER = struct.Struct("i0q")
 
@@ -41,11 +41,13 @@ class Sites:
         keys: ``[rows]`` int64.
         rows: sites there is room for.
         count: ``[1]`` int32 on the device; ``None`` means every row.
+        fixed: results keep a row for every row there is room for; spare ones are written as empty.
     """
 
     keys: Tensor
     rows: int
     count: Tensor | None = None
+    fixed: bool = False
 
     @property
     def pointers(self) -> tuple[int, int]:
@@ -183,7 +185,10 @@ def _launch(searches: Sequence[Search]) -> None:
         pointers = *search.source.pointers, *search.target.pointers, *outputs
         plan = place, first_block, own, first_probe
         tasks.append(
-            _TASK.pack(*pointers, search.source.rows, rows, *shape.deltas, *plan, *shape.sizes)
+            _TASK.pack(
+                *(*pointers, search.source.rows, rows, *shape.deltas, *plan, *shape.sizes),
+                int(search.target.fixed),
+            )
         )
         place += 4 * probed
         first_block += own

@@ -16,6 +16,7 @@ from torch import Tensor
 from pcnn.geometry import KernelMap, KeyFormat, VoxelGrid
 from pcnn.geometry.kernel_slots import Triple
 from pcnn.geometry.slot_tiles import WHOLE_SLOTS
+from pcnn.geometry.voxel_grid import Box
 from pcnn.kernels import pinned
 from pcnn.maps.device_layouts import map_of_table
 from pcnn.maps.disjoint import DisjointMap, DisjointTables, disjoint_maps
@@ -25,6 +26,7 @@ from pcnn.maps.levels import (
     box_of,
     check_overflow,
     extent_of,
+    fitting_counts,
     pack_cells,
     rows_above,
     scratch_words,
@@ -40,6 +42,21 @@ _HEAD = EXTENT_WORDS + 3
 _ROOT_PASSES, _LEVEL_PASSES = EXTENT_WORDS + 1, EXTENT_WORDS + 2
 
 Maps = list[KernelMap | None]
+
+
+@dataclass(frozen=True)
+class Room:
+    """Sizes of a plan that does not know its cloud: those of the tensors that it makes.
+
+    Args:
+        points: cells that it takes.
+        rows: sites of the finest level, then of every other level that is sorted.
+        passes: of the two sorts.
+    """
+
+    points: int
+    rows: tuple[int, ...]
+    passes: tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -155,24 +172,20 @@ class DevicePlan:
             sites = self._sites(Sites(root, n, count), levels, None)
             tables = self._tables(sites, levels, report, True)
         numbers = read_report(report)
-        check_overflow(numbers[EXTENT_WORDS - 1], key_format)
+        box = self._check_extent(numbers, batch_size)
         if self._took_more(numbers):
             return self.on_cells(cells, batch_size, listed)
-        clouds = max(1, numbers[0])
-        if batch_size is not None and clouds > batch_size:
-            raise ValueError(f"batch index {clouds - 1} does not fit {batch_size} clouds")
-        box = box_of(numbers, key_format)
         grid = VoxelGrid(
             root[: numbers[EXTENT_WORDS]],
-            batch_size or clouds,
-            max(0, *box[1], *(-value for value in box[0])),
+            batch_size or max(1, numbers[0]),
+            bound_of(box),
             self.strides[0],
             self.downsampling,
             finest.inverse[0].to(torch.int64),
             key_format,
             box,
         )
-        return self._finish(grid, levels, tables, report, numbers)
+        return self._cut(grid, levels, tables, report, numbers)
 
     def on_grid(self, grid: VoxelGrid, listed: bool) -> tuple[list[VoxelGrid | None], Maps]:
         """Levels and tables of a geometry; see `on_cells`."""
@@ -190,7 +203,91 @@ class DevicePlan:
         check_overflow(numbers[EXTENT_WORDS - 1], self.key_format)
         if self._took_more(numbers):
             return self.on_grid(grid, listed)
-        return self._finish(grid, levels, tables, report, numbers)
+        self.key_format.check_bound(grid.bound, self.margin, "plan")
+        return self._cut(grid, levels, tables, report, numbers)
+
+    def in_room(
+        self, cells: Tensor, count: Tensor, batch_size: int, room: Room
+    ) -> tuple[list[VoxelGrid | None], Maps, Tensor]:
+        """As `on_cells`, without a look at the counts: every tensor is as long as the room says.
+
+        Nothing waits, so a CUDA graph can hold it. Geometries have a `count`. A cloud that does not
+        fit the room has no sites at all here, and its report says so (`seen`).
+
+        Args:
+            cells: ``[room.points, 4]`` int32, of which the first ``count`` are the cloud.
+            count: ``[1]`` int32 on the device.
+            batch_size: number of clouds.
+            room: the sizes.
+
+        Returns:
+            Geometries and maps as of `on_cells`, and the report, for `seen`.
+        """
+        n, key_format = room.points, self.key_format
+        finest_rows, *rows = room.rows
+        parts = [self.words, scratch_words(1, n), scratch_words(max(1, len(rows)), finest_rows)]
+        zeros = torch.zeros(sum(parts), dtype=torch.int32, device=cells.device)
+        report, scratch, more = zeros.split_with_sizes(parts)
+        extent, found, needed, _ = report[:_HEAD].split_with_sizes([EXTENT_WORDS, 1, 1, 1])
+        keys, _ = pack_cells(cells, key_format, extent, count)
+        finest = unique_sites(
+            keys,
+            extent,
+            [(1, 1, 1)],
+            key_format,
+            count,
+            counts=found,
+            scratch=scratch,
+            passes=room.passes[0],
+            needed=needed,
+            rooms=[finest_rows],
+        )
+        keys = finest.keys[0, :finest_rows]
+        fitting = fitting_counts([found], [[finest_rows]])
+        levels = self._levels(Sites(keys, finest_rows, fitting), report, more, room)
+        if levels is not None:
+            fitting = fitting_counts([found, levels.counts], [[finest_rows], rows])
+        counts = fitting.split(1)
+        grid = VoxelGrid(
+            keys,
+            batch_size,
+            # coordinates are seen too late to refuse them here: as large as they may be
+            min(key_format.half) - 1 - self.margin,
+            self.strides[0],
+            self.downsampling,
+            finest.inverse[0].to(torch.int64),
+            key_format,
+            count=counts[0],
+        )
+        sites = self._sites(Sites(keys, finest_rows, counts[0], True), levels, rows, counts[1:])
+        tables = self._tables(sites, levels, report, False)
+        return *self._finish(grid, levels, tables, report, rows, sites), report
+
+    def seen(self, numbers: Sequence[int], batch_size: int) -> Room:
+        """The room that a cloud takes, from the report of `in_room` on the host.
+
+        Numbers behind the first that does not fit are those of a cut cloud, or 0.
+
+        Args:
+            numbers: of the report.
+            batch_size: number of clouds.
+
+        Raises:
+            ValueError: as of `on_cells`.
+        """
+        self._check_extent(numbers, batch_size)
+        rows = numbers[EXTENT_WORDS], *numbers[_HEAD : _HEAD + len(self.wanted)]
+        return Room(0, rows, (numbers[_ROOT_PASSES], numbers[_LEVEL_PASSES]))
+
+    def _check_extent(self, numbers: Sequence[int], batch_size: int | None) -> Box:
+        """Refuse cells that keys do not hold, or of no cloud; the box of all others."""
+        check_overflow(numbers[EXTENT_WORDS - 1], self.key_format)
+        clouds = numbers[0]
+        if batch_size is not None and clouds > batch_size:
+            raise ValueError(f"batch index {clouds - 1} does not fit {batch_size} clouds")
+        box = box_of(numbers, self.key_format)
+        self.key_format.check_bound(bound_of(box), self.margin, "plan")
+        return box
 
     def _took_more(self, numbers: list[int]) -> bool:
         """True if a sort was cut short; remembers the passes that the sorts take."""
@@ -198,7 +295,9 @@ class DevicePlan:
         self.passes = [new or old for new, old in zip(took, launched, strict=True)]
         return any(new > old for new, old in zip(took, launched, strict=True))
 
-    def _levels(self, root: Sites, report: Tensor, scratch: Tensor) -> Levels | None:
+    def _levels(
+        self, root: Sites, report: Tensor, scratch: Tensor, room: Room | None = None
+    ) -> Levels | None:
         """Launch what makes the sites of all levels."""
         if not self.wanted:
             return None
@@ -211,23 +310,31 @@ class DevicePlan:
             None,
             report[_HEAD : _HEAD + len(self.wanted)],
             scratch,
-            self.passes[1],
+            self.passes[1] if room is None else room.passes[1],
             report[_LEVEL_PASSES:_HEAD],
+            None if room is None else room.rows[1:],
         )
 
     def _sites(
-        self, root: Sites, levels: Levels | None, rows: Sequence[int] | None
+        self,
+        root: Sites,
+        levels: Levels | None,
+        rows: Sequence[int] | None,
+        counts: Sequence[Tensor] | None = None,
     ) -> dict[int, Sites]:
-        """Sites of every level; room for as many as the finest has, until ``rows`` are known."""
+        """Sites of every level; room for as many as the finest has, until ``rows`` are known.
+
+        With both rows and counts, rows are those of a `Room`.
+        """
         found = {0: root}
         if levels is not None:
             keys = levels.keys.unbind()
-            counts = levels.counts.split(1) if rows is None else ()
+            if rows is None:
+                counts = levels.counts.split(1)
             for level, place in self.place.items():
-                if rows is None:
-                    found[level] = Sites(keys[place], root.rows, counts[place])
-                else:
-                    found[level] = Sites(keys[place], rows[place])
+                many = root.rows if rows is None else rows[place]
+                count = None if counts is None else counts[place]
+                found[level] = Sites(keys[place], many, count, root.fixed)
         return found
 
     def _tables(
@@ -267,7 +374,7 @@ class DevicePlan:
             results.update(zip(tilings, built, strict=True))
         return results
 
-    def _finish(
+    def _cut(
         self,
         grid: VoxelGrid,
         levels: Levels | None,
@@ -275,22 +382,35 @@ class DevicePlan:
         report: Tensor,
         numbers: list[int],
     ) -> tuple[list[VoxelGrid | None], Maps]:
-        """Cut results to their length, and cache levels and maps on the geometry."""
-        self.key_format.check_bound(grid.bound, self.margin, "plan")
+        """Cut results to their length; tables that are not there yet are made of that length."""
         rows = numbers[_HEAD : _HEAD + len(self.wanted)]
         sites = self._sites(Sites(grid.keys, grid.rows), levels, rows)
-        listed = tables is not None
+        listed = None if tables is None else numbers
         if tables is None:
             tables = self._tables(sites, levels, report, False)
+        return self._finish(grid, levels, tables, report, rows, sites, listed)
+
+    def _finish(
+        self,
+        grid: VoxelGrid,
+        levels: Levels | None,
+        tables: dict[int, Search | DisjointTables],
+        report: Tensor,
+        rows: Sequence[int],
+        sites: dict[int, Sites],
+        listed: list[int] | None = None,
+    ) -> tuple[list[VoxelGrid | None], Maps]:
+        """Cache levels and maps on the geometry; ``listed``: the report, if triplets are listed."""
         counted = report.to(torch.int64) if listed or self.has_large else report
         above = self._rows_above(grid.rows, levels, rows, tables)
         grids: list[VoxelGrid | None] = [grid] + [None] * len(self.recipe.levels)
         for number, (parent, _, kernel) in enumerate(self.recipe.levels, 1):
             finer = grids[parent]
             if number in above and finer is not None:
-                keys = sites[number].keys[: sites[number].rows]
+                own = sites[number]
+                place = self.strides[number], own.keys[: own.rows], above[number], own.count
                 grids[number] = finer.level(kernel) or finer.keep_level(
-                    kernel, finer.floor_level(self.strides[number], keys, above[number])
+                    kernel, finer.floor_level(*place)
                 )
         maps: Maps = [None] * len(self.recipe.maps)
         for entry in self.maps:
@@ -303,9 +423,10 @@ class DevicePlan:
                 made = first_rows(target.rows, found.table, found.masks)
                 built = map_of_table(source, target, planned.kernel, *made)
             else:
-                built = found.kernel_map(source.rows, target.rows)
+                ends = source.count, target.count
+                built = found.kernel_map(source.rows, target.rows, row_counts=ends)
             if listed:
-                counts = torch.tensor([0, *numbers[entry.slots]], dtype=torch.int64)
+                counts = torch.tensor([0, *listed[entry.slots]], dtype=torch.int64)
                 built.edges.layouts["offsets", False] = (counts.cumsum(0),)
             if listed or entry.is_large:
                 built.edges.layouts["counts", False] = (counted[entry.slots],)
@@ -335,6 +456,11 @@ class DevicePlan:
         if wanted:
             found.update(zip(wanted, rows_above(levels, list(wanted.values())), strict=True))
         return found
+
+
+def bound_of(box: Box) -> int:
+    """Largest absolute coordinate of a box."""
+    return max(0, *box[1], *(-value for value in box[0]))
 
 
 def read_report(report: Tensor) -> list[int]:
