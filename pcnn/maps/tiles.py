@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
 import torch
@@ -63,7 +63,9 @@ class Tiled(NamedTuple):
     count: Tensor | None = None
 
 
-def tile_views(views: Iterable[tuple[KernelMap, str]]) -> None:
+def tile_views(
+    views: Iterable[tuple[KernelMap, str]], cut: Collection[KernelMap] | None = None
+) -> None:
     """Have many maps hold their tiles after one sort.
 
     Waits for the device once if there are maps whose density decides (``fitting_tiles`` of large
@@ -73,24 +75,27 @@ def tile_views(views: Iterable[tuple[KernelMap, str]]) -> None:
 
     Args:
         views: maps, and which of `pcnn.geometry.slot_tiles.TILES` each shall hold.
+        cut: those whose ``fitting_tiles`` are in sections; ``None``: their density decides.
     """
     asked = list(views)
     fitting = [view for view, name in asked if name == "fitting_tiles"]
-    names = dict(zip(fitting, _fitting(fitting), strict=True))
+    names = dict(zip(fitting, _fitting(fitting, cut), strict=True))
     _tile([(view, names[view] if name == "fitting_tiles" else name) for view, name in asked])
     for view, name in names.items():
         view.edges.layouts["fitting_tiles", view.flipped] = view.layout(name)
 
 
-def _fitting(views: Sequence[KernelMap]) -> list[str]:
+def _fitting(views: Sequence[KernelMap], cut: Collection[KernelMap] | None) -> list[str]:
     """Which tiles fit each of many maps."""
+    if cut is not None:
+        return ["section_tiles" if view in cut else "tiles" for view in views]
     large = [view for view in views if may_be_cut(view)]
     open_ones = [view for view in large if view.known_triplets is None]
     sums = [view.layout("counts")[0].sum() for view in open_ones]
     read = dict(zip(open_ones, read_copy(torch.stack(sums)) if sums else [], strict=True))
     known = {view: read[view] if view in read else int(view.offsets[-1]) for view in large}
-    cut = {view for view, triplets in known.items() if is_sparse(view, triplets)}
-    return ["section_tiles" if view in cut else "tiles" for view in views]
+    sparse = {view for view, triplets in known.items() if is_sparse(view, triplets)}
+    return ["section_tiles" if view in sparse else "tiles" for view in views]
 
 
 def _tile(views: Sequence[tuple[KernelMap, str]]) -> None:

@@ -180,10 +180,19 @@ class Planner:
         Raises:
             ValueError: wrong shape or dtype, or cells beyond the packed keys.
         """
+        with outside_inference_mode():
+            return self.on_voxels.on_cells(cells, batch_size, downsampling, backward)
+
+    @property
+    def on_voxels(self) -> VoxelPlan:
+        """The plan for voxels.
+
+        Raises:
+            ValueError: an engine of the model's layers does not serve them.
+        """
         plan = self._plan(None)
         assert isinstance(plan, VoxelPlan)
-        with outside_inference_mode():
-            return plan.on_cells(cells, batch_size, downsampling, backward)
+        return plan
 
 
 def _no_model() -> None:

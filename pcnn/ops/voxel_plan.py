@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
@@ -13,10 +16,27 @@ from pcnn.geometry.slot_tiles import TILES
 from pcnn.maps import Windowed
 from pcnn.maps.device_layouts import has_kernels
 from pcnn.maps.tiles import tile_views
-from pcnn.ops.device_plan import DevicePlan, Maps
+from pcnn.ops.device_plan import DevicePlan, Maps, Room
 from pcnn.ops.engine import Engine
 from pcnn.ops.recipe import NetworkPlan, PlannedMap, Recipe, Wanted
 from pcnn.ops.sites import output_sites
+
+
+class WaitsForDevice(Exception):
+    """A plan that waits for the device, so that no CUDA graph holds it; the message says why."""
+
+
+@dataclass(frozen=True)
+class PlanRoom:
+    """Sizes of a plan that does not know its cloud, and what else clouds decide.
+
+    Args:
+        sizes: of levels and sorts.
+        cut: maps, by number in the recipe and side, whose ``fitting_tiles`` are in sections.
+    """
+
+    sizes: Room
+    cut: frozenset[tuple[int, bool]] = frozenset()
 
 
 class VoxelPlan(NetworkPlan):
@@ -61,6 +81,74 @@ class VoxelPlan(NetworkPlan):
         assert geometry is not None
         return geometry
 
+    def in_room(
+        self, cells: Tensor, count: Tensor, batch_size: int, downsampling: str, room: PlanRoom
+    ) -> tuple[VoxelGrid, Tensor]:
+        """Cells to a planned geometry for inference, in a room of fixed size; nothing waits.
+
+        Args:
+            cells: as `DevicePlan.in_room`, with the following.
+            count: ...
+            batch_size: ...
+            downsampling: output sites of strided convolutions.
+            room: the sizes.
+
+        Returns:
+            The geometry, and the report for `room_of`.
+
+        Raises:
+            WaitsForDevice: the plan waits for the device; the message says for which reason.
+        """
+        ready = self._fixed(cells.device, downsampling)
+        grids, maps, report = ready.in_room(cells, count, batch_size, room.sizes)
+        self._finish(grids, maps, False, room.cut)
+        (geometry, *_) = grids
+        assert geometry is not None
+        return geometry, report
+
+    def seen(self, numbers: Sequence[int], batch_size: int, downsampling: str) -> Room:
+        """See `DevicePlan.seen`."""
+        return self._device_plan((1, 1, 1), downsampling, DEFAULT_FORMAT).seen(numbers, batch_size)
+
+    def room_of(self, grid: VoxelGrid) -> PlanRoom:
+        """The room that a planned geometry of the same network takes."""
+        ready = self._fixed(grid.device, grid.downsampling)
+        grids: list[VoxelGrid] = [grid]
+        for parent, direction, kernel in self.recipe.levels:
+            level = grids[parent].level(kernel, direction == "down")
+            assert level is not None
+            grids.append(level)
+        of_stride = {grids[number].tensor_stride: grids[number].rows for number in ready.place}
+        rows = grid.rows, *(of_stride[stride] for stride in ready.wanted)
+        points = 0 if grid.inverse is None else len(grid.inverse)
+        cut = set()
+        for number, planned in enumerate(self.recipe.maps):
+            built = planned.found(grids)
+            for flipped in (False, True):
+                if built is not None and ("section_tiles", flipped) in built.edges.layouts:
+                    cut.add((number, flipped))
+        took = ready.passes[0], ready.passes[1]
+        return PlanRoom(Room(points, rows, took), frozenset(cut))
+
+    def _fixed(self, device: torch.device, downsampling: str) -> DevicePlan:
+        """The plan of a device, if nothing of it waits."""
+        name = self.engine.name
+        if not self._is_batched(device):
+            raise WaitsForDevice(
+                f"engine {name!r} asks {device} for the triplets of one map after another"
+            )
+        ready = self._device_plan((1, 1, 1), downsampling, DEFAULT_FORMAT)
+        if len(ready.strides) <= len(self.recipe.levels):
+            raise WaitsForDevice(
+                "it has levels other than the floor of its input's (downsampling="
+                f"{downsampling!r}, or generative layers), whose sites are counted one by one"
+            )
+        if self._lists[False]:
+            raise WaitsForDevice(
+                f"layers of engine {name!r} read lists of triplets, which are counted"
+            )
+        return ready
+
     def memory(self, root: VoxelGrid, backward: bool) -> int:
         """Every slot of every row counts as filled, and an unknown level as large as its parent."""
         rows = [root.rows]
@@ -79,7 +167,13 @@ class VoxelPlan(NetworkPlan):
             self._device_plans[key] = DevicePlan(self.recipe, *key)
         return self._device_plans[key]
 
-    def _finish(self, grids: list[VoxelGrid | None], maps: Maps, backward: bool) -> None:
+    def _finish(
+        self,
+        grids: list[VoxelGrid | None],
+        maps: Maps,
+        backward: bool,
+        cut: frozenset[tuple[int, bool]] | None = None,
+    ) -> None:
         """Levels and maps that are not there yet, then the layouts of all maps."""
         grids = grids + [None] * (1 + len(self.recipe.levels) - len(grids))
         maps = maps or [None] * len(self.recipe.maps)
@@ -90,6 +184,7 @@ class VoxelPlan(NetworkPlan):
                 grids[number] = output_sites(above, kernel) if down else above.generated(kernel)
         views: list[tuple[KernelMap, str]] = []
         resting: list[KernelMap] = []
+        sectioned: list[KernelMap] | None = None if cut is None else []
         for number, (planned, wanted) in enumerate(
             zip(self.recipe.maps, self.wanted[backward], strict=True)
         ):
@@ -101,13 +196,15 @@ class VoxelPlan(NetworkPlan):
                 built = source.kernel_map(target, planned.kernel, self.engine)
             for name, flipped in self.missing(built, wanted):
                 views.append((built.transpose() if flipped else built, name))
+                if cut is not None and sectioned is not None and (number, flipped) in cut:
+                    sectioned.append(views[-1][0])
             # tiles may stand for what a builder wrote where nothing reads that itself
             if not any(layout_kind(name).replaced_by_tiles for name, _ in wanted):
                 resting.append(built)
         root = grids[0]
         assert root is not None
         if self._is_batched(root.device):
-            tile_views((view, name) for view, name in views if name in TILES)
+            tile_views(((view, name) for view, name in views if name in TILES), sectioned)
         for view, name in views:
             view.layout(name)
         for built in resting:
