@@ -53,14 +53,14 @@ class Tiled(NamedTuple):
         table: neighbour table ``[N_out, K]`` int32.
         masks: slot masks ``[N_out, ceil(K / 31)]`` int32 of its rows.
         sections: number of sections S, at most `MAX_SECTIONS`; 1 for one row order of all slots.
-        count: ``[1]`` int32 rows that hold a site, on the device; ``None``: all of them. Spare
+        sites: ``[1]`` int32 rows that hold a site, on the device; ``None``: all of them. Spare
             rows, whose slots are empty, have no place.
     """
 
     table: Tensor
     masks: Tensor
     sections: int = 1
-    count: Tensor | None = None
+    sites: Tensor | None = None
 
 
 def tile_views(
@@ -224,7 +224,7 @@ def _tasks(
             )
         )
         masks, table = one.masks.data_ptr(), one.table.data_ptr()
-        count = 0 if one.count is None else one.count.data_ptr()
+        count = 0 if one.sites is None else one.sites.data_ptr()
         places = base + 4 * out, base + 4 * slots, base + 4 * counts, base + 4 * lists, count
         first, own = tile, tiles // sections
         for section in range(sections):

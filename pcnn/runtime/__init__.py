@@ -1,5 +1,7 @@
-"""Networks made ready to run: what their layers do, and what is quickest for them."""
+"""Networks made ready to run: captured or compiled, what their layers do, and what is quickest."""
 
 from pcnn.runtime.compile import Compiled, compile
+from pcnn.runtime.fixed_tensor import FixedTensor
+from pcnn.runtime.graph import GraphedNetwork, graph
 
-__all__ = ["Compiled", "compile"]
+__all__ = ["Compiled", "FixedTensor", "GraphedNetwork", "compile", "graph"]

@@ -1,0 +1,407 @@
+"""A whole network in inference as CUDA graphs: from points to its output in two launches.
+
+A graph holds tensors of one size, so clouds are sorted into buckets (`pcnn.runtime.buckets`): the
+points of a bucket are a capacity, and so are the sites of every level, in which the first ``count``
+rows are sites (`pcnn.ops.device_plan.Room`). The first graph sorts, packs and builds all levels and
+kernel maps, the second runs the layers. While it does, the host reads how many sites there were: a
+cloud with more than its bucket holds has given no result, and runs again in a larger bucket.
+"""
+
+from __future__ import annotations
+
+import copy
+import threading
+import warnings
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from pcnn.geometry import VoxelGrid
+from pcnn.geometry.checks import check_finite, check_points, require_tensors, voxel_sizes
+from pcnn.nn.snapshot import Snapshot
+from pcnn.ops import Planner
+from pcnn.ops.device_plan import Room
+from pcnn.ops.voxel_plan import PlanRoom, WaitsForDevice
+from pcnn.ops.voxelize import REDUCTIONS, cells_of, reduce_points, voxelize
+from pcnn.runtime.buckets import Edges
+from pcnn.runtime.fixed_tensor import copied, fixed
+from pcnn.tensor import SparseTensor
+
+#: Norms keep their parameters in float32 where a network is run in half precision.
+_NORMS = (nn.modules.batchnorm._BatchNorm, nn.LayerNorm, nn.GroupNorm)
+
+#: A room is made for this many times the sites of the cloud that asked for it.
+_HEADROOM = 1.1
+
+
+#: Points, features and batch index.
+Cloud = tuple[Tensor, Tensor, Tensor | None]
+
+
+class Key(NamedTuple):
+    """The part of a cloud that decides in which bucket it runs."""
+
+    points: int  # the edge
+    clouds: int
+    has_batch: bool
+    channels: int
+    dtypes: tuple[torch.dtype, torch.dtype]
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """What was captured for one size of clouds.
+
+    Args:
+        room: sizes of the plan.
+        bytes: device memory that capturing it took.
+        buffers: ``[room.points, 3]``, ``[room.points, C]`` and ``[room.points]`` (or None), where
+            points, features and batch index of clouds are copied to.
+        count: ``[1]`` int32, points of the cloud.
+        report: page-locked, what the plan saw (`DevicePlan.seen`).
+        graphs: that of the geometry, and that of the layers.
+        output: of the network, on the memory of the graph.
+        grid: the geometry, likewise.
+    """
+
+    room: PlanRoom
+    bytes: int
+    buffers: Cloud
+    count: Tensor
+    report: Tensor
+    graphs: tuple[torch.cuda.CUDAGraph, torch.cuda.CUDAGraph]
+    output: Any
+    grid: VoxelGrid
+
+
+class GraphedNetwork:
+    """A network from points to its output; made by `graph`.
+
+    Calls may come from several threads and streams; they run one after another. A change of the
+    network's weights is seen at the next call, which captures again.
+
+    Args:
+        model: takes a `SparseTensor`; on a CUDA device, in evaluation mode.
+        voxel_size: edge of a voxel [m].
+        dtype: dtype of the layers.
+        reduce: as in `pcnn.voxelize`.
+        edges: sizes of buckets.
+        most: buckets that are kept; the one unused for longest goes first.
+
+    Attributes:
+        reason: says why calls run eagerly; ``None``: they do not.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        voxel_size: float | Sequence[float],
+        dtype: torch.dtype | None = None,
+        reduce: str = "mean",
+        edges: Edges | None = None,
+        most: int = 32,
+    ) -> None:
+        if reduce not in REDUCTIONS:
+            raise ValueError(f"reduce must be one of {', '.join(REDUCTIONS)}, got {reduce!r}")
+        if model.training:
+            raise ValueError("graph() runs inference, but the network trains: call model.eval()")
+        self.model, self.dtype, self.reduce = model, dtype, reduce
+        self.voxel_size = voxel_sizes(voxel_size)
+        self.edges, self.most = edges or Edges(), most
+        self.device = next(model.parameters()).device
+        self.reason: str | None = None
+        if self.device.type != "cuda":
+            self.reason = f"CUDA graphs need a CUDA device, but the network is on {self.device}"
+        self._lock = threading.Lock()
+        self._buckets: OrderedDict[Key, Bucket] = OrderedDict()
+        self._adopt()
+
+    def __call__(
+        self, points: Tensor, features: Tensor, batch: Tensor | None = None, batch_size: int = 1
+    ) -> Any:
+        """Run the network on a batch of clouds.
+
+        Args:
+            points: ``[P, 3]`` floating point [m], on any device; page-locked memory is copied
+                without a wait.
+            features: ``[P, C]``.
+            batch: ``[P]`` integers, cloud of every point; ``None``: one cloud.
+            batch_size: number of clouds.
+
+        Returns:
+            The network's output on memory of its own, with a `FixedTensor` for every
+            `SparseTensor` in it.
+
+        Raises:
+            TypeError: inputs that are no tensors.
+            ValueError: as `pcnn.voxelize`, or a network in training mode.
+        """
+        require_tensors(points=points, features=features, batch=batch)
+        check_points(points, batch)
+        if features.ndim != 2 or features.shape[0] != points.shape[0]:
+            raise ValueError(
+                f"features must be [{points.shape[0]}, C] to match the points, got "
+                f"{tuple(features.shape)}"
+            )
+        if self.model.training:
+            raise ValueError("the network has been switched to training; call model.eval()")
+        cloud = points, features, batch
+        with self._lock, torch.inference_mode():
+            while self.reason is None:
+                bucket = self._bucket(cloud, batch_size)
+                if bucket is None:
+                    break
+                output = self._replay(bucket, cloud, batch_size)
+                if output is not None:
+                    return output
+            return self._eagerly(cloud, batch_size)
+
+    def warmup(
+        self,
+        points: Tensor,
+        features: Tensor,
+        batch: Tensor | None = None,
+        batch_size: int = 1,
+        sizes: Sequence[int] = (),
+    ) -> None:
+        """Capture the bucket of a cloud ahead of its first call, and those of other sizes.
+
+        Args:
+            points: of a typical cloud, as in a call, with the following.
+            features: ...
+            batch: ...
+            batch_size: ...
+            sizes: numbers of points to be ready for; their sites are taken to be as many a point.
+        """
+        self(points, features, batch, batch_size)
+        cloud = points, features, batch
+        key = self._key(cloud, batch_size)
+        for size in sizes if self.reason is None else ():
+            with self._lock, torch.inference_mode():
+                own, edge = self._buckets[key].room, self.edges.above(size)
+                share = size / max(1, len(points))
+                rows = tuple(self.edges.above(int(n * share)) for n in own.sizes.rows)
+                if key._replace(points=edge) not in self._buckets:
+                    room = replace(own, sizes=Room(edge, rows, own.sizes.passes))
+                    few = points[:size], features[:size], None if batch is None else batch[:size]
+                    self._capture(room, few, key._replace(points=edge))
+
+    @property
+    def buckets(self) -> list[dict[str, Any]]:
+        """What was captured: points, clouds, rows of every level and bytes of each bucket."""
+        found = sorted(self._buckets.items(), key=lambda item: item[0][:2])
+        return [
+            {
+                "points": key.points,
+                "clouds": key.clouds,
+                "rows": bucket.room.sizes.rows,
+                "bytes": bucket.bytes,
+            }
+            for key, bucket in found
+        ]
+
+    def _adopt(self) -> None:
+        """Take the network as it is now: what was captured before belongs to other weights."""
+        self._buckets.clear()
+        self._pool: Any = None
+        self._kept = Snapshot(self._sources())
+        self._net = self.model if self.dtype is None else _in_dtype(self.model, self.dtype)
+        planner = getattr(self._net, "planner", None)
+        self._planner: Planner = planner if isinstance(planner, Planner) else Planner(self._net)
+        self._passes = (1, 1)
+        if self.reason is None:
+            self._pool = torch.cuda.graph_pool_handle()
+            self._stream = torch.cuda.Stream(self.device)
+            self._planned, self._done = torch.cuda.Event(), torch.cuda.Event()
+            self._size = torch.tensor(self.voxel_size, dtype=torch.float64, device=self.device)
+
+    def _sources(self) -> list[Tensor]:
+        return [*self.model.parameters(), *self.model.buffers()]
+
+    def _key(self, cloud: Cloud, batch_size: int) -> Key:
+        points, features, batch = cloud
+        kinds = features.shape[1], (points.dtype, features.dtype)
+        return Key(self.edges.above(len(points)), batch_size, batch is not None, *kinds)
+
+    def _bucket(self, cloud: Cloud, batch_size: int) -> Bucket | None:
+        """The bucket of a cloud, captured where it is missing; none if that cannot be done."""
+        key = self._key(cloud, batch_size)
+        if key in self._buckets:
+            self._buckets.move_to_end(key)
+            return self._buckets[key]
+        return self._enlarged(cloud, batch_size, None)
+
+    def _enlarged(self, cloud: Cloud, batch_size: int, old: PlanRoom | None) -> Bucket | None:
+        """Capture a bucket that holds a cloud, and all that the old one held."""
+        points, _, batch = cloud
+        try:
+            on = points.to(self.device)
+            at = None if batch is None else batch.to(self.device)
+            with torch.inference_mode(False):
+                cells = cells_of(on, at, self._size)
+                grid = self._planner.voxelize(cells, batch_size)
+            needed = self._planner.on_voxels.room_of(grid)
+            rows = [self.edges.above(int(_HEADROOM * n)) for n in needed.sizes.rows]
+            cut = needed.cut
+            if old is not None:
+                rows = [max(pair) for pair in zip(rows, old.sizes.rows, strict=True)]
+                cut = old.cut
+            first, second = zip(self._passes, needed.sizes.passes, strict=True)
+            self._passes = max(first), max(second)
+            room = Room(self.edges.above(len(points)), tuple(rows), self._passes)
+            return self._capture(PlanRoom(room, cut), cloud, self._key(cloud, batch_size))
+        except WaitsForDevice as error:
+            self._run_eagerly_as(str(error))
+        return None
+
+    def _run_eagerly_as(self, reason: str) -> None:
+        self.reason = reason
+        warnings.warn(
+            f"{type(self.model).__name__} runs without CUDA graphs: {reason}", stacklevel=5
+        )
+
+    def _capture(self, room: PlanRoom, cloud: Cloud, key: Key) -> Bucket | None:
+        device, plan = self.device, self._planner.on_voxels
+        shapes = zip(((3,), (key.channels,)), key.dtypes, strict=True)
+        at, values = (
+            torch.zeros(key.points, *shape, dtype=dtype, device=device) for shape, dtype in shapes
+        )
+        clouds = None
+        if key.has_batch:
+            clouds = torch.zeros(key.points, dtype=torch.int32, device=device)
+        count = torch.zeros(1, dtype=torch.int32, device=device)
+        buffers = at, values, clouds
+
+        def geometry() -> tuple[VoxelGrid, Tensor]:
+            cells = cells_of(at, clouds, self._size)
+            return plan.in_room(cells, count, key.clouds, "floor", room)
+
+        def layers(grid: VoxelGrid) -> Any:
+            inputs = reduce_points(values, grid, self.reduce, count)
+            if self.dtype is not None:
+                inputs = inputs.to(self.dtype)
+            return fixed(self._net(SparseTensor(inputs, grid)))
+
+        before = torch.cuda.memory_reserved(device)
+        self._stream.wait_stream(torch.cuda.current_stream(device))
+        with torch.cuda.stream(self._stream):
+            _fill(buffers, count, cloud)
+            grid, seen = geometry()  # once outside: what is not compiled yet is compiled now
+            layers(grid)
+            report = torch.empty(seen.shape, dtype=seen.dtype, pin_memory=True)
+        graphs = torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()
+        kept = {"pool": self._pool, "stream": self._stream, "capture_error_mode": "thread_local"}
+        try:
+            with torch.cuda.graph(graphs[0], **kept):
+                grid, seen = geometry()
+                report.copy_(seen, non_blocking=True)
+            with torch.cuda.graph(graphs[1], **kept):
+                output = layers(grid)
+        except RuntimeError as error:
+            self._run_eagerly_as(f"it waits for the device ({str(error).splitlines()[0]})")
+            return None
+        torch.cuda.current_stream(device).wait_stream(self._stream)
+        took = torch.cuda.memory_reserved(device) - before
+        bucket = Bucket(room, took, buffers, count, report, graphs, output, grid)
+        self._buckets[key] = bucket
+        while len(self._buckets) > self.most:
+            self._buckets.popitem(last=False)
+        return bucket
+
+    def _replay(self, bucket: Bucket, cloud: Cloud, batch_size: int) -> Any:
+        """The output; ``None`` if the cloud did not fit, and a larger bucket was captured."""
+        points, _, _ = cloud
+        stream = torch.cuda.current_stream(self.device)
+        stream.wait_event(self._done)  # of the call before, which may be of another stream
+        _fill(bucket.buffers, bucket.count, cloud)
+        geometry, layers = bucket.graphs
+        geometry.replay()
+        self._planned.record(stream)
+        layers.replay()
+        output = copied(bucket.output, len(points))
+        self._done.record(stream)
+        # the device computes while the host looks at what it is given
+        if not self._kept.holds(self._sources()):
+            self._adopt()
+            return None
+        self._planned.synchronize()
+        try:
+            numbers = bucket.report.tolist()
+            seen = self._planner.on_voxels.seen(numbers, batch_size, "floor")
+        except ValueError:
+            check_finite(points)  # such a point falls nowhere: name it rather than its cell
+            raise
+        room = bucket.room.sizes
+        pairs = zip((*seen.rows, *seen.passes), (*room.rows, *room.passes), strict=True)
+        if all(needed <= there for needed, there in pairs):
+            return output
+        self._enlarged(cloud, batch_size, bucket.room)
+        return None
+
+    def _eagerly(self, cloud: Cloud, batch_size: int) -> Any:
+        points, features, batch = (None if t is None else t.to(self.device) for t in cloud)
+        assert points is not None
+        assert features is not None
+        x = voxelize(
+            points,
+            features,
+            batch,
+            voxel_size=self.voxel_size,
+            reduce=self.reduce,
+            batch_size=batch_size,
+        )
+        return fixed(self._net(x if self.dtype is None else x.replace(x.features.to(self.dtype))))
+
+
+def graph(
+    model: nn.Module,
+    voxel_size: float | Sequence[float],
+    dtype: torch.dtype | None = None,
+    reduce: str = "mean",
+    edges: Edges | None = None,
+    most: int = 32,
+) -> GraphedNetwork:
+    """Make a network ready for inference from points: quantised, planned and run in CUDA graphs.
+
+    The device gets two launches a cloud, so it is never waiting for the host. Graphs are captured
+    at the first cloud of every size (`Edges`), or ahead by `GraphedNetwork.warmup`.
+
+    Args:
+        model: takes a `SparseTensor` of voxels; on a CUDA device, in evaluation mode.
+        voxel_size: edge of a voxel [m], one number or one per axis.
+        dtype: run the layers in this dtype, on a copy of the network whose norms stay float32;
+            ``None``: the network as it is.
+        reduce: features of the points of one voxel, as in `pcnn.voxelize`.
+        edges: sizes of buckets.
+        most: buckets that are kept.
+
+    Returns:
+        What is called with ``(points, features)``. Where the network cannot be captured, it warns
+        once, keeps the `reason`, and runs eagerly.
+
+    Raises:
+        ValueError: a network in training mode, an unknown reduction, or a voxel size that is not
+            positive.
+    """
+    return GraphedNetwork(model, voxel_size, dtype, reduce, edges, most)
+
+
+def _fill(buffers: Cloud, count: Tensor, cloud: Cloud) -> None:
+    n = len(cloud[0])
+    for buffer, own in zip(buffers, cloud, strict=True):
+        if buffer is not None and own is not None:
+            buffer[:n].copy_(own, non_blocking=True)
+    count.fill_(n)
+
+
+def _in_dtype(model: nn.Module, dtype: torch.dtype) -> nn.Module:
+    """A copy of a network in a dtype, but for its norms."""
+    own = copy.deepcopy(model)
+    for module in own.modules():
+        if not isinstance(module, _NORMS):
+            module._apply(lambda t: t.to(dtype) if t.is_floating_point() else t, recurse=False)
+    return own

@@ -1,0 +1,256 @@
+"""Networks in CUDA graphs compute what they compute eagerly, on clouds of every size."""
+
+import threading
+from collections.abc import Callable
+from functools import partial
+from itertools import pairwise
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import pcnn
+from pcnn.models import MinkUNet42, ResNet18, ResUNetBN2C, SparseResNet21, SparseResNetLarge
+from pcnn.runtime import FixedTensor, GraphedNetwork
+from pcnn.runtime.buckets import Edges
+from pcnn.tensor import SparseTensor
+from tests.clouds import surface
+
+MODELS: dict[str, Callable[..., nn.Module]] = {
+    "minkunet42": partial(MinkUNet42, width=0.25),
+    "sparse_resnet21": partial(SparseResNet21, width=0.5),
+    "sparse_resnet_large": partial(SparseResNetLarge, width=0.5),
+    "resunet": partial(ResUNetBN2C, in_channels=4, width=0.5),
+}
+
+
+def cloud(n: int, seed: int = 0) -> tuple[Tensor, Tensor]:
+    """Points on surfaces, several in many voxels of 0.1 m, and their features."""
+    generator = torch.Generator().manual_seed(seed)
+    jitter = torch.rand(n, 3, generator=generator)
+    points = (surface(n, seed=seed) + jitter) * 0.07
+    return points, torch.randn(n, 4, generator=generator)
+
+
+def eagerly(net: nn.Module, points: Tensor, features: Tensor) -> list[Tensor]:
+    with torch.inference_mode():
+        out = net(pcnn.voxelize(points, features, voxel_size=0.1))
+    return [part.features for part in ([out] if isinstance(out, SparseTensor) else out)]
+
+
+def features_of(out: FixedTensor | list[FixedTensor]) -> list[Tensor]:
+    return [part.features[: part.rows()] for part in ([out] if not isinstance(out, list) else out)]
+
+
+def same(found: list[Tensor], wanted: list[Tensor]) -> None:
+    for one, other in zip(found, wanted, strict=True):
+        assert one.shape == other.shape
+        scale = max(1.0, float(other.abs().max())) if len(other) else 1.0
+        torch.testing.assert_close(one, other, rtol=0, atol=2e-2 * scale)
+
+
+def test_edges_are_a_ratio_apart() -> None:
+    edges = Edges(1000, 1.25)
+    found = sorted({edges.above(n) for n in range(0, 200_000, 50)})
+    assert found[0] == 1024
+    assert all(n % 128 == 0 for n in found)
+    assert all(a < b <= 1.25 * a + 128 for a, b in pairwise(found))
+    assert all(edges.above(n) == n and edges.above(n + 1) > n for n in found)
+    with pytest.raises(ValueError, match=r"1 to 1\.3 apart"):
+        Edges(1000, 1.4)
+    with pytest.raises(ValueError, match="hold a point"):
+        Edges(0)
+
+
+def test_on_a_cpu_it_runs_eagerly_and_says_so() -> None:
+    net = MinkUNet42(width=0.125, engine="reference").eval()
+    runner = pcnn.runtime.graph(net, voxel_size=0.1)
+    points, features = cloud(300)
+    out = runner(points, features)
+    assert runner.reason is not None
+    assert "on cpu" in runner.reason
+    assert not runner.buckets
+    (wanted,) = eagerly(net, points, features)
+    assert torch.equal(out.features, wanted)
+    assert out.rows() == len(wanted)
+    x = pcnn.voxelize(points, features, voxel_size=0.1)
+    assert torch.equal(out.at_points(), wanted[x.geometry.inverse])
+
+
+def test_wrong_inputs_are_refused() -> None:
+    net = MinkUNet42(width=0.125)
+    with pytest.raises(ValueError, match=r"call model\.eval\(\)"):
+        pcnn.runtime.graph(net, voxel_size=0.1)
+    runner = pcnn.runtime.graph(net.eval(), voxel_size=0.1)
+    points, features = cloud(30)
+    with pytest.raises(ValueError, match=r"features must be \[30, C\]"):
+        runner(points, features[:20])
+    net.train()
+    with pytest.raises(ValueError, match="switched to training"):
+        runner(points, features)
+    with pytest.raises(ValueError, match="reduce must be one of"):
+        pcnn.runtime.graph(net.eval(), voxel_size=0.1, reduce="max")
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_equal_to_eager(model: str, dtype: torch.dtype) -> None:
+    net = MODELS[model]().cuda().eval()
+    runner = pcnn.runtime.graph(net, voxel_size=0.1, dtype=dtype)
+    half = runner._net
+    for seed, n in enumerate([20_000, 0, 1, 2, 700, 1024, 1025, 23_000, 19_000, 60_000, 20_500]):
+        points, features = (t.cuda() for t in cloud(n, seed))
+        found = features_of(runner(points, features))
+        assert runner.reason is None
+        with torch.inference_mode():
+            x = pcnn.voxelize(points, features, voxel_size=0.1)
+            out = half(x.replace(x.features.to(dtype)))
+        same(found, [y.features for y in (out if isinstance(out, list) else [out])])
+
+
+def fixed_net() -> nn.Module:
+    torch.manual_seed(0)
+    return MODELS["minkunet42"]().cuda().eval()
+
+
+@pytest.mark.gpu
+def test_rows_at_points_and_batches() -> None:
+    net = fixed_net()
+    runner = pcnn.runtime.graph(net, voxel_size=0.1)
+    points, features = (t.cuda() for t in cloud(30_000))
+    batch = (torch.arange(30_000) % 3).cuda()
+    for order in (batch, batch.flip(0)):
+        out = runner(points, features, order, 3)
+        with torch.inference_mode():
+            wanted = net(pcnn.voxelize(points, features, order, voxel_size=0.1, batch_size=3))
+        same([out.at_points()], [wanted.at_points()])
+        same(features_of(out), [wanted.features])
+    one = runner(points.cpu().pin_memory(), features.cpu().pin_memory())
+    same(features_of(one), eagerly(net, points, features))
+
+
+@pytest.mark.gpu
+def test_a_cloud_with_more_sites_than_the_bucket_runs_in_a_larger_one() -> None:
+    net = fixed_net()
+    runner = pcnn.runtime.graph(net, voxel_size=0.1)
+    points, features = (t.cuda() for t in cloud(20_000))
+    runner(points * 0.2, features)  # few voxels, as many points
+    small = runner.buckets[0]["rows"]
+    same(features_of(runner(points, features)), eagerly(net, points, features))
+    assert len(runner.buckets) == 1
+    large = runner.buckets[0]["rows"]
+    assert all(a >= b for a, b in zip(large, small, strict=True))
+    assert large[0] > small[0]
+    # one site more than there is room for, at the finest level
+    room = large[0]
+    lattice = torch.cartesian_prod(*[torch.arange(40)] * 3)[: room + 1].float().cuda() * 0.1 + 0.05
+    values = torch.randn(len(lattice), 4).cuda()
+    for n in (room, room + 1):
+        if runner.edges.above(n) == runner.edges.above(20_000):
+            found = features_of(runner(lattice[:n], values[:n]))
+            same(found, eagerly(net, lattice[:n], values[:n]))
+
+
+@pytest.mark.gpu
+def test_broken_points_are_named_and_the_next_call_is_right() -> None:
+    net = fixed_net()
+    runner = pcnn.runtime.graph(net, voxel_size=0.1)
+    points, features = (t.cuda() for t in cloud(5_000))
+    runner(points, features)
+    broken = points.clone()
+    broken[77, 1] = torch.nan
+    with pytest.raises(ValueError, match="1 of 5000 points are NaN"):
+        runner(broken, features)
+    far = points.clone()
+    far[3, 0] = 1e7
+    with pytest.raises(ValueError, match=r"x leaves -131072\.\.131071"):
+        runner(far, features)
+    same(features_of(runner(points, features)), eagerly(net, points, features))
+
+
+@pytest.mark.gpu
+def test_changed_weights_are_seen() -> None:
+    net = fixed_net()
+    runner = pcnn.runtime.graph(net, voxel_size=0.1)
+    points, features = (t.cuda() for t in cloud(5_000))
+    before = features_of(runner(points, features))
+    with torch.no_grad():
+        for parameter in net.parameters():
+            parameter.mul_(1.1)
+    after = features_of(runner(points, features))
+    assert not torch.equal(before[0], after[0])
+    same(after, eagerly(net, points, features))
+
+
+@pytest.mark.gpu
+def test_threads_and_streams_share_a_runner() -> None:
+    net = fixed_net()
+    runner = pcnn.runtime.graph(net, voxel_size=0.1)
+    clouds = [tuple(t.cuda() for t in cloud(9_000 + 500 * seed, seed)) for seed in range(6)]
+    wanted = [eagerly(net, *one) for one in clouds]
+    torch.cuda.synchronize()
+    wrong: list[str] = []
+
+    def work(own: int) -> None:
+        with torch.cuda.stream(torch.cuda.Stream()):
+            for turn in range(12):
+                number = (own + turn) % len(clouds)
+                try:
+                    same(features_of(runner(*clouds[number])), wanted[number])
+                except (AssertionError, RuntimeError) as error:
+                    wrong.append(f"{own} {turn} {error}")
+
+    threads = [threading.Thread(target=work, args=(own,)) for own in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+@pytest.mark.gpu
+def test_buckets_are_bounded_and_captured_ahead() -> None:
+    runner = GraphedNetwork(fixed_net(), 0.1, most=3)
+    points, features = (t.cuda() for t in cloud(12_000))
+    runner.warmup(points, features, sizes=[6_000, 9_000])
+    assert [found["points"] for found in runner.buckets] == sorted(
+        runner.edges.above(n) for n in (6_000, 9_000, 12_000)
+    )
+    before = runner.buckets
+    for n in (6_000, 9_000, 12_000):
+        same(
+            features_of(runner(points[:n], features[:n])),
+            eagerly(runner.model, points[:n], features[:n]),
+        )
+    assert [found["points"] for found in runner.buckets] == [found["points"] for found in before]
+    runner(points[:2_000], features[:2_000])
+    assert len(runner.buckets) == 3
+
+
+@pytest.mark.gpu
+def test_memory_stays_flat() -> None:
+    runner = pcnn.runtime.graph(fixed_net(), voxel_size=0.1)
+    points, features = (t.cuda() for t in cloud(9_000))
+    for _ in range(100):
+        runner(points, features)
+    torch.cuda.synchronize()
+    reserved = torch.cuda.memory_reserved()
+    for _ in range(900):
+        runner(points, features)
+    torch.cuda.synchronize()
+    assert torch.cuda.memory_reserved() == reserved
+
+
+@pytest.mark.gpu
+def test_what_waits_runs_eagerly_with_a_reason() -> None:
+    points, features = (t.cuda() for t in cloud(3_000))
+    for net, why in (
+        (MinkUNet42(width=0.125, engine="spira"), "one map after another"),
+        (ResNet18(width=0.125), "lists of triplets"),
+    ):
+        runner = pcnn.runtime.graph(net.cuda().eval(), voxel_size=0.1)
+        with pytest.warns(UserWarning, match=why):
+            out = runner(points, features)
+        assert runner.reason is not None
+        assert out is not None
