@@ -7,6 +7,7 @@ them), so that results are as long as they need to be.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -27,6 +28,7 @@ from pcnn.maps.levels import (
     check_overflow,
     extent_of,
     fitting_counts,
+    fitting_triplets,
     pack_cells,
     rows_above,
     scratch_words,
@@ -35,6 +37,7 @@ from pcnn.maps.levels import (
 from pcnn.maps.radix_sort import MAX_PASSES
 from pcnn.maps.window_search import Search, SearchShape, Sites, first_rows, search_windows
 from pcnn.ops.recipe import Recipe
+from pcnn.ops.room import Room
 
 #: First numbers of a report: the extent of the cloud, the number of finest sites, and the passes
 #: that sorting the finest sites and the levels took.
@@ -42,21 +45,6 @@ _HEAD = EXTENT_WORDS + 3
 _ROOT_PASSES, _LEVEL_PASSES = EXTENT_WORDS + 1, EXTENT_WORDS + 2
 
 Maps = list[KernelMap | None]
-
-
-@dataclass(frozen=True)
-class Room:
-    """Sizes of a plan that does not know its cloud: those of the tensors that it makes.
-
-    Args:
-        points: cells that it takes.
-        rows: sites of the finest level, then of every other level that is sorted.
-        passes: of the two sorts.
-    """
-
-    points: int
-    rows: tuple[int, ...]
-    passes: tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -260,8 +248,8 @@ class DevicePlan:
             count=counts[0],
         )
         sites = self._sites(Sites(keys, finest_rows, counts[0], True), levels, rows, counts[1:])
-        tables = self._tables(sites, levels, report, False)
-        return *self._finish(grid, levels, tables, report, rows, sites), report
+        tables = self._tables(sites, levels, report, bool(room.triplets))
+        return *self._finish(grid, levels, tables, report, rows, sites, None, room), report
 
     def seen(self, numbers: Sequence[int], batch_size: int) -> Room:
         """The room that a cloud takes, from the report of `in_room` on the host.
@@ -277,7 +265,8 @@ class DevicePlan:
         """
         self._check_extent(numbers, batch_size)
         rows = numbers[EXTENT_WORDS], *numbers[_HEAD : _HEAD + len(self.wanted)]
-        return Room(0, rows, (numbers[_ROOT_PASSES], numbers[_LEVEL_PASSES]))
+        triplets = tuple(sum(numbers[entry.slots]) for entry in self.maps)
+        return Room(0, rows, (numbers[_ROOT_PASSES], numbers[_LEVEL_PASSES]), triplets)
 
     def _check_extent(self, numbers: Sequence[int], batch_size: int | None) -> Box:
         """Refuse cells that keys do not hold, or of no cloud; the box of all others."""
@@ -399,21 +388,27 @@ class DevicePlan:
         rows: Sequence[int],
         sites: dict[int, Sites],
         listed: list[int] | None = None,
+        room: Room | None = None,
     ) -> tuple[list[VoxelGrid | None], Maps]:
         """Cache levels and maps on the geometry; ``listed``: the report, if triplets are listed."""
-        counted = report.to(torch.int64) if listed or self.has_large else report
+        fixed = () if room is None else room.triplets
+        if fixed:
+            slots = [entry.slots for entry in self.maps]
+            counted = fitting_triplets(report, list(zip(slots, fixed, strict=True)))
+        else:
+            counted = report.to(torch.int64) if listed or self.has_large else report
         above = self._rows_above(grid.rows, levels, rows, tables)
         grids: list[VoxelGrid | None] = [grid] + [None] * len(self.recipe.levels)
         for number, (parent, _, kernel) in enumerate(self.recipe.levels, 1):
             finer = grids[parent]
             if number in above and finer is not None:
                 own = sites[number]
-                place = self.strides[number], own.keys[: own.rows], above[number], own.count
+                given = self.strides[number], own.keys[: own.rows], above[number], own.count
                 grids[number] = finer.level(kernel) or finer.keep_level(
-                    kernel, finer.floor_level(*place)
+                    kernel, finer.floor_level(*given)
                 )
         maps: Maps = [None] * len(self.recipe.maps)
-        for entry in self.maps:
+        for place, entry in enumerate(self.maps):
             planned = self.recipe.maps[entry.number]
             source, target = grids[entry.source], grids[entry.target]
             assert source is not None
@@ -423,12 +418,16 @@ class DevicePlan:
                 made = first_rows(target.rows, found.table, found.masks)
                 built = map_of_table(source, target, planned.kernel, *made)
             else:
-                ends = source.count, target.count
-                built = found.kernel_map(source.rows, target.rows, row_counts=ends)
-            if listed:
-                counts = torch.tensor([0, *listed[entry.slots]], dtype=torch.int64)
-                built.edges.layouts["offsets", False] = (counts.cumsum(0),)
-            if listed or entry.is_large:
+                counted_rows = source.count, target.count
+                built = found.kernel_map(source.rows, target.rows, row_counts=counted_rows)
+            ends: list[int] | None = None
+            if listed is not None:
+                ends = [0, *itertools.accumulate(listed[entry.slots])]
+            elif fixed:  # the last is what pairs have room for; where slots begin stays unknown
+                ends = [0] * planned.kernel.volume + [fixed[place]]
+            if ends is not None:
+                built.edges.layouts["offsets", False] = (torch.tensor(ends),)
+            if ends is not None or entry.is_large:
                 built.edges.layouts["counts", False] = (counted[entry.slots],)
             maps[entry.number] = source.add_map(target, planned.kernel, built)
         return grids, maps

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -16,27 +15,14 @@ from pcnn.geometry.slot_tiles import TILES
 from pcnn.maps import Windowed
 from pcnn.maps.device_layouts import has_kernels
 from pcnn.maps.tiles import tile_views
-from pcnn.ops.device_plan import DevicePlan, Maps, Room
+from pcnn.ops.device_plan import DevicePlan, Maps
 from pcnn.ops.engine import Engine
 from pcnn.ops.recipe import NetworkPlan, PlannedMap, Recipe, Wanted
+from pcnn.ops.room import PlanRoom, Room, WaitsForDevice
 from pcnn.ops.sites import output_sites
 
-
-class WaitsForDevice(Exception):
-    """A plan that waits for the device, so that no CUDA graph holds it; the message says why."""
-
-
-@dataclass(frozen=True)
-class PlanRoom:
-    """Sizes of a plan that does not know its cloud, and what else clouds decide.
-
-    Args:
-        sizes: of levels and sorts.
-        cut: maps, by number in the recipe and side, whose ``fitting_tiles`` are in sections.
-    """
-
-    sizes: Room
-    cut: frozenset[tuple[int, bool]] = frozenset()
+#: Layouts that are as long as the rows of their map.
+_FIXED = ("table", "masks", *TILES)
 
 
 class VoxelPlan(NetworkPlan):
@@ -82,9 +68,15 @@ class VoxelPlan(NetworkPlan):
         return geometry
 
     def in_room(
-        self, cells: Tensor, count: Tensor, batch_size: int, downsampling: str, room: PlanRoom
+        self,
+        cells: Tensor,
+        count: Tensor,
+        batch_size: int,
+        downsampling: str,
+        room: PlanRoom,
+        backward: bool = False,
     ) -> tuple[VoxelGrid, Tensor]:
-        """Cells to a planned geometry for inference, in a room of fixed size; nothing waits.
+        """Cells to a planned geometry, in a room of fixed size; nothing waits.
 
         Args:
             cells: as `DevicePlan.in_room`, with the following.
@@ -92,16 +84,17 @@ class VoxelPlan(NetworkPlan):
             batch_size: ...
             downsampling: output sites of strided convolutions.
             room: the sizes.
+            backward: whether backward follows; then the room has triplets.
 
         Returns:
-            The geometry, and the report for `room_of`.
+            The geometry, and the report for `seen`.
 
         Raises:
             WaitsForDevice: the plan waits for the device; the message says for which reason.
         """
-        ready = self._fixed(cells.device, downsampling)
+        ready = self._fixed(cells.device, downsampling, backward)
         grids, maps, report = ready.in_room(cells, count, batch_size, room.sizes)
-        self._finish(grids, maps, False, room.cut)
+        self._finish(grids, maps, backward, room.cut)
         (geometry, *_) = grids
         assert geometry is not None
         return geometry, report
@@ -110,9 +103,14 @@ class VoxelPlan(NetworkPlan):
         """See `DevicePlan.seen`."""
         return self._device_plan((1, 1, 1), downsampling, DEFAULT_FORMAT).seen(numbers, batch_size)
 
-    def room_of(self, grid: VoxelGrid) -> PlanRoom:
-        """The room that a planned geometry of the same network takes."""
-        ready = self._fixed(grid.device, grid.downsampling)
+    def room_of(self, grid: VoxelGrid, backward: bool = False) -> PlanRoom:
+        """The room that a planned geometry of the same network takes.
+
+        Args:
+            grid: the geometry.
+            backward: whether it is planned for backward too.
+        """
+        ready = self._fixed(grid.device, grid.downsampling, backward)
         grids: list[VoxelGrid] = [grid]
         for parent, direction, kernel in self.recipe.levels:
             level = grids[parent].level(kernel, direction == "down")
@@ -127,10 +125,15 @@ class VoxelPlan(NetworkPlan):
             for flipped in (False, True):
                 if built is not None and ("section_tiles", flipped) in built.edges.layouts:
                     cut.add((number, flipped))
+        triplets = []
+        for entry in ready.maps if backward and self._lists[True] else ():
+            known = self.recipe.maps[entry.number].found(grids)
+            assert known is not None
+            triplets.append(known.triplets)
         took = ready.passes[0], ready.passes[1]
-        return PlanRoom(Room(points, rows, took), frozenset(cut))
+        return PlanRoom(Room(points, rows, took, tuple(triplets)), frozenset(cut))
 
-    def _fixed(self, device: torch.device, downsampling: str) -> DevicePlan:
+    def _fixed(self, device: torch.device, downsampling: str, backward: bool) -> DevicePlan:
         """The plan of a device, if nothing of it waits."""
         name = self.engine.name
         if not self._is_batched(device):
@@ -143,10 +146,13 @@ class VoxelPlan(NetworkPlan):
                 "it has levels other than the floor of its input's (downsampling="
                 f"{downsampling!r}, or generative layers), whose sites are counted one by one"
             )
-        if self._lists[False]:
-            raise WaitsForDevice(
-                f"layers of engine {name!r} read lists of triplets, which are counted"
-            )
+        for layouts in self.wanted[backward]:
+            for listed, _ in layouts:
+                allowed = listed in _FIXED or (backward and listed in ("pairs", "counts"))
+                if not allowed:
+                    raise WaitsForDevice(
+                        f"a layer reads {listed!r}, a list whose length is counted"
+                    )
         return ready
 
     def memory(self, root: VoxelGrid, backward: bool) -> int:

@@ -24,8 +24,7 @@ from pcnn.geometry import VoxelGrid
 from pcnn.geometry.checks import check_finite, check_points, require_tensors, voxel_sizes
 from pcnn.nn.snapshot import Snapshot
 from pcnn.ops import Planner
-from pcnn.ops.device_plan import Room
-from pcnn.ops.voxel_plan import PlanRoom, WaitsForDevice
+from pcnn.ops.room import PlanRoom, Room, WaitsForDevice
 from pcnn.ops.voxelize import REDUCTIONS, cells_of, reduce_points, voxelize
 from pcnn.runtime.buckets import Edges
 from pcnn.runtime.fixed_tensor import copied, fixed
@@ -335,9 +334,7 @@ class GraphedNetwork:
         except ValueError:
             check_finite(points)  # such a point falls nowhere: name it rather than its cell
             raise
-        room = bucket.room.sizes
-        pairs = zip((*seen.rows, *seen.passes), (*room.rows, *room.passes), strict=True)
-        if all(needed <= there for needed, there in pairs):
+        if bucket.room.sizes.holds(seen):
             return output
         self._enlarged(cloud, batch_size, bucket.room)
         return None

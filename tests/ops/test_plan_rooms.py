@@ -10,8 +10,8 @@ from pcnn.geometry import VoxelGrid
 from pcnn.maps import SortedSearch
 from pcnn.models import MinkUNet42, SparseResNetLarge
 from pcnn.ops import Engine, Planner
-from pcnn.ops.device_plan import Room, read_report
-from pcnn.ops.voxel_plan import PlanRoom, WaitsForDevice
+from pcnn.ops.device_plan import read_report
+from pcnn.ops.room import PlanRoom, Room, WaitsForDevice
 from tests.maps import conftest
 from tests.maps.guarded import guarded
 from tests.ops.test_device_plan import MODELS, cells_on
@@ -67,7 +67,8 @@ def test_equal_those_of_exact_size(
             grid, seen = in_room(planner, cells, room)
     else:
         grid, seen = in_room(planner, cells, room)
-    assert seen == replace(plan.room_of(exact).sizes, points=0)
+    assert room.sizes.holds(seen)
+    assert replace(seen, triplets=()) == replace(plan.room_of(exact).sizes, points=0)
     assert grid.inverse is not None
     assert exact.inverse is not None
     assert torch.equal(grid.inverse[: len(cells)], exact.inverse)
@@ -120,6 +121,38 @@ def test_a_cloud_that_does_not_fit_has_no_sites(monkeypatch: pytest.MonkeyPatch)
     assert not int(grid.count)
 
 
+@pytest.mark.parametrize("fits", [True, False])
+def test_pairs_for_backward_have_a_room_too(
+    device: torch.device, fits: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planner = Planner(MODELS["minkunet42"](), ("tiles", "pairs", "counts"))
+    cells = cells_on(device)
+    exact = planner.voxelize(cells, 3, backward=True)
+    plan = planner.on_voxels
+    room = larger(plan.room_of(exact, True))
+    extra = SPARE if fits else -1
+    triplets = tuple(n + extra for n in room.sizes.triplets)
+    room = replace(room, sizes=replace(room.sizes, triplets=triplets))
+    given = padded(cells, room)
+    with guarded(monkeypatch) if device.type == "cpu" else nothing_waits(device):
+        grid, report = plan.in_room(*given, 3, "floor", room, True)
+    assert room.sizes.holds(plan.seen(read_report(report), 3, "floor")) == fits
+    levels = [levels_of(planner, root) for root in (grid, exact)]
+    for entry in planner.recipe.maps:
+        fixed, built = (
+            own[entry.source].cached_map(own[entry.target], entry.kernel) for own in levels
+        )
+        ends = fixed.layout("pairs")[:2]
+        (counts,) = fixed.layout("counts")
+        assert all(len(end) == built.triplets + extra for end in ends)
+        if not fits:  # no product reads what was cut
+            assert not counts.any()
+            continue
+        assert torch.equal(counts, built.layout("counts")[0])
+        for end, wanted in zip(ends, built.layout("pairs")[:2], strict=True):
+            assert torch.equal(end[: built.triplets], wanted)
+
+
 @pytest.mark.usefixtures("emulated")
 def test_empty_clouds_and_single_sites_have_a_room() -> None:
     planner = Planner(MODELS["minkunet42"](), ("tiles",))
@@ -160,8 +193,12 @@ def test_sections_are_cut_as_in_the_room() -> None:
 def test_plans_that_wait_say_why() -> None:
     cells, room = cells_on(torch.device("cpu")), PlanRoom(Room(1, (1,), (8, 8)))
     for planner, downsampling, why in (
-        (Planner(MinkUNet42(width=0.125), ("pairs",)), "floor", "lists of triplets"),
-        (Planner(MODELS["resnet18"](), ("tiles",)), "floor", "lists of triplets"),  # it pools
+        (Planner(MinkUNet42(width=0.125), ("pairs",)), "floor", "a list whose length is counted"),
+        (
+            Planner(MODELS["resnet18"](), ("tiles",)),
+            "floor",
+            "a list whose length is counted",
+        ),  # it pools
         (Planner(MinkUNet42(width=0.125), ("tiles",)), "reached", "counted one by one"),
         (
             Planner(MinkUNet42(width=0.125, engine=Engine("sorted", SortedSearch())), ("tiles",)),

@@ -247,7 +247,7 @@ def test_what_waits_runs_eagerly_with_a_reason() -> None:
     points, features = (t.cuda() for t in cloud(3_000))
     for net, why in (
         (MinkUNet42(width=0.125, engine="spira"), "one map after another"),
-        (ResNet18(width=0.125), "lists of triplets"),
+        (ResNet18(width=0.125), "a list whose length is counted"),
     ):
         runner = pcnn.runtime.graph(net.cuda().eval(), voxel_size=0.1)
         with pytest.warns(UserWarning, match=why):

@@ -1,0 +1,46 @@
+"""Sizes of plans that do not look at the numbers of sites, so that CUDA graphs hold them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+class WaitsForDevice(Exception):
+    """A plan that waits for the device, so that no CUDA graph holds it; the message says why."""
+
+
+@dataclass(frozen=True)
+class Room:
+    """Sizes of a plan that does not know its cloud: those of the tensors that it makes.
+
+    Args:
+        points: cells that it takes.
+        rows: sites of the finest level, then of every other level that is sorted.
+        passes: of the two sorts.
+        triplets: of every map that `DevicePlan` builds; empty where none are listed.
+    """
+
+    points: int
+    rows: tuple[int, ...]
+    passes: tuple[int, int]
+    triplets: tuple[int, ...] = ()
+
+    def holds(self, other: Room) -> bool:
+        """True if a cloud that takes the other room fits into this one."""
+        counted = other.triplets if self.triplets else ()
+        theirs = *other.rows, *other.passes, *counted
+        own = *self.rows, *self.passes, *self.triplets
+        return all(needed <= there for needed, there in zip(theirs, own, strict=True))
+
+
+@dataclass(frozen=True)
+class PlanRoom:
+    """Sizes of a plan that does not know its cloud, and what else clouds decide.
+
+    Args:
+        sizes: of levels and sorts.
+        cut: maps, by number in the recipe and side, whose ``fitting_tiles`` are in sections.
+    """
+
+    sizes: Room
+    cut: frozenset[tuple[int, bool]] = frozenset()
