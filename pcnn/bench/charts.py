@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import mean
+from typing import Any
 
+from pcnn.bench.best_times import Comparer
 from pcnn.bench.rows import Row
 
+#: Rows of a file of other engines' times.
+PeerRows = Sequence[Mapping[str, Any]]
+#: Follows the name of an engine whose authors' code was measured, not ours.
+AUTHORS = ", authors' code"
 #: Label of times that were read off a trace.
 BUSY = "time in kernels, on a CPU in operators [ms]"
 #: Stages of a map build, and what a chart calls them.
@@ -111,6 +117,8 @@ class View:
         mean: whether lines are means over the rooms, by the points asked for.
         up_to: whether a series names its largest x.
         largest: whether rows of the largest scene alone are drawn.
+        beside: finds the times of other engines' own code that stand beside a row, where a file of
+            them is given.
     """
 
     y: str
@@ -128,12 +136,20 @@ class View:
     mean: bool = False
     up_to: bool = False
     largest: bool = False
+    beside: Comparer | None = None
 
 
-def charts(views: Sequence[View], rows: Sequence[Row]) -> list[Chart]:
-    """Draw rows by views; views whose pictures have one suffix share their panels."""
+def charts(views: Sequence[View], rows: Sequence[Row], peers: PeerRows = ()) -> list[Chart]:
+    """Draw rows by views; views whose pictures have one suffix share their panels.
+
+    Args:
+        views: what is drawn.
+        rows: of one figure.
+        peers: other engines' times, for the views that show them.
+    """
     found: dict[str, Chart] = {}
     for view in views:
+        theirs = list(view.beside.theirs(peers)) if view.beside else []
         heights: dict[tuple[str, ...], list[Point]] = defaultdict(list)
         drawn = [row for row in rows if view.where(row)]
         most = max((row.n or 0 for row in drawn), default=0)
@@ -157,6 +173,10 @@ def charts(views: Sequence[View], rows: Sequence[Row]) -> list[Chart]:
                 heights[place].append(point)
             else:
                 panel.put(series, point)
+            places = view.beside.ours(row) if view.beside else ()
+            for own in (best for place, best in theirs if place in places):
+                if own.wall_ms is not None:
+                    panel.put(f"{own.name.split()[0]}{AUTHORS}", Point(point.x, own.wall_ms))
         for (suffix, title, series, _), points in heights.items():
             panel = next(one for one in found[suffix].panels if one.title == title)
             x, y = mean(float(p.x) for p in points), mean(p.y for p in points)

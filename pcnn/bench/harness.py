@@ -49,12 +49,16 @@ class Timing:
         fastest: the smallest.
         p90: nine in ten repeats took at most this.
         repeats: how many there were.
+        p95: 95 in a hundred took at most this.
+        p99: 99 in a hundred took at most this; of fewer repeats the slowest.
     """
 
     median: float
     fastest: float
     p90: float
     repeats: int
+    p95: float
+    p99: float
 
     @classmethod
     def of(cls, milliseconds: Sequence[float]) -> Timing:
@@ -66,13 +70,18 @@ class Timing:
         if not milliseconds:
             raise ValueError("no repeats to summarise")
         ordered = sorted(milliseconds)
-        # nearest rank: the smallest repeat that at least 90 % do not exceed
-        rank = -(-len(ordered) * 9 // 10) - 1
-        return cls(statistics.median(ordered), ordered[0], ordered[rank], len(ordered))
+        p90, p95, p99 = (percentile(ordered, percent) for percent in (90, 95, 99))
+        return cls(statistics.median(ordered), ordered[0], p90, len(ordered), p95, p99)
 
-    def columns(self) -> dict[str, float]:
-        """Wall time as fields of a result row."""
-        return rounded(wall_ms=self.median, min_ms=self.fastest, p90_ms=self.p90)
+    def columns(self, tails: bool = False) -> dict[str, float]:
+        """Wall time as fields of a result row; ``tails`` adds p95 and p99."""
+        found = rounded(wall_ms=self.median, min_ms=self.fastest, p90_ms=self.p90)
+        return found | (rounded(p95_ms=self.p95, p99_ms=self.p99) if tails else {})
+
+
+def percentile(values: Sequence[float], percent: int) -> float:
+    """Nearest rank: the smallest value that at least so many percent do not exceed."""
+    return sorted(values)[-(-len(values) * percent // 100) - 1]
 
 
 def rounded(**values: float) -> dict[str, Any]:
@@ -123,6 +132,7 @@ def measure(
     *,
     cold: bool = False,
     count: bool = True,
+    tails: bool = False,
 ) -> dict[str, Any]:
     """Measure a call in every way its device knows.
 
@@ -136,13 +146,14 @@ def measure(
         often: how often it is timed.
         cold: flush the last-level cache before every repeat.
         count: count launches and syncs under the profiler too, which takes a tenth of a second.
+        tails: tell p95 and p99 of the wall time too.
 
     Returns:
         Fields of a result row; fastest and p90 are of the wall time, as in the peers' rows.
     """
     flush = CacheFlush(device) if cold else None
     wall = wall_time(calls, device, often, flush)
-    found: dict[str, Any] = {**wall.columns(), "cache": "cold" if cold else "warm"}
+    found: dict[str, Any] = {**wall.columns(tails), "cache": "cold" if cold else "warm"}
     if device.type != "cuda":
         return found
     if behind := gpu_time(calls, device, often, flush):
@@ -161,13 +172,26 @@ def wall_time(
     device: torch.device,
     often: Repeats,
     flush: Callable[[], None] | None = None,
+    on_host: bool = False,
 ) -> Timing:
     """Time calls from start to end on an idle device: launches and host syncs included.
 
     On a GPU the time is between two CUDA events on the current stream, with the device idle before
-    each repeat; on a CPU it is the clock's. ``flush`` runs before every call (`CacheFlush`).
+    each repeat; on a CPU, and where ``on_host`` asks for it, it is the clock's until the device is
+    idle again. ``flush`` runs before every call (`CacheFlush`).
     """
-    once = _by_events if device.type == "cuda" else _by_clock
+    return Timing.of(wall_times(calls, device, often, flush, on_host))
+
+
+def wall_times(
+    calls: Calls,
+    device: torch.device,
+    often: Repeats,
+    flush: Callable[[], None] | None = None,
+    on_host: bool = False,
+) -> list[float]:
+    """Wall time of every repeat [ms], in their order; arguments as in `wall_time`."""
+    once = _by_events if device.type == "cuda" and not on_host else _by_clock
     started = time.perf_counter()
     for index in range(often.warmup):
         once(calls(index), device, flush)
@@ -179,17 +203,47 @@ def wall_time(
         if len(milliseconds) >= 3 and time.perf_counter() - started > often.budget_s:
             break
         milliseconds.append(once(calls(index), device, flush))
-    return Timing.of(milliseconds)
+    return milliseconds
 
 
 def _by_clock(call: Call, device: torch.device, flush: Callable[[], None] | None) -> float:
     if flush:
         flush()
+    idle(device)
     start = time.perf_counter()
     kept = call()
+    idle(device)
     took = 1e3 * (time.perf_counter() - start)
     del kept  # freed after the clock has stopped
     return took
+
+
+def idle(device: torch.device) -> None:
+    """Wait until a GPU has done all its work."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def back_to_back_ms(calls: Calls, device: torch.device, often: Repeats) -> float:
+    """Time of a call among many that follow each other, the host waiting after the last [ms].
+
+    Three rounds of ``often.count`` calls, or of as many as fit into the budget; the median of the
+    rounds counts.
+    """
+    for index in range(often.warmup):
+        calls(index)()
+    once = wall_times(calls, device, Repeats(3, 0), on_host=True)
+    count = max(1, min(often.count, int(1e3 * often.budget_s / 3 / max(*once, 1e-3))))
+    rounds = []
+    for _ in range(3):
+        ready = [calls(number) for number in range(count)]
+        idle(device)
+        start = time.perf_counter()
+        for call in ready:
+            call()
+        idle(device)
+        rounds.append(1e3 * (time.perf_counter() - start) / count)
+    return statistics.median(rounds)
 
 
 def _by_events(call: Call, device: torch.device, flush: Callable[[], None] | None) -> float:

@@ -198,9 +198,13 @@ def _layer_aim(place: Place, _: str) -> Aim:
     return Aim(f"{kind}, {dtype}: {about}", aim)
 
 
+#: Settings of rows of networks that do what the peers' do: from shuffled cells, or from points.
+_PLAIN = {"mode", "checked_on", "points", "equals_eager"}
+
+
 def _network_places(row: Row) -> list[Place]:
     said = row.params or {}
-    plain = set(said) <= {"mode", "checked_on"} and said.get("mode") == "infer"
+    plain = said.get("mode") in ("infer", "device") and set(said) <= _PLAIN
     if row.what != "network" or not plain or row.wall_ms is None:
         return []
     return [(_workload(row), row.model, row.dtype)]

@@ -29,6 +29,8 @@ TITLES = {
     "host_ms": "host ms",
     "min_ms": "min",
     "p90_ms": "p90",
+    "p95_ms": "p95",
+    "p99_ms": "p99",
     "gpu_busy_ms": "busy ms",
     "floor_ms": "floor",
     "over_floor": "x floor",

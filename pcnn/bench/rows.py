@@ -31,7 +31,7 @@ WHAT = (
 )
 #: Products of a kernel map; see `pcnn.bench.mapping.products`.
 PRODUCTS = ("table", "pairs", "ready", "train")
-TIMES = ("gpu_ms", "wall_ms", "host_ms", "min_ms", "p90_ms", "gpu_busy_ms")
+TIMES = ("gpu_ms", "wall_ms", "host_ms", "min_ms", "p90_ms", "p95_ms", "p99_ms", "gpu_busy_ms")
 CACHES = ("warm", "cold")
 
 
@@ -89,6 +89,8 @@ class Row:
             ``stage``, time of one core.
         min_ms: smallest wall time of the repeats.
         p90_ms: nine in ten repeats took at most this wall time.
+        p95_ms: 95 in a hundred took at most this wall time.
+        p99_ms: 99 in a hundred took at most this wall time.
         gpu_busy_ms: sum of the durations of all kernels of one call; of one stage where ``params``
             names a stage.
         floor_ms: lower bound by arithmetic and memory traffic, where the device's rates are known.
@@ -124,6 +126,8 @@ class Row:
     host_ms: float | None = None
     min_ms: float | None = None
     p90_ms: float | None = None
+    p95_ms: float | None = None
+    p99_ms: float | None = None
     gpu_busy_ms: float | None = None
     floor_ms: float | None = None
     memory_mb: float | None = None

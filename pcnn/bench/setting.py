@@ -155,7 +155,7 @@ class VoxelSetting(TypedSetting):
         on_voxels = [name for name, one in ENGINES.items() if one.serves_geometry("voxel")]
         every = [name for name in on_voxels if name not in _NEVER_TIMED]
         wanted = every if not self.engine or "all" in self.engine else self.engine
-        return _with_option("--engine", lambda: [resolve(name) for name in wanted])
+        return with_option("--engine", lambda: [resolve(name) for name in wanted])
 
 
 @dataclass(frozen=True)
@@ -218,7 +218,7 @@ class MappingSetting(Setting):
     @cached_property
     def products(self) -> Sequence[str]:
         """Names of products."""
-        return _chosen("--product", self.product, PRODUCTS)
+        return chosen_names("--product", self.product, PRODUCTS)
 
     @cached_property
     def rate(self) -> float | None:
@@ -256,7 +256,7 @@ class LayersSetting(VoxelSetting):
     @cached_property
     def kinds(self) -> Sequence[str]:
         """Kinds of rows, names in `KINDS`."""
-        return _chosen("--what", self.what, KINDS)
+        return chosen_names("--what", self.what, KINDS)
 
     @cached_property
     def places(self) -> dict[str, dict[LayerShape, list[str]]] | None:
@@ -300,22 +300,22 @@ class NetworksSetting(VoxelSetting):
     @cached_property
     def models(self) -> Sequence[str]:
         """Names of networks."""
-        return _chosen("--model", self.model, MODELS)
+        return chosen_names("--model", self.model, MODELS)
 
     @cached_property
     def modes(self) -> Sequence[str]:
         """Names in `MODES`."""
-        return _chosen("--mode", self.mode, MODES)
+        return chosen_names("--mode", self.mode, MODES)
 
     @cached_property
     def size_list(self) -> list[int]:
         """Sizes of generated scenes [thousands of voxels]."""
-        return _integers("--sizes", self.sizes, MOST_THOUSANDS)
+        return whole_numbers("--sizes", self.sizes, MOST_THOUSANDS)
 
     @cached_property
     def kernel_size_list(self) -> list[int]:
         """Kernel sizes of figures over them."""
-        return _integers("--kernel-sizes", self.kernel_sizes, MOST_SIZE)
+        return whole_numbers("--kernel-sizes", self.kernel_sizes, MOST_SIZE)
 
 
 @dataclass(frozen=True)
@@ -365,14 +365,14 @@ class NativeSetting(TypedSetting):
         """Clouds of files."""
         from pcnn.bench.clouds import load_clouds
 
-        return _with_option(
+        return with_option(
             "--cloud", lambda: [one for word in self.cloud or () for one in load_clouds(word)]
         )
 
     @cached_property
     def size_list(self) -> list[int]:
         """Points of growing rooms."""
-        return [1000 * size for size in _integers("--sizes", self.sizes, MOST_THOUSANDS)]
+        return [1000 * size for size in whole_numbers("--sizes", self.sizes, MOST_THOUSANDS)]
 
     def scans(self, points: int = 100_000) -> Iterator[Cloud]:
         """The clouds of files on the device; without any, the first room of so many points."""
@@ -388,14 +388,24 @@ class NativeSetting(TypedSetting):
         return [variant for variant in self.variants if variant.name in names]
 
 
-def _chosen(option: str, names: Sequence[str] | None, known: Sequence[str]) -> Sequence[str]:
+def chosen_names(option: str, names: Sequence[str] | None, known: Sequence[str]) -> Sequence[str]:
+    """Names that an option gave, all known ones if it gave none.
+
+    Raises:
+        ValueError: an unknown name.
+    """
     unknown = [name for name in names or () if name not in known]
     if unknown:
         raise ValueError(f"{option} {unknown[0]}: must be one of {', '.join(known)}")
     return names or known
 
 
-def _integers(option: str, text: str, most: int) -> list[int]:
+def whole_numbers(option: str, text: str, most: int) -> list[int]:
+    """Numbers of an option, with commas between them.
+
+    Raises:
+        ValueError: something else than whole numbers from 1 to ``most``.
+    """
     parts = text.split(",")
     if not all(part.isdecimal() and 0 < int(part) <= most for part in parts):
         raise ValueError(
@@ -404,7 +414,7 @@ def _integers(option: str, text: str, most: int) -> list[int]:
     return [int(part) for part in parts]
 
 
-def _with_option(option: str, make: Callable[[], T]) -> T:
+def with_option(option: str, make: Callable[[], T]) -> T:
     """Name the option in an error about its words."""
     try:
         return make()
@@ -416,6 +426,6 @@ def _scenes(names: Sequence[Any] | None, voxel_sizes: Sequence[float] = ()) -> l
     from pcnn.bench.scenes import load_scenes
 
     found = names or ["surface_20k"]
-    return _with_option(
+    return with_option(
         "--workload", lambda: [one for name in found for one in load_scenes(name, voxel_sizes)]
     )

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from pcnn.bench.charts import View, charts
+from pcnn.bench.charts import PeerRows, View, charts
 from pcnn.bench.render import render
 from pcnn.bench.rows import Header, Row, read_rows, write_rows
 
@@ -134,8 +134,13 @@ def join(paths: Sequence[Path], out: Path, figures: Sequence[Figure[S]]) -> Path
     return write_rows(out, replace(header, stand_ins=stand_ins(rows, figures) or None), rows)
 
 
-def draw(path: Path, figures: Sequence[Figure[S]]) -> list[Path]:
+def draw(path: Path, figures: Sequence[Figure[S]], peers: PeerRows = ()) -> list[Path]:
     """Draw the charts of all figures in a result file, next to it.
+
+    Args:
+        path: the result file.
+        figures: those that it may hold.
+        peers: other engines' times, for the charts that show them.
 
     Raises:
         ValueError: the file is no result file.
@@ -144,7 +149,7 @@ def draw(path: Path, figures: Sequence[Figure[S]]) -> list[Path]:
     drawn = []
     for figure in figures:
         own = [row for row in rows if row.figure == figure.name]
-        for chart in charts(figure.views, own):
+        for chart in charts(figure.views, own, peers):
             names = (path.stem, figure.name, chart.suffix)
             file = path.with_name("-".join(name for name in names if name) + ".png")
             drawn.append(render(chart, title_of(figure, header, own, chart.about), file))

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
 
 import typer
 
+from pcnn.bench.latency.setting import LatencySetting
 from pcnn.bench.setting import (
     LayersSetting,
     MappingSetting,
@@ -52,6 +53,11 @@ SUITES: dict[str, tuple[type[Setting], str, tuple[str, ...]]] = {
     "native": (
         NativeSetting,
         "Time convolution on native points beside voxels: layers, ResNet18, triplets and memory.",
+        (),
+    ),
+    "latency": (
+        LatencySetting,
+        "Time networks from points to features, scan after scan: as one graph, eager, by others.",
         (),
     ),
 }
@@ -99,7 +105,8 @@ def _run(name: str, setting: Setting, plain: Sequence[str]) -> None:
         setting.resolve()
     except (FileNotFoundError, ValueError) as error:
         raise typer.BadParameter(str(error)) from error
-    header, measured = measure(name, figures, chosen, setting)
+    theirs = setting.theirs.rows if setting.theirs else ()
+    header, measured = measure(name, figures, chosen, setting, theirs)
     if setting.theirs is not None:
         print_comparisons(measured, header.device, setting.theirs)
     ratios = same_size(measured)
@@ -157,12 +164,19 @@ def join(
     charts(written)
 
 
-def charts(path: Annotated[Path, typer.Argument(help="Result file.")]) -> None:
+def charts(
+    path: Annotated[Path, typer.Argument(help="Result file.")],
+    peers: Annotated[
+        list[Path] | None,
+        typer.Option(help="File of other engines' times to draw too; may be repeated."),
+    ] = None,
+) -> None:
     """Draw the charts of a result file again."""
     from pcnn.bench.suite import draw
 
     try:
-        drawn = draw(path, figures_of())
+        theirs = Setting(peers=peers).theirs
+        drawn = draw(path, figures_of(), theirs.rows if theirs else ())
     except (OSError, ValueError) as error:
         raise typer.BadParameter(str(error)) from error
     for file in drawn:

@@ -12,6 +12,7 @@ import typer
 from pcnn.plural import counted
 
 if TYPE_CHECKING:
+    from pcnn.bench.charts import PeerRows
     from pcnn.bench.rows import Header, Row
     from pcnn.bench.suite import Figure
     from pcnn.console import Console
@@ -23,9 +24,20 @@ SAVE_S = 20.0
 
 
 def measure(
-    suite: str, figures: Sequence[Figure[Any]], chosen: Sequence[Figure[Any]], setting: Any
+    suite: str,
+    figures: Sequence[Figure[Any]],
+    chosen: Sequence[Figure[Any]],
+    setting: Any,
+    peers: PeerRows = (),
 ) -> tuple[Header, list[Row]]:
     """Measure figures, adding to a result file of the same device, torch and commit.
+
+    Args:
+        suite: names the result file.
+        figures: of the suite.
+        chosen: those that are measured.
+        setting: of the suite.
+        peers: other engines' times, for the charts that show them.
 
     Raises:
         typer.BadParameter: ``out`` is something else than a result file, or nothing could be
@@ -67,7 +79,7 @@ def measure(
             console.print(table(header, measured[first:]))
     if not measured:
         raise typer.BadParameter("none of these figures can be measured on this device")
-    for file in (path, *draw(path, figures)):
+    for file in (path, *draw(path, figures, peers)):
         console.print(f"wrote {file}")
     return header, measured
 

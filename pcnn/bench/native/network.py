@@ -30,19 +30,23 @@ MODES = ("infer", "forward", "backward", "train")
 
 @dataclass(frozen=True, eq=False)
 class Points:
-    """A cloud with features, as a reader delivers it to a network.
+    """Clouds with features, as a reader delivers them to a network.
 
     Args:
         points: ``[P, 3]`` float32 [m].
         features: ``[P, C]``.
         grid_size: edge of a cell [m].
         geometry: a name in `pcnn.bench.native.variants.GEOMETRIES`.
+        batch: ``[P]`` int32, cloud of every point; ``None``: one cloud.
+        batch_size: number of clouds.
     """
 
     points: Tensor
     features: Tensor
     grid_size: float
     geometry: str
+    batch: Tensor | None = None
+    batch_size: int = 1
 
     @classmethod
     def of(cls, cloud: Cloud, geometry: str) -> Points:
@@ -52,6 +56,21 @@ class Points:
         features = torch.randn(len(cloud.points), CHANNELS, generator=random, device=device)
         return cls(cloud.points, features, cloud.grid_size, geometry)
 
+    @classmethod
+    def batched(cls, clouds: Sequence[Points]) -> Points:
+        """Several single clouds of one grid as a batch."""
+        sizes = torch.tensor([len(cloud.points) for cloud in clouds])
+        number = torch.arange(len(clouds), dtype=torch.int32).repeat_interleave(sizes)
+        first = clouds[0]
+        return cls(
+            torch.cat([cloud.points for cloud in clouds]),
+            torch.cat([cloud.features for cloud in clouds]),
+            first.grid_size,
+            first.geometry,
+            number.to(first.points.device),
+            len(clouds),
+        )
+
     @property
     def are_points(self) -> bool:
         """See `pcnn.bench.networks.work.Input.are_points`."""
@@ -59,12 +78,19 @@ class Points:
 
     def to(self, dtype: torch.dtype) -> Points:
         """The same with features of another dtype."""
-        return Points(self.points, self.features.to(dtype), self.grid_size, self.geometry)
+        return replace(self, features=self.features.to(dtype))
+
+    def at(self, device: torch.device) -> Points:
+        """The same on a device; from pinned memory the host does not wait for the copies."""
+        points, features = (t.to(device, non_blocking=True) for t in (self.points, self.features))
+        batch = None if self.batch is None else self.batch.to(device, non_blocking=True)
+        return replace(self, points=points, features=features, batch=batch)
 
     def on(self, network: PlannedModule, backward: bool) -> SparseTensor:
         """Input of a network: points sorted into sites, and planned; on voxels in one go."""
         planner = network.planner
-        x = tensor_on(self.geometry, self.points, self.features, self.grid_size, planner)
+        places = self.geometry, self.points, self.features, self.grid_size
+        x = tensor_on(*places, planner, self.batch, self.batch_size)
         planner(x.geometry, backward)
         return x
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -74,7 +75,13 @@ def named_variants(names: Sequence[str], device: torch.device) -> list[Variant]:
 
 
 def tensor_on(
-    geometry: str, points: Tensor, features: Tensor, grid_size: float, planner: Planner | None
+    geometry: str,
+    points: Tensor,
+    features: Tensor,
+    grid_size: float,
+    planner: Planner | None,
+    batch: Tensor | None = None,
+    batch_size: int | None = None,
 ) -> SparseTensor:
     """Features of points on a geometry.
 
@@ -84,19 +91,21 @@ def tensor_on(
         features: ``[P, C]``.
         grid_size: edge of a cell or voxel [m].
         planner: of the network that the tensor will enter; on voxels it plans in the same go.
+        batch: ``[P]`` cloud of every point; ``None``: one cloud.
+        batch_size: number of clouds.
 
     Raises:
         ValueError: no such geometry.
     """
     if geometry not in GEOMETRIES:
         raise ValueError(f"geometry must be one of {', '.join(GEOMETRIES)}, got {geometry!r}")
+    clouds: Any = {"batch": batch, "batch_size": batch_size}
     if geometry == "voxel":
-        return voxelize(points, features, voxel_size=grid_size, planner=planner)
+        return voxelize(points, features, voxel_size=grid_size, planner=planner, **clouds)
     if geometry == "native":
-        return native_points(points, features, grid_size=grid_size)
-    return native_points(
-        points, features, grid_size=grid_size, downsampling="cell_origin", thin=grid_size
-    )
+        return native_points(points, features, grid_size=grid_size, **clouds)
+    corners: Any = {"downsampling": "cell_origin", "thin": grid_size}
+    return native_points(points, features, grid_size=grid_size, **corners, **clouds)
 
 
 def sites_of(geometry: str, points: Tensor, grid_size: float) -> Geometry:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -22,7 +22,7 @@ from pcnn.bench.place import Params
 from pcnn.bench.rows import Row
 from pcnn.bench.run import Case, Checked, Columns, Measure, middle_trace, part_columns, run, whole
 from pcnn.bench.scenes import Scene
-from pcnn.bench.setting import NativeSetting, NetworksSetting, Setting
+from pcnn.bench.setting import NetworksSetting, Setting
 from pcnn.bench.trace import Trace, trace
 from pcnn.bench.verify import bound_of, check_network, rms
 from pcnn.dataflows import Blocked
@@ -37,8 +37,22 @@ DRAWS = 2
 
 #: Results in float64, of plain torch, and RMS errors of rounded products, by name.
 Standards = tuple[dict[str, Tensor], dict[str, Tensor], dict[str, float]]
-#: Device, dtype and width.
-NetworkOptions = NetworksSetting | NativeSetting
+
+
+class NetworkOptions(Protocol):
+    """The setting of a suite that runs networks."""
+
+    @property
+    def dtype_name(self) -> str:
+        """Name of the dtype."""
+
+    @property
+    def where(self) -> torch.device:
+        """The device."""
+
+    @property
+    def width(self) -> float:
+        """Factor on all channels."""
 
 
 @dataclass(frozen=True)

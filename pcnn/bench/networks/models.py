@@ -8,7 +8,7 @@ from functools import partial
 import torch
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from pcnn.models import MinkUNet42, ResNet18, SparseResNet21, SparseResNetLarge
+from pcnn.models import MinkUNet42, ResNet18, ResUNetBN2C, SparseResNet21, SparseResNetLarge
 from pcnn.nn import Conv3d
 from pcnn.nn.conv import Size
 from pcnn.nn.planned import PlannedModule
@@ -17,10 +17,17 @@ from pcnn.tensor import SparseTensor
 
 #: Input channels of all networks.
 CHANNELS = 4
+#: Classes of ``minkunet_logits``, as SemanticKITTI has.
+CLASSES = 19
 
 
-def minkunet(engine: Engine, size: int = 3, width: float = 1.0) -> PlannedModule:
-    """MinkUNet42 without head, its 3^3 kernels of another size if asked for (Spira Table 4)."""
+def minkunet(
+    engine: Engine, size: int = 3, width: float = 1.0, classes: int | None = None
+) -> PlannedModule:
+    """MinkUNet42, its 3^3 kernels of another size if asked for (Spira Table 4).
+
+    Without ``classes`` it has no head, as in the papers' evaluations.
+    """
 
     def conv(
         in_channels: int,
@@ -33,7 +40,7 @@ def minkunet(engine: Engine, size: int = 3, width: float = 1.0) -> PlannedModule
         chosen = size if kernel_size == 3 else kernel_size
         return Conv3d(in_channels, out_channels, chosen, stride, bias=bias, engine=engine)
 
-    return MinkUNet42(CHANNELS, None, width, engine, conv)
+    return MinkUNet42(CHANNELS, classes, width, engine, conv)
 
 
 def _of_one_size(
@@ -54,10 +61,19 @@ NETWORKS: dict[str, Callable[[Engine, int, float], PlannedModule]] = {
     "sparse_resnet": partial(_of_one_size, lambda e, w: SparseResNet21(CHANNELS, w, e), 3),
     "sparse_resnet_large": partial(_of_one_size, lambda e, w: SparseResNetLarge(CHANNELS, w, e), 5),
     "minkunet": minkunet,
+    "minkunet_logits": partial(minkunet, classes=CLASSES),
+    "resunet": partial(_of_one_size, lambda e, w: ResUNetBN2C(CHANNELS, width=w, engine=e), 5),
     "resnet18": partial(_of_one_size, lambda e, w: ResNet18(CHANNELS, width=w, engine=e), 3),
 }
 #: Size of the kernels that name a network.
-KERNEL_SIZE = {"sparse_resnet": 3, "sparse_resnet_large": 5, "minkunet": 3, "resnet18": 3}
+KERNEL_SIZE = {
+    "sparse_resnet": 3,
+    "sparse_resnet_large": 5,
+    "minkunet": 3,
+    "minkunet_logits": 3,
+    "resunet": 5,
+    "resnet18": 3,
+}
 
 
 def make_network(

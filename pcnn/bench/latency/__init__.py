@@ -1,0 +1,1 @@
+"""Suite ``latency``: from points to logits, scan after scan."""

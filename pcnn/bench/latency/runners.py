@@ -1,0 +1,108 @@
+"""What is compared: a network as one graph, eager, and by the papers' engines."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pcnn.bench.engines import with_papers
+from pcnn.bench.native.network import Points
+from pcnn.bench.networks.models import features_of
+from pcnn.nn.planned import PlannedModule
+from pcnn.ops.engine import Engine, resolve
+
+#: The lines by the engine ``auto``.
+GRAPH, EAGER = "graph", "eager"
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of a figure.
+
+    Args:
+        name: what rows call it.
+        engine: finds the triplets and computes.
+        is_graph: whether the network runs as one graph.
+    """
+
+    name: str
+    engine: Engine
+    is_graph: bool = False
+
+
+def lines_on(device: torch.device, names: Sequence[str], native: bool = False) -> list[Line]:
+    """Lines of these names that a device serves; of the papers' engines those on voxels."""
+    auto = resolve("auto")
+    found = [Line(GRAPH, auto, True)] if device.type == "cuda" else []
+    found.append(Line(EAGER, auto))
+    if not native:
+        found += [Line(engine.name, engine) for engine, _ in with_papers([], device)]
+    return [line for line in found if line.name in names]
+
+
+class Runner(ABC):
+    """A network that answers scans, from points to features."""
+
+    @abstractmethod
+    def __call__(self, scan: Points) -> Any:
+        """The answer to a scan on the device, or of the host's pinned memory."""
+
+    @abstractmethod
+    def outputs(self, answer: Any) -> list[Tensor]:
+        """Rows of sites of every output of an answer; may wait."""
+
+    @abstractmethod
+    def delivered(self, answer: Any) -> Tensor:
+        """What the host is given: an output at every point, of backbones the last level's rows."""
+
+    def edges(self, most: int) -> list[int]:
+        """Capacities of the buckets up to so many sites; none without buckets."""
+        return []
+
+    def memory(self) -> dict[str, int]:
+        """What the runner says of its memory, as settings of a row."""
+        return {}
+
+
+class Eager(Runner):
+    """A network called layer by layer.
+
+    Args:
+        network: in evaluation mode.
+        device: where it lies.
+    """
+
+    def __init__(self, network: PlannedModule, device: torch.device) -> None:
+        self.network, self.device = network, device
+
+    @torch.inference_mode()
+    def __call__(self, scan: Points) -> Any:
+        """See `Runner`."""
+        scan = scan if scan.points.device == self.device else scan.at(self.device)
+        return self.network(scan.on(self.network, backward=False))
+
+    def outputs(self, answer: Any) -> list[Tensor]:
+        """See `Runner`."""
+        return features_of(answer)
+
+    @torch.inference_mode()
+    def delivered(self, answer: Any) -> Tensor:
+        """See `Runner`."""
+        found: Tensor = answer[-1].features if isinstance(answer, list) else answer.at_points()
+        return found
+
+
+def graphed(
+    network: PlannedModule, voxel_size: float, dtype: torch.dtype, exactly: Points | None = None
+) -> Runner:
+    """A network as one graph a bucket of sizes; for one scan alone if ``exactly`` is given.
+
+    Raises:
+        ValueError: it cannot be captured.
+    """
+    raise NotImplementedError
