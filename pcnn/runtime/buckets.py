@@ -32,6 +32,11 @@ class Edges:
         if not 1 < self.ratio <= 1.3:
             raise ValueError(f"buckets must be 1 to 1.3 apart, got ratio={self.ratio}")
 
+    @property
+    def headroom(self) -> float:
+        """How many times the sites of the cloud that asks for a bucket it is made for."""
+        return 1.1
+
     def above(self, size: int) -> int:
         """The edge of a size."""
         number, edge = 0, _whole(self.smallest)
@@ -39,6 +44,20 @@ class Edges:
             number += 1
             edge = max(edge + UNIT, _whole(self.smallest * self.ratio**number))
         return edge
+
+
+@dataclass(frozen=True)
+class Exact(Edges):
+    """Every size a bucket of its own, but for whole tiles: what others are measured against."""
+
+    @property
+    def headroom(self) -> float:
+        """See `Edges.headroom`."""
+        return 1.0
+
+    def above(self, size: int) -> int:
+        """The size, rounded up."""
+        return _whole(max(1, size))
 
 
 def _whole(size: float) -> int:

@@ -33,10 +33,6 @@ from pcnn.tensor import SparseTensor
 #: Norms keep their parameters in float32 where a network is run in half precision.
 _NORMS = (nn.modules.batchnorm._BatchNorm, nn.LayerNorm, nn.GroupNorm)
 
-#: A room is made for this many times the sites of the cloud that asked for it.
-_HEADROOM = 1.1
-
-
 #: Points, features and batch index.
 Cloud = tuple[Tensor, Tensor, Tensor | None]
 
@@ -244,7 +240,7 @@ class GraphedNetwork:
                 cells = cells_of(on, at, self._size)
                 grid = self._planner.voxelize(cells, batch_size)
             needed = self._planner.on_voxels.room_of(grid)
-            rows = [self.edges.above(int(_HEADROOM * n)) for n in needed.sizes.rows]
+            rows = [self.edges.above(int(self.edges.headroom * n)) for n in needed.sizes.rows]
             cut = needed.cut
             if old is not None:
                 rows = [max(pair) for pair in zip(rows, old.sizes.rows, strict=True)]

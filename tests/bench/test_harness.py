@@ -53,6 +53,10 @@ def test_a_timing_summarises_its_repeats() -> None:
     timing = Timing.of([5.0, 1.0, 2.0, 3.0, 4.0, 6.0, 7.0, 8.0, 9.0, 10.0])
     assert (timing.median, timing.fastest, timing.p90, timing.repeats) == (5.5, 1.0, 9.0, 10)
     assert Timing.of([2.0]).p90 == 2.0
+    many = Timing.of([float(number) for number in range(200, 0, -1)])
+    assert (many.p90, many.p95, many.p99) == (180.0, 190.0, 198.0)
+    assert "p99_ms" not in many.columns()
+    assert many.columns(tails=True)["p99_ms"] == 198.0
     with pytest.raises(ValueError, match="no repeats"):
         Timing.of([])
 
@@ -76,6 +80,20 @@ def test_wall_time_is_that_of_the_calls_after_the_warm_up(clock: Clock) -> None:
     assert numbers == list(range(7)), "every repeat has a number of its own"
     wall_time(same(lambda: order.append("call")), CPU, Repeats(1, 0), flush)
     assert order == 7 * ["flush"] + ["flush", "call"]
+
+
+def test_calls_back_to_back_share_one_wait(clock: Clock) -> None:
+    numbers: list[int] = []
+
+    def calls(index: int) -> Callable[[], None]:
+        numbers.append(index)
+        return lambda: clock.passes(10.0 if index else 30.0)
+
+    taken = harness.back_to_back_ms(calls, CPU, Repeats(4, 2, budget_s=1.0))
+    assert taken == pytest.approx((30.0 + 3 * 10.0) / 4)
+    assert numbers == [0, 1, *range(3), *3 * [*range(4)]]
+    few = harness.back_to_back_ms(calls, CPU, Repeats(100, 0, budget_s=0.27))
+    assert few == pytest.approx((30.0 + 2 * 10.0) / 3), "three rounds within the budget"
 
 
 def test_a_budget_ends_the_warm_up_and_leaves_three_repeats(clock: Clock) -> None:

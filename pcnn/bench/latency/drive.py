@@ -2,7 +2,8 @@
 
 A graph serves a scan in the bucket that holds it, so rows up to the bucket's capacity are computed
 for nothing. How much that costs is the ratio of two medians, of the shared graph and of one that
-was captured for exactly that scan; both answer the scan in turns, so that clocks and caches are the same.
+was captured for exactly that scan (rounded up to whole tiles of rows); both answer it in turns, so
+that clocks and caches are the same.
 """
 
 from __future__ import annotations
@@ -144,7 +145,7 @@ def _beside_exact(drive: Drive, setting: Setting) -> tuple[list[Columns], list[f
     all_shared: list[float] = []
     all_exact: list[float] = []
     for scan, sites in zip(drive.task.scans, drive.sites, strict=True):
-        own = drive.gate.made(drive.line, exactly=scan)
+        own = drive.gate.made(drive.line, exactly=True)
         drive.gate.agreement(drive.row, own, scan)
         pair = Task(drive.task.runner, [scan]).calls()(0), Task(own, [scan]).calls()(0)
         turns = Repeats(2 * TURNS, 4, setting.budget)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from pcnn.bench.clouds import Cloud
-from pcnn.bench.latency.runners import EAGER, Eager, Line, Runner, graphed
+from pcnn.bench.latency.runners import EAGER, Eager, Graphed, Line, Runner
 from pcnn.bench.latency.scans import part_of
 from pcnn.bench.latency.setting import LatencySetting
 from pcnn.bench.layers.layer import torch_dtype
@@ -78,15 +78,15 @@ class Gate:
             self._runners[line.name] = made
         return self._runners[line.name]
 
-    def made(self, line: Line, exactly: Points | None = None) -> Runner:
-        """The network of a line, unchecked; a graph of one bucket for one scan if asked for.
+    def made(self, line: Line, exactly: bool = False) -> Runner:
+        """The network of a line, unchecked; a graph with a bucket for every size if asked for.
 
         Raises:
             CheckFailed: the engine does not pass its whole check.
         """
-        network = self.standard.work(line.engine, "infer", self.standard.cells).network
         if line.is_graph:
-            return graphed(network, self.grid_size, self.dtype, exactly)
+            return Graphed(self.eager.network, self.grid_size, exactly)
+        network = self.standard.work(line.engine, "infer", self.standard.cells).network
         return Eager(network, self.setting.where)
 
     def _check(self, runner: Runner, row: Row) -> None:

@@ -15,6 +15,8 @@ from pcnn.bench.native.network import Points
 from pcnn.bench.networks.models import features_of
 from pcnn.nn.planned import PlannedModule
 from pcnn.ops.engine import Engine, resolve
+from pcnn.runtime import graph
+from pcnn.runtime.buckets import Edges, Exact
 
 #: The lines by the engine ``auto``.
 GRAPH, EAGER = "graph", "eager"
@@ -97,12 +99,47 @@ class Eager(Runner):
         return found
 
 
-def graphed(
-    network: PlannedModule, voxel_size: float, dtype: torch.dtype, exactly: Points | None = None
-) -> Runner:
-    """A network as one graph a bucket of sizes; for one scan alone if ``exactly`` is given.
+class Graphed(Runner):
+    """A network as CUDA graphs, one a bucket of sizes.
 
-    Raises:
-        ValueError: it cannot be captured.
+    Args:
+        network: in evaluation mode, in the dtype of the features.
+        voxel_size: edge of a voxel [m].
+        exactly: whether every size is a bucket of its own.
     """
-    raise NotImplementedError
+
+    def __init__(self, network: PlannedModule, voxel_size: float, exactly: bool = False) -> None:
+        self.graph = graph(network, voxel_size, edges=Exact() if exactly else Edges())
+
+    def __call__(self, scan: Points) -> Any:
+        """See `Runner`.
+
+        Raises:
+            ValueError: the network cannot be captured, so that calls would be eager.
+        """
+        answer = self.graph(scan.points, scan.features, scan.batch, scan.batch_size)
+        if self.graph.reason is not None:
+            raise ValueError(f"no graph: {self.graph.reason}")
+        return answer
+
+    def outputs(self, answer: Any) -> list[Tensor]:
+        """See `Runner`."""
+        found = answer if isinstance(answer, list) else [answer]
+        return [one.features[: one.rows()] for one in found]
+
+    def delivered(self, answer: Any) -> Tensor:
+        """See `Runner`; of a backbone with the rows of its bucket that hold no site."""
+        found: Tensor = answer[-1].features if isinstance(answer, list) else answer.at_points()
+        return found
+
+    def edges(self, most: int) -> list[int]:
+        """See `Runner`."""
+        found = [self.graph.edges.above(1)]
+        while found[-1] < most:
+            found.append(self.graph.edges.above(found[-1] + 1))
+        return found[:-1]
+
+    def memory(self) -> dict[str, int]:
+        """See `Runner`."""
+        buckets = self.graph.buckets
+        return {"buckets": len(buckets), "bytes": sum(int(one["bytes"]) for one in buckets)}

@@ -66,7 +66,7 @@ def _same(setting: LatencySetting, figure: str, gate: Gate, cloud: Cloud, line: 
 
 
 def clouds_of_every_size(cloud: Cloud, count: int, edges: Sequence[int]) -> list[Cloud]:
-    """So many clouds: none, one and two points, around every edge of a bucket, and copies.
+    """So many clouds: copies, around every edge of a bucket, and of none, one and two points.
 
     Args:
         cloud: what they are parts of.
@@ -77,7 +77,8 @@ def clouds_of_every_size(cloud: Cloud, count: int, edges: Sequence[int]) -> list
     around = [edge + step for edge in edges for step in (-1, 0, 1) if 2 < edge + step <= voxels]
     few = [first_cells(cloud, size) for size in (*SMALLEST, *around) if size <= voxels]
     left = max(1, count - len(few))
-    return [*few, *copies(cloud, sizes_of_drive(cloud, left, smallest=0.01))]
+    # those around an edge have a voxel a point: more than the copies that a bucket was made for
+    return [*copies(cloud, sizes_of_drive(cloud, left, smallest=0.01)), *few]
 
 
 def replay_rows(setting: LatencySetting, figure: str) -> Iterator[Row]:

@@ -89,7 +89,7 @@ class Anatomy:
         levels: number of sites by level.
         tables: rows and slots of every kernel map.
         entries: triplets of all maps.
-        head: bytes that plain linear layers move, in elements.
+        head: numbers that plain linear layers read and write.
     """
 
     points: int
@@ -143,7 +143,7 @@ def anatomy(network: PlannedModule, scan: Points) -> Anatomy:
     layers: list[Layer] = []
     maps: dict[int, KernelMap] = {}
     levels: dict[int, int] = {}
-    head = 0
+    head: dict[int, int] = {}  # of the last call: the first is not watched
 
     def observe(call: ObservedCall) -> None:
         layer, found, out = call.layer, call.kernel_map, call.out
@@ -158,8 +158,7 @@ def anatomy(network: PlannedModule, scan: Points) -> Anatomy:
         layers.append(Layer(stride, *sizes, triplets, *channels, layer.weight.numel()))
 
     def linear(layer: nn.Linear, inputs: Sequence[Any], out: torch.Tensor) -> None:
-        nonlocal head
-        head += inputs[0].numel() + out.numel() + layer.weight.numel()
+        head[id(layer)] = inputs[0].numel() + out.numel() + layer.weight.numel()
 
     x = scan.on(network, backward=False)
     hooks = [
@@ -175,7 +174,8 @@ def anatomy(network: PlannedModule, scan: Points) -> Anatomy:
     tables = tuple((found.n_out, found.volume) for found in maps.values())
     entries = sum(found.triplets for found in maps.values())
     channels = scan.features.shape[1]
-    return Anatomy(len(scan.points), channels, tuple(layers), levels, tables, entries, head)
+    moved = sum(head.values())
+    return Anatomy(len(scan.points), channels, tuple(layers), levels, tables, entries, moved)
 
 
 def floors_of(found: Anatomy, gate: Gate) -> dict[str, float] | None:
