@@ -131,6 +131,7 @@ def row_lists_kernel(  # type: ignore[no-untyped-def]  # the compiler reads anno
             live = rows >= 0
             if PACK > 1:
                 there &= filled[:, None]
+                live &= filled[None, :]  # rows are -1 there; the mask keeps the accesses wide
             elif not EXACT:
                 live &= inside[None, :]
             a = tl.load(source + rows.to(tl.int64) * stride, mask=live, other=0.0)
