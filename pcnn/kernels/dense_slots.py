@@ -128,11 +128,13 @@ def dense_slots_kernel(  # type: ignore[no-untyped-def]
             COMPUTE,
             PRECISION,
         )
-    channels = group * OUTPUTS + columns
-    places = (outputs * (GROUPS * OUTPUTS))[:, None] + channels[None, :]
-    there = exists[:, None] & (columns < OUTPUTS)[None, :]
-    channels = tl.broadcast_to(channels[None, :], [ROWS, COLUMNS])
-    sums = with_epilogue(sums, places, channels, there, scale_ptr, shift_ptr, residual_ptr, RELU)
+    channels = group * OUTPUTS + columns[None, :]
+    places = (outputs * (GROUPS * OUTPUTS))[:, None] + channels
+    shown = (columns < OUTPUTS)[None, :]
+    there = exists[:, None] & shown
+    sums = with_epilogue(
+        sums, places, channels, shown, there, scale_ptr, shift_ptr, residual_ptr, RELU
+    )
     tl.store(out_ptr + places, sums.to(out_ptr.dtype.element_ty), mask=there)
 
 

@@ -20,6 +20,7 @@ def with_epilogue(  # type: ignore[no-untyped-def]  # the compiler reads annotat
     sums,
     places,
     channels,
+    shown,
     there,
     scale_ptr,
     shift_ptr,
@@ -29,19 +30,21 @@ def with_epilogue(  # type: ignore[no-untyped-def]  # the compiler reads annotat
     """``relu(sums * scale + shift + residual)``; parts that are ``None`` are left out.
 
     Args:
-        sums: float32, of any shape.
+        sums: float32 ``[ROWS, COLUMNS]``.
         places: int64 elements of the output, of the same shape; the residual lies likewise.
-        channels: output channels, broadcast to that shape.
-        there: which elements exist.
+        channels: output channels ``[1, COLUMNS]``. A scale and a shift are read once per channel:
+            broadcast to all rows before they are read, they cost more than the store.
+        shown: which channels exist, ``[1, COLUMNS]``.
+        there: which elements exist, ``[ROWS, COLUMNS]``.
         scale_ptr: ``[C_out]`` or None.
         shift_ptr: ``[C_out]`` or None.
         residual_ptr: ``[N_out, C_out]`` or None.
         RELU: whether ReLU follows.
     """
     if scale_ptr is not None:
-        sums *= tl.load(scale_ptr + channels, mask=there, other=0.0).to(tl.float32)
+        sums *= tl.load(scale_ptr + channels, mask=shown, other=0.0).to(tl.float32)
     if shift_ptr is not None:
-        sums += tl.load(shift_ptr + channels, mask=there, other=0.0).to(tl.float32)
+        sums += tl.load(shift_ptr + channels, mask=shown, other=0.0).to(tl.float32)
     if residual_ptr is not None:
         sums += tl.load(residual_ptr + places, mask=there, other=0.0).to(tl.float32)
     if RELU:
@@ -65,15 +68,17 @@ def finish_kernel(  # type: ignore[no-untyped-def]
 ):
     """Some rows of the output."""
     rows = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
-    columns = tl.arange(0, COLUMNS)
-    there = (rows < n_out)[:, None] & (columns < CHANNELS)[None, :]
-    places = rows[:, None] * CHANNELS + columns[None, :]
-    channels = tl.broadcast_to(columns[None, :], [ROWS, COLUMNS])
+    channels = tl.arange(0, COLUMNS)[None, :]
+    shown = channels < CHANNELS
+    there = (rows < n_out)[:, None] & shown
+    places = rows[:, None] * CHANNELS + channels
     sums = tl.load(sums_ptr + places, mask=there, other=0.0)
     for part in tl.static_range(1, PARTS):
         first = part * n_out.to(tl.int64) * CHANNELS
         sums += tl.load(sums_ptr + first + places, mask=there, other=0.0)
-    sums = with_epilogue(sums, places, channels, there, scale_ptr, shift_ptr, residual_ptr, RELU)
+    sums = with_epilogue(
+        sums, places, channels, shown, there, scale_ptr, shift_ptr, residual_ptr, RELU
+    )
     tl.store(out_ptr + places, sums.to(out_ptr.dtype.element_ty), mask=there)
 
 

@@ -134,10 +134,10 @@ def implicit_gemm(  # type: ignore[no-untyped-def]  # the compiler reads annotat
         sums = tl.dot(a, b, sums, input_precision=PRECISION)
 
     out_rows = tl.load(tile_out + tile.to(tl.int64) * TILE_ROWS + places)
-    shown = columns < C_OUT
-    written = (out_rows >= 0)[:, None] & shown[None, :]
-    out_channels = group * C_OUT + columns
-    targets = out_rows.to(tl.int64)[:, None] * (GROUPS * C_OUT) + out_channels[None, :]
+    shown = (columns < C_OUT)[None, :]
+    written = (out_rows >= 0)[:, None] & shown
+    out_channels = group * C_OUT + columns[None, :]
+    targets = out_rows.to(tl.int64)[:, None] * (GROUPS * C_OUT) + out_channels
     if ADDS:
         tl.atomic_add(out + targets, sums, mask=written, sem="relaxed")
     elif SPLIT > 1:
@@ -145,7 +145,7 @@ def implicit_gemm(  # type: ignore[no-untyped-def]  # the compiler reads annotat
         tl.store(out + offset + targets, sums, mask=written)
     else:
         sums = with_epilogue(
-            sums, targets, out_channels[None, :], written, scale, shift, residual, RELU
+            sums, targets, out_channels, shown, written, scale, shift, residual, RELU
         )
         tl.store(out + targets, sums.to(out.dtype.element_ty), mask=written)
 

@@ -176,10 +176,13 @@ def row_lists_kernel(  # type: ignore[no-untyped-def]  # the compiler reads anno
                 sums = tl.dot(a, b, sums, input_precision=PRECISION)
 
     out_rows = tl.load(tile_out + tile * TILE_ROWS + places)
-    written = (out_rows >= 0)[:, None] & (columns < OUTPUTS)[None, :]
-    shown = group * OUTPUTS + columns[None, :]
-    targets = out_rows.to(tl.int64)[:, None] * (GROUPS * OUTPUTS) + shown
-    sums = with_epilogue(sums, targets, shown, written, scale_ptr, shift_ptr, residual_ptr, RELU)
+    shown = (columns < OUTPUTS)[None, :]
+    written = (out_rows >= 0)[:, None] & shown
+    channels = group * OUTPUTS + columns[None, :]
+    targets = out_rows.to(tl.int64)[:, None] * (GROUPS * OUTPUTS) + channels
+    sums = with_epilogue(
+        sums, targets, channels, shown, written, scale_ptr, shift_ptr, residual_ptr, RELU
+    )
     tl.store(out_ptr + targets, sums.to(out_ptr.dtype.element_ty), mask=written)
 
 
