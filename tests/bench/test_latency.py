@@ -280,10 +280,10 @@ TIMELINE = (
     *(("Memcpy HtoD", 1.0), ("elementwise_floor", 2.0), ("pack_cells", 3.0), ("radix_pass", 4.0)),
     *(("level_keys", 5.0), ("radix_pass", 6.0), ("windowed_search", 7.0), ("fill", 8.0)),
     *(("mask_keys", 9.0), ("radix_pass", 10.0), ("tile_lists", 11.0), ("indexFuncLargeIndex", 12)),
-    *(("implicit_gemm", 100.0), ("finish_kernel", 1.0), ("implicit_gemm", 200.0)),
-    *(("nvjet_gemm", 50.0), ("elementwise_copy", 5.0)),
+    *(("implicit_gemm", 100.0), ("finish_kernel", 1.0), ("nvjet_sm90_badd", 3.0)),
+    *(("implicit_gemm", 200.0), ("finish_kernel", 2.0), ("nvjet_sm90", 50.0), ("copy", 5.0)),
 )
-LAYERS = [Layer(1, 10, 10, 30, 4, 8, 864), Layer(2, 10, 5, 10, 8, 8, 512)]
+LAYERS = [Layer(1, True, 10, 10, 30, 4, 8, 864), Layer(2, True, 10, 5, 10, 8, 8, 512)]
 
 
 def test_kernels_belong_to_stages_by_name_and_order() -> None:
@@ -295,11 +295,11 @@ def test_kernels_belong_to_stages_by_name_and_order() -> None:
         "maps": 15.0,
         "tiles": 30.0,
         "voxel features": 12.0,
-        "layers /1": 101.0,
-        "layers /2": 200.0,
-        "head": 55.0,
+        "layers /1": 104.0,
+        "layers /2": 202.0,
+        "head and output": 55.0,
     }
-    assert by_stage(timeline, [*LAYERS, *LAYERS])["layers"] == 356.0
+    assert by_stage(timeline, [*LAYERS, *LAYERS])["layers"] == 306.0
 
 
 def test_a_floor_is_bytes_or_arithmetic_stage_by_stage() -> None:
@@ -307,9 +307,8 @@ def test_a_floor_is_bytes_or_arithmetic_stage_by_stage() -> None:
     gate = Gate(of_latency(model=["minkunet"], width=1.0), "minkunet", CLOUD)
     found = anatomy(gate.eager.network, scan)
     assert (found.points, found.channels, found.levels[1]) == (400, 4, 400)
-    # two convolutions of the stem, four encoders of 1 + 2 x 2, four decoders of 1 + 2 x 2, and
-    # the projections of seven first blocks, whose channels change
-    assert len([layer for layer in found.layers if layer.weights > layer.c_in * layer.c_out]) == 42
+    assert len(found.mapped) == 42
+    assert len(found.layers) == 42 + 7, "first blocks whose channels change have a shortcut"
     assert found.head == 400 * (96 + 19) + 96 * 19
     floors = found.floors("NVIDIA H200", torch.float16)
     assert floors is not None
@@ -319,7 +318,7 @@ def test_a_floor_is_bytes_or_arithmetic_stage_by_stage() -> None:
     assert floors["copy"] == pytest.approx(1e3 * 2 * 400 * (12 + 8) / 4.2e12)
     assert floors["head"] == pytest.approx(1e3 * 2 * found.head / 4.2e12)
     assert found.floors("a toaster", torch.float16) is None
-    one = Anatomy(1, 4, (Layer(1, 9, 9, 10**9, 100, 100, 10**4),), {1: 9}, ((9, 27),), 9, 0)
+    one = Anatomy(1, 4, (Layer(1, True, 9, 9, 10**9, 100, 100, 10**4),), {1: 9}, ((9, 27),), 9, 0)
     least = one.floors("NVIDIA H200", torch.float16)
     assert least is not None
     assert least["layers /1"] == pytest.approx(1e3 * 2 * 1e13 / 7.2e14)

@@ -231,7 +231,7 @@ def _stages(setting: LatencySetting, figure: str, gate: Gate, cloud: Cloud) -> I
             def check(row: Row = row, line: Line = line) -> Checked:
                 task = checked_task(gate, line, row, [scan])
                 found = anatomy(gate.eager.network, scan)
-                task = replace(task, floors=floors_of(found, gate), layers=found.layers)
+                task = replace(task, floors=floors_of(found, gate), layers=found.mapped)
                 return Proof(row), lambda: task
 
             yield Case(row, check, by_stages)

@@ -1,8 +1,9 @@
 """Where the time of a scan goes, stage by stage, and how far each stage is from its floor.
 
 Stages are told apart in the trace of one call by the names of kernels: each has some that no stage
-before it has, and others (sorting, fills, sums) belong to the stage that is running. Products are
-those of the convolutions in their order, so that each belongs to the level of its output sites.
+before it has, and others (sorting, fills, sums) belong to the stage that is running. Products over
+kernel maps are those of the convolutions in order, so that each, with what follows it, belongs
+to the level of its output sites.
 
 A floor is what the device takes at least for the stage alone: operands read once and results
 written once at the bandwidth of the memory or, of layers, the arithmetic at the rate of matrix
@@ -22,7 +23,6 @@ import torch
 from torch import nn
 
 from pcnn.bench.latency.gate import Gate
-from pcnn.bench.layers.parts import part_of
 from pcnn.bench.native.network import Points
 from pcnn.bench.trace import KernelTime
 from pcnn.geometry import KernelMap
@@ -37,7 +37,7 @@ COPY, SORT, LEVELS, MAPS, TILES, REDUCE, HEAD = (
     "maps",
     "tiles",
     "voxel features",
-    "head",
+    "head and output",
 )
 #: Names of kernels that begin a stage, in the order of the stages.
 BEGINS: tuple[tuple[str, re.Pattern[str]], ...] = (
@@ -45,8 +45,11 @@ BEGINS: tuple[tuple[str, re.Pattern[str]], ...] = (
     (LEVELS, re.compile(r"level_keys|place_level|place_points|bound_box|candidates")),
     (MAPS, re.compile(r"search|windows|disjoint|count_neighbours|fill_neighbours|parents")),
     (TILES, re.compile(r"mask_keys|row_masks|tile_|slot_bits|row_keys|first_steps|row_lists")),
-    (REDUCE, re.compile(r"index_?[aA]dd|indexFunc|reduce_|segment|voxel_mean|index_put")),
+    (REDUCE, re.compile(r"index_add|indexFunc|segment")),
 )
+#: Names of kernels that are a product over a kernel map, and of those that finish one.
+PRODUCT = re.compile(r"implicit_gemm|stationary|dense_slots|mvmr|::mm|::bmm|batched_gemm")
+FINISH = re.compile(r"finish")
 #: Bytes of a key, a row number and a point's coordinates.
 KEY, INDEX, POINT = 8, 4, 12
 
@@ -57,6 +60,7 @@ class Layer:
 
     Args:
         level: tensor stride of its output sites.
+        has_map: whether it reads a kernel map; one of a single slot is a matrix product.
         n_in: input rows.
         n_out: output rows.
         triplets: number of triplets T.
@@ -66,6 +70,7 @@ class Layer:
     """
 
     level: int
+    has_map: bool
     n_in: int
     n_out: int
     triplets: int
@@ -99,6 +104,11 @@ class Anatomy:
     tables: tuple[tuple[int, int], ...]
     entries: int
     head: int
+
+    @property
+    def mapped(self) -> list[Layer]:
+        """Layers that read a kernel map."""
+        return [layer for layer in self.layers if layer.has_map]
 
     def floors(self, device: str, dtype: torch.dtype) -> dict[str, float] | None:
         """Lower bound of every stage [ms]; ``None`` where the rates of a device are unknown."""
@@ -155,7 +165,9 @@ def anatomy(network: PlannedModule, scan: Points) -> Anatomy:
         triplets = out.geometry.rows if found is None else found.triplets
         channels = layer.in_channels // layer.groups, layer.out_channels
         stride = max(out.geometry.tensor_stride)
-        layers.append(Layer(stride, *sizes, triplets, *channels, layer.weight.numel()))
+        layers.append(
+            Layer(stride, found is not None, *sizes, triplets, *channels, layer.weight.numel())
+        )
 
     def linear(layer: nn.Linear, inputs: Sequence[Any], out: torch.Tensor) -> None:
         head[id(layer)] = inputs[0].numel() + out.numel() + layer.weight.numel()
@@ -191,23 +203,24 @@ def by_stage(timeline: Sequence[KernelTime], layers: Sequence[Layer]) -> dict[st
 
     Args:
         timeline: kernels of one call in their order.
-        layers: convolutions of the network in their order; where there are fewer products than
-            that, or other ones, all layers are one stage.
+        layers: convolutions of the network that read a map, in their order; where there are not as
+            many products, all layers are one stage.
     """
-    products = [n for n, kernel in enumerate(timeline) if part_of(kernel.name) == "products"]
-    told = len(layers) <= len(products)
+    products = [n for n, kernel in enumerate(timeline) if PRODUCT.search(kernel.name)]
+    told = len(layers) == len(products)
+    order = [name for name, _ in BEGINS]
     spent: dict[str, float] = {}
-    stage, number, order = SORT, -1, [name for name, _ in BEGINS]
+    stage, number = SORT, -1
     for place, kernel in enumerate(timeline):
-        if place in products:
+        if number + 1 < len(products) and place == products[number + 1]:
             number += 1
-            stage = HEAD if number >= len(layers) else layers_at(layers[number].level)
-            stage = stage if told else "layers"
+            stage = layers_at(layers[number].level) if told else "layers"
+        elif products and place > products[-1] and not FINISH.search(kernel.name):
+            stage = HEAD
         elif number < 0:
             begun = next((name for name, words in BEGINS if words.search(kernel.name)), stage)
-            later = order.index(begun) >= order.index(stage)
-            stage = begun if later else stage
-        copies = number < 0 and stage == SORT and not spent.get(SORT) and _copies(kernel.name)
+            stage = begun if order.index(begun) >= order.index(stage) else stage
+        copies = stage == SORT and not spent.get(SORT) and _copies(kernel.name)
         key = COPY if copies else stage
         spent[key] = spent.get(key, 0.0) + kernel.microseconds / 1e3
     return spent
