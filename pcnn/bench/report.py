@@ -63,8 +63,9 @@ def table(header: Header, rows: Sequence[Row]) -> Table:
 
 
 def _with_ratio(record: dict[str, object]) -> dict[str, object]:
-    """Add how many times its floor a GPU time is."""
-    time, floor = record.get("gpu_ms"), record.get("floor_ms")
+    """Add how many times its floor a time is: on the GPU, or else from start to end."""
+    times = (record.get(name) for name in ("gpu_ms", "wall_ms", "gpu_busy_ms"))
+    time, floor = next(filter(None, times), None), record.get("floor_ms")
     if isinstance(time, float) and isinstance(floor, float) and floor > 0:
         record["over_floor"] = round(time / floor, 1)
     return record

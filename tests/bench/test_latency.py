@@ -22,6 +22,7 @@ from pcnn.bench.latency.scans import (
     copies,
     first_cells,
     fixed_scan,
+    name_of_drive,
     part_of,
     scans_of_folder,
     sizes_of_drive,
@@ -245,6 +246,11 @@ def test_scans_are_read_from_workloads_points_and_folders(tmp_path: Path) -> Non
     for word, message in (("nowhere.npz", "no such file"), (str(tmp_path), "no such file")):
         with pytest.raises(FileNotFoundError, match=message):
             fixed_scan(word)
+    sequence = tmp_path / "07" / "velodyne"
+    sequence.mkdir(parents=True)
+    assert name_of_drive(sequence) == "sequence 07"
+    (tmp_path / "SIMULATED.json").write_text("{}")
+    assert name_of_drive(sequence) == "sequence 07 (simulated)"
     (tmp_path / "none").mkdir()
     with pytest.raises(ValueError, match="no scans in"):
         scans_of_folder(tmp_path / "none")

@@ -27,7 +27,7 @@ from pcnn.bench.latency.cases import (
 )
 from pcnn.bench.latency.gate import Gate
 from pcnn.bench.latency.runners import EAGER, GRAPH, Line
-from pcnn.bench.latency.scans import copies, sizes_of_drive
+from pcnn.bench.latency.scans import copies, name_of_drive, sizes_of_drive
 from pcnn.bench.latency.setting import LatencySetting
 from pcnn.bench.native.network import Points
 from pcnn.bench.rows import Row
@@ -83,7 +83,7 @@ def _cases(
     scans = [gate.scan(cloud) for cloud in clouds]
     sites = [sites_of(cloud, setting) for cloud in clouds]
     least, most = (of(len(cloud.points) for cloud in clouds) for of in (min, max))
-    name = clouds[0].name if setting.drive is None else setting.drive.name
+    name = clouds[0].name if setting.drive is None else name_of_drive(setting.drive)
     said: dict[str, Any] = {"points": f"{least}-{most}"}
     said["scans" if setting.driven else "copies"] = len(clouds)
     for line in setting.lines:

@@ -16,11 +16,12 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from pcnn.bench.clouds import Cloud
+from pcnn.bench.clouds import SIMULATED, Cloud
 from pcnn.bench.scenes import load_scene
 from pcnn.datasets.readers.points import SUFFIXES, read_points
 from pcnn.errors import UserError
 from pcnn.files.arrays import read_npz
+from pcnn.files.simulated import is_simulated
 
 #: Edge of a voxel where neither a file nor an option says it [m].
 VOXEL_SIZE = 0.05
@@ -82,6 +83,13 @@ def scans_of_folder(folder: Path, voxel_size: float | None = None) -> list[Cloud
     if not files:
         raise ValueError(f"no scans in {folder}; give a folder of {', '.join(SUFFIXES)} files")
     return [Cloud(path.stem, _points(path), voxel_size or VOXEL_SIZE) for path in files]
+
+
+def name_of_drive(folder: Path) -> str:
+    """Name of a folder of scans, of the sequence around a ``velodyne`` folder; says if simulated."""
+    place = folder.resolve()
+    name = f"sequence {place.parent.name}" if place.name == "velodyne" else place.name
+    return name + (SIMULATED if is_simulated(place) else "")
 
 
 def copies(cloud: Cloud, points: Sequence[int]) -> list[Cloud]:
