@@ -322,7 +322,7 @@ def test_a_floor_is_bytes_or_arithmetic_stage_by_stage() -> None:
         *("copy", "sort and pack", "levels", "maps", "tiles", "voxel features")
     ]
     assert floors["copy"] == pytest.approx(1e3 * 2 * 400 * (12 + 8) / 4.2e12)
-    assert floors["head"] == pytest.approx(1e3 * 2 * found.head / 4.2e12)
+    assert floors["head and output"] == pytest.approx(1e3 * 2 * found.head / 4.2e12)
     assert found.floors("a toaster", torch.float16) is None
     one = Anatomy(1, 4, (Layer(1, True, 9, 9, 10**9, 100, 100, 10**4),), {1: 9}, ((9, 27),), 9, 0)
     least = one.floors("NVIDIA H200", torch.float16)

@@ -86,7 +86,7 @@ def scans_of_folder(folder: Path, voxel_size: float | None = None) -> list[Cloud
 
 
 def name_of_drive(folder: Path) -> str:
-    """Name of a folder of scans, of the sequence around a ``velodyne`` folder; says if simulated."""
+    """Name of a folder of scans, or of the sequence around ``velodyne``; says if simulated."""
     place = folder.resolve()
     name = f"sequence {place.parent.name}" if place.name == "velodyne" else place.name
     return name + (SIMULATED if is_simulated(place) else "")
