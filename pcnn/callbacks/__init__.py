@@ -17,6 +17,7 @@ from pcnn.callbacks.stop import StopOnSignal, StopSignals, stop_signals
 from pcnn.callbacks.throughput import Throughput
 from pcnn.callbacks.timed_schedule import TimedSchedule
 from pcnn.callbacks.wandb_iou_table import WandbMedia
+from pcnn.callbacks.warm_up import WarmUp
 from pcnn.callbacks.weight_average import WeightAverage
 
 __all__ = [
@@ -35,6 +36,7 @@ __all__ = [
     "TrainingProgress",
     "WandbMedia",
     "WandbPairs",
+    "WarmUp",
     "WeightAverage",
     "load_config",
     "load_weights",

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import sys
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from lightning.pytorch import LightningModule, Trainer
@@ -201,6 +203,36 @@ class TrainingProgress(ProgressBar):
         if limit is not None and limit < left:  # the steps will not all be taken
             return f"{seconds:.2f} s/step, {_duration(max(limit, 0.0))} left of max_time"
         return f"{seconds:.2f} s/step" + (f", {_duration(left)} left" if total else "")
+
+    def say(self, text: str) -> None:
+        """Print a line, above the bars where there are any."""
+        if self._enabled:
+            self._line(text)
+
+    @contextmanager
+    def work(self, name: str, total: int) -> Iterator[Callable[[], None]]:
+        """Show a piece of work within the run: a bar of its own, or a line as it begins.
+
+        Args:
+            name: what is done, as `compiling kernels`.
+            total: how many parts it has.
+
+        Yields:
+            A function to call after every part.
+        """
+        if not (self._enabled and self.terminal):
+            self.say(f"{name}: {total}")
+            yield lambda: None
+            return
+        opened = self._bars is None
+        bars = self._bars or self._open()
+        bar = bars.add_task(name, total=total, figures="")
+        try:
+            yield lambda: bars.advance(bar)
+        finally:
+            bars.remove_task(bar)
+            if opened:
+                self._close()
 
     def _line(self, text: str) -> None:
         (self._bars.console if self._bars is not None else self._console).print(text)

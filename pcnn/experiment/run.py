@@ -15,7 +15,7 @@ import torch
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
-from pcnn.callbacks import Checkpoint, RunCheckpoint, StopOnSignal, StopSignals
+from pcnn.callbacks import Checkpoint, RunCheckpoint, StopOnSignal, StopSignals, WarmUp
 from pcnn.console import Console
 from pcnn.experiment import build, report, run_folder
 from pcnn.experiment.check import checked, is_network
@@ -217,7 +217,7 @@ def fit_and_evaluate(
         if cfg.train and chosen and last is None:  # the best state is the last one
             path = str(getattr(trainer.checkpoint_callback, "last_model_path", ""))
             last = LastState(path, steps, dict(metrics))
-        facts |= facts_of(chosen, on_validation, last)
+        facts |= facts_of(chosen, on_validation, last) | start_of(trainer)
         report.write_metrics(run.folder, cfg, metrics, steps, checkpoint, facts)
         passes: dict[str, torch.Tensor] = getattr(task, "confusion", {})
         write_counts(run.folder, passes, list(cfg.data.get("class_names", [])))
@@ -234,6 +234,13 @@ def fit_and_evaluate(
         if not metrics and cfg.train:
             report.say_unmeasured(console)
     return optimized(cfg, metrics)
+
+
+def start_of(trainer: L.Trainer) -> dict[str, dict[str, float]]:
+    """How long the training took to its first step, as an entry of metrics.json."""
+    callbacks = trainer.callbacks  # type: ignore[attr-defined]  # set where mypy cannot see it
+    found = [callback.start for callback in callbacks if isinstance(callback, WarmUp)]
+    return {"start": found[0]} if found and found[0] else {}
 
 
 def optimized(cfg: DictConfig, metrics: Mapping[str, float]) -> float | None:

@@ -12,6 +12,8 @@ import torch
 import triton
 from torch import Tensor
 
+from pcnn.kernels.recorded import RECORD, Launch
+
 #: Sizes beyond it are 64-bit arguments, so another variant.
 _INT32 = 1 << 31
 _ALIGNMENT = 16
@@ -107,11 +109,20 @@ class Variant:
             grid: programs along both axes; none is no launch.
             tensors: contiguous; ``None`` where the kernel takes one.
             sizes: integers that vary from call to call.
+
+        Under `recorded` the launch is written down in place of being made.
         """
         if 0 in grid:
             return
         first = tensors[0]
         assert first is not None
+        record = RECORD.get()
+        if record is not None:
+            types = [None if tensor is None else tensor.dtype for tensor in tensors]
+            large = [size if not -_INT32 <= size < _INT32 else 0 for size in sizes]
+            arguments = *types, *large, *self._constants
+            record[Launch(self._kernel, arguments, tuple(self._options.items()))] = None
+            return
         if self._interpreted:
             self._launch(grid, tensors, sizes)
             return

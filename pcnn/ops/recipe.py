@@ -14,6 +14,7 @@ from pcnn.geometry.base import Builder
 from pcnn.geometry.kernel_map import LayoutUse
 from pcnn.geometry.layouts import layout_kind
 from pcnn.geometry.point_set import PointKind
+from pcnn.kernels.recorded import recorded
 from pcnn.tensor import SparseTensor
 
 #: Name of a layout, and whether it is of the transposed map.
@@ -132,7 +133,8 @@ class NetworkPlan:
 def trace(model: nn.Module, kind: PointKind | None = None) -> Recipe:
     """Find the levels and maps of a model by a dry run on two sites, in evaluation mode.
 
-    Buffers, gradients and the training flags of the model stay as they are.
+    Buffers, gradients and the training flags of the model stay as they are. Kernels in Triton are
+    not launched: variants for two sites would be compiled for nothing else.
 
     Args:
         model: takes a `SparseTensor`.
@@ -161,7 +163,7 @@ def trace(model: nn.Module, kind: PointKind | None = None) -> Recipe:
         module.plans_input = False  # type: ignore[assignment]
     model.eval()
     try:
-        with torch.no_grad():
+        with torch.no_grad(), recorded():
             model(SparseTensor(features, grid))
     finally:
         for module, training in flags:

@@ -1,0 +1,171 @@
+"""The start of a run: kernels compiled side by side before the first batch; how long it took."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from itertools import pairwise
+from typing import Any
+
+import torch
+from lightning.pytorch import Callback, LightningModule, Trainer
+
+from pcnn.callbacks.progress import TrainingProgress
+from pcnn.kernels.recorded import Launch, compile_all
+
+#: Work that is done sooner shows no progress: kernels that were compiled before are read.
+QUIET_SECONDS = 1.0
+
+
+class WarmUp(Callback):
+    """Compile what a run needs on all cores, before its first batch; report how it started.
+
+    On a CUDA device the sources of maps begin to compile in processes of their own as soon as the
+    run is set up, while loaders read the first batch. When that has arrived, the network runs once
+    without its Triton kernels, which writes down the variants that this batch needs
+    (`pcnn.runtime.launches`), and these are compiled side by side. So do the first batches of
+    validation and test. Kernels that are on disk already are read, which takes a second. Of several
+    ranks on a machine one compiles, and the others read.
+
+    Args:
+        ahead: False compiles every kernel at its first launch, one after another.
+
+    Attributes:
+        start: seconds from the beginning of the fit to the end of the first optimiser step:
+            ``all``, of which ``data`` until the first batch was on the device, its maps built,
+            ``kernels`` compiling, and ``step`` in the first step; ``variants``, the number of
+            kernels. Empty before.
+    """
+
+    def __init__(self, ahead: bool = True) -> None:
+        super().__init__()
+        self.ahead = ahead
+        self.start: dict[str, float] = {}
+        self._warm: set[str] = set()  # stages whose kernels are compiled
+        self._sources: list[subprocess.Popen[bytes]] | None = None
+        self._began = self._arrived = self._compiled = 0.0
+        self._first_step = 0
+
+    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        """Begin to compile the sources of maps."""
+        self._began = time.perf_counter()
+        device = trainer.strategy.root_device
+        ours = trainer.local_rank == 0 and device.type == "cuda" and self.ahead
+        if ours and self._sources is None:
+            from pcnn.kernels.compiler import architecture
+            from pcnn.kernels.sources_ahead import compile_sources_ahead
+
+            arch = architecture(torch.cuda.get_device_capability(device))
+            self._sources = compile_sources_ahead(arch)
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Note where the training begins."""
+        self.start, self._first_step = {}, trainer.global_step
+
+    def on_train_batch_start(
+        self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int
+    ) -> None:
+        """Compile what the first step needs."""
+        if "train" in self._warm:
+            return
+        self._arrived = time.perf_counter()
+        self.start["variants"] = self._compile("train", trainer, pl_module, batch)
+        self._compiled = time.perf_counter()
+
+    def on_train_batch_end(
+        self,
+        trainer: Trainer,
+        pl_module: LightningModule,
+        outputs: Any,
+        batch: Any,
+        batch_idx: int,
+    ) -> None:
+        """Report the first step of the optimiser."""
+        if "all" in self.start or trainer.global_step == self._first_step:
+            return
+        if pl_module.device.type == "cuda":
+            torch.cuda.synchronize(pl_module.device)
+        marks = self._began, self._arrived, self._compiled, time.perf_counter()
+        spans = (round(b - a, 3) for a, b in pairwise(marks))
+        self.start |= dict(zip(("data", "kernels", "step"), spans, strict=True))
+        self.start["all"] = round(marks[-1] - marks[0], 3)
+        progress = _progress(trainer)
+        if progress is not None:
+            progress.say(
+                "first step after {all:.1f} s: data {data:.1f}, kernels {kernels:.1f}, "
+                "step {step:.1f}".format(**self.start)
+            )
+
+    def on_validation_batch_start(
+        self,
+        trainer: Trainer,
+        pl_module: LightningModule,
+        batch: Any,
+        batch_idx: int,
+        dataloader_idx: int = 0,
+    ) -> None:
+        """Compile what an evaluation needs, at its first batch."""
+        if "evaluation" not in self._warm:
+            self._compile("evaluation", trainer, pl_module, batch)
+
+    on_test_batch_start = on_validation_batch_start
+
+    def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        """Leave no process behind."""
+        for process in self._sources or ():
+            process.wait()
+
+    def _compile(self, stage: str, trainer: Trainer, task: Any, batch: Any) -> int:
+        """Compile the kernels of a batch; their number."""
+        self._warm.add(stage)
+        device, found = task.device, 0
+        if not self.ahead or device.type != "cuda" or not hasattr(task, "inputs"):
+            return found
+        if trainer.local_rank == 0:
+            launches = self._launches(stage, trainer, task, batch)
+            found = len(launches)
+            compile_shown(launches, device, _progress(trainer))
+        if trainer.world_size > 1:
+            trainer.strategy.barrier("kernels")
+        return found
+
+    def _launches(self, stage: str, trainer: Trainer, task: Any, batch: Any) -> list[Launch]:
+        from pcnn.runtime.launches import launches_of
+
+        inputs = task.inputs(batch) if batch.batch_size else ()
+        with trainer.precision_plugin.forward_context():
+            return launches_of(task.net, inputs, backward=stage == "train")
+
+
+def compile_shown(
+    launches: Sequence[Launch], device: torch.device, progress: TrainingProgress | None
+) -> int:
+    """Compile variants on all cores, with progress where that takes longer than reading them.
+
+    Args:
+        launches: the variants.
+        device: a CUDA device.
+        progress: where to show it, if anywhere.
+
+    Returns:
+        Bytes of machine code.
+    """
+    began, size = time.monotonic(), 0
+    advance: Callable[[], None] | None = None
+    with ExitStack() as stack:
+        for done, code in enumerate(compile_all(launches, device)):
+            size += code
+            if advance is not None:
+                advance()
+            elif progress is not None and time.monotonic() - began > QUIET_SECONDS:
+                left = len(launches) - done - 1
+                what = "compiling kernels, kept for later runs"
+                advance = stack.enter_context(progress.work(what, left))
+    return size
+
+
+def _progress(trainer: Trainer) -> TrainingProgress | None:
+    found = trainer.progress_bar_callback
+    return found if isinstance(found, TrainingProgress) else None

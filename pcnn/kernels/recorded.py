@@ -1,0 +1,86 @@
+"""Launches of Triton kernels written down, and their variants compiled ahead, on all cores."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Collection, Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextvars import ContextVar
+from functools import partial
+from typing import Any, NamedTuple
+
+import torch
+
+from pcnn.cores import available_cores
+
+
+class Launch(NamedTuple):
+    """What a compiled variant of a Triton kernel depends on.
+
+    Args:
+        kernel: made by ``triton.jit``.
+        arguments: the dtype of every tensor (``None`` where there is none), every size (0 for those
+            of 32 bits), then the constants.
+        options: names and values of Triton's own options.
+    """
+
+    kernel: Any
+    arguments: tuple[Any, ...]
+    options: tuple[tuple[str, int], ...]
+
+    def compile(self) -> int:
+        """Compile and load it on torch's current device, or read it from Triton's cache.
+
+        Returns:
+            Bytes of its machine code.
+        """
+        compiled = self.kernel.warmup(*self.arguments, grid=(1,), **dict(self.options))
+        assert compiled.run  # builds the function that launches it, and loads the code
+        return len(compiled.kernel)
+
+
+Record = dict[Launch, None]
+
+#: Where launches of this thread are written down; ``None``: they are made.
+RECORD: ContextVar[Record | None] = ContextVar("recorded launches", default=None)
+
+
+@contextlib.contextmanager
+def recorded() -> Iterator[Record]:
+    """Write down the launches of Triton kernels by this thread in place of making them.
+
+    Outputs of these kernels keep whatever their memory held.
+
+    Yields:
+        The launches so far, each variant once, in the order of their first use.
+    """
+    record: Record = {}
+    token = RECORD.set(record)
+    try:
+        yield record
+    finally:
+        RECORD.reset(token)
+
+
+def compile_all(launches: Collection[Launch], device: torch.device) -> Iterator[int]:
+    """Compile variants side by side, on all cores; Triton's passes hold no lock of Python.
+
+    Args:
+        launches: the variants.
+        device: a CUDA device, on which they are loaded.
+
+    Yields:
+        Bytes of machine code of each as it is ready.
+
+    Raises:
+        Exception: of Triton, where a kernel does not compile or does not fit the device.
+    """
+    if not launches:
+        return
+    workers = min(available_cores(), len(launches))
+    pool = ThreadPoolExecutor(workers, "compile", partial(torch.cuda.set_device, device))
+    try:
+        for done in as_completed([pool.submit(launch.compile) for launch in launches]):
+            yield done.result()
+    finally:
+        pool.shutdown(cancel_futures=True)

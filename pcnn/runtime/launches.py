@@ -1,0 +1,48 @@
+"""The launches that a step of a network makes, found out without making them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from pcnn.kernels.recorded import Launch, recorded
+from pcnn.tensor import SparseTensor
+
+
+def launches_of(net: nn.Module, inputs: Sequence[SparseTensor], backward: bool) -> list[Launch]:
+    """Variants of Triton kernels that a network launches on these inputs.
+
+    The network runs as it would, under the autocast and in the mode that are set, but for these
+    kernels: they are written down. All that follows has the right shapes and meaningless values.
+    Weights, buffers, gradients and generators stay as they are.
+
+    Args:
+        net: maps a sparse tensor to a sparse tensor or a tensor.
+        inputs: its inputs in one step.
+        backward: whether gradients of all weights follow.
+    """
+    devices = sorted({x.features.get_device() for x in inputs if x.features.is_cuda})
+    # backward in this thread: it is the one whose launches are written down
+    here = torch.autograd.set_multithreading_enabled(False)
+    with recorded() as launches, torch.random.fork_rng(devices), here:
+        for x in inputs:
+            if backward:
+                _run_both_ways(net, x)
+            else:
+                with torch.no_grad():
+                    net(x)
+    return list(launches)
+
+
+def _run_both_ways(net: nn.Module, x: SparseTensor) -> None:
+    # running means of norms would take in what the kernels have not written
+    buffers = {name: buffer.clone() for name, buffer in net.named_buffers()}
+    weights = [weight for weight in net.parameters() if weight.requires_grad]
+    with torch.enable_grad():
+        found = functional_call(net, buffers, (x,))
+        out: Tensor = found.features if isinstance(found, SparseTensor) else found
+        if weights and out.requires_grad:
+            torch.autograd.grad(out.float().sum(), weights, allow_unused=True)

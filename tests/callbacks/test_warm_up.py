@@ -1,0 +1,77 @@
+"""The start of a run, reported, and the progress of compilation."""
+
+import io
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import lightning as L
+import pytest
+import torch
+
+from pcnn.callbacks import TrainingProgress, WarmUp, warm_up
+from pcnn.callbacks.warm_up import compile_shown
+from pcnn.console import Console
+from tests.callbacks.tiny import Data, Task
+
+CPU = torch.device("cpu")
+
+
+def spoken() -> tuple[TrainingProgress, io.StringIO]:
+    """A progress that writes lines, and where it does."""
+    progress, text = TrainingProgress(1000, terminal=False), io.StringIO()
+    progress._console = Console(file=text, soft_wrap=True, highlight=False, width=200)
+    return progress, text
+
+
+def test_the_first_optimiser_step_is_timed_in_parts(tmp_path: Path) -> None:
+    progress, text = spoken()
+    start = WarmUp()
+    trainer = L.Trainer(
+        accelerator="cpu",
+        max_steps=2,
+        accumulate_grad_batches=2,
+        callbacks=[progress, start],
+        default_root_dir=tmp_path,
+        logger=False,
+        enable_checkpointing=False,
+        enable_model_summary=False,
+    )
+    trainer.fit(Task(), Data())
+    parts = [start.start[name] for name in ("data", "kernels", "step")]
+    assert start.start["all"] == pytest.approx(sum(parts), abs=0.005)
+    assert min(parts) >= 0
+    assert start.start["variants"] == 0
+    assert text.getvalue().count("first step after") == 1
+
+
+@pytest.mark.parametrize(("quiet", "lines"), [(60.0, 0), (-1.0, 1)])
+def test_compiling_shows_when_it_takes_longer_than_reading(
+    quiet: float, lines: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def compile_all(launches: list[Any], device: torch.device) -> Iterator[int]:
+        yield from (100 for _ in launches)
+
+    monkeypatch.setattr(warm_up, "compile_all", compile_all)
+    monkeypatch.setattr(warm_up, "QUIET_SECONDS", quiet)
+    progress, text = spoken()
+    launches: list[Any] = [SimpleNamespace()] * 5
+    assert compile_shown(launches, CPU, progress) == 500
+    assert text.getvalue().count("compiling kernels, kept for later runs: 4") == lines
+    assert compile_shown(launches, CPU, None) == 500
+
+
+def test_a_bar_beside_the_training_comes_and_goes() -> None:
+    progress, text = spoken()
+    progress.terminal = True
+    with progress.work("compiling", 2) as advance:
+        assert progress._bars is not None
+        advance()
+        assert progress._bars.tasks[0].completed == 1
+    assert progress._bars is None
+    progress.disable()
+    with progress.work("compiling", 2) as advance:
+        advance()
+        assert progress._bars is None
+    assert "compiling" not in text.getvalue()  # no line of other ranks

@@ -1,0 +1,91 @@
+"""Launches written down in place of being made, and compiled side by side; no GPU."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+pytest.importorskip("triton")
+
+from triton.backends.compiler import GPUTarget
+from triton.compiler import CompiledKernel
+from triton.runtime import JITFunction, driver
+
+from pcnn.kernels.outer_products import _SUM, sum_of_chunks_kernel
+from pcnn.kernels.recorded import Launch, compile_all, recorded
+
+CPU = torch.device("cpu")
+SUMS, COUNTS = torch.full((3, 16), torch.nan), torch.ones(3, dtype=torch.int64)
+
+
+def launch(chunk: int, elements: int) -> torch.Tensor:
+    out = torch.zeros(3, 16)
+    _SUM((1, 3), (SUMS, COUNTS, out), (chunk,), (16, 3, 4, False, 64, elements), num_warps=4)
+    return out
+
+
+@pytest.fixture
+def no_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Triton compiles for a Hopper that is not there, into a cache of its own."""
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(torch.cuda, "set_device", lambda device: None)
+    monkeypatch.setattr(CompiledKernel, "run", True)
+    target = GPUTarget("cuda", 90, 32)
+    hopper = SimpleNamespace(
+        get_current_device=lambda: 0,
+        get_current_stream=lambda device: 0,
+        get_current_target=lambda: target,
+    )
+    monkeypatch.setattr(driver, "_active", hopper)
+    yield
+    sum_of_chunks_kernel.device_caches.clear()
+
+
+def test_every_variant_is_written_down_once_and_none_is_launched() -> None:
+    with recorded() as record:
+        outs = [launch(5, 32), launch(7, 32), launch(5, 64), launch(1 << 40, 32)]
+        assert len(record) == 3
+    assert not any(out.any() for out in outs)
+    first, second, large = record
+    assert first.kernel is sum_of_chunks_kernel
+    assert first.arguments == (
+        *(torch.float32, torch.int64, torch.float32, 0),
+        *(16, 3, 4, False, 64, 32),
+    )
+    assert second.arguments[-1] == 64
+    assert large.arguments[3] == 1 << 40
+    assert dict(first.options) == {"num_warps": 4, "num_stages": 3}
+
+
+@pytest.mark.skipif(not isinstance(sum_of_chunks_kernel, JITFunction), reason="interpreted kernels")
+@pytest.mark.usefixtures("no_device")
+def test_variants_compile_side_by_side_into_tritons_cache(tmp_path: Path) -> None:
+    with recorded() as record:
+        launch(5, 32)
+        launch(5, 64)
+    sizes = list(compile_all(record, CPU))
+    assert len(sizes) == 2
+    assert min(sizes) > 1000
+    assert sorted(len(path.read_bytes()) for path in tmp_path.rglob("*.cubin")) == sorted(sizes)
+    assert sorted(compile_all(record, CPU)) == sorted(sizes)
+
+
+def test_an_error_of_the_compiler_passes_and_leaves_the_rest(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(torch.cuda, "set_device", lambda device: None)
+
+    def warmup(number: int, **options: Any) -> Any:
+        if number == 3:
+            raise RuntimeError("out of registers")
+        return SimpleNamespace(run=True, kernel=b"code")
+
+    kernel = SimpleNamespace(warmup=warmup, __hash__=None)
+    launches = [Launch(kernel, (number,), ()) for number in range(3)]
+    assert list(compile_all(launches, CPU)) == [4, 4, 4]
+    assert list(compile_all([], CPU)) == []
+    with pytest.raises(RuntimeError, match="out of registers"):
+        list(compile_all([*launches, Launch(kernel, (3,), ())], CPU))
