@@ -163,6 +163,22 @@ def test_keys_that_a_task_has_no_use_for_are_refused() -> None:
     assert "tta.flips=[z]" in str(refusal("tta=rot4", "tta.flips=[z]"))
 
 
+def test_steps_that_no_graph_can_hold_are_refused() -> None:
+    graph = "trainer.graph=true"
+    assert refusal(graph) is None
+    for reason, *overrides in (
+        ("task=registration wait", "model=resunet", "dataset=threedmatch"),
+        ("task=classification wait", "model=resnet18", "dataset=s3dis"),
+        ("geometry=point", "geometry=point"),
+        ("engine=torchsparse", "engine=torchsparse"),
+        ("compile=true", "compile=true"),
+        ("trainer.sync_batchnorm=true", "trainer=ddp"),
+    ):
+        assert reason in str(refusal(graph, *overrides)), overrides
+    assert refusal(graph, "trainer=ddp", "trainer.sync_batchnorm=false") is None
+    assert "trainer.graph=2" in str(refusal("trainer.graph=2"))
+
+
 # with those of the sweep, every file of the groups; loggers and experiments have tests of their own
 REST = (
     ("callbacks=plain", "engine=minuet", "trainer=cpu", "tta=identity"),

@@ -18,7 +18,7 @@ from torch import nn
 
 from pcnn.datasets import OnVoxels, Placement
 from pcnn.experiment.arguments import signature
-from pcnn.experiment.check import ABOUT_MODEL, without
+from pcnn.experiment.check import ABOUT_MODEL, ABOUT_TRAINER, without
 from pcnn.experiment.errors import MAX_LINES, ConfigError
 from pcnn.experiment.schema import training_part
 from pcnn.experiment.targets import allowed_packages, construct, verified
@@ -156,6 +156,7 @@ def task(cfg: DictConfig) -> L.LightningModule:
     node = verified(training_part(plain(cfg.task)), "task", allow)
     facts = {key: plain(cfg.data)[key] for key in ABOUT_DATA if key in cfg.data}
     facts["compiled"] = bool(cfg.get("compile", False))  # earlier configurations have no such key
+    facts["graph"] = bool(cfg.trainer.get("graph", False))
     facts["views"] = make(plain(cfg.tta), "tta", allow) if cfg.get("tta") else None
     module = make(node, "task", allow, net=net, **asked_for(node, facts))
     assert isinstance(module, L.LightningModule)
@@ -228,7 +229,7 @@ def trainer(
     Raises:
         ConfigError: a value is refused, or there is no such device.
     """
-    node = plain(cfg.trainer)
+    node = without(plain(cfg.trainer), ABOUT_TRAINER)
     if node.get("enable_progress_bar") is False:  # Lightning refuses the two together
         callbacks = [callback for callback in callbacks if not isinstance(callback, ProgressBar)]
     accelerator = node.get("accelerator")

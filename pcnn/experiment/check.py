@@ -22,9 +22,12 @@ from pcnn.experiment.schema import ABOUT, Config, evaluation_part, training_part
 from pcnn.experiment.targets import allowed_packages, looked_up, verified
 from pcnn.hints import accepts, hints_of, shown
 from pcnn.ops.engine import check_geometry, resolve
+from pcnn.tasks.network_task import can_run_as_graph
 
 # keys of a model that describe it; the others are arguments of its constructor
 ABOUT_MODEL = tuple(ABOUT["model"])
+# keys of the trainer that are no arguments of Lightning's
+ABOUT_TRAINER = tuple(ABOUT["trainer"])
 # keys of every group that describes itself by them
 NEEDED = ("name", "tasks", "geometries")
 # keys that a task must ask for, by the argument's name
@@ -40,6 +43,7 @@ GIVEN = {
             "voxel_size",
             "benchmark",
             "compiled",
+            "graph",
             "views",
         }
     ),
@@ -192,11 +196,31 @@ def check_combination(cfg: DictConfig) -> None:
         check_geometry(resolve(cfg.engine.name, cfg.engine.deterministic), geometry)
     except ValueError as error:
         raise ConfigError(str(error)) from error
+    if cfg.trainer.get("graph"):
+        check_graph(cfg)
     if cfg.trainer.get("max_steps") == -1 and cfg.trainer.get("max_epochs") in (None, -1):
         raise ConfigError(
             "trainer.max_steps=-1 leaves the length of the training open, and the schedule with it."
             "\npossible: trainer.max_epochs=EPOCHS with it, or trainer.max_steps=STEPS"
         )
+
+
+def check_graph(cfg: DictConfig) -> None:
+    """Refuse CUDA graphs of steps that no graph can hold, on whatever machine."""
+    target = looked_up(cfg.task.get("_target_"), "task", allow=allowed_packages(cfg))
+    reason = None
+    if not can_run_as_graph(target.call):
+        reason = f"steps of task={cfg.task.name} wait for the device"
+    elif cfg.geometry.name != "voxel":
+        reason = f"maps of geometry={cfg.geometry.name} have lists of no fixed size"
+    elif resolve(cfg.engine.name).dataflow is not None:
+        reason = f"engine={cfg.engine.name} takes numbers of every map to the host"
+    elif cfg.get("compile"):
+        reason = "compile=true makes another graph of the network"
+    elif cfg.trainer.get("sync_batchnorm"):
+        reason = "trainer.sync_batchnorm=true counts spare rows"
+    if reason is not None:
+        raise ConfigError(f"trainer.graph=true: {reason}.\npossible: without trainer.graph")
 
 
 def check_dataset_keys(dataset: DictConfig) -> None:
@@ -224,6 +248,8 @@ def check_node(cfg: DictConfig, node: Any, where: str, given: frozenset[str]) ->
     assert isinstance(written, dict)
     if where == "model":
         resolved = without(resolved, ABOUT_MODEL)
+    elif where == "trainer":
+        resolved = without(resolved, ABOUT_TRAINER)
     elif where == "task":
         evaluation = evaluation_part(without(resolved, ()))
         if evaluation is not None:

@@ -20,6 +20,7 @@ def on_this_machine(cfg: DictConfig, folder: Path) -> tuple[DictConfig, torch.de
     """The configuration with what this machine decides, the device, and lines that tell of it.
 
     * Half precision by loss scaling (`16-mixed`) is of GPUs; a CPU computes in `32-true`.
+    * Steps run as CUDA graphs (`trainer.graph`) on CUDA devices alone.
     * `global_batch_size` samples go into an optimiser step, whatever the number of devices: they
       are `devices * dataset.batch_size * trainer.accumulate_grad_batches` of them. The batch of a
       device may get smaller, to divide its share, and `trainer.devices=auto` leaves devices out
@@ -41,6 +42,9 @@ def on_this_machine(cfg: DictConfig, folder: Path) -> tuple[DictConfig, torch.de
     if half and device.type == "cpu":
         cfg.trainer.precision = "32-true"
         lines.append(f"precision: 32-true, as trainer.precision={given} needs a GPU")
+    if cfg.trainer.get("graph") and device.type != "cuda":
+        cfg.trainer.graph = False
+        lines.append("steps run eagerly, as trainer.graph=true needs a CUDA device")
     if cfg.get("global_batch_size") is not None and cfg.train:
         lines.append(share_steps(cfg, trial))
     return cfg, device, lines

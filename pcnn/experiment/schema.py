@@ -20,6 +20,7 @@ ABOUT: Mapping[str, Mapping[str, Any]] = {
     "model": {"name": str, "tasks": Sequence[str], "geometries": Sequence[str]},
     "dataset": {"name": str, "tasks": Mapping[str, Any]},
     "geometry": {"name": str},
+    "trainer": {"graph": bool},
     "task": {
         "name": str,
         "metric": Optional[str],  # noqa: UP045 - as below

@@ -15,6 +15,7 @@ import torch
 from pcnn.geometry.block_layouts import Layout as Layout
 from pcnn.geometry.block_layouts import bags, blocks, row_starts
 from pcnn.geometry.gray_order import bits
+from pcnn.geometry.padding import BY_SLOT, CONSTANT, MASKS, PAIRS, TABLE, TILES, Padding
 from pcnn.geometry.row_lists import row_lists as lists_of_rows
 from pcnn.geometry.slot_subsets import half_pairs, hybrid, slot_norms
 from pcnn.geometry.slot_tiles import (
@@ -208,6 +209,7 @@ class LayoutKind:
         replaced_by_tiles: what builders write and a map may drop once it holds tiles, as its table
             follows from them.
         has_threshold: whether ``derive`` takes ``threshold``.
+        padding: how it lies in tensors of fixed size; ``None``: not at all.
     """
 
     name: str
@@ -216,17 +218,18 @@ class LayoutKind:
     triplet_bytes: int = 4
     replaced_by_tiles: bool = False
     has_threshold: bool = False
+    padding: Padding | None = None
 
 
 #: Every layout, by its name.
 LAYOUTS: Mapping[str, LayoutKind] = {
     kind.name: kind
     for kind in (
-        LayoutKind("pairs", pairs, True, 8),
-        LayoutKind("counts", counts),
-        LayoutKind("offsets", offsets, True),
-        LayoutKind("table", table, replaced_by_tiles=True),
-        LayoutKind("masks", masks, replaced_by_tiles=True),
+        LayoutKind("pairs", pairs, True, 8, padding=PAIRS),
+        LayoutKind("counts", counts, padding=BY_SLOT),
+        LayoutKind("offsets", offsets, True, padding=BY_SLOT),
+        LayoutKind("table", table, replaced_by_tiles=True, padding=TABLE),
+        LayoutKind("masks", masks, replaced_by_tiles=True, padding=MASKS),
         LayoutKind("rows_csr", rows_csr, True, 8),
         LayoutKind("columns_csr", columns_csr),
         LayoutKind("row_lists", row_lists),
@@ -235,12 +238,12 @@ LAYOUTS: Mapping[str, LayoutKind] = {
         LayoutKind("identity_slot", identity_slot, True),
         LayoutKind("blocks", blocks, True, 12),
         LayoutKind("bags", bags, True, 20),
-        LayoutKind("tiles", tiles),
-        LayoutKind("section_tiles", section_tiles),
-        LayoutKind("fitting_tiles", fitting_tiles),
-        LayoutKind("kernel_size", kernel_size),
+        LayoutKind("tiles", tiles, padding=TILES),
+        LayoutKind("section_tiles", section_tiles, padding=TILES),
+        LayoutKind("fitting_tiles", fitting_tiles, padding=TILES),
+        LayoutKind("kernel_size", kernel_size, padding=CONSTANT),
         LayoutKind("half_pairs", half_pairs, True),
-        LayoutKind("slot_norms", slot_norms),
+        LayoutKind("slot_norms", slot_norms, padding=CONSTANT),
         LayoutKind("hybrid", hybrid, True, has_threshold=True),
     )
 }

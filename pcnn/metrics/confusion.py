@@ -54,11 +54,23 @@ class ConfusionMatrix(Metric):
         self.add_state("invalid", torch.zeros(2, dtype=torch.int64), dist_reduce_fx="sum")
 
     def update(self, pred: Tensor, target: Tensor) -> None:
-        """Add the points of one batch.
+        """Add the points of one batch; arguments and errors as of `counted`."""
+        self.add(*self.counted(pred, target))
+
+    def add(self, counts: Tensor, invalid: Tensor) -> None:
+        """Add what `counted` returned."""
+        self.counts += counts
+        self.invalid += invalid
+
+    def counted(self, pred: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+        """Count the points of one batch, and leave the state as it is.
 
         Args:
             pred: [P] any integer dtype, predicted class ids or `ignore_index`.
             target: [P] any integer dtype, true class ids or `ignore_index`.
+
+        Returns:
+            What the batch adds to ``counts``, and to ``invalid``.
 
         Raises:
             ValueError: shapes differ, or a tensor is not one-dimensional.
@@ -87,8 +99,8 @@ class ConfusionMatrix(Metric):
         cell = torch.where(target_in & ~pred_bad, cell, c * (c + 1))
         flat = torch.zeros(c * (c + 1) + 1, dtype=torch.int64, device=pred.device)
         flat.scatter_add_(0, cell, torch.ones_like(cell))
-        self.counts += flat[:-1].view(c, c + 1)
-        self.invalid += torch.stack((target_bad.sum(), (pred_bad & target_in).sum()))
+        invalid = torch.stack((target_bad.sum(), (pred_bad & target_in).sum()))
+        return flat[:-1].view(c, c + 1), invalid
 
     def compute(self) -> Tensor:
         """Return the counts, summed over ranks.

@@ -25,7 +25,7 @@ class FeatureWise(nn.Module):
         """Features ``[N, C]`` to ``[N, C']`` on the same sites."""
         if type(x) is not SparseTensor:
             require_sparse(x, self)
-        return x.replace(normalize(self.module, x.features))
+        return x.replace(normalize(self.module, x.features, x.geometry.count))
 
 
 def concatenate(*tensors: SparseTensor) -> SparseTensor:

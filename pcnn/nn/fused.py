@@ -63,7 +63,7 @@ def fused_convolution(
             return _fused(layer, x, out, found, residual, relu)
     y: SparseTensor = layer(x) if out is None else layer(x, out)
     if norm is not None:
-        y = y.replace(normalize(norm, y.features))
+        y = y.replace(normalize(norm, y.features, y.geometry.count))
     if residual is not None:
         y = add(y, residual)
     # in place: no norm needs its own output in backward

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 
-def normalize(norm: nn.Module, features: Tensor) -> Tensor:
+def normalize(norm: nn.Module, features: Tensor, count: Tensor | None = None) -> Tensor:
     """Apply a norm to features ``[N, C]``, for any N.
 
     `torch.nn.BatchNorm1d` refuses to train on fewer than two rows, because their variance does not
@@ -15,10 +17,48 @@ def normalize(norm: nn.Module, features: Tensor) -> Tensor:
     Args:
         norm: any module on ``[N, C]``.
         features: ``[N, C]``.
+        count: ``[1]`` int32 on the device, rows that there are; those behind are in no statistics
+            of a batch, and 0 where there are any. ``None``: all rows.
+
+    Raises:
+        ValueError: `torch.nn.SyncBatchNorm` with a count.
     """
+    if count is not None and isinstance(norm, _BatchNorm) and norm.training:
+        return _counted(norm, features, count)
     if features.shape[0] < 2 and isinstance(norm, nn.BatchNorm1d) and norm.training:
         return nn.functional.batch_norm(
             features, norm.running_mean, norm.running_var, norm.weight, norm.bias, eps=norm.eps
         )
     normalized: Tensor = norm(features)
     return normalized
+
+
+def _counted(norm: _BatchNorm, features: Tensor, count: Tensor) -> Tensor:
+    """Batch norm over the first rows, of which there are at least two; nothing waits."""
+    if isinstance(norm, nn.SyncBatchNorm):
+        raise ValueError("norms over all devices know of no spare rows; take nn.BatchNorm1d")
+    there = (torch.arange(len(features), device=features.device) < count)[:, None]  # [N, 1]
+    wide = features if features.dtype == torch.float64 else features.float()
+    number = count.to(wide.dtype)  # [1]
+    mean = torch.where(there, wide, 0).sum(0) / number  # [C]
+    centred = torch.where(there, wide - mean, 0)
+    variance = centred.square().sum(0) / number
+    _keep(norm, mean.detach(), (variance * number / (number - 1)).detach())
+    scaled = centred * torch.rsqrt(variance + norm.eps)
+    if norm.weight is not None:
+        scaled = torch.where(there, scaled * norm.weight + norm.bias, 0)
+    return scaled.to(features.dtype)
+
+
+@torch.no_grad()
+def _keep(norm: _BatchNorm, mean: Tensor, variance: Tensor) -> None:
+    """Move the running statistics towards those of a batch, as torch does."""
+    if norm.running_mean is None or norm.running_var is None:
+        return
+    assert norm.num_batches_tracked is not None  # there with the statistics
+    norm.num_batches_tracked += 1
+    share: float | Tensor = 0.0 if norm.momentum is None else norm.momentum
+    if norm.momentum is None:  # the mean of all batches
+        share = norm.num_batches_tracked.reciprocal()
+    for running, own in ((norm.running_mean, mean), (norm.running_var, variance)):
+        running += share * (own.to(running.dtype) - running)

@@ -35,7 +35,7 @@ class CountingTask(NetworkTask):
 
     Args:
         net: as in `NetworkTask`, with `optimizer`, `scheduler`, `decay_norms_and_biases`,
-            `prefetch_maps` and `compiled`.
+            `prefetch_maps`, `compiled` and `graph`.
         class_names: C names.
         loss: `loss(logits, labels) -> scalar`.
         optimizer: ...
@@ -44,6 +44,7 @@ class CountingTask(NetworkTask):
         decay_norms_and_biases: ...
         prefetch_maps: ...
         compiled: ...
+        graph: ...
         views: of test-time augmentation; None for a single pass alone.
     """
 
@@ -58,9 +59,11 @@ class CountingTask(NetworkTask):
         decay_norms_and_biases: bool = False,
         prefetch_maps: bool = True,
         compiled: bool = False,
+        graph: bool = False,
         views: EvaluationViews | None = None,
     ) -> None:
-        super().__init__(net, optimizer, scheduler, decay_norms_and_biases, prefetch_maps, compiled)
+        settings = decay_norms_and_biases, prefetch_maps, compiled, graph
+        super().__init__(net, optimizer, scheduler, *settings)
         self.loss = loss
         self.class_names = tuple(class_names)
         self.ignore_index = ignore_index

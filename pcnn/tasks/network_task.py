@@ -16,7 +16,9 @@ from pcnn.errors import UserError
 from pcnn.nn import PlannedModule
 from pcnn.ops.prefetch import SideStream, tensors_of
 from pcnn.plural import counted
+from pcnn.runtime.capture import Figures
 from pcnn.runtime.compile import Compiled, compile
+from pcnn.tasks.graphed_steps import GraphedSteps, capture_on
 from pcnn.tensor import SparseTensor
 
 
@@ -36,6 +38,11 @@ class NetworkTask(L.LightningModule):
             still busy with the step before.
         compiled: run the network through `pcnn.runtime.compile`. Weights and checkpoints are those
             of the network itself, so they serve with and without it.
+        graph: on a CUDA device, run forward, loss and backward of a step as one CUDA graph
+            (`pcnn.runtime.step_graph`); elsewhere it changes nothing.
+
+    Raises:
+        ValueError: both `compiled` and `graph`.
     """
 
     def __init__(
@@ -46,14 +53,19 @@ class NetworkTask(L.LightningModule):
         decay_norms_and_biases: bool = False,
         prefetch_maps: bool = True,
         compiled: bool = False,
+        graph: bool = False,
     ) -> None:
         super().__init__()
+        if compiled and graph:
+            raise ValueError("a step is one graph of torch.compile or a CUDA graph: ask for one")
         self.net = net
         self.make_optimizer = optimizer
         self.make_scheduler = scheduler
         self.decay_norms_and_biases = decay_norms_and_biases
         self.prefetch_maps = prefetch_maps
         self.compiled = compiled
+        self.graph = graph
+        self._graphed: GraphedSteps | None = None
         # in a dict, unseen by torch: the parameters would be there twice, under other names; by the
         # network's id, which a copy of the task does not share, as it must not the compiled code
         self._compiled: dict[int, Compiled] = {}
@@ -101,6 +113,34 @@ class NetworkTask(L.LightningModule):
 
         return self._side.run(prepare, tensors)
 
+    def learn(self, tensor: SparseTensor, labels: Tensor) -> Figures:
+        """Figures of a step, among them `loss`; for a task that can run as a graph to fill.
+
+        Device work alone, in shapes that follow from those of the arguments; nothing else is
+        changed but running statistics. Rows with the label `ignore_index` count for nothing.
+
+        Args:
+            tensor: input of the network.
+            labels: ``[N]`` int64.
+        """
+        raise NotImplementedError
+
+    def learnt(self, batch: Any, ignore_index: int) -> Figures:
+        """`learn` of a batch: as a graph where that was asked for, and there is a CUDA device."""
+        if self._graphed is None or not self._graphed.serves(self.net):
+            capture = capture_on(self.device) if self.graph else None
+            if capture is None:
+                return self.learn(batch.tensor, batch.labels)
+            self._graphed = GraphedSteps(self.trainer, self.net, self.learn, ignore_index, capture)
+        return self._graphed.step(batch)
+
+    def backward(self, loss: Tensor, *args: Any, **kwargs: Any) -> None:
+        """Gradients of a loss; those of a graph are there already."""
+        if self._graphed is None:
+            super().backward(loss, *args, **kwargs)
+        else:
+            self._graphed.backward()
+
     def note_taught(self, number: Tensor | int) -> None:
         """Count what a step learns from: labelled rows, or positives. Nothing waits for it."""
         self._taught = self._taught + number
@@ -111,7 +151,8 @@ class NetworkTask(L.LightningModule):
         self._check_taught()
 
     def on_train_end(self) -> None:
-        """The same of a part of an epoch."""
+        """The same of a part of an epoch; graphs give their memory back."""
+        self._graphed = None
         self._check_taught()
 
     def _check_taught(self) -> None:
@@ -146,6 +187,11 @@ class NetworkTask(L.LightningModule):
             "optimizer": optimizer,
             "lr_scheduler": {"scheduler": schedule, "interval": "step"},
         }
+
+
+def can_run_as_graph(task: object) -> bool:
+    """True for a class of tasks that fills `NetworkTask.learn`."""
+    return getattr(task, "learn", NetworkTask.learn) is not NetworkTask.learn
 
 
 def parameter_groups(

@@ -8,8 +8,10 @@ import torch
 from torch import Tensor
 
 from pcnn.metrics import ConfusionMatrix, iou, miou_official, summary
+from pcnn.runtime.capture import Figures
 from pcnn.tasks.counting_task import CountingTask, Meters
 from pcnn.tasks.views import EvaluationViews, summed_probabilities
+from pcnn.tensor import SparseTensor
 
 #: Key of a checkpoint: points counted in the epoch so far, [C, C + 1].
 COUNTED = "train_confusion"
@@ -41,12 +43,24 @@ class SegmentationTask(CountingTask):
         logits: Tensor = self.run(tensor).features
         return logits
 
+    def learn(self, tensor: SparseTensor, labels: Tensor) -> Figures:
+        """See `NetworkTask.learn`: the loss, and what is counted of the rows."""
+        logits = self(tensor)
+        counts, invalid = self.train_confusion.counted(logits.detach().argmax(1), labels)
+        taught = (labels != self.ignore_index).sum()
+        return {
+            "loss": self.loss(logits, labels),
+            "counts": counts,
+            "invalid": invalid,
+            "taught": taught,
+        }
+
     def training_step(self, batch: Any, batch_idx: int) -> Tensor:
         """Loss of one batch."""
-        logits = self(batch.tensor)
-        loss: Tensor = self.loss(logits, batch.labels)
-        self.train_confusion.update(logits.detach().argmax(1), batch.labels)
-        self.note_taught((batch.labels != self.ignore_index).sum())
+        found = self.learnt(batch, self.ignore_index)
+        loss = found["loss"]
+        self.train_confusion.add(found["counts"], found["invalid"])
+        self.note_taught(found["taught"])
         size = batch.batch_size
         self.log("train/loss", loss.detach(), prog_bar=True, batch_size=size)
         self.log("train/miou", miou_so_far(self.train_confusion), prog_bar=True, batch_size=size)

@@ -95,6 +95,16 @@ def test_half_precision_stays_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (cfg.trainer.precision, lines) == ("16-mixed", [])
 
 
+def test_graphs_are_for_cuda_devices(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    cfg, _, lines = on_this_machine(composed("trainer.graph=true", "trainer=cpu"), tmp_path)
+    assert not cfg.trainer.graph
+    assert lines == ["steps run eagerly, as trainer.graph=true needs a CUDA device"]
+    machine(monkeypatch, 1)
+    cfg, _, lines = on_this_machine(composed("trainer.graph=true"), tmp_path)
+    assert cfg.trainer.graph
+    assert not lines
+
+
 def test_an_absent_gpu_is_named_with_what_works(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

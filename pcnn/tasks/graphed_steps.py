@@ -1,0 +1,99 @@
+"""Steps of a training as CUDA graphs, inside Lightning's automatic optimisation.
+
+`training_step` runs forward, loss and backward in one replay, `backward` hands the gradients over.
+All else is Lightning's and the callbacks', as in an eager step: zeroing and adding up gradients,
+loss scaling, clipping, the optimiser and its schedule, averages of weights, checkpoints.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from lightning.pytorch import Trainer
+from lightning.pytorch.strategies import DDPStrategy, SingleDeviceStrategy
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from pcnn.errors import UserError
+from pcnn.ops.plan import Planner
+from pcnn.runtime.capture import Capture, CudaGraphs, Figures
+from pcnn.runtime.step_graph import Learn, StepGraphs
+
+
+class GraphedSteps:
+    """The steps of one training.
+
+    On several devices gradients are averaged here, in one piece, and not by
+    `DistributedDataParallel`, whose hooks no graph calls.
+
+    Args:
+        trainer: of the training.
+        net: the network.
+        learn: figures of a step (`pcnn.runtime.step_graph`).
+        spare_label: label that the loss passes over.
+        capture: makes graphs.
+
+    Raises:
+        UserError: a strategy other than those of one process a device, or norms over all devices.
+    """
+
+    def __init__(
+        self, trainer: Trainer, net: nn.Module, learn: Learn, spare_label: int, capture: Capture
+    ) -> None:
+        if type(trainer.strategy) not in (SingleDeviceStrategy, DDPStrategy):
+            raise UserError(
+                f"trainer.graph=true: {type(trainer.strategy).__name__} takes gradients from "
+                "hooks, which no CUDA graph calls.\npossible: trainer.strategy=auto or ddp, or "
+                "trainer.graph=false"
+            )
+        if any(isinstance(module, nn.SyncBatchNorm) for module in net.modules()):
+            raise UserError(
+                "trainer.graph=true: norms over all devices (trainer.sync_batchnorm=true) count "
+                "spare rows.\npossible: trainer.sync_batchnorm=false, or trainer.graph=false"
+            )
+        self.trainer = trainer
+        self._trained = trained(net)
+        own = getattr(net, "planner", None)
+        planner = own if isinstance(own, Planner) else Planner(net)
+        self.graphs = StepGraphs(learn, self._trained, planner, capture, spare_label)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy of a task has graphs of its own, made when it trains."""
+        return type(None), ()
+
+    def serves(self, net: nn.Module) -> bool:
+        """True while the same parameters learn."""
+        now = trained(net)
+        same = len(now) == len(self._trained)
+        return same and all(a is b for a, b in zip(now, self._trained, strict=True))
+
+    def step(self, batch: Any) -> Figures:
+        """Forward, loss and backward of a batch; figures are detached."""
+        share = self.trainer.accumulate_grad_batches
+        scaler = getattr(self.trainer.precision_plugin, "scaler", None)
+
+        def scaled(loss: Tensor) -> Tensor:
+            part = loss / share
+            return part if scaler is None else scaler.scale(part)
+
+        return self.graphs.step(batch.tensor, batch.labels, scaled, (share, scaler is None))
+
+    def backward(self) -> None:
+        """Hand the gradients of the step over, averaged over devices where a sum is complete."""
+        held = self.graphs.gradients.hand_over(self.trainer.accumulate_grad_batches > 1)
+        model = self.trainer.strategy.model
+        if isinstance(model, DistributedDataParallel) and model.require_backward_grad_sync:
+            for piece in held:
+                piece.div_(self.trainer.world_size)
+                torch.distributed.all_reduce(piece)
+
+
+def trained(net: nn.Module) -> list[nn.Parameter]:
+    """Parameters that learn."""
+    return [parameter for parameter in net.parameters() if parameter.requires_grad]
+
+
+def capture_on(device: torch.device) -> Capture | None:
+    """What makes graphs on a device; ``None`` where there are none."""
+    return CudaGraphs() if device.type == "cuda" else None

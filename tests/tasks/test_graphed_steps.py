@@ -1,0 +1,210 @@
+"""A training in graphs ends with the weights of a plain one, whatever else takes part in it."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import lightning as L
+import pytest
+import torch
+from lightning.pytorch.plugins import MixedPrecision
+from lightning.pytorch.strategies import DDPStrategy
+from torch import Tensor, nn
+from torch.utils.data import Dataset
+
+from pcnn.callbacks import Checkpoint, FiniteSteps, RngState, WeightAverage
+from pcnn.datamodules.batch_stream import BatchStream, batches_done
+from pcnn.datasets.sampler import EpochSampler
+from pcnn.errors import UserError
+from pcnn.losses import CrossEntropy, LovaszSoftmax, WeightedSum
+from pcnn.runtime.buckets import Edges
+from pcnn.runtime.step_graph import StepGraphs
+from pcnn.tasks import SegmentationTask, graphed_steps, network_task
+from pcnn.tasks.schedules import cosine
+from tests.callbacks.tiny import trainer_for
+from tests.runtime.graphed import cloud, network, rerun
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+class Clouds(Dataset[int]):
+    """Four clouds of two sizes."""
+
+    def __len__(self) -> int:
+        return 4
+
+    def __getitem__(self, key: tuple[int, int]) -> int:
+        return key[1]
+
+
+def collate(keys: list[int], dtype: torch.dtype) -> Any:
+    (seed,) = keys
+    x, labels = cloud(120 + 120 * (seed % 2), seed)
+    return SimpleNamespace(tensor=x.replace(x.features.to(dtype)), labels=labels, batch_size=1)
+
+
+class Data(L.LightningDataModule):
+    def __init__(self, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.dtype = dtype
+
+    def train_dataloader(self) -> BatchStream:
+        return BatchStream(
+            Clouds(),
+            EpochSampler(4, seed=1),
+            position=lambda: batches_done(self.trainer),
+            collate=partial(collate, dtype=self.dtype),
+        )
+
+
+class Losses(L.Callback):
+    def __init__(self) -> None:
+        self.seen: list[Tensor] = []
+
+    def on_train_batch_end(self, trainer: Any, module: Any, outputs: Any, *_: Any) -> None:
+        self.seen.append(outputs["loss"].detach().clone())
+
+
+def task(graph: bool, dtype: torch.dtype = torch.float64) -> SegmentationTask:
+    made = SegmentationTask(
+        network().to(dtype),
+        "abc",
+        WeightedSum([CrossEntropy(), LovaszSoftmax()]),
+        partial(torch.optim.AdamW, lr=0.02),
+        partial(cosine, warmup_steps=2),
+        graph=graph,
+    )
+    return made
+
+
+def fit(
+    folder: Path,
+    graph: bool,
+    steps: int = 6,
+    resume: bool = False,
+    dtype: torch.dtype = torch.float64,
+    also: Sequence[L.Callback] = (),
+    **options: Any,
+) -> tuple[SegmentationTask, list[Tensor]]:
+    module, losses = task(graph, dtype), Losses()
+    callbacks = [RngState(0), FiniteSteps(2), WeightAverage(0.9), losses, Checkpoint(folder, 2)]
+    trainer = trainer_for(
+        folder,
+        [*callbacks, *also],
+        max_steps=steps,
+        use_distributed_sampler=False,
+        gradient_clip_val=0.5,
+        **options,
+    )
+    last = folder / "last.ckpt" if resume else None
+    trainer.fit(module, Data(dtype), ckpt_path=last, weights_only=True)
+    return module, losses.seen
+
+
+@pytest.fixture
+def replays(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Graphs of small sizes on a CPU, which run a function again; one number a graph."""
+    made: list[int] = []
+
+    def capture(work: Any) -> Any:
+        made.append(len(made))
+        return rerun(work)
+
+    monkeypatch.setattr(network_task, "capture_on", lambda device: capture)
+    monkeypatch.setattr(graphed_steps, "StepGraphs", partial(StepGraphs, edges=Edges(128)))
+    return made
+
+
+def assert_same(one: dict[str, Tensor], other: dict[str, Tensor]) -> None:
+    for name, value in one.items():
+        torch.testing.assert_close(value, other[name], rtol=1e-7, atol=1e-9)
+
+
+@pytest.mark.parametrize("accumulate", [1, 2])
+def test_a_training_ends_with_the_same_weights(
+    tmp_path: Path, replays: list[int], accumulate: int
+) -> None:
+    plain, losses = fit(tmp_path / "plain", False, accumulate_grad_batches=accumulate)
+    assert not replays
+    mine, own = fit(tmp_path / "graph", True, accumulate_grad_batches=accumulate)
+    assert len(replays) == 2
+    torch.testing.assert_close(own, losses, rtol=1e-9, atol=0)
+    assert_same(mine.state_dict(), plain.state_dict())
+    # the average of the weights stands in the place of the weights
+    kept, theirs = (torch.load(tmp_path / x / "last.ckpt") for x in ("graph", "plain"))
+    assert_same(kept["state_dict"], theirs["state_dict"])
+    assert mine._graphed is None
+
+
+def test_a_resumed_training_goes_on_where_it_ended(tmp_path: Path, replays: list[int]) -> None:
+    runs = []
+    for graph in (False, True):
+        fit(tmp_path / str(graph), graph, steps=4)
+        runs.append(fit(tmp_path / str(graph), graph, resume=True))
+    (plain, losses), (mine, own) = runs
+    assert len(own) == 2
+    torch.testing.assert_close(own, losses, rtol=1e-9, atol=0)
+    assert_same(mine.state_dict(), plain.state_dict())
+
+
+def test_scaled_losses(tmp_path: Path, replays: list[int]) -> None:
+    def plugin() -> MixedPrecision:
+        return MixedPrecision("16-mixed", "cpu", torch.amp.GradScaler("cpu", init_scale=2.0**40))
+
+    runs = [
+        fit(tmp_path / str(graph), graph, 5, dtype=torch.float32, plugins=[plugin()])
+        for graph in (False, True)
+    ]
+    (plain, losses), (mine, own) = runs
+    # the first scales overflow, and those steps are left out
+    torch.testing.assert_close(own, losses, rtol=1e-2, atol=0)
+    for one, other in zip(mine.parameters(), plain.parameters(), strict=True):
+        torch.testing.assert_close(one, other, rtol=0.1, atol=1e-2)
+
+
+def test_parameters_that_begin_to_learn_are_seen(tmp_path: Path, replays: list[int]) -> None:
+    class Thaw(L.Callback):
+        def on_train_start(self, trainer: Any, module: Any) -> None:
+            module.net.stem.requires_grad_(False)
+
+        def on_train_batch_start(self, trainer: Any, module: Any, *_: Any) -> None:
+            if trainer.global_step == 4:
+                module.net.stem.requires_grad_(True)
+
+    states = [
+        fit(tmp_path / str(graph), graph, also=[Thaw()])[0].state_dict() for graph in (False, True)
+    ]
+    assert_same(*states)
+
+
+def test_copies_of_a_task_leave_graphs_behind(tmp_path: Path, replays: list[int]) -> None:
+    class Copies(L.Callback):
+        def on_train_batch_end(self, trainer: Any, module: Any, *_: Any) -> None:
+            assert isinstance(module._graphed.graphs, StepGraphs)
+            assert copy.deepcopy(module._graphed) is None
+
+    fit(tmp_path, True, 1, also=[Copies()])
+
+
+def test_strategies_with_hooks_on_gradients_are_refused() -> None:
+    class Sharded(DDPStrategy):
+        pass
+
+    trainer = SimpleNamespace(strategy=Sharded())
+    with pytest.raises(UserError, match="Sharded takes gradients from hooks"):
+        graphed_steps.GraphedSteps(trainer, network(), lambda x, y: {}, 255, rerun)  # type: ignore[arg-type]
+    trainer = SimpleNamespace(strategy=DDPStrategy())
+    with pytest.raises(UserError, match="sync_batchnorm=false"):
+        graphed_steps.GraphedSteps(trainer, nn.SyncBatchNorm(2), lambda x, y: {}, 255, rerun)  # type: ignore[arg-type]
+
+
+def test_one_kind_of_graph_a_task() -> None:
+    with pytest.raises(ValueError, match="ask for one"):
+        SegmentationTask(
+            network(), "abc", CrossEntropy(), torch.optim.SGD, cosine, compiled=True, graph=True
+        )
