@@ -197,30 +197,22 @@ def gathered_product(  # type: ignore[no-untyped-def]
 
 
 @triton.jit  # type: ignore[untyped-decorator]
-def addresses(  # type: ignore[no-untyped-def]
+def row_addresses(  # type: ignore[no-untyped-def]
     x_ptr,
-    weight_ptr,
-    slot,  # a number, or [DEPTH] where PACK > 1
     start,  # first channel of the block, counted over the blocks of both sources
     group,
-    columns,  # [COLUMNS]
     second_offset,
-    VOLUME: tl.constexpr,
     CHANNELS: tl.constexpr,
     SECOND: tl.constexpr,
-    OUTPUTS: tl.constexpr,
     GROUPS: tl.constexpr,
-    TRANSPOSED: tl.constexpr,
-    MIRRORED: tl.constexpr,
-    SIDE: tl.constexpr,
     DEPTH: tl.constexpr,
     PACK: tl.constexpr,
 ):
-    """Where a block of channels lies in a row and in a slot's weights.
+    """Where a block of channels lies in a row.
 
     Returns:
-        Its place in row 0 ``[1, DEPTH]``, how far rows are apart, its weights ``[DEPTH, COLUMNS]``,
-        which channels exist, and which weights: those off the diagonal of groups do not.
+        Its place in row 0 ``[1, DEPTH]``, how far rows are apart, the rows of a slot's weights that
+        it meets ``[DEPTH]``, and which channels exist ``[DEPTH]``.
     """
     FIRST_BLOCKS: tl.constexpr = (CHANNELS + DEPTH - 1) // DEPTH
     channels = tl.arange(0, DEPTH)
@@ -240,6 +232,33 @@ def addresses(  # type: ignore[no-untyped-def]
         inside = channel < stride
         weight_row = tl.where(in_second, CHANNELS, 0) + channel
         source = x_ptr + offset + channel[None, :]
+    return source, stride, weight_row, inside
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def weight_addresses(  # type: ignore[no-untyped-def]
+    weight_ptr,
+    slot,  # a number, or [DEPTH] where PACK > 1
+    weight_row,  # [DEPTH]
+    inside,  # [DEPTH]
+    group,
+    columns,  # [COLUMNS]
+    VOLUME: tl.constexpr,
+    CHANNELS: tl.constexpr,
+    SECOND: tl.constexpr,
+    OUTPUTS: tl.constexpr,
+    GROUPS: tl.constexpr,
+    TRANSPOSED: tl.constexpr,
+    MIRRORED: tl.constexpr,
+    SIDE: tl.constexpr,
+    PACK: tl.constexpr,
+):
+    """Where the weights of a block of channels lie, which `row_addresses` found.
+
+    Returns:
+        Addresses ``[DEPTH, COLUMNS]``, and which weights exist: those off the diagonal of groups do
+        not.
+    """
     if MIRRORED:
         slot = VOLUME - 1 - slot
     weights = weight_ptr + slot.to(tl.int64) * ((CHANNELS + SECOND) * GROUPS * OUTPUTS // SIDE)
@@ -261,4 +280,4 @@ def addresses(  # type: ignore[no-untyped-def]
     else:
         weights += weight_row[:, None] * (GROUPS * OUTPUTS)
         weights += group * OUTPUTS + column[None, :]
-    return source, stride, weights, inside, there
+    return weights, there

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from dataclasses import dataclass
 
 import torch
@@ -12,8 +13,8 @@ from pcnn.kernels.product_tiles import power_of_two
 #: Multiprocessors of a large GPU: fewer programs leave some of them idle.
 PROCESSORS = 132
 
-#: Steps of a tile, some 0.5 us each, from which several programs share them.
-MANY_STEPS = 64
+#: Slots and steps from which several programs share a tile, some 0.4 us a step.
+MANY_SLOTS, MANY_STEPS = 16, 27
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,7 @@ class GemmBlocks:
 
     Args:
         rows: output rows; divides the rows of a tile.
-        channels_out: output channels.
+        channels_out: output channels; a power of two, or a sum of two (`parts_of`).
         channels_in: input channels of one step; a multiple of all of them packs so many slots.
         split: programs that share the steps of a tile; their sums are added afterwards.
         warps: warps of a program.
@@ -43,15 +44,39 @@ class GemmBlocks:
         return "_".join(map(str, parts))
 
 
+def parts_of(channels_out: int) -> tuple[int, int]:
+    """The powers of two that output channels are a sum of, larger one first; 96 is 64 and 32.
+
+    Args:
+        channels_out: a power of two, or a sum of two of them.
+
+    Raises:
+        ValueError: another number, or a part below 16, which tensor cores do not take.
+    """
+    first = 1 << channels_out.bit_length() - 1
+    rest = channels_out - first
+    if first < 16 or 0 < rest < 16 or rest & (rest - 1):
+        raise ValueError(
+            f"channels_out must be a power of two from 16, or a sum of two, got {channels_out}"
+        )
+    return first, rest
+
+
 @functools.lru_cache(maxsize=4096)
 def default_blocks(
-    c_in: int, c_out: int, tiles: int, volume: int, dtype: torch.dtype, exact: bool = True
+    c_in: int,
+    c_out: int,
+    tiles: int,
+    volume: int,
+    dtype: torch.dtype,
+    exact: bool = True,
+    c_second: int = 0,
 ) -> GemmBlocks:
     """Blocks for a layer, as measured on LiDAR scans and rooms.
 
-    One program spans all output channels if registers allow, so that every row is gathered once; a
-    row of few channels is gathered together with the next slots' rows. Layers of few rows would
-    leave multiprocessors idle: they get smaller blocks, and at last share the steps of a tile.
+    One program spans up to 128 output channels, so that every row is gathered once; a row of few
+    channels is gathered together with the next slots' rows. Layers of few rows would leave
+    multiprocessors idle: they get smaller blocks, and at last share the steps of a tile.
 
     Args:
         c_in: input channels of a group.
@@ -60,25 +85,38 @@ def default_blocks(
         volume: kernel slots K.
         dtype: of the operands.
         exact: float32 is multiplied in float32, not in TF32.
+        c_second: channels of a second source.
     """
     if dtype.itemsize > 2:
         return _wide_blocks(c_in, c_out, exact)
-    channels_out = max(16, min(128, power_of_two(c_out)))
-    warps = 2 if channels_out <= 32 else 4
-    if c_out >= 256 and tiles * -(-c_out // 256) >= 2 * PROCESSORS:
-        channels_out, warps = 256, 8
-    channels_in = max(16, _divisor(c_in, 64))
-    rows, split = 128, 1
-    programs = tiles * -(-c_out // channels_out)
-    if programs < 2 * PROCESSORS and channels_out >= 64:
+    blocks = -(-c_out // 128)
+    channels_out = _columns(-(-c_out // blocks))
+    common, deepest = math.gcd(c_in, c_second), 32 if channels_out == 96 else 64
+    channels_in = max(16, _divisor(common if common & -common >= 32 else c_in, deepest))
+    steps = volume * (-(-c_in // channels_in) + -(-c_second // channels_in))
+    rows, warps, split = 128, 2 if channels_out == 16 else 4, 1
+    if c_out % 256 == 0 and tiles * c_out // 256 >= 2 * PROCESSORS:
+        return GemmBlocks(rows, 256, channels_in, split, 8, 5)
+    programs = tiles * blocks
+    few = 3 if blocks == 1 and channels_out >= 64 else 2
+    if programs < few * PROCESSORS and channels_out >= 32:
         rows, programs = 64, 2 * programs
-    if programs < PROCESSORS // 4 and channels_out > 64:
+    if programs < PROCESSORS // 4 and c_out % 64 == 0 and channels_out > 64:
         channels_out, programs = 64, 2 * programs
     # adding up parts is a launch more: it pays where one program would take many steps
-    many = volume * c_in >= MANY_STEPS * channels_in
-    while many and programs * split < PROCESSORS and split < 8:
+    while volume >= MANY_SLOTS and steps >= MANY_STEPS and programs * split < 2 * PROCESSORS:
         split *= 2
-    return GemmBlocks(rows, channels_out, channels_in, split, warps, 4 if c_in < 16 else 5)
+        if split == 8:
+            break
+    deep = channels_out <= 64 and (rows == 64 or channels_in == 64)
+    return GemmBlocks(
+        rows, channels_out, channels_in, split, warps, 4 if c_in < 16 else 7 if deep else 5
+    )
+
+
+def _columns(channels: int) -> int:
+    """Output channels of a program that computes so many: little is left over."""
+    return 96 if 64 < channels <= 96 else max(16, power_of_two(channels))
 
 
 def _wide_blocks(c_in: int, c_out: int, exact: bool) -> GemmBlocks:

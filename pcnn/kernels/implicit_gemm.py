@@ -20,8 +20,14 @@ from torch import Tensor
 from pcnn.geometry.slot_tiles import TILE_ROWS
 from pcnn.kernels.conv_spec import NO_EPILOGUE, ConvSpec
 from pcnn.kernels.epilogue import finish, with_epilogue
-from pcnn.kernels.gathered_product import addresses, operand, precision_of, second_source
-from pcnn.kernels.gemm_blocks import GemmBlocks, default_blocks
+from pcnn.kernels.gathered_product import (
+    operand,
+    precision_of,
+    row_addresses,
+    second_source,
+    weight_addresses,
+)
+from pcnn.kernels.gemm_blocks import GemmBlocks, default_blocks, parts_of
 from pcnn.kernels.product_tiles import joined_groups, side_by_side
 from pcnn.kernels.triton_launch import TritonLauncher, Variant
 
@@ -54,18 +60,20 @@ def implicit_gemm(  # type: ignore[no-untyped-def]  # the compiler reads annotat
     PRECISION: tl.constexpr,
     BLOCK_ROWS: tl.constexpr,
     BLOCK_OUT: tl.constexpr,
+    BLOCK_REST: tl.constexpr,  # output channels that follow those of BLOCK_OUT; 0 for none
     BLOCK_IN: tl.constexpr,
     SPLIT: tl.constexpr,
     PACK: tl.constexpr,  # slots of a step, side by side; more than one where BLOCK_IN = PACK * C_IN
     STAGES: tl.constexpr,
 ):
     """The rows ``part`` of one tile, and one block of output channels."""
-    OUT_BLOCKS: tl.constexpr = (C_OUT + BLOCK_OUT - 1) // BLOCK_OUT
+    COLUMNS: tl.constexpr = BLOCK_OUT + BLOCK_REST
+    OUT_BLOCKS: tl.constexpr = (C_OUT + COLUMNS - 1) // COLUMNS
     PARTS: tl.constexpr = TILE_ROWS // BLOCK_ROWS
     FIRST_BLOCKS: tl.constexpr = (C_IN + BLOCK_IN - 1) // BLOCK_IN
     IN_BLOCKS: tl.constexpr = FIRST_BLOCKS + (C_SECOND + BLOCK_IN - 1) // BLOCK_IN
     EXACT: tl.constexpr = C_IN % BLOCK_IN == 0 and C_SECOND % BLOCK_IN == 0
-    WHOLE: tl.constexpr = EXACT and C_OUT % BLOCK_OUT == 0 and PACK == 1
+    WHOLE: tl.constexpr = EXACT and C_OUT % COLUMNS == 0 and PACK == 1
 
     # programs of one tile follow each other: they gather the same rows
     program = tl.program_id(0)
@@ -84,12 +92,15 @@ def implicit_gemm(  # type: ignore[no-untyped-def]  # the compiler reads annotat
     first = split * share
     last = tl.minimum(first + share, steps)
 
-    columns = out_block * BLOCK_OUT + tl.arange(0, BLOCK_OUT)  # [BLOCK_OUT]
+    columns = out_block * COLUMNS + tl.arange(0, BLOCK_OUT)  # [BLOCK_OUT]
     across = tl.arange(0, BLOCK_IN) // C_IN  # which of the slots side by side a channel is of
     places = part * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)  # [BLOCK_ROWS]
     lists = tile.to(tl.int64) * WIDTH
     list_rows = tile_rows + lists * TILE_ROWS + places
     sums = tl.zeros((BLOCK_ROWS, BLOCK_OUT), dtype=tl.float32)
+    if BLOCK_REST > 0:
+        others = out_block * COLUMNS + BLOCK_OUT + tl.arange(0, BLOCK_REST)  # [BLOCK_REST]
+        other_sums = tl.zeros((BLOCK_ROWS, BLOCK_REST), dtype=tl.float32)
     for step in tl.range(first, last, num_stages=STAGES):
         if PACK == 1:
             listed = step // IN_BLOCKS
@@ -104,14 +115,24 @@ def implicit_gemm(  # type: ignore[no-untyped-def]  # the compiler reads annotat
             # C_IN neighbours read one number: the hint allows one wide access
             rows = tl.max_constancy(rows, [1, C_IN])  # [BLOCK_ROWS, BLOCK_IN]
             slot = tl.load(tile_slots + lists + listed, mask=filled, other=0)
-        source, stride, weights, inside, there = addresses(
-            x,
+        start = step % IN_BLOCKS * BLOCK_IN
+        source, stride, weight_row, inside = row_addresses(
+            x, start, group, second_offset, C_IN, C_SECOND, GROUPS, BLOCK_IN, PACK
+        )
+        live = rows >= 0
+        if PACK > 1:
+            inside &= filled
+            live &= filled[None, :]  # rows are -1 there; the mask keeps the accesses wide
+        elif not EXACT:
+            live &= inside[None, :]
+        a = tl.load(source + rows.to(tl.int64) * stride, mask=live, other=0.0)
+        weights, there = weight_addresses(
             weight,
             slot,
-            step % IN_BLOCKS * BLOCK_IN,
+            weight_row,
+            inside,
             group,
             columns,
-            second_offset,
             VOLUME,
             C_IN,
             C_SECOND,
@@ -120,33 +141,69 @@ def implicit_gemm(  # type: ignore[no-untyped-def]  # the compiler reads annotat
             TRANSPOSED,
             MIRRORED,
             1,
-            BLOCK_IN,
             PACK,
         )
-        live = rows >= 0
-        if PACK > 1:
-            there &= filled[:, None]
-            live &= filled[None, :]  # rows are -1 there; the mask keeps the accesses wide
-        elif not EXACT:
-            live &= inside[None, :]
-        a = tl.load(source + rows.to(tl.int64) * stride, mask=live, other=0.0)
         b = tl.load(weights) if WHOLE else tl.load(weights, mask=there, other=0.0)
         sums = tl.dot(a, b, sums, input_precision=PRECISION)
+        if BLOCK_REST > 0:
+            weights, there = weight_addresses(
+                weight,
+                slot,
+                weight_row,
+                inside,
+                group,
+                others,
+                VOLUME,
+                C_IN,
+                C_SECOND,
+                C_OUT,
+                GROUPS,
+                TRANSPOSED,
+                MIRRORED,
+                1,
+                PACK,
+            )
+            b = tl.load(weights) if WHOLE else tl.load(weights, mask=there, other=0.0)
+            other_sums = tl.dot(a, b, other_sums, input_precision=PRECISION)
 
     out_rows = tl.load(tile_out + tile.to(tl.int64) * TILE_ROWS + places)
+    if SPLIT > 1:
+        out += split * n_out.to(tl.int64) * (GROUPS * C_OUT)
+    write_sums(
+        *(sums, out, out_rows, columns, group, scale, shift, residual),
+        *(C_OUT, GROUPS, ADDS, RELU),
+    )
+    if BLOCK_REST > 0:
+        write_sums(
+            *(other_sums, out, out_rows, others, group, scale, shift, residual),
+            *(C_OUT, GROUPS, ADDS, RELU),
+        )
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def write_sums(  # type: ignore[no-untyped-def]
+    sums,  # [BLOCK_ROWS, COLUMNS] float32
+    out,
+    out_rows,  # [BLOCK_ROWS], negative where there is none
+    columns,  # [COLUMNS], of a group
+    group,
+    scale,
+    shift,
+    residual,
+    C_OUT: tl.constexpr,
+    GROUPS: tl.constexpr,
+    ADDS: tl.constexpr,
+    RELU: tl.constexpr,
+):
+    """Store a block of outputs, or add it to what is there."""
     shown = (columns < C_OUT)[None, :]
     written = (out_rows >= 0)[:, None] & shown
-    out_channels = group * C_OUT + columns[None, :]
-    targets = out_rows.to(tl.int64)[:, None] * (GROUPS * C_OUT) + out_channels
+    channels = group * C_OUT + columns[None, :]
+    targets = out_rows.to(tl.int64)[:, None] * (GROUPS * C_OUT) + channels
     if ADDS:
         tl.atomic_add(out + targets, sums, mask=written, sem="relaxed")
-    elif SPLIT > 1:
-        offset = split * n_out.to(tl.int64) * (GROUPS * C_OUT)
-        tl.store(out + offset + targets, sums, mask=written)
     else:
-        sums = with_epilogue(
-            sums, targets, out_channels, shown, written, scale, shift, residual, RELU
-        )
+        sums = with_epilogue(sums, targets, channels, shown, written, scale, shift, residual, RELU)
         tl.store(out + targets, sums.to(out.dtype.element_ty), mask=written)
 
 
@@ -240,7 +297,8 @@ def _cut(
     c_in, c_out = channels_in // groups, rows if transposed else columns // groups
     if blocks is None:
         # all operands are 16 bits wide, or precision decides
-        blocks = default_blocks(c_in, c_out, tiles, volume, compute_dtype, precision == "ieee")
+        exact = precision == "ieee"
+        blocks = default_blocks(c_in, c_out, tiles, volume, compute_dtype, exact, c_second)
     split = 1 if adds else blocks.split
     pack = 1 if c_second else max(1, blocks.channels_in // c_in)
     if pack * c_in != blocks.channels_in:
@@ -248,7 +306,8 @@ def _cut(
     constants = (
         *(c_in, c_second, c_out, groups, volume, width, TILE_ROWS),
         *(transposed, mirrored, adds, relu and not (adds or split > 1), precision),
-        *(blocks.rows, blocks.channels_out, blocks.channels_in, split, pack, blocks.stages),
+        *(blocks.rows, *parts_of(blocks.channels_out), blocks.channels_in),
+        *(split, pack, blocks.stages),
     )
     programs = tiles * (TILE_ROWS // blocks.rows) * -(-c_out // blocks.channels_out) * split
     variant = _LAUNCHER.variant(constants, blocks.warps)

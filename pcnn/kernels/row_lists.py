@@ -26,9 +26,15 @@ from torch import Tensor
 from pcnn.geometry.slot_tiles import TILE_ROWS
 from pcnn.kernels.conv_spec import NO_EPILOGUE, ConvSpec
 from pcnn.kernels.epilogue import with_epilogue
-from pcnn.kernels.gathered_product import addresses, operand, precision_of, second_source
+from pcnn.kernels.gathered_product import (
+    operand,
+    precision_of,
+    row_addresses,
+    second_source,
+    weight_addresses,
+)
 from pcnn.kernels.gemm_blocks import default_blocks
-from pcnn.kernels.product_tiles import ProductShape, RowTiles
+from pcnn.kernels.product_tiles import ProductShape, RowTiles, power_of_two
 from pcnn.kernels.tf32 import tf32_allowed
 from pcnn.kernels.triton_launch import TritonLauncher
 
@@ -109,14 +115,24 @@ def row_lists_kernel(  # type: ignore[no-untyped-def]  # the compiler reads anno
                 rows = tl.load(listed, mask=filled[None, :], other=-1)
                 # CHANNELS neighbours read one number: the hint allows one wide access
                 rows = tl.max_constancy(rows, [1, CHANNELS])
-            source, stride, weights, inside, there = addresses(
-                x_ptr,
+            start = turn % IN_BLOCKS * DEPTH
+            source, stride, weight_row, inside = row_addresses(
+                x_ptr, start, group, second_offset, CHANNELS, SECOND, GROUPS, DEPTH, PACK
+            )
+            live = rows >= 0
+            if PACK > 1:
+                inside &= filled
+                live &= filled[None, :]  # rows are -1 there; the mask keeps the accesses wide
+            elif not EXACT:
+                live &= inside[None, :]
+            a = tl.load(source + rows.to(tl.int64) * stride, mask=live, other=0.0)
+            weights, there = weight_addresses(
                 weight_ptr,
                 slot,
-                turn % IN_BLOCKS * DEPTH,
+                weight_row,
+                inside,
                 group,
                 columns,
-                second_offset,
                 VOLUME,
                 CHANNELS,
                 SECOND,
@@ -125,16 +141,8 @@ def row_lists_kernel(  # type: ignore[no-untyped-def]  # the compiler reads anno
                 TRANSPOSED,
                 MIRRORED,
                 SIDE,
-                DEPTH,
                 PACK,
             )
-            live = rows >= 0
-            if PACK > 1:
-                there &= filled[:, None]
-                live &= filled[None, :]  # rows are -1 there; the mask keeps the accesses wide
-            elif not EXACT:
-                live &= inside[None, :]
-            a = tl.load(source + rows.to(tl.int64) * stride, mask=live, other=0.0)
             b = tl.load(weights) if WHOLE else tl.load(weights, mask=there, other=0.0)
             sums = tl.dot(a, b, sums, input_precision=PRECISION)
     else:
@@ -145,24 +153,8 @@ def row_lists_kernel(  # type: ignore[no-untyped-def]  # the compiler reads anno
             fan_in = tl.load(starts_ptr + (slot + 1) * TILE_ROWS) - before
             most = tl.max(fan_in, 0)
             for turn in range(0, tl.where(most > 0, SUMMED_BLOCKS, 0)):
-                source, stride, weights, inside, there = addresses(
-                    x_ptr,
-                    weight_ptr,
-                    slot,
-                    turn * SUMMED,
-                    group,
-                    columns,
-                    second_offset,
-                    VOLUME,
-                    CHANNELS,
-                    SECOND,
-                    OUTPUTS,
-                    GROUPS,
-                    TRANSPOSED,
-                    MIRRORED,
-                    SIDE,
-                    SUMMED,
-                    1,
+                source, stride, weight_row, inside = row_addresses(
+                    x_ptr, turn * SUMMED, group, second_offset, CHANNELS, SECOND, GROUPS, SUMMED, 1
                 )
                 summed = tl.zeros([ROWS, SUMMED], tl.float32)
                 for rank in range(0, most):
@@ -171,6 +163,23 @@ def row_lists_kernel(  # type: ignore[no-untyped-def]  # the compiler reads anno
                     live = live[:, None] & inside[None, :]
                     a = tl.load(source + rows.to(tl.int64) * stride, mask=live, other=0.0)
                     summed += a.to(tl.float32)
+                weights, there = weight_addresses(
+                    weight_ptr,
+                    slot,
+                    weight_row,
+                    inside,
+                    group,
+                    columns,
+                    VOLUME,
+                    CHANNELS,
+                    SECOND,
+                    OUTPUTS,
+                    GROUPS,
+                    TRANSPOSED,
+                    MIRRORED,
+                    SIDE,
+                    1,
+                )
                 b = tl.load(weights, mask=there, other=0.0)
                 a = summed.to(x_ptr.dtype.element_ty)
                 sums = tl.dot(a, b, sums, input_precision=PRECISION)
@@ -247,8 +256,8 @@ def tiles_of(shape: ProductShape, tiles: int, compute_dtype: torch.dtype) -> Row
     """
     exact = compute_dtype == torch.float32 and not tf32_allowed()
     sizes = shape.channels, shape.outputs, tiles, shape.volume
-    blocks = default_blocks(*sizes, compute_dtype, exact)
-    sides = blocks.rows, blocks.channels_out, blocks.channels_in
+    blocks = default_blocks(*sizes, compute_dtype, exact, shape.second)
+    sides = blocks.rows, power_of_two(blocks.channels_out), blocks.channels_in
     return RowTiles(*sides, blocks.warps, blocks.stages)
 
 

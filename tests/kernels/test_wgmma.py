@@ -20,7 +20,7 @@ from triton.compiler import ASTSource
 
 from pcnn.geometry import Kernel
 from pcnn.geometry.slot_tiles import TILE_ROWS
-from pcnn.kernels.gemm_blocks import default_blocks
+from pcnn.kernels.gemm_blocks import default_blocks, parts_of
 from pcnn.kernels.implicit_gemm import implicit_gemm
 from pcnn.nn import Conv3d
 from pcnn.ops.plan import Planner
@@ -52,7 +52,8 @@ def compiled(channels: int, rows: int = 150_000, volume: int = 27) -> bytes:
         **{"C_IN": channels, "C_SECOND": 0, "C_OUT": channels, "GROUPS": 1, "VOLUME": volume},
         **{"WIDTH": volume, "TILE_ROWS": TILE_ROWS, "TRANSPOSED": False, "MIRRORED": False},
         **{"ADDS": False, "RELU": True, "PRECISION": "ieee", "BLOCK_ROWS": blocks.rows},
-        **{"BLOCK_OUT": blocks.channels_out, "BLOCK_IN": blocks.channels_in},
+        **dict(zip(("BLOCK_OUT", "BLOCK_REST"), parts_of(blocks.channels_out), strict=True)),
+        **{"BLOCK_IN": blocks.channels_in},
         **{"SPLIT": blocks.split, "PACK": 1, "STAGES": blocks.stages},
     }
     types = dict.fromkeys(("tile_out", "tile_slots", "tile_counts", "tile_rows"), "*i32")
