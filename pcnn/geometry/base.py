@@ -76,12 +76,14 @@ class Geometry:
     _levels: dict[tuple[str, Kernel | Triple], Self]
     _maps: dict[tuple[Any, ...], Maps]
     _maps_to_others: WeakKeyDictionary[Geometry, Maps]
+    _order: Tensor | None
 
     def _start(self) -> None:
         """Begin without levels and maps: those derived from other keys do not belong to a copy."""
         object.__setattr__(self, "_levels", {})
         object.__setattr__(self, "_maps", {})
         object.__setattr__(self, "_maps_to_others", WeakKeyDictionary())
+        object.__setattr__(self, "_order", None)
 
     def _fields(self) -> dict[str, Any]:
         return {f.name: getattr(self, f.name) for f in fields(self)}  # type: ignore[arg-type]

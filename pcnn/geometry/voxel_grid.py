@@ -143,6 +143,19 @@ class VoxelGrid(Geometry):
         """``floor``: ``stride * floor(c / stride)``; ``reached``: sites that a triplet reaches."""
         return (_floored if self.downsampling == "floor" else _reached)(self, kernel)
 
+    @property
+    def order(self) -> Tensor | None:
+        """``[P]`` int32, points by row, as they stand in the input within one; ``None``: unknown.
+
+        Like levels and maps it stays with the grid: no copy takes it along.
+        """
+        return self._order
+
+    def keep_order(self, order: Tensor) -> VoxelGrid:
+        """Keep the `order` of the points that the grid was made from; returns the grid."""
+        object.__setattr__(self, "_order", order)
+        return self
+
     def floor_level(
         self, stride: Triple, keys: Tensor, inverse: Tensor, count: Tensor | None = None
     ) -> VoxelGrid:

@@ -53,12 +53,15 @@ class Levels:
         first: ``[L, capacity]`` int32, a finest row inside every site.
         inverse: ``[L, capacity]`` int32, site of every finest row.
         counts: ``[L]`` int32 sites of every level, on the device.
+        order: ``[L * capacity]`` int32, finest rows as they were sorted, those of a site as they
+            stand in the input; level by level, without gaps between them.
     """
 
     keys: Tensor
     first: Tensor
     inverse: Tensor
     counts: Tensor
+    order: Tensor
 
 
 def pack_cells(
@@ -230,7 +233,7 @@ def unique_sites(
         ),
         device,
     )
-    return Levels(sites, first, inverse, counts)
+    return Levels(sites, first, inverse, counts, sort.values[0])
 
 
 def fitting_counts(counts: Sequence[Tensor], rooms: Sequence[Sequence[int]]) -> Tensor:

@@ -172,7 +172,7 @@ class DevicePlan:
             finest.inverse[0].to(torch.int64),
             key_format,
             box,
-        )
+        ).keep_order(finest.order)
         return self._cut(grid, levels, tables, report, numbers)
 
     def on_grid(self, grid: VoxelGrid, listed: bool) -> tuple[list[VoxelGrid | None], Maps]:
@@ -246,7 +246,7 @@ class DevicePlan:
             finest.inverse[0].to(torch.int64),
             key_format,
             count=counts[0],
-        )
+        ).keep_order(finest.order)
         sites = self._sites(Sites(keys, finest_rows, counts[0], True), levels, rows, counts[1:])
         tables = self._tables(sites, levels, report, bool(room.triplets))
         return *self._finish(grid, levels, tables, report, rows, sites, None, room), report

@@ -10,15 +10,11 @@ from torch import Tensor
 from pcnn.geometry import KernelMap, VoxelGrid, grid_of_cells, quantize
 from pcnn.geometry.checks import check_finite, check_points, require_tensors, voxel_sizes
 from pcnn.maps.device_layouts import has_kernels
+from pcnn.maps.voxel_points import REDUCTIONS, cells_of_points, reduce_by_row
 from pcnn.ops.plan import Planner
 from pcnn.ops.reduce import reduce_mean, reduce_sum
 from pcnn.ops.voxel_plan import grid_of_device_cells
 from pcnn.tensor import SparseTensor
-
-REDUCTIONS = ("mean", "first", "sum")
-
-#: A cell beyond any packing: what a point that is not finite falls into.
-_NOWHERE = 1 << 30
 
 
 def voxelize(
@@ -109,10 +105,7 @@ def _quantized(
         )
         return grid if planner is None else planner(grid)
     check_points(points, batch)
-    size = torch.tensor(voxel_sizes(voxel_size), dtype=torch.float64).to(
-        points.device, non_blocking=True
-    )
-    cells = cells_of(points, batch, size)
+    cells = cells_of_points(points, batch, voxel_sizes(voxel_size))
     try:
         if planner is None:
             return grid_of_device_cells(cells, batch_size, downsampling)
@@ -123,32 +116,8 @@ def _quantized(
     raise refused
 
 
-def cells_of(points: Tensor, batch: Tensor | None, size: Tensor) -> Tensor:
-    """Cells ``floor(p / size)`` of points, ``[P, 4]`` int32 (batch, x, y, z); nothing waits.
-
-    Args:
-        points: ``[P, 3]`` floating point [m]; one that is not finite lies beyond any packing.
-        batch: ``[P]`` integers; ``None`` means one cloud.
-        size: ``[3]`` float64, edge of a voxel along every axis [m].
-    """
-    cells = torch.empty(points.shape[0], 4, dtype=torch.int32, device=points.device)
-    cells[:, 0] = 0 if batch is None else batch
-    # float64: at 1e5 m a float32 quotient is off by whole voxels
-    floor = torch.floor(points.to(torch.float64) / size)
-    cells[:, 1:] = floor.nan_to_num(nan=_NOWHERE).clamp(-_NOWHERE, _NOWHERE)
-    return cells
-
-
-def reduce_points(
-    features: Tensor, grid: VoxelGrid, reduce: str = "mean", count: Tensor | None = None
-) -> Tensor:
+def reduce_points(features: Tensor, grid: VoxelGrid, reduce: str = "mean") -> Tensor:
     """Reduce point features ``[P, C]`` to the voxels of a grid made from those points ``[N, C]``.
-
-    Args:
-        features: ``[P, C]``.
-        grid: the voxels.
-        reduce: as in `voxelize`.
-        count: ``[1]`` int32 on the device, points that count; ``None``: all of them.
 
     Raises:
         ValueError: unknown reduction, a grid that was not made from points, or features of another
@@ -164,15 +133,14 @@ def reduce_points(
         )
     dtype = torch.int64 if reduce == "first" else torch.int32
     many, out = features.shape[0], grid.rows
+    followed = torch.is_grad_enabled() and features.requires_grad
+    if grid.order is not None and features.dtype.itemsize <= 4 and not followed:
+        return reduce_by_row(features, grid.order, rows, out, reduce)
     points = torch.arange(many, device=features.device, dtype=dtype)
-    if count is not None:  # points that do not count belong to a row that is cut off
-        rows, out = torch.where(points < count, rows, out), out + 1
     if reduce == "first":
         first = torch.full((out,), many, device=features.device)
         first.scatter_reduce_(0, rows, points, "amin")
-        # only rows without a site have no first point
-        return features.index_select(0, first[: grid.rows].clamp_(max=max(many - 1, 0)))
+        return features.index_select(0, first)
     pairs = points, rows.to(torch.int32), torch.tensor([0, many])
     membership = KernelMap.from_pairs(*pairs, many, out, False, True)  # one slot
-    reduced = (reduce_mean if reduce == "mean" else reduce_sum)(features, membership)
-    return reduced[: grid.rows]
+    return (reduce_mean if reduce == "mean" else reduce_sum)(features, membership)

@@ -22,10 +22,11 @@ from torch import Tensor, nn
 
 from pcnn.geometry import VoxelGrid
 from pcnn.geometry.checks import check_finite, check_points, require_tensors, voxel_sizes
+from pcnn.maps.voxel_points import REDUCTIONS, cells_of_points, reduce_by_row
 from pcnn.nn.snapshot import Snapshot
 from pcnn.ops import Planner
 from pcnn.ops.room import PlanRoom, Room, WaitsForDevice
-from pcnn.ops.voxelize import REDUCTIONS, cells_of, reduce_points, voxelize
+from pcnn.ops.voxelize import voxelize
 from pcnn.runtime.buckets import Edges
 from pcnn.runtime.fixed_tensor import copied, fixed
 from pcnn.tensor import SparseTensor
@@ -212,7 +213,6 @@ class GraphedNetwork:
             self._pool = torch.cuda.graph_pool_handle()
             self._stream = torch.cuda.Stream(self.device)
             self._planned, self._done = torch.cuda.Event(), torch.cuda.Event()
-            self._size = torch.tensor(self.voxel_size, dtype=torch.float64, device=self.device)
 
     def _sources(self) -> list[Tensor]:
         return [*self.model.parameters(), *self.model.buffers()]
@@ -237,7 +237,7 @@ class GraphedNetwork:
             on = points.to(self.device)
             at = None if batch is None else batch.to(self.device)
             with torch.inference_mode(False):
-                cells = cells_of(on, at, self._size)
+                cells = cells_of_points(on, at, self.voxel_size)
                 grid = self._planner.voxelize(cells, batch_size)
             needed = self._planner.on_voxels.room_of(grid)
             rows = [self.edges.above(int(self.edges.headroom * n)) for n in needed.sizes.rows]
@@ -272,11 +272,14 @@ class GraphedNetwork:
         buffers = at, values, clouds
 
         def geometry() -> tuple[VoxelGrid, Tensor]:
-            cells = cells_of(at, clouds, self._size)
+            cells = cells_of_points(at, clouds, self.voxel_size)
             return plan.in_room(cells, count, key.clouds, "floor", room)
 
         def layers(grid: VoxelGrid) -> Any:
-            inputs = reduce_points(values, grid, self.reduce, count)
+            assert grid.order is not None
+            assert grid.inverse is not None
+            place = grid.order, grid.inverse, grid.rows
+            inputs = reduce_by_row(values, *place, self.reduce, count)
             if self.dtype is not None:
                 inputs = inputs.to(self.dtype)
             return fixed(self._net(SparseTensor(inputs, grid)))

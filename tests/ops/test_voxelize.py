@@ -6,6 +6,7 @@ from pcnn.geometry import VoxelGrid
 from pcnn.ops import reduce_points
 
 
+@pytest.mark.usefixtures("where")
 def test_points_of_a_voxel_are_reduced() -> None:
     points = torch.tensor([[0.1, 0, 0], [0.9, 0, 0], [-0.5, 0, 0], [0.2, 0, 0]])
     features = torch.tensor([[1.0], [2.0], [5.0], [6.0]])
@@ -24,9 +25,31 @@ def test_gradients_reach_the_points() -> None:
     )
 
 
+@pytest.mark.usefixtures("emulated")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16])
+def test_kernels_reduce_as_torch_does(dtype: torch.dtype) -> None:
+    generator = torch.Generator().manual_seed(0)
+    points = (torch.rand(400, 3, generator=generator) * 4 - 2).to(dtype).double()
+    points[7] = torch.tensor([3e4 + 0.3, -1e5, 0.0], dtype=torch.float64)
+    batch = torch.arange(400) % 2
+    features = torch.randn(400, 3, generator=generator).to(dtype)
+    for at in (points, points.float()):
+        x = pcnn.voxelize(at, features, batch, voxel_size=(0.5, 1.0, 0.7))
+        size = torch.tensor([0.5, 1.0, 0.7], dtype=torch.float64)
+        cells = torch.cat([batch[:, None], torch.floor(at.double() / size).long()], 1)
+        wanted, rows = torch.unique(cells, dim=0, return_inverse=True)
+        assert torch.equal(x.geometry.coords.long(), wanted)
+        assert torch.equal(x.geometry.inverse, rows)
+        mean = torch.zeros(len(wanted), 3, dtype=torch.float64)
+        mean.index_reduce_(0, rows, features.double(), "mean", include_self=False)
+        torch.testing.assert_close(
+            x.features.double(), mean, rtol=1e-3 if dtype == torch.float16 else 1e-6, atol=1e-6
+        )
+
+
 def test_bad_requests_are_named() -> None:
     points, features = torch.rand(5, 3), torch.rand(5, 2)
-    with pytest.raises(ValueError, match="mean, first, sum"):
+    with pytest.raises(ValueError, match="mean, sum, first"):
         pcnn.voxelize(points, features, voxel_size=1.0, reduce="median")
     with pytest.raises(ValueError, match="match the points"):
         pcnn.voxelize(points, features[:4], voxel_size=1.0)
