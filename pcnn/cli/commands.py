@@ -23,6 +23,7 @@ from pcnn.cli.simulate import app as simulate_app
 from pcnn.cli.sixfold import sixfold
 from pcnn.cli.stats import stats
 from pcnn.cli.tune import tune
+from pcnn.cli.warmup import warmup
 from pcnn.escaping import say
 
 app = App()
@@ -31,7 +32,7 @@ app.add_typer(preprocess_app, name="preprocess")
 app.add_typer(simulate_app, name="simulate")
 for command in (
     *(doctor, export, predict, register, describe, gain, make_gt, kitti_gt),
-    *(sixfold, stats, height_range, tune),
+    *(sixfold, stats, height_range, tune, warmup),
 ):
     app.command()(command)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,17 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pcnn.cli.options import Device, chosen_device
+from pcnn.cli.precision import autocast, dtype_of
 from pcnn.plural import counted
 from pcnn.ranges import Count
 
 if TYPE_CHECKING:
     import torch
     from omegaconf import DictConfig
-
-#: Autocast dtype of the trainer's precisions.
-AUTOCAST = {"16-mixed": "float16", "bf16-mixed": "bfloat16"}
-#: Dtype of weights and features of the others.
-PURE = {"16-true": "float16", "bf16-true": "bfloat16", "64-true": "float64"}
 
 
 def tune(
@@ -81,10 +76,9 @@ def _tune(
     loader = data.train_dataloader() if backward else data.val_dataloader()
     batches = list(islice(loader or data.train_dataloader(), samples))
     torch.manual_seed(cfg.seed)
-    net = build.network(cfg, int(data.in_channels), len(data.class_names)).to(device)
-    if precise in PURE:
-        net = net.to(getattr(torch, PURE[precise]))
-    with _autocast(precise, device):
+    net = build.network(cfg, int(data.in_channels), len(data.class_names))
+    net = net.to(device, dtype_of(precise))
+    with autocast(precise, device):
         layers = tune(net, batches, samples, backward=backward, cache=cache, fresh=fresh)
         for layer in layers:
             console.say(layer)
@@ -98,11 +92,3 @@ def _tune(
     console.say(f"{counted(chosen, 'layer')} tuned, {known} of them by decisions on disk: {where}")
     if data.source_kind != "real":
         console.print("measured on SIMULATED data", style="bold yellow")
-
-
-def _autocast(precision: str, device: torch.device) -> AbstractContextManager[Any]:
-    import torch
-
-    if precision not in AUTOCAST:
-        return nullcontext()
-    return torch.autocast(device.type, getattr(torch, AUTOCAST[precision]))

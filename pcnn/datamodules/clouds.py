@@ -119,6 +119,8 @@ class CloudDataModule(ExactLoading):
     @property
     def channels(self) -> tuple[str, ...]:
         """Names of the channels of the network input besides x, y, z."""
+        if self.sets.known_channels is not None:
+            return tuple(self.sets.known_channels)
         in_use = (dataset for dataset in self._datasets.values() if dataset is not None)
         dataset: Any = next(in_use, None) or self._built("train")
         dataset = dataset.clouds if isinstance(dataset, ClassifiedClouds) else dataset

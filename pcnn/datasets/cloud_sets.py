@@ -178,6 +178,11 @@ class CloudSets(ABC):
         """The classes, their colours, and their labels in the set's files."""
 
     @property
+    def known_channels(self) -> Sequence[str] | None:
+        """Channels of the clouds besides x, y, z where they are the same in all; None: ask them."""
+        return None
+
+    @property
     @abstractmethod
     def found(self) -> DataSource:
         """The folder of the files, and their kind; where there is no folder, it is simulated once.

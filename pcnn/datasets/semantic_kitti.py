@@ -217,6 +217,11 @@ class SemanticKITTISets(CloudSets):
         return label_map(self.labels)
 
     @property
+    def known_channels(self) -> Sequence[str]:
+        """The remission."""
+        return SemanticKITTI.channels
+
+    @property
     def tests_on_validation(self) -> bool:
         """True where the same sequences validate and test, as labels of 11 to 21 are hidden."""
         return tuple(self.test_sequences) == tuple(self.val_sequences)

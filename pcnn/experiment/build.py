@@ -97,6 +97,17 @@ def plain(node: DictConfig) -> dict[str, Any]:
     return {str(key): value for key, value in resolved.items()}
 
 
+def data_module(cfg: DictConfig) -> L.LightningDataModule:
+    """The data module of the chosen data set and task; nothing is read.
+
+    Raises:
+        ConfigError: a value is refused.
+    """
+    module = make(plain(cfg.dataset.tasks[cfg.task.name]), "dataset", allowed_packages(cfg))
+    assert isinstance(module, L.LightningDataModule)
+    return module
+
+
 def data(cfg: DictConfig) -> L.LightningDataModule:
     """The data module of the chosen data set and task, its files found.
 
@@ -104,8 +115,7 @@ def data(cfg: DictConfig) -> L.LightningDataModule:
         FileNotFoundError: data is missing.
         ConfigError: a value or a file is refused.
     """
-    module = make(plain(cfg.dataset.tasks[cfg.task.name]), "dataset", allowed_packages(cfg))
-    assert isinstance(module, L.LightningDataModule)
+    module = data_module(cfg)
     with refused_values():
         # on every rank: a simulator locks, and later calls find its files
         module.prepare_data()

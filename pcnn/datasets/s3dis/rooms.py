@@ -159,6 +159,11 @@ class S3DISSets(CloudSets):
         """The 13 classes, in the colours in which they are usually shown."""
         return _by_number(CLASS_NAMES, CLASS_COLORS)
 
+    @property
+    def known_channels(self) -> Sequence[str]:
+        """Red, green and blue."""
+        return S3DISRooms.channels
+
     @cached_property
     def areas(self) -> dict[Split, tuple[int, ...]]:
         """Areas by split.
