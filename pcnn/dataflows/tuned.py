@@ -32,11 +32,52 @@ def tuned(
         volume: kernel slots K.
         rows: rows of the product's output side; of a weight gradient, of the output's gradient.
     """
-    size = round(math.log2(rows)) if rows > 1 else 0
     name, dtype, c_in, c_out, groups = product
     layouts = usual.needs_weight_grad if name == "vvor" else usual.needs
     key = (_dtype_name(dtype), c_in, c_out, groups, volume, name)
-    return _tuned(device, key, size, layouts) or usual
+    return _tuned(device, key, _size(rows), layouts) or usual
+
+
+def tuned_products(
+    usual: Dataflow,
+    device: torch.device,
+    sizes: tuple[torch.dtype, int, int, int],
+    volume: int,
+    rows: tuple[int, int],
+) -> tuple[Dataflow, Dataflow, Dataflow]:
+    """The same for all products of a layer, in the order of `PRODUCTS`, in one look-up.
+
+    Args:
+        usual: as of `tuned`.
+        device: where they are computed.
+        sizes: dtype, C_in, C_out and groups, as of `Product`.
+        volume: kernel slots K.
+        rows: of the layer's input and output.
+    """
+    n_in, n_out = rows
+    name = _dtype_name(sizes[0])  # may change between calls
+    return _tuned_products(usual, device, name, sizes, volume, _size(n_in), _size(n_out))
+
+
+def _size(rows: int) -> int:
+    return round(math.log2(rows)) if rows > 1 else 0
+
+
+@functools.lru_cache(maxsize=65536)
+def _tuned_products(
+    usual: Dataflow,
+    device: torch.device,
+    name: str,
+    sizes: tuple[torch.dtype, int, int, int],
+    volume: int,
+    size_in: int,
+    size_out: int,
+) -> tuple[Dataflow, Dataflow, Dataflow]:
+    def found(product: str, size: int) -> Dataflow:
+        layouts = usual.needs_weight_grad if product == "vvor" else usual.needs
+        return _tuned(device, (name, *sizes[1:], volume, product), size, layouts) or usual
+
+    return found("forward", size_out), found("transposed", size_in), found("vvor", size_out)
 
 
 @functools.lru_cache
@@ -103,6 +144,7 @@ def _tables(device: torch.device) -> tuple[TuningTable, ...]:
 
 def forget() -> None:
     """Read the files again at the next request: something was tuned since."""
+    _tuned_products.cache_clear()
     _tuned.cache_clear()
     _tables.cache_clear()
     has_decisions.cache_clear()

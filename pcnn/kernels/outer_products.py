@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 import triton
@@ -23,10 +24,10 @@ import triton.language as tl
 from torch import Tensor
 
 from pcnn.kernels.conv_spec import ConvSpec
-from pcnn.kernels.gathered_product import compute_type, precision_of
+from pcnn.kernels.gathered_product import COMPUTE, compute_type, precision_of
 from pcnn.kernels.product_tiles import power_of_two, side_by_side
 from pcnn.kernels.slot_chunks import chunks_of_slot, most_chunks, slot_chunk
-from pcnn.kernels.triton_launch import TritonLauncher
+from pcnn.kernels.triton_launch import TritonLauncher, Variant
 
 #: Values of partial sums that a program of the second kernel holds at once.
 BLOCK = 4096
@@ -85,9 +86,18 @@ def default_tiles(
     num_warps = 1 if sums <= 256 else 2 if sums <= 1024 else 4 if sums <= 8192 else 8
     block_pairs = 64 if itemsize == 2 else 32
     tiles = groups * -(-c_in // block_in) * -(-c_out // block_out)
-    programs = max(1, multiprocessors * 16 // num_warps // tiles)
-    steps = max(4, -(-triplets // (programs * block_pairs)))
-    return OuterProductTiles(block_in, block_out, block_pairs, steps * block_pairs, num_warps, 5)
+    chunk = _chunk(triplets, _resident(multiprocessors, num_warps, tiles), block_pairs)
+    return OuterProductTiles(block_in, block_out, block_pairs, chunk, num_warps, 5)
+
+
+def _resident(multiprocessors: int, num_warps: int, tiles: int) -> int:
+    """Chunks whose programs run at once, with as many tiles each."""
+    return max(1, multiprocessors * 16 // num_warps // tiles)
+
+
+def _chunk(triplets: int, resident: int, block_pairs: int) -> int:
+    """Pairs of a chunk where so many share them."""
+    return max(4, -(-triplets // (resident * block_pairs))) * block_pairs
 
 
 def outer_products(
@@ -117,34 +127,72 @@ def outer_products(
         ValueError: a ``compute_dtype`` that tensor cores do not multiply.
     """
     groups, compute_dtype = spec.groups, spec.compute_dtype
-    compute = compute_type(compute_dtype, "the weight gradient on tensor cores")
+    compute_type(compute_dtype, "the weight gradient on tensor cores")
     triplets, volume = in_index.shape[0], counts.shape[0]
     c_in, c_out = x.shape[1] // groups, grad.shape[1] // groups
     shape = (volume, c_in, groups * c_out)
+    if triplets == 0 or c_in * c_out == 0 or volume == 0:
+        return torch.zeros(shape, dtype=spec.out_dtype, device=x.device)
+    precision = precision_of(compute_dtype)
+    sizes = x.shape[1], grad.shape[1], groups, volume
+    variant, programs, resident, block_pairs = _cut(
+        tiles, *sizes, compute_dtype, precision, x.device
+    )
+    chunk = _chunk(triplets, resident, block_pairs) if tiles is None else tiles.chunk
+    chunks = most_chunks(triplets, volume, chunk)
+    partials = torch.empty((chunks, *shape[1:]), dtype=torch.float32, device=x.device)
+    variant(
+        (chunks * programs, 1),
+        (x.contiguous(), grad.contiguous(), in_index, out_index, counts, partials),
+        (chunk,),
+    )
+    return sum_of_chunks(partials, counts, chunk, spec.out_dtype, mirrored=spec.mirrored)
+
+
+class _Cut(NamedTuple):
+    """A launch without its tensors.
+
+    Args:
+        variant: the kernel with its constants.
+        programs: for every chunk.
+        resident: chunks whose programs run at once.
+        block_pairs: pairs multiplied at once.
+    """
+
+    variant: Variant
+    programs: int
+    resident: int
+    block_pairs: int
+
+
+@functools.lru_cache(maxsize=4096)
+def _cut(
+    tiles: OuterProductTiles | None,
+    channels_in: int,
+    channels_out: int,
+    groups: int,
+    volume: int,
+    compute_dtype: torch.dtype,
+    precision: str,
+    device: torch.device,
+) -> _Cut:
+    """How a launch of these sizes is cut: the same for every call of a layer."""
+    c_in, c_out = channels_in // groups, channels_out // groups
     # narrow groups side by side fill a tile, of which the diagonal is kept
     side = side_by_side(groups, max(c_in, c_out))
     c_in, c_out, groups = side * c_in, side * c_out, groups // side
-    if triplets == 0 or c_in * c_out == 0 or volume == 0:
-        return torch.zeros(shape, dtype=spec.out_dtype, device=x.device)
+    processors = multiprocessors_of(device)
     if tiles is None:
-        processors = multiprocessors_of(x.device)
-        tiles = default_tiles(triplets, c_in, c_out, groups, compute_dtype.itemsize, processors)
-    chunks = most_chunks(triplets, volume, tiles.chunk)
-    partials = torch.empty((chunks, *shape[1:]), dtype=torch.float32, device=x.device)
-    blocks = -(-c_in // tiles.block_in) * -(-c_out // tiles.block_out)
+        tiles = default_tiles(0, c_in, c_out, groups, compute_dtype.itemsize, processors)
+    programs = groups * -(-c_in // tiles.block_in) * -(-c_out // tiles.block_out)
     constants = (
         *(volume, power_of_two(volume), c_in, c_out, groups, side),
         *(tiles.block_in, tiles.block_out, tiles.block_pairs, tiles.num_stages),
-        *(compute, precision_of(compute_dtype)),
+        *(COMPUTE[compute_dtype], precision),
     )
-    _LAUNCH(
-        (chunks * groups * blocks, 1),
-        (x.contiguous(), grad.contiguous(), in_index, out_index, counts, partials),
-        (tiles.chunk,),
-        constants,
-        tiles.num_warps,
-    )
-    return sum_of_chunks(partials, counts, tiles.chunk, spec.out_dtype, mirrored=spec.mirrored)
+    variant = _LAUNCH.variant(constants, tiles.num_warps)
+    resident = _resident(processors, tiles.num_warps, programs)
+    return _Cut(variant, programs, resident, tiles.block_pairs)
 
 
 @functools.cache
@@ -243,14 +291,19 @@ def sum_of_chunks(
         ``[K, C_in / groups, C_out]``; zero for a slot without chunks.
     """
     volume = counts.shape[0]
-    out = torch.empty((volume, *partials.shape[1:]), dtype=out_dtype, device=partials.device)
-    size = partials.shape[1] * partials.shape[2]
+    _, rows, columns = partials.shape
+    out = torch.empty((volume, rows, columns), dtype=out_dtype, device=partials.device)
+    variant, grid = _sum_cut(rows * columns, volume, mirrored)
+    variant(grid, (partials, counts, out), (chunk,))
+    return out
+
+
+@functools.lru_cache(maxsize=4096)
+def _sum_cut(size: int, volume: int, mirrored: bool) -> tuple[Variant, tuple[int, int]]:
     # narrow blocks add many chunks at once and are many: for small weights; wide ones for large
     block = min(256, max(32, power_of_two(size * volume // 4096 + 1)))
     constants = size, volume, power_of_two(volume), mirrored, BLOCK // block, block
-    grid = -(-size // block), volume
-    _SUM(grid, (partials, counts, out), (chunk,), constants, num_warps=4)
-    return out
+    return _SUM.variant(constants, 4), (-(-size // block), volume)
 
 
 @triton.jit(do_not_specialize=["chunk"])  # type: ignore[untyped-decorator]

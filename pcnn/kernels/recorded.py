@@ -20,7 +20,7 @@ class Launch(NamedTuple):
     Args:
         kernel: made by ``triton.jit``.
         arguments: the dtype of every tensor (``None`` where there is none), every size (0 for those
-            of 32 bits), then the constants.
+            of 32 bits, 0.0 for floats), then the constants.
         options: names and values of Triton's own options.
     """
 

@@ -18,6 +18,8 @@ from pcnn.kernels.recorded import RECORD, Launch
 _INT32 = 1 << 31
 _ALIGNMENT = 16
 
+#: Arguments that vary from call to call; one that is a float once is a float in every call.
+Sizes = tuple[int | float, ...]
 
 #: Versions of Triton whose inner launch function is known.
 _KNOWN = ("3.6.0",)
@@ -57,7 +59,7 @@ class TritonLauncher:
         self,
         grid: tuple[int, int],
         tensors: tuple[Tensor | None, ...],
-        sizes: tuple[int, ...],
+        sizes: Sizes,
         constants: tuple[Any, ...],
         num_warps: int,
         num_stages: int = 3,
@@ -101,14 +103,14 @@ class Variant:
         self._interpreted = not isinstance(kernel, triton.JITFunction)
 
     def __call__(
-        self, grid: tuple[int, int], tensors: tuple[Tensor | None, ...], sizes: tuple[int, ...]
+        self, grid: tuple[int, int], tensors: tuple[Tensor | None, ...], sizes: Sizes
     ) -> None:
         """Run the kernel on torch's current stream of the first tensor's device.
 
         Args:
             grid: programs along both axes; none is no launch.
             tensors: contiguous; ``None`` where the kernel takes one.
-            sizes: integers that vary from call to call.
+            sizes: numbers that vary from call to call.
 
         Under `recorded` the launch is written down in place of being made.
         """
@@ -119,7 +121,7 @@ class Variant:
         record = RECORD.get()
         if record is not None:
             types = [None if tensor is None else tensor.dtype for tensor in tensors]
-            large = [size if not -_INT32 <= size < _INT32 else 0 for size in sizes]
+            large = [size if not -_INT32 <= size < _INT32 else type(size)() for size in sizes]
             arguments = *types, *large, *self._constants
             record[Launch(self._kernel, arguments, tuple(self._options.items()))] = None
             return
@@ -156,6 +158,6 @@ class Variant:
         start(*grid, 1, stream, *what, *pointers, *sizes, *self._constants)
 
     def _launch(
-        self, grid: tuple[int, int], tensors: tuple[Tensor | None, ...], sizes: tuple[int, ...]
+        self, grid: tuple[int, int], tensors: tuple[Tensor | None, ...], sizes: Sizes
     ) -> Any:
         return self._kernel[grid](*tensors, *sizes, *self._constants, **self._options)

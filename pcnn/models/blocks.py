@@ -6,7 +6,6 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import Any, Protocol
 
-import torch
 from torch import nn
 
 from pcnn.geometry import Geometry
@@ -36,7 +35,8 @@ class ConvFactory(Protocol):
 class ConvNorm(nn.Module):
     """Convolution without bias, norm, and ReLU unless ``activation`` is off.
 
-    Evaluation without gradients is one call of the dataflow (`pcnn.nn.fused_convolution`).
+    Evaluation without gradients is one call of the dataflow, training on a GPU one autograd node
+    (`pcnn.nn.fused_convolution`).
 
     Args:
         conv: the convolution; its output may be placed on given sites.
@@ -114,10 +114,10 @@ class ResidualBlock(nn.Module):
         """Features ``[N_in, C_in]`` to ``[N_out, C_out]``."""
         parts: dict[str, Any] = self._modules  # self.first costs ten times as much
         first, second, shortcut = parts["first"], parts["second"], parts["shortcut"]
-        if torch.is_grad_enabled() or type(second) is not ConvNorm or is_hooked(second):
-            y = add(second(first(x)), shortcut(x))
-            return y.replace(y.features.relu_())
         y = first(x)
+        if type(second) is not ConvNorm or is_hooked(second):
+            y = add(second(y), shortcut(x))
+            return y.replace(y.features.relu_())
         return second.added_to(shortcut(x), y)
 
 

@@ -1,4 +1,4 @@
-"""A convolution, its norm, a residual and ReLU in one call: what inference issues for a block."""
+"""A convolution, its norm, a residual and ReLU in one call: what networks issue for a block."""
 
 from __future__ import annotations
 
@@ -8,13 +8,19 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.module import _global_forward_hooks, _global_forward_pre_hooks
 
+from pcnn.dataflows.torch_sums import kernels_serve
 from pcnn.geometry import Geometry, KernelMap
+from pcnn.kernels.running_statistics import RunningStatistics
 from pcnn.nn.conv import Conv3d, ConvTranspose3d, compute_dtype
 from pcnn.nn.features import add
 from pcnn.nn.folded_norm import Folded, FoldedNorm
 from pcnn.nn.joined import JoinedTensor
 from pcnn.nn.norm import normalize
 from pcnn.ops.convolution import convolution
+from pcnn.ops.convolution_products import convolution_products
+from pcnn.ops.normalized import normalized
+from pcnn.ops.pointwise import PointwiseProducts
+from pcnn.ops.products import Products
 from pcnn.ops.sites import output_sites
 from pcnn.tensor import SparseTensor
 
@@ -30,14 +36,18 @@ def fused_convolution(
     relu: bool = False,
     folded: FoldedNorm | None = None,
 ) -> SparseTensor:
-    """``relu(norm(layer(x, out)) + residual)``, in one product where that changes nothing else.
+    """``relu(norm(layer(x, out)) + residual)``, in one call where that changes nothing else.
 
-    Fused where gradients are off, the layer is a `Conv3d` or `ConvTranspose3d` and the norm can be
-    folded (`FoldedNorm`): the dataflow scales, shifts, adds and rectifies the float32 sums while it
-    stores them, and reads both sources of a `JoinedTensor`. A pointwise layer takes the scale into
-    a copy of its weights. Everything else runs as it is written, one module after another: with
-    gradients, under `torch.compile`, for layers and norms of other classes, and where a module is
-    hooked, so that its hooks fire.
+    Without gradients, and with a norm that can be folded (`FoldedNorm`), it is one product: the
+    dataflow scales, shifts, adds and rectifies the float32 sums while it stores them, and reads
+    both sources of a `JoinedTensor`. A pointwise layer takes the scale into a copy of its weights.
+
+    On a GPU, and with a `torch.nn.BatchNorm1d` in training mode, it is one autograd node
+    (`pcnn.ops.normalized`): product, statistics, and one pass for all that follows them.
+
+    Everything else runs as it is written, one module after another: gradients in evaluation mode,
+    `torch.compile`, layers other than `Conv3d` and `ConvTranspose3d`, other norms, and modules
+    that are hooked, so that their hooks fire.
 
     Args:
         layer: any module that maps a sparse tensor, and optional sites, to a sparse tensor.
@@ -54,14 +64,18 @@ def fused_convolution(
     Raises:
         ValueError: a residual on other sites, and what the layer raises.
     """
-    quiet = not (torch.is_grad_enabled() or torch.compiler.is_compiling())
-    if quiet and _is_free(layer, norm):
+    if not torch.compiler.is_compiling() and _is_free(layer, norm):
         # layer.bias searches three dictionaries, at ten times the cost
         own = layer._parameters if "bias" in layer._parameters else layer.__dict__
-        found = (folded or FoldedNorm()).fold(norm, own["bias"], layer.out_channels)
-        if found is not None:
-            return _fused(layer, x, out, found, residual, relu)
-    y: SparseTensor = layer(x) if out is None else layer(x, out)
+        if norm is not None and norm.training:
+            y = _trained(layer, x, out, norm, residual, relu) if own["bias"] is None else None
+            if y is not None:
+                return y
+        elif not torch.is_grad_enabled():
+            found = (folded or FoldedNorm()).fold(norm, own["bias"], layer.out_channels)
+            if found is not None:
+                return _fused(layer, x, out, found, residual, relu)
+    y = layer(x) if out is None else layer(x, out)
     if norm is not None:
         y = y.replace(normalize(norm, y.features, y.geometry.count))
     if residual is not None:
@@ -105,10 +119,7 @@ def _fused(
     added = None
     if residual is not None:
         if residual.geometry is not target:
-            raise ValueError(
-                f"the residual lives on another geometry than the output ({residual.geometry.rows} "
-                f"and {target.rows} sites); bring both to the same sites first"
-            )
+            raise _elsewhere(residual, target)
         added = residual.features
     skip = None
     if type(x) is JoinedTensor and x.is_apart and layer.groups == 1:
@@ -133,6 +144,61 @@ def _fused(
         epilogue=folded.epilogue(added, relu),
     )
     return SparseTensor(sums, target)
+
+
+def _trained(
+    layer: Conv3d | ConvTranspose3d,
+    x: SparseTensor,
+    out: Sites,
+    norm: nn.Module,
+    residual: SparseTensor | None,
+    relu: bool,
+) -> SparseTensor | None:
+    """The layer as one autograd node; ``None`` where it is not served."""
+    features = x.features
+    dtype = compute_dtype(features)
+    if not kernels_serve(features, dtype) or type(features) not in (Tensor, nn.Parameter):
+        return None
+    if type(norm) is not nn.BatchNorm1d:
+        return None
+    # norm.weight and its like search three dictionaries, at ten times the cost
+    own, buffers, weight = norm._parameters, norm._buffers, layer._parameters["weight"]
+    mean, variance = buffers["running_mean"], buffers["running_var"]
+    if weight is None or mean is None or variance is None:
+        return None
+    affine = own["weight"], own["bias"]
+    parts = [part for part in (*affine, mean, variance) if part is not None]
+    fits = all(part.dtype in (torch.float32, dtype) for part in parts)
+    if not fits or mean.shape != (layer.out_channels,):
+        return None
+    if residual is not None and residual.features.dtype != dtype:  # it decides the sum's dtype
+        y = fused_convolution(layer, x, out, norm)
+        y = add(y, residual)
+        return y.replace(y.features.relu_()) if relu else y
+    kernel_map, target = _route(layer, x.geometry, out)
+    if target.rows < 2:
+        return None
+    products: Products
+    if kernel_map is None:
+        products = PointwiseProducts(dtype)
+    else:
+        groups, engine = layer.groups, layer.engine
+        products = convolution_products(features, weight, kernel_map, engine, groups, dtype)
+    running = RunningStatistics(mean, variance, buffers["num_batches_tracked"], norm.momentum)
+    added = None
+    if residual is not None:
+        if residual.geometry is not target:
+            raise _elsewhere(residual, target)
+        added = residual.features
+    sums = normalized(features, weight, products, affine, running, norm.eps, added, relu)
+    return SparseTensor(sums, target)
+
+
+def _elsewhere(residual: SparseTensor, target: Geometry) -> ValueError:
+    return ValueError(
+        f"the residual lives on another geometry than the output ({residual.geometry.rows} "
+        f"and {target.rows} sites); bring both to the same sites first"
+    )
 
 
 def _route(

@@ -18,8 +18,7 @@ class Sequential(nn.Sequential):
     """`torch.nn.Sequential` of sparse layers; plain norms and activations are wrapped by itself.
 
     A module of `torch.nn` acts on features; every other module takes the sparse tensor. A
-    convolution, the batch norm after it and the ReLU after that are one product where gradients are
-    off (`fused_convolution`).
+    convolution, the batch norm after it and the ReLU after that are one call (`fused_convolution`).
     """
 
     def __init__(self, *modules: nn.Module) -> None:
@@ -29,7 +28,7 @@ class Sequential(nn.Sequential):
     def forward(self, x: SparseTensor) -> SparseTensor:
         """Features ``[N_in, C_in]`` to what the last module makes of them."""
         steps = list(self)
-        if torch.is_grad_enabled() or torch.compiler.is_compiling():
+        if torch.compiler.is_compiling():
             for step in steps:
                 x = step(x)
             return x

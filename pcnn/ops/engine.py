@@ -10,9 +10,8 @@ from pcnn.dataflows import Dataflow, PerProduct, Reference
 from pcnn.dataflows.automatic import usual_dataflow, usual_dataflows
 from pcnn.dataflows.gather_scatter import MINUET, TORCHSPARSE
 from pcnn.dataflows.hybrid import Hybrid
-from pcnn.dataflows.products import Product
 from pcnn.dataflows.triplets import Triplets
-from pcnn.dataflows.tuned import has_decisions, tuned
+from pcnn.dataflows.tuned import has_decisions, tuned_products
 from pcnn.geometry import Kernel, KernelMap
 from pcnn.geometry.base import Builder
 from pcnn.maps import Automatic as AutomaticBuilder
@@ -107,7 +106,6 @@ class Engine:
         kernel_map: KernelMap,
         device: torch.device,
         sizes: tuple[torch.dtype, int, int, int],
-        graded: bool = True,
     ) -> tuple[Dataflow, Dataflow, Dataflow]:
         """The dataflows that compute the products of a layer, in the order of `PRODUCTS`.
 
@@ -117,8 +115,6 @@ class Engine:
             kernel_map: the map, from the side on which the layer reads it.
             device: where they are computed.
             sizes: dtype, C_in, C_out and groups, as of `Product`.
-            graded: whether gradients follow; otherwise only the first is asked of the tables of
-                decisions.
         """
         own = self.dataflow
         if own is not None:
@@ -126,12 +122,9 @@ class Engine:
         usual = usual_dataflow(kernel_map, device, self.reproducible)
         if device.type != "cuda" or not has_decisions(device):
             return usual, usual, usual
-        volume, n_in, n_out = kernel_map.volume, kernel_map.n_in, kernel_map.n_out
-        forward = tuned(usual, device, Product("forward", *sizes), volume, n_out)
-        if not graded:
-            return forward, usual, usual
-        transposed = tuned(usual, device, Product("transposed", *sizes), volume, n_in)
-        return forward, transposed, tuned(usual, device, Product("vvor", *sizes), volume, n_out)
+        edges = kernel_map.edges
+        rows = edges.rows[::-1] if kernel_map.flipped else edges.rows
+        return tuned_products(usual, device, sizes, edges.volume, rows)
 
     def untuned(self, kernel_map: KernelMap, device: torch.device) -> Dataflow | PerProduct:
         """Its own dataflow, or the usual one of a map; tuned ones read the same layouts."""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from pcnn.dataflows.reduced_product import reduced_product
 from pcnn.dataflows.torch_sums import accumulator
+from pcnn.ops.products import product_of
 
 
 def pointwise(x: Tensor, weight: Tensor, compute_dtype: torch.dtype, groups: int = 1) -> Tensor:
@@ -29,11 +29,10 @@ def pointwise(x: Tensor, weight: Tensor, compute_dtype: torch.dtype, groups: int
     Returns:
         ``[N, C_out]`` in ``compute_dtype``.
     """
-    rounded = x.to(compute_dtype), weight.to(compute_dtype)
     plain = weight.dtype == compute_dtype and compute_dtype.itemsize > 2
     if plain or not weight.requires_grad or torch.compiler.is_compiling():
-        return _product(*rounded, groups)
-    return _apply(x, weight, compute_dtype, groups)
+        return _product(x.to(compute_dtype), weight.to(compute_dtype), groups)
+    return product_of(x, weight, PointwiseProducts(compute_dtype, groups))
 
 
 def _product(x: Tensor, weight: Tensor, groups: int) -> Tensor:
@@ -63,32 +62,45 @@ def _joined(groups: Tensor) -> Tensor:
     return groups[0] if groups.shape[0] == 1 else groups.transpose(0, 1).flatten(1)
 
 
-class _Pointwise(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, dtype: torch.dtype, groups: int) -> Tensor:
-        ctx.save_for_backward(x, weight)
-        ctx.dtype, ctx.groups = dtype, groups
-        return _product(x.to(dtype), weight.to(dtype), groups)
+class PointwiseProducts(NamedTuple):
+    """A pointwise product without its operands, as `pcnn.ops.products.Products`.
 
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        (grad,) = grads
-        x, weight = ctx.saved_tensors
-        groups = ctx.groups
+    Args:
+        compute_dtype: dtype the operands are rounded to.
+        groups: groups of channels.
+    """
+
+    compute_dtype: torch.dtype
+    groups: int = 1
+
+    def output(self, x: Tensor, rounded: Tensor) -> Tensor:
+        """See `Products.output`; a weight ``[1, C_in / groups, C_out]`` is taken too."""
+        return _product(x.to(self.compute_dtype), rounded.flatten(0, -2), self.groups)
+
+    def gradients(
+        self,
+        x: Tensor,
+        weight: Tensor,
+        rounded: Tensor | None,
+        grad: Tensor,
+        needs: tuple[bool, ...],
+    ) -> tuple[Tensor | None, Tensor | None]:
+        """See `Products.gradients`."""
+        dtype, groups = self
         grad_x = grad_weight = None
-        if ctx.needs_input_grad[0]:
-            matrices = _by_group(weight.to(ctx.dtype), groups).transpose(1, 2)
+        if needs[0]:
+            if rounded is None or torch.is_grad_enabled():
+                rounded = weight.to(dtype)
+            matrices = _by_group(rounded.flatten(0, -2), groups).transpose(1, 2)
             grad_x = _multiplied(_by_group(grad, groups), matrices).to(x.dtype)
-        if ctx.needs_input_grad[1]:
-            sums = torch.promote_types(ctx.dtype, accumulator(weight.dtype))
+        if needs[1]:
+            sums = torch.promote_types(dtype, accumulator(weight.dtype))
             # half operands are multiplied as they are, but for what torch has no such product for:
             # sums in float64, and second derivatives
             wide = sums == torch.float64 or torch.is_grad_enabled()
-            left, right = (_by_group(side, groups) for side in (x.to(ctx.dtype), grad))
+            left, right = (_by_group(side, groups) for side in (x.to(dtype), grad))
             if wide:
                 left, right = left.to(sums), right.to(sums)
-            grad_weight = _joined(reduced_product(left, right, sums)).to(weight.dtype)
-        return grad_x, grad_weight, None, None
-
-
-_apply: Callable[[Tensor, Tensor, torch.dtype, int], Tensor] = _Pointwise.apply
+            found = _joined(reduced_product(left, right, sums)).to(weight.dtype)
+            grad_weight = found.view(weight.shape)
+        return grad_x, grad_weight

@@ -175,7 +175,7 @@ def _report(call: ObservedCall, ms: float) -> LayerReport:
     dataflow = "linear"
     if kernel_map is not None:
         sizes = features.dtype, layer.in_channels, layer.out_channels, layer.groups
-        dataflow = described(layer.engine.choose(kernel_map, features.device, sizes, False)[0])
+        dataflow = described(layer.engine.choose(kernel_map, features.device, sizes)[0])
     size, stride = layer.kernel.size, layer.kernel.stride
     itemsize = features.element_size()
     moved = itemsize * (call.x.geometry.rows * layer.in_channels + features.numel())

@@ -72,6 +72,56 @@ def test_networks_are_fused_and_wait_for_nothing(
     assert relative_rms(y, expected) < (1e-4 if dtype == torch.float32 else 2e-2)
 
 
+def step(model: nn.Module, x: pcnn.SparseTensor) -> dict[str, torch.Tensor]:
+    """Output, gradients and buffers of a training step."""
+    y = rows(model.train()(x))
+    weight = torch.cos(torch.arange(y.numel(), device=y.device).double()).view_as(y)
+    (y.double() * weight).mean().backward()
+    grads = {name: own.grad for name, own in model.named_parameters() if own.grad is not None}
+    return {"out": y.detach(), **grads, **dict(model.named_buffers())}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("make", NETWORKS.values(), ids=NETWORKS.keys())
+def test_training_steps_against_float64(make: Callable[..., nn.Module], dtype: torch.dtype) -> None:
+    """Fused layers err no more than the modules one after another do."""
+    model, grid = shaken(make()).cuda(), surface_grid(3000, batch_size=2).to("cuda")
+    x = pcnn.SparseTensor(torch.randn(grid.rows, 4, device="cuda"), grid)
+    plain, exact = copy.deepcopy(model), copy.deepcopy(model).double()
+    for part in plain.modules():
+        part.register_forward_hook(lambda *_: None)  # so it is called
+    with torch.autocast("cuda", dtype, enabled=dtype != torch.float32):
+        found, one_by_one = step(model, x), step(plain, x)
+    truth = step(exact, x.replace(x.features.double()))
+    assert found.keys() == one_by_one.keys() == truth.keys()
+    errors = []
+    for name, value in found.items():
+        assert value.dtype == one_by_one[name].dtype, name
+        error, of_plain = (relative_rms(one[name], truth[name]) for one in (found, one_by_one))
+        assert error <= 4 * of_plain + 10 * RELATIVE_RMS[torch.float32], name
+        errors.append((error, of_plain))
+    ours, theirs = (sum(parts) for parts in zip(*errors, strict=True))
+    assert ours <= 1.5 * theirs  # chance decides about single ones
+
+
+def test_a_layer_in_training_is_few_launches() -> None:
+    block = shaken(ConvNorm(Conv3d(32, 32, 3, bias=False), nn.BatchNorm1d(32))).cuda().train()
+    grid = surface_grid(2000).to("cuda")
+    x = pcnn.SparseTensor(torch.randn(grid.rows, 32, device="cuda", requires_grad=True), grid)
+    grad = torch.randn(grid.rows, 32, device="cuda")
+    block(x).features.backward(grad)
+    torch.cuda.synchronize()
+    with torch.profiler.profile() as profile, nothing_waits():
+        y = block(x).features
+        y.backward(grad)
+    torch.cuda.synchronize()
+    kernels = [e for e in profile.events() if e.device_type == torch.autograd.DeviceType.CUDA]
+    names = [e.name for e in kernels if not e.name.startswith(("cuda", "Mem"))]
+    names = [name for name in names if "Fill" not in name and "elementwise" not in name]
+    # product, statistics and norm; sums and gradient of the norm; gradients of the product
+    assert len(names) <= 4 + 3 + 3, names
+
+
 def test_half_precision_models_and_moves_between_devices() -> None:
     block = shaken(ConvNorm(Conv3d(16, 16, 3, bias=False), nn.BatchNorm1d(16))).cuda()
     grid = surface_grid(2000).to("cuda")

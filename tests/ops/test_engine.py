@@ -1,11 +1,13 @@
+import math
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pytest
 import torch
 
 from pcnn.dataflows import Blocked, Dataflow, Reference
+from pcnn.dataflows import tuned as tables
 from pcnn.dataflows.blocked import SummedBlocks
-from pcnn.dataflows.products import Product
 from pcnn.dataflows.row_stationary import RowStationary
 from pcnn.dataflows.weight_stationary import WeightStationary
 from pcnn.maps import BruteForce
@@ -88,26 +90,30 @@ def test_auto_chooses_by_device_and_map(deterministic: bool) -> None:
 
 
 def test_each_product_is_looked_up_with_its_own_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[tuple[str, int, int]] = []
+    asked: list[tuple[str, int, tuple[str, ...]]] = []
 
-    def tuned(
-        usual: Dataflow, device: torch.device, product: Product, volume: int, rows: int
+    def quickest(
+        device: torch.device, key: tuple[Any, ...], size: int, layouts: tuple[str, ...]
     ) -> Dataflow:
-        assert product[1:] == (torch.float16, 4, 6, 2)
-        asked.append((product.name, volume, rows))
-        return Reference(name=product.name)
+        assert key[:5] == ("float16", 4, 6, 2, side.volume)
+        asked.append((key[5], size, layouts))
+        return Reference(name=key[5])
 
     monkeypatch.setattr(engines, "has_decisions", lambda device: True)
-    monkeypatch.setattr(engines, "tuned", tuned)
-    side, cuda, auto = random_map(6, 9, 8, 20), torch.device("cuda"), resolve("auto")
-    sizes = torch.float16, 4, 6, 2
-    names = [flow.name for flow in auto.choose(side, cuda, sizes)]
-    assert names == ["forward", "transposed", "vvor"]
-    rows = side.n_out, side.n_in, side.n_out
-    assert asked == [(name, side.volume, n) for name, n in zip(names, rows, strict=True)]
-    usual = auto.untuned(side, cuda)
-    assert auto.choose(side, cuda, sizes, graded=False) == (Reference("forward"), usual, usual)
-    assert len(asked) == 4
+    monkeypatch.setattr(tables, "_tuned", quickest)
+    side, cuda, auto = random_map(8, 32, 8, 20), torch.device("cuda"), resolve("auto")
+    usual, own = auto.untuned(side, cuda), (side.n_out, side.n_in)
+    tables._tuned_products.cache_clear()
+    for _ in range(2):
+        flows = auto.choose(side, cuda, (torch.float16, 4, 6, 2))
+        assert [flow.name for flow in flows] == ["forward", "transposed", "vvor"]
+    tables._tuned_products.cache_clear()
+    out, into = (round(math.log2(rows)) for rows in own)
+    assert asked == [
+        ("forward", out, usual.needs),
+        ("transposed", into, usual.needs),
+        ("vvor", out, usual.needs_weight_grad),
+    ]
 
 
 def test_an_unknown_engine_names_those_there_are() -> None:

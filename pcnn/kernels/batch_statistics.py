@@ -1,0 +1,174 @@
+"""Mean and variance of every channel over the rows, in one pass.
+
+Every place of a program keeps mean and squared deviations of the rows it has seen (Welford 1962):
+sums of squares would lose what is small beside the mean. Places, and then programs, are combined as
+Chan et al. (1979) do, in a fixed order and without atomics, so two runs give identical bits.
+"""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from pcnn.kernels.row_chunks import chunk_length, row_chunks, rows_there
+from pcnn.kernels.running_statistics import RunningStatistics
+from pcnn.kernels.triton_launch import TritonLauncher
+
+#: Columns, and partial results, that a program of the second kernel holds.
+COLUMNS, PARTS = 16, 128
+
+
+@triton.jit(do_not_specialize=["rows"])  # type: ignore[untyped-decorator]
+def partial_statistics_kernel(  # type: ignore[no-untyped-def]  # the compiler reads annotations
+    y_ptr,  # [rows, CHANNELS]
+    partials_ptr,  # [2, programs, CHANNELS] float32: means, and squared deviations from them
+    count_ptr,  # [1] int32 or None
+    batches_ptr,  # [] int64 or None
+    rows,
+    CHANNELS: tl.constexpr,
+    ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    STAGES: tl.constexpr,
+):
+    """A chunk of rows of one block of columns."""
+    program, programs = tl.program_id(0), tl.num_programs(0)
+    there = rows_there(rows, count_ptr)
+    if batches_ptr is not None:  # noqa: SIM102 (what is known when compiling stands alone)
+        # here, so that the second kernel reads what no program of its own writes
+        if program + tl.program_id(1) == 0:  # noqa: SIM102
+            if there > 1:
+                tl.store(batches_ptr, tl.load(batches_ptr) + 1)
+    length = chunk_length(there, programs, ROWS)
+    first = program * length
+    last = tl.minimum(first + length, there)
+    columns = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
+    inside = columns < CHANNELS
+    lanes = tl.arange(0, ROWS)
+    seen = tl.zeros([ROWS], dtype=tl.float32)
+    mean = tl.zeros([ROWS, COLUMNS], dtype=tl.float32)
+    squares = tl.zeros([ROWS, COLUMNS], dtype=tl.float32)
+    for start in tl.range(first, last, ROWS, num_stages=STAGES):
+        numbers = start + lanes
+        live = numbers < last
+        mask = live[:, None] & inside[None, :]
+        places = numbers[:, None] * CHANNELS + columns[None, :]
+        values = tl.load(y_ptr + places, mask=mask, other=0.0).to(tl.float32)
+        seen += live.to(tl.float32)
+        values = tl.where(live[:, None], values, mean)
+        delta = values - mean
+        mean += delta * (1.0 / tl.maximum(seen, 1.0))[:, None]
+        squares += delta * (values - mean)
+    number = tl.sum(seen, 0)
+    total = tl.sum(mean * seen[:, None], 0) / tl.maximum(number, 1.0)  # [COLUMNS]
+    apart = tl.where(seen[:, None] > 0, mean - total[None, :], 0.0)
+    squares += apart * apart * seen[:, None]
+    targets = partials_ptr + program.to(tl.int64) * CHANNELS + columns
+    tl.store(targets, total, mask=inside)
+    tl.store(targets + programs.to(tl.int64) * CHANNELS, tl.sum(squares, 0), mask=inside)
+
+
+@triton.jit(do_not_specialize=["rows", "programs", "channels", "momentum", "eps"])  # type: ignore[untyped-decorator]
+def statistics_kernel(  # type: ignore[no-untyped-def]
+    partials_ptr,  # [2, programs, C] float32
+    statistics_ptr,  # [2, C] float32: means, and 1 / sqrt(variance + eps)
+    running_mean_ptr,  # [C]
+    running_var_ptr,  # [C]
+    batches_ptr,  # [] int64 or None
+    count_ptr,  # [1] int32 or None
+    rows,
+    programs,
+    channels,
+    momentum,
+    eps,
+    CUMULATIVE: tl.constexpr,
+    ROWS: tl.constexpr,  # of the first kernel
+    PARTS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+):
+    """Some channels; fewer than two rows have the running statistics, which stay as they are."""
+    columns = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
+    inside = columns < channels
+    there = rows_there(rows, count_ptr)
+    length = chunk_length(there, programs, ROWS)
+    running_mean = tl.load(running_mean_ptr + columns, mask=inside, other=0.0).to(tl.float32)
+    running_var = tl.load(running_var_ptr + columns, mask=inside, other=0.0).to(tl.float32)
+    mean, variance = running_mean, running_var
+    if there > 1:
+        # deviations from the first mean: small beside the standard deviation, unlike the means
+        pivot = tl.load(partials_ptr + columns, mask=inside, other=0.0)
+        shifts = tl.zeros([PARTS, COLUMNS], dtype=tl.float32)
+        squares = tl.zeros([PARTS, COLUMNS], dtype=tl.float32)
+        squares_ptr = partials_ptr + programs.to(tl.int64) * channels
+        for start in range(0, programs, PARTS):
+            parts = (start + tl.arange(0, PARTS)).to(tl.int64)
+            seen = tl.minimum(tl.maximum(there - parts * length, 0), length).to(tl.float32)
+            live = (seen > 0) & (parts < programs)
+            mask = live[:, None] & inside[None, :]
+            places = parts[:, None] * channels + columns[None, :]
+            shift = tl.load(partials_ptr + places, mask=mask, other=0.0) - pivot[None, :]
+            shift = tl.where(live[:, None], shift, 0.0)
+            shifts += shift * seen[:, None]
+            squares += shift * shift * seen[:, None]
+            squares += tl.load(squares_ptr + places, mask=mask, other=0.0)
+        number = there.to(tl.float32)
+        moved = tl.sum(shifts, 0) / number
+        total = tl.sum(squares, 0) - moved * moved * number
+        total = tl.where(total < 0, 0.0, total)  # NaN stays
+        mean, variance = pivot + moved, total / number
+        share = momentum
+        if CUMULATIVE:
+            share = 1.0 / tl.load(batches_ptr).to(tl.float32)
+        unbiased = total / (number - 1.0)
+        running_mean = (1.0 - share) * running_mean + share * mean
+        running_var = (1.0 - share) * running_var + share * unbiased
+        running_mean = running_mean.to(running_mean_ptr.dtype.element_ty)
+        running_var = running_var.to(running_var_ptr.dtype.element_ty)
+        tl.store(running_mean_ptr + columns, running_mean, mask=inside)
+        tl.store(running_var_ptr + columns, running_var, mask=inside)
+    tl.store(statistics_ptr + columns, mean, mask=inside)
+    scale = 1.0 / tl.sqrt_rn(variance + eps)
+    tl.store(statistics_ptr + channels + columns, scale, mask=inside)
+
+
+def batch_statistics(
+    y: Tensor, running: RunningStatistics, eps: float, count: Tensor | None = None
+) -> Tensor:
+    """Statistics of a batch, which also update the running ones.
+
+    A batch of fewer than two rows has the running statistics, and leaves them as they are.
+
+    Args:
+        y: ``[N, C]``, N and C at least 1, contiguous.
+        running: updated in place.
+        eps: added to the variance.
+        count: ``[1]`` int32 on the same device: rows from there on neither count nor are read.
+
+    Returns:
+        ``[2, C]`` float32: means, and ``1 / sqrt(variance + eps)`` with the biased variance.
+    """
+    rows, channels = y.shape
+    mean, variance, batches, momentum = running
+    held, columns, blocks, programs = row_chunks(rows, channels, y.device)
+    partials = torch.empty((2, programs, channels), dtype=torch.float32, device=y.device)
+    statistics = torch.empty((2, channels), dtype=torch.float32, device=y.device)
+    _PARTIAL(
+        (programs, blocks),
+        (y, partials, count, batches),
+        (rows,),
+        (channels, held, columns, 3),
+        num_warps=4,
+    )
+    _STATISTICS(
+        (-(-channels // COLUMNS), 1),
+        (partials, statistics, mean, variance, batches, count),
+        (rows, programs, channels, 0.0 if momentum is None else float(momentum), float(eps)),
+        (momentum is None and batches is not None, held, PARTS, COLUMNS),
+        num_warps=4,
+    )
+    return statistics
+
+
+_PARTIAL = TritonLauncher(partial_statistics_kernel)
+_STATISTICS = TritonLauncher(statistics_kernel)

@@ -1,0 +1,165 @@
+"""Both products of a convolution over a kernel map, ready to run: what its autograd calls."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from pcnn.dataflows import ConvSpec, Dataflow, PerProduct
+from pcnn.geometry import KernelMap
+from pcnn.ops.engine import Engine
+from pcnn.ops.library import MapOperands, operators
+
+#: Specs without tensors are few: each is made once, and found again in C.
+spec_of: Callable[..., ConvSpec] = functools.cache(ConvSpec)
+
+
+class ConvolutionProducts(NamedTuple):
+    """A convolution without its operands, as `pcnn.ops.products.Products`.
+
+    Args:
+        forward: computes the output.
+        transposed: computes the gradient of the features.
+        outer: computes that of the weight.
+        operands: layouts of the map.
+        n_out: rows of the output.
+        spec: of the output.
+    """
+
+    forward: Dataflow
+    transposed: Dataflow
+    outer: Dataflow
+    operands: MapOperands
+    n_out: int
+    spec: ConvSpec
+
+    @property
+    def compute_dtype(self) -> torch.dtype:
+        """See `Products.compute_dtype`."""
+        return self.spec.compute_dtype
+
+    def output(self, x: Tensor, rounded: Tensor) -> Tensor:
+        """See `Products.output`."""
+        return self.forward.forward(x, rounded, self.operands.layouts, self.n_out, self.spec)
+
+    def gradients(
+        self,
+        x: Tensor,
+        weight: Tensor,
+        rounded: Tensor | None,
+        grad: Tensor,
+        needs: tuple[bool, ...],
+    ) -> tuple[Tensor | None, Tensor | None]:
+        """See `Products.gradients`; layouts were built when the output was computed."""
+        if torch.is_grad_enabled():
+            return self._differentiable(x, weight, grad, needs)
+        groups, _, mirrored, dtype, *_ = self.spec
+        grad_x = grad_weight = None
+        if needs[0]:
+            assert rounded is not None
+            layouts, _, _, _, turned = self.operands.transposed()
+            spec = spec_of(groups, True, turned, dtype, x.dtype)
+            grad_x = self.transposed.forward(grad, rounded, layouts, x.shape[0], spec)
+        if needs[1]:
+            spec = spec_of(groups, False, mirrored, dtype, weight.dtype)
+            grad_weight = self.outer.weight_grad(x, grad, self.operands.layouts_vvor, spec)
+        return grad_x, grad_weight
+
+    def _differentiable(
+        self, x: Tensor, weight: Tensor, grad: Tensor, needs: tuple[bool, ...]
+    ) -> tuple[Tensor | None, Tensor | None]:
+        """Both gradients as operators, which have derivatives of their own."""
+        flows = self.forward, self.transposed, self.outer
+        same = flows[0] == flows[1] == flows[2]
+        handles = operators(flows[0] if same else PerProduct(*flows))
+        groups, dtype = self.spec.groups, self.spec.compute_dtype
+        grad_x = grad_weight = None
+        if needs[0]:
+            rows, settings = (x.detach(), grad.detach()), (groups, True, dtype, x.dtype)
+            grad_x = handles.mvmr(grad, weight, *self.operands.transposed(), *rows, *settings)
+        if needs[1]:
+            sizes = weight.shape[0], groups, dtype, weight.dtype
+            grad_weight = handles.vvor(x, grad, *self.operands, *sizes)
+        return grad_x, grad_weight
+
+
+def convolution_products(
+    x: Tensor,
+    weight: Tensor,
+    kernel_map: KernelMap,
+    engine: Engine | Dataflow,
+    groups: int,
+    dtype: torch.dtype,
+) -> ConvolutionProducts:
+    """What computes a convolution and its gradients; arguments as of `convolution`.
+
+    The layouts that backward reads are built here, for what requires gradients now.
+
+    Raises:
+        ValueError: shapes that do not fit each other.
+    """
+    edges, shape = kernel_map.edges, weight.shape
+    check_operands(x, shape, kernel_map, groups, None)
+    # a symmetric map is read from one side only, whichever is asked for
+    mirrored = kernel_map.flipped and edges.symmetric
+    side = kernel_map.transpose() if mirrored else kernel_map
+    graded = torch.is_grad_enabled()
+    x_grad, w_grad = graded and x.requires_grad, graded and weight.requires_grad
+    sizes = dtype, shape[1] * groups, shape[2], groups
+    forward, transposed, outer = chosen(engine, side, x.device, sizes)
+    layouts = side.read(forward.needs, outer.needs_weight_grad, not graded and x.requires_grad)
+    both = x_grad and not edges.symmetric
+    layouts_t = side.transpose().layouts(transposed.needs) if both else []
+    layouts_vvor = side.layouts(outer.needs_weight_grad) if w_grad else []
+    operands = MapOperands(layouts, layouts_t, layouts_vvor, edges.symmetric, mirrored)
+    n_out = edges.rows[int(not side.flipped)]
+    spec = spec_of(groups, False, mirrored, dtype, dtype)
+    return ConvolutionProducts(forward, transposed, outer, operands, n_out, spec)
+
+
+def chosen(
+    engine: Engine | Dataflow,
+    side: KernelMap,
+    device: torch.device,
+    sizes: tuple[torch.dtype, int, int, int],
+) -> tuple[Dataflow, Dataflow, Dataflow]:
+    """The dataflows of the three products; arguments as of `Engine.choose`."""
+    if isinstance(engine, Engine):
+        return engine.choose(side, device, sizes)
+    return engine, engine, engine
+
+
+def check_operands(
+    x: Tensor, weights: torch.Size, kernel_map: KernelMap, groups: int, skip: Tensor | None
+) -> None:
+    """Refuse features and weights that do not fit the map, or each other.
+
+    Raises:
+        ValueError: naming the shape that is wrong.
+    """
+    # shapes and rows are read once: this runs in every layer
+    shape, n_in = x.shape, kernel_map.edges.rows[int(kernel_map.flipped)]
+    if len(shape) != 2 or shape[0] != n_in:
+        raise ValueError(f"features must be [{n_in}, C_in] for this map, got {tuple(shape)}")
+    channels = shape[1]
+    if skip is not None:
+        if skip.ndim != 2 or skip.shape[0] != shape[0]:
+            raise ValueError(
+                f"second features must be [{shape[0]}, C_2] to match the first, got "
+                f"{tuple(skip.shape)}"
+            )
+        channels += skip.shape[1]
+    if len(weights) != 3 or weights[0] != kernel_map.edges.volume:
+        raise ValueError(
+            f"weight must be [{kernel_map.volume}, C_in / groups, C_out] for this map, got "
+            f"{tuple(weights)}"
+        )
+    if groups < 1 or weights[1] * groups != channels or weights[2] % groups:
+        raise ValueError(
+            f"{channels} input channels in {groups} groups do not fit a weight of shape "
+            f"{tuple(weights)}"
+        )

@@ -1,0 +1,178 @@
+"""Layers in training as one autograd node, on a GPU, or with TRITON_INTERPRET=1 on a CPU."""
+
+import copy
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import pcnn
+from pcnn.models.blocks import ConvNorm, ResidualBlock
+from pcnn.nn import Conv3d, ConvTranspose3d, Sequential, fused
+from pcnn.ops.normalized import _Normalized
+from tests.clouds import surface_grid
+from tests.kernels.triton.rows import DEVICE
+from tests.tolerance import RELATIVE_RMS, relative_rms
+
+
+@pytest.fixture
+def nodes(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[object]]:
+    """The norms of CPU tensors run in the interpreter; the nodes that were made are counted."""
+    made: list[object] = []
+
+    def apply(*args: Any) -> Tensor:
+        made.append(args)
+        return _Normalized.apply(*args)
+
+    monkeypatch.setattr("pcnn.ops.normalized._apply", apply)
+    monkeypatch.setattr(fused, "kernels_serve", lambda x, dtype: dtype != torch.float64)
+    return made
+
+
+def conv_norm(layer: nn.Module, **settings: Any) -> ConvNorm:
+    return ConvNorm(layer, nn.BatchNorm1d(6, **settings))
+
+
+conv = partial(Conv3d, engine="reference", bias=False)
+LAYERS: dict[str, Callable[[], nn.Module]] = {
+    "3": lambda: conv_norm(conv(4, 6, 3)),
+    "grouped": lambda: conv_norm(conv(4, 6, 3, groups=2), momentum=None),
+    "strided": lambda: conv_norm(conv(4, 6, 2, 2), affine=False),
+    "1": lambda: conv_norm(conv(4, 6, 1)),
+    "block": lambda: ResidualBlock(4, 6, partial(Conv3d, engine="reference"), nn.BatchNorm1d),
+    "thin block": lambda: ResidualBlock(4, 4, partial(Conv3d, engine="reference"), nn.BatchNorm1d),
+    "sequence": lambda: Sequential(conv(4, 6, 3), nn.BatchNorm1d(6), nn.ReLU(), conv(6, 3, 1)),
+}
+NODES = {"block": 3, "thin block": 2}
+
+
+def shaken(module: nn.Module) -> nn.Module:
+    for part in module.modules():
+        for name in ("weight", "bias") if isinstance(part, nn.BatchNorm1d) else ():
+            tensor = getattr(part, name)
+            if tensor is not None:
+                tensor.data.uniform_(-0.5, 2)
+    return module
+
+
+def step(
+    module: nn.Module, features: Tensor, grid: pcnn.VoxelGrid, *sites: Any
+) -> dict[str, Tensor]:
+    """Output, gradients and buffers of a step."""
+    features = features.clone().requires_grad_()
+    y = module(pcnn.SparseTensor(features, grid), *sites).features
+    grad = torch.cos(torch.arange(y.numel(), device=y.device, dtype=torch.float64))
+    y.backward(grad.view_as(y).to(y.dtype))
+    found = {"out": y.detach(), "features": features.grad, **dict(module.named_buffers())}
+    assert isinstance(found["features"], Tensor)
+    return found | {name: own.grad for name, own in module.named_parameters()}  # type: ignore
+
+
+@pytest.mark.parametrize("autocast", [None, torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("kind", LAYERS)
+def test_a_step_against_float64(
+    kind: str, autocast: torch.dtype | None, nodes: list[object]
+) -> None:
+    module, grid = shaken(LAYERS[kind]()).to(DEVICE), surface_grid(60, batch_size=2).to(DEVICE)
+    plain, exact = copy.deepcopy(module), copy.deepcopy(module).double()
+    features = torch.randn(grid.rows, 4, device=DEVICE)
+    with torch.autocast(DEVICE, autocast, enabled=autocast is not None):
+        found = step(module, features, grid)
+        assert len(nodes) == NODES.get(kind, 1)
+        for part in plain.modules():
+            part.register_forward_hook(lambda *_: None)
+        one_by_one = step(plain, features, grid)
+    assert len(nodes) == NODES.get(kind, 1)
+    truth = step(exact, features.double(), grid)
+    assert found.keys() == truth.keys()
+    for name, value in found.items():
+        assert value.dtype == one_by_one[name].dtype, name
+        error, of_plain = (relative_rms(one[name], truth[name]) for one in (found, one_by_one))
+        # a value near zero is on this side of ReLU or on that
+        assert error <= 2 * of_plain + 20 * RELATIVE_RMS[torch.float32], name
+
+
+def test_a_transposed_layer(nodes: list[object]) -> None:
+    layer = ConvTranspose3d(4, 6, 2, 2, bias=False, engine="reference")
+    module, fine = conv_norm(layer).to(DEVICE), surface_grid(60).to(DEVICE)
+    coarse = fine.strided(layer.kernel)
+    features = torch.randn(coarse.rows, 4, device=DEVICE)
+    exact = copy.deepcopy(module).double()
+    found = step(module, features, coarse, fine)
+    assert len(nodes) == 1
+    for name, truth in step(exact, features.double(), coarse, fine).items():
+        assert relative_rms(found[name], truth) < 20 * RELATIVE_RMS[torch.float32], name
+
+
+def test_second_derivatives(nodes: list[object]) -> None:
+    grid = surface_grid(40).to(DEVICE)
+    values = torch.randn(grid.rows, 4, device=DEVICE)
+    module = shaken(LAYERS["thin block"]()).to(DEVICE)
+    found = []
+    for own in (module, copy.deepcopy(module).double()):
+        features = values.to(next(own.parameters()).dtype).requires_grad_()
+        y = own(pcnn.SparseTensor(features, grid)).features
+        (grad,) = torch.autograd.grad(y.square().sum(), features, create_graph=True)
+        found.append(torch.autograd.grad(grad.square().sum(), [features, *own.parameters()]))
+    assert len(nodes) == 2
+    for value, truth in zip(*found, strict=True):
+        assert relative_rms(value, truth) < 100 * RELATIVE_RMS[torch.float32]
+
+
+@pytest.mark.parametrize("frozen", ["conv.weight", "norm.weight", "norm.bias", "all"])
+def test_frozen_parts_leave_the_others_their_gradients(frozen: str, nodes: list[object]) -> None:
+    module, grid = LAYERS["3"]().to(DEVICE), surface_grid(60).to(DEVICE)
+    features = torch.randn(grid.rows, 4, device=DEVICE)
+    whole = step(copy.deepcopy(module), features, grid)
+    for name, own in module.named_parameters():
+        own.requires_grad_(frozen not in (name, "all"))
+    for name, value in step(module, features, grid).items():
+        assert value is None or torch.equal(value, whole[name])
+    assert len(nodes) == 2
+
+
+OTHERS: dict[str, Callable[[], nn.Module]] = {
+    "evaluation": lambda: LAYERS["3"]().eval(),
+    "no running statistics": lambda: conv_norm(conv(4, 6, 3), track_running_stats=False),
+    "a bias": lambda: conv_norm(Conv3d(4, 6, 3, engine="reference")),
+    "another norm": lambda: ConvNorm(conv(4, 6, 3), nn.LayerNorm(6)),
+    "float64": lambda: LAYERS["3"]().double(),
+}
+
+
+@pytest.mark.parametrize("kind", OTHERS)
+def test_other_layers_run_as_they_are_written(kind: str, nodes: list[object]) -> None:
+    module, grid = OTHERS[kind]().to(DEVICE), surface_grid(60).to(DEVICE)
+    dtype = next(module.parameters()).dtype
+    step(module, torch.randn(grid.rows, 4, device=DEVICE, dtype=dtype), grid)
+    assert not nodes
+
+
+@pytest.mark.parametrize("n", [0, 1])
+def test_too_few_rows_are_normalised_by_the_running_statistics(n: int, nodes: list[object]) -> None:
+    module, grid = LAYERS["3"]().to(DEVICE), surface_grid(n).to(DEVICE)
+    before = copy.deepcopy(list(module.buffers()))
+    step(module, torch.randn(n, 4, device=DEVICE), grid)
+    assert not nodes
+    for buffer, kept in zip(module.buffers(), before, strict=True):
+        assert torch.equal(buffer, kept)
+
+
+def test_statistics_are_folded_again_after_a_step(nodes: list[object]) -> None:
+    module, grid = LAYERS["3"]().to(DEVICE), surface_grid(60).to(DEVICE)
+    assert isinstance(module, ConvNorm)
+    x = pcnn.SparseTensor(torch.randn(grid.rows, 4, device=DEVICE), grid)
+    with torch.no_grad():
+        module.norm.training = False  # unlike eval(), it forgets nothing
+        before = module(x).features
+        module.norm.training = True
+        module(x)
+        module.norm.training = False
+        after = module(x).features
+        module.eval()
+        assert torch.equal(after, module(x).features)
+    assert len(nodes) == 1
+    assert not torch.equal(before, after)
