@@ -53,6 +53,7 @@ def test_run_folder(folder: Path) -> None:
     one = folder / "logs" / "segmentation" / "one"
     content = json.loads((one / "metrics.json").read_text())
     assert content.keys() >= METRICS_KEYS
+    assert content["start"]["all"] >= content["start"]["step"] > 0
     assert content["source"] == "real"
     best = torch.load(one / "checkpoints" / "best.ckpt", weights_only=True)
     assert content["steps"] == best["global_step"]  # of what was measured, not of the last state

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import subprocess
 import time
 from collections.abc import Callable, Sequence
@@ -14,6 +15,8 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 
 from pcnn.callbacks.progress import TrainingProgress
 from pcnn.kernels.recorded import Launch, compile_all
+
+log = logging.getLogger(__name__)
 
 #: Work that is done sooner shows no progress: kernels that were compiled before are read.
 QUIET_SECONDS = 1.0
@@ -120,23 +123,28 @@ class WarmUp(Callback):
     def _compile(self, stage: str, trainer: Trainer, task: Any, batch: Any) -> int:
         """Compile the kernels of a batch; their number."""
         self._warm.add(stage)
-        device, found = task.device, 0
-        if not self.ahead or device.type != "cuda" or not hasattr(task, "inputs"):
-            return found
+        if not self.ahead or task.device.type != "cuda" or not hasattr(task, "inputs"):
+            return 0
+        # on every rank: norms that are synchronised wait for each other
+        launches = self._launches(stage, trainer, task, batch)
         if trainer.local_rank == 0:
-            launches = self._launches(stage, trainer, task, batch)
-            found = len(launches)
-            compile_shown(launches, device, _progress(trainer))
+            compile_shown(launches, task.device, _progress(trainer))
         if trainer.world_size > 1:
             trainer.strategy.barrier("kernels")
-        return found
+        if trainer.local_rank > 0:  # reads what is there by now
+            compile_shown(launches, task.device, None)
+        return len(launches)
 
     def _launches(self, stage: str, trainer: Trainer, task: Any, batch: Any) -> list[Launch]:
         from pcnn.runtime.launches import launches_of
 
         inputs = task.inputs(batch) if batch.batch_size else ()
-        with trainer.precision_plugin.forward_context():
-            return launches_of(task.net, inputs, backward=stage == "train")
+        try:
+            with trainer.precision_plugin.forward_context():
+                return launches_of(task.net, inputs, backward=stage == "train")
+        except Exception as error:  # a network of the user's own may refuse meaningless values
+            log.warning("kernels are compiled at their first launch, not ahead: %s", error)
+            return []
 
 
 def compile_shown(

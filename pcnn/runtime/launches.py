@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -20,7 +21,7 @@ def launches_of(net: nn.Module, inputs: Sequence[SparseTensor], backward: bool) 
     Weights, buffers, gradients and generators stay as they are.
 
     Args:
-        net: maps a sparse tensor to a sparse tensor or a tensor.
+        net: maps a sparse tensor to a sparse tensor, a tensor, or several of them.
         inputs: its inputs in one step.
         backward: whether gradients of all weights follow.
     """
@@ -43,6 +44,20 @@ def _run_both_ways(net: nn.Module, x: SparseTensor) -> None:
     weights = [weight for weight in net.parameters() if weight.requires_grad]
     with torch.enable_grad():
         found = functional_call(net, buffers, (x,))
-        out: Tensor = found.features if isinstance(found, SparseTensor) else found
-        if weights and out.requires_grad:
-            torch.autograd.grad(out.float().sum(), weights, allow_unused=True)
+        sums = [out.float().sum() for out in _tensors(found) if out.requires_grad]
+        if weights and sums:
+            torch.autograd.grad(sums, weights, allow_unused=True)
+
+
+def _tensors(found: Any) -> Iterator[Tensor]:
+    """The tensors of an output: its features, or those of all its parts."""
+    if isinstance(found, SparseTensor):
+        yield found.features
+    elif isinstance(found, Tensor):
+        yield found
+    elif isinstance(found, Mapping):
+        for part in found.values():
+            yield from _tensors(part)
+    elif isinstance(found, Sequence) and not isinstance(found, str):
+        for part in found:
+            yield from _tensors(part)

@@ -2,6 +2,7 @@
 
 import io
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -75,3 +76,18 @@ def test_a_bar_beside_the_training_comes_and_goes() -> None:
         advance()
         assert progress._bars is None
     assert "compiling" not in text.getvalue()  # no line of other ranks
+
+
+def test_what_cannot_be_written_down_is_compiled_at_its_first_launch(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def refuses(x: object) -> None:
+        raise ValueError("not finite")
+
+    task = SimpleNamespace(net=refuses, inputs=lambda batch: (batch.tensor,))
+    features = SimpleNamespace(is_cuda=False)
+    batch = SimpleNamespace(batch_size=1, tensor=SimpleNamespace(features=features))
+    precision = SimpleNamespace(forward_context=nullcontext)
+    trainer: Any = SimpleNamespace(precision_plugin=precision)
+    assert WarmUp()._launches("evaluation", trainer, task, batch) == []
+    assert "compiled at their first launch, not ahead: not finite" in caplog.text
