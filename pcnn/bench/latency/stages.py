@@ -41,11 +41,11 @@ COPY, SORT, LEVELS, MAPS, TILES, REDUCE, HEAD = (
 )
 #: Names of kernels that begin a stage, in the order of the stages.
 BEGINS: tuple[tuple[str, re.Pattern[str]], ...] = (
-    (SORT, re.compile(r"pack_cells|extent|point_keys|cell_keys")),
+    (SORT, re.compile(r"cells_of_points|pack_cells|extent|cell_keys")),
     (LEVELS, re.compile(r"level_keys|place_level|place_points|bound_box|candidates")),
     (MAPS, re.compile(r"search|windows|disjoint|count_neighbours|fill_neighbours|parents")),
     (TILES, re.compile(r"mask_keys|row_masks|tile_|slot_bits|row_keys|first_steps|row_lists")),
-    (REDUCE, re.compile(r"index_add|indexFunc|segment")),
+    (REDUCE, re.compile(r"reduce_points|index_add|indexFunc")),
 )
 #: Names of kernels that are a product over a kernel map, and of those that finish one.
 PRODUCT = re.compile(r"implicit_gemm|stationary|dense_slots|mvmr|::mm|::bmm|batched_gemm")
