@@ -190,7 +190,8 @@ def _trained(
         if residual.geometry is not target:
             raise _elsewhere(residual, target)
         added = residual.features
-    sums = normalized(features, weight, products, affine, running, norm.eps, added, relu)
+    settings = running, norm.eps, added, relu, target.count
+    sums = normalized(features, weight, products, affine, *settings)
     return SparseTensor(sums, target)
 
 

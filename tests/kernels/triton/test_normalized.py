@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -159,6 +160,21 @@ def test_too_few_rows_are_normalised_by_the_running_statistics(n: int, nodes: li
     assert not nodes
     for buffer, kept in zip(module.buffers(), before, strict=True):
         assert torch.equal(buffer, kept)
+
+
+@pytest.mark.parametrize("kind", ["3", "1", "block"])
+def test_spare_rows_are_in_no_statistics(kind: str, nodes: list[object]) -> None:
+    module, grid = shaken(LAYERS[kind]()).to(DEVICE), surface_grid(60).to(DEVICE)
+    count = torch.tensor([grid.rows - 7], dtype=torch.int32, device=DEVICE)
+    counted = replace(grid, count=count, check=False)
+    exact = copy.deepcopy(module).double()
+    features = torch.randn(grid.rows, 4, device=DEVICE)
+    found = step(module, features, counted)
+    assert len(nodes) == NODES.get(kind, 1)
+    # the plain norm knows of the count too
+    for name, truth in step(exact, features.double(), counted).items():
+        assert relative_rms(found[name], truth) < 20 * RELATIVE_RMS[torch.float32], name
+    assert kind == "block" or not found["out"][-7:].any()  # a shortcut may add to them
 
 
 def test_statistics_are_folded_again_after_a_step(nodes: list[object]) -> None:
