@@ -71,6 +71,11 @@ def log_step(trainer: Trainer) -> None:
     trainer._logger_connector.update_train_step_metrics()
 
 
+def is_logged(trainer: Trainer) -> bool:
+    """True in a step whose figures go to the loggers behind it."""
+    return is_dry_run(trainer) or trainer._logger_connector.should_update_logs
+
+
 def logged_step(trainer: Trainer) -> int:
     """The step that Lightning's own figures are logged under."""
     return trainer.fit_loop.epoch_loop._batches_that_stepped

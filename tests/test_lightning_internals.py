@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import csv
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,11 @@ class Seen(Callback):
     """Results of the functions at the end of every batch."""
 
     def __init__(self) -> None:
+        self.logged: list[bool] = []
         self.rows: list[tuple[int, int, bool, bool, bool]] = []
+
+    def on_train_batch_start(self, trainer: Trainer, *rest: Any) -> None:
+        self.logged.append(internals.is_logged(trainer))
 
     def on_train_batch_end(self, trainer: Trainer, *rest: Any) -> None:
         self.rows.append(
@@ -76,8 +81,21 @@ def test_steps_validations_and_ends(tmp_path: Path) -> None:
     assert [row[0] for row in seen.rows if row[4]] == [12]
     lines = (tmp_path / "csv/version_0/metrics.csv").read_text().splitlines()
     assert len(lines) == 1 + 2 * 12 + 3  # every step twice: by `log_step`, then by Lightning
+    assert seen.logged == [True] * 12
     internals.shift_logged_step(trainer, 2)
     assert internals.logged_step(trainer) == 14
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_steps_that_are_logged(tmp_path: Path) -> None:
+    seen = Seen()
+    logger = CSVLogger(tmp_path, name="csv")
+    options: Any = {"enable_checkpointing": False, "log_every_n_steps": 3, "logger": logger}
+    trainer_for(tmp_path, [seen], max_steps=6, **options).fit(Task(), Data())
+    assert seen.logged == [False, False, True] * 2
+    with (tmp_path / "csv/version_0/metrics.csv").open() as file:
+        rows = [row for row in csv.DictReader(file) if row["train/loss"]]
+    assert {row["step"] for row in rows} == {"2", "5"}
 
 
 @pytest.mark.filterwarnings("ignore")

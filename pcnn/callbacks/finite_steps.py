@@ -14,6 +14,7 @@ from pcnn.errors import NotFiniteError, RunWarning
 from pcnn.lightning_internals import logged_step
 from pcnn.plural import counted
 from pcnn.ranges import Count
+from pcnn.tasks.fused_optimizer import leaves_steps_out
 
 #: Norm of a parameter's gradient that no training has: steps of it end in NaN, or in weights of no
 #: use. Batch norms over two rows that are nearly equal, layer upon layer, come to 1e18.
@@ -24,8 +25,9 @@ class FiniteSteps(Callback):
     """Take a step's gradients out when any of them is NaN, infinite, or absurdly large.
 
     One broken scan or an overflow would otherwise end in weights that are NaN, hours of training
-    lost, and a `last.ckpt` that holds them. Such a step leaves the weights to momentum and decay;
-    running statistics of norms that broke go back to what they were at the last look. Steps with
+    lost, and a `last.ckpt` that holds them. Such a step leaves the weights to momentum and decay,
+    and a fused optimiser, which GPUs take, leaves it out altogether; running statistics of norms
+    that broke go back to what they were at the last look. Steps with
     good numbers are not touched: the same bits with and without this. Nothing waits for the device
     but every `every_n_steps` steps, when the number of steps with a broken loss, and of those with
     gradients beyond 1e8, is read: a warning tells of new ones, and loggers get
@@ -53,6 +55,8 @@ class FiniteSteps(Callback):
         self.patience = patience
         # [3] on the device: broken losses, of these in a row, finite gradients that are too large
         self._counts: Tensor | None = None
+        self._losses: Recent | None = None  # not counted yet
+        self._norms: Recent | None = None  # the largest norm of each step, not counted yet
         self._kept: dict[str, Tensor] = {}  # running statistics at the last look
         self._told = (0, 0)
         self._looked_at = -1
@@ -63,6 +67,7 @@ class FiniteSteps(Callback):
         """Return the counts, and the statistics that broken ones would be replaced with."""
         if self._counts is None:
             return {}
+        self._count(self._counts)
         return {
             "counts": self._counts.cpu(),
             "told": list(self._told),
@@ -79,6 +84,8 @@ class FiniteSteps(Callback):
         state, self._resumed = self._resumed, None
         self._looked_at = trainer.global_step
         self._kept = {name: value.clone() for name, value in running(pl_module).items()}
+        self._losses = Recent(self.every_n_steps, pl_module.device)
+        self._norms = Recent(self.every_n_steps, pl_module.device)
         if state is None:
             self._counts = torch.zeros(3, device=pl_module.device)
             self._told, self._first_step = (0, 0), trainer.global_step
@@ -100,13 +107,17 @@ class FiniteSteps(Callback):
             for parameter in group["params"]
             if parameter.grad is not None
         ]
-        if gradients:
-            assert self._counts is not None  # training has begun
-            norms = torch.stack(torch._foreach_norm(gradients))
-            bad = ~(norms < LARGEST).all()  # NaN is below nothing
-            self._counts[2] += (bad & torch.isfinite(norms).all()).to(self._counts)
-            for gradient in gradients:
-                gradient.masked_fill_(bad, 0)  # a product would leave NaN what is NaN
+        if not gradients:
+            return
+        assert self._norms is not None  # training has begun
+        largest = torch.stack(torch._foreach_norm(gradients)).max()  # NaN where one is
+        self._note(self._norms, largest)
+        bad = ~(largest < LARGEST)  # NaN is below nothing
+        if leaves_steps_out(optimizer):
+            optimizer.found_inf = bad.float()  # type: ignore[attr-defined]  # read in its step
+            return
+        for gradient in gradients:
+            gradient.masked_fill_(bad, 0)  # a product would leave NaN what is NaN
 
     def on_train_batch_end(
         self,
@@ -123,10 +134,8 @@ class FiniteSteps(Callback):
         """
         loss = outputs["loss"] if isinstance(outputs, dict) else outputs
         if isinstance(loss, Tensor):
-            assert self._counts is not None  # training has begun
-            bad = (~torch.isfinite(loss.detach())).any().to(self._counts)
-            self._counts[0] += bad
-            self._counts[1] = (self._counts[1] + 1) * bad
+            assert self._losses is not None  # training has begun
+            self._note(self._losses, loss.detach())
         step = trainer.global_step
         # last.ckpt is written behind this, at steps of which many are such ones
         if step % self.every_n_steps == 0 and step != self._looked_at:
@@ -152,10 +161,31 @@ class FiniteSteps(Callback):
                 "\npossible: a lower task.optimizer.lr; else see what the data holds (pcnn stats)"
             )
 
+    def _note(self, recent: Recent, value: Tensor) -> None:
+        assert self._counts is not None  # training has begun
+        if recent.is_full:  # of gradients that are being accumulated
+            self._count(self._counts)
+        recent.add(value)
+
+    @torch.no_grad()
+    def _count(self, counts: Tensor) -> None:
+        """Add what was noted to the counts; nothing waits."""
+        assert self._losses is not None  # training has begun
+        assert self._norms is not None
+        losses, norms = self._losses.taken(), self._norms.taken()
+        counts[2] += (torch.isfinite(norms) & ~(norms < LARGEST)).sum()
+        if len(losses):
+            good = torch.isfinite(losses)
+            place = torch.arange(1, len(losses) + 1, device=losses.device)
+            last = (place * good).max()  # place of the last good one; 0: there is none
+            counts[0] += (~good).sum()
+            counts[1] = counts[1] * (last == 0) + len(losses) - last
+
     @torch.no_grad()
     def _look(self, trainer: Trainer, pl_module: LightningModule) -> None:
         assert self._counts is not None  # training has begun
         self._looked_at = trainer.global_step
+        self._count(self._counts)
         total, in_a_row, large = (int(value) for value in self._counts.tolist())
         statistics = running(pl_module)
         # they may break under a loss that is finite: one of nothing is 0, whatever the features are
@@ -189,6 +219,34 @@ class FiniteSteps(Callback):
                 f"the loss of {in_a_row} steps in a row is NaN or infinite: the learning rate may "
                 "be too high, or the data broken; checkpoints hold the weights before"
             )
+
+
+class Recent:
+    """The last few scalars of a training, on the device: one launch each.
+
+    Args:
+        size: how many fit.
+        device: where they are.
+    """
+
+    def __init__(self, size: int, device: torch.device) -> None:
+        self._values = torch.zeros(size, device=device)
+        self._number = 0
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no further one fits."""
+        return self._number == len(self._values)
+
+    def add(self, value: Tensor) -> None:
+        """Keep a scalar."""
+        self._values[self._number] = value
+        self._number += 1
+
+    def taken(self) -> Tensor:
+        """Those since the last call, [n] float32, to be used before the next `add`."""
+        number, self._number = self._number, 0
+        return self._values[:number]
 
 
 def running(module: nn.Module) -> dict[str, Tensor]:

@@ -121,10 +121,10 @@ class TrainingProgress(ProgressBar):
         if self._bars is not None and self._train_bar is not None:
             self._bars.update(self._train_bar, completed=step)
             if last or step % max(self.every_n_steps // 10, 1) == 0:
-                figures = format_figures(trainer.progress_bar_metrics, TRAIN)
+                figures = format_figures(trainer.callback_metrics, TRAIN)
                 self._bars.update(self._train_bar, figures=figures)
         elif last or step % self.every_n_steps == 0:
-            figures = format_figures(trainer.progress_bar_metrics, TRAIN)
+            figures = format_figures(trainer.callback_metrics, TRAIN)
             self._line(
                 f"step {step}{f'/{total}' if total else ''}  {figures}  {self._pace(trainer)}"
             )

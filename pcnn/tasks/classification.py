@@ -45,10 +45,11 @@ class ClassificationTask(CountingTask):
         loss: Tensor = self.loss(logits, batch.labels)
         labelled = (batch.labels != self.ignore_index).sum()
         self.note_taught(labelled)
-        right = (logits.detach().argmax(1) == batch.labels).sum() / labelled.clamp(min=1)
         size = batch.batch_size
-        self.log("train/loss", loss.detach(), prog_bar=True, batch_size=size)
-        self.log("train/accuracy", right, prog_bar=True, batch_size=size)
+        self.log("train/loss", loss.detach(), batch_size=size)
+        if self.is_logged:
+            right = (logits.detach().argmax(1) == batch.labels).sum() / labelled.clamp(min=1)
+            self.log("train/accuracy", right, batch_size=size)
         self.log_rate(size)
         return loss
 

@@ -7,17 +7,21 @@ from typing import Any
 
 import lightning as L
 import torch
+from lightning.pytorch.plugins.precision import Precision
+from lightning.pytorch.utilities import GradClipAlgorithmType
 from lightning.pytorch.utilities.types import OptimizerLRSchedulerConfig
 from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from pcnn.errors import UserError
+from pcnn.lightning_internals import is_logged
 from pcnn.nn import PlannedModule
 from pcnn.ops.prefetch import SideStream, tensors_of
 from pcnn.plural import counted
 from pcnn.runtime.capture import Figures
 from pcnn.runtime.compile import Compiled, compile
+from pcnn.tasks.fused_optimizer import leaves_steps_out, made_for
 from pcnn.tasks.graphed_steps import GraphedSteps, capture_on
 from pcnn.tensor import SparseTensor
 
@@ -172,15 +176,44 @@ class NetworkTask(L.LightningModule):
                 "labels, and that dataset.crop and dataset.voxel_size (metres) leave points"
             )
 
+    @property
+    def is_logged(self) -> bool:
+        """Whether the figures of this step go to the loggers.
+
+        Others cost launches for nothing, and a number of the host waits for the device when it is
+        logged.
+        """
+        return is_logged(self.trainer)
+
     def log_rate(self, batch_size: int) -> None:
         """Log `train/lr`, the rate of the first parameter group."""
-        rate = self.trainer.optimizers[0].param_groups[0]["lr"]
-        self.log("train/lr", rate, batch_size=batch_size)
+        if self.is_logged:
+            rate = self.trainer.optimizers[0].param_groups[0]["lr"]
+            self.log("train/lr", rate, batch_size=batch_size)
+
+    def configure_gradient_clipping(
+        self,
+        optimizer: Optimizer,
+        gradient_clip_val: float | None = None,
+        gradient_clip_algorithm: str | None = None,
+    ) -> None:
+        """Clip gradients, those of a fused optimiser unscaled before; nothing waits.
+
+        Lightning refuses to: a fused optimiser can unscale gradients itself, behind this.
+        """
+        plugin = self.trainer.precision_plugin
+        scaler = getattr(plugin, "scaler", None)
+        if scaler is None or not gradient_clip_val or not leaves_steps_out(optimizer):
+            self.clip_gradients(optimizer, gradient_clip_val, gradient_clip_algorithm)
+            return
+        scaler.unscale_(optimizer)
+        algorithm = GradClipAlgorithmType(gradient_clip_algorithm or "norm")
+        Precision.clip_gradients(plugin, optimizer, gradient_clip_val, algorithm)
 
     def configure_optimizers(self) -> OptimizerLRSchedulerConfig:
         """The optimiser, and its schedule stepped after every optimiser step."""
         groups = parameter_groups(self.net, self.decay_norms_and_biases)
-        optimizer = self.make_optimizer(groups)
+        optimizer = made_for(self.device, self.make_optimizer, groups)
         total = int(self.trainer.estimated_stepping_batches)
         schedule = self.make_scheduler(optimizer, total_steps=total)
         return {

@@ -162,16 +162,21 @@ class RegistrationTask(NetworkTask):
         source, target = self.described(batch)
         loss: Tensor = self.loss(source, target, batch)
         self.note_taught(len(batch.positives))
-        seen: dict[str, Any] = {"train/positives": float(len(batch.positives))}
-        terms: dict[str, Tensor] = getattr(self.loss, "terms", {})
-        seen |= {f"train/{name}": value for name, value in terms.items()}
-        if len(batch.positives):
-            seen["train/positive_distance"] = mean_distance(source, target, batch.positives)
         size = max(batch.batch_size, 1)
-        self.log("train/loss", loss.detach(), prog_bar=True, batch_size=size)
-        self.log_dict(seen, batch_size=size)
+        self.log("train/loss", loss.detach(), batch_size=size)
+        if self.is_logged:
+            self.log_dict(self.seen(source, target, batch.positives), batch_size=size)
         self.log_rate(size)
         return loss
+
+    def seen(self, source: Tensor, target: Tensor, positives: Tensor) -> dict[str, Any]:
+        """Figures of a step besides its loss, by name."""
+        terms: dict[str, Tensor] = getattr(self.loss, "terms", {})
+        found: dict[str, Any] = {f"train/{name}": value for name, value in terms.items()}
+        found["train/positives"] = float(len(positives))
+        if len(positives):
+            found["train/positive_distance"] = mean_distance(source, target, positives)
+        return found
 
     def validation_step(self, batch: Any, batch_idx: int) -> dict[str, ShownPair] | None:
         """Judge one batch; returns its first `pair`."""

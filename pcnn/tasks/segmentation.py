@@ -62,8 +62,10 @@ class SegmentationTask(CountingTask):
         self.train_confusion.add(found["counts"], found["invalid"])
         self.note_taught(found["taught"])
         size = batch.batch_size
-        self.log("train/loss", loss.detach(), prog_bar=True, batch_size=size)
-        self.log("train/miou", miou_so_far(self.train_confusion), prog_bar=True, batch_size=size)
+        self.log("train/loss", loss.detach(), batch_size=size)
+        if self.is_logged:
+            so_far = miou_so_far(self.train_confusion)
+            self.log("train/miou", so_far, batch_size=size)
         self.log_rate(size)
         return loss
 

@@ -16,9 +16,9 @@ from tests.callbacks.tiny import Task, trainer_for
 class Broken(Task):
     """A batch of these numbers holds NaN, all the way to the running statistics."""
 
-    def __init__(self, broken: set[int]) -> None:
+    def __init__(self, broken: set[int], fused: bool = False) -> None:
         super().__init__()
-        self.broken = broken
+        self.broken, self.fused = broken, fused
 
     def training_step(self, batch: torch.Tensor, batch_idx: int) -> torch.Tensor:
         if batch_idx in self.broken:
@@ -27,7 +27,8 @@ class Broken(Task):
         return loss
 
     def configure_optimizers(self) -> Any:
-        return torch.optim.SGD(self.parameters(), lr=0.1)  # no momentum, no decay
+        # no momentum, no decay
+        return torch.optim.SGD(self.parameters(), lr=0.1, fused=self.fused)
 
 
 def fit(
@@ -36,6 +37,7 @@ def fit(
     steps: int = 8,
     guarded: bool = True,
     kind: type[Broken] = Broken,
+    fused: bool = False,
     **options: Any,
 ) -> Broken:
     torch.manual_seed(1)
@@ -44,7 +46,7 @@ def fit(
     trainer: Trainer = trainer_for(
         folder, [guard] if guarded else [], max_steps=steps, enable_checkpointing=False
     )
-    task = kind(broken)
+    task = kind(broken, fused)
     trainer.fit(task, data)
     return task
 
@@ -53,16 +55,17 @@ def state(task: Broken) -> dict[str, torch.Tensor]:
     return dict(task.net.state_dict())
 
 
-def test_a_broken_step_changes_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("fused", [False, True])
+def test_a_broken_step_changes_nothing(tmp_path: Path, fused: bool) -> None:
     with pytest.warns(UserWarning, match="2 steps so far had a loss that is NaN or infinite"):
-        task = fit(tmp_path, {3, 4})
+        task = fit(tmp_path, {3, 4}, fused=fused)
     assert all(bool(torch.isfinite(value).all()) for value in state(task).values())
-    bare = fit(tmp_path, {3, 4}, guarded=False)
+    bare = fit(tmp_path, {3, 4}, guarded=False, fused=fused)
     assert not bool(torch.isfinite(bare.net[0].weight).any())
     # weights before and behind the broken step are the same
-    one = fit(tmp_path, set(), steps=7)
+    one = fit(tmp_path, set(), steps=7, fused=fused)
     with pytest.warns(UserWarning, match="1 step so far"):
-        other = fit(tmp_path, {7}, steps=8)
+        other = fit(tmp_path, {7}, steps=8, fused=fused)
     for name, parameter in one.net.named_parameters():
         assert torch.equal(parameter, dict(other.net.named_parameters())[name]), name
 
@@ -88,9 +91,10 @@ class Exploding(Broken):
         return super().training_step(batch, -1) * factor
 
 
-def test_gradients_that_explode_are_left_out_and_told(tmp_path: Path) -> None:
+@pytest.mark.parametrize("fused", [False, True])
+def test_gradients_that_explode_are_left_out_and_told(tmp_path: Path, fused: bool) -> None:
     with pytest.warns(UserWarning, match="2 steps so far had gradients beyond"):
-        task = fit(tmp_path, {3, 4}, kind=Exploding)
+        task = fit(tmp_path, {3, 4}, kind=Exploding, fused=fused)
     assert all(bool((value.detach().abs() < 10).all()) for value in task.parameters())
     bare = fit(tmp_path, {3, 4}, guarded=False, kind=Exploding)
     assert not bool((bare.net[0].weight.detach().abs() < 10).any())

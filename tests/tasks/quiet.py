@@ -14,7 +14,7 @@ def loader(batches: list[Any]) -> Any:
 
 
 def trainer_for(path: Any, **options: Any) -> L.Trainer:
-    """On the CPU, without files."""
+    """On the CPU, without files; every step is one whose figures are logged."""
     return L.Trainer(
         accelerator="cpu",
         default_root_dir=path,
@@ -22,5 +22,6 @@ def trainer_for(path: Any, **options: Any) -> L.Trainer:
         enable_checkpointing=False,
         enable_progress_bar=False,
         enable_model_summary=False,
+        log_every_n_steps=1,
         **options,
     )

@@ -1,0 +1,89 @@
+"""Fused optimisers train as the others do, with loss scaling and clipping, and load their state."""
+
+from __future__ import annotations
+
+import copy
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+from lightning.pytorch.plugins.precision import MixedPrecision
+from torch import Tensor, nn
+from torch.optim import SGD, Adagrad, AdamW
+
+from pcnn.tasks.fused_optimizer import leaves_steps_out, made_for
+from pcnn.tasks.network_task import NetworkTask
+from pcnn.tasks.schedules import constant
+from tests.tasks.quiet import loader, trainer_for
+
+CUDA = torch.device("cuda")
+
+
+def groups() -> list[dict[str, Any]]:
+    return [{"params": [nn.Parameter(torch.ones(3))]}]
+
+
+def test_which_optimisers_are_fused() -> None:
+    for kind in (SGD, AdamW):
+        assert leaves_steps_out(made_for(CUDA, partial(kind, lr=0.1), groups()))
+        assert not leaves_steps_out(made_for(torch.device("cpu"), partial(kind, lr=0.1), groups()))
+        asked = partial(kind, lr=0.1, fused=False)
+        assert not leaves_steps_out(made_for(CUDA, asked, groups()))
+        asked = partial(kind, lr=0.1, foreach=True)
+        assert not leaves_steps_out(made_for(CUDA, asked, groups()))
+    assert not leaves_steps_out(made_for(CUDA, partial(Adagrad, lr=0.1), groups()))
+
+
+@pytest.mark.parametrize("kind", [SGD, AdamW])
+@pytest.mark.parametrize("fused", [False, True])
+def test_a_state_loads_into_the_other_kind(kind: Any, fused: bool) -> None:
+    devices = (torch.device("cpu"), CUDA)
+    factory = partial(kind, lr=0.1, weight_decay=0.1)
+    first, second = (made_for(device, factory, groups()) for device in devices[:: 1 - 2 * fused])
+    for optimizer in (first, second):
+        (parameter,) = optimizer.param_groups[0]["params"]
+        parameter.grad = torch.tensor([1.0, -2.0, 3.0])
+    first.step()
+    other = first.param_groups[0]["params"][0].detach().clone()
+    second.load_state_dict(copy.deepcopy(first.state_dict()))
+    (mine,) = second.param_groups[0]["params"]
+    mine.data.copy_(other)
+    assert bool(second.param_groups[0]["fused"]) == (not fused)
+    first.step()
+    second.step()
+    torch.testing.assert_close(mine, first.param_groups[0]["params"][0])
+
+
+class Line(NetworkTask):
+    def training_step(self, batch: Tensor, batch_idx: int) -> Tensor:
+        loss: Tensor = self.net(batch).square().mean()
+        self.note_taught(1)
+        return loss
+
+
+def trained(path: Any, fused: bool, batches: list[Tensor], clip: float | None) -> Tensor:
+    net = nn.Linear(4, 1, bias=False)
+    nn.init.ones_(net.weight)
+    optimizer = partial(SGD, lr=0.1, momentum=0.9, fused=fused)
+    scaler = torch.amp.GradScaler("cpu", init_scale=64.0)
+    trainer = trainer_for(
+        path,
+        max_epochs=1,
+        gradient_clip_val=clip,
+        plugins=[MixedPrecision("16-mixed", "cpu", scaler)],
+    )
+    trainer.fit(Line(net, optimizer, constant), loader(batches))
+    return net.weight.detach()
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("clip", [None, 0.5])
+def test_fused_steps_scale_clip_and_skip_like_others(tmp_path: Any, clip: float | None) -> None:
+    torch.manual_seed(0)
+    batches = list(torch.randn(4, 8, 4))
+    plain = trained(tmp_path, False, batches, clip)
+    torch.testing.assert_close(trained(tmp_path, True, batches, clip), plain)
+    assert not torch.equal(plain, torch.ones(1, 4))
+    broken = [torch.full((8, 4), torch.inf)]
+    assert torch.equal(trained(tmp_path, True, broken, clip), torch.ones(1, 4))
