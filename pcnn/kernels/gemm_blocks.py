@@ -13,8 +13,9 @@ from pcnn.kernels.product_tiles import power_of_two
 #: Multiprocessors of a large GPU: fewer programs leave some of them idle.
 PROCESSORS = 132
 
-#: Slots and steps from which several programs share a tile, some 0.4 us a step.
-MANY_SLOTS, MANY_STEPS = 16, 27
+#: Slots, and input channels of all of them, from which several programs share a tile. Tiles of
+#: kernels of fewer slots fill few of them.
+MANY_SLOTS, MANY_CHANNELS = 16, 27 * 64
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,6 @@ def default_blocks(
     channels_out = _columns(-(-c_out // blocks))
     common, deepest = math.gcd(c_in, c_second), 32 if channels_out == 96 else 64
     channels_in = max(16, _divisor(common if common & -common >= 32 else c_in, deepest))
-    steps = volume * (-(-c_in // channels_in) + -(-c_second // channels_in))
     rows, warps, split = 128, 2 if channels_out == 16 else 4, 1
     if c_out % 256 == 0 and tiles * c_out // 256 >= 2 * PROCESSORS:
         return GemmBlocks(rows, 256, channels_in, split, 8, 5)
@@ -104,10 +104,9 @@ def default_blocks(
     if programs < PROCESSORS // 4 and c_out % 64 == 0 and channels_out > 64:
         channels_out, programs = 64, 2 * programs
     # adding up parts is a launch more: it pays where one program would take many steps
-    while volume >= MANY_SLOTS and steps >= MANY_STEPS and programs * split < 2 * PROCESSORS:
+    many = volume >= MANY_SLOTS and volume * (c_in + c_second) >= MANY_CHANNELS
+    while many and split < 8 and programs * split < 2 * PROCESSORS:
         split *= 2
-        if split == 8:
-            break
     deep = channels_out <= 64 and (rows == 64 or channels_in == 64)
     return GemmBlocks(
         rows, channels_out, channels_in, split, warps, 4 if c_in < 16 else 7 if deep else 5
