@@ -65,14 +65,17 @@ __device__ __forceinline__ int task_of(const TileTask* tasks, int n, i64 number,
 // Call `visit(column)` for every slot of a section that a row fills.
 template <typename Visit>
 __device__ __forceinline__ void visit_columns(const int* masks, const TileTask& task, Visit visit) {
-    for (int w = 0; w < task.words; ++w)
-        for (u32 rest = (u32)masks[w]; rest; rest &= rest - 1) {
+    const int sections = task.sections;
+    u32 comb = 0;  // a bit for every slot of section 0
+    for (int bit = 0; bit < 31; bit += sections) comb |= 1u << bit;
+    int first = task.section;  // first slot of the section in a word
+    for (int w = 0; w < task.words; ++w) {
+        for (u32 rest = (u32)masks[w] & (comb << first); rest; rest &= rest - 1) {
             const int slot = w * 31 + __ffs((int)rest) - 1;
-            if (task.sections == 1)
-                visit(slot);
-            else if (slot % task.sections == task.section)
-                visit(slot / task.sections);
+            visit(sections == 1 ? slot : slot / sections);
         }
+        first = (first + sections - 31 % sections) % sections;
+    }
 }
 
 struct RowMasksArguments {
