@@ -16,23 +16,8 @@ typedef unsigned int u32;
 
 #ifndef PCNN_EMULATED
 
-// From Hopper on a kernel may come to the device while the one before it still runs, and waits there
-// for its results: that hides the time of a launch.
-#if __CUDA_ARCH__ >= 900
-#define WAIT_FOR_THE_KERNEL_BEFORE \
-    asm volatile("griddepcontrol.launch_dependents;"); \
-    asm volatile("griddepcontrol.wait;" ::: "memory")
-#else
-#define WAIT_FOR_THE_KERNEL_BEFORE
-#endif
-
 #define KERNEL(name, Arguments, threads) \
-    __device__ __forceinline__ void name##_body(const Arguments& a); \
-    extern "C" __global__ void __launch_bounds__(threads) name(const __grid_constant__ Arguments a) { \
-        WAIT_FOR_THE_KERNEL_BEFORE; \
-        name##_body(a); \
-    } \
-    __device__ __forceinline__ void name##_body(const Arguments& a)
+    extern "C" __global__ void __launch_bounds__(threads) name(const __grid_constant__ Arguments a)
 
 // Shared memory whose size the launch decides, 16-byte aligned.
 #define DYNAMIC_SHARED(name) extern __shared__ __align__(16) unsigned char name[]

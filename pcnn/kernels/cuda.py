@@ -94,8 +94,7 @@ def _compiled(source: str, arch: str, defines: tuple[tuple[str, int], ...]) -> M
     from pcnn.kernels.compiler import cubin
     from pcnn.kernels.launch import CudaModule
 
-    from_hopper_on = int(arch.removeprefix("sm_").rstrip("af")) >= 90
-    return CudaModule(source, dict(defines), cubin(source, arch, dict(defines)), from_hopper_on)
+    return CudaModule(source, dict(defines), cubin(source, arch, dict(defines)))
 
 
 #: Loader of each type of device. Tests add the CPU, through an emulator.

@@ -15,31 +15,6 @@ from cuda.bindings import driver
 from pcnn.kernels.sources import threads_of
 
 
-class _Config(ctypes.Structure):
-    """``CUlaunchConfig``: grid, block, shared memory, stream and attributes."""
-
-    _fields_ = (
-        *((name, ctypes.c_uint) for name in ("gx", "gy", "gz", "bx", "by", "bz", "shared")),
-        ("stream", ctypes.c_void_p),
-        ("attributes", ctypes.c_void_p),
-        ("number", ctypes.c_uint),
-    )
-
-
-class _Attribute(ctypes.Structure):
-    """``CUlaunchAttribute``: its number, and 64 bytes for a value."""
-
-    _fields_ = (("id", ctypes.c_int), ("pad", ctypes.c_int), ("value", ctypes.c_int * 16))
-
-
-#: Programmatic stream serialisation: the kernel waits for the one before it by itself.
-_EARLY = _Attribute(
-    int(driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION),
-    0,
-    (ctypes.c_int * 16)(1),
-)
-
-
 class CudaModule:
     """Kernels of one source, loaded into the driver for all devices of one architecture.
 
@@ -49,16 +24,11 @@ class CudaModule:
         source: file in ``csrc``.
         defines: macros it was compiled with.
         cubin: its machine code.
-        overlaps: whether its kernels wait for the one before them by themselves (csrc/common.cuh),
-            so that the driver may bring them to the device earlier: from Hopper on.
     """
 
-    def __init__(
-        self, source: str, defines: Mapping[str, int], cubin: bytes, overlaps: bool = False
-    ) -> None:
+    def __init__(self, source: str, defines: Mapping[str, int], cubin: bytes) -> None:
         self.source = source
         self.defines = dict(defines)
-        self.overlaps = overlaps
         _check(driver.cuInit(0), source)
         with _while_capturing():
             self._library = _check(
@@ -91,17 +61,17 @@ class CudaModule:
         # the driver wants an array of pointers to arguments. A c_char_p holds the address of the
         # bytes: it is that array, of length one, and keeps the bytes alive.
         pointer = ctypes.c_char_p(arguments)
-        stream = torch._C._cuda_getCurrentRawStream(index)
-        sizes = grid, 1, 1, found.threads, 1, 1, shared_bytes
-        config = _Config(*sizes, stream, ctypes.addressof(_EARLY), int(self.overlaps))
-        launch = ctypes.addressof(config), found.address, ctypes.addressof(pointer), None
+        launch = (
+            *(found.address, grid, 1, 1, found.threads, 1, 1, shared_bytes),
+            *(torch._C._cuda_getCurrentRawStream(index), ctypes.addressof(pointer), None),
+        )
         # through ctypes, at half the time that the bindings take to wrap results
         library, current = _library(), ctypes.c_int(-1)
         if library.cuCtxGetDevice(ctypes.byref(current)) or current.value != index:
             with _current(index):
-                number = library.cuLaunchKernelEx(*launch)
+                number = library.cuLaunchKernel(*launch)
         else:
-            number = library.cuLaunchKernelEx(*launch)
+            number = library.cuLaunchKernel(*launch)
         if number:
             error = driver.CUresult(number)
             raise RuntimeError(
@@ -168,7 +138,8 @@ class _Kernel:
 def _library() -> Any:
     """The driver itself, for the two calls of every launch."""
     library = ctypes.CDLL("libcuda.so.1")
-    library.cuLaunchKernelEx.argtypes = [ctypes.c_void_p] * 4
+    sizes = [ctypes.c_uint] * 7
+    library.cuLaunchKernel.argtypes = [ctypes.c_void_p, *sizes, *[ctypes.c_void_p] * 3]
     library.cuCtxGetDevice.argtypes = [ctypes.POINTER(ctypes.c_int)]
     return library
 

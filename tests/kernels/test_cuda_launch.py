@@ -75,21 +75,11 @@ class StrawDriver:
     def cuGetErrorString(self, error: Any) -> Any:
         return SUCCESS, b"the driver's words"
 
-    def cuLaunchKernelEx(self, config: int, function: int, pointers: int, _: Any) -> Any:
-        given = driver.CUlaunchConfig(config)
-        grid = given.gridDimX, given.gridDimY, given.gridDimZ
-        block = given.blockDimX, given.blockDimY, given.blockDimZ
-        sizes = *grid, *block, given.sharedMemBytes
+    def cuLaunchKernel(self, function: int, *arguments: Any) -> Any:
+        *sizes, stream, pointers, _ = arguments
         address = ctypes.c_void_p.from_address(pointers).value
         content = FILL.unpack(ctypes.string_at(address, 24)[: FILL.size])
-        stream = int(given.hStream)
-        self.calls.append(("launch", self.here.context - 100, sizes, stream, content))
-        self.attributes = given.numAttrs
-        if given.numAttrs:
-            attribute = launch._Attribute.from_address(
-                ctypes.c_void_p.from_address(config + launch._Config.attributes.offset).value
-            )
-            self.attributes = attribute.id, attribute.value[0]
+        self.calls.append(("launch", self.here.context - 100, tuple(sizes), stream, content))
         return int(self.answer)
 
 
@@ -124,13 +114,6 @@ def test_a_launch_carries_sizes_stream_and_arguments(kernels, straw) -> None:
     assert straw.calls == [("load", 0), ("launch", 0, sizes, 7000, (1 << 45, 99, -7))]
     kernels.launch("fill", 5, FILL.pack(1 << 45, 99, -7) + bytes(4), torch.device("cuda"))
     assert straw.calls[2:] == straw.calls[1:2]
-
-
-def test_kernels_that_wait_by_themselves_come_early(straw) -> None:
-    for overlaps, attributes in ((False, 0), (True, (6, 1))):
-        kernels = CudaModule("probe.cu", {}, b"\x7fELF", overlaps)
-        kernels.launch("fill", 5, FILL.pack(1 << 45, 99, -7), FIRST)
-        assert straw.attributes == attributes
 
 
 def test_no_blocks_are_no_launch(kernels, straw) -> None:
