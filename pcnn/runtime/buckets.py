@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 
 #: Sizes are whole tiles of rows.
@@ -39,11 +40,7 @@ class Edges:
 
     def above(self, size: int) -> int:
         """The edge of a size."""
-        number, edge = 0, _whole(self.smallest)
-        while edge < size:
-            number += 1
-            edge = max(edge + UNIT, _whole(self.smallest * self.ratio**number))
-        return edge
+        return _edge_above(self.smallest, self.ratio, size)
 
 
 @dataclass(frozen=True)
@@ -58,6 +55,15 @@ class Exact(Edges):
     def above(self, size: int) -> int:
         """The size, rounded up."""
         return _whole(max(1, size))
+
+
+@functools.lru_cache(maxsize=4096)
+def _edge_above(smallest: int, ratio: float, size: int) -> int:
+    number, edge = 0, _whole(smallest)
+    while edge < size:
+        number += 1
+        edge = max(edge + UNIT, _whole(smallest * ratio**number))
+    return edge
 
 
 def _whole(size: float) -> int:

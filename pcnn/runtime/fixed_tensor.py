@@ -68,35 +68,54 @@ def fixed(output: Any) -> Any:
     return _mapped(output, fixed)
 
 
-def copied(output: Any, points: int) -> Any:
-    """A copy of an output on memory of its own, of which the first ``points`` points count.
+class Copies:
+    """Copies of an output on memory of its own, made in two parts.
 
-    One launch for all tensors of a dtype; tensors that several parts share stay shared.
+    Tensors that several parts of the output share stay shared.
+
+    Args:
+        output: of a network, as `fixed` gives it.
+        points: how many of its points count.
     """
-    copies: dict[int, tuple[Tensor, Tensor]] = {}
 
-    def copy(part: Any) -> Any:
+    def __init__(self, output: Any, points: int) -> None:
+        self._points = points
+        self._sites: dict[int, tuple[Tensor, Tensor]] = {}
+        self._others: dict[int, tuple[Tensor, Tensor]] = {}
+        #: what the copies are part of; empty memory until both parts are filled
+        self.output = self._convert(output)
+
+    def fill_sites(self) -> None:
+        """Copy keys, counts and inverses, which are there before the layers run."""
+        _fill(self._sites)
+
+    def fill_features(self) -> None:
+        """Copy what the layers computed."""
+        _fill(self._others)
+
+    def _convert(self, part: Any) -> Any:
         if isinstance(part, Tensor):
-            if id(part) not in copies:
-                copies[id(part)] = part, torch.empty_like(part)
-            return copies[id(part)][1]
+            return _twin(part, self._others)
         if not isinstance(part, FixedTensor):
-            return _mapped(part, copy)
-        inverses = part.inverses
+            return _mapped(part, self._convert)
+        sites, inverses = self._sites, part.inverses
         if inverses is not None:
-            first, *others = (copy(inverse) for inverse in inverses)
-            inverses = first[:points], *others
-        count = None if part.count is None else copy(part.count)
-        return FixedTensor(copy(part.features), copy(part.keys), count, inverses)
+            first, *coarser = (_twin(inverse, sites) for inverse in inverses)
+            inverses = first[: self._points], *coarser
+        count = None if part.count is None else _twin(part.count, sites)
+        features = _twin(part.features, self._others)
+        return FixedTensor(features, _twin(part.keys, sites), count, inverses)
 
-    result = copy(output)
-    by_dtype: dict[torch.dtype, list[tuple[Tensor, Tensor]]] = {}
-    for source, own in copies.values():
-        by_dtype.setdefault(source.dtype, []).append((own, source))
-    for pairs in by_dtype.values():
-        targets, sources = (list(side) for side in zip(*pairs, strict=True))
-        torch._foreach_copy_(targets, sources)
-    return result
+
+def _twin(tensor: Tensor, twins: dict[int, tuple[Tensor, Tensor]]) -> Tensor:
+    if id(tensor) not in twins:
+        twins[id(tensor)] = torch.empty_like(tensor), tensor
+    return twins[id(tensor)][0]
+
+
+def _fill(twins: dict[int, tuple[Tensor, Tensor]]) -> None:
+    for own, source in twins.values():
+        own.copy_(source, non_blocking=True)
 
 
 def _mapped(output: Any, function: Callable[[Any], Any]) -> Any:

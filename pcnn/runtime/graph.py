@@ -28,7 +28,7 @@ from pcnn.ops import Planner
 from pcnn.ops.room import PlanRoom, Room, WaitsForDevice
 from pcnn.ops.voxelize import voxelize
 from pcnn.runtime.buckets import Edges
-from pcnn.runtime.fixed_tensor import copied, fixed
+from pcnn.runtime.fixed_tensor import Copies, fixed
 from pcnn.tensor import SparseTensor
 
 #: Norms keep their parameters in float32 where a network is run in half precision.
@@ -320,7 +320,12 @@ class GraphedNetwork:
         geometry.replay()
         self._planned.record(stream)
         layers.replay()
-        output = copied(bucket.output, len(points))
+        copies = Copies(bucket.output, len(points))
+        with torch.cuda.stream(self._stream):  # beside the layers
+            self._stream.wait_event(self._planned)
+            copies.fill_sites()
+        copies.fill_features()
+        stream.wait_stream(self._stream)
         self._done.record(stream)
         # the device computes while the host looks at what it is given
         if not self._kept.holds(self._sources()):
@@ -334,7 +339,7 @@ class GraphedNetwork:
             check_finite(points)  # such a point falls nowhere: name it rather than its cell
             raise
         if bucket.room.sizes.holds(seen):
-            return output
+            return copies.output
         self._enlarged(cloud, batch_size, bucket.room)
         return None
 
