@@ -68,6 +68,7 @@ def _warmup(cfg: DictConfig, device: torch.device, points: Sequence[int]) -> Non
     from pcnn.kernels.sources_ahead import compile_sources_ahead
 
     began = time.perf_counter()
+    device = torch.device("cuda", device.index or 0)
     build.check_engine(cfg, device)
     torch.cuda.set_device(device)
     for process in compile_sources_ahead(architecture(torch.cuda.get_device_capability(device))):

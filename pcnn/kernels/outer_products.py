@@ -26,7 +26,7 @@ from torch import Tensor
 from pcnn.kernels.conv_spec import ConvSpec
 from pcnn.kernels.gathered_product import COMPUTE, compute_type, precision_of
 from pcnn.kernels.product_tiles import power_of_two, side_by_side
-from pcnn.kernels.slot_chunks import chunks_of_slot, most_chunks, slot_chunk
+from pcnn.kernels.slot_chunks import chunks_of_slot, most_chunks, slot_chunk, slots_of
 from pcnn.kernels.triton_launch import TritonLauncher, Variant
 
 #: Values of partial sums that a program of the second kernel holds at once.
@@ -144,7 +144,7 @@ def outer_products(
     variant(
         (chunks * programs, 1),
         (x.contiguous(), grad.contiguous(), in_index, out_index, counts, partials),
-        (chunk,),
+        (chunk, volume),
     )
     return sum_of_chunks(partials, counts, chunk, spec.out_dtype, mirrored=spec.mirrored)
 
@@ -186,7 +186,7 @@ def _cut(
         tiles = default_tiles(0, c_in, c_out, groups, compute_dtype.itemsize, processors)
     programs = groups * -(-c_in // tiles.block_in) * -(-c_out // tiles.block_out)
     constants = (
-        *(volume, power_of_two(volume), c_in, c_out, groups, side),
+        *(slots_of(volume), c_in, c_out, groups, side),
         *(tiles.block_in, tiles.block_out, tiles.block_pairs, tiles.num_stages),
         *(COMPUTE[compute_dtype], precision),
     )
@@ -204,16 +204,20 @@ def multiprocessors_of(device: torch.device) -> int:
     return count
 
 
-@triton.jit(do_not_specialize=["chunk"])  # type: ignore[untyped-decorator]
+# pairs and counts lie between others, wherever they happen to begin
+@triton.jit(  # type: ignore[untyped-decorator]
+    do_not_specialize=["chunk", "volume"],
+    do_not_specialize_on_alignment=["in_index_ptr", "out_index_ptr", "counts_ptr"],
+)
 def outer_products_kernel(  # type: ignore[no-untyped-def]
     x_ptr,  # [N_in, GROUPS * C_IN]
     grad_ptr,  # [N_out, GROUPS * C_OUT]
     in_index_ptr,  # [T] int32
     out_index_ptr,  # [T] int32
-    counts_ptr,  # [VOLUME] int64
+    counts_ptr,  # [volume] int64
     partials_ptr,  # [chunks, C_IN / SIDE, GROUPS * C_OUT] float32
     chunk,
-    VOLUME: tl.constexpr,
+    volume,
     SLOTS: tl.constexpr,
     C_IN: tl.constexpr,
     C_OUT: tl.constexpr,
@@ -235,7 +239,7 @@ def outer_products_kernel(  # type: ignore[no-untyped-def]
     number = tl.program_id(0) // TILES
     tile = tl.program_id(0) % TILES
     group = tile // (IN_BLOCKS * OUT_BLOCKS)
-    _, first, last = slot_chunk(number, counts_ptr, chunk, VOLUME, SLOTS)
+    _, first, last = slot_chunk(number, counts_ptr, chunk, volume, SLOTS)
     if first == last:
         return
     in_index_ptr += first
@@ -294,7 +298,7 @@ def sum_of_chunks(
     _, rows, columns = partials.shape
     out = torch.empty((volume, rows, columns), dtype=out_dtype, device=partials.device)
     variant, grid = _sum_cut(rows * columns, volume, mirrored)
-    variant(grid, (partials, counts, out), (chunk,))
+    variant(grid, (partials, counts, out), (chunk, rows * columns, volume))
     return out
 
 
@@ -302,37 +306,41 @@ def sum_of_chunks(
 def _sum_cut(size: int, volume: int, mirrored: bool) -> tuple[Variant, tuple[int, int]]:
     # narrow blocks add many chunks at once and are many: for small weights; wide ones for large
     block = min(256, max(32, power_of_two(size * volume // 4096 + 1)))
-    constants = size, volume, power_of_two(volume), mirrored, BLOCK // block, block
+    constants = min(16, size & -size), slots_of(volume), mirrored, BLOCK // block, block
     return _SUM.variant(constants, 4), (-(-size // block), volume)
 
 
-@triton.jit(do_not_specialize=["chunk"])  # type: ignore[untyped-decorator]
+@triton.jit(  # type: ignore[untyped-decorator]
+    do_not_specialize=["chunk", "size", "volume"], do_not_specialize_on_alignment=["counts_ptr"]
+)
 def sum_of_chunks_kernel(  # type: ignore[no-untyped-def]
-    partials_ptr,  # [chunks, SIZE] float32
-    counts_ptr,  # [VOLUME] int64
-    out_ptr,  # [VOLUME, SIZE]
+    partials_ptr,  # [chunks, size] float32
+    counts_ptr,  # [volume] int64
+    out_ptr,  # [volume, size]
     chunk,
-    SIZE: tl.constexpr,
-    VOLUME: tl.constexpr,
+    size,
+    volume,
+    DIVISOR: tl.constexpr,  # of the size, for wide accesses
     SLOTS: tl.constexpr,
     MIRRORED: tl.constexpr,
     CHUNKS: tl.constexpr,
     ELEMENTS: tl.constexpr,
 ):
     """A block of elements of one slot."""
+    size = tl.multiple_of(size, DIVISOR)
     slot = tl.program_id(1)
     elements = tl.program_id(0) * ELEMENTS + tl.arange(0, ELEMENTS)
-    first, last = chunks_of_slot(slot, counts_ptr, chunk, VOLUME, SLOTS)
-    partials_ptr += first * SIZE
+    first, last = chunks_of_slot(slot, counts_ptr, chunk, volume, SLOTS)
+    partials_ptr += first * size
     number = (last - first).to(tl.int32)
     sums = tl.zeros((CHUNKS, ELEMENTS), dtype=tl.float32)
     for start in range(0, number, CHUNKS):
         chunks = start + tl.arange(0, CHUNKS)
-        mask = (chunks < number)[:, None] & (elements < SIZE)[None, :]
-        sums += tl.load(partials_ptr + chunks[:, None].to(tl.int64) * SIZE + elements, mask, 0.0)
-    target = VOLUME - 1 - slot if MIRRORED else slot
-    out = out_ptr + target.to(tl.int64) * SIZE + elements
-    tl.store(out, tl.sum(sums, 0).to(out_ptr.dtype.element_ty), mask=elements < SIZE)
+        mask = (chunks < number)[:, None] & (elements < size)[None, :]
+        sums += tl.load(partials_ptr + chunks[:, None].to(tl.int64) * size + elements, mask, 0.0)
+    target = volume - 1 - slot if MIRRORED else slot
+    out = out_ptr + target.to(tl.int64) * size + elements
+    tl.store(out, tl.sum(sums, 0).to(out_ptr.dtype.element_ty), mask=elements < size)
 
 
 _LAUNCH = TritonLauncher(outer_products_kernel)

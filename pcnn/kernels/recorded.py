@@ -77,6 +77,9 @@ def compile_all(launches: Collection[Launch], device: torch.device) -> Iterator[
     """
     if not launches:
         return
+    from triton.runtime.cache import triton_key
+
+    triton_key()  # a digest of the compiler, which every thread would compute by itself
     workers = min(available_cores(), len(launches))
     pool = ThreadPoolExecutor(workers, "compile", partial(torch.cuda.set_device, device))
     try:

@@ -11,6 +11,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from pcnn.kernels.product_tiles import power_of_two
+
 
 def most_chunks(triplets: int, volume: int, chunk: int) -> int:
     """Chunks that ``triplets`` pairs in ``volume`` slots can have at most: ``floor(T / L) + K``.
@@ -25,12 +27,17 @@ def most_chunks(triplets: int, volume: int, chunk: int) -> int:
     return min(triplets, triplets // chunk + volume)
 
 
+def slots_of(volume: int) -> int:
+    """Power of two of at least K: that of 32 slots serves all small kernels, as one variant."""
+    return max(32, power_of_two(volume))
+
+
 @triton.jit  # type: ignore[untyped-decorator]
 def slot_chunk(  # type: ignore[no-untyped-def]  # the compiler reads annotations too
     number,
     counts_ptr,  # [K] int64
     chunk,
-    VOLUME: tl.constexpr,
+    volume,
     SLOTS: tl.constexpr,
 ):
     """Slot, first and one-past-last pair of chunk ``number``.
@@ -39,14 +46,14 @@ def slot_chunk(  # type: ignore[no-untyped-def]  # the compiler reads annotation
         number: of the chunk, from 0; a program's.
         counts_ptr: ``[K]`` int64, pairs of every slot.
         chunk: pairs of a chunk L, at least 1.
-        VOLUME: number of slots K.
-        SLOTS: the power of two from K upwards, ``power_of_two(K)``.
+        volume: number of slots K.
+        SLOTS: a power of two, at least K.
 
     Returns:
         slot int32, K for a spare program; first and last int64, ``first == last`` for a spare one.
     """
     slots = tl.arange(0, SLOTS)
-    counts = tl.load(counts_ptr + slots, mask=slots < VOLUME, other=0)
+    counts = tl.load(counts_ptr + slots, mask=slots < volume, other=0)
     chunks = (counts + chunk - 1) // chunk
     # slots that end before this chunk: all of them, padding included, for a spare program
     slot = tl.sum((tl.cumsum(chunks, 0) <= number).to(tl.int32), 0)
@@ -54,7 +61,7 @@ def slot_chunk(  # type: ignore[no-untyped-def]  # the compiler reads annotation
     start = tl.sum(tl.where(before, counts, 0), 0)
     end = start + tl.sum(tl.where(slots == slot, counts, 0), 0)
     first = start + (number - tl.sum(tl.where(before, chunks, 0), 0)) * chunk
-    return tl.minimum(slot, VOLUME), tl.minimum(first, end), tl.minimum(first + chunk, end)
+    return tl.minimum(slot, volume), tl.minimum(first, end), tl.minimum(first + chunk, end)
 
 
 @triton.jit  # type: ignore[untyped-decorator]
@@ -62,7 +69,7 @@ def chunks_of_slot(  # type: ignore[no-untyped-def]
     slot,
     counts_ptr,  # [K] int64
     chunk,
-    VOLUME: tl.constexpr,
+    volume,
     SLOTS: tl.constexpr,
 ):
     """First and one-past-last chunk of a slot, both int64; the inverse of `slot_chunk`.
@@ -71,11 +78,11 @@ def chunks_of_slot(  # type: ignore[no-untyped-def]
         slot: number of the slot.
         counts_ptr: ``[K]`` int64, pairs of every slot.
         chunk: pairs of a chunk L, at least 1.
-        VOLUME: number of slots K.
-        SLOTS: the power of two from K upwards.
+        volume: number of slots K.
+        SLOTS: a power of two, at least K.
     """
     slots = tl.arange(0, SLOTS)
-    counts = tl.load(counts_ptr + slots, mask=slots < VOLUME, other=0)
+    counts = tl.load(counts_ptr + slots, mask=slots < volume, other=0)
     chunks = (counts + chunk - 1) // chunk
     first = tl.sum(tl.where(slots < slot, chunks, 0), 0)
     return first, first + tl.sum(tl.where(slots == slot, chunks, 0), 0)

@@ -92,7 +92,7 @@ class Variant:
         num_stages: depth of the software pipeline.
     """
 
-    __slots__ = ("_compiled", "_constants", "_interpreted", "_kernel", "_options")
+    __slots__ = ("_anywhere", "_compiled", "_constants", "_interpreted", "_kernel", "_options")
 
     def __init__(
         self, kernel: Any, constants: tuple[Any, ...], num_warps: int, num_stages: int
@@ -101,6 +101,10 @@ class Variant:
         self._options = {"num_warps": num_warps, "num_stages": num_stages}
         self._compiled: dict[tuple[Any, ...], Any] = {}
         self._interpreted = not isinstance(kernel, triton.JITFunction)
+        # tensors that one variant takes from any address
+        parameters = () if self._interpreted else kernel.params
+        free = (one.num for one in parameters if one.do_not_specialize_on_alignment)
+        self._anywhere = frozenset(free)
 
     def __call__(
         self, grid: tuple[int, int], tensors: tuple[Tensor | None, ...], sizes: Sizes
@@ -139,7 +143,7 @@ class Variant:
         for pointer in pointers:
             if pointer is not None:
                 bits |= pointer
-        if bits % _ALIGNMENT:
+        if bits % _ALIGNMENT and self._is_special(pointers):
             # rare: a view that starts anywhere; Triton finds the variant
             self._launch(grid, tensors, sizes)
             return
@@ -156,6 +160,11 @@ class Variant:
         _, start, what = found
         stream = torch._C._cuda_getCurrentRawStream(index)
         start(*grid, 1, stream, *what, *pointers, *sizes, *self._constants)
+
+    def _is_special(self, pointers: list[int | None]) -> bool:
+        """True if a tensor starts where the usual variant would not read it."""
+        odd = (at for at, pointer in enumerate(pointers) if pointer and pointer % _ALIGNMENT)
+        return not self._anywhere.issuperset(odd)
 
     def _launch(
         self, grid: tuple[int, int], tensors: tuple[Tensor | None, ...], sizes: Sizes

@@ -23,7 +23,7 @@ SUMS, COUNTS = torch.full((3, 16), torch.nan), torch.ones(3, dtype=torch.int64)
 
 def launch(chunk: int, elements: int) -> torch.Tensor:
     out = torch.zeros(3, 16)
-    _SUM((1, 3), (SUMS, COUNTS, out), (chunk,), (16, 3, 4, False, 64, elements), num_warps=4)
+    _SUM((1, 3), (SUMS, COUNTS, out), (chunk, 16, 3), (16, 32, False, 64, elements), num_warps=4)
     return out
 
 
@@ -52,8 +52,8 @@ def test_every_variant_is_written_down_once_and_none_is_launched() -> None:
     first, second, large = record
     assert first.kernel is sum_of_chunks_kernel
     assert first.arguments == (
-        *(torch.float32, torch.int64, torch.float32, 0),
-        *(16, 3, 4, False, 64, 32),
+        *(torch.float32, torch.int64, torch.float32, 0, 0, 0),
+        *(16, 32, False, 64, 32),
     )
     assert second.arguments[-1] == 64
     assert large.arguments[3] == 1 << 40

@@ -9,6 +9,7 @@ pytest.importorskip("triton")
 
 import triton
 from triton.backends.nvidia.driver import CudaLauncher
+from triton.runtime import JITFunction
 
 from pcnn.kernels import triton_launch
 from pcnn.kernels.triton_launch import started
@@ -50,3 +51,17 @@ def test_scratch_memory_and_other_versions_take_tritons_way(
     compiled, _ = kernel()
     monkeypatch.setattr(triton, "__version__", "99.0")
     assert started(compiled)[0] is compiled.run
+
+
+def test_tensors_that_may_start_anywhere_take_the_usual_variant() -> None:
+    parameters = [
+        SimpleNamespace(num=number, do_not_specialize_on_alignment=number == 1)
+        for number in range(2)
+    ]
+    found = object.__new__(JITFunction)
+    found.params = parameters
+    variant = triton_launch.Variant(found, (), 4, 3)
+    assert not variant._is_special([4096, 4104, None])
+    assert not variant._is_special([4096, None, 8192])
+    assert variant._is_special([4104, 4096, None])
+    assert variant._is_special([4104, 4104, None])
