@@ -8,6 +8,8 @@ anything of theirs is timed; the configuration is then checked itself (`pcnn.ben
 
 from __future__ import annotations
 
+from collections import deque
+from contextlib import suppress
 from functools import lru_cache
 
 import torch
@@ -17,6 +19,7 @@ from pcnn.bench.mapping.products import Planned
 from pcnn.bench.verify import CheckFailed
 from pcnn.dataflows import Dataflow
 from pcnn.geometry import Kernel, PointSet
+from pcnn.kernels.recorded import compile_all, recorded
 from pcnn.maps import MapBuilder
 from pcnn.maps.conformance import WrongMap, check_builder, wavy_cells
 from pcnn.maps.radius import RadiusSearch
@@ -49,11 +52,16 @@ def check_engine(engine: Engine, device: torch.device, points: bool = False) -> 
 
 
 def check_dataflow(dataflow: Dataflow, device: torch.device) -> None:
-    """Run the whole check of a dataflow.
+    """Run the whole check of a dataflow; on a GPU its kernels are compiled first, side by side.
 
     Raises:
         CheckFailed: it breaks a promise.
     """
+    if device.type == "cuda":
+        with recorded() as launches, suppress(Nonconforming):  # results of no launch are wrong
+            conformance.check_dataflow(dataflow, device)
+        with suppress(Exception):  # what does not compile fails in the check, which says where
+            deque(compile_all(launches, device), maxlen=0)
     try:
         conformance.check_dataflow(dataflow, device)
     except Nonconforming as error:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
 import torch
 
 import pcnn
+from pcnn.bench import conformance
 from pcnn.bench import run as run_file
 from pcnn.bench.conformance import check_engine, check_search
 from pcnn.bench.layers.layer import layer_rows
@@ -17,6 +19,7 @@ from pcnn.bench.run import run
 from pcnn.bench.verify import CheckFailed
 from pcnn.geometry import Kernel, KernelMap
 from pcnn.geometry.packing import DEFAULT_FORMAT
+from pcnn.kernels.recorded import RECORD
 from pcnn.maps.conformance import LIMIT, WrongMap, check_builder
 from pcnn.maps.radius import RadiusSearch
 from pcnn.ops import Engine
@@ -50,6 +53,27 @@ def test_a_transposed_case_goes_from_few_sites_to_many() -> None:
     assert down.n_in > down.n_out
     assert str(case) == "k222s222-4-4-g1-float32-n300"
     assert str(replace(case, apart=True)) == f"{case}-apart"
+
+
+def test_on_a_gpu_kernels_are_compiled_before_the_check(monkeypatch: pytest.MonkeyPatch) -> None:
+    order: list[str] = []
+
+    def check(dataflow: object, device: torch.device) -> None:
+        launched = RECORD.get()
+        order.append("check" if launched is None else "list")
+        if launched is not None:
+            launched["a launch"] = None  # type: ignore[index]
+            raise Nonconforming("nothing was launched")
+
+    def compiled(launches: dict[str, None], device: torch.device) -> Iterator[int]:
+        order.extend(launches)
+        yield 1
+        raise RuntimeError("out of shared memory")
+
+    monkeypatch.setattr(conformance.conformance, "check_dataflow", check)
+    monkeypatch.setattr(conformance, "compile_all", compiled)
+    conformance.check_dataflow(resolve("reference").dataflow, torch.device("cuda"))
+    assert order == ["list", "a launch", "check"]
 
 
 @pytest.mark.parametrize("dataflow", DATAFLOWS, ids=lambda d: d.name)
