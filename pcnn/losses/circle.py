@@ -9,11 +9,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from pcnn.losses.descriptors import (
-    common_places,
     distances,
     full_precision,
     no_loss,
+    places_of_pairs,
     samples_of_pairs,
+    squared_gaps,
 )
 from pcnn.ranges import Count, Length, NonNegative, Positive
 
@@ -73,7 +74,8 @@ class Circle(nn.Module):
             source: [N, C] features of the sources' rows, of unit length.
             target: [M, C] features of the targets' rows.
             batch: `positives` [T, 2] int64, rows of matches, pair after pair; `positive_offsets`
-                [B + 1]; `voxel_size` [m]; and what `common_places` reads.
+                [B + 1]; `voxel_size` [m]; and what
+                `places_of_pairs` reads.
 
         Returns:
             Scalar; float32, or float64 for float64 features.
@@ -82,13 +84,12 @@ class Circle(nn.Module):
             return no_loss(source, target)
         place, drawn = samples_of_pairs(batch.positive_offsets, len(batch.positives), self.samples)
         i, j = batch.positives[place].unbind(2)  # [B, K]
-        ours, theirs = common_places(batch)
-        gap = torch.linalg.vector_norm(ours[i][:, :, None] - theirs[j][:, None], dim=3)  # [B, K, K]
+        gap = squared_gaps(*places_of_pairs(batch, i, j))  # [B, K, K]
         both = drawn[:, :, None] & drawn[:, None]
         return circle(
             distances(full_precision(source)[i], full_precision(target)[j]),
-            both & (gap <= self.positive_radius * batch.voxel_size),
-            both & (gap > self.safe_radius * batch.voxel_size),
+            both & (gap <= (self.positive_radius * batch.voxel_size) ** 2),
+            both & (gap > (self.safe_radius * batch.voxel_size) ** 2),
             self.scale,
             self.positive_margin,
             self.negative_margin,

@@ -52,12 +52,40 @@ def common_places(batch: Any) -> tuple[Tensor, Tensor]:
         )
         for rows, ends in zip(places, offsets, strict=True)
     ]
-    transforms = batch.transforms.double()[pairs[0]]  # [N, 4, 4]
-    moved = (transforms[:, :3, :3] @ places[0][:, :, None])[:, :, 0] + transforms[:, :3, 3]
+    transforms = batch.transforms[:, :3].double()[pairs[0]]  # [N, 3, 4]
+    # sums of products by hand: a product of matrices for every row is slow
+    moved = (transforms[:, :, :3] * places[0][:, None]).sum(2) + transforms[:, :, 3]
     first, second = (
         rows + APART * pair[:, None] for rows, pair in zip((moved, places[1]), pairs, strict=True)
     )
     return first, second
+
+
+def places_of_pairs(batch: Any, source_rows: Tensor, target_rows: Tensor) -> tuple[Tensor, Tensor]:
+    """Places of some rows of every pair of clouds, in the frame of its target.
+
+    Args:
+        batch: `source_places` [N, 3] and `target_places` [M, 3] [m], `transforms` [B, 4, 4], source
+            to target.
+        source_rows: [B, K] int64, rows of the sources.
+        target_rows: [B, H] int64, rows of the targets.
+
+    Returns:
+        [B, K, 3] and [B, H, 3] float64 [m].
+    """
+    transforms = batch.transforms[:, :3].double()  # [B, 3, 4]
+    ours = batch.source_places[source_rows].double()
+    moved = ours @ transforms[:, :, :3].mT + transforms[:, None, :, 3]
+    return moved, batch.target_places[target_rows].double()
+
+
+def squared_gaps(places: Tensor, others: Tensor) -> Tensor:
+    """Squared distances [..., K, H] between places [..., K, 3] and [..., H, 3].
+
+    Axis by axis: `torch.cdist` takes some fifty times as long for three of them.
+    """
+    x, y, z = (places[..., :, None, axis] - others[..., None, :, axis] for axis in range(3))
+    return x.square_().addcmul_(y, y).addcmul_(z, z)
 
 
 def drawn(n: int, samples: int, device: torch.device) -> Tensor:

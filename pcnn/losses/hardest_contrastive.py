@@ -8,7 +8,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from pcnn.losses.descriptors import common_places, drawn, full_precision, no_loss
+from pcnn.losses.descriptors import (
+    common_places,
+    drawn,
+    full_precision,
+    no_loss,
+    squared_gaps,
+)
 from pcnn.ranges import Count, Length, NonNegative
 
 #: Entries of a block of distances that are looked through at once.
@@ -192,9 +198,8 @@ def _nearest(
             part = square - 2 * features[first : first + size] @ pool.T  # [p, H]
             if near is not None:
                 ends, rows, radius = near
-                exact = "donot_use_mm_for_euclid_dist"
-                gap = torch.cdist(ends[first : first + size], rows, compute_mode=exact)
-                part = part.masked_fill(gap <= radius, torch.inf)
+                gap = squared_gaps(ends[first : first + size], rows)
+                part = part.masked_fill(gap <= radius**2, torch.inf)
             least = part.min(1)
             places.append(least.indices)
             found.append(least.values < torch.inf)

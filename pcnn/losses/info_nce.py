@@ -7,7 +7,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from pcnn.losses.descriptors import common_places, full_precision, no_loss, samples_of_pairs
+from pcnn.losses.descriptors import (
+    full_precision,
+    no_loss,
+    places_of_pairs,
+    samples_of_pairs,
+    squared_gaps,
+)
 from pcnn.ranges import Count, Length, Positive
 
 
@@ -58,7 +64,8 @@ class InfoNCE(nn.Module):
             source: [N, C] features of the sources' rows, of unit length.
             target: [M, C] features of the targets' rows.
             batch: `positives` [T, 2] int64, rows of matches, pair after pair; `positive_offsets`
-                [B + 1]; `voxel_size` [m]; and what `common_places` reads.
+                [B + 1]; `source_offsets` and `target_offsets` [B + 1]; `voxel_size` [m]; and what
+                `places_of_pairs` reads.
 
         Returns:
             Scalar; float32, or float64 for float64 features.
@@ -67,25 +74,23 @@ class InfoNCE(nn.Module):
             return no_loss(source, target)
         place, drawn = samples_of_pairs(batch.positive_offsets, len(batch.positives), self.samples)
         i, j = batch.positives[place].unbind(2)  # [B, K]
-        places = common_places(batch)
-        features = full_precision(source), full_precision(target)
-        offsets = batch.source_offsets, batch.target_offsets
-        total = features[0].new_zeros(())
-        for (own, ours), (other, theirs) in (((0, i), (1, j)), ((1, j), (0, i))):
-            rows, there = samples_of_pairs(offsets[other], len(features[other]), self.candidates)
-            gap = torch.cdist(
-                places[own][ours],  # [B, K, 3]
-                places[other][rows],  # [B, H, 3]
-                compute_mode="donot_use_mm_for_euclid_dist",
-            )
-            total = total + info_nce(
-                features[own][ours],
-                features[other][theirs],
-                features[other][rows],
-                there[:, None] & (gap > self.safe_radius * batch.voxel_size),
-                drawn,
-                self.temperature,
-            )
+        # candidates of the target, then of the source
+        theirs, in_target = samples_of_pairs(batch.target_offsets, len(target), self.candidates)
+        ours, in_source = samples_of_pairs(batch.source_offsets, len(source), self.candidates)
+        # each side is gathered once: the gradient of a gather sorts its rows
+        rows = torch.cat([i, ours], 1), torch.cat([j, theirs], 1)  # [B, K + H]
+        sizes = [self.samples, self.candidates]
+        f = full_precision(source)[rows[0]].split(sizes, 1)
+        g = full_precision(target)[rows[1]].split(sizes, 1)
+        p, q = (side.split(sizes, 1) for side in places_of_pairs(batch, *rows))
+        safe = (self.safe_radius * batch.voxel_size) ** 2
+        total = f[0].new_zeros(())
+        for own, other, place, candidates, there in (
+            (f, g, p[0], q[1], in_target),
+            (g, f, q[0], p[1], in_source),
+        ):
+            negative = there[:, None] & (squared_gaps(place, candidates) > safe)
+            total = total + info_nce(own[0], other[0], other[1], negative, drawn, self.temperature)
         return total / 2
 
 
