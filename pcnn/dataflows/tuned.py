@@ -83,7 +83,7 @@ def _tuned_products(
 @functools.lru_cache
 def has_decisions(device: torch.device) -> bool:
     """True if there is a table to ask; most processes have none."""
-    return any(len(table) for table in _tables(device))
+    return any(len(table) for table in tables(device))
 
 
 @functools.lru_cache(maxsize=65536)
@@ -95,7 +95,7 @@ def _tuned(
 ) -> Dataflow | None:
     name, triton = place(device)
     signature = Signature(name, triton, *key)
-    found = (table.nearest(signature, size, layouts) for table in _tables(device))
+    found = (table.nearest(signature, size, layouts) for table in tables(device))
     near = [one for one in found if one is not None]
     return min(near, key=lambda one: one[0])[1] if near else None
 
@@ -130,21 +130,21 @@ def place(device: torch.device) -> tuple[str, str]:
 
 
 @functools.lru_cache
-def _tables(device: torch.device) -> tuple[TuningTable, ...]:
+def tables(device: torch.device) -> tuple[TuningTable, ...]:
     """The user's table, then the package's for a device."""
-    tables = []
+    found = []
     try:
-        tables.append(read(user_path()))
+        found.append(read(user_path()))
     except RuntimeError:  # no home folder: nothing was ever stored there
-        tables.append(TuningTable())
+        found.append(TuningTable())
     if device.type == "cuda":
-        tables.append(read(shipped_path(torch.cuda.get_device_name(device))))
-    return tuple(tables)
+        found.append(read(shipped_path(torch.cuda.get_device_name(device))))
+    return tuple(found)
 
 
 def forget() -> None:
     """Read the files again at the next request: something was tuned since."""
     _tuned_products.cache_clear()
     _tuned.cache_clear()
-    _tables.cache_clear()
+    tables.cache_clear()
     has_decisions.cache_clear()

@@ -3,5 +3,14 @@
 from pcnn.runtime.compile import Compiled, compile
 from pcnn.runtime.fixed_tensor import FixedTensor
 from pcnn.runtime.graph import GraphedNetwork, graph
+from pcnn.runtime.graph_file import load_graph, save_graph
 
-__all__ = ["Compiled", "FixedTensor", "GraphedNetwork", "compile", "graph"]
+__all__ = [
+    "Compiled",
+    "FixedTensor",
+    "GraphedNetwork",
+    "compile",
+    "graph",
+    "load_graph",
+    "save_graph",
+]
