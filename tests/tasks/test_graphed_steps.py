@@ -27,6 +27,7 @@ from pcnn.runtime.step_graph import StepGraphs
 from pcnn.tasks import SegmentationTask, graphed_steps, network_task
 from pcnn.tasks.schedules import cosine
 from tests.callbacks.tiny import trainer_for
+from tests.forking import require_fork
 from tests.runtime.graphed import cloud, network, rerun
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -54,9 +55,10 @@ class Data(L.LightningDataModule):
         self.dtype = dtype
 
     def train_dataloader(self) -> BatchStream:
+        ranks = {"rank": self.trainer.global_rank, "world": self.trainer.world_size}
         return BatchStream(
             Clouds(),
-            EpochSampler(4, seed=1),
+            EpochSampler(4, seed=1, **ranks),
             position=lambda: batches_done(self.trainer),
             collate=partial(collate, dtype=self.dtype),
         )
@@ -89,13 +91,14 @@ def fit(
     resume: bool = False,
     dtype: torch.dtype = torch.float64,
     also: Sequence[L.Callback] = (),
+    kept: bool = True,
     **options: Any,
 ) -> tuple[SegmentationTask, list[Tensor]]:
     module, losses = task(graph, dtype), Losses()
-    callbacks = [RngState(0), FiniteSteps(2), WeightAverage(0.9), losses, Checkpoint(folder, 2)]
+    callbacks = [RngState(0), FiniteSteps(2), WeightAverage(0.9), losses, *also]
     trainer = trainer_for(
         folder,
-        [*callbacks, *also],
+        [*callbacks, Checkpoint(folder, 2)] if kept else callbacks,
         max_steps=steps,
         use_distributed_sampler=False,
         gradient_clip_val=0.5,
@@ -208,3 +211,15 @@ def test_one_kind_of_graph_a_task() -> None:
         SegmentationTask(
             network(), "abc", CrossEntropy(), torch.optim.SGD, cosine, compiled=True, graph=True
         )
+
+
+def test_gradients_are_averaged_over_devices(tmp_path: Path, replays: list[int]) -> None:
+    require_fork()
+    states = []
+    for graph in (False, True):
+        options: dict[str, Any] = {"strategy": "ddp_fork", "devices": 2, "kept": False}
+        module, _ = fit(tmp_path / str(graph), graph, 3, accumulate_grad_batches=2, **options)
+        states.append(module.state_dict())
+    assert_same(*states)
+    before = task(False).state_dict()
+    assert not torch.equal(states[0]["net.head.module.weight"], before["net.head.module.weight"])
