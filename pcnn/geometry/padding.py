@@ -6,7 +6,7 @@ them to spare rows. A spare row of an output is written as 0 where its layout li
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 import torch
@@ -15,8 +15,23 @@ from torch import Tensor
 from pcnn.geometry.block_layouts import Layout
 from pcnn.geometry.slot_tiles import TILE_ROWS
 
-#: Tensors of fixed size, or parts of them, and what is to be copied there.
-Copies = list[tuple[Tensor, Tensor]]
+
+class Part(NamedTuple):
+    """A tensor of fixed size, and what it takes.
+
+    Args:
+        own: contiguous, at least as many numbers as `source`.
+        source: what is copied to its beginning, of the same dtype.
+        spare: what is written behind that; ``None``: nothing.
+        first: of the output rows of tiles, ``[tiles, TILE_ROWS]``: the row of the first place of
+            the tile whose last places are spare, -1. These places, and the tiles behind, take the
+            spare rows, which are numbered by the places of all tiles.
+    """
+
+    own: Tensor
+    source: Tensor
+    spare: float | None = None
+    first: int | None = None
 
 
 class Room(NamedTuple):
@@ -38,19 +53,34 @@ class Padding(NamedTuple):
 
     Args:
         make: tensors for layouts like this one, of a map with so many output rows.
-        fill: writes what is spare, and says what is to be copied; arguments as of `make`, after the
-            tensors.
+        parts: what is to be copied and written there; arguments as of `make`, after the tensors.
     """
 
     make: Callable[[Layout, Room, int], Layout]
-    fill: Callable[[Layout, Layout, Room, int], Copies]
+    parts: Callable[[Layout, Layout, Room, int], list[Part]]
+
+
+def place_in_torch(parts: Iterable[Part]) -> None:
+    """Copy and write all parts; those without memory (on the meta device) are left out."""
+    for own, source, spare, first in parts:
+        if own.device.type == "meta":
+            continue
+        flat, values = own.view(-1), source.reshape(-1)
+        if first is not None:
+            places = torch.arange(len(flat), dtype=own.dtype, device=own.device)
+            there = first + places[: len(values)] % TILE_ROWS
+            flat[len(values) :].copy_(places[len(values) :])
+            values = torch.where(values < 0, there, values)
+        elif spare is not None:
+            flat[len(values) :].fill_(spare)
+        flat[: len(values)].copy_(values)
 
 
 def _same(layout: Layout, room: Room, n_out: int) -> Layout:
     return layout
 
 
-def _nothing(own: Layout, layout: Layout, room: Room, n_out: int) -> Copies:
+def _nothing(own: Layout, layout: Layout, room: Room, n_out: int) -> list[Part]:
     return []
 
 
@@ -58,21 +88,19 @@ def _cloned(layout: Layout, room: Room, n_out: int) -> Layout:
     return tuple(tensor.clone() for tensor in layout)
 
 
-def _copied(own: Layout, layout: Layout, room: Room, n_out: int) -> Copies:
-    return list(zip(own, layout, strict=True))
+def _copied(own: Layout, layout: Layout, room: Room, n_out: int) -> list[Part]:
+    return list(map(Part, own, layout))
 
 
 def _rows(layout: Layout, room: Room, n_out: int) -> Layout:
     return tuple(tensor.new_empty(room.n_out, *tensor.shape[1:]) for tensor in layout)
 
 
-def _fill_rows(empty: int) -> Callable[[Layout, Layout, Room, int], Copies]:
-    def fill(own: Layout, layout: Layout, room: Room, n_out: int) -> Copies:
-        for tensor in own:
-            tensor[n_out:].fill_(empty)
-        return [(tensor[:n_out], rows) for tensor, rows in zip(own, layout, strict=True)]
+def _filled_with(empty: int) -> Callable[[Layout, Layout, Room, int], list[Part]]:
+    def parts(own: Layout, layout: Layout, room: Room, n_out: int) -> list[Part]:
+        return [Part(tensor, rows, empty) for tensor, rows in zip(own, layout, strict=True)]
 
-    return fill
+    return parts
 
 
 def _pairs(layout: Layout, room: Room, n_out: int) -> Layout:
@@ -81,14 +109,10 @@ def _pairs(layout: Layout, room: Room, n_out: int) -> Layout:
     return *listed.unbind(), offsets.clone()
 
 
-def _fill_pairs(own: Layout, layout: Layout, room: Room, n_out: int) -> Copies:
+def _parts_of_pairs(own: Layout, layout: Layout, room: Room, n_out: int) -> list[Part]:
     """Triplets beyond the counts of all slots lead from a spare row to a spare row."""
-    in_index, out_index, offsets = own
-    triplets = layout[0].shape[0]
-    in_index[triplets:].fill_(room.n_in - 1)
-    out_index[triplets:].fill_(room.n_out - 1)
-    listed = (in_index[:triplets], layout[0]), (out_index[:triplets], layout[1])
-    return [*listed, (offsets, layout[2])]
+    spare = room.n_in - 1, room.n_out - 1, None
+    return list(map(Part, own, layout, spare))
 
 
 def _tiles(layout: Layout, room: Room, n_out: int) -> Layout:
@@ -97,21 +121,15 @@ def _tiles(layout: Layout, room: Room, n_out: int) -> Layout:
     return tuple(tensor.new_zeros(tiles, *tensor.shape[1:]) for tensor in layout)
 
 
-def _fill_tiles(own: Layout, layout: Layout, room: Room, n_out: int) -> Copies:
+def _parts_of_tiles(own: Layout, layout: Layout, room: Room, n_out: int) -> list[Part]:
     """Spare tiles fill no slot. Of a map in one section they hold the spare rows."""
-    tiles, out = layout[0].shape[0], layout[0]
-    own_out, _, own_counts, _ = own
-    own_counts[tiles:].zero_()
-    if tiles == _tiles_of(n_out):  # the spare places of all tiles are the last ones of one of them
-        first = (tiles - 1) * TILE_ROWS
-        places = torch.arange(first, room.n_out, dtype=out.dtype, device=out.device)
-        places = places.view(-1, TILE_ROWS)
-        own_out[tiles:].copy_(places[1:])
-        out = torch.where(out < 0, places[0], out)
+    out, slots, counts, rows = map(Part, own, layout)
+    tiles = layout[0].shape[0]
+    if tiles == _tiles_of(n_out):
+        out = out._replace(first=(tiles - 1) * TILE_ROWS)
     else:
-        own_out[tiles:].fill_(-1)
-    copies = zip(own, (out, *layout[1:]), strict=True)
-    return [(tensor[:tiles], listed) for tensor, listed in copies]
+        out = out._replace(spare=-1)
+    return [out, slots, counts._replace(spare=0), rows]
 
 
 def _tiles_of(rows: int) -> int:
@@ -128,6 +146,6 @@ CONSTANT = Padding(_same, _nothing)
 #: A layout with as many numbers as the kernel has slots.
 BY_SLOT = Padding(_cloned, _copied)
 #: Layouts by output row, with what stands in a row without triplets.
-TABLE, MASKS = Padding(_rows, _fill_rows(-1)), Padding(_rows, _fill_rows(0))
-PAIRS = Padding(_pairs, _fill_pairs)
-TILES = Padding(_tiles, _fill_tiles)
+TABLE, MASKS = Padding(_rows, _filled_with(-1)), Padding(_rows, _filled_with(0))
+PAIRS = Padding(_pairs, _parts_of_pairs)
+TILES = Padding(_tiles, _parts_of_tiles)

@@ -12,8 +12,9 @@ from torch import Tensor
 from pcnn.geometry import KernelMap, VoxelGrid
 from pcnn.geometry.kernel_map import EdgeSet
 from pcnn.geometry.layouts import layout_kind
-from pcnn.geometry.padding import Copies, Padding, Room
+from pcnn.geometry.padding import Padding, Part, Room
 from pcnn.geometry.slot_tiles import TILE_ROWS, TILES
+from pcnn.maps.place import place
 from pcnn.ops.recipe import Recipe
 from pcnn.runtime.buckets import Edges
 from pcnn.tensor import SparseTensor
@@ -129,24 +130,21 @@ class FixedInput:
         """
         levels = levels_of(self.recipe, x)
         rows = [grid.rows for grid in levels]
-        copies: Copies = []
         # a few bytes that the driver stages at once: the host does not wait for the device
         counts = torch.tensor(rows, dtype=torch.int32)
         self._counts.copy_(counts, non_blocking=True)
-        for own, grid in zip(self._grids, levels, strict=True):
-            own.keys[grid.rows :].fill_(grid.key_format.sentinel)
-            copies.append((own.keys[: grid.rows], grid.keys))
-        seen: set[int] = set()
+        parts = [
+            Part(own.keys, grid.keys, grid.key_format.sentinel)
+            for own, grid in zip(self._grids, levels, strict=True)
+        ]
         for fixed, built in zip(self._maps, maps_of(self.recipe, levels), strict=True):
-            copies += fixed.fill(built, seen)
-        self.tensor.features[rows[0] :].zero_()
-        copies.append((self.tensor.features[: rows[0]], x.features))
+            parts += fixed.parts(built)
+        parts.append(Part(self.tensor.features, x.features, 0))
         for name, (tensor, spare) in beside.items():
             if name not in self._beside:
                 self._beside[name] = tensor.new_empty(self.tensor.geometry.rows, *tensor.shape[1:])
-            self._beside[name][rows[0] :].fill_(spare)
-            copies.append((self._beside[name][: rows[0]], tensor))
-        _copy(copies)
+            parts.append(Part(self._beside[name], tensor, spare))
+        place(parts)
 
 
 class _FixedMap:
@@ -171,17 +169,17 @@ class _FixedMap:
                 made.setdefault(id(tensor), one) for tensor, one in zip(layout, own, strict=True)
             )
 
-    def fill(self, built: KernelMap, seen: set[int]) -> Copies:
-        """Write what is spare; returns what is to be copied. ``seen`` are tensors copied before."""
-        copies: Copies = []
+    def parts(self, built: KernelMap) -> list[Part]:
+        """What is to be copied of a map that fits; tensors in several layouts once."""
+        parts: list[Part] = []
+        seen: set[int] = set()
         for (name, flipped), layout in built.edges.layouts.items():
-            new = [tensor for tensor in layout if id(tensor) not in seen]
-            if new:
+            if not seen.issuperset(map(id, layout)):
                 own = self.map.edges.layouts[name, flipped]
                 n_out, room = built.edges.rows[int(not flipped)], self._rooms[int(flipped)]
-                copies += padding_of(name).fill(own, layout, room, n_out)
+                parts += padding_of(name).parts(own, layout, room, n_out)
                 seen.update(map(id, layout))
-        return copies
+        return parts
 
 
 def levels_of(recipe: Recipe, x: SparseTensor) -> list[VoxelGrid]:
@@ -241,18 +239,6 @@ def _empty(like: VoxelGrid, rows: int, count: Tensor) -> VoxelGrid:
     """A grid of spare rows alone."""
     keys = torch.full((rows,), like.key_format.sentinel, dtype=torch.int64, device=like.device)
     return replace(like, keys=keys, count=count, inverse=None, box=None, finer=None, check=False)
-
-
-def _copy(copies: Copies) -> None:
-    """All copies, in few launches; parts of no rows are left out."""
-    groups: dict[tuple[torch.device, torch.dtype], tuple[list[Tensor], list[Tensor]]] = {}
-    for own, tensor in copies:
-        if own.numel() and own.device.type != "meta":
-            targets, sources = groups.setdefault((own.device, own.dtype), ([], []))
-            targets.append(own)
-            sources.append(tensor)
-    for targets, sources in groups.values():
-        torch._foreach_copy_(targets, sources)
 
 
 def _tiles(rows: float) -> int:

@@ -1,0 +1,83 @@
+"""Tensors in memory of fixed size, with what is spare behind them: in one launch as in torch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+import torch
+from torch import Tensor
+
+from pcnn.geometry.padding import Part, place_in_torch
+from pcnn.geometry.slot_tiles import TILE_ROWS
+from pcnn.maps import place as module
+from pcnn.maps.place import MAX_PARTS, WORDS, pattern_of, place
+
+
+def part(values: Tensor, room: Sequence[int], spare: float | None, shift: int = 0) -> Part:
+    """Memory full of sevens, which begins so many numbers behind an aligned place."""
+    own = torch.full((shift + torch.Size(room).numel(),), 7, dtype=values.dtype)
+    return Part(own[shift:].view(room), values, spare)
+
+
+def parts() -> list[Part]:
+    draw = torch.Generator().manual_seed(0)
+    ints = torch.randint(0, 99, (2 * WORDS + 37,), dtype=torch.int32, generator=draw)
+    floats = torch.randn(301, 4, generator=draw)
+    out = torch.randperm(TILE_ROWS * 3, dtype=torch.int32, generator=draw).view(3, TILE_ROWS)
+    out[1, 100:] = -1  # the first tile has fewer slots than this one
+    made = [
+        part(ints, (3 * WORDS,), -1),
+        part(ints, (2 * WORDS + 40,), None),
+        part(ints[1:], (2 * WORDS + 40,), 255, shift=1),  # aligned on neither side
+        part(ints.long() << 33, (2 * WORDS + 128,), (1 << 62) - 1),
+        part(floats, (384, 4), 0),
+        part(floats.double(), (384, 4), -0.5),
+        part(floats.half(), (384, 4), 0),  # less than 32 bits
+        part(ints[:0], (5,), 3),
+        part(ints[:5], (5,), 3),
+        part(floats.t()[:3], (3, 301), None),  # no rows of memory
+        part(out, (5, TILE_ROWS), None)._replace(first=2 * TILE_ROWS),
+    ]
+    return made + [part(ints[:n], (n + 2,), n) for n in range(MAX_PARTS)]
+
+
+def test_all_parts_in_two_launches(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected, found = (
+        parts(),
+        [one._replace(own=one.own.to(device), source=one.source.to(device)) for one in parts()],
+    )
+    launched: list[int] = []
+    launch = module._launch
+
+    def counted(of: Sequence[Part], on: torch.device) -> None:
+        launched.append(len(of))
+        launch(of, on)
+
+    monkeypatch.setattr(module, "_launch", counted)
+    place_in_torch(expected)
+    place(found)
+    assert launched == [MAX_PARTS, len(found) - 1 - MAX_PARTS]
+    for one, other in zip(found, expected, strict=True):
+        assert torch.equal(one.own.cpu(), other.own)
+        flat = other.own.reshape(-1)[: other.source.numel()]
+        assert one.first is not None or torch.equal(flat, other.source.reshape(-1))
+        assert one.spare is None or (other.own.reshape(-1)[len(flat) :] == one.spare).all()
+
+
+def test_spare_rows_take_the_spare_places_of_tiles() -> None:
+    out = torch.randperm(200, dtype=torch.int32)
+    tiles = torch.cat([out, torch.full((56,), -1, dtype=torch.int32)]).view(2, TILE_ROWS)
+    own = torch.empty(4, TILE_ROWS, dtype=torch.int32)
+    place_in_torch([Part(own, tiles.flip(0), first=TILE_ROWS)])
+    assert sorted(own.flatten().tolist()) == list(range(4 * TILE_ROWS))
+
+
+def test_tensors_without_memory_are_left_out() -> None:
+    place([Part(torch.empty(3, device="meta"), torch.zeros(3))])
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.float32, torch.int64, torch.float64])
+def test_a_number_fills_64_bits(dtype: torch.dtype) -> None:
+    bits = torch.tensor([pattern_of(-3, dtype)], dtype=torch.uint64)
+    assert (bits.view(dtype) == -3).all()
