@@ -15,16 +15,18 @@ in every result.
 
 from __future__ import annotations
 
+import functools
+
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
-from pcnn.kernels.row_chunks import chunk_length, row_chunks, rows_there
-from pcnn.kernels.triton_launch import TritonLauncher
+from pcnn.kernels.row_chunks import PROGRAMS, RowChunks, row_chunks, rows_there
+from pcnn.kernels.triton_launch import TritonLauncher, Variant
 
-#: Columns, and partial results, that a program that adds up partial sums holds.
-COLUMNS, PARTS = 16, 128
+#: Columns, and partial results, that a program that adds up partial sums holds: all there are.
+COLUMNS, PARTS = 8, PROGRAMS
 
 
 @triton.jit  # type: ignore[untyped-decorator]
@@ -65,10 +67,13 @@ def batch_norm_kernel(  # type: ignore[no-untyped-def]
     RELU: tl.constexpr,
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
+    BLOCKS: tl.constexpr,
 ):
     """A block of rows and columns."""
-    numbers = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
-    columns = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
+    # from the end: what was read last lies in the cache
+    row_block = tl.num_programs(0) // BLOCKS - 1 - tl.program_id(0) // BLOCKS
+    numbers = row_block.to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    columns = tl.program_id(0) % BLOCKS * COLUMNS + tl.arange(0, COLUMNS)
     inside = columns < CHANNELS
     there = (numbers < rows_there(rows, count_ptr))[:, None] & inside[None, :]
     places = numbers[:, None] * CHANNELS + columns[None, :]
@@ -99,7 +104,7 @@ def rectified(  # type: ignore[no-untyped-def]
     return grad
 
 
-@triton.jit(do_not_specialize=["rows"])  # type: ignore[untyped-decorator]
+@triton.jit(do_not_specialize=["rows", "programs"])  # type: ignore[untyped-decorator]
 def partial_sums_kernel(  # type: ignore[no-untyped-def]
     grad_ptr,  # [rows, CHANNELS]
     y_ptr,  # [rows, CHANNELS]
@@ -110,19 +115,17 @@ def partial_sums_kernel(  # type: ignore[no-untyped-def]
     partials_ptr,  # [2, programs, CHANNELS] float32: sums of g, and of g * xhat
     count_ptr,
     rows,
+    programs,
     CHANNELS: tl.constexpr,
     RELU: tl.constexpr,
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
-    STAGES: tl.constexpr,
+    BLOCKS: tl.constexpr,
 ):
-    """A chunk of rows of one block of columns."""
-    program, programs = tl.program_id(0), tl.num_programs(0)
+    """A share of the rows of one block of columns."""
+    program, block = tl.program_id(0) // BLOCKS, tl.program_id(0) % BLOCKS
     there = rows_there(rows, count_ptr)
-    length = chunk_length(there, programs, ROWS)
-    first = program * length
-    last = tl.minimum(first + length, there)
-    columns = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
+    columns = block * COLUMNS + tl.arange(0, COLUMNS)
     inside = columns < CHANNELS
     mean, invstd, weight, bias = parameters(
         statistics_ptr, weight_ptr, bias_ptr, columns, inside, CHANNELS
@@ -130,9 +133,9 @@ def partial_sums_kernel(  # type: ignore[no-untyped-def]
     lanes = tl.arange(0, ROWS)
     sums = tl.zeros([ROWS, COLUMNS], dtype=tl.float32)
     products = tl.zeros([ROWS, COLUMNS], dtype=tl.float32)
-    for start in tl.range(first, last, ROWS, num_stages=STAGES):
+    for start in tl.range(program.to(tl.int64) * ROWS, there, programs * ROWS, num_stages=3):
         numbers = start + lanes
-        mask = (numbers < last)[:, None] & inside[None, :]
+        mask = (numbers < there)[:, None] & inside[None, :]
         places = numbers[:, None] * CHANNELS + columns[None, :]
         values = tl.load(y_ptr + places, mask=mask, other=0.0).to(tl.float32)
         xhat = (values - mean) * invstd
@@ -157,13 +160,10 @@ def sums_kernel(  # type: ignore[no-untyped-def]
     """Some channels of one of the two sums."""
     columns = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
     inside = columns < channels
-    partials_ptr += tl.program_id(1) * programs.to(tl.int64) * channels
-    sums = tl.zeros([PARTS, COLUMNS], dtype=tl.float32)
-    for start in range(0, programs, PARTS):
-        parts = (start + tl.arange(0, PARTS)).to(tl.int64)
-        mask = (parts < programs)[:, None] & inside[None, :]
-        places = parts[:, None] * channels + columns[None, :]
-        sums += tl.load(partials_ptr + places, mask=mask, other=0.0)
+    parts = tl.arange(0, PARTS)
+    mask = (parts < programs)[:, None] & inside[None, :]
+    places = (tl.program_id(1) * programs + parts)[:, None] * channels + columns[None, :]
+    sums = tl.load(partials_ptr + places, mask=mask, other=0.0)
     target = sums_ptr if tl.program_id(1) == 0 else products_ptr
     tl.store(target + columns, tl.sum(sums, 0), mask=inside)
 
@@ -186,10 +186,13 @@ def gradient_kernel(  # type: ignore[no-untyped-def]
     RELU: tl.constexpr,
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
+    BLOCKS: tl.constexpr,
 ):
     """A block of rows and columns."""
-    numbers = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
-    columns = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
+    # from the end: what was read last lies in the cache
+    row_block = tl.num_programs(0) // BLOCKS - 1 - tl.program_id(0) // BLOCKS
+    numbers = row_block.to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    columns = tl.program_id(0) % BLOCKS * COLUMNS + tl.arange(0, COLUMNS)
     inside = columns < CHANNELS
     number = rows_there(rows, count_ptr)
     there = (numbers < number)[:, None] & inside[None, :]
@@ -238,16 +241,11 @@ def batch_norm(
         ``[N, C]`` in the dtype of ``y``, rounded once.
     """
     rows, channels = y.shape
-    held, columns, blocks, _ = row_chunks(rows, channels, y.device)
+    cut, norm, _, _ = _kernels(channels, relu)
     out = torch.empty_like(y)
     residual = None if residual is None else residual.contiguous()
-    _NORM(
-        (-(-rows // held), blocks),
-        (y, out, statistics, weight, bias, residual, count),
-        (rows,),
-        (channels, relu, held, columns),
-        num_warps=4,
-    )
+    grid = cut.programs(rows)[0] * cut.blocks, 1
+    norm(grid, (y, out, statistics, weight, bias, residual, count), (rows,))
     return out
 
 
@@ -280,37 +278,38 @@ def batch_norm_gradients(
         and of ``weight`` and ``bias``, ``[C]`` float32.
     """
     rows, channels = y.shape
-    device = y.device
-    held, columns, blocks, programs = row_chunks(rows, channels, device)
+    device, wide = y.device, torch.float32
+    cut, _, partial, gradient = _kernels(channels, relu)
+    mapped, reduced = cut.programs(rows)
     grad = grad.contiguous()
-    partials = torch.empty((2, programs, channels), dtype=torch.float32, device=device)
-    sums = torch.empty(channels, dtype=torch.float32, device=device)
-    products = torch.empty(channels, dtype=torch.float32, device=device)
+    partials = torch.empty((2, reduced, channels), dtype=wide, device=device)
+    sums = torch.empty(channels, dtype=wide, device=device)
+    products = torch.empty(channels, dtype=wide, device=device)
     grad_y = torch.empty_like(y)
     # without ReLU and rows to clear it is the gradient itself
     same = residual and not relu and count is None
     grad_residual = torch.empty_like(grad) if residual and not same else None
     given = grad, y, out, statistics, weight, bias
-    constants = channels, relu, held, columns
-    _PARTIAL((programs, blocks), (*given, partials, count), (rows,), (*constants, 3), num_warps=4)
-    _SUMS(
-        (-(-channels // COLUMNS), 2),
-        (partials, sums, products),
-        (programs, channels),
-        (PARTS, COLUMNS),
-        num_warps=4,
-    )
-    _GRADIENT(
-        (-(-rows // held), blocks),
-        (*given, sums, products, grad_y, grad_residual, count),
-        (rows,),
-        constants,
-        num_warps=4,
-    )
+    partial((reduced * cut.blocks, 1), (*given, partials, count), (rows, reduced))
+    _ADD((-(-channels // COLUMNS), 2), (partials, sums, products), (reduced, channels))
+    results = sums, products, grad_y, grad_residual
+    gradient((mapped * cut.blocks, 1), (*given, *results, count), (rows,))
     return grad_y, grad if same else grad_residual, products, sums
 
 
+@functools.lru_cache(maxsize=4096)
+def _kernels(channels: int, relu: bool) -> tuple[RowChunks, Variant, Variant, Variant]:
+    """The cut, and the kernels of a norm, its sums and its gradient."""
+    cut = row_chunks(channels)
+    held, columns, blocks, _ = cut
+    constants = channels, relu, held, columns, blocks
+    norm, sums, gradient = (
+        one.variant(constants, num_warps=4) for one in (_NORM, _SUMS, _GRADIENT)
+    )
+    return cut, norm, sums, gradient
+
+
 _NORM = TritonLauncher(batch_norm_kernel)
-_PARTIAL = TritonLauncher(partial_sums_kernel)
-_SUMS = TritonLauncher(sums_kernel)
+_SUMS = TritonLauncher(partial_sums_kernel)
 _GRADIENT = TritonLauncher(gradient_kernel)
+_ADD = TritonLauncher(sums_kernel).variant((PARTS, COLUMNS), num_warps=4)

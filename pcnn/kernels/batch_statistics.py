@@ -7,51 +7,57 @@ Chan et al. (1979) do, in a fixed order and without atomics, so two runs give id
 
 from __future__ import annotations
 
+import functools
+
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
-from pcnn.kernels.row_chunks import chunk_length, row_chunks, rows_there
+from pcnn.kernels.row_chunks import (
+    PROGRAMS,
+    RowChunks,
+    row_chunks,
+    rows_of_program,
+    rows_there,
+)
 from pcnn.kernels.running_statistics import RunningStatistics
-from pcnn.kernels.triton_launch import TritonLauncher
+from pcnn.kernels.triton_launch import TritonLauncher, Variant
 
-#: Columns, and partial results, that a program of the second kernel holds.
-COLUMNS, PARTS = 16, 128
+#: Columns, and partial results, that a program of the second kernel holds: all there are.
+COLUMNS, PARTS = 8, PROGRAMS
 
 
-@triton.jit(do_not_specialize=["rows"])  # type: ignore[untyped-decorator]
+@triton.jit(do_not_specialize=["rows", "programs"])  # type: ignore[untyped-decorator]
 def partial_statistics_kernel(  # type: ignore[no-untyped-def]  # the compiler reads annotations
     y_ptr,  # [rows, CHANNELS]
     partials_ptr,  # [2, programs, CHANNELS] float32: means, and squared deviations from them
     count_ptr,  # [1] int32 or None
     batches_ptr,  # [] int64 or None
     rows,
+    programs,
     CHANNELS: tl.constexpr,
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
-    STAGES: tl.constexpr,
+    BLOCKS: tl.constexpr,
 ):
-    """A chunk of rows of one block of columns."""
-    program, programs = tl.program_id(0), tl.num_programs(0)
+    """A share of the rows of one block of columns."""
+    program, block = tl.program_id(0) // BLOCKS, tl.program_id(0) % BLOCKS
     there = rows_there(rows, count_ptr)
     if batches_ptr is not None:  # noqa: SIM102 (what is known when compiling stands alone)
         # here, so that the second kernel reads what no program of its own writes
-        if program + tl.program_id(1) == 0:  # noqa: SIM102
+        if tl.program_id(0) == 0:  # noqa: SIM102
             if there > 1:
                 tl.store(batches_ptr, tl.load(batches_ptr) + 1)
-    length = chunk_length(there, programs, ROWS)
-    first = program * length
-    last = tl.minimum(first + length, there)
-    columns = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
+    columns = block * COLUMNS + tl.arange(0, COLUMNS)
     inside = columns < CHANNELS
     lanes = tl.arange(0, ROWS)
     seen = tl.zeros([ROWS], dtype=tl.float32)
     mean = tl.zeros([ROWS, COLUMNS], dtype=tl.float32)
     squares = tl.zeros([ROWS, COLUMNS], dtype=tl.float32)
-    for start in tl.range(first, last, ROWS, num_stages=STAGES):
+    for start in tl.range(program.to(tl.int64) * ROWS, there, programs * ROWS, num_stages=3):
         numbers = start + lanes
-        live = numbers < last
+        live = numbers < there
         mask = live[:, None] & inside[None, :]
         places = numbers[:, None] * CHANNELS + columns[None, :]
         values = tl.load(y_ptr + places, mask=mask, other=0.0).to(tl.float32)
@@ -91,42 +97,37 @@ def statistics_kernel(  # type: ignore[no-untyped-def]
     columns = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
     inside = columns < channels
     there = rows_there(rows, count_ptr)
-    length = chunk_length(there, programs, ROWS)
     running_mean = tl.load(running_mean_ptr + columns, mask=inside, other=0.0).to(tl.float32)
     running_var = tl.load(running_var_ptr + columns, mask=inside, other=0.0).to(tl.float32)
-    mean, variance = running_mean, running_var
-    if there > 1:
-        # deviations from the first mean: small beside the standard deviation, unlike the means
-        pivot = tl.load(partials_ptr + columns, mask=inside, other=0.0)
-        shifts = tl.zeros([PARTS, COLUMNS], dtype=tl.float32)
-        squares = tl.zeros([PARTS, COLUMNS], dtype=tl.float32)
-        squares_ptr = partials_ptr + programs.to(tl.int64) * channels
-        for start in range(0, programs, PARTS):
-            parts = (start + tl.arange(0, PARTS)).to(tl.int64)
-            seen = tl.minimum(tl.maximum(there - parts * length, 0), length).to(tl.float32)
-            live = (seen > 0) & (parts < programs)
-            mask = live[:, None] & inside[None, :]
-            places = parts[:, None] * channels + columns[None, :]
-            shift = tl.load(partials_ptr + places, mask=mask, other=0.0) - pivot[None, :]
-            shift = tl.where(live[:, None], shift, 0.0)
-            shifts += shift * seen[:, None]
-            squares += shift * shift * seen[:, None]
-            squares += tl.load(squares_ptr + places, mask=mask, other=0.0)
-        number = there.to(tl.float32)
-        moved = tl.sum(shifts, 0) / number
-        total = tl.sum(squares, 0) - moved * moved * number
-        total = tl.where(total < 0, 0.0, total)  # NaN stays
-        mean, variance = pivot + moved, total / number
-        share = momentum
-        if CUMULATIVE:
-            share = 1.0 / tl.load(batches_ptr).to(tl.float32)
-        unbiased = total / (number - 1.0)
-        running_mean = (1.0 - share) * running_mean + share * mean
-        running_var = (1.0 - share) * running_var + share * unbiased
-        running_mean = running_mean.to(running_mean_ptr.dtype.element_ty)
-        running_var = running_var.to(running_var_ptr.dtype.element_ty)
-        tl.store(running_mean_ptr + columns, running_mean, mask=inside)
-        tl.store(running_var_ptr + columns, running_var, mask=inside)
+    # deviations from the first mean: small beside the standard deviation, unlike the means
+    pivot = tl.load(partials_ptr + columns, mask=inside, other=0.0)
+    parts = tl.arange(0, PARTS)
+    seen = rows_of_program(parts, programs, there, ROWS).to(tl.float32)
+    live = (seen > 0) & (parts < programs)
+    mask = live[:, None] & inside[None, :]
+    places = parts[:, None] * channels + columns[None, :]
+    shift = tl.load(partials_ptr + places, mask=mask, other=0.0) - pivot[None, :]
+    shift = tl.where(live[:, None], shift, 0.0)
+    squares = tl.load(partials_ptr + programs * channels + places, mask=mask, other=0.0)
+    squares += shift * shift * seen[:, None]
+    number = tl.maximum(there, 1).to(tl.float32)
+    moved = tl.sum(shift * seen[:, None], 0) / number
+    total = tl.sum(squares, 0) - moved * moved * number
+    total = tl.where(total < 0, 0.0, total)  # NaN stays
+    some = there > 1
+    mean = tl.where(some, pivot + moved, running_mean)
+    variance = tl.where(some, total / number, running_var)
+    share = momentum
+    if CUMULATIVE:
+        share = 1.0 / tl.load(batches_ptr).to(tl.float32)
+    unbiased = total / tl.maximum(number - 1.0, 1.0)
+    running_mean = (1.0 - share) * running_mean + share * mean
+    running_var = (1.0 - share) * running_var + share * unbiased
+    changed = inside & some
+    kept = running_mean.to(running_mean_ptr.dtype.element_ty)
+    tl.store(running_mean_ptr + columns, kept, mask=changed)
+    kept = running_var.to(running_var_ptr.dtype.element_ty)
+    tl.store(running_var_ptr + columns, kept, mask=changed)
     tl.store(statistics_ptr + columns, mean, mask=inside)
     scale = 1.0 / tl.sqrt_rn(variance + eps)
     tl.store(statistics_ptr + channels + columns, scale, mask=inside)
@@ -150,24 +151,28 @@ def batch_statistics(
     """
     rows, channels = y.shape
     mean, variance, batches, momentum = running
-    held, columns, blocks, programs = row_chunks(rows, channels, y.device)
+    cut, partial, whole = _kernels(channels, momentum is None and batches is not None)
+    _, programs = cut.programs(rows)
     partials = torch.empty((2, programs, channels), dtype=torch.float32, device=y.device)
     statistics = torch.empty((2, channels), dtype=torch.float32, device=y.device)
-    _PARTIAL(
-        (programs, blocks),
-        (y, partials, count, batches),
-        (rows,),
-        (channels, held, columns, 3),
-        num_warps=4,
-    )
-    _STATISTICS(
+    grid = programs * cut.blocks, 1
+    partial(grid, (y, partials, count, batches), (rows, programs))
+    share = 0.0 if momentum is None else float(momentum)
+    whole(
         (-(-channels // COLUMNS), 1),
         (partials, statistics, mean, variance, batches, count),
-        (rows, programs, channels, 0.0 if momentum is None else float(momentum), float(eps)),
-        (momentum is None and batches is not None, held, PARTS, COLUMNS),
-        num_warps=4,
+        (rows, programs, channels, share, float(eps)),
     )
     return statistics
+
+
+@functools.lru_cache(maxsize=4096)
+def _kernels(channels: int, cumulative: bool) -> tuple[RowChunks, Variant, Variant]:
+    cut = row_chunks(channels)
+    held, columns, blocks, _ = cut
+    partial = _PARTIAL.variant((channels, held, columns, blocks), num_warps=4)
+    whole = _STATISTICS.variant((cumulative, held, PARTS, COLUMNS), num_warps=4)
+    return cut, partial, whole
 
 
 _PARTIAL = TritonLauncher(partial_statistics_kernel)

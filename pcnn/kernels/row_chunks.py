@@ -1,8 +1,10 @@
 """How a matrix ``[N, C]`` is cut among programs that reduce or map its rows.
 
-Columns are cut into blocks; rows, for a reduction, into as many chunks of equal length as there are
-programs. N may be a capacity: then a count on the device says how many rows there are, and programs
-share those.
+Columns are cut into blocks, rows into blocks of as many as a program holds at once. A reduction has
+a limited number of programs for every block of columns, and each takes every so many-th block of
+rows: so rows are read in their order, and a kernel that maps the same matrix afterwards, from its
+end, finds what was read last in the cache. N may be a capacity: then a count on the device says how
+many rows there are, and programs share those.
 """
 
 from __future__ import annotations
@@ -10,19 +12,18 @@ from __future__ import annotations
 import functools
 from typing import NamedTuple
 
-import torch
 import triton
 import triton.language as tl
 
-from pcnn.kernels.outer_products import multiprocessors_of
 from pcnn.kernels.product_tiles import power_of_two
 
 #: Elements that a program holds at once, places beyond the last channel included.
 BLOCK = 2048
 #: Columns that one access reads without a gap, and at most as many.
 NARROWEST, WIDEST = 32, 128
-#: Programs of a reduction for every multiprocessor.
-RESIDENT = 4
+#: Programs of a reduction, two for each multiprocessor of a large device; a power of two, as many
+#: partial results as are combined at once.
+PROGRAMS = 256
 
 
 class RowChunks(NamedTuple):
@@ -32,40 +33,33 @@ class RowChunks(NamedTuple):
         rows: rows that a program holds at once.
         columns: columns that it holds, a power of two.
         blocks: of columns.
-        programs: of a reduction, for every block of columns.
+        most: programs of a reduction for every block of columns, at most.
     """
 
     rows: int
     columns: int
     blocks: int
-    programs: int
+    most: int
 
-
-def row_chunks(rows: int, channels: int, device: torch.device) -> RowChunks:
-    """The cut of ``[N, C]`` on a device.
-
-    Args:
-        rows: N, at least 1.
-        channels: C, at least 1.
-        device: where it is computed.
-    """
-    held, columns, blocks, most = _cut(channels, device)
-    return RowChunks(held, columns, blocks, min(-(-rows // held), most))
+    def programs(self, rows: int) -> tuple[int, int]:
+        """Programs that map ``rows`` rows, and that reduce them, for every block of columns."""
+        number = -(-rows // self.rows)
+        return number, min(number, self.most)
 
 
 @functools.cache
-def _cut(channels: int, device: torch.device) -> tuple[int, int, int, int]:
+def row_chunks(channels: int) -> RowChunks:
+    """The cut of a matrix of so many channels, at least 1."""
     # blocks that divide C leave no place empty
     divisor = channels & -channels
     columns = divisor if divisor >= NARROWEST else power_of_two(channels)
     columns = min(columns, WIDEST)
     blocks = -(-channels // columns)
-    most = max(1, multiprocessors_of(device) * RESIDENT // blocks)
-    return BLOCK // columns, columns, blocks, most
+    return RowChunks(BLOCK // columns, columns, blocks, max(1, PROGRAMS // blocks))
 
 
 @triton.jit
-def rows_there(rows, count_ptr):  # type: ignore[no-untyped-def]
+def rows_there(rows, count_ptr):  # type: ignore[no-untyped-def]  # the compiler reads annotations
     """Rows that exist: the count on the device, if there is one, of at most ``rows``.
 
     Args:
@@ -79,13 +73,17 @@ def rows_there(rows, count_ptr):  # type: ignore[no-untyped-def]
 
 
 @triton.jit  # type: ignore[untyped-decorator]
-def chunk_length(there, programs, ROWS: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Rows of a program: whole blocks of ``ROWS``; the last programs may find none.
+def rows_of_program(program, programs, there, ROWS: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Rows that a program of a reduction finds: those of every ``programs``-th block.
 
     Args:
-        there: rows that exist.
+        program: number of the program, of any shape.
         programs: number of programs.
-        ROWS: rows that a program holds at once.
+        there: rows that exist.
+        ROWS: rows of a block.
     """
     blocks = (there + ROWS - 1) // ROWS
-    return (blocks + programs - 1) // programs * ROWS
+    rest = blocks % programs
+    own = blocks // programs + (program < rest)
+    last = tl.where(rest > 0, rest, programs) - 1  # has the last block, which may not be full
+    return own * ROWS - tl.where(program == last, blocks * ROWS - there, 0)

@@ -1,11 +1,15 @@
 """Batch norm in training, on a GPU, or with TRITON_INTERPRET=1 on a CPU."""
 
 import copy
+from collections.abc import Iterator
 
 import pytest
 import torch
 from torch import Tensor, nn
 
+from pcnn.kernels import batch_norm as batch_norm_kernels
+from pcnn.kernels import batch_statistics as batch_statistics_kernels
+from pcnn.kernels import row_chunks
 from pcnn.kernels.batch_norm import batch_norm, batch_norm_gradients
 from pcnn.kernels.batch_statistics import RunningStatistics, batch_statistics
 from tests.kernels.triton.rows import DEVICE
@@ -42,6 +46,18 @@ def modules(
     out = out.relu() if relu else out
     inputs = [y, *([added] if residual else []), *norm.parameters()]
     return [out.detach(), *torch.autograd.grad(out, inputs, grad)]
+
+
+@pytest.fixture(autouse=True)
+def few_programs(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """So that a program has more blocks of rows than one."""
+    cached = row_chunks.row_chunks, batch_norm_kernels._kernels, batch_statistics_kernels._kernels
+    monkeypatch.setattr(row_chunks, "PROGRAMS", 4)
+    for one in cached:
+        one.cache_clear()
+    yield
+    for one in cached:
+        one.cache_clear()
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
