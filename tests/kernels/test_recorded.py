@@ -14,8 +14,11 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import CompiledKernel
 from triton.runtime import JITFunction, driver
 
+from pcnn.kernels.batch_norm import batch_norm, batch_norm_gradients
+from pcnn.kernels.batch_statistics import batch_statistics
 from pcnn.kernels.outer_products import _SUM, sum_of_chunks_kernel
 from pcnn.kernels.recorded import Launch, compile_all, recorded
+from pcnn.kernels.running_statistics import RunningStatistics
 
 CPU = torch.device("cpu")
 SUMS, COUNTS = torch.full((3, 16), torch.nan), torch.ones(3, dtype=torch.int64)
@@ -71,6 +74,27 @@ def test_variants_compile_side_by_side_into_tritons_cache(tmp_path: Path) -> Non
     assert min(sizes) > 1000
     assert sorted(len(path.read_bytes()) for path in tmp_path.rglob("*.cubin")) == sorted(sizes)
     assert sorted(compile_all(record, CPU)) == sorted(sizes)
+
+
+@pytest.mark.skipif(not isinstance(sum_of_chunks_kernel, JITFunction), reason="interpreted kernels")
+@pytest.mark.usefixtures("no_device")
+@pytest.mark.parametrize("count", [None, torch.ones(1, dtype=torch.int32)], ids=["all", "count"])
+def test_batch_norm_compiles(count: torch.Tensor | None) -> None:
+    """With sizes that are floats; the interpreter accepts more than the compiler does."""
+    y, weight = torch.zeros(50, 96).half(), torch.zeros(96)
+    statistics = torch.zeros(2, 96)
+    skip = None if count is None else y
+    running = RunningStatistics(weight, weight, torch.zeros(1, dtype=torch.int64), 0.1)
+    with recorded() as record:
+        batch_statistics(y, running, 1e-5, count)
+        batch_norm(y, statistics, weight, weight, skip, True, count)
+        batch_norm_gradients(y, y, skip, statistics, weight, weight, True, count is not None, count)
+    assert [type(size) for size in list(record)[1].arguments[6:11]] == [int] * 3 + [float] * 2
+    sizes = list(compile_all(record, CPU))
+    for one in record:
+        one.kernel.device_caches.clear()
+    assert len(sizes) == 6
+    assert min(sizes) > 1000
 
 
 def test_an_error_of_the_compiler_passes_and_leaves_the_rest(
