@@ -83,7 +83,8 @@ class _GlobalPool(nn.Module):
         """Pool ``[N, C]`` to ``[B, C]``."""
         if type(x) is not SparseTensor:
             require_sparse(x, self)
-        return type(self).reduction(x.features, cloud_map(x.geometry))
+        pooled = type(self).reduction(x.features, cloud_map(x.geometry))
+        return pooled[: x.geometry.batch_size]
 
 
 class GlobalMaxPool(_GlobalPool):
@@ -105,11 +106,16 @@ class GlobalSumPool(_GlobalPool):
 
 
 def cloud_map(grid: Geometry) -> KernelMap:
-    """Map with one slot from the sites of a batch (input) to its clouds (output)."""
+    """Map with one slot from the sites of a batch (input) to its clouds (output).
+
+    Rows without a site, where the grid has such (`Geometry.count`), are those of one cloud more.
+    """
     sites = torch.arange(grid.rows, device=grid.device, dtype=torch.int32)
-    clouds = grid.batch_index.to(torch.int32)
+    clouds, many = grid.batch_index.to(torch.int32), grid.batch_size
+    if grid.count is not None:
+        clouds, many = clouds.clamp_(max=many), many + 1
     offsets = torch.tensor([0, grid.rows])
-    return KernelMap.from_pairs(sites, clouds, offsets, grid.rows, grid.batch_size, False, True)
+    return KernelMap.from_pairs(sites, clouds, offsets, grid.rows, many, False, True)
 
 
 def unpool(x: SparseTensor, out: Geometry, engine: str | Engine | None = None) -> SparseTensor:

@@ -114,7 +114,13 @@ class NetworkPlan:
 
     def missing(self, built: KernelMap, wanted: Wanted) -> Sequence[Key]:
         """Layouts to build of a map."""
-        return [key for key in wanted if key not in built.edges.layouts]
+        there = built.edges.layouts
+        missing = [key for key in wanted if key not in there]
+        if missing and built.out_count is not None and built.known_triplets is None:
+            # nobody has counted the pairs that pooling would read: there it reads the table
+            tables = (("table" if name == "pairs" else name, side) for name, side in missing)
+            missing = [key for key in tables if key not in there]
+        return missing
 
     def __call__(self, root: Any, backward: bool) -> None:
         """Derive all levels and build all maps that are not there yet, with their layouts.

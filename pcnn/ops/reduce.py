@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from pcnn.geometry import KernelMap
+from pcnn.maps.table_pooling import pool_table
 
 #: Features of triplets that a maximum looks at in one go.
 BLOCK_ENTRIES = 1 << 24
@@ -40,6 +41,8 @@ def reduce_sum(x: Tensor, kernel_map: KernelMap, weight: Tensor | None = None) -
     Returns:
         ``[N_out, C]`` in the dtype of ``x``; 0 where an output has no input.
     """
+    if kernel_map.out_count is not None and weight is None:
+        return _by_table(x, kernel_map, "sum")
     kernel_map.record_use(("pairs",))
     reduced: Tensor = torch.ops.pcnn.reduce(
         x, weight, kernel_map.in_index, kernel_map.out_index, *kernel_map.extents
@@ -49,6 +52,8 @@ def reduce_sum(x: Tensor, kernel_map: KernelMap, weight: Tensor | None = None) -
 
 def reduce_mean(x: Tensor, kernel_map: KernelMap) -> Tensor:
     """Mean of the inputs of every output ``[N_out, C]``; 0 where an output has none."""
+    if kernel_map.out_count is not None:
+        return _by_table(x, kernel_map, "mean")
     # as wide as the sums: in float16 the share of a row of 100,000 has 8 bits left
     counts = torch.zeros(kernel_map.n_out, dtype=_sums_of(x), device=x.device)
     counts.index_add_(0, kernel_map.out_index, counts.new_ones(kernel_map.triplets))
@@ -69,12 +74,24 @@ def reduce_max(x: Tensor, kernel_map: KernelMap) -> Tensor:
     Returns:
         ``[N_out, C]``; 0 where an output has no input.
     """
+    if kernel_map.out_count is not None:
+        return _by_table(x, kernel_map, "max")
     kernel_map.record_use(("pairs",))
     none, channels = x.shape
     if not none:
         return x.new_zeros(kernel_map.n_out, channels)
     rows = _argmax(x.detach(), kernel_map)  # [N_out, C], N_in where there is no input
     return x.gather(0, rows.clamp(max=none - 1)).masked_fill(rows == none, 0)
+
+
+def _by_table(x: Tensor, kernel_map: KernelMap, pooling: str) -> Tensor:
+    """The same where the host does not know the numbers of rows and triplets."""
+    if torch.is_grad_enabled() and x.requires_grad:
+        raise ValueError(
+            "pooling between sites whose number the host does not know has no gradient: plan the "
+            "geometry by its counts, as Planner does, to train"
+        )
+    return pool_table(x, kernel_map, pooling)
 
 
 def _argmax(x: Tensor, kernel_map: KernelMap) -> Tensor:

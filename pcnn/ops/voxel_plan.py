@@ -135,24 +135,22 @@ class VoxelPlan(NetworkPlan):
 
     def _fixed(self, device: torch.device, downsampling: str, backward: bool) -> DevicePlan:
         """The plan of a device, if nothing of it waits."""
-        name = self.engine.name
         if not self._is_batched(device):
-            raise WaitsForDevice(
-                f"engine {name!r} asks {device} for the triplets of one map after another"
-            )
+            name = self.engine.name
+            raise WaitsForDevice(f"engine {name!r} asks {device} for one map after another")
         ready = self._device_plan((1, 1, 1), downsampling, DEFAULT_FORMAT)
         if len(ready.strides) <= len(self.recipe.levels):
             raise WaitsForDevice(
                 "it has levels other than the floor of its input's (downsampling="
                 f"{downsampling!r}, or generative layers), whose sites are counted one by one"
             )
-        for layouts in self.wanted[backward]:
-            for listed, _ in layouts:
-                allowed = listed in _FIXED or (backward and listed in ("pairs", "counts"))
-                if not allowed:
-                    raise WaitsForDevice(
-                        f"a layer reads {listed!r}, a list whose length is counted"
-                    )
+        counted = ("pairs", "counts") if backward else ()
+        for planned, wanted in zip(self.recipe.maps, self.wanted[backward], strict=True):
+            # what pooling reads has a substitute in inference (`NetworkPlan.missing`)
+            pooled = not backward and not any(use.backward for use in planned.uses)
+            for name, _ in wanted:
+                if not (name in _FIXED or name in counted or (pooled and name == "pairs")):
+                    raise WaitsForDevice(f"a layer reads {name!r}, a list whose length is counted")
         return ready
 
     def memory(self, root: VoxelGrid, backward: bool) -> int:

@@ -279,12 +279,24 @@ def test_memory_stays_flat() -> None:
 @pytest.mark.gpu
 def test_what_waits_runs_eagerly_with_a_reason() -> None:
     points, features = (t.cuda() for t in cloud(3_000))
-    for net, why in (
-        (MinkUNet42(width=0.125, engine="spira"), "one map after another"),
-        (ResNet18(width=0.125), "a list whose length is counted"),
-    ):
-        runner = pcnn.runtime.graph(net.cuda().eval(), voxel_size=0.1)
-        with pytest.warns(UserWarning, match=why):
-            out = runner(points, features)
-        assert runner.reason is not None
-        assert out is not None
+    net = MinkUNet42(width=0.125, engine="spira").cuda().eval()
+    runner = pcnn.runtime.graph(net, voxel_size=0.1)
+    with pytest.warns(UserWarning, match="for one map after another"):
+        out = runner(points, features)
+    assert runner.reason is not None
+    same(features_of(out), eagerly(net, points, features))
+
+
+@pytest.mark.gpu
+def test_a_network_that_pools_is_captured_too() -> None:
+    torch.manual_seed(0)
+    net = ResNet18(width=0.25).cuda().eval()
+    runner = pcnn.runtime.graph(net, voxel_size=0.1)
+    for n in (12_000, 12_500, 700, 1, 0):
+        points, features = (t.cuda() for t in cloud(n, n))
+        batch = torch.arange(n).cuda() % 3
+        found = runner(points, features, batch, 3)
+        assert runner.reason is None
+        with torch.inference_mode():
+            wanted = net(pcnn.voxelize(points, features, batch, voxel_size=0.1, batch_size=3))
+        same([found], [wanted])
