@@ -297,37 +297,38 @@ def sum_of_chunks(
     volume = counts.shape[0]
     _, rows, columns = partials.shape
     out = torch.empty((volume, rows, columns), dtype=out_dtype, device=partials.device)
-    variant, grid = _sum_cut(rows * columns, volume, mirrored)
-    variant(grid, (partials, counts, out), (chunk, rows * columns, volume))
+    variant, grid, parts = _sum_cut(rows * columns, volume, mirrored)
+    variant(grid, (partials, counts, out), (chunk, parts, volume))
     return out
 
 
 @functools.lru_cache(maxsize=4096)
-def _sum_cut(size: int, volume: int, mirrored: bool) -> tuple[Variant, tuple[int, int]]:
+def _sum_cut(size: int, volume: int, mirrored: bool) -> tuple[Variant, tuple[int, int], int]:
     # narrow blocks add many chunks at once and are many: for small weights; wide ones for large
     block = min(256, max(32, power_of_two(size * volume // 4096 + 1)))
-    constants = min(16, size & -size), slots_of(volume), mirrored, BLOCK // block, block
-    return _SUM.variant(constants, 4), (-(-size // block), volume)
+    divisor = min(16, size & -size)
+    constants = divisor, slots_of(volume), mirrored, BLOCK // block, block
+    return _SUM.variant(constants, 4), (-(-size // block), volume), size // divisor
 
 
 @triton.jit(  # type: ignore[untyped-decorator]
-    do_not_specialize=["chunk", "size", "volume"], do_not_specialize_on_alignment=["counts_ptr"]
+    do_not_specialize=["chunk", "parts", "volume"], do_not_specialize_on_alignment=["counts_ptr"]
 )
 def sum_of_chunks_kernel(  # type: ignore[no-untyped-def]
     partials_ptr,  # [chunks, size] float32
     counts_ptr,  # [volume] int64
     out_ptr,  # [volume, size]
     chunk,
-    size,
+    parts,  # of the size, DIVISOR elements each: the compiler sees that accesses may be wide
     volume,
-    DIVISOR: tl.constexpr,  # of the size, for wide accesses
+    DIVISOR: tl.constexpr,
     SLOTS: tl.constexpr,
     MIRRORED: tl.constexpr,
     CHUNKS: tl.constexpr,
     ELEMENTS: tl.constexpr,
 ):
     """A block of elements of one slot."""
-    size = tl.multiple_of(size, DIVISOR)
+    size = parts * DIVISOR
     slot = tl.program_id(1)
     elements = tl.program_id(0) * ELEMENTS + tl.arange(0, ELEMENTS)
     first, last = chunks_of_slot(slot, counts_ptr, chunk, volume, SLOTS)
