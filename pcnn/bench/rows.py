@@ -28,6 +28,7 @@ WHAT = (
     "radius",
     "stage",
     "training",
+    "part",
 )
 #: Products of a kernel map; see `pcnn.bench.mapping.products`.
 PRODUCTS = ("table", "pairs", "ready", "train")
@@ -71,7 +72,8 @@ class Row:
     Args:
         what: what ran: ``map``, ``layer`` (forward), ``backward``, ``train`` (both),
             ``map+layer`` and ``map+train`` (a new map, then these), ``network`` or ``radius`` (the
-            map of native points); of the data path a ``stage``, or a whole ``training``.
+            map of native points); of the data path a ``stage``, or a whole ``training``,
+            and a ``part`` of its steps.
         workload: name of the scene.
         engine: name of the engine.
         product: what a map measurement delivers: ``table``, ``pairs``, ``ready``, ``train``.

@@ -109,12 +109,13 @@ def read_trace(events: Iterable[Mapping[str, Any]]) -> Trace:
         category, name, at = event.get("cat"), str(event["name"]), float(event["ts"])
         if category in DEVICE_WORK:
             launches.append((at, KernelTime(name, float(event["dur"]), 1)))
-        elif category in CUDA_CALLS and _waits(name):
+        elif category in CUDA_CALLS and waits(name):
             syncs += any(float(m["ts"]) <= at < float(m["ts"]) + float(m["dur"]) for m in marks)
     return Trace(_in_order(launches), syncs)
 
 
-def _waits(name: str) -> bool:
+def waits(name: str) -> bool:
+    """Whether a call into CUDA makes the host wait."""
     copies = name.startswith(("cudaMemcpy", "cuMemcpy")) and "Async" not in name
     # versioned names, as cudaStreamSynchronize_ptsz, are the same calls
     return copies or name.startswith(WAITS)

@@ -25,6 +25,7 @@ from pcnn.bench.setting import (
 from pcnn.cli.app import App
 from pcnn.cli.bench_data import data
 from pcnn.cli.bench_run import console_of_width, measure, stop_if_wrong
+from pcnn.cli.bench_step import step
 from pcnn.escaping import say
 
 if TYPE_CHECKING:
@@ -118,7 +119,7 @@ def _run(name: str, setting: Setting, plain: Sequence[str]) -> None:
 
 def figures_of(*names: str) -> list[Figure[Any]]:
     """Figures of suites; of all if none is named."""
-    modules = [import_module(f"pcnn.bench.{name}.figures") for name in names or SUITES]
+    modules = [import_module(f"pcnn.bench.{name}.figures") for name in names or (*SUITES, "step")]
     return [figure for module in modules for figure in module.FIGURES]
 
 
@@ -197,6 +198,6 @@ def print_comparisons(rows: Sequence[Row], device: str, peers: Peers) -> None:
 
 
 app = App(help="Time maps, layers and networks, after a check that their results are right.")
-COMMANDS: tuple[Callable[..., None], ...] = (*map(suite, SUITES), data, join, charts, compare)
+COMMANDS: tuple[Callable[..., None], ...] = (*map(suite, SUITES), data, step, join, charts, compare)
 for command in COMMANDS:
     app.command()(command)

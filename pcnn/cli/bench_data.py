@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pcnn.cli.bench_run import measure, stop_if_wrong
+from pcnn.cli.bench_training import device_of, linked, workload_of
 from pcnn.ranges import Clouds, Count, Steps
 
 if TYPE_CHECKING:
@@ -17,9 +18,6 @@ if TYPE_CHECKING:
     from omegaconf import DictConfig
 
     from pcnn.bench.data.figures import Training
-
-#: Overrides that a row need not tell: where files lie.
-_PLACES = ("dataset.root", "dataset.data_dir")
 
 
 def data(
@@ -65,21 +63,12 @@ def data(
     with TemporaryDirectory(prefix="pcnn-bench-") as folder, short_errors(conf):
         cfg = composed(given, conf)
         if scans:
-            cfg.dataset.root = str(_linked(cfg, Path(folder), scans))
-            cfg.dataset.train_sequences, cfg.dataset.val_sequences = [0], []
+            linked(cfg, Path(folder), scans)
             given = [*given, f"links={scans}"]
         training = _training(cfg, given, steps, warm_up, Path(folder))
-        training = replace(training, where=_device(cfg), out=out, print_rows=print_rows)
+        training = replace(training, where=device_of(cfg), out=out, print_rows=print_rows)
         _, measured = measure("data", FIGURES, chosen, training)
     stop_if_wrong(measured)
-
-
-def _linked(cfg: DictConfig, folder: Path, scans: int) -> Path:
-    from pcnn.bench.data.figures import linked_set
-
-    if cfg.dataset.name != "kitti" or cfg.dataset.root is None:
-        raise typer.BadParameter("--scans needs dataset=kitti and its dataset.root")
-    return linked_set(Path(cfg.dataset.root), folder / "kitti", scans)
 
 
 def _training(
@@ -105,8 +94,6 @@ def _training(
         )
         return build.trainer(run, folder, callbacks, [])
 
-    named = ("dataset", "model")  # in columns of their own
-    told = [word for word in overrides if word.partition("=")[0] not in (*_PLACES, *named)]
     about: dict[str, Any] = {"source": str(module.source_kind), "geometry": str(cfg.geometry.name)}
     return Training(
         module,
@@ -116,15 +103,8 @@ def _training(
         str(cfg.model.name),
         str(cfg.engine.name),
         str(cfg.trainer.get("precision", "32-true")),
-        " ".join([str(cfg.dataset.name), *told]),
+        workload_of(cfg, overrides),
         about,
         steps,
         warm_up,
     )
-
-
-def _device(cfg: DictConfig) -> Any:
-    from pcnn.cli.options import chosen_device
-
-    kind = {"gpu": "cuda", "cuda": "cuda", "cpu": "cpu"}.get(str(cfg.trainer.accelerator), "auto")
-    return chosen_device(kind)

@@ -1,0 +1,45 @@
+"""What the suites share that measure a training: its options, data and device."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+if TYPE_CHECKING:
+    import torch
+    from omegaconf import DictConfig
+
+#: Overrides that a row need not tell: where files lie.
+PLACES = ("dataset.root", "dataset.data_dir")
+#: Overrides that have columns of their own.
+NAMED = ("dataset", "model")
+
+
+def linked(cfg: DictConfig, folder: Path, scans: int) -> None:
+    """Let a configuration read links to the labelled scans of its set, in turn.
+
+    Raises:
+        typer.BadParameter: it has no root of such scans.
+    """
+    from pcnn.bench.data.figures import linked_set
+
+    if cfg.dataset.name != "kitti" or cfg.dataset.root is None:
+        raise typer.BadParameter("--scans needs dataset=kitti and its dataset.root")
+    cfg.dataset.root = str(linked_set(Path(cfg.dataset.root), folder / "kitti", scans))
+    cfg.dataset.train_sequences, cfg.dataset.val_sequences = [0], []
+
+
+def workload_of(cfg: DictConfig, overrides: list[str]) -> str:
+    """What is trained, in words: the data set, and the options that were given."""
+    told = [word for word in overrides if word.partition("=")[0] not in (*PLACES, *NAMED)]
+    return " ".join([str(cfg.dataset.name), *told])
+
+
+def device_of(cfg: DictConfig) -> torch.device:
+    """The device that a configuration asks for."""
+    from pcnn.cli.options import chosen_device
+
+    kind: Any = {"gpu": "cuda", "cuda": "cuda", "cpu": "cpu"}
+    return chosen_device(kind.get(str(cfg.trainer.accelerator), "auto"))
