@@ -7,13 +7,21 @@ of the central slot, at which every row of a submanifold map meets itself.
 
 from __future__ import annotations
 
+import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
 from pcnn.kernels.conv_spec import NO_EPILOGUE, ConvSpec
 from pcnn.kernels.epilogue import with_epilogue
-from pcnn.kernels.gathered_product import COMPUTE, precision_of, row_tile, slot_weight, weight_tile
+from pcnn.kernels.gathered_product import (
+    COMPUTE,
+    operand,
+    precision_of,
+    row_tile,
+    slot_weight,
+    weight_tile,
+)
 from pcnn.kernels.product_tiles import ProductShape, RowTiles
 from pcnn.kernels.triton_launch import TritonLauncher
 
@@ -190,6 +198,32 @@ def write_dense(
         tiles.warps,
         tiles.stages,
     )
+
+
+def pointwise_product(x: Tensor, weight: Tensor, spec: ConvSpec) -> Tensor:
+    """``out[i] = [x[i], skip[i]] @ W[0]`` and its epilogue in one pass over two sources.
+
+    Torch would read and write the sums of the first source once more to add those of the second. On
+    an H200 the decoder's shortcuts of MinkUNet42 take two thirds of the time.
+
+    Args:
+        x: ``[N, C_1]``.
+        weight: ``[1, C_1 + C_2, C_out]``.
+        spec: of one group, with ``skip`` ``[N, C_2]``, in float16, bfloat16 or float32.
+
+    Returns:
+        ``[N, C_out]`` in ``spec.out_dtype``.
+    """
+    dtype = spec.compute_dtype
+    x, weight = operand(x, dtype), operand(weight, dtype)
+    skip = None if spec.skip is None else operand(spec.skip, dtype)
+    spec = spec._replace(skip=skip)
+    out = torch.empty(x.shape[0], weight.shape[2], dtype=spec.out_dtype, device=x.device)
+    shape = ProductShape.of(weight, spec)
+    columns, depth = shape.block(dtype)
+    tiles = RowTiles(128 if depth > 16 else 64, min(64, columns), min(32, depth), 4, 4)
+    write_dense(out, x, weight, None, None, shape, spec, tiles)
+    return out
 
 
 _LAUNCH = TritonLauncher(dense_slots_kernel)

@@ -52,6 +52,33 @@ def with_epilogue(  # type: ignore[no-untyped-def]  # the compiler reads annotat
     return sums
 
 
+@triton.jit  # type: ignore[untyped-decorator]
+def write_sums(  # type: ignore[no-untyped-def]
+    sums,  # [BLOCK_ROWS, COLUMNS] float32
+    out,
+    out_rows,  # [BLOCK_ROWS], negative where there is none
+    columns,  # [COLUMNS], of a group
+    group,
+    scale,
+    shift,
+    residual,
+    C_OUT: tl.constexpr,
+    GROUPS: tl.constexpr,
+    ADDS: tl.constexpr,
+    RELU: tl.constexpr,
+):
+    """Store a block of outputs, or add it to what is there."""
+    shown = (columns < C_OUT)[None, :]
+    written = (out_rows >= 0)[:, None] & shown
+    channels = group * C_OUT + columns[None, :]
+    targets = out_rows.to(tl.int64)[:, None] * (GROUPS * C_OUT) + channels
+    if ADDS:
+        tl.atomic_add(out + targets, sums, mask=written, sem="relaxed")
+    else:
+        sums = with_epilogue(sums, targets, channels, shown, written, scale, shift, residual, RELU)
+        tl.store(out + targets, sums.to(out.dtype.element_ty), mask=written)
+
+
 @triton.jit(do_not_specialize=["n_out"])  # type: ignore[untyped-decorator]
 def finish_kernel(  # type: ignore[no-untyped-def]
     sums_ptr,  # [PARTS, N_out, CHANNELS] float32

@@ -17,6 +17,9 @@ PROCESSORS = 132
 #: kernels of fewer slots fill few of them.
 MANY_SLOTS, MANY_CHANNELS = 16, 27 * 64
 
+#: Steps, some 0.4 us each, that a program shall have at least when it shares a tile.
+FEW_STEPS = 6
+
 
 @dataclass(frozen=True)
 class GemmBlocks:
@@ -72,6 +75,7 @@ def default_blocks(
     dtype: torch.dtype,
     exact: bool = True,
     c_second: int = 0,
+    sections: bool = False,
 ) -> GemmBlocks:
     """Blocks for a layer, as measured on LiDAR scans and rooms.
 
@@ -87,6 +91,7 @@ def default_blocks(
         dtype: of the operands.
         exact: float32 is multiplied in float32, not in TF32.
         c_second: channels of a second source.
+        sections: tiles are those of sections, which fill few slots and add to the output.
     """
     if dtype.itemsize > 2:
         return _wide_blocks(c_in, c_out, exact)
@@ -94,23 +99,28 @@ def default_blocks(
     channels_out = _columns(-(-c_out // blocks))
     common, deepest = math.gcd(c_in, c_second), 32 if channels_out == 96 else 64
     channels_in = max(16, _divisor(common if common & -common >= 32 else c_in, deepest))
-    rows, warps, split = 128, 2 if channels_out == 16 else 4, 1
+    rows, split, channels = 128, 1, c_in + c_second
+    warps = 2 if channels_out == 16 or (sections and channels_out == 32) else 4
     if c_out % 256 == 0 and tiles * c_out // 256 >= 2 * PROCESSORS:
         return GemmBlocks(rows, 256, channels_in, split, 8, 5)
     programs = tiles * blocks
-    few = 3 if blocks == 1 and channels_out >= 64 else 2
-    if programs < few * PROCESSORS and channels_out >= 32:
+    few = 3 if blocks == 1 and channels_out > 64 else 2
+    if c_in < 16 or (programs < few * PROCESSORS and channels_out >= 32):
         rows, programs = 64, 2 * programs
     if programs < PROCESSORS // 4 and c_out % 64 == 0 and channels_out > 64:
         channels_out, programs = 64, 2 * programs
     # adding up parts is a launch more: it pays where one program would take many steps
-    many = volume >= MANY_SLOTS and volume * (c_in + c_second) >= MANY_CHANNELS
-    while many and split < 8 and programs * split < 2 * PROCESSORS:
+    many = volume >= MANY_SLOTS and volume * channels >= MANY_CHANNELS
+    waves = 3 if rows == 64 and (channels_out == 96 or (c_second and blocks > 1)) else 2
+    while many and programs * split < waves * PROCESSORS and split < 8:
+        if volume * channels < 2 * split * FEW_STEPS * channels_in:
+            break
         split *= 2
-    deep = channels_out <= 64 and (rows == 64 or channels_in == 64)
-    return GemmBlocks(
-        rows, channels_out, channels_in, split, warps, 4 if c_in < 16 else 7 if deep else 5
-    )
+    # more loads in flight pay where a program is left to itself for many steps
+    long = volume >= MANY_SLOTS and split == 1 and not sections
+    deep = long and channels_out >= 32 and min(channels_out, channels) <= 64
+    stages = 4 if c_in < 16 else 7 if deep else 5
+    return GemmBlocks(rows, channels_out, channels_in, split, warps, stages)
 
 
 def _columns(channels: int) -> int:

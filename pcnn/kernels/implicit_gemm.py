@@ -19,7 +19,7 @@ from torch import Tensor
 
 from pcnn.geometry.slot_tiles import TILE_ROWS
 from pcnn.kernels.conv_spec import NO_EPILOGUE, ConvSpec
-from pcnn.kernels.epilogue import finish, with_epilogue
+from pcnn.kernels.epilogue import finish, write_sums
 from pcnn.kernels.gathered_product import (
     operand,
     precision_of,
@@ -180,33 +180,6 @@ def implicit_gemm(  # type: ignore[no-untyped-def]  # the compiler reads annotat
         )
 
 
-@triton.jit  # type: ignore[untyped-decorator]
-def write_sums(  # type: ignore[no-untyped-def]
-    sums,  # [BLOCK_ROWS, COLUMNS] float32
-    out,
-    out_rows,  # [BLOCK_ROWS], negative where there is none
-    columns,  # [COLUMNS], of a group
-    group,
-    scale,
-    shift,
-    residual,
-    C_OUT: tl.constexpr,
-    GROUPS: tl.constexpr,
-    ADDS: tl.constexpr,
-    RELU: tl.constexpr,
-):
-    """Store a block of outputs, or add it to what is there."""
-    shown = (columns < C_OUT)[None, :]
-    written = (out_rows >= 0)[:, None] & shown
-    channels = group * C_OUT + columns[None, :]
-    targets = out_rows.to(tl.int64)[:, None] * (GROUPS * C_OUT) + channels
-    if ADDS:
-        tl.atomic_add(out + targets, sums, mask=written, sem="relaxed")
-    else:
-        sums = with_epilogue(sums, targets, channels, shown, written, scale, shift, residual, RELU)
-        tl.store(out + targets, sums.to(out.dtype.element_ty), mask=written)
-
-
 def launch_implicit_gemm(
     x: Tensor,
     weight: Tensor,
@@ -298,7 +271,7 @@ def _cut(
     if blocks is None:
         # all operands are 16 bits wide, or precision decides
         exact = precision == "ieee"
-        blocks = default_blocks(c_in, c_out, tiles, volume, compute_dtype, exact, c_second)
+        blocks = default_blocks(c_in, c_out, tiles, volume, compute_dtype, exact, c_second, adds)
     split = 1 if adds else blocks.split
     pack = 1 if c_second else max(1, blocks.channels_in // c_in)
     if pack * c_in != blocks.channels_in:

@@ -25,7 +25,7 @@ from torch import Tensor
 
 from pcnn.geometry.slot_tiles import TILE_ROWS
 from pcnn.kernels.conv_spec import NO_EPILOGUE, ConvSpec
-from pcnn.kernels.epilogue import with_epilogue
+from pcnn.kernels.epilogue import write_sums
 from pcnn.kernels.gathered_product import (
     operand,
     precision_of,
@@ -33,8 +33,8 @@ from pcnn.kernels.gathered_product import (
     second_source,
     weight_addresses,
 )
-from pcnn.kernels.gemm_blocks import default_blocks
-from pcnn.kernels.product_tiles import ProductShape, RowTiles, power_of_two
+from pcnn.kernels.gemm_blocks import GemmBlocks, default_blocks, parts_of
+from pcnn.kernels.product_tiles import ProductShape, RowTiles
 from pcnn.kernels.tf32 import tf32_allowed
 from pcnn.kernels.triton_launch import TritonLauncher
 
@@ -70,7 +70,8 @@ def row_lists_kernel(  # type: ignore[no-untyped-def]  # the compiler reads anno
     RELU: tl.constexpr,
     TILE_ROWS: tl.constexpr,
     ROWS: tl.constexpr,
-    COLUMNS: tl.constexpr,
+    FIRST: tl.constexpr,
+    REST: tl.constexpr,  # output channels that follow those of FIRST; 0 for none
     DEPTH: tl.constexpr,
     SUMMED: tl.constexpr,  # channels that are summed at the gather at once
     PACK: tl.constexpr,  # steps side by side; more than one where DEPTH = PACK * CHANNELS
@@ -78,6 +79,7 @@ def row_lists_kernel(  # type: ignore[no-untyped-def]  # the compiler reads anno
     PRECISION: tl.constexpr,
 ):
     """Some rows of one tile, one block of output channels of one group."""
+    COLUMNS: tl.constexpr = FIRST + REST
     BLOCKS: tl.constexpr = (OUTPUTS + COLUMNS - 1) // COLUMNS
     PARTS: tl.constexpr = TILE_ROWS // ROWS
     FIRST_BLOCKS: tl.constexpr = (CHANNELS + DEPTH - 1) // DEPTH
@@ -89,7 +91,7 @@ def row_lists_kernel(  # type: ignore[no-untyped-def]  # the compiler reads anno
     ) // SUMMED
     # programs of one tile follow each other: they gather the same rows
     program = tl.program_id(0)
-    columns = program % BLOCKS * COLUMNS + tl.arange(0, COLUMNS)
+    columns = program % BLOCKS * COLUMNS + tl.arange(0, FIRST)
     part = program // BLOCKS % PARTS
     tile = (program // (BLOCKS * PARTS)).to(tl.int64)
     group = tl.program_id(1)
@@ -98,7 +100,10 @@ def row_lists_kernel(  # type: ignore[no-untyped-def]  # the compiler reads anno
 
     begin = tl.load(tile_steps + tile)
     end = tl.load(tile_steps + tile + 1)
-    sums = tl.zeros([ROWS, COLUMNS], tl.float32)
+    sums = tl.zeros([ROWS, FIRST], tl.float32)
+    if REST > 0:
+        others = program % BLOCKS * COLUMNS + FIRST + tl.arange(0, REST)
+        other_sums = tl.zeros([ROWS, REST], tl.float32)
     if end <= stored:
         length = end - begin
         step_slots += begin
@@ -145,6 +150,26 @@ def row_lists_kernel(  # type: ignore[no-untyped-def]  # the compiler reads anno
             )
             b = tl.load(weights) if WHOLE else tl.load(weights, mask=there, other=0.0)
             sums = tl.dot(a, b, sums, input_precision=PRECISION)
+            if REST > 0:
+                weights, there = weight_addresses(
+                    weight_ptr,
+                    slot,
+                    weight_row,
+                    inside,
+                    group,
+                    others,
+                    VOLUME,
+                    CHANNELS,
+                    SECOND,
+                    OUTPUTS,
+                    GROUPS,
+                    TRANSPOSED,
+                    MIRRORED,
+                    SIDE,
+                    PACK,
+                )
+                b = tl.load(weights) if WHOLE else tl.load(weights, mask=there, other=0.0)
+                other_sums = tl.dot(a, b, other_sums, input_precision=PRECISION)
     else:
         starts_ptr = tile_starts + tile * ((VOLUME + 1) * TILE_ROWS) + places
         for number in range(0, VOLUME):
@@ -163,6 +188,7 @@ def row_lists_kernel(  # type: ignore[no-untyped-def]  # the compiler reads anno
                     live = live[:, None] & inside[None, :]
                     a = tl.load(source + rows.to(tl.int64) * stride, mask=live, other=0.0)
                     summed += a.to(tl.float32)
+                a = summed.to(x_ptr.dtype.element_ty)
                 weights, there = weight_addresses(
                     weight_ptr,
                     slot,
@@ -181,18 +207,38 @@ def row_lists_kernel(  # type: ignore[no-untyped-def]  # the compiler reads anno
                     1,
                 )
                 b = tl.load(weights, mask=there, other=0.0)
-                a = summed.to(x_ptr.dtype.element_ty)
                 sums = tl.dot(a, b, sums, input_precision=PRECISION)
+                if REST > 0:
+                    weights, there = weight_addresses(
+                        weight_ptr,
+                        slot,
+                        weight_row,
+                        inside,
+                        group,
+                        others,
+                        VOLUME,
+                        CHANNELS,
+                        SECOND,
+                        OUTPUTS,
+                        GROUPS,
+                        TRANSPOSED,
+                        MIRRORED,
+                        SIDE,
+                        1,
+                    )
+                    b = tl.load(weights, mask=there, other=0.0)
+                    other_sums = tl.dot(a, b, other_sums, input_precision=PRECISION)
 
     out_rows = tl.load(tile_out + tile * TILE_ROWS + places)
-    shown = (columns < OUTPUTS)[None, :]
-    written = (out_rows >= 0)[:, None] & shown
-    channels = group * OUTPUTS + columns[None, :]
-    targets = out_rows.to(tl.int64)[:, None] * (GROUPS * OUTPUTS) + channels
-    sums = with_epilogue(
-        sums, targets, channels, shown, written, scale_ptr, shift_ptr, residual_ptr, RELU
+    write_sums(
+        *(sums, out_ptr, out_rows, columns, group, scale_ptr, shift_ptr, residual_ptr),
+        *(OUTPUTS, GROUPS, False, RELU),
     )
-    tl.store(out_ptr + targets, sums.to(out_ptr.dtype.element_ty), mask=written)
+    if REST > 0:
+        write_sums(
+            *(other_sums, out_ptr, out_rows, others, group, scale_ptr, shift_ptr, residual_ptr),
+            *(OUTPUTS, GROUPS, False, RELU),
+        )
 
 
 def launch_row_lists(
@@ -220,17 +266,18 @@ def launch_row_lists(
     compute_dtype, (scale, shift, residual, relu) = spec.compute_dtype, spec.epilogue or NO_EPILOGUE
     shape = ProductShape.of(weight, spec)
     side, shape = shape.side_by_side, shape.packed()
-    tiles = tiles or tiles_of(shape, layouts[0].shape[0], compute_dtype)
+    blocks = blocks_of(shape, layouts[0].shape[0], compute_dtype, tiles)
     x, weight = operand(x, compute_dtype), operand(weight, compute_dtype)
     skip, offset = spec.skip, 0
     if skip is not None:
         skip, offset = second_source(x, operand(skip, compute_dtype))
     out = torch.empty(n_out, shape.width, dtype=spec.out_dtype, device=x.device)
     residual = None if residual is None else residual.contiguous()
-    programs = layouts[0].shape[0] * (TILE_ROWS // tiles.rows) * -(-shape.outputs // tiles.columns)
+    programs = layouts[0].shape[0] * (TILE_ROWS // blocks.rows)
+    programs *= -(-shape.outputs // blocks.channels_out)
     pack = 1
-    if not shape.second and tiles.depth % shape.channels == 0:
-        pack = tiles.depth // shape.channels
+    if not shape.second and blocks.channels_in % shape.channels == 0:
+        pack = blocks.channels_in // shape.channels
     _LAUNCH(
         (programs, shape.groups),
         (x, weight, *layouts, out, scale, shift, residual),
@@ -238,27 +285,30 @@ def launch_row_lists(
         (
             *(shape.volume, shape.channels, shape.second, shape.outputs, shape.groups),
             *(shape.transposed, shape.mirrored, side, relu, TILE_ROWS),
-            *(tiles.rows, tiles.columns, tiles.depth, SUMMED, pack, tiles.stages),
-            precision_of(compute_dtype),
+            *(blocks.rows, *parts_of(blocks.channels_out), blocks.channels_in),
+            *(SUMMED, pack, blocks.stages, precision_of(compute_dtype)),
         ),
-        tiles.warps,
+        blocks.warps,
     )
     return out
 
 
-def tiles_of(shape: ProductShape, tiles: int, compute_dtype: torch.dtype) -> RowTiles:
-    """Cut without measuring: that of an implicit GEMM, whose steps are those of a tile.
+def blocks_of(
+    shape: ProductShape, number: int, compute_dtype: torch.dtype, tiles: RowTiles | None
+) -> GemmBlocks:
+    """Blocks of tiles that are given, or those of an implicit GEMM, whose steps are a tile's.
 
     Args:
         shape: of the product, narrow groups side by side.
-        tiles: of `TILE_ROWS` output rows.
+        number: of tiles of `TILE_ROWS` output rows.
         compute_dtype: dtype of the operands.
+        tiles: how the work is cut, if that is given.
     """
+    if tiles is not None:
+        return GemmBlocks(tiles.rows, tiles.columns, tiles.depth, 1, tiles.warps, tiles.stages)
     exact = compute_dtype == torch.float32 and not tf32_allowed()
-    sizes = shape.channels, shape.outputs, tiles, shape.volume
-    blocks = default_blocks(*sizes, compute_dtype, exact, shape.second)
-    sides = blocks.rows, power_of_two(blocks.channels_out), blocks.channels_in
-    return RowTiles(*sides, blocks.warps, blocks.stages)
+    sizes = shape.channels, shape.outputs, number, shape.volume
+    return default_blocks(*sizes, compute_dtype, exact, shape.second)
 
 
 _LAUNCH = TritonLauncher(row_lists_kernel)

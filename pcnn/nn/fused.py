@@ -10,6 +10,7 @@ from torch.nn.modules.module import _global_forward_hooks, _global_forward_pre_h
 
 from pcnn.dataflows.torch_sums import kernels_serve
 from pcnn.geometry import Geometry, KernelMap
+from pcnn.kernels.conv_spec import ConvSpec
 from pcnn.kernels.running_statistics import RunningStatistics
 from pcnn.nn.conv import Conv3d, ConvTranspose3d, compute_dtype
 from pcnn.nn.features import add
@@ -40,7 +41,8 @@ def fused_convolution(
 
     Without gradients, and with a norm that can be folded (`FoldedNorm`), it is one product: the
     dataflow scales, shifts, adds and rectifies the float32 sums while it stores them, and reads
-    both sources of a `JoinedTensor`. A pointwise layer takes the scale into a copy of its weights.
+    both sources of a `JoinedTensor`. A pointwise layer of one source takes the scale into a copy of
+    its weights.
 
     On a GPU, and with a `torch.nn.BatchNorm1d` in training mode, it is one autograd node
     (`pcnn.ops.normalized`): product, statistics, and one pass for all that follows them.
@@ -229,6 +231,12 @@ def _pointwise(
     dtype: torch.dtype,
 ) -> Tensor:
     """A linear layer ``[N, C_in]`` to ``[N, C_out]`` of one source or two, in few launches."""
+    if skip is not None and dtype.itemsize == 2 and kernels_serve(features, dtype):
+        from pcnn.kernels.dense_slots import pointwise_product
+
+        epilogue = folded.epilogue(residual, relu)
+        spec = ConvSpec(compute_dtype=dtype, out_dtype=dtype, epilogue=epilogue, skip=skip)
+        return pointwise_product(features, weight, spec)
     split = weight.shape[1] if skip is None else features.shape[1]
     own, others, shift = folded.linear(weight, dtype, split)
     features = features.to(dtype)

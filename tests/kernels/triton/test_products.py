@@ -17,6 +17,8 @@ from pcnn.dataflows.row_stationary import RowStationary
 from pcnn.dataflows.triplets import Triplets
 from pcnn.dataflows.weight_stationary import WeightStationary
 from pcnn.geometry import Kernel
+from pcnn.kernels.conv_spec import Epilogue
+from pcnn.kernels.dense_slots import pointwise_product
 from pcnn.kernels.gemm_blocks import GemmBlocks
 from pcnn.kernels.product_tiles import ChunkTiles, ProductShape, RowTiles
 from pcnn.maps import SortedSearch
@@ -223,3 +225,24 @@ def test_tiles_of_any_shape_are_valid() -> None:
                 shape = ProductShape(27, channels, 0, channels, 1, False, False)
                 assert ChunkTiles.of(shape, pairs, dtype).columns >= min(channels, 16)
                 assert RowTiles.of(shape, pairs, dtype).depth >= min(channels, 16)
+
+
+@pytest.mark.parametrize(("n", "c_in", "c_skip", "c_out"), [(0, 4, 4, 4), (130, 36, 5, 96)])
+def test_pointwise_layers_of_two_sources_are_one_pass(
+    n: int, c_in: int, c_skip: int, c_out: int
+) -> None:
+    x, skip = torch.randn(n, c_in + c_skip, device=DEVICE).half().split([c_in, c_skip], 1)
+    weight = torch.randn(1, c_in + c_skip, c_out, device=DEVICE).half()
+    scale, shift = torch.rand(2, c_out, device=DEVICE)
+    residual = torch.randn(n, c_out, device=DEVICE).half()
+    spec = ConvSpec(
+        compute_dtype=HALF,
+        out_dtype=HALF,
+        epilogue=Epilogue(scale, shift, residual, True),
+        skip=skip,
+    )
+    out = pointwise_product(x, weight, spec)
+    sums = torch.cat((x, skip), 1).double() @ weight[0].double()
+    wanted = (sums * scale + shift + residual).relu()
+    assert out.shape == (n, c_out)
+    assert relative_rms(out, wanted) < RELATIVE_RMS[HALF] or n == 0
