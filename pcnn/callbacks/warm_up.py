@@ -47,7 +47,7 @@ class WarmUp(Callback):
         self.ahead = ahead
         self.start: dict[str, float] = {}
         self._warm: set[str] = set()  # stages whose kernels are compiled
-        self._sources: list[subprocess.Popen[bytes]] | None = None
+        self._sources: subprocess.Popen[bytes] | None = None
         self._began = self._arrived = self._compiled = 0.0
         self._first_step = 0
 
@@ -57,11 +57,9 @@ class WarmUp(Callback):
         device = trainer.strategy.root_device
         ours = trainer.local_rank == 0 and device.type == "cuda" and self.ahead
         if ours and self._sources is None:
-            from pcnn.kernels.compiler import architecture
             from pcnn.kernels.sources_ahead import compile_sources_ahead
 
-            arch = architecture(torch.cuda.get_device_capability(device))
-            self._sources = compile_sources_ahead(arch)
+            self._sources = compile_sources_ahead(torch.cuda.get_device_capability(device))
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Note where the training begins."""
@@ -117,8 +115,8 @@ class WarmUp(Callback):
 
     def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Leave no process behind."""
-        for process in self._sources or ():
-            process.wait()
+        if self._sources is not None:
+            self._sources.wait()
 
     def _compile(self, stage: str, trainer: Trainer, task: Any, batch: Any) -> int:
         """Compile the kernels of a batch; their number."""

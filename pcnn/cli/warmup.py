@@ -64,15 +64,13 @@ def _warmup(cfg: DictConfig, device: torch.device, points: Sequence[int]) -> Non
     from pcnn.callbacks.warm_up import compile_shown
     from pcnn.console import Console
     from pcnn.experiment import build
-    from pcnn.kernels.compiler import architecture
     from pcnn.kernels.sources_ahead import compile_sources_ahead
 
     began = time.perf_counter()
     device = torch.device("cuda", device.index or 0)
     build.check_engine(cfg, device)
     torch.cuda.set_device(device)
-    for process in compile_sources_ahead(architecture(torch.cuda.get_device_capability(device))):
-        process.wait()
+    compile_sources_ahead(torch.cuda.get_device_capability(device)).wait()
     launches = launches_of_training(cfg, device, points)
     size = compile_shown(launches, device, TrainingProgress())
     Console().say(

@@ -9,11 +9,25 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 
 from pcnn.cores import available_cores
-from pcnn.kernels.compiler import cubin, key
+from pcnn.kernels.compiler import architecture, cubin, key
 from pcnn.kernels.cubin_cache import folder, read
 from pcnn.kernels.sources import FOLDER, variants_of
+
+
+def compile_sources_ahead(capability: tuple[int, int]) -> subprocess.Popen[bytes]:
+    """Begin to compile every source without macros that is not in the cache.
+
+    Args:
+        capability: compute capability of the device.
+
+    Returns:
+        A process that ends when all of them are there. What it cannot compile or store is compiled
+        at its use, which says why.
+    """
+    return _started([str(number) for number in capability])
 
 
 def missing_sources(arch: str) -> list[str]:
@@ -25,30 +39,36 @@ def missing_sources(arch: str) -> list[str]:
     return [path.name for path in sorted(absent, key=lambda path: (-path.stat().st_size, path))]
 
 
-def compile_sources_ahead(arch: str) -> list[subprocess.Popen[bytes]]:
-    """Begin to compile every source without macros that is not in the cache.
+def compile_missing(capability: tuple[int, int]) -> None:
+    """Compile the sources that are missing, in as many processes as there are cores."""
+    sources = missing_sources(architecture(capability))
+    count = min(available_cores(), len(sources))
+    own = [str(number) for number in capability]
+    for process in [_started([*own, *sources[number::count]]) for number in range(count)]:
+        process.wait()
+
+
+def _started(words: Sequence[str]) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "pcnn.kernels.sources_ahead", *words],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+
+
+def main(words: Sequence[str]) -> None:
+    """Compile the sources named behind major and minor of a capability; without any, the missing.
 
     Args:
-        arch: as ``sm_90a``.
-
-    Returns:
-        Processes that end by themselves. What they cannot compile or store is compiled at its use,
-        which says why.
+        words: of the command line.
     """
-    sources = missing_sources(arch)
-    count = min(available_cores(), len(sources))
-    shares = [sources[number::count] for number in range(count)]
-    return [
-        subprocess.Popen(
-            [sys.executable, "-m", "pcnn.kernels.sources_ahead", arch, *share],
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        for share in shares
-    ]
+    capability = int(words[0]), int(words[1])
+    if len(words) == 2:
+        compile_missing(capability)
+    for source in words[2:]:
+        cubin(source, architecture(capability), {})
 
 
 if __name__ == "__main__":
-    for source in sys.argv[2:]:
-        cubin(source, sys.argv[1], {})
+    main(sys.argv[1:])
