@@ -169,9 +169,10 @@ def _trained(
     if weight is None or mean is None or variance is None:
         return None
     affine = own["weight"], own["bias"]
-    parts = [part for part in (*affine, mean, variance) if part is not None]
-    fits = all(part.dtype in (torch.float32, dtype) for part in parts)
-    if not fits or mean.shape != (layer.out_channels,):
+    for part in (*affine, mean, variance):
+        if part is not None and part.dtype is not torch.float32 and part.dtype is not dtype:
+            return None
+    if mean.shape != (layer.out_channels,):
         return None
     if residual is not None and residual.features.dtype != dtype:  # it decides the sum's dtype
         y = fused_convolution(layer, x, out, norm)
