@@ -20,6 +20,7 @@ OTHERS = (
     "dense-plans-h200",
     "parity-h200",
     "ransac-h200",
+    "start-h200",
     "statistics-streets",
 )
 FILES = sorted(path for path in RESULTS.glob("*.json") if path.stem not in OTHERS)

@@ -113,3 +113,11 @@ def test_partial_sums_of_the_default_cut_are_bounded() -> None:
             assert all(size == power_of_two(size) for size in sizes), tiles
             full = triplets // tiles.chunk  # besides one a slot, which is as large as the result
             assert 4 * full * c * c <= 70 << 20, (c, triplets)
+
+
+def test_pairs_and_counts_begin_anywhere() -> None:
+    x, grad = random(16, 32, HALF)
+    lists = pairs(COUNTS)
+    # behind one number more, as between other tensors
+    moved = [torch.cat([part[:1], part])[1:] for part in lists]
+    assert torch.equal(run(x, grad, lists), run(x, grad, moved))
