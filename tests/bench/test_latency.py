@@ -19,14 +19,14 @@ from pcnn.bench.latency.figures import FIGURES
 from pcnn.bench.latency.gate import Agreement, Gate
 from pcnn.bench.latency.runners import Graphed, Line, Runner, lines_on
 from pcnn.bench.latency.scans import (
+    cells_of,
+    clouds_of_cells,
     copies,
-    first_cells,
     fixed_scan,
     name_of_drive,
     part_of,
     scans_of_folder,
     sizes_of_drive,
-    voxels_of,
 )
 from pcnn.bench.latency.setting import LINES, LatencySetting
 from pcnn.bench.latency.stages import Anatomy, Layer, anatomy, by_stage
@@ -44,6 +44,10 @@ CELLS = torch.from_numpy(noise(400, fill=0.3))
 CLOUD = Cloud("small", (CELLS.float() + 0.5) * 0.05, 0.05)
 GRAPH = Line("graph", resolve("auto"), True)
 ROW = Row("network", "small", "graph", dtype="float32", model="sparse_resnet")
+
+
+def voxels(cloud: Cloud) -> int:
+    return len(cells_of(cloud))
 
 
 def of_latency(*names: str, **other: Any) -> LatencySetting:
@@ -91,7 +95,9 @@ def test_batches_tell_clouds_a_second(model: str) -> None:
     assert [(r.params or {})["B"] for r in rows] == [1, 2, 1, 2]
     for row in rows:
         said: Any = row.params
-        assert said["clouds_per_second"] == pytest.approx(1e3 * said["B"] / row.wall_ms, rel=0.01)
+        assert said["clouds_per_second"] == pytest.approx(
+            1e3 * said["B"] / row.wall_ms, rel=0.01, abs=0.06
+        )
 
 
 def test_native_points_are_answered_eagerly() -> None:
@@ -224,7 +230,7 @@ def test_graphs_are_compared_with_eager_on_clouds_of_every_size() -> None:
     assert len(sizes) == 40
     assert sizes[-9:] == [0, 1, 2, 127, 128, 129, 255, 256, 257]
     for cloud in clouds[-9:]:
-        assert voxels_of(cloud) == len(cloud.points)
+        assert voxels(cloud) == len(cloud.points)
     assert Graphed(Gate(of_latency(), "sparse_resnet", CLOUD).eager.network, 0.05).edges(2000) == [
         *(1024, 1280, 1664)
     ]
@@ -237,7 +243,7 @@ def test_scans_are_read_from_workloads_points_and_folders(tmp_path: Path) -> Non
     np.ones((5, 4), np.float32).tofile(tmp_path / "b.bin")
     np.ones((6, 4), np.float32).tofile(tmp_path / "a.bin")
     cells, both = fixed_scan(str(tmp_path / "cells.npz")), fixed_scan(str(tmp_path / "both.npz"))
-    assert (cells.name, cells.grid_size, voxels_of(cells)) == ("cells", 0.1, 400)
+    assert (cells.name, cells.grid_size, voxels(cells)) == ("cells", 0.1, 400)
     assert not torch.equal(cells.points, (CELLS.float() + 0.5) * 0.1), "centres are shuffled"
     assert (both.grid_size, tuple(both.points.shape)) == (0.05, (7, 3))
     assert fixed_scan(str(tmp_path / "b.bin"), 0.2).grid_size == 0.2
@@ -271,7 +277,7 @@ def test_copies_have_the_points_asked_for_and_voxels_of_their_own() -> None:
     assert len(part_of(CLOUD, 100).points) == 100
     assert part_of(CLOUD, 1000) is CLOUD
     with pytest.raises(ValueError, match="fewer than 401"):
-        first_cells(CLOUD, 401)
+        clouds_of_cells(CLOUD, [7, 401])
 
 
 def test_pinned_space_grows_and_is_kept() -> None:

@@ -13,7 +13,7 @@ from pcnn.bench.clouds import Cloud
 from pcnn.bench.harness import Calls, Repeats, back_to_back_ms, measure, rounded, wall_time
 from pcnn.bench.latency.gate import Agreement, Gate
 from pcnn.bench.latency.runners import EAGER, GRAPH, Line, Runner
-from pcnn.bench.latency.scans import copies, voxels_of
+from pcnn.bench.latency.scans import cells_of, copies
 from pcnn.bench.latency.setting import LatencySetting
 from pcnn.bench.latency.stages import Layer, anatomy, by_stage, floors_of
 from pcnn.bench.layers.layer import products_of
@@ -140,7 +140,7 @@ def row_of(
 
 def sites_of(cloud: Cloud, setting: LatencySetting) -> int:
     """Number of finest sites of a cloud."""
-    return len(cloud.points) if setting.is_native else voxels_of(cloud.to(setting.where))
+    return len(cloud.points) if setting.is_native else len(cells_of(cloud.to(setting.where)))
 
 
 def checked_task(gate: Gate, line: Line, row: Row, scans: Sequence[Points]) -> Task:
@@ -164,10 +164,11 @@ def latency_rows(setting: LatencySetting, figure: str) -> Iterator[Row]:
 
 
 def gates(setting: LatencySetting) -> Iterator[tuple[Gate, Cloud]]:
-    """A gate a model and scan, and the scan."""
+    """A gate a model and scan, and the scan on the device."""
+    clouds = [cloud.to(setting.where) for cloud in setting.clouds]
     with products_of(setting.dtype_name):
         for model in setting.models:
-            for cloud in setting.clouds:
+            for cloud in clouds:
                 yield Gate(setting, model, cloud), cloud
 
 

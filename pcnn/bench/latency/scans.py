@@ -102,29 +102,26 @@ def copies(cloud: Cloud, points: Sequence[int]) -> list[Cloud]:
     made = []
     for number, count in enumerate(points):
         random = torch.Generator().manual_seed(number)
-        way = WAYS[number % len(WAYS)]
-        made.append(
-            Cloud(cloud.name, _copy(cloud.points.cpu(), count, way, random), cloud.grid_size)
-        )
+        own = _copy(cloud.points, count, WAYS[number % len(WAYS)], random)
+        made.append(Cloud(cloud.name, own, cloud.grid_size))
     return made
 
 
 def _copy(points: Tensor, count: int, way: str, random: torch.Generator) -> Tensor:
     angle, scale, heading = torch.rand(3, generator=random, dtype=torch.float64).tolist()
-    kept = torch.arange(len(points))
+    kept = torch.arange(len(points), device=points.device)
     if way != "thinned":  # a sector goes: what lies next to a heading in angle comes first
-        share = (
-            count / max(1, len(points)) if way == "cut" else (count / max(1, len(points))) ** 0.5
-        )
+        share = count / max(1, len(points))
+        share = share if way == "cut" else share**0.5
         middle = points[:, :2].to(torch.float64).mean(0)
         x, y = (points[:, :2].to(torch.float64) - middle).T
         away = (torch.atan2(y, x) - 2 * math.pi * heading).remainder(2 * math.pi)
         kept = away.sort(stable=True).indices[: max(count, int(share * len(points)))]
-    kept = kept[torch.randperm(len(kept), generator=random)[:count]]
+    chosen = torch.randperm(len(kept), generator=random)[:count].to(points.device)
     c, s = math.cos(2 * math.pi * angle), math.sin(2 * math.pi * angle)
     turn = torch.tensor([[c, -s, 0.0], [s, c, 0.0], [0.0, 0.0, 1.0]], dtype=torch.float64)
-    turned = points[kept].to(torch.float64) @ (turn.T * (1 + SCALE * (2 * scale - 1)))
-    return turned.to(torch.float32)
+    turn = (turn.T * (1 + SCALE * (2 * scale - 1))).to(points.device)
+    return (points[kept[chosen]].to(torch.float64) @ turn).to(torch.float32)
 
 
 def sizes_of_drive(cloud: Cloud, scans: int, smallest: float = 0.5) -> list[int]:
@@ -146,27 +143,24 @@ def part_of(cloud: Cloud, points: int) -> Cloud:
     )
 
 
-def voxels_of(cloud: Cloud) -> int:
-    """Number of different cells of a cloud."""
-    return len(_cells(cloud))
-
-
-def _cells(cloud: Cloud) -> Tensor:
+def cells_of(cloud: Cloud) -> Tensor:
     """Different cells ``[N, 3]`` of a cloud."""
     cells = torch.floor(cloud.points.to(torch.float64) / cloud.grid_size).to(torch.int64)
     return torch.unique(cells, dim=0)
 
 
-def first_cells(cloud: Cloud, count: int) -> Cloud:
+def clouds_of_cells(cloud: Cloud, counts: Sequence[int]) -> list[Cloud]:
     """Centres of so many different cells of a cloud: as many voxels as points.
 
     Raises:
         ValueError: the cloud has fewer.
     """
-    distinct = _cells(cloud)
-    if count > len(distinct):
-        raise ValueError(f"{cloud.name} has {len(distinct)} voxels, fewer than {count}")
-    order = torch.randperm(len(distinct), generator=torch.Generator().manual_seed(count))
-    chosen = distinct[order[:count].to(distinct.device)]
-    centres = (chosen.to(torch.float64) + 0.5) * cloud.grid_size
-    return Cloud(cloud.name, centres.to(torch.float32), cloud.grid_size)
+    distinct = cells_of(cloud)
+    if max(counts, default=0) > len(distinct):
+        raise ValueError(f"{cloud.name} has {len(distinct)} voxels, fewer than {max(counts)}")
+    centres = ((distinct.to(torch.float64) + 0.5) * cloud.grid_size).to(torch.float32)
+    made = []
+    for count in counts:
+        order = torch.randperm(len(distinct), generator=torch.Generator().manual_seed(count))
+        made.append(Cloud(cloud.name, centres[order[:count].to(centres.device)], cloud.grid_size))
+    return made

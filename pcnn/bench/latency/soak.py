@@ -12,7 +12,7 @@ from pcnn.bench.clouds import Cloud
 from pcnn.bench.latency.cases import Task, checked_task, gates, latency_row
 from pcnn.bench.latency.gate import Gate
 from pcnn.bench.latency.runners import Line
-from pcnn.bench.latency.scans import copies, first_cells, sizes_of_drive, voxels_of
+from pcnn.bench.latency.scans import cells_of, clouds_of_cells, copies, sizes_of_drive
 from pcnn.bench.latency.setting import LatencySetting
 from pcnn.bench.rows import Row
 from pcnn.bench.run import Case, Checked, Columns, run
@@ -73,9 +73,9 @@ def clouds_of_every_size(cloud: Cloud, count: int, edges: Sequence[int]) -> list
         count: how many there will be; at least those around the edges and one copy.
         edges: capacities of buckets, in voxels.
     """
-    voxels = voxels_of(cloud)
+    voxels = len(cells_of(cloud))
     around = [edge + step for edge in edges for step in (-1, 0, 1) if 2 < edge + step <= voxels]
-    few = [first_cells(cloud, size) for size in (*SMALLEST, *around) if size <= voxels]
+    few = clouds_of_cells(cloud, [size for size in (*SMALLEST, *around) if size <= voxels])
     left = max(1, count - len(few))
     # those around an edge have a voxel a point: more than the copies that a bucket was made for
     return [*copies(cloud, sizes_of_drive(cloud, left, smallest=0.01)), *few]
