@@ -118,8 +118,8 @@ def default_blocks(
         split *= 2
     # more loads in flight pay where a program is left to itself for many steps
     long = volume >= MANY_SLOTS and split == 1 and not sections
-    deep = long and channels_out >= 32 and min(channels_out, channels) <= 64
-    stages = 4 if c_in < 16 else 7 if deep else 5
+    deep = 32 <= channels_out <= 64 or (rows == 64 and channels <= 64 < channels_out)
+    stages = 4 if c_in < 16 else 7 if long and deep else 5
     return GemmBlocks(rows, channels_out, channels_in, split, warps, stages)
 
 
