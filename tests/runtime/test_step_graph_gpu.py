@@ -1,0 +1,80 @@
+"""Real CUDA graphs of steps: the same bits as their work without a graph, and no waits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from pcnn.losses import CrossEntropy, LovaszSoftmax
+from pcnn.models import MinkUNet42
+from pcnn.ops import resolve
+from pcnn.runtime.capture import CudaGraphs
+from pcnn.runtime.step_graph import StepGraphs
+from pcnn.tensor import SparseTensor
+from tests.clouds import surface_grid
+from tests.tolerance import relative_rms
+from tests.waits import nothing_waits
+
+pytestmark = [pytest.mark.gpu, pytest.mark.long]
+
+
+def batch(n: int, seed: int) -> tuple[SparseTensor, Tensor]:
+    torch.manual_seed(seed)
+    grid = surface_grid(n, seed=seed).to("cuda")
+    labels = torch.randint(0, 5, (grid.rows,), device="cuda")
+    labels[:7] = 255
+    return SparseTensor(torch.randn(grid.rows, 4, device="cuda"), grid), labels
+
+
+@pytest.mark.parametrize("half", [False, True])
+def test_replays_equal_their_work_and_plain_steps(half: bool) -> None:
+    torch.manual_seed(0)
+    net: Any = MinkUNet42(4, 5, 0.5, resolve("auto", deterministic=True)).cuda()
+    state = {name: value.clone() for name, value in net.state_dict().items()}
+    parameters = list(net.parameters())
+
+    def learn(x: SparseTensor, labels: Tensor) -> dict[str, Tensor]:
+        logits = net(x).features
+        return {"loss": CrossEntropy()(logits, labels) + LovaszSoftmax()(logits, labels)}
+
+    graphs = StepGraphs(learn, parameters, net.planner, CudaGraphs(), 255)
+
+    def scaled(loss: Tensor) -> Tensor:
+        return 256 * loss
+
+    def found(plain: bool, n: int, seed: int, waits: bool = True) -> list[Tensor]:
+        """Loss, gradients and buffers of a step from the same state."""
+        x, labels = batch(n, seed)
+        net.planner(x.geometry, True)
+        net.load_state_dict(state)
+        with torch.autocast("cuda", torch.float16, enabled=half, cache_enabled=False):
+            if plain:
+                loss = learn(x, labels)["loss"]
+                gradients = list(torch.autograd.grad(scaled(loss), parameters))
+                return [loss.detach(), *gradients, *net.buffers()]
+            if waits:
+                loss = graphs.step(x, labels, scaled)["loss"]
+            else:
+                with nothing_waits():
+                    loss = graphs.step(x, labels, scaled)["loss"]
+        kept = [piece.clone() for piece in graphs.gradients.pieces]
+        return [loss, *kept, *(buffer.clone() for buffer in net.buffers())]
+
+    eager = found(False, 3000, 1)
+    for waits in (True, False):
+        for one, other in zip(found(False, 3000, 1, waits), eager, strict=True):
+            assert torch.equal(one, other)
+    # another cloud of this size, in the same graph
+    found(False, 2900, 2, waits=False)
+    assert len(graphs.rooms) == 1
+    graphs.gradients.hand_over(False)
+    own = [parameter.grad for parameter in parameters]
+    loss, *others = found(True, 2900, 2)
+    tolerance = 3e-2 if half else 1e-3
+    for one, other in zip(own, others[: len(own)], strict=True):
+        assert one is not None
+        assert relative_rms(one, other) < tolerance
+    assert float(loss) > 0
