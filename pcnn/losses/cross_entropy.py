@@ -66,14 +66,16 @@ class CrossEntropy(nn.Module):
         if logits.dtype in (torch.float16, torch.bfloat16):
             logits = logits.float()
         weight = None if self.weight is None else self.weight.to(logits.dtype)
-        total = F.cross_entropy(
+        # summed apart: torch's own sum runs in one block of a GPU, forward and backward
+        each = F.cross_entropy(
             logits,
             target,
             weight=weight,
             ignore_index=self.ignore_index,
-            reduction="sum",
+            reduction="none",
             label_smoothing=self.label_smoothing,
         )
+        total = each.sum()
         labelled = target != self.ignore_index
         if weight is None:
             norm = labelled.sum().to(logits.dtype)
