@@ -134,10 +134,12 @@ class WarmUp(Callback):
         return len(launches)
 
     def _launches(self, stage: str, trainer: Trainer, task: Any, batch: Any) -> list[Launch]:
-        from pcnn.runtime.launches import launches_of
+        from pcnn.runtime.launches import in_fixed_memory, launches_of
 
         inputs = task.inputs(batch) if batch.batch_size else ()
         try:
+            if stage == "train" and getattr(task, "graph", False):
+                inputs = [in_fixed_memory(task.net, x) for x in inputs]
             with trainer.precision_plugin.forward_context():
                 return launches_of(task.net, inputs, backward=stage == "train")
         except Exception as error:  # a network of the user's own may refuse meaningless values

@@ -10,6 +10,9 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from pcnn.kernels.recorded import Launch, recorded
+from pcnn.ops.plan import Planner
+from pcnn.runtime.buckets import Edges
+from pcnn.runtime.fixed_input import FixedInput, Sizes
 from pcnn.tensor import SparseTensor
 
 
@@ -36,6 +39,23 @@ def launches_of(net: nn.Module, inputs: Sequence[SparseTensor], backward: bool) 
                 with torch.no_grad():
                     net(x)
     return list(launches)
+
+
+def in_fixed_memory(net: nn.Module, x: SparseTensor) -> SparseTensor:
+    """An input as a step in a CUDA graph gets it: in memory of fixed size, with spare rows.
+
+    Args:
+        net: the network.
+        x: a planned input; returned itself where no graph would take it.
+    """
+    own = getattr(net, "planner", None)
+    recipe = (own if isinstance(own, Planner) else Planner(net)).recipe_on(x.geometry)
+    try:
+        held = FixedInput(recipe, x, Sizes.of(recipe, x).room(Edges()))
+    except ValueError:  # native points, or layouts of no fixed size: such steps run eagerly
+        return x
+    held.take(x, {})
+    return held.tensor
 
 
 def _run_both_ways(net: nn.Module, x: SparseTensor) -> None:

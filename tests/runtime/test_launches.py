@@ -13,7 +13,7 @@ from pcnn.maps import SortedSearch
 from pcnn.models import MinkUNet42
 from pcnn.nn import PlannedModule
 from pcnn.ops.engine import Engine
-from pcnn.runtime.launches import launches_of
+from pcnn.runtime.launches import in_fixed_memory, launches_of
 from pcnn.tensor import SparseTensor
 from tests.clouds import surface_grid
 
@@ -66,3 +66,14 @@ def test_planning_launches_none_of_them(net: PlannedModule) -> None:
     with recorded() as record:
         net.planner(grid)
     assert not record
+
+
+def test_steps_in_graphs_launch_for_memory_of_fixed_size(net: PlannedModule) -> None:
+    grid = surface_grid(60)
+    x = SparseTensor(torch.randn(grid.rows, 4), grid)
+    net.planner(grid, True)
+    held = in_fixed_memory(net, x)
+    assert held.features.shape[0] > grid.rows
+    assert torch.equal(held.features[: grid.rows], x.features)
+    names = {launch.kernel.__name__ for launch in launches_of(net.train(), (held,), True)}
+    assert {"implicit_gemm", "outer_products_kernel"} <= names
