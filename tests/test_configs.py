@@ -176,6 +176,7 @@ def test_steps_that_no_graph_can_hold_are_refused() -> None:
     ):
         assert reason in str(refusal(graph, *overrides)), overrides
     assert refusal(graph, "trainer=ddp", "trainer.sync_batchnorm=false") is None
+    assert refusal("model=resunet", "dataset=threedmatch") is None  # auto
     assert "trainer.graph=2" in str(refusal("trainer.graph=2"))
 
 

@@ -32,6 +32,8 @@ ABOUT_TRAINER = tuple(ABOUT["trainer"])
 NEEDED = ("name", "tasks", "geometries")
 # keys that a task must ask for, by the argument's name
 OF_SOME_TASKS = {"tta": "views", "compile": "compiled"}
+# strategies whose gradients no hooks have to see
+ONE_PROCESS_A_DEVICE = ("auto", "ddp", "ddp_spawn", "ddp_fork")
 # what the program passes besides the configuration
 GIVEN = {
     "model": frozenset({"in_channels", "out_channels", "engine", "task"}),
@@ -196,8 +198,9 @@ def check_combination(cfg: DictConfig) -> None:
         check_geometry(resolve(cfg.engine.name, cfg.engine.deterministic), geometry)
     except ValueError as error:
         raise ConfigError(str(error)) from error
-    if cfg.trainer.get("graph"):
-        check_graph(cfg)
+    reason = no_graph(cfg) if cfg.trainer.get("graph") is True else None
+    if reason is not None:
+        raise ConfigError(f"trainer.graph=true: {reason}.\npossible: trainer.graph=auto")
     if cfg.trainer.get("max_steps") == -1 and cfg.trainer.get("max_epochs") in (None, -1):
         raise ConfigError(
             "trainer.max_steps=-1 leaves the length of the training open, and the schedule with it."
@@ -205,22 +208,28 @@ def check_combination(cfg: DictConfig) -> None:
         )
 
 
-def check_graph(cfg: DictConfig) -> None:
-    """Refuse CUDA graphs of steps that no graph can hold, on whatever machine."""
+def no_graph(cfg: DictConfig) -> str | None:
+    """Why no CUDA graph holds the steps of a training, on whatever machine; None: one does."""
     target = looked_up(cfg.task.get("_target_"), "task", allow=allowed_packages(cfg))
-    reason = None
     if not can_run_as_graph(target.call):
-        reason = f"steps of task={cfg.task.name} wait for the device"
-    elif cfg.geometry.name != "voxel":
-        reason = f"maps of geometry={cfg.geometry.name} have lists of no fixed size"
-    elif resolve(cfg.engine.name).dataflow is not None:
-        reason = f"engine={cfg.engine.name} takes numbers of every map to the host"
-    elif cfg.get("compile"):
-        reason = "compile=true makes another graph of the network"
-    elif cfg.trainer.get("sync_batchnorm"):
-        reason = "trainer.sync_batchnorm=true counts spare rows"
-    if reason is not None:
-        raise ConfigError(f"trainer.graph=true: {reason}.\npossible: without trainer.graph")
+        return f"steps of task={cfg.task.name} wait for the device"
+    if cfg.geometry.name != "voxel":
+        return f"maps of geometry={cfg.geometry.name} have lists of no fixed size"
+    if resolve(cfg.engine.name).dataflow is not None:
+        return f"engine={cfg.engine.name} takes numbers of every map to the host"
+    if cfg.get("compile"):
+        return "compile=true makes another graph of the network"
+    if cfg.trainer.get("sync_batchnorm") and str(cfg.trainer.get("devices")) != "1":
+        return "trainer.sync_batchnorm=true counts spare rows"
+    if str(cfg.trainer.get("strategy")) not in ONE_PROCESS_A_DEVICE:
+        return f"trainer.strategy={cfg.trainer.strategy} takes gradients from hooks"
+    return None
+
+
+def of_this_package(cfg: DictConfig) -> bool:
+    """True where network, task and loss are of this package, whose steps are known to be held."""
+    parts = (cfg.model, cfg.task, cfg.task.get("loss") or {})
+    return all(str(part.get("_target_")).startswith("pcnn.") for part in parts)
 
 
 def check_dataset_keys(dataset: DictConfig) -> None:

@@ -10,6 +10,7 @@ import torch
 from omegaconf import DictConfig
 
 from pcnn.experiment import build
+from pcnn.experiment.check import no_graph, of_this_package
 from pcnn.experiment.errors import ConfigError
 
 #: Values of `trainer.devices` that leave their number to the machine.
@@ -20,7 +21,8 @@ def on_this_machine(cfg: DictConfig, folder: Path) -> tuple[DictConfig, torch.de
     """The configuration with what this machine decides, the device, and lines that tell of it.
 
     * Half precision by loss scaling (`16-mixed`) is of GPUs; a CPU computes in `32-true`.
-    * Steps run as CUDA graphs (`trainer.graph`) on CUDA devices alone.
+    * Steps run as CUDA graphs (`trainer.graph`) on CUDA devices alone; with `auto` where one is
+      known to hold them.
     * `global_batch_size` samples go into an optimiser step, whatever the number of devices: they
       are `devices * dataset.batch_size * trainer.accumulate_grad_batches` of them. The batch of a
       device may get smaller, to divide its share, and `trainer.devices=auto` leaves devices out
@@ -42,9 +44,16 @@ def on_this_machine(cfg: DictConfig, folder: Path) -> tuple[DictConfig, torch.de
     if half and device.type == "cpu":
         cfg.trainer.precision = "32-true"
         lines.append(f"precision: 32-true, as trainer.precision={given} needs a GPU")
-    if cfg.trainer.get("graph") and device.type != "cuda":
-        cfg.trainer.graph = False
-        lines.append("steps run eagerly, as trainer.graph=true needs a CUDA device")
+    asked = cfg.trainer.get("graph")
+    if asked:
+        reason = None if device.type == "cuda" else "trainer.graph=true needs a CUDA device"
+        if asked == "auto" and reason is None:
+            reason = no_graph(cfg)
+            if reason is None and not of_this_package(cfg):
+                reason = "trainer.graph=auto knows parts of this package alone (true takes others)"
+        cfg.trainer.graph = reason is None
+        if reason is not None and cfg.train and (asked is True or device.type == "cuda"):
+            lines.append(f"steps run eagerly: {reason}")
     if cfg.get("global_batch_size") is not None and cfg.train:
         lines.append(share_steps(cfg, trial))
     return cfg, device, lines

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, Optional
+from typing import Any, Literal, Optional
 
 from omegaconf import MISSING
 
@@ -20,7 +20,7 @@ ABOUT: Mapping[str, Mapping[str, Any]] = {
     "model": {"name": str, "tasks": Sequence[str], "geometries": Sequence[str]},
     "dataset": {"name": str, "tasks": Mapping[str, Any]},
     "geometry": {"name": str},
-    "trainer": {"graph": bool},
+    "trainer": {"graph": Literal["auto"] | bool},
     "task": {
         "name": str,
         "metric": Optional[str],  # noqa: UP045 - as below

@@ -47,7 +47,7 @@ def test_a_step_holds_as_many_samples_on_any_machine(
     monkeypatch: pytest.MonkeyPatch, recipe: str, devices: int, found: tuple[int, int, int]
 ) -> None:
     machine(monkeypatch, devices)
-    cfg, _, (line,) = on_this_machine(composed(f"experiment={recipe}"), Path())
+    cfg, _, (*_, line) = on_this_machine(composed(f"experiment={recipe}"), Path())
     trainer = cfg.trainer
     assert (trainer.devices, cfg.dataset.batch_size, trainer.accumulate_grad_batches) == found
     assert found[0] * found[1] * found[2] == cfg.global_batch_size
@@ -95,14 +95,39 @@ def test_half_precision_stays_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (cfg.trainer.precision, lines) == ("16-mixed", [])
 
 
-def test_graphs_are_for_cuda_devices(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    cfg, _, lines = on_this_machine(composed("trainer.graph=true", "trainer=cpu"), tmp_path)
-    assert not cfg.trainer.graph
-    assert lines == ["steps run eagerly, as trainer.graph=true needs a CUDA device"]
-    machine(monkeypatch, 1)
-    cfg, _, lines = on_this_machine(composed("trainer.graph=true"), tmp_path)
-    assert cfg.trainer.graph
-    assert not lines
+@pytest.mark.parametrize(
+    ("device", "overrides", "taken", "line"),
+    [
+        ("cpu", [], False, None),
+        ("cpu", ["trainer.graph=true"], False, "needs a CUDA device"),
+        ("cuda", [], True, None),
+        ("cuda", ["trainer.graph=true"], True, None),
+        ("cuda", ["trainer.graph=false"], False, None),
+        ("cuda", ["geometry=point"], False, "geometry=point"),
+        ("cuda", ["trainer=ddp"], False, "sync_batchnorm"),
+        ("cuda", ["trainer.strategy=fsdp"], False, "strategy=fsdp"),
+        ("cuda", ["task.loss._target_=torch.nn.CrossEntropyLoss"], False, "parts of this package"),
+    ],
+)
+def test_graphs_of_steps(
+    monkeypatch: pytest.MonkeyPatch,
+    device: str,
+    overrides: list[str],
+    taken: bool,
+    line: str | None,
+) -> None:
+    machine(monkeypatch, 1, device)
+    own = [one for one in overrides if "torch" not in one]
+    cfg = composed(*own)
+    if own != overrides:
+        cfg.task.loss = {"_target_": "torch.nn.CrossEntropyLoss"}
+    cfg, _, lines = on_this_machine(cfg, Path())
+    assert cfg.trainer.graph is taken
+    if line is None:
+        assert not lines
+    else:
+        assert lines[0].startswith("steps run eagerly: ")
+        assert line in lines[0]
 
 
 def test_an_absent_gpu_is_named_with_what_works(
