@@ -53,7 +53,7 @@ class GraphedSteps:
                 "spare rows.\npossible: trainer.sync_batchnorm=false, or trainer.graph=false"
             )
         self.trainer = trainer
-        self._trained = trained(net)
+        self._trained, self._buffers = trained(net), list(net.buffers())
         own = getattr(net, "planner", None)
         planner = own if isinstance(own, Planner) else Planner(net)
         self.graphs = StepGraphs(learn, self._trained, planner, capture, spare_label)
@@ -77,7 +77,10 @@ class GraphedSteps:
             part = loss / share
             return part if scaler is None else scaler.scale(part)
 
-        return self.graphs.step(batch.tensor, batch.labels, scaled, (share, scaler is None))
+        found = self.graphs.step(batch.tensor, batch.labels, scaled, (share, scaler is None))
+        for buffer in self._buffers:  # a replay counts no change, but folded norms look at it
+            torch.autograd.graph.increment_version(buffer)
+        return found
 
     def backward(self) -> None:
         """Hand the gradients of the step over, averaged over devices where a sum is complete."""
