@@ -276,6 +276,7 @@ _DERIVED: dict[str, Callable[[Row], str]] = {
     "kind": lambda row: str((row.params or {}).get("mode", row.what)),
     "cloud": lambda row: str((row.params or {}).get("cloud", row.workload)),
     "engine_cache": lambda row: row.engine + (", cold cache" if row.cache == "cold" else ""),
+    "words": lambda row: row.workload.replace(" ", "\n"),
     "variant_or_engine": lambda row: str((row.params or {}).get("variant", row.engine)),
     "groups_layer": lambda row: f"{_layer(row)}\ngroups {(row.params or {}).get('groups', 1)}",
     "product_of_map": lambda row: str((row.params or {}).get("of", f"K{row.k}\n{row.product}")),

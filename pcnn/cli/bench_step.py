@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pcnn.cli.bench_run import console_of_width, measure, stop_if_wrong
-from pcnn.cli.bench_training import device_of, linked, workload_of
+from pcnn.cli.bench_training import device_of, linked, short_name
 from pcnn.ranges import Clouds, Count
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def step(
             linked(cfg, Path(folder), scans)
             given = [*given, f"links={scans}"]
         counts = steps, warm_up, traced, most
-        training = _training(cfg, workload_of(cfg, given), counts, Path(folder), out)
+        training = _training(cfg, short_name(cfg, given), counts, Path(folder), out)
         header, measured = measure("step", FIGURES, FIGURES, training)
     if print_rows:
         for table in tables(header, measured):

@@ -43,3 +43,26 @@ def device_of(cfg: DictConfig) -> torch.device:
 
     kind: Any = {"gpu": "cuda", "cuda": "cuda", "cpu": "cpu"}
     return chosen_device(kind.get(str(cfg.trainer.accelerator), "auto"))
+
+
+#: Options of the machine, which a short name leaves out.
+MACHINE = (
+    "dataset.num_workers",
+    "dataset.cache",
+    "dataset.source",
+    "dataset.allow_missing",
+    "logger",
+)
+
+
+def short_name(cfg: DictConfig, overrides: list[str]) -> str:
+    """A training in a few words: its experiment, or network and data set, and options given."""
+    begin = [str(cfg.model.name), str(cfg.dataset.name)]
+    told = []
+    for word in overrides:
+        key, _, value = word.partition("=")
+        if key == "experiment":
+            begin = [value]
+        elif key not in (*PLACES, *NAMED, *MACHINE):
+            told.append(f"{key.rpartition('.')[2]}={value}")
+    return " ".join([*begin, *told])

@@ -127,6 +127,6 @@ def test_rows_of_a_training(tmp_path: Path) -> None:
     assert whole.launches is None  # no device
     assert {(row.params or {})["part"] for row in others} == {"function"}
     assert len(others) == 6
-    assert "links=3" in whole.workload
+    assert whole.workload == "minkunet kitti width=0.125 trainer=cpu voxel_size=2.0 links=3"
     assert str(tmp_path) not in out.read_text()
     assert "the host, by function" in done.output

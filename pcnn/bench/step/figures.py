@@ -172,7 +172,7 @@ FIGURES: tuple[Figure[Training], ...] = (
         (
             View(
                 "ms",
-                "workload",
+                "words",
                 "name",
                 "=device",
                 kind="stacked",
