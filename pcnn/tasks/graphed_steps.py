@@ -54,6 +54,7 @@ class GraphedSteps:
             )
         self.trainer = trainer
         self._trained, self._buffers = trained(net), list(net.buffers())
+        self._memory = memory_of(net)
         own = getattr(net, "planner", None)
         planner = own if isinstance(own, Planner) else Planner(net)
         self.graphs = StepGraphs(learn, self._trained, planner, capture, spare_label)
@@ -63,10 +64,8 @@ class GraphedSteps:
         return type(None), ()
 
     def serves(self, net: nn.Module) -> bool:
-        """True while the same parameters learn."""
-        now = trained(net)
-        same = len(now) == len(self._trained)
-        return same and all(a is b for a, b in zip(now, self._trained, strict=True))
+        """True while the same parameters learn, and all tensors lie where graphs find them."""
+        return self._memory == memory_of(net)
 
     def step(self, batch: Any) -> Figures:
         """Forward, loss and backward of a batch; figures are detached."""
@@ -95,6 +94,12 @@ class GraphedSteps:
 def trained(net: nn.Module) -> list[nn.Parameter]:
     """Parameters that learn."""
     return [parameter for parameter in net.parameters() if parameter.requires_grad]
+
+
+def memory_of(net: nn.Module) -> list[tuple[int, bool]]:
+    """Addresses of parameters and buffers, and which of them learn."""
+    tensors = (*net.parameters(), *net.buffers())
+    return [(tensor.data_ptr(), tensor.requires_grad) for tensor in tensors]
 
 
 def capture_on(device: torch.device) -> Capture | None:

@@ -13,7 +13,7 @@ import lightning as L
 import pytest
 import torch
 from lightning.pytorch.plugins import MixedPrecision
-from lightning.pytorch.strategies import DDPStrategy
+from lightning.pytorch.strategies import DDPStrategy, SingleDeviceStrategy
 from torch import Tensor, nn
 from torch.utils.data import Dataset
 
@@ -192,6 +192,22 @@ def test_copies_of_a_task_leave_graphs_behind(tmp_path: Path, replays: list[int]
             assert copy.deepcopy(module._graphed) is None
 
     fit(tmp_path, True, 1, also=[Copies()])
+
+
+def test_graphs_serve_the_memory_that_they_were_captured_with() -> None:
+    trainer, net = SimpleNamespace(strategy=SingleDeviceStrategy("cpu")), network()
+    steps = graphed_steps.GraphedSteps(trainer, net, lambda x, y: {}, 255, rerun)  # type: ignore[arg-type]
+    assert steps.serves(net)
+    weight: Any = list(net.parameters())[-1]
+    weight.requires_grad_(False)
+    assert not steps.serves(net)
+    weight.requires_grad_(True)
+    assert steps.serves(net)
+    kept, weight.data = weight.data, weight.data.clone()
+    assert not steps.serves(net)
+    weight.data = kept
+    net.get_buffer("stem.0.norm.running_mean").data = torch.zeros(4)
+    assert not steps.serves(net)
 
 
 def test_strategies_with_hooks_on_gradients_are_refused() -> None:
