@@ -14,7 +14,7 @@ Event = Mapping[str, Any]
 
 #: What the last word of an action of Lightning belongs to; all of callbacks is theirs.
 PHASES = {
-    "training_step": "metrics",  # what of it is in no module
+    "training_step": "rest of the step",  # in no module: metrics, graphs of whole steps
     "backward": "backward",
     "optimizer_step": "optimizer",
     "optimizer_zero_grad": "optimizer",
@@ -104,7 +104,7 @@ def read_steps(events: Iterable[Event], steps: int) -> StepTrace:
         for event, stack in nested([one for one in timed if one.get("tid") == thread]):
             if event.get("cat") in CUDA_CALLS:
                 around[id(event)] = stack
-                if waits(str(event["name"])):
+                if waits(str(event["name"])) and not _is_ours(stack):
                     waited.add(_who(stack), float(event["dur"]))
             elif event.get("cat") == "cpu_op":
                 _note_module(event, stack, forward)
@@ -198,6 +198,11 @@ def _add_functions(timed: Sequence[Event], thread: Any, functions: Sums) -> None
         functions.add(short(str(event["name"])), float(event["dur"]))
         if stack:
             functions.add(short(str(stack[-1]["name"])), -float(event["dur"]), 0)
+
+
+def _is_ours(stack: Sequence[Event]) -> bool:
+    """Whether the measurement itself waits, as it does at its end."""
+    return any(short(str(one["name"])).startswith("pcnn/bench/step/watch") for one in stack)
 
 
 def _who(stack: Sequence[Event]) -> str:
