@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextvars import ContextVar
@@ -12,6 +13,10 @@ from typing import Any, NamedTuple
 import torch
 
 from pcnn.cores import available_cores
+
+#: Triton gives all its launchers the name of one module. Python fills that module anew for every
+#: launcher, so of two threads that load at once one could take the other's function.
+_LOADING = threading.Lock()
 
 
 class Launch(NamedTuple):
@@ -35,7 +40,8 @@ class Launch(NamedTuple):
             Bytes of its machine code.
         """
         compiled = self.kernel.warmup(*self.arguments, grid=(1,), **dict(self.options))
-        assert compiled.run  # builds the function that launches it, and loads the code
+        with _LOADING:
+            assert compiled.run  # builds the function that launches it, and loads the code
         return len(compiled.kernel)
 
 

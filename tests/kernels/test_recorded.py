@@ -1,5 +1,6 @@
 """Launches written down in place of being made, and compiled side by side; no GPU."""
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -113,3 +114,23 @@ def test_an_error_of_the_compiler_passes_and_leaves_the_rest(
     assert list(compile_all([], CPU)) == []
     with pytest.raises(RuntimeError, match="out of registers"):
         list(compile_all([*launches, Launch(kernel, (3,), ())], CPU))
+
+
+def test_launchers_are_loaded_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "set_device", lambda device: None)
+    loading: list[str] = []
+
+    class Compiled:
+        kernel = b"code"
+
+        @property
+        def run(self) -> bool:
+            assert not loading
+            loading.append("one")
+            time.sleep(0.01)
+            loading.clear()
+            return True
+
+    kernel = SimpleNamespace(warmup=lambda *_, **__: Compiled())
+    launches = [Launch(kernel, (number,), ()) for number in range(8)]
+    assert list(compile_all(launches, CPU)) == [4] * 8
