@@ -126,6 +126,7 @@ def outcome(run: Path) -> Outcome:
         state |= dict(leaves({key: content[key] for key in content if key != "pcnn_config"}, name))
     metrics = json.loads((run / "metrics.json").read_text())
     metrics.pop("revision")  # a commit may come while this runs
+    metrics.pop("start", None)  # seconds to the first step
     # these name the run folder
     metrics.pop("checkpoint")
     metrics.pop("config_sha256")

@@ -30,7 +30,8 @@ def warmup(
         typer.Argument(help="An experiment of conf/experiment, then options of train.py."),
     ],
     points: Annotated[
-        list[int] | None, typer.Option(min=1, help="Points of a batch; repeat. Default: several.")
+        list[int] | None,
+        typer.Option(min=1, max=1 << 30, help="Points of a batch; repeat. Default: several."),
     ] = None,
     device: Device = "auto",
     conf: Annotated[Path, typer.Option(help="Folder of the configurations of train.py.")] = Path(
