@@ -96,6 +96,19 @@ def close_epoch(trainer: Trainer) -> None:
     epochs.processed = epochs.completed = epochs.ready
 
 
+def agree_by_callback(trainer: Trainer) -> None:
+    """Leave it to a callback that all ranks stop at one step when a signal has come.
+
+    Lightning lets the ranks agree in front of every batch, through their devices, and waits for
+    the answer: the host could never launch a step ahead.
+    """
+    trainer.fit_loop.epoch_loop._broadcast_sigterm_tensor = _nothing  # type: ignore[method-assign]
+
+
+def _nothing() -> None:
+    pass
+
+
 def start_wandb(logger: WandbLogger, **settings: Any) -> Any:
     """Start Lightning's W&B run with further arguments of `wandb.init`; the run."""
     logger._wandb_init.pop("anonymous", None)  # newer W&B warns about it even when None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import csv
+import inspect
 from pathlib import Path
 from typing import Any
 
@@ -110,3 +111,11 @@ def test_a_training_resumed_behind_its_last_step_ends_in_the_same_epoch(tmp_path
         internals.close_epoch(trainer)
         epochs.append((trainer.global_step, trainer.current_epoch))
     assert epochs == [(8, 2), (8, 2)]
+
+
+def test_the_loop_asks_no_rank_about_signals(tmp_path: Path) -> None:
+    loop = trainer_for(tmp_path, [], max_steps=1).fit_loop.epoch_loop
+    assert "self._broadcast_sigterm_tensor()" in inspect.getsource(type(loop).advance)
+    internals.agree_by_callback(loop.trainer)
+    loop._broadcast_sigterm_tensor()  # without a process group it would make a tensor and read it
+    assert "_broadcast_sigterm_tensor" in vars(loop)

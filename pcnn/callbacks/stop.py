@@ -12,10 +12,11 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
+import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 
 from pcnn.callbacks.checkpoint import Checkpoint, Stopped
-from pcnn.lightning_internals import is_last_batch
+from pcnn.lightning_internals import agree_by_callback, is_last_batch
 
 NAMES: dict[int, str] = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM"}
 TWICE = 0.5  # [s] `timeout`, `torchrun` and other launchers send one signal twice
@@ -119,6 +120,7 @@ class StopOnSignal(Callback):
         self.stop = stop
         self._seen_step = 0  # optimiser steps at the end of the batch before
         self._saved = False  # the state is written, and the step's figures are being logged
+        self._hosts: Any = None  # the group in which the hosts of all ranks agree
 
     def on_sanity_check_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Take the signals back from Lightning, whose handler talks to other ranks at any time."""
@@ -127,6 +129,7 @@ class StopOnSignal(Callback):
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Take the signals back."""
         self._seen_step, self._saved = trainer.global_step, False
+        agree_by_callback(trainer)
         self._begin()
 
     def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -200,7 +203,15 @@ class StopOnSignal(Callback):
             self.stop.signum = signal.SIGTERM
         asked = self.stop.signum is not None
         if trainer.world_size > 1:
-            asked = trainer.strategy.reduce_boolean_decision(asked, all=False)
+            asked = self._any(asked)
             if asked and self.stop.signum is None:
                 self.stop.signum = signal.SIGTERM  # another rank got one
         return asked
+
+    def _any(self, asked: bool) -> bool:
+        """True where it is true of any rank, asked on the hosts: no device is waited for."""
+        if self._hosts is None:
+            self._hosts = torch.distributed.new_group(backend="gloo")
+        answer = torch.tensor(int(asked))
+        torch.distributed.all_reduce(answer, torch.distributed.ReduceOp.MAX, self._hosts)
+        return bool(answer)
