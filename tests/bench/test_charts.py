@@ -18,7 +18,9 @@ RESULTS = Path(__file__).parents[2] / "benchmarks" / "results"
 OTHERS = (
     "before-and-after-h200",
     "dense-plans-h200",
+    "devices-h200",
     "gaps-h200",
+    "graphs-h200",
     "parity-h200",
     "ransac-h200",
     "start-h200",
