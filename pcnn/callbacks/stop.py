@@ -120,7 +120,7 @@ class StopOnSignal(Callback):
         self.stop = stop
         self._seen_step = 0  # optimiser steps at the end of the batch before
         self._saved = False  # the state is written, and the step's figures are being logged
-        self._hosts: Any = None  # the group in which the hosts of all ranks agree
+        self._hosts: Any = None  # the group in which hosts agree, where the usual one is of devices
 
     def on_sanity_check_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Take the signals back from Lightning, whose handler talks to other ranks at any time."""
@@ -210,7 +210,7 @@ class StopOnSignal(Callback):
 
     def _any(self, asked: bool) -> bool:
         """True where it is true of any rank, asked on the hosts: no device is waited for."""
-        if self._hosts is None:
+        if self._hosts is None and torch.distributed.get_backend() != "gloo":
             self._hosts = torch.distributed.new_group(backend="gloo")
         answer = torch.tensor(int(asked))
         torch.distributed.all_reduce(answer, torch.distributed.ReduceOp.MAX, self._hosts)
