@@ -14,7 +14,7 @@ import torch
 
 from pcnn.cores import available_cores
 
-#: Triton gives all its launchers the name of one module. Python fills that module anew for every
+#: Triton gives all its launchers the name of one module. Python fills that module again for every
 #: launcher, so of two threads that load at once one could take the other's function.
 _LOADING = threading.Lock()
 

@@ -117,7 +117,7 @@ class NetworkPlan:
         there = built.edges.layouts
         missing = [key for key in wanted if key not in there]
         if missing and built.out_count is not None and built.known_triplets is None:
-            # nobody has counted the pairs that pooling would read: there it reads the table
+            # the pairs that pooling would read are not counted: there it reads the table
             tables = (("table" if name == "pairs" else name, side) for name, side in missing)
             missing = [key for key in tables if key not in there]
         return missing

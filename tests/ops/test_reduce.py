@@ -105,7 +105,7 @@ def test_operators_keep_the_dispatchers_contract() -> None:
 
 
 @pytest.mark.usefixtures("emulated")
-def test_tables_are_pooled_where_nobody_counts() -> None:
+def test_tables_are_pooled_where_pairs_are_not_counted() -> None:
     grid = surface_grid(150, 2)
     coarse = grid.strided(Kernel.of(3, 2))
     truth = SortedSearch().build(grid, coarse, Kernel.of(3, 2))
