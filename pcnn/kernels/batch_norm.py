@@ -53,7 +53,9 @@ def parameters(  # type: ignore[no-untyped-def]  # the compiler reads annotation
     return mean[None, :], invstd[None, :], weight[None, :], bias[None, :]
 
 
-@triton.jit(do_not_specialize=["rows"])  # type: ignore[untyped-decorator]
+@triton.jit(  # type: ignore[untyped-decorator]
+    do_not_specialize=["rows"], do_not_specialize_on_alignment=["count_ptr"]
+)
 def batch_norm_kernel(  # type: ignore[no-untyped-def]
     y_ptr,  # [rows, CHANNELS]
     out_ptr,  # [rows, CHANNELS]
@@ -104,7 +106,9 @@ def rectified(  # type: ignore[no-untyped-def]
     return grad
 
 
-@triton.jit(do_not_specialize=["rows", "programs"])  # type: ignore[untyped-decorator]
+@triton.jit(  # type: ignore[untyped-decorator]
+    do_not_specialize=["rows", "programs"], do_not_specialize_on_alignment=["count_ptr"]
+)
 def partial_sums_kernel(  # type: ignore[no-untyped-def]
     grad_ptr,  # [rows, CHANNELS]
     y_ptr,  # [rows, CHANNELS]
@@ -168,7 +172,9 @@ def sums_kernel(  # type: ignore[no-untyped-def]
     tl.store(target + columns, tl.sum(sums, 0), mask=inside)
 
 
-@triton.jit(do_not_specialize=["rows"])  # type: ignore[untyped-decorator]
+@triton.jit(  # type: ignore[untyped-decorator]
+    do_not_specialize=["rows"], do_not_specialize_on_alignment=["count_ptr"]
+)
 def gradient_kernel(  # type: ignore[no-untyped-def]
     grad_ptr,  # [rows, CHANNELS]
     y_ptr,  # [rows, CHANNELS]

@@ -28,7 +28,9 @@ from pcnn.kernels.triton_launch import TritonLauncher, Variant
 COLUMNS, PARTS = 8, PROGRAMS
 
 
-@triton.jit(do_not_specialize=["rows", "programs"])  # type: ignore[untyped-decorator]
+@triton.jit(  # type: ignore[untyped-decorator]
+    do_not_specialize=["rows", "programs"], do_not_specialize_on_alignment=["count_ptr"]
+)
 def partial_statistics_kernel(  # type: ignore[no-untyped-def]  # the compiler reads annotations
     y_ptr,  # [rows, CHANNELS]
     partials_ptr,  # [2, programs, CHANNELS] float32: means, and squared deviations from them
@@ -75,7 +77,10 @@ def partial_statistics_kernel(  # type: ignore[no-untyped-def]  # the compiler r
     tl.store(targets + programs.to(tl.int64) * CHANNELS, tl.sum(squares, 0), mask=inside)
 
 
-@triton.jit(do_not_specialize=["rows", "programs", "channels", "momentum", "eps"])  # type: ignore[untyped-decorator]
+@triton.jit(  # type: ignore[untyped-decorator]
+    do_not_specialize=["rows", "programs", "channels", "momentum", "eps"],
+    do_not_specialize_on_alignment=["count_ptr"],
+)
 def statistics_kernel(  # type: ignore[no-untyped-def]
     partials_ptr,  # [2, programs, C] float32
     statistics_ptr,  # [2, C] float32: means, and 1 / sqrt(variance + eps)

@@ -15,6 +15,9 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import CompiledKernel
 from triton.runtime import JITFunction, driver
 
+from pcnn.kernels import batch_norm as batch_norm_module
+from pcnn.kernels import batch_statistics as batch_statistics_module
+from pcnn.kernels import outer_products
 from pcnn.kernels.batch_norm import batch_norm, batch_norm_gradients
 from pcnn.kernels.batch_statistics import batch_statistics
 from pcnn.kernels.outer_products import _SUM, sum_of_chunks_kernel
@@ -114,6 +117,20 @@ def test_an_error_of_the_compiler_passes_and_leaves_the_rest(
     assert list(compile_all([], CPU)) == []
     with pytest.raises(RuntimeError, match="out of registers"):
         list(compile_all([*launches, Launch(kernel, (3,), ())], CPU))
+
+
+@pytest.mark.skipif(not isinstance(sum_of_chunks_kernel, JITFunction), reason="interpreted kernels")
+def test_one_variant_takes_counts_from_any_address() -> None:
+    """Counts of levels lie one behind the other, so that most begin at no multiple of 16 bytes."""
+    kernels = [
+        kernel
+        for module in (batch_norm_module, batch_statistics_module, outer_products)
+        for name, kernel in vars(module).items()
+        if isinstance(kernel, JITFunction) and name.endswith("_kernel")
+    ]
+    counts = [one for kernel in kernels for one in kernel.params if one.name.startswith("count")]
+    assert len(counts) >= 7
+    assert all(one.do_not_specialize_on_alignment for one in counts if not one.is_constexpr)
 
 
 def test_launchers_are_loaded_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
