@@ -34,7 +34,7 @@ class Part(NamedTuple):
     first: int | None = None
 
 
-class Room(NamedTuple):
+class MapRoom(NamedTuple):
     """Sizes of a map's tensors, seen from one side.
 
     Args:
@@ -56,8 +56,8 @@ class Padding(NamedTuple):
         parts: what is to be copied and written there; arguments as of `make`, after the tensors.
     """
 
-    make: Callable[[Layout, Room, int], Layout]
-    parts: Callable[[Layout, Layout, Room, int], list[Part]]
+    make: Callable[[Layout, MapRoom, int], Layout]
+    parts: Callable[[Layout, Layout, MapRoom, int], list[Part]]
 
 
 def place_in_torch(parts: Iterable[Part]) -> None:
@@ -76,52 +76,52 @@ def place_in_torch(parts: Iterable[Part]) -> None:
         flat[: len(values)].copy_(values)
 
 
-def _same(layout: Layout, room: Room, n_out: int) -> Layout:
+def _same(layout: Layout, room: MapRoom, n_out: int) -> Layout:
     return layout
 
 
-def _nothing(own: Layout, layout: Layout, room: Room, n_out: int) -> list[Part]:
+def _nothing(own: Layout, layout: Layout, room: MapRoom, n_out: int) -> list[Part]:
     return []
 
 
-def _cloned(layout: Layout, room: Room, n_out: int) -> Layout:
+def _cloned(layout: Layout, room: MapRoom, n_out: int) -> Layout:
     return tuple(tensor.clone() for tensor in layout)
 
 
-def _copied(own: Layout, layout: Layout, room: Room, n_out: int) -> list[Part]:
+def _copied(own: Layout, layout: Layout, room: MapRoom, n_out: int) -> list[Part]:
     return list(map(Part, own, layout))
 
 
-def _rows(layout: Layout, room: Room, n_out: int) -> Layout:
+def _rows(layout: Layout, room: MapRoom, n_out: int) -> Layout:
     return tuple(tensor.new_empty(room.n_out, *tensor.shape[1:]) for tensor in layout)
 
 
-def _filled_with(empty: int) -> Callable[[Layout, Layout, Room, int], list[Part]]:
-    def parts(own: Layout, layout: Layout, room: Room, n_out: int) -> list[Part]:
+def _filled_with(empty: int) -> Callable[[Layout, Layout, MapRoom, int], list[Part]]:
+    def parts(own: Layout, layout: Layout, room: MapRoom, n_out: int) -> list[Part]:
         return [Part(tensor, rows, empty) for tensor, rows in zip(own, layout, strict=True)]
 
     return parts
 
 
-def _pairs(layout: Layout, room: Room, n_out: int) -> Layout:
+def _pairs(layout: Layout, room: MapRoom, n_out: int) -> Layout:
     in_index, _, offsets = layout
     listed = in_index.new_empty(2, rounded_to_sixteen_bytes(room.triplets))[:, : room.triplets]
     return *listed.unbind(), offsets.clone()
 
 
-def _parts_of_pairs(own: Layout, layout: Layout, room: Room, n_out: int) -> list[Part]:
+def _parts_of_pairs(own: Layout, layout: Layout, room: MapRoom, n_out: int) -> list[Part]:
     """Triplets beyond the counts of all slots lead from a spare row to a spare row."""
     spare = room.n_in - 1, room.n_out - 1, None
     return list(map(Part, own, layout, spare))
 
 
-def _tiles(layout: Layout, room: Room, n_out: int) -> Layout:
+def _tiles(layout: Layout, room: MapRoom, n_out: int) -> Layout:
     sections = layout[0].shape[0] // _tiles_of(n_out)
     tiles = sections * _tiles_of(room.n_out)
     return tuple(tensor.new_zeros(tiles, *tensor.shape[1:]) for tensor in layout)
 
 
-def _parts_of_tiles(own: Layout, layout: Layout, room: Room, n_out: int) -> list[Part]:
+def _parts_of_tiles(own: Layout, layout: Layout, room: MapRoom, n_out: int) -> list[Part]:
     """Spare tiles fill no slot. Of a map in one section they hold the spare rows."""
     out, slots, counts, rows = map(Part, own, layout)
     tiles = layout[0].shape[0]

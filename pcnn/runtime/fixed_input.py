@@ -12,7 +12,7 @@ from torch import Tensor
 from pcnn.geometry import KernelMap, VoxelGrid
 from pcnn.geometry.kernel_map import EdgeSet
 from pcnn.geometry.layouts import layout_kind
-from pcnn.geometry.padding import Padding, Part, Room
+from pcnn.geometry.padding import MapRoom, Padding, Part
 from pcnn.geometry.slot_tiles import TILE_ROWS, TILES
 from pcnn.maps.place import place
 from pcnn.ops.recipe import Recipe
@@ -158,7 +158,7 @@ class _FixedMap:
         kind = edges.volume, edges.one_per_slot, edges.symmetric
         self.map = KernelMap(EdgeSet(rows, *kind, crowded=edges.crowded, counts=counts))
         # by whether the map is seen backwards
-        self._rooms = Room(*rows, triplets), Room(*rows[::-1], triplets)
+        self._rooms = MapRoom(*rows, triplets), MapRoom(*rows[::-1], triplets)
         made: dict[int, Tensor] = {}  # one tensor may be in several layouts
         for (name, flipped), layout in edges.layouts.items():
             n_out, room = edges.rows[int(not flipped)], self._rooms[int(flipped)]

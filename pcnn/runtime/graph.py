@@ -2,7 +2,7 @@
 
 A graph holds tensors of one size, so clouds are sorted into buckets (`pcnn.runtime.buckets`): the
 points of a bucket are a capacity, and so are the sites of every level, in which the first ``count``
-rows are sites (`pcnn.ops.device_plan.Room`). The first graph sorts, packs and builds all levels and
+rows are sites (`pcnn.ops.room.Room`). The first graph sorts, packs and builds all levels and
 kernel maps, the second runs the layers. While it does, the host reads how many sites there were: a
 cloud with more than its bucket holds has given no result, and runs again in a larger bucket.
 """
