@@ -8,6 +8,7 @@ the kernels' place.
 from __future__ import annotations
 
 import json
+import os
 import tempfile
 import warnings
 from collections.abc import Callable, Iterable, Mapping
@@ -80,6 +81,8 @@ def trace(call: Call, device: torch.device) -> Trace:
     """Run a call once under the profiler."""
     if device.type != "cuda":
         return _cpu_trace(call)
+    # CUDA graphs captured before crash where CUPTI is taken down behind a trace and started again
+    os.environ.update(TEARDOWN_CUPTI="0", DISABLE_CUPTI_LAZY_REINIT="1")
     with torch.cuda.device(device):
         torch.cuda.synchronize()
         activities = [ProfilerActivity.CPU, ProfilerActivity.CUDA]

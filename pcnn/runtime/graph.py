@@ -220,7 +220,7 @@ class GraphedNetwork:
         self._buckets.clear()
         self._pool: Any = None
         self._kept = Snapshot(self._sources())
-        self._net = self.model if self.dtype is None else _in_dtype(self.model, self.dtype)
+        self._net = _own(self.model, self.dtype)
         planner = getattr(self._net, "planner", None)
         self._planner: Planner = planner if isinstance(planner, Planner) else Planner(self._net)
         self._passes = (1, 1)
@@ -414,10 +414,19 @@ def _fill(buffers: Cloud, count: Tensor, cloud: Cloud) -> None:
     count.fill_(n)
 
 
-def _in_dtype(model: nn.Module, dtype: torch.dtype) -> nn.Module:
-    """A copy of a network in a dtype, but for its norms."""
-    own = copy.deepcopy(model)
-    for module in own.modules():
-        if not isinstance(module, _NORMS):
-            module._apply(lambda t: t.to(dtype) if t.is_floating_point() else t, recurse=False)
+def _own(model: nn.Module, dtype: torch.dtype | None) -> nn.Module:
+    """A copy of a network, on the same weights or on copies in a dtype, but for its norms.
+
+    Layers keep tensors computed from weights (`FoldedNorm`) and drop them when the network is
+    switched to training or back. Graphs read them at every replay, so they belong to a copy that
+    nothing else switches.
+    """
+    if dtype is None:
+        shared = {id(tensor): tensor for tensor in (*model.parameters(), *model.buffers())}
+        return copy.deepcopy(model, shared)
+    with torch.inference_mode(False):  # what is computed from tensors of that mode is not kept
+        own = copy.deepcopy(model)
+        for module in own.modules():
+            if not isinstance(module, _NORMS):
+                module._apply(lambda t: t.to(dtype) if t.is_floating_point() else t, recurse=False)
     return own

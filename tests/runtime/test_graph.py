@@ -218,6 +218,21 @@ def test_changed_weights_are_seen() -> None:
 
 
 @pytest.mark.gpu
+@pytest.mark.parametrize("dtype", [None, torch.float16])
+def test_switching_the_network_back_and_forth_changes_nothing(dtype: torch.dtype | None) -> None:
+    """Training mode drops the folded norms, whose memory others take then."""
+    net = fixed_net()
+    runner = pcnn.runtime.graph(net, voxel_size=0.1, dtype=dtype)
+    points, features = (t.cuda() for t in cloud(5_000))
+    before = features_of(runner(points, features))
+    net.train()
+    net.eval()
+    taken = [torch.full((2**k,), torch.nan, device="cuda") for k in range(6, 14) for _ in range(64)]
+    same(features_of(runner(points, features)), before)
+    assert taken
+
+
+@pytest.mark.gpu
 def test_threads_and_streams_share_a_runner() -> None:
     net = fixed_net()
     runner = pcnn.runtime.graph(net, voxel_size=0.1)
