@@ -54,6 +54,7 @@ class StepGraphs:
 
     Attributes:
         gradients: of the last step.
+        replays: steps so far in a graph that was there before.
     """
 
     def __init__(
@@ -71,6 +72,7 @@ class StepGraphs:
         self._spare_label, self._most = spare_label, most
         self._edges = edges or Edges()
         self._places: dict[Hashable, _Place] = {}
+        self.replays = 0
 
     @property
     def rooms(self) -> list[Sizes]:
@@ -110,6 +112,8 @@ class StepGraphs:
             return self._run(own, beside, scaled)
         if place.replay is None:
             place.replay = self._capture(lambda: self._run(own, beside, scaled))
+        else:
+            self.replays += 1
         return place.replay()
 
     def _place(self, x: SparseTensor, kind: Hashable) -> _Place | None:

@@ -138,6 +138,11 @@ class NetworkTask(L.LightningModule):
             self._graphed = GraphedSteps(self.trainer, self.net, self.learn, ignore_index, capture)
         return self._graphed.step(batch)
 
+    @property
+    def replays(self) -> int | None:
+        """Steps so far in a graph that was there before; ``None`` where no step is one."""
+        return None if self._graphed is None else self._graphed.graphs.replays
+
     def backward(self, loss: Tensor, *args: Any, **kwargs: Any) -> None:
         """Gradients of a loss; those of a graph are there already."""
         if self._graphed is None:

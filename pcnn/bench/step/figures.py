@@ -107,7 +107,14 @@ def whole(training: Training, watch: StepWatch, trace: StepTrace, figure: str, g
         "workers": int(training.module.workers),
         "cores": len(os.sched_getaffinity(0)),
     }
+    steady = [s for s, is_steady in zip(watch.each, watch.steady, strict=True) if is_steady]
+    if steady:
+        found["steady_steps"] = len(steady)
+        found["steady_ms"] = round(1e3 * sum(steady) / len(steady), 3)
     if gpu:
+        if steady:
+            idle = 1 - trace.busy_ms / float(found["steady_ms"])
+            found["steady_idle_share"] = round(max(idle, 0.0), 4)
         found |= {
             "idle_share": round(max(1 - trace.busy_ms / step, 0.0), 4),
             "allocations": round(watch.allocations / training.steps),

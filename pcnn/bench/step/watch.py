@@ -31,6 +31,8 @@ class StepWatch(L.Callback):
     Attributes:
         seconds: from the first timed step to the end of the last on the device [s].
         each: seconds of every timed step on the host [s].
+        steady: whether every timed step did as others before it: it replayed a CUDA graph, or steps
+            of this training are none.
         waited: that the timed steps waited for the loader [s].
         rows: input rows of the timed steps.
         losses: of the timed steps.
@@ -44,6 +46,7 @@ class StepWatch(L.Callback):
         self.warm_up, self.steps, self.traced, self.ranges = warm_up, steps, traced, ranges
         self.seconds = self.waited = 0.0
         self.each: list[float] = []
+        self.steady: list[bool] = []
         self.rows = self.allocations = self.segments = 0
         self.losses: list[torch.Tensor] = []
         self.memory_mb: float | None = None
@@ -51,6 +54,7 @@ class StepWatch(L.Callback):
         self._done = 0
         self._began = self._end = self._loaded = 0.0
         self._counted = 0, 0
+        self._replays: int | None = None
         self._tracing = ExitStack()
         self._profiler: profile | None = None
 
@@ -78,11 +82,15 @@ class StepWatch(L.Callback):
         self._done += 1
         timed = self._done - self.warm_up
         device = pl_module.device
+        replays: int | None = pl_module.replays  # type: ignore[assignment]  # as `rows_of`
+        is_steady = replays is None or replays != self._replays
+        self._replays = replays
         if timed == 0:
             self._begin(trainer, device)
         elif 0 < timed <= self.steps:
             now = time.perf_counter()
             self.each.append(now - self._end)
+            self.steady.append(is_steady)
             self._end = now
             self.losses.append(outputs["loss"].detach().clone())
         if timed == self.steps:
