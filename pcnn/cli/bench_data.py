@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pcnn.cli.bench_run import measure, stop_if_wrong
-from pcnn.cli.bench_training import device_of, linked, workload_of
+from pcnn.cli.bench_training import device_of, linked, unattended, workload_of
 from pcnn.ranges import Clouds, Count, Steps
 
 if TYPE_CHECKING:
     import lightning as L
     from omegaconf import DictConfig
 
-    from pcnn.bench.data.figures import Training
+    from pcnn.bench.training import Training
 
 
 def data(
@@ -66,7 +66,7 @@ def data(
             linked(cfg, Path(folder), scans)
             given = [*given, f"links={scans}"]
         training = _training(cfg, given, steps, warm_up, Path(folder))
-        training = replace(training, where=device_of(cfg), out=out, print_rows=print_rows)
+        training = replace(training, out=out, print_rows=print_rows)
         _, measured = measure("data", FIGURES, chosen, training)
     stop_if_wrong(measured)
 
@@ -74,7 +74,7 @@ def data(
 def _training(
     cfg: DictConfig, overrides: list[str], steps: int, warm_up: int, folder: Path
 ) -> Training:
-    from pcnn.bench.data.figures import Training
+    from pcnn.bench.training import Training
     from pcnn.experiment import build
     from pcnn.experiment.run import describe_data, quieten
 
@@ -85,26 +85,19 @@ def _training(
     described = describe_data(cfg, module)
 
     def trainer(callbacks: list[L.Callback], max_steps: int) -> L.Trainer:
-        run = described.copy()
-        run.trainer.update(
-            max_steps=max_steps,
-            limit_val_batches=0,
-            enable_progress_bar=False,
-            enable_model_summary=False,
-        )
-        return build.trainer(run, folder, callbacks, [])
+        return build.trainer(unattended(described, max_steps), folder, callbacks, [])
 
     about: dict[str, Any] = {"source": str(module.source_kind), "geometry": str(cfg.geometry.name)}
     return Training(
-        module,
-        lambda: build.task(described),
-        trainer,
-        cfg.dataset.voxel_size,
-        str(cfg.model.name),
-        str(cfg.engine.name),
-        str(cfg.trainer.get("precision", "32-true")),
-        workload_of(cfg, overrides),
-        about,
-        steps,
-        warm_up,
+        module=module,
+        task=lambda: build.task(described),
+        trainer=trainer,
+        model=str(cfg.model.name),
+        engine=str(cfg.engine.name),
+        precision=str(cfg.trainer.get("precision", "32-true")),
+        workload=workload_of(cfg, overrides),
+        about=about,
+        steps=steps,
+        warm_up=warm_up,
+        where=device_of(cfg),
     )

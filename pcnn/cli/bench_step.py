@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pcnn.cli.bench_run import console_of_width, measure, stop_if_wrong
-from pcnn.cli.bench_training import device_of, linked, short_name
+from pcnn.cli.bench_training import device_of, linked, short_name, unattended
 from pcnn.ranges import Clouds, Count
 
 if TYPE_CHECKING:
     import lightning as L
     from omegaconf import DictConfig
 
-    from pcnn.bench.step.figures import Training
+    from pcnn.bench.step.figures import TracedTraining
 
 
 def step(
@@ -80,10 +80,10 @@ def _training(
     counts: tuple[int, int, int, int],
     folder: Path,
     out: Path | None,
-) -> Training:
+) -> TracedTraining:
     import lightning as lightning_package
 
-    from pcnn.bench.step.figures import Training
+    from pcnn.bench.step.figures import TracedTraining
     from pcnn.experiment import build
     from pcnn.experiment.class_weights import with_counted_weights
     from pcnn.experiment.devices import on_this_machine
@@ -101,13 +101,7 @@ def _training(
     given = {"run_folder": folder, "config": {}, "source": described.data.source, **known}
 
     def trainer(callbacks: list[L.Callback], max_steps: int) -> L.Trainer:
-        run = described.copy()
-        run.trainer.update(
-            max_steps=max_steps,
-            limit_val_batches=0,
-            enable_progress_bar=False,
-            enable_model_summary=False,
-        )
+        run = unattended(described, max_steps)
         own = build.callbacks(run, folder, given)
         return build.trainer(run, folder, [*own, *callbacks], build.loggers(run, folder, given))
 
@@ -118,20 +112,20 @@ def _training(
         "graph": str(bool(cfg.trainer.get("graph", False))).lower(),
     }
     steps, warm_up, traced, most = counts
-    return Training(
-        module,
-        lambda: build.task(described),
-        trainer,
-        str(cfg.model.name),
-        str(cfg.engine.name),
-        str(cfg.trainer.get("precision", "32-true")),
-        workload,
-        about,
-        steps,
-        warm_up,
-        traced,
-        most,
-        device_of(cfg),
-        out,
+    return TracedTraining(
+        module=module,
+        task=lambda: build.task(described),
+        trainer=trainer,
+        model=str(cfg.model.name),
+        engine=str(cfg.engine.name),
+        precision=str(cfg.trainer.get("precision", "32-true")),
+        workload=workload,
+        about=about,
+        steps=steps,
+        warm_up=warm_up,
+        traced=traced,
+        most=most,
+        where=device_of(cfg),
+        out=out,
         print_rows=False,
     )

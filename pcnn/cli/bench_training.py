@@ -37,6 +37,18 @@ def workload_of(cfg: DictConfig, overrides: list[str]) -> str:
     return " ".join([str(cfg.dataset.name), *told])
 
 
+def unattended(cfg: DictConfig, max_steps: int) -> DictConfig:
+    """A training of so many steps, without validation and without a word on the terminal."""
+    run = cfg.copy()
+    run.trainer.update(
+        max_steps=max_steps,
+        limit_val_batches=0,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+    )
+    return run
+
+
 def device_of(cfg: DictConfig) -> torch.device:
     """The device that a configuration asks for."""
     from pcnn.cli.options import chosen_device

@@ -53,6 +53,33 @@ def parameters(  # type: ignore[no-untyped-def]  # the compiler reads annotation
     return mean[None, :], invstd[None, :], weight[None, :], bias[None, :]
 
 
+@triton.jit  # type: ignore[untyped-decorator]
+def block_of_program(  # type: ignore[no-untyped-def]
+    rows,
+    count_ptr,  # [1] int32 or None
+    CHANNELS: tl.constexpr,
+    ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    BLOCKS: tl.constexpr,
+):
+    """The block of rows and columns that a program maps.
+
+    Returns:
+        Its columns and which of them are channels ``[COLUMNS]``; places in ``[rows, CHANNELS]``,
+        which of them are read and which are written ``[ROWS, COLUMNS]``; and how many rows exist.
+    """
+    # from the end: what was read last lies in the cache
+    row_block = tl.num_programs(0) // BLOCKS - 1 - tl.program_id(0) // BLOCKS
+    numbers = row_block.to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    columns = tl.program_id(0) % BLOCKS * COLUMNS + tl.arange(0, COLUMNS)
+    inside = columns < CHANNELS
+    number = rows_there(rows, count_ptr)
+    there = (numbers < number)[:, None] & inside[None, :]
+    written = (numbers < rows)[:, None] & inside[None, :]
+    places = numbers[:, None] * CHANNELS + columns[None, :]
+    return columns, inside, places, there, written, number
+
+
 @triton.jit(  # type: ignore[untyped-decorator]
     do_not_specialize=["rows"], do_not_specialize_on_alignment=["count_ptr"]
 )
@@ -72,13 +99,9 @@ def batch_norm_kernel(  # type: ignore[no-untyped-def]
     BLOCKS: tl.constexpr,
 ):
     """A block of rows and columns."""
-    # from the end: what was read last lies in the cache
-    row_block = tl.num_programs(0) // BLOCKS - 1 - tl.program_id(0) // BLOCKS
-    numbers = row_block.to(tl.int64) * ROWS + tl.arange(0, ROWS)
-    columns = tl.program_id(0) % BLOCKS * COLUMNS + tl.arange(0, COLUMNS)
-    inside = columns < CHANNELS
-    there = (numbers < rows_there(rows, count_ptr))[:, None] & inside[None, :]
-    places = numbers[:, None] * CHANNELS + columns[None, :]
+    columns, inside, places, there, written, _ = block_of_program(
+        rows, count_ptr, CHANNELS, ROWS, COLUMNS, BLOCKS
+    )
     values = tl.load(y_ptr + places, mask=there, other=0.0).to(tl.float32)
     mean, invstd, weight, bias = parameters(
         statistics_ptr, weight_ptr, bias_ptr, columns, inside, CHANNELS
@@ -89,7 +112,6 @@ def batch_norm_kernel(  # type: ignore[no-untyped-def]
     if RELU:
         out = tl.where(out < 0, 0.0, out)  # as torch's ReLU, NaN stays
     out = tl.where(there, out, 0.0)
-    written = (numbers < rows)[:, None] & inside[None, :]
     tl.store(out_ptr + places, out.to(out_ptr.dtype.element_ty), mask=written)
 
 
@@ -195,15 +217,9 @@ def gradient_kernel(  # type: ignore[no-untyped-def]
     BLOCKS: tl.constexpr,
 ):
     """A block of rows and columns."""
-    # from the end: what was read last lies in the cache
-    row_block = tl.num_programs(0) // BLOCKS - 1 - tl.program_id(0) // BLOCKS
-    numbers = row_block.to(tl.int64) * ROWS + tl.arange(0, ROWS)
-    columns = tl.program_id(0) % BLOCKS * COLUMNS + tl.arange(0, COLUMNS)
-    inside = columns < CHANNELS
-    number = rows_there(rows, count_ptr)
-    there = (numbers < number)[:, None] & inside[None, :]
-    written = (numbers < rows)[:, None] & inside[None, :]
-    places = numbers[:, None] * CHANNELS + columns[None, :]
+    columns, inside, places, there, written, number = block_of_program(
+        rows, count_ptr, CHANNELS, ROWS, COLUMNS, BLOCKS
+    )
     values = tl.load(y_ptr + places, mask=there, other=0.0).to(tl.float32)
     mean, invstd, weight, bias = parameters(
         statistics_ptr, weight_ptr, bias_ptr, columns, inside, CHANNELS

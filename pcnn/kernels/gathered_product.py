@@ -236,7 +236,9 @@ def row_addresses(  # type: ignore[no-untyped-def]
 
 
 @triton.jit  # type: ignore[untyped-decorator]
-def weight_addresses(  # type: ignore[no-untyped-def]
+def add_product(  # type: ignore[no-untyped-def]
+    sums,  # [ROWS, COLUMNS] float32
+    a,  # [ROWS, DEPTH], a block of channels of gathered rows
     weight_ptr,
     slot,  # a number, or [DEPTH] where PACK > 1
     weight_row,  # [DEPTH]
@@ -252,12 +254,12 @@ def weight_addresses(  # type: ignore[no-untyped-def]
     MIRRORED: tl.constexpr,
     SIDE: tl.constexpr,
     PACK: tl.constexpr,
+    WHOLE: tl.constexpr,  # every weight exists
+    PRECISION: tl.constexpr,
 ):
-    """Where the weights of a block of channels lie, which `row_addresses` found.
+    """``sums + a @ w``: w the weights of the channels that `row_addresses` found, and ``columns``.
 
-    Returns:
-        Addresses ``[DEPTH, COLUMNS]``, and which weights exist: those off the diagonal of groups do
-        not.
+    Weights off the diagonal of groups do not exist.
     """
     if MIRRORED:
         slot = VOLUME - 1 - slot
@@ -280,4 +282,5 @@ def weight_addresses(  # type: ignore[no-untyped-def]
     else:
         weights += weight_row[:, None] * (GROUPS * OUTPUTS)
         weights += group * OUTPUTS + column[None, :]
-    return weights, there
+    b = tl.load(weights) if WHOLE else tl.load(weights, mask=there, other=0.0)
+    return tl.dot(a, b, sums, input_precision=PRECISION)

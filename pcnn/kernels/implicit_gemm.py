@@ -21,11 +21,11 @@ from pcnn.geometry.slot_tiles import TILE_ROWS
 from pcnn.kernels.conv_spec import NO_EPILOGUE, ConvSpec
 from pcnn.kernels.epilogue import finish, write_sums
 from pcnn.kernels.gathered_product import (
+    add_product,
     operand,
     precision_of,
     row_addresses,
     second_source,
-    weight_addresses,
 )
 from pcnn.kernels.gemm_blocks import GemmBlocks, default_blocks, parts_of
 from pcnn.kernels.product_tiles import joined_groups, side_by_side
@@ -126,45 +126,17 @@ def implicit_gemm(  # type: ignore[no-untyped-def]  # the compiler reads annotat
         elif not EXACT:
             live &= inside[None, :]
         a = tl.load(source + rows.to(tl.int64) * stride, mask=live, other=0.0)
-        weights, there = weight_addresses(
-            weight,
-            slot,
-            weight_row,
-            inside,
-            group,
-            columns,
-            VOLUME,
-            C_IN,
-            C_SECOND,
-            C_OUT,
-            GROUPS,
-            TRANSPOSED,
-            MIRRORED,
-            1,
-            PACK,
+        sums = add_product(
+            *(sums, a, weight, slot, weight_row, inside, group, columns),
+            *(VOLUME, C_IN, C_SECOND, C_OUT, GROUPS, TRANSPOSED, MIRRORED),
+            *(1, PACK, WHOLE, PRECISION),
         )
-        b = tl.load(weights) if WHOLE else tl.load(weights, mask=there, other=0.0)
-        sums = tl.dot(a, b, sums, input_precision=PRECISION)
         if BLOCK_REST > 0:
-            weights, there = weight_addresses(
-                weight,
-                slot,
-                weight_row,
-                inside,
-                group,
-                others,
-                VOLUME,
-                C_IN,
-                C_SECOND,
-                C_OUT,
-                GROUPS,
-                TRANSPOSED,
-                MIRRORED,
-                1,
-                PACK,
+            other_sums = add_product(
+                *(other_sums, a, weight, slot, weight_row, inside, group, others),
+                *(VOLUME, C_IN, C_SECOND, C_OUT, GROUPS, TRANSPOSED, MIRRORED),
+                *(1, PACK, WHOLE, PRECISION),
             )
-            b = tl.load(weights) if WHOLE else tl.load(weights, mask=there, other=0.0)
-            other_sums = tl.dot(a, b, other_sums, input_precision=PRECISION)
 
     out_rows = tl.load(tile_out + tile.to(tl.int64) * TILE_ROWS + places)
     if SPLIT > 1:

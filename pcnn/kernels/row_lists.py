@@ -27,11 +27,11 @@ from pcnn.geometry.slot_tiles import TILE_ROWS
 from pcnn.kernels.conv_spec import NO_EPILOGUE, ConvSpec
 from pcnn.kernels.epilogue import write_sums
 from pcnn.kernels.gathered_product import (
+    add_product,
     operand,
     precision_of,
     row_addresses,
     second_source,
-    weight_addresses,
 )
 from pcnn.kernels.gemm_blocks import GemmBlocks, default_blocks, parts_of
 from pcnn.kernels.product_tiles import ProductShape, RowTiles
@@ -131,45 +131,17 @@ def row_lists_kernel(  # type: ignore[no-untyped-def]  # the compiler reads anno
             elif not EXACT:
                 live &= inside[None, :]
             a = tl.load(source + rows.to(tl.int64) * stride, mask=live, other=0.0)
-            weights, there = weight_addresses(
-                weight_ptr,
-                slot,
-                weight_row,
-                inside,
-                group,
-                columns,
-                VOLUME,
-                CHANNELS,
-                SECOND,
-                OUTPUTS,
-                GROUPS,
-                TRANSPOSED,
-                MIRRORED,
-                SIDE,
-                PACK,
+            sums = add_product(
+                *(sums, a, weight_ptr, slot, weight_row, inside, group, columns),
+                *(VOLUME, CHANNELS, SECOND, OUTPUTS, GROUPS, TRANSPOSED, MIRRORED),
+                *(SIDE, PACK, WHOLE, PRECISION),
             )
-            b = tl.load(weights) if WHOLE else tl.load(weights, mask=there, other=0.0)
-            sums = tl.dot(a, b, sums, input_precision=PRECISION)
             if REST > 0:
-                weights, there = weight_addresses(
-                    weight_ptr,
-                    slot,
-                    weight_row,
-                    inside,
-                    group,
-                    others,
-                    VOLUME,
-                    CHANNELS,
-                    SECOND,
-                    OUTPUTS,
-                    GROUPS,
-                    TRANSPOSED,
-                    MIRRORED,
-                    SIDE,
-                    PACK,
+                other_sums = add_product(
+                    *(other_sums, a, weight_ptr, slot, weight_row, inside, group, others),
+                    *(VOLUME, CHANNELS, SECOND, OUTPUTS, GROUPS, TRANSPOSED, MIRRORED),
+                    *(SIDE, PACK, WHOLE, PRECISION),
                 )
-                b = tl.load(weights) if WHOLE else tl.load(weights, mask=there, other=0.0)
-                other_sums = tl.dot(a, b, other_sums, input_precision=PRECISION)
     else:
         starts_ptr = tile_starts + tile * ((VOLUME + 1) * TILE_ROWS) + places
         for number in range(0, VOLUME):
@@ -189,45 +161,17 @@ def row_lists_kernel(  # type: ignore[no-untyped-def]  # the compiler reads anno
                     a = tl.load(source + rows.to(tl.int64) * stride, mask=live, other=0.0)
                     summed += a.to(tl.float32)
                 a = summed.to(x_ptr.dtype.element_ty)
-                weights, there = weight_addresses(
-                    weight_ptr,
-                    slot,
-                    weight_row,
-                    inside,
-                    group,
-                    columns,
-                    VOLUME,
-                    CHANNELS,
-                    SECOND,
-                    OUTPUTS,
-                    GROUPS,
-                    TRANSPOSED,
-                    MIRRORED,
-                    SIDE,
-                    1,
+                sums = add_product(
+                    *(sums, a, weight_ptr, slot, weight_row, inside, group, columns),
+                    *(VOLUME, CHANNELS, SECOND, OUTPUTS, GROUPS, TRANSPOSED, MIRRORED),
+                    *(SIDE, 1, False, PRECISION),
                 )
-                b = tl.load(weights, mask=there, other=0.0)
-                sums = tl.dot(a, b, sums, input_precision=PRECISION)
                 if REST > 0:
-                    weights, there = weight_addresses(
-                        weight_ptr,
-                        slot,
-                        weight_row,
-                        inside,
-                        group,
-                        others,
-                        VOLUME,
-                        CHANNELS,
-                        SECOND,
-                        OUTPUTS,
-                        GROUPS,
-                        TRANSPOSED,
-                        MIRRORED,
-                        SIDE,
-                        1,
+                    other_sums = add_product(
+                        *(other_sums, a, weight_ptr, slot, weight_row, inside, group, others),
+                        *(VOLUME, CHANNELS, SECOND, OUTPUTS, GROUPS, TRANSPOSED, MIRRORED),
+                        *(SIDE, 1, False, PRECISION),
                     )
-                    b = tl.load(weights, mask=there, other=0.0)
-                    other_sums = tl.dot(a, b, other_sums, input_precision=PRECISION)
 
     out_rows = tl.load(tile_out + tile * TILE_ROWS + places)
     write_sums(

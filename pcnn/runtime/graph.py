@@ -75,18 +75,10 @@ class Bucket:
 
 
 class GraphedNetwork:
-    """A network from points to its output; made by `graph`.
+    """A network from points to its output; made by `graph`, which says what it is made of.
 
     Calls may come from several threads and streams; they run one after another. A change of the
     network's weights is seen at the next call, which captures again.
-
-    Args:
-        model: takes a `SparseTensor`; on a CUDA device, in evaluation mode.
-        voxel_size: edge of a voxel [m].
-        dtype: dtype of the layers.
-        reduce: as in `pcnn.voxelize`.
-        edges: sizes of buckets.
-        most: buckets that are kept; the one unused for longest goes first.
 
     Attributes:
         reason: says why calls run eagerly; ``None``: they do not.
@@ -393,7 +385,7 @@ def graph(
             ``None``: the network as it is.
         reduce: features of the points of one voxel, as in `pcnn.voxelize`.
         edges: sizes of buckets.
-        most: buckets that are kept.
+        most: buckets that are kept; the one unused for longest goes first.
 
     Returns:
         What is called with ``(points, features)``. Where the network cannot be captured, it warns

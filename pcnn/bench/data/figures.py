@@ -10,8 +10,7 @@ import math
 import os
 import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -24,11 +23,11 @@ import torch
 from pcnn.bench.environment import processor
 from pcnn.bench.rows import Row
 from pcnn.bench.suite import Figure
+from pcnn.bench.training import Training
 from pcnn.bench.verify import CheckFailed
 from pcnn.datasets.batches import SegmentationBatch
 from pcnn.datasets.cloud_dataset import CloudDataset
 from pcnn.datasets.labels import IGNORE
-from pcnn.datasets.placement import VoxelSize
 from pcnn.datasets.sampler import Key
 from pcnn.geometry import PointSet
 
@@ -107,43 +106,6 @@ def _require(right: bool, said: str) -> None:
 SAMPLES = 5
 
 
-@dataclass(frozen=True)
-class Training:
-    """A training whose data path is measured.
-
-    Args:
-        module: data module of the training, a `pcnn.datamodules.CloudDataModule`.
-        task: makes the Lightning module of the training, with new weights.
-        trainer: makes the trainer, of callbacks and a number of steps.
-        size: edge of a cell of the finest level [m].
-        model: name of the network.
-        engine: name of the engine.
-        precision: of the training, as the trainer calls it.
-        workload: what is loaded, in words.
-        about: settings that rows tell.
-        steps: measured.
-        warm_up: steps before those.
-        where: the device.
-        out: result file; ``None``: named after the suite and the device.
-        print_rows: whether rows are printed as tables.
-    """
-
-    module: Any
-    task: Callable[[], L.LightningModule]
-    trainer: Callable[[list[L.Callback], int], L.Trainer]
-    size: VoxelSize
-    model: str
-    engine: str
-    precision: str
-    workload: str
-    about: Mapping[str, int | float | str]
-    steps: int
-    warm_up: int
-    where: torch.device | None = None
-    out: Path | None = None
-    print_rows: bool = True
-
-
 def stage_rows(training: Training, figure: str) -> Iterator[Row]:
     """Measure reading, augmenting, placing and collating, and all of it.
 
@@ -172,7 +134,7 @@ def _measured(training: Training, figure: str) -> Iterator[Row]:
         key = (1 + number // len(dataset), index)
         read, _ = _timed(partial(dataset.stored, index))
         changed, cloud = _timed(partial(dataset.cloud, key))
-        place, sample = _timed(partial(dataset.geometry.sample, cloud, training.size))
+        place, sample = _timed(partial(dataset.geometry.sample, cloud, dataset.voxel_size))
         joined, _ = _timed(partial(collate, [sample] * batch_size))
         whole, _ = _timed(partial(dataset.__getitem__, key))
         if number < SAMPLES:

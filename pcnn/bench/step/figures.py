@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
-import lightning as L
 import torch
 
 from pcnn.bench.charts import View
@@ -17,6 +14,7 @@ from pcnn.bench.step.ranges import ActionRanges
 from pcnn.bench.step.reading import Spent, StepTrace, read_steps
 from pcnn.bench.step.watch import StepWatch
 from pcnn.bench.suite import Figure
+from pcnn.bench.training import Training
 from pcnn.bench.verify import CheckFailed
 
 #: The rest of a part, of which the largest are named.
@@ -24,46 +22,20 @@ REST = "all others"
 IDLE = "idle"
 
 
-@dataclass(frozen=True)
-class Training:
-    """A training whose steps are measured.
+@dataclass(frozen=True, kw_only=True)
+class TracedTraining(Training):
+    """A training whose steps are looked into.
 
     Args:
-        module: its data module.
-        task: makes the Lightning module of the training, with new weights.
-        trainer: makes the trainer, of callbacks and a number of steps.
-        model: name of the network.
-        engine: name of the engine.
-        precision: of the training, as the trainer calls it.
-        workload: what is trained, in words.
-        about: settings that rows tell.
-        steps: timed.
-        warm_up: steps before those.
-        traced: steps behind those, which are looked into.
+        traced: steps behind the timed ones, which are looked into.
         most: names that are told of kernels, modules, functions and waits each.
-        where: the device.
-        out: result file; ``None``: named after the suite and the device.
-        print_rows: whether rows are printed as tables.
     """
 
-    module: Any
-    task: Callable[[], L.LightningModule]
-    trainer: Callable[[list[L.Callback], int], L.Trainer]
-    model: str
-    engine: str
-    precision: str
-    workload: str
-    about: Mapping[str, int | float | str]
-    steps: int
-    warm_up: int
     traced: int
     most: int
-    where: torch.device
-    out: Path | None = None
-    print_rows: bool = True
 
 
-def step_rows(training: Training, figure: str) -> Iterator[Row]:
+def step_rows(training: TracedTraining, figure: str) -> Iterator[Row]:
     """Train, and yield a row of the steps, then rows of what they are made of.
 
     ``wall_ms`` is the time of a step; the device is waited for after the last one only. Busy time,
@@ -170,7 +142,7 @@ def is_phase(row: Row) -> bool:
     return (row.params or {}).get("part") == "phase"
 
 
-FIGURES: tuple[Figure[Training], ...] = (
+FIGURES: tuple[Figure[TracedTraining], ...] = (
     Figure(
         "step",
         "where the time of a training step goes",
