@@ -15,11 +15,16 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 
 from pcnn.callbacks.progress import TrainingProgress
 from pcnn.kernels.recorded import Launch, compile_all
+from pcnn.runtime.buckets import Edges
+from pcnn.tensor import SparseTensor
 
 log = logging.getLogger(__name__)
 
 #: Work that is done sooner shows no progress: kernels that were compiled before are read.
 QUIET_SECONDS = 1.0
+
+#: Sizes within one bucket need the same kernels, or nearly.
+_EDGES = Edges()
 
 
 class WarmUp(Callback):
@@ -29,8 +34,10 @@ class WarmUp(Callback):
     run is set up, while loaders read the first batch. When that has arrived, the network runs once
     without its Triton kernels, which writes down the variants that this batch needs
     (`pcnn.runtime.launches`), and these are compiled side by side. So do the first batches of
-    validation and test. Kernels that are on disk already are read, which takes a second. Of several
-    ranks on a machine one compiles, and the others read.
+    validation and test, and later the first batch of every size (`pcnn.runtime.buckets`), as sizes
+    decide how products are cut. Kernels that are on disk already are read, which takes a second.
+    Of several ranks on a machine one compiles, and the others read; batches of other sizes come to
+    one rank alone, so there their kernels are compiled at their first launch.
 
     Args:
         ahead: False compiles every kernel at its first launch, one after another.
@@ -46,7 +53,8 @@ class WarmUp(Callback):
         super().__init__()
         self.ahead = ahead
         self.start: dict[str, float] = {}
-        self._warm: set[str] = set()  # stages whose kernels are compiled
+        self._warm: set[tuple[Any, ...]] = set()  # stages and sizes whose kernels are compiled
+        self._known: set[Launch] = set()  # variants that are
         self._sources: subprocess.Popen[bytes] | None = None
         self._began = self._arrived = self._compiled = 0.0
         self._first_step = 0
@@ -69,11 +77,11 @@ class WarmUp(Callback):
         self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int
     ) -> None:
         """Compile what the first step needs."""
-        if "train" in self._warm:
-            return
-        self._arrived = time.perf_counter()
-        self.start["variants"] = self._compile("train", trainer, pl_module, batch)
-        self._compiled = time.perf_counter()
+        arrived = time.perf_counter()
+        variants = self._compile("train", trainer, pl_module, batch)
+        if "variants" not in self.start:
+            self.start["variants"] = variants
+            self._arrived, self._compiled = arrived, time.perf_counter()
 
     def on_train_batch_end(
         self,
@@ -107,9 +115,8 @@ class WarmUp(Callback):
         batch_idx: int,
         dataloader_idx: int = 0,
     ) -> None:
-        """Compile what an evaluation needs, at its first batch."""
-        if "evaluation" not in self._warm:
-            self._compile("evaluation", trainer, pl_module, batch)
+        """Compile what an evaluation needs."""
+        self._compile("evaluation", trainer, pl_module, batch)
 
     on_test_batch_start = on_validation_batch_start
 
@@ -119,12 +126,17 @@ class WarmUp(Callback):
             self._sources.wait()
 
     def _compile(self, stage: str, trainer: Trainer, task: Any, batch: Any) -> int:
-        """Compile the kernels of a batch; their number."""
-        self._warm.add(stage)
+        """Compile the kernels of a batch that are not compiled yet; their number."""
         if not self.ahead or task.device.type != "cuda" or not hasattr(task, "inputs"):
             return 0
-        # on every rank: norms that are synchronised wait for each other
-        launches = self._launches(stage, trainer, task, batch)
+        # on every rank, so at the first batch: norms that are synchronised wait for each other
+        sizes = _sizes(task.inputs(batch)) if trainer.world_size == 1 and batch.batch_size else ()
+        if (stage, *sizes) in self._warm:
+            return 0
+        self._warm.add((stage, *sizes))
+        found = self._launches(stage, trainer, task, batch)
+        launches = [launch for launch in found if launch not in self._known]
+        self._known.update(launches)
         if trainer.local_rank == 0:
             compile_shown(launches, task.device, _progress(trainer))
         if trainer.world_size > 1:
@@ -145,6 +157,11 @@ class WarmUp(Callback):
         except Exception as error:  # a network of the user's own may refuse meaningless values
             log.warning("kernels are compiled at their first launch, not ahead: %s", error)
             return []
+
+
+def _sizes(inputs: Sequence[SparseTensor]) -> tuple[int, ...]:
+    """Rows of the inputs, to within a ratio."""
+    return tuple(_EDGES.above(len(x.features)) for x in inputs)
 
 
 def compile_shown(
