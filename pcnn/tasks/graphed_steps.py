@@ -7,6 +7,7 @@ loss scaling, clipping, the optimiser and its schedule, averages of weights, che
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
@@ -14,6 +15,7 @@ from lightning.pytorch import Trainer
 from lightning.pytorch.strategies import DDPStrategy, SingleDeviceStrategy
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
+from torch.optim import Optimizer
 
 from pcnn.errors import UserError
 from pcnn.ops.plan import Planner
@@ -89,6 +91,10 @@ class GraphedSteps:
             for piece in held:
                 piece.div_(self.trainer.world_size)
                 torch.distributed.all_reduce(piece)
+
+    def in_pieces(self, optimizer: Optimizer) -> AbstractContextManager[None]:
+        """See `Gradients.in_pieces`, of the gradients that `backward` handed over."""
+        return self.graphs.gradients.in_pieces(optimizer)
 
 
 def trained(net: nn.Module) -> list[nn.Parameter]:

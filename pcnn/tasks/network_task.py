@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import lightning as L
@@ -206,14 +207,20 @@ class NetworkTask(L.LightningModule):
 
         Lightning refuses to: a fused optimiser can unscale gradients itself, behind this.
         """
+        with nullcontext() if self._graphed is None else self._graphed.in_pieces(optimizer):
+            self._clip(optimizer, gradient_clip_val, gradient_clip_algorithm)
+
+    def _clip(
+        self, optimizer: Optimizer, most: float | None, gradient_clip_algorithm: str | None
+    ) -> None:
         plugin = self.trainer.precision_plugin
         scaler = getattr(plugin, "scaler", None)
-        if scaler is None or not gradient_clip_val or not leaves_steps_out(optimizer):
-            self.clip_gradients(optimizer, gradient_clip_val, gradient_clip_algorithm)
+        if scaler is None or not most or not leaves_steps_out(optimizer):
+            self.clip_gradients(optimizer, most, gradient_clip_algorithm)
             return
         scaler.unscale_(optimizer)
         algorithm = GradClipAlgorithmType(gradient_clip_algorithm or "norm")
-        Precision.clip_gradients(plugin, optimizer, gradient_clip_val, algorithm)
+        Precision.clip_gradients(plugin, optimizer, most, algorithm)
 
     def configure_optimizers(self) -> OptimizerLRSchedulerConfig:
         """The optimiser, and its schedule stepped after every optimiser step."""

@@ -62,3 +62,29 @@ def test_gradients_of_other_origin_are_added_to() -> None:
     assert (held[0] == 2).all()
     assert learning[2].grad is held[2]
     assert (held[2] == 1).all()
+
+
+def test_clipping_works_on_the_pieces_and_a_norm_that_is_no_number_leaves_nothing_behind() -> None:
+    learning = [nn.Parameter(torch.zeros(size)) for size in ((2, 3), (7,), (2,))]
+    optimizer, gradients = torch.optim.SGD(learning), Gradients(learning)
+    scaler = torch.amp.GradScaler("cpu", init_scale=4.0)
+    scaler.scale(torch.ones(1))
+    for value, norm in ((torch.nan, torch.nan), (8.0, 2 * 13**0.5)):
+        gradients.release()
+        gradients.write(found(learning, value))
+        (piece,) = gradients.hand_over(sums=False)
+        with gradients.in_pieces(optimizer):
+            scaler.unscale_(optimizer)
+            (group,) = optimizer.param_groups
+            seen = torch.nn.utils.clip_grad_norm_(group["params"], 1.0)
+        assert len(group["params"]) == 1
+        torch.testing.assert_close(seen, torch.tensor(norm), equal_nan=True)
+        scaler.step(optimizer)  # left out where a gradient is no number
+        scaler.update(4.0)
+    torch.testing.assert_close(piece.norm(), torch.tensor(1.0))
+    moved = torch.cat([one.detach().flatten() for one in learning])
+    torch.testing.assert_close(moved.norm(), torch.tensor(1e-3))
+    (group,) = optimizer.param_groups
+    assert all(one is own for one, own in zip(group["params"], learning, strict=True))
+    with gradients.in_pieces(torch.optim.SGD(learning[:1])) as nothing:  # has others
+        assert nothing is None
