@@ -15,6 +15,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import pytest
 import torch
 from torch.utils._device import _device_constructors
+from torch.utils.data import _utils as loading
+from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 
 from tests.shares import dealt
 
@@ -136,6 +138,10 @@ def poisoning(allocate: Callable[..., torch.Tensor]) -> Callable[..., torch.Tens
 
     return allocate_poisoned
 
+
+# torch looks every 5 s whether a loader's process is alive, and gives it as long to end
+loading.MP_STATUS_CHECK_INTERVAL = 0.5
+_MultiProcessingDataLoaderIter._try_get_data.__defaults__ = (0.5,)
 
 # torch notes by identity which functions obey `with torch.device(...)`: before any is replaced
 _device_constructors()

@@ -118,9 +118,10 @@ def merged(cfg: DictConfig, schema: type[Config]) -> DictConfig:
 
 def unmergeable(cfg: DictConfig, schema: type[Config]) -> str:
     """The first key whose value is not of the type that the schema wants."""
+    typed = OmegaConf.structured(schema)
     for key in map(str, cfg):
         try:
-            OmegaConf.merge(OmegaConf.structured(schema), OmegaConf.masked_copy(cfg, key))
+            OmegaConf.merge(typed, OmegaConf.masked_copy(cfg, key))
         except (OmegaConfBaseException, TypeError):
             return key
     raise AssertionError("every key by itself is of the type that the schema wants")
