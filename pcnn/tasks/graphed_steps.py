@@ -27,7 +27,9 @@ class GraphedSteps:
     """The steps of one training.
 
     On several devices gradients are averaged here, in one piece, and not by
-    `DistributedDataParallel`, whose hooks no graph calls.
+    `DistributedDataParallel`, whose hooks no graph calls. Nor does that send the buffers of the
+    first rank to all in front of every step: no step reads running statistics, evaluations do
+    (`share_buffers`).
 
     Args:
         trainer: of the training.
@@ -91,6 +93,13 @@ class GraphedSteps:
             for piece in held:
                 piece.div_(self.trainer.world_size)
                 torch.distributed.all_reduce(piece)
+        self.share_buffers(False)
+
+    def share_buffers(self, shared: bool) -> None:
+        """Whether all ranks take the buffers of the first one in front of the next forward."""
+        model = self.trainer.strategy.model
+        if isinstance(model, DistributedDataParallel):
+            model.broadcast_buffers = shared
 
     def in_pieces(self, optimizer: Optimizer) -> AbstractContextManager[None]:
         """See `Gradients.in_pieces`, of the gradients that `backward` handed over."""

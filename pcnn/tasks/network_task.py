@@ -151,6 +151,11 @@ class NetworkTask(L.LightningModule):
         else:
             self._graphed.backward()
 
+    def on_validation_start(self) -> None:
+        """Let all ranks evaluate with the running statistics of the first one."""
+        if self._graphed is not None:
+            self._graphed.share_buffers(True)
+
     def note_taught(self, number: Tensor | int) -> None:
         """Count what a step learns from: labelled rows, or positives. Nothing waits for it."""
         self._taught = self._taught + number

@@ -15,7 +15,7 @@ import torch
 from lightning.pytorch.plugins import MixedPrecision
 from lightning.pytorch.strategies import DDPStrategy, SingleDeviceStrategy
 from torch import Tensor, nn
-from torch.utils.data import Dataset
+from torch.utils.data import DataLoader, Dataset
 
 from pcnn.callbacks import Checkpoint, FiniteSteps, RngState, WeightAverage
 from pcnn.datamodules.batch_stream import BatchStream, batches_done
@@ -63,6 +63,27 @@ class Data(L.LightningDataModule):
             collate=partial(collate, dtype=self.dtype),
         )
 
+    def val_dataloader(self) -> DataLoader[int]:
+        one = partial(collate, dtype=self.dtype)
+        return DataLoader(Clouds(), sampler=[(0, 0), (0, 1)], collate_fn=one)  # type: ignore[arg-type]
+
+
+class Buffers(L.Callback):
+    """Ranks have running statistics of their own in training, the first one's in validation."""
+
+    def on_train_batch_end(self, trainer: Any, module: Any, *_: Any) -> None:
+        assert not self._same(module)
+        assert trainer.strategy.model.broadcast_buffers == (module._graphed is None)
+
+    def on_validation_batch_end(self, trainer: Any, module: Any, *_: Any) -> None:
+        assert self._same(module)
+
+    def _same(self, module: Any) -> bool:
+        own = torch.cat([each.double().flatten() for each in module.net.buffers()])
+        parts = [torch.empty_like(own) for _ in range(2)]
+        torch.distributed.all_gather(parts, own)
+        return torch.equal(*parts)
+
 
 class Losses(L.Callback):
     def __init__(self) -> None:
@@ -102,7 +123,7 @@ def fit(
         max_steps=steps,
         use_distributed_sampler=False,
         gradient_clip_val=0.5,
-        **options,
+        **{"limit_val_batches": 0, **options},
     )
     last = folder / "last.ckpt" if resume else None
     trainer.fit(module, Data(dtype), ckpt_path=last, weights_only=True)
@@ -229,11 +250,17 @@ def test_one_kind_of_graph_a_task() -> None:
         )
 
 
-def test_gradients_are_averaged_over_devices(tmp_path: Path, replays: list[int]) -> None:
+def test_gradients_are_averaged_over_devices(
+    tmp_path: Path, replays: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
     require_fork()
+    seen = Buffers()
+    monkeypatch.setattr(SegmentationTask, "validation_step", lambda task, x, _: task(x.tensor))
+    monkeypatch.setattr(SegmentationTask, "on_validation_epoch_end", lambda task: None)
     states = []
     for graph in (False, True):
         options: dict[str, Any] = {"strategy": "ddp_fork", "devices": 2, "kept": False}
+        options |= {"also": [seen], "limit_val_batches": 2, "val_check_interval": 2}
         module, _ = fit(tmp_path / str(graph), graph, 3, accumulate_grad_batches=2, **options)
         states.append(module.state_dict())
     assert_same(*states)
