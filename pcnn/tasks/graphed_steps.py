@@ -81,8 +81,8 @@ class GraphedSteps:
             return part if scaler is None else scaler.scale(part)
 
         found = self.graphs.step(batch.tensor, batch.labels, scaled, (share, scaler is None))
-        for buffer in self._buffers:  # a replay counts no change, but folded norms look at it
-            torch.autograd.graph.increment_version(buffer)
+        # a replay counts no change, but folded norms look at it
+        torch.autograd.graph.increment_version(self._buffers)
         return found
 
     def backward(self) -> None:
@@ -112,9 +112,18 @@ def trained(net: nn.Module) -> list[nn.Parameter]:
 
 
 def memory_of(net: nn.Module) -> list[tuple[int, bool]]:
-    """Addresses of parameters and buffers, and which of them learn."""
-    tensors = (*net.parameters(), *net.buffers())
-    return [(tensor.data_ptr(), tensor.requires_grad) for tensor in tensors]
+    """Addresses of parameters and buffers, and which of them learn.
+
+    Asked in every step, so it goes over modules without their names.
+    """
+    found, modules = [], [net]
+    while modules:
+        module = modules.pop()
+        for tensor in (*module._parameters.values(), *module._buffers.values()):
+            if tensor is not None:
+                found.append((tensor.data_ptr(), tensor.requires_grad))
+        modules += [child for child in module._modules.values() if child is not None]
+    return found
 
 
 def capture_on(device: torch.device) -> Capture | None:

@@ -199,7 +199,9 @@ class NetworkTask(L.LightningModule):
     def log_rate(self, batch_size: int) -> None:
         """Log `train/lr`, the rate of the first parameter group."""
         if self.is_logged:
-            rate = self.trainer.optimizers[0].param_groups[0]["lr"]
+            # filled by the device: a number of the host would wait for it
+            given = self.trainer.optimizers[0].param_groups[0]["lr"]
+            rate = torch.full((), float(given), device=self.device)
             self.log("train/lr", rate, batch_size=batch_size)
 
     def configure_gradient_clipping(
