@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 import runpy
@@ -71,6 +72,8 @@ def forked(program: str, arguments: Sequence[str], cwd: Path, out: int, err: int
         importlib.import_module(name)
     child = os.fork()
     if not child:
+        # what lies about here is the parent's: a loader collected here would wait for its workers
+        gc.freeze()
         _run_here([str(REPOSITORY / program), *arguments], cwd, out, err)
     return child
 
