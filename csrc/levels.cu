@@ -259,6 +259,13 @@ KERNEL(unique_sites, UniqueArguments, 256) {
         key[i] = index >= 0 && index < n ? sorted[index] : ~0ull;
         if (i > 0 && index < n && (index == 0 || key[i] != key[i - 1])) heads |= 1u << (i - 1);
     }
+    // all that is gathered is on its way before anything is written, and while tiles before are awaited
+    u32 source[SORT_ITEMS];
+    i64 fine[SORT_ITEMS];
+#pragma unroll
+    for (int i = 0; i < SORT_ITEMS; ++i) source[i] = first + i < n ? a.values[level * n + first + i] : 0;
+#pragma unroll
+    for (int i = 0; i < SORT_ITEMS; ++i) fine[i] = heads >> i & 1u ? a.keys[source[i]] : 0;
     u32 total;
     u32 row = block_prefix((u32)__popc(heads), &total);
     if (warp_index() == 0) {
@@ -272,21 +279,20 @@ KERNEL(unique_sites, UniqueArguments, 256) {
     for (int i = 0; i < SORT_ITEMS; ++i) {
         i64 index = first + i;
         if (index < n) {
-            u32 source = a.values[level * n + index];
             if (heads >> i & 1u) {
-                i64 fine = a.keys[source], coarse = 0;
+                i64 coarse = 0;
 #pragma unroll
                 for (int f = 0; f < 4; ++f) {
                     int width = field_bits(a.fields, f), half = f ? 1 << (width - 1) : 0;
-                    int cell = (int)field_of(a.fields, fine, f) - half;
+                    int cell = (int)field_of(a.fields, fine[i], f) - half;
                     int step = f ? stride.axis[f - 1] : 1;
                     coarse = (coarse << width) | (i64)(floor_divide(cell, step) * step + half);
                 }
                 a.unique_keys[level * a.capacity + row] = coarse;
-                a.first[level * a.capacity + row] = source;
+                a.first[level * a.capacity + row] = source[i];
                 ++row;
             }
-            a.inverse[level * a.capacity + source] = min(row, a.rooms[level]) - 1;
+            a.inverse[level * a.capacity + source[i]] = min(row, a.rooms[level]) - 1;
         }
     }
     if (tile == tiles - 1 && threadIdx.x == 0) a.counts[level] = before_tile + total;

@@ -58,10 +58,14 @@ __device__ __forceinline__ void finish_histogram(u32 (*histogram)[RADIX], u32* s
     __syncthreads();
     if (!last) return;
     __threadfence();
-    for (int pass = 0; pass < passes; ++pass) {
+    u32 added[MAX_PASSES];  // by all blocks; read at once, as every read is a trip to the L2
+#pragma unroll
+    for (int pass = 0; pass < MAX_PASSES; ++pass)
+        added[pass] = pass < passes ? atomicAdd(&total[pass * RADIX + threadIdx.x], 0u) : 0u;
+#pragma unroll
+    for (int pass = 0; pass < MAX_PASSES; ++pass) {
         u32 all;
-        u32 own = atomicAdd(&total[pass * RADIX + threadIdx.x], 0u);  // what the other blocks added
-        total[pass * RADIX + threadIdx.x] = block_prefix(own, &all);
+        if (pass < passes) total[pass * RADIX + threadIdx.x] = block_prefix(added[pass], &all);
     }
     if (threadIdx.x == 0) {
         state[STATE_PASSES] = passes;

@@ -57,24 +57,32 @@ struct MaskKeysArguments {
 };
 
 __device__ __forceinline__ int task_of(const TileTask* tasks, int n, i64 number, bool by_tile) {
-    int task = 0;
-    while (task + 1 < n && number >= (by_tile ? tasks[task + 1].first_tile : tasks[task + 1].first_item)) ++task;
-    return task;
+    int low = 0, high = n - 1;  // the last one that begins there or before
+    while (low < high) {
+        const int middle = (low + high + 1) / 2;
+        if (number >= (by_tile ? tasks[middle].first_tile : tasks[middle].first_item))
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    return low;
 }
 
 // Call `visit(column)` for every slot of a section that a row fills.
 template <typename Visit>
 __device__ __forceinline__ void visit_columns(const int* masks, const TileTask& task, Visit visit) {
     const int sections = task.sections;
-    u32 comb = 0;  // a bit for every slot of section 0
-    for (int bit = 0; bit < 31; bit += sections) comb |= 1u << bit;
+    u32 comb = sections == 1 ? 0x7fffffffu : 0;  // a bit for every slot of section 0
+    for (int bit = 0; bit < 31 && sections > 1; bit += sections) comb |= 1u << bit;
+    const int shift = sections - 31 % sections;
     int first = task.section;  // first slot of the section in a word
     for (int w = 0; w < task.words; ++w) {
         for (u32 rest = (u32)masks[w] & (comb << first); rest; rest &= rest - 1) {
             const int slot = w * 31 + __ffs((int)rest) - 1;
             visit(sections == 1 ? slot : slot / sections);
         }
-        first = (first + sections - 31 % sections) % sections;
+        first += shift;
+        if (first >= sections) first -= sections;
     }
 }
 
@@ -99,16 +107,16 @@ KERNEL(row_masks, RowMasksArguments, 256) {
 }
 
 // A block a section: how often its slots are filled, and so the bits of a mask.
-KERNEL(column_bits, MaskKeysArguments, 256) {
+KERNEL(column_bits, MaskKeysArguments, SAMPLED) {
     DYNAMIC_SHARED(shared);
     int* counts = (int*)shared;  // [columns]
     const TileTask& task = a.tasks[blockIdx.x];
     const int columns = (task.volume - task.section + task.sections - 1) / task.sections;
-    for (int i = threadIdx.x; i < columns; i += 256) counts[i] = 0;
+    for (int i = threadIdx.x; i < columns; i += SAMPLED) counts[i] = 0;
     __syncthreads();
     const i64 rows = task.count ? (i64)*task.count : task.rows;
     const i64 step = sampling_step(rows);
-    for (i64 row = threadIdx.x * step; row < rows; row += 256 * step)
+    for (i64 row = threadIdx.x * step; row < rows; row += SAMPLED * step)
         visit_columns(task.masks + row * task.words, task, [&](int column) { atomicAdd(&counts[column], 1); });
     __syncthreads();
     assign_bits(counts, columns, a.bits + (i64)blockIdx.x * a.columns);

@@ -25,7 +25,9 @@ from pcnn.maps.radix_sort import RadixSort, passes_of
 
 MAX_TASKS = MAX_SECTIONS
 GROUP_TILES = 128
-_BLOCKS = 264
+# three blocks a multiprocessor and more: keys wait for one read after another, and a block adds its
+# histogram to the others' once
+_BLOCKS = 792
 
 _TASK = struct.Struct("PPPPPPPqqqqqqiiiiii0q")
 _NO_TASK = b"\0" * _TASK.size
@@ -121,16 +123,32 @@ def tiles_of(maps: Sequence[Tiled]) -> list[Layout]:
     Args:
         maps: what to tile, all on one device.
     """
-    layouts: list[Layout] = []
-    batch: list[Tiled] = []
+    batches: list[list[Tiled]] = [[]]
     tasks = 0
     for one in maps:
         if tasks + one.sections > MAX_TASKS:
-            layouts += _tiles(batch)
-            batch, tasks = [], 0
-        batch.append(one)
+            batches.append([])
+            tasks = 0
+        batches[-1].append(one)
         tasks += one.sections
-    return layouts + _tiles(batch) if batch else layouts
+    if not maps:
+        return []
+    made = [_Batch.of(batch) for batch in batches]
+    device = maps[0].table.device
+    if len(made) == 1 or device.type != "cuda":
+        for batch in made:
+            batch.launch()
+    else:
+        # side by side: the last batch is often small. Memory is of the current stream, and all of
+        # it is kept until both are through.
+        current, side = torch.cuda.current_stream(device), torch.cuda.Stream(device)
+        side.wait_stream(current)
+        made[0].launch()
+        with torch.cuda.stream(side):
+            for batch in made[1:]:
+                batch.launch()
+        current.wait_stream(side)
+    return [layout for batch in made for layout in batch.layouts]
 
 
 class _Shape(NamedTuple):
@@ -161,42 +179,65 @@ class _Shape(NamedTuple):
         return cls(rows, volume, sections, words, tiles, width, groups, bins, slots, size)
 
 
-def _tiles(maps: Sequence[Tiled]) -> list[Layout]:
-    device = maps[0].table.device
-    shapes = [_Shape.of(one) for one in maps]
-    items = tiles = words = bins = size = gray_bits = 0
-    for shape in shapes:
-        items += shape.rows * shape.sections
-        tiles += shape.tiles
-        words += shape.tiles * shape.words
-        bins += shape.bins
-        size += shape.size
-        gray_bits = max(gray_bits, min(GRAY_BITS, shape.width))
-    columns = max(shape.width for shape in shapes)
-    sections = sum(shape.sections for shape in shapes)
-    scratch = torch.empty(
-        bins + words + tiles + sections * columns, dtype=torch.int32, device=device
-    )
-    made = torch.empty(size, dtype=torch.int32, device=device)
-    sort = RadixSort.of(items, device)
+class _Batch(NamedTuple):
+    """Maps that are tiled by one sort: their layouts, scratch, and the arguments of the kernels."""
 
-    tasks, layouts = _tasks(maps, shapes, made)
-    packed = b"".join([*tasks, *[_NO_TASK] * (MAX_TASKS - len(tasks))])
-    module = cuda.module("tiles.cu", device)
-    map_bits = (len(tasks) - 1).bit_length()
-    counted = scratch.data_ptr()
-    places = counted, counted + 4 * (bins + words + tiles)
-    sizes = items, bins, columns, len(tasks), gray_bits, map_bits
-    keys = _KEYS.pack(*sort.pointers, *places, *sizes)
-    module.launch("column_bits", len(tasks), keys + packed, device, shared_bytes=4 * columns)
-    module.launch("mask_keys", max(1, min(_BLOCKS, -(-items // 256))), keys + packed, device)
-    sort.run(passes_of(gray_bits + map_bits))
-    kept = counted + 4 * bins
-    order = sort.values.data_ptr()
-    arguments = _TILES.pack(order, counted, kept, kept + 4 * words, tiles, len(tasks)) + packed
-    module.launch("tile_masks", -(-tiles // 8), arguments, device)
-    module.launch("tile_lists", tiles, arguments, device)
-    return layouts
+    layouts: list[Layout]
+    sort: RadixSort
+    scratch: Tensor
+    tasks: bytes
+    n: int
+    keys: bytes
+    lists: bytes
+    columns: int
+    tiles: int
+    passes: int
+
+    @classmethod
+    def of(cls, maps: Sequence[Tiled]) -> _Batch:
+        """Allocate the memory of a batch."""
+        device = maps[0].table.device
+        shapes = [_Shape.of(one) for one in maps]
+        items = tiles = words = bins = size = gray_bits = 0
+        for shape in shapes:
+            items += shape.rows * shape.sections
+            tiles += shape.tiles
+            words += shape.tiles * shape.words
+            bins += shape.bins
+            size += shape.size
+            gray_bits = max(gray_bits, min(GRAY_BITS, shape.width))
+        columns = max(shape.width for shape in shapes)
+        sections = sum(shape.sections for shape in shapes)
+        scratch = torch.empty(
+            bins + words + tiles + sections * columns, dtype=torch.int32, device=device
+        )
+        made = torch.empty(size, dtype=torch.int32, device=device)
+        sort = RadixSort.of(items, device)
+
+        tasks, layouts = _tasks(maps, shapes, made)
+        packed = b"".join([*tasks, *[_NO_TASK] * (MAX_TASKS - len(tasks))])
+        map_bits = (len(tasks) - 1).bit_length()
+        counted = scratch.data_ptr()
+        places = counted, counted + 4 * (bins + words + tiles)
+        sizes = items, bins, columns, len(tasks), gray_bits, map_bits
+        keys = _KEYS.pack(*sort.pointers, *places, *sizes)
+        kept = counted + 4 * bins
+        order = sort.values.data_ptr()
+        lists = _TILES.pack(order, counted, kept, kept + 4 * words, tiles, len(tasks))
+        passes = passes_of(gray_bits + map_bits)
+        n = len(tasks)
+        return cls(layouts, sort, scratch, packed, n, keys, lists, columns, tiles, passes)
+
+    def launch(self) -> None:
+        """Write the layouts, on the current stream."""
+        device = self.scratch.device
+        module = cuda.module("tiles.cu", device)
+        keys, lists = self.keys + self.tasks, self.lists + self.tasks
+        module.launch("column_bits", self.n, keys, device, shared_bytes=4 * self.columns)
+        module.launch("mask_keys", max(1, min(_BLOCKS, -(-self.sort.items // 256))), keys, device)
+        self.sort.run(self.passes)
+        module.launch("tile_masks", -(-self.tiles // 8), lists, device)
+        module.launch("tile_lists", self.tiles, lists, device)
 
 
 def _tasks(

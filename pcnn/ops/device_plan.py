@@ -329,7 +329,7 @@ class DevicePlan:
     def _tables(
         self, sites: dict[int, Sites], levels: Levels | None, report: Tensor, listed: bool
     ) -> dict[int, Search | DisjointTables]:
-        """Search every map; count triplets into the report if they are listed, or maps large."""
+        """Search every map; count triplets into the report if they are listed or decide."""
         results: dict[int, Search | DisjointTables] = {}
         tilings: dict[int, DisjointMap] = {}
         searches: list[Search] = []
@@ -341,7 +341,8 @@ class DevicePlan:
             kernel = self.recipe.maps[entry.number].kernel
             source, target = sites[entry.source], sites[entry.target]
             counts = None
-            if listed or entry.is_large:
+            # a room says which maps are cut, so nothing asks for the density of large ones
+            if listed or (entry.is_large and not target.fixed):
                 counts = report[entry.slots]
             if entry.shape is not None:
                 searches.append(Search.allocate(source, target, entry.shape, counts))
@@ -396,7 +397,8 @@ class DevicePlan:
             slots = [entry.slots for entry in self.maps]
             counted = fitting_triplets(report, list(zip(slots, fixed, strict=True)))
         else:
-            counted = report.to(torch.int64) if listed or self.has_large else report
+            dense = self.has_large and room is None
+            counted = report.to(torch.int64) if listed or dense else report
         above = self._rows_above(grid.rows, levels, rows, tables)
         grids: list[VoxelGrid | None] = [grid] + [None] * len(self.recipe.levels)
         for number, (parent, _, kernel) in enumerate(self.recipe.levels, 1):
@@ -427,7 +429,7 @@ class DevicePlan:
                 ends = [0] * planned.kernel.volume + [fixed[place]]
             if ends is not None:
                 built.edges.layouts["offsets", False] = (torch.tensor(ends),)
-            if ends is not None or entry.is_large:
+            if ends is not None or (entry.is_large and room is None):
                 built.edges.layouts["counts", False] = (counted[entry.slots],)
             maps[entry.number] = source.add_map(target, planned.kernel, built)
         return grids, maps
