@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import statistics
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -72,6 +73,7 @@ def whole(training: Training, watch: StepWatch, trace: StepTrace, figure: str, g
     each = sorted(1e3 * seconds for seconds in watch.each)
     found: dict[str, int | float | str] = {
         "steps_per_second": round(training.steps / watch.seconds, 2),
+        "median_ms": round(statistics.median(each), 3),
         "data_share": round(watch.waited / watch.seconds, 4),
         "loss": float(watch.losses[-1]),
         "steps": training.steps,
