@@ -315,31 +315,6 @@ KERNEL(fit_counts, FitArguments, 32) {
     if (i < a.n) a.fitting[a.before + i] = fits ? a.counts[i] : 0;
 }
 
-#define MAX_LISTED 32
-
-struct ListedTask {
-    i64 first;  // word of the map's counts
-    i64 room;   // triplets that there is room for
-    int volume;
-};
-
-struct ListedArguments {
-    const u32* counts;  // triplets of every slot of all maps
-    i64* fitting;       // the same, or 0 for a map with more than there is room for
-    ListedTask tasks[MAX_LISTED];
-};
-
-// A warp a map.
-KERNEL(fit_triplets, ListedArguments, 32) {
-    const ListedTask& task = a.tasks[blockIdx.x];
-    i64 sum = 0;
-    for (int k = lane_index(); k < task.volume; k += WARP) sum += a.counts[task.first + k];
-#pragma unroll
-    for (int lanes = WARP / 2; lanes; lanes >>= 1) sum += __shfl_xor_sync(FULL_MASK, sum, lanes);
-    for (int k = lane_index(); k < task.volume; k += WARP)
-        a.fitting[task.first + k] = sum <= task.room ? (i64)a.counts[task.first + k] : 0;
-}
-
 // Row of a coarser level above every row of a finer one: the coarse site of a finest row inside it.
 struct AboveTask {
     const u32* first;    // [rows] a finest row inside every site, or null: the finest rows themselves

@@ -23,7 +23,6 @@ struct TableArguments {
     int* in_index;       // fill: [T]
     int* out_index;      // fill: [T]
     i64 n, chunks;
-    i64 room;            // pairs there is room for; others are left out
     int volume, rows;    // rows of a chunk, a multiple of 32
     int strips;          // blocks a chunk: strips of STAGED_COLUMNS slots
 };
@@ -57,8 +56,8 @@ __device__ __forceinline__ void walk_table(const TableArguments& a) {
                 const int local = start + lane_index();
                 const int found = local < rows ? tile[local * pitch + slot] : -1;
                 const u32 ballot = __ballot_sync(FULL_MASK, found >= 0);
-                const i64 to = next + rank_below(ballot);
-                if (FILL && found >= 0 && to < a.room) {
+                if (FILL && found >= 0) {
+                    const i64 to = next + rank_below(ballot);
                     a.in_index[to] = found;
                     a.out_index[to] = (int)(top + local);
                 }

@@ -21,7 +21,6 @@ from pcnn.kernels import cuda
 from pcnn.maps.radix_sort import MAX_PASSES, TILE, RadixSort, passes_of, state_words
 
 MAX_LEVELS = 12
-MAX_LISTED = 32
 
 _FIELDS = "iiii"
 _PACK = struct.Struct(f"PPPPq{_FIELDS}0q")
@@ -30,7 +29,6 @@ _LEVELS = struct.Struct(f"PPPPPPPPPqii{_FIELDS}{3 * MAX_LEVELS}i0q")
 _UNIQUE = struct.Struct(f"11P4q{_FIELDS}{3 * MAX_LEVELS}i{MAX_LEVELS}I0q")
 _FIT = struct.Struct(f"PPii{MAX_LEVELS}I0q")
 _ABOVE = struct.Struct("PPPqq")
-_LISTED = struct.Struct("qqi0q")
 _NO_TASK = b"\0" * _ABOVE.size
 _NUMBER = struct.Struct("i0q")
 #: Words of an extent: largest and smallest batch index, x, y and z, and the flags of what fails.
@@ -256,30 +254,6 @@ def fitting_counts(counts: Sequence[Tensor], rooms: Sequence[Sequence[int]]) -> 
         arguments = _FIT.pack(found.data_ptr(), fitting.data_ptr(), *sizes_of)
         module.launch("fit_counts", 1, arguments, device)
         before += len(own)
-    return fitting
-
-
-def fitting_triplets(counts: Tensor, maps: Sequence[tuple[slice, int]]) -> Tensor:
-    """Triplets of every slot of many maps, or zeros for a map with more than there is room for.
-
-    Args:
-        counts: int32 of all slots of all maps.
-        maps: of every map its slots among them, and the triplets there is room for.
-
-    Returns:
-        int64, as long as ``counts``; undefined where no map has its slots.
-    """
-    fitting = torch.empty(counts.shape[0], dtype=torch.int64, device=counts.device)
-    module = cuda.module("levels.cu", counts.device)
-    for start in range(0, len(maps), MAX_LISTED):
-        tasks = [
-            _LISTED.pack(slots.start, room, slots.stop - slots.start)
-            for slots, room in maps[start : start + MAX_LISTED]
-        ]
-        spare = [bytes(_LISTED.size)] * (MAX_LISTED - len(tasks))
-        pointers = struct.pack("PP", counts.data_ptr(), fitting.data_ptr())
-        arguments = b"".join([pointers, *tasks, *spare])
-        module.launch("fit_triplets", len(tasks), arguments, counts.device)
     return fitting
 
 

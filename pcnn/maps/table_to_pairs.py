@@ -20,7 +20,7 @@ Pairs = tuple[Tensor, Tensor, Tensor]
 #: Slots of a block and threads of the kernels, as in ``csrc/pairs.cu``.
 STAGED_COLUMNS, PAIR_THREADS, PAIR_WARPS = 128, 256, 8
 
-TABLE_ARGUMENTS = struct.Struct("6P3q3i0q")
+TABLE_ARGUMENTS = struct.Struct("6P2q3i0q")
 SCAN_ARGUMENTS = struct.Struct("3Pq")
 TRANSPOSED_ARGUMENTS = struct.Struct("5P2q3i0q")
 REVERSE_ARGUMENTS = struct.Struct("2Pqi0q")
@@ -33,7 +33,7 @@ def pairs_from_table(table: Tensor, offsets: Tensor | None = None) -> Pairs:
     Args:
         table: ``[N_out, K]`` int32, -1 where a slot is empty.
         offsets: ``[K + 1]`` int64 on the host, where they are known; without them the host waits
-            once, for the number of triplets to allocate. Triplets behind the last are left out.
+            once, for the number of triplets to allocate.
 
     Returns:
         ``in_index [T]``, ``out_index [T]`` int32, ``offsets [K + 1]`` int64 on the host.
@@ -45,13 +45,13 @@ def pairs_from_table(table: Tensor, offsets: Tensor | None = None) -> Pairs:
     starts = torch.empty(volume + 1, dtype=torch.int64, device=device)
     kernels = module("pairs.cu", device)
 
-    def arguments(in_index: int, out_index: int, room: int) -> bytes:
+    def arguments(in_index: int, out_index: int) -> bytes:
         pointers = (table, scratch[0], scratch[1], starts)
         addresses = (tensor.data_ptr() for tensor in pointers)
-        shape = (rows, chunks, room, volume, size, strips)
+        shape = (rows, chunks, volume, size, strips)
         return TABLE_ARGUMENTS.pack(*addresses, in_index, out_index, *shape)
 
-    kernels.launch("count_table", chunks * strips, arguments(0, 0, 0), device)
+    kernels.launch("count_table", chunks * strips, arguments(0, 0), device)
     scan_counts(scratch[0], scratch[1], starts)
     if offsets is None:
         offsets = torch.tensor(pinned.read_copy(starts))
@@ -59,7 +59,7 @@ def pairs_from_table(table: Tensor, offsets: Tensor | None = None) -> Pairs:
     kernels.launch(
         "fill_from_table",
         chunks * strips,
-        arguments(in_index.data_ptr(), out_index.data_ptr(), in_index.shape[0]),
+        arguments(in_index.data_ptr(), out_index.data_ptr()),
         device,
     )
     return in_index, out_index, offsets

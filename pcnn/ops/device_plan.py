@@ -28,7 +28,6 @@ from pcnn.maps.levels import (
     check_overflow,
     extent_of,
     fitting_counts,
-    fitting_triplets,
     pack_cells,
     rows_above,
     scratch_words,
@@ -248,8 +247,8 @@ class DevicePlan:
             count=counts[0],
         ).keep_order(finest.order)
         sites = self._sites(Sites(keys, finest_rows, counts[0], True), levels, rows, counts[1:])
-        tables = self._tables(sites, levels, report, bool(room.triplets))
-        return *self._finish(grid, levels, tables, report, rows, sites, None, room), report
+        tables = self._tables(sites, levels, report, False)
+        return *self._finish(grid, levels, tables, report, rows, sites), report
 
     def seen(self, numbers: Sequence[int], batch_size: int) -> Room:
         """The room that a cloud takes, from the report of `in_room` on the host.
@@ -265,8 +264,7 @@ class DevicePlan:
         """
         self._check_extent(numbers, batch_size)
         rows = numbers[EXTENT_WORDS], *numbers[_HEAD : _HEAD + len(self.wanted)]
-        triplets = tuple(sum(numbers[entry.slots]) for entry in self.maps)
-        return Room(0, rows, (numbers[_ROOT_PASSES], numbers[_LEVEL_PASSES]), triplets)
+        return Room(0, rows, (numbers[_ROOT_PASSES], numbers[_LEVEL_PASSES]))
 
     def _check_extent(self, numbers: Sequence[int], batch_size: int | None) -> Box:
         """Refuse cells that keys do not hold, or of no cloud; the box of all others."""
@@ -389,16 +387,10 @@ class DevicePlan:
         rows: Sequence[int],
         sites: dict[int, Sites],
         listed: list[int] | None = None,
-        room: Room | None = None,
     ) -> tuple[list[VoxelGrid | None], Maps]:
         """Cache levels and maps on the geometry; ``listed``: the report, if triplets are listed."""
-        fixed = () if room is None else room.triplets
-        if fixed:
-            slots = [entry.slots for entry in self.maps]
-            counted = fitting_triplets(report, list(zip(slots, fixed, strict=True)))
-        else:
-            dense = self.has_large and room is None
-            counted = report.to(torch.int64) if listed or dense else report
+        dense = self.has_large and not sites[0].fixed  # a room says which maps are cut
+        counted = report.to(torch.int64) if listed or dense else report
         above = self._rows_above(grid.rows, levels, rows, tables)
         grids: list[VoxelGrid | None] = [grid] + [None] * len(self.recipe.levels)
         for number, (parent, _, kernel) in enumerate(self.recipe.levels, 1):
@@ -410,7 +402,7 @@ class DevicePlan:
                     kernel, finer.floor_level(*given)
                 )
         maps: Maps = [None] * len(self.recipe.maps)
-        for place, entry in enumerate(self.maps):
+        for entry in self.maps:
             planned = self.recipe.maps[entry.number]
             source, target = grids[entry.source], grids[entry.target]
             assert source is not None
@@ -422,14 +414,10 @@ class DevicePlan:
             else:
                 counted_rows = source.count, target.count
                 built = found.kernel_map(source.rows, target.rows, row_counts=counted_rows)
-            ends: list[int] | None = None
-            if listed is not None:
+            if listed:
                 ends = [0, *itertools.accumulate(listed[entry.slots])]
-            elif fixed:  # the last is what pairs have room for; where slots begin stays unknown
-                ends = [0] * planned.kernel.volume + [fixed[place]]
-            if ends is not None:
                 built.edges.layouts["offsets", False] = (torch.tensor(ends),)
-            if ends is not None or (entry.is_large and room is None):
+            if listed or (entry.is_large and dense):
                 built.edges.layouts["counts", False] = (counted[entry.slots],)
             maps[entry.number] = source.add_map(target, planned.kernel, built)
         return grids, maps

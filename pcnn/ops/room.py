@@ -17,19 +17,15 @@ class Room:
         points: cells that it takes.
         rows: sites of the finest level, then of every other level that is sorted.
         passes: of the two sorts.
-        triplets: of every map that `DevicePlan` builds; empty where none are listed.
     """
 
     points: int
     rows: tuple[int, ...]
     passes: tuple[int, int]
-    triplets: tuple[int, ...] = ()
 
     def holds(self, other: Room) -> bool:
         """True if a cloud that takes the other room fits into this one."""
-        counted = other.triplets if self.triplets else ()
-        theirs = *other.rows, *other.passes, *counted
-        own = *self.rows, *self.passes, *self.triplets
+        theirs, own = (*other.rows, *other.passes), (*self.rows, *self.passes)
         return all(needed <= there for needed, there in zip(theirs, own, strict=True))
 
 

@@ -68,15 +68,9 @@ class VoxelPlan(NetworkPlan):
         return geometry
 
     def in_room(
-        self,
-        cells: Tensor,
-        count: Tensor,
-        batch_size: int,
-        downsampling: str,
-        room: PlanRoom,
-        backward: bool = False,
+        self, cells: Tensor, count: Tensor, batch_size: int, downsampling: str, room: PlanRoom
     ) -> tuple[VoxelGrid, Tensor]:
-        """Cells to a planned geometry, in a room of fixed size; nothing waits.
+        """Cells to a planned geometry for inference, in a room of fixed size; nothing waits.
 
         Args:
             cells: as `DevicePlan.in_room`, with the following.
@@ -84,7 +78,6 @@ class VoxelPlan(NetworkPlan):
             batch_size: ...
             downsampling: output sites of strided convolutions.
             room: the sizes.
-            backward: whether backward follows; then the room has triplets.
 
         Returns:
             The geometry, and the report for `seen`.
@@ -92,9 +85,9 @@ class VoxelPlan(NetworkPlan):
         Raises:
             WaitsForDevice: the plan waits for the device; the message says for which reason.
         """
-        ready = self._fixed(cells.device, downsampling, backward)
+        ready = self._fixed(cells.device, downsampling)
         grids, maps, report = ready.in_room(cells, count, batch_size, room.sizes)
-        self._finish(grids, maps, backward, room.cut)
+        self._finish(grids, maps, False, room.cut)
         (geometry, *_) = grids
         assert geometry is not None
         return geometry, report
@@ -103,14 +96,9 @@ class VoxelPlan(NetworkPlan):
         """See `DevicePlan.seen`."""
         return self._device_plan((1, 1, 1), downsampling, DEFAULT_FORMAT).seen(numbers, batch_size)
 
-    def room_of(self, grid: VoxelGrid, backward: bool = False) -> PlanRoom:
-        """The room that a planned geometry of the same network takes.
-
-        Args:
-            grid: the geometry.
-            backward: whether it is planned for backward too.
-        """
-        ready = self._fixed(grid.device, grid.downsampling, backward)
+    def room_of(self, grid: VoxelGrid) -> PlanRoom:
+        """The room that a planned geometry of the same network takes."""
+        ready = self._fixed(grid.device, grid.downsampling)
         grids: list[VoxelGrid] = [grid]
         for parent, direction, kernel in self.recipe.levels:
             level = grids[parent].level(kernel, direction == "down")
@@ -125,15 +113,10 @@ class VoxelPlan(NetworkPlan):
             for flipped in (False, True):
                 if built is not None and ("section_tiles", flipped) in built.edges.layouts:
                     cut.add((number, flipped))
-        triplets = []
-        for entry in ready.maps if backward and self._lists[True] else ():
-            known = self.recipe.maps[entry.number].found(grids)
-            assert known is not None
-            triplets.append(known.triplets)
         took = ready.passes[0], ready.passes[1]
-        return PlanRoom(Room(points, rows, took, tuple(triplets)), frozenset(cut))
+        return PlanRoom(Room(points, rows, took), frozenset(cut))
 
-    def _fixed(self, device: torch.device, downsampling: str, backward: bool) -> DevicePlan:
+    def _fixed(self, device: torch.device, downsampling: str) -> DevicePlan:
         """The plan of a device, if nothing of it waits."""
         if not self._is_batched(device):
             name = self.engine.name
@@ -144,12 +127,11 @@ class VoxelPlan(NetworkPlan):
                 "it has levels other than the floor of its input's (downsampling="
                 f"{downsampling!r}, or generative layers), whose sites are counted one by one"
             )
-        counted = ("pairs", "counts") if backward else ()
-        for planned, wanted in zip(self.recipe.maps, self.wanted[backward], strict=True):
-            # what pooling reads has a substitute in inference (`NetworkPlan.missing`)
-            pooled = not backward and not any(use.backward for use in planned.uses)
+        for planned, wanted in zip(self.recipe.maps, self.wanted[False], strict=True):
+            # the pairs that pooling reads have a substitute (`NetworkPlan.missing`)
+            pooled = not any(use.backward for use in planned.uses)
             for name, _ in wanted:
-                if not (name in _FIXED or name in counted or (pooled and name == "pairs")):
+                if not (name in _FIXED or (pooled and name == "pairs")):
                     raise WaitsForDevice(f"a layer reads {name!r}, a list whose length is counted")
         return ready
 

@@ -22,7 +22,7 @@ from pcnn.ops.room import PlanRoom, Room
 from pcnn.runtime.buckets import Edges
 from pcnn.runtime.graph import GraphedNetwork, Key
 
-FORMAT = 1
+FORMAT = 2
 
 
 def save_graph(runner: GraphedNetwork, path: str | Path) -> None:
