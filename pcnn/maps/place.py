@@ -25,15 +25,14 @@ def place(parts: Sequence[Part]) -> None:
     """Copy tensors to memory of fixed size, and write what is spare behind them.
 
     Args:
-        parts: the tensors; those on a device without kernels, or of less than 32 bits, take a
-            launch or more each.
+        parts: the tensors; those on a device without kernels take a launch or more each, and so do
+            those of less than 32 bits that have spare numbers or do not begin and end at 32 bits.
     """
     others: list[Part] = []
     devices: dict[torch.device, list[Part]] = {}
     for part in parts:
-        wide = part.own.dtype.itemsize in (4, 8) and part.own.dtype == part.source.dtype
         served = part.own.device.type in cuda.LOADERS and part.own.device == part.source.device
-        if wide and served:
+        if served and part.own.dtype == part.source.dtype and _in_words(part):
             devices.setdefault(part.own.device, []).append(part)
         else:
             others.append(part)
@@ -43,13 +42,21 @@ def place(parts: Sequence[Part]) -> None:
             _launch(own[first : first + MAX_PARTS], device)
 
 
+def _in_words(part: Part) -> bool:
+    """True if all that is copied and written are words of 32 bits."""
+    own, source, spare, first = part
+    if own.dtype.itemsize in (4, 8):
+        return True
+    ends = own.data_ptr() | source.data_ptr() | source.nbytes
+    return spare is None and first is None and source.is_contiguous() and ends % 4 == 0
+
+
 def _launch(parts: Sequence[Part], device: torch.device) -> None:
     packed, kept, block = [], [], 0
     for part in parts:
         source = part.source.contiguous()
         kept.append(source)
-        scale = source.dtype.itemsize // 4
-        words, room = scale * source.numel(), scale * part.own.numel()
+        words, room = source.nbytes // 4, part.own.nbytes // 4
         kind, spare, first = KEPT, 0, 0
         if part.first is not None:
             kind, first = PLACES, part.first

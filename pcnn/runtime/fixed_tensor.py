@@ -10,6 +10,8 @@ import torch
 from torch import Tensor
 
 from pcnn.geometry.base import Finer
+from pcnn.geometry.padding import Part
+from pcnn.maps.place import place
 from pcnn.tensor import SparseTensor
 
 
@@ -69,7 +71,7 @@ def fixed(output: Any) -> Any:
 
 
 class Copies:
-    """Copies of an output on memory of its own, made in two parts.
+    """Copies of an output on memory of its own, made in two parts, each in one launch.
 
     Tensors that several parts of the output share stay shared.
 
@@ -109,13 +111,13 @@ class Copies:
 
 def _twin(tensor: Tensor, twins: dict[int, tuple[Tensor, Tensor]]) -> Tensor:
     if id(tensor) not in twins:
-        twins[id(tensor)] = torch.empty_like(tensor), tensor
+        own = torch.empty_like(tensor, memory_format=torch.contiguous_format)
+        twins[id(tensor)] = own, tensor
     return twins[id(tensor)][0]
 
 
 def _fill(twins: dict[int, tuple[Tensor, Tensor]]) -> None:
-    for own, source in twins.values():
-        own.copy_(source, non_blocking=True)
+    place([Part(own, source) for own, source in twins.values()])
 
 
 def _mapped(output: Any, function: Callable[[Any], Any]) -> Any:

@@ -22,6 +22,8 @@ from torch import Tensor, nn
 
 from pcnn.geometry import VoxelGrid
 from pcnn.geometry.checks import check_finite, check_points, require_tensors, voxel_sizes
+from pcnn.geometry.padding import Part
+from pcnn.maps.place import place
 from pcnn.maps.voxel_points import REDUCTIONS, cells_of_points, reduce_by_row
 from pcnn.nn.snapshot import Snapshot
 from pcnn.ops import Planner
@@ -58,7 +60,8 @@ class Bucket:
         buffers: ``[room.points, 3]``, ``[room.points, C]`` and ``[room.points]`` (or None), where
             points, features and batch index of clouds are copied to.
         count: ``[1]`` int32, points of the cloud.
-        report: page-locked, what the plan saw (`DevicePlan.seen`).
+        seen: what the plan saw (`DevicePlan.seen`), on the memory of the graph.
+        report: page-locked memory that it is copied to.
         graphs: that of the geometry, and that of the layers.
         output: of the network, on the memory of the graph.
         grid: the geometry, likewise.
@@ -68,6 +71,7 @@ class Bucket:
     bytes: int
     buffers: Cloud
     count: Tensor
+    seen: Tensor
     report: Tensor
     graphs: tuple[torch.cuda.CUDAGraph, torch.cuda.CUDAGraph]
     output: Any
@@ -219,7 +223,8 @@ class GraphedNetwork:
         if self.reason is None:
             self._pool = torch.cuda.graph_pool_handle()
             self._stream = torch.cuda.Stream(self.device)
-            self._planned, self._done = torch.cuda.Event(), torch.cuda.Event()
+            self._planned, self._reported, self._done = (torch.cuda.Event() for _ in range(3))
+            self._ran: torch.cuda.Stream | None = None
 
     def _sources(self) -> list[Tensor]:
         return [*self.model.parameters(), *self.model.buffers()]
@@ -303,7 +308,6 @@ class GraphedNetwork:
         try:
             with torch.cuda.graph(graphs[0], **kept):
                 grid, seen = geometry()
-                report.copy_(seen, non_blocking=True)
             with torch.cuda.graph(graphs[1], **kept):
                 output = layers(grid)
         except RuntimeError as error:
@@ -311,7 +315,7 @@ class GraphedNetwork:
             return None
         torch.cuda.current_stream(device).wait_stream(self._stream)
         took = torch.cuda.memory_reserved(device) - before
-        bucket = Bucket(room, took, buffers, count, report, graphs, output, grid)
+        bucket = Bucket(room, took, buffers, count, seen, report, graphs, output, grid)
         self._buckets[key] = bucket
         while len(self._buckets) > self.most:
             self._buckets.popitem(last=False)
@@ -321,15 +325,20 @@ class GraphedNetwork:
         """The output; ``None`` if the cloud did not fit, and a larger bucket was captured."""
         points, _, _ = cloud
         stream = torch.cuda.current_stream(self.device)
-        stream.wait_event(self._done)  # of the call before, which may be of another stream
+        if stream != self._ran:  # the stream of the call before
+            stream.wait_event(self._done)
+            self._ran = stream
         _fill(bucket.buffers, bucket.count, cloud)
         geometry, layers = bucket.graphs
         geometry.replay()
         self._planned.record(stream)
         layers.replay()
-        copies = Copies(bucket.output, len(points))
         with torch.cuda.stream(self._stream):  # beside the layers
             self._stream.wait_event(self._planned)
+            bucket.report.copy_(bucket.seen, non_blocking=True)
+            self._reported.record(self._stream)
+        copies = Copies(bucket.output, len(points))  # on memory of the caller's stream
+        with torch.cuda.stream(self._stream):
             copies.fill_sites()
         copies.fill_features()
         stream.wait_stream(self._stream)
@@ -338,7 +347,7 @@ class GraphedNetwork:
         if not self._kept.holds(self._sources()):
             self._adopt()
             return None
-        self._planned.synchronize()
+        self._reported.synchronize()
         try:
             numbers = bucket.report.tolist()
             seen = self._planner.on_voxels.seen(numbers, batch_size, "floor")
@@ -399,11 +408,16 @@ def graph(
 
 
 def _fill(buffers: Cloud, count: Tensor, cloud: Cloud) -> None:
+    """Copy a cloud and its number of points; in one launch what lies on the device."""
     n = len(cloud[0])
+    parts = [Part(count, count[:0], n)]
     for buffer, own in zip(buffers, cloud, strict=True):
         if buffer is not None and own is not None:
-            buffer[:n].copy_(own, non_blocking=True)
-    count.fill_(n)
+            if own.device == buffer.device:
+                parts.append(Part(buffer, own))
+            else:
+                buffer[:n].copy_(own, non_blocking=True)
+    place(parts)
 
 
 def _own(model: nn.Module, dtype: torch.dtype | None) -> nn.Module:

@@ -33,7 +33,11 @@ def parts() -> list[Part]:
         part(ints.long() << 33, (2 * WORDS + 128,), (1 << 62) - 1),
         part(floats, (384, 4), 0),
         part(floats.double(), (384, 4), -0.5),
-        part(floats.half(), (384, 4), 0),  # less than 32 bits
+        part(floats.half(), (384, 4), 0),  # less than 32 bits, with spare numbers
+        part(floats[:, 0].half(), (384,), None),  # an odd number of them
+        part(floats.half(), (384, 4), None),
+        part(floats[1:].half(), (384, 4), None, shift=2),
+        part(floats.half(), (384, 4), None, shift=1),
         part(ints[:0], (5,), 3),
         part(ints[:5], (5,), 3),
         part(floats.t()[:3], (3, 301), None),  # no rows of memory
@@ -57,7 +61,7 @@ def test_all_parts_in_two_launches(device: torch.device, monkeypatch: pytest.Mon
     monkeypatch.setattr(module, "_launch", counted)
     place_in_torch(expected)
     place(found)
-    assert launched == [MAX_PARTS, len(found) - 1 - MAX_PARTS]
+    assert launched == [MAX_PARTS, len(found) - 3 - MAX_PARTS]
     for one, other in zip(found, expected, strict=True):
         assert torch.equal(one.own.cpu(), other.own)
         flat = other.own.reshape(-1)[: other.source.numel()]
