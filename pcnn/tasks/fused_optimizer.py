@@ -30,12 +30,32 @@ def made_for(
     given: Mapping[str, Any] = factory.keywords if isinstance(factory, partial) else {}
     kind = factory.func if isinstance(factory, partial) else factory
     asked = any(given.get(name) is not None for name in ("fused", "foreach"))
+    asked = asked or bool(given.get("dampening"))  # see `fill_momentum`
     if device.type == "cuda" and kind in FUSED and not asked:
         optimizer = factory(groups, fused=True)
     else:
         optimizer = factory(groups)
     optimizer.register_load_state_dict_pre_hook(keep_implementation)
+    fill_momentum(optimizer)
+    optimizer.register_load_state_dict_post_hook(fill_momentum)
     return optimizer
+
+
+def fill_momentum(optimizer: Optimizer) -> None:
+    """Begin the momentum of a fused SGD with zeros, which gives the first step that torch defines.
+
+    Torch's own first step allocates it, and writes nothing there where the step is left out: the
+    next one would go on from whatever the memory held. With dampening torch's first step is
+    another one than from zeros, so such an optimiser is not fused here.
+    """
+    if type(optimizer) is not torch.optim.SGD:
+        return
+    for group in optimizer.param_groups:
+        if group["fused"] and group["momentum"] and not group["dampening"]:
+            for parameter in group["params"]:
+                state = optimizer.state[parameter]
+                if state.get("momentum_buffer") is None:
+                    state["momentum_buffer"] = torch.zeros_like(parameter)
 
 
 def keep_implementation(optimizer: Optimizer, state: dict[str, Any]) -> dict[str, Any]:

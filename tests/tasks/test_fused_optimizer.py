@@ -55,6 +55,33 @@ def test_a_state_loads_into_the_other_kind(kind: Any, fused: bool) -> None:
     torch.testing.assert_close(mine, first.param_groups[0]["params"][0])
 
 
+@pytest.mark.parametrize("loaded", [False, True])
+@pytest.mark.parametrize("nesterov", [False, True])
+def test_momentum_begins_behind_a_step_that_was_left_out(loaded: bool, nesterov: bool) -> None:
+    factory = partial(SGD, lr=0.1, momentum=0.9, nesterov=nesterov, weight_decay=0.1)
+    plain, fused = (
+        made_for(torch.device("cpu"), factory, groups()),
+        made_for(CUDA, factory, groups()),
+    )
+    if loaded:
+        fused.load_state_dict(plain.state_dict())
+    for broken in (True, False, False):
+        for optimizer in (plain, fused):
+            (parameter,) = optimizer.param_groups[0]["params"]
+            parameter.grad = torch.tensor([1.0, -2.0, torch.nan if broken else 3.0])
+        if not broken:
+            plain.step()
+        fused.found_inf = torch.tensor(float(broken))  # type: ignore[attr-defined]
+        fused.step()
+    ends = [optimizer.param_groups[0]["params"][0] for optimizer in (plain, fused)]
+    torch.testing.assert_close(*ends)
+
+
+def test_dampened_momentum_is_not_fused() -> None:
+    asked = partial(SGD, lr=0.1, momentum=0.9, dampening=0.1)
+    assert not leaves_steps_out(made_for(CUDA, asked, groups()))
+
+
 class Line(NetworkTask):
     def training_step(self, batch: Tensor, batch_idx: int) -> Tensor:
         loss: Tensor = self.net(batch).square().mean()
