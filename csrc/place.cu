@@ -10,6 +10,9 @@
 #define KEPT 0    // what is spare stays as it is
 #define FILLED 1  // one value
 #define PLACES 2  // tiles of rows: spare places, which are negative, and spare tiles hold spare rows
+#define STEPS 3   // first steps of tiles: those beyond what is stored become the largest number, and
+                  // what is spare repeats the last
+#define BEYOND 0x7fffffff
 
 struct PlacePart {
     const u32* source;  // [words] of 32 bits
@@ -18,7 +21,7 @@ struct PlacePart {
     i64 room;           // that are written
     u32 spare[2];       // the value, of 64 bits or twice the same
     int kind;
-    u32 first;          // row of the first place of the tile with spare ones
+    u32 first;          // row of the first place of the tile with spare ones; steps that are stored
     i64 first_block;
 };
 
@@ -39,7 +42,7 @@ KERNEL(place, PlaceArguments, THREADS) {
     const PlacePart& part = a.parts[low];
     const i64 begin = ((i64)blockIdx.x - part.first_block) * WORDS;
     const bool aligned = (((u64)part.source | (u64)part.own) & 15) == 0;
-    if (aligned && part.kind != PLACES && begin + WORDS <= part.words) {
+    if (aligned && part.kind < PLACES && begin + WORDS <= part.words) {
         const int4* source = (const int4*)(part.source + begin) + threadIdx.x;
         int4* own = (int4*)(part.own + begin) + threadIdx.x;
         int4 values[WORDS / THREADS / 4];
@@ -52,7 +55,10 @@ KERNEL(place, PlaceArguments, THREADS) {
     const i64 end = begin + WORDS < part.room ? begin + WORDS : part.room;
     for (i64 i = begin + threadIdx.x; i < end; i += THREADS) {
         u32 value;
-        if (i < part.words) {
+        if (part.kind == STEPS) {
+            value = part.source[i < part.words ? i : part.words - 1];
+            if (value > part.first) value = BEYOND;
+        } else if (i < part.words) {
             value = part.source[i];
             if (part.kind == PLACES && (int)value < 0) value = part.first + (u32)(i % TILE_ROWS);
         } else {

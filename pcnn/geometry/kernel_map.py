@@ -382,7 +382,9 @@ class KernelMap:
         for name in ("pairs", "offsets"):
             for side in (False, True):
                 if (name, side) in there:
-                    return int(there[name, side][-1][-1])
+                    ends = there[name, side][-1]
+                    # of a map in memory of fixed size the host knows the room alone
+                    return None if ends.is_meta else int(ends[-1])
         for side in (False, True):
             if ("bags", side) in there:
                 return there["bags", side][0].shape[0]

@@ -15,7 +15,17 @@ import torch
 from pcnn.geometry.block_layouts import Layout as Layout
 from pcnn.geometry.block_layouts import bags, blocks, row_starts
 from pcnn.geometry.gray_order import bits
-from pcnn.geometry.padding import BY_SLOT, CONSTANT, MASKS, PAIRS, TABLE, TILES, Padding
+from pcnn.geometry.padding import (
+    BY_SLOT,
+    CONSTANT,
+    MASKS,
+    PAIRS,
+    ROW_LISTS,
+    ROWS_CSR,
+    TABLE,
+    TILES,
+    Padding,
+)
 from pcnn.geometry.row_lists import row_lists as lists_of_rows
 from pcnn.geometry.slot_subsets import half_pairs, hybrid, slot_norms
 from pcnn.geometry.slot_tiles import (
@@ -230,9 +240,9 @@ LAYOUTS: Mapping[str, LayoutKind] = {
         LayoutKind("offsets", offsets, True, padding=BY_SLOT),
         LayoutKind("table", table, replaced_by_tiles=True, padding=TABLE),
         LayoutKind("masks", masks, replaced_by_tiles=True, padding=MASKS),
-        LayoutKind("rows_csr", rows_csr, True, 8),
+        LayoutKind("rows_csr", rows_csr, True, 8, padding=ROWS_CSR),
         LayoutKind("columns_csr", columns_csr),
-        LayoutKind("row_lists", row_lists),
+        LayoutKind("row_lists", row_lists, padding=ROW_LISTS),
         LayoutKind("by_out", by_out, True, 6),
         LayoutKind("by_in", by_in, True, 6),
         LayoutKind("identity_slot", identity_slot, True),

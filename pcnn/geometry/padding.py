@@ -13,7 +13,11 @@ import torch
 from torch import Tensor
 
 from pcnn.geometry.block_layouts import Layout
+from pcnn.geometry.row_lists import stored_steps
 from pcnn.geometry.slot_tiles import TILE_ROWS
+
+#: Beyond the steps that any memory holds.
+BEYOND = (1 << 31) - 1
 
 
 class Part(NamedTuple):
@@ -26,12 +30,16 @@ class Part(NamedTuple):
         first: of the output rows of tiles, ``[tiles, TILE_ROWS]``: the row of the first place of
             the tile whose last places are spare, -1. These places, and the tiles behind, take the
             spare rows, which are numbered by the places of all tiles.
+        listed: of the first steps of tiles, ``[tiles + 1]``: steps that are stored. Larger numbers
+            become `BEYOND`, as the memory has room for more; spare tiles take the last number, and
+            so have no steps.
     """
 
     own: Tensor
     source: Tensor
     spare: float | None = None
     first: int | None = None
+    listed: int | None = None
 
 
 class MapRoom(NamedTuple):
@@ -62,11 +70,14 @@ class Padding(NamedTuple):
 
 def place_in_torch(parts: Iterable[Part]) -> None:
     """Copy and write all parts; those without memory (on the meta device) are left out."""
-    for own, source, spare, first in parts:
+    for own, source, spare, first, listed in parts:
         if own.device.type == "meta":
             continue
         flat, values = own.view(-1), source.reshape(-1)
-        if first is not None:
+        if listed is not None:
+            values = torch.where(values > listed, BEYOND, values)
+            flat[len(values) :].copy_(values[-1:].expand(len(flat) - len(values)))
+        elif first is not None:
             places = torch.arange(len(flat), dtype=own.dtype, device=own.device)
             there = first + places[: len(values)] % TILE_ROWS
             flat[len(values) :].copy_(places[len(values) :])
@@ -132,6 +143,41 @@ def _parts_of_tiles(own: Layout, layout: Layout, room: MapRoom, n_out: int) -> l
     return [out, slots, counts._replace(spare=0), rows]
 
 
+def _rows_csr(layout: Layout, room: MapRoom, n_out: int) -> Layout:
+    in_index, slots, offsets = layout
+    listed = in_index.new_empty(room.triplets), slots.new_empty(room.triplets)
+    return *listed, offsets.new_empty(room.n_out + 1)
+
+
+def _parts_of_rows_csr(own: Layout, layout: Layout, room: MapRoom, n_out: int) -> list[Part]:
+    """The range of a spare row is empty."""
+    spare = None, None, layout[0].shape[0]
+    return list(map(Part, own, layout, spare))
+
+
+def _row_lists(layout: Layout, room: MapRoom, n_out: int) -> Layout:
+    out, starts, first_steps, slots, rows, in_index = layout
+    tiles = _tiles_of(room.n_out)
+    steps = stored_steps(room.triplets, tiles, starts.shape[1] - 1)
+    return (
+        *(tensor.new_empty(tiles, *tensor.shape[1:]) for tensor in (out, starts)),
+        first_steps.new_empty(tiles + 1),
+        *(tensor.new_empty(steps, *tensor.shape[1:]) for tensor in (slots, rows)),
+        in_index.new_empty(room.triplets),
+    )
+
+
+def _parts_of_row_lists(own: Layout, layout: Layout, room: MapRoom, n_out: int) -> list[Part]:
+    """Spare tiles hold the spare rows and take no steps."""
+    out, starts, first_steps, slots, rows, in_index = map(Part, own, layout)
+    return [
+        out._replace(first=max(0, layout[0].shape[0] - 1) * TILE_ROWS),
+        starts._replace(spare=0),
+        first_steps._replace(listed=layout[3].shape[0]),
+        *(slots, rows, in_index),
+    ]
+
+
 def _tiles_of(rows: int) -> int:
     return -(-rows // TILE_ROWS)
 
@@ -148,4 +194,6 @@ BY_SLOT = Padding(_cloned, _copied)
 #: Layouts by output row, with what stands in a row without triplets.
 TABLE, MASKS = Padding(_rows, _filled_with(-1)), Padding(_rows, _filled_with(0))
 PAIRS = Padding(_pairs, _parts_of_pairs)
+ROWS_CSR = Padding(_rows_csr, _parts_of_rows_csr)
+ROW_LISTS = Padding(_row_lists, _parts_of_row_lists)
 TILES = Padding(_tiles, _parts_of_tiles)

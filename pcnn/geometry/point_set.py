@@ -67,6 +67,8 @@ class PointSet(Geometry):
         neighbourhood: how kernels relate the points; levels have that of the finest points.
         finer: of a level, the inverses from the points up to the finer set; ``None`` if they are
             not known.
+        count: ``[1]`` int32 on the device of the keys, rows that are points; ``None``: all of them.
+            Spare rows follow; their key is the sentinel, and no map leads from or to them.
         check: whether to look at the contents of the keys; ``None``: where that waits for no
             device, on the host. ``True`` looks everywhere and at everything (`validate`).
 
@@ -89,6 +91,7 @@ class PointSet(Geometry):
     key_format: KeyFormat = DEFAULT_FORMAT
     neighbourhood: Neighbourhood = USUAL
     finer: Finer = ()
+    count: Tensor | None = None
     check: InitVar[bool | None] = None
 
     name: ClassVar[str] = "point"
@@ -117,7 +120,7 @@ class PointSet(Geometry):
                 )
         if check:
             self.validate()
-        elif check is None and self.keys.device.type == "cpu":
+        elif check is None and self.count is None and self.keys.device.type == "cpu":
             check_order(self.keys, clouds, self.key_format, self.one_per_cell, "point set")
 
     def validate(self) -> None:

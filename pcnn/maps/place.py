@@ -12,7 +12,7 @@ from pcnn.kernels import cuda
 
 #: As in ``csrc/place.cu``.
 MAX_PARTS, WORDS = 64, 4096
-KEPT, FILLED, PLACES = range(3)
+KEPT, FILLED, PLACES, STEPS = range(4)
 
 _PART = struct.Struct("PPqqQiIq")
 _NO_PART = b"\0" * _PART.size
@@ -60,6 +60,8 @@ def _launch(parts: Sequence[Part], device: torch.device) -> None:
         kind, spare, first = KEPT, 0, 0
         if part.first is not None:
             kind, first = PLACES, part.first
+        elif part.listed is not None:
+            kind, first = STEPS, part.listed
         elif part.spare is not None:
             kind, spare = FILLED, pattern_of(part.spare, source.dtype)
         else:

@@ -41,7 +41,7 @@ def reduce_sum(x: Tensor, kernel_map: KernelMap, weight: Tensor | None = None) -
     Returns:
         ``[N_out, C]`` in the dtype of ``x``; 0 where an output has no input.
     """
-    if kernel_map.out_count is not None and weight is None:
+    if weight is None and _is_uncounted(kernel_map):
         return _by_table(x, kernel_map, "sum")
     kernel_map.record_use(("pairs",))
     reduced: Tensor = torch.ops.pcnn.reduce(
@@ -52,11 +52,11 @@ def reduce_sum(x: Tensor, kernel_map: KernelMap, weight: Tensor | None = None) -
 
 def reduce_mean(x: Tensor, kernel_map: KernelMap) -> Tensor:
     """Mean of the inputs of every output ``[N_out, C]``; 0 where an output has none."""
-    if kernel_map.out_count is not None:
+    if _is_uncounted(kernel_map):
         return _by_table(x, kernel_map, "mean")
     # as wide as the sums: in float16 the share of a row of 100,000 has 8 bits left
     counts = torch.zeros(kernel_map.n_out, dtype=_sums_of(x), device=x.device)
-    counts.index_add_(0, kernel_map.out_index, counts.new_ones(kernel_map.triplets))
+    counts.index_add_(0, kernel_map.out_index, counts.new_ones(kernel_map.out_index.shape[0]))
     share = counts.clamp_(min=1).reciprocal_()  # [N_out]
     return reduce_sum(x, kernel_map, share.index_select(0, kernel_map.out_index))
 
@@ -74,7 +74,7 @@ def reduce_max(x: Tensor, kernel_map: KernelMap) -> Tensor:
     Returns:
         ``[N_out, C]``; 0 where an output has no input.
     """
-    if kernel_map.out_count is not None:
+    if _is_uncounted(kernel_map):
         return _by_table(x, kernel_map, "max")
     kernel_map.record_use(("pairs",))
     none, channels = x.shape
@@ -82,6 +82,11 @@ def reduce_max(x: Tensor, kernel_map: KernelMap) -> Tensor:
         return x.new_zeros(kernel_map.n_out, channels)
     rows = _argmax(x.detach(), kernel_map)  # [N_out, C], N_in where there is no input
     return x.gather(0, rows.clamp(max=none - 1)).masked_fill(rows == none, 0)
+
+
+def _is_uncounted(kernel_map: KernelMap) -> bool:
+    """True if the host knows no number of triplets, and so has no list of them."""
+    return kernel_map.out_count is not None and not kernel_map.has("pairs")
 
 
 def _by_table(x: Tensor, kernel_map: KernelMap, pooling: str) -> Tensor:

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
 
 from pcnn.dataflows.output_stationary import OutputStationary
+from pcnn.dataflows.row_stationary import RowStationary
 from pcnn.geometry import grid_of_cells
 from pcnn.maps import SortedSearch
 from pcnn.models.minkunet import MinkUNet42
-from pcnn.ops import Engine
+from pcnn.ops import Engine, native_points, resolve
 from pcnn.runtime.capture import Figures
 from pcnn.tensor import SparseTensor
+from tests.clouds import surface
 
-#: The layouts of a GPU, in torch operations.
+#: The layouts of a GPU, in torch operations: on voxels, and on native points.
 TILES = Engine("tiles", SortedSearch(), OutputStationary(sections=False))
+ROWS = replace(resolve("auto"), name="rows", dataflow=RowStationary())
 
 
 def rerun(work: Callable[[], Figures]) -> Callable[[], Figures]:
@@ -39,3 +43,14 @@ def cloud(points: int, seed: int, extent: int = 24) -> tuple[SparseTensor, Tenso
     labels = torch.randint(0, 3, (grid.rows,), generator=draw)
     labels[:5] = 255
     return SparseTensor(features, grid), labels
+
+
+def points(number: int, seed: int, cell: float = 0.1) -> tuple[SparseTensor, Tensor]:
+    """Native points of two clouds on a surface, some in one cell, with labels as of `cloud`."""
+    draw = torch.Generator().manual_seed(seed)
+    places = (surface(number, seed) + torch.rand(number, 3, generator=draw)) * 0.07
+    batch = torch.randint(0, 2, (number,), generator=draw)
+    features = torch.randn(number, 2, generator=draw).double()
+    labels = torch.randint(0, 3, (number,), generator=draw)
+    labels[1:5] = 255
+    return native_points(places, features, batch, cell, batch_size=2), labels

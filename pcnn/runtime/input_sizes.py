@@ -1,0 +1,152 @@
+"""Sizes of a planned input, and of the memory in which inputs like it have their place."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from pcnn.geometry import Geometry, KernelMap
+from pcnn.geometry.layouts import Layout, layout_kind
+from pcnn.geometry.padding import CONSTANT, Padding
+from pcnn.geometry.slot_tiles import TILE_ROWS, TILES
+from pcnn.ops.recipe import Key, PlannedMap, Recipe
+from pcnn.runtime.buckets import Edges
+from pcnn.tensor import SparseTensor
+
+#: Rows of coarser levels, and triplets, that there is room for beyond those of the first batch in
+#: proportion to its rows: scans of one sensor differ by less.
+MARGIN = 1.15
+
+#: The tensor of a layout that has an entry for every triplet.
+LISTS = {"pairs": 0, "rows_csr": 0, "row_lists": -1}
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Sizes of a planned input, or of the memory that such inputs fit.
+
+    Args:
+        rows: of every level, the input's own first.
+        triplets: of every map; 0 where they are not listed.
+        form: all that has to be equal besides: clouds, channels, dtype, kind of points, layouts.
+    """
+
+    rows: tuple[int, ...]
+    triplets: tuple[int, ...]
+    form: Hashable
+
+    @classmethod
+    def of(cls, recipe: Recipe, x: SparseTensor, backward: bool = True) -> Sizes:
+        """Sizes of an input that was planned.
+
+        Args:
+            recipe: levels and maps of the network.
+            x: the input.
+            backward: whether it was planned for backward too.
+
+        Raises:
+            ValueError: an input that was not planned, or a map with a layout that does not lie in
+                memory of fixed size.
+        """
+        levels = levels_of(recipe, x)
+        at = x.geometry
+        form: list[Hashable] = [at.batch_size, at.plan_kind, x.channels, x.features.dtype]
+        triplets = []
+        for planned, built in zip(recipe.maps, maps_of(recipe, levels), strict=True):
+            listed = 0
+            for (name, flipped), layout in held_layouts(planned, built, backward).items():
+                padding_of(name)
+                if name in LISTS:
+                    listed = layout[LISTS[name]].shape[0]
+                # tiles of a map that is walked in sections are several times as many
+                n_out = built.edges.rows[int(not flipped)]
+                parts = layout[0].shape[0] // max(1, -(-n_out // TILE_ROWS)) if name in TILES else 0
+                form.append((name, flipped, parts))
+            triplets.append(listed)
+        return cls(tuple(level.rows for level in levels), tuple(triplets), tuple(form))
+
+    def room(self, edges: Edges) -> Sizes:
+        """Sizes of memory for this input and those like it: one row at least is spare."""
+        capacity = edges.above(self.rows[0] + 1)
+        growth = MARGIN * capacity / max(1, self.rows[0])
+        others = (_tiles(growth * rows + 1) for rows in self.rows[1:])
+        listed = (_tiles(growth * number) for number in self.triplets)
+        return replace(self, rows=(capacity, *others), triplets=tuple(listed))
+
+    def fits(self, room: Sizes) -> bool:
+        """True if an input of these sizes has its place in memory of those, with spare rows."""
+        rows = all(own < most for own, most in zip(self.rows, room.rows, strict=True))
+        listed = zip(self.triplets, room.triplets, strict=True)
+        return rows and all(own <= most for own, most in listed) and self.form == room.form
+
+    def joined(self, other: Sizes) -> Sizes:
+        """Sizes of memory that holds what fits the one or the other; forms are equal."""
+        rows, triplets = map(max, self.rows, other.rows), map(max, self.triplets, other.triplets)
+        return replace(self, rows=tuple(rows), triplets=tuple(triplets))
+
+
+def levels_of(recipe: Recipe, x: SparseTensor) -> list[Geometry]:
+    """The levels of a planned input, in the order of the recipe.
+
+    Raises:
+        ValueError: an input that was not planned.
+    """
+    levels: list[Geometry] = [x.geometry]
+    for parent, direction, kernel in recipe.levels:
+        level = levels[parent].level(kernel, direction == "down")
+        if level is None:
+            raise ValueError(f"{x.geometry} was not planned; call the network's planner first")
+        levels.append(level)
+    return levels
+
+
+def maps_of(recipe: Recipe, levels: Sequence[Geometry]) -> list[KernelMap]:
+    """The maps of a planned input, in the order of the recipe; errors as of `levels_of`."""
+    return list(_maps_of(recipe, levels))
+
+
+def _maps_of(recipe: Recipe, levels: Sequence[Geometry]) -> Iterator[KernelMap]:
+    for planned in recipe.maps:
+        built = planned.found(levels)
+        if built is None:
+            raise ValueError(f"{levels[0]} was not planned; call the network's planner first")
+        yield built
+
+
+def held_layouts(planned: PlannedMap, built: KernelMap, backward: bool) -> dict[Key, Layout]:
+    """Layouts that layers read of a map; all that there are where a plan made others.
+
+    Raises:
+        ValueError: a map so large that backward would make what it reads.
+    """
+    there, wanted = built.edges.layouts, planned.layouts(backward)
+    missing = [name for name, flipped in wanted if (name, flipped) not in there]
+    if missing and built.edges.crowded:
+        raise ValueError(
+            f"{built} has too many triplets to list {', '.join(missing)} beside its rows, so it "
+            "does not lie in memory of fixed size; thin the points"
+        )
+    constant = (key for key in there if layout_kind(key[0]).padding is CONSTANT)
+    held = there if missing else {*wanted, *constant}
+    return {key: layout for key, layout in there.items() if key in held}
+
+
+def padding_of(name: str) -> Padding:
+    """How a layout lies in memory of fixed size.
+
+    Raises:
+        ValueError: it does not.
+    """
+    padding = layout_kind(name).padding
+    if padding is None:
+        raise ValueError(
+            f"the layout {name!r}, which an engine of this network reads, does not lie in memory "
+            "of fixed size; take engine=auto"
+        )
+    return padding
+
+
+def _tiles(rows: float) -> int:
+    """The next multiple of the rows of a tile."""
+    return -(-math.ceil(rows) // TILE_ROWS) * TILE_ROWS

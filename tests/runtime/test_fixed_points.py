@@ -1,0 +1,177 @@
+"""Networks on native points in memory of fixed size compute what they compute on exact tensors."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from pcnn.losses import CrossEntropy
+from pcnn.models import ResUNetBN2C
+from pcnn.nn import (
+    AvgPool3d,
+    Conv3d,
+    ConvTranspose3d,
+    FeatureWise,
+    GlobalMaxPool,
+    MaxPool3d,
+    PlannedModule,
+    SumPool3d,
+)
+from pcnn.runtime.buckets import Edges
+from pcnn.runtime.fixed_input import FixedInput, Sizes
+from pcnn.tensor import SparseTensor
+from tests.runtime.graphed import ROWS, points
+
+EDGES = Edges(128, 1.3)
+
+
+class Pools(PlannedModule):
+    """Kernels that tile space, every pooling, and what leads back."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = Conv3d(2, 4, (3, 1, 3), engine=ROWS)
+        self.down, self.norm = Conv3d(4, 4, 2, 2, engine=ROWS), FeatureWise(nn.BatchNorm1d(4))
+        self.pools = nn.ModuleList([MaxPool3d(3, 2), AvgPool3d(3, 2), SumPool3d(2, 2)])
+        self.back = ConvTranspose3d(4, 4, 3, 2, engine=ROWS)
+        self.up = ConvTranspose3d(4, 3, 2, 2, engine=ROWS)
+        self.whole = GlobalMaxPool()
+
+    def forward(self, x: SparseTensor) -> SparseTensor:
+        fine = self.stem(x)
+        middle = self.norm(self.down(fine))
+        pooled = [pool(middle) for pool in self.pools]
+        low = pooled[0].replace(sum(one.features for one in pooled))
+        y = self.up(self.back(low, middle), fine)
+        return y.replace(y.features + self.whole(low).mean())
+
+
+def resunet() -> PlannedModule:
+    return ResUNetBN2C(2, 3, 5, False, 0.125, ROWS)
+
+
+def made(make: Any) -> Any:
+    torch.manual_seed(0)
+    return make().double()
+
+
+def held(net: Any, x: SparseTensor, room: Sizes | None = None, backward: bool = True) -> FixedInput:
+    recipe = net.planner.recipe_on(net.planner(x.geometry, backward))
+    room = Sizes.of(recipe, x, backward).room(EDGES) if room is None else room
+    return FixedInput(recipe, x, room, backward)
+
+
+def step(net: Any, x: SparseTensor, labels: Tensor) -> list[Tensor]:
+    """Loss, gradients and buffers; those of features last."""
+    features = x.features.detach().requires_grad_()
+    loss = CrossEntropy()(net(x.replace(features)).features, labels)
+    parameters = [p for p in net.parameters() if p.requires_grad]
+    *gradients, entry = torch.autograd.grad(loss, [*parameters, features])
+    return [loss.detach(), *gradients, *(buffer.clone() for buffer in net.buffers()), entry]
+
+
+# points and seed: a larger cloud comes first, so that the others find what it left
+CLOUDS = [(230, 1), (90, 2), (230, 3), (12, 4), (200, 5)]
+
+
+@pytest.mark.parametrize("make", [resunet, Pools])
+def test_steps_equal_exact_ones(make: Any) -> None:
+    mine, plain = made(make), made(make)
+    rooms = []
+    for number, seed in CLOUDS:
+        x, _ = points(number, seed)
+        recipe = mine.planner.recipe_on(mine.planner(x.geometry, True))
+        rooms.append(Sizes.of(recipe, x).room(EDGES))
+    room = rooms[0]
+    for other in rooms[1:]:
+        room = room.joined(other)
+    fixed = held(mine, points(*CLOUDS[0])[0], room)
+    for number, seed in CLOUDS:
+        x, labels = points(number, seed)
+        mine.planner(x.geometry, True)
+        assert Sizes.of(fixed.recipe, x).fits(fixed.room)
+        fixed.take(x, {"labels": (labels, 255)})
+        *found, own = step(mine, fixed.tensor, fixed.beside["labels"])
+        *wanted, entry = step(plain, *points(number, seed))
+        for one, other in zip(found, wanted, strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-11)
+        torch.testing.assert_close(own[:number], entry, rtol=1e-9, atol=1e-11)
+        assert not own[number:].any()
+        for level, exact in zip(fixed.levels, Sizes.of(fixed.recipe, x).rows, strict=True):
+            assert level.count is not None
+            assert int(level.count) == exact
+
+
+@pytest.mark.parametrize("make", [resunet, Pools])
+def test_inference_holds_what_it_reads_and_no_more(make: Any) -> None:
+    net = made(make).eval()
+    x, _ = points(230, 1)
+    with torch.no_grad():
+        fixed = held(net, x, backward=False)
+        for number, seed in ((230, 1), (150, 2), (1, 3)):
+            x, _ = points(number, seed)
+            net.planner(x.geometry, False)
+            fixed.take(x, {})
+            found, wanted = net(fixed.tensor).features, net(points(number, seed)[0]).features
+            torch.testing.assert_close(found[:number], wanted, rtol=1e-9, atol=1e-11)
+    names = {name for built in fixed.levels[0].cached_maps() for name, _ in built.edges.layouts}
+    assert "row_lists" in names
+    assert "pairs" not in names
+
+
+def test_steps_that_are_not_stored_are_read_as_ranges() -> None:
+    """Dense cells: memory has room for more steps than the map stores."""
+    net = made(resunet)
+    x, _ = points(128, 1, cell=0.6)
+    fixed = held(net, x)
+    fixed.take(x, {})
+    (built,) = (m for m in x.geometry.cached_maps() if m.volume == 125)
+    (own,) = (m for m in fixed.levels[0].cached_maps() if m.volume == 125)
+    ends, slots = built.layout("row_lists")[2:4]
+    assert int(ends[-1]) > len(slots)
+    found, held_slots = own.layout("row_lists")[2:4]
+    assert len(held_slots) > len(slots)
+    kept = ends <= len(slots)
+    assert torch.equal(found[: len(ends)][kept], ends[kept])
+    assert (found[: len(ends)][~kept] > len(held_slots)).all()
+    assert (found[len(ends) :] == found[len(ends) - 1]).all()
+
+
+def test_rooms_bound_memory_and_a_larger_cloud_asks_for_more() -> None:
+    net = made(resunet)
+    x, _ = points(230, 1)
+    fixed = held(net, x)
+    sizes = Sizes.of(fixed.recipe, x)
+    for own, most in zip(sizes.triplets, fixed.room.triplets, strict=True):
+        assert own <= most <= 1.3 * 1.15 * own * 256 / 230 + 128
+    larger, _ = points(fixed.room.rows[0], 2)
+    net.planner(larger.geometry, True)
+    assert not Sizes.of(fixed.recipe, larger).fits(fixed.room)
+    dense, _ = points(230, 2, cell=0.6)
+    net.planner(dense.geometry, True)
+    own = Sizes.of(fixed.recipe, dense)
+    assert not own.fits(fixed.room)
+    joined = own.room(EDGES).joined(fixed.room)
+    assert own.fits(joined)
+    assert sizes.fits(joined)
+
+
+def test_other_kinds_of_points_and_crowded_maps_have_no_place() -> None:
+    net = made(resunet)
+    x, _ = points(230, 1)
+    fixed = held(net, x)
+    lattice, _ = points(100, 1, cell=0.001)  # no two points in a cell
+    other = SparseTensor(lattice.features, replace(lattice.geometry, one_per_cell=True))
+    net.planner(other.geometry, True)
+    recipe = net.planner.recipe_on(other.geometry)
+    assert not Sizes.of(recipe, other).fits(fixed.room)
+    (built,) = (m for m in x.geometry.cached_maps() if m.volume == 125)
+    object.__setattr__(built.edges, "crowded", True)
+    built.edges.layouts.pop(("pairs", False))
+    with pytest.raises(ValueError, match=r"too many triplets to list pairs.*thin the points"):
+        Sizes.of(fixed.recipe, x)
+    assert Sizes.of(fixed.recipe, x, backward=False).rows[0] == 230
