@@ -213,7 +213,7 @@ def no_graph(cfg: DictConfig) -> str | None:
     """Why no CUDA graph holds the steps of a training, on whatever machine; None: one does."""
     target = looked_up(cfg.task.get("_target_"), "task", allow=allowed_packages(cfg))
     if not can_run_as_graph(target.call):
-        return f"steps of task={cfg.task.name} wait for the device"
+        return f"task={cfg.task.name} does not say what a step learns (NetworkTask.learn)"
     if cfg.geometry.name != "voxel":
         return f"maps of geometry={cfg.geometry.name} have lists of no fixed size"
     if resolve(cfg.engine.name).dataflow is not None:

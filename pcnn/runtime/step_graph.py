@@ -1,17 +1,18 @@
-"""Training steps as CUDA graphs: forward, loss and backward of a batch in one launch.
+"""Training steps as two CUDA graphs, forward and backward, with the loss between them.
 
 A graph reads and writes the same memory at every replay. So a batch is planned as ever, ahead of
 its step on a side stream; its features, geometry, maps and labels are copied to memory of a fixed
-size (`pcnn.runtime.fixed_input`), the graph of that size is replayed, and gradients appear in
-memory that all graphs share. Sizes of all levels and maps are known on the host when a batch has
-been planned: whether it fits is known before its step, and what fits nowhere gets memory of its
-own.
+size (`pcnn.runtime.fixed_input`), and the forward graph of that size is replayed. A loss is
+computed of the figures that it gives, and the backward graph begins from their gradients. A loss
+that is device work alone may be one of these figures. Gradients of the parameters appear in memory
+that all graphs share. Sizes of all levels and maps are known on the host when a batch has been
+planned: whether it fits is known before its step, and what fits nowhere gets memory of its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
@@ -23,38 +24,43 @@ from pcnn.runtime.fixed_input import FixedInput, Sizes
 from pcnn.runtime.gradients import Gradients
 from pcnn.tensor import SparseTensor
 
-#: Figures of a step, among them `loss`, of a planned input and the labels of its rows: device work
-#: alone, in shapes that follow from those of the arguments.
-Learn = Callable[[SparseTensor, Tensor], Figures]
+#: Figures of planned inputs, and of tensors that belong to the rows of the first one: device work
+#: alone, in shapes that follow from those of the arguments. A loss is computed of those that
+#: require gradients.
+Learn = Callable[[Sequence[SparseTensor], Mapping[str, Tensor]], Figures]
+
+#: Tensors ``[N, ...]`` of the rows of an input, each with what spare rows hold, by name.
+Beside = Mapping[str, tuple[Tensor, float]]
 
 
 @dataclass
 class _Place:
-    """Memory of one size, and the graph that works there once it is captured."""
+    """Memory of one size, and the graphs that work there once they are captured."""
 
-    input: FixedInput
-    replay: Callable[[], Figures] | None = None
+    inputs: tuple[FixedInput, ...]
+    forward: Callable[[], Figures] | None = None
+    backward: Callable[[], Figures] | None = None
     steps: int = 0
+    starts: Figures = field(default_factory=dict)  # gradients that backward begins from
 
 
 class StepGraphs:
-    """The steps of a training, each in the graph of its size.
+    """The steps of a training, each in the graphs of its size.
 
-    The first step in memory of a size runs eagerly, the second is captured. Where there are `most`
-    graphs already, a batch of another size runs eagerly on its own tensors.
+    The first step in memory of a size runs eagerly, the second is captured. Where there is memory
+    of `most` sizes already, a batch of another size runs eagerly on its own tensors.
 
     Args:
         learn: figures of a step.
         parameters: that learn.
         planner: of the network.
         capture: makes graphs.
-        spare_label: label of spare rows, which the loss passes over.
         edges: sizes of memory.
-        most: graphs that are kept.
+        most: sizes that are kept.
 
     Attributes:
         gradients: of the last step.
-        replays: steps so far in a graph that was there before.
+        replays: steps so far in graphs that were there before.
     """
 
     def __init__(
@@ -63,83 +69,115 @@ class StepGraphs:
         parameters: Sequence[nn.Parameter],
         planner: Planner,
         capture: Capture,
-        spare_label: int,
         edges: Edges | None = None,
         most: int = 24,
     ) -> None:
         self.gradients = Gradients(parameters)
         self._learn, self._planner, self._capture = learn, planner, capture
-        self._spare_label, self._most = spare_label, most
-        self._edges = edges or Edges()
+        self._most, self._edges = most, edges or Edges()
         self._places: dict[Hashable, _Place] = {}
         self.replays = 0
+        # of the last forward: its memory, and figures with and without the path to parameters
+        self._place: _Place | None = None
+        self._ends: Figures = {}
+        self._leaves: Figures = {}
 
     @property
-    def rooms(self) -> list[Sizes]:
-        """Sizes of the memory that there is."""
-        return [place.input.room for place in self._places.values()]
+    def rooms(self) -> list[tuple[Sizes, ...]]:
+        """Sizes of the memory that there is: those of every input."""
+        return [tuple(one.room for one in place.inputs) for place in self._places.values()]
 
-    def step(
-        self,
-        x: SparseTensor,
-        labels: Tensor,
-        scaled: Callable[[Tensor], Tensor],
-        kind: Hashable = None,
-    ) -> Figures:
-        """Run a step; its gradients are in `gradients`.
+    def forward(self, inputs: Sequence[SparseTensor], beside: Beside) -> Figures:
+        """Compute the figures of a step.
 
         Args:
-            x: the batch.
-            labels: ``[N]`` int64 of its rows.
-            scaled: what backward begins from, of the loss.
-            kind: all that a graph holds besides: equal where ``scaled`` does the same.
+            inputs: of the network.
+            beside: what belongs to the rows of the first one.
 
         Returns:
-            The figures, detached.
+            The figures; those that depend on parameters require gradients, for a loss that
+            `backward` takes. A figure of rows has spare ones behind those of its input.
 
         Raises:
-            ValueError: native points, or an engine with layouts that have no fixed size.
+            ValueError: an engine with layouts that have no fixed size.
         """
-        self.gradients.release()
-        self._planner(x.geometry, True)
-        place = self._place(x, kind)
+        for x in inputs:
+            self._planner(x.geometry, True)
+        place = self._place = self._place_of(inputs)
         if place is None:
-            return self._run(x, labels, scaled)
-        place.input.take(x, {"labels": (labels, self._spare_label)})
-        own, beside = place.input.tensor, place.input.beside["labels"]
+            return self._cut(self._run(inputs, {name: own for name, (own, _) in beside.items()}))
+        for number, (fixed, x) in enumerate(zip(place.inputs, inputs, strict=True)):
+            fixed.take(x, {} if number else beside)
+        own, rows = [fixed.tensor for fixed in place.inputs], place.inputs[0].beside
         place.steps += 1
         if place.steps == 1:
-            return self._run(own, beside, scaled)
-        if place.replay is None:
-            place.replay = self._capture(lambda: self._run(own, beside, scaled))
-        else:
+            found = self._cut(self._run(own, rows))
+            place.starts = {name: torch.zeros_like(leaf) for name, leaf in self._leaves.items()}
+            return found
+        if place.forward is not None and place.backward is not None:
             self.replays += 1
-        return place.replay()
+        else:  # also where no backward followed the last one: it is captured with its forward
+            place.forward = self._capture(lambda: self._run(own, rows))
+        return self._cut(place.forward())
 
-    def _place(self, x: SparseTensor, kind: Hashable) -> _Place | None:
+    def backward(self, loss: Tensor) -> None:
+        """Compute `gradients` of a loss of the figures that the last `forward` gave."""
+        place = self._place
+        found = torch.autograd.grad(loss, list(self._leaves.values()), allow_unused=True)
+        starts = dict(zip(self._leaves, found, strict=True))
+        self.gradients.release()
+        if place is None:
+            self._descend({name: start for name, start in starts.items() if start is not None})
+        else:
+            for name, start in starts.items():
+                own = place.starts[name]
+                own.zero_() if start is None else own.copy_(start)
+            if place.backward is None and place.steps > 1:
+                place.backward = self._capture(lambda: self._descend(place.starts))
+            if place.backward is None:
+                self._descend(place.starts)
+            else:
+                place.backward()
+        self._ends = {}
+
+    def _place_of(self, inputs: Sequence[SparseTensor]) -> _Place | None:
         """Memory for a batch, made where it is missing; none beyond the limit, or for few rows."""
-        recipe = self._planner.recipe_on(x.geometry)
-        sizes = Sizes.of(recipe, x)
-        if min(sizes.rows) < 2:  # norms have no variance there
+        recipes = [self._planner.recipe_on(x.geometry) for x in inputs]
+        sizes = [Sizes.of(*pair) for pair in zip(recipes, inputs, strict=True)]
+        if min(min(one.rows) for one in sizes) < 2:  # norms have no variance there
             return None
-        room = sizes.room(self._edges)
-        key = room.rows[0], room.form, kind
+        rooms = [one.room(self._edges) for one in sizes]
+        key = tuple((room.rows[0], room.form) for room in rooms)
         place = self._places.get(key)
-        if place is not None and sizes.fits(place.input.room):
-            return place
         if place is not None:
-            room = room.joined(place.input.room)
+            there = [fixed.room for fixed in place.inputs]
+            if all(own.fits(room) for own, room in zip(sizes, there, strict=True)):
+                return place
+            rooms = [room.joined(own) for room, own in zip(rooms, there, strict=True)]
             del self._places[key]
         elif len(self._places) >= self._most:
             return None
-        place = self._places[key] = _Place(FixedInput(recipe, x, room))
+        made = (FixedInput(*one) for one in zip(recipes, inputs, rooms, strict=True))
+        place = self._places[key] = _Place(tuple(made))
         return place
 
-    def _run(self, x: SparseTensor, labels: Tensor, scaled: Callable[[Tensor], Tensor]) -> Figures:
-        figures = self._learn(x, labels)
+    def _run(self, inputs: Sequence[SparseTensor], beside: Mapping[str, Tensor]) -> Figures:
+        figures = self._learn(inputs, beside)
+        self._ends = {name: value for name, value in figures.items() if value.requires_grad}
+        return figures
+
+    def _cut(self, figures: Figures) -> Figures:
+        """Figures without their paths to parameters."""
+        found = {name: value.detach() for name, value in figures.items()}
+        ends = (name for name, value in figures.items() if value.requires_grad)
+        self._leaves = {name: found[name].requires_grad_() for name in ends}
+        return found
+
+    def _descend(self, starts: Figures) -> Figures:
+        """Write the gradients of the parameters, from those of figures."""
+        ends, parameters = [self._ends[name] for name in starts], self.gradients.parameters
         # backward computes in the dtypes of forward
-        with torch.autocast(labels.device.type, enabled=False):
-            start = scaled(figures["loss"])
-            found = torch.autograd.grad(start, self.gradients.parameters, allow_unused=True)
-        self.gradients.write(found)
-        return {name: value.detach() for name, value in figures.items()}
+        with torch.autocast(parameters[0].device.type, enabled=False):
+            given = list(starts.values())
+            self.gradients.write(torch.autograd.grad(ends, parameters, given, allow_unused=True))
+        return {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from torch import Tensor
@@ -12,8 +13,10 @@ from pcnn.metrics import (
     class_accuracy,
     mean_class_accuracy,
 )
+from pcnn.runtime.capture import Figures
 from pcnn.tasks.counting_task import CountingTask, Meters
 from pcnn.tasks.views import EvaluationViews, summed_cloud_probabilities
+from pcnn.tensor import SparseTensor
 
 
 class ClassificationTask(CountingTask):
@@ -39,9 +42,14 @@ class ClassificationTask(CountingTask):
         logits: Tensor = self.run(tensor)
         return logits
 
+    def learn(self, inputs: Sequence[SparseTensor], beside: Mapping[str, Tensor]) -> Figures:
+        """See `NetworkTask.learn`: the logits."""
+        (tensor,) = inputs
+        return {"logits": self(tensor)}
+
     def training_step(self, batch: Any, batch_idx: int) -> Tensor:
         """Loss of one batch."""
-        logits = self(batch.tensor)
+        logits = self.learnt(batch)["logits"]
         loss: Tensor = self.loss(logits, batch.labels)
         labelled = (batch.labels != self.ignore_index).sum()
         self.note_taught(labelled)

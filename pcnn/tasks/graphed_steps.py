@@ -1,12 +1,13 @@
 """Steps of a training as CUDA graphs, inside Lightning's automatic optimisation.
 
-`training_step` runs forward, loss and backward in one replay, `backward` hands the gradients over.
-All else is Lightning's and the callbacks', as in an eager step: zeroing and adding up gradients,
-loss scaling, clipping, the optimiser and its schedule, averages of weights, checkpoints.
+`training_step` replays forward, `backward` replays the gradients of its loss and hands them over.
+All else is Lightning's and the callbacks', as in an eager step: the loss, its scaling, zeroing and
+adding up gradients, clipping, the optimiser and its schedule, averages of weights, checkpoints.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -20,7 +21,8 @@ from torch.optim import Optimizer
 from pcnn.errors import UserError
 from pcnn.ops.plan import Planner
 from pcnn.runtime.capture import Capture, CudaGraphs, Figures
-from pcnn.runtime.step_graph import Learn, StepGraphs
+from pcnn.runtime.step_graph import Beside, Learn, StepGraphs
+from pcnn.tensor import SparseTensor
 
 
 class GraphedSteps:
@@ -35,16 +37,13 @@ class GraphedSteps:
         trainer: of the training.
         net: the network.
         learn: figures of a step (`pcnn.runtime.step_graph`).
-        spare_label: label that the loss passes over.
         capture: makes graphs.
 
     Raises:
         UserError: a strategy other than those of one process a device, or norms over all devices.
     """
 
-    def __init__(
-        self, trainer: Trainer, net: nn.Module, learn: Learn, spare_label: int, capture: Capture
-    ) -> None:
+    def __init__(self, trainer: Trainer, net: nn.Module, learn: Learn, capture: Capture) -> None:
         if type(trainer.strategy) not in (SingleDeviceStrategy, DDPStrategy):
             raise UserError(
                 f"trainer.graph=true: {type(trainer.strategy).__name__} takes gradients from "
@@ -61,7 +60,7 @@ class GraphedSteps:
         self._memory = memory_of(net)
         own = getattr(net, "planner", None)
         planner = own if isinstance(own, Planner) else Planner(net)
-        self.graphs = StepGraphs(learn, self._trained, planner, capture, spare_label)
+        self.graphs = StepGraphs(learn, self._trained, planner, capture)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A copy of a task has graphs of its own, made when it trains."""
@@ -71,22 +70,15 @@ class GraphedSteps:
         """True while the same parameters learn, and all tensors lie where graphs find them."""
         return self._memory == memory_of(net)
 
-    def step(self, batch: Any) -> Figures:
-        """Forward, loss and backward of a batch; figures are detached."""
-        share = self.trainer.accumulate_grad_batches
-        scaler = getattr(self.trainer.precision_plugin, "scaler", None)
+    def forward(self, inputs: Sequence[SparseTensor], beside: Beside) -> Figures:
+        """Figures of a batch; see `StepGraphs.forward`."""
+        return self.graphs.forward(inputs, beside)
 
-        def scaled(loss: Tensor) -> Tensor:
-            part = loss / share
-            return part if scaler is None else scaler.scale(part)
-
-        found = self.graphs.step(batch.tensor, batch.labels, scaled, (share, scaler is None))
+    def backward(self, loss: Tensor) -> None:
+        """Gradients of a loss of the last figures; of all devices where a sum is complete."""
+        self.graphs.backward(loss)
         # a replay counts no change, but folded norms look at it
         torch.autograd.graph.increment_version(self._buffers)
-        return found
-
-    def backward(self) -> None:
-        """Hand the gradients of the step over, averaged over devices where a sum is complete."""
         held = self.graphs.gradients.hand_over(self.trainer.accumulate_grad_batches > 1)
         model = self.trainer.strategy.model
         if isinstance(model, DistributedDataParallel) and model.require_backward_grad_sync:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -43,7 +43,7 @@ class NetworkTask(L.LightningModule):
             still busy with the step before.
         compiled: run the network through `pcnn.runtime.compile`. Weights and checkpoints are those
             of the network itself, so they serve with and without it.
-        graph: on a CUDA device, run forward, loss and backward of a step as one CUDA graph
+        graph: on a CUDA device, run forward and backward of a step as CUDA graphs
             (`pcnn.runtime.step_graph`); elsewhere it changes nothing.
 
     Raises:
@@ -118,26 +118,37 @@ class NetworkTask(L.LightningModule):
 
         return self._side.run(prepare, tensors)
 
-    def learn(self, tensor: SparseTensor, labels: Tensor) -> Figures:
-        """Figures of a step, among them `loss`; for a task that can run as a graph to fill.
+    def learn(self, inputs: Sequence[SparseTensor], beside: Mapping[str, Tensor]) -> Figures:
+        """Figures that the loss of a step is computed of; to fill for steps in CUDA graphs.
 
         Device work alone, in shapes that follow from those of the arguments; nothing else is
-        changed but running statistics. Rows with the label `ignore_index` count for nothing.
+        changed but running statistics.
 
         Args:
-            tensor: input of the network.
-            labels: ``[N]`` int64.
+            inputs: of the network.
+            beside: tensors ``[N, ...]`` of the rows of the first one, by name.
         """
         raise NotImplementedError
 
-    def learnt(self, batch: Any, ignore_index: int) -> Figures:
-        """`learn` of a batch: as a graph where that was asked for, and there is a CUDA device."""
+    def learnt(self, batch: Any, **beside: tuple[Tensor, float]) -> Figures:
+        """`learn` of a batch: as a graph where that was asked for, and there is a CUDA device.
+
+        Args:
+            batch: its `inputs` are those of `learn`.
+            beside: tensors ``[N, ...]`` of the rows of the first input, each with what spare rows
+                hold: a graph has rows without a site behind all others.
+
+        Returns:
+            The figures. Those of rows may have spare rows behind the ones of the input.
+        """
         if self._graphed is None or not self._graphed.serves(self.net):
             capture = capture_on(self.device) if self.graph else None
             if capture is None:
-                return self.learn(batch.tensor, batch.labels)
-            self._graphed = GraphedSteps(self.trainer, self.net, self.learn, ignore_index, capture)
-        return self._graphed.step(batch)
+                return self.learn(
+                    self.inputs(batch), {name: own for name, (own, _) in beside.items()}
+                )
+            self._graphed = GraphedSteps(self.trainer, self.net, self.learn, capture)
+        return self._graphed.forward(self.inputs(batch), beside)
 
     @property
     def replays(self) -> int | None:
@@ -145,11 +156,11 @@ class NetworkTask(L.LightningModule):
         return None if self._graphed is None else self._graphed.graphs.replays
 
     def backward(self, loss: Tensor, *args: Any, **kwargs: Any) -> None:
-        """Gradients of a loss; those of a graph are there already."""
+        """Gradients of a loss; graphs have a backward of their own."""
         if self._graphed is None:
             super().backward(loss, *args, **kwargs)
         else:
-            self._graphed.backward()
+            self._graphed.backward(loss)
 
     def on_validation_start(self) -> None:
         """Let all ranks evaluate with the running statistics of the first one."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -25,7 +25,9 @@ from pcnn.registration.descriptor import Described, unit_length
 from pcnn.registration.estimate import estimate_all, seed_of
 from pcnn.registration.positives import positive_pairs
 from pcnn.registration.settings import EstimateSettings
+from pcnn.runtime.capture import Figures
 from pcnn.tasks.network_task import NetworkTask
+from pcnn.tensor import SparseTensor
 from pcnn.visualize.pair import DrawnMatches, ShownPair
 
 MEASURED = 4096  # positives whose distance is logged
@@ -74,6 +76,7 @@ class RegistrationTask(NetworkTask):
         prefetch_maps: on a CUDA device, move and plan a batch on a side stream, while the device is
             still busy with the step before.
         compiled: run the network through `pcnn.runtime.compile`.
+        graph: on a CUDA device, run forward and backward of a step as CUDA graphs.
         seed: of evaluation.
 
     Raises:
@@ -99,9 +102,11 @@ class RegistrationTask(NetworkTask):
         decay_norms_and_biases: bool = True,
         prefetch_maps: bool = True,
         compiled: bool = False,
+        graph: bool = False,
         seed: Seed = 0,
     ) -> None:
-        super().__init__(net, optimizer, scheduler, decay_norms_and_biases, prefetch_maps, compiled)
+        settings = decay_norms_and_biases, prefetch_maps, compiled, graph
+        super().__init__(net, optimizer, scheduler, *settings)
         if not voxel_size > 0 or not positive_radius > 0:
             raise ValueError(
                 f"voxel_size [m] and positive_radius [voxels] must be positive, got {voxel_size} "
@@ -150,7 +155,14 @@ class RegistrationTask(NetworkTask):
 
     def described(self, batch: Any) -> tuple[Tensor, Tensor]:
         """Descriptors [N, C] of the sources' rows and [M, C] of the targets'."""
-        found = [self(tensor) for tensor in batch.inputs]
+        return self.sides(batch, [self(tensor) for tensor in batch.inputs])
+
+    def learn(self, inputs: Sequence[SparseTensor], beside: Mapping[str, Tensor]) -> Figures:
+        """See `NetworkTask.learn`: the descriptors of every input, by its number."""
+        return {str(number): self(tensor) for number, tensor in enumerate(inputs)}
+
+    def sides(self, batch: Any, found: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+        """Descriptors of the sources' rows and of the targets', of those of the batch's inputs."""
         if len(found) == 2:
             return found[0], found[1]
         # rows of a geometry lie cloud by cloud, the sources' first
@@ -159,7 +171,12 @@ class RegistrationTask(NetworkTask):
 
     def training_step(self, batch: Any, batch_idx: int) -> Tensor:
         """Loss of one batch."""
-        source, target = self.described(batch)
+        figures = self.learnt(batch)
+        found = [
+            figures[str(number)][: len(tensor.features)]
+            for number, tensor in enumerate(batch.inputs)
+        ]
+        source, target = self.sides(batch, found)
         loss: Tensor = self.loss(source, target, batch)
         self.note_taught(len(batch.positives))
         size = max(batch.batch_size, 1)

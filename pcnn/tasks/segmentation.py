@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -43,8 +44,9 @@ class SegmentationTask(CountingTask):
         logits: Tensor = self.run(tensor).features
         return logits
 
-    def learn(self, tensor: SparseTensor, labels: Tensor) -> Figures:
+    def learn(self, inputs: Sequence[SparseTensor], beside: Mapping[str, Tensor]) -> Figures:
         """See `NetworkTask.learn`: the loss, and what is counted of the rows."""
+        (tensor,), labels = inputs, beside["labels"]
         logits = self(tensor)
         counts, invalid = self.train_confusion.counted(logits.detach().argmax(1), labels)
         taught = (labels != self.ignore_index).sum()
@@ -57,7 +59,7 @@ class SegmentationTask(CountingTask):
 
     def training_step(self, batch: Any, batch_idx: int) -> Tensor:
         """Loss of one batch."""
-        found = self.learnt(batch, self.ignore_index)
+        found = self.learnt(batch, labels=(batch.labels, self.ignore_index))
         loss = found["loss"]
         self.train_confusion.add(found["counts"], found["invalid"])
         self.note_taught(found["taught"])

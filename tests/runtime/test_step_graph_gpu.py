@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ import torch
 from torch import Tensor
 
 from pcnn.losses import CrossEntropy, LovaszSoftmax
-from pcnn.models import MinkUNet42
+from pcnn.models import MinkUNet42, ResNet18, ResUNetBN2C
 from pcnn.ops import resolve
 from pcnn.runtime.capture import CudaGraphs
 from pcnn.runtime.step_graph import StepGraphs
@@ -36,14 +37,16 @@ def test_replays_give_what_their_work_and_plain_steps_give(half: bool) -> None:
     state = {name: value.clone() for name, value in net.state_dict().items()}
     parameters = list(net.parameters())
 
-    def learn(x: SparseTensor, labels: Tensor) -> dict[str, Tensor]:
-        logits = net(x).features
+    def learn(inputs: Sequence[SparseTensor], beside: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        logits, labels = net(inputs[0]).features, beside["labels"]
         return {"loss": CrossEntropy()(logits, labels) + LovaszSoftmax()(logits, labels)}
 
-    graphs = StepGraphs(learn, parameters, net.planner, CudaGraphs(), 255)
+    graphs = StepGraphs(learn, parameters, net.planner, CudaGraphs())
 
-    def scaled(loss: Tensor) -> Tensor:
-        return 256 * loss
+    def step(x: SparseTensor, labels: Tensor) -> Tensor:
+        loss = graphs.forward([x], {"labels": (labels, 255)})["loss"]
+        graphs.backward(256 * loss)
+        return loss.detach()
 
     def found(plain: bool, n: int, seed: int, waits: bool = True) -> list[Tensor]:
         """Loss, gradients and buffers of a step from the same state."""
@@ -52,14 +55,14 @@ def test_replays_give_what_their_work_and_plain_steps_give(half: bool) -> None:
         net.load_state_dict(state)
         with torch.autocast("cuda", torch.float16, enabled=half, cache_enabled=False):
             if plain:
-                loss = learn(x, labels)["loss"]
-                gradients = list(torch.autograd.grad(scaled(loss), parameters))
+                loss = learn([x], {"labels": labels})["loss"]
+                gradients = list(torch.autograd.grad(256 * loss, parameters))
                 return [loss.detach(), *gradients, *net.buffers()]
             if waits:
-                loss = graphs.step(x, labels, scaled)["loss"]
+                loss = step(x, labels)
             else:
                 with nothing_waits():
-                    loss = graphs.step(x, labels, scaled)["loss"]
+                    loss = step(x, labels)
         kept = [piece.clone() for piece in graphs.gradients.pieces]
         return [loss, *kept, *(buffer.clone() for buffer in net.buffers())]
 
@@ -83,3 +86,48 @@ def test_replays_give_what_their_work_and_plain_steps_give(half: bool) -> None:
     own = [parameter.grad for parameter in parameters if parameter.grad is not None]
     expected, *others = found(True, 2900, 2)
     assert_close([loss, *own], [expected, *others[: len(own)]])
+
+
+@pytest.mark.parametrize("half", [False, True])
+@pytest.mark.parametrize("kind", ["descriptors", "classes"])
+def test_losses_between_the_graphs(kind: str, half: bool) -> None:
+    torch.manual_seed(0)
+    engine = resolve("auto", deterministic=True)
+    net: Any = ResUNetBN2C(4, 16, 3, width=0.5, engine=engine)
+    if kind == "classes":
+        net = ResNet18(4, 5, 0.25, engine=engine)
+    net = net.cuda()
+    parameters, inputs_of = list(net.parameters()), {"descriptors": 2, "classes": 1}[kind]
+
+    def learn(inputs: Sequence[SparseTensor], beside: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        found = (net(x) for x in inputs)
+        return {str(n): y if kind == "classes" else y.features for n, y in enumerate(found)}
+
+    def loss_of(found: Sequence[Tensor]) -> Tensor:
+        return 64 * sum(((one.float() - 0.1).square().mean() for one in found), torch.zeros(()))
+
+    graphs = StepGraphs(learn, parameters, net.planner, CudaGraphs())
+    for number, n in enumerate((3000, 2900, 2950, 2980)):
+        inputs = [batch(n, 10 * number + k)[0] for k in range(inputs_of)]
+        state = {name: value.clone() for name, value in net.state_dict().items()}
+        with torch.autocast("cuda", torch.float16, enabled=half, cache_enabled=False):
+            figures = graphs.forward(inputs, {})
+            rows = [len(x.features) for x in inputs]
+            own = [one[:many] for one, many in zip(figures.values(), rows, strict=True)]
+            loss = loss_of(own)
+        graphs.backward(loss)
+        graphs.gradients.hand_over(False)
+        buffers = [buffer.clone() for buffer in net.buffers()]
+        gradients = [p.grad for p in parameters if p.grad is not None]
+        net.load_state_dict(state)
+        with torch.autocast("cuda", torch.float16, enabled=half, cache_enabled=False):
+            expected = loss_of(list(learn(inputs, {}).values()))
+        others = torch.autograd.grad(expected, parameters)
+        tolerance = 5e-2 if half else 1e-3
+        assert relative_rms(loss.detach()[None], expected.detach()[None]) < tolerance
+        for some, rest in ((gradients, others), (buffers, list(net.buffers()))):
+            one, other = (
+                torch.cat([part.flatten().double() for part in all_]) for all_ in (some, rest)
+            )
+            assert relative_rms(one, other) < 5 * tolerance
+    assert graphs.replays == 2

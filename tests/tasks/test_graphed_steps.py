@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,14 +22,24 @@ from pcnn.callbacks import Checkpoint, FiniteSteps, RngState, WeightAverage
 from pcnn.datamodules.batch_stream import BatchStream, batches_done
 from pcnn.datasets.sampler import EpochSampler
 from pcnn.errors import UserError
-from pcnn.losses import CrossEntropy, LovaszSoftmax, WeightedSum
+from pcnn.geometry import grid_of_cells
+from pcnn.losses import CrossEntropy, HardestContrastive, LovaszSoftmax, WeightedSum
+from pcnn.models import ResNet18, ResUNetBN2C
 from pcnn.runtime.buckets import Edges
 from pcnn.runtime.step_graph import StepGraphs
-from pcnn.tasks import SegmentationTask, graphed_steps, network_task
+from pcnn.tasks import (
+    ClassificationTask,
+    RegistrationTask,
+    SegmentationTask,
+    graphed_steps,
+    network_task,
+)
 from pcnn.tasks.schedules import cosine
+from pcnn.tensor import SparseTensor
 from tests.callbacks.tiny import trainer_for
 from tests.forking import require_fork
-from tests.runtime.graphed import cloud, network, rerun
+from tests.runtime.graphed import TILES, cloud, network, rerun
+from tests.tasks.pairs import views
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -49,10 +60,29 @@ def collate(keys: list[int], dtype: torch.dtype) -> Any:
     return SimpleNamespace(tensor=x.replace(x.features.to(dtype)), labels=labels, batch_size=1)
 
 
+def pairs(keys: list[int], dtype: torch.dtype) -> Any:
+    """A pair of clouds of one of two sizes."""
+    (seed,) = keys
+    found = views([seed], 0.2 + 0.1 * (seed % 2))
+    source, target = (x.replace(x.features.to(dtype)) for x in found.inputs)
+    return replace(found, source=source, target=target)
+
+
+def classes(keys: list[int], dtype: torch.dtype) -> Any:
+    """Two clouds with a label each, one of them empty in every other batch."""
+    (seed,) = keys
+    cells = cloud(200 + 400 * (seed % 2), seed, extent=60)[0].geometry.coords[:, 1:]
+    clouds = torch.arange(len(cells)) % 2 if seed % 2 else torch.zeros(len(cells)).long()
+    grid = grid_of_cells(cells, clouds, 2, downsampling="floor")
+    features = torch.randn(grid.rows, 2, generator=torch.Generator().manual_seed(seed))
+    tensor = SparseTensor(features.to(dtype), grid)
+    return SimpleNamespace(tensor=tensor, labels=torch.tensor([seed % 3, 2]), batch_size=2)
+
+
 class Data(L.LightningDataModule):
-    def __init__(self, dtype: torch.dtype) -> None:
+    def __init__(self, dtype: torch.dtype, collate: Any = collate) -> None:
         super().__init__()
-        self.dtype = dtype
+        self.dtype, self.collate = dtype, collate
 
     def train_dataloader(self) -> BatchStream:
         ranks = {"rank": self.trainer.global_rank, "world": self.trainer.world_size}
@@ -60,11 +90,11 @@ class Data(L.LightningDataModule):
             Clouds(),
             EpochSampler(4, seed=1, **ranks),
             position=lambda: batches_done(self.trainer),
-            collate=partial(collate, dtype=self.dtype),
+            collate=partial(self.collate, dtype=self.dtype),
         )
 
     def val_dataloader(self) -> DataLoader[int]:
-        one = partial(collate, dtype=self.dtype)
+        one = partial(self.collate, dtype=self.dtype)
         return DataLoader(Clouds(), sampler=[(0, 0), (0, 1)], collate_fn=one)  # type: ignore[arg-type]
 
 
@@ -93,6 +123,21 @@ class Losses(L.Callback):
         self.seen.append(outputs["loss"].detach().clone())
 
 
+def describing(graph: bool, dtype: torch.dtype = torch.float64) -> RegistrationTask:
+    torch.manual_seed(0)
+    net = ResUNetBN2C(out_channels=8, first_kernel=3, width=0.125, engine=TILES).to(dtype)
+    optimizer, schedule = partial(torch.optim.SGD, lr=0.1, momentum=0.8), partial(cosine)
+    loss = HardestContrastive(256, 64)
+    return RegistrationTask(net, loss, optimizer, schedule, 0.1, "threedmatch", graph=graph)
+
+
+def classifying(graph: bool, dtype: torch.dtype = torch.float64) -> ClassificationTask:
+    torch.manual_seed(0)
+    net = ResNet18(2, 3, 0.125, engine=TILES).to(dtype)
+    optimizer = partial(torch.optim.AdamW, lr=0.02)
+    return ClassificationTask(net, "abc", CrossEntropy(), optimizer, cosine, graph=graph)
+
+
 def task(graph: bool, dtype: torch.dtype = torch.float64) -> SegmentationTask:
     made = SegmentationTask(
         network().to(dtype),
@@ -113,9 +158,11 @@ def fit(
     dtype: torch.dtype = torch.float64,
     also: Sequence[L.Callback] = (),
     kept: bool = True,
+    make: Any = task,
+    batches: Any = collate,
     **options: Any,
-) -> tuple[SegmentationTask, list[Tensor]]:
-    module, losses = task(graph, dtype), Losses()
+) -> tuple[Any, list[Tensor]]:
+    module, losses = make(graph, dtype), Losses()
     callbacks = [RngState(0), FiniteSteps(2), WeightAverage(0.9), losses, *also]
     trainer = trainer_for(
         folder,
@@ -126,7 +173,7 @@ def fit(
         **{"limit_val_batches": 0, **options},
     )
     last = folder / "last.ckpt" if resume else None
-    trainer.fit(module, Data(dtype), ckpt_path=last, weights_only=True)
+    trainer.fit(module, Data(dtype, batches), ckpt_path=last, weights_only=True)
     return module, losses.seen
 
 
@@ -156,13 +203,28 @@ def test_a_training_ends_with_the_same_weights(
     plain, losses = fit(tmp_path / "plain", False, accumulate_grad_batches=accumulate)
     assert not replays
     mine, own = fit(tmp_path / "graph", True, accumulate_grad_batches=accumulate)
-    assert len(replays) == 2
+    assert len(replays) == 4  # forward and backward of two sizes
     torch.testing.assert_close(own, losses, rtol=1e-9, atol=0)
     assert_same(mine.state_dict(), plain.state_dict())
     # the average of the weights stands in the place of the weights
     kept, theirs = (torch.load(tmp_path / x / "last.ckpt") for x in ("graph", "plain"))
     assert_same(kept["state_dict"], theirs["state_dict"])
     assert mine._graphed is None
+
+
+@pytest.mark.parametrize(
+    ("make", "batches", "sizes"), [(describing, pairs, 1), (classifying, classes, 2)]
+)
+def test_other_tasks_too(
+    tmp_path: Path, replays: list[int], make: Any, batches: Any, sizes: int
+) -> None:
+    options: dict[str, Any] = {"make": make, "batches": batches, "accumulate_grad_batches": 2}
+    plain, losses = fit(tmp_path / "plain", False, **options)
+    mine, own = fit(tmp_path / "graph", True, **options)
+    assert len(replays) == 2 * sizes
+    torch.testing.assert_close(own, losses, rtol=1e-9, atol=0)
+    assert len(set(map(float, losses))) == len(losses)
+    assert_same(mine.state_dict(), plain.state_dict())
 
 
 def test_a_resumed_training_goes_on_where_it_ended(tmp_path: Path, replays: list[int]) -> None:
@@ -217,7 +279,7 @@ def test_copies_of_a_task_leave_graphs_behind(tmp_path: Path, replays: list[int]
 
 def test_graphs_serve_the_memory_that_they_were_captured_with() -> None:
     trainer, net = SimpleNamespace(strategy=SingleDeviceStrategy("cpu")), network()
-    steps = graphed_steps.GraphedSteps(trainer, net, lambda x, y: {}, 255, rerun)  # type: ignore[arg-type]
+    steps = graphed_steps.GraphedSteps(trainer, net, lambda x, y: {}, rerun)  # type: ignore[arg-type]
     assert steps.serves(net)
     weight: Any = list(net.parameters())[-1]
     weight.requires_grad_(False)
@@ -237,10 +299,10 @@ def test_strategies_with_hooks_on_gradients_are_refused() -> None:
 
     trainer = SimpleNamespace(strategy=Sharded())
     with pytest.raises(UserError, match="Sharded takes gradients from hooks"):
-        graphed_steps.GraphedSteps(trainer, network(), lambda x, y: {}, 255, rerun)  # type: ignore[arg-type]
+        graphed_steps.GraphedSteps(trainer, network(), lambda x, y: {}, rerun)  # type: ignore[arg-type]
     trainer = SimpleNamespace(strategy=DDPStrategy())
     with pytest.raises(UserError, match="sync_batchnorm=false"):
-        graphed_steps.GraphedSteps(trainer, nn.SyncBatchNorm(2), lambda x, y: {}, 255, rerun)  # type: ignore[arg-type]
+        graphed_steps.GraphedSteps(trainer, nn.SyncBatchNorm(2), lambda x, y: {}, rerun)  # type: ignore[arg-type]
 
 
 def test_one_kind_of_graph_a_task() -> None:
