@@ -55,6 +55,23 @@ def run_of(  # type: ignore[no-untyped-def]  # the compiler reads annotations to
 
 
 @triton.jit  # type: ignore[untyped-decorator]
+def triplets_of(  # type: ignore[no-untyped-def]
+    runs_ptr,
+    runs,
+    SORT: tl.constexpr,
+    VOLUME: tl.constexpr,
+    POWER: tl.constexpr,
+):
+    """Number of triplets, int64: lists in memory of fixed size are longer."""
+    if SORT == "k":
+        slots = tl.arange(0, POWER)
+        triplets = tl.sum(tl.load(runs_ptr + slots, mask=slots < VOLUME, other=0), 0)
+    else:
+        triplets = tl.load(runs_ptr + runs)
+    return triplets
+
+
+@triton.jit  # type: ignore[untyped-decorator]
 def following_run(  # type: ignore[no-untyped-def]
     triplet,
     run,
@@ -115,7 +132,7 @@ def row_part(  # type: ignore[no-untyped-def]
     return tl.load(rows_ptr + places, channels < CHANNELS, 0.0).to(COMPUTE).to(tl.float32)
 
 
-@triton.jit(do_not_specialize=["triplets", "runs"])  # type: ignore[untyped-decorator]
+@triton.jit(do_not_specialize=["runs"])  # type: ignore[untyped-decorator]
 def mvmr_kernel(  # type: ignore[no-untyped-def]
     x_ptr,  # [N_in, GROUPS * CHANNELS]
     weight_ptr,  # [VOLUME, C_in / GROUPS, C_out]
@@ -123,7 +140,6 @@ def mvmr_kernel(  # type: ignore[no-untyped-def]
     second_ptr,
     runs_ptr,
     sums_ptr,  # [N_out, GROUPS * OUTPUTS] float32
-    triplets,
     runs,
     SORT: tl.constexpr,
     VOLUME: tl.constexpr,
@@ -151,7 +167,9 @@ def mvmr_kernel(  # type: ignore[no-untyped-def]
     sums_ptr += group * OUTPUTS + columns
 
     first = chunk.to(tl.int64) * LENGTH
-    last = tl.minimum(first + LENGTH, triplets)
+    last = tl.minimum(first + LENGTH, triplets_of(runs_ptr, runs, SORT, VOLUME, POWER))
+    if first >= last:
+        return
     run, end = run_of(first, runs_ptr, runs, SORT, VOLUME, POWER)
     i, j, k = numbers_of(first, run, first_ptr, second_ptr, SORT, VOLUME, MIRRORED)
     matrix = slot_weight(weight_ptr, k, group, CHANNELS, OUTPUTS, GROUPS, TRANSPOSED)
@@ -187,7 +205,7 @@ def mvmr_kernel(  # type: ignore[no-untyped-def]
     tl.atomic_add(sums_ptr + i * (GROUPS * OUTPUTS), sums, mask=shown, sem="relaxed")
 
 
-@triton.jit(do_not_specialize=["triplets", "runs"])  # type: ignore[untyped-decorator]
+@triton.jit(do_not_specialize=["runs"])  # type: ignore[untyped-decorator]
 def vvor_kernel(  # type: ignore[no-untyped-def]
     x_ptr,  # [N_in, GROUPS * CHANNELS]
     grad_ptr,  # [N_out, GROUPS * OUTPUTS]
@@ -195,7 +213,6 @@ def vvor_kernel(  # type: ignore[no-untyped-def]
     second_ptr,
     runs_ptr,
     sums_ptr,  # [VOLUME, CHANNELS, GROUPS * OUTPUTS] float32
-    triplets,
     runs,
     SORT: tl.constexpr,
     VOLUME: tl.constexpr,
@@ -222,7 +239,9 @@ def vvor_kernel(  # type: ignore[no-untyped-def]
     places = channels[:, None] * (GROUPS * OUTPUTS) + (group * OUTPUTS + columns)[None, :]
 
     first = chunk.to(tl.int64) * LENGTH
-    last = tl.minimum(first + LENGTH, triplets)
+    last = tl.minimum(first + LENGTH, triplets_of(runs_ptr, runs, SORT, VOLUME, POWER))
+    if first >= last:
+        return
     run, end = run_of(first, runs_ptr, runs, SORT, VOLUME, POWER)
     i, j, k = numbers_of(first, run, first_ptr, second_ptr, SORT, VOLUME, MIRRORED)
     row = row_part(x_ptr, j, group, channels, CHANNELS, GROUPS, COMPUTE)
@@ -285,7 +304,7 @@ def mvmr(
     _MVMR(
         (_programs(order, *sizes, length, block_in, block_out), 1),
         (x.contiguous(), weight.contiguous(), *order, sums),
-        (order[0].shape[0], order[2].shape[0] - 1),
+        (order[2].shape[0] - 1,),
         (
             *(sort, shape.volume, power_of_two(shape.volume), *sizes, shape.transposed),
             *(shape.mirrored, length, block_in, block_out, COMPUTE[spec.compute_dtype]),
@@ -316,7 +335,7 @@ def vvor(
     _VVOR(
         (_programs(order, *sizes, length, block_in, block_out), 1),
         (x.contiguous(), grad.contiguous(), *order, sums),
-        (order[0].shape[0], order[2].shape[0] - 1),
+        (order[2].shape[0] - 1,),
         (
             *(sort, volume, power_of_two(volume), *sizes, spec.mirrored),
             *(length, block_in, block_out, COMPUTE[spec.compute_dtype]),

@@ -17,6 +17,8 @@ from pcnn.dataflows.row_stationary import RowStationary
 from pcnn.dataflows.triplets import Triplets
 from pcnn.dataflows.weight_stationary import WeightStationary
 from pcnn.geometry import Kernel
+from pcnn.geometry.padding import MapRoom, place_in_torch
+from pcnn.geometry.slot_tiles import TILE_ROWS
 from pcnn.kernels.conv_spec import Epilogue
 from pcnn.kernels.dense_slots import pointwise_product
 from pcnn.kernels.gemm_blocks import GemmBlocks
@@ -24,6 +26,7 @@ from pcnn.kernels.product_tiles import ChunkTiles, ProductShape, RowTiles
 from pcnn.maps import SortedSearch
 from pcnn.ops import conformance
 from pcnn.ops.conformance_cases import Case, FanIn, map_of, moved, random_map
+from pcnn.runtime.input_sizes import padding_of
 from tests.clouds import surface_grid
 from tests.dataflows.fan_in import leave_room
 from tests.kernels.triton.rows import DEVICE, ByKernels, ImplicitGemm, given, product
@@ -190,6 +193,38 @@ def test_many_inputs_and_rows_without_any() -> None:
     i, k = torch.tensor([3] * 21 + [0]), torch.tensor([1] * 21 + [2])
     j = torch.tensor([*range(10), *range(10), 4, 2])
     conformance.check_products(ROW_STATIONARY, given(map_of(i, j, k, 10, 130, 3), 4, 5))
+
+
+def test_lists_in_memory_of_fixed_size() -> None:
+    """What is spare is not read: it names rows of NaN."""
+    built = moved(random_map(30, 140, 9, 400), DEVICE)
+    room = MapRoom(50, 2 * TILE_ROWS, 700)
+
+    def lists(names: tuple[str, ...]) -> list[torch.Tensor]:
+        found = []
+        for name in names:
+            layout, padding = built.layout(name), padding_of(name)
+            own = padding.make(layout, room, built.n_out)
+            for tensor in own:
+                tensor.fill_(49)
+            place_in_torch(padding.parts(own, layout, room, built.n_out))
+            found += own
+        return found
+
+    def spare(rows: torch.Tensor, number: int) -> torch.Tensor:
+        return torch.nn.functional.pad(rows, (0, 0, 0, number - len(rows)), value=torch.nan)
+
+    shapes = (30, 6), (9, 6, 5), (140, 5)
+    x, weight, grad = (torch.randn(*shape, device=DEVICE) for shape in shapes)
+    wanted = product(Reference(), built, x, weight, EXACT)
+    wanted_grad = Reference().weight_grad(x, grad, built.layouts(("pairs",)), EXACT)
+    x, grad = spare(x, room.n_in), spare(grad, room.n_out)
+    for flow in (ROW_STATIONARY, WHOLE, *BY_TRIPLETS[:2]):
+        out = flow.forward(x, weight, lists(flow.needs), room.n_out, spec_of(SINGLE))
+        assert relative_rms(out[:140], wanted) < RELATIVE_RMS[SINGLE], flow.name
+        assert not out[140:].any(), flow.name
+        found = flow.weight_grad(x, grad, lists(flow.needs_weight_grad), spec_of(SINGLE))
+        assert relative_rms(found, wanted_grad) < RELATIVE_RMS[SINGLE], flow.name
 
 
 def test_what_cannot_be_served_is_refused() -> None:
