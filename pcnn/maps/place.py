@@ -44,11 +44,12 @@ def place(parts: Sequence[Part]) -> None:
 
 def _in_words(part: Part) -> bool:
     """True if all that is copied and written are words of 32 bits."""
-    own, source, spare, first = part
+    own, source = part.own, part.source
     if own.dtype.itemsize in (4, 8):
         return True
     ends = own.data_ptr() | source.data_ptr() | source.nbytes
-    return spare is None and first is None and source.is_contiguous() and ends % 4 == 0
+    whole = part.spare is None and part.first is None and part.listed is None
+    return whole and source.is_contiguous() and ends % 4 == 0
 
 
 def _launch(parts: Sequence[Part], device: torch.device) -> None:
