@@ -38,6 +38,8 @@ def made_for(
     optimizer.register_load_state_dict_pre_hook(keep_implementation)
     fill_momentum(optimizer)
     optimizer.register_load_state_dict_post_hook(fill_momentum)
+    if leaves_steps_out(optimizer):
+        optimizer.register_step_post_hook(count_changes)
     return optimizer
 
 
@@ -56,6 +58,15 @@ def fill_momentum(optimizer: Optimizer) -> None:
                 state = optimizer.state[parameter]
                 if state.get("momentum_buffer") is None:
                     state["momentum_buffer"] = torch.zeros_like(parameter)
+
+
+def count_changes(optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+    """Count the change of all parameters, which torch's fused steps leave out.
+
+    What is computed from weights and kept looks at that count (`pcnn.nn.snapshot`).
+    """
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    torch.autograd.graph.increment_version(parameters)
 
 
 def keep_implementation(optimizer: Optimizer, state: dict[str, Any]) -> dict[str, Any]:

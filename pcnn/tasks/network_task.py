@@ -22,6 +22,7 @@ from pcnn.ops.prefetch import SideStream, tensors_of
 from pcnn.plural import counted
 from pcnn.runtime.capture import Figures
 from pcnn.runtime.compile import Compiled, compile
+from pcnn.runtime.optimizer_graph import update_as_graph
 from pcnn.tasks.fused_optimizer import leaves_steps_out, made_for
 from pcnn.tasks.graphed_steps import GraphedSteps, capture_on
 from pcnn.tensor import SparseTensor
@@ -44,7 +45,8 @@ class NetworkTask(L.LightningModule):
         compiled: run the network through `pcnn.runtime.compile`. Weights and checkpoints are those
             of the network itself, so they serve with and without it.
         graph: on a CUDA device, run forward and backward of a step as CUDA graphs
-            (`pcnn.runtime.step_graph`); elsewhere it changes nothing.
+            (`pcnn.runtime.step_graph`), and the update of a fused optimiser as another
+            (`pcnn.runtime.optimizer_graph`); elsewhere it changes nothing.
 
     Raises:
         ValueError: both `compiled` and `graph`.
@@ -244,6 +246,9 @@ class NetworkTask(L.LightningModule):
         """The optimiser, and its schedule stepped after every optimiser step."""
         groups = parameter_groups(self.net, self.decay_norms_and_biases)
         optimizer = made_for(self.device, self.make_optimizer, groups)
+        capture = capture_on(self.device) if self.graph else None
+        if capture is not None:
+            update_as_graph(optimizer, capture)
         total = int(self.trainer.estimated_stepping_batches)
         schedule = self.make_scheduler(optimizer, total_steps=total)
         return {

@@ -12,6 +12,7 @@ from lightning.pytorch.plugins.precision import MixedPrecision
 from torch import Tensor, nn
 from torch.optim import SGD, Adagrad, AdamW
 
+from pcnn.nn.snapshot import Snapshot
 from pcnn.tasks.fused_optimizer import leaves_steps_out, made_for
 from pcnn.tasks.network_task import NetworkTask
 from pcnn.tasks.schedules import constant
@@ -75,6 +76,15 @@ def test_momentum_begins_behind_a_step_that_was_left_out(loaded: bool, nesterov:
         fused.step()
     ends = [optimizer.param_groups[0]["params"][0] for optimizer in (plain, fused)]
     torch.testing.assert_close(*ends)
+
+
+def test_weights_count_the_changes_of_fused_steps() -> None:
+    optimizer = made_for(CUDA, partial(AdamW, lr=0.1), groups())
+    (parameter,) = optimizer.param_groups[0]["params"]
+    parameter.grad, snapshot = torch.ones(3), Snapshot((parameter,))
+    assert snapshot.holds((parameter,))
+    optimizer.step()
+    assert not snapshot.holds((parameter,))
 
 
 def test_dampened_momentum_is_not_fused() -> None:
