@@ -65,12 +65,16 @@ class Cloud:
         """
         if rows.dtype == torch.bool:
             rows = rows.nonzero()[:, 0]
+
+        def of(values: Tensor) -> Tensor:
+            return values.index_select(0, rows)  # a third of the time of indexing
+
         return replace(
             self,
-            points=self.points[rows],
-            features=self.features[rows],
-            labels=None if self.labels is None else self.labels[rows],
-            point_index=None if self.point_index is None else self.point_index[rows],
+            points=of(self.points),
+            features=of(self.features),
+            labels=None if self.labels is None else of(self.labels),
+            point_index=None if self.point_index is None else of(self.point_index),
         )
 
 

@@ -113,11 +113,11 @@ def check_labels(labels: Tensor) -> None:
     Raises:
         ValueError: a label out of 0..255.
     """
-    if labels.numel() and not 0 <= int(labels.min()) <= int(labels.max()) <= IGNORE:
-        raise ValueError(
-            f"labels must be train ids 0..254 or {IGNORE}, got {int(labels.min())}.."
-            f"{int(labels.max())}"
-        )
+    if not labels.numel():
+        return
+    low, high = map(int, labels.aminmax())
+    if not 0 <= low <= high <= IGNORE:
+        raise ValueError(f"labels must be train ids 0..254 or {IGNORE}, got {low}..{high}")
 
 
 _KEYS = ("names", "colors", "map", "ignore")

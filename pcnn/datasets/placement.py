@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Literal, Protocol
 
+import numpy as np
 import torch
 from annotated_types import Len
 from torch import Tensor
@@ -323,12 +324,21 @@ def majority(labels: Tensor, rows: Tensor, n: int) -> Tensor:
         ValueError: a label out of 0..255.
     """
     check_labels(labels)
-    votes = labels != IGNORE
-    pairs, counts = torch.unique(rows[votes] * 256 + labels[votes], return_counts=True)
+    # sorted as one number a point; labels rise within a row, IGNORE comes last
+    dtype = torch.int32 if n < 1 << 23 else torch.int64
+    codes = rows.to(dtype).mul_(256).add_(labels).numpy()
+    codes.sort()
+    begins = np.flatnonzero(np.diff(codes, prepend=-1))
+    row, label = np.divmod(codes[begins], 256)
     # one number that compares by count first, then by smaller label
-    score = counts * 256 + (255 - pairs % 256)
-    best = torch.zeros(n, dtype=torch.int64).scatter_reduce_(0, pairs // 256, score, "amax")
-    return torch.where(best > 0, 255 - best % 256, IGNORE)
+    score = np.diff(begins, append=len(codes)) * 256 + (255 - label)
+    score[label == IGNORE] = 0
+    found = np.full(n, IGNORE)
+    if len(row):
+        first = np.flatnonzero(np.diff(row, prepend=-1))
+        best = np.maximum.reduceat(score, first)
+        found[row[first]] = np.where(best > 0, 255 - best % 256, IGNORE)
+    return torch.from_numpy(found)
 
 
 @dataclass(frozen=True)

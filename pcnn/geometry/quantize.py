@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from pcnn.geometry.cell_order import cell_order
 from pcnn.geometry.checks import (
     check_batch,
     check_cells,
@@ -46,10 +47,14 @@ def quantize(
     check_points(points, batch)
     sizes = voxel_sizes(voxel_size)
     size = torch.tensor(sizes, dtype=torch.float64, device=points.device)
-    check_finite(points)
     # float64: at 1e5 m a float32 quotient is off by whole voxels
-    cells = torch.floor(points.to(torch.float64) / size)
-    return _merged(cells, batch, batch_size, downsampling)
+    cells = points.to(torch.float64, copy=True).div_(size).floor_()
+    try:
+        box = _box(cells)
+    except (OverflowError, ValueError):  # no whole number: name the points
+        check_finite(points)
+        raise
+    return _merged(cells, box, batch, batch_size, downsampling)
 
 
 def grid_of_cells(
@@ -80,27 +85,34 @@ def grid_of_cells(
     check_cells(cells)
     if batch is not None:
         check_batch(batch, len(cells))
-    return _merged(cells, batch, batch_size, downsampling)
+    return _merged(cells, _box(cells), batch, batch_size, downsampling)
 
 
 def _merged(
-    cells: Tensor, batch: Tensor | None, batch_size: int | None, downsampling: str
+    cells: Tensor, box: Box, batch: Tensor | None, batch_size: int | None, downsampling: str
 ) -> VoxelGrid:
     key_format = DEFAULT_FORMAT
-    if batch is None:
-        batch = torch.zeros(len(cells), dtype=torch.int64, device=cells.device)
-    first, last = (int(batch.min()), int(batch.max())) if len(batch) else (0, 0)
+    first, last = (0, 0)
+    if batch is not None and len(batch):
+        first, last = torch.stack(batch.aminmax()).tolist()
     clouds = last + 1 if batch_size is None else batch_size
     if first < 0 or last >= clouds:
         raise ValueError(f"batch indices {first}..{last} do not fit {clouds} clouds")
     if not 1 <= clouds <= key_format.max_batch:
         raise ValueError(f"a batch holds 1 to {key_format.max_batch} clouds, got {clouds}")
-    low, high = _box(cells)
+    low, high = box
     bound = max(0, *high, *(-value for value in low))
     key_format.check_bound(bound, 0, "voxel grid")
-    coords = torch.cat([batch.to(torch.int64)[:, None], cells.to(torch.int64)], dim=1)
-    keys, inverse = torch.unique(key_format.pack(coords), sorted=True, return_inverse=True)
-    return VoxelGrid(keys, clouds, bound, (1, 1, 1), downsampling, inverse, key_format, (low, high))
+    found = cell_order(cells, batch, clouds, box)
+    if found is not None:
+        numbers, inverse = found.merged()
+        keys = found.keys(numbers, key_format)
+    else:
+        if batch is None:
+            batch = torch.zeros(len(cells), dtype=torch.int64, device=cells.device)
+        coords = torch.cat([batch.to(torch.int64)[:, None], cells.to(torch.int64)], dim=1)
+        keys, inverse = torch.unique(key_format.pack(coords), sorted=True, return_inverse=True)
+    return VoxelGrid(keys, clouds, bound, (1, 1, 1), downsampling, inverse, key_format, box)
 
 
 def _box(cells: Tensor) -> Box:

@@ -145,6 +145,8 @@ def _reduce(
     if weight is not None:
         values = values * weight.to(sums)[:, None]
     out = values.new_zeros(rows.shape[0], x.shape[1])
+    if x.device.type == "cpu":
+        out_index = out_index.long()  # other numbers take torch's slow path there
     return out.index_add_(0, out_index, values).to(x.dtype)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import torch
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pcnn.datasets.transforms.augment import scale_range
+from pcnn.datasets.transforms.crops import smallest
 from pcnn.hints import check_fields
 from pcnn.ranges import Degrees, Distance, Factor, PartialShare, Share
 
@@ -175,21 +176,6 @@ def subset(points: Tensor, generator: np.random.Generator, number: int) -> Tenso
     # raw 64-bit words instead of Generator.choice, whose stream numpy may change
     words = generator.bit_generator.random_raw(len(points))
     return points[torch.from_numpy(smallest(words, number))]
-
-
-def smallest(values: NDArray[Any], number: int) -> NDArray[np.intp]:
-    """Ascending places of so many of the smallest values; among equal ones the first.
-
-    Args:
-        values: [P].
-        number: 0 to P. A tenth of the time of sorting them all.
-    """
-    if number == 0:
-        return np.empty(0, np.intp)
-    last = np.partition(values, number - 1)[number - 1]
-    below, equal = values < last, np.flatnonzero(values == last)
-    below[equal[: number - int(below.sum())]] = True
-    return np.flatnonzero(below)
 
 
 def along_rays(points: Tensor, generator: np.random.Generator, at_one_metre: float) -> Tensor:

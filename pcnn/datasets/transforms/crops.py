@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from pcnn.datasets.cloud import Cloud
 from pcnn.datasets.placement import VoxelSize
-from pcnn.geometry import quantize
+from pcnn.geometry import VoxelGrid, quantize
 from pcnn.geometry.checks import voxel_sizes
 
 
@@ -56,7 +58,7 @@ def sphere_crop(
     if rows < 1:
         raise ValueError(f"point_max must be at least 1 row or none, got {rows}")
     share = generator.random()
-    if cloud.n_points <= rows or len(_rows(cloud, cell)[0]) <= rows:
+    if cloud.n_points <= rows or (cell is not None and _grid(cloud, cell).rows <= rows):
         return cloud
     middle = cloud.points[min(int(share * cloud.n_points), cloud.n_points - 1)].clone()
     height = middle[2].double()
@@ -64,20 +66,43 @@ def sphere_crop(
     # moved before the cells are counted: moved afterwards, the points would fall into others
     moved = replace(cloud, points=cloud.points - middle)
     places, inverse = _rows(moved, cell)
-    x, y, z = places.unbind(1)
+    x, y, z = places
     distance = x * x + y * y + (z - height).square()
-    inside = torch.zeros(len(places), dtype=torch.bool)
-    inside[distance.argsort(stable=True)[:rows]] = True
-    return moved.select((inside if inverse is None else inside[inverse]).nonzero()[:, 0])
+    nearest = torch.from_numpy(smallest(distance.numpy(), rows))
+    if inverse is None:
+        return moved.select(nearest)
+    inside = torch.zeros(len(distance), dtype=torch.bool)
+    inside[nearest] = True
+    return moved.select(inside.index_select(0, inverse).nonzero()[:, 0])
 
 
 def _rows(cloud: Cloud, cell: VoxelSize | None) -> tuple[Tensor, Tensor | None]:
-    """Centres [N, 3] float64 of the rows, and the row of every point; None where each is one."""
+    """Centres [3, N] float64 of the rows, and the row of every point; None where each is one."""
     if cell is None:
-        return cloud.points.double(), None
+        return cloud.points.T.double(), None
+    grid = _grid(cloud, cell)
+    edges = torch.tensor(voxel_sizes(cell), dtype=torch.float64)
+    cells = grid.coords[:, 1:].T.to(torch.float64, memory_format=torch.contiguous_format)
+    return cells.add_(0.5).mul_(edges[:, None]), grid.inverse
+
+
+def _grid(cloud: Cloud, cell: VoxelSize) -> VoxelGrid:
     try:
-        grid = quantize(cloud.points, voxel_size=cell, batch_size=1)
+        return quantize(cloud.points, voxel_size=cell, batch_size=1)
     except ValueError as error:
         raise ValueError(f"{cloud.path}: {error}") from error
-    edges = torch.tensor(voxel_sizes(cell), dtype=torch.float64)
-    return (grid.coords[:, 1:].double() + 0.5) * edges, grid.inverse
+
+
+def smallest(values: NDArray[Any], number: int) -> NDArray[np.intp]:
+    """Ascending places of so many of the smallest values; among equal ones the first.
+
+    Args:
+        values: [P].
+        number: 0 to P. A tenth of the time of sorting them all.
+    """
+    if number == 0:
+        return np.empty(0, np.intp)
+    last = np.partition(values, number - 1)[number - 1]
+    below, equal = values < last, np.flatnonzero(values == last)
+    below[equal[: number - int(below.sum())]] = True
+    return np.flatnonzero(below)
