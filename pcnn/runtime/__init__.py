@@ -4,11 +4,13 @@ from pcnn.runtime.compile import Compiled, compile
 from pcnn.runtime.fixed_tensor import FixedTensor
 from pcnn.runtime.graph import GraphedNetwork, graph
 from pcnn.runtime.graph_file import load_graph, save_graph
+from pcnn.runtime.point_graph import GraphedPoints
 
 __all__ = [
     "Compiled",
     "FixedTensor",
     "GraphedNetwork",
+    "GraphedPoints",
     "compile",
     "graph",
     "load_graph",

@@ -67,7 +67,7 @@ def fixed(output: Any) -> Any:
     if isinstance(output, SparseTensor):
         at = output.geometry
         return FixedTensor(output.features, at.keys, at.count, at.inverses())
-    return _mapped(output, fixed)
+    return mapped(output, fixed)
 
 
 class Copies:
@@ -99,7 +99,7 @@ class Copies:
         if isinstance(part, Tensor):
             return _twin(part, self._others)
         if not isinstance(part, FixedTensor):
-            return _mapped(part, self._convert)
+            return mapped(part, self._convert)
         sites, inverses = self._sites, part.inverses
         if inverses is not None:
             first, *coarser = (_twin(inverse, sites) for inverse in inverses)
@@ -120,8 +120,8 @@ def _fill(twins: dict[int, tuple[Tensor, Tensor]]) -> None:
     place([Part(own, source) for own, source in twins.values()])
 
 
-def _mapped(output: Any, function: Callable[[Any], Any]) -> Any:
-    """Lists, tuples and dictionaries with a function of every value."""
+def mapped(output: Any, function: Callable[[Any], Any]) -> Any:
+    """Lists, tuples and dictionaries with a function of every value; anything else as it is."""
     if isinstance(output, dict):
         return {name: function(value) for name, value in output.items()}
     if isinstance(output, list):

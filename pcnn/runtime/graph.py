@@ -9,13 +9,12 @@ cloud with more than its bucket holds has given no result, and runs again in a l
 
 from __future__ import annotations
 
-import copy
 import threading
 import warnings
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, overload
 
 import torch
 from torch import Tensor, nn
@@ -31,10 +30,9 @@ from pcnn.ops.room import PlanRoom, Room, WaitsForDevice
 from pcnn.ops.voxelize import voxelize
 from pcnn.runtime.buckets import Edges
 from pcnn.runtime.fixed_tensor import Copies, fixed
+from pcnn.runtime.own_network import own_network
+from pcnn.runtime.point_graph import GraphedPoints
 from pcnn.tensor import SparseTensor
-
-#: Norms keep their parameters in float32 where a network is run in half precision.
-_NORMS = (nn.modules.batchnorm._BatchNorm, nn.LayerNorm, nn.GroupNorm)
 
 #: Points, features and batch index.
 Cloud = tuple[Tensor, Tensor, Tensor | None]
@@ -216,7 +214,7 @@ class GraphedNetwork:
         self._buckets.clear()
         self._pool: Any = None
         self._kept = Snapshot(self._sources())
-        self._net = _own(self.model, self.dtype)
+        self._net = own_network(self.model, self.dtype)
         planner = getattr(self._net, "planner", None)
         self._planner: Planner = planner if isinstance(planner, Planner) else Planner(self._net)
         self._passes = (1, 1)
@@ -374,6 +372,7 @@ class GraphedNetwork:
         return fixed(self._net(x if self.dtype is None else x.replace(x.features.to(self.dtype))))
 
 
+@overload
 def graph(
     model: nn.Module,
     voxel_size: float | Sequence[float],
@@ -381,29 +380,55 @@ def graph(
     reduce: str = "mean",
     edges: Edges | None = None,
     most: int = 32,
-) -> GraphedNetwork:
-    """Make a network ready for inference from points: quantised, planned and run in CUDA graphs.
+) -> GraphedNetwork: ...
 
-    The device gets two launches a cloud, so it is never waiting for the host. Graphs are captured
-    at the first cloud of every size (`Edges`), or ahead by `GraphedNetwork.warmup`.
+
+@overload
+def graph(
+    model: nn.Module,
+    voxel_size: None = None,
+    dtype: torch.dtype | None = None,
+    reduce: str = "mean",
+    edges: Edges | None = None,
+    most: int = 32,
+) -> GraphedPoints: ...
+
+
+def graph(
+    model: nn.Module,
+    voxel_size: float | Sequence[float] | None = None,
+    dtype: torch.dtype | None = None,
+    reduce: str = "mean",
+    edges: Edges | None = None,
+    most: int = 32,
+) -> GraphedNetwork | GraphedPoints:
+    """Make a network ready for inference in CUDA graphs.
+
+    With a voxel size it runs from points: quantised, planned and computed. The device gets two
+    launches a cloud, so it is never waiting for the host. Without one it takes native points: the
+    host plans each cloud and waits for its numbers of points and triplets, and the layers are one
+    launch. Graphs are captured at the first cloud of every size (`Edges`), or ahead by
+    `GraphedNetwork.warmup`.
 
     Args:
-        model: takes a `SparseTensor` of voxels; on a CUDA device, in evaluation mode.
-        voxel_size: edge of a voxel [m], one number or one per axis.
+        model: takes a `SparseTensor`; on a CUDA device, in evaluation mode.
+        voxel_size: edge of a voxel [m], one number or one per axis; ``None``: native points.
         dtype: run the layers in this dtype, on a copy of the network whose norms stay float32;
             ``None``: the network as it is.
-        reduce: features of the points of one voxel, as in `pcnn.voxelize`.
+        reduce: features of the points of one voxel, as in `pcnn.voxelize`; not on native points.
         edges: sizes of buckets.
         most: buckets that are kept; the one unused for longest goes first.
 
     Returns:
-        What is called with ``(points, features)``. Where the network cannot be captured, it warns
-        once, keeps the `reason`, and runs eagerly.
+        What is called with ``(points, features)``, on native points with a `SparseTensor` of them.
+        Where the network cannot be captured, it warns once, keeps the `reason`, and runs eagerly.
 
     Raises:
         ValueError: a network in training mode, an unknown reduction, or a voxel size that is not
             positive.
     """
+    if voxel_size is None:
+        return GraphedPoints(model, dtype, edges, most)
     return GraphedNetwork(model, voxel_size, dtype, reduce, edges, most)
 
 
@@ -418,21 +443,3 @@ def _fill(buffers: Cloud, count: Tensor, cloud: Cloud) -> None:
             else:
                 buffer[:n].copy_(own, non_blocking=True)
     place(parts)
-
-
-def _own(model: nn.Module, dtype: torch.dtype | None) -> nn.Module:
-    """A copy of a network, on the same weights or on copies in a dtype, but for its norms.
-
-    Layers keep tensors computed from weights (`FoldedNorm`) and drop them when the network is
-    switched to training or back. Graphs read them at every replay, so they belong to a copy that
-    nothing else switches.
-    """
-    if dtype is None:
-        shared = {id(tensor): tensor for tensor in (*model.parameters(), *model.buffers())}
-        return copy.deepcopy(model, shared)
-    with torch.inference_mode(False):  # what is computed from tensors of that mode is not kept
-        own = copy.deepcopy(model)
-        for module in own.modules():
-            if not isinstance(module, _NORMS):
-                module._apply(lambda t: t.to(dtype) if t.is_floating_point() else t, recurse=False)
-    return own

@@ -22,6 +22,10 @@ MARGIN = 1.15
 LISTS = {"pairs": 0, "rows_csr": 0, "row_lists": -1}
 
 
+class CrowdedMapError(ValueError):
+    """A map has so many triplets that what backward reads is not listed beforehand."""
+
+
 @dataclass(frozen=True)
 class Sizes:
     """Sizes of a planned input, or of the memory that such inputs fit.
@@ -46,6 +50,7 @@ class Sizes:
             backward: whether it was planned for backward too.
 
         Raises:
+            CrowdedMapError: as `held_layouts`.
             ValueError: an input that was not planned, or a map with a layout that does not lie in
                 memory of fixed size.
         """
@@ -118,12 +123,12 @@ def held_layouts(planned: PlannedMap, built: KernelMap, backward: bool) -> dict[
     """Layouts that layers read of a map; all that there are where a plan made others.
 
     Raises:
-        ValueError: a map so large that backward would make what it reads.
+        CrowdedMapError: a map so large that backward would make what it reads.
     """
     there, wanted = built.edges.layouts, planned.layouts(backward)
     missing = [name for name, flipped in wanted if (name, flipped) not in there]
     if missing and built.edges.crowded:
-        raise ValueError(
+        raise CrowdedMapError(
             f"{built} has too many triplets to list {', '.join(missing)} beside its rows, so it "
             "does not lie in memory of fixed size; thin the points"
         )

@@ -23,6 +23,7 @@ from pcnn.nn import (
 )
 from pcnn.runtime.buckets import Edges
 from pcnn.runtime.fixed_input import FixedInput, Sizes
+from pcnn.runtime.input_sizes import CrowdedMapError
 from pcnn.tensor import SparseTensor
 from tests.runtime.graphed import ROWS, points
 
@@ -106,6 +107,7 @@ def test_steps_equal_exact_ones(make: Any) -> None:
             assert int(level.count) == exact
 
 
+@pytest.mark.usefixtures("emulated")
 @pytest.mark.parametrize("make", [resunet, Pools])
 def test_inference_holds_what_it_reads_and_no_more(make: Any) -> None:
     net = made(make).eval()
@@ -172,6 +174,6 @@ def test_other_kinds_of_points_and_crowded_maps_have_no_place() -> None:
     (built,) = (m for m in x.geometry.cached_maps() if m.volume == 125)
     object.__setattr__(built.edges, "crowded", True)
     built.edges.layouts.pop(("pairs", False))
-    with pytest.raises(ValueError, match=r"too many triplets to list pairs.*thin the points"):
+    with pytest.raises(CrowdedMapError, match=r"too many triplets to list pairs.*thin the points"):
         Sizes.of(fixed.recipe, x)
     assert Sizes.of(fixed.recipe, x, backward=False).rows[0] == 230

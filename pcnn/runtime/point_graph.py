@@ -1,0 +1,259 @@
+"""A network on native points in inference as CUDA graphs: the layers in one launch.
+
+The planner waits for the numbers of points and triplets of a cloud, as it does eagerly. The cloud
+with its maps is then copied to memory of fixed size (`pcnn.runtime.fixed_input`), and the graph of
+that size is replayed. What the plan counted is known on the host before the graph runs, so a cloud
+that does not fit is never run in vain, and outputs are as long as those of the network itself.
+"""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from pcnn.geometry import PointSet
+from pcnn.nn.snapshot import Snapshot
+from pcnn.ops import Planner
+from pcnn.ops.recipe import Recipe
+from pcnn.runtime.buckets import Edges
+from pcnn.runtime.capture import Capture, CudaGraphs, Figures
+from pcnn.runtime.fixed_input import FixedInput
+from pcnn.runtime.fixed_tensor import mapped
+from pcnn.runtime.input_sizes import CrowdedMapError, Sizes, levels_of
+from pcnn.runtime.own_network import own_network
+from pcnn.tensor import SparseTensor, require_sparse
+
+
+@dataclass(frozen=True)
+class PointBucket:
+    """What was captured for one size of clouds.
+
+    Args:
+        input: memory that clouds are copied to.
+        replay: runs the layers there; their outputs on memory of their own.
+        output: what the network returned, on the memory of the graph.
+        bytes: device memory that it took.
+    """
+
+    input: FixedInput
+    replay: Callable[[], Figures]
+    output: list[Any]
+    bytes: int
+
+
+class GraphedPoints:
+    """A network on native points; made by `graph`, which says what it is made of.
+
+    Calls may come from several threads and streams; they run one after another. A change of the
+    network's weights is seen at the next call, which captures again.
+
+    Attributes:
+        reason: says why calls run eagerly; ``None``: they do not.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        dtype: torch.dtype | None = None,
+        edges: Edges | None = None,
+        most: int = 32,
+        capture: Capture | None = None,
+    ) -> None:
+        if model.training:
+            raise ValueError("graph() runs inference, but the network trains: call model.eval()")
+        self.model, self.dtype = model, dtype
+        self.edges, self.most = edges or Edges(), most
+        self.device = next(model.parameters()).device
+        self.reason: str | None = None
+        if capture is None and self.device.type != "cuda":
+            self.reason = f"CUDA graphs need a CUDA device, but the network is on {self.device}"
+        self._given = capture
+        self._lock = threading.Lock()
+        self._buckets: OrderedDict[Hashable, PointBucket] = OrderedDict()
+        self._done: torch.cuda.Event | None = None
+        self._adopt()
+
+    def __call__(self, x: SparseTensor) -> Any:
+        """Run the network on a batch of clouds; the host waits while it is planned.
+
+        Args:
+            x: on native points (`pcnn.native_points`), on any device.
+
+        Returns:
+            What the network returns: every `SparseTensor` in it on the input's own points or their
+            levels. A tensor of features without its points, if the network returns such, keeps the
+            spare rows of its bucket.
+
+        Raises:
+            TypeError: an input that is no sparse tensor.
+            ValueError: voxels, or a network in training mode.
+        """
+        require_sparse(x, self)
+        if not isinstance(x.geometry, PointSet):
+            raise ValueError(
+                f"a graph of native points was called with {x.geometry}; give "
+                "graph(..., voxel_size=...) the points themselves"
+            )
+        if self.model.training:
+            raise ValueError("the network has been switched to training; call model.eval()")
+        x = x.to(self.device)
+        if self.dtype is not None:
+            x = x.replace(x.features.to(self.dtype))
+        with self._lock, torch.inference_mode():
+            while self.reason is None and x.geometry.rows:
+                bucket = self._bucket(x)
+                if bucket is None:
+                    break
+                output = self._replayed(bucket, x)
+                # the device computes while the host looks at what it is given
+                if self._kept.holds(self._sources()):
+                    return output
+                self._adopt()
+            if not self._kept.holds(self._sources()):
+                self._adopt()
+            return self._net(x)
+
+    def warmup(self, x: SparseTensor) -> None:
+        """Capture the bucket of a cloud ahead of its first call.
+
+        Args:
+            x: a typical cloud, as in a call.
+        """
+        self(x)
+
+    @property
+    def buckets(self) -> list[dict[str, Any]]:
+        """What was captured: rows of all levels, triplets of all maps and bytes of each bucket."""
+        found = sorted(self._buckets.values(), key=lambda bucket: bucket.input.room.rows)
+        return [
+            {
+                "points": bucket.input.room.rows[0],
+                "clouds": bucket.input.tensor.geometry.batch_size,
+                "rows": bucket.input.room.rows,
+                "triplets": bucket.input.room.triplets,
+                "bytes": bucket.bytes,
+            }
+            for bucket in found
+        ]
+
+    def _adopt(self) -> None:
+        """Take the network as it is now: what was captured before belongs to other weights."""
+        self._buckets.clear()
+        self._kept = Snapshot(self._sources())
+        self._net = own_network(self.model, self.dtype)
+        planner = getattr(self._net, "planner", None)
+        self._planner: Planner = planner if isinstance(planner, Planner) else Planner(self._net)
+        if self.reason is None:
+            self._capture = CudaGraphs() if self._given is None else self._given
+
+    def _sources(self) -> list[Tensor]:
+        return [*self.model.parameters(), *self.model.buffers()]
+
+    def _bucket(self, x: SparseTensor) -> PointBucket | None:
+        """The bucket of a cloud, captured where it is missing; none if that cannot be done."""
+        self._planner(x.geometry, False)
+        recipe = self._planner.recipe_on(x.geometry)
+        try:
+            sizes = Sizes.of(recipe, x, backward=False)
+        except CrowdedMapError:  # other clouds may have room
+            return None
+        except ValueError as error:
+            self._run_eagerly_as(str(error))
+            return None
+        room = sizes.room(self.edges)
+        key = room.rows[0], room.form
+        bucket = self._buckets.get(key)
+        if bucket is not None and sizes.fits(bucket.input.room):
+            self._buckets.move_to_end(key)
+            return bucket
+        if bucket is not None:
+            room = room.joined(bucket.input.room)
+            del self._buckets[key], bucket
+        found = self._captured(recipe, x, room)
+        if found is not None:
+            self._buckets[key] = found
+            while len(self._buckets) > self.most:
+                self._buckets.popitem(last=False)
+        return found
+
+    def _captured(self, recipe: Recipe, x: SparseTensor, room: Sizes) -> PointBucket | None:
+        before = self._reserved()
+        held = FixedInput(recipe, x, room, backward=False)
+        held.take(x, {})
+        output: list[Any] = []
+
+        def layers() -> Figures:
+            output[:] = [self._net(held.tensor)]
+            return {str(number): part for number, part in enumerate(_features(output))}
+
+        try:
+            layers()  # once outside: what is not compiled yet is compiled now
+            replay = self._capture(layers)
+        except torch.cuda.OutOfMemoryError:
+            raise
+        except RuntimeError as error:
+            self._run_eagerly_as(f"it waits for the device ({str(error).splitlines()[0]})")
+            return None
+        sites = [part.geometry for part in _parts(output) if isinstance(part, SparseTensor)]
+        if any(at not in held.levels for at in sites):
+            self._run_eagerly_as("an output lies on sites that are no level of the input's")
+            return None
+        return PointBucket(held, replay, output, self._reserved() - before)
+
+    def _run_eagerly_as(self, reason: str) -> None:
+        self.reason = reason
+        warnings.warn(
+            f"{type(self.model).__name__} runs without CUDA graphs: {reason}", stacklevel=4
+        )
+
+    def _reserved(self) -> int:
+        on_device = self.device.type == "cuda"
+        return torch.cuda.memory_reserved(self.device) if on_device else 0
+
+    def _replayed(self, bucket: PointBucket, x: SparseTensor) -> Any:
+        """The output on the points of a cloud that fits."""
+        stream = torch.cuda.current_stream(self.device) if self.device.type == "cuda" else None
+        if stream is not None and self._done is not None:
+            stream.wait_event(self._done)  # of the call before, which may be of another stream
+        bucket.input.take(x, {})
+        found = iter(bucket.replay().values())
+        if stream is not None:
+            self._done = self._done or torch.cuda.Event()
+            self._done.record(stream)
+        exact = levels_of(bucket.input.recipe, x)
+        places = {id(own): at for own, at in zip(bucket.input.levels, exact, strict=True)}
+
+        def on_points(part: Any) -> Any:
+            if isinstance(part, SparseTensor):
+                at = places[id(part.geometry)]
+                return SparseTensor(next(found)[: at.rows], at)
+            return next(found) if isinstance(part, Tensor) else mapped(part, on_points)
+
+        (output,) = bucket.output
+        return on_points(output)
+
+
+def _parts(output: Any) -> list[SparseTensor | Tensor]:
+    """The tensors of an output, in the order of its parts."""
+    found: list[SparseTensor | Tensor] = []
+
+    def keep(part: Any) -> Any:
+        if isinstance(part, SparseTensor | Tensor):
+            found.append(part)
+            return part
+        return mapped(part, keep)
+
+    keep(output)
+    return found
+
+
+def _features(output: Any) -> list[Tensor]:
+    parts = _parts(output)
+    return [part.features if isinstance(part, SparseTensor) else part for part in parts]
