@@ -52,7 +52,8 @@ class Levels:
         inverse: ``[L, capacity]`` int32, site of every finest row.
         counts: ``[L]`` int32 sites of every level, on the device.
         order: ``[L * capacity]`` int32, finest rows as they were sorted, those of a site as they
-            stand in the input; level by level, without gaps between them.
+            stand in the input; level by level, without gaps between them; empty where nothing was
+            sorted.
     """
 
     keys: Tensor

@@ -20,6 +20,7 @@ from pcnn.geometry.slot_tiles import (
     sections_of,
 )
 from pcnn.kernels import cuda
+from pcnn.kernels.beside import Beside
 from pcnn.kernels.pinned import read_copy
 from pcnn.maps.radix_sort import RadixSort, passes_of
 
@@ -135,19 +136,12 @@ def tiles_of(maps: Sequence[Tiled]) -> list[Layout]:
         return []
     made = [_Batch.of(batch) for batch in batches]
     device = maps[0].table.device
-    if len(made) == 1 or device.type != "cuda":
-        for batch in made:
+    beside = Beside(device if len(made) > 1 else None)
+    with beside.branch():  # side by side: the last batch is often small
+        for batch in made[1:]:
             batch.launch()
-    else:
-        # side by side: the last batch is often small. Memory is of the current stream, and all of
-        # it is kept until both are through.
-        current, side = torch.cuda.current_stream(device), torch.cuda.Stream(device)
-        side.wait_stream(current)
-        made[0].launch()
-        with torch.cuda.stream(side):
-            for batch in made[1:]:
-                batch.launch()
-        current.wait_stream(side)
+    made[0].launch()
+    beside.join()
     return [layout for batch in made for layout in batch.layouts]
 
 

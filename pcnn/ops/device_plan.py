@@ -8,7 +8,7 @@ them), so that results are as long as they need to be.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -19,6 +19,8 @@ from pcnn.geometry.kernel_slots import Triple
 from pcnn.geometry.slot_tiles import WHOLE_SLOTS
 from pcnn.geometry.voxel_grid import Box
 from pcnn.kernels import pinned
+from pcnn.kernels.beside import Beside
+from pcnn.maps.cell_bits import BitLevels, CellBits
 from pcnn.maps.device_layouts import map_of_table
 from pcnn.maps.disjoint import DisjointMap, DisjointTables, disjoint_maps
 from pcnn.maps.levels import (
@@ -38,12 +40,16 @@ from pcnn.maps.window_search import Search, SearchShape, Sites, first_rows, sear
 from pcnn.ops.recipe import Recipe
 from pcnn.ops.room import Room
 
-#: First numbers of a report: the extent of the cloud, the number of finest sites, and the passes
-#: that sorting the finest sites and the levels took.
-_HEAD = EXTENT_WORDS + 3
-_ROOT_PASSES, _LEVEL_PASSES = EXTENT_WORDS + 1, EXTENT_WORDS + 2
+#: First numbers of a report: the extent of the cloud, the number of finest sites, the passes that
+#: sorting the finest sites and the levels took, and the words that bitmaps of the levels take.
+_HEAD = EXTENT_WORDS + 4
+_ROOT_PASSES, _LEVEL_PASSES, _LEVEL_WORDS = range(EXTENT_WORDS + 1, _HEAD)
 
 Maps = list[KernelMap | None]
+
+#: What a plan launches beside its tables, from the order of the cells by row ``[P]`` int32 and the
+#: row of every cell ``[P]`` int64.
+Meanwhile = Callable[[Tensor, Tensor], None]
 
 
 @dataclass(frozen=True)
@@ -140,7 +146,7 @@ class DevicePlan:
         parts = [self.words, scratch_words(1, n), scratch_words(max(1, len(self.wanted)), n)]
         zeros = torch.zeros(sum(parts), dtype=torch.int32, device=cells.device)
         report, scratch, more = zeros.split_with_sizes(parts)
-        extent, count, needed, _ = report[:_HEAD].split_with_sizes([EXTENT_WORDS, 1, 1, 1])
+        extent, count, needed, _ = report[:_HEAD].split_with_sizes([EXTENT_WORDS, 1, 1, 2])
         keys, _ = pack_cells(cells, key_format, extent)
         finest = unique_sites(
             keys,
@@ -194,7 +200,13 @@ class DevicePlan:
         return self._cut(grid, levels, tables, report, numbers)
 
     def in_room(
-        self, cells: Tensor, count: Tensor, batch_size: int, room: Room
+        self,
+        cells: Tensor,
+        count: Tensor,
+        batch_size: int,
+        room: Room,
+        beside: Beside,
+        meanwhile: Meanwhile | None = None,
     ) -> tuple[list[VoxelGrid | None], Maps, Tensor]:
         """As `on_cells`, without a look at the counts: every tensor is as long as the room says.
 
@@ -206,16 +218,23 @@ class DevicePlan:
             count: ``[1]`` int32 on the device.
             batch_size: number of clouds.
             room: the sizes.
+            beside: takes what the tables do not wait for; to be joined behind them.
+            meanwhile: launches something there once it knows which cells lie in which row.
 
         Returns:
             Geometries and maps as of `on_cells`, and the report, for `seen`.
         """
         n, key_format = room.points, self.key_format
         finest_rows, *rows = room.rows
-        parts = [self.words, scratch_words(1, n), scratch_words(max(1, len(rows)), finest_rows)]
+        bits = CellBits.of(room.words, cells.device) if room.words else None
+        if bits is not None:
+            with beside.branch(bits):
+                bits.marks.zero_()
+        sorted_levels = scratch_words(max(1, len(rows)), finest_rows) if bits is None else 0
+        parts = [self.words, scratch_words(1, n), sorted_levels]
         zeros = torch.zeros(sum(parts), dtype=torch.int32, device=cells.device)
         report, scratch, more = zeros.split_with_sizes(parts)
-        extent, found, needed, _ = report[:_HEAD].split_with_sizes([EXTENT_WORDS, 1, 1, 1])
+        extent, found, needed, _ = report[:_HEAD].split_with_sizes([EXTENT_WORDS, 1, 1, 2])
         keys, _ = pack_cells(cells, key_format, extent, count)
         finest = unique_sites(
             keys,
@@ -229,9 +248,21 @@ class DevicePlan:
             needed=needed,
             rooms=[finest_rows],
         )
+        beside.join()
+        with beside.branch(finest):
+            inverse = finest.inverse[0].to(torch.int64)
+            if meanwhile is not None:
+                meanwhile(finest.order, inverse)
         keys = finest.keys[0, :finest_rows]
         fitting = fitting_counts([found], [[finest_rows]])
-        levels = self._levels(Sites(keys, finest_rows, fitting), report, more, room)
+        root = Sites(keys, finest_rows, fitting)
+        if bits is None:
+            levels = self._levels(root, report, more, room)
+        else:
+            marked = self._marked(bits, root, fitting, batch_size, report, room)
+            levels = marked.levels
+            with beside.branch(marked):
+                marked.fill_rows()
         if levels is not None:
             fitting = fitting_counts([found, levels.counts], [[finest_rows], rows])
         counts = fitting.split(1)
@@ -242,13 +273,13 @@ class DevicePlan:
             min(key_format.half) - 1 - self.margin,
             self.strides[0],
             self.downsampling,
-            finest.inverse[0].to(torch.int64),
+            inverse,
             key_format,
             count=counts[0],
         ).keep_order(finest.order)
         sites = self._sites(Sites(keys, finest_rows, counts[0], True), levels, rows, counts[1:])
-        tables = self._tables(sites, levels, report, False)
-        return *self._finish(grid, levels, tables, report, rows, sites), report
+        tables = self._tables(sites, levels, report, False, beside)
+        return *self._finish(grid, levels, tables, report, rows, sites, beside=beside), report
 
     def seen(self, numbers: Sequence[int], batch_size: int) -> Room:
         """The room that a cloud takes, from the report of `in_room` on the host.
@@ -264,7 +295,8 @@ class DevicePlan:
         """
         self._check_extent(numbers, batch_size)
         rows = numbers[EXTENT_WORDS], *numbers[_HEAD : _HEAD + len(self.wanted)]
-        return Room(0, rows, (numbers[_ROOT_PASSES], numbers[_LEVEL_PASSES]))
+        passes = numbers[_ROOT_PASSES], numbers[_LEVEL_PASSES]
+        return Room(0, rows, passes, numbers[_LEVEL_WORDS])
 
     def _check_extent(self, numbers: Sequence[int], batch_size: int | None) -> Box:
         """Refuse cells that keys do not hold, or of no cloud; the box of all others."""
@@ -278,7 +310,7 @@ class DevicePlan:
 
     def _took_more(self, numbers: list[int]) -> bool:
         """True if a sort was cut short; remembers the passes that the sorts take."""
-        launched, took = self.passes, numbers[_ROOT_PASSES:_HEAD]
+        launched, took = self.passes, numbers[_ROOT_PASSES:_LEVEL_WORDS]
         self.passes = [new or old for new, old in zip(took, launched, strict=True)]
         return any(new > old for new, old in zip(took, launched, strict=True))
 
@@ -298,8 +330,30 @@ class DevicePlan:
             report[_HEAD : _HEAD + len(self.wanted)],
             scratch,
             self.passes[1] if room is None else room.passes[1],
-            report[_LEVEL_PASSES:_HEAD],
+            report[_LEVEL_PASSES:_LEVEL_WORDS],
             None if room is None else room.rows[1:],
+        )
+
+    def _marked(
+        self,
+        bits: CellBits,
+        root: Sites,
+        count: Tensor,
+        batch_size: int,
+        report: Tensor,
+        room: Room,
+    ) -> BitLevels:
+        """Launch what finds the sites of all levels in bitmaps."""
+        return bits.sites(
+            root.keys,
+            count,
+            report[:EXTENT_WORDS],
+            self.wanted,
+            self.key_format,
+            batch_size,
+            room.rows[1:],
+            report[_HEAD : _HEAD + len(self.wanted)],
+            report[_LEVEL_WORDS:_HEAD],
         )
 
     def _sites(
@@ -325,7 +379,12 @@ class DevicePlan:
         return found
 
     def _tables(
-        self, sites: dict[int, Sites], levels: Levels | None, report: Tensor, listed: bool
+        self,
+        sites: dict[int, Sites],
+        levels: Levels | None,
+        report: Tensor,
+        listed: bool,
+        beside: Beside | None = None,
     ) -> dict[int, Search | DisjointTables]:
         """Search every map; count triplets into the report if they are listed or decide."""
         results: dict[int, Search | DisjointTables] = {}
@@ -358,6 +417,8 @@ class DevicePlan:
         if searches:
             search_windows(searches)
         if tilings:
+            if beside is not None:
+                beside.join()  # rows of levels are there
             built = disjoint_maps(list(tilings.values()), self.key_format)
             results.update(zip(tilings, built, strict=True))
         return results
@@ -387,11 +448,13 @@ class DevicePlan:
         rows: Sequence[int],
         sites: dict[int, Sites],
         listed: list[int] | None = None,
+        beside: Beside | None = None,
     ) -> tuple[list[VoxelGrid | None], Maps]:
         """Cache levels and maps on the geometry; ``listed``: the report, if triplets are listed."""
         dense = self.has_large and not sites[0].fixed  # a room says which maps are cut
         counted = report.to(torch.int64) if listed or dense else report
-        above = self._rows_above(grid.rows, levels, rows, tables)
+        with (beside or Beside()).branch(levels):
+            above = self._rows_above(grid.rows, levels, rows, tables)
         grids: list[VoxelGrid | None] = [grid] + [None] * len(self.recipe.levels)
         for number, (parent, _, kernel) in enumerate(self.recipe.levels, 1):
             finer = grids[parent]

@@ -17,15 +17,17 @@ class Room:
         points: cells that it takes.
         rows: sites of the finest level, then of every other level that is sorted.
         passes: of the two sorts.
+        words: of the bitmaps that levels are found in; 0 where they are sorted.
     """
 
     points: int
     rows: tuple[int, ...]
     passes: tuple[int, int]
+    words: int = 0
 
     def holds(self, other: Room) -> bool:
         """True if a cloud that takes the other room fits into this one."""
-        theirs, own = (*other.rows, *other.passes), (*self.rows, *self.passes)
+        theirs, own = ((*r.rows, *r.passes, r.words) for r in (other, self))
         return all(needed <= there for needed, there in zip(theirs, own, strict=True))
 
 

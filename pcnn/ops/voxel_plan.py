@@ -12,10 +12,12 @@ from pcnn.geometry.kernel_slots import Triple
 from pcnn.geometry.layouts import layout_kind
 from pcnn.geometry.packing import DEFAULT_FORMAT, KeyFormat
 from pcnn.geometry.slot_tiles import TILES
+from pcnn.kernels.beside import Beside
 from pcnn.maps import Windowed
+from pcnn.maps.cell_bits import bitmap_words, fitting_words
 from pcnn.maps.device_layouts import has_kernels
 from pcnn.maps.tiles import tile_views
-from pcnn.ops.device_plan import DevicePlan, Maps
+from pcnn.ops.device_plan import DevicePlan, Maps, Meanwhile
 from pcnn.ops.engine import Engine
 from pcnn.ops.recipe import NetworkPlan, PlannedMap, Recipe, Wanted
 from pcnn.ops.room import PlanRoom, Room, WaitsForDevice
@@ -68,7 +70,13 @@ class VoxelPlan(NetworkPlan):
         return geometry
 
     def in_room(
-        self, cells: Tensor, count: Tensor, batch_size: int, downsampling: str, room: PlanRoom
+        self,
+        cells: Tensor,
+        count: Tensor,
+        batch_size: int,
+        downsampling: str,
+        room: PlanRoom,
+        meanwhile: Meanwhile | None = None,
     ) -> tuple[VoxelGrid, Tensor]:
         """Cells to a planned geometry for inference, in a room of fixed size; nothing waits.
 
@@ -78,6 +86,7 @@ class VoxelPlan(NetworkPlan):
             batch_size: ...
             downsampling: output sites of strided convolutions.
             room: the sizes.
+            meanwhile: as `DevicePlan.in_room`.
 
         Returns:
             The geometry, and the report for `seen`.
@@ -86,8 +95,11 @@ class VoxelPlan(NetworkPlan):
             WaitsForDevice: the plan waits for the device; the message says for which reason.
         """
         ready = self._fixed(cells.device, downsampling)
-        grids, maps, report = ready.in_room(cells, count, batch_size, room.sizes)
+        beside = Beside(cells.device)
+        given = cells, count, batch_size, room.sizes
+        grids, maps, report = ready.in_room(*given, beside, meanwhile)
         self._finish(grids, maps, False, room.cut)
+        beside.join()
         (geometry, *_) = grids
         assert geometry is not None
         return geometry, report
@@ -113,8 +125,9 @@ class VoxelPlan(NetworkPlan):
             for flipped in (False, True):
                 if built is not None and ("section_tiles", flipped) in built.edges.layouts:
                     cut.add((number, flipped))
-        took = ready.passes[0], ready.passes[1]
-        return PlanRoom(Room(points, rows, took), frozenset(cut))
+        words = fitting_words(bitmap_words(grid.extent, grid.batch_size, ready.wanted), grid.rows)
+        took = ready.passes[0], 0 if words else ready.passes[1]
+        return PlanRoom(Room(points, rows, took, words), frozenset(cut))
 
     def _fixed(self, device: torch.device, downsampling: str) -> DevicePlan:
         """The plan of a device, if nothing of it waits."""

@@ -2,9 +2,10 @@
 
 A graph holds tensors of one size, so clouds are sorted into buckets (`pcnn.runtime.buckets`): the
 points of a bucket are a capacity, and so are the sites of every level, in which the first ``count``
-rows are sites (`pcnn.ops.room.Room`). The first graph sorts, packs and builds all levels and
-kernel maps, the second runs the layers. While it does, the host reads how many sites there were: a
-cloud with more than its bucket holds has given no result, and runs again in a larger bucket.
+rows are sites (`pcnn.ops.room.Room`). The first graph sorts, packs, reduces features and builds all
+levels and kernel maps, the second runs the layers. While it does, the host reads how many sites
+there were: a cloud with more than its bucket holds has given no result, and runs again in a larger
+bucket.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from torch import Tensor, nn
 from pcnn.geometry import VoxelGrid
 from pcnn.geometry.checks import check_finite, check_points, require_tensors, voxel_sizes
 from pcnn.geometry.padding import Part
+from pcnn.maps.cell_bits import fitting_words
 from pcnn.maps.place import place
 from pcnn.maps.voxel_points import REDUCTIONS, cells_of_points, reduce_by_row
 from pcnn.nn.snapshot import Snapshot
@@ -176,7 +178,7 @@ class GraphedNetwork:
                 share = size / max(1, len(points))
                 rows = tuple(self.edges.above(int(n * share)) for n in own.sizes.rows)
                 if key._replace(points=edge) not in self._buckets:
-                    room = replace(own, sizes=Room(edge, rows, own.sizes.passes))
+                    room = replace(own, sizes=replace(own.sizes, points=edge, rows=rows))
                     few = points[:size], features[:size], None if batch is None else batch[:size]
                     self._capture(room, few, key._replace(points=edge))
 
@@ -252,12 +254,16 @@ class GraphedNetwork:
             needed = self._planner.on_voxels.room_of(grid)
             rows = [self.edges.above(int(self.edges.headroom * n)) for n in needed.sizes.rows]
             cut = needed.cut
+            words = needed.sizes.words
+            if words:  # of extents along three axes
+                words = fitting_words(words, needed.sizes.rows[0], self.edges.headroom**3)
             if old is not None:
                 rows = [max(pair) for pair in zip(rows, old.sizes.rows, strict=True)]
+                words = max(words, old.sizes.words) if words else 0
                 cut = old.cut
             first, second = zip(self._passes, needed.sizes.passes, strict=True)
             self._passes = max(first), max(second)
-            room = Room(self.edges.above(len(points)), tuple(rows), self._passes)
+            room = Room(self.edges.above(len(points)), tuple(rows), self._passes, words)
             return self._capture(PlanRoom(room, cut), cloud, self._key(cloud, batch_size))
         except WaitsForDevice as error:
             self._run_eagerly_as(str(error))
@@ -281,33 +287,36 @@ class GraphedNetwork:
         count = torch.zeros(1, dtype=torch.int32, device=device)
         buffers = at, values, clouds
 
-        def geometry() -> tuple[VoxelGrid, Tensor]:
-            cells = cells_of_points(at, clouds, self.voxel_size)
-            return plan.in_room(cells, count, key.clouds, "floor", room)
+        def geometry() -> tuple[VoxelGrid, Tensor, Tensor]:
+            inputs = torch.empty(0)
 
-        def layers(grid: VoxelGrid) -> Any:
-            assert grid.order is not None
-            assert grid.inverse is not None
-            place = grid.order, grid.inverse, grid.rows
-            inputs = reduce_by_row(values, *place, self.reduce, count)
-            if self.dtype is not None:
-                inputs = inputs.to(self.dtype)
+            def reduce_points(order: Tensor, inverse: Tensor) -> None:
+                nonlocal inputs
+                place = order, inverse, room.sizes.rows[0]
+                inputs = reduce_by_row(values, *place, self.reduce, count)
+                inputs = inputs.to(self.dtype or inputs.dtype)
+
+            cells = cells_of_points(at, clouds, self.voxel_size)
+            planned = plan.in_room(cells, count, key.clouds, "floor", room, reduce_points)
+            return *planned, inputs
+
+        def layers(grid: VoxelGrid, inputs: Tensor) -> Any:
             return fixed(self._net(SparseTensor(inputs, grid)))
 
         before = torch.cuda.memory_reserved(device)
         self._stream.wait_stream(torch.cuda.current_stream(device))
         with torch.cuda.stream(self._stream):
             _fill(buffers, count, cloud)
-            grid, seen = geometry()  # once outside: what is not compiled yet is compiled now
-            layers(grid)
+            grid, seen, inputs = geometry()  # once outside, where what is missing is compiled
+            layers(grid, inputs)
             report = torch.empty(seen.shape, dtype=seen.dtype, pin_memory=True)
         graphs = torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()
         kept = {"pool": self._pool, "stream": self._stream, "capture_error_mode": "thread_local"}
         try:
             with torch.cuda.graph(graphs[0], **kept):
-                grid, seen = geometry()
+                grid, seen, inputs = geometry()
             with torch.cuda.graph(graphs[1], **kept):
-                output = layers(grid)
+                output = layers(grid, inputs)
         except RuntimeError as error:
             self._run_eagerly_as(f"it waits for the device ({str(error).splitlines()[0]})")
             return None

@@ -291,7 +291,8 @@ def test_pinned_space_grows_and_is_kept() -> None:
 TIMELINE = (
     *(("Memcpy HtoD", 1.0), ("elementwise_floor", 2.0), ("pack_cells", 3.0), ("radix_pass", 4.0)),
     *(("level_keys", 5.0), ("radix_pass", 6.0), ("windowed_search", 7.0), ("fill", 8.0)),
-    *(("mask_keys", 9.0), ("radix_pass", 10.0), ("tile_lists", 11.0), ("indexFuncLargeIndex", 12)),
+    *(("reduce_points", 2.0), ("mask_keys", 9.0), ("radix_pass", 10.0)),
+    *(("tile_lists", 11.0), ("indexFuncLargeIndex", 12)),
     *(("implicit_gemm", 100.0), ("finish_kernel", 1.0), ("nvjet_sm90_badd", 3.0)),
     *(("implicit_gemm", 200.0), ("finish_kernel", 2.0), ("nvjet_sm90", 50.0), ("copy", 5.0)),
 )
@@ -306,7 +307,7 @@ def test_kernels_belong_to_stages_by_name_and_order() -> None:
         "levels": 11.0,
         "maps": 15.0,
         "tiles": 30.0,
-        "voxel features": 12.0,
+        "voxel features": 14.0,
         "layers /1": 104.0,
         "layers /2": 202.0,
         "head and output": 55.0,

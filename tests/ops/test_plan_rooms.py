@@ -54,21 +54,26 @@ def levels_of(planner: Planner, root: VoxelGrid) -> list[VoxelGrid]:
 
 
 @pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("by_bits", [True, False])
 def test_equal_those_of_exact_size(
-    device: torch.device, model: str, monkeypatch: pytest.MonkeyPatch
+    device: torch.device, model: str, by_bits: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     planner = Planner(MODELS[model](), ("tiles",))
     cells = cells_on(device)
     exact = planner.voxelize(cells, 3)
     plan = planner.on_voxels
-    room = larger(plan.room_of(exact))
+    room, needed = larger(plan.room_of(exact)), replace(plan.room_of(exact).sizes, points=0)
+    assert needed.words
+    if not by_bits:
+        passes = needed.passes[0], 8
+        room = replace(room, sizes=replace(room.sizes, words=0, passes=passes))
     if device.type == "cpu":
         with guarded(monkeypatch):
             grid, seen = in_room(planner, cells, room)
     else:
         grid, seen = in_room(planner, cells, room)
     assert room.sizes.holds(seen)
-    assert seen == replace(plan.room_of(exact).sizes, points=0)
+    assert seen == needed if by_bits else seen.rows == needed.rows
     assert grid.inverse is not None
     assert exact.inverse is not None
     assert torch.equal(grid.inverse[: len(cells)], exact.inverse)
@@ -115,6 +120,11 @@ def test_a_cloud_that_does_not_fit_has_no_sites(monkeypatch: pytest.MonkeyPatch)
             levels = levels_of(planner, grid)
             built = levels[entry.source].cached_map(levels[entry.target], entry.kernel)
             assert (built.layout("tiles")[0] < 0).all()
+    small = replace(exact, sizes=replace(exact.sizes, words=exact.sizes.words - 4096))
+    grid, seen = in_room(planner, cells, small)
+    assert seen.words == exact.sizes.words
+    assert not small.sizes.holds(seen)
+    assert not any(int(level.count) for level in levels_of(planner, grid)[1:])
     few = replace(exact, sizes=replace(exact.sizes, passes=(1, exact.sizes.passes[1])))
     grid, seen = in_room(planner, cells, few)
     assert seen.passes[0] == exact.sizes.passes[0]

@@ -1,7 +1,8 @@
 """Where the time of a scan goes, stage by stage, and how far each stage is from its floor.
 
 Stages are told apart in the trace of one call by the names of kernels: each has some that no stage
-before it has, and others (sorting, fills, sums) belong to the stage that is running. Products over
+before it has, and others (sorting, fills, sums) belong to the stage that is running; a few run
+beside others and are told by their names alone. Products over
 kernel maps are those of the convolutions in order, so that each, with what follows it, belongs
 to the level of its output sites.
 
@@ -42,11 +43,13 @@ COPY, SORT, LEVELS, MAPS, TILES, REDUCE, HEAD = (
 #: Names of kernels that begin a stage, in the order of the stages.
 BEGINS: tuple[tuple[str, re.Pattern[str]], ...] = (
     (SORT, re.compile(r"cells_of_points|pack_cells|extent|cell_keys")),
-    (LEVELS, re.compile(r"level_keys|place_level|place_points|bound_box|candidates")),
+    (LEVELS, re.compile(r"level_keys|mark_cells|place_level|place_points|bound_box|candidates")),
     (MAPS, re.compile(r"search|windows|disjoint|count_neighbours|fill_neighbours|parents")),
     (TILES, re.compile(r"mask_keys|row_masks|tile_|slot_bits|row_keys|first_steps|row_lists")),
-    (REDUCE, re.compile(r"reduce_points|index_add|indexFunc")),
+    (REDUCE, re.compile(r"index_add|indexFunc")),
 )
+#: Names of kernels of a stage that graphs run beside others.
+BESIDE = ((REDUCE, re.compile(r"reduce_points")), (LEVELS, re.compile(r"rows_of_cells|rows_above")))
 #: Names of kernels that are a product over a kernel map, and of those that finish one.
 PRODUCT = re.compile(r"implicit_gemm|stationary|dense_slots|mvmr|::mm|::bmm|batched_gemm")
 FINISH = re.compile(r"finish")
@@ -221,7 +224,8 @@ def by_stage(timeline: Sequence[KernelTime], layers: Sequence[Layer]) -> dict[st
             begun = next((name for name, words in BEGINS if words.search(kernel.name)), stage)
             stage = begun if order.index(begun) >= order.index(stage) else stage
         copies = stage == SORT and not spent.get(SORT) and _copies(kernel.name)
-        key = COPY if copies else stage
+        aside = next((name for name, words in BESIDE if words.search(kernel.name)), None)
+        key = COPY if copies else aside or stage
         spent[key] = spent.get(key, 0.0) + kernel.microseconds / 1e3
     return spent
 

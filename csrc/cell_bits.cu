@@ -1,0 +1,190 @@
+// Sites of coarse levels without a sort: a bit for every coarse cell of the cloud's box.
+//
+// Bits of a level stand in the order of packed keys, so its sites are its set bits, and the row of a
+// site is the number of set bits before its own. Levels stand one behind another, in whole chunks.
+
+#include "key_fields.cuh"
+#include "look_back.cuh"
+
+#define THREADS 256
+#define SPAN 16                  // words of a thread, whose first site is remembered
+#define CHUNK (SPAN * THREADS)   // words of a block
+
+struct BitsArguments {
+    const i64* keys;       // [n] of the finest level
+    const u32* count;      // of them
+    const Extent* extent;
+    u32* bits;             // [words], zeroed
+    u32* status;           // [words / CHUNK], zeroed
+    u32* ticket;           // zeroed
+    u32* ranks;            // [words / SPAN] sites of the level before every span
+    u32* needed;           // words that the levels take
+    i64* unique_keys;      // [levels, n]
+    u32* first;            // [levels, n] a row of the finest level inside every site
+    u32* inverse;          // [levels, n] site of every row of the finest level
+    u32* counts;           // [levels] sites
+    i64 n;
+    i64 words;
+    i64 sentinel;          // of spare keys
+    int clouds;
+    int levels;
+    KeyFields fields;
+    Stride strides[MAX_LEVELS];
+    u32 rooms[MAX_LEVELS];  // rows that what follows has room for: no inverse leads beyond them
+};
+
+// The cells of one level: from the lowest one on, in chunks of bits.
+struct CellBox {
+    int low[4];
+    u32 size[4];  // batch, x, y, z
+    u32 first_chunk;
+    u32 chunks;
+};
+
+struct Boxes {
+    CellBox level[MAX_LEVELS];
+    u32 chunks;
+    bool fit;
+};
+
+// Boxes of all levels; every thread of a block calls it.
+__device__ __forceinline__ void find_boxes(const BitsArguments& a, Boxes& boxes) {
+    if ((int)threadIdx.x < a.levels) {
+        CellBox& box = boxes.level[threadIdx.x];
+        const Extent& extent = *a.extent;
+        box.low[0] = 0;
+        box.size[0] = (u32)a.clouds;
+        u64 cells = (u64)a.clouds;
+#pragma unroll
+        for (int f = 1; f < 4; ++f) {
+            const int width = field_bits(a.fields, f), half = 1 << (width - 1);
+            const int step = a.strides[threadIdx.x].axis[f - 1];
+            const bool some = extent.above[f] > 0;
+            box.low[f] = some ? floor_divide((int)((1u << width) - extent.below[f]) - half, step) : 0;
+            box.size[f] = some ? (u32)(floor_divide((int)extent.above[f] - 1 - half, step) - box.low[f] + 1) : 1u;
+            cells = min(cells * box.size[f], 1ull << 42);  // beyond any memory
+        }
+        box.chunks = (u32)((cells + CHUNK * 32 - 1) / (CHUNK * 32));
+    }
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        u32 before = 0;
+        for (int level = 0; level < a.levels; ++level) {
+            boxes.level[level].first_chunk = before;
+            before += boxes.level[level].chunks;
+        }
+        boxes.chunks = before;
+        boxes.fit = (i64)before * CHUNK <= a.words && a.extent->above[0] <= (u32)a.clouds;
+    }
+    __syncthreads();
+}
+
+// Bit of the coarse cell of a key.
+__device__ __forceinline__ u32 bit_of(const BitsArguments& a, const CellBox& box, int level, i64 key) {
+    u32 bit = field_of(a.fields, key, 0);
+#pragma unroll
+    for (int f = 1; f < 4; ++f) {
+        const int cell = (int)field_of(a.fields, key, f) - (1 << (field_bits(a.fields, f) - 1));
+        bit = bit * box.size[f] + (u32)(floor_divide(cell, a.strides[level].axis[f - 1]) - box.low[f]);
+    }
+    return bit;
+}
+
+// Packed key of a bit.
+__device__ __forceinline__ i64 key_of(const BitsArguments& a, const CellBox& box, int level, u32 bit) {
+    i64 key = 0;
+    int shift = 0;
+#pragma unroll
+    for (int f = 3; f > 0; --f) {
+        const u32 rest = bit / box.size[f];
+        const int cell = box.low[f] + (int)(bit - rest * box.size[f]), width = field_bits(a.fields, f);
+        key |= (i64)(cell * a.strides[level].axis[f - 1] + (1 << (width - 1))) << shift;
+        shift += width;
+        bit = rest;
+    }
+    return key | (i64)bit << shift;
+}
+
+// A thread a row of the finest level.
+KERNEL(mark_cells, BitsArguments, THREADS) {
+    __shared__ Boxes boxes;
+    find_boxes(a, boxes);
+    const i64 row = (i64)blockIdx.x * THREADS + threadIdx.x;
+    if (row == 0) *a.needed = min(boxes.chunks, 0x7fffffffu / CHUNK) * CHUNK;
+    if (!boxes.fit || row >= (i64)*a.count) return;
+    const i64 key = a.keys[row];
+    for (int level = 0; level < a.levels; ++level) {
+        const CellBox& box = boxes.level[level];
+        const u32 bit = bit_of(a, box, level, key);
+        atomicOr(&a.bits[(i64)box.first_chunk * CHUNK + bit / 32], 1u << (bit & 31));
+    }
+}
+
+// A block a chunk: the keys of its sites, and how many of the level stand before every span.
+KERNEL(sites_of_bits, BitsArguments, THREADS) {
+    __shared__ Boxes boxes;
+    __shared__ u32 ticket, before_chunk;
+    find_boxes(a, boxes);
+    if (!boxes.fit) {
+        if (blockIdx.x == 0 && (int)threadIdx.x < a.levels) a.counts[threadIdx.x] = 0;
+        return;
+    }
+    if (blockIdx.x >= boxes.chunks) return;
+    if (threadIdx.x == 0) ticket = atomicAdd(a.ticket, 1u);
+    __syncthreads();
+    const u32 chunk = ticket;
+    int level = 0;
+    while (level + 1 < a.levels && chunk >= boxes.level[level + 1].first_chunk) ++level;
+    const CellBox& box = boxes.level[level];
+    const i64 span = (i64)chunk * THREADS + threadIdx.x;
+    const u32* words = a.bits + span * SPAN;
+    u32 own = 0;
+#pragma unroll
+    for (int w = 0; w < SPAN; w += 4) {
+        const int4 four = *(const int4*)(words + w);
+        own += __popc((u32)four.x) + __popc((u32)four.y) + __popc((u32)four.z) + __popc((u32)four.w);
+    }
+    u32 total;
+    u32 row = block_prefix(own, &total);
+    const u32 place = chunk - box.first_chunk;
+    if (warp_index() == 0) {
+        const u32 before = warp_look_back(a.status + box.first_chunk, place, total);
+        if (lane_index() == 0) before_chunk = before;
+    }
+    __syncthreads();
+    row += before_chunk;
+    a.ranks[span] = row;
+    if (threadIdx.x == 0 && place == box.chunks - 1) a.counts[level] = before_chunk + total;
+    const u32 first_bit = (place * THREADS + threadIdx.x) * (SPAN * 32);
+    for (int w = 0; own; ++w) {  // most spans have no site
+        for (u32 rest = words[w]; rest; rest &= rest - 1, ++row, --own) {
+            const u32 bit = first_bit + w * 32 + (u32)__ffs((int)rest) - 1;
+            a.unique_keys[level * a.n + row] = key_of(a, box, level, bit);
+        }
+    }
+}
+
+// A thread a row of the finest level, level by level: its site; and the spare rows of the level.
+KERNEL(rows_of_cells, BitsArguments, THREADS) {
+    __shared__ Boxes boxes;
+    find_boxes(a, boxes);
+    const i64 blocks = (a.n + THREADS - 1) / THREADS;
+    const int level = (int)(blockIdx.x / blocks);
+    const i64 row = (blockIdx.x - level * blocks) * THREADS + threadIdx.x;
+    if (row >= a.n) return;
+    if (row >= (i64)a.counts[level]) {
+        a.unique_keys[level * a.n + row] = a.sentinel;
+        a.first[level * a.n + row] = 0;
+    }
+    u32 site = 0;
+    if (boxes.fit && row < (i64)*a.count) {
+        const CellBox& box = boxes.level[level];
+        const u32 bit = bit_of(a, box, level, a.keys[row]);
+        const u32 word = box.first_chunk * CHUNK + bit / 32, span = word / SPAN;
+        site = a.ranks[span] + __popc(a.bits[word] & ((1u << (bit & 31)) - 1u));
+        for (u32 w = span * SPAN; w < word; ++w) site += __popc(a.bits[w]);
+        a.first[level * a.n + site] = (u32)row;  // any of the site's rows will do
+        site = min(site + 1, a.rooms[level]) - 1;
+    }
+    a.inverse[level * a.n + row] = site;
+}

@@ -1,0 +1,160 @@
+"""Sites of all coarse levels of a network from bitmaps of their cells, without a sort.
+
+A bit stands for every cell of the box that a level takes, in the order of packed keys. So set bits
+are sites in their order, and a site's row is the number of bits before its own: three launches,
+where a sort takes one for every eight bits of a key. Boxes have to be small enough: a bit costs as
+much whether its cell holds a site or not.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from pcnn.geometry import KeyFormat
+from pcnn.geometry.kernel_slots import Triple
+from pcnn.geometry.voxel_grid import Box
+from pcnn.kernels import cuda
+from pcnn.maps.levels import MAX_LEVELS, Levels
+
+_THREADS, _SPAN = 256, 16
+_CHUNK = _THREADS * _SPAN
+_BITS = struct.Struct(f"12P3q6i{3 * MAX_LEVELS}i{MAX_LEVELS}I0q")
+
+#: Words that bitmaps may take: so many at least, and so many for every row of the finest level.
+#: Clearing and reading them then takes no longer than a sort would.
+LEAST_WORDS, WORDS_PER_ROW = 1 << 22, 128
+#: A bit of a level is a 32-bit number.
+_MOST_WORDS = 1 << 27
+
+
+def bitmap_words(box: Box, clouds: int, strides: Sequence[Triple]) -> int:
+    """Words of 32 bits that the bitmaps of several levels take.
+
+    Args:
+        box: lowest and highest coordinate of the sites.
+        clouds: number of clouds.
+        strides: of the levels.
+    """
+    found = 0
+    for stride in strides:
+        cells = clouds
+        for low, high, step in zip(*box, stride, strict=True):
+            cells *= high // step - low // step + 1
+        found += -(-cells // (32 * _CHUNK)) * _CHUNK
+    return found
+
+
+def fitting_words(words: int, rows: int, headroom: float = 1.0) -> int:
+    """Words of room for bitmaps that take so many; 0 where levels shall be sorted.
+
+    Args:
+        words: that a cloud takes.
+        rows: of its finest level.
+        headroom: how many times that.
+    """
+    if words > max(LEAST_WORDS, WORDS_PER_ROW * rows):
+        return 0
+    room = -int(-words * headroom // _CHUNK) * _CHUNK
+    return room if room <= _MOST_WORDS else 0
+
+
+@dataclass(frozen=True)
+class CellBits:
+    """Memory of bitmaps, all zero where `sites` finds it.
+
+    Args:
+        marks: the bits, then a word for every chunk of them, and one more.
+        words: of the bits, a multiple of those of a chunk.
+    """
+
+    marks: Tensor
+    words: int
+
+    @classmethod
+    def of(cls, words: int, device: torch.device) -> CellBits:
+        """Memory for so many words, which is not cleared."""
+        marks = words + words // _CHUNK + 1
+        return cls(torch.empty(marks, dtype=torch.int32, device=device), words)
+
+    def sites(
+        self,
+        keys: Tensor,
+        count: Tensor,
+        extent: Tensor,
+        strides: Sequence[Triple],
+        key_format: KeyFormat,
+        clouds: int,
+        rooms: Sequence[int],
+        counts: Tensor,
+        needed: Tensor,
+    ) -> BitLevels:
+        """Launch what finds the sites of several levels; see `pcnn.maps.levels.unique_sites`.
+
+        Args:
+            keys: ``[N]`` int64 packed keys of the finest sites.
+            count: ``[1]`` int32, how many of them count.
+            extent: of the keys.
+            strides: per level, in level-0 voxels.
+            key_format: bit widths of a key.
+            clouds: number of clouds.
+            rooms: rows that what follows has room for, at every level.
+            counts: ``[L]`` int32 for the numbers of sites: 0 where the cloud does not fit.
+            needed: ``[1]`` int32 for the words that it takes.
+
+        Returns:
+            The levels, of which keys, up to the count, and counts are there.
+
+        Raises:
+            ValueError: more levels than one launch takes.
+        """
+        levels, n, device = len(strides), keys.shape[0], keys.device
+        if levels > MAX_LEVELS:
+            raise ValueError(f"bitmaps take at most {MAX_LEVELS} levels, got {levels}: {strides}")
+        sites = torch.empty(levels, n, dtype=torch.int64, device=device)
+        first, inverse = torch.empty(2, levels, n, dtype=torch.int32, device=device).unbind()
+        ranks = torch.empty(self.words // _SPAN, dtype=torch.int32, device=device)
+        spare = MAX_LEVELS - levels
+        start = self.marks.data_ptr()
+        status = start + 4 * self.words
+        arguments = _BITS.pack(
+            *(keys.data_ptr(), count.data_ptr(), extent.data_ptr(), start, status),
+            *(status + 4 * (self.words // _CHUNK), ranks.data_ptr(), needed.data_ptr()),
+            *(t.data_ptr() for t in (sites, first, inverse, counts)),
+            *(n, self.words, key_format.sentinel, clouds, levels),
+            *(*key_format.axis_bits, key_format.batch_bits),
+            *(value for stride in strides for value in stride),
+            *([1] * 3 * spare),
+            *rooms,
+            *([0] * spare),
+        )
+        made = Levels(sites, first, inverse, counts, first.new_empty(0))
+        module = cuda.module("cell_bits.cu", device)
+        module.launch("mark_cells", -(-n // _THREADS), arguments, device)
+        module.launch("sites_of_bits", self.words // _CHUNK, arguments, device)
+        return BitLevels(made, arguments, (keys, count, ranks, self))
+
+
+@dataclass(frozen=True)
+class BitLevels:
+    """Levels whose keys are there, and what launches the rest.
+
+    Args:
+        levels: the levels.
+        arguments: of the kernels.
+        kept: memory that they read.
+    """
+
+    levels: Levels
+    arguments: bytes
+    kept: tuple[object, ...]
+
+    def fill_rows(self) -> None:
+        """Launch what writes `Levels.first`, `Levels.inverse` and spare keys."""
+        (levels, n), device = self.levels.keys.shape, self.levels.keys.device
+        module = cuda.module("cell_bits.cu", device)
+        module.launch("rows_of_cells", levels * -(-n // _THREADS), self.arguments, device)
