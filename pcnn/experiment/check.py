@@ -214,8 +214,6 @@ def no_graph(cfg: DictConfig) -> str | None:
     target = looked_up(cfg.task.get("_target_"), "task", allow=allowed_packages(cfg))
     if not can_run_as_graph(target.call):
         return f"task={cfg.task.name} does not say what a step learns (NetworkTask.learn)"
-    if cfg.geometry.name != "voxel":
-        return f"maps of geometry={cfg.geometry.name} have lists of no fixed size"
     if resolve(cfg.engine.name).dataflow is not None:
         return f"engine={cfg.engine.name} takes numbers of every map to the host"
     if cfg.get("compile"):

@@ -22,8 +22,8 @@ MARGIN = 1.15
 LISTS = {"pairs": 0, "rows_csr": 0, "row_lists": -1}
 
 
-class CrowdedMapError(ValueError):
-    """A map has so many triplets that what backward reads is not listed beforehand."""
+class NoFixedSize(ValueError):
+    """A map with a layout that does not lie in memory of fixed size; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -50,9 +50,8 @@ class Sizes:
             backward: whether it was planned for backward too.
 
         Raises:
-            CrowdedMapError: as `held_layouts`.
-            ValueError: an input that was not planned, or a map with a layout that does not lie in
-                memory of fixed size.
+            ValueError: an input that was not planned.
+            NoFixedSize: a map with a layout that does not lie in memory of fixed size.
         """
         levels = levels_of(recipe, x)
         at = x.geometry
@@ -123,12 +122,12 @@ def held_layouts(planned: PlannedMap, built: KernelMap, backward: bool) -> dict[
     """Layouts that layers read of a map; all that there are where a plan made others.
 
     Raises:
-        CrowdedMapError: a map so large that backward would make what it reads.
+        NoFixedSize: a map so large that backward would make what it reads.
     """
     there, wanted = built.edges.layouts, planned.layouts(backward)
     missing = [name for name, flipped in wanted if (name, flipped) not in there]
     if missing and built.edges.crowded:
-        raise CrowdedMapError(
+        raise NoFixedSize(
             f"{built} has too many triplets to list {', '.join(missing)} beside its rows, so it "
             "does not lie in memory of fixed size; thin the points"
         )
@@ -141,11 +140,11 @@ def padding_of(name: str) -> Padding:
     """How a layout lies in memory of fixed size.
 
     Raises:
-        ValueError: it does not.
+        NoFixedSize: it does not.
     """
     padding = layout_kind(name).padding
     if padding is None:
-        raise ValueError(
+        raise NoFixedSize(
             f"the layout {name!r}, which an engine of this network reads, does not lie in memory "
             "of fixed size; take engine=auto"
         )

@@ -12,7 +12,8 @@ from torch.func import functional_call
 from pcnn.kernels.recorded import Launch, recorded
 from pcnn.ops.plan import Planner
 from pcnn.runtime.buckets import Edges
-from pcnn.runtime.fixed_input import FixedInput, Sizes
+from pcnn.runtime.fixed_input import FixedInput
+from pcnn.runtime.input_sizes import NoFixedSize, Sizes
 from pcnn.tensor import SparseTensor
 
 
@@ -52,7 +53,7 @@ def in_fixed_memory(net: nn.Module, x: SparseTensor) -> SparseTensor:
     recipe = (own if isinstance(own, Planner) else Planner(net)).recipe_on(x.geometry)
     try:
         held = FixedInput(recipe, x, Sizes.of(recipe, x).room(Edges()))
-    except ValueError:  # native points, or layouts of no fixed size: such steps run eagerly
+    except NoFixedSize:  # such steps run eagerly
         return x
     held.take(x, {})
     return held.tensor

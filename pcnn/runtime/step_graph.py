@@ -20,8 +20,9 @@ from torch import Tensor, nn
 from pcnn.ops.plan import Planner
 from pcnn.runtime.buckets import Edges
 from pcnn.runtime.capture import Capture, Figures
-from pcnn.runtime.fixed_input import FixedInput, Sizes
+from pcnn.runtime.fixed_input import FixedInput
 from pcnn.runtime.gradients import Gradients
+from pcnn.runtime.input_sizes import NoFixedSize, Sizes
 from pcnn.tensor import SparseTensor
 
 #: Figures of planned inputs, and of tensors that belong to the rows of the first one: device work
@@ -48,7 +49,8 @@ class StepGraphs:
     """The steps of a training, each in the graphs of its size.
 
     The first step in memory of a size runs eagerly, the second is captured. Where there is memory
-    of `most` sizes already, a batch of another size runs eagerly on its own tensors.
+    of `most` sizes already, a batch of another size runs eagerly on its own tensors. So does one
+    whose maps have layouts of no fixed size.
 
     Args:
         learn: figures of a step.
@@ -97,9 +99,6 @@ class StepGraphs:
         Returns:
             The figures; those that depend on parameters require gradients, for a loss that
             `backward` takes. A figure of rows has spare ones behind those of its input.
-
-        Raises:
-            ValueError: an engine with layouts that have no fixed size.
         """
         for x in inputs:
             self._planner(x.geometry, True)
@@ -143,7 +142,10 @@ class StepGraphs:
     def _place_of(self, inputs: Sequence[SparseTensor]) -> _Place | None:
         """Memory for a batch, made where it is missing; none beyond the limit, or for few rows."""
         recipes = [self._planner.recipe_on(x.geometry) for x in inputs]
-        sizes = [Sizes.of(*pair) for pair in zip(recipes, inputs, strict=True)]
+        try:
+            sizes = [Sizes.of(*pair) for pair in zip(recipes, inputs, strict=True)]
+        except NoFixedSize:  # maps of a dense cloud of native points, or of another engine
+            return None
         if min(min(one.rows) for one in sizes) < 2:  # norms have no variance there
             return None
         rooms = [one.room(self._edges) for one in sizes]

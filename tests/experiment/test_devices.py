@@ -103,7 +103,7 @@ def test_half_precision_stays_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
         ("cuda", [], True, None),
         ("cuda", ["trainer.graph=true"], True, None),
         ("cuda", ["trainer.graph=false"], False, None),
-        ("cuda", ["geometry=point"], False, "geometry=point"),
+        ("cuda", ["geometry=point"], True, None),
         ("cuda", ["trainer=ddp"], False, "sync_batchnorm"),
         ("cuda", ["trainer.strategy=fsdp"], False, "strategy=fsdp"),
         ("cuda", ["task.loss._target_=torch.nn.CrossEntropyLoss"], False, "parts of this package"),

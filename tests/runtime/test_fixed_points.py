@@ -22,8 +22,8 @@ from pcnn.nn import (
     SumPool3d,
 )
 from pcnn.runtime.buckets import Edges
-from pcnn.runtime.fixed_input import FixedInput, Sizes
-from pcnn.runtime.input_sizes import CrowdedMapError
+from pcnn.runtime.fixed_input import FixedInput
+from pcnn.runtime.input_sizes import NoFixedSize, Sizes
 from pcnn.tensor import SparseTensor
 from tests.runtime.graphed import ROWS, points
 
@@ -174,6 +174,6 @@ def test_other_kinds_of_points_and_crowded_maps_have_no_place() -> None:
     (built,) = (m for m in x.geometry.cached_maps() if m.volume == 125)
     object.__setattr__(built.edges, "crowded", True)
     built.edges.layouts.pop(("pairs", False))
-    with pytest.raises(CrowdedMapError, match=r"too many triplets to list pairs.*thin the points"):
+    with pytest.raises(NoFixedSize, match=r"too many triplets to list pairs.*thin the points"):
         Sizes.of(fixed.recipe, x)
     assert Sizes.of(fixed.recipe, x, backward=False).rows[0] == 230

@@ -13,7 +13,8 @@ from pcnn.geometry import grid_of_cells
 from pcnn.losses import CrossEntropy, LovaszSoftmax
 from pcnn.ops import resolve
 from pcnn.runtime.buckets import Edges
-from pcnn.runtime.fixed_input import FixedInput, Sizes
+from pcnn.runtime.fixed_input import FixedInput
+from pcnn.runtime.input_sizes import NoFixedSize, Sizes
 from pcnn.runtime.step_graph import StepGraphs
 from pcnn.tensor import SparseTensor
 from tests.runtime.graphed import cloud, network, rerun
@@ -149,14 +150,19 @@ def test_beyond_the_limit_and_on_single_sites_steps_run_on_their_own_tensors() -
     assert learner.runs[-1] == 1
 
 
-def test_layouts_without_a_fixed_size_are_refused() -> None:
+def test_layouts_without_a_fixed_size_run_on_their_own_tensors() -> None:
     learner = Learner()
     for module in learner.net.modules():
         if hasattr(module, "engine"):
             module.engine = resolve("auto")  # blocks, on a CPU
     x, labels = batch(300, 1)
-    with pytest.raises(ValueError, match=r"'blocks'.*fixed size; take engine=auto"):
-        step(learner.graphs(), x, labels)
+    graphs = learner.graphs()
+    step(graphs, x, labels)
+    assert not graphs.rooms
+    assert learner.runs == [x.geometry.rows]
+    recipe = learner.net.planner.recipe_on(x.geometry)
+    with pytest.raises(NoFixedSize, match=r"'blocks'.*fixed size; take engine=auto"):
+        Sizes.of(recipe, x)
 
 
 def test_input_that_was_not_planned_is_refused() -> None:

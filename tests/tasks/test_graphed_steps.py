@@ -25,6 +25,7 @@ from pcnn.errors import UserError
 from pcnn.geometry import grid_of_cells
 from pcnn.losses import CrossEntropy, HardestContrastive, LovaszSoftmax, WeightedSum
 from pcnn.models import ResNet18, ResUNetBN2C
+from pcnn.ops import Engine
 from pcnn.runtime.buckets import Edges
 from pcnn.runtime.step_graph import StepGraphs
 from pcnn.tasks import (
@@ -38,7 +39,7 @@ from pcnn.tasks.schedules import cosine
 from pcnn.tensor import SparseTensor
 from tests.callbacks.tiny import trainer_for
 from tests.forking import require_fork
-from tests.runtime.graphed import TILES, cloud, network, rerun
+from tests.runtime.graphed import ROWS, TILES, cloud, network, rerun
 from tests.tasks.pairs import views
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -60,10 +61,10 @@ def collate(keys: list[int], dtype: torch.dtype) -> Any:
     return SimpleNamespace(tensor=x.replace(x.features.to(dtype)), labels=labels, batch_size=1)
 
 
-def pairs(keys: list[int], dtype: torch.dtype) -> Any:
+def pairs(keys: list[int], dtype: torch.dtype, geometry: str = "voxel") -> Any:
     """A pair of clouds of one of two sizes."""
     (seed,) = keys
-    found = views([seed], 0.2 + 0.1 * (seed % 2))
+    found = views([seed], 0.2 + 0.1 * (seed % 2), geometry)
     source, target = (x.replace(x.features.to(dtype)) for x in found.inputs)
     return replace(found, source=source, target=target)
 
@@ -123,9 +124,11 @@ class Losses(L.Callback):
         self.seen.append(outputs["loss"].detach().clone())
 
 
-def describing(graph: bool, dtype: torch.dtype = torch.float64) -> RegistrationTask:
+def describing(
+    graph: bool, dtype: torch.dtype = torch.float64, engine: Engine = TILES
+) -> RegistrationTask:
     torch.manual_seed(0)
-    net = ResUNetBN2C(out_channels=8, first_kernel=3, width=0.125, engine=TILES).to(dtype)
+    net = ResUNetBN2C(out_channels=8, first_kernel=3, width=0.125, engine=engine).to(dtype)
     optimizer, schedule = partial(torch.optim.SGD, lr=0.1, momentum=0.8), partial(cosine)
     loss = HardestContrastive(256, 64)
     return RegistrationTask(net, loss, optimizer, schedule, 0.1, "threedmatch", graph=graph)
@@ -215,7 +218,12 @@ def test_a_training_ends_with_the_same_weights(
 
 
 @pytest.mark.parametrize(
-    ("make", "batches", "sizes"), [(describing, pairs, 1), (classifying, classes, 2)]
+    ("make", "batches", "sizes"),
+    [
+        (describing, pairs, 1),
+        (partial(describing, engine=ROWS), partial(pairs, geometry="point"), 2),
+        (classifying, classes, 2),
+    ],
 )
 def test_other_tasks_too(
     tmp_path: Path, replays: list[int], make: Any, batches: Any, sizes: int
