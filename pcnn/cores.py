@@ -3,10 +3,40 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path, PurePosixPath
+
+_GROUPS = Path("/sys/fs/cgroup")
+_OWN_GROUP = Path("/proc/self/cgroup")
 
 
 def available_cores() -> int:
-    """Return the number of cores that this process may use."""
+    """Return the number of cores that this process may use, at least 1.
+
+    Those that it may run on; fewer where its control group, as that of a container, has time on
+    fewer.
+    """
     if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+        cores = len(os.sched_getaffinity(0))
+    else:
+        cores = os.cpu_count() or 1
+    quota = _quota()
+    return cores if quota is None else max(1, min(cores, int(quota)))
+
+
+def _quota() -> float | None:
+    """Cores whose time the control groups (version 2) of this process have; None: no limit."""
+    try:
+        lines = _OWN_GROUP.read_text().splitlines()
+    except OSError:
+        return None
+    own = next((line[3:] for line in lines if line.startswith("0::")), "/")
+    place, found = PurePosixPath(own), []
+    for group in (place, *place.parents):
+        try:
+            text = (_GROUPS / str(group).lstrip("/") / "cpu.max").read_text()
+        except OSError:  # the root has none, nor have groups outside of a container
+            continue
+        quota, _, period = text.partition(" ")
+        if quota.isdigit() and period.strip().isdigit():
+            found.append(int(quota) / max(1, int(period)))
+    return min(found, default=None)

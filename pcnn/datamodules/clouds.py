@@ -66,7 +66,7 @@ class CloudDataModule(ExactLoading):
         limit_val: Count | None = None,
         batch_size: Count = 1,
         val_batch_size: Count = 1,
-        num_workers: Workers | None = 2,
+        num_workers: Workers | None = None,
         seed: Seed = 0,
         geometry: Placement | None = None,
         on_error: str = "raise",

@@ -15,6 +15,7 @@ from torch.utils.data import Dataset
 from pcnn.cores import available_cores
 from pcnn.datamodules.batch_stream import BatchStream, Collate, EvaluationLoader, batches_done
 from pcnn.datamodules.unreadable import SkipBroken, check_on_error
+from pcnn.datamodules.worker_count import worker_count
 from pcnn.datasets.cloud_sets import SPLIT_NAMES, Split
 from pcnn.datasets.placement import OnVoxels, Placement
 from pcnn.datasets.sampler import EpochSampler, EvaluationSampler
@@ -33,10 +34,6 @@ _SPLITS_OF_STAGE: dict[str | None, tuple[Split, ...]] = {
 }
 
 
-#: More hardly help: a scan takes 40 ms of a core, and training hosts have other work too.
-_MOST_WORKERS = 8
-
-
 class ExactLoading(pl.LightningDataModule, ABC):
     """Loaders of a set with splits, whatever its samples.
 
@@ -53,8 +50,9 @@ class ExactLoading(pl.LightningDataModule, ABC):
             too small to fill one batch on every rank.
         val_batch_size: samples in a validation or test batch, on each rank.
         num_workers: worker processes of each loader, one for every core at most; 0 loads in the
-            training process, None takes one for every two cores, and 8 at most. The devices of
-            this machine share its cores.
+            training process. None takes what the machine has (`worker_count`), and no more than
+            there are samples to train on or batches to evaluate. The devices of a machine share
+            its cores.
         seed: selects order and augmentation.
         geometry: where the rows of the network's input lie, `pcnn.datasets.OnVoxels` or
             `pcnn.datasets.OnPoints`; None means voxels.
@@ -76,7 +74,7 @@ class ExactLoading(pl.LightningDataModule, ABC):
         *,
         batch_size: Count = 1,
         val_batch_size: Count = 1,
-        num_workers: Workers | None = 2,
+        num_workers: Workers | None = None,
         seed: Seed = 0,
         geometry: Placement | None = None,
         on_error: str = "raise",
@@ -129,12 +127,10 @@ class ExactLoading(pl.LightningDataModule, ABC):
 
     @property
     def workers(self) -> int:
-        """Worker processes of each loader."""
+        """Worker processes of each loader; less of small sets, unless they are asked for."""
         devices = 1 if self.trainer is None else self.trainer.num_devices
-        cores = available_cores() // devices
-        if self.num_workers is not None:
-            return min(self.num_workers, max(1, cores))
-        return min(_MOST_WORKERS, max(1, cores // 2))
+        on_cpu = self.trainer is not None and self.trainer.strategy.root_device.type == "cpu"
+        return worker_count(self.num_workers, max(1, available_cores() // devices), on_cpu)
 
     def train_dataloader(self) -> BatchStream:
         """Return the stream of training batches, which knows where an interrupted run stopped."""
@@ -155,7 +151,7 @@ class ExactLoading(pl.LightningDataModule, ABC):
             sampler,
             position=None if trainer is None else lambda: batches_done(trainer),
             first=overfit or None,
-            **self._loading(),
+            **self._loading(_length(dataset)),
         )
 
     def val_dataloader(self) -> EvaluationLoader | Sequence[EvaluationLoader]:
@@ -187,7 +183,7 @@ class ExactLoading(pl.LightningDataModule, ABC):
         if dataset is None:
             return []
         sampler = EvaluationSampler(_length(dataset), self.val_batch_size, **self._rank())
-        return EvaluationLoader(SkipBroken(dataset), sampler, **self._loading())
+        return EvaluationLoader(SkipBroken(dataset), sampler, **self._loading(len(sampler)))
 
     def _train_batch_size(self, n: int) -> int:
         # a set of one sample can be trained on, whatever the configured batch size
@@ -208,11 +204,12 @@ class ExactLoading(pl.LightningDataModule, ABC):
             return {"rank": 0, "world": 1}
         return {"rank": self.trainer.global_rank, "world": self.trainer.world_size}
 
-    def _loading(self) -> dict[str, Any]:
+    def _loading(self, tasks: int) -> dict[str, Any]:
+        workers = self.workers if self.num_workers is not None else min(self.workers, tasks)
         on_gpu = self.trainer is not None and self.trainer.strategy.root_device.type == "cuda"
         return {
             "collate": self.collate(),
-            "num_workers": self.workers,
+            "num_workers": workers,
             "pin_memory": on_gpu,
         }
 

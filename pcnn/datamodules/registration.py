@@ -61,7 +61,7 @@ class RegistrationDataModule(ExactLoading):
         max_points: Count | None = None,
         batch_size: Count = 1,
         val_batch_size: Count = 1,
-        num_workers: Workers = 2,
+        num_workers: Workers | None = None,
         seed: Seed = 0,
         geometry: Placement | None = None,
         limit_train: Count | None = None,

@@ -52,6 +52,7 @@ from pcnn.experiment.weights import (
 )
 from pcnn.lightning_internals import close_epoch
 from pcnn.loggers import finish, guard
+from pcnn.plural import counted
 
 SIMULATED = "simulated"  # tag of a run whose data is
 
@@ -162,8 +163,10 @@ def execute(run: Run, stop: StopSignals) -> float | None:
     callbacks.append(StopOnSignal(stop))
     loggers = guard(build.loggers(cfg, run.folder, given))
     trainer = build.trainer(cfg, run.folder, callbacks, loggers)
+    datamodule.trainer = trainer  # whose devices share the cores of the machine
     report.say_begin(console, cfg, run.folder, task)
-    for line in taken:
+    workers: int = datamodule.workers  # type: ignore[attr-defined]  # of every one here
+    for line in [*taken, f"loading: {counted(workers, 'worker')}"]:
         console.say(line)
     try:
         return fit_and_evaluate(run, cfg, trainer, task, datamodule, console, stop)

@@ -89,17 +89,6 @@ def test_what_the_sets_say(root: Path):
     assert module(root).source_kind == "simulated"
 
 
-def test_as_many_workers_as_the_machine_has_cores_for(root: Path, monkeypatch: pytest.MonkeyPatch):
-    data = folder_module(str(root), 0.5, class_names=["wood", "leaf"])
-    for cores, workers, of_12 in ((1, 1, 1), (2, 1, 2), (6, 3, 6), (64, 8, 12)):
-        monkeypatch.setattr("pcnn.datamodules.exact_loading.available_cores", lambda n=cores: n)
-        data.num_workers = None
-        assert data.workers == workers
-        data.num_workers = 12
-        assert data.workers == of_12
-    assert module(root).workers == 0
-
-
 def test_an_evaluation_without_clouds_names_folder_and_split(tmp_path: Path) -> None:
     np.save(tmp_path / "only.npy", np.ones((5, 3), np.float32))
     np.save(tmp_path / "only_label.npy", np.zeros(5, np.int64))

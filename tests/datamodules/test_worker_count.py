@@ -1,0 +1,60 @@
+from pathlib import Path
+
+import lightning as L
+import numpy as np
+import pytest
+
+from pcnn import cores
+from pcnn.datamodules import worker_count
+from tests.datamodules.modules import folder_module
+
+
+@pytest.mark.parametrize(
+    ("available", "usual", "for_cpu", "of_12"),
+    [(1, 0, 0, 1), (2, 1, 1, 2), (6, 5, 2, 6), (16, 15, 2, 12), (64, 16, 2, 12)],
+)
+def test_one_core_is_left_to_the_training(
+    available: int, usual: int, for_cpu: int, of_12: int
+) -> None:
+    count = worker_count.worker_count
+    assert count(None, available, False) == usual
+    assert count(None, available, True) == for_cpu
+    assert count(12, available, True) == of_12
+    assert count(0, available, False) == 0
+
+
+def test_shared_memory_bounds_the_usual_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker_count, "_shared_memory", lambda: 200 << 20)
+    assert worker_count.worker_count(None, 64, False) == 3
+    assert worker_count.worker_count(5, 64, False) == 5
+
+
+def test_ranks_of_a_machine_share_its_cores_and_small_sets_take_few(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in "abc":
+        np.save(tmp_path / f"{name}.npy", np.ones((5, 3), np.float32))
+        np.save(tmp_path / f"{name}_label.npy", np.zeros(5, np.int64))
+    monkeypatch.setattr("pcnn.datamodules.exact_loading.available_cores", lambda: 16)
+    data = folder_module(str(tmp_path), 0.5, class_names=["all"])
+    data.setup("fit")
+    assert data.workers == 15
+    assert data.val_dataloader()._loader.num_workers == 1  # one cloud validates
+    data.trainer = L.Trainer(accelerator="cpu", devices=12, strategy="ddp", logger=False)
+    assert data.workers == 0
+    data.num_workers = 1
+    assert data.workers == 1
+
+
+def test_cores_of_a_control_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cores, "_GROUPS", tmp_path)
+    monkeypatch.setattr(cores, "_OWN_GROUP", tmp_path / "own")
+    monkeypatch.setattr(cores.os, "sched_getaffinity", lambda _: range(8), raising=False)
+    assert cores.available_cores() == 8
+    (tmp_path / "own").write_text("1:name=systemd:/x\n0::/a/b\n")
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    (tmp_path / "a" / "b" / "cpu.max").write_text("max 100000\n")
+    assert cores.available_cores() == 8
+    for limit, found in (("350000 100000", 3), ("50000 100000", 1), ("6400000 100000", 8)):
+        (tmp_path / "a" / "cpu.max").write_text(limit + "\n")
+        assert cores.available_cores() == found
