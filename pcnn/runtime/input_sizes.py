@@ -26,6 +26,10 @@ class NoFixedSize(ValueError):
     """A map with a layout that does not lie in memory of fixed size; the message says why."""
 
 
+class CrowdedMap(NoFixedSize):
+    """A map with so many triplets that what backward reads is not listed beforehand."""
+
+
 @dataclass(frozen=True)
 class Sizes:
     """Sizes of a planned input, or of the memory that such inputs fit.
@@ -122,12 +126,12 @@ def held_layouts(planned: PlannedMap, built: KernelMap, backward: bool) -> dict[
     """Layouts that layers read of a map; all that there are where a plan made others.
 
     Raises:
-        NoFixedSize: a map so large that backward would make what it reads.
+        CrowdedMap: a map so large that backward would make what it reads.
     """
     there, wanted = built.edges.layouts, planned.layouts(backward)
     missing = [name for name, flipped in wanted if (name, flipped) not in there]
     if missing and built.edges.crowded:
-        raise NoFixedSize(
+        raise CrowdedMap(
             f"{built} has too many triplets to list {', '.join(missing)} beside its rows, so it "
             "does not lie in memory of fixed size; thin the points"
         )

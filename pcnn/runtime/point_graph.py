@@ -26,7 +26,7 @@ from pcnn.runtime.buckets import Edges
 from pcnn.runtime.capture import Capture, CudaGraphs, Figures
 from pcnn.runtime.fixed_input import FixedInput
 from pcnn.runtime.fixed_tensor import mapped
-from pcnn.runtime.input_sizes import NoFixedSize, Sizes, levels_of
+from pcnn.runtime.input_sizes import CrowdedMap, Sizes, levels_of
 from pcnn.runtime.own_network import own_network
 from pcnn.tensor import SparseTensor, require_sparse
 
@@ -162,7 +162,7 @@ class GraphedPoints:
         recipe = self._planner.recipe_on(x.geometry)
         try:
             sizes = Sizes.of(recipe, x, backward=False)
-        except NoFixedSize:  # other clouds may have room
+        except CrowdedMap:  # other clouds may have room
             return None
         except ValueError as error:
             self._run_eagerly_as(str(error))
