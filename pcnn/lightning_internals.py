@@ -6,11 +6,14 @@ Lightning that is supported.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from lightning.fabric.loggers.logger import _DummyExperiment as DummyExperiment
 from lightning.pytorch import Trainer
+from lightning.pytorch.callbacks import Timer
 from lightning.pytorch.loggers import WandbLogger
+from lightning.pytorch.utilities import rank_zero_info
 
 __all__ = ["DummyExperiment"]
 
@@ -103,6 +106,26 @@ def agree_by_callback(trainer: Trainer) -> None:
     the answer: the host could never launch a step ahead.
     """
     trainer.fit_loop.epoch_loop._broadcast_sigterm_tensor = _nothing  # type: ignore[method-assign]
+
+
+def end_by(timer: Timer, ask: Callable[[int], int]) -> None:
+    """Let ranks agree in another way that the time of a training is over.
+
+    Lightning sends the word of the first rank through the devices behind every batch, and waits.
+
+    Args:
+        timer: of `trainer.max_time`.
+        ask: largest number that any rank says, where 1 stands for an end.
+    """
+
+    def check(trainer: Trainer) -> None:
+        elapsed, limit = timer.time_elapsed(), timer._duration
+        over = trainer.is_global_zero and limit is not None and elapsed >= limit
+        if ask(int(over)):
+            trainer.should_stop = True
+            rank_zero_info(f"Time limit reached after {elapsed:.0f} s: the training ends.")
+
+    timer._check_time_remaining = check  # type: ignore[method-assign]
 
 
 def _nothing() -> None:

@@ -12,9 +12,9 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 
+from pcnn.callbacks.agreement import Agreement
 from pcnn.callbacks.checkpoint import Checkpoint, Stopped
 from pcnn.lightning_internals import agree_by_callback, is_last_batch
 
@@ -106,7 +106,8 @@ class StopOnSignal(Callback):
     A training writes `last.ckpt` behind that step, and goes on exactly when it is resumed. In a
     validation of a training that is the state in front of it, and the resumed run begins with the
     validation. The last validation of a training is not broken off. On several ranks all stop at
-    the same step, whichever of them got the signal.
+    the same step, whichever of them got the signal: one step or batch later, as no host waits for
+    the answer of the others (`Agreement`).
 
     It must be the last callback but the checkpoint: what others do at the end of a step is part of
     the state.
@@ -120,7 +121,7 @@ class StopOnSignal(Callback):
         self.stop = stop
         self._seen_step = 0  # optimiser steps at the end of the batch before
         self._saved = False  # the state is written, and the step's figures are being logged
-        self._hosts: Any = None  # the group in which hosts agree, where the usual one is of devices
+        self._agreement = Agreement()
 
     def on_sanity_check_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Take the signals back from Lightning, whose handler talks to other ranks at any time."""
@@ -157,7 +158,10 @@ class StopOnSignal(Callback):
         step = trainer.global_step
         stepped, self._seen_step = step != self._seen_step, step
         # gradients that are still being accumulated are in no checkpoint
-        if stepped and self._agreed(trainer) and not is_last_batch(trainer):
+        if not stepped:
+            return
+        last = is_last_batch(trainer)
+        if self._agreed(trainer, now=last) and not last:
             for each in trainer.callbacks:  # type: ignore[attr-defined]  # set out of mypy's sight
                 if isinstance(each, Checkpoint):
                     each.save_for_stop(trainer)
@@ -179,6 +183,13 @@ class StopOnSignal(Callback):
 
     on_test_batch_end = on_validation_batch_end
 
+    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Let an evaluation on several ranks end on all of them for a signal to one."""
+        if trainer.state.fn != "fit" and self._agreed(trainer, now=True):
+            self.stop.check()
+
+    on_test_end = on_validation_end
+
     def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """No boundary follows."""
         self.stop.deferring = False
@@ -188,6 +199,7 @@ class StopOnSignal(Callback):
     ) -> None:
         """No boundary follows."""
         self.stop.deferring = False
+        self._agreement.forget()
 
     def _begin(self) -> None:
         self.stop.install()
@@ -197,21 +209,13 @@ class StopOnSignal(Callback):
         if self._saved:
             self.stop.check()
 
-    def _agreed(self, trainer: Trainer) -> bool:
-        """True where any rank got a signal; all give the same answer."""
+    def _agreed(self, trainer: Trainer, now: bool = False) -> bool:
+        """True where any rank got a signal before the last question; all give the same answer."""
         if self.stop.signum is None and trainer.received_sigterm:  # by Lightning's handler
             self.stop.signum = signal.SIGTERM
         asked = self.stop.signum is not None
         if trainer.world_size > 1:
-            asked = self._any(asked)
+            asked = bool(self._agreement.ask(asked, now))
             if asked and self.stop.signum is None:
                 self.stop.signum = signal.SIGTERM  # another rank got one
         return asked
-
-    def _any(self, asked: bool) -> bool:
-        """True where it is true of any rank, asked on the hosts: no device is waited for."""
-        if self._hosts is None and torch.distributed.get_backend() != "gloo":
-            self._hosts = torch.distributed.new_group(backend="gloo")
-        answer = torch.tensor(int(asked))
-        torch.distributed.all_reduce(answer, torch.distributed.ReduceOp.MAX, self._hosts)
-        return bool(answer)
