@@ -10,8 +10,6 @@ bucket.
 
 from __future__ import annotations
 
-import threading
-import warnings
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -26,13 +24,11 @@ from pcnn.geometry.padding import Part
 from pcnn.maps.cell_bits import fitting_words
 from pcnn.maps.place import place
 from pcnn.maps.voxel_points import REDUCTIONS, cells_of_points, reduce_by_row
-from pcnn.nn.snapshot import Snapshot
-from pcnn.ops import Planner
 from pcnn.ops.room import PlanRoom, Room, WaitsForDevice
 from pcnn.ops.voxelize import voxelize
 from pcnn.runtime.buckets import Edges
 from pcnn.runtime.fixed_tensor import Copies, fixed
-from pcnn.runtime.own_network import own_network
+from pcnn.runtime.graphed import Graphed
 from pcnn.runtime.point_graph import GraphedPoints
 from pcnn.tensor import SparseTensor
 
@@ -78,15 +74,8 @@ class Bucket:
     grid: VoxelGrid
 
 
-class GraphedNetwork:
-    """A network from points to its output; made by `graph`, which says what it is made of.
-
-    Calls may come from several threads and streams; they run one after another. A change of the
-    network's weights is seen at the next call, which captures again.
-
-    Attributes:
-        reason: says why calls run eagerly; ``None``: they do not.
-    """
+class GraphedNetwork(Graphed):
+    """A network from points to its output; made by `graph`, which says what it is made of."""
 
     def __init__(
         self,
@@ -99,16 +88,8 @@ class GraphedNetwork:
     ) -> None:
         if reduce not in REDUCTIONS:
             raise ValueError(f"reduce must be one of {', '.join(REDUCTIONS)}, got {reduce!r}")
-        if model.training:
-            raise ValueError("graph() runs inference, but the network trains: call model.eval()")
-        self.model, self.dtype, self.reduce = model, dtype, reduce
-        self.voxel_size = voxel_sizes(voxel_size)
-        self.edges, self.most = edges or Edges(), most
-        self.device = next(model.parameters()).device
-        self.reason: str | None = None
-        if self.device.type != "cuda":
-            self.reason = f"CUDA graphs need a CUDA device, but the network is on {self.device}"
-        self._lock = threading.Lock()
+        super().__init__(model, dtype, edges, most)
+        self.reduce, self.voxel_size = reduce, voxel_sizes(voxel_size)
         self._buckets: OrderedDict[Key, Bucket] = OrderedDict()
         self._adopt()
 
@@ -139,8 +120,7 @@ class GraphedNetwork:
                 f"features must be [{points.shape[0]}, C] to match the points, got "
                 f"{tuple(features.shape)}"
             )
-        if self.model.training:
-            raise ValueError("the network has been switched to training; call model.eval()")
+        self._check_mode()
         cloud = points, features, batch
         with self._lock, torch.inference_mode():
             while self.reason is None:
@@ -215,19 +195,13 @@ class GraphedNetwork:
         """Take the network as it is now: what was captured before belongs to other weights."""
         self._buckets.clear()
         self._pool: Any = None
-        self._kept = Snapshot(self._sources())
-        self._net = own_network(self.model, self.dtype)
-        planner = getattr(self._net, "planner", None)
-        self._planner: Planner = planner if isinstance(planner, Planner) else Planner(self._net)
+        super()._adopt()
         self._passes = (1, 1)
         if self.reason is None:
             self._pool = torch.cuda.graph_pool_handle()
             self._stream = torch.cuda.Stream(self.device)
             self._planned, self._reported, self._done = (torch.cuda.Event() for _ in range(3))
             self._ran: torch.cuda.Stream | None = None
-
-    def _sources(self) -> list[Tensor]:
-        return [*self.model.parameters(), *self.model.buffers()]
 
     def _key(self, cloud: Cloud, batch_size: int) -> Key:
         points, features, batch = cloud
@@ -268,12 +242,6 @@ class GraphedNetwork:
         except WaitsForDevice as error:
             self._run_eagerly_as(str(error))
         return None
-
-    def _run_eagerly_as(self, reason: str) -> None:
-        self.reason = reason
-        warnings.warn(
-            f"{type(self.model).__name__} runs without CUDA graphs: {reason}", stacklevel=5
-        )
 
     def _capture(self, room: PlanRoom, cloud: Cloud, key: Key) -> Bucket | None:
         device, plan = self.device, self._planner.on_voxels
@@ -351,7 +319,7 @@ class GraphedNetwork:
         stream.wait_stream(self._stream)
         self._done.record(stream)
         # the device computes while the host looks at what it is given
-        if not self._kept.holds(self._sources()):
+        if not self._is_current():
             self._adopt()
             return None
         self._reported.synchronize()

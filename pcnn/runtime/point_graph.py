@@ -8,8 +8,6 @@ that does not fit is never run in vain, and outputs are as long as those of the 
 
 from __future__ import annotations
 
-import threading
-import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
@@ -19,15 +17,13 @@ import torch
 from torch import Tensor, nn
 
 from pcnn.geometry import PointSet
-from pcnn.nn.snapshot import Snapshot
-from pcnn.ops import Planner
 from pcnn.ops.recipe import Recipe
 from pcnn.runtime.buckets import Edges
 from pcnn.runtime.capture import Capture, CudaGraphs, Figures
 from pcnn.runtime.fixed_input import FixedInput
 from pcnn.runtime.fixed_tensor import mapped
+from pcnn.runtime.graphed import Graphed
 from pcnn.runtime.input_sizes import CrowdedMap, Sizes, levels_of
-from pcnn.runtime.own_network import own_network
 from pcnn.tensor import SparseTensor, require_sparse
 
 
@@ -48,15 +44,8 @@ class PointBucket:
     bytes: int
 
 
-class GraphedPoints:
-    """A network on native points; made by `graph`, which says what it is made of.
-
-    Calls may come from several threads and streams; they run one after another. A change of the
-    network's weights is seen at the next call, which captures again.
-
-    Attributes:
-        reason: says why calls run eagerly; ``None``: they do not.
-    """
+class GraphedPoints(Graphed):
+    """A network on native points; made by `graph`, which says what it is made of."""
 
     def __init__(
         self,
@@ -66,16 +55,10 @@ class GraphedPoints:
         most: int = 32,
         capture: Capture | None = None,
     ) -> None:
-        if model.training:
-            raise ValueError("graph() runs inference, but the network trains: call model.eval()")
-        self.model, self.dtype = model, dtype
-        self.edges, self.most = edges or Edges(), most
-        self.device = next(model.parameters()).device
-        self.reason: str | None = None
-        if capture is None and self.device.type != "cuda":
-            self.reason = f"CUDA graphs need a CUDA device, but the network is on {self.device}"
+        super().__init__(model, dtype, edges, most)
         self._given = capture
-        self._lock = threading.Lock()
+        if capture is not None:
+            self.reason = None
         self._buckets: OrderedDict[Hashable, PointBucket] = OrderedDict()
         self._done: torch.cuda.Event | None = None
         self._adopt()
@@ -101,8 +84,7 @@ class GraphedPoints:
                 f"a graph of native points was called with {x.geometry}; give "
                 "graph(..., voxel_size=...) the points themselves"
             )
-        if self.model.training:
-            raise ValueError("the network has been switched to training; call model.eval()")
+        self._check_mode()
         x = x.to(self.device)
         if self.dtype is not None:
             x = x.replace(x.features.to(self.dtype))
@@ -113,10 +95,10 @@ class GraphedPoints:
                     break
                 output = self._replayed(bucket, x)
                 # the device computes while the host looks at what it is given
-                if self._kept.holds(self._sources()):
+                if self._is_current():
                     return output
                 self._adopt()
-            if not self._kept.holds(self._sources()):
+            if not self._is_current():
                 self._adopt()
             return self._net(x)
 
@@ -146,15 +128,9 @@ class GraphedPoints:
     def _adopt(self) -> None:
         """Take the network as it is now: what was captured before belongs to other weights."""
         self._buckets.clear()
-        self._kept = Snapshot(self._sources())
-        self._net = own_network(self.model, self.dtype)
-        planner = getattr(self._net, "planner", None)
-        self._planner: Planner = planner if isinstance(planner, Planner) else Planner(self._net)
+        super()._adopt()
         if self.reason is None:
             self._capture = CudaGraphs() if self._given is None else self._given
-
-    def _sources(self) -> list[Tensor]:
-        return [*self.model.parameters(), *self.model.buffers()]
 
     def _bucket(self, x: SparseTensor) -> PointBucket | None:
         """The bucket of a cloud, captured where it is missing; none if that cannot be done."""
@@ -206,12 +182,6 @@ class GraphedPoints:
             self._run_eagerly_as("an output lies on sites that are no level of the input's")
             return None
         return PointBucket(held, replay, output, self._reserved() - before)
-
-    def _run_eagerly_as(self, reason: str) -> None:
-        self.reason = reason
-        warnings.warn(
-            f"{type(self.model).__name__} runs without CUDA graphs: {reason}", stacklevel=4
-        )
 
     def _reserved(self) -> int:
         on_device = self.device.type == "cuda"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -54,3 +55,23 @@ def points(number: int, seed: int, cell: float = 0.1) -> tuple[SparseTensor, Ten
     labels = torch.randint(0, 3, (number,), generator=draw)
     labels[1:5] = 255
     return native_points(places, features, batch, cell, batch_size=2), labels
+
+
+def in_threads(clouds: int, check: Callable[[int], None]) -> None:
+    """Check every one of so many clouds again and again in four threads, each on its stream."""
+    wrong: list[str] = []
+
+    def work(own: int) -> None:
+        with torch.cuda.stream(torch.cuda.Stream()):
+            for turn in range(12):
+                try:
+                    check((own + turn) % clouds)
+                except (AssertionError, RuntimeError) as error:
+                    wrong.append(f"{own} {turn} {error}")
+
+    threads = [threading.Thread(target=work, args=(own,)) for own in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong, wrong[:3]

@@ -1,6 +1,5 @@
 """Networks in CUDA graphs compute what they compute eagerly, on clouds of every size."""
 
-import threading
 from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
@@ -17,6 +16,7 @@ from pcnn.runtime import FixedTensor, GraphedNetwork
 from pcnn.runtime.buckets import Edges
 from pcnn.tensor import SparseTensor
 from tests.clouds import surface
+from tests.runtime.graphed import in_threads
 
 MODELS: dict[str, Callable[..., nn.Module]] = {
     "minkunet42": partial(MinkUNet42, width=0.25),
@@ -239,23 +239,7 @@ def test_threads_and_streams_share_a_runner() -> None:
     clouds = [tuple(t.cuda() for t in cloud(9_000 + 500 * seed, seed)) for seed in range(6)]
     wanted = [eagerly(net, *one) for one in clouds]
     torch.cuda.synchronize()
-    wrong: list[str] = []
-
-    def work(own: int) -> None:
-        with torch.cuda.stream(torch.cuda.Stream()):
-            for turn in range(12):
-                number = (own + turn) % len(clouds)
-                try:
-                    same(features_of(runner(*clouds[number])), wanted[number])
-                except (AssertionError, RuntimeError) as error:
-                    wrong.append(f"{own} {turn} {error}")
-
-    threads = [threading.Thread(target=work, args=(own,)) for own in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not wrong
+    in_threads(6, lambda number: same(features_of(runner(*clouds[number])), wanted[number]))
 
 
 @pytest.mark.gpu

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -20,6 +19,7 @@ from pcnn.runtime.capture import CudaGraphs
 from pcnn.runtime.fixed_input import FixedInput, Sizes
 from pcnn.tensor import SparseTensor
 from tests.clouds import surface
+from tests.runtime.graphed import in_threads
 from tests.tolerance import LIKE_EAGER, relative_rms
 from tests.waits import nothing_waits
 
@@ -101,23 +101,7 @@ def test_threads_and_streams_share_a_runner() -> None:
     with torch.inference_mode():
         wanted = [net(x).features for x in clouds]
     torch.cuda.synchronize()
-    wrong: list[str] = []
-
-    def work(own: int) -> None:
-        with torch.cuda.stream(torch.cuda.Stream()):
-            for turn in range(12):
-                number = (own + turn) % len(clouds)
-                try:
-                    same(run(clouds[number]).features, wanted[number])
-                except (AssertionError, RuntimeError) as error:
-                    wrong.append(f"{own}, {turn}: {error}")
-
-    threads = [threading.Thread(target=work, args=(own,)) for own in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not wrong, wrong[:3]
+    in_threads(6, lambda number: same(run(clouds[number]).features, wanted[number]))
 
 
 def test_dense_cells_whose_steps_are_not_all_stored() -> None:

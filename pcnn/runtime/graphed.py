@@ -1,0 +1,71 @@
+"""Networks in inference as CUDA graphs: what those on voxels and on native points share."""
+
+from __future__ import annotations
+
+import threading
+import warnings
+
+import torch
+from torch import Tensor, nn
+
+from pcnn.nn.snapshot import Snapshot
+from pcnn.ops import Planner
+from pcnn.runtime.buckets import Edges
+from pcnn.runtime.own_network import own_network
+
+
+class Graphed:
+    """A network, the copy of it that graphs read, and why it runs eagerly if it does.
+
+    Calls may come from several threads and streams; they run one after another. A change of the
+    network's weights is seen at the next call, which captures again.
+
+    Args:
+        model: in evaluation mode.
+        dtype: of the copy; ``None``: that of the network.
+        edges: sizes of buckets.
+        most: buckets that are kept.
+
+    Attributes:
+        reason: says why calls run eagerly; ``None``: they do not.
+
+    Raises:
+        ValueError: a network in training mode.
+    """
+
+    def __init__(
+        self, model: nn.Module, dtype: torch.dtype | None, edges: Edges | None, most: int
+    ) -> None:
+        if model.training:
+            raise ValueError("graph() runs inference, but the network trains: call model.eval()")
+        self.model, self.dtype = model, dtype
+        self.edges, self.most = edges or Edges(), most
+        self.device = next(model.parameters()).device
+        self.reason: str | None = None
+        if self.device.type != "cuda":
+            self.reason = f"CUDA graphs need a CUDA device, but the network is on {self.device}"
+        self._lock = threading.Lock()
+
+    def _adopt(self) -> None:
+        """Take the network as it is now: what was captured before belongs to other weights."""
+        self._kept = Snapshot(self._sources())
+        self._net = own_network(self.model, self.dtype)
+        planner = getattr(self._net, "planner", None)
+        self._planner: Planner = planner if isinstance(planner, Planner) else Planner(self._net)
+
+    def _is_current(self) -> bool:
+        """True if the network is as it was adopted."""
+        return self._kept.holds(self._sources())
+
+    def _sources(self) -> list[Tensor]:
+        return [*self.model.parameters(), *self.model.buffers()]
+
+    def _check_mode(self) -> None:
+        if self.model.training:
+            raise ValueError("the network has been switched to training; call model.eval()")
+
+    def _run_eagerly_as(self, reason: str) -> None:
+        self.reason = reason
+        warnings.warn(
+            f"{type(self.model).__name__} runs without CUDA graphs: {reason}", stacklevel=5
+        )
