@@ -27,7 +27,7 @@ class NoFixedSize(ValueError):
 
 
 class CrowdedMap(NoFixedSize):
-    """A map with so many triplets that what backward reads is not listed beforehand."""
+    """A map with so many triplets that a copy of them costs more than a graph saves."""
 
 
 @dataclass(frozen=True)
@@ -126,17 +126,13 @@ def held_layouts(planned: PlannedMap, built: KernelMap, backward: bool) -> dict[
     """Layouts that layers read of a map; all that there are where a plan made others.
 
     Raises:
-        CrowdedMap: a map so large that backward would make what it reads.
+        CrowdedMap: a map of so many triplets that plans leave lists of them out.
     """
     there, wanted = built.edges.layouts, planned.layouts(backward)
-    missing = [name for name, flipped in wanted if (name, flipped) not in there]
-    if missing and built.edges.crowded:
-        raise CrowdedMap(
-            f"{built} has too many triplets to list {', '.join(missing)} beside its rows, so it "
-            "does not lie in memory of fixed size; thin the points"
-        )
+    if built.edges.crowded:
+        raise CrowdedMap(f"{built} has too many triplets for memory of fixed size; thin the points")
     constant = (key for key in there if layout_kind(key[0]).padding is CONSTANT)
-    held = there if missing else {*wanted, *constant}
+    held = {*wanted, *constant} if there.keys() >= set(wanted) else there
     return {key: layout for key, layout in there.items() if key in held}
 
 

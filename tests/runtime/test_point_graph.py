@@ -98,6 +98,18 @@ def test_a_cloud_that_does_not_fit_gets_memory_that_holds_both() -> None:
     assert run.buckets == [large]
 
 
+def test_a_crowded_cloud_runs_eagerly_and_others_do_not() -> None:
+    run = graphed(made())
+    for crowded in (True, False):
+        x, _ = points(230, 1)
+        run._planner(x.geometry, False)
+        for built in x.geometry.cached_maps():
+            object.__setattr__(built.edges, "crowded", crowded)
+        assert run(x).geometry is x.geometry
+        assert len(run.buckets) == (0 if crowded else 1)
+    assert run.reason is None
+
+
 def test_the_bucket_unused_for_longest_goes_first() -> None:
     run = graphed(made(), most=2)
     for number in (100, 250, 100, 300):
