@@ -100,6 +100,7 @@ class StepGraphs:
             The figures; those that depend on parameters require gradients, for a loss that
             `backward` takes. A figure of rows has spare ones behind those of its input.
         """
+        self._ends = {}  # no path may end in parameters that was begun on another stream
         for x in inputs:
             self._planner(x.geometry, True)
         place = self._place = self._place_of(inputs)

@@ -107,24 +107,30 @@ def test_losses_between_the_graphs(kind: str, half: bool) -> None:
         return 64 * sum(((one.float() - 0.1).square().mean() for one in found), torch.zeros(()))
 
     graphs = StepGraphs(learn, parameters, net.planner, CudaGraphs())
+    autocast = torch.autocast("cuda", torch.float16, enabled=half, cache_enabled=False)
+
+    def graphed(inputs: list[SparseTensor]) -> tuple[Tensor, list[Tensor]]:
+        with autocast:
+            figures = graphs.forward(inputs, {}).values()
+            loss = loss_of([one[: len(x.features)] for one, x in zip(figures, inputs, strict=True)])
+        graphs.backward(loss)
+        graphs.gradients.hand_over(False)
+        return loss.detach(), [p.grad for p in parameters if p.grad is not None]
+
+    def plain(inputs: list[SparseTensor]) -> tuple[Tensor, list[Tensor]]:
+        with autocast:
+            loss = loss_of(list(learn(inputs, {}).values()))
+        return loss.detach(), list(torch.autograd.grad(loss, parameters))
+
+    tolerance = 5e-2 if half else 1e-3
     for number, n in enumerate((3000, 2900, 2950, 2980)):
         inputs = [batch(n, 10 * number + k)[0] for k in range(inputs_of)]
         state = {name: value.clone() for name, value in net.state_dict().items()}
-        with torch.autocast("cuda", torch.float16, enabled=half, cache_enabled=False):
-            figures = graphs.forward(inputs, {})
-            rows = [len(x.features) for x in inputs]
-            own = [one[:many] for one, many in zip(figures.values(), rows, strict=True)]
-            loss = loss_of(own)
-        graphs.backward(loss)
-        graphs.gradients.hand_over(False)
+        loss, gradients = graphed(inputs)
         buffers = [buffer.clone() for buffer in net.buffers()]
-        gradients = [p.grad for p in parameters if p.grad is not None]
         net.load_state_dict(state)
-        with torch.autocast("cuda", torch.float16, enabled=half, cache_enabled=False):
-            expected = loss_of(list(learn(inputs, {}).values()))
-        others = torch.autograd.grad(expected, parameters)
-        tolerance = 5e-2 if half else 1e-3
-        assert relative_rms(loss.detach()[None], expected.detach()[None]) < tolerance
+        expected, others = plain(inputs)
+        assert relative_rms(loss[None], expected[None]) < tolerance
         for some, rest in ((gradients, others), (buffers, list(net.buffers()))):
             one, other = (
                 torch.cat([part.flatten().double() for part in all_]) for all_ in (some, rest)
