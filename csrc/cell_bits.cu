@@ -2,6 +2,8 @@
 //
 // Bits of a level stand in the order of packed keys, so its sites are its set bits, and the row of a
 // site is the number of set bits before its own. Levels stand one behind another, in whole chunks.
+// Rows of the finest level write the sites: where many bits of a word are set, a thread that walked
+// along them would be waited for.
 
 #include "key_fields.cuh"
 #include "look_back.cuh"
@@ -90,19 +92,16 @@ __device__ __forceinline__ u32 bit_of(const BitsArguments& a, const CellBox& box
     return bit;
 }
 
-// Packed key of a bit.
-__device__ __forceinline__ i64 key_of(const BitsArguments& a, const CellBox& box, int level, u32 bit) {
-    i64 key = 0;
-    int shift = 0;
+// Packed key of the site that a key lies in.
+__device__ __forceinline__ i64 site_of(const BitsArguments& a, int level, i64 key) {
+    i64 site = field_of(a.fields, key, 0);
 #pragma unroll
-    for (int f = 3; f > 0; --f) {
-        const u32 rest = bit / box.size[f];
-        const int cell = box.low[f] + (int)(bit - rest * box.size[f]), width = field_bits(a.fields, f);
-        key |= (i64)(cell * a.strides[level].axis[f - 1] + (1 << (width - 1))) << shift;
-        shift += width;
-        bit = rest;
+    for (int f = 1; f < 4; ++f) {
+        const int width = field_bits(a.fields, f), half = 1 << (width - 1), step = a.strides[level].axis[f - 1];
+        const int cell = (int)field_of(a.fields, key, f) - half;
+        site = site << width | (i64)(floor_divide(cell, step) * step + half);
     }
-    return key | (i64)bit << shift;
+    return site;
 }
 
 // A thread a row of the finest level.
@@ -111,17 +110,24 @@ KERNEL(mark_cells, BitsArguments, THREADS) {
     find_boxes(a, boxes);
     const i64 row = (i64)blockIdx.x * THREADS + threadIdx.x;
     if (row == 0) *a.needed = min(boxes.chunks, 0x7fffffffu / CHUNK) * CHUNK;
-    if (!boxes.fit || row >= (i64)*a.count) return;
-    const i64 key = a.keys[row];
+    if (!boxes.fit) return;
+    const bool valid = row < (i64)*a.count;
+    const i64 key = valid ? a.keys[row] : 0;
     for (int level = 0; level < a.levels; ++level) {
         const CellBox& box = boxes.level[level];
         const u32 bit = bit_of(a, box, level, key);
-        atomicOr(&a.bits[(i64)box.first_chunk * CHUNK + bit / 32], 1u << (bit & 31));
+        // rows are sorted: the one before often has the same site. An addition to a word that many
+        // want is waited for, a look at it is not
+        const u32 before = __shfl_up_sync(FULL_MASK, bit, 1);
+        if (!valid || (lane_index() > 0 && before == bit)) continue;
+        u32* word = a.bits + (i64)box.first_chunk * CHUNK + bit / 32;
+        const u32 own = 1u << (bit & 31);
+        if (!(peek(word) & own)) atomicOr(word, own);
     }
 }
 
-// A block a chunk: the keys of its sites, and how many of the level stand before every span.
-KERNEL(sites_of_bits, BitsArguments, THREADS) {
+// A block a chunk: how many sites of the level stand before every span.
+KERNEL(count_bits, BitsArguments, THREADS) {
     __shared__ Boxes boxes;
     __shared__ u32 ticket, before_chunk;
     find_boxes(a, boxes);
@@ -145,26 +151,19 @@ KERNEL(sites_of_bits, BitsArguments, THREADS) {
         own += __popc((u32)four.x) + __popc((u32)four.y) + __popc((u32)four.z) + __popc((u32)four.w);
     }
     u32 total;
-    u32 row = block_prefix(own, &total);
+    const u32 rank = block_prefix(own, &total);
     const u32 place = chunk - box.first_chunk;
     if (warp_index() == 0) {
         const u32 before = warp_look_back(a.status + box.first_chunk, place, total);
         if (lane_index() == 0) before_chunk = before;
     }
     __syncthreads();
-    row += before_chunk;
-    a.ranks[span] = row;
+    a.ranks[span] = before_chunk + rank;
     if (threadIdx.x == 0 && place == box.chunks - 1) a.counts[level] = before_chunk + total;
-    const u32 first_bit = (place * THREADS + threadIdx.x) * (SPAN * 32);
-    for (int w = 0; own; ++w) {  // most spans have no site
-        for (u32 rest = words[w]; rest; rest &= rest - 1, ++row, --own) {
-            const u32 bit = first_bit + w * 32 + (u32)__ffs((int)rest) - 1;
-            a.unique_keys[level * a.n + row] = key_of(a, box, level, bit);
-        }
-    }
 }
 
 // A thread a row of the finest level, level by level: its site; and the spare rows of the level.
+// Rows of one site write the same key.
 KERNEL(rows_of_cells, BitsArguments, THREADS) {
     __shared__ Boxes boxes;
     find_boxes(a, boxes);
@@ -179,10 +178,12 @@ KERNEL(rows_of_cells, BitsArguments, THREADS) {
     u32 site = 0;
     if (boxes.fit && row < (i64)*a.count) {
         const CellBox& box = boxes.level[level];
-        const u32 bit = bit_of(a, box, level, a.keys[row]);
+        const i64 key = a.keys[row];
+        const u32 bit = bit_of(a, box, level, key);
         const u32 word = box.first_chunk * CHUNK + bit / 32, span = word / SPAN;
         site = a.ranks[span] + __popc(a.bits[word] & ((1u << (bit & 31)) - 1u));
         for (u32 w = span * SPAN; w < word; ++w) site += __popc(a.bits[w]);
+        a.unique_keys[level * a.n + site] = site_of(a, level, key);
         a.first[level * a.n + site] = (u32)row;  // any of the site's rows will do
         site = min(site + 1, a.rooms[level]) - 1;
     }

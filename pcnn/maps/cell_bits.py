@@ -92,7 +92,7 @@ class CellBits:
         rooms: Sequence[int],
         counts: Tensor,
         needed: Tensor,
-    ) -> BitLevels:
+    ) -> Levels:
         """Launch what finds the sites of several levels; see `pcnn.maps.levels.unique_sites`.
 
         Args:
@@ -107,7 +107,7 @@ class CellBits:
             needed: ``[1]`` int32 for the words that it takes.
 
         Returns:
-            The levels, of which keys, up to the count, and counts are there.
+            The levels.
 
         Raises:
             ValueError: more levels than one launch takes.
@@ -132,29 +132,9 @@ class CellBits:
             *rooms,
             *([0] * spare),
         )
-        made = Levels(sites, first, inverse, counts, first.new_empty(0))
         module = cuda.module("cell_bits.cu", device)
-        module.launch("mark_cells", -(-n // _THREADS), arguments, device)
-        module.launch("sites_of_bits", self.words // _CHUNK, arguments, device)
-        return BitLevels(made, arguments, (keys, count, ranks, self))
-
-
-@dataclass(frozen=True)
-class BitLevels:
-    """Levels whose keys are there, and what launches the rest.
-
-    Args:
-        levels: the levels.
-        arguments: of the kernels.
-        kept: memory that they read.
-    """
-
-    levels: Levels
-    arguments: bytes
-    kept: tuple[object, ...]
-
-    def fill_rows(self) -> None:
-        """Launch what writes `Levels.first`, `Levels.inverse` and spare keys."""
-        (levels, n), device = self.levels.keys.shape, self.levels.keys.device
-        module = cuda.module("cell_bits.cu", device)
-        module.launch("rows_of_cells", levels * -(-n // _THREADS), self.arguments, device)
+        blocks = -(-n // _THREADS)
+        module.launch("mark_cells", blocks, arguments, device)
+        module.launch("count_bits", self.words // _CHUNK, arguments, device)
+        module.launch("rows_of_cells", levels * blocks, arguments, device)
+        return Levels(sites, first, inverse, counts, first.new_empty(0))

@@ -20,7 +20,7 @@ from pcnn.geometry.slot_tiles import WHOLE_SLOTS
 from pcnn.geometry.voxel_grid import Box
 from pcnn.kernels import pinned
 from pcnn.kernels.beside import Beside
-from pcnn.maps.cell_bits import BitLevels, CellBits
+from pcnn.maps.cell_bits import CellBits
 from pcnn.maps.device_layouts import map_of_table
 from pcnn.maps.disjoint import DisjointMap, DisjointTables, disjoint_maps
 from pcnn.maps.levels import (
@@ -47,9 +47,9 @@ _ROOT_PASSES, _LEVEL_PASSES, _LEVEL_WORDS = range(EXTENT_WORDS + 1, _HEAD)
 
 Maps = list[KernelMap | None]
 
-#: What a plan launches beside its tables, from the order of the cells by row ``[P]`` int32 and the
-#: row of every cell ``[P]`` int64.
-Meanwhile = Callable[[Tensor, Tensor], None]
+#: What a plan launches beside its tables, from the order of the cells by row ``[P]`` int32, the row
+#: of every cell ``[P]`` int64, and the number of rows.
+Meanwhile = Callable[[Tensor, Tensor, int], None]
 
 
 @dataclass(frozen=True)
@@ -225,7 +225,8 @@ class DevicePlan:
             Geometries and maps as of `on_cells`, and the report, for `seen`.
         """
         n, key_format = room.points, self.key_format
-        finest_rows, *rows = room.rows
+        finest_rows = min(room.rows[0], n)  # no level has more sites than a finer one
+        rows = [min(own, finest_rows) for own in room.rows[1:]]
         bits = CellBits.of(room.words, cells.device) if room.words else None
         if bits is not None:
             with beside.branch(bits):
@@ -252,17 +253,14 @@ class DevicePlan:
         with beside.branch(finest):
             inverse = finest.inverse[0].to(torch.int64)
             if meanwhile is not None:
-                meanwhile(finest.order, inverse)
+                meanwhile(finest.order, inverse, finest_rows)
         keys = finest.keys[0, :finest_rows]
         fitting = fitting_counts([found], [[finest_rows]])
-        root = Sites(keys, finest_rows, fitting)
         if bits is None:
-            levels = self._levels(root, report, more, room)
+            levels = self._levels(Sites(keys, finest_rows, fitting), report, more, room)
         else:
-            marked = self._marked(bits, root, fitting, batch_size, report, room)
-            levels = marked.levels
-            with beside.branch(marked):
-                marked.fill_rows()
+            given = keys, fitting, report[:EXTENT_WORDS], self.wanted, key_format, batch_size, rows
+            levels = bits.sites(*given, self._counts(report), report[_LEVEL_WORDS:_HEAD])
         if levels is not None:
             fitting = fitting_counts([found, levels.counts], [[finest_rows], rows])
         counts = fitting.split(1)
@@ -278,7 +276,7 @@ class DevicePlan:
             count=counts[0],
         ).keep_order(finest.order)
         sites = self._sites(Sites(keys, finest_rows, counts[0], True), levels, rows, counts[1:])
-        tables = self._tables(sites, levels, report, False, beside)
+        tables = self._tables(sites, levels, report, False)
         return *self._finish(grid, levels, tables, report, rows, sites, beside=beside), report
 
     def seen(self, numbers: Sequence[int], batch_size: int) -> Room:
@@ -327,34 +325,16 @@ class DevicePlan:
             self.key_format,
             root.count,
             None,
-            report[_HEAD : _HEAD + len(self.wanted)],
+            self._counts(report),
             scratch,
             self.passes[1] if room is None else room.passes[1],
             report[_LEVEL_PASSES:_LEVEL_WORDS],
             None if room is None else room.rows[1:],
         )
 
-    def _marked(
-        self,
-        bits: CellBits,
-        root: Sites,
-        count: Tensor,
-        batch_size: int,
-        report: Tensor,
-        room: Room,
-    ) -> BitLevels:
-        """Launch what finds the sites of all levels in bitmaps."""
-        return bits.sites(
-            root.keys,
-            count,
-            report[:EXTENT_WORDS],
-            self.wanted,
-            self.key_format,
-            batch_size,
-            room.rows[1:],
-            report[_HEAD : _HEAD + len(self.wanted)],
-            report[_LEVEL_WORDS:_HEAD],
-        )
+    def _counts(self, report: Tensor) -> Tensor:
+        """Where a report holds the numbers of sites of all levels but the finest."""
+        return report[_HEAD : _HEAD + len(self.wanted)]
 
     def _sites(
         self,
@@ -384,7 +364,6 @@ class DevicePlan:
         levels: Levels | None,
         report: Tensor,
         listed: bool,
-        beside: Beside | None = None,
     ) -> dict[int, Search | DisjointTables]:
         """Search every map; count triplets into the report if they are listed or decide."""
         results: dict[int, Search | DisjointTables] = {}
@@ -417,8 +396,6 @@ class DevicePlan:
         if searches:
             search_windows(searches)
         if tilings:
-            if beside is not None:
-                beside.join()  # rows of levels are there
             built = disjoint_maps(list(tilings.values()), self.key_format)
             results.update(zip(tilings, built, strict=True))
         return results

@@ -261,10 +261,9 @@ class GraphedNetwork(Graphed):
         def geometry() -> tuple[VoxelGrid, Tensor, Tensor]:
             inputs = torch.empty(0)
 
-            def reduce_points(order: Tensor, inverse: Tensor) -> None:
+            def reduce_points(order: Tensor, inverse: Tensor, rows: int) -> None:
                 nonlocal inputs
-                place = order, inverse, room.sizes.rows[0]
-                inputs = reduce_by_row(values, *place, self.reduce, count)
+                inputs = reduce_by_row(values, order, inverse, rows, self.reduce, count)
                 inputs = inputs.to(self.dtype or inputs.dtype)
 
             cells = cells_of_points(at, clouds, self.voxel_size)

@@ -36,22 +36,21 @@ def test_equal_those_of_a_sort(device: torch.device, n: int, short: int) -> None
     report = torch.zeros(len(STRIDES) + 1, dtype=torch.int32, device=device)
     counts, needed = report[:-1], report[-1:]
     found = bits.sites(keys, count, extent, STRIDES, DEFAULT_FORMAT, 3, rooms, counts, needed)
-    found.fill_rows()
     assert int(needed) == words
     if short:
         assert not counts.any()
-        assert (found.levels.keys == DEFAULT_FORMAT.sentinel).all()
-        assert not found.levels.first.any()
-        assert not found.levels.inverse.any()
+        assert (found.keys == DEFAULT_FORMAT.sentinel).all()
+        assert not found.first.any()
+        assert not found.inverse.any()
         return
     assert torch.equal(counts, wanted.counts)
-    assert torch.equal(found.levels.keys, wanted.keys)
-    assert torch.equal(found.levels.inverse, wanted.inverse)
+    assert torch.equal(found.keys, wanted.keys)
+    assert torch.equal(found.inverse, wanted.inverse)
     for level, many in enumerate(counts.tolist()):
-        first = found.levels.first[level]
+        first = found.first[level]
         assert not first[many:].any()
         room = torch.arange(many, dtype=torch.int32).clamp(max=rooms[level] - 1)
-        assert torch.equal(found.levels.inverse[level][first[:many].long()].cpu(), room)
+        assert torch.equal(found.inverse[level][first[:many].long()].cpu(), room)
 
 
 def test_large_boxes_are_left_to_a_sort() -> None:

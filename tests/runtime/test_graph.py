@@ -165,6 +165,15 @@ def test_rows_at_points_and_batches() -> None:
 
 
 @pytest.mark.gpu
+def test_a_cloud_with_a_point_a_voxel() -> None:
+    net = fixed_net()
+    runner = pcnn.runtime.graph(net, voxel_size=0.1)
+    points = torch.cartesian_prod(*[torch.arange(24)] * 3).float().cuda() * 0.1 + 0.05
+    features = torch.randn(len(points), 4).cuda()
+    same(features_of(runner(points, features)), eagerly(net, points, features))
+
+
+@pytest.mark.gpu
 def test_a_cloud_with_more_sites_than_the_bucket_runs_in_a_larger_one() -> None:
     net = fixed_net()
     runner = pcnn.runtime.graph(net, voxel_size=0.1)

@@ -49,7 +49,7 @@ BEGINS: tuple[tuple[str, re.Pattern[str]], ...] = (
     (REDUCE, re.compile(r"index_add|indexFunc")),
 )
 #: Names of kernels of a stage that graphs run beside others.
-BESIDE = ((REDUCE, re.compile(r"reduce_points")), (LEVELS, re.compile(r"rows_of_cells|rows_above")))
+BESIDE = ((REDUCE, re.compile(r"reduce_points")), (LEVELS, re.compile(r"rows_above")))
 #: Names of kernels that are a product over a kernel map, and of those that finish one.
 PRODUCT = re.compile(r"implicit_gemm|stationary|dense_slots|mvmr|::mm|::bmm|batched_gemm")
 FINISH = re.compile(r"finish")
