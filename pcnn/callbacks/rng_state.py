@@ -67,7 +67,11 @@ def seed_globals(seed: int) -> None:
     """Seed the global generators of python, numpy and torch (CPU and CUDA)."""
     random.seed(seed)
     np.random.seed(seed & 0xFFFF_FFFF)  # noqa: NPY002 (the global one)
-    torch.manual_seed(seed)
+    # not `torch.manual_seed`, which notes a stack trace for every kind of device that is not in use
+    torch.default_generator.manual_seed(seed)
+    if torch.cuda.is_initialized():
+        for generator in torch.cuda.default_generators:
+            generator.manual_seed(seed)
 
 
 class RngState(Callback):

@@ -2,6 +2,7 @@ import io
 import random
 
 import numpy as np
+import pytest
 import torch
 
 from pcnn.callbacks.rng_state import capture_rng, restore_rng, seed_globals, step_seed
@@ -36,3 +37,11 @@ def test_seed_globals_fixes_all_three_generators():
     assert draw() == first
     seed_globals(2**63 - 6)
     assert all(a != b for a, b in zip(draw(), first, strict=True))
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_torch_is_seeded_as_by_itself(device: str) -> None:
+    torch.manual_seed(5)
+    wanted = torch.rand(4, device=device)
+    seed_globals(5)
+    assert torch.equal(torch.rand(4, device=device), wanted)
