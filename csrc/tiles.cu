@@ -14,6 +14,7 @@
 #define TILE_ROWS 128
 #define GROUP_TILES 128
 #define LIST_THREADS TILE_ROWS
+#define WORDS_AT_ONCE 5  // of a mask: all of a kernel of 5^3 slots
 
 // A section of a map: slots `section`, `section + sections`, ... All sections write into the tiles
 // of their map.
@@ -68,6 +69,12 @@ __device__ __forceinline__ int task_of(const TileTask* tasks, int n, i64 number,
     return low;
 }
 
+// Words of a row's mask from the first one on, all read at once: every read is a trip to the L2.
+__device__ __forceinline__ void read_words(const int* masks, int first, int words, u32 (&values)[WORDS_AT_ONCE]) {
+#pragma unroll
+    for (int w = 0; w < WORDS_AT_ONCE; ++w) values[w] = first + w < words ? (u32)masks[first + w] : 0u;
+}
+
 // Call `visit(column)` for every slot of a section that a row fills.
 template <typename Visit>
 __device__ __forceinline__ void visit_columns(const int* masks, const TileTask& task, Visit visit) {
@@ -76,13 +83,18 @@ __device__ __forceinline__ void visit_columns(const int* masks, const TileTask& 
     for (int bit = 0; bit < 31 && sections > 1; bit += sections) comb |= 1u << bit;
     const int shift = sections - 31 % sections;
     int first = task.section;  // first slot of the section in a word
-    for (int w = 0; w < task.words; ++w) {
-        for (u32 rest = (u32)masks[w] & (comb << first); rest; rest &= rest - 1) {
-            const int slot = w * 31 + __ffs((int)rest) - 1;
-            visit(sections == 1 ? slot : slot / sections);
+    for (int begin = 0; begin < task.words; begin += WORDS_AT_ONCE) {
+        u32 values[WORDS_AT_ONCE];
+        read_words(masks, begin, task.words, values);
+#pragma unroll
+        for (int w = 0; w < WORDS_AT_ONCE; ++w) {
+            for (u32 rest = values[w] & (comb << first); rest; rest &= rest - 1) {
+                const int slot = (begin + w) * 31 + __ffs((int)rest) - 1;
+                visit(sections == 1 ? slot : slot / sections);
+            }
+            first += shift;
+            if (first >= sections) first -= sections;
         }
-        first += shift;
-        if (first >= sections) first -= sections;
     }
 }
 
@@ -181,18 +193,25 @@ KERNEL(tile_masks, TilesArguments, 256) {
     }
     int count = 0;
     u32* words = a.words + task.first_word + own * task.words;
-    for (int w = 0; w < task.words; ++w) {
-        u32 bits = 0;
+    for (int begin = 0; begin < task.words; begin += WORDS_AT_ONCE) {
+        u32 values[parts][WORDS_AT_ONCE];
 #pragma unroll
         for (int part = 0; part < parts; ++part)
-            if (valid[part]) bits |= (u32)task.masks[rows[part] * task.words + w];
-        bits = __reduce_or_sync(FULL_MASK, bits);
-        if (task.sections > 1) {
-            bool of_section = (w * 31 + lane_index()) % task.sections == task.section;
-            bits &= __ballot_sync(FULL_MASK, of_section);
+            read_words(task.masks + rows[part] * task.words, begin, valid[part] ? task.words : 0, values[part]);
+#pragma unroll
+        for (int w = 0; w < WORDS_AT_ONCE; ++w) {
+            if (begin + w >= task.words) break;
+            u32 bits = 0;
+#pragma unroll
+            for (int part = 0; part < parts; ++part) bits |= values[part][w];
+            bits = __reduce_or_sync(FULL_MASK, bits);
+            if (task.sections > 1) {
+                bool of_section = ((begin + w) * 31 + lane_index()) % task.sections == task.section;
+                bits &= __ballot_sync(FULL_MASK, of_section);
+            }
+            if (lane_index() == 0) words[begin + w] = bits;
+            count += __popc(bits);
         }
-        if (lane_index() == 0) words[w] = bits;
-        count += __popc(bits);
     }
     if (lane_index() == 0) {
         i64 group = (tile - task.map_tile) / GROUP_TILES;
