@@ -235,12 +235,14 @@ class NetworkTask(L.LightningModule):
     ) -> None:
         plugin = self.trainer.precision_plugin
         scaler = getattr(plugin, "scaler", None)
-        if scaler is None or not most or not leaves_steps_out(optimizer):
+        if scaler is None or not leaves_steps_out(optimizer):
             self.clip_gradients(optimizer, most, gradient_clip_algorithm)
             return
-        scaler.unscale_(optimizer)
-        algorithm = GradClipAlgorithmType(gradient_clip_algorithm or "norm")
-        Precision.clip_gradients(plugin, optimizer, most, algorithm)
+        if most or self._graphed is not None:  # in pieces; the scaler would look at each gradient
+            scaler.unscale_(optimizer)
+        if most:
+            algorithm = GradClipAlgorithmType(gradient_clip_algorithm or "norm")
+            Precision.clip_gradients(plugin, optimizer, most, algorithm)
 
     def configure_optimizers(self) -> OptimizerLRSchedulerConfig:
         """The optimiser, and its schedule stepped after every optimiser step."""

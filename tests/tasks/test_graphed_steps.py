@@ -174,8 +174,7 @@ def fit(
         [*callbacks, Checkpoint(folder, 2)] if kept else callbacks,
         max_steps=steps,
         use_distributed_sampler=False,
-        gradient_clip_val=0.5,
-        **{"limit_val_batches": 0, **options},
+        **{"limit_val_batches": 0, "gradient_clip_val": 0.5, **options},
     )
     last = folder / "last.ckpt" if resume else None
     trainer.fit(module, Data(dtype, batches), ckpt_path=last, weights_only=True)
@@ -253,12 +252,23 @@ def test_a_resumed_training_goes_on_where_it_ended(tmp_path: Path, replays: list
     assert all(type(group["lr"]) is float for group in kept["param_groups"])
 
 
-def test_scaled_losses(tmp_path: Path, replays: list[int]) -> None:
+@pytest.mark.parametrize("fused", [False, True])
+def test_scaled_losses(tmp_path: Path, replays: list[int], fused: bool) -> None:
+    make, clip = partial(task, fused=fused or None), None if fused else 0.5
+
     def plugin() -> MixedPrecision:
         return MixedPrecision("16-mixed", "cpu", torch.amp.GradScaler("cpu", init_scale=2.0**40))
 
     runs = [
-        fit(tmp_path / str(graph), graph, 5, dtype=torch.float32, plugins=[plugin()])
+        fit(
+            tmp_path / str(graph),
+            graph,
+            4,
+            dtype=torch.float32,
+            make=make,
+            plugins=[plugin()],
+            gradient_clip_val=clip,
+        )
         for graph in (False, True)
     ]
     (plain, losses), (mine, own) = runs
