@@ -145,6 +145,11 @@ def test_no_banned_constructs() -> None:
     assert found == []
 
 
+def is_overload(node: ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """True for a form of a function, which the function itself documents."""
+    return any(isinstance(by, ast.Name) and by.id == "overload" for by in node.decorator_list)
+
+
 def public_without_docstring(tree: ast.Module) -> Iterator[str]:
     """Public classes, functions and methods that say nothing about themselves."""
     nodes: list[tuple[str, ast.AST]] = [("", tree)]
@@ -153,7 +158,7 @@ def public_without_docstring(tree: ast.Module) -> Iterator[str]:
         for node in ast.iter_child_nodes(parent):
             if not isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
                 continue
-            if node.name.startswith("_"):
+            if node.name.startswith("_") or is_overload(node):
                 continue
             if not ast.get_docstring(node):
                 yield f"{prefix}{node.name}"

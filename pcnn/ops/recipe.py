@@ -167,7 +167,9 @@ def trace(model: nn.Module, kind: PointKind | None = None) -> Recipe:
     planning = [m for m in model.modules() if getattr(m, "plans_input", False) is True]
     for module in planning:
         module.plans_input = False  # type: ignore[assignment]
-    model.eval()
+    # by their flags: eval() drops folded norms, whose memory graphs read
+    for module, _ in flags:
+        module.training = False
     try:
         with torch.no_grad(), recorded():
             model(SparseTensor(features, grid))

@@ -8,15 +8,16 @@ that does not fit is never run in vain, and outputs are as long as those of the 
 
 from __future__ import annotations
 
+import itertools
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from pcnn.geometry import PointSet
+from pcnn.geometry import Geometry, PointSet
 from pcnn.ops.recipe import Recipe
 from pcnn.runtime.buckets import Edges
 from pcnn.runtime.capture import Capture, CudaGraphs, Figures
@@ -193,37 +194,42 @@ class GraphedPoints(Graphed):
         if stream is not None and self._done is not None:
             stream.wait_event(self._done)  # of the call before, which may be of another stream
         bucket.input.take(x, {})
-        found = iter(bucket.replay().values())
+        found = bucket.replay().values()
         if stream is not None:
             self._done = self._done or torch.cuda.Event()
             self._done.record(stream)
         exact = levels_of(bucket.input.recipe, x)
         places = {id(own): at for own, at in zip(bucket.input.levels, exact, strict=True)}
 
-        def on_points(part: Any) -> Any:
-            if isinstance(part, SparseTensor):
-                at = places[id(part.geometry)]
-                return SparseTensor(next(found)[: at.rows], at)
-            return next(found) if isinstance(part, Tensor) else mapped(part, on_points)
-
         (output,) = bucket.output
-        return on_points(output)
+        return _OnPoints(found, places)(output)
 
 
-def _parts(output: Any) -> list[SparseTensor | Tensor]:
+class _OnPoints:
+    """Puts an output together of new tensors, in the order of `_parts`.
+
+    No closure that calls itself: maps of every cloud would live until cycles are collected.
+    """
+
+    def __init__(self, features: Iterable[Tensor], places: Mapping[int, Geometry]) -> None:
+        self._features, self._places = iter(features), places
+
+    def __call__(self, part: Any) -> Any:
+        if isinstance(part, SparseTensor):
+            at = self._places[id(part.geometry)]
+            return SparseTensor(next(self._features)[: at.rows], at)
+        return next(self._features) if isinstance(part, Tensor) else mapped(part, self)
+
+
+def _parts(output: Any) -> Iterator[SparseTensor | Tensor]:
     """The tensors of an output, in the order of its parts."""
-    found: list[SparseTensor | Tensor] = []
-
-    def keep(part: Any) -> Any:
-        if isinstance(part, SparseTensor | Tensor):
-            found.append(part)
-            return part
-        return mapped(part, keep)
-
-    keep(output)
-    return found
+    if isinstance(output, SparseTensor | Tensor):
+        yield output
+    elif isinstance(output, dict):
+        yield from itertools.chain.from_iterable(map(_parts, output.values()))
+    elif isinstance(output, list | tuple):
+        yield from itertools.chain.from_iterable(map(_parts, output))
 
 
 def _features(output: Any) -> list[Tensor]:
-    parts = _parts(output)
-    return [part.features if isinstance(part, SparseTensor) else part for part in parts]
+    return [part.features if isinstance(part, SparseTensor) else part for part in _parts(output)]

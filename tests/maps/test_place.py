@@ -63,7 +63,9 @@ def test_all_parts_in_two_launches(device: torch.device, monkeypatch: pytest.Mon
     monkeypatch.setattr(module, "_launch", counted)
     place_in_torch(expected)
     place(found)
-    assert launched == [MAX_PARTS, len(found) - 3 - MAX_PARTS]
+    served = sum(map(module._in_words, found))  # copies on a device begin at whole words
+    assert served in (len(found) - 3, len(found) - 2)
+    assert launched == [MAX_PARTS, served - MAX_PARTS]
     for one, other in zip(found, expected, strict=True):
         assert torch.equal(one.own.cpu(), other.own)
         flat = other.own.reshape(-1)[: other.source.numel()]

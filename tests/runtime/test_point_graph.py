@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import warnings
+import weakref
 from typing import Any
 
 import pytest
@@ -11,6 +13,7 @@ from torch import Tensor, nn
 
 import pcnn
 from pcnn.models import ResUNetBN2C
+from pcnn.models.blocks import ConvNorm
 from pcnn.nn import Conv3d
 from pcnn.ops import resolve
 from pcnn.runtime import GraphedPoints
@@ -115,6 +118,33 @@ def test_the_bucket_unused_for_longest_goes_first() -> None:
     for number in (100, 250, 100, 300):
         run.warmup(points(number, 1)[0])
     assert [bucket["points"] for bucket in run.buckets] == [128, 384]
+
+
+def test_planning_another_kind_of_points_keeps_what_graphs_read() -> None:
+    run = graphed(made())
+
+    def folded() -> list[Any]:
+        return [m._folded._kept for m in run._net.modules() if isinstance(m, ConvNorm)]
+
+    run(points(230, 1)[0])
+    before = folded()
+    run(points(1, 1)[0])  # traces the network again
+    assert all(one is other for one, other in zip(before, folded(), strict=True))
+    assert None not in before
+
+
+def test_clouds_are_freed_without_a_collector() -> None:
+    run = graphed(made(Branches))
+    run(points(230, 1)[0])
+    gc.disable()
+    try:
+        x, _ = points(230, 2)
+        output, levels = run(x), [x.geometry, *x.geometry.levels().values()]
+        alive = [weakref.ref(level) for level in levels]
+        del x, output, levels
+        assert all(level() is None for level in alive)
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("dtype", [None, torch.float32])
