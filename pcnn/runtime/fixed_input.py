@@ -11,9 +11,10 @@ from torch import Tensor
 
 from pcnn.geometry import Geometry, KernelMap, PointSet, VoxelGrid
 from pcnn.geometry.kernel_map import EdgeSet
-from pcnn.geometry.padding import MapRoom, Part
+from pcnn.geometry.layouts import Layout
+from pcnn.geometry.padding import MapRoom, Padding, Part
 from pcnn.maps.place import place
-from pcnn.ops.recipe import PlannedMap, Recipe
+from pcnn.ops.recipe import Key, PlannedMap, Recipe
 from pcnn.runtime.input_sizes import Sizes as Sizes
 from pcnn.runtime.input_sizes import held_layouts, levels_of, maps_of, padding_of
 from pcnn.tensor import SparseTensor
@@ -41,7 +42,8 @@ class FixedInput:
         #: rows of every level that hold a site, int32 on the device
         self._counts = torch.zeros(len(levels), dtype=torch.int32, device=device)
         counts = self._counts.split(1)
-        self._levels = [_empty(*one) for one in zip(levels, room.rows, counts, strict=True)]
+        frames = {name: one.clone() for name, one in _frames_of(like.geometry).items()}
+        self._levels = [_empty(*one, frames) for one in zip(levels, room.rows, counts, strict=True)]
         for number, (parent, direction, kernel) in enumerate(recipe.levels, 1):
             self._levels[parent].keep_level(kernel, self._levels[number], direction == "down")
         self._maps: list[_FixedMap] = []
@@ -77,7 +79,10 @@ class FixedInput:
         # a few bytes that the driver stages at once: the host does not wait for the device
         counts = torch.tensor(rows, dtype=torch.int32)
         self._counts.copy_(counts, non_blocking=True)
-        parts: list[Part] = []
+        parts = [
+            Part(getattr(self._levels[0], name), tensor)
+            for name, tensor in _frames_of(x.geometry).items()
+        ]
         for own, level in zip(self._levels, levels, strict=True):
             parts += _places(own, level)
         for fixed, built in zip(self._maps, maps_of(self.recipe, levels), strict=True):
@@ -101,32 +106,32 @@ class _FixedMap:
         triplets: int,
         backward: bool,
     ) -> None:
-        self._planned, self._backward = planned, backward
         (source, target), edges = sides, like.edges
         rows, counts = (source.rows, target.rows), (source.count, target.count)
         kind = edges.volume, edges.one_per_slot, edges.symmetric
         self.map = KernelMap(EdgeSet(rows, *kind, crowded=edges.crowded, counts=counts))
         # by whether the map is seen backwards
-        self._rooms = MapRoom(*rows, triplets), MapRoom(*rows[::-1], triplets)
+        rooms = MapRoom(*rows, triplets), MapRoom(*rows[::-1], triplets)
+        self._held: list[tuple[Key, Padding, Layout, MapRoom]] = []
         made: dict[int, Tensor] = {}  # one tensor may be in several layouts
         for (name, flipped), layout in held_layouts(planned, like, backward).items():
-            n_out, room = edges.rows[int(not flipped)], self._rooms[int(flipped)]
-            own = padding_of(name).make(layout, room, n_out)
+            padding, room = padding_of(name), rooms[int(flipped)]
+            own = padding.make(layout, room, edges.rows[int(not flipped)])
             if source.device.type == "cuda":
                 own = tuple(map(_unread, layout, own))
-            self.map.edges.layouts[name, flipped] = tuple(
-                made.setdefault(id(tensor), one) for tensor, one in zip(layout, own, strict=True)
-            )
+            pairs = zip(layout, own, strict=True)
+            own = tuple(made.setdefault(id(tensor), one) for tensor, one in pairs)
+            self.map.edges.layouts[name, flipped] = own
+            self._held.append(((name, flipped), padding, own, room))
 
     def parts(self, built: KernelMap) -> list[Part]:
         """What is to be copied of a map that fits; tensors in several layouts once."""
         parts: list[Part] = []
         seen: set[int] = set()
-        for (name, flipped), layout in held_layouts(self._planned, built, self._backward).items():
+        for key, padding, own, room in self._held:
+            layout = built.edges.layouts[key]
             if not seen.issuperset(map(id, layout)):
-                own = self.map.edges.layouts[name, flipped]
-                n_out, room = built.edges.rows[int(not flipped)], self._rooms[int(flipped)]
-                parts += padding_of(name).parts(own, layout, room, n_out)
+                parts += padding.parts(own, layout, room, built.edges.rows[int(not key[1])])
                 seen.update(map(id, layout))
         return parts
 
@@ -139,13 +144,19 @@ def _unread(like: Tensor, own: Tensor) -> Tensor:
     return own if own is like or own.device.type == "cuda" else own.to("meta")
 
 
-def _empty(like: Geometry, rows: int, count: Tensor) -> Geometry:
+def _frames_of(geometry: Geometry) -> dict[str, Tensor]:
+    """What native points of all levels are relative to."""
+    if not isinstance(geometry, PointSet):
+        return {}
+    return {"origins": geometry.origins, "corners": geometry.corners}
+
+
+def _empty(like: Geometry, rows: int, count: Tensor, frames: dict[str, Any]) -> Geometry:
     """A geometry of spare rows alone."""
     keys = torch.full((rows,), like.key_format.sentinel, dtype=torch.int64, device=like.device)
     sites: dict[str, Any] = {"keys": keys, "count": count, "inverse": None, "finer": None}
     if isinstance(like, PointSet):
         points = like.points.new_zeros(rows, 3)
-        frames: dict[str, Any] = {"origins": like.origins.clone(), "corners": like.corners.clone()}
         return replace(like, points=points, chosen=None, **frames, **sites, check=False)
     assert isinstance(like, VoxelGrid)
     return replace(like, box=None, **sites, check=False)
@@ -156,5 +167,4 @@ def _places(own: Geometry, level: Geometry) -> list[Part]:
     parts = [Part(own.keys, level.keys, own.key_format.sentinel)]
     if isinstance(own, PointSet) and isinstance(level, PointSet):
         parts.append(Part(own.points, level.points, 0))
-        parts += [Part(own.origins, level.origins), Part(own.corners, level.corners)]
     return parts
