@@ -104,7 +104,16 @@ __device__ __forceinline__ i64 site_of(const BitsArguments& a, int level, i64 ke
     return site;
 }
 
-// A thread a row of the finest level.
+// True if cells of a level are whole cells of the level before.
+__device__ __forceinline__ bool is_nested(const BitsArguments& a, int level) {
+    bool nested = level > 0;
+    for (int axis = 0; axis < 3 && nested; ++axis)
+        nested = a.strides[level].axis[axis] % a.strides[level - 1].axis[axis] == 0;
+    return nested;
+}
+
+// A thread a row of the finest level. Of the rows in a cell the one that marks it goes on to the
+// cell above: few words of a coarse level would otherwise be waited for by all rows.
 KERNEL(mark_cells, BitsArguments, THREADS) {
     __shared__ Boxes boxes;
     find_boxes(a, boxes);
@@ -113,16 +122,14 @@ KERNEL(mark_cells, BitsArguments, THREADS) {
     if (!boxes.fit) return;
     const bool valid = row < (i64)*a.count;
     const i64 key = valid ? a.keys[row] : 0;
+    bool marked = valid;
     for (int level = 0; level < a.levels; ++level) {
         const CellBox& box = boxes.level[level];
-        const u32 bit = bit_of(a, box, level, key);
-        // rows are sorted: the one before often has the same site. An addition to a word that many
-        // want is waited for, a look at it is not
-        const u32 before = __shfl_up_sync(FULL_MASK, bit, 1);
-        if (!valid || (lane_index() > 0 && before == bit)) continue;
+        const u32 bit = bit_of(a, box, level, key), own = 1u << (bit & 31);
+        const u32 before = __shfl_up_sync(FULL_MASK, bit, 1);  // of rows in order, often the same cell
+        if (!is_nested(a, level)) marked = valid && (lane_index() == 0 || before != bit);
         u32* word = a.bits + (i64)box.first_chunk * CHUNK + bit / 32;
-        const u32 own = 1u << (bit & 31);
-        if (!(peek(word) & own)) atomicOr(word, own);
+        marked = marked && !(peek(word) & own) && !(atomicOr(word, own) & own);
     }
 }
 

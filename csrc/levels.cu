@@ -272,10 +272,9 @@ KERNEL(unique_sites, UniqueArguments, 256) {
 
 struct FitArguments {
     const u32* counts;  // [n] sites that there are
-    u32* fitting;       // [before + n] sites that what follows works on
-    int before;         // levels that were seen to fit
+    u32* fitting;       // [n] sites that what follows works on
     int n;
-    u32 rooms[MAX_LEVELS];  // [n]
+    u32 rooms[MAX_LEVELS + 1];  // [n]
 };
 
 // Sites of levels that lie in rooms of fixed size: all of them, or none where one level does not fit.
@@ -283,8 +282,7 @@ KERNEL(fit_counts, FitArguments, 32) {
     bool fits = true;
     for (int level = 0; level < a.n; ++level) fits &= a.counts[level] <= a.rooms[level];
     const int i = (int)threadIdx.x;
-    if (i < a.before && !fits) a.fitting[i] = 0;
-    if (i < a.n) a.fitting[a.before + i] = fits ? a.counts[i] : 0;
+    if (i < a.n) a.fitting[i] = fits ? a.counts[i] : 0;
 }
 
 // Row of a coarser level above every row of a finer one: the coarse site of a finest row inside it.

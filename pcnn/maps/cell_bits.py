@@ -92,11 +92,13 @@ class CellBits:
         rooms: Sequence[int],
         counts: Tensor,
         needed: Tensor,
+        whole: bool = False,
     ) -> Levels:
         """Launch what finds the sites of several levels; see `pcnn.maps.levels.unique_sites`.
 
         Args:
-            keys: ``[N]`` int64 packed keys of the finest sites.
+            keys: ``[N]`` int64 packed keys of the finest sites; if ``whole`` of cells, in any order
+                and several a site.
             count: ``[1]`` int32, how many of them count.
             extent: of the keys.
             strides: per level, in level-0 voxels.
@@ -105,6 +107,7 @@ class CellBits:
             rooms: rows that what follows has room for, at every level.
             counts: ``[L]`` int32 for the numbers of sites: 0 where the cloud does not fit.
             needed: ``[1]`` int32 for the words that it takes.
+            whole: the first of the levels is the finest one.
 
         Returns:
             The levels.
@@ -137,4 +140,4 @@ class CellBits:
         module.launch("mark_cells", blocks, arguments, device)
         module.launch("count_bits", self.words // _CHUNK, arguments, device)
         module.launch("rows_of_cells", levels * blocks, arguments, device)
-        return Levels(sites, first, inverse, counts, first.new_empty(0))
+        return Levels(sites, first, inverse, counts, first.new_empty(0), whole)

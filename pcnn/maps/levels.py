@@ -27,7 +27,7 @@ _PACK = struct.Struct(f"PPPPq{_FIELDS}0q")
 _EXTENT = struct.Struct(f"PPq{_FIELDS}0q")
 _LEVELS = struct.Struct(f"PPPPPPPPPqii{_FIELDS}{3 * MAX_LEVELS}i0q")
 _UNIQUE = struct.Struct(f"11P4q{_FIELDS}{3 * MAX_LEVELS}i{MAX_LEVELS}I0q")
-_FIT = struct.Struct(f"PPii{MAX_LEVELS}I0q")
+_FIT = struct.Struct(f"PPi{MAX_LEVELS + 1}I0q")
 _ABOVE = struct.Struct("PPPqq")
 _NO_TASK = b"\0" * _ABOVE.size
 _NUMBER = struct.Struct("i0q")
@@ -54,6 +54,8 @@ class Levels:
         order: ``[L * capacity]`` int32, finest rows as they were sorted, those of a site as they
             stand in the input; level by level, without gaps between them; empty where nothing was
             sorted.
+        whole: the first level is the finest itself, and cells in any order, several a site, take
+            the place of finest rows.
     """
 
     keys: Tensor
@@ -61,6 +63,7 @@ class Levels:
     inverse: Tensor
     counts: Tensor
     order: Tensor
+    whole: bool = False
 
 
 def pack_cells(
@@ -235,26 +238,19 @@ def unique_sites(
     return Levels(sites, first, inverse, counts, sort.values[0])
 
 
-def fitting_counts(counts: Sequence[Tensor], rooms: Sequence[Sequence[int]]) -> Tensor:
+def fitting_counts(counts: Tensor, rooms: Sequence[int]) -> Tensor:
     """Numbers of sites that fit rooms of fixed size: all of them, or zeros where one does not fit.
 
     So what follows never leaves its memory, and a cloud that is too large is seen in the counts.
 
     Args:
-        counts: ``[1]`` int32 sites of the finest level; the same of all others, if there are any.
+        counts: ``[L]`` int32 sites of every level.
         rooms: rows that there is room for at each.
-
-    Returns:
-        int32 of all levels, the finest first.
     """
-    device, sizes = counts[0].device, [len(own) for own in rooms]
-    fitting = torch.empty(sum(sizes), dtype=torch.int32, device=device)
-    module, before = cuda.module("levels.cu", device), 0
-    for found, own in zip(counts, rooms, strict=True):
-        sizes_of = before, len(own), *_padded_rooms(own)
-        arguments = _FIT.pack(found.data_ptr(), fitting.data_ptr(), *sizes_of)
-        module.launch("fit_counts", 1, arguments, device)
-        before += len(own)
+    fitting = torch.empty_like(counts)
+    pointers = counts.data_ptr(), fitting.data_ptr()
+    arguments = _FIT.pack(*pointers, len(rooms), *_padded_rooms(rooms, MAX_LEVELS + 1))
+    cuda.module("levels.cu", counts.device).launch("fit_counts", 1, arguments, counts.device)
     return fitting
 
 
@@ -321,8 +317,8 @@ def _address(tensor: Tensor | None) -> int:
     return 0 if tensor is None else tensor.data_ptr()
 
 
-def _padded_rooms(rooms: Sequence[int]) -> list[int]:
-    return [*rooms, *[0] * (MAX_LEVELS - len(rooms))]
+def _padded_rooms(rooms: Sequence[int], most: int = MAX_LEVELS) -> list[int]:
+    return [*rooms, *[0] * (most - len(rooms))]
 
 
 def _fields(key_format: KeyFormat) -> tuple[int, int, int, int]:

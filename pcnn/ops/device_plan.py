@@ -8,7 +8,7 @@ them), so that results are as long as they need to be.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -20,7 +20,6 @@ from pcnn.geometry.slot_tiles import WHOLE_SLOTS
 from pcnn.geometry.voxel_grid import Box
 from pcnn.kernels import pinned
 from pcnn.kernels.beside import Beside
-from pcnn.maps.cell_bits import CellBits
 from pcnn.maps.device_layouts import map_of_table
 from pcnn.maps.disjoint import DisjointMap, DisjointTables, disjoint_maps
 from pcnn.maps.levels import (
@@ -29,7 +28,6 @@ from pcnn.maps.levels import (
     box_of,
     check_overflow,
     extent_of,
-    fitting_counts,
     pack_cells,
     rows_above,
     scratch_words,
@@ -37,19 +35,12 @@ from pcnn.maps.levels import (
 )
 from pcnn.maps.radix_sort import MAX_PASSES
 from pcnn.maps.window_search import Search, SearchShape, Sites, first_rows, search_windows
+from pcnn.ops.plan_report import FINEST, HEAD, LEVEL_PASSES, ROOT_PASSES, WORDS
 from pcnn.ops.recipe import Recipe
 from pcnn.ops.room import Room
-
-#: First numbers of a report: the extent of the cloud, the number of finest sites, the passes that
-#: sorting the finest sites and the levels took, and the words that bitmaps of the levels take.
-_HEAD = EXTENT_WORDS + 4
-_ROOT_PASSES, _LEVEL_PASSES, _LEVEL_WORDS = range(EXTENT_WORDS + 1, _HEAD)
+from pcnn.ops.room_levels import Meanwhile, levels_in_room
 
 Maps = list[KernelMap | None]
-
-#: What a plan launches beside its tables, from the order of the cells by row ``[P]`` int32, the row
-#: of every cell ``[P]`` int64, and the number of rows.
-Meanwhile = Callable[[Tensor, Tensor, int], None]
 
 
 @dataclass(frozen=True)
@@ -89,7 +80,7 @@ class DevicePlan:
         self.wanted = sorted({s for number, s in self.strides.items() if number})
         self.place = {n: self.wanted.index(s) for n, s in self.strides.items() if n}
         self.maps: list[_Map] = []
-        word = _HEAD + len(self.wanted)
+        word = HEAD + len(self.wanted)
         for number, planned in enumerate(recipe.maps):
             if planned.source not in self.strides or planned.target not in self.strides:
                 continue
@@ -146,7 +137,7 @@ class DevicePlan:
         parts = [self.words, scratch_words(1, n), scratch_words(max(1, len(self.wanted)), n)]
         zeros = torch.zeros(sum(parts), dtype=torch.int32, device=cells.device)
         report, scratch, more = zeros.split_with_sizes(parts)
-        extent, count, needed, _ = report[:_HEAD].split_with_sizes([EXTENT_WORDS, 1, 1, 2])
+        extent, needed, _, count = report[:HEAD].split_with_sizes([EXTENT_WORDS, 1, 2, 1])
         keys, _ = pack_cells(cells, key_format, extent)
         finest = unique_sites(
             keys,
@@ -169,7 +160,7 @@ class DevicePlan:
         if self._took_more(numbers):
             return self.on_cells(cells, batch_size, listed)
         grid = VoxelGrid(
-            root[: numbers[EXTENT_WORDS]],
+            root[: numbers[FINEST]],
             batch_size or max(1, numbers[0]),
             bound_of(box),
             self.strides[0],
@@ -224,46 +215,11 @@ class DevicePlan:
         Returns:
             Geometries and maps as of `on_cells`, and the report, for `seen`.
         """
-        n, key_format = room.points, self.key_format
-        finest_rows = min(room.rows[0], n)  # no level has more sites than a finer one
-        rows = [min(own, finest_rows) for own in room.rows[1:]]
-        bits = CellBits.of(room.words, cells.device) if room.words else None
-        if bits is not None:
-            with beside.branch(bits):
-                bits.marks.zero_()
-        sorted_levels = scratch_words(max(1, len(rows)), finest_rows) if bits is None else 0
-        parts = [self.words, scratch_words(1, n), sorted_levels]
-        zeros = torch.zeros(sum(parts), dtype=torch.int32, device=cells.device)
-        report, scratch, more = zeros.split_with_sizes(parts)
-        extent, found, needed, _ = report[:_HEAD].split_with_sizes([EXTENT_WORDS, 1, 1, 2])
-        keys, _ = pack_cells(cells, key_format, extent, count)
-        finest = unique_sites(
-            keys,
-            extent,
-            [(1, 1, 1)],
-            key_format,
-            count,
-            counts=found,
-            scratch=scratch,
-            passes=room.passes[0],
-            needed=needed,
-            rooms=[finest_rows],
-        )
-        beside.join()
-        with beside.branch(finest):
-            inverse = finest.inverse[0].to(torch.int64)
-            if meanwhile is not None:
-                meanwhile(finest.order, inverse, finest_rows)
-        keys = finest.keys[0, :finest_rows]
-        fitting = fitting_counts([found], [[finest_rows]])
-        if bits is None:
-            levels = self._levels(Sites(keys, finest_rows, fitting), report, more, room)
-        else:
-            given = keys, fitting, report[:EXTENT_WORDS], self.wanted, key_format, batch_size, rows
-            levels = bits.sites(*given, self._counts(report), report[_LEVEL_WORDS:_HEAD])
-        if levels is not None:
-            fitting = fitting_counts([found, levels.counts], [[finest_rows], rows])
-        counts = fitting.split(1)
+        key_format = self.key_format
+        given = cells, count, batch_size, self.wanted, key_format, room, self.words
+        made = levels_in_room(*given, beside, meanwhile)
+        report, keys, levels, (finest, *rows) = made.report, made.keys, made.levels, made.rows
+        counts = made.counts.split(1)
         grid = VoxelGrid(
             keys,
             batch_size,
@@ -271,11 +227,11 @@ class DevicePlan:
             min(key_format.half) - 1 - self.margin,
             self.strides[0],
             self.downsampling,
-            inverse,
+            made.inverse,
             key_format,
             count=counts[0],
-        ).keep_order(finest.order)
-        sites = self._sites(Sites(keys, finest_rows, counts[0], True), levels, rows, counts[1:])
+        ).keep_order(made.order)
+        sites = self._sites(Sites(keys, finest, counts[0], True), levels, rows, counts[1:])
         tables = self._tables(sites, levels, report, False)
         return *self._finish(grid, levels, tables, report, rows, sites, beside=beside), report
 
@@ -292,9 +248,8 @@ class DevicePlan:
             ValueError: as of `on_cells`.
         """
         self._check_extent(numbers, batch_size)
-        rows = numbers[EXTENT_WORDS], *numbers[_HEAD : _HEAD + len(self.wanted)]
-        passes = numbers[_ROOT_PASSES], numbers[_LEVEL_PASSES]
-        return Room(0, rows, passes, numbers[_LEVEL_WORDS])
+        rows = tuple(numbers[FINEST : HEAD + len(self.wanted)])
+        return Room(0, rows, (numbers[ROOT_PASSES], numbers[LEVEL_PASSES]), numbers[WORDS])
 
     def _check_extent(self, numbers: Sequence[int], batch_size: int | None) -> Box:
         """Refuse cells that keys do not hold, or of no cloud; the box of all others."""
@@ -308,13 +263,11 @@ class DevicePlan:
 
     def _took_more(self, numbers: list[int]) -> bool:
         """True if a sort was cut short; remembers the passes that the sorts take."""
-        launched, took = self.passes, numbers[_ROOT_PASSES:_LEVEL_WORDS]
+        launched, took = self.passes, numbers[ROOT_PASSES:WORDS]
         self.passes = [new or old for new, old in zip(took, launched, strict=True)]
         return any(new > old for new, old in zip(took, launched, strict=True))
 
-    def _levels(
-        self, root: Sites, report: Tensor, scratch: Tensor, room: Room | None = None
-    ) -> Levels | None:
+    def _levels(self, root: Sites, report: Tensor, scratch: Tensor) -> Levels | None:
         """Launch what makes the sites of all levels."""
         if not self.wanted:
             return None
@@ -325,16 +278,11 @@ class DevicePlan:
             self.key_format,
             root.count,
             None,
-            self._counts(report),
+            report[HEAD : HEAD + len(self.wanted)],
             scratch,
-            self.passes[1] if room is None else room.passes[1],
-            report[_LEVEL_PASSES:_LEVEL_WORDS],
-            None if room is None else room.rows[1:],
+            self.passes[1],
+            report[LEVEL_PASSES:WORDS],
         )
-
-    def _counts(self, report: Tensor) -> Tensor:
-        """Where a report holds the numbers of sites of all levels but the finest."""
-        return report[_HEAD : _HEAD + len(self.wanted)]
 
     def _sites(
         self,
@@ -355,7 +303,7 @@ class DevicePlan:
             for level, place in self.place.items():
                 many = root.rows if rows is None else rows[place]
                 count = None if counts is None else counts[place]
-                found[level] = Sites(keys[place], many, count, root.fixed)
+                found[level] = Sites(keys[place + levels.whole], many, count, root.fixed)
         return found
 
     def _tables(
@@ -384,10 +332,13 @@ class DevicePlan:
                 searches.append(Search.allocate(source, target, entry.shape, counts))
                 results[entry.number] = searches[-1]
             else:
+                assert levels is not None
+                finer, coarser = (self._place_in(levels, n) for n in (entry.source, entry.target))
+                assert coarser is not None
                 tilings[entry.number] = DisjointMap(
                     source,
-                    first[self.place[entry.source]] if entry.source else None,
-                    inverse[self.place[entry.target]],
+                    None if finer is None else first[finer],
+                    inverse[coarser],
                     kernel.size,
                     self.strides[entry.source],
                     target.rows,
@@ -409,7 +360,7 @@ class DevicePlan:
         numbers: list[int],
     ) -> tuple[list[VoxelGrid | None], Maps]:
         """Cut results to their length; tables that are not there yet are made of that length."""
-        rows = numbers[_HEAD : _HEAD + len(self.wanted)]
+        rows = numbers[HEAD : HEAD + len(self.wanted)]
         sites = self._sites(Sites(grid.keys, grid.rows), levels, rows)
         listed = None if tables is None else numbers
         if tables is None:
@@ -462,6 +413,12 @@ class DevicePlan:
             maps[entry.number] = source.add_map(target, planned.kernel, built)
         return grids, maps
 
+    def _place_in(self, levels: Levels, level: int) -> int | None:
+        """Place of a level among those that were made; ``None``: it is the finest, made before."""
+        if level:
+            return self.place[level] + levels.whole
+        return 0 if levels.whole else None
+
     def _rows_above(
         self,
         finest: int,
@@ -475,13 +432,13 @@ class DevicePlan:
             return found
         wanted: dict[int, tuple[int | None, int, int]] = {}
         for number, place in self.place.items():
-            finer = self.place.get(self.recipe.levels[number - 1][0])
-            many = finest if finer is None else rows[finer]
+            parent = self.recipe.levels[number - 1][0]
+            many = rows[self.place[parent]] if parent else finest
             built = tables[self.above[number]] if number in self.above else None
             if isinstance(built, DisjointTables) and built.inverse is not None:
                 (found[number],) = first_rows(many, built.inverse)
             else:
-                wanted[number] = finer, place, many
+                wanted[number] = self._place_in(levels, parent), place + levels.whole, many
         if wanted:
             found.update(zip(wanted, rows_above(levels, list(wanted.values())), strict=True))
         return found

@@ -18,12 +18,14 @@ class Room:
         rows: sites of the finest level, then of every other level that is sorted.
         passes: of the two sorts.
         words: of the bitmaps that levels are found in; 0 where they are sorted.
+        whole: the finest level is found there too.
     """
 
     points: int
     rows: tuple[int, ...]
     passes: tuple[int, int]
     words: int = 0
+    whole: bool = False
 
     def holds(self, other: Room) -> bool:
         """True if a cloud that takes the other room fits into this one."""

@@ -16,11 +16,13 @@ from pcnn.kernels.beside import Beside
 from pcnn.maps import Windowed
 from pcnn.maps.cell_bits import bitmap_words, fitting_words
 from pcnn.maps.device_layouts import has_kernels
+from pcnn.maps.levels import MAX_LEVELS
 from pcnn.maps.tiles import tile_views
-from pcnn.ops.device_plan import DevicePlan, Maps, Meanwhile
+from pcnn.ops.device_plan import DevicePlan, Maps
 from pcnn.ops.engine import Engine
 from pcnn.ops.recipe import NetworkPlan, PlannedMap, Recipe, Wanted
 from pcnn.ops.room import PlanRoom, Room, WaitsForDevice
+from pcnn.ops.room_levels import Meanwhile
 from pcnn.ops.sites import output_sites
 
 #: Layouts that are as long as the rows of their map.
@@ -125,9 +127,13 @@ class VoxelPlan(NetworkPlan):
             for flipped in (False, True):
                 if built is not None and ("section_tiles", flipped) in built.edges.layouts:
                     cut.add((number, flipped))
-        words = fitting_words(bitmap_words(grid.extent, grid.batch_size, ready.wanted), grid.rows)
+        box = grid.extent, grid.batch_size
+        words = fitting_words(bitmap_words(*box, [(1, 1, 1), *ready.wanted]), grid.rows)
+        whole = bool(words) and len(ready.wanted) < MAX_LEVELS
+        if not whole:
+            words = fitting_words(bitmap_words(*box, ready.wanted), grid.rows)
         took = ready.passes[0], 0 if words else ready.passes[1]
-        return PlanRoom(Room(points, rows, took, words), frozenset(cut))
+        return PlanRoom(Room(points, rows, took, words, whole), frozenset(cut))
 
     def _fixed(self, device: torch.device, downsampling: str) -> DevicePlan:
         """The plan of a device, if nothing of it waits."""

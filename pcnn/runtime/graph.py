@@ -230,17 +230,18 @@ class GraphedNetwork(Graphed):
                 grid = self._planner.voxelize(cells, batch_size)
             needed = self._planner.on_voxels.room_of(grid)
             rows = [self.edges.above(int(self.edges.headroom * n)) for n in needed.sizes.rows]
-            cut = needed.cut
+            cut, whole = needed.cut, needed.sizes.whole
             words = needed.sizes.words
             if words:  # of extents along three axes
                 words = fitting_words(words, needed.sizes.rows[0], self.edges.headroom**3)
             if old is not None:
                 rows = [max(pair) for pair in zip(rows, old.sizes.rows, strict=True)]
                 words = max(words, old.sizes.words) if words else 0
+                whole &= old.sizes.whole
                 cut = old.cut
             first, second = zip(self._passes, needed.sizes.passes, strict=True)
             self._passes = max(first), max(second)
-            room = Room(self.edges.above(len(points)), tuple(rows), self._passes, words)
+            room = Room(self.edges.above(len(points)), tuple(rows), self._passes, words, whole)
             return self._capture(PlanRoom(room, cut), cloud, self._key(cloud, batch_size))
         except WaitsForDevice as error:
             self._run_eagerly_as(str(error))

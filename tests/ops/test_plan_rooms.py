@@ -54,9 +54,9 @@ def levels_of(planner: Planner, root: VoxelGrid) -> list[VoxelGrid]:
 
 
 @pytest.mark.parametrize("model", MODELS)
-@pytest.mark.parametrize("by_bits", [True, False])
+@pytest.mark.parametrize("way", ["whole", "bits", "sorted"])
 def test_equal_those_of_exact_size(
-    device: torch.device, model: str, by_bits: bool, monkeypatch: pytest.MonkeyPatch
+    device: torch.device, model: str, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     planner = Planner(MODELS[model](), ("tiles",))
     cells = cells_on(device)
@@ -64,16 +64,21 @@ def test_equal_those_of_exact_size(
     plan = planner.on_voxels
     room, needed = larger(plan.room_of(exact)), replace(plan.room_of(exact).sizes, points=0)
     assert needed.words
-    if not by_bits:
-        passes = needed.passes[0], 8
-        room = replace(room, sizes=replace(room.sizes, words=0, passes=passes))
+    assert needed.whole
+    if way != "whole":
+        words = 0 if way == "sorted" else needed.words
+        sizes = replace(room.sizes, words=words, whole=False, passes=(needed.passes[0], 8))
+        room = replace(room, sizes=sizes)
     if device.type == "cpu":
         with guarded(monkeypatch):
             grid, seen = in_room(planner, cells, room)
     else:
         grid, seen = in_room(planner, cells, room)
     assert room.sizes.holds(seen)
-    assert seen == needed if by_bits else seen.rows == needed.rows
+    assert seen.rows == needed.rows
+    assert seen.passes[0] == needed.passes[0]
+    assert (seen.passes[1] > 0) == (way == "sorted")
+    assert seen.words == needed.words if way == "whole" else seen.words < needed.words
     assert grid.inverse is not None
     assert exact.inverse is not None
     assert torch.equal(grid.inverse[: len(cells)], exact.inverse)
@@ -124,8 +129,8 @@ def test_a_cloud_that_does_not_fit_has_no_sites(monkeypatch: pytest.MonkeyPatch)
     grid, seen = in_room(planner, cells, small)
     assert seen.words == exact.sizes.words
     assert not small.sizes.holds(seen)
-    assert not any(int(level.count) for level in levels_of(planner, grid)[1:])
-    few = replace(exact, sizes=replace(exact.sizes, passes=(1, exact.sizes.passes[1])))
+    assert not any(int(level.count) for level in levels_of(planner, grid))
+    few = replace(exact, sizes=replace(exact.sizes, passes=(1, 8), whole=False))
     grid, seen = in_room(planner, cells, few)
     assert seen.passes[0] == exact.sizes.passes[0]
     assert not int(grid.count)

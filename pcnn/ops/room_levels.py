@@ -1,0 +1,124 @@
+"""Sites of all levels of a network in memory of fixed size, without a look at their numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from pcnn.geometry import KeyFormat
+from pcnn.geometry.kernel_slots import Triple
+from pcnn.kernels.beside import Beside
+from pcnn.maps.cell_bits import CellBits
+from pcnn.maps.levels import (
+    EXTENT_WORDS,
+    Levels,
+    fitting_counts,
+    pack_cells,
+    scratch_words,
+    unique_sites,
+)
+from pcnn.ops.plan_report import FINEST, HEAD, LEVEL_PASSES, ROOT_PASSES, WORDS
+from pcnn.ops.room import Room
+
+#: What a plan launches beside its tables, from the order of the cells by row ``[P]`` int32, the row
+#: of every cell ``[P]`` int64, and the number of rows.
+Meanwhile = Callable[[Tensor, Tensor, int], None]
+
+
+@dataclass(frozen=True)
+class RoomLevels:
+    """Sites of all levels; of a cloud that does not fit there are none.
+
+    Args:
+        report: int32 numbers (`pcnn.ops.plan_report`).
+        keys: ``[rows]`` int64 of the finest level.
+        levels: all others, if there are any.
+        rows: of every level, the finest first.
+        counts: ``[L]`` int32 sites of every level.
+        inverse: ``[P]`` int64 row of every cell.
+        order: ``[P]`` int32 cells by row.
+    """
+
+    report: Tensor
+    keys: Tensor
+    levels: Levels | None
+    rows: list[int]
+    counts: Tensor
+    inverse: Tensor
+    order: Tensor
+
+
+def levels_in_room(
+    cells: Tensor,
+    count: Tensor,
+    batch_size: int,
+    strides: Sequence[Triple],
+    key_format: KeyFormat,
+    room: Room,
+    words: int,
+    beside: Beside,
+    meanwhile: Meanwhile | None,
+) -> RoomLevels:
+    """Launch what finds the sites of all levels.
+
+    Args:
+        cells: ``[room.points, 4]`` int32, of which the first ``count`` are the cloud.
+        count: ``[1]`` int32 on the device.
+        batch_size: number of clouds.
+        strides: of all levels but the finest.
+        key_format: bit widths of the keys.
+        room: the sizes.
+        words: of the report.
+        beside: takes what the levels do not wait for; to be joined behind them.
+        meanwhile: launches something there.
+    """
+    n, device = room.points, cells.device
+    finest = min(room.rows[0], n)  # no level has more sites than a finer one
+    rows = [finest, *(min(own, finest) for own in room.rows[1:])]
+    bits = CellBits.of(room.words, device) if room.words else None
+    if bits is not None:
+        with beside.branch(bits):
+            bits.marks.zero_()
+    parts = [words, scratch_words(1, n)]
+    parts += [scratch_words(max(1, len(strides)), finest) if bits is None else 0]
+    zeros = torch.zeros(sum(parts), dtype=torch.int32, device=device)
+    report, scratch, more = zeros.split_with_sizes(parts)
+    extent, found = report[:EXTENT_WORDS], report[FINEST : HEAD + len(strides)]
+    keys, _ = pack_cells(cells, key_format, extent, count)
+
+    def by_sort(counts: Tensor | None) -> Levels:
+        needed = report[ROOT_PASSES:LEVEL_PASSES]
+        sizes = counts, scratch, room.passes[0], needed, rows[:1]
+        return unique_sites(keys, extent, [(1, 1, 1)], key_format, count, None, *sizes)
+
+    levels: Levels | None = None
+    needed = report[WORDS:FINEST]
+    if bits is not None and room.whole:
+        beside.join()
+        all_strides = [(1, 1, 1), *strides]
+        given = extent, all_strides, key_format, batch_size, rows, found, needed
+        levels = bits.sites(keys, count, *given, whole=True)
+        sites = levels.keys[0, :finest]
+        with beside.branch(keys, zeros):  # the sort finds the order alone
+            root = by_sort(None)
+    else:
+        root = by_sort(found[:1])
+        sites = root.keys[0, :finest]
+        fitting = fitting_counts(found[:1], rows[:1])
+        if bits is not None:
+            beside.join()
+            given = extent, strides, key_format, batch_size, rows[1:], found[1:], needed
+            levels = bits.sites(sites, fitting, *given)
+        elif strides:
+            passes, needed = room.passes[1], report[LEVEL_PASSES:WORDS]
+            sizes = found[1:], more, passes, needed, rows[1:]
+            levels = unique_sites(sites, extent, strides, key_format, fitting, None, *sizes)
+    with beside.branch(root):
+        inverse = root.inverse[0].to(torch.int64)
+        if meanwhile is not None:
+            meanwhile(root.order, inverse, finest)
+    counts = fitting_counts(found, rows)
+    return RoomLevels(report, sites, levels, rows, counts, inverse, root.order)
