@@ -26,7 +26,7 @@ def peak_memory(device: torch.device) -> float:
 
 
 def batch_size_of(batch: Any) -> tuple[int, int]:
-    """Return points and voxels of a batch, from shapes alone; 0 for what it does not have.
+    """Return points and voxels of a batch, from the host alone; 0 for what it does not have.
 
     Native points are no voxels.
     """
@@ -40,7 +40,8 @@ def batch_size_of(batch: Any) -> tuple[int, int]:
     voxels = sum(number for number, native in rows if not native)
     if points is None:  # pairs of clouds: native points are their rows
         return sum(number for number, native in rows if native), voxels
-    return int(points.shape[0]), voxels
+    # a batch of training counts points that it does not hold
+    return int(getattr(batch, "n_points", points.shape[0])), voxels
 
 
 class Throughput(Callback):

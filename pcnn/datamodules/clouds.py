@@ -11,7 +11,7 @@ from torch.utils.data import Dataset
 
 from pcnn.datamodules.batch_stream import Collate
 from pcnn.datamodules.exact_loading import ExactLoading
-from pcnn.datasets.batches import CollateClassification, CollateSegmentation
+from pcnn.datasets.batches import CollateClassification, CollateSegmentation, CollateTraining
 from pcnn.datasets.cloud_dataset import ClassifiedClouds, CloudDataset
 from pcnn.datasets.cloud_sets import CloudSets, Kind, Split
 from pcnn.datasets.labels import Rgb, contents
@@ -189,6 +189,10 @@ class CloudDataModule(ExactLoading):
         """Return what joins samples into one sparse tensor."""
         return CollateSegmentation(self.in_channels, self.geometry)
 
+    def collate_training(self) -> Collate:
+        """Return what joins the rows of samples, without their points."""
+        return CollateTraining(self.in_channels, self.geometry)
+
 
 class ClassificationDataModule(CloudDataModule):
     """Loaders of `ClassificationBatch`: a class a cloud; arguments as `CloudDataModule`."""
@@ -203,3 +207,5 @@ class ClassificationDataModule(CloudDataModule):
     def collate(self) -> Collate:
         """Return what joins clouds into one sparse tensor."""
         return CollateClassification(self.in_channels, self.geometry)
+
+    collate_training = collate

@@ -98,6 +98,10 @@ class ExactLoading(pl.LightningDataModule, ABC):
     def collate(self) -> Collate:
         """Return what joins samples, possibly none, into a batch."""
 
+    def collate_training(self) -> Collate:
+        """Return what joins one sample or more into a batch to train on."""
+        return self.collate()
+
     @property
     @abstractmethod
     def data_root(self) -> Path:
@@ -151,6 +155,7 @@ class ExactLoading(pl.LightningDataModule, ABC):
             sampler,
             position=None if trainer is None else lambda: batches_done(trainer),
             first=overfit or None,
+            collate=self.collate_training(),
             **self._loading(_length(dataset)),
         )
 
@@ -183,7 +188,8 @@ class ExactLoading(pl.LightningDataModule, ABC):
         if dataset is None:
             return []
         sampler = EvaluationSampler(_length(dataset), self.val_batch_size, **self._rank())
-        return EvaluationLoader(SkipBroken(dataset), sampler, **self._loading(len(sampler)))
+        loading = self._loading(len(sampler))
+        return EvaluationLoader(SkipBroken(dataset), sampler, collate=self.collate(), **loading)
 
     def _train_batch_size(self, n: int) -> int:
         # a set of one sample can be trained on, whatever the configured batch size
@@ -208,7 +214,6 @@ class ExactLoading(pl.LightningDataModule, ABC):
         workers = self.workers if self.num_workers is not None else min(self.workers, tasks)
         on_gpu = self.trainer is not None and self.trainer.strategy.root_device.type == "cuda"
         return {
-            "collate": self.collate(),
             "num_workers": workers,
             "pin_memory": on_gpu,
         }

@@ -26,6 +26,12 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 
+_TRAINS = (
+    "this is a batch of training, which holds rows without their points (or means of cells, from a "
+    "cache); take it from an evaluation loader"
+)
+
+
 class Batch:
     """Inputs of a network, tensors beside them, and plain values; a task may add fields.
 
@@ -187,6 +193,10 @@ class SegmentationBatch(PointBatch):
         point_index: [P] int64, position of each point in its file, or None (see `Cloud`).
         n_points_total: B counts of points in the files.
         raw: ...
+        n_points: of all clouds; None: as many as there are in ``points``.
+
+    A batch of training holds rows alone: no points (P = 0, no labels of points, no inverse), which
+    are most of its bytes and which no loss reads. ``n_points`` says how many there were.
 
     A batch without scans (B = 0, no points, an input of zero rows) occurs in evaluation on
     several ranks; see `pcnn.datasets.sampler.EvaluationSampler`.
@@ -204,22 +214,25 @@ class SegmentationBatch(PointBatch):
         point_index: Tensor | None = None,
         n_points_total: tuple[int, ...] = (),
         raw: RawPoints | None = None,
+        n_points: int | None = None,
     ) -> None:
         super().__init__(tensor, points, point_offsets, names, paths, raw)
         self.labels = labels
         self.point_labels = point_labels
         self.point_index = point_index
         self.n_points_total = n_points_total
-
-    @property
-    def n_points(self) -> int:
-        """Number of points P of all scans."""
-        return self.points.shape[0]
+        #: number of points of all clouds, which a batch of training does not hold
+        self.n_points = len(points) if n_points is None else n_points
 
     @property
     def inverse(self) -> Tensor:
-        """[P] int64: the row of every point."""
-        assert self.tensor.geometry.inverse is not None  # geometries of samples come from points
+        """[P] int64: the row of every point.
+
+        Raises:
+            ValueError: a batch of training, which does not know it.
+        """
+        if self.tensor.geometry.inverse is None:
+            raise ValueError(f"{self.names}: {_TRAINS}")
         return self.tensor.geometry.inverse
 
     def scan(self, b: int) -> slice:
@@ -239,14 +252,10 @@ class SegmentationBatch(PointBatch):
             [n_points_total[b]] in the order of the file, dtype and device of ``values``.
 
         Raises:
-            ValueError: the batch comes from a cache, which does not know places in a file.
+            ValueError: a batch of training, or one from a cache, which knows no places in a file.
         """
         if self.point_index is None:
-            raise ValueError(
-                f"{self.names[b]}: this batch comes from a cache of training clouds, means of "
-                f"cells or points without their places in the file; take it from an evaluation "
-                f"loader"
-            )
+            raise ValueError(f"{self.names[b]}: {_TRAINS}")
         part = self.scan(b)
         full = values.new_full((self.n_points_total[b],), fill)
         full[self.point_index[part]] = values[part]
@@ -346,6 +355,25 @@ class CollateSegmentation(CollateClouds):
         )
 
 
+class CollateTraining(CollateClouds):
+    """Joins the rows of samples, without their points; arguments as `CollateClouds`."""
+
+    def __call__(self, samples: Sequence[SegmentationSample]) -> SegmentationBatch:
+        """Return the batch of the samples, one or more, in their order."""
+        tensor = self.joined([replace(s, geometry=without_points(s.geometry)) for s in samples])
+        return SegmentationBatch(
+            tensor,
+            torch.cat([s.labels for s in samples]),
+            torch.empty(0, 3),
+            None,
+            torch.zeros(len(samples) + 1, dtype=torch.int64),
+            tuple(s.name for s in samples),
+            tuple(s.path for s in samples),
+            n_points_total=tuple(s.n_points_total for s in samples),
+            n_points=sum(len(s.points) for s in samples),
+        )
+
+
 class CollateClassification(CollateClouds):
     """Joins samples with one label each; arguments as `CollateClouds`."""
 
@@ -361,6 +389,14 @@ class CollateClassification(CollateClouds):
             torch.tensor([0, *map(len, points)]).cumsum(0),
             _joined_raw([s.raw for s in samples]),
         )
+
+
+def without_points(geometry: Geometry) -> Geometry:
+    """The same rows, with nothing that leads back to the points they were made from."""
+    if isinstance(geometry, PointSet):
+        return replace(geometry, inverse=None, chosen=None, check=False)
+    assert isinstance(geometry, VoxelGrid)
+    return replace(geometry, inverse=None, check=False)
 
 
 def joined_geometry(geometries: Sequence[Geometry]) -> Geometry:

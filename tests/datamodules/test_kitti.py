@@ -57,7 +57,7 @@ def same(one: SegmentationBatch, other: SegmentationBatch) -> bool:
         and torch.equal(one.tensor.features, other.tensor.features)
         and torch.equal(one.tensor.geometry.keys, other.tensor.geometry.keys)
         and torch.equal(one.labels, other.labels)
-        and torch.equal(one.points, other.points)
+        and one.n_points == other.n_points > 0
     )
 
 
@@ -82,7 +82,13 @@ def test_training_uses_the_cache_and_evaluation_every_point(root: Path):
     data = module(root)
     data.setup("fit")
     batch = next(iter(data.train_dataloader()))
-    assert batch.point_index is None
+    train = data.dataset("train")
+    sample = train[next(i for i in range(len(train)) if train.name(i) == batch.names[0])]
+    assert (len(batch.points), batch.point_labels, batch.point_index) == (0, None, None)
+    assert batch.n_points == len(sample.points) > 0
+    assert torch.equal(batch.labels, sample.labels)
+    with pytest.raises(ValueError, match="take it from an evaluation loader"):
+        _ = batch.inverse
     assert list((root.parent / "data" / "cache").rglob("*.npz"))
     for b, batch in enumerate(data.val_dataloader()):
         assert batch.names == (f"08/{b:06d}",)

@@ -92,7 +92,8 @@ def check_loading(module: Any, batches: int = 2) -> None:
 
 
 def _equal(first: SegmentationBatch, second: SegmentationBatch) -> bool:
-    pairs = [(first.tensor.features, second.tensor.features), (first.inverse, second.inverse)]
+    sides = first.tensor, second.tensor
+    pairs = [tuple(x.features for x in sides), tuple(x.geometry.keys for x in sides)]
     pairs += zip(first.tensors(), second.tensors(), strict=True)
     return first.names == second.names and all(torch.equal(a, b) for a, b in pairs)
 
