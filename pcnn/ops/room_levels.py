@@ -98,9 +98,9 @@ def levels_in_room(
     needed = report[WORDS:FINEST]
     if bits is not None and room.whole:
         beside.join()
-        all_strides = [(1, 1, 1), *strides]
-        given = extent, all_strides, key_format, batch_size, rows, found, needed
-        levels = bits.sites(keys, count, *given, whole=True)
+        every = [(1, 1, 1), *strides]
+        box = extent, every, key_format, batch_size
+        levels = bits.sites(keys, count, *box, rows, found, needed, whole=True)
         sites = levels.keys[0, :finest]
         with beside.branch(keys, zeros):  # the sort finds the order alone
             root = by_sort(None)
