@@ -98,12 +98,12 @@ def levels_in_room(
     needed = report[WORDS:FINEST]
     if bits is not None and room.whole:
         beside.join()
+        with beside.branch(keys, zeros):  # the sort finds the order alone
+            root = by_sort(None)
         every = [(1, 1, 1), *strides]
         box = extent, every, key_format, batch_size
         levels = bits.sites(keys, count, *box, rows, found, needed, whole=True)
         sites = levels.keys[0, :finest]
-        with beside.branch(keys, zeros):  # the sort finds the order alone
-            root = by_sort(None)
     else:
         root = by_sort(found[:1])
         sites = root.keys[0, :finest]
