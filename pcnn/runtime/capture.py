@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Protocol
+import gc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -33,12 +35,16 @@ class CudaGraphs:
 
     def __init__(self) -> None:
         self._pool = torch.cuda.graph_pool_handle()
+        self._first: torch.cuda.CUDAGraph | None = None
 
     def __call__(self, work: Callable[[], Figures]) -> Callable[[], Figures]:
         """See `Capture`."""
+        if self._first is None:  # the memory of graphs ends with the last of them: one stays
+            self._first = torch.cuda.CUDAGraph()
+            with capturing(self._first, self._pool):
+                torch.zeros(1, device="cuda")
         graph = torch.cuda.CUDAGraph()
-        # other threads, as of data loaders, may allocate meanwhile
-        with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
+        with capturing(graph, self._pool):
             figures = work()
 
         def replay() -> Figures:
@@ -46,3 +52,26 @@ class CudaGraphs:
             return {name: value.clone() for name, value in figures.items()}
 
         return replay
+
+
+@contextmanager
+def capturing(
+    graph: torch.cuda.CUDAGraph, pool: Any, stream: torch.cuda.Stream | None = None
+) -> Iterator[None]:
+    """Inside, launches of this thread become a graph; other threads may allocate meanwhile.
+
+    No garbage is collected: where a graph is part of it, its end is an error of the capture.
+
+    Args:
+        graph: new.
+        pool: memory that graphs share.
+        stream: that captures; ``None``: one of torch's.
+    """
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        with torch.cuda.graph(graph, pool=pool, stream=stream, capture_error_mode="thread_local"):
+            yield
+    finally:
+        if collects:
+            gc.enable()

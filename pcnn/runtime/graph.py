@@ -28,6 +28,7 @@ from pcnn.maps.voxel_points import REDUCTIONS, cells_of_points, reduce_by_row
 from pcnn.ops.room import PlanRoom, Room, WaitsForDevice
 from pcnn.ops.voxelize import voxelize
 from pcnn.runtime.buckets import Edges
+from pcnn.runtime.capture import capturing
 from pcnn.runtime.fixed_tensor import Copies, fixed
 from pcnn.runtime.graphed import Graphed
 from pcnn.runtime.point_graph import GraphedPoints
@@ -285,11 +286,11 @@ class GraphedNetwork(Graphed):
             layers(grid, inputs)
             report = torch.empty(seen.shape, dtype=seen.dtype, pin_memory=True)
         graphs = torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()
-        kept = {"pool": self._pool, "stream": self._stream, "capture_error_mode": "thread_local"}
+        kept = self._pool, self._stream
         try:
-            with torch.cuda.graph(graphs[0], **kept):
+            with capturing(graphs[0], *kept):
                 grid, seen, inputs = geometry()
-            with torch.cuda.graph(graphs[1], **kept):
+            with capturing(graphs[1], *kept):
                 output = layers(grid, inputs)
         except RuntimeError as error:
             self._run_eagerly_as(f"it waits for the device ({str(error).splitlines()[0]})")

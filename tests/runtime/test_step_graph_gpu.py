@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -137,3 +138,22 @@ def test_losses_between_the_graphs(kind: str, half: bool) -> None:
             )
             assert relative_rms(one, other) < 5 * tolerance
     assert graphs.replays == 2
+
+
+def test_graphs_that_go_leave_room_for_others() -> None:
+    """Where the only graph goes, and where garbage that holds one would be collected."""
+    capture, memory = CudaGraphs(), torch.zeros(1000, device="cuda")
+
+    def work() -> dict[str, Tensor]:
+        kept: list[Any] = []
+        for _ in range(20_000):  # garbage enough for all generations
+            kept = [kept[:0]]
+            kept.append(kept)
+        return {"sum": memory.add_(1).sum()}
+
+    for number in range(3):
+        held: list[Any] = [capture(work)]
+        held.append(held)
+        del held
+        assert float(capture(work)()["sum"]) == 1000 * (number + 1)
+        gc.collect()
