@@ -1,10 +1,10 @@
-// One pass of a stable radix sort of (64-bit key, 32-bit value), one read and one write of each item.
+// One pass of a stable radix sort of (key, 32-bit value), one read and one write of each item.
 
 #include "radix.cuh"
 
 struct PassArguments {
-    u64* keys_a;
-    u64* keys_b;
+    void* keys_a;  // of 64 or 32 bits
+    void* keys_b;
     u32* values_a;
     u32* values_b;
     u32* state;
@@ -13,20 +13,21 @@ struct PassArguments {
 };
 
 // Onesweep (Adinets & Merrill, 2022): rank in the tile, look back for the digit's place, scatter.
-KERNEL(radix_pass, PassArguments, SORT_THREADS) {
+template <typename Key>
+__device__ __forceinline__ void sort_pass(const PassArguments& a) {
     int passes = (int)a.state[STATE_PASSES];
     u32 n = a.state[STATE_ITEMS];
     if (a.pass >= passes || (u64)blockIdx.x * SORT_TILE >= n) return;
     bool second = in_second_buffer(passes, a.pass);
-    const u64* keys_in = second ? a.keys_b : a.keys_a;
+    const Key* keys_in = (const Key*)(second ? a.keys_b : a.keys_a);
     const u32* values_in = second ? a.values_b : a.values_a;
-    u64* keys_out = second ? a.keys_a : a.keys_b;
+    Key* keys_out = (Key*)(second ? a.keys_a : a.keys_b);
     u32* values_out = second ? a.values_a : a.values_b;
 
     __shared__ u32 counts[8][RADIX];  // by warp, then first place of the warp's items in the digit
     __shared__ u32 tile_start[RADIX];  // first place of a digit in the tile
     __shared__ u32 shift[RADIX];       // from a place in the tile to a place in the output
-    __shared__ u64 keys[SORT_TILE];
+    __shared__ Key keys[SORT_TILE];
     __shared__ u32 values[SORT_TILE];
     __shared__ u32 ticket;
     int thread = threadIdx.x, warp = warp_index();
@@ -36,13 +37,13 @@ KERNEL(radix_pass, PassArguments, SORT_THREADS) {
     u32 tile = ticket;
     u32 first = tile * SORT_TILE + warp * (WARP * SORT_ITEMS) + lane_index();
 
-    u64 key[SORT_ITEMS];
+    Key key[SORT_ITEMS];
     u32 value[SORT_ITEMS], rank[SORT_ITEMS];
 #pragma unroll
     for (int i = 0; i < SORT_ITEMS; ++i) {
         u32 index = first + i * WARP;
         // places after the last item sort after all others, and are not read
-        key[i] = index < n ? keys_in[index] : ~0ull;
+        key[i] = index < n ? keys_in[index] : ~(Key)0;
         value[i] = index < n ? values_in[index] : 0;
     }
 #pragma unroll
@@ -91,3 +92,7 @@ KERNEL(radix_pass, PassArguments, SORT_THREADS) {
         }
     }
 }
+
+KERNEL(radix_pass, PassArguments, SORT_THREADS) { sort_pass<u64>(a); }
+
+KERNEL(radix_pass_32, PassArguments, SORT_THREADS) { sort_pass<u32>(a); }

@@ -41,8 +41,8 @@ struct TileTask {
 };
 
 struct MaskKeysArguments {
-    u64* keys_a;
-    u64* keys_b;
+    u32* keys_a;
+    u32* keys_b;
     u32* values_a;
     u32* values_b;
     u32* state;
@@ -140,14 +140,14 @@ KERNEL(mask_keys, MaskKeysArguments, 256) {
     for (int pass = 0; pass < MAX_PASSES; ++pass) histogram[pass][threadIdx.x] = 0;
     __syncthreads();
     int passes = passes_for(a.gray_bits + a.map_bits);
-    u64* keys = in_second_buffer(passes, 0) ? a.keys_b : a.keys_a;
+    u32* keys = in_second_buffer(passes, 0) ? a.keys_b : a.keys_a;
     u32* values = in_second_buffer(passes, 0) ? a.values_b : a.values_a;
     i64 step = (i64)gridDim.x * blockDim.x, start = (i64)blockIdx.x * blockDim.x;
     for (i64 bin = start + threadIdx.x; bin < a.n_bins; bin += step) a.bins[bin] = 0;
     for (i64 base = start; base < a.items; base += step) {
         i64 item = base + threadIdx.x;
         bool valid = item < a.items;
-        u64 key = 0;
+        u32 key = 0;
         if (valid) {
             int number = task_of(a.tasks, a.n, item, false);
             const TileTask& task = a.tasks[number];
@@ -157,7 +157,7 @@ KERNEL(mask_keys, MaskKeysArguments, 256) {
             visit_columns(task.masks + row * task.words, task, [&](int column) { mask |= 1u << bits[column]; });
             u32 rank = gray_rank(mask);
             u32 behind = (rank - 1u) & ((1u << a.gray_bits) - 1u);  // the empty mask has rank 0
-            key = ((u64)number << a.gray_bits) | behind;
+            key = ((u32)number << a.gray_bits) | behind;
             keys[item] = key;
             values[item] = (u32)row;
         }

@@ -40,7 +40,7 @@ class RadixSort:
     """Scratch of one sort.
 
     Args:
-        keys: ``[2, items]`` int64, both sides; sorted keys end up in the first row.
+        keys: ``[2, items]`` int64 or int32, both sides; sorted keys end up in the first row.
         values: ``[2, items]`` int32, likewise.
         state: counters, histogram and look-back words (`csrc/radix.cuh`).
     """
@@ -50,13 +50,20 @@ class RadixSort:
     state: Tensor
 
     @classmethod
-    def of(cls, items: int, device: torch.device, state: Tensor | None = None) -> RadixSort:
+    def of(
+        cls,
+        items: int,
+        device: torch.device,
+        state: Tensor | None = None,
+        dtype: torch.dtype = torch.int64,
+    ) -> RadixSort:
         """Allocate scratch for so many items.
 
         Args:
             items: number of items.
             device: where they are.
             state: ``[state_words(items)]`` int32, zeroed; made if not given.
+            dtype: of the keys, whose bits are those of an unsigned number; int64 or int32.
 
         Raises:
             ValueError: more items than one sort takes.
@@ -66,7 +73,7 @@ class RadixSort:
         if state is None:
             state = torch.zeros(state_words(items), dtype=torch.int32, device=device)
         return cls(
-            torch.empty(2, items, dtype=torch.int64, device=device),
+            torch.empty(2, items, dtype=dtype, device=device),
             torch.empty(2, items, dtype=torch.int32, device=device),
             state,
         )
@@ -80,7 +87,8 @@ class RadixSort:
     def pointers(self) -> tuple[int, int, int, int, int]:
         """Addresses of both key buffers, both value buffers and the state, for a kernel."""
         keys, values, items = self.keys.data_ptr(), self.values.data_ptr(), self.items
-        return keys, keys + 8 * items, values, values + 4 * items, self.state.data_ptr()
+        second = keys + self.keys.itemsize * items
+        return keys, second, values, values + 4 * items, self.state.data_ptr()
 
     def run(self, passes: int) -> None:
         """Sort what the caller's kernel wrote.
@@ -91,5 +99,6 @@ class RadixSort:
         """
         tiles, device, pointers = -(-self.items // TILE), self.keys.device, self.pointers
         module = cuda.module("radix_sort.cu", device)
+        kernel = "radix_pass" if self.keys.dtype == torch.int64 else "radix_pass_32"
         for number in range(passes):
-            module.launch("radix_pass", tiles, _PASS.pack(*pointers, tiles, number), device)
+            module.launch(kernel, tiles, _PASS.pack(*pointers, tiles, number), device)

@@ -206,7 +206,7 @@ class _Batch(NamedTuple):
             bins + words + tiles + sections * columns, dtype=torch.int32, device=device
         )
         made = torch.empty(size, dtype=torch.int32, device=device)
-        sort = RadixSort.of(items, device)
+        sort = RadixSort.of(items, device, dtype=torch.int32)
 
         tasks, layouts = _tasks(maps, shapes, made)
         packed = b"".join([*tasks, *[_NO_TASK] * (MAX_TASKS - len(tasks))])
