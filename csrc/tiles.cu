@@ -252,6 +252,7 @@ __device__ __forceinline__ u32 tiles_before(
 // of one row after another, and writes 32 rows of one slot after another.
 KERNEL(tile_lists, TilesArguments, LIST_THREADS) {
     __shared__ int stage[LIST_THREADS / WARP][WARP][WARP + 1];  // by warp, slot, row
+    __shared__ u32 row_masks[TILE_ROWS][WORDS_AT_ONCE];
     i64 tile = blockIdx.x;
     const TileTask& task = a.tasks[task_of(a.tasks, a.n, tile, true)];
     int count = a.counts[tile], lane = lane_index(), warp = warp_index();
@@ -259,6 +260,14 @@ KERNEL(tile_lists, TilesArguments, LIST_THREADS) {
     i64 place = own * TILE_ROWS + threadIdx.x;
     int row = place < task.rows ? (int)a.order[task.first_item + place] : -1;
     if (task.count && row >= (int)*task.count) row = -1;  // no output is written there
+    // rows of a long table fill few of their tile's slots, and lie in many sectors: masks tell which
+    const bool masked = task.words > 1 && task.words <= WORDS_AT_ONCE;
+    if (masked) {
+        u32 values[WORDS_AT_ONCE];
+        read_words(task.masks + (i64)max(row, 0) * task.words, 0, row < 0 ? 0 : task.words, values);
+#pragma unroll
+        for (int w = 0; w < WORDS_AT_ONCE; ++w) row_masks[threadIdx.x][w] = values[w];
+    }
     i64 stored = tiles_before(task, a.bins + task.first_bin, a.counts, tile, count);
 
     int* slots = task.slots + stored * task.width;
@@ -279,10 +288,12 @@ KERNEL(tile_lists, TilesArguments, LIST_THREADS) {
     for (int first = 0; first < count; first += WARP) {
         int listed = min(WARP, count - first);
         int slot = lane < listed ? slots[first + lane] : -1;
+        const int word = masked ? max(slot, 0) / 31 : 0, bit = max(slot, 0) - 31 * word;
 #pragma unroll 8
         for (int r = 0; r < WARP; ++r) {
             int other = __shfl_sync(FULL_MASK, row, r);
             bool there = slot >= 0 && other >= 0;
+            if (masked) there = there && (row_masks[warp * WARP + r][word] >> bit & 1u);
             stage[warp][lane][r] = there ? task.table[(i64)other * task.volume + slot] : -1;
         }
         __syncwarp();
