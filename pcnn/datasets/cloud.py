@@ -67,7 +67,9 @@ class Cloud:
             rows = rows.nonzero()[:, 0]
 
         def of(values: Tensor) -> Tensor:
-            return values.index_select(0, rows)  # a third of the time of indexing
+            # a third of the time of indexing; of columns that lie one after another, as readers
+            # leave them, ten times of it
+            return values.contiguous().index_select(0, rows)
 
         return replace(
             self,

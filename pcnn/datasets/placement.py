@@ -328,17 +328,24 @@ def majority(labels: Tensor, rows: Tensor, n: int) -> Tensor:
     dtype = torch.int32 if n < 1 << 23 else torch.int64
     codes = rows.to(dtype).mul_(256).add_(labels).numpy()
     codes.sort()
-    begins = np.flatnonzero(np.diff(codes, prepend=-1))
-    row, label = np.divmod(codes[begins], 256)
+    begins = _changes(codes)
+    row, label = codes[begins] >> 8, codes[begins] & 255
     # one number that compares by count first, then by smaller label
     score = np.diff(begins, append=len(codes)) * 256 + (255 - label)
     score[label == IGNORE] = 0
     found = np.full(n, IGNORE)
     if len(row):
-        first = np.flatnonzero(np.diff(row, prepend=-1))
+        first = _changes(row)
         best = np.maximum.reduceat(score, first)
-        found[row[first]] = np.where(best > 0, 255 - best % 256, IGNORE)
+        found[row[first]] = np.where(best > 0, 255 - (best & 255), IGNORE)
     return torch.from_numpy(found)
+
+
+def _changes(values: np.ndarray) -> np.ndarray:
+    """Places of the values that differ from the one before, the first among them."""
+    begins = np.ones(len(values), dtype=np.bool_)
+    np.not_equal(values[1:], values[:-1], out=begins[1:])
+    return np.flatnonzero(begins)
 
 
 @dataclass(frozen=True)

@@ -36,9 +36,8 @@ class CellOrder:
         """One number a cell ``[N]``, and the row ``[P]`` int64 of every point among them."""
         begins = torch.ones(len(self.cells), dtype=torch.bool)
         torch.ne(self.cells[1:], self.cells[:-1], out=begins[1:])
-        inverse = torch.empty_like(self.order)
-        inverse[self.order] = begins.cumsum(0).sub_(1)
-        return self.cells[begins], inverse
+        inverse = torch.empty_like(self.order).scatter_(0, self.order, begins.cumsum(0).sub_(1))
+        return self.cells.masked_select(begins), inverse
 
     def keys(self, cells: Tensor, key_format: KeyFormat) -> Tensor:
         """Packed keys of some of the cells, ``[M]`` int64."""

@@ -85,8 +85,8 @@ def _binned(values: np.ndarray) -> np.ndarray:
 
 def _information(bins: np.ndarray, count: int) -> float:
     n = len(bins) // count * count
-    columns = np.arange(n) % count
-    table = np.bincount(columns * (_BINS + 1) + bins[:n], minlength=count * (_BINS + 1))
+    places = bins[:n].reshape(-1, count) + np.arange(count) * (_BINS + 1)
+    table = np.bincount(places.reshape(-1), minlength=count * (_BINS + 1))
     joint = table.reshape(count, _BINS + 1) / n  # [columns, bins]
     alone = joint.sum(axis=0) / count
     filled = joint > 0
@@ -212,7 +212,9 @@ def problems(values: np.ndarray, columns: Columns) -> list[tuple[str, str]]:
     found = []
     for number, name in enumerate(columns.names):
         numbers = values[:, number] if whole else values[valid, number]
-        numbers = numbers[np.isfinite(numbers)]
+        finite = np.isfinite(numbers)
+        if not finite.all():
+            numbers = numbers[finite]
         if not len(numbers):
             continue
         kind = meant(name)
