@@ -39,6 +39,7 @@ struct BitsArguments {
 struct CellBox {
     int low[4];
     u32 size[4];  // batch, x, y, z
+    int shift[4];  // that divides by the stride, -1 where it is no power of two
     u32 first_chunk;
     u32 chunks;
 };
@@ -54,13 +55,14 @@ __device__ __forceinline__ void find_boxes(const BitsArguments& a, Boxes& boxes)
     if ((int)threadIdx.x < a.levels) {
         CellBox& box = boxes.level[threadIdx.x];
         const Extent& extent = *a.extent;
-        box.low[0] = 0;
+        box.low[0] = box.shift[0] = 0;
         box.size[0] = (u32)a.clouds;
         u64 cells = (u64)a.clouds;
 #pragma unroll
         for (int f = 1; f < 4; ++f) {
             const int width = field_bits(a.fields, f), half = 1 << (width - 1);
             const int step = a.strides[threadIdx.x].axis[f - 1];
+            box.shift[f] = (step & (step - 1)) == 0 ? __ffs(step) - 1 : -1;
             const bool some = extent.above[f] > 0;
             box.low[f] = some ? floor_divide((int)((1u << width) - extent.below[f]) - half, step) : 0;
             box.size[f] = some ? (u32)(floor_divide((int)extent.above[f] - 1 - half, step) - box.low[f] + 1) : 1u;
@@ -81,25 +83,30 @@ __device__ __forceinline__ void find_boxes(const BitsArguments& a, Boxes& boxes)
     __syncthreads();
 }
 
+// Coarse cell of a cell along field `f`, in cells of the level.
+__device__ __forceinline__ int coarse_of(const BitsArguments& a, const CellBox& box, int level, int f, int cell) {
+    return box.shift[f] < 0 ? floor_divide(cell, a.strides[level].axis[f - 1]) : cell >> box.shift[f];
+}
+
 // Bit of the coarse cell of a key.
 __device__ __forceinline__ u32 bit_of(const BitsArguments& a, const CellBox& box, int level, i64 key) {
     u32 bit = field_of(a.fields, key, 0);
 #pragma unroll
     for (int f = 1; f < 4; ++f) {
         const int cell = (int)field_of(a.fields, key, f) - (1 << (field_bits(a.fields, f) - 1));
-        bit = bit * box.size[f] + (u32)(floor_divide(cell, a.strides[level].axis[f - 1]) - box.low[f]);
+        bit = bit * box.size[f] + (u32)(coarse_of(a, box, level, f, cell) - box.low[f]);
     }
     return bit;
 }
 
 // Packed key of the site that a key lies in.
-__device__ __forceinline__ i64 site_of(const BitsArguments& a, int level, i64 key) {
+__device__ __forceinline__ i64 site_of(const BitsArguments& a, const CellBox& box, int level, i64 key) {
     i64 site = field_of(a.fields, key, 0);
 #pragma unroll
     for (int f = 1; f < 4; ++f) {
-        const int width = field_bits(a.fields, f), half = 1 << (width - 1), step = a.strides[level].axis[f - 1];
-        const int cell = (int)field_of(a.fields, key, f) - half;
-        site = site << width | (i64)(floor_divide(cell, step) * step + half);
+        const int width = field_bits(a.fields, f), half = 1 << (width - 1);
+        const int coarse = coarse_of(a, box, level, f, (int)field_of(a.fields, key, f) - half);
+        site = site << width | (i64)(coarse * a.strides[level].axis[f - 1] + half);
     }
     return site;
 }
@@ -188,9 +195,21 @@ KERNEL(rows_of_cells, BitsArguments, THREADS) {
         const i64 key = a.keys[row];
         const u32 bit = bit_of(a, box, level, key);
         const u32 word = box.first_chunk * CHUNK + bit / 32, span = word / SPAN;
-        site = a.ranks[span] + __popc(a.bits[word] & ((1u << (bit & 31)) - 1u));
-        for (u32 w = span * SPAN; w < word; ++w) site += __popc(a.bits[w]);
-        a.unique_keys[level * a.n + site] = site_of(a, level, key);
+        const int4* words = (const int4*)(a.bits + (i64)span * SPAN);
+        u32 own = (bit & 31) + 32 * (word % SPAN);  // bits of the span before this one
+        site = a.ranks[span];
+#pragma unroll
+        for (int w = 0; w < SPAN / 4; ++w) {
+            const int4 four = words[w];
+            const u32 values[4] = {(u32)four.x, (u32)four.y, (u32)four.z, (u32)four.w};
+#pragma unroll
+            for (int part = 0; part < 4; ++part) {
+                const u32 here = min(own, 32u);
+                site += __popc(values[part] & (here == 32 ? 0xffffffffu : (1u << here) - 1u));
+                own -= here;
+            }
+        }
+        a.unique_keys[level * a.n + site] = site_of(a, box, level, key);
         a.first[level * a.n + site] = (u32)row;  // any of the site's rows will do
         site = min(site + 1, a.rooms[level]) - 1;
     }
