@@ -205,7 +205,7 @@ class GraphedNetwork(Graphed):
             self._pool = torch.cuda.graph_pool_handle()
             self._stream = torch.cuda.Stream(self.device)
             self._planned, self._reported, self._done = (torch.cuda.Event() for _ in range(3))
-            self._ran: torch.cuda.Stream | None = None
+            self._ran: int | None = None  # the stream of the call before
 
     def _key(self, cloud: Cloud, batch_size: int) -> Key:
         points, features, batch = cloud
@@ -307,9 +307,9 @@ class GraphedNetwork(Graphed):
         """The output; ``None`` if the cloud did not fit, and a larger bucket was captured."""
         points, _, _ = cloud
         stream = torch.cuda.current_stream(self.device)
-        if stream != self._ran:  # the stream of the call before
+        if stream.cuda_stream != self._ran:  # a stream itself is never unequal to None
             stream.wait_event(self._done)
-            self._ran = stream
+            self._ran = stream.cuda_stream
         _fill(bucket.buffers, bucket.count, cloud)
         geometry, layers = bucket.graphs
         geometry.replay()
