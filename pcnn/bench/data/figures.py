@@ -125,7 +125,7 @@ def _measured(training: Training, figure: str) -> Iterator[Row]:
     module, batch_size = training.module, int(training.module.batch_size)
     dataset = module.dataset("train")
     check_sample(dataset, (0, 0))
-    collate = module.collate()
+    collate = module.collate_training()
     times: dict[str, list[float]] = {
         name: [] for name in ("read", "augment", "place", "collate", "sample")
     }
