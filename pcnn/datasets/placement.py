@@ -326,7 +326,7 @@ def majority(labels: Tensor, rows: Tensor, n: int) -> Tensor:
     check_labels(labels)
     # sorted as one number a point; labels rise within a row, IGNORE comes last
     dtype = torch.int32 if n < 1 << 23 else torch.int64
-    codes = rows.to(dtype).mul_(256).add_(labels).numpy()
+    codes = rows.to(dtype, copy=True).mul_(256).add_(labels).numpy()
     codes.sort()
     begins = _changes(codes)
     row, label = codes[begins] >> 8, codes[begins] & 255

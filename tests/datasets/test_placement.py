@@ -78,6 +78,13 @@ def test_majority_against_counting():
     assert majority(torch.tensor([254, 254, 0]), torch.zeros(3, dtype=torch.int64), 1).item() == 254
 
 
+@pytest.mark.parametrize(("dtype", "n"), [(torch.int32, 3), (torch.int64, 1 << 23)])
+def test_majority_leaves_the_rows_as_they_are(dtype: torch.dtype, n: int) -> None:
+    rows = torch.tensor([2, 0, 2], dtype=dtype)
+    assert majority(torch.tensor([1, 4, 1]), rows, n)[:3].tolist() == [4, IGNORE, 1]
+    assert rows.tolist() == [2, 0, 2]
+
+
 def test_a_reduced_cloud_has_one_point_in_every_cell():
     given = cloud(500)
     sample, reduced = voxelize_cloud(given, 2.0), reduce_cloud(given, 2.0)
