@@ -132,7 +132,7 @@ class VoxelPlan(NetworkPlan):
         whole = bool(words) and len(ready.wanted) < MAX_LEVELS
         if not whole:
             words = fitting_words(bitmap_words(*box, ready.wanted), grid.rows)
-        took = ready.passes[0], 0 if words else ready.passes[1]
+        took = ready.passes[0], ready.passes[1]  # also where a larger box would leave bitmaps out
         return PlanRoom(Room(points, rows, took, words, whole), frozenset(cut))
 
     def _fixed(self, device: torch.device, downsampling: str) -> DevicePlan:

@@ -67,7 +67,7 @@ def test_equal_those_of_exact_size(
     assert needed.whole
     if way != "whole":
         words = 0 if way == "sorted" else needed.words
-        sizes = replace(room.sizes, words=words, whole=False, passes=(needed.passes[0], 8))
+        sizes = replace(room.sizes, words=words, whole=False)
         room = replace(room, sizes=sizes)
     if device.type == "cpu":
         with guarded(monkeypatch):
