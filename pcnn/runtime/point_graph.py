@@ -128,6 +128,7 @@ class GraphedPoints(Graphed):
 
     def _adopt(self) -> None:
         """Take the network as it is now: what was captured before belongs to other weights."""
+        self._wait_for_calls()
         self._buckets.clear()
         super()._adopt()
         if self.reason is None:
@@ -152,6 +153,7 @@ class GraphedPoints(Graphed):
             return bucket
         if bucket is not None:
             room = room.joined(bucket.input.room)
+            self._wait_for_calls()
             del self._buckets[key], bucket
         found = self._captured(recipe, x, room)
         if found is not None:
@@ -183,6 +185,11 @@ class GraphedPoints(Graphed):
             self._run_eagerly_as("an output lies on sites that are no level of the input's")
             return None
         return PointBucket(held, replay, output, self._reserved() - before)
+
+    def _wait_for_calls(self) -> None:
+        """Wait until no graph runs: one on another stream may read memory that is freed next."""
+        if self._done is not None:
+            self._done.synchronize()
 
     def _reserved(self) -> int:
         on_device = self.device.type == "cuda"

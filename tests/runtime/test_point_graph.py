@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import warnings
 import weakref
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -99,6 +100,22 @@ def test_a_cloud_that_does_not_fit_gets_memory_that_holds_both() -> None:
     assert all(a >= b for a, b in zip(large["triplets"], small["triplets"], strict=True))
     run(points(230, 1)[0])
     assert run.buckets == [large]
+
+
+def test_calls_are_through_before_their_memory_goes() -> None:
+    net = made()
+    run = graphed(net)
+    run(points(230, 1)[0])
+    held = weakref.ref(next(iter(run._buckets.values())).input)
+    seen = []
+    run._done = SimpleNamespace(synchronize=lambda: seen.append(held() is not None))
+    run(points(230, 1, cell=0.4)[0])
+    assert seen == [True]
+    held = weakref.ref(next(iter(run._buckets.values())).input)
+    with torch.no_grad():
+        next(net.parameters()).mul_(2)
+    run(points(230, 1)[0])
+    assert seen == [True, True]
 
 
 def test_a_crowded_cloud_runs_eagerly_and_others_do_not() -> None:
