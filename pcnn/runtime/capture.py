@@ -31,9 +31,14 @@ class CudaGraphs:
     """Captures CUDA graphs that share the memory of their temporary tensors.
 
     So one at a time may run, and what it leaves is copied before the next one does.
+
+    Args:
+        device: of all launches; ``None``: torch's current one.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, device: torch.device | None = None) -> None:
+        # torch's own stream for captures is of one device, whichever the launches are on
+        self._stream = torch.cuda.Stream(device)
         self._pool = torch.cuda.graph_pool_handle()
         self._first: torch.cuda.CUDAGraph | None = None
 
@@ -41,10 +46,10 @@ class CudaGraphs:
         """See `Capture`."""
         if self._first is None:  # the memory of graphs ends with the last of them: one stays
             self._first = torch.cuda.CUDAGraph()
-            with capturing(self._first, self._pool):
-                torch.zeros(1, device="cuda")
+            with capturing(self._first, self._pool, self._stream):
+                torch.zeros(1, device=self._stream.device)
         graph = torch.cuda.CUDAGraph()
-        with capturing(graph, self._pool):
+        with capturing(graph, self._pool, self._stream):
             figures = work()
 
         def replay() -> Figures:
@@ -55,9 +60,7 @@ class CudaGraphs:
 
 
 @contextmanager
-def capturing(
-    graph: torch.cuda.CUDAGraph, pool: Any, stream: torch.cuda.Stream | None = None
-) -> Iterator[None]:
+def capturing(graph: torch.cuda.CUDAGraph, pool: Any, stream: torch.cuda.Stream) -> Iterator[None]:
     """Inside, launches of this thread become a graph; other threads may allocate meanwhile.
 
     No garbage is collected: where a graph is part of it, its end is an error of the capture.
@@ -65,12 +68,13 @@ def capturing(
     Args:
         graph: new.
         pool: memory that graphs share.
-        stream: that captures; ``None``: one of torch's.
+        stream: that captures, of the device of all launches.
     """
     collects = gc.isenabled()
     gc.disable()
     try:
-        with torch.cuda.graph(graph, pool=pool, stream=stream, capture_error_mode="thread_local"):
+        settings: Any = {"pool": pool, "stream": stream, "capture_error_mode": "thread_local"}
+        with torch.cuda.device(stream.device), torch.cuda.graph(graph, **settings):
             yield
     finally:
         if collects:

@@ -15,8 +15,7 @@ from pcnn.geometry.layouts import Layout
 from pcnn.geometry.padding import MapRoom, Padding, Part
 from pcnn.maps.place import place
 from pcnn.ops.recipe import Key, PlannedMap, Recipe
-from pcnn.runtime.input_sizes import Sizes as Sizes
-from pcnn.runtime.input_sizes import held_layouts, levels_of, maps_of, padding_of
+from pcnn.runtime.input_sizes import Sizes, held_layouts, levels_of, maps_of, padding_of
 from pcnn.tensor import SparseTensor
 
 

@@ -132,7 +132,7 @@ class GraphedPoints(Graphed):
         self._buckets.clear()
         super()._adopt()
         if self.reason is None:
-            self._capture = CudaGraphs() if self._given is None else self._given
+            self._capture = CudaGraphs(self.device) if self._given is None else self._given
 
     def _bucket(self, x: SparseTensor) -> PointBucket | None:
         """The bucket of a cloud, captured where it is missing; none if that cannot be done."""

@@ -120,4 +120,4 @@ def memory_of(net: nn.Module) -> list[tuple[int, bool]]:
 
 def capture_on(device: torch.device) -> Capture | None:
     """What makes graphs on a device; ``None`` where there are none."""
-    return CudaGraphs() if device.type == "cuda" else None
+    return CudaGraphs(device) if device.type == "cuda" else None

@@ -16,7 +16,8 @@ from pcnn.models import MinkUNet42, ResNet18, ResUNetBN2C, SparseResNet21
 from pcnn.ops import resolve
 from pcnn.runtime.buckets import Edges
 from pcnn.runtime.capture import CudaGraphs
-from pcnn.runtime.fixed_input import FixedInput, Sizes
+from pcnn.runtime.fixed_input import FixedInput
+from pcnn.runtime.input_sizes import Sizes
 from pcnn.tensor import SparseTensor
 from tests.clouds import surface
 from tests.runtime.graphed import in_threads
@@ -34,12 +35,12 @@ MODELS: dict[str, Callable[..., nn.Module]] = {
 }
 
 
-def cloud(n: int, seed: int = 0, cell: float = 0.1) -> SparseTensor:
+def cloud(n: int, seed: int = 0, cell: float = 0.1, device: torch.device = DEVICE) -> SparseTensor:
     """Points on surfaces, several in many cells of 0.1 m."""
     draw = torch.Generator().manual_seed(seed)
     places = (surface(n, seed=seed) + torch.rand(n, 3, generator=draw)) * 0.07
     features = torch.randn(n, 4, generator=draw)
-    return pcnn.native_points(places.to(DEVICE), features.to(DEVICE), grid_size=cell, batch_size=1)
+    return pcnn.native_points(places.to(device), features.to(device), grid_size=cell, batch_size=1)
 
 
 def network(name: str = "resunet", **options: Any) -> Any:
@@ -72,6 +73,20 @@ def test_equal_to_eager(name: str, dtype: torch.dtype) -> None:
         with torch.inference_mode():
             x = cloud(n, seed)
             same(found, run._net(x.replace(x.features.to(dtype))), dtype)
+
+
+@pytest.mark.multigpu
+def test_devices_other_than_the_current_one() -> None:
+    for index in (0, 1):
+        device = torch.device("cuda", index)
+        net = network().to(device)
+        run = pcnn.runtime.graph(net)
+        for seed in (1, 2, 3):  # the last two on the graph of the first
+            found = run(cloud(3000, seed, device=device))
+            assert run.reason is None
+            with torch.inference_mode():
+                same(found, net(cloud(3000, seed, device=device)))
+        assert len(run.buckets) == 1
 
 
 def test_nothing_waits_behind_a_plan_and_memory_stays() -> None:
