@@ -5,16 +5,20 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from statistics import mean
 from typing import Any
 
-from pcnn.bench.best_times import Comparer
+from pcnn.bench.appearance import AUTHORS, COLD
+from pcnn.bench.best_times import Best, Comparer
 from pcnn.bench.rows import Row
 
 #: Rows of a file of other engines' times.
 PeerRows = Sequence[Mapping[str, Any]]
-#: Follows the name of an engine whose authors' code was measured, not ours.
-AUTHORS = ", authors' code"
+#: Stands between a series and its largest x.
+UP_TO = ", up to "
+#: Label of times from start to end.
+WALL = "wall time [ms]"
 #: Label of times that were read off a trace.
 BUSY = "time in kernels, on a CPU in operators [ms]"
 #: Stages of a map build, and what a chart calls them.
@@ -39,14 +43,16 @@ class Point:
     """One value.
 
     Args:
-        x: voxels, or the label of a bar.
+        x: voxels, or the label of a category.
         y: milliseconds or percent.
         hollow: a wall time among GPU times.
+        floor: lower bound of ``y``, where it is known.
     """
 
     x: float | str
     y: float
     hollow: bool = False
+    floor: float | None = None
 
 
 @dataclass
@@ -55,10 +61,11 @@ class Panel:
 
     Args:
         title: kernel, workload or network.
-        kind: ``lines`` over the number of voxels, ``bars``, or ``stacked`` bars.
+        kind: ``lines`` over the number of voxels, ``points`` over categories, ``bars`` from zero,
+            or ``stacked`` bars.
         y_label: quantity and unit.
         series: points by label.
-        log: whether the value axis is logarithmic.
+        log: whether the value axis of lines and points is logarithmic.
         x_label: what lines run over.
     """
 
@@ -103,15 +110,15 @@ class View:
 
     Args:
         y: height of a bar or a point.
-        x: label of a bar, or what lines run over.
-        series: bars and lines of one colour.
+        x: category of bars and points, or what lines run over.
+        series: bars, points and lines of one colour.
         panel: axes. Rows without belong to all panels.
         chart: pictures; empty: one.
-        kind: ``bars``, ``stacked`` or ``lines``.
+        kind: ``bars``, ``stacked``, ``points`` or ``lines``.
         label: quantity and unit of the heights.
         suffix: of the pictures, after the name of the chart.
         about: what titles say beside it.
-        log: whether heights are on a logarithmic axis.
+        log: whether heights of points and lines are on a logarithmic axis; bars begin at zero.
         x_label: what lines run over, for the axis.
         where: which rows are drawn.
         mean: whether lines are means over the rooms, by the points asked for.
@@ -119,6 +126,9 @@ class View:
         largest: whether rows of the largest scene alone are drawn.
         beside: finds the times of other engines' own code that stand beside a row, where a file of
             them is given.
+
+    Raises:
+        ValueError: bars on a logarithmic axis.
     """
 
     y: str
@@ -137,6 +147,10 @@ class View:
     up_to: bool = False
     largest: bool = False
     beside: Comparer | None = None
+
+    def __post_init__(self) -> None:
+        if self.log and self.kind in ("bars", "stacked"):
+            raise ValueError(f"{self.kind} begin at zero; a logarithmic axis takes points or lines")
 
 
 def charts(views: Sequence[View], rows: Sequence[Row], peers: PeerRows = ()) -> list[Chart]:
@@ -175,16 +189,18 @@ def charts(views: Sequence[View], rows: Sequence[Row], peers: PeerRows = ()) -> 
                 panel.put(series, point)
             places = view.beside.ours(row) if view.beside else ()
             for own in (best for place, best in theirs if place in places):
-                if own.wall_ms is not None:
-                    panel.put(f"{own.name.split()[0]}{AUTHORS}", Point(point.x, own.wall_ms))
+                spent = _recorded(own, view)
+                if spent is not None:
+                    panel.put(f"{own.name.split()[0]}{AUTHORS}", Point(point.x, spent))
         for (suffix, title, series, _), points in heights.items():
             panel = next(one for one in found[suffix].panels if one.title == title)
             x, y = mean(float(p.x) for p in points), mean(p.y for p in points)
-            panel.put(series, Point(x, y))
+            floors = [p.floor for p in points if p.floor is not None]
+            panel.put(series, Point(x, y, floor=mean(floors) if floors else None))
         if view.up_to:
             for panel in (panel for chart in found.values() for panel in chart.panels):
                 panel.series = {
-                    f"{name}, up to {max(float(p.x) for p in points) / 1e6:.3g} M": points
+                    f"{name}{UP_TO}{max(float(p.x) for p in points) / 1e6:.3g} M": points
                     for name, points in panel.series.items()
                 }
     return [Chart(one.suffix, one.about, _shared(one.panels)) for one in found.values()]
@@ -219,7 +235,16 @@ def _point(row: Row, view: View) -> Point | None:
     if not isinstance(y, int | float):
         return None
     x = (row.n or 0) if view.x == "n" else words(row, view.x)
-    return Point(x, float(y), hollow=bool(timed and timed.hollow))
+    bounded = view.y in ("time", "wall_ms") and view.kind != "stacked"
+    floor = row.floor_ms if bounded and row.what not in _WITH_MAPS else None  # it is the layer's
+    return Point(x, float(y), bool(timed and timed.hollow), floor)
+
+
+def _recorded(best: Best, view: View) -> float | None:
+    """A peer's time that stands beside ours [ms]."""
+    if view.y == "wall_ms":
+        return best.wall_ms
+    return None if best.least == inf else best.least
 
 
 def _one(row: Row, name: str) -> str:
@@ -275,7 +300,7 @@ _DERIVED: dict[str, Callable[[Row], str]] = {
     "engine_peak": _peak,
     "kind": lambda row: str((row.params or {}).get("mode", row.what)),
     "cloud": lambda row: str((row.params or {}).get("cloud", row.workload)),
-    "engine_cache": lambda row: row.engine + (", cold cache" if row.cache == "cold" else ""),
+    "engine_cache": lambda row: row.engine + (COLD if row.cache == "cold" else ""),
     "words": lambda row: row.workload.replace(" ", "\n"),
     "variant_or_engine": lambda row: str((row.params or {}).get("variant", row.engine)),
     "groups_layer": lambda row: f"{_layer(row)}\ngroups {(row.params or {}).get('groups', 1)}",

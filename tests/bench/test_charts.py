@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from pcnn.bench.appearance import AUTHORS, METHODS, looks
 from pcnn.bench.charts import Chart, Panel, Point, View, charts, time_of
 from pcnn.bench.data.figures import FIGURES as DATA
-from pcnn.bench.render import _in_short, render
+from pcnn.bench.drawing import in_short
+from pcnn.bench.peers import NETWORKS, read_peers
+from pcnn.bench.render import render
 from pcnn.bench.rows import Row, read_rows
 from pcnn.cli.bench import figures_of
 
 FIGURES = figures_of()
 RESULTS = Path(__file__).parents[2] / "benchmarks" / "results"
+#: Recorded times of other engines' own code, which committed charts show.
+PEERS = read_peers(RESULTS.parent / "peers" / "h200.json").rows
 #: Files of other programs: no rows of `pcnn bench`.
 OTHERS = (
     "before-and-after-h200",
@@ -42,7 +48,11 @@ def test_a_committed_file_is_read_and_has_the_charts_beside_it(path: Path) -> No
     assert {row.figure for row in rows} <= {figure.name for figure in (*FIGURES, *DATA)}
     names = set()
     for figure in FIGURES:
-        for chart in charts(figure.views, [row for row in rows if row.figure == figure.name]):
+        own = [row for row in rows if row.figure == figure.name]
+        for chart in charts(figure.views, own, PEERS):
+            drawn = looks(dict.fromkeys(label for one in chart.panels for label in one.series))
+            told_apart = {(look.color, look.marker) for look in drawn.values()}
+            assert len(told_apart) == len({label.partition(", up to")[0] for label in drawn})
             suffixes = filter(None, (path.stem, figure.name, chart.suffix))
             names.add("-".join(suffixes))
             assert all(point for panel in chart.panels for point in panel.series.values())
@@ -118,17 +128,55 @@ def test_a_view_draws_the_largest_scene_or_means_over_rooms() -> None:
     assert chart.panels[0].series["windowed"] == [Point(1000, 1.5)]
 
 
+def test_recorded_times_and_lower_bounds_stand_beside_ours() -> None:
+    ours = Row(
+        *("network", "scan", "auto"),
+        **{"dtype": "float16", "model": "minkunet", "wall_ms": 2.0, "floor_ms": 0.5},
+        **{"params": {"mode": "infer"}, "checked": True},
+    )
+    theirs = {"what": "network", "workload": "scan", "model": "minkunet", "dtype": "fp16"}
+    peers = [
+        {**theirs, "engine": "spira", "variant": n, "wall_ms": w} for n, w in (("a", 8), ("b", 6))
+    ]
+    view = View("wall_ms", "workload", "engine", "model", kind="points", log=True, beside=NETWORKS)
+    (chart,) = charts([view], [ours], peers)
+    assert chart.panels[0].series == {
+        "auto": [Point("scan", 2.0, floor=0.5)],
+        f"spira{AUTHORS}": [Point("scan", 6.0)],
+    }
+    (chart,) = charts([LINES], [replace(row(floor_ms=0.5), what="map+layer")])
+    assert chart.panels[0].series["windowed"][0].floor is None, "it is the layer's alone"
+
+
+def test_a_method_has_one_colour_in_every_chart_and_no_other_takes_it() -> None:
+    alone, among = looks(["auto"]), looks(["step", "auto", f"spira{AUTHORS}", "spira hybrid"])
+    assert alone["auto"] == among["auto"] == METHODS["auto"]
+    assert among[f"spira{AUTHORS}"].color == among["spira hybrid"].color == METHODS["spira"].color
+    assert len({look.marker for look in among.values()}) == 4
+    assert among["step"].color not in (METHODS["auto"].color, METHODS["spira"].color)
+    many = looks([f"setting {n}" for n in range(30)])
+    assert len({look.color for look in many.values()}) == 30
+
+
+def test_bars_begin_at_zero() -> None:
+    with pytest.raises(ValueError, match="begin at zero"):
+        View("time", "layer", "engine", "workload", log=True)
+
+
 @pytest.mark.parametrize("series", ["ab", "abcdef"])
 def test_a_picture_is_written(series: str, tmp_path: Path) -> None:
     drawn = []
-    for kind in ("lines", "bars", "stacked"):
+    for kind in ("lines", "points", "bars", "stacked"):
         panel = Panel(f"panel of {kind}", kind, "time [ms]")
         for place, label in enumerate(series):
             x = (1000.0, 2000.0) if kind == "lines" else ("one", "two")
-            panel.series[label] = [Point(x[0], 0.1 + place), Point(x[1], 0.3, hollow=place == 1)]
+            panel.series[label] = [
+                Point(x[0], 0.1 + place, floor=0.01),
+                Point(x[1], 0.3, hollow=place == 1),
+            ]
         drawn.append(panel)
     path = render(Chart("x", "about", drawn), "title\n" + "words " * 60, tmp_path / "new" / "a.png")
     assert path.read_bytes().startswith(b"\x89PNG")
     assert path.stat().st_size > 5000
     sizes = {500: "500", 2000: "2,000", 5e5: "500 k", 1e6: "1 M"}
-    assert {size: _in_short(size) for size in sizes} == sizes
+    assert {size: in_short(size) for size in sizes} == sizes

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from pcnn.bench import harness
+from pcnn.bench.appearance import AUTHORS
 from pcnn.bench.charts import charts
 from pcnn.bench.clouds import Cloud
 from pcnn.bench.latency import cases, drive, soak
@@ -374,7 +375,7 @@ def test_other_engines_stand_beside_ours_in_the_chart() -> None:
     device, host = charts(FIGURES[0].views[:1], rows, peers)
     (panel,), (other,) = device.panels, host.panels
     heights = {name: [p.y for p in points] for name, points in panel.series.items()}
-    assert heights == {"graph": [2.0], "spira, authors' code": [8.0]}
+    assert heights == {"graph": [2.0], f"spira{AUTHORS}": [8.0]}
     assert list(other.series) == ["graph"], "theirs is a time on the device"
     (alone,) = charts(FIGURES[0].views[:1], rows[:1])[0].panels
     assert list(alone.series) == ["graph"]

@@ -12,8 +12,15 @@ from pcnn.bench.latency.soak import replay_rows, same_rows
 from pcnn.bench.peers import NETWORKS
 from pcnn.bench.suite import Figure
 
-#: A panel a network, a group of bars a scan, a bar a line.
-BARS: Any = {"x": "workload", "series": "engine", "panel": "model"}
+#: A panel a network, a group of points a scan, a point a line.
+POINTS: Any = {
+    "x": "workload",
+    "series": "engine",
+    "panel": "model",
+    "chart": "mode dtype",
+    "kind": "points",
+    "log": True,
+}
 
 FIGURES: tuple[Figure[LatencySetting], ...] = (
     Figure(
@@ -22,10 +29,8 @@ FIGURES: tuple[Figure[LatencySetting], ...] = (
         "",
         latency_rows,
         (
-            View(**BARS, y="wall_ms", chart="mode dtype", label="median [ms]", beside=NETWORKS),
-            View(
-                **BARS, y="p99_ms", chart="mode dtype", label="99th percentile [ms]", suffix="p99"
-            ),
+            View(**POINTS, y="wall_ms", label="median [ms]", beside=NETWORKS),
+            View(**POINTS, y="p99_ms", label="99th percentile [ms]", suffix="p99"),
         ),
     ),
     Figure(

@@ -15,6 +15,7 @@ from pcnn.bench.harness import Repeats, same, wall_time
 from pcnn.bench.layer_shape import LayerShape, layer_shapes
 from pcnn.bench.layers.layer import layer_rows, torch_dtype
 from pcnn.bench.layers.parts import parts_of
+from pcnn.bench.peers import LAYERS as PEER_LAYERS
 from pcnn.bench.place import Place
 from pcnn.bench.rows import Row
 from pcnn.bench.setting import LayersSetting
@@ -176,24 +177,31 @@ def filled_by_norm(setting: LayersSetting, figure: str) -> Iterator[Row]:
             yield place.row("map", NO_ENGINE, figure, said)
 
 
-#: A chart a kind of row and dtype, a panel a scene, a group of bars a layer, and the floors.
-LAYERS = (
-    View("time", "layer", "engine", "workload", "what dtype", log=True),
-    View(
-        "floor_ms",
-        "layer",
-        "=floor",
-        "workload",
-        "what dtype",
-        log=True,
-        where=lambda row: row.checked,
-    ),
+#: A chart a kind of row and dtype, a panel a scene, a group of points a layer.
+LAYERS = View(
+    "time",
+    "layer",
+    "engine",
+    "workload",
+    "what dtype",
+    kind="points",
+    log=True,
+    beside=PEER_LAYERS,
 )
 
 
-def by_layer(setting: str) -> View:
-    """A bar a value of a setting, for every layer."""
-    return View("time", "layer", setting, "workload", "part", about=setting, log=True)
+def by_layer(setting: str, name: str = "") -> View:
+    """A point a value of a setting, for every layer; ``name`` stands before the values."""
+    return View(
+        "time",
+        "layer",
+        f"{name} {setting}",
+        "workload",
+        "part",
+        kind="points",
+        about=f"by {setting.replace('_', ' ')}",
+        log=True,
+    )
 
 
 def stacked_by(setting: str) -> View:
@@ -203,7 +211,7 @@ def stacked_by(setting: str) -> View:
 
 SCANS = "scans of the paper's data sets"
 FIGURES: tuple[Figure[LayersSetting], ...] = (
-    Figure("layers", "single convolutions", "", layer_rows, LAYERS, "a layer"),
+    Figure("layers", "single convolutions", "", layer_rows, (LAYERS,), "a layer"),
     Figure(
         "torchsparse_fig12",
         "triplets of every slot",
@@ -216,7 +224,7 @@ FIGURES: tuple[Figure[LayersSetting], ...] = (
         "an adaptive grouping searched on one scene, used on others",
         "SemanticKITTI and nuScenes",
         specialised,
-        (by_layer("searched_on"),),
+        (by_layer("searched_on", "=searched_on"),),
     ),
     Figure(
         "torchsparse_table2",
@@ -237,7 +245,7 @@ FIGURES: tuple[Figure[LayersSetting], ...] = (
         "time of gather and scatter over the channels of a tile",
         "the paper's clouds and GPUs",
         of_layers(by_tile, TILED, parts=MOVED),
-        (by_layer("tile"),),
+        (by_layer("tile", "=tile"),),
     ),
     Figure(
         "minuet_fig5",
@@ -288,7 +296,7 @@ FIGURES: tuple[Figure[LayersSetting], ...] = (
         of_layers(
             lambda _, shape: engines.thresholds(shape.size), THRESHOLDS, "map+layer", only_cuda=True
         ),
-        (by_layer("t"),),
+        (by_layer("t", "=t"),),
         "a CUDA device",
     ),
     Figure(

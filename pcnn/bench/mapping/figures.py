@@ -22,6 +22,7 @@ from pcnn.bench.mapping.l2_hits import l2_hit_percent
 from pcnn.bench.mapping.maps import map_case, places
 from pcnn.bench.mapping.network_plan import plan_rows
 from pcnn.bench.mapping.products import check_product, deliver
+from pcnn.bench.peers import MAPS
 from pcnn.bench.place import Place, bare
 from pcnn.bench.rows import Row, left_out
 from pcnn.bench.run import Case, Checked, run
@@ -217,6 +218,7 @@ FIGURES: tuple[Figure[MappingSetting], ...] = (
                 kind="lines",
                 log=True,
                 where=lambda row: not row.params,
+                beside=MAPS,
             ),
             View(
                 "time",

@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from pcnn.bench.charts import View
+from pcnn.bench.charts import WALL, View
 from pcnn.bench.native.layers import by_dataflow, in_groups, of_same_size, over_rooms, scanned
 from pcnn.bench.native.memory import breakdown_rows, largest_rows, step_rows
 from pcnn.bench.native.network import network_rows
 from pcnn.bench.native.triplets import triplet_rows
+from pcnn.bench.peers import NATIVE
 from pcnn.bench.rows import Row, left_out
 from pcnn.bench.setting import NativeSetting
 from pcnn.bench.suite import Figure
@@ -36,7 +37,7 @@ def in_time(measure: Measure) -> Measure:
     return measure_for_a_while
 
 
-MEMORY, WALL = "peak memory [MiB]", "wall time [ms]"
+MEMORY = "peak memory [MiB]"
 #: A panel a kind of row or mode, a line a line, over the points of the rooms.
 OVER_POINTS: Any = {
     "x": "n",
@@ -51,8 +52,18 @@ OVER_POINTS: Any = {
 
 
 def by_cloud(name: str, shows: str, measure: Measure, x: str) -> Figure[NativeSetting]:
-    """A figure of our own: a chart a kind of row, a panel a cloud, a bar a variant."""
-    view = View("wall_ms", x, "engine", "cloud title", "kind", label=WALL)
+    """A figure of our own: a chart a kind of row, a panel a cloud, a point a variant."""
+    view = View(
+        "wall_ms",
+        x,
+        "engine",
+        "cloud title",
+        "kind",
+        kind="points",
+        log=True,
+        label=WALL,
+        beside=NATIVE,
+    )
     return Figure(name, shows, "", measure, (view,))
 
 

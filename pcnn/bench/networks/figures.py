@@ -10,7 +10,7 @@ from typing import Any
 from torch import Tensor
 
 from pcnn.bench import engines, run
-from pcnn.bench.charts import BUSY, View
+from pcnn.bench.charts import BUSY, WALL, View
 from pcnn.bench.conformance import check_dataflow
 from pcnn.bench.engines import Entry, on, thresholds
 from pcnn.bench.harness import Repeats, gpu_time, same, wall_time
@@ -19,6 +19,7 @@ from pcnn.bench.layers.parts import by_part
 from pcnn.bench.networks.cases import NetworkSize, network_row, network_rows, parts
 from pcnn.bench.networks.models import KERNEL_SIZE, make_network
 from pcnn.bench.networks.work import Cells
+from pcnn.bench.peers import NETWORKS
 from pcnn.bench.rows import Row
 from pcnn.bench.scenes import Scene, load_scene
 from pcnn.bench.setting import NetworksSetting
@@ -195,6 +196,8 @@ def ideas(name: str, steps: tuple[engines.Step, ...], *models: str) -> Measure:
 
 #: A chart a mode, a panel a network, a group of bars a scene, a bar an engine.
 BARS: Any = {"x": "workload", "series": "engine", "panel": "model", "chart": "mode"}
+#: Times in place of the bars, beside other engines' own code.
+TIMES = View(**BARS, y="wall_ms", kind="points", log=True, label=WALL, beside=NETWORKS)
 MEMORY = "peak memory above what was there [MiB]"
 OVER_SIZE = View(
     "wall_ms", "n", "engine", "model", kind="lines", log=True, about="inference from cells"
@@ -207,7 +210,7 @@ FIGURES: tuple[Figure[NetworksSetting], ...] = (
         "",
         network_rows,
         (
-            View(**BARS, y="wall_ms"),
+            TIMES,
             View(**BARS, y="gpu_busy_ms", label=BUSY, suffix="busy"),
             View(**BARS, y="memory_mb", label=MEMORY, suffix="memory"),
         ),
@@ -218,14 +221,14 @@ FIGURES: tuple[Figure[NetworksSetting], ...] = (
         "networks by engine, runs in a second; figure 14 in absolute numbers",
         "MinkUNet and CenterPoint on SemanticKITTI, nuScenes and Waymo",
         inference("minkunet", "sparse_resnet"),
-        (View(**BARS, y="runs_per_second", label="runs in a second"),),
+        (View(**BARS, y="runs_per_second", kind="points", log=True, label="runs in a second"),),
     ),
     Figure(
         "minuet_fig12",
         "networks by engine",
         "SemanticKITTI, S3DIS, Semantic3D, ShapeNetSem",
         inference("sparse_resnet", "minkunet"),
-        (View(**BARS, y="wall_ms"),),
+        (TIMES,),
     ),
     Figure(
         "minuet_fig13",
@@ -239,7 +242,7 @@ FIGURES: tuple[Figure[NetworksSetting], ...] = (
         "networks by engine; figures 9 and 18 to 21 on other GPUs",
         "SemanticKITTI, ScanNet and Waymo",
         inference(),
-        (View(**BARS, y="wall_ms"),),
+        (TIMES,),
     ),
     Figure(
         "spira_fig16",
@@ -285,7 +288,9 @@ FIGURES: tuple[Figure[NetworksSetting], ...] = (
         "the paper's clouds and GPUs",
         chosen_tiles,
         tuple(
-            View(part, "of_layer", f"={part}", "workload", label="channels", log=True)
+            View(
+                part, "of_layer", f"={part}", "workload", kind="points", label="channels", log=True
+            )
             for part in ("gather", "scatter")
         ),
     ),
