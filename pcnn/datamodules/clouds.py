@@ -190,8 +190,11 @@ class CloudDataModule(ExactLoading):
         return CollateSegmentation(self.in_channels, self.geometry)
 
     def collate_training(self) -> Collate:
-        """Return what joins the rows of samples, without their points."""
-        return CollateTraining(self.in_channels, self.geometry)
+        """Return what joins the rows of samples, without points; another `collate` as it is."""
+        given = self.collate()
+        if type(given) is CollateSegmentation:
+            return CollateTraining(given.in_channels, given.placement)
+        return given
 
 
 class ClassificationDataModule(CloudDataModule):
@@ -207,5 +210,3 @@ class ClassificationDataModule(CloudDataModule):
     def collate(self) -> Collate:
         """Return what joins clouds into one sparse tensor."""
         return CollateClassification(self.in_channels, self.geometry)
-
-    collate_training = collate

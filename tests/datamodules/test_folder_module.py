@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from pcnn.datamodules import CloudDataModule
+from pcnn.datasets.batches import CollateTraining
 from pcnn.errors import UserError
 from tests.datamodules.modules import folder_module
 from tests.datasets.clouds import scan
@@ -34,6 +37,20 @@ def test_loads_both_splits(root: Path):
     assert sorted(train + val) == ["0", "1", "2", "3", "4"]
     assert [name for batch in data.test_dataloader() for name in batch.names] == val
     assert next(iter(data.val_dataloader())).tensor.features.shape[1] == 6
+
+
+def test_batches_of_a_module_that_joins_its_own_way_are_those_of_both_splits(root: Path) -> None:
+    data = module(root)
+    assert isinstance(data.collate_training(), CollateTraining)
+
+    class Named(type(data)):  # type: ignore[misc]
+        def collate(self) -> Any:
+            return lambda samples: [sample.name for sample in samples]
+
+    data.__class__ = Named
+    data.setup("fit")
+    batches = [*data.train_dataloader(), *data.val_dataloader()]
+    assert sorted(itertools.chain.from_iterable(batches)) == list("01234")
 
 
 def test_one_cloud_trains_and_nothing_validates(root: Path, caplog: pytest.LogCaptureFixture):
