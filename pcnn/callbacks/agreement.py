@@ -9,7 +9,7 @@ from torch import Tensor
 
 
 class Agreement:
-    """What all ranks agree on while none waits for another, or for a device.
+    """The largest number of all ranks, while none waits for another, or for a device.
 
     All ranks ask equally often. The answer is that to the question before, which has travelled
     between the hosts in the meantime: a host waits only for one that is a whole question behind.

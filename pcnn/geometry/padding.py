@@ -1,7 +1,7 @@
 """Layouts in tensors of fixed size, which take one map after another.
 
-What a map has less than there is room for is spare: no product reads it, or it reads zeros and adds
-them to spare rows. A spare row of an output is written as 0 where its layout lists every row.
+Room that a map does not fill is spare: no product reads it, or it reads zeros and adds them to
+spare rows. A spare row of an output is written as 0 where its layout lists every row.
 """
 
 from __future__ import annotations

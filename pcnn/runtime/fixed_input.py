@@ -58,7 +58,7 @@ class FixedInput:
 
     @property
     def beside(self) -> Mapping[str, Tensor]:
-        """What belongs to the rows besides features, by name."""
+        """Tensors that belong to the rows besides features, by name."""
         return self._beside
 
     @property
@@ -124,7 +124,7 @@ class _FixedMap:
             self._held.append(((name, flipped), padding, own, room))
 
     def parts(self, built: KernelMap) -> list[Part]:
-        """What is to be copied of a map that fits; tensors in several layouts once."""
+        """Parts to copy of a map that fits; tensors in several layouts once."""
         parts: list[Part] = []
         seen: set[int] = set()
         for key, padding, own, room in self._held:
@@ -144,7 +144,7 @@ def _unread(like: Tensor, own: Tensor) -> Tensor:
 
 
 def _frames_of(geometry: Geometry) -> dict[str, Tensor]:
-    """What native points of all levels are relative to."""
+    """Tensors that native points of all levels are relative to."""
     if not isinstance(geometry, PointSet):
         return {}
     return {"origins": geometry.origins, "corners": geometry.corners}
@@ -162,7 +162,7 @@ def _empty(like: Geometry, rows: int, count: Tensor, frames: dict[str, Any]) -> 
 
 
 def _places(own: Geometry, level: Geometry) -> list[Part]:
-    """What is to be copied of the sites of a level."""
+    """Parts to copy of the sites of a level."""
     parts = [Part(own.keys, level.keys, own.key_format.sentinel)]
     if isinstance(own, PointSet) and isinstance(level, PointSet):
         parts.append(Part(own.points, level.points, 0))

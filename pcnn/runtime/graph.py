@@ -50,7 +50,7 @@ class Key(NamedTuple):
 
 @dataclass(frozen=True)
 class Bucket:
-    """What was captured for one size of clouds.
+    """Memory and graphs of one size of clouds.
 
     Args:
         room: sizes of the plan.
@@ -183,7 +183,7 @@ class GraphedNetwork(Graphed):
 
     @property
     def buckets(self) -> list[dict[str, Any]]:
-        """What was captured: points, clouds, rows of every level and bytes of each bucket."""
+        """Points, clouds, rows of every level and bytes of each bucket that was captured."""
         found = sorted(self._buckets.items(), key=lambda item: item[0][:2])
         return [
             {
@@ -404,7 +404,7 @@ def graph(
         most: buckets that are kept; the one unused for longest goes first.
 
     Returns:
-        What is called with ``(points, features)``, on native points with a `SparseTensor` of them.
+        A runner for calls with ``(points, features)``, on native points with a `SparseTensor`.
         Where the network cannot be captured, it warns once, keeps the `reason`, and runs eagerly.
 
     Raises:

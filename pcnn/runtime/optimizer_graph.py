@@ -42,7 +42,7 @@ def update_as_graph(optimizer: Optimizer, capture: Capture) -> OptimizerGraph | 
         capture: makes graphs.
 
     Returns:
-        What runs the updates; ``None`` where the optimiser was left as it is.
+        The updates of the optimiser; ``None`` where the optimiser was left as it is.
     """
     numbers = chain.from_iterable(group.items() for group in optimizer.param_groups)
     if type(optimizer) not in SERVED or not all(

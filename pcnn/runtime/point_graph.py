@@ -30,7 +30,7 @@ from pcnn.tensor import SparseTensor, require_sparse
 
 @dataclass(frozen=True)
 class PointBucket:
-    """What was captured for one size of clouds.
+    """Memory and graph of one size of clouds.
 
     Args:
         input: memory that clouds are copied to.
@@ -71,7 +71,7 @@ class GraphedPoints(Graphed):
             x: on native points (`pcnn.native_points`), on any device.
 
         Returns:
-            What the network returns: every `SparseTensor` in it on the input's own points or their
+            The output of the network: every `SparseTensor` in it on the input's own points or their
             levels. A tensor of features without its points, if the network returns such, keeps the
             spare rows of its bucket.
 
@@ -113,7 +113,7 @@ class GraphedPoints(Graphed):
 
     @property
     def buckets(self) -> list[dict[str, Any]]:
-        """What was captured: rows of all levels, triplets of all maps and bytes of each bucket."""
+        """Rows of all levels, triplets of all maps and bytes of each bucket that was captured."""
         found = sorted(self._buckets.values(), key=lambda bucket: bucket.input.room.rows)
         return [
             {

@@ -119,5 +119,5 @@ def memory_of(net: nn.Module) -> list[tuple[int, bool]]:
 
 
 def capture_on(device: torch.device) -> Capture | None:
-    """What makes graphs on a device; ``None`` where there are none."""
+    """The capture of graphs on a device; ``None`` where there are none."""
     return CudaGraphs(device) if device.type == "cuda" else None
