@@ -49,7 +49,6 @@ METHODS = {
     "voxel": Look(SKY, "s"),
     "pack_and_sort": Look(INDIGO, "s"),
     "spira": Look(RED, "s"),
-    "spira64": Look(RED, "D"),
     "z_delta": Look(RED, "s"),
     "minuet": Look(ORANGE, "D"),
     "double_traversed": Look(ORANGE, "D"),
@@ -73,7 +72,6 @@ METHODS = {
 #: Markers of recorded times: strokes, never filled.
 STROKES = {
     "spira": "x",
-    "spira64": "+",
     "minuet": "1",
     "torchsparse": "2",
     "spconv": "3",

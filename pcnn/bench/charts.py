@@ -34,6 +34,8 @@ TITLES = {
     "forward": "forward, sites and maps there",
     "step": "forward and backward, sites and maps there",
 }
+#: Names of one code's settings in the files of recorded times: here Spira with wider keys.
+_CODE = {"spira64": "spira"}
 #: Kinds of rows whose map may wait for the host, between kernels that are timed one by one.
 _WITH_MAPS = ("map+layer", "map+train")
 
@@ -189,9 +191,9 @@ def charts(views: Sequence[View], rows: Sequence[Row], peers: PeerRows = ()) -> 
                 panel.put(series, point)
             places = view.beside.ours(row) if view.beside else ()
             for own in (best for place, best in theirs if place in places):
-                spent = _recorded(own, view)
+                spent, code = _recorded(own, view), own.name.split()[0]
                 if spent is not None:
-                    panel.put(f"{own.name.split()[0]}{AUTHORS}", Point(point.x, spent))
+                    panel.put(f"{_CODE.get(code, code)}{AUTHORS}", Point(point.x, spent))
         for (suffix, title, series, _), points in heights.items():
             panel = next(one for one in found[suffix].panels if one.title == title)
             x, y = mean(float(p.x) for p in points), mean(p.y for p in points)

@@ -32,6 +32,8 @@ OTHERS = (
     "start-h200",
     "statistics-streets",
 )
+#: Columns of the table in README.md.
+CODES = ("spira", "torchsparse", "minuet", "spconv", "warpconvnet")
 FILES = sorted(path for path in RESULTS.glob("*.json") if path.stem not in OTHERS)
 LINES = View("time", "n", "engine_cache", "kernel", "product", kind="lines", log=True)
 
@@ -72,6 +74,32 @@ def test_committed_values_are_drawn_where_they_belong() -> None:
     for series, points in panel.series.items():
         times = {row.n: time_of(row).y for row in own if row.engine == series and row.params}
         assert {point.x: point.y for point in points} == times
+
+
+def test_the_table_of_the_readme_is_its_chart() -> None:
+    """Every time of the chart in README.md, the quickest of a scan in bold."""
+    _, rows = read_rows(RESULTS / "networks-h200.json")
+    (figure,) = [figure for figure in FIGURES if figure.name == "networks"]
+    (chart,) = [one for one in charts(figure.views, rows, PEERS) if one.suffix == "infer"]
+    codes = ("auto", *(name + AUTHORS for name in CODES))
+    lines = []
+    for panel in chart.panels:
+        assert set(panel.series) <= set(codes)
+        for scan in dict.fromkeys(point.x for point in panel.series["auto"]):
+            times = {
+                code: point.y
+                for code, points in panel.series.items()
+                for point in points
+                if point.x == scan
+            }
+            least = min(times.values())
+            shown = {code: f"{time:.1f}" for code, time in times.items()}
+            shown |= {code: f"**{shown[code]}**" for code in times if times[code] == least}
+            cells = [panel.title, str(scan), *(shown.get(code, "-") for code in codes)]
+            lines.append(f"| {' | '.join(cells)} |")
+    readme = (RESULTS.parents[1] / "README.md").read_text()
+    assert f"benchmarks/results/networks-h200-networks-{chart.suffix}.png" in readme
+    assert "\n".join(lines) in readme, "\n".join(lines)
 
 
 def test_the_time_of_a_row_is_the_gpus_where_there_is_one() -> None:

@@ -197,7 +197,15 @@ def ideas(name: str, steps: tuple[engines.Step, ...], *models: str) -> Measure:
 #: A chart a mode, a panel a network, a group of bars a scene, a bar an engine.
 BARS: Any = {"x": "workload", "series": "engine", "panel": "model", "chart": "mode"}
 #: Times in place of the bars, beside other engines' own code.
-TIMES = View(**BARS, y="wall_ms", kind="points", log=True, label=WALL, beside=NETWORKS)
+TIMES = View(
+    **BARS,
+    y="wall_ms",
+    kind="points",
+    log=True,
+    label=WALL,
+    about="from shuffled cells",
+    beside=NETWORKS,
+)
 MEMORY = "peak memory above what was there [MiB]"
 OVER_SIZE = View(
     "wall_ms", "n", "engine", "model", kind="lines", log=True, about="inference from cells"
