@@ -90,11 +90,10 @@ def finish_kernel(  # type: ignore[no-untyped-def]
     CHANNELS: tl.constexpr,
     PARTS: tl.constexpr,
     RELU: tl.constexpr,
-    CLEARS: tl.constexpr,
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):
-    """Some rows of the output; CLEARS makes their sums zero behind it."""
+    """Some rows of the output."""
     rows = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     channels = tl.arange(0, COLUMNS)[None, :]
     shown = channels < CHANNELS
@@ -108,13 +107,9 @@ def finish_kernel(  # type: ignore[no-untyped-def]
         sums, places, channels, shown, there, scale_ptr, shift_ptr, residual_ptr, RELU
     )
     tl.store(out_ptr + places, sums.to(out_ptr.dtype.element_ty), mask=there)
-    if CLEARS:
-        tl.store(sums_ptr + places, tl.zeros((ROWS, COLUMNS), dtype=tl.float32), mask=there)
 
 
-def finish(
-    sums: Tensor, out_dtype: torch.dtype, epilogue: Epilogue | None = None, clears: bool = False
-) -> Tensor:
+def finish(sums: Tensor, out_dtype: torch.dtype, epilogue: Epilogue | None = None) -> Tensor:
     """``relu(sums * scale + shift + residual)`` in one pass; absent parts are left out.
 
     Args:
@@ -122,24 +117,16 @@ def finish(
             ``[parts, N_out, C_out]``, added in that order first.
         out_dtype: dtype of the result.
         epilogue: what follows the sums.
-        clears: the sums, without parts, are zero afterwards (`pcnn.kernels.clean_sums`).
 
     Returns:
         ``[N_out, C_out]`` in ``out_dtype``.
     """
     scale, shift, residual, relu = epilogue or NO_EPILOGUE
     parts = sums.shape[0] if sums.ndim == 3 else 1
-    if (
-        not clears
-        and parts == 1
-        and scale is None
-        and shift is None
-        and residual is None
-        and not relu
-    ):
+    if parts == 1 and scale is None and shift is None and residual is None and not relu:
         return sums.to(out_dtype)
     n_out, channels = sums.shape[-2:]
-    reuse = parts == 1 and out_dtype == sums.dtype and not clears
+    reuse = parts == 1 and out_dtype == sums.dtype
     out = sums if reuse else torch.empty(n_out, channels, dtype=out_dtype, device=sums.device)
     columns = power_of_two(channels)
     rows = max(1, BLOCK // columns)
@@ -148,7 +135,7 @@ def finish(
         (-(-n_out // rows), 1),
         (sums, out, scale, shift, residual),
         (n_out,),
-        (channels, parts, relu, clears, rows, columns),
+        (channels, parts, relu, rows, columns),
         num_warps=4,
     )
     return out

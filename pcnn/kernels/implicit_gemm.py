@@ -18,7 +18,6 @@ import triton.language as tl
 from torch import Tensor
 
 from pcnn.geometry.slot_tiles import TILE_ROWS
-from pcnn.kernels.clean_sums import CLEAN
 from pcnn.kernels.conv_spec import NO_EPILOGUE, ConvSpec
 from pcnn.kernels.epilogue import finish, write_sums
 from pcnn.kernels.gathered_product import (
@@ -195,10 +194,7 @@ def launch_implicit_gemm(
     sizes = x.shape[1], c_second, weight.shape, tile_slots.shape, groups
     kind = transposed, mirrored, adds, relu, compute_dtype, precision
     variant, programs, channels, split = _cut(blocks, *sizes, *kind)
-    clean = CLEAN.get() if adds else None
-    if clean is not None:
-        out = clean.take(n_out, channels)
-    elif adds:
+    if adds:
         out = torch.zeros(n_out, channels, dtype=torch.float32, device=x.device)
     elif split > 1:
         out = torch.empty(split, n_out, channels, dtype=torch.float32, device=x.device)
@@ -214,7 +210,7 @@ def launch_implicit_gemm(
         (x, weight, out, tile_out, tile_slots, tile_counts, tile_rows, *now),
         (n_out, offset),
     )
-    return finish(out, out_dtype, epilogue, clean is not None) if later else out
+    return finish(out, out_dtype, epilogue) if later else out
 
 
 class _Cut(NamedTuple):

@@ -87,6 +87,8 @@ def compile_all(launches: Collection[Launch], device: torch.device) -> Iterator[
 
     triton_key()  # a digest of the compiler, which every thread would compute by itself
     workers = min(available_cores(), len(launches))
+    if device == torch.device("cuda"):  # other threads have another current one
+        device = torch.device("cuda", torch.cuda.current_device())
     pool = ThreadPoolExecutor(workers, "compile", partial(torch.cuda.set_device, device))
     try:
         for done in as_completed([pool.submit(launch.compile) for launch in launches]):

@@ -21,7 +21,6 @@ from torch import Tensor, nn
 from pcnn.geometry import VoxelGrid
 from pcnn.geometry.checks import check_finite, check_points, require_tensors, voxel_sizes
 from pcnn.geometry.padding import Part
-from pcnn.kernels.clean_sums import CleanSums
 from pcnn.maps.cell_bits import fitting_words
 from pcnn.maps.place import place
 from pcnn.maps.voxel_points import REDUCTIONS, cells_of_points, reduce_by_row
@@ -63,7 +62,6 @@ class Bucket:
         graphs: that of the geometry, and that of the layers.
         output: of the network, on the memory of the graph.
         grid: the geometry, likewise.
-        clean: memory for sums that is zero between layers.
     """
 
     room: PlanRoom
@@ -75,7 +73,6 @@ class Bucket:
     graphs: tuple[torch.cuda.CUDAGraph, torch.cuda.CUDAGraph]
     output: Any
     grid: VoxelGrid
-    clean: CleanSums
 
 
 class GraphedNetwork(Graphed):
@@ -272,11 +269,8 @@ class GraphedNetwork(Graphed):
             planned = plan.in_room(cells, count, key.clouds, "floor", room, reduce_points)
             return *planned, inputs
 
-        clean = CleanSums(device)
-
         def layers(grid: VoxelGrid, inputs: Tensor) -> Any:
-            with clean.used():
-                return fixed(self._net(SparseTensor(inputs, grid)))
+            return fixed(self._net(SparseTensor(inputs, grid)))
 
         before = torch.cuda.memory_reserved(device)
         self._stream.wait_stream(torch.cuda.current_stream(device))
@@ -297,7 +291,7 @@ class GraphedNetwork(Graphed):
             return None
         torch.cuda.current_stream(device).wait_stream(self._stream)
         took = torch.cuda.memory_reserved(device) - before
-        bucket = Bucket(room, took, buffers, count, seen, report, graphs, output, grid, clean)
+        bucket = Bucket(room, took, buffers, count, seen, report, graphs, output, grid)
         self._buckets[key] = bucket
         while len(self._buckets) > self.most:
             self._buckets.popitem(last=False)

@@ -17,6 +17,7 @@ from pcnn.runtime.buckets import Edges
 from pcnn.tensor import SparseTensor
 from tests.clouds import surface
 from tests.runtime.graphed import in_threads
+from tests.tolerance import relative_rms
 
 MODELS: dict[str, Callable[..., nn.Module]] = {
     "minkunet42": partial(MinkUNet42, width=0.25),
@@ -141,6 +142,27 @@ def test_equal_to_eager(model: str, dtype: torch.dtype) -> None:
             x = pcnn.voxelize(points, features, voxel_size=0.1)
             out = half(x.replace(x.features.to(dtype)))
         same(found, [y.features for y in (out if isinstance(out, list) else [out])])
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_sections_of_sparse_clouds_are_summed_as_eagerly(dtype: torch.dtype) -> None:
+    """Rows that fill few slots of 5^3: their sums meet by atomics, in the memory of a graph too."""
+    torch.manual_seed(0)
+    net = SparseResNetLarge().cuda().eval()
+    runner = pcnn.runtime.graph(net, voxel_size=0.1, dtype=dtype)
+    extent = torch.tensor([16.0, 16.0, 3.0])
+    for seed in range(6):
+        generator = torch.Generator().manual_seed(seed)
+        points = (torch.rand(40_000 + 500 * seed, 3, generator=generator) * extent).cuda()
+        features = torch.randn(len(points), 4, generator=generator).cuda()
+        found = features_of(runner(points, features))
+        with torch.inference_mode():
+            x = pcnn.voxelize(points, features, voxel_size=0.1)
+            wanted = runner._net(x.replace(x.features.to(dtype)))
+        for one, other in zip(found, wanted, strict=True):
+            assert relative_rms(one, other.features) < (5e-3 if dtype == torch.float16 else 1e-5)
+    assert all(room.cut for room in runner.rooms.values())
 
 
 def fixed_net() -> nn.Module:

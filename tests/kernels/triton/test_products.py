@@ -19,11 +19,9 @@ from pcnn.dataflows.weight_stationary import WeightStationary
 from pcnn.geometry import Kernel
 from pcnn.geometry.padding import MapRoom, place_in_torch
 from pcnn.geometry.slot_tiles import TILE_ROWS
-from pcnn.kernels.clean_sums import CleanSums
 from pcnn.kernels.conv_spec import Epilogue
 from pcnn.kernels.dense_slots import pointwise_product
 from pcnn.kernels.gemm_blocks import GemmBlocks
-from pcnn.kernels.implicit_gemm import launch_implicit_gemm
 from pcnn.kernels.product_tiles import ChunkTiles, ProductShape, RowTiles
 from pcnn.maps import SortedSearch
 from pcnn.ops import conformance
@@ -148,22 +146,6 @@ def test_every_cut_gives_the_same_sums(flow: Dataflow) -> None:
 @pytest.mark.parametrize("size", [(3, 1, 5), 5])
 def test_sections_of_slots_meet_in_the_output(size: int | tuple[int, int, int]) -> None:
     conformance.check_products(FUSING[1], on_device(Kernel.of(size), 16, 16, n=40))
-
-
-def test_clean_sums_serve_one_product_after_another() -> None:
-    clean = CleanSums(torch.device(DEVICE))
-    for size, n in ((3, 20), (3, 40), (3, 20)):
-        built = on_device(Kernel.of(size), 16, 16, n=n).map()
-        layouts, many = built.layout("section_tiles"), built.n_out
-        x, residual = torch.randn(2, many, 16, device=DEVICE)
-        weight = torch.randn(size**3, 16, 16, device=DEVICE)
-        for epilogue in (None, Epilogue(residual=residual, relu=True)):
-            spec = ConvSpec(compute_dtype=SINGLE, out_dtype=SINGLE, epilogue=epilogue)
-            wanted = launch_implicit_gemm(x, weight, layouts, many, spec, GEMM)
-            with clean.used():
-                found = launch_implicit_gemm(x, weight, layouts, many, spec, GEMM)
-            assert relative_rms(found, wanted) < RELATIVE_RMS[SINGLE]
-            assert not clean.take(many, 16).any()
 
 
 def test_rows_beyond_a_tile() -> None:
