@@ -1,8 +1,8 @@
 """Colours and markers of charts: one method has one colour in every chart.
 
-A method is an engine, the map builder of its paper, and the authors' code of it. Colours are those
-of Okabe and Ito and of Tol, which people with any kind of colour vision tell apart; markers differ
-too.
+A method is an engine, the map builder of its paper, and the authors' code of it. Colours are mostly
+those of Okabe and Ito and of Tol. Methods that share a chart differ by 14 at least (CIE 1976), also
+without red, green or blue cones; markers differ too.
 """
 
 from __future__ import annotations
@@ -16,11 +16,9 @@ AUTHORS = ", authors' code, recorded"
 #: Follows the name of an engine that finds the cache empty.
 COLD = ", cold cache"
 
-BLUE, SKY, BLACK, GREY = "#0072B2", "#56B4E9", "#000000", "#8C8C8C"
-ORANGE, RED, PINK = "#E69F00", "#D55E00", "#CC79A7"
-GREEN, TEAL, OLIVE, WINE, PURPLE, INDIGO = (
-    *("#117733", "#44AA99", "#999933", "#882255", "#AA4499", "#332288"),
-)
+BLUE, SKY, CYAN, INDIGO, LAVENDER = "#0072B2", "#56B4E9", "#88CCEE", "#332288", "#9F8CE0"
+ORANGE, RED, CRIMSON, WINE, PINK = "#E69F00", "#D55E00", "#AA1111", "#882255", "#CC79A7"
+GREEN, FOREST, GREY, BLACK = "#009E73", "#117733", "#555555", "#000000"
 
 
 @dataclass(frozen=True)
@@ -43,29 +41,29 @@ METHODS = {
     "auto": Look(BLUE, "o"),
     "graph": Look(BLUE, "o"),
     "native": Look(BLUE, "o"),
-    "windowed": Look(SKY, "o"),
+    "windowed": Look(INDIGO, "o"),
     "row_stationary": Look(BLUE, "o"),
-    "eager": Look(SKY, "s"),
-    "voxel": Look(SKY, "s"),
-    "pack_and_sort": Look(INDIGO, "s"),
+    "eager": Look(INDIGO, "s"),
+    "voxel": Look(INDIGO, "s"),
+    "pack_and_sort": Look(BLUE, "s"),
     "spira": Look(RED, "s"),
     "z_delta": Look(RED, "s"),
     "minuet": Look(ORANGE, "D"),
     "double_traversed": Look(ORANGE, "D"),
     "torchsparse": Look(GREEN, "^"),
     "hash_table": Look(GREEN, "^"),
-    "torchsparse++": Look(TEAL, "v"),
-    "hash_runs": Look(TEAL, "v"),
+    "torchsparse++": Look(CYAN, "v"),
+    "hash_runs": Look(CYAN, "v"),
     "pointcnnpp": Look(PINK, "P"),
     "pointelligence": Look(PINK, "P"),
     "triplets_k": Look(PINK, "P"),
-    "triplets_i": Look(PURPLE, "<"),
+    "triplets_i": Look(LAVENDER, "<"),
     "triplets_j": Look(WINE, ">"),
-    "binary_search": Look(PURPLE, "v"),
+    "binary_search": Look(FOREST, "v"),
     "weight_stationary": Look(ORANGE, "D"),
-    "spconv": Look(WINE, "<"),
-    "flexgemm": Look(OLIVE, ">"),
-    "warpconvnet": Look(PURPLE, "p"),
+    "spconv": Look(LAVENDER, "<"),
+    "flexgemm": Look(CRIMSON, ">"),
+    "warpconvnet": Look(WINE, "p"),
     "degraded": Look(GREY, "X"),
     "reference": Look(GREY, "X"),
 }
@@ -87,7 +85,7 @@ DATAFLOWS = {
     "gather-scatter": "h",
 }
 #: Colours and markers of all other series, in their order.
-SEQUENCE = (*(BLUE, ORANGE, GREEN, RED, SKY, PURPLE, OLIVE, WINE, TEAL, PINK, INDIGO, GREY),)
+SEQUENCE = (*(BLUE, ORANGE, GREEN, RED, SKY, PINK, INDIGO, GREY, WINE, LAVENDER, FOREST, CRIMSON),)
 MARKERS = "osD^vP<>pXhd"
 
 

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from matplotlib.axis import Axis
 
 Looks = Mapping[str, Look]
+#: Place of a point, the point, and its lower bound.
+_Bounded = tuple[float, Point, float]
 
 #: Label of the shortest time that memory and arithmetic allow.
 FLOOR = "lower bound"
@@ -23,7 +25,7 @@ _GROUP = 0.72
 SMALL, _LETTER = 6.5, 4.2
 #: Lower bounds whose ratio is nearer to one are drawn as one.
 _ALIKE = 0.02
-#: The axis of lines reaches as far below the smallest time, for a lower bound.
+#: Lines show lower bounds that are no further below the shortest time.
 _REACH = 15.0
 
 
@@ -56,11 +58,11 @@ def _lines(axes: Axes, panel: Panel, looks: Looks) -> None:
         _mark(axes, math.nan, Point("", math.nan), look, label, look.line)
     axes.set_xscale("log")
     _plain(axes.xaxis, in_short)
+    least = min(point.y for points in panel.series.values() for point in points)
+    near = [place for place in sorted(lowest) if lowest[place] > least / _REACH]
+    if near and panel.log:
+        axes.plot(near, [lowest[n] for n in near], "--", color=BLACK, lw=1, label=FLOOR)
     _heights(axes, panel)
-    if lowest and panel.log:
-        x = sorted(lowest)
-        axes.plot(x, [lowest[n] for n in x], "--", color=BLACK, lw=1, label=FLOOR)
-        _heights(axes, panel, _REACH)
     axes.set_xlabel(panel.x_label, fontsize=8)
 
 
@@ -71,15 +73,15 @@ def _points(axes: Axes, panel: Panel, looks: Looks) -> None:
         if place % 2:
             axes.axvspan(place - 0.5, place + 0.5, color="0.96", lw=0, zorder=0)
         group = groups[category]
-        left = place - (len(group) - 1) / 2 * width
-        placed = [(left + number * width, series, p) for number, (series, p) in enumerate(group)]
-        bounded = [(x, p, p.floor) for x, _, p in placed if p.floor]
-        while bounded:  # one bound for neighbours that share it: that of the quickest
-            floor = bounded[0][2]
-            alike = [one for one in bounded if math.isclose(one[2], floor, rel_tol=_ALIKE)]
-            bounded = [one for one in bounded if one not in alike]
-            ends = alike[0][0] - width / 2.3, alike[-1][0] + width / 2.3
-            _bound(axes, *min(alike, key=lambda one: one[1].y), ends)
+        first = place - (len(group) - 1) / 2 * width
+        placed = [(first + number * width, series, p) for number, (series, p) in enumerate(group)]
+        runs = _alike([(x, p, p.floor) for x, _, p in placed if p.floor])
+        for run in runs:
+            left, right = run[0][0], run[-1][0]
+            if len(runs) == 1:  # it bounds recorded times too
+                left, right = placed[0][0], placed[-1][0]
+            quickest = min(run, key=lambda one: one[1].y)
+            _bound(axes, *quickest, (left - width / 2.3, right + width / 2.3))
         for x, series, point in placed:
             _mark(axes, x, point, looks[series])
     for series in _ordered(panel, looks):
@@ -88,6 +90,19 @@ def _points(axes: Axes, panel: Panel, looks: Looks) -> None:
         axes.plot([], [], "-", color=BLACK, lw=1.4, label=f"{FLOOR}, × time over it")
     _heights(axes, panel)
     _name(axes, labels)
+
+
+def _alike(bounded: list[_Bounded]) -> list[list[_Bounded]]:
+    """Points with one lower bound, in lists."""
+    runs: list[list[_Bounded]] = []
+    for one in bounded:
+        same = (run for run in runs if math.isclose(run[0][2], one[2], rel_tol=_ALIKE))
+        run = next(same, None)
+        if run is None:
+            runs.append([one])
+        else:
+            run.append(one)
+    return runs
 
 
 def _bound(axes: Axes, x: float, point: Point, floor: float, ends: tuple[float, float]) -> None:
@@ -189,11 +204,8 @@ def _mark(
     )
 
 
-def _heights(axes: Axes, panel: Panel, reach: float = math.inf) -> None:
-    """A logarithmic value axis of at least a factor of two; else one from zero.
-
-    The axis begins at most ``reach`` below the smallest value.
-    """
+def _heights(axes: Axes, panel: Panel) -> None:
+    """A logarithmic value axis of at least a factor of two; else one from zero."""
     axes.margins(y=0.08)
     axes.autoscale(axis="y")
     if not panel.log:
@@ -202,14 +214,11 @@ def _heights(axes: Axes, panel: Panel, reach: float = math.inf) -> None:
         return
     axes.set_yscale("log")
     low, high = axes.get_ylim()
-    least = min(point.y for points in panel.series.values() for point in points)
     if high < 2 * low:
         middle = math.sqrt(low * high)
         axes.set_ylim(middle / math.sqrt(2), middle * math.sqrt(2))
     elif panel.kind == "points" and any(p.floor for ps in panel.series.values() for p in ps):
         axes.set_ylim(bottom=low * (low / high) ** 0.06)  # ratios stand below the bounds
-    elif low < least / reach:
-        axes.set_ylim(bottom=least / reach)
     _plain(axes.yaxis)
 
 

@@ -95,7 +95,7 @@ PEAK = View(
 _FIGURES: tuple[Figure[NativeSetting], ...] = (
     Figure(
         "pointcnnpp_fig3",
-        "peak memory of one layer, 64 -> 128 channels, K = 27, with its triplets",
+        "memory and time of one layer, 64 -> 128 channels, K = 27, with its triplets",
         S3DIS,
         over_rooms("map+layer", "map+train"),
         (
