@@ -29,6 +29,7 @@ OTHERS = (
     "graphs-h200",
     "parity-h200",
     "ransac-h200",
+    "recipes-h200",
     "start-h200",
     "statistics-streets",
 )
