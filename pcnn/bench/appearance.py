@@ -18,7 +18,7 @@ COLD = ", cold cache"
 
 BLUE, SKY, CYAN, INDIGO, LAVENDER = "#0072B2", "#56B4E9", "#88CCEE", "#332288", "#9F8CE0"
 ORANGE, RED, CRIMSON, WINE, PINK = "#E69F00", "#D55E00", "#AA1111", "#882255", "#CC79A7"
-GREEN, FOREST, GREY, BLACK = "#009E73", "#117733", "#555555", "#000000"
+GREEN, FOREST, PALE, GREY, BLACK = "#009E73", "#117733", "#CCCCCC", "#555555", "#000000"
 
 
 @dataclass(frozen=True)
@@ -36,10 +36,11 @@ class Look:
     line: str = "-"
 
 
-#: Engines, lines, map builders and other engines' own code.
+#: Engines, lines, map builders, other engines' own code, and time without work.
 METHODS = {
     "auto": Look(BLUE, "o"),
     "graph": Look(BLUE, "o"),
+    "graph of that size": Look(SKY, "s", "--"),
     "native": Look(BLUE, "o"),
     "windowed": Look(INDIGO, "o"),
     "row_stationary": Look(BLUE, "o"),
@@ -65,6 +66,7 @@ METHODS = {
     "flexgemm": Look(CRIMSON, ">"),
     "warpconvnet": Look(WINE, "p"),
     "degraded": Look(GREY, "X"),
+    "idle": Look(PALE, "s"),
     "reference": Look(GREY, "X"),
 }
 #: Markers of recorded times: strokes, never filled.
@@ -116,8 +118,9 @@ def looks(labels: Iterable[str]) -> dict[str, Look]:
 
 def known(label: str) -> Look | None:
     """Look of a method; ``None`` if the label names none."""
-    words = label.partition(",")[0].split()
-    method = METHODS.get(words[0]) if words else None
+    name = label.partition(",")[0]
+    words = name.split()
+    method = METHODS.get(name) or METHODS.get(words[0]) if words else None
     if method is None:
         return None
     if label.endswith(AUTHORS):

@@ -288,6 +288,12 @@ def _title(row: Row) -> str:
     return TITLES.get(kind, kind)
 
 
+def _short(workload: str) -> str:
+    """Names of a training, and its geometry where it is no voxels; not its other options."""
+    kept = (word for word in workload.split() if "=" not in word or word.startswith("geometry="))
+    return "\n".join(kept).replace("_", "\n")
+
+
 def _peak(row: Row) -> str:
     over = (row.params or {}).get("over_needed")
     return row.engine if over is None else f"{row.engine}\npeak {over:.2f}"
@@ -303,7 +309,7 @@ _DERIVED: dict[str, Callable[[Row], str]] = {
     "kind": lambda row: str((row.params or {}).get("mode", row.what)),
     "cloud": lambda row: str((row.params or {}).get("cloud", row.workload)),
     "engine_cache": lambda row: row.engine + (COLD if row.cache == "cold" else ""),
-    "words": lambda row: row.workload.replace(" ", "\n"),
+    "words": lambda row: _short(row.workload),
     "variant_or_engine": lambda row: str((row.params or {}).get("variant", row.engine)),
     "groups_layer": lambda row: f"{_layer(row)}\ngroups {(row.params or {}).get('groups', 1)}",
     "product_of_map": lambda row: str((row.params or {}).get("of", f"K{row.k}\n{row.product}")),
