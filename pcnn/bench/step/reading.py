@@ -14,7 +14,7 @@ Event = Mapping[str, Any]
 
 #: What the last word of an action of Lightning belongs to; all of callbacks is theirs.
 PHASES = {
-    "training_step": "rest of the step",  # in no module: metrics, graphs of whole steps
+    "training_step": "rest of the step",  # in no module: metrics, graphs of forward
     "backward": "backward",
     "optimizer_step": "optimizer",
     "optimizer_zero_grad": "optimizer",
