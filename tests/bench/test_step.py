@@ -43,6 +43,10 @@ TRACE = [
     event("user_annotation", f"{MODULE}loss", 40, 10),
     launch(41, 2),
     launch(60, 3),
+    event("python_function", "/x/pcnn/runtime/step_graph.py(7): forward", 62, 7),
+    event("python_function", "/x/pcnn/runtime/fixed_input.py(7): take", 63, 2),
+    launch(64, 8),
+    launch(66, 9),
     event("python_function", "/x/site-packages/lightning/core.py(3): log", 70, 15),
     event("cuda_runtime", "cudaStreamSynchronize", 71, 9),
     event("python_function", "/x/site-packages/pcnn/bench/step/watch.py(9): wait_for", 86, 3),
@@ -60,29 +64,32 @@ TRACE = [
     kernel("gradient", 200, 40, 4),
     kernel("step", 250, 30, 5),
     event("gpu_memset", "Memset", 280, 2, 7, correlation=6),
+    kernel("place", 282, 4, 8),
+    kernel("graph", 286, 6, 9),
 ]
 
 
 def test_a_trace_is_summed_up() -> None:
     found = read_steps([*TRACE, {"ph": "i"}], 2)
-    assert busy_of([one for one in TRACE if one["tid"] == 7]) == 20 + 80 + 50 + 30 + 32 + 40
-    assert found.busy_ms == pytest.approx(252 / 2e3)
-    assert found.launches == 3
+    assert busy_of([one for one in TRACE if one["tid"] == 7]) == 20 + 80 + 50 + 30 + 32 + 40 + 10
+    assert found.busy_ms == pytest.approx(262 / 2e3)
+    assert found.launches == 4
     assert found.kernels["product"].ms == pytest.approx(150 / 2e3)
     assert next(iter(found.kernels)) == "product"  # the longest
     assert {name: spent.ms * 2e3 for name, spent in found.phases.items()} == pytest.approx(
         {
-            "forward": 100,
+            "forward": 106,  # 6 of a graph
             "loss": 50,
             "rest of the step": 50,
             "backward": 40,
             "optimizer": 30,
+            "plan and copy": 4,
             "callbacks": 2,
         }
     )
     assert found.modules["backward of net.block"].ms == pytest.approx(40 / 2e3)
     step, log = "pcnn/tasks/segmentation.py(9): training_step", "lightning/core.py(3): log"
-    assert found.functions[step].ms == pytest.approx(72 / 2e3)
+    assert found.functions[step].ms == pytest.approx(65 / 2e3)
     assert found.functions[log] == Spent(15 / 2e3, 0.5)
     assert found.waits == {f"{log} in {step}": Spent(9 / 2e3, 0.5)}
     assert short("C:\\a\\pcnn\\ops\\x.py(3): f") == "pcnn/ops/x.py(3): f"

@@ -14,7 +14,7 @@ Event = Mapping[str, Any]
 
 #: What the last word of an action of Lightning belongs to; all of callbacks is theirs.
 PHASES = {
-    "training_step": "rest of the step",  # in no module: metrics, graphs of forward
+    "training_step": "rest of the step",  # in no module: metrics
     "backward": "backward",
     "optimizer_step": "optimizer",
     "optimizer_zero_grad": "optimizer",
@@ -26,6 +26,11 @@ PHASES = {
     "on_after_batch_transfer": "plan and copy",
 }
 CALLBACKS, LOSS, FORWARD, BACKWARD, OTHER = "callbacks", "loss", "forward", "backward", "other"
+#: Functions of steps in graphs, by the ends of their names without lines.
+GRAPHED = {
+    ("pcnn/runtime/fixed_input.py", "take"): "plan and copy",
+    ("pcnn/runtime/step_graph.py", "forward"): FORWARD,
+}
 #: A backward node, under the number of the operator that it is the gradient of.
 _NODE, _NUMBER = "autograd::engine::evaluate_function", "Sequence number"
 
@@ -177,6 +182,11 @@ def _place(stack: Sequence[Event], forward: Mapping[int, str]) -> tuple[str, str
             return BACKWARD, f"backward of {known}" if known else BACKWARD
     for event in reversed(stack):
         name = str(event["name"])
+        if _is_function(event):
+            file, _, function = name.partition("(")
+            for (end, own), phase in GRAPHED.items():
+                if function.endswith(f": {own}") and file.endswith(end):
+                    return phase, phase
         if name.startswith(ACTION):
             action = name[len(ACTION) :]
             if action.startswith("[Callback]"):
