@@ -184,9 +184,9 @@ def _place(stack: Sequence[Event], forward: Mapping[int, str]) -> tuple[str, str
         name = str(event["name"])
         if _is_function(event):
             file, _, function = name.partition("(")
-            for (end, own), phase in GRAPHED.items():
+            for (end, own), named in GRAPHED.items():
                 if function.endswith(f": {own}") and file.endswith(end):
-                    return phase, phase
+                    return named, named
         if name.startswith(ACTION):
             action = name[len(ACTION) :]
             if action.startswith("[Callback]"):
