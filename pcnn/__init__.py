@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pcnn import models, nn, runtime
     from pcnn.experiment.register import register
     from pcnn.geometry import Kernel, KernelMap, PointSet, VoxelGrid
-    from pcnn.ops import Engine, Planner, native_points, plan, voxelize, voxelize_cells
+    from pcnn.ops import Engine, Planner, lookup, native_points, plan, voxelize, voxelize_cells
     from pcnn.runtime.explaining import explain
     from pcnn.runtime.tuning import tune
     from pcnn.tensor import SparseTensor
@@ -30,6 +30,7 @@ __all__ = [
     "VoxelGrid",
     "__version__",
     "explain",
+    "lookup",
     "models",
     "native_points",
     "nn",
@@ -50,6 +51,7 @@ _HOMES = {
     "SparseTensor": "pcnn.tensor",
     "VoxelGrid": "pcnn.geometry",
     "explain": "pcnn.runtime.explaining",
+    "lookup": "pcnn.ops",
     "native_points": "pcnn.ops",
     "plan": "pcnn.ops",
     "register": "pcnn.experiment.register",

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from pcnn.geometry import Kernel, KernelMap, VoxelGrid
+from pcnn.geometry.find_sites import find_keys
 from pcnn.maps.assemble import assemble_pairs
 
 Pairs = tuple[Tensor, Tensor]
@@ -60,9 +61,7 @@ def _search(source_keys: Tensor, target_keys: Tensor, deltas: list[int]) -> list
     for start in range(0, len(deltas), slots):
         shifts = torch.tensor(deltas[start : start + slots], device=target_keys.device)
         queries = target_keys[None, :] + shifts[:, None]  # [slots, N_out]
-        position = torch.searchsorted(source_keys, queries)
-        position.clamp_(max=source_keys.shape[0] - 1)
-        hit = source_keys[position] == queries
+        position, hit = find_keys(source_keys, queries)
         slot, out_index = hit.nonzero(as_tuple=True)
         in_index = position[hit]
         counts = torch.bincount(slot, minlength=len(shifts)).tolist()
@@ -84,8 +83,7 @@ def _parents(source: VoxelGrid, target: VoxelGrid, kernel: Kernel) -> KernelMap:
         row, known = above, torch.ones_like(slot, dtype=torch.bool)
     else:
         keys = source.key_format.pack(torch.cat([coords[:, :1], parent], dim=1))
-        row = torch.searchsorted(target.keys, keys).clamp_(max=target.rows - 1)
-        known = target.keys[row] == keys  # given sites may lack a parent
+        row, known = find_keys(target.keys, keys)  # given sites may lack a parent
     # one stable sort puts pairs in slot order; within a slot inputs, hence parents, ascend
     order = torch.argsort(torch.where(known, slot, kernel.volume), stable=True)
     counts = torch.bincount(slot[known], minlength=kernel.volume).tolist()

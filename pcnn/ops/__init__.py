@@ -2,6 +2,7 @@
 
 from pcnn.ops.convolution import convolution
 from pcnn.ops.engine import ENGINES, Engine, resolve
+from pcnn.ops.lookup import lookup
 from pcnn.ops.native_points import native_points
 from pcnn.ops.plan import Planner, plan
 from pcnn.ops.reduce import reduce_max, reduce_mean, reduce_sum
@@ -12,6 +13,7 @@ __all__ = [
     "Engine",
     "Planner",
     "convolution",
+    "lookup",
     "native_points",
     "plan",
     "reduce_max",
