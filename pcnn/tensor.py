@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from numbers import Real
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
@@ -10,11 +13,16 @@ from torch import Tensor
 from pcnn.geometry import Geometry
 from pcnn.geometry.checks import require_tensors
 from pcnn.geometry.kernel_map import one_line
+from pcnn.geometry.kernel_slots import Triple
 
 
 @dataclass(frozen=True, eq=False)
 class SparseTensor:
     """Features on the sites of a geometry.
+
+    ``+ - * /`` work site by site with a tensor on the same geometry, a number, and a plain tensor
+    that broadcasts to ``[N, C]``: ``[C]`` for all sites, ``[N, 1]`` or ``[N, C]`` in the order of
+    the sites. One channel broadcasts to all. Sites without features are not made.
 
     Args:
         features: ``[N, C]``, row n belongs to site n.
@@ -27,6 +35,9 @@ class SparseTensor:
 
     features: Tensor
     geometry: Geometry
+
+    #: NumPy leaves operators with its scalars on the left to this class
+    __array_ufunc__ = None
 
     def __post_init__(self) -> None:
         # every layer makes one of these: each property that is asked for once counts
@@ -47,12 +58,44 @@ class SparseTensor:
             raise ValueError(f"features are on {features.device}, their geometry on {keys.device}")
 
     def __repr__(self) -> str:
-        return self._one_line(self.features.dtype)
+        features = f"[{len(self)}, {self.channels}] {str(self.dtype).removeprefix('torch.')}"
+        return one_line(self, features=features, geometry=self.geometry)
 
-    def _one_line(self, dtype: torch.dtype) -> str:
-        shape = f"[{self.geometry.rows}, {self.channels}]"
-        name = str(dtype).removeprefix("torch.")
-        return one_line(self, features=f"{shape} {name}", geometry=self.geometry)
+    def __len__(self) -> int:
+        return self.geometry.rows
+
+    def __bool__(self) -> bool:
+        return True  # a tensor without sites is there, too: ``if skip`` asks whether one is given
+
+    @property
+    def shape(self) -> torch.Size:
+        """``[N, C]``, sites and channels."""
+        return torch.Size((self.geometry.rows, self.channels))
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Dtype of the features."""
+        return self.features.dtype
+
+    @property
+    def device(self) -> torch.device:
+        """Device of features and sites."""
+        return self.geometry.device
+
+    @property
+    def coords(self) -> Tensor:
+        """``[N, 4]`` int32 (batch, x, y, z); as in `Geometry.coords`."""
+        return self.geometry.coords
+
+    @property
+    def batch_size(self) -> int:
+        """Number of clouds, empty ones included."""
+        return self.geometry.batch_size
+
+    @property
+    def tensor_stride(self) -> Triple:
+        """Spacing of the sites along x, y and z, in cells of the finest level."""
+        return self.geometry.tensor_stride
 
     @property
     def channels(self) -> int:
@@ -63,10 +106,37 @@ class SparseTensor:
         """Return a tensor with other features on the same sites."""
         return SparseTensor(features, self.geometry)
 
-    def to(self, device: torch.device | str, non_blocking: bool = False) -> SparseTensor:
-        """Return the tensor on another device."""
-        features = self.features.to(device, non_blocking=non_blocking)
+    def to(
+        self,
+        device: torch.device | str | torch.dtype | None = None,
+        dtype: torch.dtype | None = None,
+        non_blocking: bool = False,
+    ) -> SparseTensor:
+        """Return the tensor on another device or with features of another dtype.
+
+        Args:
+            device: of features and sites, or a dtype in its place; ``None``: where they are. On
+                another device the levels and maps of the geometry are made again.
+            dtype: of the features; ``None``: that they have.
+            non_blocking: as in `torch.Tensor.to`.
+        """
+        if isinstance(device, torch.dtype):
+            device, dtype = None, device
+        place = self.geometry.device if device is None else device
+        features = self.features.to(place, dtype, non_blocking=non_blocking)
         return SparseTensor(features, self.geometry.to(features.device, non_blocking))
+
+    def float(self) -> SparseTensor:
+        """Return the tensor with float32 features."""
+        return self.to(torch.float32)
+
+    def half(self) -> SparseTensor:
+        """Return the tensor with float16 features."""
+        return self.to(torch.float16)
+
+    def detach(self) -> SparseTensor:
+        """Return the tensor with features that no gradient flows through."""
+        return self.replace(self.features.detach())
 
     def pin_memory(self) -> SparseTensor:
         """Return the tensor in page-locked memory."""
@@ -81,6 +151,71 @@ class SparseTensor:
             ValueError: no inverses lead from this geometry back to points.
         """
         return self.features[self.geometry.point_rows()]
+
+    def __add__(self, other: Operand) -> SparseTensor:
+        return self._combined(torch.add, other)
+
+    def __radd__(self, other: Operand) -> SparseTensor:
+        return self._combined(torch.add, other)
+
+    def __sub__(self, other: Operand) -> SparseTensor:
+        return self._combined(torch.sub, other)
+
+    def __rsub__(self, other: Operand) -> SparseTensor:
+        return self._combined(torch.rsub, other)
+
+    def __mul__(self, other: Operand) -> SparseTensor:
+        return self._combined(torch.mul, other)
+
+    def __rmul__(self, other: Operand) -> SparseTensor:
+        return self._combined(torch.mul, other)
+
+    def __truediv__(self, other: Operand) -> SparseTensor:
+        return self._combined(torch.div, other)
+
+    def __rtruediv__(self, other: Operand) -> SparseTensor:
+        return self._combined(lambda own, left: left / own, other)
+
+    def __neg__(self) -> SparseTensor:
+        return self.replace(-self.features)
+
+    def _combined(self, operator: Callable[[Tensor, Any], Tensor], other: object) -> SparseTensor:
+        """Features of an operator with an operand of any kind that arithmetic takes."""
+        if isinstance(other, SparseTensor):
+            check_same_sites(self, other)
+            other = other.features
+        elif isinstance(other, Tensor):
+            rows, *channels = (1, 1, *other.shape)[-2:] if other.ndim < 3 else (-1,)
+            if rows not in (1, len(self)) or (channels[0] != 1 != self.channels != channels[0]):
+                raise ValueError(
+                    f"a tensor next to features {list(self.shape)} must be a number, [C], [N, 1] "
+                    f"or [N, C], got {list(other.shape)}"
+                )
+        elif not isinstance(other, Real):
+            return NotImplemented  # type: ignore[no-any-return]
+        return self.replace(operator(self.features, other))
+
+
+#: Next to a sparse tensor in ``+ - * /``.
+Operand: TypeAlias = SparseTensor | Tensor | float
+
+
+def check_same_sites(*tensors: SparseTensor) -> None:
+    """Refuse tensors that do not live on one and the same geometry object.
+
+    Raises:
+        ValueError: no tensor, or tensors on different geometries.
+    """
+    if not tensors:
+        raise ValueError("needs at least one sparse tensor")
+    for position, tensor in enumerate(tensors):
+        if tensor.geometry is not tensors[0].geometry:
+            raise ValueError(
+                f"tensor {position} lives on another geometry than tensor 0 ({tensor.geometry.rows}"
+                f" and {tensors[0].geometry.rows} sites); bring both to the same sites first: "
+                "replace(features) where the sites are equal, and where they are not a "
+                "convolution, pooling or pcnn.nn.unpool with out=other.geometry"
+            )
 
 
 def require_sparse(x: object, layer: object) -> None:

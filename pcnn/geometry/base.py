@@ -103,6 +103,15 @@ class Geometry:
         return self.keys.device
 
     @property
+    def coords(self) -> Tensor:
+        """``[N, 4]`` int32 (batch, x, y, z) of every row.
+
+        Voxels are in voxels of the finest level, at every level; cells of native points in units
+        of their own level's cells.
+        """
+        return self.key_format.unpack(self.keys)
+
+    @property
     def batch_index(self) -> Tensor:
         """``[N]`` int64 cloud of every row."""
         return self.keys >> self.key_format.batch_shift

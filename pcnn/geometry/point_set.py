@@ -159,7 +159,7 @@ class PointSet(Geometry):
     @property
     def cells(self) -> Tensor:
         """``[N, 4]`` int32 (batch, x, y, z), cell of every point in units of this level's cells."""
-        return self.key_format.unpack(self.keys)
+        return self.coords
 
     @property
     def positions(self) -> Tensor:

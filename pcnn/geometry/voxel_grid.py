@@ -119,11 +119,6 @@ class VoxelGrid(Geometry):
         x, y, z = stride
         return (a // x * x, b // y * y, c // z * z), (d // x * x, e // y * y, f // z * z)
 
-    @property
-    def coords(self) -> Tensor:
-        """``[N, 4]`` int32 (batch, x, y, z) in level-0 voxels."""
-        return self.key_format.unpack(self.keys)
-
     @staticmethod
     def collate(grids: Sequence[VoxelGrid]) -> VoxelGrid:
         """Join single clouds into one batch, in the order given.

@@ -7,7 +7,7 @@ from torch import nn
 
 from pcnn.nn.joined import JoinedTensor
 from pcnn.nn.norm import normalize
-from pcnn.tensor import SparseTensor, require_sparse
+from pcnn.tensor import SparseTensor, check_same_sites, require_sparse
 
 
 class FeatureWise(nn.Module):
@@ -47,26 +47,10 @@ def concatenate(*tensors: SparseTensor) -> SparseTensor:
 
 
 def add(first: SparseTensor, second: SparseTensor) -> SparseTensor:
-    """Sum of two tensors on one geometry.
+    """Sum of two tensors on one geometry: ``first + second``.
 
     Raises:
         ValueError: tensors on different geometries.
     """
     check_same_sites(first, second)
     return first.replace(first.features + second.features)
-
-
-def check_same_sites(*tensors: SparseTensor) -> None:
-    """Refuse tensors that do not live on one and the same geometry object.
-
-    Raises:
-        ValueError: no tensor, or tensors on different geometries.
-    """
-    if not tensors:
-        raise ValueError("needs at least one sparse tensor")
-    for position, tensor in enumerate(tensors):
-        if tensor.geometry is not tensors[0].geometry:
-            raise ValueError(
-                f"tensor {position} lives on another geometry than tensor 0 ({tensor.geometry.rows}"
-                f" and {tensors[0].geometry.rows} sites); bring both to the same sites first"
-            )

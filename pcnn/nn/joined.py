@@ -30,9 +30,6 @@ class JoinedTensor(SparseTensor):
         # written past the frozen base, which has no field for two sources
         self.__dict__.update(first=first, second=second, geometry=geometry)
 
-    def __repr__(self) -> str:
-        return self._one_line(self.first.dtype)  # asks for no features: that would copy them
-
     @cached_property
     def features(self) -> Tensor:
         """``[N, C_1 + C_2]``, copied at the first request and kept."""
@@ -42,6 +39,11 @@ class JoinedTensor(SparseTensor):
     def is_apart(self) -> bool:
         """True if the features have not been copied together."""
         return "features" not in self.__dict__
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Dtype of both sources; asking for the features would copy them."""
+        return self.first.dtype
 
     @property
     def channels(self) -> int:
