@@ -13,7 +13,16 @@ if TYPE_CHECKING:
     from pcnn import models, nn, runtime
     from pcnn.experiment.register import register
     from pcnn.geometry import Kernel, KernelMap, PointSet, VoxelGrid
-    from pcnn.ops import Engine, Planner, lookup, native_points, plan, voxelize, voxelize_cells
+    from pcnn.ops import (
+        Engine,
+        Planner,
+        devoxelize,
+        lookup,
+        native_points,
+        plan,
+        voxelize,
+        voxelize_cells,
+    )
     from pcnn.runtime.explaining import explain
     from pcnn.runtime.tuning import tune
     from pcnn.tensor import SparseTensor
@@ -29,6 +38,7 @@ __all__ = [
     "SparseTensor",
     "VoxelGrid",
     "__version__",
+    "devoxelize",
     "explain",
     "lookup",
     "models",
@@ -50,6 +60,7 @@ _HOMES = {
     "PointSet": "pcnn.geometry",
     "SparseTensor": "pcnn.tensor",
     "VoxelGrid": "pcnn.geometry",
+    "devoxelize": "pcnn.ops",
     "explain": "pcnn.runtime.explaining",
     "lookup": "pcnn.ops",
     "native_points": "pcnn.ops",

@@ -1,6 +1,7 @@
 """Operations on sparse tensors: convolution, reduction, making them, engines and plans."""
 
 from pcnn.ops.convolution import convolution
+from pcnn.ops.devoxelize import devoxelize, voxelize_onto
 from pcnn.ops.engine import ENGINES, Engine, resolve
 from pcnn.ops.lookup import lookup
 from pcnn.ops.native_points import native_points
@@ -13,6 +14,7 @@ __all__ = [
     "Engine",
     "Planner",
     "convolution",
+    "devoxelize",
     "lookup",
     "native_points",
     "plan",
@@ -23,4 +25,5 @@ __all__ = [
     "resolve",
     "voxelize",
     "voxelize_cells",
+    "voxelize_onto",
 ]

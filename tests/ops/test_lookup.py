@@ -4,6 +4,7 @@ from torch.autograd import gradcheck
 
 import pcnn
 from pcnn.geometry import Kernel, grid_of_cells
+from pcnn.geometry.find_sites import require_voxels
 from tests.clouds import surface_grid
 
 
@@ -21,10 +22,11 @@ def at_level(n: int, stride: int, clouds: int = 3) -> pcnn.SparseTensor:
 @pytest.mark.parametrize("n", [0, 1, 60])
 def test_cells_have_the_features_of_their_sites(n: int, stride: int) -> None:
     x = at_level(n, stride)
-    table = dict(zip(map(tuple, x.geometry.coords.tolist()), x.features, strict=True))
+    sites = require_voxels(x.geometry, "table").coords
+    table = dict(zip(map(tuple, sites.tolist()), x.features, strict=True))
     cells = torch.randint(-6, 7, (300, 3), generator=torch.Generator().manual_seed(n))
     beyond = [[1 << 17, 0, 0], [0, -(1 << 17) - 1, 0], [0, 0, 1 << 40]]
-    cells = torch.cat([cells, x.geometry.coords[:, 1:], torch.tensor(beyond)])
+    cells = torch.cat([cells, sites[:, 1:], torch.tensor(beyond)])
     batch = torch.randint(-1, 5, (len(cells),), generator=torch.Generator().manual_seed(n))
     batch[300:-3] = x.geometry.batch_index
     found, there = pcnn.lookup(x, cells, batch)
@@ -38,7 +40,8 @@ def test_cells_have_the_features_of_their_sites(n: int, stride: int) -> None:
 
 def test_gradients_of_a_lookup_go_to_its_sites() -> None:
     x = at_level(20, 2)
-    cells = torch.cat([x.geometry.coords] * 2 + [x.geometry.coords + 1]).long()
+    sites = require_voxels(x.geometry, "cells").coords
+    cells = torch.cat([sites, sites, sites + 1]).long()
 
     def looked_up(features: torch.Tensor) -> torch.Tensor:
         return pcnn.lookup(x.replace(features), cells[:, 1:], cells[:, 0])[0]
