@@ -67,6 +67,9 @@ class Geometry:
     count: Tensor | None = None
 
     #: how engines and configurations call the kind, messages one geometry, and one of several
+    #: fields with an entry for every row
+    by_row: ClassVar[tuple[str, ...]] = ("keys",)
+
     name: ClassVar[str]
     kind: ClassVar[str]
     short: ClassVar[str]
@@ -153,6 +156,18 @@ class Geometry:
         # the same keys, and they may still be on their way
         return replace(self, **moved, check=False)  # type: ignore[type-var]
 
+    def at_rows(self, rows: Tensor) -> Self:
+        """The sites of some rows, as a geometry of its own without levels, maps and inverses.
+
+        Args:
+            rows: ``[M]`` int64, ascending, none of them spare.
+        """
+        values = {name: getattr(self, name) for name in self.by_row}
+        with outside_inference_mode():
+            own = {name: v.index_select(0, rows) for name, v in values.items() if v is not None}
+        other = {"inverse": None, "finer": None, "count": None}
+        return replace(self, **own, **other, check=False)  # type: ignore[type-var]
+
     def inverses(self) -> Finer:
         """Inverses from the points up to this geometry: what a level keeps as its ``finer``."""
         if self.finer is None or self.inverse is None:
@@ -170,8 +185,8 @@ class Geometry:
             raise ValueError(
                 f"this {type(self).__name__} of tensor stride {self.tensor_stride} has no inverse "
                 "that leads back to points: it was not made from points, or not by the floor of "
-                "their cells (downsampling='reached', a generative layer); go back to the finest "
-                "level first, ConvTranspose3d or unpool with out="
+                "their cells (downsampling='reached', a generative layer, prune); go back to the "
+                "finest level first, ConvTranspose3d or unpool with out="
             )
         rows, *coarser = inverses
         for above in coarser:

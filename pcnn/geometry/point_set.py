@@ -94,6 +94,7 @@ class PointSet(Geometry):
     count: Tensor | None = None
     check: InitVar[bool | None] = None
 
+    by_row: ClassVar[tuple[str, ...]] = ("points", "keys", "chosen")
     name: ClassVar[str] = "point"
     kind: ClassVar[str] = "point set"
     short: ClassVar[str] = "set"

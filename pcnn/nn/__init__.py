@@ -16,6 +16,7 @@ from pcnn.nn.pooling import (
     SumPool3d,
     unpool,
 )
+from pcnn.nn.pruning import prune
 from pcnn.nn.sequential import Sequential
 
 __all__ = [
@@ -37,5 +38,6 @@ __all__ = [
     "fused_convolution",
     "is_hooked",
     "normalize",
+    "prune",
     "unpool",
 ]
