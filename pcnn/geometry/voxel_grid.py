@@ -131,7 +131,7 @@ class VoxelGrid(Geometry):
                 or key format.
         """
         joined = VoxelGrid._joined(grids, "tensor stride, downsampling or key format")
-        bound, box = max(g.bound for g in grids), _joint_box([g.extent for g in grids])
+        bound, box = max(g.bound for g in grids), joint_box([g.extent for g in grids])
         return replace(grids[0], bound=bound, box=box, **joined)
 
     def _coarser(self, kernel: Kernel) -> VoxelGrid:
@@ -202,7 +202,8 @@ class VoxelGrid(Geometry):
         self.key_format.check_bound(max(self.bound, out.bound), reach, "kernel map")
 
 
-def _joint_box(boxes: Sequence[Box]) -> Box:
+def joint_box(boxes: Sequence[Box]) -> Box:
+    """The smallest box that holds all boxes."""
     lows, highs = zip(*boxes, strict=True)
     x, y, z = (min(axis) for axis in zip(*lows, strict=True))
     u, v, w = (max(axis) for axis in zip(*highs, strict=True))

@@ -18,6 +18,7 @@ from pcnn.nn.pooling import (
 )
 from pcnn.nn.pruning import prune
 from pcnn.nn.sequential import Sequential
+from pcnn.nn.union import on_union, union
 
 __all__ = [
     "AvgPool3d",
@@ -38,6 +39,8 @@ __all__ = [
     "fused_convolution",
     "is_hooked",
     "normalize",
+    "on_union",
     "prune",
+    "union",
     "unpool",
 ]
