@@ -35,7 +35,7 @@ def test_it_answers_for_its_features_and_sites() -> None:
     assert coarse.tensor_stride == (2, 2, 2)
     assert (coarse.coords[:, 1:] % 2 == 0).all()
     points = pcnn.native_points(torch.rand(9, 3), torch.rand(9, 2), grid_size=0.3)
-    assert torch.equal(points.coords, points.geometry.cells)
+    assert torch.equal(points.coords, points.geometry.cells)  # type: ignore[attr-defined]
 
 
 def test_a_tensor_without_sites_is_still_a_tensor() -> None:

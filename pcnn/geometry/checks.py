@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from pcnn.geometry.kernel_slots import Triple
 from pcnn.geometry.packing import KeyFormat
 
 
@@ -155,6 +156,24 @@ def check_cells(cells: Tensor) -> None:
                 f"NaN or infinite, the first is {row}: {cells[row].tolist()}; give "
                 "points in metres to pcnn.voxelize or pcnn.geometry.quantize"
             )
+
+
+def check_on_stride(cells: Tensor, stride: Triple) -> None:
+    """Refuse cells ``[P, 3]`` that are no multiples of a stride; the device is waited for.
+
+    Raises:
+        ValueError: naming the first of them.
+    """
+    if stride == (1, 1, 1):
+        return
+    off = (cells % torch.tensor(stride, device=cells.device) != 0).any(1)
+    if bool(off.any()):
+        row, bad = int(off.nonzero()[0]), int(off.sum())
+        raise ValueError(
+            f"{bad} of {len(cells)} cells are no multiples of tensor_stride {stride}, the first is "
+            f"{row}: {cells[row].tolist()}; cells of every level are in level-0 voxels, so "
+            "multiply those that count coarse voxels by the stride"
+        )
 
 
 def require_tensors(**arguments: object) -> None:

@@ -12,10 +12,12 @@ from pcnn.geometry.checks import (
     check_batch,
     check_cells,
     check_finite,
+    check_on_stride,
     check_points,
     require_tensors,
     voxel_sizes,
 )
+from pcnn.geometry.kernel_slots import Triple, triple
 from pcnn.geometry.packing import DEFAULT_FORMAT
 from pcnn.geometry.voxel_grid import Box, VoxelGrid
 
@@ -62,6 +64,7 @@ def grid_of_cells(
     batch: Tensor | None = None,
     batch_size: int | None = None,
     downsampling: str = "floor",
+    tensor_stride: int | Sequence[int] = 1,
 ) -> VoxelGrid:
     """Voxel grid of integer cells, duplicates merged.
 
@@ -73,23 +76,31 @@ def grid_of_cells(
         batch: ``[P]`` integers; ``None`` means one cloud.
         batch_size: number of clouds; ``None`` as in `quantize`.
         downsampling: as in `quantize`.
+        tensor_stride: spacing of the cells, one number or one per axis; they are multiples of it.
 
     Returns:
         A grid whose ``inverse`` ``[P]`` holds the row of every cell given.
 
     Raises:
-        ValueError: cells of another shape or dtype, fractions, NaN or infinite ones; or as in
-            `quantize`.
+        ValueError: cells of another shape or dtype, fractions, NaN or infinite ones, cells off the
+            tensor stride; or as in `quantize`.
     """
     require_tensors(cells=cells, batch=batch)
     check_cells(cells)
     if batch is not None:
         check_batch(batch, len(cells))
-    return _merged(cells, _box(cells), batch, batch_size, downsampling)
+    stride = triple(tensor_stride, "tensor_stride", 1)
+    check_on_stride(cells, stride)
+    return _merged(cells, _box(cells), batch, batch_size, downsampling, stride)
 
 
 def _merged(
-    cells: Tensor, box: Box, batch: Tensor | None, batch_size: int | None, downsampling: str
+    cells: Tensor,
+    box: Box,
+    batch: Tensor | None,
+    batch_size: int | None,
+    downsampling: str,
+    stride: Triple = (1, 1, 1),
 ) -> VoxelGrid:
     key_format = DEFAULT_FORMAT
     first, last = (0, 0)
@@ -112,7 +123,7 @@ def _merged(
             batch = torch.zeros(len(cells), dtype=torch.int64, device=cells.device)
         coords = torch.cat([batch.to(torch.int64)[:, None], cells.to(torch.int64)], dim=1)
         keys, inverse = torch.unique(key_format.pack(coords), sorted=True, return_inverse=True)
-    return VoxelGrid(keys, clouds, bound, (1, 1, 1), downsampling, inverse, key_format, box)
+    return VoxelGrid(keys, clouds, bound, stride, downsampling, inverse, key_format, box)
 
 
 def _box(cells: Tensor) -> Box:

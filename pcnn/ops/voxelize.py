@@ -68,25 +68,32 @@ def voxelize_cells(
     reduce: str = "mean",
     batch_size: int | None = None,
     downsampling: str = "floor",
+    tensor_stride: int | Sequence[int] = 1,
 ) -> SparseTensor:
     """Bring integer cells and their features into the order of a voxel grid.
 
     Args:
-        cells: ``[P, 3]`` whole numbers (x, y, z) in any order.
+        cells: ``[P, 3]`` whole numbers (x, y, z) in any order, in level-0 voxels; or ``[P, 4]``
+            (batch, x, y, z) without a ``batch``, as ``coords`` of a tensor has them.
         features: ``[P, C]`` floating point, row p belongs to cell p; gradients flow to it.
         batch: ``[P]`` integers, cloud of every cell; ``None`` means one cloud.
         reduce: rows of a cell that is given several times; as in `voxelize`.
         batch_size: number of clouds; ``None`` means the largest batch index + 1.
         downsampling: output sites of strided convolutions, ``floor`` or ``reached``.
+        tensor_stride: spacing of the cells, one number or one per axis; they are multiples of it.
 
     Returns:
         A tensor whose rows are sorted by (batch, x, y, z); ``at_points()`` gives them in the order
         of the cells.
 
     Raises:
+        TypeError: cells, features or batch that are no tensors.
         ValueError: as `pcnn.geometry.grid_of_cells`, or features that do not match the cells.
     """
-    grid = grid_of_cells(cells, batch, batch_size, downsampling)
+    require_tensors(cells=cells, features=features, batch=batch)
+    if batch is None and cells.ndim == 2 and cells.shape[1] == 4:
+        batch, cells = cells[:, 0], cells[:, 1:]
+    grid = grid_of_cells(cells, batch, batch_size, downsampling, tensor_stride)
     return SparseTensor(reduce_points(features, grid, reduce), grid)
 
 
