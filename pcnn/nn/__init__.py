@@ -1,9 +1,11 @@
 """Layers on sparse tensors, look-alikes of `torch.nn`."""
 
+from pcnn.nn.broadcast import broadcast
 from pcnn.nn.conv import Conv3d, ConvTranspose3d
 from pcnn.nn.features import FeatureWise, add, concatenate
 from pcnn.nn.folded_norm import FoldedNorm
 from pcnn.nn.fused import fused_convolution, is_hooked
+from pcnn.nn.instance_norm import InstanceNorm
 from pcnn.nn.joined import JoinedTensor
 from pcnn.nn.norm import normalize
 from pcnn.nn.planned import PlannedModule
@@ -29,12 +31,14 @@ __all__ = [
     "GlobalAvgPool",
     "GlobalMaxPool",
     "GlobalSumPool",
+    "InstanceNorm",
     "JoinedTensor",
     "MaxPool3d",
     "PlannedModule",
     "Sequential",
     "SumPool3d",
     "add",
+    "broadcast",
     "concatenate",
     "fused_convolution",
     "is_hooked",

@@ -10,6 +10,7 @@ from pcnn.geometry import Kernel, quantize
 from pcnn.geometry.find_sites import require_voxels
 from pcnn.ops import devoxelize, reduce_points, voxelize_onto
 from tests.clouds import batched, cloud
+from tests.tolerance import RELATIVE_RMS, relative_rms
 
 SIZE = (0.7, 0.5, 1.0)
 
@@ -105,7 +106,7 @@ def test_half_precision_is_rounded_once() -> None:
     found = devoxelize(half, points.float(), batch, voxel_size=SIZE)
     assert found.dtype == torch.float16
     wanted = looped(half.replace(half.features.double()), points, batch, "trilinear")
-    torch.testing.assert_close(found.double(), wanted, rtol=1e-3, atol=1e-5)
+    assert relative_rms(found, wanted) < RELATIVE_RMS[torch.float16]
 
 
 @pytest.mark.parametrize("stride", [1, 2])
