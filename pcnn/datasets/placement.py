@@ -289,8 +289,15 @@ def voxelize_cloud(cloud: Cloud, voxel_size: VoxelSize) -> SegmentationSample:
             labels = majority(cloud.labels, grid.inverse, grid.rows)
     except ValueError as error:
         raise FileError(cloud.path, str(error)) from error
-    inputs = torch.cat([cloud.points, cloud.features], dim=1)  # [P, 3 + F]
+    inputs = _inputs(cloud)
     return SegmentationSample.of(grid, reduce_points(inputs, grid, "mean"), labels, cloud)
+
+
+def _inputs(cloud: Cloud) -> Tensor:
+    """Coordinates and features [P, 3 + F] of points; the coordinates themselves if F is 0."""
+    if not cloud.features.shape[1]:
+        return cloud.points
+    return torch.cat([cloud.points, cloud.features], dim=1)
 
 
 def reduce_cloud(cloud: Cloud, voxel_size: VoxelSize) -> Cloud:
@@ -421,7 +428,7 @@ class OnPoints:
         Raises:
             ValueError: as `pcnn.native_points`, or a label out of range, with the name of the file.
         """
-        inputs = torch.cat([cloud.points, cloud.features], dim=1)  # [P, 3 + F]
+        inputs = _inputs(cloud)
         try:
             x = self.place(cloud.points, inputs, None, 1, size)
             if cloud.labels is None:

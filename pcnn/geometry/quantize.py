@@ -49,14 +49,16 @@ def quantize(
     check_points(points, batch)
     sizes = voxel_sizes(voxel_size)
     size = torch.tensor(sizes, dtype=torch.float64, device=points.device)
-    # float64: at 1e5 m a float32 quotient is off by whole voxels
-    cells = points.to(torch.float64, copy=True).div_(size).floor_()
+    # float64: at 1e5 m a float32 quotient is off by whole voxels; x, y and z each contiguous, on
+    # which this and the box take half the time
+    columns = points.T.to(torch.float64, copy=True, memory_format=torch.contiguous_format)
+    columns.div_(size[:, None]).floor_()  # [3, P]
     try:
-        box = _box(cells)
+        box = _box(columns)
     except (OverflowError, ValueError):  # no whole number: name the points
         check_finite(points)
         raise
-    return _merged(cells, box, batch, batch_size, downsampling)
+    return _merged(columns.T, box, batch, batch_size, downsampling)
 
 
 def grid_of_cells(
@@ -91,7 +93,8 @@ def grid_of_cells(
         check_batch(batch, len(cells))
     stride = triple(tensor_stride, "tensor_stride", 1)
     check_on_stride(cells, stride)
-    return _merged(cells, _box(cells), batch, batch_size, downsampling, stride)
+    box = _box(cells.T.contiguous())
+    return _merged(cells, box, batch, batch_size, downsampling, stride)
 
 
 def _merged(
@@ -127,8 +130,9 @@ def _merged(
 
 
 def _box(cells: Tensor) -> Box:
-    """Lowest and highest cell along every axis."""
+    """Lowest and highest of the cells ``[3, P]`` along every axis."""
     if not cells.numel():
         return (0, 0, 0), (0, 0, 0)
-    (x, y, z), (u, v, w) = torch.stack(cells.aminmax(dim=0)).tolist()
+    # not `aminmax`, which on the host is a loop over single numbers
+    (x, y, z), (u, v, w) = torch.stack([cells.amin(1), cells.amax(1)]).tolist()
     return (int(x), int(y), int(z)), (int(u), int(v), int(w))

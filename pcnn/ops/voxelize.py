@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -15,6 +16,11 @@ from pcnn.ops.plan import Planner
 from pcnn.ops.reduce import reduce_mean, reduce_sum
 from pcnn.ops.voxel_plan import grid_of_device_cells
 from pcnn.tensor import SparseTensor
+
+#: Dtypes that features are summed in as they are.
+_SUMMED = torch.float32, torch.float64
+#: Channels that the host reduces one after the other; more take longer so than row by row.
+_FEW = 8
 
 
 def voxelize(
@@ -143,6 +149,9 @@ def reduce_points(features: Tensor, grid: VoxelGrid, reduce: str = "mean") -> Te
     followed = torch.is_grad_enabled() and features.requires_grad
     if grid.order is not None and features.dtype.itemsize <= 4 and not followed:
         return reduce_by_row(features, grid.order, rows, out, reduce)
+    few = features.shape[1] <= _FEW and features.dtype in _SUMMED and not followed
+    if few and features.device.type == "cpu" and reduce != "first":
+        return _reduced_columns(features, rows, out, reduce == "mean")
     points = torch.arange(many, device=features.device, dtype=dtype)
     if reduce == "first":
         first = torch.full((out,), many, device=features.device)
@@ -151,3 +160,15 @@ def reduce_points(features: Tensor, grid: VoxelGrid, reduce: str = "mean") -> Te
     pairs = points, rows.to(torch.int32), torch.tensor([0, many])
     membership = KernelMap.from_pairs(*pairs, many, out, False, True)  # one slot
     return (reduce_mean if reduce == "mean" else reduce_sum)(features, membership)
+
+
+def _reduced_columns(features: Tensor, rows: Tensor, n: int, mean: bool) -> Tensor:
+    """The same on the host, without gradients: channel by channel, in the order of the points."""
+    # numpy transposes few channels in a fifth of the time
+    columns = torch.from_numpy(np.ascontiguousarray(features.detach().numpy().T))  # [C, P]
+    if mean:
+        counts = columns.new_zeros(n).index_add_(0, rows, columns.new_ones(len(rows)))
+        columns = columns * counts.clamp_(min=1).reciprocal_().index_select(0, rows)
+    out = columns.new_zeros(len(columns), n)
+    out.scatter_add_(1, rows.expand(len(columns), -1), columns)
+    return torch.from_numpy(np.array(out.numpy().T, order="C"))

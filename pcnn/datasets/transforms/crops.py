@@ -103,6 +103,9 @@ def smallest(values: NDArray[Any], number: int) -> NDArray[np.intp]:
     if number == 0:
         return np.empty(0, np.intp)
     last = np.partition(values, number - 1)[number - 1]
-    below, equal = values < last, np.flatnonzero(values == last)
-    below[equal[: number - int(below.sum())]] = True
-    return np.flatnonzero(below)
+    kept = values <= last
+    if np.count_nonzero(kept) != number:
+        below, equal = values < last, np.flatnonzero(values == last)
+        below[equal[: number - np.count_nonzero(below)]] = True
+        kept = below
+    return np.flatnonzero(kept)
