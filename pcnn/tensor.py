@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any, TypeAlias
@@ -12,8 +12,10 @@ from torch import Tensor
 
 from pcnn.geometry import Geometry
 from pcnn.geometry.checks import require_tensors
-from pcnn.geometry.kernel_map import one_line
-from pcnn.geometry.kernel_slots import Triple
+from pcnn.geometry.dense_box import DenseBox
+from pcnn.geometry.find_sites import require_voxels
+from pcnn.geometry.kernel_map import one_line, outside_inference_mode
+from pcnn.geometry.kernel_slots import Triple, triple
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,6 +153,72 @@ class SparseTensor:
             ValueError: no inverses lead from this geometry back to points.
         """
         return self.features[self.geometry.point_rows()]
+
+    def dense(
+        self,
+        shape: int | Sequence[int] | None = None,
+        min_coord: int | Sequence[int] | None = None,
+    ) -> Tensor:
+        """Features of voxels as a dense volume ``[B, C, X, Y, Z]``, channels last in memory.
+
+        Cell (i, j, k) is the site ``min_coord + tensor_stride * (i, j, k)``; cells without a site
+        are 0, and sites outside of the volume are left out. Gradients flow to the features. With
+        both arguments nothing waits for the device, otherwise the host waits once for the extent.
+
+        Args:
+            shape: number of cells along x, y and z; ``None``: up to the highest coordinates.
+            min_coord: coordinate of the first cell in level-0 voxels, a multiple of the tensor
+                stride; ``None``: the lowest coordinate of all clouds on every axis.
+
+        Raises:
+            TypeError: native points.
+            ValueError: no integers for three axes, or a corner that is no multiple of the stride.
+        """
+        grid = require_voxels(self.geometry, "dense")
+        return DenseBox.of(grid, shape, min_coord).fill(self.features, grid)
+
+    @staticmethod
+    def from_dense(
+        volume: Tensor,
+        min_coord: int | Sequence[int] = 0,
+        tensor_stride: int | Sequence[int] = 1,
+        *,
+        geometry: Geometry | None = None,
+        downsampling: str = "floor",
+    ) -> SparseTensor:
+        """Tensor of the cells of a dense volume; with ``geometry`` the inverse of `dense`.
+
+        Args:
+            volume: ``[B, C, X, Y, Z]``; gradients flow to it.
+            min_coord: coordinate of cell (0, 0, 0) in level-0 voxels, a multiple of the stride.
+            tensor_stride: spacing of the cells, one number or one per axis.
+            geometry: the sites to read, of that tensor stride; those outside of the volume read 0.
+                ``None``: the cells where some channel is not 0, for whose number the host waits.
+            downsampling: output sites of strided convolutions, where no geometry is given.
+
+        Raises:
+            TypeError: a volume that is no tensor, or native points.
+            ValueError: a volume of other dimensions, a corner that is no multiple of the stride,
+                sites of another device, stride or number of clouds, or cells beyond the packing.
+        """
+        require_tensors(volume=volume)
+        if volume.ndim != 5:
+            raise ValueError(f"volume must be [B, C, X, Y, Z], got {list(volume.shape)}")
+        clouds, _, x, y, z = volume.shape
+        low = triple(min_coord, "min_coord", -(1 << 63))
+        box = DenseBox(low, (x, y, z), triple(tensor_stride, "tensor_stride", 1), clouds)
+        if geometry is None:
+            with outside_inference_mode():
+                geometry = box.occupied(volume, downsampling)
+        geometry = require_voxels(geometry, "from_dense")
+        own = geometry.batch_size, geometry.tensor_stride, geometry.device
+        if own != (clouds, box.stride, volume.device):
+            raise ValueError(
+                f"the volume holds {clouds} clouds of tensor stride {box.stride} on "
+                f"{volume.device}, its geometry {own[0]} of {own[1]} on {own[2]}; give "
+                "tensor_stride=geometry.tensor_stride and sites of the same batch"
+            )
+        return SparseTensor(box.read(volume, geometry), geometry)
 
     def __add__(self, other: Operand) -> SparseTensor:
         return self._combined(torch.add, other)
