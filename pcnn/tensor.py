@@ -281,8 +281,8 @@ def check_same_sites(*tensors: SparseTensor) -> None:
             raise ValueError(
                 f"tensor {position} lives on another geometry than tensor 0 ({tensor.geometry.rows}"
                 f" and {tensors[0].geometry.rows} sites); bring both to the same sites first: "
-                "replace(features) where the sites are equal, and where they are not a "
-                "convolution, pooling or pcnn.nn.unpool with out=other.geometry"
+                "pcnn.nn.union adds over the sites of all, pcnn.nn.on_union fills in zeros, and "
+                "out=other.geometry tells a layer or pcnn.nn.unpool which sites to give"
             )
 
 

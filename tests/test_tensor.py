@@ -110,7 +110,7 @@ def test_one_site_does_not_become_several() -> None:
 
 
 def test_other_sites_and_other_things_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"another geometry .* pcnn.nn.unpool with out="):
+    with pytest.raises(ValueError, match=r"another geometry .* pcnn\.nn\.union adds .* out=other"):
         tensor() * tensor(seed=1)
     with pytest.raises(TypeError, match="unsupported operand"):
         tensor() + "1"  # type: ignore[operator]
