@@ -253,8 +253,10 @@ class SparseTensor:
             check_same_sites(self, other)
             other = other.features
         elif isinstance(other, Tensor):
-            rows, *channels = (1, 1, *other.shape)[-2:] if other.ndim < 3 else (-1,)
-            if rows not in (1, len(self)) or (channels[0] != 1 != self.channels != channels[0]):
+            rows = other.shape[0] if other.ndim == 2 else 1
+            channels = other.shape[-1] if other.ndim else 1
+            alike = channels == self.channels or channels == 1 or self.channels == 1
+            if other.ndim > 2 or (rows != 1 and rows != len(self)) or not alike:
                 raise ValueError(
                     f"a tensor next to features {list(self.shape)} must be a number, [C], [N, 1] "
                     f"or [N, C], got {list(other.shape)}"

@@ -124,3 +124,13 @@ def test_a_joined_tensor_takes_part() -> None:
         joined = pcnn.nn.concatenate(x, x)
         assert joined.shape == (len(x), 6)
         assert torch.equal((joined + joined).features, 2 * joined.features)
+
+
+def test_it_compiles_in_one_graph() -> None:
+    def act(x: pcnn.SparseTensor) -> Tensor:
+        y = 2 * x - x / (x.replace(x.features[:, :1]) + x)
+        return y.features * len(y)
+
+    compiled = torch.compile(act, backend="eager", fullgraph=True)
+    for n in (40, 30):
+        assert torch.equal(compiled(tensor(n=n)), act(tensor(n=n)))
