@@ -20,7 +20,7 @@ from pcnn.tensor import SparseTensor
 #: Dtypes that features are summed in as they are.
 _SUMMED = torch.float32, torch.float64
 #: Channels that the host reduces one after the other; more take longer so than row by row.
-_FEW = 8
+_FEW = 6
 
 
 def voxelize(

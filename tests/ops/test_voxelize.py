@@ -25,6 +25,19 @@ def test_gradients_reach_the_points() -> None:
     )
 
 
+@pytest.mark.parametrize("reduce", ["mean", "sum"])
+@pytest.mark.parametrize("channels", [0, 1, 6])
+def test_features_that_need_no_gradient_take_the_same_sums(reduce: str, channels: int) -> None:
+    points, features = torch.rand(500, 3), torch.randn(500, channels)
+    for rows in (500, 1, 0):
+        few = points[:rows], features[:rows]
+        grid = pcnn.geometry.quantize(few[0], voxel_size=0.3, batch_size=1)
+        plain = reduce_points(few[1], grid, reduce)
+        followed = reduce_points(few[1].clone().requires_grad_(), grid, reduce)
+        assert torch.equal(plain, followed.detach())
+        assert plain.shape == (grid.rows, channels)
+
+
 @pytest.mark.usefixtures("emulated")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16])
 def test_kernels_reduce_as_torch_does(dtype: torch.dtype) -> None:

@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from pcnn.datasets.registration.augment import PairAugmentation, PairClouds
+from pcnn.datasets.registration.augment import PairAugmentation, PairClouds, centre
 from pcnn.datasets.transforms.augment import sample_generator
 from pcnn.registration.transforms import inverse, transform_points
 from tests.datasets.registration.scenes import world
@@ -156,6 +156,20 @@ def test_threads_do_not_change_a_bit() -> None:
     finally:
         torch.set_num_threads(threads)
     assert torch.equal(*found)
+
+
+def test_where_points_lie_in_memory_does_not_change_a_bit() -> None:
+    pair = same_places(random_pose(8), 1000)
+    by_column = PairClouds(pair.source.T.contiguous().T, pair.target, pair.transform)
+    assert by_column.source.stride() != pair.source.stride()
+    kept = pair.source.clone()
+    found = [PairAugmentation(**ALL)(one, sample_generator(1, 0, 0)) for one in (pair, by_column)]
+    assert torch.equal(found[0].source, found[1].source)
+    assert torch.equal(found[0].transform, found[1].transform)
+    assert torch.equal(pair.source, kept)
+    assert torch.equal(by_column.source, kept)
+    # the mean adds one point after the other
+    assert np.array_equal(centre(by_column.source), kept.double().numpy().mean(0))
 
 
 def test_tiny_clouds_and_numbers_that_are_refused() -> None:
