@@ -66,10 +66,10 @@ class Geometry:
     #: ``[1]`` int32 on the device, rows that hold a site; ``None``: all of them
     count: Tensor | None = None
 
-    #: how engines and configurations call the kind, messages one geometry, and one of several
     #: fields with an entry for every row
     by_row: ClassVar[tuple[str, ...]] = ("keys",)
 
+    #: how engines and configurations call the kind, messages one geometry, and one of several
     name: ClassVar[str]
     kind: ClassVar[str]
     short: ClassVar[str]
