@@ -445,3 +445,13 @@ def _joined_inverses(parts: Sequence[Geometry]) -> tuple[Finer, Tensor | None]:
     if len(own) < len(parts):
         return None, None
     return None, joined_rows(own, [part.rows for part in parts])
+
+
+def holding_sites(rows: int, count: Tensor) -> Tensor:
+    """Which rows hold a site, the first ``count``: ``[rows]`` bool; nothing waits.
+
+    Args:
+        rows: of a geometry.
+        count: ``[1]`` int32 on its device (`Geometry.count`).
+    """
+    return torch.arange(rows, device=count.device) < count

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
+from pcnn.geometry.base import holding_sites
 from pcnn.nn.pooling import cloud_map
 from pcnn.ops.reduce import reduce_mean, reduce_sum
 from pcnn.tensor import SparseTensor, require_sparse
@@ -54,6 +55,5 @@ class InstanceNorm(nn.Module):
             scaled = scaled * self.weight + self.bias
             count = x.geometry.count
             if count is not None:
-                there = torch.arange(len(scaled), device=scaled.device) < count
-                scaled = torch.where(there[:, None], scaled, 0)
+                scaled = torch.where(holding_sites(len(scaled), count)[:, None], scaled, 0)
         return x.replace(scaled.to(x.features.dtype))

@@ -6,6 +6,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from pcnn.geometry.base import holding_sites
+
 
 def normalize(norm: nn.Module, features: Tensor, count: Tensor | None = None) -> Tensor:
     """Apply a norm to features ``[N, C]``, for any N.
@@ -37,7 +39,7 @@ def _counted(norm: _BatchNorm, features: Tensor, count: Tensor) -> Tensor:
     """Batch norm over the first rows, of which there are at least two; nothing waits."""
     if isinstance(norm, nn.SyncBatchNorm):
         raise ValueError("norms over all devices know of no spare rows; take nn.BatchNorm1d")
-    there = (torch.arange(len(features), device=features.device) < count)[:, None]  # [N, 1]
+    there = holding_sites(len(features), count)[:, None]  # [N, 1]
     wide = features if features.dtype == torch.float64 else features.float()
     number = count.to(wide.dtype)  # [1]
     mean = torch.where(there, wide, 0).sum(0) / number  # [C]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from pcnn.geometry.base import holding_sites
 from pcnn.geometry.checks import require_tensors
 from pcnn.tensor import SparseTensor
 
@@ -44,6 +45,6 @@ def prune(x: SparseTensor, mask: Tensor) -> SparseTensor:
             "multiply by the mask: x * mask[:, None]"
         )
     if x.geometry.count is not None:
-        mask = mask & (torch.arange(len(x), device=mask.device) < x.geometry.count)
+        mask = mask & holding_sites(len(x), x.geometry.count)
     rows = mask.nonzero().squeeze(1)  # [M]
     return SparseTensor(x.features.index_select(0, rows), x.geometry.at_rows(rows))
