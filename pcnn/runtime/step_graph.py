@@ -41,7 +41,6 @@ class _Place:
     inputs: tuple[FixedInput, ...]
     forward: Callable[[], Figures] | None = None
     backward: Callable[[], Figures] | None = None
-    steps: int = 0
     starts: Figures = field(default_factory=dict)  # gradients that backward begins from
 
 
@@ -109,8 +108,7 @@ class StepGraphs:
         for number, (fixed, x) in enumerate(zip(place.inputs, inputs, strict=True)):
             fixed.take(x, {} if number else beside)
         own, rows = [fixed.tensor for fixed in place.inputs], place.inputs[0].beside
-        place.steps += 1
-        if place.steps == 1:
+        if not place.starts:
             found = self._cut(self._run(own, rows))
             place.starts = {name: torch.zeros_like(leaf) for name, leaf in self._leaves.items()}
             return found
@@ -132,7 +130,7 @@ class StepGraphs:
             for name, start in starts.items():
                 own = place.starts[name]
                 own.zero_() if start is None else own.copy_(start)
-            if place.backward is None and place.steps > 1:
+            if place.backward is None and place.forward is not None:
                 place.backward = self._capture(lambda: self._descend(place.starts))
             if place.backward is None:
                 self._descend(place.starts)
