@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import torch
@@ -118,6 +119,21 @@ def _twin(tensor: Tensor, twins: dict[int, tuple[Tensor, Tensor]]) -> Tensor:
 
 def _fill(twins: dict[int, tuple[Tensor, Tensor]]) -> None:
     place([Part(own, source) for own, source in twins.values()])
+
+
+def parts_of(output: Any) -> Iterator[SparseTensor | Tensor]:
+    """The tensors of an output, in the order in which `mapped` comes to them."""
+    if isinstance(output, SparseTensor | Tensor):
+        yield output
+    elif isinstance(output, dict):
+        yield from chain.from_iterable(map(parts_of, output.values()))
+    elif isinstance(output, list | tuple):
+        yield from chain.from_iterable(map(parts_of, output))
+
+
+def features_of(output: Any) -> list[Tensor]:
+    """The tensors of an output, of sparse ones their features."""
+    return [part.features if isinstance(part, SparseTensor) else part for part in parts_of(output)]
 
 
 def mapped(output: Any, function: Callable[[Any], Any]) -> Any:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.func import functional_call
 
 from pcnn.kernels.recorded import Launch, recorded
 from pcnn.ops.plan import Planner
 from pcnn.runtime.buckets import Edges
 from pcnn.runtime.fixed_input import FixedInput
+from pcnn.runtime.fixed_tensor import features_of
 from pcnn.runtime.input_sizes import NoFixedSize, Sizes
 from pcnn.tensor import SparseTensor
 
@@ -65,20 +65,6 @@ def _run_both_ways(net: nn.Module, x: SparseTensor) -> None:
     weights = [weight for weight in net.parameters() if weight.requires_grad]
     with torch.enable_grad():
         found = functional_call(net, buffers, (x,))
-        sums = [out.float().sum() for out in _tensors(found) if out.requires_grad]
+        sums = [out.float().sum() for out in features_of(found) if out.requires_grad]
         if weights and sums:
             torch.autograd.grad(sums, weights, allow_unused=True)
-
-
-def _tensors(found: Any) -> Iterator[Tensor]:
-    """The tensors of an output: its features, or those of all its parts."""
-    if isinstance(found, SparseTensor):
-        yield found.features
-    elif isinstance(found, Tensor):
-        yield found
-    elif isinstance(found, Mapping):
-        for part in found.values():
-            yield from _tensors(part)
-    elif isinstance(found, Sequence) and not isinstance(found, str):
-        for part in found:
-            yield from _tensors(part)

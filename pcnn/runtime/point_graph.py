@@ -8,9 +8,8 @@ that does not fit is never run in vain, and outputs are as long as those of the 
 
 from __future__ import annotations
 
-import itertools
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +21,7 @@ from pcnn.ops.recipe import Recipe
 from pcnn.runtime.buckets import Edges
 from pcnn.runtime.capture import Capture, CudaGraphs, Figures
 from pcnn.runtime.fixed_input import FixedInput
-from pcnn.runtime.fixed_tensor import mapped
+from pcnn.runtime.fixed_tensor import features_of, mapped, parts_of
 from pcnn.runtime.graphed import Graphed
 from pcnn.runtime.input_sizes import CrowdedMap, Sizes, levels_of
 from pcnn.tensor import SparseTensor, require_sparse
@@ -170,7 +169,7 @@ class GraphedPoints(Graphed):
 
         def layers() -> Figures:
             output[:] = [self._net(held.tensor)]
-            return {str(number): part for number, part in enumerate(_features(output))}
+            return {str(number): part for number, part in enumerate(features_of(output))}
 
         try:
             layers()  # once outside: what is not compiled yet is compiled now
@@ -180,7 +179,7 @@ class GraphedPoints(Graphed):
         except RuntimeError as error:
             self._run_eagerly_as(f"it waits for the device ({str(error).splitlines()[0]})")
             return None
-        sites = [part.geometry for part in _parts(output) if isinstance(part, SparseTensor)]
+        sites = [part.geometry for part in parts_of(output) if isinstance(part, SparseTensor)]
         if any(at not in held.levels for at in sites):
             self._run_eagerly_as("an output lies on sites that are no level of the input's")
             return None
@@ -213,7 +212,7 @@ class GraphedPoints(Graphed):
 
 
 class _OnPoints:
-    """Puts an output together of new tensors, in the order of `_parts`.
+    """Puts an output together of new tensors, in the order of `parts_of`.
 
     No closure that calls itself: maps of every cloud would live until cycles are collected.
     """
@@ -226,17 +225,3 @@ class _OnPoints:
             at = self._places[id(part.geometry)]
             return SparseTensor(next(self._features)[: at.rows], at)
         return next(self._features) if isinstance(part, Tensor) else mapped(part, self)
-
-
-def _parts(output: Any) -> Iterator[SparseTensor | Tensor]:
-    """The tensors of an output, in the order of its parts."""
-    if isinstance(output, SparseTensor | Tensor):
-        yield output
-    elif isinstance(output, dict):
-        yield from itertools.chain.from_iterable(map(_parts, output.values()))
-    elif isinstance(output, list | tuple):
-        yield from itertools.chain.from_iterable(map(_parts, output))
-
-
-def _features(output: Any) -> list[Tensor]:
-    return [part.features if isinstance(part, SparseTensor) else part for part in _parts(output)]
