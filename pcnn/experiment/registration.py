@@ -128,7 +128,7 @@ FPFH_VOXELS = {"threedmatch": 0.05, "kitti": 0.3}
 #: Figures of a summary that metrics.json holds, each with its interval.
 FLAT = (
     *("rr", "rr_scenes", "rr_pairs", "fmr", "ir"),
-    *("rre", "rte", "rre_median", "rte_median"),
+    *("rre", "rte", "rre_median", "rte_median", "rre_std", "rte_std"),
 )
 
 Results = dict[int | None, list[PairResult]]

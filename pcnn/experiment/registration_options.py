@@ -18,7 +18,8 @@ class RegistrationOptions:
     """How pairs are registered and judged; what is None is as the protocol has it.
 
     Args:
-        protocol: ``fcgf``, ``predator``, ``geotransformer``, ``pointcnnpp`` or ``strict``.
+        protocol: ``fcgf``, ``predator``, ``geotransformer``, ``pointcnnpp``,
+            ``pointcnnpp_printed`` or ``strict``.
         predator_compat: count 3DLoMatch's pairs as Predator's evaluator does.
         samples: numbers of samples; 0 takes all points.
         solver: ``torch``, ``open3d`` or ``svd``.

@@ -13,11 +13,11 @@ from pcnn.bench.clouds import Cloud, room
 from pcnn.bench.layers.layer import products_of
 from pcnn.bench.native.layers import growing
 from pcnn.bench.native.variants import Variant, tensor_on
-from pcnn.bench.networks.cases import NetworkSize, Standard, network_row
+from pcnn.bench.networks.cases import NetworkSize, Standard, network_row, timed
 from pcnn.bench.networks.models import CHANNELS
 from pcnn.bench.networks.work import Work
 from pcnn.bench.rows import Row
-from pcnn.bench.run import Case, Checked, Measure, run, whole
+from pcnn.bench.run import Case, Checked, Measure, run
 from pcnn.bench.setting import NativeSetting
 from pcnn.bench.verify import Proof, check_network
 from pcnn.nn import PlannedModule
@@ -179,4 +179,4 @@ def network_case(
         work = checked.work(variant, mode, cloud)
         return Proof(row), lambda: work if measure else work.calls(mode)
 
-    return Case(row, check, measure or partial(whole, warmup=2))
+    return Case(row, check, measure or partial(timed, warmup=2))

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from pcnn.bench.conformance import check_engine
 from pcnn.bench.engines import Entry
-from pcnn.bench.harness import Calls
+from pcnn.bench.harness import Calls, rounded
 from pcnn.bench.layers.layer import products_of, torch_dtype
 from pcnn.bench.layers.parts import by_part
 from pcnn.bench.networks.models import KERNEL_SIZE, make_network, settle_norms
@@ -200,7 +200,23 @@ def _cases(
                     work = Work(work.network, cells, work.dtype)
                 return proof, lambda: work if measure else work.calls(mode)
 
-            yield Case(row, check, measure or whole)
+            yield Case(row, check, measure or timed)
+
+
+def timed(calls: Calls, setting: Setting, count: bool, warmup: int = 3) -> Iterator[Columns]:
+    """One row with both times of a network: of the wall, and on a GPU always that in kernels.
+
+    Eager networks are often issued more slowly than the device runs them, and most of them wait for
+    the device once, so that no spin hides the gaps. The wall time then tells of the host.
+    """
+    (columns,) = whole(calls, setting, False, warmup)
+    if setting.where.type == "cuda":
+        seen = middle_trace([trace(calls(0), setting.where) for _ in range(3)])
+        if seen.timeline:  # empty where CUPTI is not served
+            waits = max(columns["syncs"], seen.syncs)
+            found = {"launches": seen.launches, "syncs": waits}
+            columns = {**columns, **rounded(gpu_busy_ms=seen.busy_ms), **found}
+    yield columns
 
 
 def parts(work: Work, setting: Setting, count: bool) -> Iterator[Columns]:

@@ -1,6 +1,6 @@
 """Metrics of registration: errors of a transform, figures of matches, protocols by name."""
 
-from pcnn.metrics.registration.bootstrap import Figure, mean_of, median_of
+from pcnn.metrics.registration.bootstrap import Figure, deviation_of, mean_of, median_of
 from pcnn.metrics.registration.comparison import Comparison, compare
 from pcnn.metrics.registration.errors import (
     information_rmse,
@@ -40,6 +40,7 @@ __all__ = [
     "Success",
     "Summary",
     "compare",
+    "deviation_of",
     "information_rmse",
     "inlier_ratio",
     "judged",

@@ -73,6 +73,22 @@ def median_of(
     return _figure(_median, np.where(counted, values, nan), scenes, over, draws, seed)
 
 
+def deviation_of(
+    values: NDArray[np.floating],
+    counted: NDArray[np.bool_],
+    scenes: NDArray[np.integer],
+    over: str,
+    draws: int = DRAWS,
+    seed: int = 0,
+) -> Figure:
+    """Standard deviation of the counted values; arguments and draws as `mean_of` has them.
+
+    It is that of the pairs themselves, ``sqrt(sum (x - mean)^2 / P)``. Over ``scenes`` it is the
+    mean of the deviations of scenes that have a counted pair.
+    """
+    return _figure(_deviation, np.where(counted, values, nan), scenes, over, draws, seed)
+
+
 def _figure(
     centre: Callable[[Floats], Floats],
     values: Floats,
@@ -109,6 +125,11 @@ def _mean(values: Floats) -> Floats:
     known = ~np.isnan(values)
     number = known.sum(1)
     return np.where(number > 0, np.where(known, values, 0.0).sum(1) / np.maximum(number, 1), nan)
+
+
+def _deviation(values: Floats) -> Floats:
+    """Standard deviation [D] of what is known in every row [D, P]; NaN where nothing is."""
+    return np.sqrt(_mean((values - _mean(values)[:, None]) ** 2))
 
 
 def _median(values: Floats) -> Floats:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from pcnn.metrics.registration.bootstrap import DRAWS, Figure, mean_of, median_of
+from pcnn.metrics.registration.bootstrap import DRAWS, Figure, deviation_of, mean_of, median_of
 from pcnn.metrics.registration.pair_results import JudgedPairs, PairResult, below
 from pcnn.metrics.registration.protocols import Protocol
 
@@ -35,6 +35,9 @@ class Summary:
         rre_median: median rotation error [deg] over the same pairs; where the protocol averages
             over scenes the mean of the scenes' medians, which Predator prints.
         rte_median: median translation error [m], likewise.
+        rre_std: standard deviation of the rotation error [deg] over the same pairs; where the
+            protocol averages over scenes the mean of the scenes' deviations.
+        rte_std: standard deviation of the translation error [m], likewise.
         pairs: number of pairs given.
         counted: pairs that count for RR.
         no_estimate: counted pairs without a transform; they are failures.
@@ -52,6 +55,8 @@ class Summary:
     rte: Figure
     rre_median: Figure
     rte_median: Figure
+    rre_std: Figure
+    rte_std: Figure
     pairs: int
     counted: int
     no_estimate: int
@@ -84,6 +89,9 @@ def summarize(
     def median(values: NDArray, which: NDArray[np.bool_]) -> Figure:
         return median_of(values, which, pairs.scenes, protocol.average, draws, seed)
 
+    def deviation(values: NDArray, which: NDArray[np.bool_]) -> Figure:
+        return deviation_of(values, which, pairs.scenes, protocol.average, draws, seed)
+
     return Summary(
         protocol,
         rr=mean(pairs.registered, pairs.counted),
@@ -95,6 +103,8 @@ def summarize(
         rte=mean(pairs.rte, pairs.averaged("rte")),
         rre_median=median(pairs.rre, pairs.averaged("rre")),
         rte_median=median(pairs.rte, pairs.averaged("rte")),
+        rre_std=deviation(pairs.rre, pairs.averaged("rre")),
+        rte_std=deviation(pairs.rte, pairs.averaged("rte")),
         pairs=len(pairs),
         counted=int(pairs.counted.sum()),
         no_estimate=int((pairs.counted & np.isnan(pairs.rre)).sum()),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import isnan
+from dataclasses import replace
+from math import isnan, nan
 
 from rich.table import Table
 from rich.text import Text
@@ -16,6 +17,8 @@ from pcnn.plural import counted
 def registration_table(summaries: Mapping[int | None, Summary], title: str) -> Table:
     """One row a number of samples, one column a figure; intervals are 95 % over pairs.
 
+    Standard deviations stand without an interval, for the width of the table.
+
     Args:
         summaries: by number of samples; None when all points were used.
         title: data set, descriptor, solver.
@@ -23,8 +26,8 @@ def registration_table(summaries: Mapping[int | None, Summary], title: str) -> T
     first = next(iter(summaries.values()))
     rule = first.protocol
     table = Table(title=title, title_justify="left", caption=caption(first), caption_justify="left")
-    headings = ("RR %", "FMR %", "IR %", "mean RRE deg", "mean RTE m", "median RRE", "median RTE")
-    for heading in ("samples", *headings):
+    errors = ("mean RRE deg", "mean RTE m", "median RRE", "median RTE", "std RRE", "std RTE")
+    for heading in ("samples", "RR %", "FMR %", "IR %", *errors):
         table.add_column(heading, justify="right")
     other = "pairs" if rule.average == "scenes" else "scenes"
     table.add_column(f"RR % over {other}", justify="right")
@@ -39,6 +42,7 @@ def registration_table(summaries: Mapping[int | None, Summary], title: str) -> T
             plain(summary.rte),
             plain(summary.rre_median),
             plain(summary.rte_median),
+            *(plain(replace(one, low=nan)) for one in (summary.rre_std, summary.rte_std)),
             percent(opposite),
         )
     return table

@@ -45,6 +45,7 @@ def test_protocols_hold_the_numbers_of_their_sources() -> None:
             "predator": (upto, 0.1, ">", 0.05, 3, 0.9),
             "geotransformer": (below, 0.1, ">=", 0.05, 3, 0.0),
             "pointcnnpp": (upto, 0.3, ">", 0.0375, 3, 0.0),
+            "pointcnnpp_printed": (below, 0.1, ">", 0.05, 3, 0.0),
             "strict": ("RRE < 5 deg and RTE < 0.1 m", 0.1, ">=", 0.05, 3, 0.9),
         },
         "kitti": {
@@ -52,6 +53,7 @@ def test_protocols_hold_the_numbers_of_their_sources() -> None:
             "predator": (turn, 0.3, ">", 0.3, 4, 0.9),
             "geotransformer": (turn, 1.0, ">=", 0.3, 4, 0.0),
             "pointcnnpp": ("RRE < 1 deg and RMSE < 0.2 m", 0.3, ">", 0.45, 4, 0.9),
+            "pointcnnpp_printed": ("RRE < 1 deg and RMSE < 0.2 m", 0.3, ">", 0.3, 4, 0.0),
             "strict": ("RRE < 1 deg and RTE < 0.1 m", 0.3, ">=", 0.3, 4, 0.9),
         },
     }
@@ -120,7 +122,7 @@ def test_errors_are_averaged_as_each_protocol_does() -> None:
     assert joint.no_estimate == 1
 
 
-def test_medians_are_reported_beside_means() -> None:
+def test_medians_and_deviations_are_reported_beside_means() -> None:
     errors = {"a": (1.0, 2.0, 9.0), "b": (4.0, 6.0)}
     results = [
         pair(scene, source=source, rre=error, rte=error / 10)
@@ -133,11 +135,16 @@ def test_medians_are_reported_beside_means() -> None:
     assert scenes.rre_median.value == pytest.approx((2.0 + 5.0) / 2)  # as Predator prints it
     assert scenes.rte_median.value == pytest.approx(0.35)
     assert scenes.rre_median.low <= scenes.rre_median.value <= scenes.rre_median.high
+    spread = (np.std(errors["a"]) + np.std(errors["b"])) / 2
+    assert scenes.rre_std.value == pytest.approx(spread)
+    assert scenes.rte_std.value == pytest.approx(spread / 10)
     good = [replace(one, rre=one.rre / 9, rmse=nan) for one in results[:5]]
     pairs = summarize(good, protocol("predator", "kitti"))
     assert pairs.rre_median.value == pytest.approx(4 / 9)
+    assert pairs.rre_std.value == pytest.approx(np.std([1, 2, 9, 4, 6]) / 9)
+    assert 0 < pairs.rre_std.low <= pairs.rre_std.value <= pairs.rre_std.high
     none = summarize(results[5:], protocol("predator", "threedmatch"))
-    assert np.isnan([none.rre_median.value, none.rre_median.low]).all()
+    assert np.isnan([none.rre_median.value, none.rre_median.low, none.rre_std.value]).all()
 
 
 @pytest.mark.parametrize("over", ["scenes", "pairs"])
