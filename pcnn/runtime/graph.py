@@ -201,7 +201,8 @@ class GraphedNetwork(Graphed):
         if self.reason is None:
             self._pool = torch.cuda.graph_pool_handle()
             self._stream = torch.cuda.Stream(self.device)
-            self._planned, self._reported, self._done = (torch.cuda.Event() for _ in range(3))
+            events = (torch.cuda.Event() for _ in range(4))
+            self._planned, self._reported, self._delivered, self._done = events
             self._ran: int | None = None  # the stream of the call before
 
     def _key(self, cloud: Cloud, batch_size: int) -> Key:
@@ -309,15 +310,15 @@ class GraphedNetwork(Graphed):
         geometry.replay()
         self._planned.record(stream)
         layers.replay()
+        copies = Copies(bucket.output, len(points))  # on memory of the caller's stream
         with torch.cuda.stream(self._stream):  # beside the layers
             self._stream.wait_event(self._planned)
             bucket.report.copy_(bucket.seen, non_blocking=True)
             self._reported.record(self._stream)
-        copies = Copies(bucket.output, len(points))  # on memory of the caller's stream
-        with torch.cuda.stream(self._stream):
             copies.fill_sites()
+            self._delivered.record(self._stream)
         copies.fill_features()
-        stream.wait_stream(self._stream)
+        stream.wait_event(self._delivered)
         self._done.record(stream)
         # the device computes while the host looks at what it is given
         if not self._is_current():

@@ -6,9 +6,9 @@ import threading
 import warnings
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from pcnn.nn.snapshot import Snapshot
+from pcnn.nn.snapshot import NetworkSnapshot
 from pcnn.ops import Planner
 from pcnn.runtime.buckets import Edges
 from pcnn.runtime.own_network import own_network
@@ -48,17 +48,14 @@ class Graphed:
 
     def _adopt(self) -> None:
         """Take the network as it is now: what was captured before belongs to other weights."""
-        self._kept = Snapshot(self._sources())
+        self._kept = NetworkSnapshot(self.model)
         self._net = own_network(self.model, self.dtype)
         planner = getattr(self._net, "planner", None)
         self._planner: Planner = planner if isinstance(planner, Planner) else Planner(self._net)
 
     def _is_current(self) -> bool:
         """True if the network is as it was adopted."""
-        return self._kept.holds(self._sources())
-
-    def _sources(self) -> list[Tensor]:
-        return [*self.model.parameters(), *self.model.buffers()]
+        return self._kept.holds()
 
     def _check_mode(self) -> None:
         if self.model.training:
