@@ -15,9 +15,11 @@ from omegaconf import DictConfig, OmegaConf
 from pcnn.experiment import build
 from pcnn.experiment.check import checked
 from pcnn.experiment.errors import ConfigError, explain, options
-from pcnn.experiment.schema import Config, EvalConfig
+from pcnn.experiment.schema import ABOUT, Config, EvalConfig
 from pcnn.nn import Conv3d
+from pcnn.ops import ENGINES as ENGINE_OBJECTS
 from pcnn.ops import resolve
+from pcnn.ops.engine_settings import setting_names
 from tests.experiment.sweep import COMMANDS, CONF, chosen_files, composed
 
 MODELS = ("sparse_resnet", "sparse_resnet_large", "minkunet", "resunet", "resnet18", "fpfh")
@@ -138,7 +140,39 @@ def test_an_engine_of_an_earlier_checkpoint_is_not_asked_to_be_deterministic() -
     cfg = OmegaConf.create({**cfg, "engine": {"name": "auto"}})
     net = build.network(cfg, 4, 19)
     assert {m.engine.name for m in net.modules() if isinstance(m, Conv3d)} == {"auto"}
-    assert not OmegaConf.merge(OmegaConf.structured(Config), cfg).engine.deterministic
+    assert OmegaConf.merge(OmegaConf.structured(Config), cfg).engine == {"name": "auto"}
+
+
+def test_every_setting_of_a_paper_is_a_key_of_its_engine() -> None:
+    for name, engine in ENGINE_OBJECTS.items():
+        if name in ENGINES:
+            own = {
+                key: value
+                for key, value in part("engine", name).items()
+                if key not in ABOUT["engine"]
+            }
+            assert tuple(own) == setting_names(engine.settings), name
+            assert resolve(name, **own) == engine, name  # the file says what is usual
+
+
+def test_settings_of_an_engine_reach_its_layers() -> None:
+    changed = "engine=minuet", "engine.padding=0.5", "engine.gather_tile=16", "model.width=0.25"
+    net = build.network(checked(composed(*changed)), 4, 19)
+    (used,) = {layer.engine for layer in net.modules() if isinstance(layer, Conv3d)}
+    assert used == resolve("minuet", padding=0.5, gather_tile=16)
+
+
+@pytest.mark.parametrize(
+    ("engine", "setting", "said"),
+    [
+        ("minuet", "+engine.epsilon=0.5", "no setting epsilon; it has padding, threshold, gather"),
+        ("auto", "+engine.t=2", "engine 'auto' has no setting t; it has none"),
+        ("torchsparse", "engine.epsilon=2", "epsilon must be a number from 0 to 1, got 2"),
+        ("spira", "engine.key_bits=48", "key_bits must be auto, 32, 64, got 48"),
+    ],
+)
+def test_settings_of_other_engines_are_refused(engine: str, setting: str, said: str) -> None:
+    assert said in str(refusal(f"engine={engine}", setting))
 
 
 @pytest.mark.parametrize("value", ["maybe", "3.5"])

@@ -19,11 +19,12 @@ from torch import nn
 from pcnn.datasets import OnVoxels, Placement
 from pcnn.experiment.arguments import signature
 from pcnn.experiment.check import ABOUT_MODEL, ABOUT_TRAINER, without
+from pcnn.experiment.engine_choice import engine_of
 from pcnn.experiment.errors import MAX_LINES, ConfigError
 from pcnn.experiment.schema import training_part
 from pcnn.experiment.targets import allowed_packages, construct, verified
 from pcnn.hints import shown
-from pcnn.ops.engine import check_served, resolve
+from pcnn.ops.engine import check_served
 
 # what constructors raise for a value that they do not take
 REFUSALS = (ValueError, MisconfigurationException, ImportError)
@@ -134,8 +135,7 @@ def placement(cfg: DictConfig) -> Placement:
 def network(cfg: DictConfig, in_channels: int, out_channels: int) -> nn.Module:
     """The network, with random weights drawn from torch's global generator."""
     with refused_values():
-        # checkpoints of earlier versions do not say whether it is to be deterministic
-        engine = resolve(cfg.engine.name, bool(cfg.engine.get("deterministic", False)))
+        engine = engine_of(cfg)
     given = {
         "in_channels": in_channels,
         "out_channels": out_channels,
@@ -155,8 +155,7 @@ def check_engine(cfg: DictConfig, device: torch.device) -> None:
         ConfigError: naming the engines that serve it.
     """
     with refused_values():
-        engine = resolve(cfg.engine.name, cfg.engine.deterministic)
-        check_served(engine, device, cfg.geometry.name)
+        check_served(engine_of(cfg), device, cfg.geometry.name)
 
 
 def task(cfg: DictConfig) -> L.LightningModule:

@@ -16,12 +16,13 @@ from torch import nn
 
 from pcnn.errors import first_line
 from pcnn.experiment.arguments import check_arguments, invalid, signature
+from pcnn.experiment.engine_choice import engine_of
 from pcnn.experiment.errors import ConfigError, UnservedTaskError, listed, nearest
 from pcnn.experiment.places import SPLIT_UP
 from pcnn.experiment.schema import ABOUT, Config, evaluation_part, training_part
 from pcnn.experiment.targets import allowed_packages, looked_up, verified
 from pcnn.hints import accepts, hints_of, shown
-from pcnn.ops.engine import check_geometry, resolve
+from pcnn.ops.engine import check_geometry
 from pcnn.tasks.network_task import can_run_as_graph
 
 # keys of a model that describe it; the others are arguments of its constructor
@@ -196,7 +197,7 @@ def check_combination(cfg: DictConfig) -> None:
             f"dataset={dataset} task={task} serves: voxel"
         )
     try:
-        check_geometry(resolve(cfg.engine.name, cfg.engine.deterministic), geometry)
+        check_geometry(engine_of(cfg), geometry)
     except ValueError as error:
         raise ConfigError(str(error)) from error
     reason = no_graph(cfg) if cfg.trainer.get("graph") is True else None
@@ -214,7 +215,7 @@ def no_graph(cfg: DictConfig) -> str | None:
     target = looked_up(cfg.task.get("_target_"), "task", allow=allowed_packages(cfg))
     if not can_run_as_graph(target.call):
         return f"task={cfg.task.name} does not say what a step learns (NetworkTask.learn)"
-    if resolve(cfg.engine.name).dataflow is not None:
+    if engine_of(cfg).dataflow is not None:
         return f"engine={cfg.engine.name} takes numbers of every map to the host"
     if cfg.get("compile"):
         return "compile=true makes another graph of the network"

@@ -20,6 +20,7 @@ ABOUT: Mapping[str, Mapping[str, Any]] = {
     "model": {"name": str, "tasks": Sequence[str], "geometries": Sequence[str]},
     "dataset": {"name": str, "tasks": Mapping[str, Any]},
     "geometry": {"name": str},
+    "engine": {"name": str, "deterministic": bool},
     "trainer": {"graph": Literal["auto"] | bool},
     "task": {
         "name": str,
@@ -32,27 +33,13 @@ ABOUT: Mapping[str, Mapping[str, Any]] = {
 
 
 @dataclass
-class Named:
-    """A group whose whole content is its name."""
-
-    name: str = MISSING
-
-
-@dataclass
-class EngineChoice(Named):
-    """An engine by name."""
-
-    deterministic: bool = False  # refuse what does not give identical bits in two runs
-
-
-@dataclass
 class Config:
     """Everything `train.py` reads."""
 
     model: dict[str, Any] = MISSING  # name, tasks, geometries and the network's arguments
     dataset: dict[str, Any] = MISSING  # name and one block per task: a data module
     geometry: dict[str, Any] = MISSING  # name and arguments of what puts clouds on it
-    engine: EngineChoice = MISSING
+    engine: dict[str, Any] = MISSING  # name, deterministic, and the settings of its paper
     task: dict[str, Any] = MISSING  # name and the Lightning module's arguments
     trainer: dict[str, Any] = MISSING  # arguments of lightning.Trainer
     callbacks: dict[str, Any] = field(default_factory=dict)

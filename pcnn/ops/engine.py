@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
 
 from pcnn.dataflows import Dataflow, PerProduct, Reference
 from pcnn.dataflows.automatic import usual_dataflow, usual_dataflows
-from pcnn.dataflows.gather_scatter import MINUET, TORCHSPARSE
-from pcnn.dataflows.hybrid import Hybrid
-from pcnn.dataflows.triplets import Triplets
 from pcnn.dataflows.tuned import has_decisions, tuned_products
 from pcnn.geometry import Kernel, KernelMap
 from pcnn.geometry.base import Builder
@@ -19,6 +17,14 @@ from pcnn.maps import BruteForce, DoubleTraversed, HashTable, MapBuilder, Sorted
 from pcnn.maps.cell_parents import CellParents
 from pcnn.maps.device_layouts import has_kernels
 from pcnn.maps.radius import RadiusSearch
+from pcnn.ops.engine_settings import (
+    EngineSettings,
+    MinuetSettings,
+    PointCnnppSettings,
+    SpiraSettings,
+    TorchSparseSettings,
+    with_settings,
+)
 from pcnn.ops.library import operators
 
 #: Kinds of geometries, as configurations name them.
@@ -40,6 +46,8 @@ class Engine:
             unless ``builder`` does.
         reproducible: only dataflows with identical bits in two runs are chosen, here and by
             `pcnn.tune`.
+        settings: those that its paper names, which ``builder`` and ``dataflow`` were made of;
+            ``None``: it follows no paper.
     """
 
     name: str
@@ -47,6 +55,7 @@ class Engine:
     dataflow: Dataflow | PerProduct | None = None
     points: RadiusSearch | None = None
     reproducible: bool = False
+    settings: EngineSettings | None = None
     #: the builders that serve voxels and native points, if one does
     on_voxels: MapBuilder | None = field(init=False, repr=False, compare=False)
     on_points: RadiusSearch | None = field(init=False, repr=False, compare=False)
@@ -62,6 +71,27 @@ class Engine:
         for kind in ("cuda", "cpu"):
             for dataflow in usual_dataflows(torch.device(kind), self.reproducible):
                 operators(dataflow, tuned=True)
+
+    @classmethod
+    def of_paper(cls, name: str, settings: EngineSettings) -> Engine:
+        """The engine of a paper's settings."""
+        return cls(name, settings.builder, settings.dataflow, settings=settings)
+
+    def having(self, **values: Any) -> Engine:
+        """The same engine with other settings of its paper.
+
+        Args:
+            values: by the name of the setting, as in the class of ``settings``.
+
+        Raises:
+            ValueError: no such setting, or a value that it does not take; the message names the
+                settings there are.
+        """
+        if not values:
+            return self
+        settings = with_settings(self.name, self.settings, values)
+        builder, dataflow = settings.builder, settings.dataflow
+        return replace(self, builder=builder, dataflow=dataflow, settings=settings)
 
     def builder_of(self, geometry: str, kernel: Kernel) -> Builder | None:
         """The builder that finds triplets; ``None`` where it does not serve the geometry.
@@ -143,18 +173,18 @@ class Engine:
 
 
 #: Engines by name. ``auto`` is the quickest choice there is for every device and map; those named
-#: after a system follow its paper. Those for voxels search on CUDA devices only; ``pointcnnpp``
-#: serves native points, with triplets sorted by slot and the sizes of the paper (replace its
-#: ``dataflow`` by ``Triplets("i")``, ``Triplets("j")`` or other sizes for the ablation of Eq. 3).
+#: after a system follow its paper, with the settings of `pcnn.ops.engine_settings`. Those for
+#: voxels search on CUDA devices only; ``pointcnnpp`` serves native points, with triplets sorted by
+#: slot and the sizes of the paper (``having(sort="i")`` for the ablation of Eq. 3).
 ENGINES = {
     engine.name: engine
     for engine in (
         Engine("auto", AutomaticBuilder(), points=RadiusSearch()),
         Engine("reference", SortedSearch(), Reference(), RadiusSearch()),
-        Engine("torchsparse", HashTable(), TORCHSPARSE),
-        Engine("minuet", DoubleTraversed(), MINUET),
-        Engine("spira", ZDelta(product="hybrid:3"), Hybrid(3)),
-        Engine("pointcnnpp", RadiusSearch(), Triplets()),
+        Engine.of_paper("torchsparse", TorchSparseSettings()),
+        Engine.of_paper("minuet", MinuetSettings()),
+        Engine.of_paper("spira", SpiraSettings()),
+        Engine.of_paper("pointcnnpp", PointCnnppSettings()),
         Engine("brute_force", BruteForce(), Reference()),
     )
 }
@@ -198,22 +228,23 @@ def check_geometry(engine: Engine, geometry: str) -> None:
         raise engine.unserved(geometry)
 
 
-def resolve(engine: str | Engine | None, deterministic: bool = False) -> Engine:
+def resolve(engine: str | Engine | None, deterministic: bool = False, **settings: Any) -> Engine:
     """Return the engine of a name; an engine object passes through, ``None`` means ``auto``.
 
     Args:
         engine: name or engine.
         deterministic: only what gives identical bits in two runs; ``auto`` then leaves out what is
             quicker but adds by atomics.
+        settings: of its paper, as in `Engine.having`.
 
     Raises:
-        ValueError: no engine of that name, or one whose dataflow adds in an order that differs
-            from run to run; the message names those there are.
+        ValueError: no engine of that name, one whose dataflow adds in an order that differs from
+            run to run, or a setting that the engine has not; the message names those there are.
     """
     name = "auto" if engine is None else engine
     if isinstance(name, str) and name not in ENGINES:
         raise ValueError(f"no engine named {name!r}; there are {', '.join(ENGINES)}")
-    found = ENGINES[name] if isinstance(name, str) else name
+    found = (ENGINES[name] if isinstance(name, str) else name).having(**settings)
     return _reproducible(found) if deterministic else found
 
 

@@ -1,0 +1,316 @@
+"""Settings of the papers' engines: one frozen object an engine, with every setting its paper names.
+
+A setting is reached by the same word everywhere: ``resolve("minuet", padding=0.3)``,
+``engine.having(padding=0.3)``, and ``engine.padding=0.3`` on the command line.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, fields, replace
+from itertools import pairwise
+from typing import Annotated, Any, Literal, Protocol, TypeVar
+
+from annotated_types import Ge
+
+from pcnn.dataflows import Dataflow
+from pcnn.dataflows.gather_scatter import GatherScatter
+from pcnn.dataflows.grouping import (
+    EPSILONS,
+    THRESHOLDS,
+    Adaptive,
+    Fixed,
+    Grouping,
+    Separate,
+    Sorted,
+    Symmetric,
+)
+from pcnn.dataflows.hybrid import Hybrid
+from pcnn.dataflows.triplets import Sort, Triplets
+from pcnn.geometry import KernelMap
+from pcnn.hints import check_fields
+from pcnn.kernels.row_tiles import tiles_of
+from pcnn.maps import DoubleTraversed, HashTable, MapBuilder, ZDelta
+from pcnn.maps.radius import RadiusSearch
+from pcnn.ranges import Count, Natural, Share
+
+
+class EngineSettings(Protocol):
+    """What the paper of an engine leaves open; implementations are frozen dataclasses."""
+
+    def __hash__(self) -> int:
+        """Equal settings have equal hashes; a frozen dataclass has this by itself."""
+
+    @property
+    def builder(self) -> MapBuilder | RadiusSearch:
+        """The map builder of these settings."""
+
+    @property
+    def dataflow(self) -> Dataflow:
+        """The dataflow of these settings."""
+
+    def candidates(self, kernel_map: KernelMap, c_in: int, c_out: int) -> Iterator[EngineSettings]:
+        """Settings that the paper searches for one layer, these first; the builder stays.
+
+        Args:
+            kernel_map: a map of the layer, from the side on which the layer reads it.
+            c_in: input channels of a group of channels.
+            c_out: output channels of a group of channels.
+        """
+
+
+@dataclass(frozen=True)
+class TorchSparseSettings:
+    """TorchSparse (MLSys 2022).
+
+    Args:
+        epsilon: tolerance of redundant computation in a group, section 4.2.3.
+        threshold: rows S from which slots are multiplied one by one; ``None``: no number of rows.
+        grouping: ``adaptive``; ``fixed``, ``symmetric`` and ``separate`` are the steps before it,
+            without epsilon and threshold.
+        fused: one gather and one scatter for all slots, section 4.3.2.
+        locality: gather in the order of input rows, scatter in that of output rows.
+        vectorised: 16 bytes a thread, section 4.3.1.
+        search: how sites are kept, section 4.4: ``hash``, ``grid``, or ``auto``.
+        simplified: loops of known length in the search.
+        symmetry: half of the slots of a submanifold map is searched.
+
+    Raises:
+        ValueError: a value that its setting does not take.
+    """
+
+    epsilon: Share = 0.25
+    threshold: Natural | None = None
+    grouping: Literal["adaptive", "fixed", "symmetric", "separate"] = "adaptive"
+    fused: bool = True
+    locality: bool = True
+    vectorised: bool = True
+    search: Literal["auto", "hash", "grid"] = "auto"
+    simplified: bool = True
+    symmetry: bool = True
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+    @property
+    def builder(self) -> HashTable:
+        """See `EngineSettings.builder`."""
+        return HashTable(search=self.search, simplified=self.simplified, symmetry=self.symmetry)
+
+    @property
+    def dataflow(self) -> GatherScatter:
+        """See `EngineSettings.dataflow`."""
+        simple: dict[str, Grouping] = {
+            "fixed": Fixed(),
+            "symmetric": Symmetric(),
+            "separate": Separate(),
+        }
+        adaptive = Adaptive(self.epsilon, _rows(self.threshold))
+        grouping = simple.get(self.grouping, adaptive)
+        return GatherScatter(grouping, self.fused, self.locality, self.vectorised)
+
+    def candidates(
+        self, kernel_map: KernelMap, c_in: int, c_out: int
+    ) -> Iterator[TorchSparseSettings]:
+        """Tolerances and thresholds of Algorithm 5, of those with equal groups one."""
+        searched = (
+            replace(self, grouping="adaptive", epsilon=epsilon, threshold=_named(threshold))
+            for threshold in THRESHOLDS[::-1]
+            for epsilon in EPSILONS
+        )
+        yield from _of_unlike_groups((self, *searched), kernel_map)
+
+
+@dataclass(frozen=True)
+class MinuetSettings:
+    """Minuet (EuroSys 2024).
+
+    Args:
+        padding: largest padding overhead of a group of sorted slots, section 5.2.2; -1 multiplies
+            every slot on its own.
+        threshold: rows from which slots are multiplied one by one; ``None``: no number of rows.
+        gather_tile: channels of a program of the gather, section 5.2.1; ``None``: whole rows.
+        scatter_tile: the same of the scatter.
+        streams: that products are spread over.
+        source_block: B, input keys of a block of the search, section 5.1.
+        query_block: C, largest number of queries of a block.
+
+    Raises:
+        ValueError: a value that its setting does not take.
+    """
+
+    padding: Annotated[float, Ge(-1)] = 0.15
+    threshold: Natural | None = None
+    gather_tile: Count | None = None
+    scatter_tile: Count | None = None
+    streams: Count = 4
+    source_block: Count = 256
+    query_block: Count = 512
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+    @property
+    def builder(self) -> DoubleTraversed:
+        """See `EngineSettings.builder`."""
+        return DoubleTraversed(source_block=self.source_block, query_block=self.query_block)
+
+    @property
+    def dataflow(self) -> GatherScatter:
+        """See `EngineSettings.dataflow`."""
+        return GatherScatter(
+            Sorted(self.padding, _rows(self.threshold)),
+            gather_tile=self.gather_tile,
+            scatter_tile=self.scatter_tile,
+            streams=self.streams,
+        )
+
+    def candidates(self, kernel_map: KernelMap, c_in: int, c_out: int) -> Iterator[MinuetSettings]:
+        """Padding overheads, then tiles of the channels, each with the other settings as they are.
+
+        The paper searches gather, scatter and groups apart from each other too.
+        """
+        overheads = (-1.0, *(step / 10 for step in range(21)))
+        groups = (replace(self, padding=padding) for padding in overheads)
+        yield from _of_unlike_groups((self, *groups), kernel_map)
+        yield from (replace(self, gather_tile=tile) for tile in tiles_of(c_in)[:-1])
+        yield from (replace(self, scatter_tile=tile) for tile in tiles_of(c_out)[:-1])
+        if self.streams > 1:
+            yield replace(self, streams=1)
+
+
+@dataclass(frozen=True)
+class SpiraSettings:
+    """Spira (MLSys 2026).
+
+    Args:
+        t: slots of a smaller L1 norm are served by output row, section 5.4.
+        key_bits: of the packed keys of the search, 64, 32 or ``auto``, section 5.1.
+
+    Raises:
+        ValueError: a value that its setting does not take.
+    """
+
+    t: Natural = 3
+    key_bits: Literal["auto", 32, 64] = "auto"
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+    @property
+    def builder(self) -> ZDelta:
+        """See `EngineSettings.builder`."""
+        return ZDelta(product=f"hybrid:{self.t}", key_bits=self.key_bits)
+
+    @property
+    def dataflow(self) -> Hybrid:
+        """See `EngineSettings.dataflow`."""
+        return Hybrid(self.t)
+
+    def candidates(self, kernel_map: KernelMap, c_in: int, c_out: int) -> Iterator[SpiraSettings]:
+        """Every t, from all slots by pairs to all of them by output row."""
+        largest = int(kernel_map.layout("slot_norms")[0].max()) + 1
+        others = (t for t in range(largest + 1) if t != self.t)
+        yield self
+        yield from (replace(self, t=t) for t in others)
+
+
+@dataclass(frozen=True)
+class PointCnnppSettings:
+    """PointCNN++ (CVPR 2026), on native points.
+
+    Args:
+        sort: what triplets are sorted by, ``k``, ``i`` or ``j``.
+        length: L, triplets of a program of Algorithm 1.
+        block_in: input channels of a block, a power of two.
+        block_out: output channels of a block, a power of two.
+
+    Raises:
+        ValueError: a value that its setting does not take.
+    """
+
+    sort: Sort = "k"
+    length: Count = 128
+    block_in: Count = 32
+    block_out: Count = 32
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+    @property
+    def builder(self) -> RadiusSearch:
+        """See `EngineSettings.builder`."""
+        return RadiusSearch()
+
+    @property
+    def dataflow(self) -> Triplets:
+        """See `EngineSettings.dataflow`."""
+        return Triplets(self.sort, self.length, self.block_out, self.block_in)
+
+    def candidates(
+        self, kernel_map: KernelMap, c_in: int, c_out: int
+    ) -> Iterator[PointCnnppSettings]:
+        """Lengths L, and blocks of the channels, each with the other settings as they are."""
+        yield self
+        lengths = (one for one in (32, 64, 128, 256) if one != self.length)
+        yield from (replace(self, length=length) for length in lengths)
+        blocks = (one for one in (16, 32, 64) if one != self.block_in)
+        yield from (replace(self, block_in=block, block_out=block) for block in blocks)
+
+
+def setting_names(settings: EngineSettings | None) -> tuple[str, ...]:
+    """Names of the settings of an engine, none of one without."""
+    return () if settings is None else tuple(field.name for field in fields(_checked(settings)))
+
+
+def with_settings(
+    engine: str, settings: EngineSettings | None, values: dict[str, Any]
+) -> EngineSettings:
+    """Settings with other values.
+
+    Args:
+        engine: name of the engine, for the error.
+        settings: of the engine; ``None``: it has none.
+        values: by the setting's name.
+
+    Raises:
+        ValueError: the engine has no such setting, the message names those it has; or a value that
+            is refused.
+    """
+    known = setting_names(settings)
+    unknown = [name for name in values if name not in known]
+    if settings is None or unknown:
+        there = f"it has {', '.join(known)}" if known else "it has none"
+        raise ValueError(f"engine {engine!r} has no setting {', '.join(unknown)}; {there}")
+    changed: EngineSettings = replace(_checked(settings), **values)
+    return changed
+
+
+_One = TypeVar("_One", TorchSparseSettings, MinuetSettings)
+
+
+def _checked(settings: EngineSettings) -> Any:
+    """The settings as the dataclass that they are."""
+    return settings
+
+
+def _rows(threshold: int | None) -> float:
+    return math.inf if threshold is None else threshold
+
+
+def _named(threshold: float) -> int | None:
+    return None if math.isinf(threshold) else int(threshold)
+
+
+def _of_unlike_groups(searched: Iterable[_One], kernel_map: KernelMap) -> Iterator[_One]:
+    """Of settings that multiply the slots of a map in the same groups the first ones."""
+    offsets = kernel_map.offsets.tolist()
+    sizes = [end - start for start, end in pairwise(offsets)]
+    skip = int(kernel_map.layout("identity_slot")[0])
+    seen = set()
+    for one in searched:
+        groups = frozenset(one.dataflow.grouping.groups(sizes, skip))
+        if groups not in seen:
+            seen.add(groups)
+            yield one
