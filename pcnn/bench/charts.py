@@ -232,6 +232,8 @@ def _point(row: Row, view: View) -> Point | None:
     y: object = timed.y if timed else (row.params or {}).get(view.y)
     if view.y == "runs_per_second" and row.wall_ms:
         y = 1e3 / row.wall_ms
+    elif view.y == "tflops" and (spent := time_of(row)):
+        y = float((row.params or {})["gflop"]) / spent.y
     elif hasattr(row, view.y):
         y = getattr(row, view.y)
     if not isinstance(y, int | float):
@@ -278,7 +280,10 @@ def _layer(row: Row) -> str:
 
 def _sizes(row: Row) -> str:
     given = row.params or {}
-    return "\n".join(f"{name} {given[name]}" for name in ("K", "B") if name in given) or "usual"
+    return (
+        "\n".join(f"{name} {given[name]}" for name in ("K", "B", "width", "scans") if name in given)
+        or "usual"
+    )
 
 
 def _title(row: Row) -> str:

@@ -85,6 +85,25 @@ def load_scene(workload: str) -> Scene:
     return Scene(path.stem, _read(path))
 
 
+#: Cells that a car has gone on before its next scan, along x and y.
+AHEAD = (7, 2)
+
+
+def aggregated(grid: VoxelGrid, scans: int) -> VoxelGrid:
+    """A cloud as several scans of a driving car leave it: the scan, and moved copies of it.
+
+    A stand-in for scans that follow each other: a moved copy meets the same surfaces elsewhere.
+
+    Raises:
+        ValueError: several clouds.
+    """
+    if grid.batch_size > 1:
+        raise ValueError("this scene holds several clouds; scans are aggregated in one")
+    cells = grid.coords[:, 1:]
+    step = cells.new_tensor([*AHEAD, 0])
+    return grid_of_cells(torch.cat([cells + number * step for number in range(scans)]))
+
+
 def _generated(name: str) -> np.ndarray | None:
     if name in SLABS:
         return slab(*SLABS[name])

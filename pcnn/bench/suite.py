@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -9,8 +10,10 @@ from typing import Generic, TypeVar
 
 from pcnn.bench.charts import PeerRows, View, charts
 from pcnn.bench.render import render
-from pcnn.bench.rows import Header, Row, read_rows, write_rows
+from pcnn.bench.rows import Header, Row, left_out, read_rows, write_rows
 
+#: Engine of the row that stands for what was left out for want of time.
+REST = "rest"
 #: The setting of a suite; every suite has its own.
 S = TypeVar("S")
 
@@ -55,6 +58,17 @@ def chosen_figures(names: Sequence[str], figures: Sequence[Figure[S]]) -> list[F
         there = ", ".join(figure.name for figure in figures)
         raise ValueError(f"no figure {', '.join(unknown)}; there are {there}")
     return [known[name] for name in names]
+
+
+def until(rows: Iterator[Row], seconds: float, figure: str) -> Iterator[Row]:
+    """Rows of a figure; none begins after so many seconds, and a row `REST` then says so."""
+    end = time.monotonic() + seconds
+    for row in rows:
+        yield row
+        if time.monotonic() > end:
+            rest = Row(row.what, row.workload, REST, figure=figure)
+            yield left_out(rest, f"all after it: {seconds:g} s are over")
+            return
 
 
 def some(names: Sequence[str], most: int = 4) -> str:

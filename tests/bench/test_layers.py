@@ -11,7 +11,7 @@ import torch
 from pcnn.bench import engines
 from pcnn.bench.harness import Calls, Timing
 from pcnn.bench.layer_shape import KINDS, LayerShape
-from pcnn.bench.layers import figures
+from pcnn.bench.layers import grouping
 from pcnn.bench.layers import layer as layer_file
 from pcnn.bench.layers.figures import FIGURES
 from pcnn.bench.layers.layer import layer_rows, products_of, wanted_at
@@ -103,12 +103,24 @@ def test_a_grouping_is_searched_on_one_scene_and_used_on_all(
         calls(0)()
         return Timing.of([1.0])
 
-    monkeypatch.setattr(figures, "wall_time", timed)
+    monkeypatch.setattr(grouping, "wall_time", timed)
     rows = rows_of(FIGURES, "torchsparse_table1", of_layers())
     assert not left_out(rows)
     places = {(row.workload, (row.params or {})["searched_on"]) for row in rows}
     names = [scene.name for scene in SCENES]
     assert places == {(a, b) for a in names for b in names}
+    rows = rows_of(FIGURES, "torchsparse_table1_models", of_layers(scenes=SCENES[1:]))
+    assert not left_out(rows)
+    found = {(row.c_in, (row.params or {})["searched_for"]) for row in rows}
+    assert found == {(c, f"width {w}") for c in (16, 32, 48, 96) for w in ("1", "0.5")}
+
+
+def test_products_of_a_layer_are_timed_one_by_one_and_in_batches() -> None:
+    rows = rows_of(FIGURES, "torchsparse_fig7", of_layers(scenes=SCENES[1:]))
+    assert [(row.params or {})["batch"] for row in rows] == [1, 2, 13, 26]
+    first, *_, last = rows
+    assert (first.checked, first.c_in, first.k) == (True, 32, 3)
+    assert (last.params or {})["gflop"] == 2 * 26 * (last.params or {})["rows"] * 32 * 32 / 1e9
 
 
 def test_layers_come_kernel_by_kernel_where_they_are_wanted() -> None:

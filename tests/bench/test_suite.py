@@ -7,7 +7,7 @@ import pytest
 
 from pcnn.bench import suite
 from pcnn.bench.charts import charts
-from pcnn.bench.layers import figures as layers
+from pcnn.bench.layers import grouping
 from pcnn.bench.mapping.figures import FIGURES
 from pcnn.bench.networks import cases
 from pcnn.bench.networks import figures as networks
@@ -138,7 +138,7 @@ def test_the_cases_of_a_figure_are_listed_and_drawn(
     if figure.name in MEASURED:
         return
     listed(monkeypatch)
-    monkeypatch.setattr(layers, "searched", lambda *_: Adaptive(0.25))
+    monkeypatch.setattr(grouping, "searched", lambda *_: Adaptive(0.25))
     monkeypatch.setattr(cases, "settle_norms", lambda network, x: None)
     monkeypatch.setattr(networks, "_quickest_tile", lambda *_: 4)
     rows = list(figure.measure(SETTINGS[suite], figure.name))

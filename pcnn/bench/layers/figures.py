@@ -3,94 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import cache, partial
-
-import torch
+from functools import partial
 
 from pcnn.bench import engines, run
 from pcnn.bench.charts import View
-from pcnn.bench.engines import MOVEMENT, Entry, on
-from pcnn.bench.harness import Repeats, same, wall_time
+from pcnn.bench.engines import MOVEMENT, Entry
 from pcnn.bench.layer_shape import LayerShape, layer_shapes
-from pcnn.bench.layers.layer import layer_rows, torch_dtype
+from pcnn.bench.layers.batched import batched_products
+from pcnn.bench.layers.grouping import of_scenes, of_widths
+from pcnn.bench.layers.layer import layer_rows
 from pcnn.bench.layers.parts import parts_of
 from pcnn.bench.peers import LAYERS as PEER_LAYERS
 from pcnn.bench.place import Place
 from pcnn.bench.rows import Row
 from pcnn.bench.setting import LayersSetting
 from pcnn.bench.suite import Figure
-from pcnn.dataflows.gather_scatter import GatherScatter
-from pcnn.dataflows.grouping import Adaptive, Group, search_adaptive
-from pcnn.dataflows.padded_buffer import multiply_block, padded_buffer
-from pcnn.dataflows.torch_sums import per_group
 from pcnn.geometry import Kernel
 from pcnn.kernels.row_tiles import tiles_of
 from pcnn.maps.hash_table import HashTable
-from pcnn.ops.engine import Engine
-
-#: A coarse search space: tolerances, and rows from which single products serve.
-EPSILONS = (0.0, 0.1, 0.25, 0.5, 1.0)
-FROM_ROWS = (0.0, 4096.0, 65536.0, float("inf"))
-
-
-@dataclass(frozen=True)
-class _Given:
-    """Groups that are given, whatever the sizes.
-
-    Args:
-        found: the groups.
-        name: in the way of groupings.
-    """
-
-    found: tuple[Group, ...]
-    name: str = "given"
-
-    def groups(self, sizes: Sequence[int], skip: int = -1) -> tuple[Group, ...]:
-        """See `pcnn.dataflows.grouping.Grouping.groups`."""
-        return self.found
-
-
-def specialised(setting: LayersSetting, figure: str) -> Iterator[Row]:
-    """Search on every scene, then time what was found on every scene."""
-    builder = on(setting.where, HashTable())
-
-    @cache
-    def entries(shape: LayerShape) -> list[Entry]:
-        chosen: list[Entry] = []
-        for scene in setting.scenes:
-            found = searched(setting, Place.of(scene, shape.kernel, setting.where), shape)
-            engine = Engine("torchsparse", builder, GatherScatter(found))
-            chosen.append((engine, {"searched_on": scene.name, "grouping": found.name}))
-        return chosen
-
-    return layer_rows(setting, figure, entries, layer_shapes("32:32:3,96:96:3"), ["layer"])
-
-
-def searched(setting: LayersSetting, place: Place, shape: LayerShape) -> Adaptive:
-    """The quickest adaptive grouping of a layer's products on a scene."""
-    dtype, device = torch_dtype(setting.dtype_name), setting.where
-    sizes = [len(j) for j, _ in place.pairs]
-    weight = torch.ones(place.kernel.volume, shape.c_in, shape.c_out, dtype=dtype, device=device)
-    matrices = per_group(weight, 1)
-    ends = [0]
-    for size in sizes:
-        ends.append(ends[-1] + size)
-
-    def cost(_: Sequence[int], groups: tuple[Group, ...]) -> float:
-        buffer = padded_buffer(tuple(ends), _Given(groups), -1, False)
-        rows = torch.ones(buffer.rows, shape.c_in, dtype=dtype, device=device)
-        products = rows.new_empty(buffer.rows, shape.c_out)
-
-        def run() -> None:
-            for block in buffer.blocks:
-                part = rows[block.start : block.end]
-                multiply_block(part, matrices, products[block.start :], block)
-
-        return wall_time(same(run), device, Repeats(5, 2, 0.2)).median
-
-    return search_adaptive([sizes], cost, epsilons=EPSILONS, thresholds=FROM_ROWS)
-
 
 Measure = Callable[[LayersSetting, str], Iterator[Row]]
 
@@ -213,6 +143,13 @@ SCANS = "scans of the paper's data sets"
 FIGURES: tuple[Figure[LayersSetting], ...] = (
     Figure("layers", "single convolutions", "", layer_rows, (LAYERS,), "a layer"),
     Figure(
+        "torchsparse_fig7",
+        "rate of the products of a layer, so many of them in a call",
+        "the first layer of MinkUNet on SemanticKITTI",
+        batched_products,
+        (View("tflops", "batch", "engine", "shape workload", kind="points", label="TFLOP/s"),),
+    ),
+    Figure(
         "torchsparse_fig12",
         "triplets of every slot",
         "SemanticKITTI and nuScenes",
@@ -223,8 +160,15 @@ FIGURES: tuple[Figure[LayersSetting], ...] = (
         "torchsparse_table1",
         "an adaptive grouping searched on one scene, used on others",
         "SemanticKITTI and nuScenes",
-        specialised,
+        of_scenes,
         (by_layer("searched_on", "=searched_on"),),
+    ),
+    Figure(
+        "torchsparse_table1_models",
+        "an adaptive grouping searched for one width of MinkUNet, used for the other",
+        "SemanticKITTI",
+        of_widths,
+        (by_layer("searched_for", "=searched_for"),),
     ),
     Figure(
         "torchsparse_table2",

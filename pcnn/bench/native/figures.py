@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -13,9 +12,9 @@ from pcnn.bench.native.memory import breakdown_rows, largest_rows, step_rows
 from pcnn.bench.native.network import network_rows
 from pcnn.bench.native.triplets import triplet_rows
 from pcnn.bench.peers import NATIVE
-from pcnn.bench.rows import Row, left_out
+from pcnn.bench.rows import Row
 from pcnn.bench.setting import NativeSetting
-from pcnn.bench.suite import Figure
+from pcnn.bench.suite import Figure, until
 
 Measure = Callable[[NativeSetting, str], Iterator[Row]]
 
@@ -23,16 +22,10 @@ S3DIS = "10 scenes of S3DIS"
 
 
 def in_time(measure: Measure) -> Measure:
-    """Begin nothing more after the setting's seconds; a row without times then says so."""
+    """Begin nothing more after the setting's seconds."""
 
     def measure_for_a_while(setting: NativeSetting, figure: str) -> Iterator[Row]:
-        end = time.monotonic() + setting.limit
-        for row in measure(setting, figure):
-            yield row
-            if time.monotonic() > end:
-                rest = Row(row.what, row.workload, "rest", figure=figure)
-                yield left_out(rest, f"all after it: {setting.limit:g} s are over")
-                return
+        yield from until(measure(setting, figure), setting.limit, figure)
 
     return measure_for_a_while
 

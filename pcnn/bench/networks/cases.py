@@ -21,7 +21,7 @@ from pcnn.bench.networks.work import TRAINING, Cells, Input, Work
 from pcnn.bench.place import Params
 from pcnn.bench.rows import Row
 from pcnn.bench.run import Case, Checked, Columns, Measure, middle_trace, part_columns, run, whole
-from pcnn.bench.scenes import Scene
+from pcnn.bench.scenes import Scene, aggregated
 from pcnn.bench.setting import NetworksSetting, Setting
 from pcnn.bench.trace import Trace, trace
 from pcnn.bench.verify import bound_of, check_network, rms
@@ -63,11 +63,15 @@ class NetworkSize:
         model: name of the network.
         size: of its kernels; ``None``: its own.
         batches: clouds in the batch.
+        width: factor on all channels.
+        scans: that are aggregated in a cloud.
     """
 
     model: str
     size: int | None = None
     batches: int = 1
+    width: float = 1.0
+    scans: int = 1
 
     @property
     def kernel_size(self) -> int:
@@ -75,10 +79,11 @@ class NetworkSize:
         return KERNEL_SIZE[self.model] if self.size is None else self.size
 
     @property
-    def params(self) -> dict[str, int]:
+    def params(self) -> dict[str, int | float]:
         """Fields that distinguish its rows from the network's own."""
-        found = {} if self.size is None else {"K": self.size}
-        return found | ({} if self.batches == 1 else {"B": self.batches})
+        found: dict[str, int | float] = {} if self.size is None else {"K": self.size}
+        others = {"B": self.batches, "width": self.width, "scans": self.scans}
+        return found | {name: value for name, value in others.items() if value != 1}
 
 
 class Standard:
@@ -96,7 +101,8 @@ class Standard:
         """The network of an engine, with weights of its own."""
         setting = self.setting
         size = self.size.kernel_size
-        return make_network(self.size.model, engine, size, setting.width, setting.where)
+        width = setting.width * self.size.width
+        return make_network(self.size.model, engine, size, width, setting.where)
 
     def work(self, engine: Engine, mode: str, cells: Input) -> Work:
         """The network of an engine with the common weights, ready to be called.
@@ -253,6 +259,8 @@ def network_row(
 def cells_of(setting: NetworksSetting, scene: Scene, size: NetworkSize) -> tuple[Cells, Cells]:
     """Cells that a network is timed on, and cells that it is checked on: few enough."""
     grid, device = scene.grid.to(setting.where), setting.where
+    if size.scans > 1:
+        grid = aggregated(grid, size.scans)
     cells, rows = Cells.of(grid, device, size.batches), setting.check_voxels // size.batches
     if grid.rows <= rows:
         return cells, cells

@@ -28,6 +28,7 @@ from pcnn.bench.trace import trace
 from pcnn.bench.verify import CheckFailed
 from pcnn.dataflows import Dataflow
 from pcnn.dataflows.gather_scatter import MINUET, TORCHSPARSE, GatherScatter
+from pcnn.dataflows.grouping import Separate
 from pcnn.kernels.row_tiles import tiles_of
 from pcnn.maps.hash_table import HashTable
 from pcnn.ops.engine import Engine, resolve
@@ -145,14 +146,14 @@ def with_papers(setting: NetworksSetting) -> list[Entry]:
 
 
 def inference(
-    *models: str,
+    *models: str | NetworkSize,
     compared: Callable[[NetworksSetting], list[Entry]] = with_papers,
     parts: run.Measure | None = None,
 ) -> Measure:
     """Inference from cells of these networks, or of the setting's where none is named."""
 
     def measure(setting: NetworksSetting, figure: str) -> Iterator[Row]:
-        sizes = [NetworkSize(name) for name in models]
+        sizes = [NetworkSize(one) if isinstance(one, str) else one for one in models]
         return network_rows(setting, figure, sizes, ["infer"], compared(setting), parts)
 
     return measure
@@ -182,6 +183,27 @@ def kernels_and_batches(setting: NetworksSetting, figure: str) -> Iterator[Row]:
             )
 
 
+#: The networks of TorchSparse's evaluation without heads of detectors: MinkUNet at half and at full
+#: width, and on three scans; the backbone of CenterPoint, and on three scans.
+TORCHSPARSE_NETWORKS = (
+    NetworkSize("minkunet", width=0.5),
+    NetworkSize("minkunet"),
+    NetworkSize("minkunet", scans=3),
+    NetworkSize("sparse_resnet"),
+    NetworkSize("sparse_resnet", scans=3),
+)
+
+
+def with_baseline(setting: NetworksSetting) -> list[Entry]:
+    """The papers' engines and the setting's, and what TorchSparse measures itself against.
+
+    The baseline gathers, multiplies and scatters slot by slot, one channel a thread.
+    """
+    plain = GatherScatter(Separate(), fused=False, locality=False, vectorised=False)
+    first: Entry = Engine("baseline", on(setting.where, HashTable()), plain), {}
+    return [first, *with_papers(setting)]
+
+
 def torchsparse_first(setting: NetworksSetting) -> list[Entry]:
     """Gather-scatter as TorchSparse has it, then the setting's other engines."""
     first: Entry = Engine("torchsparse", on(setting.where, HashTable()), TORCHSPARSE), {}
@@ -206,9 +228,18 @@ TIMES = View(
     about="from shuffled cells",
     beside=NETWORKS,
 )
+CELLS = "inference from cells"
+#: The same in kernels: host and launches play no part.
+KERNELS = View(**BARS, y="gpu_busy_ms", kind="points", log=True, label=BUSY, suffix="busy")
 MEMORY = "peak memory above what was there [MiB]"
-OVER_SIZE = View(
-    "wall_ms", "n", "engine", "model", kind="lines", log=True, about="inference from cells"
+OVER_SIZE = tuple(
+    View(y, "n", "engine", "model", kind="lines", log=True, label=label, suffix=suffix, about=CELLS)
+    for y, label, suffix in (("wall_ms", WALL, ""), ("gpu_busy_ms", BUSY, "busy"))
+)
+
+BY_STEP = tuple(
+    View(y, "step", "engine", "model workload", label=label, suffix=suffix)
+    for y, label, suffix in (("wall_ms", WALL, ""), ("gpu_busy_ms", BUSY, "busy"))
 )
 
 FIGURES: tuple[Figure[NetworksSetting], ...] = (
@@ -228,43 +259,53 @@ FIGURES: tuple[Figure[NetworksSetting], ...] = (
         "torchsparse_fig11",
         "networks by engine, runs in a second; figure 14 in absolute numbers",
         "MinkUNet and CenterPoint on SemanticKITTI, nuScenes and Waymo",
-        inference("minkunet", "sparse_resnet"),
-        (View(**BARS, y="runs_per_second", kind="points", log=True, label="runs in a second"),),
+        inference(*TORCHSPARSE_NETWORKS, compared=with_baseline),
+        (
+            View(
+                "runs_per_second",
+                "workload",
+                "engine",
+                "model sizes",
+                kind="points",
+                log=True,
+                label="runs in a second",
+            ),
+        ),
     ),
     Figure(
         "minuet_fig12",
         "networks by engine",
         "SemanticKITTI, S3DIS, Semantic3D, ShapeNetSem",
         inference("sparse_resnet", "minkunet"),
-        (TIMES,),
+        (TIMES, KERNELS),
     ),
     Figure(
         "minuet_fig13",
         "networks by engine, over the density of a random scene",
         "the same kind of scene, 400^3 cells",
         over_generated("box400", "sparse_resnet", "minkunet"),
-        (OVER_SIZE,),
+        OVER_SIZE,
     ),
     Figure(
         "spira_fig8",
         "networks by engine; figures 9 and 18 to 21 on other GPUs",
         "SemanticKITTI, ScanNet and Waymo",
         inference(),
-        (TIMES,),
+        (TIMES, KERNELS),
     ),
     Figure(
         "spira_fig16",
         "networks by engine, over the density of a random scene",
         "the same kind of scene, 200^3 cells",
         over_generated("box200"),
-        (OVER_SIZE,),
+        OVER_SIZE,
     ),
     Figure(
         "spira_fig17",
         "SparseResNet21 by engine, over the size of a random scene of 1.25 %",
         "the same kind of scene, 200 cells high",
         over_generated("slab", "sparse_resnet"),
-        (OVER_SIZE,),
+        OVER_SIZE,
     ),
     Figure(
         "spira_table4",
@@ -288,7 +329,7 @@ FIGURES: tuple[Figure[NetworksSetting], ...] = (
         "networks with one more of Minuet's ideas at a time",
         "SemanticKITTI, S3DIS, Semantic3D, ShapeNetSem",
         ideas("minuet", engines.MINUET_STEPS, "sparse_resnet", "minkunet"),
-        (View("wall_ms", "step", "engine", "model workload"),),
+        BY_STEP,
     ),
     Figure(
         "minuet_fig20",
@@ -307,7 +348,7 @@ FIGURES: tuple[Figure[NetworksSetting], ...] = (
         "MinkUNet42 with one more of Spira's ideas at a time",
         "SemanticKITTI, ScanNet and Waymo",
         ideas("spira", engines.SPIRA_STEPS, "minkunet"),
-        (View("wall_ms", "step", "engine", "model workload"),),
+        BY_STEP,
     ),
     Figure(
         "spira_table1",
