@@ -20,7 +20,8 @@ HEAD = """\
 states; `make licences` writes this page. A package that the build, the system or the Python where
 it was written does not install has no metadata to read: its page on the index,
 `https://pypi.org/project/NAME`, states its licence, and those named `nvidia-*` are under NVIDIA's
-own terms.
+own terms. Packages whose weights are converted, and whose times are measured where they are
+installed, are no dependencies: [interop.md](interop.md) names their licences.
 
 | package | licence |
 |---|---|

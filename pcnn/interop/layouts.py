@@ -1,0 +1,232 @@
+"""Layouts of convolution weights in other packages, and their permutations into ours and back.
+
+All of these packages correlate, as we do: ``in = stride * out + dilation * slot - padding``, and a
+transposed or inverse convolution reads the same weight of the same slot backwards. So weights
+differ in the order of slots and of axes only. Paddings may differ too, and belong to the layer:
+`docs/interop.md` lists them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+import torch
+from torch import Tensor
+
+from pcnn.geometry import Kernel
+
+#: Which axis of a kernel runs fastest in its slots; ``x_if_odd``: x where the number of slots is
+#: odd, else z.
+Fastest = Literal["x", "z", "x_if_odd"]
+
+
+class WeightLayout(Protocol):
+    """How a package keeps the weight of a convolution."""
+
+    @property
+    def package(self) -> str:
+        """Name of the package."""
+
+    @property
+    def licence(self) -> str:
+        """SPDX name of the package's licence."""
+
+    @property
+    def parameter(self) -> str:
+        """Name of the weight in the package's layers."""
+
+    def to_ours(self, weight: Tensor, kernel: Kernel, groups: int = 1) -> Tensor:
+        """Weight ``[K, C_in / groups, C_out]`` of a weight of the package.
+
+        Args:
+            weight: in the package's layout, any dtype.
+            kernel: of the layer.
+            groups: groups of channels.
+
+        Raises:
+            ValueError: a weight whose shape is none of this kernel, or groups that the package
+                does not have.
+        """
+
+    def from_ours(self, weight: Tensor, kernel: Kernel, groups: int = 1) -> Tensor:
+        """Weight in the package's layout of ours, contiguous; the inverse of `to_ours`.
+
+        Args:
+            weight: ``[K, C_in / groups, C_out]``.
+            kernel: of the layer.
+            groups: groups of channels.
+
+        Raises:
+            ValueError: as `to_ours`.
+        """
+
+
+@dataclass(frozen=True)
+class SlotsFirst:
+    """``[K, C_in, C_out]``: MinkowskiEngine, TorchSparse, WarpConvNet and pointelligence.
+
+    Args:
+        package: its name.
+        licence: SPDX name of its licence.
+        fastest: the axis that runs fastest in the slots.
+        parameter: name of the weight in its layers.
+        flat: a kernel of one slot is a matrix ``[C_in, C_out]``.
+        groups: ``never``: it has none; ``axis``: ``[K, G, C_in / G, C_out / G]``, where there are
+            groups; ``always``: so for one group too.
+    """
+
+    package: str
+    licence: str
+    fastest: Fastest = "z"
+    parameter: str = "weight"
+    flat: bool = False
+    groups: Literal["never", "axis", "always"] = "never"
+
+    def to_ours(self, weight: Tensor, kernel: Kernel, groups: int = 1) -> Tensor:
+        """See `WeightLayout.to_ours`."""
+        _require(self._fits(weight, kernel, groups), self.package, weight, kernel, groups)
+        if weight.ndim == 2:
+            weight = weight[None]
+        if weight.ndim == 4:  # outputs group by group, as ours
+            weight = weight.transpose(1, 2).flatten(2)
+        return weight[_slots(kernel, self.fastest, inverse=True).to(weight.device)].contiguous()
+
+    def from_ours(self, weight: Tensor, kernel: Kernel, groups: int = 1) -> Tensor:
+        """See `WeightLayout.from_ours`."""
+        _require(_is_ours(weight, kernel, groups), "ours", weight, kernel, groups)
+        _require(groups == 1 or self.groups != "never", self.package, weight, kernel, groups)
+        weight = weight[_slots(kernel, self.fastest, inverse=False).to(weight.device)]
+        if groups > 1 or self.groups == "always":
+            weight = weight.unflatten(2, (groups, -1)).transpose(1, 2)
+        return (weight[0] if self.flat and kernel.volume == 1 else weight).contiguous()
+
+    def _fits(self, weight: Tensor, kernel: Kernel, groups: int) -> bool:
+        if groups > 1 and self.groups == "never":
+            return False
+        if self.flat and kernel.volume == 1:
+            return weight.ndim in (2, 3) and (weight.ndim == 2 or weight.shape[0] == 1)
+        many = groups > 1 or self.groups == "always"
+        if weight.ndim != (4 if many else 3) or weight.shape[0] != kernel.volume:
+            return False
+        return not many or weight.shape[1] == groups
+
+
+@dataclass(frozen=True)
+class ChannelsAround:
+    """Kernel axes by themselves, with channels before or behind, as spconv and FlexGEMM have it.
+
+    Axes of a kernel are those of the coordinates, in their order: write ``axes="zyx"`` for weights
+    of networks whose coordinates are (batch, z, y, x), as OpenPCDet's and mmdetection3d's are.
+
+    Args:
+        package: its name.
+        licence: SPDX name of its licence.
+        order: of the output channels ``K``, the kernel ``RS`` and the input channels ``C``.
+        axes: of the coordinates.
+        parameter: name of the weight in its layers.
+        mm_of_pointwise: the package multiplies by the memory of a pointwise weight as if it were
+            ``[C_in, C_out]``, whatever its shape says, as spconv does.
+    """
+
+    package: str
+    licence: str
+    order: Literal["KRSC", "RSKC", "RSCK"] = "KRSC"
+    axes: Literal["xyz", "zyx"] = "xyz"
+    parameter: str = "weight"
+    mm_of_pointwise: bool = False
+
+    def to_ours(self, weight: Tensor, kernel: Kernel, groups: int = 1) -> Tensor:
+        """See `WeightLayout.to_ours`."""
+        size = kernel.size if self.axes == "xyz" else kernel.size[::-1]
+        here = weight.ndim == 5 and tuple(weight.permute(self._back).shape[:3]) == size
+        _require(here and groups == 1, self.package, weight, kernel, groups)
+        plain = weight.permute(self._back)  # [R, S, T, C_in, C_out]
+        if self._reinterprets(kernel):
+            plain = weight.contiguous().view(1, 1, 1, plain.shape[3], plain.shape[4])
+        if self.axes == "zyx":
+            plain = plain.permute(2, 1, 0, 3, 4)
+        return plain.flatten(0, 2).contiguous()
+
+    def from_ours(self, weight: Tensor, kernel: Kernel, groups: int = 1) -> Tensor:
+        """See `WeightLayout.from_ours`."""
+        _require(_is_ours(weight, kernel, groups), "ours", weight, kernel, groups)
+        _require(groups == 1, self.package, weight, kernel, groups)
+        plain = weight.unflatten(0, kernel.size)
+        if self.axes == "zyx":
+            plain = plain.permute(2, 1, 0, 3, 4)
+        theirs = plain.permute(*(self._back.index(axis) for axis in range(5)))
+        if self._reinterprets(kernel):
+            return weight.contiguous().clone().view(theirs.shape)
+        return theirs.contiguous()
+
+    @property
+    def _back(self) -> tuple[int, ...]:
+        """Axes of the package's weight that are our ``[x, y, z, C_in, C_out]``."""
+        return {
+            "KRSC": (1, 2, 3, 4, 0),
+            "RSKC": (0, 1, 2, 4, 3),
+            "RSCK": (0, 1, 2, 3, 4),
+        }[self.order]
+
+    def _reinterprets(self, kernel: Kernel) -> bool:
+        return self.mm_of_pointwise and kernel.volume == 1 and not kernel.is_strided
+
+
+def _slots(kernel: Kernel, fastest: Fastest, inverse: bool) -> Tensor:
+    """Our slot of every slot of a package, ``[K]`` int64; the inverse: theirs of every one of ours.
+
+    Ours have z fastest.
+    """
+    own = torch.arange(kernel.volume)
+    if fastest == "z" or (fastest == "x_if_odd" and kernel.volume % 2 == 0):
+        return own
+    if inverse:
+        return own.view(kernel.size[::-1]).permute(2, 1, 0).flatten()
+    return own.view(kernel.size).permute(2, 1, 0).flatten()
+
+
+def _is_ours(weight: Tensor, kernel: Kernel, groups: int) -> bool:
+    return weight.ndim == 3 and weight.shape[0] == kernel.volume and weight.shape[2] % groups == 0
+
+
+def _require(fits: bool, package: str, weight: Tensor, kernel: Kernel, groups: int) -> None:
+    if not fits:
+        raise ValueError(
+            f"a weight {list(weight.shape)} is none of {package} for a kernel of size "
+            f"{kernel.size} in {groups} groups; give the layer it belongs to, and the layout of "
+            "the package that wrote it"
+        )
+
+
+#: MinkowskiEngine 0.5: x fastest, ``kernel``; biases are ``[1, C_out]``.
+MINKOWSKI = SlotsFirst("MinkowskiEngine", "MIT", "x", "kernel", flat=True)
+#: TorchSparse 2: MinkowskiEngine's order for an odd number of slots, ours for an even one.
+TORCHSPARSE = SlotsFirst("torchsparse", "MIT", "x_if_odd", "kernel", flat=True)
+#: WarpConvNet: our order.
+WARPCONVNET = SlotsFirst("warpconvnet", "Apache-2.0", groups="axis")
+#: Official code of PointCNN++: our order, groups always apart.
+POINTELLIGENCE = SlotsFirst("pointelligence", "Apache-2.0", groups="always")
+#: spconv 2 and spconv-triton.
+SPCONV = ChannelsAround("spconv", "Apache-2.0", mm_of_pointwise=True)
+#: spconv 2 where ``SPCONV_SAVED_WEIGHT_LAYOUT`` is RSKC.
+SPCONV_RSKC = ChannelsAround("spconv (RSKC)", "Apache-2.0", "RSKC", mm_of_pointwise=True)
+#: spconv 1, and spconv 2 where ``SPCONV_SAVED_WEIGHT_LAYOUT`` is RSCK.
+SPCONV_RSCK = ChannelsAround("spconv (RSCK)", "Apache-2.0", "RSCK", mm_of_pointwise=True)
+#: FlexGEMM.
+FLEXGEMM = ChannelsAround("flex_gemm", "MIT")
+
+#: All of them, by the name of the package.
+LAYOUTS: dict[str, WeightLayout] = {
+    layout.package: layout
+    for layout in (
+        MINKOWSKI,
+        TORCHSPARSE,
+        WARPCONVNET,
+        POINTELLIGENCE,
+        SPCONV,
+        SPCONV_RSKC,
+        SPCONV_RSCK,
+        FLEXGEMM,
+    )
+}

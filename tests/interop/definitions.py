@@ -1,0 +1,116 @@
+"""Sparse convolutions of other packages as each of them defines its own, in plain torch.
+
+Sites are ``[N, 4]`` (batch, x, y, z) in units of their own voxels. Nothing here uses the package.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+Offset = tuple[int, ...]
+#: Input offset of every slot, of a kernel size.
+Offsets = Callable[[Sequence[int]], list[Offset]]
+
+
+def minkowski_offsets(size: Sequence[int]) -> list[Offset]:
+    """The index is decoded axis by axis, x first; odd sizes are centred, even ones begin at 0."""
+    found = []
+    for index in range(size[0] * size[1] * size[2]):
+        offset, rest = [], index
+        for k in size:
+            step, rest = rest % k, rest // k
+            offset.append(step - k // 2 if k % 2 else step)
+        found.append(tuple(offset))
+    return found
+
+
+def torchsparse_offsets(size: Sequence[int]) -> list[Offset]:
+    """From -K // 2 + 1 to K // 2; x fastest where the number of slots is odd."""
+    x, y, z = (range(-k // 2 + 1, k // 2 + 1) for k in size)
+    if size[0] * size[1] * size[2] % 2:
+        return [(i, j, k) for k in z for j in y for i in x]
+    return list(itertools.product(x, y, z))
+
+
+def warpconvnet_offsets(size: Sequence[int]) -> list[Offset]:
+    """A mesh grid with the last axis fastest; odd sizes are centred, even ones begin at 0."""
+    return list(
+        itertools.product(*(range(-(k // 2), k // 2 + 1) if k % 2 else range(k) for k in size))
+    )
+
+
+def pointelligence_offsets(size: Sequence[int]) -> list[Offset]:
+    """Rounded offsets of points count in base K, x first; here points stand on cells."""
+    (k, *_) = size
+    at = {}
+    for offset in itertools.product(range(-(k // 2), k // 2 + 1), repeat=3):
+        digits = [step + k // 2 for step in offset]
+        at[digits[0] * k * k + digits[1] * k + digits[2]] = offset
+    return [at[slot] for slot in range(k**3)]
+
+
+def by_offset(
+    inputs: Tensor,
+    outputs: Tensor,
+    x: Tensor,
+    weight: Tensor,
+    offsets: list[Offset],
+    stride: Sequence[int],
+    transposed: bool = False,
+) -> Tensor:
+    """``out[o] += x[stride * o + offset[k]] @ weight[k]``, backwards if transposed.
+
+    Weights are ``[K, C_in, C_out]``, ``[C_in, C_out]`` of one slot, or in groups.
+    """
+    weight = weight[None] if weight.ndim == 2 else weight
+    fine, coarse = (outputs, inputs) if transposed else (inputs, outputs)
+    rows = {tuple(site): row for row, site in enumerate(fine.tolist())}
+    found: list[list[Tensor]] = [[] for _ in outputs]
+    for number, (batch, *site) in enumerate(coarse.tolist()):
+        for k, offset in enumerate(offsets):
+            at = (s * c + o for s, c, o in zip(stride, site, offset, strict=True))
+            row = rows.get((batch, *at))
+            if row is not None:
+                i, j = (row, number) if transposed else (number, row)
+                found[i].append(_times(x[j], weight[k]))
+    width = weight.shape[-1] * (weight.shape[1] if weight.ndim == 4 else 1)
+    return torch.stack([sum(terms, x.new_zeros(width)) for terms in found])
+
+
+def _times(x: Tensor, weight: Tensor) -> Tensor:
+    if weight.ndim == 2:
+        return x @ weight
+    return torch.einsum("gc,gco->go", x.view(weight.shape[0], -1), weight).flatten()
+
+
+def spconv(
+    inputs: Tensor,
+    outputs: Tensor,
+    x: Tensor,
+    weight: Tensor,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    inverse: bool = False,
+) -> Tensor:
+    """``out * stride = in + padding - slot``, over KRSC weights; inverse: the same pairs backwards.
+
+    FlexGEMM's definition is the same. A kernel of one slot at stride 1 multiplies by the memory of
+    its weight, taken as ``[C_in, C_out]``, in spconv.
+    """
+    out, *size, _ = weight.shape
+    rows = {tuple(site): row for row, site in enumerate((inputs if inverse else outputs).tolist())}
+    y = x.new_zeros(len(outputs), out)
+    for number, (batch, *site) in enumerate((outputs if inverse else inputs).tolist()):
+        for slot in itertools.product(*map(range, size)):
+            place = [c + p - k for c, p, k in zip(site, padding, slot, strict=True)]
+            if any(at % s for at, s in zip(place, stride, strict=True)):
+                continue
+            row = rows.get((batch, *(at // s for at, s in zip(place, stride, strict=True))))
+            if row is not None:
+                i, j = (number, row) if inverse else (row, number)
+                y[i] += weight[(slice(None), *slot)] @ x[j]
+    return y
