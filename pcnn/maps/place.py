@@ -6,6 +6,7 @@ import struct
 from collections.abc import Sequence
 
 import torch
+from torch import Tensor
 
 from pcnn.geometry.padding import Part, place_in_torch
 from pcnn.kernels import cuda
@@ -40,6 +41,57 @@ def place(parts: Sequence[Part]) -> None:
     for device, own in devices.items():
         for first in range(0, len(own), MAX_PARTS):
             _launch(own[first : first + MAX_PARTS], device)
+
+
+class Intake:
+    """Memory of fixed size that takes the tensors of one call after another, in one launch.
+
+    Args:
+        count: ``[1]`` int32 for the number of rows.
+        memory: contiguous, one for every tensor of a call.
+    """
+
+    def __init__(self, count: Tensor, memory: Sequence[Tensor]) -> None:
+        self._count, self._memory = count, list(memory)
+        self._device = count.device
+        # addresses and dtypes are asked for once: the device waits for what a call looks up
+        self._kinds = [(one.data_ptr(), one.dtype) for one in memory]
+        self._spare = _NO_PART * (MAX_PARTS - 1 - len(self._kinds)) + _NUMBER.pack(
+            1 + len(self._kinds)
+        )
+
+    def take(self, tensors: Sequence[Tensor]) -> None:
+        """Copy tensors to the beginning of the memory, and the number of their rows.
+
+        Args:
+            tensors: ``[n, ...]``, as many as there is memory for; those of another device or dtype
+                take a copy each.
+        """
+        n = len(tensors[0])
+        packed = [_PART.pack(0, self._count.data_ptr(), 0, 1, n, FILLED, 0, 0)]
+        block = 1
+        if self._device.type in cuda.LOADERS:
+            for (address, dtype), tensor in zip(self._kinds, tensors, strict=True):
+                start, size = tensor.data_ptr(), tensor.nbytes
+                same = tensor.dtype is dtype and tensor.device == self._device
+                if not same or not tensor.is_contiguous() or (start | size) % 4:
+                    break
+                words = size // 4
+                packed.append(_PART.pack(start, address, words, words, 0, KEPT, 0, block))
+                block += -(-words // WORDS)
+            else:
+                arguments = b"".join(packed) + self._spare
+                cuda.module("place.cu", self._device).launch(
+                    "place", block, arguments, self._device
+                )
+                return
+        parts = [Part(self._count, self._count[:0], n)]
+        for own, tensor in zip(self._memory, tensors, strict=True):
+            if tensor.device == own.device:
+                parts.append(Part(own, tensor))
+            else:
+                own[:n].copy_(tensor, non_blocking=True)
+        place(parts)
 
 
 def _in_words(part: Part) -> bool:

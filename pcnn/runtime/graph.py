@@ -20,9 +20,8 @@ from torch import Tensor, nn
 
 from pcnn.geometry import VoxelGrid
 from pcnn.geometry.checks import check_finite, check_points, require_tensors, voxel_sizes
-from pcnn.geometry.padding import Part
 from pcnn.maps.cell_bits import fitting_words
-from pcnn.maps.place import place
+from pcnn.maps.place import Intake
 from pcnn.maps.voxel_points import REDUCTIONS, cells_of_points, reduce_by_row
 from pcnn.ops.room import PlanRoom, Room, WaitsForDevice
 from pcnn.ops.voxelize import voxelize
@@ -54,9 +53,7 @@ class Bucket:
     Args:
         room: sizes of the plan.
         bytes: device memory that capturing it took.
-        buffers: ``[room.points, 3]``, ``[room.points, C]`` and ``[room.points]`` (or None), where
-            points, features and batch index of clouds are copied to.
-        count: ``[1]`` int32, points of the cloud.
+        intake: memory that points, features and batch index of a cloud are copied to.
         seen: what the plan saw (`DevicePlan.seen`), on the memory of the graph.
         report: page-locked memory that it is copied to.
         graphs: that of the geometry, and that of the layers.
@@ -66,8 +63,7 @@ class Bucket:
 
     room: PlanRoom
     bytes: int
-    buffers: Cloud
-    count: Tensor
+    intake: Intake
     seen: Tensor
     report: Tensor
     graphs: tuple[torch.cuda.CUDAGraph, torch.cuda.CUDAGraph]
@@ -256,7 +252,7 @@ class GraphedNetwork(Graphed):
         if key.has_batch:
             clouds = torch.zeros(key.points, dtype=torch.int32, device=device)
         count = torch.zeros(1, dtype=torch.int32, device=device)
-        buffers = at, values, clouds
+        intake = Intake(count, [at, values] if clouds is None else [at, values, clouds])
 
         def geometry() -> tuple[VoxelGrid, Tensor, Tensor]:
             inputs = torch.empty(0)
@@ -276,7 +272,7 @@ class GraphedNetwork(Graphed):
         before = torch.cuda.memory_reserved(device)
         self._stream.wait_stream(torch.cuda.current_stream(device))
         with torch.cuda.stream(self._stream):
-            _fill(buffers, count, cloud)
+            intake.take(_given(cloud))
             grid, seen, inputs = geometry()  # once outside, where what is missing is compiled
             layers(grid, inputs)
             report = torch.empty(seen.shape, dtype=seen.dtype, pin_memory=True)
@@ -292,7 +288,7 @@ class GraphedNetwork(Graphed):
             return None
         torch.cuda.current_stream(device).wait_stream(self._stream)
         took = torch.cuda.memory_reserved(device) - before
-        bucket = Bucket(room, took, buffers, count, seen, report, graphs, output, grid)
+        bucket = Bucket(room, took, intake, seen, report, graphs, output, grid)
         self._buckets[key] = bucket
         while len(self._buckets) > self.most:
             self._buckets.popitem(last=False)
@@ -305,7 +301,7 @@ class GraphedNetwork(Graphed):
         if stream.cuda_stream != self._ran:  # a stream itself is never unequal to None
             stream.wait_event(self._done)
             self._ran = stream.cuda_stream
-        _fill(bucket.buffers, bucket.count, cloud)
+        bucket.intake.take(_given(cloud))
         geometry, layers = bucket.graphs
         geometry.replay()
         self._planned.record(stream)
@@ -411,14 +407,6 @@ def graph(
     return GraphedNetwork(model, voxel_size, dtype, reduce, edges, most)
 
 
-def _fill(buffers: Cloud, count: Tensor, cloud: Cloud) -> None:
-    """Copy a cloud and its number of points; in one launch what lies on the device."""
-    n = len(cloud[0])
-    parts = [Part(count, count[:0], n)]
-    for buffer, own in zip(buffers, cloud, strict=True):
-        if buffer is not None and own is not None:
-            if own.device == buffer.device:
-                parts.append(Part(buffer, own))
-            else:
-                buffer[:n].copy_(own, non_blocking=True)
-    place(parts)
+def _given(cloud: Cloud) -> Sequence[Tensor]:
+    points, features, batch = cloud
+    return (points, features) if batch is None else (points, features, batch)

@@ -11,7 +11,7 @@ from torch import Tensor
 from pcnn.geometry.padding import Part, place_in_torch
 from pcnn.geometry.slot_tiles import TILE_ROWS
 from pcnn.maps import place as module
-from pcnn.maps.place import MAX_PARTS, WORDS, pattern_of, place
+from pcnn.maps.place import MAX_PARTS, WORDS, Intake, pattern_of, place
 
 
 def part(values: Tensor, room: Sequence[int], spare: float | None, shift: int = 0) -> Part:
@@ -98,3 +98,30 @@ def test_tensors_without_memory_are_left_out() -> None:
 def test_a_number_fills_64_bits(dtype: torch.dtype) -> None:
     bits = torch.tensor([pattern_of(-3, dtype)], dtype=torch.uint64)
     assert (bits.view(dtype) == -3).all()
+
+
+def test_an_intake_takes_one_call_after_another(device: torch.device) -> None:
+    draw = torch.Generator().manual_seed(0)
+    rows, memory = 3 * WORDS, [torch.zeros(3 * WORDS, 3), torch.zeros(3 * WORDS, 1).half()]
+    memory = [one.to(device) for one in memory]
+    count = torch.zeros(1, dtype=torch.int32, device=device)
+    intake = Intake(count, memory)
+    before = [one.clone() for one in memory]
+    # whole; few; odd numbers of half a word; transposed; another dtype; nothing
+    for n, turned, dtype in (
+        (rows, 0, 1),
+        (64, 0, 1),
+        (33, 0, 1),
+        (50, 1, 1),
+        (50, 0, 0),
+        (0, 0, 1),
+    ):
+        points = (
+            torch.randn(3, n, generator=draw).t() if turned else torch.randn(n, 3, generator=draw)
+        )
+        features = torch.randn(n, 1, generator=draw).to(torch.half if dtype else torch.double)
+        intake.take([points.to(device), features.to(device)])
+        assert int(count) == n
+        for own, old, given in zip(memory, before, (points, features), strict=True):
+            old[:n] = given.to(device)
+            assert torch.equal(own, old)
