@@ -60,7 +60,7 @@ def compare(
         ("", built, truth),
         (" transposed", built.transpose(), truth.transpose()),
     ):
-        for name in ("table", "masks", "pairs"):
+        for name in ("by_out", "table", "masks", "pairs"):
             for one, other in zip(view.layout(name), wanted.layout(name), strict=True):
                 yield f"{what}: {name}{side}", one, other
         if tiles and not (side and built.symmetric):  # mirrored lists copy what is undefined

@@ -22,7 +22,8 @@ from pcnn.maps.assemble import sort_by_slot
 from pcnn.maps.device_layouts import DEVICE_LAYOUTS, has_kernels
 from pcnn.maps.neighbour_kernels import Sorts
 from pcnn.maps.point_memory import PendingMap
-from pcnn.maps.table_to_pairs import empty_pairs, rows_from_pairs, scan_counts
+from pcnn.maps.table_to_pairs import empty_pairs, scan_counts
+from pcnn.maps.triplets_by_row import rows_from_pairs
 
 #: Input rows of a block, as in ``csrc/cell_parents.cu``.
 ROWS = 256

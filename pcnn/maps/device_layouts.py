@@ -15,8 +15,9 @@ from pcnn.geometry.layouts import derived
 from pcnn.geometry.slot_tiles import TILES
 from pcnn.kernels import cuda
 from pcnn.maps.row_lists import row_lists
-from pcnn.maps.table_to_pairs import pairs_layout, rows_from_pairs, table_layout
+from pcnn.maps.table_to_pairs import pairs_layout, table_layout
 from pcnn.maps.tiles import row_masks, tile_views
+from pcnn.maps.triplets_by_row import by_row_layout, places_layout, rows_from_pairs
 
 
 def has_kernels(device: torch.device) -> bool:
@@ -44,6 +45,8 @@ DEVICE_LAYOUTS: Mapping[str, Callable[[KernelMap], Layout]] = MappingProxyType(
         "table": table_layout,
         "masks": _masks,
         "rows_csr": rows_from_pairs,
+        "places": places_layout,
+        "by_out": by_row_layout,
         "row_lists": row_lists,
         **{name: partial(_tiled, name=name) for name in TILES},
     }

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import struct
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from pcnn.geometry import KernelMap
-from pcnn.geometry.layouts import Layout, check_table, pairs, rows_csr
+from pcnn.geometry.layouts import Layout, check_table, pairs
 from pcnn.geometry.slot_tiles import has_table, has_tiles, table_of_tiles
-from pcnn.kernels import cuda, pinned
+from pcnn.kernels import pinned
 from pcnn.kernels.cuda import module
 from pcnn.maps.packed_search import chunk_rows
-from pcnn.maps.radix_sort import MAX_ITEMS, RadixSort, passes_of
 
 Pairs = tuple[Tensor, Tensor, Tensor]
 
@@ -27,42 +27,63 @@ REVERSE_ARGUMENTS = struct.Struct("2Pqi0q")
 SCATTER_ARGUMENTS = struct.Struct("4Pqi0q")
 
 
-def pairs_from_table(table: Tensor, offsets: Tensor | None = None) -> Pairs:
+class Places(NamedTuple):
+    """Where the pairs of a table stand in their list.
+
+    Args:
+        starts: ``[K, chunks]`` int32, pairs of a slot in the chunks of rows before.
+        first: ``[K + 1]`` int64, first pair of every slot.
+    """
+
+    starts: Tensor
+    first: Tensor
+
+
+def places_in_table(table: Tensor) -> Places:
+    """Places of the filled entries of a neighbour table ``[N_out, K]`` int32, by slot and row."""
+    (rows, volume), device = table.shape, table.device
+    counts, starts = torch.empty(
+        2, volume, -(-rows // chunk_rows(rows)), dtype=torch.int32, device=device
+    ).unbind()
+    places = Places(starts, torch.empty(volume + 1, dtype=torch.int64, device=device))
+    _walk_table("count_table", table, counts, places, (0, 0))
+    scan_counts(counts, *places)
+    return places
+
+
+def pairs_from_table(
+    table: Tensor, offsets: Tensor | None = None, places: Places | None = None
+) -> Pairs:
     """List the filled entries of a neighbour table by slot, then output row.
 
     Args:
         table: ``[N_out, K]`` int32, -1 where a slot is empty.
         offsets: ``[K + 1]`` int64 on the host, where they are known; without them the host waits
             once, for the number of triplets to allocate.
+        places: of the table, where they are known.
 
     Returns:
         ``in_index [T]``, ``out_index [T]`` int32, ``offsets [K + 1]`` int64 on the host.
     """
-    (rows, volume), device = table.shape, table.device
-    size = chunk_rows(rows)
-    chunks, strips = -(-rows // size), -(-volume // STAGED_COLUMNS)
-    scratch = torch.empty(2, volume, chunks, dtype=torch.int32, device=device)
-    starts = torch.empty(volume + 1, dtype=torch.int64, device=device)
-    kernels = module("pairs.cu", device)
-
-    def arguments(in_index: int, out_index: int) -> bytes:
-        pointers = (table, scratch[0], scratch[1], starts)
-        addresses = (tensor.data_ptr() for tensor in pointers)
-        shape = (rows, chunks, volume, size, strips)
-        return TABLE_ARGUMENTS.pack(*addresses, in_index, out_index, *shape)
-
-    kernels.launch("count_table", chunks * strips, arguments(0, 0), device)
-    scan_counts(scratch[0], scratch[1], starts)
+    places = places or places_in_table(table)
     if offsets is None:
-        offsets = torch.tensor(pinned.read_copy(starts))
-    in_index, out_index = empty_pairs(int(offsets[-1]), device)
-    kernels.launch(
-        "fill_from_table",
-        chunks * strips,
-        arguments(in_index.data_ptr(), out_index.data_ptr()),
-        device,
-    )
+        offsets = torch.tensor(pinned.read_copy(places.first))
+    in_index, out_index = empty_pairs(int(offsets[-1]), table.device)
+    written = in_index.data_ptr(), out_index.data_ptr()
+    _walk_table("fill_from_table", table, places.starts, places, written)
     return in_index, out_index, offsets
+
+
+def _walk_table(
+    kernel: str, table: Tensor, counts: Tensor, places: Places, written: tuple[int, int]
+) -> None:
+    """Launch a kernel that walks a table in chunks of rows and strips of slots."""
+    rows, volume = table.shape
+    size, strips = chunk_rows(rows), -(-volume // STAGED_COLUMNS)
+    chunks = -(-rows // size)
+    addresses = (tensor.data_ptr() for tensor in (table, counts, *places))
+    arguments = TABLE_ARGUMENTS.pack(*addresses, *written, rows, chunks, volume, size, strips)
+    module("pairs.cu", table.device).launch(kernel, chunks * strips, arguments, table.device)
 
 
 def empty_pairs(triplets: int, device: torch.device) -> tuple[Tensor, Tensor]:
@@ -175,7 +196,8 @@ def pairs_layout(kernel_map: KernelMap) -> Layout:
     for view in (kernel_map, kernel_map.transpose()):
         if view.has("offsets"):
             (offsets,) = view.layout("offsets")
-    return pairs_from_table(kernel_map.layout("table")[0], offsets)
+    places = Places(*kernel_map.layout("places"))
+    return pairs_from_table(kernel_map.layout("table")[0], offsets, places)
 
 
 def table_layout(kernel_map: KernelMap) -> Layout:
@@ -195,39 +217,3 @@ def table_layout(kernel_map: KernelMap) -> Layout:
         return (transposed_table(table, kernel_map.n_out),)
     in_index, out_index, offsets = kernel_map.layout("pairs")
     return (table_from_pairs(in_index, out_index, offsets, kernel_map.n_out),)
-
-
-_KEYS = struct.Struct("6Pqi0q")
-_LIST = struct.Struct("7P2qi0q")
-_THREADS = 256
-
-# as in csrc/levels.cu: blocks of a kernel that adds its histogram to the others'
-_KEY_BLOCKS = 264
-
-
-def rows_from_pairs(kernel_map: KernelMap) -> Layout:
-    """Layout ``rows_csr`` of a map on a device; see `pcnn.geometry.layouts.rows_csr`.
-
-    One stable sort by row, which takes 24 bytes a triplet while it lasts. The host does not wait
-    where it knows the pairs. More triplets than one sort takes are sorted in torch.
-    """
-    in_index, out_index, _ = kernel_map.layout("pairs")
-    n, n_out = in_index.shape[0], kernel_map.n_out
-    if n > MAX_ITEMS:
-        return rows_csr(kernel_map)
-    device = in_index.device
-    listed = empty_pairs(n, device)
-    if not n:
-        return *listed, torch.zeros(n_out + 1, dtype=torch.int64, device=device)
-    offsets = torch.empty(n_out + 1, dtype=torch.int64, device=device)
-    ends: Tensor = torch.nn.functional.pad(kernel_map.layout("counts")[0].cumsum(0), (1, 0))
-    sort, passes = RadixSort.of(n, device), passes_of(max(1, (n_out - 1).bit_length()))
-    kernels, blocks = cuda.module("rows_from_pairs.cu", device), -(-n // _THREADS)
-    keys = _KEYS.pack(out_index.data_ptr(), *sort.pointers, n, passes)
-    kernels.launch("row_keys", min(_KEY_BLOCKS, blocks), keys, device)
-    sort.run(passes)
-    tensors = (sort.keys, sort.values, in_index, ends, *listed, offsets)
-    pointers = (tensor.data_ptr() for tensor in tensors)
-    arguments = _LIST.pack(*pointers, n, n_out, kernel_map.volume)
-    kernels.launch("list_rows", blocks, arguments, device)
-    return *listed, offsets

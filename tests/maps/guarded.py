@@ -27,7 +27,7 @@ ALLOCATING = [
 
 def canary_of(dtype: torch.dtype) -> int:
     """The value in guards."""
-    return CANARY & 255 if dtype == torch.uint8 else CANARY
+    return CANARY & torch.iinfo(dtype).max if dtype.itemsize < 4 else CANARY
 
 
 @contextmanager

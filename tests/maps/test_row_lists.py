@@ -8,7 +8,7 @@ from pcnn.geometry import row_lists as plain
 from pcnn.maps.device_layouts import DEVICE_LAYOUTS
 from pcnn.maps.radius import RadiusSearch
 from pcnn.maps.row_lists import list_rows
-from pcnn.maps.table_to_pairs import rows_from_pairs
+from pcnn.maps.triplets_by_row import rows_from_pairs
 from pcnn.ops.conformance_cases import moved, random_map
 from tests.dataflows.fan_in import leave_room
 from tests.maps.guarded import guarded
