@@ -6,4 +6,4 @@
 
 #include "packed_search.cuh"
 
-KERNEL(binary_search, SearchArguments, SEARCH_THREADS) { search_tile<false>(a); }
+KERNEL(binary_search, SearchArguments, SEARCH_THREADS) { search_tile<false>(a, blockIdx.x); }

@@ -45,6 +45,8 @@ struct SearchArguments {
     int* masks;           // [n_target, words], or null; zeroed before if `join`
     u64* counts;          // [volume] triplets, zeroed before, or null
     int* tile_counts;     // [slots written transposed, tiles], or null
+    const int* source_count;  // sites on the device, or null: n_source of them
+    const int* target_count;  // the same: n_target, which is what there is room for in any case
     i64 n_target, tiles;
     i64 base, step_x, step_y, step_z;  // key of slot (x, y, z) minus the output's, as a sum
     int n_source;
@@ -53,6 +55,7 @@ struct SearchArguments {
     int rows, row_shift;                    // of a tile: 32 << row_shift
     int runs, chunk_runs, chunks;           // runs in all, of a block, and blocks of a tile
     int columns, words;                     // of the table, of a row's mask
+    int listed;                             // hybrid: sparse slots written, from the first
     int join;                               // several blocks write one mask: by atomics
     int threshold;                          // of the L1 norm
     int dilation_x, dilation_y, dilation_z; // offset = dilation * slot - padding
@@ -150,13 +153,16 @@ __device__ __forceinline__ void join_mask(int* masks, i64 row, int words, int sl
 }
 
 template <bool Z_DELTA>
-__device__ __forceinline__ void search_tile(const SearchArguments& a) {
+__device__ __forceinline__ void search_tile(const SearchArguments& a, u32 block) {
     const bool tiled = LAYOUT != TRANSPOSED;
     const int run_slots = Z_DELTA ? a.size_z : 1;
-    const i64 tile_index = blockIdx.x / (u32)a.chunks;
-    const int chunk = (int)(blockIdx.x % (u32)a.chunks);
+    const i64 tile_index = block / (u32)a.chunks;
+    const int chunk = (int)(block % (u32)a.chunks);
     const i64 first_row = tile_index * a.rows;
-    const int rows = (int)min((i64)a.rows, a.n_target - first_row);
+    const i64 n_target = a.target_count ? (i64)*a.target_count : a.n_target;
+    const int n_source = a.source_count ? *a.source_count : a.n_source;
+    // a tile behind the last site has no rows: all that is due is that its counts are zero
+    const int rows = (int)max((i64)0, min((i64)a.rows, n_target - first_row));
     const int first_run = chunk * a.chunk_runs;
     const int runs = min(a.chunk_runs, a.runs - first_run);
     const int first_slot = first_run * run_slots;
@@ -178,19 +184,19 @@ __device__ __forceinline__ void search_tile(const SearchArguments& a) {
     if (a.masks)
         for (int i = threadIdx.x; i < a.rows * a.words; i += SEARCH_THREADS) masks[i] = 0;
     // outputs are sorted, so the first and the last one of the tile bound every search of a run
-    for (int i = threadIdx.x; i < 2 * runs; i += SEARCH_THREADS) {
+    for (int i = threadIdx.x; i < 2 * runs && rows; i += SEARCH_THREADS) {
         const Key delta = slot_delta(a, (first_run + (i >> 1)) * run_slots);
         const i64 row = first_row + (i & 1 ? rows - 1 : 0);
         if (!(i & 1)) deltas[i >> 1] = (i64)delta;
         if (Z_DELTA)
-            ranges[i] = first_not_less(a.source, 0, a.n_source, target_key(a, row) + delta);
+            ranges[i] = first_not_less(a.source, 0, n_source, target_key(a, row) + delta);
         else
-            ranges[i] = i & 1 ? a.n_source : 0;
+            ranges[i] = i & 1 ? n_source : 0;
     }
     if (LAYOUT == HYBRID && warp_index() == SEARCH_THREADS / WARP - 1) place_slots(a, place);
     __syncthreads();
 
-    const int items = runs << a.row_shift;
+    const int items = rows ? runs << a.row_shift : 0;
     for (int item = warp_index(); item < items; item += SEARCH_THREADS / WARP) {
         const int run = item >> a.row_shift;
         const int local = (item - (run << a.row_shift)) * WARP + lane_index();
@@ -201,7 +207,7 @@ __device__ __forceinline__ void search_tile(const SearchArguments& a) {
         Key query = target_key(a, row) + (Key)deltas[run];
         int position = first_not_less(a.source, ranges[2 * run], ranges[2 * run + 1], query);
         // read only where there is a key; beyond the end stands one that ends every walk
-        Key current = position < a.n_source ? __ldg(a.source + position) : (Key)KEY_MAX;
+        Key current = position < n_source ? __ldg(a.source + position) : (Key)KEY_MAX;
         int word = slot / MASK_BITS, bit = slot - word * MASK_BITS;
         u32 filled = 0;
         for (; slot < last; ++slot, query += (Key)a.step_z) {
@@ -209,9 +215,9 @@ __device__ __forceinline__ void search_tile(const SearchArguments& a) {
             // most the z distance of two slots minus one of them
             while (current < query) {
                 ++position;
-                current = position < a.n_source ? __ldg(a.source + position) : (Key)KEY_MAX;
+                current = position < n_source ? __ldg(a.source + position) : (Key)KEY_MAX;
             }
-            const bool hit = live && current == query && position < a.n_source;
+            const bool hit = live && current == query && position < n_source;
             const int found = hit ? position : -1;
             const u32 ballot = __ballot_sync(FULL_MASK, hit);
             if (lane_index() == 0 && ballot) atomicAdd(counts + slot - first_slot, __popc(ballot));
@@ -223,7 +229,7 @@ __device__ __forceinline__ void search_tile(const SearchArguments& a) {
                 const int to = place[slot];
                 if (to >= 0)
                     tile[local * width + to] = found;
-                else if (live)
+                else if (live && ~to < a.listed)
                     a.transposed[(i64)~to * a.n_target + row] = found;
             }
             if (LAYOUT == HALF_TABLE && hit) {
@@ -285,7 +291,7 @@ __device__ __forceinline__ void search_tile(const SearchArguments& a) {
         }
         if (a.tile_counts) {
             const int row = LAYOUT == HYBRID ? ~place[slot] : slot;
-            if (row >= 0) a.tile_counts[row * a.tiles + tile_index] = counts[i];
+            if (row >= 0 && (LAYOUT != HYBRID || row < a.listed)) a.tile_counts[row * a.tiles + tile_index] = counts[i];
         }
     }
 }

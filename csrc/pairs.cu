@@ -5,6 +5,7 @@
 // at most one pair a row); the start of a slot needs 64 bits.
 
 #include "common.cuh"
+#include "network.cuh"
 #include "quad.cuh"
 
 #define PAIR_THREADS 256
@@ -81,7 +82,9 @@ struct ScanArguments {
     const int* counts;  // [slots, chunks], aligned to 16 bytes
     int* starts;        // [slots, chunks] exclusive sums inside a slot
     i64* offsets;       // [slots + 1]
+    i64* totals;        // [slots] triplets of every slot, or null
     i64 chunks;
+    int slots;
 };
 
 // Sum over the threads of a block, known to all of them.
@@ -99,10 +102,10 @@ __device__ __forceinline__ i64 block_sum(i64 value, i64* parts) {
 
 // A block a slot. It sums all counts of the slots before its own: reading some hundred kilobytes
 // again from L2 costs less than a second pass, or than blocks that wait for each other.
-KERNEL(scan_counts, ScanArguments, SCAN_THREADS) {
+__device__ __forceinline__ void scan_slot(const ScanArguments& a, int slot) {
     __shared__ i64 parts[SCAN_THREADS / WARP];
     __shared__ int sums[SCAN_THREADS / WARP];
-    const i64 before = (i64)blockIdx.x * a.chunks;
+    const i64 before = (i64)slot * a.chunks;
     i64 part = 0;
     for (i64 i = threadIdx.x; i < before / 4; i += SCAN_THREADS) {
         const Quad four = ((const Quad*)a.counts)[i];
@@ -142,18 +145,30 @@ KERNEL(scan_counts, ScanArguments, SCAN_THREADS) {
         __syncthreads();  // sums are read before the next round writes them
     }
     if (threadIdx.x == 0) {
-        a.offsets[blockIdx.x] = offset;
-        if (blockIdx.x == gridDim.x - 1) a.offsets[gridDim.x] = offset + carry;
+        a.offsets[slot] = offset;
+        if (slot == a.slots - 1) a.offsets[a.slots] = offset + carry;
+        if (a.totals) a.totals[slot] = carry;
     }
 }
 
+KERNEL(scan_counts, ScanArguments, SCAN_THREADS) { scan_slot(a, blockIdx.x); }
+
+typedef Network<ScanArguments> NetworkScan;
+
+// The counts of all maps of a network.
+KERNEL(scan_network, NetworkScan, SCAN_THREADS) {
+    int slot;
+    const ScanArguments& map = a.own(slot);
+    scan_slot(map, slot);
+}
+
 struct TransposedArguments {
-    const int* transposed;  // [slots, n]
+    const int* transposed;  // [slots, pitch]
     const int* starts;      // [slots, chunks] first position inside the slot
     const i64* offsets;     // [slots + 1]
     int* in_index;          // [T]
     int* out_index;         // [T]
-    i64 n, chunks;
+    i64 n, chunks, pitch;   // sites, chunks of the room there is for them, and that room
     int slots, rows;        // rows of a chunk, a multiple of 32
     int mirrored;           // 1: a symmetric map of 2 slots + 1 slots, of which the first are given
 };
@@ -161,8 +176,8 @@ struct TransposedArguments {
 // A warp takes a chunk of a slot. The mirrored half of a symmetric map holds the same pairs with
 // input and output exchanged; keys shift evenly, so inputs ascend where outputs do and the
 // exchanged pairs are in order.
-KERNEL(fill_from_transposed, TransposedArguments, PAIR_THREADS) {
-    const i64 warp = (i64)blockIdx.x * PAIR_WARPS + warp_index();
+__device__ __forceinline__ void fill_slots(const TransposedArguments& a, int block) {
+    const i64 warp = (i64)block * PAIR_WARPS + warp_index();
     const i64 slot = warp / a.chunks, chunk = warp - slot * a.chunks;
     if (slot >= a.slots + a.mirrored) return;
     const i64 first = chunk * a.rows, end = min(first + a.rows, a.n);
@@ -174,7 +189,7 @@ KERNEL(fill_from_transposed, TransposedArguments, PAIR_THREADS) {
         }
         return;
     }
-    const int* column = a.transposed + slot * a.n;
+    const int* column = a.transposed + slot * a.pitch;
     const int start = a.starts[slot * a.chunks + chunk];
     i64 position = a.offsets[slot] + start;
     // slot 2 slots - slot begins where the last `offsets[slot + 1]` triplets of all do
@@ -202,6 +217,17 @@ KERNEL(fill_from_transposed, TransposedArguments, PAIR_THREADS) {
             position += __popc(ballot);
         }
     }
+}
+
+KERNEL(fill_from_transposed, TransposedArguments, PAIR_THREADS) { fill_slots(a, blockIdx.x); }
+
+typedef Network<TransposedArguments> NetworkFill;
+
+// The pairs of all maps of a network.
+KERNEL(fill_network, NetworkFill, PAIR_THREADS) {
+    int block;
+    const TransposedArguments& map = a.own(block);
+    fill_slots(map, block);
 }
 
 struct ReverseArguments {

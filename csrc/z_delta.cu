@@ -6,6 +6,18 @@
 // variants: KEY_BITS=64 | KEY_BITS=32
 // variants: LAYOUT=0 | LAYOUT=1 | LAYOUT=2 | LAYOUT=3
 
+#include "network.cuh"
 #include "packed_search.cuh"
 
-KERNEL(z_delta, SearchArguments, SEARCH_THREADS) { search_tile<true>(a); }
+KERNEL(z_delta, SearchArguments, SEARCH_THREADS) { search_tile<true>(a, blockIdx.x); }
+
+#if LAYOUT == HYBRID
+typedef Network<SearchArguments> NetworkSearch;
+
+// All maps of a network (section 5.5): blocks of different maps run side by side.
+KERNEL(z_delta_network, NetworkSearch, SEARCH_THREADS) {
+    int block;
+    const SearchArguments& map = a.own(block);
+    search_tile<true>(map, block);
+}
+#endif

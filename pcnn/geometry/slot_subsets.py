@@ -72,6 +72,13 @@ def split_slots(norms: Sequence[int], threshold: int) -> tuple[tuple[int, ...], 
     return dense, sparse
 
 
+def slots_on(slots: Sequence[int], device: torch.device) -> Tensor:
+    """``[S]`` int32 numbers of slots on a device; consecutive ones are counted there."""
+    if slots and slots[-1] - slots[0] == len(slots) - 1:
+        return torch.arange(slots[0], slots[-1] + 1, dtype=torch.int32, device=device)
+    return torch.tensor(slots, dtype=torch.int32).to(device, non_blocking=True)
+
+
 def hybrid(kernel_map: KernelMap, threshold: int) -> tuple[Tensor, ...]:
     """Slots near the centre as a table, the others as pairs (Spira, section 5.4).
 
@@ -95,17 +102,20 @@ def hybrid(kernel_map: KernelMap, threshold: int) -> tuple[Tensor, ...]:
     (norms,) = kernel_map.layout("slot_norms")
     dense, sparse = split_slots(norms.tolist(), threshold)
     (table,) = kernel_map.layout("table")
-    near = torch.tensor(dense, dtype=torch.int32).to(table.device, non_blocking=True)
-    columns = table.index_select(1, near)
+    near = slots_on(dense, table.device)
+    columns = table.index_select(1, near) if len(dense) < kernel_map.volume else table
     if is_halved(kernel_map) and dense:  # the centre is dense, as its norm is 0
         sparse = sparse[: len(sparse) // 2]
-    far = torch.tensor(sparse, dtype=torch.int32).to(table.device, non_blocking=True)
+    far = slots_on(sparse, table.device)
     if not sparse:
         none = far.new_empty(0)
         return columns, near, none, none, far.new_empty(0, dtype=torch.int64), far
     in_index, out_index, offsets = kernel_map.layout("pairs")
     (counts,) = kernel_map.layout("counts")
     parts = [slice(first, last) for first, last in _runs(sparse, offsets.tolist())]
+    if len(parts) == 1 and sparse[-1] - sparse[0] == len(sparse) - 1:  # nothing lies between
+        (part,), there = parts, slice(sparse[0], sparse[-1] + 1)
+        return columns, near, in_index[part], out_index[part], counts[there], far
     inputs, outputs = (
         torch.cat([index[part] for part in parts]) for index in (in_index, out_index)
     )

@@ -11,6 +11,7 @@ from torch import Tensor
 from pcnn.geometry import KernelMap
 from pcnn.geometry.kernel_map import EdgeSet
 from pcnn.geometry.layouts import Layout
+from pcnn.geometry.slot_subsets import slots_on
 from pcnn.maps.device_layouts import DEVICE_LAYOUTS
 from pcnn.maps.table_to_pairs import Pairs, pairs_from_table, table_from_pairs, transposed_table
 
@@ -61,7 +62,7 @@ class HybridMap:
         return self.table, dense, self.in_index, self.out_index, counts, sparse
 
     def _on_device(self, slots: tuple[int, ...]) -> Tensor:
-        return torch.tensor(slots, dtype=torch.int32).to(self.table.device, non_blocking=True)
+        return slots_on(slots, self.table.device)
 
     def whole_table(self) -> Tensor:
         """Neighbour table ``[N_out, K]`` int32 of all slots."""
@@ -75,12 +76,15 @@ class HybridMap:
             table.index_copy_(1, self.volume - 1 - far, opposite)
         return table
 
-    def kernel_map(self, threshold: int, symmetric: bool) -> KernelMap:
+    def kernel_map(
+        self, threshold: int, symmetric: bool, there: tuple[Tensor, Tensor, Tensor] | None = None
+    ) -> KernelMap:
         """Kernel map that holds the layout ``hybrid:<threshold>``; others are derived from it.
 
         Args:
             threshold: slots of a smaller L1 norm are the dense ones.
             symmetric: the map serves as its own transpose, slots mirrored.
+            there: dense slots, sparse slots and counts on the device, where they are there already.
         """
 
         def table(view: KernelMap) -> Layout:
@@ -101,24 +105,31 @@ class HybridMap:
             "pairs": pairs,
         }
         edges = EdgeSet((self.n_in, self.n_out), self.volume, (True, True), symmetric, derive)
-        edges.layouts[f"hybrid:{threshold}", False] = self.layout()
+        if there is None:
+            layout = self.layout()
+        else:
+            dense, sparse, counts = there
+            layout = self.table, dense, self.in_index, self.out_index, counts, sparse
+        edges.layouts[f"hybrid:{threshold}", False] = layout
         return KernelMap(edges)
 
 
-def map_of_half(pairs: Pairs, rows: int) -> KernelMap:
+def map_of_half(pairs: Pairs, rows: int, counts: Tensor | None = None) -> KernelMap:
     """Kernel map of the first K // 2 slots; what else is asked for is derived from them.
 
     Args:
         pairs: ``in_index [T']``, ``out_index [T']`` int32, ``offsets [K // 2 + 1]`` int64 on the
             host, of the first half of an odd number of slots.
         rows: sites, which are inputs and outputs.
+        counts: ``[K // 2]`` int64 on the device, where they are there already.
     """
     in_index, out_index, offsets = pairs
     slots, half = offsets.shape[0] - 1, int(offsets[-1])
     mirrored = 2 * half + rows - offsets.flip(0)  # the central slot holds every row
     derive: dict[str, Callable[[KernelMap], Layout]] = {**DEVICE_LAYOUTS, "pairs": _pairs_of_half}
     edges = EdgeSet((rows, rows), 2 * slots + 1, (True, True), True, derive)
-    counts = offsets.diff().to(in_index.device, non_blocking=True)
+    if counts is None:
+        counts = offsets.diff().to(in_index.device, non_blocking=True)
     edges.layouts["half_pairs", False] = in_index, out_index, counts
     for flipped in (False, True):
         edges.layouts["offsets", flipped] = (torch.cat((offsets, mirrored)),)

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -13,6 +14,7 @@ import torch
 from torch import Tensor
 
 from pcnn.geometry import Kernel, KeyFormat, VoxelGrid
+from pcnn.geometry.kernel_slots import Triple
 from pcnn.geometry.layouts import mask_words
 from pcnn.kernels.cuda import module
 
@@ -42,7 +44,7 @@ LARGE_TILE_BYTES, SHARED_BYTES = 48 << 10, 96 << 10
 #: Threads of a block of ``narrow_keys``.
 NARROW_THREADS = 256
 
-ARGUMENTS = struct.Struct("7P6q29i0q")
+ARGUMENTS = struct.Struct("9P6q30i0q")
 NARROW_ARGUMENTS = struct.Struct("2Pq9i0q")
 
 
@@ -249,31 +251,77 @@ def run_search(
     kernels = module(f"{search.kernel}.cu", source.device, KEY_BITS=bits, LAYOUT=layout)
     own = source.key_format
     keys, packing = source.keys, own
-    bias = (NARROW.half[axis] - own.half[axis] for axis in range(3))
-    fields = (*own.shifts, *own.axis_bits, *bias)
     if bits == 32:
         packing = NARROW
         keys = torch.empty(source.rows, dtype=torch.int32, device=source.device)
         pointers = (source.keys.data_ptr(), keys.data_ptr())
-        narrow = NARROW_ARGUMENTS.pack(*pointers, source.rows, *fields)
+        narrow = NARROW_ARGUMENTS.pack(*pointers, source.rows, *_fields(own))
         kernels.launch("narrow_keys", -(-source.rows // NARROW_THREADS), narrow, source.device)
-    arguments = ARGUMENTS.pack(
-        keys.data_ptr(),
-        target.keys.data_ptr(),
-        *(0 if tensor is None else tensor.data_ptr() for tensor in found),
-        *(target.rows, tiles.tiles),
-        *kernel.key_steps(source.tensor_stride, packing),
-        *(source.rows, kernel.size[1], kernel.size[2], kernel.volume),
+    written = (0 if tensor is None else tensor.data_ptr() for tensor in found)
+    arguments = arguments_of(
+        search,
+        kernel,
+        source.tensor_stride,
+        own,
+        (keys.data_ptr(), target.keys.data_ptr(), *written, 0, 0),
+        (source.rows, target.rows),
+        tiles,
+        threshold,
+        kernel.volume,
+        packing,
+        tiles.chunks > 1 or layout == HALF_TABLE,
+    )
+    kernels.launch(search.kernel, blocks, arguments, source.device, shared_bytes=tiles.shared_bytes)
+
+
+def arguments_of(
+    search: Search,
+    kernel: Kernel,
+    spacing: Triple,
+    own: KeyFormat,
+    pointers: Sequence[int],
+    rows: tuple[int, int],
+    tiles: Tiling,
+    threshold: int,
+    listed: int,
+    packing: KeyFormat | None = None,
+    join: bool = False,
+) -> bytes:
+    """Arguments of a search of one map, as ``csrc/packed_search.cuh`` reads them.
+
+    Args:
+        search: how.
+        kernel: the relation.
+        spacing: tensor stride of the inputs.
+        own: format of the keys of the sites.
+        pointers: keys of inputs and outputs, the tensors of `Found`, counts of both sites or 0.
+        rows: of inputs and outputs.
+        tiles: from `tiling`.
+        threshold: slots of a smaller L1 norm go to the table.
+        listed: sparse slots of the hybrid layout that are written, from the first.
+        packing: format of the keys that are compared; ``None``: their own.
+        join: several blocks write one mask.
+    """
+    n_in, n_out = rows
+    return ARGUMENTS.pack(
+        *pointers,
+        *(n_out, tiles.tiles),
+        *kernel.key_steps(spacing, packing or own),
+        *(n_in, kernel.size[1], kernel.size[2], kernel.volume),
         *(tiles.limit, tiles.rows, (tiles.rows // FEWEST_ROWS).bit_length() - 1),
         *(tiles.runs, tiles.chunk_runs, tiles.chunks),
-        *(tiles.columns, tiles.words),
-        int(tiles.chunks > 1 or layout == HALF_TABLE),
+        *(tiles.columns, tiles.words, listed, int(join)),
         min(threshold, (1 << 31) - 1),
         *kernel.dilation,
         *kernel.padding,
-        *fields,
+        *_fields(own),
     )
-    kernels.launch(search.kernel, blocks, arguments, source.device, shared_bytes=tiles.shared_bytes)
+
+
+def _fields(own: KeyFormat) -> tuple[int, ...]:
+    """Shifts and bits of the fields of a 64-bit key, and what makes a 32-bit one of each."""
+    bias = (NARROW.half[axis] - own.half[axis] for axis in range(3))
+    return (*own.shifts, *own.axis_bits, *bias)
 
 
 def search_table(

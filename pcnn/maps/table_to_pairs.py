@@ -21,8 +21,8 @@ Pairs = tuple[Tensor, Tensor, Tensor]
 STAGED_COLUMNS, PAIR_THREADS, PAIR_WARPS = 128, 256, 8
 
 TABLE_ARGUMENTS = struct.Struct("6P2q3i0q")
-SCAN_ARGUMENTS = struct.Struct("3Pq")
-TRANSPOSED_ARGUMENTS = struct.Struct("5P2q3i0q")
+SCAN_ARGUMENTS = struct.Struct("4Pqi0q")
+TRANSPOSED_ARGUMENTS = struct.Struct("5P3q3i0q")
 REVERSE_ARGUMENTS = struct.Struct("2Pqi0q")
 SCATTER_ARGUMENTS = struct.Struct("4Pqi0q")
 
@@ -105,7 +105,7 @@ def scan_counts(counts: Tensor, starts: Tensor, offsets: Tensor) -> None:
     """
     slots, chunks = counts.shape
     pointers = (tensor.data_ptr() for tensor in (counts, starts, offsets))
-    arguments = SCAN_ARGUMENTS.pack(*pointers, chunks)
+    arguments = SCAN_ARGUMENTS.pack(*pointers, 0, chunks, slots)
     module("pairs.cu", counts.device).launch("scan_counts", slots, arguments, counts.device)
 
 
@@ -145,7 +145,9 @@ def pairs_from_transposed(
         "fill_from_transposed",
         -(-(slots + mirrored) * chunks // PAIR_WARPS),
         TRANSPOSED_ARGUMENTS.pack(
-            *(tensor.data_ptr() for tensor in pointers), length, chunks, slots, rows, int(mirrored)
+            *(tensor.data_ptr() for tensor in pointers),
+            *(length, chunks, length, slots, rows),
+            int(mirrored),
         ),
         device,
     )

@@ -182,6 +182,16 @@ class ZDelta:
         return HybridMap(table, dense, *lists, sparse, source.rows, mirrored)
 
     @property
+    def search(self) -> Search:
+        """How keys are searched."""
+        return self._search
+
+    @property
+    def in_networks(self) -> bool:
+        """True if all maps of a network may be searched together: on the keys that are there."""
+        return self.key_bits != 32
+
+    @property
     def _threshold(self) -> int | None:
         """Threshold in the product's name; ``None``: another product."""
         name, _, threshold = self.product.partition(":")

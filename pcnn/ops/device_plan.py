@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from pcnn.geometry import KernelMap, KeyFormat, VoxelGrid
 from pcnn.geometry.kernel_slots import Triple
-from pcnn.geometry.slot_tiles import WHOLE_SLOTS
 from pcnn.geometry.voxel_grid import Box
 from pcnn.kernels import pinned
 from pcnn.kernels.beside import Beside
@@ -33,42 +31,43 @@ from pcnn.maps.levels import (
     scratch_words,
     unique_sites,
 )
+from pcnn.maps.network_search import PackedFind, PackedShape, list_pairs, search_packed
+from pcnn.maps.packed_search import Search as PackedSearch
 from pcnn.maps.radix_sort import MAX_PASSES
-from pcnn.maps.window_search import Search, SearchShape, Sites, first_rows, search_windows
+from pcnn.maps.window_search import Search, Sites, first_rows, search_windows
 from pcnn.ops.plan_report import FINEST, HEAD, LEVEL_PASSES, ROOT_PASSES, WORDS
-from pcnn.ops.recipe import Recipe
+from pcnn.ops.recipe import Recipe, Wanted
 from pcnn.ops.room import Room
 from pcnn.ops.room_levels import Meanwhile, levels_in_room
+from pcnn.ops.searched_maps import SearchedMap, searched_maps
 
 Maps = list[KernelMap | None]
-
-
-@dataclass(frozen=True)
-class _Map:
-    """A map between levels that are made by floor alone."""
-
-    number: int
-    source: int
-    target: int
-    shape: SearchShape | None  # None: the kernel tiles space, nothing is searched
-    slots: slice  # of its slots' counts in the report
-    is_large: bool  # its density decides how it is tiled
+#: What was found of a map.
+Found = Search | PackedFind | DisjointTables
 
 
 class DevicePlan:
     """A recipe on sites of one spacing: all that does not depend on the batch.
 
-    Levels that are not made by floor alone, and maps from or to them, are left to the caller.
+    Levels that are not made by floor alone, and maps from or to them, are left to the caller; so
+    are maps of which layouts are read that the search does not lead to.
 
     Args:
         recipe: what the network asks for.
         spacing: tensor stride of the finest sites.
         downsampling: output sites of strided convolutions, ``floor`` or ``reached``.
         key_format: bit widths of the keys.
+        packed: z-delta search, and the layouts that are read of every map: it writes those;
+            ``None``: tables, by the search of windows.
     """
 
     def __init__(
-        self, recipe: Recipe, spacing: Triple, downsampling: str, key_format: KeyFormat
+        self,
+        recipe: Recipe,
+        spacing: Triple,
+        downsampling: str,
+        key_format: KeyFormat,
+        packed: tuple[PackedSearch, Sequence[Wanted]] | None = None,
     ) -> None:
         self.recipe, self.downsampling, self.key_format = recipe, downsampling, key_format
         self.strides = {0: spacing}
@@ -79,20 +78,9 @@ class DevicePlan:
         #: strides that are sorted, and the place of every level among them
         self.wanted = sorted({s for number, s in self.strides.items() if number})
         self.place = {n: self.wanted.index(s) for n, s in self.strides.items() if n}
-        self.maps: list[_Map] = []
-        word = HEAD + len(self.wanted)
-        for number, planned in enumerate(recipe.maps):
-            if planned.source not in self.strides or planned.target not in self.strides:
-                continue
-            fine, coarse = self.strides[planned.source], self.strides[planned.target]
-            steps = tuple(a * b for a, b in zip(fine, planned.kernel.stride, strict=True))
-            tiles_space = planned.kernel.is_disjoint and planned.target and steps == coarse
-            shape = None if tiles_space else SearchShape.of(planned.kernel, fine, key_format)
-            volume = planned.kernel.volume
-            ends, large = (planned.source, planned.target), volume > WHOLE_SLOTS
-            self.maps.append(_Map(number, *ends, shape, slice(word, word + volume), large))
-            word += volume
-        self.words = word
+        first = HEAD + len(self.wanted)
+        self.maps = searched_maps(recipe, self.strides, key_format, packed, first)
+        self.words = self.maps[-1].slots.stop if self.maps else first
         self.has_large = any(entry.is_large for entry in self.maps)
         self.has_disjoint = any(entry.shape is None for entry in self.maps)
         #: the map, if there is one, whose inputs learn the row above them while it is built
@@ -106,7 +94,7 @@ class DevicePlan:
         self.passes = [MAX_PASSES, MAX_PASSES]
         self.margin = max((self._margin(entry) for entry in self.maps), default=0)
 
-    def _margin(self, entry: _Map) -> int:
+    def _margin(self, entry: SearchedMap) -> int:
         """How far a map reaches beyond the coordinates of the finest sites."""
         reach = self.recipe.maps[entry.number].kernel.reach * max(self.strides[entry.source])
         level, coarsest = entry.target, 0
@@ -312,11 +300,12 @@ class DevicePlan:
         levels: Levels | None,
         report: Tensor,
         listed: bool,
-    ) -> dict[int, Search | DisjointTables]:
+    ) -> dict[int, Found]:
         """Search every map; count triplets into the report if they are listed or decide."""
-        results: dict[int, Search | DisjointTables] = {}
+        results: dict[int, Found] = {}
         tilings: dict[int, DisjointMap] = {}
         searches: list[Search] = []
+        packed: list[PackedFind] = []
         first: tuple[Tensor, ...] = ()
         inverse: tuple[Tensor, ...] = ()
         if levels is not None and self.has_disjoint:
@@ -328,7 +317,11 @@ class DevicePlan:
             # a room says which maps are cut, so nothing asks for the density of large ones
             if listed or (entry.is_large and not target.fixed):
                 counts = report[entry.slots]
-            if entry.shape is not None:
+            if isinstance(entry.shape, PackedShape):
+                words = report[entry.slots].view(torch.int64)
+                packed.append(PackedFind.allocate(source, target, entry.shape, words))
+                results[entry.number] = packed[-1]
+            elif entry.shape is not None:
                 searches.append(Search.allocate(source, target, entry.shape, counts))
                 results[entry.number] = searches[-1]
             else:
@@ -346,6 +339,8 @@ class DevicePlan:
                 )
         if searches:
             search_windows(searches)
+        if packed:
+            search_packed(packed)
         if tilings:
             built = disjoint_maps(list(tilings.values()), self.key_format)
             results.update(zip(tilings, built, strict=True))
@@ -355,7 +350,7 @@ class DevicePlan:
         self,
         grid: VoxelGrid,
         levels: Levels | None,
-        tables: dict[int, Search | DisjointTables] | None,
+        tables: dict[int, Found] | None,
         report: Tensor,
         numbers: list[int],
     ) -> tuple[list[VoxelGrid | None], Maps]:
@@ -371,7 +366,7 @@ class DevicePlan:
         self,
         grid: VoxelGrid,
         levels: Levels | None,
-        tables: dict[int, Search | DisjointTables],
+        tables: dict[int, Found],
         report: Tensor,
         rows: Sequence[int],
         sites: dict[int, Sites],
@@ -393,12 +388,17 @@ class DevicePlan:
                     kernel, finer.floor_level(*given)
                 )
         maps: Maps = [None] * len(self.recipe.maps)
+        lists = self._lists(tables, sites, listed)
         for entry in self.maps:
             planned = self.recipe.maps[entry.number]
             source, target = grids[entry.source], grids[entry.target]
             assert source is not None
             assert target is not None
             found = tables[entry.number]
+            if isinstance(found, PackedFind):
+                built = found.kernel_map(source, target, lists.get(entry.number))
+                maps[entry.number] = source.add_map(target, planned.kernel, built)
+                continue
             if isinstance(found, Search):
                 made = first_rows(target.rows, found.table, found.masks)
                 built = map_of_table(source, target, planned.kernel, *made)
@@ -413,6 +413,24 @@ class DevicePlan:
             maps[entry.number] = source.add_map(target, planned.kernel, built)
         return grids, maps
 
+    def _lists(
+        self, tables: dict[int, Found], sites: dict[int, Sites], numbers: list[int] | None
+    ) -> dict[int, tuple[Tensor, Tensor, Tensor]]:
+        """Pairs of every map whose search is to list them."""
+        listing = [
+            (entry, found)
+            for entry in self.maps
+            for found in (tables[entry.number],)
+            if isinstance(found, PackedFind) and found.report is not None
+        ]
+        if not listing:
+            return {}
+        assert numbers is not None
+        rows = [sites[entry.target].rows for entry, _ in listing]
+        ends = [found.ends(numbers[entry.slots]) for entry, found in listing]
+        made = list_pairs([found for _, found in listing], rows, ends)
+        return {entry.number: pairs for (entry, _), pairs in zip(listing, made, strict=True)}
+
     def _place_in(self, levels: Levels, level: int) -> int | None:
         """Place of a level among those that were made; ``None``: it is the finest, made before."""
         if level:
@@ -424,7 +442,7 @@ class DevicePlan:
         finest: int,
         levels: Levels | None,
         rows: Sequence[int],
-        tables: dict[int, Search | DisjointTables],
+        tables: dict[int, Found],
     ) -> dict[int, Tensor]:
         """Row of every level above each row of the finer one it was made from, int64."""
         found: dict[int, Tensor] = {}

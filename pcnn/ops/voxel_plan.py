@@ -13,7 +13,7 @@ from pcnn.geometry.layouts import layout_kind
 from pcnn.geometry.packing import DEFAULT_FORMAT, KeyFormat
 from pcnn.geometry.slot_tiles import TILES
 from pcnn.kernels.beside import Beside
-from pcnn.maps import Windowed
+from pcnn.maps import Windowed, ZDelta
 from pcnn.maps.cell_bits import bitmap_words, fitting_words
 from pcnn.maps.device_layouts import has_kernels
 from pcnn.maps.levels import MAX_LEVELS
@@ -41,7 +41,7 @@ class VoxelPlan(NetworkPlan):
     def __init__(self, recipe: Recipe, layouts: tuple[str, ...] | None, engine: Engine) -> None:
         super().__init__(recipe, layouts)
         self.engine = engine
-        self._device_plans: dict[tuple[Triple, str, KeyFormat], DevicePlan] = {}
+        self._device_plans: dict[tuple[Triple, str, KeyFormat, bool], DevicePlan] = {}
         #: whether some layouts list triplets, by whether backward follows
         self._lists = {both: recipe.lists_triplets(both, layouts) for both in (False, True)}
 
@@ -50,7 +50,8 @@ class VoxelPlan(NetworkPlan):
         grids: list[VoxelGrid | None] = [root]
         maps: Maps = []
         if self._is_batched(root.device):
-            ready = self._device_plan(root.tensor_stride, root.downsampling, root.key_format)
+            key = root.tensor_stride, root.downsampling, root.key_format
+            ready = self._device_plan(*key, backward)
             grids, maps = ready.on_grid(root, self._lists[backward])
         self._finish(grids, maps, backward)
 
@@ -62,7 +63,7 @@ class VoxelPlan(NetworkPlan):
         grids: list[VoxelGrid | None]
         maps: Maps = []
         if self._is_batched(cells.device):
-            ready = self._device_plan((1, 1, 1), downsampling, DEFAULT_FORMAT)
+            ready = self._device_plan((1, 1, 1), downsampling, DEFAULT_FORMAT, backward)
             grids, maps = ready.on_cells(cells, batch_size, self._lists[backward])
         else:
             grids = [grid_of_cells(cells[:, 1:], cells[:, 0], batch_size, downsampling)]
@@ -137,9 +138,12 @@ class VoxelPlan(NetworkPlan):
 
     def _fixed(self, device: torch.device, downsampling: str) -> DevicePlan:
         """The plan of a device, if nothing of it waits."""
-        if not self._is_batched(device):
+        if not self._writes_tables(device):
             name = self.engine.name
-            raise WaitsForDevice(f"engine {name!r} asks {device} for one map after another")
+            raise WaitsForDevice(
+                f"engine {name!r} asks {device} for the number of triplets, or for one map after "
+                "another"
+            )
         ready = self._device_plan((1, 1, 1), downsampling, DEFAULT_FORMAT)
         if len(ready.strides) <= len(self.recipe.levels):
             raise WaitsForDevice(
@@ -164,13 +168,23 @@ class VoxelPlan(NetworkPlan):
 
     def _is_batched(self, device: torch.device) -> bool:
         """True if a device's kernels build all maps at once."""
+        packed = isinstance(self.engine.builder, ZDelta) and self.engine.builder.in_networks
+        return self._writes_tables(device) or (packed and has_kernels(device))
+
+    def _writes_tables(self, device: torch.device) -> bool:
+        """True if they do, and write tables: the host need not know how many triplets there are."""
         return isinstance(self.engine.builder_on(device), Windowed) and has_kernels(device)
 
-    def _device_plan(self, spacing: Triple, downsampling: str, key_format: KeyFormat) -> DevicePlan:
-        key = spacing, downsampling, key_format
-        if key not in self._device_plans:
-            self._device_plans[key] = DevicePlan(self.recipe, *key)
-        return self._device_plans[key]
+    def _device_plan(
+        self, spacing: Triple, downsampling: str, key_format: KeyFormat, backward: bool = False
+    ) -> DevicePlan:
+        key, packed = (spacing, downsampling, key_format), None
+        if isinstance(self.engine.builder, ZDelta):
+            packed = self.engine.builder.search, self.wanted[backward]
+        place = *key, backward and packed is not None
+        if place not in self._device_plans:
+            self._device_plans[place] = DevicePlan(self.recipe, *key, packed)
+        return self._device_plans[place]
 
     def _finish(
         self,
@@ -208,7 +222,7 @@ class VoxelPlan(NetworkPlan):
                 resting.append(built)
         root = grids[0]
         assert root is not None
-        if self._is_batched(root.device):
+        if self._writes_tables(root.device):
             tile_views(((view, name) for view, name in views if name in TILES), sectioned)
         for view, name in views:
             view.layout(name)

@@ -1,0 +1,340 @@
+"""Z-delta search of all maps of a network in one launch (Spira, section 5.5).
+
+Three launches serve a network: the search of every map, the sums of what it counted, and, once the
+host has read those, the lists of pairs. The host looks at the numbers of sites and of triplets of
+all levels and maps together, so a network waits once.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from pcnn.geometry import Kernel, KernelMap, KeyFormat, VoxelGrid
+from pcnn.geometry.kernel_slots import Triple
+from pcnn.geometry.layouts import check_table_size
+from pcnn.geometry.slot_subsets import slots_on, split_slots
+from pcnn.kernels.cuda import module
+from pcnn.maps.device_layouts import DEVICE_LAYOUTS, map_of_table
+from pcnn.maps.hybrid_map import HybridMap, map_of_half
+from pcnn.maps.packed_search import (
+    HYBRID,
+    Search,
+    Tiling,
+    arguments_of,
+    table_rows,
+    tiling,
+)
+from pcnn.maps.table_to_pairs import (
+    PAIR_WARPS,
+    SCAN_ARGUMENTS,
+    TRANSPOSED_ARGUMENTS,
+    empty_pairs,
+)
+from pcnn.maps.window_search import Sites
+
+#: Maps of a launch, as in ``csrc/network.cuh``.
+MAX_MAPS = 14
+
+#: A threshold beyond every norm: all slots are dense.
+ALL = (1 << 31) - 1
+
+_ENDS = struct.Struct(f"{MAX_MAPS}ii0q")
+
+
+@dataclass(frozen=True)
+class PackedShape:
+    """The part of a search that does not depend on its sites; made once for a network.
+
+    Args:
+        product: layout that is written: ``table``, ``pairs``, ``half_pairs`` or ``hybrid:<t>``.
+        kernel: the relation.
+        spacing: tensor stride of the inputs.
+        key_format: of the keys.
+        symmetric: the map serves as its own transpose, slots mirrored.
+        search: how.
+        threshold: slots of a smaller L1 norm go to the table.
+        dense: those slots.
+        listed: slots whose pairs are listed, from the first of the others on.
+    """
+
+    product: str
+    kernel: Kernel
+    spacing: Triple
+    key_format: KeyFormat
+    symmetric: bool
+    search: Search
+    threshold: int
+    dense: tuple[int, ...]
+    listed: tuple[int, ...]
+    _slots: dict[torch.device, tuple[Tensor, Tensor]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+
+    @classmethod
+    def of(
+        cls,
+        kernel: Kernel,
+        spacing: Triple,
+        key_format: KeyFormat,
+        symmetric: bool,
+        names: Sequence[tuple[str, bool]],
+        search: Search,
+    ) -> PackedShape | None:
+        """Shape of the search for a map; ``None``: it is not one that this search writes.
+
+        Args:
+            kernel: the relation.
+            spacing: tensor stride of the inputs.
+            key_format: of the keys.
+            symmetric: whether input and output are the same sites, and the kernel symmetric.
+            names: layouts that are read, by (name, whether of the transposed map). The one that is
+                read alone is written; pairs where several are, as the others follow from them.
+            search: how.
+        """
+        product = _product(names, symmetric and kernel.volume % 2 == 1 and kernel.volume > 1)
+        if product is None:
+            return None
+        given = product, kernel, spacing, key_format, symmetric, search
+        if product == "half_pairs":
+            return cls(*given, 0, (), tuple(range(kernel.volume // 2)))
+        name, _, number = product.partition(":")
+        threshold = {"table": ALL, "pairs": 0}.get(name) if not number else int(number)
+        assert threshold is not None
+        dense, sparse = split_slots(kernel.norms, threshold)
+        if name == "hybrid" and symmetric and dense:
+            sparse = sparse[: len(sparse) // 2]
+        return cls(*given, threshold, dense, sparse)
+
+    @property
+    def words(self) -> int:
+        """Words of a report that the search writes: 64-bit sums and counts of the listed slots."""
+        return 2 * (2 * len(self.listed) + 1) if self.listed else 0
+
+    def tiles(self, rows: int) -> Tiling:
+        """How the search is cut for so many outputs; slots behind the last one are not searched."""
+        dense = len(self.dense)
+        last = max((*self.dense[-1:], *self.listed[-1:]), default=-1) + 1
+        size = self.search.rows or table_rows(rows, max(dense, 1))
+        return tiling(self.search, HYBRID, self.kernel, rows, size, dense, slots=last)
+
+    def slots_on(self, device: torch.device) -> tuple[Tensor, Tensor]:
+        """``[D]``, ``[S]`` int32: dense and listed slots on a device, made once."""
+        if device not in self._slots:
+            self._slots[device] = slots_on(self.dense, device), slots_on(self.listed, device)
+        return self._slots[device]
+
+
+def _product(names: Sequence[tuple[str, bool]], halves: bool) -> str | None:
+    """The layout to write of a map, of those that are read."""
+    read = {name for name, _ in names}
+    listing = {name for name in read if name in ("pairs", "counts", "half_pairs", "offsets")}
+    hybrids = {name for name in read if name.startswith("hybrid:") and name != "hybrid:0"}
+    if not read or read - listing - hybrids - {"table"}:
+        return None
+    if read == {"table"}:
+        return "table"
+    (name, flipped), *others = names
+    if not others and not flipped and (name in hybrids or (name == "half_pairs" and halves)):
+        return name
+    return "pairs"
+
+
+@dataclass(frozen=True)
+class PackedFind:
+    """One map's search on the sites of a batch.
+
+    Args:
+        source: input sites.
+        target: output sites.
+        shape: of the search.
+        tiles: how it is cut.
+        table: ``[N_out, D]`` int32, written.
+        report: words on the device, zeroed: sums ``[S + 1]``, then counts ``[S]`` of the listed
+            slots, int64; ``None`` where no slot is listed.
+        scratch: by-slot results, counts and their sums; read by `list_pairs`.
+    """
+
+    source: Sites
+    target: Sites
+    shape: PackedShape
+    tiles: Tiling
+    table: Tensor
+    report: Tensor | None
+    scratch: Tensor
+
+    @classmethod
+    def allocate(
+        cls, source: Sites, target: Sites, shape: PackedShape, report: Tensor | None
+    ) -> PackedFind:
+        """Room for the results of a search.
+
+        Raises:
+            ValueError: a table over the memory budget, or more keys than rows can be numbered.
+        """
+        if max(source.rows, target.rows) >= 1 << 31:
+            raise ValueError(f"a row is a 32-bit number, but there are {source.rows} keys")
+        dense, listed, rows = len(shape.dense), len(shape.listed), target.rows
+        check_table_size(rows, dense + listed)
+        device, tiles = target.keys.device, shape.tiles(rows)
+        table = torch.empty(rows, dense, dtype=torch.int32, device=device)
+        words = listed * rows + 2 * _aligned(listed * tiles.tiles) + 4
+        scratch = torch.empty(words if listed else 0, dtype=torch.int32, device=device)
+        return cls(source, target, shape, tiles, table, report if listed else None, scratch)
+
+    @property
+    def _by_slot(self) -> tuple[int, int, int]:
+        """Addresses of the results by slot ``[S, rows]``, of their counts, and of the sums."""
+        first = self.scratch.data_ptr()
+        if not first:
+            return 0, 0, 0
+        counts = first
+        starts = counts + 4 * _aligned(len(self.shape.listed) * self.tiles.tiles)
+        found = starts + 4 * _aligned(len(self.shape.listed) * self.tiles.tiles)
+        return found, counts, starts
+
+    @property
+    def blocks(self) -> int:
+        """Blocks of the search."""
+        return self.tiles.tiles * self.tiles.chunks
+
+    def arguments(self) -> bytes:
+        """Of the search."""
+        found, counts, _ = self._by_slot
+        written = self.table.data_ptr(), found, 0, 0, counts
+        shape, (_, at), (_, to) = self.shape, self.source.pointers, self.target.pointers
+        return arguments_of(
+            shape.search,
+            shape.kernel,
+            shape.spacing,
+            shape.key_format,
+            (self.source.keys.data_ptr(), self.target.keys.data_ptr(), *written, at, to),
+            (self.source.rows, self.target.rows),
+            self.tiles,
+            shape.threshold,
+            len(shape.listed),
+        )
+
+    def scan_arguments(self) -> bytes:
+        """Of the sums over counts."""
+        assert self.report is not None
+        _, counts, starts = self._by_slot
+        sums, slots = self.report.data_ptr(), len(self.shape.listed)
+        totals = sums + 8 * (slots + 1)
+        return SCAN_ARGUMENTS.pack(counts, starts, sums, totals, self.tiles.tiles, slots)
+
+    def fill_arguments(self, rows: int, pairs: tuple[Tensor, Tensor]) -> tuple[bytes, int]:
+        """Of the lists, and their blocks."""
+        assert self.report is not None
+        found, _, starts = self._by_slot
+        slots, tiles = len(self.shape.listed), self.tiles
+        pointers = found, starts, self.report.data_ptr(), *(p.data_ptr() for p in pairs)
+        sizes = rows, tiles.tiles, self.target.rows, slots, tiles.rows, 0
+        return TRANSPOSED_ARGUMENTS.pack(*pointers, *sizes), -(-slots * tiles.tiles // PAIR_WARPS)
+
+    def ends(self, words: Sequence[int]) -> list[int]:
+        """First pair of every listed slot, and the end of the last, from the report's words."""
+        low, high = words[0 : 2 * len(self.shape.listed) + 2 : 2], words[1::2]
+        return [(b << 32) | (a & 0xFFFFFFFF) for a, b in zip(low, high, strict=False)]
+
+    def kernel_map(
+        self, source: VoxelGrid, target: VoxelGrid, listed: tuple[Tensor, Tensor, Tensor] | None
+    ) -> KernelMap:
+        """The map of the sites.
+
+        Args:
+            source: input sites.
+            target: output sites.
+            listed: ``in_index``, ``out_index`` and offsets on the host, from `list_pairs`.
+        """
+        shape, table = self.shape, self.table[: target.rows]
+        if shape.product == "table":
+            return map_of_table(source, target, shape.kernel, table)
+        slots, device = len(shape.listed), table.device
+        dense, sparse = shape.slots_on(device)
+        if listed is None:
+            listed = (*empty_pairs(0, device), torch.zeros(1, dtype=torch.int64))
+            counts = torch.empty(0, dtype=torch.int64, device=device)
+        else:
+            assert self.report is not None
+            counts = self.report.view(torch.int64)[slots + 1 :]
+        if shape.product == "half_pairs":
+            return map_of_half(listed, source.rows, counts)
+        if shape.product == "pairs":
+            sizes, symmetric = (source.rows, target.rows), shape.symmetric
+            built = KernelMap.from_pairs(
+                *listed, *sizes, symmetric=symmetric, derive=DEVICE_LAYOUTS
+            )
+            built.edges.layouts["counts", False] = (counts,)
+            return built
+        halved = len(shape.dense) + len(shape.listed) < shape.kernel.volume
+        split = HybridMap(table, shape.dense, *listed, shape.listed, source.rows, halved)
+        return split.kernel_map(shape.threshold, shape.symmetric, (dense, sparse, counts))
+
+
+def search_packed(finds: Sequence[PackedFind]) -> None:
+    """Search many maps of one device, and sum what was found by slot; nothing waits."""
+    some = [find for find in finds if find.blocks]
+    _in_launches("z_delta.cu", "z_delta_network", some, _searching, KEY_BITS=64, LAYOUT=HYBRID)
+    listing = [find for find in finds if find.report is not None]
+    _in_launches("pairs.cu", "scan_network", listing, _summing)
+
+
+def list_pairs(
+    finds: Sequence[PackedFind], rows: Sequence[int], ends: Sequence[Sequence[int]]
+) -> list[tuple[Tensor, Tensor, Tensor]]:
+    """Pairs of the listed slots of many maps.
+
+    Args:
+        finds: whose search is done.
+        rows: sites of each output.
+        ends: first pair of every listed slot and the end of the last, of each.
+
+    Returns:
+        ``in_index``, ``out_index`` int32 and the ends as a tensor on the host, of each.
+    """
+    made = [empty_pairs(own[-1], find.table.device) for find, own in zip(finds, ends, strict=True)]
+    given = {id(f): f.fill_arguments(n, p) for f, n, p in zip(finds, rows, made, strict=True)}
+    _in_launches("pairs.cu", "fill_network", finds, lambda find: given[id(find)])
+    return [(*pairs, torch.tensor(own)) for pairs, own in zip(made, ends, strict=True)]
+
+
+def _searching(find: PackedFind) -> tuple[bytes, int]:
+    """Arguments and blocks of a search, and of the largest one the shared memory."""
+    return find.arguments(), find.blocks
+
+
+def _summing(find: PackedFind) -> tuple[bytes, int]:
+    """Arguments and blocks of the sums over a search's counts."""
+    return find.scan_arguments(), len(find.shape.listed)
+
+
+def _in_launches(
+    source: str,
+    kernel: str,
+    finds: Sequence[PackedFind],
+    task: Callable[[PackedFind], tuple[bytes, int]],
+    **defines: int,
+) -> None:
+    """Launch a kernel over many maps, `MAX_MAPS` at a time."""
+    for start in range(0, len(finds), MAX_MAPS):
+        some = finds[start : start + MAX_MAPS]
+        tasks, ends, blocks = b"", [], 0
+        for find in some:
+            arguments, own = task(find)
+            tasks, blocks = tasks + arguments, blocks + own
+            ends.append(blocks)
+        spare = MAX_MAPS - len(some)
+        tasks += bytes(len(arguments) * spare) + _ENDS.pack(*ends, *[0] * spare, len(some))
+        device = some[0].table.device
+        shared = max(find.tiles.shared_bytes for find in some) if defines else 0
+        module(source, device, **defines).launch(kernel, blocks, tasks, device, shared_bytes=shared)
+
+
+def _aligned(words: int) -> int:
+    """Words up to the next multiple of 16 bytes."""
+    return -(-words // 4) * 4

@@ -1,0 +1,111 @@
+"""Plans of networks by z-delta search: every layout that layers read, with one wait."""
+
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+import torch
+from torch import nn
+
+from pcnn.dataflows.hybrid import Hybrid
+from pcnn.geometry import KernelMap, VoxelGrid
+from pcnn.maps import SortedSearch, ZDelta
+from pcnn.models import MinkUNet42, SparseResNet21
+from pcnn.ops import Engine, Planner, device_plan
+from tests.clouds import surface
+from tests.maps import conftest
+from tests.ops.test_device_plan import cells_on
+from tests.waits import nothing_waits
+
+device, reversed_blocks = conftest.device, conftest.reversed_blocks
+
+
+def spira(threshold: int) -> Engine:
+    return Engine(f"spira_{threshold}", ZDelta(product="hybrid:3"), Hybrid(threshold))
+
+
+MODELS: dict[str, Callable[..., nn.Module]] = {
+    "minkunet42": partial(MinkUNet42, width=0.125),
+    "sparse_resnet21": partial(SparseResNet21, width=0.25),
+}
+NAMES = ("pairs", "counts", "half_pairs", "hybrid:0", "hybrid:1", "hybrid:3", "hybrid:9", "table")
+
+
+def check(planner: Planner, root: VoxelGrid, backward: bool) -> None:
+    """Hold every map of a planned geometry against torch's on the host, in all layouts."""
+    planned = [root]
+    plain = [VoxelGrid(root.keys.cpu(), root.batch_size, root.bound)]
+    for parent, _, kernel in planner.recipe.levels:
+        plain.append(plain[parent].strided(kernel))
+        level = planned[parent].level(kernel)
+        assert level is not None
+        planned.append(level)
+        assert torch.equal(level.keys.cpu(), plain[-1].keys)
+    for entry in planner.recipe.maps:
+        built = planned[entry.source].cached_map(planned[entry.target], entry.kernel)
+        assert built is not None
+        wanted = entry.layouts(backward, planner.layouts)
+        assert built.edges.layouts.keys() >= set(wanted)
+        source, target = plain[entry.source], plain[entry.target]
+        truth = source.map_to(target, entry.kernel, SortedSearch())
+        same(built, truth)
+        same(built.transpose(), truth.transpose())
+
+
+def same(found: KernelMap, wanted: KernelMap) -> None:
+    assert found.symmetric == wanted.symmetric
+    for name in NAMES:
+        one, other = found.layout(name), wanted.layout(name)
+        for a, b in zip(one, other, strict=True):
+            assert torch.equal(a.cpu().long(), b.long()), (name, found)
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("threshold", [0, 1, 3, 4])
+def test_plans_hold_the_maps_of_torch(device: torch.device, model: str, threshold: int) -> None:
+    planner = Planner(MODELS[model](engine=spira(threshold)))
+    for backward in (False, True):
+        cells = cells_on(device)
+        grid = planner.voxelize(cells, 3, backward=backward)
+        check(planner, grid, backward)
+        again = VoxelGrid(grid.keys.clone(), 3, grid.bound)
+        check(planner, planner(again, backward), backward)
+
+
+@pytest.mark.usefixtures("emulated", "reversed_blocks")
+def test_plans_of_small_clouds() -> None:
+    planner = Planner(MODELS["minkunet42"](engine=spira(3)))
+    for n in (0, 1, 2, 40):
+        cells = torch.cat([torch.randint(0, 3, (n, 1)), surface(n)], 1).int()
+        check(planner, planner.voxelize(cells, 3), False)
+
+
+@pytest.mark.usefixtures("emulated")
+def test_every_map_is_written_as_its_own_layers_read_it() -> None:
+    net = MODELS["minkunet42"](engine=spira(3))
+    for number, layer in enumerate(m for m in net.modules() if hasattr(m, "engine")):
+        layer.engine = spira(number % 5)
+    planner = Planner(net)
+    check(planner, planner.voxelize(cells_on(torch.device("cpu")), 3), False)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_plan_waits_once_and_searches_in_one_launch(
+    device: torch.device, model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planner = Planner(MODELS[model](engine=spira(3)).to(device))
+    cells = cells_on(device)
+    planner.voxelize(cells, 3)
+    waits: list[int] = []
+    searches: list[int] = []
+    read, search = device_plan.read_report, device_plan.search_packed
+    monkeypatch.setattr(device_plan, "read_report", lambda r: waits.append(0) or read(r))
+    monkeypatch.setattr(
+        device_plan, "search_packed", lambda maps: searches.append(len(maps)) or search(maps)
+    )
+    monkeypatch.setattr(ZDelta, "build", lambda *_: pytest.fail("a map of its own"))
+    with nothing_waits(device):
+        planner.voxelize(cells, 3)
+    symmetric = sum(entry.source == entry.target for entry in planner.recipe.maps)
+    assert len(waits) == len(searches) == 1
+    assert symmetric <= searches[0] <= len(planner.recipe.maps)
