@@ -10,15 +10,12 @@ import torch
 from torch import Tensor
 
 from pcnn.dataflows.grouping import Adaptive, Grouping, Sorted
-from pcnn.dataflows.padded_buffer import (
-    multiply_block,
-    padded_buffer,
-    reduce_block,
-    run_on_streams,
-)
+from pcnn.dataflows.padded_buffer import multiply_block, multiply_slots, reduce_block
+from pcnn.dataflows.placement import Placement, placement
 from pcnn.dataflows.reduced_product import has_wide_products
-from pcnn.dataflows.row_movement import KernelRows, Side, TorchRows, Triplets, upload
-from pcnn.dataflows.torch_sums import accumulator, joined_groups, per_group
+from pcnn.dataflows.row_movement import KernelRows, Side, TorchRows, Triplets
+from pcnn.dataflows.side_streams import MOST_STREAMS, run_on_streams
+from pcnn.dataflows.torch_sums import accumulator, join, joined_groups, per_group
 from pcnn.kernels.conv_spec import ConvSpec
 
 #: The grouping of TorchSparse until its tolerance and threshold are searched for a layer.
@@ -46,8 +43,10 @@ class GatherScatter:
     even where the sum would not, and an output row carries one rounding more. Float64 is served
     everywhere.
 
-    A transposed weight is read through its strides. Matrices are copied only to a group whose slots
-    are not evenly spaced.
+    A transposed weight is read through its strides. Matrices are copied, all of them in one launch,
+    only where the slots of some group are not evenly spaced. Where a norm, a residual or ReLU
+    follows, the scatter applies it to the sums that it stores; sources beside each other are
+    joined before the gather.
 
     Sources: TorchSparse (MLSys 2022) sections 4.2, 4.3; Minuet (EuroSys 2024) section 5.2.
     Deviation: in the slots' order sums are float32 in memory, where TorchSparse has float16.
@@ -75,7 +74,7 @@ class GatherScatter:
     gather_tile: int | None = None
     scatter_tile: int | None = None
     streams: int = 1
-    fuses: bool = False
+    fuses: bool = True
 
     def __post_init__(self) -> None:
         if self.locality and not self.fused:
@@ -83,8 +82,8 @@ class GatherScatter:
                 "gather_scatter: locality orders the rows of all slots, which needs one launch for "
                 "them; set fused=True, or locality=False"
             )
-        if not 1 <= self.streams <= 4:
-            raise ValueError(f"streams must be in 1..4, got {self.streams}")
+        if not 1 <= self.streams <= MOST_STREAMS:
+            raise ValueError(f"streams must be in 1..{MOST_STREAMS}, got {self.streams}")
 
     @property
     def name(self) -> str:
@@ -119,37 +118,42 @@ class GatherScatter:
         self, x: Tensor, w: Tensor, layouts: Sequence[Tensor], n_out: int, spec: ConvSpec
     ) -> Tensor:
         """See `Dataflow.forward`."""
-        if spec.skip is not None or spec.epilogue is not None:
-            raise ValueError(
-                "gather_scatter fuses neither a skip connection nor an epilogue: join the sources, "
-                "and apply the epilogue to its result"
-            )
-        move = self._movement(x, layouts, spec)
+        x = join(x, spec.skip)
+        move, placed = self._movement(x, layouts, spec)
         rows = move.prepare(x)
         matrices = per_group(w.to(spec.compute_dtype).to(move.operands), spec.groups)
         if spec.transposed:
             matrices = matrices.transpose(2, 3)  # [K, G, A, C]
-        sums = move.sums(n_out, spec.groups * matrices.shape[3], spec.out_dtype, x.device)
-        (self._fused if self.fused else self._by_block)(move, rows, matrices, sums)
-        return sums.to(spec.out_dtype)
+        channels = spec.groups * matrices.shape[3]
+        if self.fused:
+            products = self._products(move, rows, matrices, channels, placed)
+            return move.scatter(products, n_out, spec)
+        sums = move.sums(n_out, channels, x.device)
+        self._by_block(move, rows, matrices, sums)
+        return move.finish(sums, spec)
 
-    def _fused(
-        self, move: KernelRows | TorchRows, rows: Tensor, matrices: Tensor, sums: Tensor
-    ) -> None:
-        """One gather, the products of all groups, one scatter."""
-        place = move.place
+    def _products(
+        self,
+        move: KernelRows | TorchRows,
+        rows: Tensor,
+        matrices: Tensor,
+        channels: int,
+        placed: Placement,
+    ) -> Tensor:
+        """One gather, and the products of all groups."""
+        place = placed.place
         gathered = rows.new_empty(place.gathered, rows.shape[1], dtype=move.operands)
-        products = rows.new_empty(place.rows, sums.shape[1], dtype=move.operands)
+        products = rows.new_empty(place.rows, channels, dtype=move.operands)
         jobs = [
-            partial(multiply_block, gathered[b.start : b.end], matrices, products[b.start :], b)
-            for b in place.blocks
+            partial(multiply_slots, gathered, block.start, own, products, block.start, block.rows)
+            for block, own in zip(place.blocks, placed.matrices(matrices), strict=True)
         ]
         for block in place.identity_blocks():
-            same, last = rows.to(move.operands), products[place.gathered :]
-            jobs.append(partial(multiply_block, same, matrices, last, block))
+            same, own = rows.to(move.operands), block.take(matrices)
+            jobs.append(partial(multiply_slots, same, 0, own, products, place.gathered, block.rows))
         move.gather(rows, "in", gathered)
-        run_on_streams(jobs, (gathered, matrices, products, rows), self.streams)
-        move.scatter(products, sums)
+        run_on_streams(jobs, rows.device, self.streams)
+        return products
 
     def _by_block(
         self, move: KernelRows | TorchRows, rows: Tensor, matrices: Tensor, sums: Tensor
@@ -172,7 +176,7 @@ class GatherScatter:
         self, x: Tensor, g: Tensor, layouts: Sequence[Tensor], spec: ConvSpec
     ) -> Tensor:
         """See `Dataflow.weight_grad`."""
-        move, groups = self._movement(x, layouts, spec), spec.groups
+        (move, _), groups = self._movement(x, layouts, spec), spec.groups
         place, wide = move.place, accumulator(spec.compute_dtype)
         # sums over rows leave float16's range: the results are wide, or else the operands too
         operands = move.operands if has_wide_products() else wide
@@ -201,21 +205,20 @@ class GatherScatter:
 
     def _movement(
         self, x: Tensor, layouts: Sequence[Tensor], spec: ConvSpec
-    ) -> KernelRows | TorchRows:
-        """The mover of a map's rows: kernels on a GPU, torch elsewhere."""
+    ) -> tuple[KernelRows | TorchRows, Placement]:
+        """The mover of a map's rows, kernels on a GPU, torch elsewhere; and where they lie."""
         in_index, out_index, offsets, identity, *order = layouts
         slot, dtype = int(identity) if self.identity else -1, spec.compute_dtype
-        place = padded_buffer(tuple(offsets.tolist()), self.grouping, slot, spec.mirrored)
+        placed = placement(offsets, self.grouping, slot, spec.mirrored, x.device)
         if not uses_kernels(x):
-            return TorchRows(place, Triplets(in_index, out_index), dtype)
+            return TorchRows(placed.place, Triplets(in_index, out_index), dtype), placed
         if self.locality:
             a, b, c, d, e, f = order
             triplets = Triplets(in_index, out_index, (a, b, c), (d, e, f))
         else:
             triplets = Triplets(in_index, out_index, counts=order[0])
-        tiles = self.gather_tile, self.scatter_tile
-        shifts = upload(place.shifts, x.device)
-        return KernelRows(place, triplets, dtype, shifts, self.vectorised, *tiles)
+        how = placed.shifts, self.vectorised, self.gather_tile, self.scatter_tile
+        return KernelRows(placed.place, triplets, dtype, *how), placed
 
 
 #: TorchSparse (MLSys 2022). The paper searches tolerance and threshold for each layer

@@ -6,7 +6,7 @@ Products are torch's own matrix multiplication, one call a group of slots.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -38,14 +38,17 @@ class Block:
         """One past the last row of the block."""
         return self.start + len(self.slots) * self.rows
 
+    @property
+    def step(self) -> int | None:
+        """From one weight to the next; ``None`` where they are not evenly spaced."""
+        first, last = self.weights[0], self.weights[-1]
+        step = 1 if len(self.weights) == 1 else self.weights[1] - first
+        return step if self.weights == tuple(range(first, last + 1, step)) else None
+
     def take(self, matrices: Tensor) -> Tensor:
         """``[S, ...]`` of ``[K, ...]``: a view where the weights are evenly spaced, else a copy."""
-        first, last = self.weights[0], self.weights[-1]
-        if len(self.weights) == 1:
-            return matrices[first : first + 1]
-        step = self.weights[1] - first
-        if self.weights == tuple(range(first, last + 1, step)):
-            return matrices[first : last + 1 : step]
+        if self.step is not None:
+            return matrices[self.weights[0] : self.weights[-1] + 1 : self.step]
         return torch.stack([matrices[k] for k in self.weights])  # one launch, no index to upload
 
 
@@ -89,6 +92,10 @@ class PaddedBuffer:
             return ()
         size = self.size(self.identity)
         return (Block((self.identity,), (self.identity_weight,), 0, size),)
+
+    def order(self) -> tuple[int, ...]:
+        """The matrix of every slot of the blocks, in their order."""
+        return tuple(weight for block in self.blocks for weight in block.weights)
 
     def padding(self) -> list[tuple[int, int]]:
         """First and one-past-last row of every range that belongs to no triplet."""
@@ -139,17 +146,40 @@ def multiply_block(gathered: Tensor, matrices: Tensor, products: Tensor, block: 
         products: ``[S * R or more, G * C]``, written.
         block: slots and rows.
     """
-    count, rows, groups = len(block.slots), block.rows, matrices.shape[1]
-    left = _by_group(gathered, block, groups)  # [S * G, R, A]
-    right = block.take(matrices).flatten(0, 1)  # [S * G, A, C]
-    out = products[: count * rows].view(count, rows, products.shape[1])
+    multiply_slots(gathered, 0, block.take(matrices), products, 0, block.rows)
+
+
+def multiply_slots(
+    gathered: Tensor, first: int, matrices: Tensor, products: Tensor, place: int, rows: int
+) -> None:
+    """``products = gathered @ matrices`` for some slots of equal length.
+
+    Args:
+        gathered: ``[.., G * A]``, contiguous.
+        first: row of it where the first slot begins; the others follow.
+        matrices: ``[S, G, A, C]`` of these slots.
+        products: ``[.., G * C]``, contiguous, written.
+        place: row of it where the first slot begins.
+        rows: of every slot.
+    """
+    count, groups, _, width = matrices.shape
     if groups == 1:
-        batched_product(left, right, out)
+        left = _slots(gathered, first, count, rows)
+        batched_product(left, matrices[:, 0], _slots(products, place, count, rows))
         return
-    found = out.new_empty(count * groups, rows, right.shape[2])
+    left = _by_group(gathered[first : first + count * rows], count, groups)  # [S * G, R, A]
+    right = matrices.flatten(0, 1)  # [S * G, A, C]
+    found = products.new_empty(count * groups, rows, width)
     batched_product(left, right, found)
     found = found.unflatten(0, (count, groups)).transpose(1, 2)
-    out.unflatten(2, (groups, right.shape[2])).copy_(found)
+    _slots(products, place, count, rows).unflatten(2, (groups, width)).copy_(found)
+
+
+def _slots(buffer: Tensor, first: int, count: int, rows: int) -> Tensor:
+    """``[S, R, C]`` of the rows of S slots in a contiguous buffer, in one call."""
+    width = buffer.shape[1]
+    start = buffer.storage_offset() + first * width
+    return buffer.as_strided((count, rows, width), (rows * width, width, 1), start)
 
 
 def reduce_block(
@@ -163,16 +193,16 @@ def reduce_block(
         groups: groups of channels G.
         parts: ``[G, A, C]`` of every matrix, replaced; float32 (float64 of float64).
     """
-    left, right = (_by_group(side, block, groups) for side in operands)
+    left, right = (_by_group(side, len(block.slots), groups) for side in operands)
     found = reduced_product(left, right, parts[0].dtype)
     found = found.unflatten(0, (len(block.slots), groups))
     for k, part in zip(block.weights, found.unbind(), strict=True):
         parts[k] = part
 
 
-def _by_group(buffer: Tensor, block: Block, groups: int) -> Tensor:
+def _by_group(buffer: Tensor, count: int, groups: int) -> Tensor:
     """``[S * G, R, A]`` of ``[S * R, G * A]``; a view where there is one group."""
-    shape = len(block.slots), block.rows, groups, buffer.shape[1] // groups
+    shape = count, buffer.shape[0] // count, groups, buffer.shape[1] // groups
     return buffer.view(shape).transpose(1, 2).flatten(0, 1)
 
 
@@ -187,29 +217,3 @@ def batched_product(left: Tensor, right: Tensor, out: Tensor) -> None:
         torch.mm(left[0], right[0], *dtype, out=out[0])
     else:
         torch.bmm(left, right, *dtype, out=out)
-
-
-def run_on_streams(jobs: Sequence[Callable[[], None]], tensors: Sequence[Tensor], n: int) -> None:
-    """Run launches one after another, or spread over ``n`` side streams (Minuet 5.2.2).
-
-    Args:
-        jobs: each launches on the current stream; none waits for another.
-        tensors: what they read and write, for the memory allocator.
-        n: number of streams; 1 is the current one.
-    """
-    device = tensors[0].device
-    if n == 1 or len(jobs) < 2 or device.type != "cuda":
-        for job in jobs:
-            job()
-        return
-    current = torch.cuda.current_stream(device)
-    pool = [torch.cuda.Stream(device) for _ in range(min(n, len(jobs)))]
-    for stream in pool:
-        stream.wait_stream(current)
-        for tensor in tensors:
-            tensor.record_stream(stream)
-    for number, job in enumerate(jobs):
-        with torch.cuda.stream(pool[number % len(pool)]):
-            job()
-    for stream in pool:
-        current.wait_stream(stream)

@@ -13,7 +13,9 @@ import torch
 from torch import Tensor
 
 from pcnn.dataflows.padded_buffer import Block, PaddedBuffer
-from pcnn.dataflows.torch_sums import accumulator, add_rows
+from pcnn.dataflows.placement import upload
+from pcnn.dataflows.torch_sums import accumulator, add_rows, finish
+from pcnn.kernels.conv_spec import ConvSpec
 
 Side = Literal["in", "out"]
 ByRow = tuple[Tensor, Tensor, Tensor]
@@ -56,7 +58,7 @@ class TorchRows:
 
     def prepare(self, x: Tensor) -> Tensor:
         """Rows as they are multiplied: rounded to ``compute_dtype``."""
-        return x.to(self.compute_dtype).to(self.operands)
+        return x.to(self.compute_dtype).to(self.operands).contiguous()
 
     def gather(self, x: Tensor, side: Side, buffer: Tensor) -> None:
         """Copy rows of ``x`` to all blocks."""
@@ -70,19 +72,25 @@ class TorchRows:
             positions, rows = _ranges(self.place, slot, block.start)
             torch.index_select(x, 0, index[positions], out=buffer[rows])
 
-    def sums(self, n_out: int, channels: int, dtype: torch.dtype, device: torch.device) -> Tensor:
-        """Zeros ``[n_out, channels]`` that products are added to; wide for every ``dtype``."""
+    def sums(self, n_out: int, channels: int, device: torch.device) -> Tensor:
+        """Zeros ``[n_out, channels]`` that products are added to."""
         return torch.zeros(n_out, channels, dtype=self.operands, device=device)
 
-    def scatter(self, products: Tensor, sums: Tensor) -> None:
-        """Add all products to their output rows."""
+    def scatter(self, products: Tensor, n_out: int, spec: ConvSpec) -> Tensor:
+        """Sum all products of every output row, and what follows the sums."""
+        sums = self.sums(n_out, products.shape[1], products.device)
         for slot in range(len(self.place.shifts)):
             self._add(products, slot, 0, sums)
+        return self.finish(sums, spec)
 
     def scatter_block(self, products: Tensor, block: Block, sums: Tensor) -> None:
         """Add the products of one block, which ``products`` holds alone."""
         for slot in block.slots:
             self._add(products, slot, block.start, sums)
+
+    def finish(self, sums: Tensor, spec: ConvSpec) -> Tensor:
+        """What follows the sums, and their rounding."""
+        return finish(sums, spec)
 
     def _add(self, products: Tensor, slot: int, start: int, sums: Tensor) -> None:
         positions, rows = _ranges(self.place, slot, start)
@@ -155,31 +163,40 @@ class KernelRows:
             tile, vectorised = self.gather_tile, self.vectorised
             gather_slots(x, *lists, buffer, part=part, tile=tile, vectorised=vectorised)
 
-    def sums(self, n_out: int, channels: int, dtype: torch.dtype, device: torch.device) -> Tensor:
-        """The tensor ``[n_out, channels]`` that products are summed in.
+    def sums(self, n_out: int, channels: int, device: torch.device) -> Tensor:
+        """Zeros ``[n_out, channels]`` that products are added to, float32 or float64."""
+        return torch.zeros(n_out, channels, dtype=accumulator(self.compute_dtype), device=device)
 
-        In the order of the rows it is the result itself, every row of which is written once;
-        otherwise zeros that products are added to, float32 or float64.
+    def scatter(self, products: Tensor, n_out: int, spec: ConvSpec) -> Tensor:
+        """Sum all products of every output row, and what follows the sums, in one launch.
+
+        In the order of the slots what follows the sums takes another.
         """
-        if self.triplets.by_out is not None:
-            return torch.empty(n_out, channels, dtype=dtype, device=device)
-        wide = accumulator(self.compute_dtype)
-        return torch.zeros(n_out, channels, dtype=wide, device=device)
-
-    def scatter(self, products: Tensor, sums: Tensor) -> None:
-        """Sum all products of every output row, in one launch."""
         tile, vectorised = self.scatter_tile, self.vectorised
-        if self.triplets.by_out is not None:
-            from pcnn.kernels.gather_scatter import scatter
-
-            lists = self.triplets.by_out, self.shifts
-            scatter(products, *lists, sums, tile=tile, vectorised=vectorised)
-        else:
+        if self.triplets.by_out is None:
             from pcnn.kernels.gather_scatter_slots import scatter_slots
 
             assert self.triplets.counts is not None
+            sums = self.sums(n_out, products.shape[1], products.device)
             lists_of_slots = self.triplets.out_index, self.triplets.counts, self.shifts
             scatter_slots(products, *lists_of_slots, sums, tile=tile, vectorised=vectorised)
+            return self.finish(sums, spec)
+        from pcnn.kernels.gather_scatter import scatter
+
+        wide = self.compute_dtype == torch.float64  # what kernels do behind the sums is float32
+        epilogue, dtype = (None, torch.float64) if wide else (spec.epilogue, spec.out_dtype)
+        out = products.new_empty(n_out, products.shape[1], dtype=dtype)
+        lists = self.triplets.by_out, self.shifts
+        scatter(products, *lists, out, epilogue=epilogue, tile=tile, vectorised=vectorised)
+        return finish(out, spec) if wide else out
+
+    def finish(self, sums: Tensor, spec: ConvSpec) -> Tensor:
+        """What follows the sums, and their rounding."""
+        if sums.dtype == torch.float64:
+            return finish(sums, spec)
+        from pcnn.kernels.epilogue import finish as finish_by_kernel
+
+        return finish_by_kernel(sums, spec.out_dtype, spec.epilogue)
 
     def scatter_block(self, products: Tensor, block: Block, sums: Tensor) -> None:
         """Add the products of one block, which ``products`` holds alone, a slot a launch."""
@@ -200,11 +217,6 @@ class KernelRows:
         if ranges:
             longest = max(last - first for first, last in ranges)
             clear_padding(upload(ranges, buffer.device), longest, buffer)
-
-
-def upload(numbers: object, device: torch.device) -> Tensor:
-    """A few integers as int64 on a device; the host does not wait for the copy."""
-    return torch.tensor(numbers, dtype=torch.int64).to(device, non_blocking=True)
 
 
 def _ranges(place: PaddedBuffer, slot: int, start: int) -> tuple[slice, slice]:

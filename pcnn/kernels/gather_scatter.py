@@ -17,6 +17,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from pcnn.kernels.conv_spec import NO_EPILOGUE, Epilogue
+from pcnn.kernels.epilogue import with_epilogue
 from pcnn.kernels.row_tiles import WARPS, tile_shape
 from pcnn.kernels.triton_launch import TritonLauncher
 
@@ -149,11 +151,15 @@ def scatter_kernel(  # type: ignore[no-untyped-def]
     offsets_ptr,  # [N_out + 1] int64
     shifts_ptr,  # [K] int64
     out_ptr,  # [N_out, C]
+    scale_ptr,  # [C] or None
+    shift_ptr,  # [C] or None
+    residual_ptr,  # [N_out, C] or None
     rows,
     CHANNELS: tl.constexpr,
     TILE: tl.constexpr,
     ROWS: tl.constexpr,
     SUMS: tl.constexpr,
+    RELU: tl.constexpr,
 ):
     """See `scatter`."""
     tiles: tl.constexpr = (CHANNELS + TILE - 1) // TILE
@@ -182,8 +188,12 @@ def scatter_kernel(  # type: ignore[no-untyped-def]
         sums += term_3.to(SUMS)
         entry += 4
     place = row[:, None] * CHANNELS + column[None, :]
-    values = sums.to(out_ptr.dtype.element_ty)
-    tl.store(out_ptr + place, values, mask=exists[:, None] & inside[None, :])
+    shown = inside[None, :]
+    there = exists[:, None] & shown
+    sums = with_epilogue(
+        sums, place, column[None, :], shown, there, scale_ptr, shift_ptr, residual_ptr, RELU
+    )
+    tl.store(out_ptr + place, sums.to(out_ptr.dtype.element_ty), mask=there)
 
 
 @triton.jit  # type: ignore[untyped-decorator]
@@ -201,13 +211,14 @@ def scatter(
     shifts: Tensor,
     out: Tensor,
     *,
+    epilogue: Epilogue | None = None,
     tile: int | None = None,
     vectorised: bool = True,
 ) -> None:
     """Sum the products of every output row, in one launch.
 
     ``out[i] = sum over (i, j, k) of products[p + shifts[k]]``, p the triplet's position in
-    ``pairs``.
+    ``pairs``, and what follows the sums.
 
     Args:
         products: ``[B, C]``, contiguous.
@@ -215,6 +226,7 @@ def scatter(
             int16, ``[N_out + 1]`` int64 offsets (`pcnn.geometry.layouts.by_out`).
         shifts: ``[K]`` int64.
         out: ``[N_out, C]``, contiguous, every row of it written, rounded to its dtype.
+        epilogue: applied to the sums in float32, before they are rounded.
         tile: channels of a program, a power of two (`row_tiles.tiles_of`); ``None`` for whole rows.
         vectorised: whether threads move 16 bytes at once, or one channel.
     """
@@ -224,11 +236,13 @@ def scatter(
     position, slot, offsets = by_out
     tiles, tile, block = tile_shape(channels, tile, products.element_size(), vectorised)
     sums = tl.float64 if products.dtype == torch.float64 else tl.float32
+    scale, shift, residual, relu = epilogue or NO_EPILOGUE
+    residual = None if residual is None else residual.contiguous()
     _launch_scatter(
         (triton.cdiv(rows, block) * tiles, 1),
-        (products, position, slot, offsets, shifts, out),
+        (products, position, slot, offsets, shifts, out, scale, shift, residual),
         (rows,),
-        (channels, tile, block, sums),
+        (channels, tile, block, sums, relu),
         WARPS,
     )
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from pcnn.geometry import Kernel, KernelMap
+from pcnn.kernels.conv_spec import Epilogue
 from pcnn.kernels.gather_scatter import gather, scatter
 from pcnn.kernels.gather_scatter_slots import clear_padding, gather_slots, scatter_slots
 from tests.kernels.triton.rows import DEVICE, MAPS, buffer_row, make, placed
@@ -112,6 +113,26 @@ def test_rows_sum_their_products_and_round_once(move: Move) -> None:
         by_slots(scatter_slots, kernel_map, products, index, out, whole, vectorised=vectorised)
     found = out[:n_out].double()
     torch.testing.assert_close(found, expected, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize(("channels", "tile"), [(40, None), (33, 16)])
+@pytest.mark.parametrize("parts", ["norm", "residual", "all"])
+def test_what_follows_the_sums_is_applied_to_them(
+    channels: int, tile: int | None, parts: str
+) -> None:
+    kernel_map = make(*MAPS["strided"])
+    products, sums = products_of(kernel_map, channels, HALF)
+    scale, shift = torch.randn(2, channels, device=DEVICE).unbind()
+    residual = torch.randn(kernel_map.n_out, channels, device=DEVICE).to(HALF)
+    epilogue = {
+        "norm": Epilogue(scale, shift),
+        "residual": Epilogue(residual=residual),
+        "all": Epilogue(scale, shift, residual, relu=True),
+    }[parts]
+    out = torch.full((kernel_map.n_out, channels), NAN, device=DEVICE, dtype=SINGLE)
+    shifts = torch.tensor(placed(kernel_map).shifts, device=DEVICE)
+    scatter(products, kernel_map.layout("by_out"), shifts, out, epilogue=epilogue, tile=tile)
+    torch.testing.assert_close(out.double(), epilogue.apply(sums), rtol=1e-5, atol=1e-5)
 
 
 def test_a_map_without_triplets() -> None:
