@@ -24,6 +24,7 @@ from pcnn.bench.setting import (
 )
 from pcnn.cli.app import App
 from pcnn.cli.bench_data import data
+from pcnn.cli.bench_papers import claims, papers
 from pcnn.cli.bench_run import console_of_width, measure, stop_if_wrong
 from pcnn.cli.bench_step import step
 from pcnn.escaping import say
@@ -198,6 +199,15 @@ def print_comparisons(rows: Sequence[Row], device: str, peers: Peers) -> None:
 
 
 app = App(help="Time maps, layers and networks, after a check that their results are right.")
-COMMANDS: tuple[Callable[..., None], ...] = (*map(suite, SUITES), data, step, join, charts, compare)
+COMMANDS: tuple[Callable[..., None], ...] = (
+    *map(suite, SUITES),
+    data,
+    step,
+    papers,
+    claims,
+    join,
+    charts,
+    compare,
+)
 for command in COMMANDS:
     app.command()(command)

@@ -136,6 +136,20 @@ def test_bench_networks_writes_checked_rows(tmp_path: Path) -> None:
     assert all(row["checked"] and row["wall_ms"] > 0 for row in rows)
 
 
+def test_bench_papers_goes_on_where_it_was_cut(tmp_path: Path) -> None:
+    words = "bench papers --figure spira_fig3b --workload random_1k --device cpu --out"
+    text = run(*words.split(), str(tmp_path), "--limit", "0")
+    assert "0 whole already" in text
+    assert "0 s are over" in text
+    assert "whole, in" in run(*words.split(), str(tmp_path))
+    assert (tmp_path / "spira_fig3b-float32.json").is_file()
+    assert not (tmp_path / "unfinished").exists()
+    assert "1 whole already" in run(*words.split(), str(tmp_path))
+    page = tmp_path / "papers.md"
+    run("bench", "claims", "--results", str(tmp_path), "--out", str(page))
+    assert "| Fig. 3b |" in page.read_text()
+
+
 #: By the beginning of a command line, options, and what is said of them.
 BAD = {
     "mapping --device cpu --workload random_1k": {

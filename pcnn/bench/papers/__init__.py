@@ -1,0 +1,1 @@
+"""The papers' figures and tables: which of them can be shown here, what each claims, and ours."""
