@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +24,7 @@ from pcnn.datasets.readers.points import SUFFIXES, read_points
 from pcnn.errors import UserError
 from pcnn.files.arrays import names_in, read_npz
 from pcnn.geometry import VoxelGrid, grid_of_cells, quantize
+from pcnn.geometry.voxel_grid import DOWNSAMPLING
 
 GENERATED = re.compile(r"(surface|random|box200|box400|slab)_([1-9][0-9]*)k")
 #: Cells of a slab along x, y, z, and how many of them are filled.
@@ -102,6 +103,21 @@ def aggregated(grid: VoxelGrid, scans: int) -> VoxelGrid:
     cells = grid.coords[:, 1:]
     step = cells.new_tensor([*AHEAD, 0])
     return grid_of_cells(torch.cat([cells + number * step for number in range(scans)]))
+
+
+def downsampled(scenes: Sequence[Scene], sites: str) -> list[Scene]:
+    """Scenes whose strided layers have output sites by a rule.
+
+    Args:
+        scenes: as they were read.
+        sites: ``floor`` or ``reached``.
+
+    Raises:
+        ValueError: another rule.
+    """
+    if sites not in DOWNSAMPLING:
+        raise ValueError(f"{sites}: must be one of {', '.join(DOWNSAMPLING)}")
+    return [replace(scene, grid=replace(scene.grid, downsampling=sites)) for scene in scenes]
 
 
 def _generated(name: str) -> np.ndarray | None:

@@ -13,6 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
+from pcnn.bench.installed import PACKAGES
 from pcnn.bench.layer_shape import KINDS, MOST_SIZE, STANDARD, LayerShape, layer_shapes
 from pcnn.bench.rows import PRODUCTS
 from pcnn.ranges import Calls, Copies, NonNegative, Positive, Rooms, Sample, Thousands, Width
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     import torch
 
     from pcnn.bench.clouds import Cloud
+    from pcnn.bench.installed.peer import Peer
     from pcnn.bench.native.variants import Variant
     from pcnn.bench.peers import Peers
     from pcnn.bench.scenes import Scene
@@ -139,13 +141,21 @@ class TypedSetting(Setting):
 class VoxelSetting(TypedSetting):
     """Options of the suites that compute on voxels."""
 
-    engine: Annotated[Words, "Engine, or 'all'; may be repeated."] = None
+    engine: Annotated[
+        Words,
+        "Engine, 'all', or an installed package such as spconv-triton; may be repeated.",
+    ] = None
     workload: Annotated[Words, _WORKLOAD] = None
+    sites: Annotated[
+        str, "Output sites of strided layers: floor, or reached, which spconv keeps."
+    ] = "floor"
 
     @cached_property
     def scenes(self) -> list[Scene]:
         """Voxels."""
-        return _scenes(self.workload)
+        from pcnn.bench.scenes import downsampled
+
+        return with_option("--sites", lambda: downsampled(_scenes(self.workload), self.sites))
 
     @cached_property
     def engines(self) -> list[Engine]:
@@ -155,7 +165,21 @@ class VoxelSetting(TypedSetting):
         on_voxels = [name for name, one in ENGINES.items() if one.serves_geometry("voxel")]
         every = [name for name in on_voxels if name not in _NEVER_TIMED]
         wanted = every if not self.engine or "all" in self.engine else self.engine
-        return with_option("--engine", lambda: [resolve(name) for name in wanted])
+        own = [name for name in wanted if name not in PACKAGES]
+        return with_option("--engine", lambda: [resolve(name) for name in own])
+
+    @cached_property
+    def installed(self) -> list[Peer]:
+        """Packages to compare with."""
+        from pcnn.bench.installed import installed
+
+        named = [name for name in self.engine or () if name in PACKAGES]
+        return with_option("--engine", lambda: [installed(name) for name in named])
+
+    @property
+    def compared(self) -> list[Engine | Peer]:
+        """Engines, then packages."""
+        return [*self.engines, *self.installed]
 
 
 @dataclass(frozen=True)

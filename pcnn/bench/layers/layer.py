@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cache
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -14,6 +15,7 @@ from pcnn.bench import oracle
 from pcnn.bench.conformance import check_engine
 from pcnn.bench.engines import Entry
 from pcnn.bench.harness import Calls, same
+from pcnn.bench.installed.peer import Peer, PeerEntry
 from pcnn.bench.layer_shape import LayerShape
 from pcnn.bench.place import Place, bare
 from pcnn.bench.rows import Row
@@ -28,6 +30,9 @@ from pcnn.ops.convolution import convolution
 from pcnn.ops.engine import Engine
 from pcnn.ops.sites import output_sites
 from pcnn.runtime.device_time import convolution_floor_ms
+
+if TYPE_CHECKING:
+    from pcnn.bench.installed.layer import InstalledLayer
 
 #: Kinds of rows with backward; ``backward`` is the second half of ``train`` alone.
 BACKWARD = ("backward", "train", "map+train")
@@ -214,7 +219,7 @@ def layer_rows(
         kinds: kinds of rows of the figure; ``None``: the setting's.
         measure: makes rows of a `Layer`; ``None``: its calls are timed.
     """
-    own: list[Entry] = [] if entries else [(engine, {}) for engine in setting.engines]
+    own: list[PeerEntry] = [(one, {}) for one in setting.compared]
     for scene in setting.scenes:
         for kernel, wanted in wanted_at(setting, scene.name, layers, kinds).items():
             place = Place.of(scene, kernel, setting.where)
@@ -251,22 +256,24 @@ def layer_cases(
     place: Place,
     shape: LayerShape,
     kinds: Sequence[str],
-    entries: Sequence[Entry],
+    entries: Sequence[PeerEntry],
     measure: Measure | None = None,
 ) -> Iterator[Case]:
     """A layer at one place, by all engines and in all kinds; arguments as in `layer_rows`."""
     operands = operands_at(place, shape, setting.dtype_name)
     truth = true_layer(place, operands, any(kind in BACKWARD for kind in kinds))
     columns = {"dtype": setting.dtype_name, "c_in": shape.c_in, "c_out": shape.c_out}
+    reached = {"sites": "reached"} if place.grid.downsampling == "reached" else {}
     for engine, params in entries:
 
         @cache  # of what was made without an error
-        def layer(engine: Engine = engine) -> Layer:
-            return Layer(engine, place.grid, place.kernel, operands)
+        def layer(engine: Engine | Peer = engine) -> Layer | InstalledLayer:
+            return made_layer(engine, place, operands)
 
         for kind in kinds:
             floor = None if measure else floor_ms(operands, place.triplets, kind)
-            row = place.row(kind, engine.name, figure, params, floor_ms=floor, **columns)
+            said = {**params, **reached}
+            row = place.row(kind, engine.name, figure, said, floor_ms=floor, **columns)
 
             def check(row: Row = row, layer=layer) -> Checked:  # type: ignore[no-untyped-def]
                 made, kind = layer(), row.what
@@ -276,6 +283,20 @@ def layer_cases(
                 return proof, lambda: made if measure else made.calls(kind)
 
             yield Case(row, check, measure or whole)
+
+
+def made_layer(engine: Engine | Peer, place: Place, operands: Operands) -> Layer | InstalledLayer:
+    """The layer of an engine or of another package.
+
+    Raises:
+        CheckFailed: the engine does not pass the whole check of its builder and dataflows.
+        ValueError: the package has no such layer, or other output sites.
+    """
+    if isinstance(engine, Engine):
+        return Layer(engine, place.grid, place.kernel, operands)
+    from pcnn.bench.installed.layer import InstalledLayer  # it reads this file
+
+    return InstalledLayer(engine, place.grid, place.kernel, operands)
 
 
 def operands_at(place: Place, shape: LayerShape, dtype: str) -> Operands:

@@ -13,6 +13,8 @@ from torch import Tensor
 from pcnn.bench.conformance import check_engine
 from pcnn.bench.engines import Entry
 from pcnn.bench.harness import Calls, rounded
+from pcnn.bench.installed.network import PeerWork
+from pcnn.bench.installed.peer import Peer, PeerEntry
 from pcnn.bench.layers.layer import products_of, torch_dtype
 from pcnn.bench.layers.parts import by_part
 from pcnn.bench.networks.models import KERNEL_SIZE, make_network, settle_norms
@@ -104,12 +106,16 @@ class Standard:
         width = setting.width * self.size.width
         return make_network(self.size.model, engine, size, width, setting.where)
 
-    def work(self, engine: Engine, mode: str, cells: Input) -> Work:
+    def work(self, engine: Engine | Peer, mode: str, cells: Input) -> Work:
         """The network of an engine with the common weights, ready to be called.
 
         Raises:
             CheckFailed: the engine does not pass the whole check of its builder and dataflows.
+            ValueError: another package that has no such network.
         """
+        if not isinstance(engine, Engine):
+            ours = self._work(resolve("reference"), "train", cells).network
+            return PeerWork.of(engine, ours, cells, self.dtype, mode in TRAINING)
         check_engine(engine, self.setting.where, cells.are_points)
         return self._work(engine, mode, cells)
 
@@ -171,7 +177,8 @@ def network_rows(
         entries: engines and their settings; ``None``: the setting's engines.
         measure: makes rows of the `Work`; ``None``: its calls are timed.
     """
-    engines = [(engine, {}) for engine in setting.engines] if entries is None else entries
+    own: list[PeerEntry] = [(one, {}) for one in setting.compared]
+    engines = own if entries is None else entries
     chosen = setting.modes if modes is None else modes
     for scene in setting.scenes:
         for size in sizes or [NetworkSize(name) for name in setting.models]:
@@ -186,7 +193,7 @@ def _cases(
     scene: Scene,
     size: NetworkSize,
     modes: Sequence[str],
-    entries: Sequence[Entry],
+    entries: Sequence[PeerEntry],
     measure: Measure | None,
 ) -> Iterator[Case]:
     cells, to_check = cells_of(setting, scene, size)
@@ -194,16 +201,18 @@ def _cases(
     for engine, params in entries:
         for mode in modes:
             said: dict[str, Any] = {"mode": mode, **size.params, **params}
+            if cells.downsampling != "floor":
+                said["sites"] = cells.downsampling
             if to_check is not cells:
                 said["checked_on"] = f"{to_check.cells.shape[0]} voxels"
             row = network_row(setting, scene.name, engine.name, size.model, figure, said)
             row = replace(row, n=cells.cells.shape[0])
 
-            def check(row: Row = row, engine: Engine = engine, mode: str = mode) -> Checked:
+            def check(row: Row = row, engine: Engine | Peer = engine, mode: str = mode) -> Checked:
                 work = standard.work(engine, mode, to_check)
                 proof = check_network(row, work.results(mode), *standard.results(mode))
                 if to_check is not cells:
-                    work = Work(work.network, cells, work.dtype)
+                    work = work.elsewhere(cells)
                 return proof, lambda: work if measure else work.calls(mode)
 
             yield Case(row, check, measure or timed)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import torch
@@ -46,11 +46,13 @@ class Cells:
         cells: ``[P, 4]`` int32 (batch, x, y, z), distinct, in no order.
         features: ``[P, 4]`` float32.
         batches: number of clouds.
+        downsampling: sites of strided layers, ``floor`` or ``reached``.
     """
 
     cells: Tensor
     features: Tensor
     batches: int
+    downsampling: str = "floor"
 
     @classmethod
     def of(cls, grid: VoxelGrid, device: torch.device, batches: int = 1) -> Cells:
@@ -68,7 +70,8 @@ class Cells:
         random = torch.Generator(device).manual_seed(1)
         features = torch.randn(cells.shape[0], CHANNELS, generator=random, device=device)
         clouds = grid.batch_size * batches
-        return cls(cells[order.to(device)].contiguous(), features, clouds)
+        shuffled = cells[order.to(device)].contiguous()
+        return cls(shuffled, features, clouds, grid.downsampling)
 
     @property
     def are_points(self) -> bool:
@@ -77,13 +80,15 @@ class Cells:
 
     def to(self, dtype: torch.dtype) -> Cells:
         """The same cells with features of another dtype."""
-        return Cells(self.cells, self.features.to(dtype), self.batches)
+        return replace(self, features=self.features.to(dtype))
 
     def on(
         self, network: PlannedModule, backward: bool, dtype: torch.dtype | None = None
     ) -> SparseTensor:
         """Input of a network: cells sorted and planned, features in the order of the sites."""
-        grid = network.planner.voxelize(self.cells, self.batches, backward=backward)
+        grid = network.planner.voxelize(
+            self.cells, self.batches, downsampling=self.downsampling, backward=backward
+        )
         features = self.features if dtype is None else self.features.to(dtype)
         assert grid.inverse is not None
         rows = torch.empty_like(features)
@@ -108,6 +113,10 @@ class Work:
         self.input = cells.to(own)
         self._pulls: list[Tensor] = []
 
+    def elsewhere(self, cells: Input) -> Work:
+        """The same network on another input."""
+        return Work(self.network, cells, self.dtype)
+
     def _autocast(self) -> AbstractContextManager[object]:
         device = self.cells.features.device.type
         return torch.autocast(device, self.dtype) if self.casts else nullcontext()
@@ -118,7 +127,7 @@ class Work:
         if x is None:
             x = self.input.on(self.network, backward=False)
         with self._autocast():
-            return features_of(self.network(x))
+            return self._features(self.network(x))
 
     def train(self, x: SparseTensor | None = None) -> list[Tensor]:
         """Outputs and the gradients of all parameters, from cells unless the input is planned."""
@@ -130,7 +139,11 @@ class Work:
     def outputs(self, x: SparseTensor) -> list[Tensor]:
         """Outputs of a planned input, with gradients where they are enabled."""
         with self._autocast():
-            return features_of(self.network(x))
+            return self._features(self.network(x))
+
+    def _features(self, outputs: object) -> list[Tensor]:
+        """Features of what the network returns."""
+        return features_of(outputs)
 
     def _gradients(self, outputs: list[Tensor]) -> tuple[Tensor, ...]:
         """Gradients of all parameters."""

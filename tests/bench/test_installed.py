@@ -1,0 +1,135 @@
+"""Other packages beside ours: through stand-ins that follow their interfaces."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from pcnn.bench import installed
+from pcnn.bench.installed import PACKAGES
+from pcnn.bench.installed.network import PeerWork
+from pcnn.bench.installed.peer import Peer, in_our_order
+from pcnn.bench.installed.spconv import Spconv
+from pcnn.bench.layer_shape import layer_shapes
+from pcnn.bench.layers.layer import layer_rows
+from pcnn.bench.networks.cases import network_rows
+from pcnn.bench.scenes import Scene, downsampled
+from pcnn.bench.setting import NetworksSetting
+from pcnn.geometry import grid_of_cells
+from pcnn.nn import Conv3d
+from tests.bench import plain_spconv
+from tests.bench.settings import CELLS, left_out, of_layers, of_networks
+
+SPCONV = Spconv("plain-spconv", plain_spconv)
+#: Cells that are negative, too, in two clouds.
+GRID = grid_of_cells(CELLS - 3, torch.arange(len(CELLS)) % 2, 2)
+SCENES = [Scene("moved", GRID)]
+REACHED = downsampled(SCENES, "reached")
+
+
+def shown(rows: list[Any]) -> list[Any]:
+    return [(row.engine, row.what, (row.params or {}).get("mode"), row.checked) for row in rows]
+
+
+@pytest.mark.parametrize("peer", [SPCONV], ids=lambda peer: peer.name)
+def test_a_network_of_a_package_gives_what_ours_gives(peer: Peer) -> None:
+    given = {"engine": ["auto"], "installed": [peer], "scenes": SCENES, "model": ["minkunet"]}
+    rows = list(network_rows(of_networks(**given, mode=["infer", "train"], repeats=1), "networks"))
+    assert not left_out(rows)
+    names = ("auto", peer.name)
+    wanted = [(n, "network", mode, True) for n in names for mode in ("infer", "train")]
+    assert shown(rows) == wanted
+
+
+@pytest.mark.parametrize("peer", [SPCONV], ids=lambda peer: peer.name)
+def test_layers_of_a_package_are_checked_and_timed(peer: Peer) -> None:
+    given = {"engines": [], "installed": [peer], "scenes": SCENES, "repeats": 1}
+    shapes = layer_shapes("4:6:3,4:6:1,4:6:2:2")
+    rows = list(layer_rows(of_layers(**given, shapes=shapes), "layers"))
+    strided = [row for row in rows if row.stride == 2]
+    assert not left_out([row for row in rows if row.stride == 1])
+    reasons = left_out(strided)
+    assert len(reasons) == (0 if peer.keeps_strided_maps else 2)
+    assert all("builds the map of a strided layer in every call" in reason for reason in reasons)
+    assert [row.what for row in strided if row.checked][-2:] == ["map+layer", "map+train"]
+
+
+def test_other_sites_are_compared_where_ours_reach_them_too() -> None:
+    given: dict[str, Any] = {"engines": [], "installed": [SPCONV], "mode": ["infer"], "repeats": 1}
+    (floor,) = network_rows(of_networks(**given, scenes=SCENES), "networks")
+    assert (
+        "other output sites in plain-spconv; compare it with --sites reached"
+        in left_out([floor])[0]
+    )
+    reached = of_networks(**given | {"engine": ["auto"]}, scenes=REACHED)
+    ours = reached.having(installed=[], engines=of_networks().engines)
+    for setting in (ours, reached):
+        (row,) = network_rows(setting, "networks")
+        assert row.checked, row.params
+        assert (row.params or {})["sites"] == "reached"
+    shapes = layer_shapes("4:6:3:2")
+    layers = of_layers(engines=[], installed=[SPCONV], scenes=REACHED, shapes=shapes, repeats=1)
+    rows = list(layer_rows(layers, "layers", kinds=["map+layer", "map+train"]))
+    assert [row.checked for row in rows] == [True, True], left_out(rows)
+    with pytest.raises(ValueError, match="ceil: must be one of floor, reached"):
+        downsampled(SCENES, "ceil")
+
+
+def test_wrong_weights_of_a_package_are_never_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = PeerWork.of
+
+    def damaged(*given: Any) -> PeerWork:
+        work = right(*given)
+        for name, weight in work.network.named_parameters():
+            if name.endswith("theirs.weight") and weight.shape[1] == 3:
+                weight.data = weight.data.flip(1).contiguous()
+        return work
+
+    monkeypatch.setattr(PeerWork, "of", damaged)
+    given: dict[str, Any] = {"engines": [], "installed": [SPCONV], "model": ["minkunet"]}
+    (row,) = network_rows(of_networks(**given, mode=["infer"], scenes=SCENES), "networks")
+    assert "is off by" in left_out([row])[0]
+
+
+def test_modes_and_layers_that_a_package_lacks_are_named() -> None:
+    given: dict[str, Any] = {"engines": [], "installed": [SPCONV], "model": ["minkunet"]}
+    (row,) = network_rows(of_networks(**given, mode=["step"], scenes=SCENES), "networks")
+    assert "compare the modes infer and train" in left_out([row])[0]
+    for layer, words in (
+        (Conv3d(4, 4, 3, groups=2, bias=False), "no groups"),
+        (Conv3d(4, 4, 3), "without biases"),
+        (Conv3d(4, 4, 2, bias=False), "no even kernel at stride 1"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            SPCONV.layer(layer)
+
+
+def test_a_package_that_is_missing_is_named_with_its_licence(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    missing = replace(PACKAGES["spconv-triton"], module="no_such_package.pytorch")
+    monkeypatch.setitem(PACKAGES, "spconv-triton", missing)
+    setting = NetworksSetting(engine=["spconv-triton", "auto"])
+    with pytest.raises(ValueError, match=r"pip install spconv-triton \(licence: Apache-2.0\)"):
+        setting.resolve()
+    assert [engine.name for engine in setting.engines] == ["auto"]
+    monkeypatch.setattr(installed, "find_spec", lambda name: SimpleNamespace(name=name))
+    monkeypatch.setattr(installed, "import_module", _imported)
+    (peer,) = setting.installed
+    assert peer.name == "spconv-triton"
+
+
+def _imported(name: str) -> Any:
+    if name == "no_such_package.pytorch":
+        return plain_spconv
+    return SimpleNamespace(peer=Spconv)
+
+
+def test_rows_are_sorted_as_ours() -> None:
+    shuffled = torch.randperm(GRID.rows)
+    assert torch.equal(shuffled[in_our_order(GRID.coords[shuffled])], torch.arange(GRID.rows))
+    assert in_our_order(GRID.coords[:0]).shape == (0,)
