@@ -18,6 +18,7 @@ from pcnn.maps.cell_bits import bitmap_words, fitting_words
 from pcnn.maps.device_layouts import has_kernels
 from pcnn.maps.levels import MAX_LEVELS
 from pcnn.maps.tiles import tile_views
+from pcnn.maps.triplet_counts import read_offsets
 from pcnn.ops.device_plan import DevicePlan, Maps
 from pcnn.ops.engine import Engine
 from pcnn.ops.recipe import NetworkPlan, PlannedMap, Recipe, Wanted
@@ -41,7 +42,7 @@ class VoxelPlan(NetworkPlan):
     def __init__(self, recipe: Recipe, layouts: tuple[str, ...] | None, engine: Engine) -> None:
         super().__init__(recipe, layouts)
         self.engine = engine
-        self._device_plans: dict[tuple[Triple, str, KeyFormat, bool], DevicePlan] = {}
+        self._device_plans: dict[tuple[Triple, str, KeyFormat, bool, bool], DevicePlan] = {}
         #: whether some layouts list triplets, by whether backward follows
         self._lists = {both: recipe.lists_triplets(both, layouts) for both in (False, True)}
 
@@ -49,10 +50,11 @@ class VoxelPlan(NetworkPlan):
         """Derive all levels and build all maps that are not there yet, with their layouts."""
         grids: list[VoxelGrid | None] = [root]
         maps: Maps = []
-        if self._is_batched(root.device):
+        if has_kernels(root.device):
             key = root.tensor_stride, root.downsampling, root.key_format
-            ready = self._device_plan(*key, backward)
-            grids, maps = ready.on_grid(root, self._lists[backward])
+            with_maps = self._builds_together(root.device)
+            ready = self._device_plan(*key, backward, with_maps)
+            grids, maps = ready.on_grid(root, with_maps and self._lists[backward])
         self._finish(grids, maps, backward)
 
     def on_cells(
@@ -62,9 +64,11 @@ class VoxelPlan(NetworkPlan):
         check_cells(cells)
         grids: list[VoxelGrid | None]
         maps: Maps = []
-        if self._is_batched(cells.device):
-            ready = self._device_plan((1, 1, 1), downsampling, DEFAULT_FORMAT, backward)
-            grids, maps = ready.on_cells(cells, batch_size, self._lists[backward])
+        if has_kernels(cells.device):
+            with_maps = self._builds_together(cells.device)
+            key = downsampling, DEFAULT_FORMAT, backward, with_maps
+            ready = self._device_plan((1, 1, 1), *key)
+            grids, maps = ready.on_cells(cells, batch_size, with_maps and self._lists[backward])
         else:
             grids = [grid_of_cells(cells[:, 1:], cells[:, 0], batch_size, downsampling)]
         self._finish(grids, maps, backward)
@@ -166,8 +170,8 @@ class VoxelPlan(NetworkPlan):
         sides = [(rows[planned.source], rows[planned.target]) for planned in self.recipe.maps]
         return sum(map(_bytes, self.recipe.maps, sides, self.wanted[backward]))
 
-    def _is_batched(self, device: torch.device) -> bool:
-        """True if a device's kernels build all maps at once."""
+    def _builds_together(self, device: torch.device) -> bool:
+        """True if a device's kernels build all maps at once, and not the levels alone."""
         packed = isinstance(self.engine.builder, ZDelta) and self.engine.builder.in_networks
         return self._writes_tables(device) or (packed and has_kernels(device))
 
@@ -176,14 +180,21 @@ class VoxelPlan(NetworkPlan):
         return isinstance(self.engine.builder_on(device), Windowed) and has_kernels(device)
 
     def _device_plan(
-        self, spacing: Triple, downsampling: str, key_format: KeyFormat, backward: bool = False
+        self,
+        spacing: Triple,
+        downsampling: str,
+        key_format: KeyFormat,
+        backward: bool = False,
+        with_maps: bool = True,
     ) -> DevicePlan:
+        """The plan for sites of one spacing; without maps it makes the levels alone."""
         key, packed = (spacing, downsampling, key_format), None
-        if isinstance(self.engine.builder, ZDelta):
+        if with_maps and isinstance(self.engine.builder, ZDelta):
             packed = self.engine.builder.search, self.wanted[backward]
-        place = *key, backward and packed is not None
+        place = *key, backward and packed is not None, with_maps
         if place not in self._device_plans:
-            self._device_plans[place] = DevicePlan(self.recipe, *key, packed)
+            recipe = self.recipe if with_maps else Recipe(self.recipe.levels, ())
+            self._device_plans[place] = DevicePlan(recipe, *key, packed)
         return self._device_plans[place]
 
     def _finish(
@@ -224,6 +235,8 @@ class VoxelPlan(NetworkPlan):
         assert root is not None
         if self._writes_tables(root.device):
             tile_views(((view, name) for view, name in views if name in TILES), sectioned)
+        if has_kernels(root.device):
+            read_offsets(view for view, name in views if layout_kind(name).lists_triplets)
         for view, name in views:
             view.layout(name)
         for built in resting:
