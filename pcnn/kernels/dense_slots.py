@@ -31,15 +31,15 @@ def dense_sums(  # type: ignore[no-untyped-def]  # the compiler reads annotation
     sums,  # [ROWS, COLUMNS] float32
     x_ptr,  # [N_in, G * CHANNELS]
     weight_ptr,  # [K, SLOT_CHANNELS, G * OUTPUTS]
-    table_ptr,  # [N_out, DENSE] int32, or None: row i meets row i
-    slots_ptr,  # [DENSE] int32, or None: the central slot alone
+    table_ptr,  # [N_out, D] int32, or None: row i meets row i
+    slots_ptr,  # [D] int32, or None: the central slot alone
     outputs,  # [ROWS] int64
     exists,  # [ROWS] bool
     columns,  # [COLUMNS]
     group,
+    dense,
     BEFORE: tl.constexpr,
     VOLUME: tl.constexpr,
-    DENSE: tl.constexpr,
     SLOT_CHANNELS: tl.constexpr,
     CHANNELS: tl.constexpr,
     OUTPUTS: tl.constexpr,
@@ -53,7 +53,11 @@ def dense_sums(  # type: ignore[no-untyped-def]  # the compiler reads annotation
     """Add the dense slots' products with one source, whose weights follow ``BEFORE`` others."""
     # slots and channels in one loop, so that the pipeline does not drain between slots
     steps: tl.constexpr = (CHANNELS + DEPTH - 1) // DEPTH
-    for step in range(0, DENSE * steps):
+    if table_ptr is None:
+        total: tl.constexpr = steps
+    else:
+        total = dense * steps  # one variant for every threshold
+    for step in range(0, total):
         place = step // steps
         start = (step % steps) * DEPTH
         if table_ptr is None:
@@ -61,7 +65,7 @@ def dense_sums(  # type: ignore[no-untyped-def]  # the compiler reads annotation
             live = exists
             slot = tl.full([], VOLUME // 2, tl.int32)
         else:
-            rows = tl.load(table_ptr + outputs * DENSE + place, mask=exists, other=-1).to(tl.int64)
+            rows = tl.load(table_ptr + outputs * dense + place, mask=exists, other=-1).to(tl.int64)
             live = rows >= 0
             slot = tl.load(slots_ptr + place)
             if MIRRORED:
@@ -77,20 +81,20 @@ def dense_sums(  # type: ignore[no-untyped-def]  # the compiler reads annotation
     return sums
 
 
-@triton.jit(do_not_specialize=["n_out"])  # type: ignore[untyped-decorator]
+@triton.jit(do_not_specialize=["n_out", "dense"])  # type: ignore[untyped-decorator]
 def dense_slots_kernel(  # type: ignore[no-untyped-def]
     x_ptr,  # [N_in, G * CHANNELS]
     second_ptr,  # [N_in, SECOND] or None
     weight_ptr,  # [K, C_in / G, C_out]
-    table_ptr,  # [N_out, DENSE] int32 or None
-    slots_ptr,  # [DENSE] int32 or None
+    table_ptr,  # [N_out, D] int32 or None
+    slots_ptr,  # [D] int32 or None
     out_ptr,  # [N_out, G * OUTPUTS]
     scale_ptr,
     shift_ptr,
     residual_ptr,
     n_out,
+    dense,  # slots of the table
     VOLUME: tl.constexpr,
-    DENSE: tl.constexpr,
     CHANNELS: tl.constexpr,
     SECOND: tl.constexpr,
     OUTPUTS: tl.constexpr,
@@ -123,9 +127,9 @@ def dense_slots_kernel(  # type: ignore[no-untyped-def]
             exists,
             columns,
             group,
+            dense,
             source * CHANNELS,
             VOLUME,
-            DENSE,
             CHANNELS + SECOND,
             SECOND if source else CHANNELS,
             OUTPUTS,
@@ -178,10 +182,9 @@ def write_dense(
     _LAUNCH(
         (programs, 1),
         (x, spec.skip, weight, table, slots, out, scale, shift, residual),
-        (n_out,),
+        (n_out, 1 if table is None else table.shape[1]),
         (
             shape.volume,
-            1 if table is None else table.shape[1],
             shape.channels,
             shape.second,
             shape.outputs,

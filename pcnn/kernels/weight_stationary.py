@@ -20,8 +20,8 @@ from pcnn.kernels.gathered_product import (
     slot_weight,
     weight_tile,
 )
-from pcnn.kernels.product_tiles import ChunkTiles, ProductShape, power_of_two
-from pcnn.kernels.slot_chunks import most_chunks, slot_chunk
+from pcnn.kernels.product_tiles import ChunkTiles, ProductShape
+from pcnn.kernels.slot_chunks import most_chunks, slot_chunk, slots_of
 from pcnn.kernels.triton_launch import TritonLauncher
 
 
@@ -59,19 +59,21 @@ def add_sums(  # type: ignore[no-untyped-def]
         add_sums(rows_ptr, live, right, start + half, OUTPUTS, half)
 
 
-@triton.jit(do_not_specialize_on_alignment=["in_ptr", "out_ptr"])  # type: ignore[untyped-decorator]
+@triton.jit(  # type: ignore[untyped-decorator]
+    do_not_specialize=["listed"], do_not_specialize_on_alignment=["in_ptr", "out_ptr"]
+)
 def weight_stationary_kernel(  # type: ignore[no-untyped-def]  # the compiler reads annotations too
     x_ptr,  # [N_in, G * CHANNELS]
     second_ptr,  # [N_in, SECOND] or None
     weight_ptr,  # [K, C_in / G, C_out]
     in_ptr,  # [T] int32
     out_ptr,  # [T] int32
-    counts_ptr,  # [LISTED] int64
-    slots_ptr,  # [LISTED] int32, or None: slot s of the list is slot s of the kernel
+    counts_ptr,  # [S] int64
+    slots_ptr,  # [S] int32, or None: slot s of the list is slot s of the kernel
     sums_ptr,  # [N_out, G * OUTPUTS] float32
+    listed,  # slots of the list
     VOLUME: tl.constexpr,
-    LISTED: tl.constexpr,
-    LISTED_POWER: tl.constexpr,
+    LISTED: tl.constexpr,  # a power of two that holds them
     BOTH: tl.constexpr,
     CHANNELS: tl.constexpr,
     SECOND: tl.constexpr,
@@ -103,7 +105,7 @@ def weight_stationary_kernel(  # type: ignore[no-untyped-def]  # the compiler re
     if BOTH:
         backwards = program % 2 == 1
         program = program // 2
-    place, first, last = slot_chunk(program, counts_ptr, CHUNK, LISTED, LISTED_POWER)
+    place, first, last = slot_chunk(program, counts_ptr, CHUNK, listed, LISTED)
     if first >= last:  # a spare program
         return
     slot = place
@@ -196,11 +198,10 @@ def add_pairs(
     _LAUNCH(
         (programs, 1),
         (x, spec.skip, weight, in_index, out_index, counts, slots, sums),
-        (),
+        (listed,),
         (
             shape.volume,
-            listed,
-            power_of_two(listed),
+            slots_of(listed),
             both,
             shape.channels,
             shape.second,

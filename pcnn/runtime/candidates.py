@@ -235,9 +235,17 @@ def mean_bucket(calls: Sequence[LayerCall], product: str) -> Bucket:
     return Bucket.of(size, sum(pairs) / len(pairs))
 
 
-def groups_of(calls: Mapping[str, Sequence[LayerCall]]) -> Iterator[list[str]]:
-    """Names of the layers that compute the same: equal maps, channels and dtypes, call by call."""
-    groups: dict[tuple[LayerCall, ...], list[str]] = {}
-    for name, own in calls.items():
-        groups.setdefault(tuple(own), []).append(name)
+def groups_of(
+    calls: Mapping[str, Sequence[LayerCall]],
+    own: Mapping[str, tuple[Dataflow, ...]] | None = None,
+) -> Iterator[list[str]]:
+    """Names of the layers that compute the same: equal maps, channels and dtypes, call by call.
+
+    Args:
+        calls: of the layers.
+        own: candidates of the layers that have some of their own: equal ones too.
+    """
+    groups: dict[tuple[object, ...], list[str]] = {}
+    for name, several in calls.items():
+        groups.setdefault((*several, (own or {}).get(name)), []).append(name)
     yield from groups.values()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import statistics
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import torch
@@ -32,11 +32,23 @@ WRITTEN = ("table", "masks", "counts", "offsets")
 FROM_GEOMETRY = ("kernel_size", "slot_norms")
 
 
-def layers_by_map(calls: Mapping[str, Sequence[LayerCall]]) -> Iterator[list[str]]:
-    """Names of the layers that read the same kernel maps, from whichever side."""
-    groups: dict[tuple[int, ...], list[str]] = {}
+def layers_by_map(
+    calls: Mapping[str, Sequence[LayerCall]], apart: Container[str] = ()
+) -> Iterator[list[str]]:
+    """Names of the layers that read the same kernel maps, from whichever side.
+
+    Args:
+        calls: of the layers.
+        apart: layers for which the two sides of a map that is not its own transpose are two maps.
+    """
+    groups: dict[tuple[tuple[int, bool], ...], list[str]] = {}
     for name, own in calls.items():
-        groups.setdefault(tuple(id(call.kernel_map.edges) for call in own), []).append(name)
+        views = (call.kernel_map for call in own)
+        sides = (
+            (id(view.edges), name in apart and view.flipped and not view.symmetric)
+            for view in views
+        )
+        groups.setdefault(tuple(sides), []).append(name)
     yield from groups.values()
 
 

@@ -33,6 +33,7 @@ from pcnn.dataflows.tuning_table import (
 )
 from pcnn.runtime.candidates import compare, default_candidates, groups_of, mean_bucket
 from pcnn.runtime.layer_calls import LayerCall, convolutions, inputs, recorded, unwrapped
+from pcnn.runtime.own_candidates import own_candidates
 from pcnn.runtime.rank_zero import on_rank_zero
 from pcnn.runtime.shared_layouts import decide, joined, layers_by_map, layouts_ms, map_size
 
@@ -83,8 +84,10 @@ def tune(
     The network runs on a few samples, without gradients; then, layer by layer, the candidates
     compute its products on the very kernel maps it was called with. One whose values differ from
     float64 by more than its dtype explains cannot win. Layers of one kernel map read the same
-    layouts, whose making counts. Call it under the autocast that the network will run under:
-    operands have the dtype that the layers were seen to use.
+    layouts, whose making counts. An engine that follows a paper stays within that paper's settings
+    (`own_candidates`): its plan writes any of their layouts in the same launches, and no file keeps
+    the decision. Call it under the autocast that the network will run under: operands have the
+    dtype that the layers were seen to use.
 
     Under `torch.distributed` every rank calls this, outside of training steps; rank 0 measures, and
     all get its decisions.
@@ -93,7 +96,8 @@ def tune(
         model: takes a `SparseTensor`; its layers' engines are replaced.
         loader: batches; see `pcnn.runtime.layer_calls.inputs`.
         samples: how many of them.
-        candidates: dataflows to try; ``None`` means `default_candidates` of the device. Given
+        candidates: dataflows to try; ``None`` means the engine's own, where it follows a paper
+            that searches some, else `default_candidates` of the device. Given
             candidates first pass the whole check of `pcnn.ops.conformance`, and are always timed;
             else decisions on disk are used again.
         backward: whether to choose for gradients too; without, outputs are timed together with the
@@ -123,22 +127,25 @@ def tune(
         path = _path(cache)
         known = TuningTable() if fresh or path is None else read(path)
         tuner = _Tuner(candidates, backward, known, _reproducible(network))
+        own = _own(network, calls) if candidates is None else {}
         measured: dict[str, dict[str, Choices]] = {}
         console = Console(stderr=True)
         shown = progress and console.is_terminal
         with Progress(console=console, transient=True, disable=not shown) as bar:
-            for names in bar.track(list(groups_of(calls)), description="tuning layers"):
-                before = len(tuner.made)
-                measured.update(dict.fromkeys(names, tuner.choices(calls[names[0]])))
+            for names in bar.track(list(groups_of(calls, own)), description="tuning layers"):
+                before, first = len(tuner.made), names[0]
+                measured.update(dict.fromkeys(names, tuner.choices(calls[first], own.get(first))))
                 if path and len(tuner.made) > before:  # at once: tuning may be interrupted
                     save(path, tuner.writable())
         decided: dict[str, dict[str, Choice]] = {}
-        for names in layers_by_map(calls):
-            cost = functools.partial(tuner.layouts_ms, calls[names[0]])
+        for names in layers_by_map(calls, () if backward else own):
+            derived = functools.partial(tuner.layouts_ms, calls[names[0]])
+            cost = _written_anyway if names[0] in own else derived
             decided |= decide({name: measured[name] for name in names}, cost)
         if path and tuner.timed:
             save(path, TuningTable(costs=LayoutCosts(tuner.timed)))
-        return [TunedLayer.of(name, decided[name], tuner.known(calls[name])) for name in calls]
+        known_ones = [name for name in calls if name not in own and tuner.known(calls[name])]
+        return [TunedLayer.of(name, decided[name], name in known_ones) for name in calls]
 
     tuned = on_rank_zero(work)
     forget()
@@ -146,6 +153,20 @@ def tune(
     for one in tuned:
         layers[one.name].engine = replace(layers[one.name].engine, dataflow=one.dataflow)
     return tuned
+
+
+def _own(
+    network: nn.Module, calls: Mapping[str, Sequence[LayerCall]]
+) -> dict[str, tuple[Dataflow, ...]]:
+    """Candidates of the layers whose engine follows a paper that searches some."""
+    layers = convolutions(network)
+    found = {name: own_candidates(layers[name].engine.dataflow, calls[name]) for name in calls}
+    return {name: one for name, one in found.items() if one is not None}
+
+
+def _written_anyway(_: Names) -> float:
+    """Time of layouts that a plan writes in the place of others, in the same launches [ms]."""
+    return 0.0
 
 
 def _reproducible(network: nn.Module) -> bool:
@@ -188,9 +209,27 @@ class _Tuner:
         #: times of layouts that were measured
         self.timed: list[tuple[MapSize, Names, float]] = []
 
-    def choices(self, calls: list[LayerCall]) -> dict[str, Choices]:
-        """Choices for the products of a layer, measured where they are not known."""
+    def choices(
+        self, calls: list[LayerCall], own: tuple[Dataflow, ...] | None = None
+    ) -> dict[str, Choices]:
+        """Choices for the products of a layer, measured where they are not known.
+
+        Args:
+            calls: of the layer.
+            own: candidates of its engine; without, those that were given, or of its device.
+        """
+        if own is not None:
+            return {product: self._own_choices(calls, product, own) for product in self._products}
         return {product: self._choices(calls, product) for product in self._products}
+
+    def _own_choices(
+        self, calls: list[LayerCall], product: str, own: tuple[Dataflow, ...]
+    ) -> Choices:
+        """Choices among an engine's own candidates: measured every time, and kept in no file."""
+        if product == "vvor" or len(own) == 1:  # gradients of weights are the same in all of them
+            return (Choice(own[0], 0.0),)
+        inference = self._products == PRODUCTS[:1]
+        return compare(calls, product, own, inference=inference).choices()
 
     def known(self, calls: list[LayerCall]) -> bool:
         """True if all decisions about a layer were on disk."""

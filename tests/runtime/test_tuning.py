@@ -11,11 +11,15 @@ from torch import nn
 
 import pcnn
 from pcnn.dataflows import Blocked, Reference
+from pcnn.dataflows.hybrid import Hybrid
 from pcnn.dataflows.output_stationary import OutputStationary
 from pcnn.dataflows.row_stationary import RowStationary
 from pcnn.dataflows.tuning_file import read, user_path
+from pcnn.maps import SortedSearch
+from pcnn.ops import Engine
 from pcnn.ops.engine import resolve
 from pcnn.runtime import device_time, shared_layouts
+from pcnn.runtime.candidates import Outcome
 from pcnn.runtime.layer_calls import convolutions, recorded, sparse_of
 from tests.clouds import surface_grid
 from tests.maps.native_points import scan
@@ -79,6 +83,31 @@ def test_a_cpu_has_nothing_to_choose_from() -> None:
     layers = pcnn.tune(net, [cloud()])
     assert {layer.dataflow for layer in layers} == {Blocked()}
     assert not any(layer.ms for layer in layers)
+    assert not user_path().exists()
+
+
+def test_spira_tries_every_threshold_of_a_kernel_and_keeps_no_file(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    spira = Engine("spira", SortedSearch(), Hybrid(3))
+    sizes = ((4, 6, 3, 1), (6, 6, 5, 1), (6, 5, 2, 2), (5, 5, 1, 1))
+    net, x = nn.Sequential(*(pcnn.nn.Conv3d(*one, engine=spira) for one in sizes)), cloud()
+    wanted, tried = net(x).features, []
+
+    def outcome(calls: object, product: str, offered: tuple[Hybrid, ...], **_: object) -> Outcome:
+        tried.append([one.threshold for one in offered])
+        return Outcome({one: abs(one.threshold - 2.0) for one in offered})
+
+    monkeypatch.setattr("pcnn.runtime.tuning.compare", outcome)
+    for backward in (False, True):
+        layers = pcnn.tune(net, [x], backward=backward)
+        assert tried[:: 1 + backward] == [list(range(5)), list(range(8)), list(range(5))]
+        for layer in layers:
+            forward = layer.dataflow.parts[0] if backward else layer.dataflow
+            assert forward == Hybrid(2)
+            assert not layer.known
+        torch.testing.assert_close(net(x).features, wanted)
+        tried.clear()
     assert not user_path().exists()
 
 
