@@ -53,9 +53,6 @@ SEARCH_WARPS = 132 * 64
 #: Words of 4 bytes that a block clears before another one helps.
 CLEAR_WORDS = 4096
 
-#: Largest grid, whatever is asked for.
-GRID_LIMIT_BYTES = 16 << 30
-
 #: Slots whose results for 32 rows fit 48 KB of shared memory; of more, what a pass holds: whole
 #: mask words.
 TILE_SLOTS, PASS_SLOTS = 370, 11 * MASK_BITS
@@ -76,8 +73,8 @@ class HashTable:
     * ``grid``: an array over the bounding box, collision-free: exactly one memory access for an
       insertion or a look-up, at the price of clearing the box. The box is computed on the device,
       without a synchronisation, and only its cells are touched; the memory is reserved, and
-      ``auto`` decides, by the bound that the host knows:
-      ``4 B prod_axis(2 floor(bound / tensor_stride) + 1)`` bytes.
+      ``auto`` decides, by the extent that the host knows of every axis:
+      ``4 B prod_axis(floor(highest / tensor_stride) - floor(lowest / tensor_stride) + 1)`` bytes.
     * ``runs``: open addressing over runs of 32 cells along z. Sites are sorted with z fastest, so
       the first row of a run and one bit a cell are the rows of all its sites, and one look-up
       serves a whole column of slots. Not in the paper.
@@ -92,6 +89,7 @@ class HashTable:
         search: ``hash``, ``grid``, ``runs``, or ``auto``: a grid if it takes at most
             `grid_bytes_per_site`, otherwise a hash table.
         grid_bytes_per_site: budget of ``auto``, in bytes of the grid per input site.
+        grid_bytes: largest grid that is made, whatever is asked for.
         fused: output sites (`sites`) from one kernel that keeps candidates in registers; otherwise
             from five stages with memory in between.
         simplified: kernel size known to the compiler, loops over a column of slots unrolled and its
@@ -103,6 +101,7 @@ class HashTable:
     name: str = "hash_table"
     search: str = "auto"
     grid_bytes_per_site: int = 256
+    grid_bytes: int = 16 << 30
     fused: bool = True
     simplified: bool = True
     symmetry: bool = True
@@ -121,7 +120,7 @@ class HashTable:
 
         Raises:
             ValueError: the grids are on no CUDA device, the key format has an axis of more than 30
-                bits, or ``search="grid"`` and the grid would exceed 16 GiB.
+                bits, or ``search="grid"`` and the grid would exceed `grid_bytes`.
         """
         device, volume = source.device, kernel.volume
         n_in, n_out = source.rows, target.rows
@@ -186,16 +185,18 @@ class HashTable:
         """How the sites of a layer are kept: `search`, or what ``auto`` chooses.
 
         Raises:
-            ValueError: a grid is asked for that would exceed 16 GiB.
+            ValueError: a grid is asked for that would exceed `grid_bytes`.
         """
         size = 4 * _grid_cells(source)
         if self.search == "auto":
-            return "grid" if size <= self.grid_bytes_per_site * source.rows else "hash"
-        if self.search == "grid" and size > GRID_LIMIT_BYTES:
+            largest = min(self.grid_bytes, self.grid_bytes_per_site * source.rows)
+            return "grid" if size <= largest else "hash"
+        if self.search == "grid" and size > self.grid_bytes:
+            x, y, z = _box_cells(source)
             raise ValueError(
-                f"{self.name}: a grid of {source.batch_size} clouds with coordinates up to "
-                f"{source.bound} takes {size} bytes, over the limit of {GRID_LIMIT_BYTES}; "
-                "use search='hash' or 'auto'"
+                f"{self.name}: a grid of {source.batch_size} clouds of {x} x {y} x {z} cells takes "
+                f"{size} bytes, over the limit grid_bytes={self.grid_bytes}; use search='hash' or "
+                "'auto', or a higher limit"
             )
         return self.search
 
@@ -254,11 +255,16 @@ def _warps(columns: int) -> int:
 
 
 def _grid_cells(source: VoxelGrid) -> int:
-    """Cells of a cube that holds all sites for sure; the host knows no tighter box."""
-    cells = source.batch_size
-    for step in source.tensor_stride:
-        cells *= 2 * (source.bound // step) + 1
-    return cells
+    """Cells of a grid that holds all sites for sure: the box of the batch for every cloud."""
+    x, y, z = _box_cells(source)
+    return source.batch_size * x * y * z
+
+
+def _box_cells(source: VoxelGrid) -> Triple:
+    """Cells along x, y and z of the box that the host knows."""
+    (a, b, c), (d, e, f) = source.extent
+    x, y, z = source.tensor_stride
+    return d // x - a // x + 1, e // y - b // y + 1, f // z - c // z + 1
 
 
 def _cells(key_format: KeyFormat, stride: Triple) -> tuple[int, ...]:

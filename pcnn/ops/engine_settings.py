@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields, replace
 from itertools import pairwise
 from typing import Annotated, Any, Literal, Protocol, TypeVar
 
-from annotated_types import Ge
+from annotated_types import Ge, Interval
 
 from pcnn.dataflows import Dataflow
 from pcnn.dataflows.gather_scatter import GatherScatter
@@ -34,6 +34,9 @@ from pcnn.kernels.row_tiles import tiles_of
 from pcnn.maps import DoubleTraversed, HashTable, MapBuilder, ZDelta
 from pcnn.maps.radius import RadiusSearch
 from pcnn.ranges import Count, Natural, Share
+
+#: Bytes of a grid that sites are kept in.
+GridBytes = Annotated[int, Interval(ge=0, le=1 << 40)]
 
 
 class EngineSettings(Protocol):
@@ -72,7 +75,9 @@ class TorchSparseSettings:
         fused: one gather and one scatter for all slots, section 4.3.2.
         locality: gather in the order of input rows, scatter in that of output rows.
         vectorised: 16 bytes a thread, section 4.3.1.
-        search: how sites are kept, section 4.4: ``hash``, ``grid``, or ``auto``.
+        search: how sites are kept, section 4.4: ``hash``, ``grid``, or ``auto``, which takes a grid
+            that is small for the number of sites.
+        grid_bytes: largest grid of a map; ``search="grid"`` refuses a larger one.
         simplified: loops of known length in the search.
         symmetry: half of the slots of a submanifold map is searched.
 
@@ -87,6 +92,7 @@ class TorchSparseSettings:
     locality: bool = True
     vectorised: bool = True
     search: Literal["auto", "hash", "grid"] = "auto"
+    grid_bytes: GridBytes = 16 << 30
     simplified: bool = True
     symmetry: bool = True
 

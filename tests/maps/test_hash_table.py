@@ -4,9 +4,10 @@ import pytest
 import torch
 
 from pcnn.geometry import Kernel, KeyFormat, VoxelGrid, grid_of_cells
-from pcnn.maps import hash_table
+from pcnn.maps import SortedSearch, hash_table
 from pcnn.maps.hash_table import HashTable
 from tests.clouds import dense_grid, surface_grid
+from tests.maps.guarded import guarded
 from tests.maps.test_builders import check
 
 SWITCHES = [
@@ -69,14 +70,33 @@ def test_blocks_walk_over_the_rows(
 
 
 def test_auto_takes_the_grid_within_its_budget() -> None:
-    dense = dense_grid(8)  # 15^3 cells by the bound, 512 sites
+    dense = VoxelGrid(dense_grid(8).keys, 1, 7)  # 15^3 cells by the bound, 512 sites
     assert HashTable(grid_bytes_per_site=27).search_of(dense) == "grid"
     assert HashTable(grid_bytes_per_site=26).search_of(dense) == "hash"
+    boxed = VoxelGrid(dense.keys, 1, 7, box=((0, 0, 0), (7, 7, 7)))
+    assert HashTable(grid_bytes_per_site=4).search_of(boxed) == "grid"
+    assert HashTable(grid_bytes_per_site=4, grid_bytes=2047).search_of(boxed) == "hash"
     far = VoxelGrid(dense.keys, 1, 100_000)
     assert HashTable().search_of(far) == "hash"
     assert HashTable(search="runs").search_of(far) == "runs"
-    with pytest.raises(ValueError, match="over the limit"):
+    with pytest.raises(ValueError, match="over the limit grid_bytes=17179869184"):
         HashTable(search="grid").search_of(far)
+
+
+def test_a_grid_is_as_long_as_the_cloud_on_every_axis(
+    emulated: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cells = torch.cartesian_prod(torch.tensor([-1601, 3, 1599]), torch.arange(3), torch.arange(2))
+    grid = grid_of_cells(cells, torch.arange(2).repeat(9))  # one cloud at each height
+    for level in (grid, grid.strided(Kernel.of(3, 2))):
+        assert level.extent[1][2] <= 1
+        with guarded(monkeypatch):
+            built = HashTable(search="grid").build(level, level, Kernel.of(3))
+        wanted = SortedSearch().build(level, level, Kernel.of(3))
+        assert torch.equal(built.layout("table")[0], wanted.layout("table")[0])
+    scan = VoxelGrid(grid.keys, 2, 1601, box=((-1601, 0, 0), (1599, 2, 1)))
+    with pytest.raises(ValueError, match="2 clouds of 3201 x 3 x 2 cells takes 153648 bytes"):
+        HashTable(search="grid", grid_bytes=150_000).search_of(scan)
 
 
 def test_what_cannot_be_served_says_so() -> None:
