@@ -15,6 +15,8 @@ from pcnn.bench.papers.readings import AHEAD, Best, Counts, Mean, Ratio, Share
 from pcnn.bench.rows import Header, Row, write_rows
 from pcnn.bench.suite import until
 from pcnn.cli.bench import SUITES, figures_of
+from pcnn.geometry.row_lists import stored_steps
+from pcnn.geometry.slot_tiles import TILE_ROWS
 
 ROOT = Path(__file__).parents[2]
 SUITE_FIGURES = {name: (kind, figures_of(name)) for name, (kind, *_) in SUITES.items()}
@@ -112,6 +114,28 @@ def test_means_bests_and_counts_are_in_words() -> None:
     assert Best("quickest", "t").of([*rows, slower]) == "quickest: 0 at 1 place"
     rows = [replace(one, params={"t": f"t = {one.wall_ms}", "layers": 4}) for one in rows]
     assert Counts("t", "layers").of(rows[:1]) == "net on scan: t = 1.0 4"
+
+
+def test_the_memory_of_a_layer_is_that_of_its_tensors() -> None:
+    """What inference with a new map holds, counted from shapes: 200,000 points, 64 -> 128."""
+    rows = measured_figures(ROOT / "benchmarks/results")["pointcnnpp_fig3"].rows
+    n, k, tiles = 200_000, 27, -(-200_000 // TILE_ROWS)
+    out, ranges = 2 * 128 * n, 4 * TILE_ROWS * tiles * (k + 2)
+    found = 0
+    for one in rows:
+        if one.what != "map+layer" or one.n != n or one.triplets is None:
+            continue
+        steps = 4 * (TILE_ROWS + 1) * stored_steps(one.triplets, tiles, k)
+        triplets = 16 * one.triplets + 8 * n
+        bytes_of = {
+            "voxel": out + 4 * k * n + ranges - 4 * TILE_ROWS * tiles + 4 * n + 4 * k * tiles,
+            "native": out + triplets + ranges + steps,
+            "pointcnnpp": out + 2 * out + triplets,
+        }
+        if one.engine in bytes_of:
+            assert one.memory_mb == pytest.approx(bytes_of[one.engine] / 2**20, rel=0.01)
+            found += 1
+    assert found >= 9
 
 
 def test_rows_of_a_run_over_the_papers_come_before_other_files(tmp_path: Path) -> None:

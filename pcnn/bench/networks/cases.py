@@ -210,9 +210,13 @@ def _cases(
 
             def check(row: Row = row, engine: Engine | Peer = engine, mode: str = mode) -> Checked:
                 work = standard.work(engine, mode, to_check)
+                if isinstance(engine, Engine):
+                    work.compile_ahead(mode)
                 proof = check_network(row, work.results(mode), *standard.results(mode))
                 if to_check is not cells:
                     work = work.elsewhere(cells)
+                    if isinstance(engine, Engine):  # sizes decide how products are cut
+                        work.compile_ahead(mode)
                 return proof, lambda: work if measure else work.calls(mode)
 
             yield Case(row, check, measure or timed)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
+import copy
+from collections import deque
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -13,7 +15,9 @@ from pcnn.bench.harness import Calls, same
 from pcnn.bench.networks.models import CHANNELS, features_of
 from pcnn.bench.trace import Call
 from pcnn.geometry import VoxelGrid
+from pcnn.kernels.recorded import compile_all
 from pcnn.nn.planned import PlannedModule
+from pcnn.runtime.launches import launches_of
 from pcnn.tensor import SparseTensor
 
 #: Modes with backward (`pcnn.bench.setting.MODES`).
@@ -120,6 +124,20 @@ class Work:
     def _autocast(self) -> AbstractContextManager[object]:
         device = self.cells.features.device.type
         return torch.autocast(device, self.dtype) if self.casts else nullcontext()
+
+    def compile_ahead(self, mode: str) -> None:
+        """Compile the kernels of a mode's calls side by side, on a GPU; one by one takes minutes.
+
+        What fails here fails in the call, which says where.
+        """
+        device = self.cells.features.device
+        if device.type != "cuda":
+            return
+        training = mode in TRAINING
+        network = copy.deepcopy(self.network).train(training)
+        with suppress(Exception), self._autocast():
+            x = self.input.on(network, backward=training)
+            deque(compile_all(launches_of(network, [x], training), device), maxlen=0)
 
     @torch.no_grad()
     def infer(self, x: SparseTensor | None = None) -> list[Tensor]:
