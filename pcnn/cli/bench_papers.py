@@ -51,6 +51,12 @@ def papers(
     engine: Annotated[
         list[str] | None, typer.Option(help="Engine, or 'all'; may be repeated. Default: all.")
     ] = None,
+    model: Annotated[
+        list[str] | None, typer.Option(help="Network, where figures do not name their own; repeat.")
+    ] = None,
+    line: Annotated[
+        list[str] | None, typer.Option(help="Line of figures on native points; repeat.")
+    ] = None,
     limit: Annotated[
         float, typer.Option(min=0, help="Seconds after which nothing more begins.")
     ] = 3600.0,
@@ -63,6 +69,10 @@ def papers(
     ] = None,
     sizes: Annotated[
         str | None, typer.Option(help="Sizes of generated scenes and rooms, in thousands.")
+    ] = None,
+    rooms: Annotated[int | None, typer.Option(min=1, help="Simulated rooms.")] = None,
+    memory: Annotated[
+        float | None, typer.Option(min=0, help="Memory that pointcnnpp_figJ may use [GB].")
     ] = None,
     peers: Annotated[
         list[Path] | None, typer.Option(help="File of other engines' times, for the charts.")
@@ -88,6 +98,10 @@ def papers(
         "workload": workload,
         "cloud": cloud,
         "engine": engine,
+        "model": model,
+        "line": line,
+        "rooms": rooms,
+        "memory": memory,
         "repeats": repeats,
         "budget": budget,
         "check_voxels": check_voxels,

@@ -66,15 +66,18 @@ def measure(
 
     for figure in chosen:
         first, saved = len(measured), time.monotonic()
-        for row in _watched(figure.name, figure.measure(setting, figure.name), console):
-            measured.append(row)
-            if time.monotonic() - saved > SAVE_S:  # a run cut short leaves what it has
+        try:
+            for row in _watched(figure.name, figure.measure(setting, figure.name), console):
+                measured.append(row)
+                if time.monotonic() - saved > SAVE_S:  # a run cut short leaves what it has
+                    save()
+                    saved = time.monotonic()
+        finally:  # Ctrl-C too
+            if len(measured) > first:
                 save()
-                saved = time.monotonic()
         if len(measured) == first:
             console.print(f"{figure.name}: not measured here; it needs {figure.needs}")
             continue
-        save()
         if setting.print_rows:
             console.print(table(header, measured[first:]))
     if not measured:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from pcnn.bench.papers.claims import Claim, Paper
-from pcnn.bench.papers.readings import Mean, Ratio, Reading
+from pcnn.bench.papers.readings import Mean, Ratio, Reading, Wanted
 
 _LINES = ("native", "voxel", "pointcnnpp", "torchsparse")
 
 
 def _memory(what: str) -> tuple[Reading, ...]:
-    most = {"what": what, "points": 200_000}
+    most: Wanted = {"what": what, "points": 200_000}
     return tuple(
         Mean(line, "memory_mb", {**most, "engine": line}, "MiB") for line in (*_LINES, "minuet")
     )

@@ -255,11 +255,11 @@ class Best:
         for found in at.values():
             wins[min(found)[1]] += 1
         ranked = sorted(wins.items(), key=lambda one: -one[1])
-        said = [f"{name} at {counted(number, 'place')}" for name, number in ranked[:4]]
-        more = len(ranked) - len(said)
+        first = [f"{name} at {counted(number, 'place')}" for name, number in ranked[:4]]
+        more = len(ranked) - len(first)
         if more > 0:
-            said.append(f"{more} others")
-        return f"{self.label}: {', '.join(said)}" if said else ""
+            first.append(f"{more} others")
+        return f"{self.label}: {', '.join(first)}" if first else ""
 
 
 @dataclass(frozen=True)
