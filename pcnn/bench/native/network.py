@@ -121,6 +121,7 @@ class CheckedNetworks:
             return
         standard = self.standard(variant.geometry)
         small = standard.work(variant.engine, mode, standard.cells)
+        small.compile_ahead(mode)
         truth, plain, rounded = standard.results(mode)
         results = small.results(mode)
         # of a backward alone the gradients
@@ -177,6 +178,8 @@ def network_case(
 
     def check() -> Checked:
         work = checked.work(variant, mode, cloud)
+        if measure is None:  # others look at memory
+            work.compile_ahead(mode)
         return Proof(row), lambda: work if measure else work.calls(mode)
 
     return Case(row, check, measure or partial(timed, warmup=2))
