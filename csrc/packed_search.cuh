@@ -47,6 +47,7 @@ struct SearchArguments {
     int* tile_counts;     // [slots written transposed, tiles], or null
     const int* source_count;  // sites on the device, or null: n_source of them
     const int* target_count;  // the same: n_target, which is what there is room for in any case
+    const Key* packed;        // [n_target] the outputs' keys as they are compared, or null
     i64 n_target, tiles;
     i64 base, step_x, step_y, step_z;  // key of slot (x, y, z) minus the output's, as a sum
     int n_source;
@@ -63,17 +64,18 @@ struct SearchArguments {
     int shift_x, shift_y, shift_z;          // of the fields of a 64-bit key
     int bits_x, bits_y, bits_z;
     int bias_x, bias_y, bias_z;             // 32-bit field minus 64-bit field
+    int narrow_x, narrow_y;                 // shifts of x and y in a 32-bit key; z has none
 };
 
 #if KEY_BITS == 32
-#define NARROW_X_SHIFT 20  // 12 / 12 / 8 bits of x, y, z
-#define NARROW_Y_SHIFT 8
+#include "network.cuh"
 
 struct NarrowArguments {
     const i64* keys;  // [n]
     u32* narrow;      // [n]
     i64 n;
     int shift_x, shift_y, shift_z, bits_x, bits_y, bits_z, bias_x, bias_y, bias_z;
+    int narrow_x, narrow_y;
 };
 
 __device__ __forceinline__ u32 narrow_field(i64 key, int shift, int bits, int bias) {
@@ -83,8 +85,8 @@ __device__ __forceinline__ u32 narrow_field(i64 key, int shift, int bits, int bi
 // 32-bit key of a 64-bit one whose cloud is 0 and whose coordinates fit: the caller has checked.
 template <typename Arguments>
 __device__ __forceinline__ u32 narrow_key(const Arguments& a, i64 key) {
-    return (narrow_field(key, a.shift_x, a.bits_x, a.bias_x) << NARROW_X_SHIFT) |
-           (narrow_field(key, a.shift_y, a.bits_y, a.bias_y) << NARROW_Y_SHIFT) |
+    return (narrow_field(key, a.shift_x, a.bits_x, a.bias_x) << a.narrow_x) |
+           (narrow_field(key, a.shift_y, a.bits_y, a.bias_y) << a.narrow_y) |
            narrow_field(key, a.shift_z, a.bits_z, a.bias_z);
 }
 
@@ -92,14 +94,23 @@ KERNEL(narrow_keys, NarrowArguments, 256) {
     i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x;
     if (i < a.n) a.narrow[i] = narrow_key(a, a.keys[i]);
 }
+
+typedef Network<NarrowArguments> NetworkKeys;
+
+// The keys of several levels.
+KERNEL(narrow_network, NetworkKeys, 256) {
+    int block;
+    const NarrowArguments& level = a.own(block);
+    i64 i = (i64)block * blockDim.x + threadIdx.x;
+    if (i < level.n) level.narrow[i] = narrow_key(level, level.keys[i]);
+}
 #endif
 
 __device__ __forceinline__ Key target_key(const SearchArguments& a, i64 row) {
-    i64 key = __ldg(a.target + row);
 #if KEY_BITS == 32
-    return narrow_key(a, key);
+    return a.packed ? __ldg(a.packed + row) : narrow_key(a, __ldg(a.target + row));
 #else
-    return key;
+    return __ldg(a.target + row);
 #endif
 }
 

@@ -15,8 +15,8 @@ class BinarySearch:
 
     Args:
         name: in configurations and reports.
-        key_bits: 64, 32 (one cloud whose coordinates fit 12 / 12 / 8 bits), or ``auto``, which is
-            64: those keys are there already.
+        key_bits: 64, 32 (one cloud whose extent takes no more, in all, with what the kernel
+            reaches), or ``auto``, which is 64: those keys are there already.
         rows: output rows of a tile; ``None`` picks by size.
     """
 

@@ -7,9 +7,11 @@ all levels and maps together, so a network waits once.
 
 from __future__ import annotations
 
+import itertools
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -18,14 +20,17 @@ from pcnn.geometry import Kernel, KernelMap, KeyFormat, VoxelGrid
 from pcnn.geometry.kernel_slots import Triple
 from pcnn.geometry.layouts import check_table_size
 from pcnn.geometry.slot_subsets import slots_on, split_slots
-from pcnn.kernels.cuda import module
+from pcnn.kernels.cuda import Module, module
 from pcnn.maps.device_layouts import DEVICE_LAYOUTS, map_of_table
 from pcnn.maps.hybrid_map import HybridMap, map_of_half
+from pcnn.maps.narrow_keys import NarrowKeys
 from pcnn.maps.packed_search import (
     HYBRID,
+    NARROW_THREADS,
     Search,
     Tiling,
     arguments_of,
+    narrow_arguments,
     table_rows,
     tiling,
 )
@@ -202,21 +207,25 @@ class PackedFind:
         """Blocks of the search."""
         return self.tiles.tiles * self.tiles.chunks
 
-    def arguments(self) -> bytes:
-        """Of the search."""
+    def arguments(self, packed: PackedLevels | None = None) -> bytes:
+        """Of the search, on 32-bit keys if there are any."""
         found, counts, _ = self._by_slot
         written = self.table.data_ptr(), found, 0, 0, counts
-        shape, (_, at), (_, to) = self.shape, self.source.pointers, self.target.pointers
+        (keys, at), (wanted, to) = self.source.pointers, self.target.pointers
+        narrow, queries = None, 0
+        if packed is not None:
+            narrow, keys, queries = packed.narrow, packed.places[keys], packed.places[wanted]
+        shape = self.shape
         return arguments_of(
-            shape.search,
             shape.kernel,
             shape.spacing,
             shape.key_format,
-            (self.source.keys.data_ptr(), self.target.keys.data_ptr(), *written, at, to),
+            (keys, wanted, *written, at, to, queries),
             (self.source.rows, self.target.rows),
             self.tiles,
             shape.threshold,
             len(shape.listed),
+            narrow,
         )
 
     def scan_arguments(self) -> bytes:
@@ -276,12 +285,55 @@ class PackedFind:
         return split.kernel_map(shape.threshold, shape.symmetric, (dense, sparse, counts))
 
 
-def search_packed(finds: Sequence[PackedFind]) -> None:
-    """Search many maps of one device, and sum what was found by slot; nothing waits."""
+class PackedLevels(NamedTuple):
+    """32-bit keys of the levels of a network.
+
+    Args:
+        narrow: their fields.
+        keys: ``[rows of all levels]`` int32.
+        places: their addresses by those of the 64-bit keys.
+    """
+
+    narrow: NarrowKeys
+    keys: Tensor
+    places: dict[int, int]
+
+
+def pack_levels(finds: Sequence[PackedFind], narrow: NarrowKeys) -> PackedLevels:
+    """32-bit keys of all sites that searches read, once for a network, in one launch."""
+    key_format = finds[0].shape.key_format
+    sites = {one.keys.data_ptr(): one for find in finds for one in (find.source, find.target)}
+    device, sizes = finds[0].table.device, [_aligned(one.rows) for one in sites.values()]
+    keys = torch.empty(sum(sizes), dtype=torch.int32, device=device)
+    places, place = {}, keys.data_ptr()
+    tasks: list[tuple[bytes, int]] = []
+    for (address, one), size in zip(sites.items(), sizes, strict=True):
+        places[address] = place
+        asked = narrow_arguments(address, place, one.rows, key_format, narrow)
+        tasks.append((asked, -(-one.rows // NARROW_THREADS)))
+        place += 4 * size
+    kernels = module("z_delta.cu", device, KEY_BITS=32, LAYOUT=HYBRID)
+    _in_launches(kernels, "narrow_network", tasks, device)
+    return PackedLevels(narrow, keys, places)
+
+
+def search_packed(finds: Sequence[PackedFind], narrow: NarrowKeys | None = None) -> None:
+    """Search many maps of one device, and sum what was found by slot; nothing waits.
+
+    Args:
+        finds: the maps.
+        narrow: the 32-bit keys to compare; ``None``: the keys that are there.
+    """
+    device, bits = finds[0].table.device, 64 if narrow is None else 32
     some = [find for find in finds if find.blocks]
-    _in_launches("z_delta.cu", "z_delta_network", some, _searching, KEY_BITS=64, LAYOUT=HYBRID)
+    packed = None if narrow is None or not some else pack_levels(some, narrow)
+    tasks = [(find.arguments(packed), find.blocks) for find in some]
+    kernels = module("z_delta.cu", device, KEY_BITS=bits, LAYOUT=HYBRID)
+    shared = max((find.tiles.shared_bytes for find in some), default=0)
+    _in_launches(kernels, "z_delta_network", tasks, device, shared)
     listing = [find for find in finds if find.report is not None]
-    _in_launches("pairs.cu", "scan_network", listing, _summing)
+    tasks = [(find.scan_arguments(), len(find.shape.listed)) for find in listing]
+    _in_launches(module("pairs.cu", device), "scan_network", tasks, device)
 
 
 def list_pairs(
@@ -297,42 +349,28 @@ def list_pairs(
     Returns:
         ``in_index``, ``out_index`` int32 and the ends as a tensor on the host, of each.
     """
-    made = [empty_pairs(own[-1], find.table.device) for find, own in zip(finds, ends, strict=True)]
-    given = {id(f): f.fill_arguments(n, p) for f, n, p in zip(finds, rows, made, strict=True)}
-    _in_launches("pairs.cu", "fill_network", finds, lambda find: given[id(find)])
+    device = finds[0].table.device
+    made = [empty_pairs(own[-1], device) for own in ends]
+    tasks = [f.fill_arguments(n, pairs) for f, n, pairs in zip(finds, rows, made, strict=True)]
+    _in_launches(module("pairs.cu", device), "fill_network", tasks, device)
     return [(*pairs, torch.tensor(own)) for pairs, own in zip(made, ends, strict=True)]
 
 
-def _searching(find: PackedFind) -> tuple[bytes, int]:
-    """Arguments and blocks of a search, and of the largest one the shared memory."""
-    return find.arguments(), find.blocks
-
-
-def _summing(find: PackedFind) -> tuple[bytes, int]:
-    """Arguments and blocks of the sums over a search's counts."""
-    return find.scan_arguments(), len(find.shape.listed)
-
-
 def _in_launches(
-    source: str,
+    kernels: Module,
     kernel: str,
-    finds: Sequence[PackedFind],
-    task: Callable[[PackedFind], tuple[bytes, int]],
-    **defines: int,
+    tasks: Sequence[tuple[bytes, int]],
+    device: torch.device,
+    shared_bytes: int = 0,
 ) -> None:
-    """Launch a kernel over many maps, `MAX_MAPS` at a time."""
-    for start in range(0, len(finds), MAX_MAPS):
-        some = finds[start : start + MAX_MAPS]
-        tasks, ends, blocks = b"", [], 0
-        for find in some:
-            arguments, own = task(find)
-            tasks, blocks = tasks + arguments, blocks + own
-            ends.append(blocks)
+    """Launch a kernel over many tasks, each with its arguments and blocks, `MAX_MAPS` at a time."""
+    for start in range(0, len(tasks), MAX_MAPS):
+        some = tasks[start : start + MAX_MAPS]
         spare = MAX_MAPS - len(some)
-        tasks += bytes(len(arguments) * spare) + _ENDS.pack(*ends, *[0] * spare, len(some))
-        device = some[0].table.device
-        shared = max(find.tiles.shared_bytes for find in some) if defines else 0
-        module(source, device, **defines).launch(kernel, blocks, tasks, device, shared_bytes=shared)
+        *ends, blocks = itertools.accumulate(own for _, own in some)
+        given = b"".join(arguments for arguments, _ in some) + bytes(len(some[0][0]) * spare)
+        given += _ENDS.pack(*ends, blocks, *[0] * spare, len(some))
+        kernels.launch(kernel, blocks, given, device, shared_bytes=shared_bytes)
 
 
 def _aligned(words: int) -> int:

@@ -17,12 +17,10 @@ from pcnn.geometry import Kernel, KeyFormat, VoxelGrid
 from pcnn.geometry.kernel_slots import Triple
 from pcnn.geometry.layouts import mask_words
 from pcnn.kernels.cuda import module
+from pcnn.maps.narrow_keys import NarrowKeys
 
 #: Layouts of `csrc/packed_search.cuh`.
 TABLE, TRANSPOSED, HYBRID, HALF_TABLE = range(4)
-
-#: 32-bit keys: one cloud, 12 / 12 / 8 bits of x, y, z (Spira, section 5.3).
-NARROW = KeyFormat(batch_bits=0, axis_bits=(12, 12, 8))
 
 #: Bits of ``key_bits="auto"``. Keys of 64 bits exist already; narrower ones cost a kernel.
 AUTO_BITS = 64
@@ -44,8 +42,8 @@ LARGE_TILE_BYTES, SHARED_BYTES = 48 << 10, 96 << 10
 #: Threads of a block of ``narrow_keys``.
 NARROW_THREADS = 256
 
-ARGUMENTS = struct.Struct("9P6q30i0q")
-NARROW_ARGUMENTS = struct.Struct("2Pq9i0q")
+ARGUMENTS = struct.Struct("10P6q32i0q")
+NARROW_ARGUMENTS = struct.Struct("2Pq11i0q")
 
 
 @dataclass(frozen=True)
@@ -75,6 +73,11 @@ class Search:
                 f"{self.kernel}: rows of a tile must be a power of two from {FEWEST_ROWS} to "
                 f"{MOST_ROWS}, got {rows}"
             )
+
+    @property
+    def bits(self) -> int:
+        """Width of the keys that are compared."""
+        return AUTO_BITS if self.key_bits == "auto" else int(self.key_bits)
 
 
 class Found(NamedTuple):
@@ -111,38 +114,23 @@ def table_rows(rows: int, columns: int) -> int:
     return size
 
 
-def fits_narrow(source: VoxelGrid, target: VoxelGrid, kernel: Kernel) -> str | None:
-    """Why 32-bit keys cannot serve a search, ``None`` if they can."""
-    if source.batch_size > 1:
-        return f"32-bit keys hold one cloud, the batch holds {source.batch_size}"
-    bound = max(source.bound, target.bound)
-    for axis in range(3):
-        limit = NARROW.half[axis] - 1
-        offsets = (abs(offset[axis]) for offset in kernel.offsets)
-        reach = max(offsets) * source.tensor_stride[axis]
-        if bound + reach > limit:
-            return (
-                f"32-bit keys hold at most {limit} on axis {'xyz'[axis]}, but coordinates reach "
-                f"{bound} voxels and the kernel {reach} more"
-            )
-    return None
-
-
-def key_bits(search: Search, source: VoxelGrid, target: VoxelGrid, kernel: Kernel) -> int:
-    """Width of the keys that a search compares.
+def narrow_keys(
+    search: Search, source: VoxelGrid, target: VoxelGrid, kernel: Kernel
+) -> NarrowKeys | None:
+    """Fields of the 32-bit keys that a search compares; ``None``: those of 64 bits.
 
     Raises:
         ValueError: 32 bits were asked for, and cannot hold the sites.
     """
-    wanted = AUTO_BITS if search.key_bits == "auto" else search.key_bits
-    if wanted == 64:
-        return 64
-    problem = fits_narrow(source, target, kernel)
-    if problem is None:
-        return 32
-    if search.key_bits == "auto":
-        return 64
-    raise ValueError(f"{search.kernel}: {problem}; use key_bits=64")
+    if search.bits == 64:
+        return None
+    clouds = source.batch_size
+    try:
+        if clouds > 1:
+            raise ValueError(f"32-bit keys hold one cloud, the batch holds {clouds}")
+        return NarrowKeys.for_map((source.extent, target.extent), kernel, source.tensor_stride)
+    except ValueError as error:
+        raise ValueError(f"{search.kernel}: {error}; use key_bits=64") from None
 
 
 class Tiling(NamedTuple):
@@ -247,35 +235,31 @@ def run_search(
     blocks = tiles.tiles * tiles.chunks
     if blocks == 0:
         return
-    bits = key_bits(search, source, target, kernel)
+    narrow, own = narrow_keys(search, source, target, kernel), source.key_format
+    bits = 64 if narrow is None else 32
     kernels = module(f"{search.kernel}.cu", source.device, KEY_BITS=bits, LAYOUT=layout)
-    own = source.key_format
-    keys, packing = source.keys, own
-    if bits == 32:
-        packing = NARROW
+    keys = source.keys
+    if narrow is not None:
         keys = torch.empty(source.rows, dtype=torch.int32, device=source.device)
-        pointers = (source.keys.data_ptr(), keys.data_ptr())
-        narrow = NARROW_ARGUMENTS.pack(*pointers, source.rows, *_fields(own))
-        kernels.launch("narrow_keys", -(-source.rows // NARROW_THREADS), narrow, source.device)
+        asked = narrow_arguments(source.keys.data_ptr(), keys.data_ptr(), source.rows, own, narrow)
+        kernels.launch("narrow_keys", -(-source.rows // NARROW_THREADS), asked, source.device)
     written = (0 if tensor is None else tensor.data_ptr() for tensor in found)
     arguments = arguments_of(
-        search,
         kernel,
         source.tensor_stride,
         own,
-        (keys.data_ptr(), target.keys.data_ptr(), *written, 0, 0),
+        (keys.data_ptr(), target.keys.data_ptr(), *written, 0, 0, 0),
         (source.rows, target.rows),
         tiles,
         threshold,
         kernel.volume,
-        packing,
+        narrow,
         tiles.chunks > 1 or layout == HALF_TABLE,
     )
     kernels.launch(search.kernel, blocks, arguments, source.device, shared_bytes=tiles.shared_bytes)
 
 
 def arguments_of(
-    search: Search,
     kernel: Kernel,
     spacing: Triple,
     own: KeyFormat,
@@ -284,29 +268,29 @@ def arguments_of(
     tiles: Tiling,
     threshold: int,
     listed: int,
-    packing: KeyFormat | None = None,
+    narrow: NarrowKeys | None,
     join: bool = False,
 ) -> bytes:
     """Arguments of a search of one map, as ``csrc/packed_search.cuh`` reads them.
 
     Args:
-        search: how.
         kernel: the relation.
         spacing: tensor stride of the inputs.
         own: format of the keys of the sites.
-        pointers: keys of inputs and outputs, the tensors of `Found`, counts of both sites or 0.
+        pointers: keys of inputs and outputs, the tensors of `Found`, counts of both sites or 0, and
+            32-bit keys of the outputs or 0.
         rows: of inputs and outputs.
         tiles: from `tiling`.
         threshold: slots of a smaller L1 norm go to the table.
         listed: sparse slots of the hybrid layout that are written, from the first.
-        packing: format of the keys that are compared; ``None``: their own.
+        narrow: the 32-bit keys that are compared; ``None``: those of 64 bits.
         join: several blocks write one mask.
     """
     n_in, n_out = rows
     return ARGUMENTS.pack(
         *pointers,
         *(n_out, tiles.tiles),
-        *kernel.key_steps(spacing, packing or own),
+        *kernel.key_steps(spacing, own if narrow is None else narrow.key_format),
         *(n_in, kernel.size[1], kernel.size[2], kernel.volume),
         *(tiles.limit, tiles.rows, (tiles.rows // FEWEST_ROWS).bit_length() - 1),
         *(tiles.runs, tiles.chunk_runs, tiles.chunks),
@@ -314,14 +298,20 @@ def arguments_of(
         min(threshold, (1 << 31) - 1),
         *kernel.dilation,
         *kernel.padding,
-        *_fields(own),
+        *_fields(own, narrow),
     )
 
 
-def _fields(own: KeyFormat) -> tuple[int, ...]:
-    """Shifts and bits of the fields of a 64-bit key, and what makes a 32-bit one of each."""
-    bias = (NARROW.half[axis] - own.half[axis] for axis in range(3))
-    return (*own.shifts, *own.axis_bits, *bias)
+def narrow_arguments(
+    keys: int, written: int, rows: int, own: KeyFormat, narrow: NarrowKeys
+) -> bytes:
+    """Arguments of what makes 32-bit keys of 64-bit ones at an address."""
+    return NARROW_ARGUMENTS.pack(keys, written, rows, *_fields(own, narrow))
+
+
+def _fields(own: KeyFormat, narrow: NarrowKeys | None) -> tuple[int, ...]:
+    """What makes a 32-bit key of the fields of a 64-bit one; without one nothing is read."""
+    return (0,) * 11 if narrow is None else narrow.fields(own)
 
 
 def search_table(

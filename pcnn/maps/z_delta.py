@@ -44,8 +44,8 @@ class ZDelta:
             size only the first half of its slots; ``pairs`` of any other), or ``hybrid:<t>``
             (slots of L1 norm below t as a table, the others as pairs). Others are derived from it
             on demand.
-        key_bits: 64, 32 (one cloud whose coordinates fit 12 / 12 / 8 bits), or ``auto``, which is
-            64: those keys are there already.
+        key_bits: 64, 32 (one cloud whose extent takes no more, in all, with what the kernel
+            reaches), or ``auto``, which is 64: those keys are there already.
         half: search only the first half of a symmetric map, and mirror it. ``None``: for ``pairs``,
             where the mirrored half costs nothing; a ``table`` pays for it with scattered writes.
         rows: output rows of a tile; ``None`` picks by size.
@@ -185,11 +185,6 @@ class ZDelta:
     def search(self) -> Search:
         """How keys are searched."""
         return self._search
-
-    @property
-    def in_networks(self) -> bool:
-        """True if all maps of a network may be searched together: on the keys that are there."""
-        return self.key_bits != 32
 
     @property
     def _threshold(self) -> int | None:

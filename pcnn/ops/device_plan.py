@@ -35,6 +35,7 @@ from pcnn.maps.network_search import PackedFind, PackedShape, list_pairs, search
 from pcnn.maps.packed_search import Search as PackedSearch
 from pcnn.maps.radix_sort import MAX_PASSES
 from pcnn.maps.window_search import Search, Sites, first_rows, search_windows
+from pcnn.ops.kept_keys import KeptKeys
 from pcnn.ops.plan_report import FINEST, HEAD, LEVEL_PASSES, ROOT_PASSES, WORDS
 from pcnn.ops.recipe import Recipe, Wanted
 from pcnn.ops.room import Room
@@ -81,6 +82,7 @@ class DevicePlan:
         first = HEAD + len(self.wanted)
         self.maps = searched_maps(recipe, self.strides, key_format, packed, first)
         self.words = self.maps[-1].slots.stop if self.maps else first
+        self.keys = KeptKeys(self.maps, self.strides)
         self.has_large = any(entry.is_large for entry in self.maps)
         self.has_disjoint = any(entry.shape is None for entry in self.maps)
         #: the map, if there is one, whose inputs learn the row above them while it is built
@@ -145,7 +147,8 @@ class DevicePlan:
             tables = self._tables(sites, levels, report, True)
         numbers = read_report(report)
         box = self._check_extent(numbers, batch_size)
-        if self._took_more(numbers):
+        missed = self.keys.missed(box, batch_size or numbers[0])
+        if self._took_more(numbers) or missed:
             return self.on_cells(cells, batch_size, listed)
         grid = VoxelGrid(
             root[: numbers[FINEST]],
@@ -165,6 +168,7 @@ class DevicePlan:
         zeros = torch.zeros(sum(parts), dtype=torch.int32, device=grid.device)
         report, scratch = zeros.split_with_sizes(parts)
         root = Sites(grid.keys, grid.rows)
+        self.keys.choose(grid.extent, grid.batch_size)
         if self.wanted:
             extent_of(grid.keys, self.key_format, report[:EXTENT_WORDS])
         levels = self._levels(root, report, scratch)
@@ -340,7 +344,7 @@ class DevicePlan:
         if searches:
             search_windows(searches)
         if packed:
-            search_packed(packed)
+            search_packed(packed, self.keys.narrow)
         if tilings:
             built = disjoint_maps(list(tilings.values()), self.key_format)
             results.update(zip(tilings, built, strict=True))

@@ -172,7 +172,7 @@ class VoxelPlan(NetworkPlan):
 
     def _builds_together(self, device: torch.device) -> bool:
         """True if a device's kernels build all maps at once, and not the levels alone."""
-        packed = isinstance(self.engine.builder, ZDelta) and self.engine.builder.in_networks
+        packed = isinstance(self.engine.builder, ZDelta)
         return self._writes_tables(device) or (packed and has_kernels(device))
 
     def _writes_tables(self, device: torch.device) -> bool:

@@ -40,14 +40,21 @@ def test_sites_between_two_wanted_ones_are_passed_over() -> None:
         check(ZDelta(), grid, grid.strided(kernel), kernel)
 
 
-def test_keys_of_32_bits_at_their_limit() -> None:
-    limit = 127 - 1
-    cells = surface(100) % 3 + torch.tensor([limit - 2, -limit, limit - 2])
-    grid = grid_of_cells(cells, torch.zeros(100, dtype=torch.int64), 1)
-    assert grid.bound == limit
+@pytest.mark.parametrize("low", [(0, 0, 0), (-4000, 5, 90), (-1990, -1990, -120)])
+def test_keys_of_32_bits_at_their_limit(low: tuple[int, int, int]) -> None:
+    # as long as 12 + 12 + 8 bits hold what a kernel of size 3 reaches
+    sizes = torch.tensor([4094, 4094, 254])
+    cells = surface(100) % 3
+    cells[50:] += sizes - 3
+    cells = torch.cat([cells, torch.zeros(1, 3).long(), sizes[None] - 1])
+    grid = grid_of_cells(cells + torch.tensor(low))
     for half in (False, True):
         check(ZDelta(key_bits=32, half=half), grid, grid, Kernel.of(3))
-    with pytest.raises(ValueError, match=r"at most 127 on axis z.*kernel 2 more.*key_bits=64"):
+    down = Kernel.of(2, 2)
+    check(ZDelta(key_bits=32), grid, grid.strided(down), down)
+    with pytest.raises(
+        ValueError, match=r"takes 13 \+ 13 \+ 9 bits of x, y and z; use key_bits=64"
+    ):
         ZDelta(key_bits=32).build(grid, grid, Kernel.of(5))
     check(ZDelta(key_bits="auto"), grid, grid, Kernel.of(5))
 

@@ -20,8 +20,9 @@ from tests.waits import nothing_waits
 device, reversed_blocks = conftest.device, conftest.reversed_blocks
 
 
-def spira(threshold: int) -> Engine:
-    return Engine(f"spira_{threshold}", ZDelta(product="hybrid:3"), Hybrid(threshold))
+def spira(threshold: int, key_bits: int = 64) -> Engine:
+    builder = ZDelta(product="hybrid:3", key_bits=key_bits)
+    return Engine(f"spira_{threshold}", builder, Hybrid(threshold))
 
 
 MODELS: dict[str, Callable[..., nn.Module]] = {
@@ -101,7 +102,7 @@ def test_a_plan_waits_once_and_searches_in_one_launch(
     read, search = device_plan.read_report, device_plan.search_packed
     monkeypatch.setattr(device_plan, "read_report", lambda r: waits.append(0) or read(r))
     monkeypatch.setattr(
-        device_plan, "search_packed", lambda maps: searches.append(len(maps)) or search(maps)
+        device_plan, "search_packed", lambda *a: searches.append(len(a[0])) or search(*a)
     )
     monkeypatch.setattr(ZDelta, "build", lambda *_: pytest.fail("a map of its own"))
     with nothing_waits(device):
@@ -109,3 +110,32 @@ def test_a_plan_waits_once_and_searches_in_one_launch(
     symmetric = sum(entry.source == entry.target for entry in planner.recipe.maps)
     assert len(waits) == len(searches) == 1
     assert symmetric <= searches[0] <= len(planner.recipe.maps)
+
+
+def test_keys_of_32_bits_are_those_of_the_last_cloud(
+    device: torch.device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planner = Planner(MODELS["minkunet42"](engine=spira(3, 32)))
+    used: list[bool] = []
+    search = device_plan.search_packed
+    monkeypatch.setattr(
+        device_plan,
+        "search_packed",
+        lambda maps, narrow: used.append(narrow is not None) or search(maps, narrow),
+    )
+    cells = cells_on(device)[:, 1:]
+    far = cells + torch.tensor([-90_000, 70_000, 100_000], dtype=torch.int32, device=device)
+    # the first has no fields yet; those of the second serve a cloud near it, and not one far away
+    for cloud, searches in ((cells, [False]), (cells[5:] + 1, [True]), (far, [True, True])):
+        one = torch.cat([torch.zeros_like(cloud[:, :1]), cloud], 1)
+        grid = planner.voxelize(one)
+        check(planner, grid, False)
+        assert used == searches
+        used.clear()
+    check(planner, planner(VoxelGrid(grid.keys.clone(), 1, grid.bound, box=grid.box)), True)
+    assert used == [True]
+    with pytest.raises(ValueError, match=r"plan: 32-bit keys hold one cloud, .*key_bits=64"):
+        planner.voxelize(cells_on(device), 3)
+    one[0, 1:] = 0
+    with pytest.raises(ValueError, match=r"bits of x, y and z; use key_bits=64"):
+        planner.voxelize(one)
