@@ -25,7 +25,7 @@ from pcnn.bench.setting import (
 from pcnn.cli.app import App
 from pcnn.cli.bench_data import data
 from pcnn.cli.bench_papers import claims, papers
-from pcnn.cli.bench_run import console_of_width, measure, stop_if_wrong
+from pcnn.cli.bench_run import compile_sources, console_of_width, measure, stop_if_wrong
 from pcnn.cli.bench_step import step
 from pcnn.escaping import say
 
@@ -108,6 +108,7 @@ def _run(name: str, setting: Setting, plain: Sequence[str]) -> None:
     except (FileNotFoundError, ValueError) as error:
         raise typer.BadParameter(str(error)) from error
     theirs = setting.theirs.rows if setting.theirs else ()
+    compile_sources(setting.where)
     header, measured = measure(name, figures, chosen, setting, theirs)
     if setting.theirs is not None:
         print_comparisons(measured, header.device, setting.theirs)

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pcnn.bench.setting import Precision
-from pcnn.cli.bench_run import console_of_width, measure, stop_if_wrong
+from pcnn.cli.bench_run import compile_sources, console_of_width, measure, stop_if_wrong
 from pcnn.cli.options import Device
 from pcnn.escaping import say
 from pcnn.plural import counted
 
 if TYPE_CHECKING:
     from pcnn.bench.papers.plan import Job
-    from pcnn.bench.rows import Header, Row
+    from pcnn.bench.rows import Row
     from pcnn.bench.setting import Setting
 
 #: Folder of result files of a checkout.
@@ -91,7 +91,7 @@ def papers(
     from pcnn.cli.bench import SUITES, figures_of
     from pcnn.cli.options import chosen_device
 
-    where = chosen_device(device)
+    began, where = time.monotonic(), chosen_device(device)
     suites = {name: (kind, figures_of(name)) for name, (kind, *_) in SUITES.items()}
     dtypes = [one.value for one in dtype or ()]
     given: dict[str, Any] = {
@@ -120,7 +120,9 @@ def papers(
         raise typer.BadParameter(str(error)) from error
     left = [(j, s) for j, s, done in zip(todo, settings, whole, strict=True) if not done]
     say(f"{counted(len(todo), 'figure')}, {len(todo) - len(left)} whole already, in {folder}")
-    measured = _measure(left, folder, limit, header)
+    if left and limit:
+        compile_sources(where)
+    measured = _measure(left, folder, limit, began)
     stop_if_wrong(measured)
 
 
@@ -136,12 +138,12 @@ def _setting(kind: type[Setting], job: Job, given: dict[str, Any], where: Any) -
 
 
 def _measure(
-    left: Sequence[tuple[Job, Setting]], folder: Path, limit: float, header: Header
+    left: Sequence[tuple[Job, Setting]], folder: Path, limit: float, began: float
 ) -> list[Row]:
     """Measure jobs one after another until the time is over; their rows."""
     from pcnn.bench.papers.plan import UNFINISHED, was_cut
 
-    console, began, measured = console_of_width(), time.monotonic(), list[Any]()
+    console, measured = console_of_width(), list[Any]()
     for number, (job, setting) in enumerate(left, 1):
         spent = time.monotonic() - began
         about = f"[{number} of {len(left)}] {job.name}"

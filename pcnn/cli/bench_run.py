@@ -12,6 +12,8 @@ import typer
 from pcnn.plural import counted
 
 if TYPE_CHECKING:
+    import torch
+
     from pcnn.bench.charts import PeerRows
     from pcnn.bench.rows import Header, Row
     from pcnn.bench.suite import Figure
@@ -85,6 +87,20 @@ def measure(
     for file in (path, *draw(path, figures, peers)):
         console.print(f"wrote {file}")
     return header, measured
+
+
+def compile_sources(where: torch.device) -> None:
+    """Compile the CUDA sources that are not in the cache side by side, before anything is timed."""
+    if where.type != "cuda":
+        return
+    import torch
+
+    from pcnn.kernels.compiler import architecture
+    from pcnn.kernels.sources_ahead import compile_sources_ahead, missing_sources
+
+    capability = torch.cuda.get_device_capability(where)
+    if missing_sources(architecture(capability)):
+        compile_sources_ahead(capability).wait()
 
 
 def stop_if_wrong(measured: Sequence[Row]) -> None:
