@@ -19,14 +19,16 @@ from pcnn.bench.scenes import Scene
 from pcnn.bench.setting import MappingSetting
 from pcnn.bench.verify import Proof, check_triplets
 from pcnn.geometry import VoxelGrid
+from pcnn.kernels import pinned
 from pcnn.maps import MapBuilder
+from pcnn.maps.levels import box_bits, extent_of, unique_sites
 from pcnn.models import MinkUNet42, SparseResNet21, SparseResNetLarge
 from pcnn.ops.plan import Planner
 from pcnn.ops.recipe import PlannedMap, Recipe
 from pcnn.ops.sites import output_sites
 
 #: Networks of Spira's evaluation. Maps do not depend on the width: the thinnest is quickest made.
-MODELS: dict[str, Callable[[], nn.Module]] = {
+MODELS: dict[str, Callable[..., nn.Module]] = {
     "sparse_resnet": partial(SparseResNet21, width=0.25),
     "sparse_resnet_large": partial(SparseResNetLarge, width=0.25),
     "minkunet": partial(MinkUNet42, width=0.25),
@@ -47,8 +49,9 @@ Plans = Callable[[int], Callable[[], VoxelGrid]]
 def plan_rows(setting: MappingSetting, figure: str) -> Iterator[Row]:
     """Check, then time, every schedule of every network, from the sorted keys of level 0 alone.
 
-    The schedule ``from cells`` does more: from shuffled cells, packed and sorted on the way, to the
-    product ``ready`` of every map.
+    ``one launch`` is the plan of `engine=spira`: all levels by one sort and all maps by one launch,
+    in the place of streams. The schedule ``from cells`` does more: from shuffled cells, packed and
+    sorted on the way, to the product ``ready`` of every map.
     """
     for name, make in MODELS.items():
         planner = Planner(make(), LAYOUTS)
@@ -67,6 +70,9 @@ def _cases(
         (way, engine, _fresh(run_, planner, grid), None)
         for way, engine, run_ in _schedules(setting, planner)
     ]
+    if setting.where.type == "cuda":
+        spira = Planner(MODELS[name](engine="spira"), LAYOUTS)
+        ways.append(("one launch", spira.engine.name, _fresh(as_planned, spira, grid), None))
     ways.append(("from cells", ready.engine.name, _from_cells(ready, cells), "ready"))
     for schedule, engine, calls, product in ways:
         row = Row(
@@ -142,11 +148,11 @@ def _sequential(builder: MapBuilder, planner: Planner, grid: VoxelGrid) -> Voxel
 
 
 def _streamed(builder: MapBuilder, planner: Planner, grid: VoxelGrid) -> VoxelGrid:
-    """All maps dealt among several streams, once the levels are there (Spira 5.5)."""
-    levels = _levels_of(grid, planner.recipe)
+    """Levels, then maps, dealt among several streams of torch (Spira 5.5)."""
     current = torch.cuda.current_stream(grid.device)
-    ready = current.record_event()
     streams = [torch.cuda.Stream(grid.device) for _ in range(STREAMS)]
+    levels = _streamed_levels(streams, planner.recipe, grid)
+    ready = current.record_event()
     for place, planned in enumerate(planner.recipe.maps):
         stream = streams[place % STREAMS]
         stream.wait_event(ready)
@@ -156,6 +162,42 @@ def _streamed(builder: MapBuilder, planner: Planner, grid: VoxelGrid) -> VoxelGr
     for stream in streams:
         current.wait_stream(stream)
     return grid
+
+
+def _streamed_levels(
+    streams: Sequence[torch.cuda.Stream], recipe: Recipe, grid: VoxelGrid
+) -> list[VoxelGrid]:
+    """Every level straight from the finest sites, on streams; one wait for all their sizes.
+
+    Levels that are not the floor of the finest sites are made one after the other.
+    """
+    if any(direction != "down" for _, direction, _ in recipe.levels):
+        return _levels_of(grid, recipe)
+    strides = [grid.tensor_stride]
+    for parent, _, kernel in recipe.levels:
+        (x, y, z), (a, b, c) = strides[parent], kernel.stride
+        strides.append((x * a, y * b, z * c))
+    current = torch.cuda.current_stream(grid.device)
+    extent, key_format = extent_of(grid.keys, grid.key_format), grid.key_format
+    ready, made = current.record_event(), []
+    for place, stride in enumerate(strides[1:]):
+        stream = streams[place % len(streams)]
+        stream.wait_event(ready)
+        with torch.cuda.stream(stream):
+            bits = box_bits(grid.extent, grid.batch_size, stride)
+            made.append(unique_sites(grid.keys, extent, [stride], key_format, bits=bits))
+    for stream in streams:
+        current.wait_stream(stream)
+    counts = pinned.read_copy(torch.cat([level.counts for level in made])) if made else []
+    levels = [grid]
+    for (parent, _, kernel), stride, found, rows in zip(
+        recipe.levels, strides[1:], made, counts, strict=True
+    ):
+        finer = levels[parent]
+        bound, box = finer.bound + max(stride) - 1, finer.coarse_box(stride)
+        given = finer.batch_size, bound, stride, finer.downsampling, None, key_format, box
+        levels.append(finer.keep_level(kernel, VoxelGrid(found.keys[0][:rows], *given)))
+    return levels
 
 
 def _finish(builder: MapBuilder, planned: PlannedMap, levels: Sequence[VoxelGrid]) -> None:
