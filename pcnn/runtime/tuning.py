@@ -31,11 +31,15 @@ from pcnn.dataflows.tuning_table import (
     Names,
     TuningTable,
 )
+from pcnn.ops.engine import Engine
+from pcnn.ops.engine_settings import EngineSettings
 from pcnn.runtime.candidates import compare, default_candidates, groups_of, mean_bucket
 from pcnn.runtime.layer_calls import LayerCall, convolutions, inputs, recorded, unwrapped
-from pcnn.runtime.own_candidates import own_candidates
+from pcnn.runtime.network_race import is_quicker
+from pcnn.runtime.own_candidates import OwnCandidates, own_candidates, own_choices
 from pcnn.runtime.rank_zero import on_rank_zero
 from pcnn.runtime.shared_layouts import decide, joined, layers_by_map, layouts_ms, map_size
+from pcnn.tensor import SparseTensor
 
 
 @dataclass(frozen=True)
@@ -48,12 +52,18 @@ class TunedLayer:
         ms: of each product by its dataflow, mean of the samples [ms]; empty where there was
             nothing to choose.
         known: whether the decision was on disk already.
+        settings: of the layer's engine from now on, where it follows a paper.
     """
 
     name: str
     dataflow: Dataflow | PerProduct
     ms: Mapping[str, float]
     known: bool = False
+    settings: EngineSettings | None = None
+
+    def engine_of(self, engine: Engine) -> Engine:
+        """An engine with the decision; its builder stays, which all layers share."""
+        return replace(engine, dataflow=self.dataflow, settings=self.settings or engine.settings)
 
     @classmethod
     def of(cls, name: str, choices: Mapping[str, Choice], known: bool) -> TunedLayer:
@@ -86,8 +96,9 @@ def tune(
     float64 by more than its dtype explains cannot win. Layers of one kernel map read the same
     layouts, whose making counts. An engine that follows a paper stays within that paper's settings
     (`own_candidates`): its plan writes any of their layouts in the same launches, and no file keeps
-    the decision. Call it under the autocast that the network will run under: operands have the
-    dtype that the layers were seen to use.
+    the decision. There the settings that the engine has stay, unless the whole network is quicker
+    with others by more than noise (`is_quicker`). Call it under the autocast that the network will
+    run under: operands have the dtype that the layers were seen to use.
 
     Under `torch.distributed` every rank calls this, outside of training steps; rank 0 measures, and
     all get its decisions.
@@ -118,7 +129,8 @@ def tune(
     network = unwrapped(model)
 
     def work() -> list[TunedLayer]:
-        calls = recorded(network, inputs(network, loader, samples))
+        batches = list(inputs(network, loader, samples))
+        calls = recorded(network, batches)
         if not calls:
             raise ValueError(
                 "nothing to tune: no sample led to a convolution over a kernel map; give batches "
@@ -132,9 +144,10 @@ def tune(
         console = Console(stderr=True)
         shown = progress and console.is_terminal
         with Progress(console=console, transient=True, disable=not shown) as bar:
-            for names in bar.track(list(groups_of(calls, own)), description="tuning layers"):
+            flows = {name: tuple(one) for name, one in own.items()}
+            for names in bar.track(list(groups_of(calls, flows)), description="tuning layers"):
                 before, first = len(tuner.made), names[0]
-                measured.update(dict.fromkeys(names, tuner.choices(calls[first], own.get(first))))
+                measured.update(dict.fromkeys(names, tuner.choices(calls[first], flows.get(first))))
                 if path and len(tuner.made) > before:  # at once: tuning may be interrupted
                     save(path, tuner.writable())
         decided: dict[str, dict[str, Choice]] = {}
@@ -145,22 +158,52 @@ def tune(
         if path and tuner.timed:
             save(path, TuningTable(costs=LayoutCosts(tuner.timed)))
         known_ones = [name for name in calls if name not in own and tuner.known(calls[name])]
-        return [TunedLayer.of(name, decided[name], name in known_ones) for name in calls]
+        found = [TunedLayer.of(name, decided[name], name in known_ones) for name in calls]
+        return _unless_fixed(network, batches, found, own)
 
     tuned = on_rank_zero(work)
     forget()
     layers = convolutions(network)
     for one in tuned:
-        layers[one.name].engine = replace(layers[one.name].engine, dataflow=one.dataflow)
+        layers[one.name].engine = one.engine_of(layers[one.name].engine)
     return tuned
 
 
-def _own(
-    network: nn.Module, calls: Mapping[str, Sequence[LayerCall]]
-) -> dict[str, tuple[Dataflow, ...]]:
+def _unless_fixed(
+    network: nn.Module,
+    batches: Sequence[SparseTensor],
+    found: list[TunedLayer],
+    own: Mapping[str, OwnCandidates],
+) -> list[TunedLayer]:
+    """Decisions about layers of papers' engines, or what these have where that is as quick."""
+    layers = convolutions(network)
+    found = [
+        replace(one, settings=own[one.name].get(_forward(one.dataflow))) if one.name in own else one
+        for one in found
+    ]
+    others = {
+        one.name: one.engine_of(layers[one.name].engine)
+        for one in found
+        if one.settings is not None and one.settings != layers[one.name].engine.settings
+    }
+    if not others or is_quicker(network, batches, others):
+        return found
+    return [
+        replace(one, dataflow=kept.dataflow, settings=kept.settings)
+        if one.name in others and (kept := layers[one.name].engine).dataflow is not None
+        else one
+        for one in found
+    ]
+
+
+def _forward(flow: Dataflow | PerProduct) -> Dataflow:
+    return flow.forward if isinstance(flow, PerProduct) else flow
+
+
+def _own(network: nn.Module, calls: Mapping[str, Sequence[LayerCall]]) -> dict[str, OwnCandidates]:
     """Candidates of the layers whose engine follows a paper that searches some."""
     layers = convolutions(network)
-    found = {name: own_candidates(layers[name].engine.dataflow, calls[name]) for name in calls}
+    found = {name: own_candidates(layers[name].engine, calls[name]) for name in calls}
     return {name: one for name, one in found.items() if one is not None}
 
 
@@ -210,7 +253,7 @@ class _Tuner:
         self.timed: list[tuple[MapSize, Names, float]] = []
 
     def choices(
-        self, calls: list[LayerCall], own: tuple[Dataflow, ...] | None = None
+        self, calls: list[LayerCall], own: Sequence[Dataflow] | None = None
     ) -> dict[str, Choices]:
         """Choices for the products of a layer, measured where they are not known.
 
@@ -219,17 +262,9 @@ class _Tuner:
             own: candidates of its engine; without, those that were given, or of its device.
         """
         if own is not None:
-            return {product: self._own_choices(calls, product, own) for product in self._products}
+            offered = [one for one in own if one.deterministic or not self._reproducible]
+            return own_choices(calls, offered or own, self._products)
         return {product: self._choices(calls, product) for product in self._products}
-
-    def _own_choices(
-        self, calls: list[LayerCall], product: str, own: tuple[Dataflow, ...]
-    ) -> Choices:
-        """Choices among an engine's own candidates: measured every time, and kept in no file."""
-        if product == "vvor" or len(own) == 1:  # gradients of weights are the same in all of them
-            return (Choice(own[0], 0.0),)
-        inference = self._products == PRODUCTS[:1]
-        return compare(calls, product, own, inference=inference).choices()
 
     def known(self, calls: list[LayerCall]) -> bool:
         """True if all decisions about a layer were on disk."""

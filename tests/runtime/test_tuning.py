@@ -1,5 +1,5 @@
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,7 +10,7 @@ from rich.console import Console
 from torch import nn
 
 import pcnn
-from pcnn.dataflows import Blocked, Reference
+from pcnn.dataflows import Blocked, Dataflow, GatherScatter, Reference
 from pcnn.dataflows.hybrid import Hybrid
 from pcnn.dataflows.output_stationary import OutputStationary
 from pcnn.dataflows.row_stationary import RowStationary
@@ -18,9 +18,11 @@ from pcnn.dataflows.tuning_file import read, user_path
 from pcnn.maps import SortedSearch
 from pcnn.ops import Engine
 from pcnn.ops.engine import resolve
-from pcnn.runtime import device_time, shared_layouts
+from pcnn.ops.engine_settings import MinuetSettings, TorchSparseSettings
+from pcnn.runtime import device_time, network_race, shared_layouts
 from pcnn.runtime.candidates import Outcome
 from pcnn.runtime.layer_calls import convolutions, recorded, sparse_of
+from pcnn.runtime.network_race import is_quicker
 from tests.clouds import surface_grid
 from tests.maps.native_points import scan
 from tests.runtime import flawed
@@ -36,7 +38,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> None:
         now[0] += seconds
         return now[0]
 
-    for module in (device_time, shared_layouts):
+    for module in (device_time, network_race, shared_layouts):
         monkeypatch.setattr(module, "time", SimpleNamespace(perf_counter=passes))
     monkeypatch.setattr(flawed, "time", SimpleNamespace(sleep=passes))
 
@@ -98,7 +100,7 @@ def test_spira_tries_every_threshold_of_a_kernel_and_keeps_no_file(
         tried.append([one.threshold for one in offered])
         return Outcome({one: abs(one.threshold - 2.0) for one in offered})
 
-    monkeypatch.setattr("pcnn.runtime.tuning.compare", outcome)
+    monkeypatch.setattr("pcnn.runtime.own_candidates.compare", outcome)
     for backward in (False, True):
         layers = pcnn.tune(net, [x], backward=backward)
         assert tried[:: 1 + backward] == [list(range(5)), list(range(8)), list(range(5))]
@@ -109,6 +111,44 @@ def test_spira_tries_every_threshold_of_a_kernel_and_keeps_no_file(
         torch.testing.assert_close(net(x).features, wanted)
         tried.clear()
     assert not user_path().exists()
+
+
+@pytest.mark.parametrize("settings", [TorchSparseSettings(), MinuetSettings()])
+@pytest.mark.parametrize("quicker", [False, True])
+def test_settings_of_a_paper_win_if_the_network_is_quicker_with_them(
+    settings: TorchSparseSettings | MinuetSettings, quicker: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = Engine("own", SortedSearch(), settings.dataflow, settings=settings)
+    net = nn.Sequential(*(pcnn.nn.Conv3d(*one, engine=own) for one in ((4, 6, 3), (6, 5, 2, 2))))
+    tried: list[Sequence[Dataflow]] = []
+
+    def outcome(calls: object, product: str, offered: Sequence[Dataflow], **_: object) -> Outcome:
+        tried.append(offered)
+        return Outcome({one: 1.0 - 0.1 * (one == offered[-1]) for one in offered})
+
+    monkeypatch.setattr("pcnn.runtime.own_candidates.compare", outcome)
+    monkeypatch.setattr("pcnn.runtime.tuning.is_quicker", lambda *_: quicker)
+    x = cloud(seed=1)
+    wanted = net(x).features
+    for layer, offered in zip(pcnn.tune(net, [cloud()]), tried, strict=True):
+        assert {type(one) for one in offered} == {GatherScatter}
+        assert offered[0] == settings.dataflow
+        engine = convolutions(net)[layer.name].engine
+        assert engine.dataflow == layer.dataflow == offered[-1 if quicker else 0]
+        assert engine.settings == layer.settings
+        assert engine.settings is not None
+        assert engine.settings.dataflow == layer.dataflow
+    assert len(tried[0]) > 5
+    torch.testing.assert_close(net(x).features, wanted)
+    assert not user_path().exists()
+
+
+def test_the_clock_decides_which_engines_a_network_keeps() -> None:
+    quick, slow = (Engine(f.name, SortedSearch(), f) for f in (Reference(), Slow()))
+    net, x = nn.Sequential(pcnn.nn.Conv3d(4, 6, 3, engine=slow)), cloud()
+    assert is_quicker(net, [x], {"0": quick})
+    assert convolutions(net)["0"].engine is slow
+    assert not is_quicker(net, [x], {"0": slow})
 
 
 def test_decisions_are_kept_and_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
