@@ -20,6 +20,7 @@ from pcnn.nn import Conv3d
 from pcnn.ops import ENGINES as ENGINE_OBJECTS
 from pcnn.ops import resolve
 from pcnn.ops.engine_settings import setting_names
+from pcnn.runtime.layer_calls import convolutions
 from tests.experiment.sweep import COMMANDS, CONF, chosen_files, composed
 
 MODELS = ("sparse_resnet", "sparse_resnet_large", "minkunet", "resunet", "resnet18", "fpfh")
@@ -173,6 +174,41 @@ def test_settings_of_an_engine_reach_its_layers() -> None:
 )
 def test_settings_of_other_engines_are_refused(engine: str, setting: str, said: str) -> None:
     assert said in str(refusal(f"engine={engine}", setting))
+
+
+def test_settings_of_single_layers_come_from_a_file_and_stay_with_the_run(tmp_path: Path) -> None:
+    file, name = tmp_path / "layers.yaml", "stem.0.conv"
+    file.write_text(f"{name}: {{epsilon: 0.5, threshold: 4096}}")
+    chosen = "engine=torchsparse", "model.width=0.25", f"engine.layers={file}"
+    cfg = checked(composed(*chosen))
+    assert cfg.engine.layers == {name: {"epsilon": 0.5, "threshold": 4096}}
+    file.unlink()  # the run's own configuration holds what it said
+    layers = convolutions(build.network(checked(cfg), 4, 19))
+    engine = resolve("torchsparse")
+    assert layers[name].engine == engine.having(epsilon=0.5, threshold=4096)
+    assert {one.engine for other, one in layers.items() if other != name} == {engine}
+
+
+@pytest.mark.parametrize(
+    ("layers", "said"),
+    [
+        ("nowhere.yaml", "there is no such file"),
+        ("{stem.0.conv:{padding:0.5}}", "no setting padding; it has epsilon"),
+        ("{stem.0.conv:{epsilon:2}}", "epsilon must be a number from 0 to 1"),
+        ("{stem.0.conv:2}", "engine.layers"),
+        ("[1]", "engine.layers"),
+    ],
+)
+def test_what_single_layers_cannot_have_is_refused(layers: str, said: str) -> None:
+    assert said in str(refusal("engine=torchsparse", f"engine.layers={layers}"))
+
+
+def test_layers_that_a_network_does_not_have_are_named() -> None:
+    cfg = checked(composed("engine=spira", "model.width=0.25", "engine.layers={stem.0.con:{t:2}}"))
+    with pytest.raises(
+        ConfigError, match=r"no convolution stem\.0\.con\. Did you mean stem\.0\.conv"
+    ):
+        build.network(cfg, 4, 19)
 
 
 @pytest.mark.parametrize("value", ["maybe", "3.5"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,6 +17,8 @@ from pcnn.ranges import Count
 if TYPE_CHECKING:
     import torch
     from omegaconf import DictConfig
+
+    from pcnn.runtime.tuning import TunedLayer
 
 
 def tune(
@@ -34,6 +37,10 @@ def tune(
         Path | None, typer.Option(help="File that keeps the decisions. Default: the user's own.")
     ] = None,
     fresh: Annotated[bool, typer.Option(help="Measure again what the file already has.")] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="File for a paper's engine: what engine.layers=FILE takes."),
+    ] = None,
     conf: Annotated[Path, typer.Option(help="Folder of the configurations of train.py.")] = Path(
         "conf"
     ),
@@ -41,14 +48,20 @@ def tune(
     """Find the quickest dataflow for every layer of a network, on samples of a data set.
 
     The decisions are kept in a file, which networks on this device read from then on. Give the
-    options of the training, because dtype and batch size matter.
+    options of the training, because dtype and batch size matter. An engine that follows a paper
+    (engine=minuet) keeps to that paper's settings, and --out keeps them for engine.layers=FILE.
     """
     from pcnn.cli.composed import composed
     from pcnn.experiment.errors import short_errors
 
     where = chosen_device(device)
     with short_errors(conf):
-        _tune(composed(overrides or [], conf), where, precision, samples, backward, cache, fresh)
+        cfg = composed(overrides or [], conf)
+        if out is not None:
+            _check_out(cfg)
+        layers = _tune(cfg, where, precision, samples, backward, cache, fresh)
+        if out is not None:
+            _write(cfg, layers, out)
 
 
 def _tune(
@@ -59,7 +72,7 @@ def _tune(
     backward: bool,
     cache: Path | None,
     fresh: bool,
-) -> None:
+) -> list[TunedLayer]:
     import torch
 
     from pcnn.console import Console
@@ -87,8 +100,44 @@ def _tune(
     chosen = sum(bool(layer.ms) for layer in layers)
     if not chosen:
         console.print(f"{device}: one dataflow serves all layers; there is nothing to choose")
-        return
+        return layers
     where = cache or user_path()
-    console.say(f"{counted(chosen, 'layer')} tuned, {known} of them by decisions on disk: {where}")
+    told = f"{known} of them by decisions on disk: {where}"
+    if any(layer.settings is not None for layer in layers):
+        told = "within the settings of its paper"
+    console.say(f"{counted(chosen, 'layer')} tuned, {told}")
     if data.source_kind != "real":
         console.print("measured on SIMULATED data", style="bold yellow")
+    return layers
+
+
+def _write(cfg: DictConfig, layers: Sequence[TunedLayer], out: Path) -> None:
+    """Settings of the layers that differ from the engine's, for ``engine.layers``."""
+    from omegaconf import OmegaConf
+
+    from pcnn.console import Console
+    from pcnn.experiment.engine_choice import engine_of
+    from pcnn.files.whole_file import whole_file
+    from pcnn.ops.engine_settings import changed_settings
+
+    usual = engine_of(cfg).settings
+    assert usual is not None
+    found = {one.name: one.settings for one in layers if one.settings is not None}
+    changed = {name: changed_settings(settings, usual) for name, settings in found.items()}
+    kept = {name: values for name, values in changed.items() if values}
+    with whole_file(out) as file:
+        file.write(OmegaConf.to_yaml(OmegaConf.create(kept)).encode())
+    count = counted(len(kept), "layer")
+    Console().say(f"{count} with settings of its own, for engine.layers={out}")
+
+
+def _check_out(cfg: DictConfig) -> None:
+    """Refuse to keep settings of an engine that has none, before minutes have passed."""
+    from pcnn.errors import UserError
+    from pcnn.experiment.engine_choice import engine_of
+
+    if engine_of(cfg).settings is None:
+        raise UserError(
+            f"--out keeps settings of a paper's engine, and engine={cfg.engine.name} has none: its "
+            "decisions are in the file that --cache names"
+        )

@@ -19,7 +19,7 @@ from torch import nn
 from pcnn.datasets import OnVoxels, Placement
 from pcnn.experiment.arguments import signature
 from pcnn.experiment.check import ABOUT_MODEL, ABOUT_TRAINER, without
-from pcnn.experiment.engine_choice import engine_of
+from pcnn.experiment.engine_choice import engine_of, set_layers
 from pcnn.experiment.errors import MAX_LINES, ConfigError
 from pcnn.experiment.schema import training_part
 from pcnn.experiment.targets import allowed_packages, construct, verified
@@ -145,6 +145,7 @@ def network(cfg: DictConfig, in_channels: int, out_channels: int) -> nn.Module:
     node = verified(without(plain(cfg.model), ABOUT_MODEL), "model", allowed_packages(cfg))
     net = make(filled(node, given), "model", allowed_packages(cfg))
     assert isinstance(net, nn.Module)
+    set_layers(net, cfg)
     return net
 
 

@@ -16,7 +16,7 @@ from torch import nn
 
 from pcnn.errors import first_line
 from pcnn.experiment.arguments import check_arguments, invalid, signature
-from pcnn.experiment.engine_choice import engine_of
+from pcnn.experiment.engine_choice import engine_of, fill_layers
 from pcnn.experiment.errors import ConfigError, UnservedTaskError, listed, nearest
 from pcnn.experiment.places import SPLIT_UP
 from pcnn.experiment.schema import ABOUT, Config, evaluation_part, training_part
@@ -66,6 +66,7 @@ def checked(cfg: DictConfig, schema: type[Config] = Config) -> DictConfig:
     check_described(typed, schema)
     fill_arguments(typed)
     check_combination(typed)
+    fill_layers(typed)
     required = list(missing(OmegaConf.to_container(typed, resolve=False)))
     if required:
         raise ConfigError(f"these keys need a value: {listed(required)}")

@@ -20,7 +20,7 @@ ABOUT: Mapping[str, Mapping[str, Any]] = {
     "model": {"name": str, "tasks": Sequence[str], "geometries": Sequence[str]},
     "dataset": {"name": str, "tasks": Mapping[str, Any]},
     "geometry": {"name": str},
-    "engine": {"name": str, "deterministic": bool},
+    "engine": {"name": str, "deterministic": bool, "layers": str | Mapping[str, Any] | None},
     "trainer": {"graph": Literal["auto"] | bool},
     "task": {
         "name": str,

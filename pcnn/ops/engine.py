@@ -93,6 +93,17 @@ class Engine:
         builder, dataflow = settings.builder, settings.dataflow
         return replace(self, builder=builder, dataflow=dataflow, settings=settings)
 
+    def for_layer(self, **values: Any) -> Engine:
+        """This engine for one layer of a network, with other settings of its dataflow.
+
+        The builder stays: a network has one, as its layers share their maps.
+
+        Raises:
+            ValueError: as of `having`.
+        """
+        other = self.having(**values)
+        return replace(self, dataflow=other.dataflow, settings=other.settings)
+
     def builder_of(self, geometry: str, kernel: Kernel) -> Builder | None:
         """The builder that finds triplets; ``None`` where it does not serve the geometry.
 

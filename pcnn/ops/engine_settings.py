@@ -270,6 +270,13 @@ def setting_names(settings: EngineSettings | None) -> tuple[str, ...]:
     return () if settings is None else tuple(field.name for field in fields(_checked(settings)))
 
 
+def changed_settings(settings: EngineSettings, usual: EngineSettings) -> dict[str, Any]:
+    """Settings of an engine that are not the usual ones, by name."""
+    names = setting_names(settings)
+    pairs = ((name, getattr(settings, name), getattr(usual, name)) for name in names)
+    return {name: value for name, value, other in pairs if value != other}
+
+
 def with_settings(
     engine: str, settings: EngineSettings | None, values: dict[str, Any]
 ) -> EngineSettings:

@@ -4,12 +4,17 @@ import re
 from pathlib import Path
 
 import pytest
+from omegaconf import OmegaConf
 from typer.testing import CliRunner
 
 from pcnn.cli.commands import app
-from pcnn.dataflows import Blocked, Reference
+from pcnn.cli.composed import composed
+from pcnn.cli.tune import _write
+from pcnn.dataflows import Blocked, GatherScatter, Reference
 from pcnn.dataflows.tuned import forget
 from pcnn.dataflows.tuning_file import read
+from pcnn.ops import resolve
+from pcnn.runtime.tuning import TunedLayer
 from tests.experiment.command import REPOSITORY
 from tests.experiment.tiny_kitti import write_tiny_kitti
 
@@ -60,6 +65,17 @@ def test_a_cpu_has_nothing_to_choose_from(data: tuple[str, ...]) -> None:
     assert "nothing to choose" in run(*data, "--samples", "1", "--backward")
 
 
+def test_settings_of_a_papers_layers_are_written_for_its_engine(tmp_path: Path) -> None:
+    cfg, out, minuet = composed(["engine=minuet"], REPOSITORY / "conf"), tmp_path / "own.yaml", []
+    for name, changed in (("stem.0.conv", {"padding": 0.5, "streams": 1}), ("stem.1.conv", {})):
+        engine = resolve("minuet", **changed)
+        assert isinstance(engine.dataflow, GatherScatter)
+        minuet.append(TunedLayer(name, engine.dataflow, {}, settings=engine.settings))
+    _write(cfg, minuet, out)
+    written = OmegaConf.to_container(OmegaConf.load(out))
+    assert written == {"stem.0.conv": {"padding": 0.5, "streams": 1}}
+
+
 def test_mistakes_are_named() -> None:
     done = runner.invoke(app, ["tune", "--conf", "/nowhere"])
     assert done.exit_code == 2
@@ -67,4 +83,5 @@ def test_mistakes_are_named() -> None:
     run("model=nonsense", code=2)
     run("model.widht=3", code=2)
     run("engine=spira", code=2)  # a CPU
+    assert "engine=auto has none" in run("--out", "x.yaml", code=2)
     run("engine=spira", "geometry=point", code=2)
