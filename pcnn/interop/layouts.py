@@ -71,7 +71,7 @@ class SlotsFirst:
         licence: SPDX name of its licence.
         fastest: the axis that runs fastest in the slots.
         parameter: name of the weight in its layers.
-        flat: a kernel of one slot is a matrix ``[C_in, C_out]``.
+        flat: a kernel of one slot at stride 1 is a matrix ``[C_in, C_out]``.
         groups: ``never``: it has none; ``axis``: ``[K, G, C_in / G, C_out / G]``, where there are
             groups; ``always``: so for one group too.
     """
@@ -99,12 +99,13 @@ class SlotsFirst:
         weight = weight[_slots(kernel, self.fastest, inverse=False).to(weight.device)]
         if groups > 1 or self.groups == "always":
             weight = weight.unflatten(2, (groups, -1)).transpose(1, 2)
-        return (weight[0] if self.flat and kernel.volume == 1 else weight).contiguous()
+        matrix = self.flat and kernel.volume == 1 and not kernel.is_strided
+        return (weight[0] if matrix else weight).contiguous()
 
     def _fits(self, weight: Tensor, kernel: Kernel, groups: int) -> bool:
         if groups > 1 and self.groups == "never":
             return False
-        if self.flat and kernel.volume == 1:
+        if self.flat and kernel.volume == 1:  # of any stride: files may have either
             return weight.ndim in (2, 3) and (weight.ndim == 2 or weight.shape[0] == 1)
         many = groups > 1 or self.groups == "always"
         if weight.ndim != (4 if many else 3) or weight.shape[0] != kernel.volume:
@@ -201,7 +202,8 @@ def _require(fits: bool, package: str, weight: Tensor, kernel: Kernel, groups: i
 
 #: MinkowskiEngine 0.5: x fastest, ``kernel``; biases are ``[1, C_out]``.
 MINKOWSKI = SlotsFirst("MinkowskiEngine", "MIT", "x", "kernel", flat=True)
-#: TorchSparse 2: MinkowskiEngine's order for an odd number of slots, ours for an even one.
+#: TorchSparse 2: MinkowskiEngine's order for an odd number of slots, ours for an even one. Its
+#: even kernels have the layer's padding, in the mode ``hashmap`` always K // 2 - 1.
 TORCHSPARSE = SlotsFirst("torchsparse", "MIT", "x_if_odd", "kernel", flat=True)
 #: WarpConvNet: our order.
 WARPCONVNET = SlotsFirst("warpconvnet", "Apache-2.0", groups="axis")

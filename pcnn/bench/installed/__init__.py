@@ -20,23 +20,47 @@ class Package:
     """Where a package is found.
 
     Args:
-        module: what is imported.
+        modules: what is imported, and given to the adapter.
         adapter: the file here.
         licence: SPDX name.
         install: command, or where its build is described.
     """
 
-    module: str
+    modules: tuple[str, ...]
     adapter: str
     licence: str
     install: str
 
 
-#: By the name that ``--engine`` takes.
+#: By the name that ``--engine`` takes. ``torchsparse`` is our engine of that name.
 PACKAGES = {
-    "spconv": Package("spconv.pytorch", "spconv", "Apache-2.0", "pip install spconv-cu126"),
+    "spconv": Package(("spconv.pytorch",), "spconv", "Apache-2.0", "pip install spconv-cu126"),
     "spconv-triton": Package(
-        "spconv_triton.pytorch", "spconv", "Apache-2.0", "pip install spconv-triton"
+        ("spconv_triton.pytorch",), "spconv", "Apache-2.0", "pip install spconv-triton"
+    ),
+    "torchsparse-package": Package(
+        ("torchsparse", "torchsparse.nn"),
+        "torchsparse",
+        "MIT",
+        "pip install git+https://github.com/mit-han-lab/torchsparse.git",
+    ),
+    "minkowski": Package(
+        ("MinkowskiEngine",), "minkowski", "MIT", "https://github.com/NVIDIA/MinkowskiEngine"
+    ),
+    "warpconvnet": Package(
+        ("warpconvnet.geometry.types.voxels", "warpconvnet.nn.modules.sparse_conv"),
+        "warpconvnet",
+        "Apache-2.0",
+        "pip install warpconvnet",
+    ),
+    "flexgemm": Package(
+        ("flex_gemm.ops.spconv",), "flexgemm", "MIT", "https://github.com/JeffreyXiang/FlexGEMM"
+    ),
+    "pointelligence": Package(
+        ("sparse_engines.ops", "layers.conv"),
+        "pointelligence",
+        "Apache-2.0",
+        "https://github.com/ant-research/pointelligence, on PYTHONPATH",
     ),
 }
 
@@ -48,11 +72,12 @@ def installed(name: str) -> Peer:
         ValueError: it is not installed; says how to install it, and its licence.
     """
     package = PACKAGES[name]
-    if find_spec(package.module.partition(".")[0]) is None:
+    roots = {module.partition(".")[0] for module in package.modules}
+    if any(find_spec(root) is None for root in roots):
         raise ValueError(
             f"{name} is not installed; it is measured where it is: {package.install} (licence: "
             f"{package.licence})"
         )
     adapter = import_module(f"pcnn.bench.installed.{package.adapter}")
-    peer: Peer = adapter.peer(name, import_module(package.module))
+    peer: Peer = adapter.peer(name, *map(import_module, package.modules))
     return peer

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from pcnn.bench.harness import Calls, same
-from pcnn.bench.installed.peer import Peer, PeerTensor, in_our_order, require_sites
+from pcnn.bench.installed.peer import Peer, PeerTensor, in_our_order, require_dtype, require_sites
 from pcnn.bench.layers.layer import NAMES, WITH_MAP, Operands
 from pcnn.bench.trace import Call
 from pcnn.geometry import Geometry, Kernel
@@ -27,6 +27,7 @@ class InstalledLayer:
     """
 
     def __init__(self, peer: Peer, source: Geometry, kernel: Kernel, operands: Operands) -> None:
+        require_dtype(peer, operands.dtype)
         require_sites(peer, kernel, source.downsampling)
         self.peer, self.kernel, self.operands = peer, kernel, operands
         ours = Conv3d(
@@ -73,8 +74,13 @@ class InstalledLayer:
             kind: a name in `pcnn.bench.setting.KINDS`.
 
         Raises:
-            ValueError: a strided layer on an existing map, where the package keeps none.
+            ValueError: a strided layer on an existing map, where the package keeps none; a new
+                map, where it builds none.
         """
+        if kind in WITH_MAP and not self.peer.builds_maps:
+            raise ValueError(
+                f"{self.peer.name} is given our map of voxels: compare layer and train"
+            )
         run = self.train if kind.endswith("train") else self.forward
         if kind in WITH_MAP:
 

@@ -104,8 +104,11 @@ class PeerWork(Work):
         """See `Work.calls`.
 
         Raises:
-            ValueError: a mode on planned input, where the package keeps no strided maps.
+            ValueError: a mode on planned input, where the package keeps no strided maps; any mode,
+                where it builds none.
         """
+        if not self.peer.builds_maps:
+            raise ValueError(f"{self.peer.name} finds no neighbours of voxels: compare its layers")
         if mode not in ("infer", "train") and not self.peer.keeps_strided_maps:
             raise ValueError(
                 f"{self.peer.name} builds the maps of strided layers in every call: compare the "

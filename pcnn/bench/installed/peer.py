@@ -21,6 +21,9 @@ from pcnn.nn.planned import PlannedModule
 from pcnn.ops.engine import Engine
 from pcnn.tensor import SparseTensor
 
+#: Dtypes of most packages; none of them computes as torch's switch for TF32 says.
+HALF_TOO = ("float16", "float32")
+
 
 class PeerSites(Protocol):
     """Sites of a package's tensor; two tensors with one such object have the same rows."""
@@ -93,6 +96,14 @@ class Peer(Protocol):
     def keeps_strided_maps(self) -> bool:
         """Whether a strided layer that is called twice on a tensor finds its map again."""
 
+    @property
+    def builds_maps(self) -> bool:
+        """Whether it finds the triplets of voxels itself; else it is given ours."""
+
+    @property
+    def dtypes(self) -> tuple[str, ...]:
+        """Names of the dtypes that it computes in."""
+
     def prepared(self, cells: Tensor, batches: int) -> Any:
         """Cells ``[P, 4]`` int32 (batch, x, y, z) as the package wants them; not measured."""
 
@@ -140,6 +151,46 @@ def require_sites(peer: Peer, kernel: Kernel, downsampling: str) -> None:
             f"a kernel of size {kernel.size} and stride {kernel.stride} has other output sites in "
             f"{peer.name}; compare it with --sites {theirs}"
         )
+
+
+def require_dtype(peer: Peer, dtype: str) -> None:
+    """Refuse a dtype that a package does not compute in.
+
+    Raises:
+        ValueError: it does not.
+    """
+    if dtype not in peer.dtypes:
+        raise ValueError(
+            f"{peer.name} is compared in {' and '.join(peer.dtypes)}, not in {dtype}; give --dtype"
+        )
+
+
+def require_centred(peer: Peer, kernel: Kernel) -> None:
+    """Refuse a kernel with another padding than that of packages which know none.
+
+    Raises:
+        ValueError: an odd size that is not centred on its site, or an even one that does not begin
+            there.
+    """
+    centred = (
+        p == (d * (k // 2) if k % 2 else 0)
+        for k, d, p in zip(kernel.size, kernel.dilation, kernel.padding, strict=True)
+    )
+    if not all(centred):
+        raise ValueError(
+            f"{peer.name} centres odd kernels and begins even ones at their site, a kernel of size "
+            f"{kernel.size} has padding {kernel.padding}"
+        )
+
+
+def require_plain(peer: Peer, ours: Conv3d | ConvTranspose3d, groups: bool = False) -> None:
+    """Refuse layers with a bias, and with groups unless a package has them.
+
+    Raises:
+        ValueError: such a layer.
+    """
+    if ours.bias is not None or (ours.groups > 1 and not groups):
+        raise ValueError(f"{peer.name} is compared without biases and groups of channels")
 
 
 def in_our_order(coords: Tensor) -> Tensor:

@@ -7,50 +7,14 @@ the inverse convolution only.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-import torch
-from torch import Tensor
-
-from pcnn.bench.installed.peer import Peer, PeerLayer, PeerTensor, strided
-from pcnn.geometry.kernel_slots import Triple
+from pcnn.bench.installed.box import InBox, Sites
+from pcnn.bench.installed.peer import HALF_TOO, Peer, PeerLayer, PeerTensor, require_plain, strided
 from pcnn.interop import SPCONV
 from pcnn.nn import Conv3d, ConvTranspose3d
 from pcnn.tensor import SparseTensor
-
-#: Cells of the box are a multiple of this, as far as networks halve the resolution, and a layer
-#: of that many cells is left free: a site that a kernel reaches beyond the box would be dropped.
-STEP = 16
-
-
-@dataclass(eq=False)
-class Sites:
-    """Sites of a tensor of spconv.
-
-    Args:
-        indices: ``[N, 4]`` int32 (batch, x, y, z) in units of their own voxels.
-        shape: of the box.
-        batches: number of clouds.
-        stride: tensor stride.
-        maps: indice pairs by key, of all levels of one input.
-    """
-
-    indices: Tensor
-    shape: list[int]
-    batches: int
-    stride: Triple = (1, 1, 1)
-    maps: dict[str, Any] = field(default_factory=dict)
-    count: None = None
-
-    @property
-    def rows(self) -> int:
-        """See `pcnn.bench.installed.peer.PeerSites`."""
-        return self.indices.shape[0]
-
-    def coords(self) -> Tensor:
-        """See `pcnn.bench.installed.peer.PeerSites`; moved by a multiple of `STEP`."""
-        return self.indices * self.indices.new_tensor((1, *self.stride))
 
 
 class Layer(PeerLayer):
@@ -83,7 +47,7 @@ class Layer(PeerLayer):
 
 
 @dataclass(frozen=True)
-class Spconv:
+class Spconv(InBox):
     """The adapter.
 
     Args:
@@ -95,17 +59,8 @@ class Spconv:
     package: Any
     reaches: bool = True
     keeps_strided_maps: bool = False
-
-    def prepared(self, cells: Tensor, batches: int) -> tuple[Tensor, list[int], int]:
-        """See `Peer.prepared`: indices that are not negative, and their box."""
-        low = torch.div(cells[:, 1:].amin(0), STEP, rounding_mode="floor") * STEP
-        indices = torch.cat([cells[:, :1], cells[:, 1:] - low], 1).int().contiguous()
-        high = indices[:, 1:].amax(0).tolist()
-        return indices, [(int(last) // STEP + 2) * STEP for last in high], batches
-
-    def tensor(self, prepared: tuple[Tensor, list[int], int], features: Tensor) -> PeerTensor:
-        """See `Peer.tensor`."""
-        return PeerTensor(features, Sites(*prepared))
+    builds_maps: bool = True
+    dtypes: tuple[str, ...] = HALF_TOO
 
     def layer(self, ours: Conv3d | ConvTranspose3d) -> PeerLayer:
         """See `Peer.layer`."""
@@ -113,8 +68,7 @@ class Spconv:
         words: dict[str, Any] = {"bias": False, "large_kernel_fast_algo": True}
         if ours.weight.device.type == "cpu":
             words["algo"] = self.package.ConvAlgo.Native  # the one that a CPU has
-        if ours.groups > 1 or ours.bias is not None:
-            raise ValueError(f"{self.name} has no groups, and is compared without biases")
+        require_plain(self, ours)
         size = list(kernel.size)
         if isinstance(ours, ConvTranspose3d):
             made = self.package.SparseInverseConv3d(*channels, size, indice_key="", **words)

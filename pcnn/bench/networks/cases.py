@@ -14,7 +14,7 @@ from pcnn.bench.conformance import check_engine
 from pcnn.bench.engines import Entry
 from pcnn.bench.harness import Calls, rounded
 from pcnn.bench.installed.network import PeerWork
-from pcnn.bench.installed.peer import Peer, PeerEntry
+from pcnn.bench.installed.peer import Peer, PeerEntry, require_dtype
 from pcnn.bench.layers.layer import products_of, torch_dtype
 from pcnn.bench.layers.parts import by_part
 from pcnn.bench.networks.models import KERNEL_SIZE, make_network, settle_norms
@@ -114,6 +114,7 @@ class Standard:
             ValueError: another package that has no such network.
         """
         if not isinstance(engine, Engine):
+            require_dtype(engine, self.setting.dtype_name)
             ours = self._work(resolve("reference"), "train", cells).network
             return PeerWork.of(engine, ours, cells, self.dtype, mode in TRAINING)
         check_engine(engine, self.setting.where, cells.are_points)
