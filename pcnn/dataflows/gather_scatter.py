@@ -121,10 +121,12 @@ class GatherScatter:
         x = join(x, spec.skip)
         move, placed = self._movement(x, layouts, spec)
         rows = move.prepare(x)
-        matrices = per_group(w.to(spec.compute_dtype).to(move.operands), spec.groups)
+        matrices = w.to(spec.compute_dtype).to(move.operands)  # [K, A, C] of one group
+        if spec.groups > 1:
+            matrices = per_group(matrices, spec.groups)  # [K, G, A, C]
         if spec.transposed:
-            matrices = matrices.transpose(2, 3)  # [K, G, A, C]
-        channels = spec.groups * matrices.shape[3]
+            matrices = matrices.transpose(-2, -1)
+        channels = spec.groups * matrices.shape[-1]
         if self.fused:
             products = self._products(move, rows, matrices, channels, placed)
             return move.scatter(products, n_out, spec)

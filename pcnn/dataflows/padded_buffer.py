@@ -142,7 +142,7 @@ def multiply_block(gathered: Tensor, matrices: Tensor, products: Tensor, block: 
 
     Args:
         gathered: ``[S * R, G * A]``, rows of S slots one after another.
-        matrices: ``[K, G, A, C]`` of all slots.
+        matrices: ``[K, G, A, C]`` of all slots, ``[K, A, C]`` of one group.
         products: ``[S * R or more, G * C]``, written.
         block: slots and rows.
     """
@@ -157,16 +157,22 @@ def multiply_slots(
     Args:
         gathered: ``[.., G * A]``, contiguous.
         first: row of it where the first slot begins; the others follow.
-        matrices: ``[S, G, A, C]`` of these slots.
+        matrices: ``[S, G, A, C]`` of these slots, ``[S, A, C]`` of one group; of the dtype of the
+            others.
         products: ``[.., G * C]``, contiguous, written.
         place: row of it where the first slot begins.
         rows: of every slot.
     """
-    count, groups, _, width = matrices.shape
-    if groups == 1:
-        left = _slots(gathered, first, count, rows)
-        batched_product(left, matrices[:, 0], _slots(products, place, count, rows))
+    count = matrices.shape[0]
+    if matrices.ndim == 3:
+        if count == 1:
+            out = products.narrow(0, place, rows)
+            torch.mm(gathered.narrow(0, first, rows), matrices[0], out=out)
+        else:
+            left = _slots(gathered, first, count, rows)
+            torch.bmm(left, matrices, out=_slots(products, place, count, rows))
         return
+    groups, _, width = matrices.shape[1:]
     left = _by_group(gathered[first : first + count * rows], count, groups)  # [S * G, R, A]
     right = matrices.flatten(0, 1)  # [S * G, A, C]
     found = products.new_empty(count * groups, rows, width)
