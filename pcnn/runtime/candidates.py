@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -20,6 +21,9 @@ from pcnn.kernels.tf32 import tf32_allowed
 from pcnn.ops.conformance import Nonconforming, check_dataflow
 from pcnn.runtime.device_time import device_ms
 from pcnn.runtime.layer_calls import LayerCall, LayerProduct
+
+#: Measures a call on a device [ms].
+Timer = Callable[..., float]
 
 #: A candidate that takes so many times as long as the best is not tried on further samples.
 TOO_SLOW = 1.5
@@ -149,6 +153,7 @@ def compare(
     inference: bool = False,
     repeats: int = 9,
     whole: bool = False,
+    timed: Timer | None = None,
 ) -> Outcome:
     """Check and time candidates for one product of a layer.
 
@@ -163,6 +168,7 @@ def compare(
         repeats: timed repeats on every call.
         whole: have every candidate pass its whole check first (`pcnn.ops.conformance`): of a
             layer's dataflow other products are asked than those that are timed here.
+        timed: measures a call; ``None``: `device_ms`, without the host's share.
 
     Raises:
         RuntimeError: no candidate gives right values; the message says what was wrong with each.
@@ -175,7 +181,7 @@ def compare(
     for call in calls:
         operands = LayerProduct(call, product, inference)
         for dataflow in list(alive):
-            ms = _checked_ms(operands, dataflow, repeats)
+            ms = _checked_ms(operands, dataflow, repeats, timed or device_ms)
             if isinstance(ms, str):
                 refused[dataflow] = ms
                 del alive[dataflow]
@@ -189,7 +195,8 @@ def compare(
             del alive[dataflow]
     aside = [dataflow for dataflow, why in refused.items() if why is None]
     if not alive and aside:  # the quicker ones are wrong on a later sample
-        outcome = compare(calls, product, aside, inference=inference, repeats=repeats)
+        how: dict[str, Any] = {"inference": inference, "repeats": repeats, "timed": timed}
+        outcome = compare(calls, product, aside, **how)
         wrong = {dataflow: why for dataflow, why in refused.items() if why is not None}
         return Outcome(outcome.ms, {**wrong, **outcome.refused})
     if not alive:
@@ -209,7 +216,9 @@ def _nonconforming(candidates: Iterable[Dataflow], device: torch.device) -> dict
     return found
 
 
-def _checked_ms(operands: LayerProduct, dataflow: Dataflow, repeats: int) -> float | str:
+def _checked_ms(
+    operands: LayerProduct, dataflow: Dataflow, repeats: int, timed: Timer
+) -> float | str:
     """Median time [ms], or what is wrong with the candidate."""
     device, truth, terms = operands.call.device, operands.truth, operands.terms
     dtype = operands.call.signature(operands.name).dtype
@@ -220,7 +229,7 @@ def _checked_ms(operands: LayerProduct, dataflow: Dataflow, repeats: int) -> flo
         wrong = disagreement(run(), truth, dtype, terms)
         if wrong:
             return wrong
-        ms = device_ms(run, device, repeats=repeats)
+        ms = timed(run, device, repeats=repeats)
         wrong = disagreement(run(), truth, dtype, terms)
     except Exception as error:  # compilers have classes of their own; the reason is kept
         return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"

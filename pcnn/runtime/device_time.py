@@ -60,6 +60,32 @@ def device_ms(
         return statistics.median(times or [_between_events(call) for _ in range(repeats)])
 
 
+def flowing_ms(
+    call: Callable[[], Any], device: torch.device, *, warmup: int = 2, repeats: int = 9
+) -> float:
+    """Time of a call among others like it [ms]: the host's share or the device's, the longer one.
+
+    As in a network whose layers the host issues one after another, without a wait between them.
+
+    Args:
+        call: as in `device_ms`, with the following.
+        device: ...
+        warmup: ...
+        repeats: calls of a round; the median of three rounds counts.
+    """
+    for _ in range(warmup):
+        call()
+
+    def round_of_calls() -> None:
+        for _ in range(repeats):
+            call()
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+
+    round_of_calls()
+    return statistics.median(_by_clock(round_of_calls) for _ in range(3)) / repeats
+
+
 def _by_clock(call: Callable[[], Any]) -> float:
     start = time.perf_counter()
     call()

@@ -12,6 +12,7 @@ from pcnn.dataflows.tuning_table import Choice, Choices
 from pcnn.ops.engine import Engine
 from pcnn.ops.engine_settings import EngineSettings
 from pcnn.runtime.candidates import compare
+from pcnn.runtime.device_time import flowing_ms
 from pcnn.runtime.layer_calls import LayerCall
 
 #: What a paper searches for a layer, the fixed setting first; ``None`` for settings of an engine
@@ -53,7 +54,8 @@ def own_choices(
 
     Candidates that read unlike layouts are chosen by product, together with the other layers of
     their map. Those that read the same ones compete for all products together, and the first one
-    stays unless another is quicker by more than noise.
+    stays unless another is quicker by more than noise. The host's share counts: some of them take
+    many launches.
 
     Args:
         calls: of the layer.
@@ -64,7 +66,7 @@ def own_choices(
         return {product: (Choice(own[0], 0.0),) for product in products}
     inference = tuple(products) == PRODUCTS[:1]
     times = {
-        product: compare(calls, product, own, inference=inference)
+        product: compare(calls, product, own, inference=inference, timed=flowing_ms)
         for product in products
         if not (product == "vvor" and isinstance(own[0], OuterProducts))  # the same in all
     }

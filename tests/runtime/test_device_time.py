@@ -6,6 +6,7 @@ import torch
 from pcnn.runtime.device_time import (
     convolution_floor_ms,
     device_ms,
+    flowing_ms,
     known_bandwidth,
     known_matrix_rate,
 )
@@ -15,6 +16,12 @@ def test_the_median_of_the_clock_on_a_cpu() -> None:
     pauses = iter([0.2, 0.001, 0.001, 0.03, 0.001])
     ms = device_ms(lambda: time.sleep(next(pauses)), torch.device("cpu"), warmup=1, repeats=4)
     assert 0.9 < ms < 20
+
+
+def test_a_call_among_others_takes_the_median_of_the_rounds() -> None:
+    pauses = iter([0.2, *[0.002] * 3, *[0.002] * 3, *[0.03] * 3, *[0.002] * 3])
+    call = lambda: time.sleep(next(pauses))  # noqa: E731
+    assert 1.9 < flowing_ms(call, torch.device("cpu"), warmup=1, repeats=3) < 20
 
 
 @pytest.mark.gpu
@@ -27,6 +34,7 @@ def test_the_hosts_time_does_not_count() -> None:
         return x @ x
 
     assert device_ms(call, device) < 0.1
+    assert flowing_ms(call, device) > 0.2
 
 
 @pytest.mark.gpu
