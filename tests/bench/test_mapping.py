@@ -242,7 +242,7 @@ def test_torchsparse_fig13_takes_the_steps_one_by_one(monkeypatch: pytest.Monkey
     differing = [step.search + str(step.fused + step.simplified) for _, step in HASH_TABLE_STEPS]
     assert differing == ["hash0", "grid0", "grid1", "grid2", "grid2", "runs2"]
     # a scan too wide for a grid goes on with the hash table
-    wide = [Scene("wide", grid_of_cells(torch.tensor([[0, 0, 0], [0, 0, 1], [9000, 0, 0]])))]
+    wide = [Scene("wide", grid_of_cells(torch.tensor([[0, 0, 0], [0, 0, 1], [9000, 9000, 99]])))]
     rows = rows_of(FIGURES, "torchsparse_fig13", of_maps(scenes=wide))
     flat = [row for row in rows if row.stride == 1]
     flat.sort(key=lambda row: steps.index(row.params["step"]))
