@@ -12,7 +12,7 @@ import pcnn
 from pcnn.bench import conformance
 from pcnn.bench import run as run_file
 from pcnn.bench.conformance import check_engine, check_search
-from pcnn.bench.layers.layer import layer_rows
+from pcnn.bench.layers.cases import layer_rows
 from pcnn.bench.mapping.maps import map_case, places
 from pcnn.bench.networks.cases import network_rows
 from pcnn.bench.run import run

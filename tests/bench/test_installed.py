@@ -20,7 +20,7 @@ from pcnn.bench.installed.spconv import Spconv
 from pcnn.bench.installed.torchsparse import TorchSparse
 from pcnn.bench.installed.warpconvnet import WarpConvNet
 from pcnn.bench.layer_shape import layer_shapes
-from pcnn.bench.layers.layer import layer_rows
+from pcnn.bench.layers.cases import layer_rows
 from pcnn.bench.networks.cases import network_rows
 from pcnn.bench.scenes import Scene, downsampled
 from pcnn.bench.setting import NetworksSetting, Precision

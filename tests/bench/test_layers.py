@@ -13,8 +13,9 @@ from pcnn.bench.harness import Calls, Timing
 from pcnn.bench.layer_shape import KINDS, LayerShape
 from pcnn.bench.layers import grouping
 from pcnn.bench.layers import layer as layer_file
+from pcnn.bench.layers.cases import layer_rows, wanted_at
 from pcnn.bench.layers.figures import FIGURES
-from pcnn.bench.layers.layer import layer_rows, products_of, wanted_at
+from pcnn.bench.layers.layer import products_of
 from pcnn.bench.layers.parts import part_of, parts_of
 from pcnn.bench.scenes import load_scene
 from pcnn.bench.setting import Precision

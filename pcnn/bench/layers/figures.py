@@ -10,8 +10,8 @@ from pcnn.bench.charts import View
 from pcnn.bench.engines import MOVEMENT, Entry
 from pcnn.bench.layer_shape import LayerShape, layer_shapes
 from pcnn.bench.layers.batched import batched_products
+from pcnn.bench.layers.cases import layer_rows
 from pcnn.bench.layers.grouping import of_scenes, of_widths
-from pcnn.bench.layers.layer import layer_rows
 from pcnn.bench.layers.parts import parts_of
 from pcnn.bench.peers import LAYERS as PEER_LAYERS
 from pcnn.bench.place import Place

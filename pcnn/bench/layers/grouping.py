@@ -11,7 +11,8 @@ import torch
 from pcnn.bench.engines import Entry, on
 from pcnn.bench.harness import Repeats, same, wall_time
 from pcnn.bench.layer_shape import LayerShape, layer_shapes
-from pcnn.bench.layers.layer import layer_rows, torch_dtype
+from pcnn.bench.layers.cases import layer_rows
+from pcnn.bench.layers.layer import torch_dtype
 from pcnn.bench.place import Place
 from pcnn.bench.rows import Row
 from pcnn.bench.setting import LayersSetting

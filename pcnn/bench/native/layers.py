@@ -8,7 +8,8 @@ from dataclasses import replace
 from pcnn.bench.clouds import SIMULATED, Cloud, room
 from pcnn.bench.engines import Entry
 from pcnn.bench.layer_shape import LayerShape
-from pcnn.bench.layers.layer import layer_cases, products_of
+from pcnn.bench.layers.cases import layer_cases
+from pcnn.bench.layers.layer import products_of
 from pcnn.bench.native.variants import Variant, sites_of
 from pcnn.bench.place import Params, Place
 from pcnn.bench.rows import Row
