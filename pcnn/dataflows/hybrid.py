@@ -21,7 +21,7 @@ class Hybrid(OuterProducts):
 
     The offsets of a kernel are filled the less often the farther they reach. Near slots are worth a
     place in every row's table, and their sums are written once, without atomics; far ones are
-    listed as pairs, and added to the same float32 sums. Of a submanifold map half of the far
+    listed as pairs, and added to float32 sums before that. Of a submanifold map half of the far
     slots' pairs are read.
 
     Where one of the two has no slot, only the other runs: at threshold 0 the `WeightStationary`
@@ -93,7 +93,6 @@ class Hybrid(OuterProducts):
         if not self.threshold:
             return self._sparse.by_kernels(x, w, layouts, n_out, spec)
         from pcnn.kernels.dense_slots import write_dense
-        from pcnn.kernels.epilogue import finish as finish_by_kernel
         from pcnn.kernels.gathered_product import compute_type
         from pcnn.kernels.weight_stationary import add_pairs
 
@@ -104,10 +103,11 @@ class Hybrid(OuterProducts):
             out = x.new_empty(n_out, shape.width, dtype=spec.out_dtype)
             write_dense(out, x, w, table, dense, shape, spec, self.dense_tiles)
             return out
-        sums = x.new_empty(n_out, shape.width, dtype=torch.float32)
-        plain = spec._replace(epilogue=None)
-        write_dense(sums, x, w, table, dense, shape, plain, self.dense_tiles)
+        far = x.new_zeros(n_out, shape.width, dtype=torch.float32)
         both = dense.shape[0] + sparse.shape[0] < shape.volume  # half of the sparse slots is listed
         pairs = in_index, out_index, counts, sparse
-        add_pairs(sums, x, w, *pairs, both, shape, spec, self.tiles)
-        return finish_by_kernel(sums, spec.out_dtype, spec.epilogue)
+        add_pairs(far, x, w, *pairs, both, shape, spec, self.tiles)
+        # the far slots first: what follows the sums then takes no pass of its own
+        out = far if spec.out_dtype == far.dtype else torch.empty_like(far, dtype=spec.out_dtype)
+        write_dense(out, x, w, table, dense, shape, spec, self.dense_tiles, far)
+        return out

@@ -29,8 +29,8 @@ class WeightStationary(OuterProducts):
 
     Args:
         half: read one half of the pairs of a submanifold map; its central slot, where every row
-            meets itself, is a plain product that also initialises the sums. Every other map is
-            read whole, and so are all of them without it.
+            meets itself, is a plain product that also writes the result. Every other map is read
+            whole, and so are all of them without it.
         tiles: how the pairs are cut; ``None`` picks by shape (`ChunkTiles.of`).
         central_tiles: the same of the central slot (`RowTiles.of`).
     """
@@ -86,15 +86,15 @@ class WeightStationary(OuterProducts):
         in_index, out_index, counts = layouts[0], layouts[1], layouts[-1]
         shape, x, w, spec = operands(x, w, spec)
         both = counts.shape[0] < shape.volume
-        if both and shape.volume % 2:  # the central slot writes every row: nothing to clear
-            sums = x.new_empty(n_out, shape.width, dtype=torch.float32)
-            plain = spec._replace(epilogue=None)
-            write_dense(sums, x, w, None, None, shape, plain, self.central_tiles)
-        else:
-            sums = x.new_zeros(n_out, shape.width, dtype=torch.float32)
+        sums = x.new_zeros(n_out, shape.width, dtype=torch.float32)
         pairs = in_index, out_index, counts, None
         add_pairs(sums, x, w, *pairs, both, shape, spec, self.tiles)
-        return finish_by_kernel(sums, spec.out_dtype, spec.epilogue)
+        if not (both and shape.volume % 2):
+            return finish_by_kernel(sums, spec.out_dtype, spec.epilogue)
+        # the central slot last: it writes every row
+        out = sums if spec.out_dtype == sums.dtype else torch.empty_like(sums, dtype=spec.out_dtype)
+        write_dense(out, x, w, None, None, shape, spec, self.central_tiles, sums)
+        return out
 
 
 def operands(x: Tensor, w: Tensor, spec: ConvSpec) -> tuple[ProductShape, Tensor, Tensor, ConvSpec]:

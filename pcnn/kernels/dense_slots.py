@@ -88,6 +88,7 @@ def dense_slots_kernel(  # type: ignore[no-untyped-def]
     weight_ptr,  # [K, C_in / G, C_out]
     table_ptr,  # [N_out, D] int32 or None
     slots_ptr,  # [D] int32 or None
+    far_ptr,  # [N_out, G * OUTPUTS] float32 or None: sums of the other slots
     out_ptr,  # [N_out, G * OUTPUTS]
     scale_ptr,
     shift_ptr,
@@ -144,6 +145,8 @@ def dense_slots_kernel(  # type: ignore[no-untyped-def]
     places = (outputs * (GROUPS * OUTPUTS))[:, None] + channels
     shown = (columns < OUTPUTS)[None, :]
     there = exists[:, None] & shown
+    if far_ptr is not None:
+        sums += tl.load(far_ptr + places, mask=there, other=0.0)
     sums = with_epilogue(
         sums, places, channels, shown, there, scale_ptr, shift_ptr, residual_ptr, RELU
     )
@@ -159,11 +162,12 @@ def write_dense(
     shape: ProductShape,
     spec: ConvSpec,
     tiles: RowTiles | None = None,
+    far: Tensor | None = None,
 ) -> None:
     """Write ``sum over dense slots of x[table[i, k]] @ W[k]`` to every row ``out[i]``.
 
     Args:
-        out: ``[N_out, C_out]`` of any float dtype, written.
+        out: ``[N_out, C_out]`` of any float dtype, written; ``far`` itself where that is float32.
         x: ``[N_in, C_in]``, contiguous.
         weight: ``[K, C_in / groups, C_out]``, contiguous.
         table: ``[N_out, D]`` int32, input row of every dense slot, -1 where it is empty; ``None``:
@@ -172,6 +176,7 @@ def write_dense(
         shape: of the product.
         spec: its compute dtype, a contiguous skip connection and an epilogue of ``out``.
         tiles: how the work is cut; ``None`` picks by shape (`RowTiles.of`).
+        far: ``[N_out, C_out]`` float32, sums of the other slots, added before the epilogue.
     """
     scale, shift, residual, relu = spec.epilogue or NO_EPILOGUE
     compute, precision = COMPUTE[spec.compute_dtype], precision_of(spec.compute_dtype)
@@ -181,7 +186,7 @@ def write_dense(
     residual = None if residual is None else residual.contiguous()
     _LAUNCH(
         (programs, 1),
-        (x, spec.skip, weight, table, slots, out, scale, shift, residual),
+        (x, spec.skip, weight, table, slots, far, out, scale, shift, residual),
         (n_out, 1 if table is None else table.shape[1]),
         (
             shape.volume,
