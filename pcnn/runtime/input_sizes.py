@@ -7,7 +7,7 @@ from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from pcnn.geometry import Geometry, KernelMap
-from pcnn.geometry.layouts import Layout, layout_kind
+from pcnn.geometry.layouts import LAYOUTS, Layout, layout_kind
 from pcnn.geometry.padding import CONSTANT, Padding
 from pcnn.geometry.slot_tiles import TILE_ROWS, TILES
 from pcnn.ops.recipe import Key, PlannedMap, Recipe
@@ -128,7 +128,10 @@ def held_layouts(planned: PlannedMap, built: KernelMap, backward: bool) -> dict[
     Raises:
         CrowdedMap: a map of so many triplets that plans leave lists of them out.
     """
-    there, wanted = built.edges.layouts, planned.layouts(backward)
+    # device kernels keep what they derive layouts from there too; no product reads that
+    kept = built.edges.layouts.items()
+    there = {key: layout for key, layout in kept if key[0].partition(":")[0] in LAYOUTS}
+    wanted = planned.layouts(backward)
     if built.edges.crowded:
         raise CrowdedMap(f"{built} has too many triplets for memory of fixed size; thin the points")
     constant = (key for key in there if layout_kind(key[0]).padding is CONSTANT)

@@ -64,7 +64,7 @@ def same(found: KernelMap, wanted: KernelMap) -> None:
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("threshold", [0, 1, 3, 4])
 def test_plans_hold_the_maps_of_torch(device: torch.device, model: str, threshold: int) -> None:
-    planner = Planner(MODELS[model](engine=spira(threshold)))
+    planner = Planner(MODELS[model](engine=spira(threshold)).to(device))
     for backward in (False, True):
         cells = cells_on(device)
         grid = planner.voxelize(cells, 3, backward=backward)
@@ -115,7 +115,7 @@ def test_a_plan_waits_once_and_searches_in_one_launch(
 def test_keys_of_32_bits_are_those_of_the_last_cloud(
     device: torch.device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    planner = Planner(MODELS["minkunet42"](engine=spira(3, 32)))
+    planner = Planner(MODELS["minkunet42"](engine=spira(3, 32)).to(device))
     used: list[bool] = []
     search = device_plan.search_packed
     monkeypatch.setattr(

@@ -71,7 +71,7 @@ def _cases(
         for way, engine, run_ in _schedules(setting, planner)
     ]
     if setting.where.type == "cuda":
-        spira = Planner(MODELS[name](engine="spira"), LAYOUTS)
+        spira = Planner(MODELS[name](engine="spira").to(setting.where), LAYOUTS)
         ways.append(("one launch", spira.engine.name, _fresh(as_planned, spira, grid), None))
     ways.append(("from cells", ready.engine.name, _from_cells(ready, cells), "ready"))
     for schedule, engine, calls, product in ways:
