@@ -8,61 +8,23 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import fields
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
 
 import typer
 
-from pcnn.bench.latency.setting import LatencySetting
-from pcnn.bench.setting import (
-    LayersSetting,
-    MappingSetting,
-    NativeSetting,
-    NetworksSetting,
-    Setting,
-)
+from pcnn.bench.setting import Setting
 from pcnn.cli.app import App
 from pcnn.cli.bench_data import data
 from pcnn.cli.bench_papers import claims, papers
 from pcnn.cli.bench_run import compile_sources, console_of_width, measure, stop_if_wrong
 from pcnn.cli.bench_step import step
+from pcnn.cli.suites import SUITES, figures_of
 from pcnn.escaping import say
 
 if TYPE_CHECKING:
     from pcnn.bench.peers import Peers
     from pcnn.bench.rows import Row
-    from pcnn.bench.suite import Figure
-
-#: Suites by name: their setting, what they do, and the figures measured unless others are named
-#: (none: all).
-SUITES: dict[str, tuple[type[Setting], str, tuple[str, ...]]] = {
-    "mapping": (
-        MappingSetting,
-        "Time the building of kernel maps, figure by figure of the papers, with charts.",
-        (),
-    ),
-    "layers": (
-        LayersSetting,
-        "Time single convolutions: forward and training, on an existing map and with a new one.",
-        ("layers",),
-    ),
-    "networks": (
-        NetworksSetting,
-        "Time networks: inference and training steps, from shuffled cells and on planned input.",
-        ("networks",),
-    ),
-    "native": (
-        NativeSetting,
-        "Time convolution on native points beside voxels: layers, ResNet18, triplets and memory.",
-        (),
-    ),
-    "latency": (
-        LatencySetting,
-        "Time networks from points to features, scan after scan: as one graph, eager, by others.",
-        (),
-    ),
-}
 
 
 def suite(name: str) -> Callable[..., None]:
@@ -117,12 +79,6 @@ def _run(name: str, setting: Setting, plain: Sequence[str]) -> None:
         table = comparison_table(SAME_SIZE, ratios, header.device, header.device)
         console_of_width().print(table)
     stop_if_wrong(measured)
-
-
-def figures_of(*names: str) -> list[Figure[Any]]:
-    """Figures of suites; of all if none is named."""
-    modules = [import_module(f"pcnn.bench.{name}.figures") for name in names or (*SUITES, "step")]
-    return [figure for module in modules for figure in module.FIGURES]
 
 
 def compare(

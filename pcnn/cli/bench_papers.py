@@ -15,6 +15,7 @@ from pcnn.cli.bench_run import compile_sources, console_of_width, measure, stop_
 from pcnn.cli.options import Device
 from pcnn.escaping import say
 from pcnn.plural import counted
+from pcnn.ranges import Calls, Count, Rooms
 
 if TYPE_CHECKING:
     from pcnn.bench.papers.plan import Job
@@ -60,19 +61,20 @@ def papers(
     limit: Annotated[
         float, typer.Option(min=0, help="Seconds after which nothing more begins.")
     ] = 3600.0,
-    repeats: Annotated[int | None, typer.Option(min=1, help="Timed calls.")] = None,
+    repeats: Annotated[Calls | None, typer.Option(help="Timed calls.")] = None,
     budget: Annotated[
-        float | None, typer.Option(min=0, help="Longest time spent on one figure of a row [s].")
+        float | None,
+        typer.Option(min=0, help="Longest time spent on one figure of a row, in seconds."),
     ] = None,
     check_voxels: Annotated[
-        int | None, typer.Option(min=1, help="Networks are verified on this many voxels.")
+        Count | None, typer.Option(help="Networks are verified on this many voxels.")
     ] = None,
     sizes: Annotated[
         str | None, typer.Option(help="Sizes of generated scenes and rooms, in thousands.")
     ] = None,
-    rooms: Annotated[int | None, typer.Option(min=1, help="Simulated rooms.")] = None,
+    rooms: Annotated[Rooms | None, typer.Option(help="Simulated rooms.")] = None,
     memory: Annotated[
-        float | None, typer.Option(min=0, help="Memory that pointcnnpp_figJ may use [GB].")
+        float | None, typer.Option(min=0, help="Memory that pointcnnpp_figJ may use, in GB.")
     ] = None,
     peers: Annotated[
         list[Path] | None, typer.Option(help="File of other engines' times, for the charts.")
@@ -88,8 +90,8 @@ def papers(
     """
     from pcnn.bench.environment import describe, short_name
     from pcnn.bench.papers.plan import jobs
-    from pcnn.cli.bench import SUITES, figures_of
     from pcnn.cli.options import chosen_device
+    from pcnn.cli.suites import SUITES, figures_of
 
     began, where = time.monotonic(), chosen_device(device)
     suites = {name: (kind, figures_of(name)) for name, (kind, *_) in SUITES.items()}

@@ -269,7 +269,6 @@ class GraphedNetwork(Graphed):
         def layers(grid: VoxelGrid, inputs: Tensor) -> Any:
             return fixed(self._net(SparseTensor(inputs, grid)))
 
-        before = torch.cuda.memory_reserved(device)
         self._stream.wait_stream(torch.cuda.current_stream(device))
         with torch.cuda.stream(self._stream):
             intake.take(_given(cloud))
@@ -278,6 +277,8 @@ class GraphedNetwork(Graphed):
             report = torch.empty(seen.shape, dtype=seen.dtype, pin_memory=True)
         graphs = torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()
         kept = self._pool, self._stream
+        torch.cuda.empty_cache()  # as captures do; what it gives back is not theirs
+        before = torch.cuda.memory_reserved(device)
         try:
             with capturing(graphs[0], *kept):
                 grid, seen, inputs = geometry()

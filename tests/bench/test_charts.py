@@ -14,7 +14,7 @@ from pcnn.bench.drawing import in_short
 from pcnn.bench.peers import NETWORKS, read_peers
 from pcnn.bench.render import render
 from pcnn.bench.rows import Row, read_rows
-from pcnn.cli.bench import figures_of
+from pcnn.cli.suites import figures_of
 
 FIGURES = figures_of()
 RESULTS = Path(__file__).parents[2] / "benchmarks" / "results"

@@ -14,7 +14,7 @@ from pcnn.bench.papers.plan import jobs, was_cut
 from pcnn.bench.papers.readings import AHEAD, Best, Counts, Mean, Ratio, Share
 from pcnn.bench.rows import Header, Row, write_rows
 from pcnn.bench.suite import until
-from pcnn.cli.bench import SUITES, figures_of
+from pcnn.cli.suites import SUITES, figures_of
 from pcnn.geometry.row_lists import stored_steps
 from pcnn.geometry.slot_tiles import TILE_ROWS
 

@@ -25,7 +25,7 @@ from pcnn.bench.suite import (
     stand_ins,
     title_of,
 )
-from pcnn.cli.bench import figures_of
+from pcnn.cli.suites import figures_of
 from pcnn.dataflows.grouping import Adaptive
 from tests.bench.settings import left_out, listed, of_layers, of_maps, of_networks, of_points
 

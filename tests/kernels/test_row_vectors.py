@@ -26,10 +26,11 @@ TYPES = {
     "counts_ptr": "*i64",
     "in_index_ptr": "*i32",
 }
+NO_EPILOGUE = {"scale_ptr": None, "shift_ptr": None, "residual_ptr": None, "RELU": False}
 #: Kernel, constants besides the tile, rows it reads and rows it writes in its text.
 KERNELS = {
     "gather": (gather_kernel, {}, 1, 4),
-    "scatter": (scatter_kernel, {"SUMS": triton.language.float32}, 4, 1),
+    "scatter": (scatter_kernel, {"SUMS": triton.language.float32, **NO_EPILOGUE}, 4, 1),
     "gather_slots": (gather_slots_kernel, {"VOLUME": 27, "SLOTS": 32, "FUSED": True}, 1, 1),
 }
 
@@ -40,11 +41,12 @@ def compiled(kernel: Any, constants: dict[str, Any], channels: int, vectorised: 
     constants = {**constants, "CHANNELS": channels, "TILE": tile, "ROWS": rows}
     names = kernel.arg_names
     plain = {n: TYPES.get(n, "*fp16" if n.endswith("_ptr") else "i32") for n in names}
+    pointers = {n for n in names if n.endswith("_ptr") and n not in constants}
     source = ASTSource(
         kernel,
         signature={n: "constexpr" if n in constants else kind for n, kind in plain.items()},
         constexprs=constants,
-        attrs={(i,): [["tt.divisibility", 16]] for i, n in enumerate(names) if "_ptr" in n},
+        attrs={(names.index(n),): [["tt.divisibility", 16]] for n in pointers},
     )
     target = GPUTarget("cuda", 90, 32)
     return str(triton.compile(source, target=target, options={"num_warps": WARPS}).asm["ptx"])
