@@ -27,6 +27,7 @@ OTHERS = (
     "devices-h200",
     "gaps-h200",
     "graphs-h200",
+    "paper-engines-h200",
     "parity-h200",
     "ransac-h200",
     "recipes-h200",
