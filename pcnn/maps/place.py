@@ -56,9 +56,6 @@ class Intake:
         self._device = count.device
         # addresses and dtypes are asked for once: the device waits for what a call looks up
         self._kinds = [(one.data_ptr(), one.dtype) for one in memory]
-        self._spare = _NO_PART * (MAX_PARTS - 1 - len(self._kinds)) + _NUMBER.pack(
-            1 + len(self._kinds)
-        )
 
     def take(self, tensors: Sequence[Tensor]) -> None:
         """Copy tensors to the beginning of the memory, and the number of their rows.
@@ -80,10 +77,7 @@ class Intake:
                 packed.append(_PART.pack(start, address, words, words, 0, KEPT, 0, block))
                 block += -(-words // WORDS)
             else:
-                arguments = b"".join(packed) + self._spare
-                cuda.module("place.cu", self._device).launch(
-                    "place", block, arguments, self._device
-                )
+                _start(packed, block, self._device)
                 return
         parts = [Part(self._count, self._count[:0], n)]
         for own, tensor in zip(self._memory, tensors, strict=True):
@@ -123,9 +117,14 @@ def _launch(parts: Sequence[Part], device: torch.device) -> None:
         packed.append(_PART.pack(source.data_ptr(), part.own.data_ptr(), *sizes))
         block += -(-room // WORDS)
     if block:
-        packed += [_NO_PART] * (MAX_PARTS - len(packed))
-        arguments = b"".join(packed) + _NUMBER.pack(len(parts))
-        cuda.module("place.cu", device).launch("place", block, arguments, device)
+        _start(packed, block, device)
+
+
+def _start(packed: Sequence[bytes], blocks: int, device: torch.device) -> None:
+    """Launch the kernel on parts as it takes them."""
+    n = len(packed)
+    arguments = b"".join(packed) + _NO_PART * (MAX_PARTS - n) + _NUMBER.pack(n)
+    cuda.module("place.cu", device).launch("place", blocks, arguments, device)
 
 
 def pattern_of(value: float, dtype: torch.dtype) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import chain
-from operator import attrgetter, is_
+from operator import is_
 from typing import Any
 
 from torch import Tensor
@@ -70,18 +70,13 @@ class NetworkSnapshot:
             self._members += module._modules, module._parameters, module._buffers
         self._kept = self._found()
         self._tensors = [one for one in self._kept if isinstance(one, Tensor)]
-        self._memory = [tensor.detach() for tensor in self._tensors]
-        self._state = self._look()
+        self._snapshot = Snapshot(self._tensors)
 
     def holds(self) -> bool:
         """True if the network is as it was."""
         found = self._found()
         same = len(found) == len(self._kept) and all(map(is_, found, self._kept))
-        return same and self._look() == self._state
+        return same and self._snapshot.holds(self._tensors)
 
     def _found(self) -> list[Module | Tensor | None]:
         return list(chain.from_iterable(map(dict.values, self._members)))
-
-    def _look(self) -> tuple[list[int], list[int]]:
-        versions = list(map(attrgetter("_version"), self._tensors))
-        return versions, list(map(Tensor.data_ptr, self._tensors))
