@@ -24,7 +24,13 @@ def step(
         list[str],
         typer.Argument(help="An experiment of conf/experiment, then options of train.py."),
     ],
-    steps: Annotated[Count, typer.Option(help="Steps to time.")] = 30,
+    steps: Annotated[
+        Count | None,
+        typer.Option(
+            help="Steps to time; unless given, 8 times as many as batches that workers make ahead, "
+            "30 at least: a loader that is too slow shows when those are used up."
+        ),
+    ] = None,
     warm_up: Annotated[
         Count, typer.Option(help="Steps before those: compilation, memory, graphs.")
     ] = 20,
@@ -77,13 +83,14 @@ def step(
 def _training(
     cfg: DictConfig,
     workload: str,
-    counts: tuple[int, int, int, int],
+    counts: tuple[int | None, int, int, int],
     folder: Path,
     out: Path | None,
 ) -> TracedTraining:
     import lightning as lightning_package
 
     from pcnn.bench.step.figures import TracedTraining
+    from pcnn.datamodules.batch_stream import AHEAD
     from pcnn.experiment import build
     from pcnn.experiment.class_weights import with_counted_weights
     from pcnn.experiment.devices import on_this_machine
@@ -121,7 +128,7 @@ def _training(
         precision=str(cfg.trainer.get("precision", "32-true")),
         workload=workload,
         about=about,
-        steps=steps,
+        steps=steps or max(30, 8 * AHEAD * module.workers),
         warm_up=warm_up,
         traced=traced,
         most=most,

@@ -21,11 +21,15 @@ import torch
 from lightning.pytorch import Trainer
 from torch.utils.data import DataLoader, Dataset
 
+from pcnn.datamodules.batch_memory import BatchMemory
 from pcnn.datamodules.packed import CollatePacked, unpacked
 from pcnn.datamodules.unreadable import plain_errors
 from pcnn.datasets.sampler import EpochSampler, EvaluationSampler, Key
 
 log = logging.getLogger(__name__)
+
+#: Batches that a worker process makes before the first of them is asked for.
+AHEAD = 2
 
 Collate = Callable[[Sequence[Any]], Any]
 
@@ -217,6 +221,14 @@ def _count(first: int | float | None, batches: int) -> int:
     return min(batches, max(1, first if isinstance(first, int) else int(first * batches)))
 
 
+def _memory(num_workers: int) -> BatchMemory | None:
+    try:
+        # one more: a worker is given its next batch just before its last one is taken
+        return BatchMemory(num_workers, AHEAD + 1) if num_workers else None
+    except OSError:  # a machine that promises no more memory than it has
+        return None
+
+
 def _loader(
     dataset: Dataset[Any],
     keys: _KeysFrom | EvaluationSampler,
@@ -228,8 +240,9 @@ def _loader(
     return DataLoader(
         dataset,
         batch_sampler=keys,  # type: ignore[arg-type]  # only iterated; an endless one has no length
-        collate_fn=CollatePacked(collate),
+        collate_fn=CollatePacked(collate, _memory(num_workers)),
         num_workers=num_workers,
+        prefetch_factor=AHEAD if num_workers else None,
         pin_memory=pin_memory,
         persistent_workers=persistent,
         worker_init_fn=leave_stop_signals,

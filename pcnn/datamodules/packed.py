@@ -1,8 +1,4 @@
-"""Batches on their way from a worker process: one piece of shared memory, however many tensors.
-
-Every tensor that a process sends costs an open file, which the receiver asks for by a socket, and a
-batch has a dozen: with many workers a machine's usual limit of 1024 open files is near.
-"""
+"""Batches on their way from a worker process: one piece of memory, however many tensors."""
 
 from __future__ import annotations
 
@@ -13,9 +9,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.utils.data import get_worker_info
+
+from pcnn.datamodules.batch_memory import BatchMemory, ReceivedPart, SentPart
 
 #: Tensors begin at multiples of so many bytes, which serves every dtype and wide copies.
 _ALIGNED = 64
@@ -38,18 +37,21 @@ class Packed:
     Args:
         content: the object, pickled without its tensors.
         places: of the tensors, in the order in which they were met.
-        buffer: [bytes] uint8.
+        buffer: [bytes] uint8, or a part of the memory that processes share.
     """
 
     content: bytes
     places: tuple[_Place, ...]
-    buffer: Tensor
+    buffer: Tensor | SentPart | ReceivedPart
 
     @classmethod
-    def of(cls, batch: Any) -> Packed:
+    def of(cls, batch: Any, memory: BatchMemory | None = None) -> Packed:
         """Pack an object that can be pickled; its CPU tensors are copied once.
 
-        Inside a worker process of a loader the buffer is shared memory.
+        Args:
+            batch: the object.
+            memory: where the tensors are put in a worker process of a loader. Without it, and
+                where it has no room, they are sent with the object.
         """
         file = io.BytesIO()
         pickler = _Pickler(file)
@@ -59,20 +61,33 @@ class Packed:
             length = tensor.numel() * tensor.element_size()
             places.append(_Place(tensor.dtype, tuple(tensor.shape), size, length))
             size += math.ceil(length / _ALIGNED) * _ALIGNED
-        shared = torch.UntypedStorage._new_shared if get_worker_info() else torch.UntypedStorage
-        buffer = torch.empty(0, dtype=torch.uint8).set_(shared(size))
+        worker = get_worker_info()
+        part = None if memory is None or worker is None else memory.part(worker.id, size)
+        buffer = torch.empty(size, dtype=torch.uint8) if part is None else part.memory
         for tensor, place in zip(pickler.tensors, places, strict=True):
             _view(buffer, place).copy_(tensor.detach())
-        return cls(file.getvalue(), tuple(places), buffer)
+        return cls(file.getvalue(), tuple(places), buffer if part is None else part)
 
     def unpack(self) -> Any:
         """Return the object; its tensors are views of the buffer."""
-        tensors = [_view(self.buffer, place) for place in self.places]
+        buffer = self._own(pinned=False)
+        tensors = [_view(buffer, place) for place in self.places]
         return _Unpickler(io.BytesIO(self.content), tensors).load()
 
     def pin_memory(self) -> Packed:
         """Return the same in page-locked memory."""
-        return Packed(self.content, self.places, self.buffer.pin_memory())
+        return Packed(self.content, self.places, self._own(pinned=True))
+
+    def _own(self, pinned: bool) -> Tensor:
+        if isinstance(self.buffer, ReceivedPart):
+            return self.buffer.take(pinned)
+        buffer = self.buffer.memory if isinstance(self.buffer, SentPart) else self.buffer
+        return buffer.pin_memory() if pinned else buffer
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if isinstance(self.buffer, Tensor):  # torch would make a file of shared memory for it
+            return _arrived, (self.content, self.places, self.buffer.numpy())
+        return Packed, (self.content, self.places, self.buffer)
 
 
 @dataclass(frozen=True)
@@ -81,19 +96,25 @@ class CollatePacked:
 
     Args:
         collate: turns a list of samples into a batch.
+        memory: that the worker processes share with the loader's, or None.
     """
 
     collate: Callable[[Sequence[Any]], Any]
+    memory: BatchMemory | None = None
 
     def __call__(self, samples: Sequence[Any]) -> Any:
         """Return the batch, packed in a worker process."""
         batch = self.collate(samples)
-        return batch if get_worker_info() is None else Packed.of(batch)
+        return batch if get_worker_info() is None else Packed.of(batch, self.memory)
 
 
 def unpacked(batch: Any) -> Any:
     """Return a batch as it was collated."""
     return batch.unpack() if isinstance(batch, Packed) else batch
+
+
+def _arrived(content: bytes, places: tuple[_Place, ...], buffer: np.ndarray) -> Packed:
+    return Packed(content, places, torch.from_numpy(buffer))
 
 
 def _view(buffer: Tensor, place: _Place) -> Tensor:

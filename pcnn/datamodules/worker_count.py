@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
-
 #: More hardly help: a large scan takes 40 ms of a core, a step 10 ms of a GPU.
 MOST = 16
 #: On a CPU, whose steps take longer than any sample.
 MOST_FOR_CPU = 2
-#: Shared memory of a worker [bytes]: two large batches wait in it.
-SHARED = 64 << 20
 
 
 def worker_count(given: int | None, cores: int, on_cpu: bool) -> int:
@@ -17,19 +13,11 @@ def worker_count(given: int | None, cores: int, on_cpu: bool) -> int:
 
     Args:
         given: as asked for, one for every core at most; None: one for every core but one, which
-            trains, 16 at most, 2 where a CPU trains, and no more than have room in shared memory.
+            trains, 16 at most, 2 where a CPU trains.
         cores: that this process may use, at least 1.
         on_cpu: whether a CPU trains.
     """
     if given is not None:
         return min(given, max(1, cores))
     most = MOST_FOR_CPU if on_cpu else MOST
-    return max(0, min(cores - 1, most, _shared_memory() // SHARED))
-
-
-def _shared_memory() -> int:
-    """Free bytes of shared memory; many where that is not limited."""
-    try:
-        return shutil.disk_usage("/dev/shm").free
-    except OSError:
-        return MOST * SHARED
+    return max(0, min(cores - 1, most))

@@ -23,12 +23,6 @@ def test_one_core_is_left_to_the_training(
     assert count(0, available, False) == 0
 
 
-def test_shared_memory_bounds_the_usual_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worker_count, "_shared_memory", lambda: 200 << 20)
-    assert worker_count.worker_count(None, 64, False) == 3
-    assert worker_count.worker_count(5, 64, False) == 5
-
-
 def test_ranks_of_a_machine_share_its_cores_and_small_sets_take_few(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
