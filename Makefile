@@ -23,7 +23,7 @@ FUZZ_SEED ?= 1
 FUZZ_SECONDS ?= 3600
 
 .PHONY: help train test install install-dev install-locked lock licences sbom libraries lint format type imports test-cpu test-gpu \
-        test-interpret test-wheel coverage bench docs fuzz clean
+        test-interpret test-wheel coverage bench site docs fuzz clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' Makefile | while IFS= read -r line; do \
@@ -33,7 +33,7 @@ train: install ## set everything up and run the main job: MinkUNet on SemanticKI
 	$(PY) train.py model=minkunet dataset=kitti $(ARGS)
 
 test: libraries install-dev ## set everything up and run all checks and tests
-	+$(MAKE) --no-print-directory -j2 lint type imports test-wheel
+	+$(MAKE) --no-print-directory -j2 lint type imports site test-wheel
 	$(MAKE) --no-print-directory test-cpu
 	$(MAKE) --no-print-directory test-interpret
 	@echo "all checks passed"
@@ -181,7 +181,12 @@ test-wheel: install-dev ## build the wheel and use it in an empty environment el
 bench: install ## time a few reference layers on generated scenes
 	$(VENV)/bin/pcnn bench layers --engine reference --layers 16:16:3,32:32:3,64:64:3
 
-docs: install-dev ## check the documentation: links, commands, names
+# nothing is fetched: the site opens from a disk, and search works there
+site: install-dev ## build the documentation in build/site, strictly: every link leads somewhere
+	$(PY) docs/site/pages.py build/pages
+	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict --quiet
+
+docs: site ## build the documentation and check it: links, commands, names
 	$(PY) -m pytest -q tests/test_readme.py
 
 clean: ## remove the environment and all caches (data and logs stay)

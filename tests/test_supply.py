@@ -17,7 +17,7 @@ except ModuleNotFoundError:  # Python 3.10
     import tomli as tomllib
 
 ROOT = Path(__file__).resolve().parents[1]
-EXTRAS = ("dev", "registration", "cu13", "las", "tensorboard")
+EXTRAS = ("dev", "registration", "cu13", "las", "tensorboard", "docs")
 ENTRY = re.compile(r"^([a-z0-9._-]+)==(\S+)(?: ; (.*?))? \\\n((?: +--hash=\S+(?: \\)?\n)+)", re.M)
 
 

@@ -1,0 +1,95 @@
+"""The pages of the site, gathered in one folder: `python docs/site/pages.py build/pages`.
+
+README.md is the home page, other texts outside docs/ are pages too, and every picture, JSON or file
+that a page links is copied to ``files/``. In the sources links lead to files of the checkout; here
+they lead to where these lie on the site. A link that leads nowhere is left for the strict build.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+import shutil
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+#: Address on the site and file in the checkout, of pages that lie outside docs/.
+OUTSIDE = {
+    "index.md": "README.md",
+    "contributing.md": "CONTRIBUTING.md",
+    "changes.md": "CHANGELOG.md",
+    "data.md": "data/README.md",
+    "locks.md": "requirements/README.md",
+}
+LINK = re.compile(r"(\]\()(?!\w+:|#)([^)#\s]+)")
+#: A result that a page names without a link to it.
+NAMED = re.compile(r"(?<![\[`])`((?:benchmarks|docs)/results/[\w.-]+\.(?:json|png))`(?![`\]])")
+FENCE = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
+
+
+def sources() -> dict[str, Path]:
+    """Every page of the site: its address, and its file."""
+    docs = ROOT / "docs"
+    found = {str(path.relative_to(docs)): path for path in sorted(docs.rglob("*.md"))}
+    return found | {address: ROOT / source for address, source in OUTSIDE.items()}
+
+
+def address_of(source: str) -> str:
+    """Where a file of the checkout lies on the site."""
+    pages = {file: address for address, file in OUTSIDE.items()}
+    if source in pages:
+        return pages[source]
+    return source[5:] if source.startswith("docs/") else f"files/{source}"
+
+
+def targets(text: str, source: str) -> set[str]:
+    """The files of the checkout that a page links or names."""
+    folder = posixpath.dirname(source)
+    prose = FENCE.sub("", text)
+    linked = {posixpath.normpath(posixpath.join(folder, to)) for _, to in LINK.findall(prose)}
+    return linked | set(NAMED.findall(prose))
+
+
+def moved(text: str, source: str) -> str:
+    """The Markdown of a page, with links as they are on the site."""
+    folder = posixpath.dirname(source)
+    here = posixpath.dirname(address_of(source)) or "."
+
+    def to(target: str) -> str:
+        return posixpath.relpath(address_of(posixpath.normpath(target)), here)
+
+    def named(found: re.Match[str]) -> str:
+        exists = (ROOT / found[1]).is_file()
+        return f"[`{found[1]}`]({to(found[1])})" if exists else found[0]
+
+    def prose(part: str) -> str:
+        part = LINK.sub(lambda found: found[1] + to(posixpath.join(folder, found[2])), part)
+        return NAMED.sub(named, part)
+
+    parts, end = [], 0
+    for fence in FENCE.finditer(text):
+        parts += [prose(text[end : fence.start()]), fence[0]]
+        end = fence.end()
+    return "".join([*parts, prose(text[end:])])
+
+
+def write(folder: Path) -> None:
+    """Write the pages, and copy what they link."""
+    shutil.rmtree(folder, ignore_errors=True)
+    needed = {path.relative_to(ROOT).as_posix() for path in (ROOT / "docs/site").glob("*.css")}
+    for address, path in sources().items():
+        source, text = path.relative_to(ROOT).as_posix(), path.read_text()
+        page = folder / address
+        page.parent.mkdir(parents=True, exist_ok=True)
+        page.write_text(moved(text, source))
+        needed |= {target for target in targets(text, source) if not target.endswith(".md")}
+    for source in sorted(needed):
+        if (ROOT / source).is_file():
+            copy = folder / address_of(source)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(ROOT / source, copy)
+
+
+if __name__ == "__main__":
+    write(Path(sys.argv[1]))
