@@ -6,10 +6,12 @@ Lightning that is supported.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
 from lightning.fabric.loggers.logger import _DummyExperiment as DummyExperiment
+from lightning.fabric.strategies.launchers.subprocess_script import _ChildProcessObserver
 from lightning.pytorch import Trainer
 from lightning.pytorch.callbacks import Timer
 from lightning.pytorch.loggers import WandbLogger
@@ -126,6 +128,14 @@ def end_by(timer: Timer, ask: Callable[[int], int]) -> None:
             rank_zero_info(f"Time limit reached after {elapsed:.0f} s: the training ends.")
 
     timer._check_time_remaining = check  # type: ignore[method-assign]
+
+
+def stop_observer() -> None:
+    """End the thread by which Lightning kills all ranks, without a word, when one has ended."""
+    for thread in threading.enumerate():
+        if isinstance(thread, _ChildProcessObserver):
+            thread._child_processes = []  # all of them have ended well: it ends
+            thread._finished = True
 
 
 def _nothing() -> None:

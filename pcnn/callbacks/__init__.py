@@ -11,6 +11,7 @@ from pcnn.callbacks.checkpoint_file import (
 from pcnn.callbacks.finite_steps import FiniteSteps
 from pcnn.callbacks.pair_media import PairPicture, WandbPairs
 from pcnn.callbacks.progress import TrainingProgress
+from pcnn.callbacks.rank_watch import RankWatch
 from pcnn.callbacks.rng_state import RngState
 from pcnn.callbacks.scan_picture import PredictionPicture
 from pcnn.callbacks.stop import StopOnSignal, StopSignals, stop_signals
@@ -26,6 +27,7 @@ __all__ = [
     "FiniteSteps",
     "PairPicture",
     "PredictionPicture",
+    "RankWatch",
     "RngState",
     "RunCheckpoint",
     "StopOnSignal",

@@ -25,7 +25,7 @@ from omegaconf import open_dict, read_write
 from pcnn.callbacks import RunCheckpoint, Stopped
 from pcnn.callbacks.stop import NAMES, StopSignals, stop_signals
 from pcnn.console import Console
-from pcnn.errors import RunWarning, StorageError, storage_cause
+from pcnn.errors import RunWarning, StorageError, first_line, storage_cause
 from pcnn.escaping import say
 from pcnn.experiment import run_folder
 from pcnn.experiment.errors import ConfigError
@@ -50,6 +50,7 @@ def started(folder: Path, message: Callable[[str], str]) -> Iterator[StopSignals
     with (
         locked(folder),
         told_full_disk(folder),
+        told_lost_worker(folder),
         stoppable(message) as stop,
         one_job(),
         repeated_warnings(Console(quiet=rank() != 0)),
@@ -210,13 +211,33 @@ def told_full_disk(folder: Path) -> Iterator[None]:
         raise ConfigError(f"{told}.\n{kept(folder)}") from error
 
 
-def kept(folder: Path) -> str:
+@contextmanager
+def told_lost_worker(folder: Path) -> Iterator[None]:
+    """Tell of a worker process of a loader that was killed, with what to change.
+
+    Raises:
+        ConfigError: in place of torch's error, which any line of the program may raise.
+    """
+    try:
+        yield
+    except RuntimeError as error:
+        if "DataLoader worker" not in str(error):
+            raise
+        raise ConfigError(
+            f"a process that loads data was lost: {first_line(error)}\n"
+            "possible: where memory ran out, fewer dataset.num_workers or a smaller dataset.crop; "
+            "where /dev/shm is full, more of it (docker: --shm-size)\n"
+            f"{kept(folder, 'Then')}"
+        ) from error
+
+
+def kept(folder: Path, then: str = "Free space, then") -> str:
     """The checkpoint of a run folder from which the run can go on, in words."""
     last = folder / run_folder.LAST
     if not last.is_file():
-        return f"{folder} holds no last.ckpt. Free space, then give the same command again."
+        return f"{folder} holds no last.ckpt. {then} give the same command again."
     command = run_folder.resume_command(folder, ())
-    return f"kept: {last}, step {RunCheckpoint.read(last).steps}. Free space, then: {command}"
+    return f"kept: {last}, step {RunCheckpoint.read(last).steps}. {then}: {command}"
 
 
 def nothing_written(name: str) -> str:

@@ -48,6 +48,7 @@ class RunWandbLogger(WandbLogger):
         config: resolved configuration as a plain dict (not a DictConfig).
         init_timeout: seconds that W&B may take to start online.
         login_timeout: seconds that the login may take.
+        finish_timeout: seconds that the upload of what is left may take at the end.
         log_model: upload checkpoints: False, True (at the end) or "all".
         **kwargs: passed to `wandb.init` (`entity`, `group`, `job_type`, `tags`, `notes`, ...).
 
@@ -65,6 +66,7 @@ class RunWandbLogger(WandbLogger):
         config: Mapping[str, Any] | None = None,
         init_timeout: Positive = 20.0,
         login_timeout: Positive = 15.0,
+        finish_timeout: Positive = 300.0,
         log_model: bool = False,
         **kwargs: Any,
     ) -> None:
@@ -90,6 +92,7 @@ class RunWandbLogger(WandbLogger):
         self._mode = mode
         self._init_timeout = init_timeout
         self._login_timeout = login_timeout
+        self._finish_timeout = finish_timeout
         self._mark = StepMark(folder / "wandb" / "logged_step.txt")
 
     @property
@@ -144,9 +147,28 @@ class RunWandbLogger(WandbLogger):
     def finish(self) -> None:
         """End the run: flush everything and free the process for another one."""
         run = wandb_run(self)
-        if run is not None:
-            run.finish()
-            forget_run(self)
+        if run is None:
+            return
+        forget_run(self)
+        errors: list[Exception] = []
+
+        def end() -> None:
+            try:
+                run.finish()
+            except Exception as error:  # for the caller, who decides
+                errors.append(error)
+
+        # W&B tries again for days where its server is gone
+        thread = threading.Thread(target=end, daemon=True, name="wandb-finish")
+        thread.start()
+        thread.join(self._finish_timeout)
+        if errors:
+            raise errors[0]
+        if thread.is_alive():
+            rank_zero_warn(
+                f"W&B has not taken the rest of the run within {self._finish_timeout:g} s. "
+                f"To upload later: wandb sync {Path(run.dir).parent}"
+            )
 
 
 Mode = Literal["online", "offline", "disabled"]

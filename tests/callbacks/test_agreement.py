@@ -28,19 +28,28 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 def on_two_ranks(function: Any, folder: Path) -> None:
     """Call a function with rank and folder in two processes, as a launcher starts them."""
     require_fork()
+    mp.start_processes(_run, (function, folder, free_port()), nprocs=2, start_method="fork")
+
+
+def free_port() -> int:
+    """A port that no process listens on."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    mp.start_processes(_run, (function, folder, port), nprocs=2, start_method="fork")
+        return int(free.getsockname()[1])
 
 
 def _run(rank: int, function: Any, folder: Path, port: int) -> None:
+    join_ranks(rank, port)
+    function(rank, folder)
+
+
+def join_ranks(rank: int, port: int) -> None:
+    """Let this process be one of two ranks, as a launcher does."""
     torch.set_num_threads(1)
     names = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": 2, "LOCAL_WORLD_SIZE": 2}
     names |= {"GROUP_RANK": 0, "MASTER_PORT": port}
     os.environ.update({name: str(value) for name, value in names.items()})
     os.environ.update(MASTER_ADDR="127.0.0.1", TORCHELASTIC_RUN_ID="none")
-    function(rank, folder)
 
 
 def ask(rank: int, folder: Path) -> None:

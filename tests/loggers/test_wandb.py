@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import struct
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -146,6 +147,17 @@ def test_unwritable_folder_switches_off(tmp_path, monkeypatch):
     with pytest.warns(UserWarning, match="disk full"):
         logger.log_metrics({"a": 1.0}, step=0)
     logger.finish()
+
+
+def test_a_connection_lost_before_the_end_delays_it_for_a_while_alone(tmp_path, monkeypatch):
+    logger = RunWandbLogger(tmp_path, mode="offline", finish_timeout=0.05)
+    run, lost = logger.experiment, threading.Event()
+    finish = run.finish
+    monkeypatch.setattr(run, "finish", lost.wait)
+    with pytest.warns(UserWarning, match="To upload later: wandb sync"):
+        logger.finish()
+    lost.set()
+    finish()
 
 
 def test_two_trainings_in_one_process_are_two_runs(tmp_path):
