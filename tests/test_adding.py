@@ -21,9 +21,9 @@ from omegaconf import DictConfig
 from typer.testing import CliRunner
 
 from pcnn.cli.commands import app
-from pcnn.cli.predictor import Predictor
 from pcnn.experiment import build
 from pcnn.experiment.check import checked
+from pcnn.experiment.predictor import Predictor
 from pcnn.experiment.run import describe_data
 from pcnn.nn import Conv3d, ConvTranspose3d
 from tests.experiment.command import run

@@ -21,9 +21,11 @@ import torch
 from lightning.fabric.plugins.io.torch_io import TorchCheckpointIO
 from torch import Tensor
 
+from pcnn.callbacks.exported_file import NET, read_exported
 from pcnn.callbacks.loaded_config import loaded_config
 from pcnn.errors import FileError, MissingFileError, first_line
 from pcnn.files.pickles import check_names
+from pcnn.files.tensors import is_tensors
 from pcnn.files.whole_file import whole_file
 
 
@@ -35,7 +37,7 @@ def read_checkpoint(path: str | Path, map_location: Any = "cpu", mmap: bool = Tr
     """Content of a checkpoint, its checksum compared.
 
     Args:
-        path: a file that `torch.save` wrote.
+        path: a file that `torch.save` or `pcnn export` wrote.
         map_location: as of `torch.load`.
         mmap: leave tensors on the disk until they are used.
 
@@ -46,6 +48,8 @@ def read_checkpoint(path: str | Path, map_location: Any = "cpu", mmap: bool = Tr
     path = Path(path)
     if not path.is_file():
         raise MissingFileError(path, "no such checkpoint")
+    if is_tensors(path):
+        return read_exported(path)
     if not is_whole(path):
         raise CheckpointError(
             path,
@@ -115,9 +119,7 @@ class RunCheckpoint:
                 self.path, "not a checkpoint of a run, it holds no weights by name"
             )
         return {
-            name.removeprefix("net."): value
-            for name, value in state.items()
-            if name.startswith("net.")
+            name.removeprefix(NET): value for name, value in state.items() if name.startswith(NET)
         }
 
     @property

@@ -12,6 +12,7 @@ import typer
 from pcnn.cli.app import App
 from pcnn.cli.bench import app as bench_app
 from pcnn.cli.doctor import doctor
+from pcnn.cli.download import download
 from pcnn.cli.export import export
 from pcnn.cli.gain import gain
 from pcnn.cli.ground_truth import kitti_gt, make_gt
@@ -31,7 +32,7 @@ app.add_typer(bench_app, name="bench")
 app.add_typer(preprocess_app, name="preprocess")
 app.add_typer(simulate_app, name="simulate")
 for command in (
-    *(doctor, export, predict, register, describe, gain, make_gt, kitti_gt),
+    *(doctor, download, export, predict, register, describe, gain, make_gt, kitti_gt),
     *(sixfold, stats, height_range, tune, warmup),
 ):
     app.command()(command)

@@ -13,7 +13,7 @@ from pcnn.escaping import say
 
 def export(
     checkpoint: Annotated[Path, typer.Argument(help="Checkpoint of a run (best.ckpt).")],
-    out: Annotated[Path, typer.Argument(help="File to write (.pt).")],
+    out: Annotated[Path, typer.Argument(help="File to write (.safetensors).")],
     revision: Annotated[
         str | None,
         typer.Option(help="Commit of the training, if the run did not record it."),
@@ -26,8 +26,8 @@ def export(
     """
     from pcnn.experiment.export import export as written
 
-    if out.suffix != ".pt":
-        raise typer.BadParameter(f"{out}: name a file that ends in .pt")
+    if out.suffix != ".safetensors":
+        raise typer.BadParameter(f"{out}: name a file that ends in .safetensors")
     with refusing():
         facts = written(checkpoint, out, revision)
     figures = facts.pop("figures")

@@ -25,8 +25,8 @@ from pcnn.plural import counted
 from pcnn.ranges import Distance, Length
 
 if TYPE_CHECKING:
-    from pcnn.cli.predictor import Predictor
     from pcnn.console import Console
+    from pcnn.experiment.predictor import Predictor
 
 
 def predict(
@@ -70,8 +70,8 @@ def predict(
     """
     from dataclasses import replace
 
-    from pcnn.cli.predictor import Predictor
     from pcnn.console import Console
+    from pcnn.experiment.predictor import Predictor
 
     console = Console()
     if tile is not None and crop is not None:

@@ -9,10 +9,9 @@ import torch
 from torch import Tensor
 
 from pcnn.callbacks import RunCheckpoint
-from pcnn.callbacks.checkpoint_file import add_checksum
+from pcnn.callbacks.exported_file import write_exported
 from pcnn.experiment import run_folder
 from pcnn.files.bounded import named
-from pcnn.files.whole_file import whole_file
 
 #: Groups of a run's configuration that say nothing about its weights.
 DROPPED = ("logger", "callbacks", "trainer", "ckpt_path", "resume", "run_dir", "predictions")
@@ -24,8 +23,8 @@ def export(checkpoint: str | Path, out: str | Path, revision: str | None = None)
     """Write a checkpoint's network without its optimiser, and without names of folders.
 
     Weights become float16; what has one dimension (norms, biases) stays as it is, because running
-    variances leave float16's range. The file holds tensors and plain values alone, loads with
-    ``torch.load(weights_only=True)`` and serves wherever a checkpoint does, except to resume.
+    variances leave float16's range. The file is in the safetensors format, holds tensors and text
+    alone, and serves wherever a checkpoint does, except to resume.
 
     Args:
         checkpoint: of a run; figures come from its run folder's ``metrics.json``, if any. Of a file
@@ -70,9 +69,7 @@ def export(checkpoint: str | Path, out: str | Path, revision: str | None = None)
         "pcnn_export": facts,
         "global_step": facts["steps"],
     }
-    with whole_file(Path(out)) as file:
-        torch.save(written, file)
-        add_checksum(file)
+    write_exported(Path(out), written)
     return facts
 
 

@@ -11,13 +11,15 @@ from omegaconf import DictConfig, OmegaConf
 from torch import Tensor
 
 from pcnn.callbacks import RunCheckpoint
+from pcnn.callbacks.exported_file import SUFFIX
 from pcnn.errors import FileError
 from pcnn.experiment import build
+from pcnn.experiment.catalogue import SHIPPED, catalogue, check_sum
 from pcnn.experiment.weights import check_finite, config_of, fitting
 from pcnn.files.bounded import named
 from pcnn.registration.network_descriptor import NetworkDescriptor
 
-FOLDER = Path(__file__).parents[1] / "weights"
+FOLDER = SHIPPED
 
 #: Clouds up to this extent are taken for interiors, larger ones for streets [m].
 INTERIORS_UP_TO = 20.0
@@ -108,7 +110,7 @@ def weights_of(model: str | Path) -> Path:
     path = shipped(str(model)) or Path(model)
     if path.is_file():
         return path
-    there = sorted(file.stem for file in FOLDER.glob("*.pt"))
+    there = sorted(file.stem for file in FOLDER.glob(f"*{SUFFIX}"))
     if str(model) in FILES:
         raise FileNotFoundError(
             f"no weights for {model} come with this version; "
@@ -120,10 +122,17 @@ def weights_of(model: str | Path) -> Path:
 
 
 def shipped(name: str) -> Path | None:
-    """The file of shipped weights, by place or by its own name; None where there is none."""
+    """The file of shipped weights, by place or by its own name; None where there is none.
+
+    Raises:
+        FileError: another file than the catalogue says.
+    """
     for stem in FILES.get(name, (name,)):
-        path = FOLDER / f"{stem}.pt"
+        path = FOLDER / f"{stem}{SUFFIX}"
         if Path(stem).name == stem and path.is_file():
+            entry = catalogue(FOLDER).get(stem)
+            if entry is not None:
+                check_sum(path, entry)
             return path
     return None
 

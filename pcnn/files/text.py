@@ -108,7 +108,19 @@ def read_yaml(path: Path) -> Any:
         MissingFileError: no such file.
         FileError: no YAML of this kind.
     """
-    text = read_text(path, YAML)
+    return parsed_yaml(read_text(path, YAML), path)
+
+
+def parsed_yaml(text: str, path: Path) -> Any:
+    """Plain values of YAML text, as `read_yaml`.
+
+    Args:
+        text: in YAML.
+        path: the file that it comes from, for errors.
+
+    Raises:
+        FileError: no YAML of this kind.
+    """
     with named(path, "YAML file"):
         try:
             return yaml.load(text, _Plain)

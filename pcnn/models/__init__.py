@@ -10,6 +10,7 @@ from pcnn.models.sparse_resnet_heads import (
     SparseResNetSegmentation,
     sparse_resnet_for,
 )
+from pcnn.models.trained import available, from_hub, load, push_to_hub
 
 __all__ = [
     "HeightRange",
@@ -24,5 +25,9 @@ __all__ = [
     "SparseResNetClassification",
     "SparseResNetLarge",
     "SparseResNetSegmentation",
+    "available",
+    "from_hub",
+    "load",
+    "push_to_hub",
     "sparse_resnet_for",
 ]

@@ -10,11 +10,11 @@ import pytest
 import torch
 from omegaconf import OmegaConf
 
-from pcnn.cli.predictor import Predictor
 from pcnn.datasets.labels import IGNORE
 from pcnn.datasets.readers.points import read_points
 from pcnn.datasets.semantic_kitti import SEMANTIC_KITTI
 from pcnn.experiment import build
+from pcnn.experiment.predictor import Predictor
 from tests.cli.invoking import invoke
 
 CPU = torch.device("cpu")

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 import torch
 
-from pcnn.cli.predictor import Predictor
 from pcnn.datamodules import CloudDataModule
 from pcnn.datasets import FolderSets, SemanticKITTISets
 from pcnn.datasets.labels import IGNORE
 from pcnn.datasets.readers.ply import read_ply, write_ply
 from pcnn.datasets.readers.points import read_points
+from pcnn.experiment.predictor import Predictor
 from tests.cli.test_predict import cloud, run, saved
 from tests.datasets.las_files import write_las
 from tests.datasets.test_bin_files import nuscenes

@@ -8,9 +8,9 @@ import laspy
 import numpy as np
 import pytest
 
-from pcnn.cli.predictor import doubt_of
 from pcnn.datasets.readers.table import valid_returns
 from pcnn.datasets.readers.units import declared_unit, fitting_cell, unit_doubt, unit_of_wkt
+from pcnn.experiment.predictor import doubt_of
 from tests.datasets.las_files import write_las
 
 

@@ -157,7 +157,7 @@ def predict(place: Path, config: Any) -> str | None:
 
 
 def export(place: Path, config: Any) -> str | None:
-    return by_cli("export", checkpoint(place, config), place / "exported.pt")
+    return by_cli("export", checkpoint(place, config), place / "exported.safetensors")
 
 
 def cloud(place: Path) -> Path:

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import torch
 
+from pcnn.callbacks import RunCheckpoint
+from pcnn.experiment.catalogue import catalogue, local_file
 from pcnn.experiment.pretrained import FILES, FOLDER, of_checkpoint
 
 CARDS = Path(__file__).parents[2] / "docs" / "models"
@@ -15,13 +17,17 @@ MOST = 20 * 2**20  # bytes of a file
 
 def test_weights_and_cards_belong_together() -> None:
     named = {stem for stems in FILES.values() for stem in stems}
-    there = {path.stem for path in FOLDER.glob("*.pt")}
+    there = {path.stem for path in FOLDER.glob("*.safetensors")}
     assert there <= named, "a file that no place stands for"
-    assert {path.stem for path in CARDS.glob("*.md")} - {"README"} == there
+    assert {path.stem for path in CARDS.glob("*.md")} - {"README"} == there == set(catalogue())
     for stem in there:
-        path, card = FOLDER / f"{stem}.pt", (CARDS / f"{stem}.md").read_text()
+        path, card = FOLDER / f"{stem}.safetensors", (CARDS / f"{stem}.md").read_text()
         assert path.stat().st_size < MOST
-        facts = torch.load(path, weights_only=True)["pcnn_export"]
+        found = RunCheckpoint.read(path)
+        facts, entry = found.content["pcnn_export"], catalogue()[stem]
+        assert local_file(entry) == path
+        assert (entry.task, entry.source) == (facts["task"], facts["source"])
+        assert entry.bytes == path.stat().st_size
         assert (facts["task"], facts["geometry"]) == ("registration", stem.rpartition("_")[2])
         assert facts["revision"]
         assert facts["revision"] in card

@@ -12,6 +12,7 @@ import torch
 from typer.testing import CliRunner
 
 import pcnn
+from pcnn.callbacks.checkpoint_file import read_checkpoint
 from pcnn.cli.commands import app
 from pcnn.datasets.registration.make_gt import make_ground_truth
 from pcnn.experiment import pretrained
@@ -113,11 +114,11 @@ def test_a_reference_that_does_not_serve_is_named(folder: Path) -> None:
 
 
 def test_exported_weights_describe_as_the_checkpoint(folder: Path, tmp_path: Path) -> None:
-    out = tmp_path / "a.pt"
+    out = tmp_path / "a.safetensors"
     done = CliRunner().invoke(app, ["export", str(folder / BEST), str(out)])
     assert done.exit_code == 0, done.output
     assert "task: registration" in done.output
-    held = torch.load(out, weights_only=True)
+    held = read_checkpoint(out)
     assert held["pcnn_export"]["figures"]["val/rr"] == written(folder / "one")["metrics"]["val/rr"]
     assert held["pcnn_config"]["dataset"]["root"] is None
     assert held["pcnn_config"]["dataset"]["tasks"]["registration"]["sets"]["root"] is None
@@ -131,18 +132,18 @@ def test_exported_weights_describe_as_the_checkpoint(folder: Path, tmp_path: Pat
 
 def test_what_cannot_be_exported_is_named(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"none\.ckpt"):
-        export(tmp_path / "none.ckpt", tmp_path / "a.pt")
+        export(tmp_path / "none.ckpt", tmp_path / "a.safetensors")
     (tmp_path / "torn.ckpt").write_bytes((folder / BEST).read_bytes()[:2000])
     with pytest.raises(ValueError, match=r"torn\.ckpt: not a whole checkpoint"):
-        export(tmp_path / "torn.ckpt", tmp_path / "a.pt")
+        export(tmp_path / "torn.ckpt", tmp_path / "a.safetensors")
     content = torch.load(folder / BEST, weights_only=True)
     content["state_dict"]["net.final.weight"][0, 0, 0] = 1e6
     torch.save(content, tmp_path / "large.ckpt")
     with pytest.raises(
         ValueError, match=r"net\.final\.weight holds NaN, or numbers that are infinite or too large"
     ):
-        export(tmp_path / "large.ckpt", tmp_path / "a.pt")
-    assert not (tmp_path / "a.pt").exists()
+        export(tmp_path / "large.ckpt", tmp_path / "a.safetensors")
+    assert not (tmp_path / "a.safetensors").exists()
 
 
 def test_shipped_weights_go_by_the_extent(
@@ -157,8 +158,11 @@ def test_shipped_weights_go_by_the_extent(
         assert f"no weights for {place} come with this version" in choice.reason
     with pytest.raises(FileNotFoundError, match="no weights for streets come with this version"):
         pretrained.chosen("streets", [room], None)
-    export(folder / BEST, tmp_path / "resunet_interiors_point.pt")
-    assert pretrained.chosen(None, [room], None).weights == tmp_path / "resunet_interiors_point.pt"
+    export(folder / BEST, tmp_path / "resunet_interiors_point.safetensors")
+    assert (
+        pretrained.chosen(None, [room], None).weights
+        == tmp_path / "resunet_interiors_point.safetensors"
+    )
     assert pretrained.chosen("interiors", [street], None).weights is not None
     assert pretrained.chosen("resunet_interiors_point", [street], None).weights is not None
     assert pretrained.chosen(None, [room, street], None).weights is None

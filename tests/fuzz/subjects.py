@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import safetensors.torch
 import torch
 import yaml
 
@@ -283,11 +284,16 @@ def _experiments(folder: Path) -> list[Subject]:
     }
     file = io.BytesIO()
     torch.save(checkpoint, file)
+    exported = safetensors.torch.save(
+        {"a": torch.ones(3, 4), "b": torch.arange(3)},
+        {"pcnn": yaml.safe_dump({"pcnn_config": config, "global_step": 3})},
+    )
     metrics = {"config_sha256": "0" * 64, "metrics": {"val/miou": 0.5}, "checkpoint": "best.ckpt"}
     counts = {"class_names": ["a", "b"], "counts": {"val": [[1, 2, 0], [0, 3, 1]]}}
     text = yaml.safe_dump(config).encode()
     return [
         Subject("best.ckpt", (file.getvalue(),), _checkpoint),
+        Subject("best.safetensors", (exported,), _checkpoint),
         Subject("config.yaml", (text,), lambda p: run_folder.load_config(p.parent)),
         Subject(
             "metrics.json",

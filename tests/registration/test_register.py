@@ -212,7 +212,7 @@ def test_a_cloud_registers_onto_itself_by_shipped_weights() -> None:
     _, target, _ = two_views()
     found = pcnn.register(target, target)
     assert "SIMULATED" in found.descriptor
-    assert "(resunet_interiors_point.pt)" in found.descriptor
+    assert "(resunet_interiors_point.safetensors)" in found.descriptor
     torch.testing.assert_close(found.transform, torch.eye(4).double(), rtol=0, atol=0.05)
 
 

@@ -1,0 +1,162 @@
+"""The catalogue of trained weights: which there are, where they come from, and their files here."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pcnn.callbacks.exported_file import SUFFIX
+from pcnn.errors import FileError, UserError
+from pcnn.files.bounded import named
+from pcnn.files.text import read_json
+
+#: Folder of the weights that come with the package.
+SHIPPED = Path(__file__).parents[1] / "weights"
+#: File of the catalogue in such a folder.
+CATALOGUE = "catalogue.json"
+
+#: Networks for segmentation by name, and the command that trains one.
+TRAINED_BY = {
+    "streets": "python train.py experiment=streets_minkunet_quick",
+    "rooms": "python train.py experiment=rooms_minkunet_quick",
+}
+
+
+class NoWeightsError(UserError, FileNotFoundError):
+    """A name stands for no weights on this machine."""
+
+
+@dataclass(frozen=True)
+class Weights:
+    """An entry of the catalogue.
+
+    Args:
+        name: what it is called.
+        version: of the file; another file has another one.
+        task: ``segmentation`` or ``registration``.
+        sha256: of the file, in hexadecimal digits.
+        bytes: size of the file.
+        licence: of the weights, as SPDX writes it.
+        source: ``real`` or ``simulated``, what it was trained on.
+        trained_on: the data set, in words.
+        classes: names of the classes of a segmentation.
+        url: where the file lies that does not come with the package; None where it does.
+    """
+
+    name: str
+    version: str
+    task: str
+    sha256: str
+    bytes: int
+    licence: str
+    source: str
+    trained_on: str
+    classes: tuple[str, ...]
+    url: str | None
+
+    @property
+    def cached(self) -> Path:
+        """Where `pcnn download` puts the file."""
+        return cache_folder() / f"{self.name}-{self.version}{SUFFIX}"
+
+
+def cache_folder() -> Path:
+    """Folder of fetched weights, in the user's cache folder (XDG base directories)."""
+    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return home / "pcnn" / "weights"
+
+
+def catalogue(folder: Path = SHIPPED) -> dict[str, Weights]:
+    """Entries by name; none where the folder has no catalogue.
+
+    Args:
+        folder: where the catalogue lies, beside the files that it ships.
+
+    Raises:
+        FileError: no catalogue of this kind.
+    """
+    path = folder / CATALOGUE
+    if not path.is_file():
+        return {}
+    with named(path, "catalogue of weights"):
+        entries: dict[str, dict[str, Any]] = read_json(path)
+        return {
+            name: Weights(**{"name": name, **entry, "classes": tuple(entry["classes"])})
+            for name, entry in entries.items()
+        }
+
+
+def local_file(weights: Weights, folder: Path = SHIPPED) -> Path | None:
+    """The file of an entry on this machine, its checksum compared; None where it is not here.
+
+    Args:
+        weights: the entry.
+        folder: of the weights that come with the package.
+
+    Raises:
+        FileError: another file than the catalogue says.
+    """
+    for path in (folder / f"{weights.name}{SUFFIX}", weights.cached):
+        if path.is_file():
+            check_sum(path, weights)
+            return path
+    return None
+
+
+def weights_file(model: str | Path, folder: Path = SHIPPED) -> Path:
+    """The file that a name of the catalogue or a path stands for.
+
+    Args:
+        model: a name, or the path of a checkpoint. A name wins over a file called so.
+        folder: of the weights that come with the package.
+
+    Raises:
+        NoWeightsError: neither; says which command fetches or trains such weights.
+        FileError: another file than the catalogue says.
+    """
+    entries, name = catalogue(folder), str(model)
+    if name in entries:
+        found = local_file(entries[name], folder)
+        if found is not None:
+            return found
+        size = entries[name].bytes / 1e6
+        raise NoWeightsError(f"{name} is not on this machine: pcnn download {name} ({size:.0f} MB)")
+    if Path(model).is_file():
+        return Path(model)
+    if name in TRAINED_BY:
+        raise NoWeightsError(
+            f"no weights called {name} come with this version.\n"
+            f"possible: train them, {TRAINED_BY[name]}, then --model CKPT"
+        )
+    raise NoWeightsError(
+        f"{model}: no such checkpoint, and no weights of that name ({', '.join(entries)})"
+    )
+
+
+def check_sum(path: Path, weights: Weights) -> None:
+    """Compare a file with its entry; a file is read once, as long as it stays the same.
+
+    Raises:
+        FileError: another size, or another SHA-256.
+    """
+    found = path.stat()
+    told = _sum(path, found.st_ino, found.st_size, found.st_mtime_ns)
+    if told != weights.sha256:
+        raise FileError(
+            path,
+            f"its SHA-256 is {told[:16]}..., the catalogue says {weights.sha256[:16]}... for "
+            f"{weights.name} {weights.version}; remove it, and fetch or install it again",
+        )
+
+
+@functools.lru_cache(maxsize=16)
+def _sum(path: Path, inode: int, size: int, changed: int) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(1 << 20):
+            digest.update(chunk)
+    return digest.hexdigest()

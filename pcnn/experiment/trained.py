@@ -1,0 +1,52 @@
+"""Trained networks by name: `pcnn.models.available` and `pcnn.models.load`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from omegaconf import DictConfig, OmegaConf
+from torch import nn
+
+from pcnn.callbacks import RunCheckpoint
+from pcnn.experiment import build
+from pcnn.experiment.catalogue import Weights, catalogue, weights_file
+from pcnn.experiment.weights import check_finite, config_of, fitting
+from pcnn.files.bounded import named
+
+
+def available() -> dict[str, Weights]:
+    """Trained weights by name: those that come with the package, and those to download."""
+    return catalogue()
+
+
+def load(
+    model: str | Path, device: torch.device | str = "cpu", allow_targets: Sequence[str] = ()
+) -> nn.Module:
+    """Make a trained network; see `pcnn.models.load`."""
+    path = weights_file(model)
+    with named(path, "checkpoint of a run"):
+        found = RunCheckpoint.read(path, mmap=False)
+        cfg = OmegaConf.create({**config_of(found), "allow_targets": list(allow_targets)})
+        return network_of(cfg, found).to(device).eval()
+
+
+def network_of(cfg: DictConfig, found: RunCheckpoint) -> nn.Module:
+    """The network of a checkpoint, with its weights, on the CPU.
+
+    Args:
+        cfg: configuration of the checkpoint.
+        found: the checkpoint.
+
+    Raises:
+        ConfigError: weights that are not finite, or of another network than the configuration.
+    """
+    names = cfg.data.get("class_names")
+    out = int(cfg.data.out_channels) if names is None else len(names)
+    net = build.network(cfg, int(cfg.data.in_channels), out)
+    weights = found.weights
+    check_finite(weights, found.path)
+    with fitting(found.path):
+        net.load_state_dict(weights)
+    return net
