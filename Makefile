@@ -22,7 +22,7 @@ DATA_ROOT ?=
 FUZZ_SEED ?= 1
 FUZZ_SECONDS ?= 3600
 
-.PHONY: help train test install install-dev install-locked lock licences sbom libraries lint format type imports test-cpu test-gpu \
+.PHONY: help train test install install-dev install-locked lock licences three sbom libraries browser lint format type imports test-cpu test-gpu \
         test-interpret test-wheel coverage bench site docs fuzz clean
 
 help: ## list the targets
@@ -32,7 +32,7 @@ help: ## list the targets
 train: install ## set everything up and run the main job: MinkUNet on SemanticKITTI (simulated streets without the real set)
 	$(PY) train.py model=minkunet dataset=kitti $(ARGS)
 
-test: libraries install-dev ## set everything up and run all checks and tests
+test: libraries browser install-dev ## set everything up and run all checks and tests
 	+$(MAKE) --no-print-directory -j2 lint type imports site test-wheel
 	$(MAKE) --no-print-directory test-cpu
 	$(MAKE) --no-print-directory test-interpret
@@ -104,6 +104,10 @@ lock: $(LOCK_ENV)/bin/uv ## resolve requirements/cuda.lock and requirements/cpu.
 licences: install-dev ## write docs/licences.md
 	$(PY) requirements/licences.py
 
+three: ## bundle what the viewer takes of three.js (needs node; requirements/three)
+	cd requirements/three && npm ci --no-audit --no-fund && node bundle.mjs
+	$(PY) requirements/licences.py
+
 sbom: install-dev ## write dist/sbom.json (CycloneDX): the packages of the environment
 	$(PYTHON) -m venv $(LOCK_ENV)
 	$(LOCK_ENV)/bin/python -m pip install --quiet --disable-pip-version-check cyclonedx-bom==7.3.0
@@ -130,6 +134,20 @@ libraries: ## system libraries of Open3D: installed where permitted, else named
 	set -x; \
 	$$root apt-get update -qq; \
 	$$root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing
+
+# without one the tests of pages in a browser skip, and say so
+browser: ## Chromium, which tests of pages use: installed where permitted
+	@if command -v chromium chromium-browser google-chrome >/dev/null; then exit 0; fi; \
+	root=no; \
+	if [ "$$(id -u)" = 0 ]; then root=""; \
+	elif sudo -n true 2>/dev/null; then root="sudo -n"; fi; \
+	if [ "$$root" = no ] || ! command -v apt-get >/dev/null; then \
+	  echo "no chromium here: the tests of pages in a browser skip" >&2; exit 0; \
+	fi; \
+	set -x; \
+	{ $$root apt-get update -qq && $$root env DEBIAN_FRONTEND=noninteractive \
+	  apt-get install -y -qq --no-install-recommends chromium >/dev/null; } \
+	  || echo "chromium cannot be installed: the tests of pages in a browser skip" >&2
 
 # --- checks ---
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import sys
+from hashlib import sha256
 from importlib import metadata
 from pathlib import Path
 
@@ -22,6 +23,13 @@ it was written does not install has no metadata to read: its page on the index,
 `https://pypi.org/project/NAME`, states its licence, and those named `nvidia-*` are under NVIDIA's
 own terms. Packages whose weights are converted, and whose times are measured where they are
 installed, are no dependencies: [interop.md](interop.md) names their licences.
+
+The package carries a part of [three.js](https://threejs.org), which draws the pages of `pcnn view`,
+under the MIT licence: `pcnn/visualize/view/three.js`, with its licence at the head. `make three`
+bundles it with esbuild from the version in `requirements/three/package-lock.json`; a page needs no
+network for it. Its SHA-256 is
+
+    {three}
 
 | package | licence |
 |---|---|
@@ -60,7 +68,8 @@ def licence(name: str) -> str:
 
 def page() -> str:
     """Text of the page."""
-    return HEAD + "".join(f"| {name} | {licence(name)} |\n" for name in names())
+    three = sha256((ROOT / "pcnn/visualize/view/three.js").read_bytes()).hexdigest()
+    return HEAD.format(three=three) + "".join(f"| {name} | {licence(name)} |\n" for name in names())
 
 
 if __name__ == "__main__":

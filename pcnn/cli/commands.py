@@ -24,6 +24,7 @@ from pcnn.cli.simulate import app as simulate_app
 from pcnn.cli.sixfold import sixfold
 from pcnn.cli.stats import stats
 from pcnn.cli.tune import tune
+from pcnn.cli.view import view
 from pcnn.cli.warmup import warmup
 from pcnn.escaping import say
 
@@ -33,7 +34,7 @@ app.add_typer(preprocess_app, name="preprocess")
 app.add_typer(simulate_app, name="simulate")
 for command in (
     *(doctor, download, export, predict, register, describe, gain, make_gt, kitti_gt),
-    *(sixfold, stats, height_range, tune, warmup),
+    *(sixfold, stats, height_range, tune, view, warmup),
 ):
     app.command()(command)
 

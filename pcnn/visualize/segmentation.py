@@ -18,6 +18,7 @@ from pcnn.visualize.raster import from_above, from_sensor
 
 RIGHT = (200, 205, 213)
 WRONG = (214, 39, 40)
+UNJUDGED = (236, 238, 242)
 PIXELS = 1000
 STRIP = (128, 1800)
 #: Not drawn from above: it would hide all that stands in a room.
@@ -84,7 +85,7 @@ def segmentation_picture(
         counts = metric.compute()
         labelled = truth != ignore_index
         errors = np.where((pred == truth)[:, None], RIGHT, WRONG).astype(np.uint8)
-        errors[~labelled] = (236, 238, 242)
+        errors[~labelled] = UNJUDGED
         share = float(((pred != truth) & labelled).sum() / max(labelled.sum(), 1))
         panels.insert(0, ("truth", colourise(truth, table)))
         panels.append((f"errors: {100 * share:.1f} % of labelled points", errors))

@@ -1,0 +1,121 @@
+"""`pcnn view`: clouds as a page for the browser."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pcnn.cli.app import refusing
+from pcnn.cli.options import Columns, MaxGib, chosen_reading
+from pcnn.escaping import say
+from pcnn.plural import counted
+from pcnn.ranges import Count
+
+Open = Annotated[bool, typer.Option("--open", help="Show the page in the browser.")]
+
+
+def view(
+    files: Annotated[
+        list[Path], typer.Argument(help="Clouds (.las, .laz, .ply, .pcd, .npy, .bin, ...).")
+    ],
+    labels: Annotated[
+        list[Path] | None,
+        typer.Option(help="Predicted labels (.label, .npy, or a labelled cloud); one a cloud."),
+    ] = None,
+    truth: Annotated[
+        list[Path] | None, typer.Option(help="True labels, likewise; one a cloud.")
+    ] = None,
+    confidence: Annotated[
+        list[Path] | None,
+        typer.Option(help="Confidence of every point, .npy with numbers in 0..1; one a cloud."),
+    ] = None,
+    classes: Annotated[
+        str | None,
+        typer.Option(
+            help="Class file (names, colours, labels), or kitti or las; default by the files."
+        ),
+    ] = None,
+    pose: Annotated[
+        Path | None,
+        typer.Option(
+            help="Transform of the first of two clouds onto the second: transform.json of "
+            "pcnn register, .npy or text."
+        ),
+    ] = None,
+    out: Annotated[Path, typer.Option(help="The page.")] = Path("view.html"),
+    points: Annotated[
+        Count, typer.Option(help="The most points of the page; others are left out evenly.")
+    ] = 1_000_000,
+    columns: Columns = None,
+    max_gib: MaxGib = None,
+    show: Open = False,
+) -> None:
+    """Write a page that shows clouds in a browser: one file, which needs no network.
+
+    Points are coloured by class, errors, height, intensity, confidence or their own colours;
+    layers, clouds and classes are switched on and off, and a click on a point shows its values as
+    its file has them. Labels that lie in a cloud or beside it are found.
+    """
+    from pcnn.datasets.readers.channels import Reading
+    from pcnn.visualize.view import View
+    from pcnn.visualize.view.classes import with_classes
+    from pcnn.visualize.view.of_files import posed_pair, read_pose, viewed_file
+
+    reading = chosen_reading(Reading(), columns, max_gib=max_gib)
+    given = {"--labels": labels, "--truth": truth, "--confidence": confidence}
+    predicted, true, trust = (each(name, values, len(files)) for name, values in given.items())
+    if out.resolve() in {path.resolve() for path in files}:
+        raise typer.BadParameter(f"--out {out} would replace a cloud; name another file")
+    with refusing():
+        clouds = [
+            viewed_file(*one, reading) for one in zip(files, predicted, true, trust, strict=True)
+        ]
+        if pose is not None:
+            clouds = posed_pair(clouds, read_pose(pose))
+        clouds, chosen = with_classes(clouds, classes or usual(files, labels, truth))
+        View(clouds, chosen.names, chosen.colors, points=points).write(out)
+    held = sum(map(len, clouds))
+    size = out.stat().st_size / 1e6
+    shown = "all of" if held <= points else f"{points:,} of"
+    say(f"{out}: {shown} {counted(held, 'point')}, {size:.1f} MB")
+    if show:
+        show_page(out)
+
+
+def each(name: str, values: Sequence[Path] | None, n: int) -> list[Path | None]:
+    """The file of every cloud that an option names, None where it is not given.
+
+    Raises:
+        typer.BadParameter: another number of files than clouds.
+    """
+    if values and len(values) != n:
+        raise typer.BadParameter(
+            f"{name}: {counted(len(values), 'file')} for {counted(n, 'cloud')}; give one a cloud, "
+            "in their order"
+        )
+    return list(values) if values else [None] * n
+
+
+def usual(
+    files: Sequence[Path], labels: Sequence[Path] | None, truth: Sequence[Path] | None
+) -> str | None:
+    """The classes that files of a kind usually mean: words are SemanticKITTI's."""
+    from pcnn.datasets.readers.label_files import label_files
+
+    found = [*(labels or ()), *(truth or ()), *(one for path in files for one in label_files(path))]
+    if found and all(path.suffix == ".label" for path in found):
+        return "kitti"
+    if all(path.suffix.lower() in (".las", ".laz") for path in (*files, *found)):
+        return "las"
+    return None
+
+
+def show_page(path: Path) -> None:
+    """Open a page in the browser, and say so where there is none."""
+    import webbrowser
+
+    if not webbrowser.open(path.resolve().as_uri()):
+        say(f"no browser found here; open {path} in one", error=True)

@@ -1,0 +1,114 @@
+"""Classes of labels as files hold them: names, colours, and the class of every label."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pcnn.datasets.labels import LabelMap, read_classes
+from pcnn.visualize.palette import UNLABELLED, distinct_colours
+from pcnn.visualize.view.cloud import ViewedCloud
+
+#: Classes of LAS files. Source: LAS specification 1.4 R15 (ASPRS, 2019), table 17.
+LAS_CLASSES = {
+    0: "never classified",
+    1: "unclassified",
+    2: "ground",
+    3: "low vegetation",
+    4: "medium vegetation",
+    5: "high vegetation",
+    6: "building",
+    7: "low noise",
+    9: "water",
+    10: "rail",
+    11: "road",
+    13: "wire guard",
+    14: "wire conductor",
+    15: "transmission tower",
+    16: "wire connector",
+    17: "bridge deck",
+    18: "high noise",
+}
+
+#: Labels with a name of their own; the rarest of more have no class.
+_MOST = 254
+
+#: Names that stand for the labels of a format or a set.
+KNOWN = ("kitti", "las")
+
+
+@dataclass(frozen=True, eq=False)
+class Classes:
+    """Names and colours of the classes of a page.
+
+    Args:
+        names: C names.
+        colors: [C, 3] uint8.
+    """
+
+    names: tuple[str, ...]
+    colors: NDArray[np.uint8]
+
+
+def with_classes(
+    clouds: Sequence[ViewedCloud], wanted: str | Path | None = None
+) -> tuple[list[ViewedCloud], Classes]:
+    """Clouds with class ids in place of the labels of their files, and these classes.
+
+    Args:
+        clouds: with labels as files hold them.
+        wanted: a class file (`pcnn.datasets.labels.read_classes`), or one of `KNOWN`; None takes
+            every label that occurs for a class of its own, with its number as name.
+
+    Raises:
+        MissingFileError: no such class file.
+        FileError: a class file that does not fit, or a label that it does not know.
+    """
+    found = [values for cloud in clouds for values in cloud.labels.values()]
+    if not found:
+        return list(clouds), Classes((), np.empty((0, 3), np.uint8))
+    if wanted is None or str(wanted) == "las":
+        classes, known = _numbered(found, LAS_CLASSES if wanted is not None else {})
+        return [_translated(cloud, known) for cloud in clouds], classes
+    labels = _label_map(wanted)
+    classes = Classes(labels.class_names, np.array(labels.colors, np.uint8))
+    return [
+        replace(
+            cloud,
+            labels={name: labels.encode(raw, cloud.name) for name, raw in cloud.labels.items()},
+        )
+        for cloud in clouds
+    ], classes
+
+
+def _label_map(wanted: str | Path) -> LabelMap:
+    if str(wanted) == "kitti":
+        from pcnn.datasets.semantic_kitti import label_map
+
+        return label_map("official")
+    return read_classes(Path(wanted))
+
+
+def _numbered(
+    found: Sequence[NDArray[np.integer]], names: dict[int, str]
+) -> tuple[Classes, NDArray[np.int64]]:
+    """A class for every label, and the labels in rising order; -1 is no class."""
+    values, counts = np.unique(np.concatenate(found), return_counts=True)
+    values, counts = values[values >= 0], counts[values >= 0]
+    known = np.sort(values[np.argsort(-counts, kind="stable")[:_MOST]])
+    colors = distinct_colours(len(known))
+    colors[[names.get(value, "").endswith("classified") for value in known.tolist()]] = UNLABELLED
+    called = tuple(names.get(value, f"label {value}") for value in known.tolist())
+    return Classes(called, colors), known
+
+
+def _translated(cloud: ViewedCloud, known: NDArray[np.int64]) -> ViewedCloud:
+    def ids(raw: NDArray[np.integer]) -> NDArray[np.int64]:
+        rows = np.searchsorted(known, raw).clip(max=max(len(known) - 1, 0))
+        return np.where(known[rows] == raw, rows, -1) if len(known) else np.full(len(raw), -1)
+
+    return replace(cloud, labels={name: ids(raw) for name, raw in cloud.labels.items()})

@@ -1,0 +1,184 @@
+"""Clouds for a page, of files in every format that is read, with labels beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pcnn.datasets.readers.channels import Reading
+from pcnn.datasets.readers.label_files import label_files
+from pcnn.datasets.readers.points import read_labels, read_table
+from pcnn.datasets.readers.table import COLORS, PointTable, valid_returns
+from pcnn.errors import FileError
+from pcnn.files.arrays import read_npy
+from pcnn.files.bounded import named
+from pcnn.files.text import finite_numbers, numbered_lines, read_json
+from pcnn.plural import counted
+from pcnn.visualize.view.cloud import ViewedCloud
+
+_PLAIN = Reading()
+
+
+def viewed_file(
+    path: Path,
+    labels: Path | None = None,
+    truth: Path | None = None,
+    confidence: Path | None = None,
+    reading: Reading = _PLAIN,
+) -> ViewedCloud:
+    """Read a cloud with its labels, as files hold them.
+
+    Labels that the cloud's own file holds, or one beside it, are the truth where `labels` are given
+    and no `truth`, else a layer of their own. A classification of LAS files, which is always there,
+    is a layer of its own unless it is named as one of both. Missing returns are left out.
+
+    Args:
+        path: the cloud; coordinates stay in its unit.
+        labels: predicted labels: ``.label``, ``.npy`` [P], or a cloud of the same points that holds
+            labels.
+        truth: true labels, likewise.
+        confidence: ``.npy`` [P] of numbers in 0..1.
+        reading: columns of files that do not name them, and largest size.
+
+    Raises:
+        MissingFileError: no such file.
+        MissingPackageError: a package that a format needs is not installed.
+        FileError: a file that breaks its format, another number of labels than points, or no return
+            at all.
+    """
+    with named(path, f"{path.suffix} file"):
+        table = read_table(path, reading)
+        rows = np.flatnonzero(valid_returns(table.places))
+        if not len(rows):
+            raise FileError(path, f"no return among {counted(len(table), 'point')}")
+        layers = _layers(path, table, labels, truth, reading)
+        trust = None if confidence is None else _confidence(confidence, len(table))
+        return ViewedCloud(
+            path.name,
+            table.places[rows],
+            rows,
+            _intensity(table, rows),
+            _colours(table, reading, rows),
+            {name: values[rows] for name, values in layers.items()},
+            None if trust is None else trust[rows],
+        )
+
+
+def _layers(
+    path: Path, table: PointTable, labels: Path | None, truth: Path | None, reading: Reading
+) -> dict[str, NDArray[np.int64]]:
+    found = {}
+    if labels is not None:
+        found["prediction"] = labels_of(labels, len(table), reading)
+    if truth is not None:
+        found["truth"] = labels_of(truth, len(table), reading)
+    beside = label_files(path)
+    if truth is None and len(beside) == 1 and beside[0] != labels:
+        own = read_labels(beside[0], len(table))
+        found["labels" if labels is None else "truth"] = own
+    elif table.labels is not None and (truth is None or table.in_map):
+        held_as_truth = labels is not None and not table.in_map
+        found["truth" if held_as_truth else "labels"] = table.labels
+    return found
+
+
+def labels_of(path: Path, n_points: int, reading: Reading = _PLAIN) -> NDArray[np.int64]:
+    """Labels [P] of a file of labels, or of a cloud that holds them.
+
+    Args:
+        path: ``.label``, ``.npy`` [P], or a cloud of the same points.
+        n_points: P, missing returns among them.
+        reading: as of `viewed_file`.
+
+    Raises:
+        FileError: another number of labels, or a cloud without labels.
+    """
+    if path.suffix == ".label" or (path.suffix == ".npy" and read_npy(path).ndim == 1):
+        return read_labels(path, n_points)
+    found = read_table(path, reading).labels
+    if found is None:
+        raise FileError(path, "holds no labels (a property label or class, or classification)")
+    if len(found) != n_points:
+        raise FileError(path, f"{len(found)} labels for a cloud of {n_points} points")
+    return found
+
+
+def _confidence(path: Path, n_points: int) -> NDArray[np.floating]:
+    values = read_npy(path)
+    if values.shape != (n_points,) or values.dtype.kind != "f":
+        raise FileError(
+            path,
+            f"confidence must be {n_points} numbers, found {values.dtype} {list(values.shape)}",
+        )
+    return values
+
+
+def _intensity(table: PointTable, rows: NDArray[np.integer]) -> NDArray[np.float32] | None:
+    """Intensity as the file has it; None where it has none or it is no finite number."""
+    name = table.find("intensity")
+    values = None if name is None else np.asarray(table.column(name))
+    if values is None or values.ndim != 1 or not np.isfinite(values[rows]).all():
+        return None
+    return values[rows].astype(np.float32)
+
+
+def _colours(
+    table: PointTable, reading: Reading, rows: NDArray[np.integer]
+) -> NDArray[np.uint8] | None:
+    """Colours in 0..255; numbers that are no integers lie in 0..1 unless one is above."""
+    if any(table.find(name) is None for name in COLORS):
+        return None
+    rgb = replace(reading, channels=COLORS).values(table)[rows]
+    if not np.isfinite(rgb).all():
+        return None
+    top = 255.0 if rgb.max(initial=0.0) > 1.0 else 1.0
+    return np.round(np.clip(rgb / top, 0.0, 1.0) * 255).astype(np.uint8)
+
+
+def read_pose(path: Path) -> NDArray[np.float64]:
+    """The transform [4, 4] of a file, source to target.
+
+    Args:
+        path: ``transform.json`` as `pcnn register` writes it, ``.npy`` [4, 4], or text of four
+            lines (or three, as in KITTI) of four numbers.
+
+    Raises:
+        FileError: another content, or a last line other than 0 0 0 1.
+    """
+    with named(path, "pose"):
+        if path.suffix == ".json":
+            content = read_json(path)
+            rows = content.get("transform") if isinstance(content, dict) else None
+            values = np.array(rows, dtype=np.float64) if isinstance(rows, list) else np.empty(0)
+        elif path.suffix == ".npy":
+            values = read_npy(path).astype(np.float64)
+        else:
+            lines = [(number, text.split()) for number, text in numbered_lines(path)]
+            values = np.array(
+                [finite_numbers(path, number, words, 4) for number, words in lines if words]
+            )
+        if values.shape == (3, 4):
+            values = np.concatenate([values, [[0.0, 0.0, 0.0, 1.0]]])
+        if values.shape != (4, 4) or not np.isfinite(values).all():
+            raise FileError(path, f"a pose is [4, 4] finite numbers, found {list(values.shape)}")
+        if not np.allclose(values[3], [0, 0, 0, 1]):
+            raise FileError(path, "the last line of a pose is 0 0 0 1")
+        return values
+
+
+def posed_pair(clouds: Sequence[ViewedCloud], pose: NDArray[np.floating]) -> list[ViewedCloud]:
+    """A source and a target, the source with the pose that registers it, in the usual colours.
+
+    Raises:
+        ValueError: another number of clouds than two.
+    """
+    from pcnn.visualize.registration import SOURCE, TARGET
+
+    if len(clouds) != 2:
+        raise ValueError(f"a pose moves one cloud onto another: give two, not {len(clouds)}")
+    source, target = clouds
+    return [replace(source, pose=pose, color=SOURCE), replace(target, color=TARGET)]

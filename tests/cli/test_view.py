@@ -1,0 +1,104 @@
+"""`pcnn view`: what of the files lands on the page."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.cli.invoking import invoke
+from tests.visualize.view.test_page import held
+
+
+@pytest.fixture
+def scan(tmp_path: Path) -> Path:
+    """Eight points and two missing returns of KITTI, with raw labels beside them."""
+    points = np.random.default_rng(0).uniform(0.1, 0.9, (10, 4)).astype("<f4")
+    points[[3, 7], :3] = 0
+    (tmp_path / "velodyne").mkdir()
+    (tmp_path / "labels").mkdir()
+    points.tofile(tmp_path / "velodyne" / "000000.bin")
+    np.array([40, 40, 10, 0, 10, 252, 0, 0, 50, 70], "<u4").tofile(
+        tmp_path / "labels" / "000000.label"
+    )
+    return tmp_path / "velodyne" / "000000.bin"
+
+
+def test_labels_beside_a_scan_are_its_truth(scan: Path, tmp_path: Path) -> None:
+    page, predicted = tmp_path / "v.html", tmp_path / "p.label"
+    np.full(10, 10, "<u4").tofile(predicted)
+    np.save(tmp_path / "c.npy", np.linspace(0, 1, 10))
+    said = invoke(
+        *("view", scan, "--labels", predicted, "--confidence", tmp_path / "c.npy", "--out", page)
+    )
+    assert "all of 8 points" in said
+    content, arrays = held(page)
+    (cloud,) = content["clouds"]
+    names = [one["name"] for one in content["classes"]]
+    rows = arrays[cloud["arrays"]["rows"]]
+    assert sorted(rows) == [0, 1, 2, 4, 5, 6, 8, 9]
+    truth = dict(zip(rows, arrays[cloud["labels"]["truth"]], strict=True))
+    expected = {0: "road", 2: "car", 5: "car", 6: "no class", 8: "building", 9: "vegetation"}
+    assert {row: names[truth[row]] for row in expected} == expected
+    assert {names[one] for one in arrays[cloud["labels"]["prediction"]]} == {"car"}
+    assert np.allclose(arrays[cloud["arrays"]["confidence"]], rows / 9)
+
+    invoke("view", scan, "--out", page)
+    (cloud,) = held(page)[0]["clouds"]
+    assert list(cloud["labels"]) == ["labels"]
+
+
+def test_classes_of_las_and_of_a_class_file(tmp_path: Path) -> None:
+    laspy = pytest.importorskip("laspy")
+    header = laspy.LasHeader(point_format=6, version="1.4")
+    header.scales, header.offsets = [0.001] * 3, [412_000, 5_412_000, 0]
+    las = laspy.LasData(header)
+    las.x = 412_345.678 + np.arange(4)
+    las.y, las.z = np.full(4, 5_412_345.021), np.full(4, 812.5)
+    las.classification = np.array([2, 6, 1, 6], np.uint8)
+    las.write(tmp_path / "a.laz")
+    page = tmp_path / "v.html"
+    invoke("view", tmp_path / "a.laz", "--out", page)
+    content, _ = held(page)
+    assert [one["name"] for one in content["classes"]][:3] == ["unclassified", "ground", "building"]
+    assert content["clouds"][0]["decimals"] == 3
+    classes = tmp_path / "classes.yaml"
+    classes.write_text("names: [ground, house]\nmap: {2: ground, 6: house}\nignore: [1]\n")
+    invoke("view", tmp_path / "a.laz", "--out", page, "--classes", classes)
+    assert held(page)[0]["classes"][1]["name"] == "house"
+
+
+def test_a_pose_of_register_moves_the_first_cloud(scan: Path, tmp_path: Path) -> None:
+    pose = np.eye(4)
+    pose[2, 3] = 1.5
+    file, page = tmp_path / "transform.json", tmp_path / "v.html"
+    file.write_text(json.dumps({"transform": pose.tolist()}))
+    np.savetxt(tmp_path / "pose.txt", pose[:3])
+    for given in (file, tmp_path / "pose.txt"):
+        invoke("view", scan, scan, "--pose", given, "--out", page)
+        moved, fixed = held(page)[0]["clouds"]
+        assert np.array_equal(np.reshape(moved["pose"], (4, 4)).T, pose)
+        assert fixed["pose"] is None
+    assert "give two, not 1" in invoke("view", scan, "--pose", file, "--out", page, code=2)
+    file.write_text('{"transform": [[1, 0], [0, 1]]}')
+    said = invoke("view", scan, scan, "--pose", file, "--out", page, code=2)
+    assert "a pose is [4, 4] finite numbers" in said
+
+
+def test_files_that_do_not_fit_are_named(scan: Path, tmp_path: Path) -> None:
+    short = tmp_path / "short.npy"
+    np.save(short, np.zeros(3, np.int64))
+    out = ("--out", tmp_path / "v.html")
+    said = invoke("view", scan, "--labels", short, *out, code=2)
+    assert "labels must be 10 integers" in said
+    said = invoke("view", scan, "--labels", short, "--labels", short, *out, code=2)
+    assert "--labels: 2 files for 1 cloud" in said
+    assert "would replace a cloud" in invoke("view", scan, "--out", scan, code=2)
+    assert "no such file" in invoke("view", tmp_path / "absent.bin", *out, code=2)
+    np.zeros((4, 4), "<f4").tofile(tmp_path / "none.bin")
+    assert "no return among 4 points" in invoke("view", tmp_path / "none.bin", *out, code=2)
+    said = invoke("view", scan, "--labels", scan, *out, code=2)
+    assert "holds no labels" in said
+    assert not (tmp_path / "v.html").exists()
