@@ -23,7 +23,7 @@ FUZZ_SEED ?= 1
 FUZZ_SECONDS ?= 3600
 
 .PHONY: help train test install install-dev install-locked lock licences three sbom libraries browser lint format type imports test-cpu test-gpu \
-        test-interpret test-wheel coverage bench site docs fuzz clean
+        test-interpret test-wheel coverage bench site docs dist fuzz clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' Makefile | while IFS= read -r line; do \
@@ -206,6 +206,9 @@ site: install-dev ## build the documentation in build/site, strictly: every link
 
 docs: site ## build the documentation and check it: links, commands, names
 	$(PY) -m pytest -q tests/test_readme.py
+
+dist: install-dev ## write sdist and wheel to dist/: the same commit gives the same bytes
+	$(PY) release/distributions.py dist
 
 clean: ## remove the environment and all caches (data and logs stay)
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache

@@ -1,31 +1,9 @@
 """Evaluate a checkpoint: `python eval.py ckpt_path=logs/<task>/<run>/checkpoints/best.ckpt`."""
 
-from __future__ import annotations
+from pcnn.programs import CONF
+from pcnn.programs.eval import main, run
 
-import sys
-from pathlib import Path
-
-import hydra
-from omegaconf import DictConfig
-
-from pcnn.experiment.errors import short_errors
-
-CONF = Path(__file__).parent / "conf"
-
-
-@hydra.main(version_base="1.3", config_path=str(CONF), config_name="eval")
-def main(cfg: DictConfig) -> float | None:
-    """Run one evaluation."""
-    with short_errors(CONF):
-        from pcnn.experiment.evaluate import evaluate
-
-        return evaluate(cfg)
-
+__all__ = ["CONF", "main"]
 
 if __name__ == "__main__":
-    with short_errors(CONF):
-        from pcnn.experiment.checkpoint_options import with_checkpoint_options
-
-        # the network's own options are composed first, so that every key of them can be set
-        sys.argv[1:] = with_checkpoint_options(sys.argv[1:], CONF)
-        main()
+    run()

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
+import runpy
 import shlex
 import shutil
 import subprocess
@@ -12,6 +15,7 @@ import tarfile
 import zipfile
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from pcnn.extras import install
@@ -24,14 +28,18 @@ machine_code = compiler.cubin("probe.cu", "sm_90a", {})
 assert machine_code[:4] == b"\\x7fELF", machine_code[:4]
 print(sources.FOLDER)
 """
-CONVOLUTION = """
-import torch, pcnn
-points = torch.rand(200, 3) * 4 - 2
-x = pcnn.voxelize(points, torch.rand(200, 3), voxel_size=0.5)
-y = pcnn.nn.Conv3d(3, 8, 3)(x)
-y.features.square().sum().backward()
-assert y.features.shape == (x.geometry.rows, 8)
-print(pcnn.__file__)
+#: Runs command lines of `pcnn` one after the other in one process.
+COMMANDS = """
+import json, os, sys
+from pcnn.cli import main
+for words in json.loads(sys.argv[1]):
+    sys.argv = ["pcnn", *words]
+    try:
+        main()
+    except SystemExit as stopped:
+        assert not stopped.code, (words, stopped.code)
+import pcnn
+print("used:", pcnn.__file__)
 """
 
 
@@ -43,24 +51,28 @@ def run(*command: str | Path, cwd: Path) -> str:
     return done.stdout
 
 
-@pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def distributions(source: Path) -> Path:
     """The folder of an sdist, and of the wheel that was built from it.
 
     Built from a copy, so that no leftover of an earlier build gets in.
     """
-    source = tmp_path_factory.mktemp("source")
     for name in ("pyproject.toml", "README.md", "LICENSE", "MANIFEST.in"):
-        shutil.copy(ROOT / name, source)
-    # links stay links, as in a checkout: pcnn/csrc is one
+        shutil.copyfile(ROOT / name, source / name)  # with the time and the mode of now
+    # links stay links, as in a checkout: pcnn/csrc and pcnn/conf
     ignored = shutil.ignore_patterns("__pycache__", "*.pyc")
-    for name in ("pcnn", "csrc"):
+    for name in ("pcnn", "csrc", "conf"):
         shutil.copytree(ROOT / name, source / name, symlinks=True, ignore=ignored)
     (source / "tests").mkdir()
     shutil.copy(ROOT / "tests" / "test_wheel.py", source / "tests")  # by default it is taken
-    # without isolation: the environment's own setuptools, nothing is downloaded
-    run(sys.executable, "-m", "build", "--no-isolation", "--outdir", source, cwd=source)
-    return source
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SOURCE_DATE_EPOCH", "1700000000")
+        runpy.run_path(str(ROOT / "release" / "distributions.py"))["write"](source, source / "dist")
+    return source / "dist"
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return distributions(tmp_path_factory.mktemp("source"))
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +111,10 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
         str(path.relative_to(ROOT))
         for path in (ROOT / "pcnn").rglob("*")
         if path.is_file() and "__pycache__" not in path.parts and path.suffix != ".pyc"
-    } | {f"pcnn/csrc/{path.name}" for path in (ROOT / "csrc").iterdir()}
+    }
+    for linked in ("csrc", "conf"):
+        files = (path for path in (ROOT / linked).rglob("*") if path.is_file())
+        expected |= {f"pcnn/{path.relative_to(ROOT)}" for path in files}
     assert package == expected
     others = {name.split("/")[0] for name in names if name not in package}
     assert others == {next(name.split("/")[0] for name in names if name.endswith("/METADATA"))}
@@ -119,6 +134,16 @@ def test_the_sdist_holds_the_package_and_no_tests(built: Path, wheel: Path) -> N
     }
 
 
+def test_a_second_build_has_the_same_bytes(built: Path, tmp_path: Path) -> None:
+    before = os.umask(0o077)
+    try:
+        again = distributions(tmp_path)
+    finally:
+        os.umask(before)
+    for path in built.iterdir():
+        assert path.read_bytes() == (again / path.name).read_bytes(), path.name
+
+
 def test_messages_add_extras_to_what_is_installed(environment: Path, tmp_path: Path) -> None:
     pip = (sys.executable, "-m", "pip", "--python", environment / "bin" / "python")
     command = shlex.split(install("las"))
@@ -126,11 +151,6 @@ def test_messages_add_extras_to_what_is_installed(environment: Path, tmp_path: P
     (found,) = re.findall(rf"already satisfied: {re.escape(command[-1])} in (\S+)", said)
     assert Path(found).is_relative_to(environment)
     assert "satisfied: laspy" in said
-
-
-def test_a_convolution_runs_from_the_wheel(environment: Path, tmp_path: Path) -> None:
-    printed = run(environment / "bin" / "python", "-I", "-c", CONVOLUTION, cwd=tmp_path)
-    assert Path(printed.strip()).is_relative_to(environment)
 
 
 def test_a_kernel_compiles_from_the_sources_in_the_wheel(
@@ -146,4 +166,31 @@ def test_the_command_runs_from_the_wheel(environment: Path, tmp_path: Path) -> N
     report = run(environment / "bin" / "pcnn", "doctor", cwd=tmp_path)
     assert str(environment) in report.replace("\n", "").replace(" ", "")
     assert re.search(r"cuda kernels +ok", report), report
-    run(environment / "bin" / "pcnn", "bench", "--help", cwd=tmp_path)
+
+
+def test_the_wheel_alone_trains_labels_registers_and_simulates(
+    environment: Path, tmp_path: Path
+) -> None:
+    rng = np.random.default_rng(0)
+    (tmp_path / "scans").mkdir()
+    for name in "abc":
+        np.save(tmp_path / f"scans/{name}.npy", rng.uniform(-2, 2, (300, 4)).astype(np.float32))
+        np.save(tmp_path / f"scans/{name}_label.npy", np.arange(300) % 2)
+    room = rng.uniform(0, 3, (4000, 3))
+    room[np.arange(4000), np.arange(4000) % 3] *= 0.02 * rng.integers(0, 2, 4000)
+    for name, shift in (("source", 0.0), ("target", 0.5)):
+        np.save(tmp_path / f"{name}.npy", (room + shift).astype(np.float32))
+    commands = [
+        "train model=minkunet model.width=0.25 dataset=folder dataset.root=scans "
+        "dataset.class_names=[a,b] dataset.voxel_size=0.5 dataset.num_workers=0 trainer=cpu "
+        "trainer.max_steps=2 logger=[] hydra.run.dir=run",
+        "predict run/checkpoints/best.ckpt scans/a.npy --out labels --device cpu",
+        "register source.npy target.npy --model fpfh --device cpu",
+        "simulate kitti streets --scans 1 --val-scans 0 --no-progress",
+    ]
+    words = json.dumps([shlex.split(command) for command in commands])
+    said = run(environment / "bin" / "python", "-I", "-c", COMMANDS, words, cwd=tmp_path)
+    assert Path(said.split("used: ")[1].strip()).is_relative_to(environment)
+    assert "pcnn eval ckpt_path=run/checkpoints/best.ckpt" in said
+    assert np.load(tmp_path / "labels" / "a_label.npy").shape == (300,)
+    assert len(list(tmp_path.glob("streets/**/*.bin"))) == 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import operator
+import re
 import sys
 import types
 from collections.abc import Callable, Iterator
@@ -122,10 +123,17 @@ def ranged(command: Command) -> Command:
         parameter.replace(annotation=plain(hints[name]) if name in numbers else hints[name])
         for name, parameter in signature.parameters.items()
     ]
+    checked.__doc__ = unwrapped(command.__doc__ or "")
     checked.__signature__ = signature.replace(  # type: ignore[attr-defined]
         parameters=parameters, return_annotation=None
     )
     return checked  # type: ignore[return-value]
+
+
+def unwrapped(text: str) -> str:
+    """A docstring with one line for each paragraph: the terminal's width breaks it, not ours."""
+    paragraphs = re.split(r"\n\s*\n", inspect.cleandoc(text))
+    return "\n\n".join(re.sub(r"\n(?=\S)", " ", paragraph) for paragraph in paragraphs)
 
 
 def is_number(hint: Any) -> bool:

@@ -11,6 +11,7 @@ import typer
 
 from pcnn.cli.bench_run import measure, stop_if_wrong
 from pcnn.cli.bench_training import device_of, linked, unattended, workload_of
+from pcnn.cli.composed import CONF, Conf, composed
 from pcnn.ranges import Clouds, Count, Steps
 
 if TYPE_CHECKING:
@@ -37,9 +38,7 @@ def data(
             "0: on the set as it is."
         ),
     ] = 0,
-    conf: Annotated[Path, typer.Option(help="Folder of the configurations of train.py.")] = Path(
-        "conf"
-    ),
+    conf: Conf = CONF,
     print_rows: Annotated[
         bool, typer.Option("--print/--no-print", help="Print all rows as tables.")
     ] = True,
@@ -52,7 +51,6 @@ def data(
     """
     from pcnn.bench.data.figures import FIGURES
     from pcnn.bench.suite import chosen_figures
-    from pcnn.cli.composed import composed
     from pcnn.experiment.errors import short_errors
 
     try:

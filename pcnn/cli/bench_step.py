@@ -10,6 +10,7 @@ import typer
 
 from pcnn.cli.bench_run import console_of_width, measure, stop_if_wrong
 from pcnn.cli.bench_training import device_of, linked, short_name, unattended
+from pcnn.cli.composed import CONF, Conf, composed
 from pcnn.ranges import Clouds, Count
 
 if TYPE_CHECKING:
@@ -45,9 +46,7 @@ def step(
             "0: on the set as it is."
         ),
     ] = 0,
-    conf: Annotated[Path, typer.Option(help="Folder of the configurations of train.py.")] = Path(
-        "conf"
-    ),
+    conf: Conf = CONF,
     print_rows: Annotated[
         bool, typer.Option("--print/--no-print", help="Print tables of what was found.")
     ] = True,
@@ -60,7 +59,6 @@ def step(
     """
     from pcnn.bench.step.figures import FIGURES
     from pcnn.bench.step.tables import tables
-    from pcnn.cli.composed import composed
     from pcnn.experiment.errors import short_errors
 
     first, *rest = overrides

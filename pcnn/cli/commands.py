@@ -19,6 +19,7 @@ from pcnn.cli.ground_truth import kitti_gt, make_gt
 from pcnn.cli.height_range import height_range
 from pcnn.cli.predict import predict
 from pcnn.cli.preprocess import app as preprocess_app
+from pcnn.cli.programs import evaluate, train
 from pcnn.cli.register import describe, register
 from pcnn.cli.simulate import app as simulate_app
 from pcnn.cli.sixfold import sixfold
@@ -32,6 +33,10 @@ app = App()
 app.add_typer(bench_app, name="bench")
 app.add_typer(preprocess_app, name="preprocess")
 app.add_typer(simulate_app, name="simulate")
+# their words are Hydra's, --help among them
+hydra_words = {"ignore_unknown_options": True, "help_option_names": []}
+app.command("train", context_settings=hydra_words)(train)
+app.command("eval", context_settings=hydra_words)(evaluate)
 for command in (
     *(doctor, download, export, predict, register, describe, gain, make_gt, kitti_gt),
     *(sixfold, stats, height_range, tune, view, warmup),
@@ -55,4 +60,4 @@ def options(
         typer.Option("--version", callback=print_version, is_eager=True, help="Print the version."),
     ] = False,
 ) -> None:
-    """Point-cloud networks. Training is `python train.py`, evaluation `python eval.py`."""
+    """Point-cloud networks: train, evaluate, label and register clouds, measure."""

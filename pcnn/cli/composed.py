@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pcnn.programs import CONF
+
 if TYPE_CHECKING:
     from omegaconf import DictConfig
+
+__all__ = ["CONF", "Conf", "composed"]
+
+Conf = Annotated[
+    Path,
+    typer.Option(
+        help="Folder of the configurations of train.py.", show_default="those of the package"
+    ),
+]
 
 
 def composed(overrides: list[str], conf: Path) -> DictConfig:
@@ -25,7 +36,7 @@ def composed(overrides: list[str], conf: Path) -> DictConfig:
 
     if not (conf / "train.yaml").is_file():
         raise typer.BadParameter(
-            f"--conf {conf}: this folder has no train.yaml; run the command in a checkout"
+            f"--conf {conf}: no train.yaml is in it; without --conf the package's own is read"
         )
     with initialize_config_dir(str(conf.resolve()), version_base="1.3"):
         cfg = compose("train", overrides)

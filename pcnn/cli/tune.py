@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from pcnn.cli.composed import CONF, Conf, composed
 from pcnn.cli.options import Device, chosen_device
 from pcnn.cli.precision import autocast, dtype_of
 from pcnn.plural import counted
@@ -41,9 +42,7 @@ def tune(
         Path | None,
         typer.Option(help="File for a paper's engine: what engine.layers=FILE takes."),
     ] = None,
-    conf: Annotated[Path, typer.Option(help="Folder of the configurations of train.py.")] = Path(
-        "conf"
-    ),
+    conf: Conf = CONF,
 ) -> None:
     """Find the quickest dataflow for every layer of a network, on samples of a data set.
 
@@ -51,7 +50,6 @@ def tune(
     options of the training, because dtype and batch size matter. An engine that follows a paper
     (engine=minuet) keeps to that paper's settings, and --out keeps them for engine.layers=FILE.
     """
-    from pcnn.cli.composed import composed
     from pcnn.experiment.errors import short_errors
 
     where = chosen_device(device)

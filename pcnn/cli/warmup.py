@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from pcnn.cli.composed import CONF, Conf, composed
 from pcnn.cli.options import Device, chosen_device
 from pcnn.cli.precision import autocast, dtype_of
 from pcnn.plural import counted
@@ -34,16 +34,13 @@ def warmup(
         typer.Option(min=1, max=1 << 30, help="Points of a batch; repeat. Default: several."),
     ] = None,
     device: Device = "auto",
-    conf: Annotated[Path, typer.Option(help="Folder of the configurations of train.py.")] = Path(
-        "conf"
-    ),
+    conf: Conf = CONF,
 ) -> None:
     """Compile the kernels of a training and its evaluation ahead, for the GPU of this machine.
 
     The network runs on made-up surfaces of several sizes without its products, which finds out what
     they need. No data is read. Later runs of the same configuration find the kernels on disk.
     """
-    from pcnn.cli.composed import composed
     from pcnn.experiment.errors import short_errors
 
     where = chosen_device(device)

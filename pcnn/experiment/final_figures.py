@@ -17,6 +17,7 @@ from rich.table import Table
 from torch import Tensor, nn
 
 from pcnn.console import Console
+from pcnn.experiment.command_line import program
 from pcnn.metrics import accuracy, class_accuracy, iou_table, mean_class_accuracy
 
 
@@ -99,7 +100,7 @@ def say_chosen(console: Console, checkpoint: str) -> None:
     console.say(f"{checkpoint} was chosen on these clouds: its figures are the best on validation.")
     last = Path(checkpoint).with_name("last.ckpt")
     if last.is_file() and last != Path(checkpoint):
-        console.say(f"the last state: python eval.py ckpt_path={last}")
+        console.say(f"the last state: {program('eval')} ckpt_path={last}")
 
 
 def say_tables(

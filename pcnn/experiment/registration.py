@@ -21,6 +21,7 @@ from pcnn.datasets.registration import PairDataset, RegistrationPair
 from pcnn.escaping import visible
 from pcnn.experiment import build, report, run_folder
 from pcnn.experiment.check import ABOUT_MODEL, checked, without
+from pcnn.experiment.command_line import program
 from pcnn.experiment.errors import ConfigError
 from pcnn.experiment.pretrained import described, trained_descriptor
 from pcnn.experiment.registration_options import RegistrationOptions
@@ -73,7 +74,7 @@ def evaluate_untrained(cfg: DictConfig) -> float | None:
         if cfg.ckpt_path is not None:
             raise ConfigError(
                 f"model={cfg.model.name} has no weights, so ckpt_path names nothing.\n"
-                f"possible: python eval.py model={cfg.model.name} dataset={cfg.dataset.name}"
+                f"possible: {program('eval')} model={cfg.model.name} dataset={cfg.dataset.name}"
             )
         allow = allowed_packages(cfg)
         with build.refused_values():

@@ -18,6 +18,7 @@ from torch import nn
 import pcnn
 from pcnn.console import Console
 from pcnn.experiment import run_folder
+from pcnn.experiment.command_line import program
 from pcnn.experiment.targets import allowed_packages
 
 PACKAGES = ("torch", "lightning", "torchmetrics", "hydra-core", "numpy")
@@ -174,13 +175,13 @@ def say_end(console: Console, cfg: DictConfig, folder: Path, checkpoint: str | N
     if cfg.train and checkpoint:
         lines += [
             "next:",
-            f"  python eval.py {run_folder.argument('ckpt_path', checkpoint)}",
+            f"  {program('eval')} {run_folder.argument('ckpt_path', checkpoint)}",
             *try_it(cfg, checkpoint),
             f"  {run_folder.resume_command(folder, allowed_packages(cfg))} {longer(cfg)}",
         ]
     if cfg.data.source != "real":
         lines.append(
-            f"  python train.py dataset={cfg.dataset.name} dataset.root=FOLDER  (real data)"
+            f"  {program('train')} dataset={cfg.dataset.name} dataset.root=FOLDER  (real data)"
         )
     for line in lines:
         console.say(line)

@@ -20,6 +20,7 @@ from pcnn.console import Console
 from pcnn.experiment import build, report, run_folder
 from pcnn.experiment.check import checked, is_network
 from pcnn.experiment.class_weights import with_counted_weights
+from pcnn.experiment.command_line import program
 from pcnn.experiment.devices import on_this_machine
 from pcnn.experiment.errors import ConfigError, listed
 from pcnn.experiment.final_figures import (
@@ -102,7 +103,7 @@ def prepare(cfg: DictConfig, folder: Path) -> Run | None:
         if not is_network(cfg.model, allowed_packages(cfg)):
             raise ConfigError(
                 f"model={cfg.model.name} has nothing to train.\n"
-                f"possible: python eval.py model={cfg.model.name} dataset={cfg.dataset.name}"
+                f"possible: {program('eval')} model={cfg.model.name} dataset={cfg.dataset.name}"
             )
         if not cfg.train:
             require_checkpoint(cfg)

@@ -14,6 +14,7 @@ from omegaconf import DictConfig, OmegaConf
 from pcnn.callbacks import load_config as load_checkpoint_config
 from pcnn.callbacks.loaded_config import loaded_config
 from pcnn.errors import FileError
+from pcnn.experiment.command_line import program
 from pcnn.experiment.errors import ConfigError, listed
 from pcnn.experiment.weights import lacking_keys
 from pcnn.files.bounded import named
@@ -136,7 +137,7 @@ def argument(key: str, path: Path | str) -> str:
 def resume_command(folder: Path, allowed: Sequence[str]) -> str:
     """The command that goes on with a run; the packages of `allow_targets` are in no file."""
     own = f" allow_targets=[{','.join(allowed)}]" if allowed else ""
-    return f"python train.py {argument('resume', folder)}{own}"
+    return f"{program('train')} {argument('resume', folder)}{own}"
 
 
 def drop_if_empty(folder: Path) -> None:

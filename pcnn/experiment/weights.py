@@ -12,6 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 from torch import Tensor
 
 from pcnn.callbacks import CheckpointError, RunCheckpoint
+from pcnn.experiment.command_line import program
 from pcnn.experiment.errors import ConfigError, listed
 
 # keys of a data set that say which clouds validate
@@ -105,7 +106,8 @@ def check_fit(cfg: DictConfig) -> None:
         if ours != theirs:
             raise ConfigError(
                 f"the checkpoint was trained with model.{key}={theirs}, not {ours}.\n"
-                f"possible: python eval.py ckpt_path={cfg.ckpt_path}, which takes its configuration"
+                f"possible: {program('eval')} ckpt_path={cfg.ckpt_path}, "
+                "which takes its configuration"
             )
     if saved["data"]["in_channels"] != cfg.data.in_channels:
         raise ConfigError(

@@ -1,0 +1,6 @@
+"""`train.py` and `eval.py` with their configuration, as the package brings them."""
+
+from pathlib import Path
+
+#: Folder of the configuration groups.
+CONF = Path(__file__).resolve().parents[1] / "conf"

@@ -1,0 +1,29 @@
+"""Train a network: `pcnn train model=minkunet dataset=kitti` (`--help` lists the groups)."""
+
+from __future__ import annotations
+
+import hydra
+from omegaconf import DictConfig
+
+from pcnn.experiment.errors import short_errors
+from pcnn.programs import CONF
+from pcnn.programs.help import readable_help
+
+
+@hydra.main(version_base="1.3", config_path=str(CONF), config_name="train")
+def main(cfg: DictConfig) -> float | None:
+    """Run one job; returns the figure that a sweep compares."""
+    with short_errors(CONF):
+        from pcnn.experiment.run import train  # after Hydra, so that --help is quick
+
+        return train(cfg)
+
+
+def run() -> None:
+    """Run the command line of this process."""
+    with short_errors(CONF), readable_help():
+        main()
+
+
+if __name__ == "__main__":  # processes of `ddp` start here
+    run()
