@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,7 @@ from pcnn.ops import ENGINES as ENGINE_OBJECTS
 from pcnn.ops import resolve
 from pcnn.ops.engine_settings import setting_names
 from pcnn.runtime.layer_calls import convolutions
-from tests.experiment.sweep import COMMANDS, CONF, chosen_files, composed
+from tests.experiment.sweep import COMMANDS, CONF, chosen_files, composed, composed_with_hydra
 
 MODELS = ("sparse_resnet", "sparse_resnet_large", "minkunet", "resunet", "resnet18", "fpfh")
 DATASETS = ("kitti", "s3dis", "threedmatch", "folder")
@@ -258,13 +259,49 @@ REST = (
 )
 
 
+# files that need a plugin of Hydra, the extra that brings it, and what they choose
+PLUGINS = {
+    "cluster/slurm": ("cluster", "hydra_submitit_launcher", "hydra.launcher.signal_delay_s"),
+    "hparams_search/optuna": ("sweep", "hydra_optuna_sweeper", "hydra.sweeper.n_trials"),
+}
+
+
+@pytest.mark.parametrize("file", PLUGINS)
+def test_files_of_plugins_compose_or_name_the_extra(file: str) -> None:
+    extra, plugin, key = PLUGINS[file]
+    option = file.replace("/", "=")
+    if find_spec("hydra_plugins") and find_spec(f"hydra_plugins.{plugin}"):
+        found = composed_with_hydra("train", (option, "trainer=ddp", "trainer.devices=4"))
+        assert OmegaConf.select(found, key) is not None
+        assert str(found.hydra.mode) == "RunMode.MULTIRUN"
+        if extra == "cluster":
+            assert (found.hydra.launcher.tasks_per_node, found.resume) == (4, "auto")
+    else:
+        assert f"pip install 'pcnn3d[{extra}]'" in str(refusal(option))
+
+
+def test_the_sweep_of_wandb_sets_keys_that_exist_for_a_figure_that_is_logged() -> None:
+    asked = OmegaConf.load(CONF / "wandb_sweep.yaml")
+    found = composed(
+        *(f"{key}={node.value}" for key, node in asked.parameters.items() if "value" in node)
+    )
+    keys = [str(key) for key, node in asked.parameters.items() if "value" not in node]
+    assert all(OmegaConf.select(found, key) is not None for key in keys)
+    assert asked.metric.name == found.task.metric
+    assert OmegaConf.to_container(asked)["command"][-1] == "${args_no_hyphens}"
+
+
 def test_every_file_composes() -> None:
     chosen = set()
     for overrides in (*COMMANDS.values(), *REST):
         assert refusal(*overrides) is None, overrides
         chosen |= chosen_files(*overrides)
     files = {path.relative_to(CONF).with_suffix("").as_posix() for path in CONF.rglob("*/*.yaml")}
-    left = {file for file in files - chosen if not file.startswith(("hydra/", "logger/"))}
+    left = {
+        file
+        for file in files - chosen - PLUGINS.keys()
+        if not file.startswith(("hydra/", "logger/"))
+    }
     assert {file.partition("/")[0] for file in left} == {"experiment"}, left
 
 

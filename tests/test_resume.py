@@ -95,10 +95,18 @@ def test_ctrl_c_ends_behind_the_step_and_prints_how_to_go_on(folder: Path) -> No
 def test_ranks_stop_at_one_step_when_the_first_gets_a_sigterm(folder: Path) -> None:
     stop = "{_target_:tests.experiment.kill.KillOnce,step:2,marker:ranks.x,signum:15}"
     options = (*OPTIONS, "trainer=ddp_sim", "logger=[]", f"+callbacks.stop={stop}", ALLOW)
-    done = run("train.py", *options, "hydra.run.dir=ranks", cwd=folder, expect=143)
+    options = (*options, "hydra.run.dir=ranks", "resume=auto")
+    done = run("train.py", *options, cwd=folder, expect=143)
     assert state(folder / "ranks")["steps"] == 3
     assert "Traceback" not in done.stderr
     assert done.stderr.strip().endswith(f"python train.py resume=ranks {ALLOW}")
+    # the same command goes on, here on one device: steps hold as many samples as before
+    other = run("train.py", *options, "seed=1", cwd=folder, expect=2)
+    assert "ranks holds a run with seed=0, not 1" in other.stderr
+    done = run("train.py", *options, "trainer.devices=1", cwd=folder)
+    assert "samples of a step: 2 = 1 device x batches of 1 x 2 accumulated" in done.stdout
+    assert state(folder / "ranks")["steps"] == 12
+    assert "is finished" in run("train.py", *options, cwd=folder).stdout
 
 
 def test_killed_before_the_first_checkpoint_starts_again_in_its_folder(folder: Path) -> None:

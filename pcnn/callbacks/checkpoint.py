@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -12,6 +13,7 @@ from lightning.pytorch.callbacks import Checkpoint as LightningCheckpoint
 
 from pcnn.callbacks.checkpoint_file import AtomicCheckpointIO
 from pcnn.callbacks.loaded_config import check_plain
+from pcnn.callbacks.other_devices import continue_with
 from pcnn.callbacks.rng_state import capture_rng, restore_rng
 from pcnn.files.whole_file import drop_parts
 from pcnn.lightning_internals import (
@@ -24,6 +26,8 @@ from pcnn.lightning_internals import (
     validate,
 )
 from pcnn.ranges import Count
+
+log = logging.getLogger(__name__)
 
 
 class Stopped(SystemExit):
@@ -231,6 +235,18 @@ class Checkpoint(LightningCheckpoint):
         """Add the configuration."""
         if self.config is not None:
             checkpoint["pcnn_config"] = dict(self.config)
+
+    def on_load_checkpoint(
+        self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
+        """Go on at the same sample where the number of devices has changed."""
+        sampler = getattr(getattr(trainer, "datamodule", None), "train_sampler", None)
+        overfits = getattr(trainer, "overfit_batches", 0)  # other epochs than the sampler's
+        if trainer.state.fn != "fit" or sampler is None or overfits:
+            return
+        said = continue_with(checkpoint, sampler().fingerprint())
+        if said is not None:
+            log.warning("resumed on other devices: %s", said)
 
     def state_dict(self) -> dict[str, Any]:
         """Return what is best so far, and whether a validation of this state is still to come."""

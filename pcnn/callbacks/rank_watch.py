@@ -145,13 +145,16 @@ class RankWatch(Callback):
         known, asked = [board.mine], 0.0
         while not self._stop.wait(self.pause):
             board.mine.since = time.monotonic() - self._moved
+            first = [one for one in known if one.rank == 0]
+            if any(is_gone(one) for one in first) and not self._stop.wait(self.pause):
+                self._end(first, known, "is gone")  # and the board with it
             try:
                 board.post()
                 known = board.read()
             except DistError:
                 if self._stop.wait(self.pause):
                     return  # all ranks leave, the first one before this
-                self._end([one for one in known if one.rank == 0], known, "is gone")
+                self._end(first, known, "is gone")
             living = [one for one in known if one.state != DONE]
             gone = [one for one in living if is_gone(one)]
             if gone:

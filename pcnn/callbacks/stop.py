@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM end a run where a resumed one goes on exactly."""
+"""Ctrl-C, SIGTERM and a scheduler's SIGUSR1 end a run where a resumed one goes on exactly."""
 
 from __future__ import annotations
 
@@ -18,13 +18,15 @@ from pcnn.callbacks.agreement import Agreement
 from pcnn.callbacks.checkpoint import Checkpoint, Stopped
 from pcnn.lightning_internals import agree_by_callback, is_last_batch
 
-NAMES: dict[int, str] = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM"}
+#: Signals by which a scheduler says that it will take the machine away, and give another one.
+PREEMPTION: dict[int, str] = {signal.SIGUSR1: "SIGUSR1", signal.SIGUSR2: "SIGUSR2"}
+NAMES: dict[int, str] = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM", **PREEMPTION}
 TWICE = 0.5  # [s] `timeout`, `torchrun` and other launchers send one signal twice
 SHOW_CURSOR = b"\x1b[?25h"  # a progress bar hides it
 
 
 class StopSignals:
-    """Handle SIGINT and SIGTERM of this process.
+    """Handle SIGINT, SIGTERM, SIGUSR1 and SIGUSR2 of this process.
 
     The first signal ends the process at the next boundary while `deferring` (a callback says where
     that is), else at once, by raising `Stopped`. The second one has the system's own effect: the
@@ -57,6 +59,11 @@ class StopSignals:
             for signum in self._ours:
                 signal.signal(signum, self._receive)
 
+    def take(self, signum: int) -> None:
+        """End at the next boundary for a signal that another process got."""
+        if self.signum is None:
+            self.signum, self._came = signum, time.monotonic()
+
     def check(self) -> None:
         """End here when a signal has come.
 
@@ -72,7 +79,7 @@ class StopSignals:
                 signal.signal(signum, signal.SIG_DFL)
             return
         if self.signum is not None:
-            if time.monotonic() - self._came > TWICE:
+            if signum not in PREEMPTION and time.monotonic() - self._came > TWICE:
                 signal.signal(signum, signal.SIG_DFL)
                 os.kill(self._process, signum)
             return
@@ -81,14 +88,15 @@ class StopSignals:
             raise Stopped(signum)
         if self._speaks:
             name = NAMES[signum]
-            line = f"\n{name}: stopping when this step is done; a second {name} stops at once\n"
+            more = "" if signum in PREEMPTION else f"; a second {name} stops at once"
+            line = f"\n{name}: stopping when this step is done{more}\n"
             # print is not safe in a signal handler
             os.write(2, (SHOW_CURSOR if sys.stderr.isatty() else b"") + line.encode())
 
 
 @contextmanager
 def stop_signals(speaks: bool = True) -> Iterator[StopSignals]:
-    """Handle SIGINT and SIGTERM inside the block, and leave the handlers as they were behind it."""
+    """Handle signals inside the block, and leave the handlers as they were behind it."""
     before = {signum: signal.getsignal(signum) for signum in NAMES}
     stop = StopSignals(speaks)
     stop.install()
@@ -211,11 +219,11 @@ class StopOnSignal(Callback):
 
     def _agreed(self, trainer: Trainer, now: bool = False) -> bool:
         """True where any rank got a signal before the last question; all give the same answer."""
-        if self.stop.signum is None and trainer.received_sigterm:  # by Lightning's handler
-            self.stop.signum = signal.SIGTERM
-        asked = self.stop.signum is not None
+        if trainer.received_sigterm:  # by Lightning's handler
+            self.stop.take(signal.SIGTERM)
+        asked = self.stop.signum or 0
         if trainer.world_size > 1:
-            asked = bool(self._agreement.ask(asked, now))
-            if asked and self.stop.signum is None:
-                self.stop.signum = signal.SIGTERM  # another rank got one
-        return asked
+            asked = self._agreement.ask(asked, now)
+            if asked:
+                self.stop.take(asked)
+        return asked > 0

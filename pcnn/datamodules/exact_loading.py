@@ -142,22 +142,34 @@ class ExactLoading(pl.LightningDataModule, ABC):
         if dataset is None:
             raise ValueError(f"no training {self.unit}s are configured")
         trainer = self.trainer
-        overfit: int | float = getattr(trainer, "overfit_batches", 0)
-        sampler = EpochSampler(
-            _length(dataset),
-            self._train_batch_size(_length(dataset)),
-            seed=self.seed,
-            shuffle=not overfit,
-            **self._rank(),
-        )
         return BatchStream(
             SkipBroken(dataset, self.on_error, self.advice),
-            sampler,
+            self.train_sampler(),
             position=None if trainer is None else lambda: batches_done(trainer),
-            first=overfit or None,
+            first=self._overfit() or None,
             collate=self.collate_training(),
             **self._loading(_length(dataset)),
         )
+
+    def train_sampler(self) -> EpochSampler:
+        """Return the sequence of this rank's training batches.
+
+        Raises:
+            ValueError: there are no training samples.
+        """
+        dataset = self._built("train")
+        if dataset is None:
+            raise ValueError(f"no training {self.unit}s are configured")
+        return EpochSampler(
+            _length(dataset),
+            self._train_batch_size(_length(dataset)),
+            seed=self.seed,
+            shuffle=not self._overfit(),
+            **self._rank(),
+        )
+
+    def _overfit(self) -> int | float:
+        return getattr(self.trainer, "overfit_batches", 0)
 
     def val_dataloader(self) -> EvaluationLoader | Sequence[EvaluationLoader]:
         """Return one exact pass over the validation set; an empty list where there is none."""

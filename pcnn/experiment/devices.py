@@ -17,7 +17,9 @@ from pcnn.experiment.errors import ConfigError
 ANY_NUMBER = ("auto", "-1")
 
 
-def on_this_machine(cfg: DictConfig, folder: Path) -> tuple[DictConfig, torch.device, list[str]]:
+def on_this_machine(
+    cfg: DictConfig, folder: Path, before: int | None = None
+) -> tuple[DictConfig, torch.device, list[str]]:
     """The configuration with what this machine decides, the device, and lines that tell of it.
 
     * Half precision by loss scaling (`16-mixed`) is of GPUs; a CPU computes in `32-true`.
@@ -31,6 +33,7 @@ def on_this_machine(cfg: DictConfig, folder: Path) -> tuple[DictConfig, torch.de
     Args:
         cfg: checked configuration.
         folder: of the run.
+        before: samples of a step of the run that this one goes on with; None: it is a new one.
 
     Raises:
         ConfigError: the devices are not there, or a step cannot be shared by as many.
@@ -54,6 +57,9 @@ def on_this_machine(cfg: DictConfig, folder: Path) -> tuple[DictConfig, torch.de
         cfg.trainer.graph = reason is None
         if reason is not None and cfg.train and (asked is True or device.type == "cuda"):
             lines.append(f"steps run eagerly: {reason}")
+    if before is not None and cfg.train:
+        cfg.trainer.accumulate_grad_batches = 1  # follows from the devices of this machine
+        cfg.global_batch_size = before
     if cfg.get("global_batch_size") is not None and cfg.train:
         lines.append(share_steps(cfg, trial))
     return cfg, device, lines

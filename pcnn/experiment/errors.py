@@ -23,8 +23,11 @@ from omegaconf import OmegaConf
 
 from pcnn.errors import UserError, storage_cause
 from pcnn.escaping import escaped_output, say
+from pcnn.extras import install
 
 MAX_LINES = 3
+#: Options of Hydra's plugins, and the commands that install them.
+OF_EXTRAS = {"submitit_slurm": lambda: install("cluster"), "optuna": lambda: install("sweep")}
 MAX_NAMES = 40
 EXIT_CODE = 2
 
@@ -158,6 +161,8 @@ def missing_option(error: MissingConfigException, conf: Path) -> str:
     group, _, name = str(error.missing_cfg_file).rpartition("/")
     if not group:
         return str(error).splitlines()[0]
+    if name in OF_EXTRAS:
+        return f"{group}={name} comes with another package.\npossible: {OF_EXTRAS[name]()}"
     names = options(conf, group)
     return f"{group}={name} is not available.{nearest(name, names)}\navailable: {listed(names)}"
 

@@ -7,7 +7,10 @@ import fcntl
 import json
 import logging
 import os
+import shutil
+import signal
 import socket
+import subprocess
 import sys
 import tempfile
 import warnings
@@ -23,7 +26,7 @@ from lightning.pytorch.utilities import rank_zero_only
 from omegaconf import open_dict, read_write
 
 from pcnn.callbacks import RunCheckpoint, Stopped
-from pcnn.callbacks.stop import NAMES, StopSignals, stop_signals
+from pcnn.callbacks.stop import NAMES, PREEMPTION, StopSignals, stop_signals
 from pcnn.console import Console
 from pcnn.errors import RunWarning, StorageError, first_line, storage_cause
 from pcnn.escaping import say
@@ -37,6 +40,23 @@ PLACE = ("MASTER_ADDR", "MASTER_PORT", "NODE_RANK", "LOCAL_RANK", "WORLD_SIZE")
 def rank() -> int:
     """This process's rank, known before the trainer is."""
     return int(getattr(rank_zero_only, "rank", 0))
+
+
+def check_one_folder() -> None:
+    """Check that ranks which a launcher started find one run folder, and a restart finds it again.
+
+    Raises:
+        ConfigError: each would make a folder of its own, named by its clock.
+    """
+    hydra = HydraConfig.get()
+    by_slurm = int(os.environ.get("SLURM_NTASKS", "1")) > 1 and "SLURM_PROCID" in os.environ
+    by_torchrun = int(os.environ.get("WORLD_SIZE", "1")) > 1 and "TORCHELASTIC_RUN_ID" in os.environ
+    named = any(one.startswith("hydra.run.dir=") for one in hydra.overrides.hydra)
+    if (by_slurm or by_torchrun) and hydra.mode != RunMode.MULTIRUN and not named:
+        raise ConfigError(
+            "the ranks of this run were started by a launcher, and need the name of one folder.\n"
+            "possible: hydra.run.dir=logs/NAME resume=auto, which goes on there after a restart"
+        )
 
 
 @contextmanager
@@ -155,7 +175,7 @@ def _acquired(path: Path) -> int | None:
 
 @contextmanager
 def stoppable(message: Callable[[str], str]) -> Iterator[StopSignals]:
-    """Let Ctrl-C and SIGTERM end what is inside, with a message in the place of a traceback.
+    """Let Ctrl-C, SIGTERM and SIGUSR1 end what is inside, with a message instead of a traceback.
 
     Args:
         message: what is printed, of the signal's name.
@@ -170,7 +190,29 @@ def stoppable(message: Callable[[str], str]) -> Iterator[StopSignals]:
         if rank() != 0:
             raise SystemExit(0) from None  # Lightning kills all ranks when one of them fails
         say(message(NAMES[stopped.signum]), error=True)
+        if stopped.signum in PREEMPTION:
+            submit_again(stopped.signum)
         raise
+
+
+def submit_again(signum: int) -> None:
+    """Ask the scheduler to start this job once more, where it said that it takes the machine away.
+
+    Args:
+        signum: by which it said so. Where submitit handles it, that submits the job, and ends this
+            process; else SLURM is asked.
+    """
+    handler = signal.getsignal(signum)
+    if callable(handler):
+        handler(signum, None)
+    job = os.environ.get("SLURM_JOB_ID")
+    if job is None or shutil.which("scontrol") is None:
+        return
+    if "SLURM_ARRAY_JOB_ID" in os.environ:
+        job = f"{os.environ['SLURM_ARRAY_JOB_ID']}_{os.environ['SLURM_ARRAY_TASK_ID']}"
+    done = subprocess.run(["scontrol", "requeue", job], capture_output=True, text=True, check=False)
+    said = "submitted again" if done.returncode == 0 else done.stderr.strip()
+    say(f"SLURM job {job}: {said}", error=True)
 
 
 def how_to_go_on(folder: Path, allowed: Sequence[str], name: str) -> str:

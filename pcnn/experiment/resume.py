@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,11 +12,20 @@ from omegaconf import DictConfig, OmegaConf
 
 from pcnn.callbacks import CheckpointError, RunCheckpoint
 from pcnn.callbacks.loaded_config import values_in
+from pcnn.callbacks.other_devices import samples_a_batch
 from pcnn.experiment import run_folder
+from pcnn.experiment.devices import ANY_NUMBER
 from pcnn.experiment.errors import ConfigError, listed
 
+#: Value of `resume` that goes on with the run of `hydra.run.dir`, or begins it.
+AUTO = "auto"
 # a run may be made longer; anything else would make it another run
-MAY_CHANGE = ("trainer.max_steps", "trainer.max_epochs", "trainer.max_time")
+LONGER = ("trainer.max_steps", "trainer.max_epochs", "trainer.max_time")
+# the devices decide who computes which part of a step, not what a step is
+DEVICES = ("trainer.devices", "trainer.num_nodes", "dataset.num_workers")
+MAY_CHANGE = (*LONGER, *DEVICES)
+#: Keys that a run fills in by itself.
+FILLED = ("dataset.batch_size", "trainer.accumulate_grad_batches", "global_batch_size", "tags")
 
 
 @dataclass(frozen=True)
@@ -28,28 +37,72 @@ class Continuation:
     checkpoint: Path | None  # None: it was stopped before its first checkpoint
     steps: int  # optimiser steps behind it
     finished: bool
+    samples: int | None  # of a step so far, where the devices may be others; None: as configured
 
 
-def continuation(cfg: DictConfig, overrides: list[str]) -> Continuation:
-    """Read the run that `cfg.resume` names.
+def has_begun(folder: Path) -> bool:
+    """True where a run folder holds a run to go on with."""
+    return (folder / run_folder.CONFIG).is_file() or (folder / run_folder.LAST).is_file()
+
+
+def same_run(cfg: DictConfig, folder: Path, overrides: Sequence[str]) -> Continuation:
+    """Read the run of a folder, which the same command line began (``resume=auto``).
 
     Args:
-        cfg: composed configuration; only `resume`, `allow_targets`, the keys of `MAY_CHANGE` and
+        cfg: composed configuration.
+        folder: of the run.
+        overrides: the command line.
+
+    Raises:
+        ConfigError: the command line asks for another value of a key.
+    """
+    saved, kept = run_folder.load_config(folder), []
+    for override in overrides:
+        key = override.lstrip("+~").partition("=")[0]
+        if key in (*MAY_CHANGE, "allow_targets"):
+            kept.append(override)
+            continue
+        ours, theirs = (OmegaConf.select(one, key) for one in (cfg, saved))
+        if key.startswith(("hydra.", "resume")) or key in FILLED:
+            continue
+        if OmegaConf.is_config(ours) or OmegaConf.is_config(theirs):  # a group
+            continue
+        if key.startswith(WRITING):
+            kept.append(override)
+        if ours != theirs and "/" not in key:  # a slash is of a group
+            raise ConfigError(
+                f"resume=auto: {folder} holds a run with {key}={theirs}, not {ours}.\n"
+                "possible: another hydra.run.dir for another run, or the command that began this"
+            )
+    return continuation(cfg, kept, folder)
+
+
+def continuation(
+    cfg: DictConfig, overrides: Sequence[str], folder: Path | None = None
+) -> Continuation:
+    """Read the run of a folder.
+
+    Args:
+        cfg: composed configuration; only `allow_targets`, the keys of `MAY_CHANGE` and
             paths that the command line repeats are read.
         overrides: the command line, to see which keys were given.
+        folder: of the run; None: `cfg.resume` names it.
 
     Raises:
         ConfigError: there is no such run, or other keys were given.
     """
-    folder = Path(cfg.resume)
+    folder = Path(cfg.resume) if folder is None else folder
     saved = run_folder.load_config(folder)
     changed, confirmed = False, set()
+    other_devices = str(saved.trainer.get("devices")) in ANY_NUMBER  # those of this machine
     for override in overrides:
         key = override.lstrip("+~").partition("=")[0]
         if key == "allow_targets":
             saved.allow_targets = cfg.allow_targets  # a file has none
         elif key in MAY_CHANGE:
-            changed |= OmegaConf.select(saved, key) != OmegaConf.select(cfg, key)
+            other = OmegaConf.select(saved, key) != OmegaConf.select(cfg, key)
+            changed |= other and key in LONGER
+            other_devices |= key in ("trainer.devices", "trainer.num_nodes")
             OmegaConf.update(saved, key, OmegaConf.select(cfg, key))
         elif key.startswith(WRITING) and OmegaConf.select(cfg, key) == OmegaConf.select(saved, key):
             confirmed.add(key)
@@ -68,7 +121,16 @@ def continuation(cfg: DictConfig, overrides: list[str]) -> Continuation:
         checkpoint=None if last is None else last.path,
         steps=0 if last is None else last.steps,
         finished=not changed and is_finished(folder),
+        samples=samples_of_a_step(saved, last) if other_devices else None,
     )
+
+
+def samples_of_a_step(saved: DictConfig, last: RunCheckpoint | None) -> int | None:
+    """Samples of an optimiser step of a run, over all its devices; None where nothing tells."""
+    if saved.get("global_batch_size") is not None:
+        return int(saved.global_batch_size)
+    batch = None if last is None else samples_a_batch(last.content)
+    return None if batch is None else batch * int(saved.trainer.accumulate_grad_batches)
 
 
 def is_finished(folder: Path) -> bool:

@@ -32,6 +32,7 @@ from pcnn.experiment.final_figures import (
     say_tables,
 )
 from pcnn.experiment.job import (
+    check_one_folder,
     how_to_go_on,
     nothing_written,
     rank,
@@ -40,7 +41,7 @@ from pcnn.experiment.job import (
 )
 from pcnn.experiment.predictions import LabelWriter, check_apart, predictions_folder, submit
 from pcnn.experiment.registration import evaluate_trained
-from pcnn.experiment.resume import continuation
+from pcnn.experiment.resume import AUTO, continuation, has_begun, same_run
 from pcnn.experiment.run_folder import nearby
 from pcnn.experiment.six_fold import write_counts
 from pcnn.experiment.targets import allowed_packages, check_allowed
@@ -66,6 +67,7 @@ class Run:
     folder: Path
     checkpoint: Path | None = None
     resumed: bool = False
+    samples: int | None = None  # of a step so far, where the run goes on on other devices
 
 
 def train(cfg: DictConfig) -> float | None:
@@ -98,6 +100,7 @@ def prepare(cfg: DictConfig, folder: Path) -> Run | None:
     """Check everything and settle the run folder; None when the resumed run is finished."""
     console = Console(quiet=rank() != 0)
     check_allowed(cfg, HydraConfig.get().overrides.task)
+    check_one_folder()
     if cfg.resume is None:
         cfg = checked(cfg)
         if not is_network(cfg.model, allowed_packages(cfg)):
@@ -113,7 +116,13 @@ def prepare(cfg: DictConfig, folder: Path) -> Run | None:
                 "possible: train=false test=true ckpt_path=FILE, or resume=RUN to continue a run"
             )
         return Run(cfg, folder)
-    run = continuation(cfg, list(HydraConfig.get().overrides.task))
+    overrides = list(HydraConfig.get().overrides.task)
+    if cfg.resume == AUTO:
+        if not has_begun(folder):
+            return Run(checked(cfg), folder)
+        run = same_run(cfg, folder, overrides)
+    else:
+        run = continuation(cfg, overrides)
     if run.finished:
         command = run_folder.resume_command(run.folder, allowed_packages(run.cfg))
         for line in (
@@ -127,7 +136,7 @@ def prepare(cfg: DictConfig, folder: Path) -> Run | None:
     else:
         where = f"continues after step {run.steps}"
     console.say(f"{run.folder} {where}")
-    return Run(checked(run.cfg), run.folder, run.checkpoint, resumed=True)
+    return Run(checked(run.cfg), run.folder, run.checkpoint, True, run.samples)
 
 
 def execute(run: Run, stop: StopSignals) -> float | None:
@@ -140,7 +149,7 @@ def execute(run: Run, stop: StopSignals) -> float | None:
     console = Console(quiet=rank() != 0)
     L.seed_everything(run.cfg.seed, workers=True, verbose=False)
     # a device that is not there, or that the engine does not serve, shows before data is made
-    cfg, device, taken = on_this_machine(run.cfg, run.folder)
+    cfg, device, taken = on_this_machine(run.cfg, run.folder, run.samples)
     build.check_engine(cfg, device)
     datamodule = build.data(cfg)
     cfg = with_counted_weights(describe_data(cfg, datamodule), datamodule)
