@@ -23,7 +23,7 @@ FUZZ_SEED ?= 1
 FUZZ_SECONDS ?= 3600
 
 .PHONY: help train test install install-dev install-locked lock licences three sbom libraries browser lint format type imports test-cpu test-gpu \
-        test-interpret test-wheel coverage bench site docs dist fuzz clean
+        test-interpret test-wheel coverage bench site docs docs-output dist fuzz clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' Makefile | while IFS= read -r line; do \
@@ -204,8 +204,11 @@ site: install-dev ## build the documentation in build/site, strictly: every link
 	$(PY) docs/site/pages.py build/pages
 	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict --quiet
 
-docs: site ## build the documentation and check it: links, commands, names
-	$(PY) -m pytest -q tests/test_readme.py
+docs: site ## build the documentation and check it: links, commands, examples
+	$(PY) -m pytest -q tests/test_readme.py tests/documentation
+
+docs-output: install-dev ## write the output that pages show, from a run of their examples
+	$(PY) -m tests.documentation.rewrite $(ARGS)
 
 dist: install-dev ## write sdist and wheel to dist/: the same commit gives the same bytes
 	$(PY) release/distributions.py dist

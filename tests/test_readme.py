@@ -144,13 +144,6 @@ def test_the_engines_and_layouts_are_listed() -> None:
     assert listed == {name + ":<t>" * kind.has_threshold for name, kind in LAYOUTS.items()}
 
 
-def test_the_python_example_of_the_readme_runs() -> None:
-    (example,) = blocks(ROOT / "README.md", "python")
-    names: dict[str, object] = {}
-    exec(compile(example, "README.md", "exec"), names)
-    assert tuple(names["logits"].shape) == (5000, 19)
-
-
 def test_the_tutorial_writes_a_folder_that_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
