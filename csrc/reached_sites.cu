@@ -1,5 +1,5 @@
-// Output sites of a strided convolution: every site that some (input, slot) reaches (TorchSparse,
-// Algorithm 3), as candidates that are then sorted and made unique elsewhere.
+// Output sites of a strided or dilating convolution: every site that some (input, slot) reaches
+// (TorchSparse, Algorithm 3), as candidates that are then sorted and made unique elsewhere.
 //
 // Fused: one kernel, 8 N bytes read, 8 bytes written for every candidate that is kept; what lies
 // between stays in registers. Separate: candidates -> modular -> boundary -> flatten, with
@@ -7,7 +7,7 @@
 
 #include "common.cuh"
 
-// variants: KX=0 | KX=3 KY=3 KZ=3 SX=2 SY=2 SZ=2 | KX=2 KY=2 KZ=2 SX=2 SY=2 SZ=2 | KX=5 KY=3 KZ=4 SX=2 SY=3 SZ=1 DX=2
+// variants: KX=0 | KX=3 KY=3 KZ=3 SX=2 SY=2 SZ=2 | KX=3 KY=3 KZ=3 | KX=2 KY=2 KZ=2 SX=2 SY=2 SZ=2 | KX=5 KY=3 KZ=4 SX=2 SY=3 SZ=1 DX=2
 
 #ifndef KX
 #define KX 0  // slots along x; 0: size, stride and dilation are only known at run time
@@ -57,6 +57,10 @@ struct Arguments {
     int stride[3];
     int dilation[3];
     int padding[3];
+    // The volume that candidates lie in, as coordinate fields: from `low`, `span` more at most. All
+    // that a key holds, or the volume of the dense output.
+    u32 low[3];
+    u32 span[3];
 };
 
 __device__ __forceinline__ int cell_of(const Arguments& a, i64 key, int axis) {
@@ -64,13 +68,13 @@ __device__ __forceinline__ int cell_of(const Arguments& a, i64 key, int axis) {
     return (int)((field + a.bias[axis]) / (u32)a.spacing[axis]);
 }
 
-// Coordinate field of a cell; the candidate is inside the layout if this is below 2^bits.
+// Coordinate field of a cell; of one below the layout it is larger than any field in it.
 __device__ __forceinline__ u32 field_of(const Arguments& a, int cell, int axis) {
     return (u32)(cell * a.spacing[axis] - a.bias[axis]);
 }
 
 __device__ __forceinline__ bool inside(const Arguments& a, int cell, int axis) {
-    return field_of(a, cell, axis) >> a.bits[axis] == 0;
+    return field_of(a, cell, axis) - a.low[axis] <= a.span[axis];
 }
 
 // First of `own` places in a list, taken with one atomic a block. All threads of the block call it.

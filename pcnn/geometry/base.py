@@ -228,6 +228,22 @@ class Geometry:
         """Finer sites that a transposed convolution with this kernel reaches."""
         raise NotImplementedError
 
+    def dilated(self, kernel: Kernel, derive: Callable[[Self, Kernel], Self] | None = None) -> Self:
+        """Sites that a convolution of stride 1 with this kernel reaches from those here.
+
+        Args:
+            kernel: the relation; its stride is 1.
+            derive: as in `strided`.
+
+        Raises:
+            ValueError: a kernel with a stride.
+            TypeError: native points: a point has neighbours, but no cells around it.
+        """
+        raise TypeError(
+            f"cells around the sites are those of voxels, got a {type(self).__name__}; "
+            "pcnn.voxelize makes voxels of points"
+        )
+
     def _coarser(self, kernel: Kernel) -> Self:
         """The level of `strided`, in torch operations."""
         raise NotImplementedError
@@ -235,7 +251,8 @@ class Geometry:
     def _level_key(self, kernel: Kernel, down: bool) -> tuple[str, Kernel | Triple]:
         if not down:
             return "up", kernel
-        return "down", kernel if self.downsampling == "reached" else kernel.stride
+        by_kernel = self.downsampling == "reached" or not kernel.is_strided
+        return "down", kernel if by_kernel else kernel.stride
 
     def kernel_map(self, out: Geometry, kernel: Kernel, engine: BuilderChoice) -> KernelMap:
         """Kernel map of a layer from this geometry (input) to ``out``, built once and kept.

@@ -177,6 +177,18 @@ class Kernel:
         x, y, z = ((d * s) << shift for d, s, shift in axes)
         return key_format.delta(origin), x, y, z
 
+    def shape_after(self, shape: Triple) -> Triple:
+        """Shape of the output of a dense convolution over a volume of this shape, as in torch."""
+        axes = zip(shape, self.size, self.stride, self.dilation, self.padding, strict=True)
+        x, y, z = (max(0, (n + 2 * p - d * (k - 1) - 1) // s + 1) for n, k, s, d, p in axes)
+        return x, y, z
+
+    def shape_before(self, shape: Triple) -> Triple:
+        """Shape of the output of a dense transposed convolution over a volume of this shape."""
+        axes = zip(shape, self.size, self.stride, self.dilation, self.padding, strict=True)
+        x, y, z = (max(0, (n - 1) * s - 2 * p + d * (k - 1) + 1) for n, k, s, d, p in axes)
+        return x, y, z
+
     @cached_property
     def is_symmetric(self) -> bool:
         """True if slot ``K - 1 - k`` has the offset opposite to slot ``k`` at stride 1.

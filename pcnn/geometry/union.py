@@ -9,6 +9,9 @@ from torch import Tensor
 
 from pcnn.geometry.voxel_grid import VoxelGrid, joint_box
 
+#: What grids with a union have in common, besides their device.
+_ALIKE = ("batch_size", "tensor_stride", "downsampling", "key_format", "spatial_shape")
+
 
 def union_of(grids: Sequence[VoxelGrid]) -> tuple[VoxelGrid, list[Tensor]]:
     """Grid of the sites that at least one of some grids has; the host waits for the device once.
@@ -45,6 +48,7 @@ def union_of(grids: Sequence[VoxelGrid]) -> tuple[VoxelGrid, list[Tensor]]:
         first.downsampling,
         key_format=first.key_format,
         box=joint_box([grid.extent for grid in grids]),
+        spatial_shape=first.spatial_shape,
     )
     return union, rows
 
@@ -58,7 +62,7 @@ def _check_alike(grids: Sequence[VoxelGrid]) -> None:
             raise ValueError(
                 f"grid {position} has spare rows: their number of sites is known on the device only"
             )
-        for name in ("batch_size", "tensor_stride", "downsampling", "key_format", "device"):
+        for name in (*_ALIKE, "device"):
             own, first = getattr(grid, name), getattr(grids[0], name)
             if own != first:
                 raise ValueError(

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import InitVar, dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -43,6 +43,9 @@ class VoxelGrid(Geometry):
             not known.
         count: ``[1]`` int32 on the device of the keys, rows that hold a site; ``None``: all of
             them. Spare rows follow; their key is the sentinel, and no map leads from or to them.
+        spatial_shape: cells along x, y and z of the volume, ``0 .. shape - 1`` in cells of this
+            level, that the sites lie in; sites that are `reached`, dilated or generated then lie in
+            the volume that torch's dense layer would give. ``None``: no volume.
         check: whether to look at the contents of the keys; ``None``: where that waits for no
             device, on the host. ``True`` looks everywhere and at everything (`validate`).
 
@@ -61,6 +64,7 @@ class VoxelGrid(Geometry):
     box: Box | None = None
     finer: Finer = ()
     count: Tensor | None = None
+    spatial_shape: Triple | None = None
     check: InitVar[bool | None] = None
 
     name: ClassVar[str] = "voxel"
@@ -101,6 +105,13 @@ class VoxelGrid(Geometry):
                         f"voxel grid: sites lie at {low}..{high} along {name}, but bound and box "
                         f"say {a}..{b}; give those of these keys"
                     )
+            if self.spatial_shape is not None:
+                end = self.spatial_shape[axis] * self.tensor_stride[axis]
+                if low < 0 or high >= end:
+                    raise ValueError(
+                        f"voxel grid: sites lie at {low}..{high} along {name}, but spatial_shape "
+                        f"says 0..{end - 1}"
+                    )
 
     def __repr__(self) -> str:
         stride, how = per_axis(self.tensor_stride), self.downsampling
@@ -127,10 +138,12 @@ class VoxelGrid(Geometry):
         sits in the highest bits of a key, so the joined keys are sorted already.
 
         Raises:
-            ValueError: no grid, a grid of several clouds, or grids of unlike stride, downsampling
-                or key format.
+            ValueError: no grid, a grid of several clouds, or grids of unlike stride, downsampling,
+                key format or spatial shape.
         """
-        joined = VoxelGrid._joined(grids, "tensor stride, downsampling or key format")
+        joined = VoxelGrid._joined(
+            grids, "tensor stride, downsampling, key format or spatial shape"
+        )
         bound, box = max(g.bound for g in grids), joint_box([g.extent for g in grids])
         return replace(grids[0], bound=bound, box=box, **joined)
 
@@ -150,6 +163,34 @@ class VoxelGrid(Geometry):
         """Keep the `order` of the points that the grid was made from; returns the grid."""
         object.__setattr__(self, "_order", order)
         return self
+
+    def dilated(
+        self,
+        kernel: Kernel,
+        derive: Callable[[VoxelGrid, Kernel], VoxelGrid] | None = None,
+    ) -> VoxelGrid:
+        """See `Geometry.dilated`; the sites are kept as a level."""
+        if kernel.is_strided:
+            raise ValueError(f"dilated sites are those of stride 1, got {kernel.stride}")
+        if kernel.is_pointwise:
+            return self
+        found = self.level(kernel)
+        if found is None:
+            with outside_inference_mode():
+                found = self.keep_level(kernel, (derive or _reached)(self, kernel))
+        return found
+
+    def reached_level(self, kernel: Kernel, keys: Tensor) -> VoxelGrid:
+        """The level of the sites that a kernel reaches; it is not kept with this grid.
+
+        Args:
+            kernel: the relation.
+            keys: ``[N]`` int64, its sites.
+        """
+        reach = kernel.reach * max(self.tensor_stride)
+        shape = None if self.spatial_shape is None else kernel.shape_after(self.spatial_shape)
+        stride = _coarse_stride(self, kernel)
+        return _level_in(self, keys, stride, self.bound + reach, shape)
 
     def floor_level(
         self, stride: Triple, keys: Tensor, inverse: Tensor, count: Tensor | None = None
@@ -173,7 +214,21 @@ class VoxelGrid(Geometry):
             self.coarse_box(stride),
             self.inverses(),
             count,
+            self._floor_shape(stride),
         )
+
+    def _floor_shape(self, stride: Triple) -> Triple | None:
+        """Cells of the volume at a coarser stride."""
+        if self.spatial_shape is None:
+            return None
+        axes = zip(self.spatial_shape, self.tensor_stride, stride, strict=True)
+        x, y, z = (-(-n * fine // coarse) for n, fine, coarse in axes)
+        return x, y, z
+
+    @property
+    def _kind(self) -> tuple[Any, ...]:
+        """See `Geometry._kind`."""
+        return (*super()._kind, self.spatial_shape)
 
     @property
     def plan_kind(self) -> None:
@@ -210,10 +265,26 @@ def joint_box(boxes: Sequence[Box]) -> Box:
     return (x, y, z), (u, v, w)
 
 
-def _from_fields(grid: VoxelGrid, coords: Tensor, stride: Triple, bound: int) -> VoxelGrid:
-    """Grid of the unique sites among ``coords`` ``[M, 4]``, on the batch of ``grid``."""
-    keys = torch.unique(grid.key_format.pack(coords), sorted=True)
-    return VoxelGrid(keys, grid.batch_size, bound, stride, grid.downsampling, None, grid.key_format)
+def _level_in(
+    grid: VoxelGrid, keys: Tensor, stride: Triple, bound: int, shape: Triple | None
+) -> VoxelGrid:
+    """Level of a grid's batch, in a volume if there is one."""
+    box = None
+    if shape is not None:
+        ends = ((n - 1) * step for n, step in zip(shape, stride, strict=True))
+        x, y, z = (min(bound, max(0, end)) for end in ends)
+        box, bound = ((0, 0, 0), (x, y, z)), max(x, y, z)
+    own = grid.batch_size, bound, stride, grid.downsampling, None, grid.key_format, box
+    return VoxelGrid(keys, *own, spatial_shape=shape)
+
+
+def _sites_of(grid: VoxelGrid, coords: Tensor, stride: Triple, shape: Triple | None) -> Tensor:
+    """Sorted keys of the unique sites among ``coords`` ``[M, 4]``, those in the volume."""
+    if shape is not None:
+        end = torch.tensor(shape, device=grid.device) * torch.tensor(stride, device=grid.device)
+        coords = coords[((coords[:, 1:] >= 0) & (coords[:, 1:] < end)).all(1)]
+    keys: Tensor = torch.unique(grid.key_format.pack(coords), sorted=True)
+    return keys
 
 
 def _coarse_stride(grid: VoxelGrid, kernel: Kernel) -> Triple:
@@ -243,7 +314,8 @@ def _reached(grid: VoxelGrid, kernel: Kernel) -> VoxelGrid:
     reached = torch.cat([coords[rows, :1], targets[rows, slots]], dim=1)
     reach = kernel.reach * max(grid.tensor_stride)
     grid.key_format.check_bound(grid.bound, reach, "reached sites")
-    return _from_fields(grid, reached, stride, grid.bound + reach)
+    shape = None if grid.spatial_shape is None else kernel.shape_after(grid.spatial_shape)
+    return grid.reached_level(kernel, _sites_of(grid, reached, stride, shape))
 
 
 def _generated_sites(grid: VoxelGrid, kernel: Kernel) -> VoxelGrid:
@@ -261,4 +333,6 @@ def _generated_sites(grid: VoxelGrid, kernel: Kernel) -> VoxelGrid:
     grid.key_format.check_bound(grid.bound, reach, "generated sites")
     targets = coords[:, None, :].repeat(1, kernel.volume, 1)  # [N, K, 4]
     targets[:, :, 1:] += offsets
-    return _from_fields(grid, targets.reshape(-1, 4), stride, grid.bound + reach)
+    shape = None if grid.spatial_shape is None else kernel.shape_before(grid.spatial_shape)
+    keys = _sites_of(grid, targets.reshape(-1, 4), stride, shape)
+    return _level_in(grid, keys, stride, grid.bound + reach, shape)

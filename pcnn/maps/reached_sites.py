@@ -1,4 +1,4 @@
-"""Output sites that the inputs of a strided convolution reach, on CUDA devices."""
+"""Output sites that the inputs of a strided or dilating convolution reach, on CUDA devices."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pcnn.maps.radix_sort import MAX_ITEMS
 SOURCE = "reached_sites.cu"
 
 #: The struct ``Arguments`` of csrc/reached_sites.cu.
-ARGUMENTS = struct.Struct("5Pq25i0q")
+ARGUMENTS = struct.Struct("5Pq25i6I0q")
 
 #: Threads of a block of every kernel.
 THREADS = 256
@@ -33,8 +33,9 @@ def reached_sites(
 
     For every input p and slot: the candidate ``u = p - offset tensor_stride``, kept if the output's
     tensor stride divides it (modular check) and a packed key can hold it (boundary check), as a
-    packed key; then sorted, unique. Equals the sites that ``VoxelGrid.strided`` derives under
-    ``downsampling="reached"``.
+    packed key, and if it lies in the grid's volume where it has one; then sorted, unique. Equals
+    the sites that ``VoxelGrid.strided`` derives under ``downsampling="reached"``, and those of
+    ``VoxelGrid.dilated`` for a kernel of stride 1.
 
     The host waits once, for the number of sites: their memory is allocated exactly. Candidates
     take 48 bytes each of scratch memory, as many as there may be: ``prod_axis ceil(K / s)`` an
@@ -44,7 +45,7 @@ def reached_sites(
 
     Args:
         grid: input sites.
-        kernel: of a strided convolution; with stride 1 the output sites are the input's.
+        kernel: of the convolution, not of one slot at stride 1.
         fused: all four steps in one kernel, candidates in registers, one atomic a block; otherwise
             one kernel a step, intermediate results in memory for all N K pairs.
         simplified: enumerate only the ``ceil(K / s)`` slots an axis that can pass the modular
@@ -60,8 +61,6 @@ def reached_sites(
             key_format, the key_format has an axis of more than 30 bits, or there may be more
             candidates than one sort takes.
     """
-    if not kernel.is_strided:
-        return grid
     steps = zip(grid.tensor_stride, kernel.stride, strict=True)
     x, y, z = (t * s for t, s in steps)
     reach = kernel.reach * max(grid.tensor_stride)
@@ -75,7 +74,9 @@ def reached_sites(
             "downsampling='floor'"
         )
     keys = grid.keys.contiguous()
-    if grid.rows:
+    if not all(_volume(grid, kernel)):
+        keys = keys[:0]
+    elif grid.rows:
         found = torch.empty(grid.rows * most, dtype=torch.int64, device=grid.device)
         count = torch.zeros(1, dtype=torch.int32, device=grid.device)
         if fused:
@@ -83,15 +84,12 @@ def reached_sites(
         else:
             _separate(grid, kernel, keys, found, count)
         keys = _unique(keys, found, count, grid.key_format, (x, y, z), reach)
-    return VoxelGrid(
-        keys,
-        grid.batch_size,
-        grid.bound + reach,
-        (x, y, z),
-        grid.downsampling,
-        None,
-        grid.key_format,
-    )
+    return grid.reached_level(kernel, keys)
+
+
+def _volume(grid: VoxelGrid, kernel: Kernel) -> Triple:
+    """Cells of the output's volume along every axis; 1 where there is no volume."""
+    return (1, 1, 1) if grid.spatial_shape is None else kernel.shape_after(grid.spatial_shape)
 
 
 def _fused(
@@ -140,6 +138,11 @@ def _arguments(
     if max(key_format.axis_bits) > 30:
         raise ValueError(f"reached sites: key formats of at most 30 bits an axis, got {key_format}")
     steps = [t * s for t, s in zip(grid.tensor_stride, kernel.stride, strict=True)]
+    low, span = [0] * 3, [(1 << bits) - 1 for bits in key_format.axis_bits]
+    if grid.spatial_shape is not None:
+        low = list(key_format.half)
+        axes = zip(_volume(grid, kernel), steps, key_format.half, strict=True)
+        span = [min((n - 1) * step, half - 1) for n, step, half in axes]
     return ARGUMENTS.pack(
         keys.data_ptr(),
         found.data_ptr(),
@@ -156,4 +159,6 @@ def _arguments(
         *kernel.stride,
         *kernel.dilation,
         *kernel.padding,
+        *low,
+        *span,
     )

@@ -27,6 +27,23 @@ def compute_dtype(features: Tensor) -> torch.dtype:
     return torch.get_autocast_dtype(device)
 
 
+def linear(features: Tensor, matrix: Tensor, bias: Tensor | None, groups: int = 1) -> Tensor:
+    """A convolution of one slot that maps every site to itself, in `compute_dtype`.
+
+    Args:
+        features: ``[N, C_in]``.
+        matrix: ``[C_in / groups, C_out]``.
+        bias: ``[C_out]``.
+        groups: groups of channels.
+    """
+    dtype = compute_dtype(features)
+    narrow = dtype != matrix.dtype or dtype.itemsize == 2  # than weight gradients' sums
+    if groups > 1 or (narrow and torch.is_grad_enabled()):
+        out = pointwise(features, matrix, dtype, groups)
+        return out if bias is None else out + bias.to(out.dtype)
+    return nn.functional.linear(features, matrix.t(), bias)
+
+
 class _Convolution(nn.Module):
     """Weights, initialisation and the call that forward and transposed layers share."""
 
@@ -75,14 +92,6 @@ class _Convolution(nn.Module):
             f"groups={self.groups}, bias={self.bias is not None}, engine={self.engine.name}"
         )
 
-    def _pointwise(self, features: Tensor) -> Tensor:
-        dtype = compute_dtype(features)
-        narrow = dtype != self.weight.dtype or dtype.itemsize == 2  # than weight gradients' sums
-        if self.groups > 1 or (narrow and torch.is_grad_enabled()):
-            out = pointwise(features, self.weight[0], dtype, self.groups)
-            return out if self.bias is None else out + self.bias.to(out.dtype)
-        return nn.functional.linear(features, self.weight[0].t(), self.bias)
-
 
 class Conv3d(_Convolution):
     """Sparse convolution: ``out[i] = sum over (i, j, k) of x[j] @ W[k] + b``.
@@ -123,7 +132,7 @@ class Conv3d(_Convolution):
         if out is None:
             out = output_sites(geometry, kernel) if kernel.is_strided else geometry
         if kernel.is_pointwise and out is geometry:
-            return x.replace(self._pointwise(x.features))
+            return x.replace(linear(x.features, self.weight[0], self.bias, self.groups))
         kernel_map = geometry.kernel_map(out, kernel, self.engine)
         features = convolution(
             x.features,

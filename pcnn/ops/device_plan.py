@@ -73,7 +73,8 @@ class DevicePlan:
         self.recipe, self.downsampling, self.key_format = recipe, downsampling, key_format
         self.strides = {0: spacing}
         for number, (parent, direction, kernel) in enumerate(recipe.levels, 1):
-            if downsampling == "floor" and direction == "down" and parent in self.strides:
+            floored = downsampling == "floor" and direction == "down" and kernel.is_strided
+            if floored and parent in self.strides:
                 (x, y, z), (a, b, c) = self.strides[parent], kernel.stride
                 self.strides[number] = x * a, y * b, z * c
         #: strides that are sorted, and the place of every level among them

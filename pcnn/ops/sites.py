@@ -31,6 +31,12 @@ def output_sites(geometry: Geom, kernel: Kernel) -> Geom:
     return geometry.strided(kernel, derive)
 
 
+def dilated_sites(geometry: Geom, kernel: Kernel) -> Geom:
+    """Output sites of a convolution of stride 1 that is not submanifold; see `Geometry.dilated`."""
+    derive = reached_sites if has_kernels(geometry.device) and geometry.name == "voxel" else None
+    return geometry.dilated(kernel, derive)  # type: ignore[arg-type]
+
+
 def _on_device(grid: VoxelGrid, kernel: Kernel) -> VoxelGrid:
     if grid.downsampling == "reached":
         return reached_sites(grid, kernel)

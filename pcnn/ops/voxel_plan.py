@@ -24,7 +24,7 @@ from pcnn.ops.engine import Engine
 from pcnn.ops.recipe import NetworkPlan, PlannedMap, Recipe, Wanted
 from pcnn.ops.room import PlanRoom, Room, WaitsForDevice
 from pcnn.ops.room_levels import Meanwhile
-from pcnn.ops.sites import output_sites
+from pcnn.ops.sites import dilated_sites, output_sites
 
 #: Layouts that are as long as the rows of their map.
 _FIXED = ("table", "masks", *TILES)
@@ -166,7 +166,8 @@ class VoxelPlan(NetworkPlan):
         """Every slot of every row counts as filled, and an unknown level as large as its parent."""
         rows = [root.rows]
         for parent, direction, kernel in self.recipe.levels:
-            rows.append(rows[parent] * (1 if direction == "down" else kernel.volume))
+            fewer = direction == "down" and kernel.is_strided
+            rows.append(rows[parent] * (1 if fewer else kernel.volume))
         sides = [(rows[planned.source], rows[planned.target]) for planned in self.recipe.maps]
         return sum(map(_bytes, self.recipe.maps, sides, self.wanted[backward]))
 
@@ -210,8 +211,11 @@ class VoxelPlan(NetworkPlan):
         for number, (parent, direction, kernel) in enumerate(self.recipe.levels, 1):
             above = grids[parent]
             if grids[number] is None and above is not None:
-                down = direction == "down"
-                grids[number] = output_sites(above, kernel) if down else above.generated(kernel)
+                if direction == "up":
+                    grids[number] = above.generated(kernel)
+                else:
+                    derive = output_sites if kernel.is_strided else dilated_sites
+                    grids[number] = derive(above, kernel)
         views: list[tuple[KernelMap, str]] = []
         resting: list[KernelMap] = []
         sectioned: list[KernelMap] | None = None if cut is None else []

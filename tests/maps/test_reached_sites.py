@@ -1,7 +1,9 @@
+from dataclasses import replace
+
 import pytest
 import torch
 
-from pcnn.geometry import Kernel, KeyFormat, VoxelGrid
+from pcnn.geometry import Kernel, KeyFormat, VoxelGrid, grid_of_cells
 from pcnn.maps.reached_sites import reached_sites
 from tests.clouds import surface_grid
 
@@ -68,9 +70,35 @@ def test_sites_near_the_limit_of_the_packing(emulated: None) -> None:
             reached_sites(grid, Kernel.of(7, 2), fused=fused, simplified=simplified)
 
 
-def test_stride_one_keeps_the_sites() -> None:
-    grid = surface_grid(30)
-    assert reached_sites(grid, Kernel.of(3)) is grid
+@pytest.mark.parametrize(
+    ("kernel", "shape"),
+    [
+        (Kernel.of(3), None),
+        (Kernel.of(2, 1, 3), None),
+        (Kernel.of(3, padding=0), (9, 8, 7)),
+        (Kernel.of(3, 2, padding=1), (9, 8, 7)),
+        (Kernel.of(4, (2, 3, 1), padding=(0, 2, 3)), (9, 8, 7)),
+        (Kernel.of(9, 1, padding=0), (9, 8, 7)),  # no place along y
+        (Kernel.of(2, 2), (1 << 20, 8, 7)),  # more than a key holds
+    ],
+    ids=str,
+)
+def test_sites_of_stride_one_and_in_a_volume(
+    emulated: None, kernel: Kernel, shape: tuple[int, int, int] | None
+) -> None:
+    draw = torch.Generator().manual_seed(3)
+    for n in (0, 120):
+        cells = torch.rand(n, 3, generator=draw) * torch.tensor([9, 8, 7])
+        batch = torch.randint(0, 2, (n,), generator=draw)
+        grid = grid_of_cells(cells.floor(), batch, 2, "reached")
+        grid = replace(grid, spatial_shape=shape)
+        expected = grid.strided(kernel) if kernel.is_strided else grid.dilated(kernel)
+        expected.validate()
+        for fused, simplified in STEPS:
+            sites = reached_sites(grid, kernel, fused=fused, simplified=simplified)
+            assert torch.equal(sites.keys, expected.keys)
+            assert sites.spatial_shape == expected.spatial_shape
+            assert sites.extent == expected.extent
 
 
 def test_too_many_candidates_are_refused(emulated: None) -> None:

@@ -1,0 +1,233 @@
+"""`SparseConvTensor`, and what layers keep in it for the layers behind them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pcnn.compat.spconv.core import ConvAlgo
+from pcnn.compat.spconv.pytorch.axes import MOST_AXES, expand_nd
+from pcnn.compat.spconv.pytorch.errors import require
+from pcnn.compat.spconv.pytorch.sites import Sites
+from pcnn.geometry import KernelMap
+
+__all__ = ["ImplicitGemmIndiceData", "IndiceData", "SparseConvTensor", "expand_nd", "scatter_nd"]
+
+
+@dataclass(frozen=True, eq=False)
+class IndiceData:
+    """The kernel map of a layer under its ``indice_key``, with the sites on both sides.
+
+    Args:
+        kernel_map: triplets from the input's rows to the output's.
+        source: cells of the input.
+        target: cells of the output.
+        is_subm: whether both are the same.
+        algo: the algorithm that the layer was given.
+        ksize: kernel size per axis, as stride, padding and dilation.
+        stride: ...
+        padding: ...
+        dilation: ...
+        spatial_shape: of the input.
+        out_spatial_shape: of the output.
+    """
+
+    kernel_map: KernelMap
+    source: Sites
+    target: Sites
+    is_subm: bool
+    algo: ConvAlgo
+    ksize: list[int]
+    stride: list[int]
+    padding: list[int]
+    dilation: list[int]
+    spatial_shape: list[int]
+    out_spatial_shape: list[int]
+
+    @property
+    def indices(self) -> Tensor:
+        """``[N_in, 1 + d]`` int32, cells of the input."""
+        return self.source.indices
+
+    @property
+    def out_indices(self) -> Tensor:
+        """``[N_out, 1 + d]`` int32, cells of the output."""
+        return self.target.indices
+
+
+#: spconv has two classes for what is one here.
+ImplicitGemmIndiceData = IndiceData
+
+
+class SparseConvTensor:
+    """Features on cells of a volume.
+
+    Rows are in the order in which they are given, and submanifold, inverse and pointwise layers
+    keep it. Rows of sites that a layer makes are sorted by (batch, axes).
+
+    Args:
+        features: ``[N, C]``.
+        indices: ``[N, 1 + d]`` int32 (batch, axes) with d from 1 to 3, each cell once.
+        spatial_shape: cells along the axes, in the order of the indices.
+        batch_size: number of clouds.
+        grid: kept, and not read.
+        voxel_num: kept, and not read.
+        indice_dict: what layers keep, by ``indice_key``.
+        benchmark: kept, and not read.
+
+    Raises:
+        ValueError: another shape or dtype, or no cloud. Cells out of the volume or given twice are
+            an error in the first layer that looks at them.
+    """
+
+    def __init__(
+        self,
+        features: Tensor,
+        indices: Tensor,
+        spatial_shape: Sequence[int],
+        batch_size: int,
+        grid: Tensor | None = None,
+        voxel_num: Tensor | None = None,
+        indice_dict: dict[Any, IndiceData] | None = None,
+        benchmark: bool = False,
+    ) -> None:
+        axes = indices.shape[1] - 1 if indices.ndim == 2 else 0
+        require(features.ndim == 2, f"features must be [N, C], got {list(features.shape)}")
+        require(
+            indices.dtype == torch.int32 and 1 <= axes <= MOST_AXES,
+            f"indices must be [N, 1 + d] int32 with d from 1 to {MOST_AXES}, got "
+            f"{list(indices.shape)} {indices.dtype}",
+        )
+        require(
+            len(spatial_shape) == axes,
+            f"spatial_shape must hold one number for each of the {axes} axes of the indices, got "
+            f"{list(spatial_shape)}",
+        )
+        require(batch_size > 0, f"batch_size must be positive, got {batch_size}")
+        self._features = features
+        self.spatial_shape = [int(cells) for cells in spatial_shape]
+        self.batch_size = int(batch_size)
+        self.indice_dict: dict[Any, IndiceData] = {} if indice_dict is None else indice_dict
+        self.grid, self.voxel_num, self.benchmark = grid, voxel_num, benchmark
+        self.benchmark_record: dict[str, Any] = {}
+        self._sites = Sites(indices, self.spatial_shape, self.batch_size)
+
+    def __repr__(self) -> str:
+        return f"SparseConvTensor[shape={self._features.shape}]"
+
+    @property
+    def features(self) -> Tensor:
+        """``[N, C]``; `replace_feature` gives a tensor with others."""
+        return self._features
+
+    @features.setter
+    def features(self, val: Tensor) -> None:
+        """Refused: layers before and behind share a tensor's sites, but not its features."""
+        raise ValueError("features are not set: x = x.replace_feature(features) gives a new tensor")
+
+    @property
+    def indices(self) -> Tensor:
+        """``[N, 1 + d]`` int32 (batch, axes)."""
+        return self._sites.indices
+
+    @indices.setter
+    def indices(self, val: Tensor) -> None:
+        """Other cells; what was found for those before is not kept with the tensor."""
+        self._sites = Sites(val, self.spatial_shape, self.batch_size)
+
+    @property
+    def sites(self) -> Sites:
+        """The cells, with the levels and maps found for them so far."""
+        if self._sites.spatial_shape != self.spatial_shape:
+            self._sites = Sites(self._sites.indices, self.spatial_shape, self.batch_size)
+        return self._sites
+
+    @property
+    def spatial_size(self) -> int:
+        """Number of cells of the volume."""
+        return math.prod(self.spatial_shape)
+
+    @property
+    def sparity(self) -> float:
+        """Share of the volume's cells that are there."""
+        return len(self._features) / self.spatial_size / self.batch_size
+
+    @property
+    def is_quantized(self) -> bool:
+        """False: there are no quantised features here."""
+        return False
+
+    def replace_feature(self, feature: Tensor) -> SparseConvTensor:
+        """The tensor with other features ``[N, C]``."""
+        made = self.shadow_copy()
+        made._features = feature
+        return made
+
+    def shadow_copy(self) -> SparseConvTensor:
+        """A tensor of its own with all that this one holds."""
+        made = object.__new__(type(self))
+        made.__dict__.update(self.__dict__)
+        return made
+
+    def select_by_index(self, valid_indices: Tensor) -> SparseConvTensor:
+        """The rows of an index or a mask, without what layers kept."""
+        made = self.replace_feature(self._features[valid_indices])
+        made.indices, made.indice_dict = self.indices[valid_indices], {}
+        return made
+
+    def on_sites(
+        self,
+        features: Tensor,
+        sites: Sites,
+        spatial_shape: Sequence[int],
+        indice_dict: dict[Any, IndiceData],
+    ) -> SparseConvTensor:
+        """The output of a layer on other sites; arguments as in the constructor."""
+        made = self.shadow_copy()
+        made._features, made._sites = features, sites
+        made.spatial_shape, made.indice_dict = list(spatial_shape), indice_dict
+        return made
+
+    def find_indice_pair(self, key: Any) -> IndiceData | None:
+        """What a layer kept under a key; ``None``: nothing, or no key."""
+        return None if key is None else self.indice_dict.get(key)
+
+    def dense(self, channels_first: bool = True) -> Tensor:
+        """The volume ``[B, C, *spatial_shape]``, or ``[B, *spatial_shape, C]``; 0 elsewhere."""
+        shape = [self.batch_size, *self.spatial_shape, self._features.shape[1]]
+        volume = scatter_nd(self.indices.to(self._features.device).long(), self._features, shape)
+        return volume.movedim(-1, 1).contiguous() if channels_first else volume
+
+    @classmethod
+    def from_dense(cls, x: Tensor) -> SparseConvTensor:
+        """Tensor of the cells of ``[B, *spatial_shape, C]`` where some channel is not 0."""
+        cells = (x != 0).any(-1).nonzero()
+        features = x[tuple(cells.unbind(1))]
+        return cls(features, cells.int(), x.shape[1:-1], x.shape[0])
+
+    def minus(self) -> SparseConvTensor:
+        """The tensor with the negative features."""
+        return self.replace_feature(-self._features)
+
+    def __add__(self, other: SparseConvTensor | Tensor) -> SparseConvTensor:
+        added = other.features if isinstance(other, SparseConvTensor) else other
+        return self.replace_feature(self._features + added)
+
+    __radd__ = __add__
+
+
+def scatter_nd(indices: Tensor, updates: Tensor, shape: Sequence[int]) -> Tensor:
+    """Zeros of a shape with rows written at places.
+
+    Args:
+        indices: ``[N, d]`` int64, places along the first d axes, each once.
+        updates: ``[N, ...]``.
+        shape: of the result.
+    """
+    volume = updates.new_zeros(*shape)
+    return volume.index_put(tuple(indices.unbind(-1)), updates)
