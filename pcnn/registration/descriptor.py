@@ -18,10 +18,14 @@ class Described:
     Args:
         points: [N, 3] float32 in the cloud's own frame [m].
         features: [N, C] float32; near in Euclidean distance where places look similar.
+        turned: [N, G, C'] float16, descriptors of the same points in copies of the cloud that the
+            rotations of a group turned, where they were asked for
+            (`pcnn.registration.turned_copies`).
     """
 
     points: Tensor
     features: Tensor
+    turned: Tensor | None = None
 
 
 class Descriptor(Protocol):

@@ -16,6 +16,7 @@ from pcnn.registration.ransac import Solution, ransac_batch
 from pcnn.registration.rigid_fit import weighted_svd
 from pcnn.registration.settings import EstimateSettings
 from pcnn.registration.transforms import transform_points
+from pcnn.registration.turned_copies import in_one_order
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,8 +67,7 @@ def estimate_all(
         seed = settings.seed if names is None else seed_of(names[place], settings.seed)
         try:
             matches = sampled_matches(
-                source.features.to(device),
-                target.features.to(device),
+                *_compared(source, target, device),
                 samples,
                 settings.matching,
                 settings.sampling,
@@ -99,6 +99,15 @@ def estimate_all(
         Estimate(source.cpu(), target.cpu(), solution, seconds)
         for (_, source, target), solution in zip(made, solutions, strict=True)
     ]
+
+
+def _compared(
+    source: Described, target: Described, device: torch.device | str
+) -> tuple[Tensor, Tensor]:
+    """The descriptors that are matched: of turned copies, where both clouds have them."""
+    if source.turned is None or target.turned is None:
+        return source.features.to(device), target.features.to(device)
+    return in_one_order(source, target, device)
 
 
 def seed_of(name: str, seed: int) -> int:

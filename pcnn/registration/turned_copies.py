@@ -1,0 +1,104 @@
+"""Descriptors that hold under any rotation: those of turned copies of a cloud (after YOHO, 3.2).
+
+A network whose descriptors hold under rotations by tens of degrees describes every copy of a cloud
+that a finite group of rotations makes. Turn the cloud, and the copies are described in another
+order, but for a rest that the network was trained to bear: ``f(g B) = f(g h A)`` where ``B = h A``.
+So descriptors averaged over the copies hold under all rotations, and tell less. Matches by them
+vote for h, and with the copies in that order whole rows of descriptors are compared.
+
+Source: H. Wang et al., You Only Hypothesize Once, 2022; without its networks on the group.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from pcnn.registration.descriptor import Described, unit_length
+from pcnn.registration.matching import drawn, match
+from pcnn.registration.rotation_group import rotation_group
+
+#: Points of each cloud whose matches vote for a rotation.
+VOTERS = 2000
+
+
+def pooled(turned: Tensor) -> Tensor:
+    """Descriptors that do not depend on the order of the copies: mean and deviation over them.
+
+    Args:
+        turned: ``[N, G, C]``.
+
+    Returns:
+        ``[N, 2 C]`` float32 of unit length.
+    """
+    numbers = turned.float()
+    return unit_length(torch.cat([numbers.mean(1), numbers.std(1, correction=0)], 1))
+
+
+def relative_turn(source: Described, target: Described, device: torch.device | str = "cpu") -> int:
+    """The rotation of the group that turns the source as the target lies, nearly.
+
+    The points of mutual matches of pooled descriptors are compared under every order of the copies;
+    each match has one vote.
+
+    Args:
+        source: with turned copies.
+        target: with as many.
+        device: where it computes.
+
+    Returns:
+        The number of the rotation; 0, the identity, where there is no match.
+
+    Raises:
+        ValueError: clouds without copies or with different ones, or descriptors that are not
+            finite.
+    """
+    moving, fixed = _copies(source, target)
+    order = moving.shape[1]
+    products = rotation_group(order).products.to(device)
+    generator = torch.Generator().manual_seed(0)
+    rows = [drawn(len(one.points), VOTERS, generator) for one in (source, target)]
+    ends = [one.features[own].to(device) for one, own in zip((source, target), rows, strict=True)]
+    if not all(map(len, ends)):
+        return 0
+    found = match(ends[0], ends[1], "mutual")
+    moving = moving[rows[0]].to(device)[found.source].float()  # [M, G, C]
+    fixed = fixed[rows[1]].to(device)[found.target].float()
+    agreement = [(moving[:, products[:, turn]] * fixed).sum((1, 2)) for turn in range(order)]
+    votes = torch.stack(agreement).argmax(0)  # [M]
+    return int(torch.bincount(votes, minlength=order).argmax())
+
+
+def in_one_order(
+    source: Described, target: Described, device: torch.device | str = "cpu"
+) -> tuple[Tensor, Tensor]:
+    """Descriptors of all copies of two clouds, side by side in the order that fits both.
+
+    Args:
+        source: with turned copies.
+        target: with as many.
+        device: where it computes.
+
+    Returns:
+        ``[N, G C]`` and ``[M, G C]`` float32 of unit length.
+
+    Raises:
+        ValueError: as `relative_turn`.
+    """
+    moving, fixed = _copies(source, target)
+    products = rotation_group(moving.shape[1]).products
+    order = products[:, relative_turn(source, target, device)]
+    ends = moving[:, order], fixed
+    first, second = (unit_length(one.to(device).flatten(1).float()) for one in ends)
+    return first, second
+
+
+def _copies(source: Described, target: Described) -> tuple[Tensor, Tensor]:
+    if source.turned is None or target.turned is None:
+        raise ValueError("both clouds must be described with turned copies")
+    if source.turned.shape[1:] != target.turned.shape[1:]:
+        raise ValueError(
+            "both clouds must have as many copies and channels, got "
+            f"{list(source.turned.shape[1:])} and {list(target.turned.shape[1:])}"
+        )
+    return source.turned, target.turned

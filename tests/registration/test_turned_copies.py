@@ -1,0 +1,97 @@
+"""Descriptors of turned copies hold under any rotation of either cloud."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from pcnn.datasets import OnPoints, OnVoxels, Placement
+from pcnn.geometry import PointSet
+from pcnn.registration.descriptor import Described
+from pcnn.registration.estimate import estimate_all
+from pcnn.registration.network_descriptor import NetworkDescriptor
+from pcnn.registration.register import default_settings
+from pcnn.registration.rotation_group import ORDERS, rotation_group
+from pcnn.registration.turned_copies import in_one_order, pooled, relative_turn
+from pcnn.tensor import SparseTensor
+
+
+def turned_by(seed: int) -> Tensor:
+    """A rotation [3, 3], drawn evenly."""
+    generator = torch.Generator().manual_seed(seed)
+    q, r = torch.linalg.qr(torch.randn(3, 3, generator=generator, dtype=torch.float64))
+    q = q * r.diagonal().sign()
+    return q * torch.linalg.det(q)
+
+
+@pytest.mark.parametrize(("order", "reach"), [(1, 180.0), (24, 62.8), (60, 44.5)])
+def test_groups_are_closed_and_near_every_rotation(order: int, reach: float) -> None:
+    rotations, products = rotation_group(order)
+    assert rotations.shape == (order, 3, 3)
+    assert torch.equal(rotations[0], torch.eye(3, dtype=torch.float64))
+    identity = torch.eye(3, dtype=torch.float64).expand(order, 3, 3)
+    torch.testing.assert_close(rotations @ rotations.transpose(1, 2), identity)
+    torch.testing.assert_close(torch.linalg.det(rotations), torch.ones(order, dtype=torch.float64))
+    torch.testing.assert_close(rotations[products], rotations[:, None] @ rotations[None])
+    assert all(len(set(row)) == order for row in products.tolist())
+    for seed in range(50):
+        traces = (rotations.transpose(1, 2) @ turned_by(seed)).diagonal(dim1=1, dim2=2).sum(1)
+        nearest = math.degrees(math.acos(min(1.0, (float(traces.max()) - 1) / 2)))
+        assert nearest <= reach + 0.1
+    with pytest.raises(ValueError, match="1, 24, 60"):
+        rotation_group(12)
+    assert order in ORDERS
+
+
+class Directional(nn.Module):
+    """Describes a place by waves over its coordinates: other ones in every turned copy."""
+
+    def forward(self, x: SparseTensor) -> SparseTensor:
+        at = x.geometry
+        places = at.points if isinstance(at, PointSet) else 0.05 * at.coords[:, 1:]
+        waves = torch.linspace(0.2, 6, 24).view(3, 8)
+        values = torch.cat([torch.sin(places @ waves), torch.cos(places @ waves.roll(1, 0))], 1)
+        return SparseTensor(values, x.geometry)
+
+
+@pytest.mark.parametrize("placement", [OnPoints(thin=0.02), OnVoxels()])
+def test_clouds_that_lie_any_way_are_registered(placement: Placement) -> None:
+    generator = torch.Generator().manual_seed(3)
+    points = torch.rand(700, 3, generator=generator) * torch.tensor([1.0, 1.5, 2.0])
+    one, many = (
+        NetworkDescriptor(Directional(), 0.05, "waves", placement, copies=copies)
+        for copies in (1, 24)
+    )
+    for turn in (0, 7, 20):
+        rotation = rotation_group(24).rotations[turn]
+        placed = (points.double() @ rotation.T + 1).float()
+        source, target = many(points), many(placed)
+        assert source.turned is not None
+        assert source.turned.shape == (len(source.points), 24, 16)
+        assert relative_turn(source, target) == turn
+        (found,) = estimate_all([source], [target], default_settings(0.05), 500)
+        assert found.solution.transform is not None
+        assert float((found.solution.transform[:3, :3] - rotation).abs().max()) < 0.1
+        (found,) = estimate_all([one(points)], [one(placed)], default_settings(0.05), 500)
+        assert int(found.solution.inliers.sum()) < 60  # without copies
+
+
+def test_pooled_descriptors_do_not_depend_on_the_order_of_copies() -> None:
+    turned = torch.randn(5, 24, 4)
+    torch.testing.assert_close(pooled(turned[:, torch.randperm(24)]), pooled(turned))
+    assert pooled(turned).shape == (5, 8)
+    none = Described(torch.zeros(0, 3), torch.zeros(0, 8), torch.zeros(0, 24, 4).half())
+    assert relative_turn(none, none) == 0
+    assert [tuple(one.shape) for one in in_one_order(none, none)] == [(0, 96), (0, 96)]
+
+
+def test_clouds_of_different_copies_are_refused() -> None:
+    points = torch.zeros(3, 3)
+    some = Described(points, torch.ones(3, 8), torch.ones(3, 24, 4).half())
+    with pytest.raises(ValueError, match="with turned copies"):
+        in_one_order(some, Described(points, torch.ones(3, 8)))
+    with pytest.raises(ValueError, match="as many copies"):
+        in_one_order(some, Described(points, torch.ones(3, 8), torch.ones(3, 60, 4).half()))
