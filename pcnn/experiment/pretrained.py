@@ -148,7 +148,11 @@ def extent(points: Tensor) -> float:
 
 
 def trained_descriptor(
-    cfg: DictConfig, weights: Mapping[str, Tensor], name: str, device: torch.device | str
+    cfg: DictConfig,
+    weights: Mapping[str, Tensor],
+    name: str,
+    device: torch.device | str,
+    copies: int = 1,
 ) -> NetworkDescriptor:
     """The network of a configuration with given weights.
 
@@ -157,21 +161,30 @@ def trained_descriptor(
         weights: of the network itself.
         name: as it is named beside figures.
         device: where it computes.
+        copies: turned copies of a cloud that are described, as in `NetworkDescriptor`.
 
     Raises:
-        ValueError: weights of another network.
+        ValueError: weights of another network, or another number of copies.
     """
     net = build.network(cfg, 1, int(cfg.data.out_channels))
     check_finite(weights, name)
     with fitting(name):
         net.load_state_dict(dict(weights))
     return NetworkDescriptor(
-        net.to(device).eval(), voxel_size(cfg), name, build.placement(cfg), device
+        net.to(device).eval(),
+        voxel_size(cfg),
+        name if copies == 1 else f"{name}, {copies} turned copies",
+        build.placement(cfg),
+        device,
+        copies,
     )
 
 
 def of_checkpoint(
-    path: str | Path, device: torch.device | str = "cpu", allow_targets: Sequence[str] = ()
+    path: str | Path,
+    device: torch.device | str = "cpu",
+    allow_targets: Sequence[str] = (),
+    copies: int = 1,
 ) -> NetworkDescriptor:
     """The descriptor of a checkpoint, by the configuration that it carries.
 
@@ -179,6 +192,7 @@ def of_checkpoint(
         path: the checkpoint.
         device: where it computes.
         allow_targets: packages of the user's own whose classes the configuration may name.
+        copies: turned copies of a cloud that are described, as in `NetworkDescriptor`.
 
     Raises:
         FileNotFoundError: no such checkpoint.
@@ -190,7 +204,8 @@ def of_checkpoint(
         weights = found.weights
         if cfg.task.name != "registration":
             raise FileError(path, f"trained for {cfg.task.name}, not for registration")
-        return trained_descriptor(cfg, weights, described(cfg, path, cfg.data.source), device)
+        name = described(cfg, path, cfg.data.source)
+        return trained_descriptor(cfg, weights, name, device, copies)
 
 
 def described(cfg: DictConfig, path: str | Path, source: str) -> str:

@@ -119,7 +119,8 @@ def evaluate_trained(
     with build.refused_values():
         found = RunCheckpoint.read(checkpoint, mmap=False)
         name = described(cfg, checkpoint, str(config_of(found)["data"]["source"]))
-        descriptor = trained_descriptor(cfg, found.weights, name, device)
+        copies = int(cfg.task.get("copies", 1))
+        descriptor = trained_descriptor(cfg, found.weights, name, device, copies)
         return report_pairs(cfg, folder, data, descriptor, device, loggers)
 
 
@@ -242,6 +243,7 @@ def report_pairs(
         "pairs": len(data.pairs),
         "notes": data.notes(),
         "descriptor": descriptor.name,
+        "copies": options.copies,
         "solver": solver_name(options.solver),
         "refine": options.refine,
         "matching": rules.matching,

@@ -22,6 +22,8 @@ class RegistrationOptions:
             ``pointcnnpp_printed`` or ``strict``.
         predator_compat: count 3DLoMatch's pairs as Predator's evaluator does.
         samples: numbers of samples; 0 takes all points.
+        copies: turned copies of every cloud that a network describes, 1, 24 or 60: with 24 and 60
+            its descriptors hold under any rotation (`pcnn.registration.turned_copies`).
         solver: ``torch``, ``open3d`` or ``svd``.
         matching: ``one_way`` or ``mutual``.
         sampling: ``random_points``, ``random_matches`` or ``top_k``.
@@ -41,6 +43,7 @@ class RegistrationOptions:
     protocol: str = "predator"
     predator_compat: bool = False
     samples: Annotated[Sequence[Natural], MinLen(1)] = SAMPLES
+    copies: Count = 1
     solver: Solver = "torch"
     matching: Matching | None = None
     sampling: Sampling | None = None
