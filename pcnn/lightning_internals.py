@@ -43,6 +43,11 @@ def is_end_of_epoch(trainer: Trainer) -> bool:
     return trainer.fit_loop.epoch_loop._num_ready_batches_reached()
 
 
+def is_accumulating(trainer: Trainer) -> bool:
+    """True in a batch behind which the optimiser does not step yet."""
+    return trainer.fit_loop._should_accumulate()
+
+
 def is_validation_due(trainer: Trainer) -> bool:
     """True where the interval of validations ends at this batch, wherever training ends."""
     loop = trainer.fit_loop

@@ -25,6 +25,7 @@ from pcnn.experiment.schema import training_part
 from pcnn.experiment.targets import allowed_packages, construct, verified
 from pcnn.hints import shown
 from pcnn.ops.engine import check_served
+from pcnn.tasks.network_task import NetworkTask
 
 # what constructors raise for a value that they do not take
 REFUSALS = (ValueError, MisconfigurationException, ImportError)
@@ -170,6 +171,8 @@ def task(cfg: DictConfig) -> L.LightningModule:
     facts["views"] = make(plain(cfg.tta), "tta", allow) if cfg.get("tta") else None
     module = make(node, "task", allow, net=net, **asked_for(node, facts))
     assert isinstance(module, L.LightningModule)
+    if isinstance(module, NetworkTask):
+        module.out_of_memory = cfg.trainer.get("out_of_memory") or "raise"
     try_schedule(module, node)
     return module
 

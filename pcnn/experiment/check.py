@@ -204,6 +204,12 @@ def check_combination(cfg: DictConfig) -> None:
     reason = no_graph(cfg) if cfg.trainer.get("graph") is True else None
     if reason is not None:
         raise ConfigError(f"trainer.graph=true: {reason}.\npossible: trainer.graph=auto")
+    survives = cfg.trainer.get("out_of_memory", "raise") != "raise"
+    if survives and cfg.trainer.get("sync_batchnorm") and str(cfg.trainer.get("devices")) != "1":
+        raise ConfigError(
+            f"trainer.out_of_memory={cfg.trainer.out_of_memory}: norms over all devices wait for a "
+            "device that leaves its batch out.\npossible: trainer.sync_batchnorm=false"
+        )
     if cfg.trainer.get("max_steps") == -1 and cfg.trainer.get("max_epochs") in (None, -1):
         raise ConfigError(
             "trainer.max_steps=-1 leaves the length of the training open, and the schedule with it."
@@ -220,6 +226,8 @@ def no_graph(cfg: DictConfig) -> str | None:
         return f"engine={cfg.engine.name} takes numbers of every map to the host"
     if cfg.get("compile"):
         return "compile=true makes another graph of the network"
+    if cfg.trainer.get("out_of_memory", "raise") != "raise":
+        return f"trainer.out_of_memory={cfg.trainer.out_of_memory} takes steps apart"
     if cfg.trainer.get("sync_batchnorm") and str(cfg.trainer.get("devices")) != "1":
         return "trainer.sync_batchnorm=true counts spare rows"
     if str(cfg.trainer.get("strategy")) not in ONE_PROCESS_A_DEVICE:

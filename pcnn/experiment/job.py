@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import torch
 import torch.distributed
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
@@ -32,6 +33,7 @@ from pcnn.errors import RunWarning, StorageError, first_line, storage_cause
 from pcnn.escaping import say
 from pcnn.experiment import run_folder
 from pcnn.experiment.errors import ConfigError
+from pcnn.tasks.out_of_memory import LEVERS
 
 # by these a process knows its place among the ranks; Lightning sets them when it starts the others
 PLACE = ("MASTER_ADDR", "MASTER_PORT", "NODE_RANK", "LOCAL_RANK", "WORLD_SIZE")
@@ -71,6 +73,7 @@ def started(folder: Path, message: Callable[[str], str]) -> Iterator[StopSignals
         locked(folder),
         told_full_disk(folder),
         told_lost_worker(folder),
+        told_out_of_memory(folder),
         stoppable(message) as stop,
         one_job(),
         repeated_warnings(Console(quiet=rank() != 0)),
@@ -269,6 +272,22 @@ def told_lost_worker(folder: Path) -> Iterator[None]:
             f"a process that loads data was lost: {first_line(error)}\n"
             "possible: where memory ran out, fewer dataset.num_workers or a smaller dataset.crop; "
             "where /dev/shm is full, more of it (docker: --shm-size)\n"
+            f"{kept(folder, 'Then')}"
+        ) from error
+
+
+@contextmanager
+def told_out_of_memory(folder: Path) -> Iterator[None]:
+    """Tell of a device without room, with the settings that need less.
+
+    Raises:
+        ConfigError: in place of torch's error.
+    """
+    try:
+        yield
+    except torch.OutOfMemoryError as error:
+        raise ConfigError(
+            f"the memory of the device is full: {first_line(error)}\npossible: {LEVERS}\n"
             f"{kept(folder, 'Then')}"
         ) from error
 

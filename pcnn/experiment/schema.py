@@ -21,7 +21,10 @@ ABOUT: Mapping[str, Mapping[str, Any]] = {
     "dataset": {"name": str, "tasks": Mapping[str, Any]},
     "geometry": {"name": str},
     "engine": {"name": str, "deterministic": bool, "layers": str | Mapping[str, Any] | None},
-    "trainer": {"graph": Literal["auto"] | bool},
+    "trainer": {
+        "graph": Literal["auto"] | bool,
+        "out_of_memory": Literal["raise", "skip", "split"],
+    },
     "task": {
         "name": str,
         "metric": Optional[str],  # noqa: UP045 - as below

@@ -25,6 +25,7 @@ from pcnn.runtime.compile import Compiled, compile
 from pcnn.runtime.optimizer_graph import update_as_graph
 from pcnn.tasks.fused_optimizer import leaves_steps_out, made_for
 from pcnn.tasks.graphed_steps import GraphedSteps, capture_on
+from pcnn.tasks.out_of_memory import MemoryGuard, OutOfMemory, share_buffers
 from pcnn.tensor import SparseTensor
 
 
@@ -72,6 +73,9 @@ class NetworkTask(L.LightningModule):
         self.prefetch_maps = prefetch_maps
         self.compiled = compiled
         self.graph = graph
+        #: what becomes of a batch without room on the device (`pcnn.tasks.out_of_memory`)
+        self.out_of_memory: OutOfMemory = "raise"
+        self._guard: MemoryGuard | None = None
         self._graphed: GraphedSteps | None = None
         # in a dict, unseen by torch: the parameters would be there twice, under other names; by the
         # network's id, which a copy of the task does not share, as it must not the compiled code
@@ -159,7 +163,9 @@ class NetworkTask(L.LightningModule):
 
     def backward(self, loss: Tensor, *args: Any, **kwargs: Any) -> None:
         """Gradients of a loss; graphs have a backward of their own."""
-        if self._graphed is None:
+        if self._guard is not None:
+            self._guard.backward(loss)
+        elif self._graphed is None:
             super().backward(loss, *args, **kwargs)
         else:
             self._graphed.backward(loss)
@@ -168,6 +174,14 @@ class NetworkTask(L.LightningModule):
         """Let all ranks evaluate with the running statistics of the first one."""
         if self._graphed is not None:
             self._graphed.share_buffers(True)
+        if self._guard is not None and self.trainer.world_size > 1:
+            share_buffers(self)
+
+    def on_train_start(self) -> None:
+        """Guard the steps against batches without room, where that was asked for."""
+        if self.out_of_memory != "raise":
+            self._guard = MemoryGuard(self, self.out_of_memory == "split")
+            self._guard.begin()
 
     def note_taught(self, number: Tensor | int) -> None:
         """Count what a step learns from: labelled rows, or positives. Nothing waits for it."""
@@ -181,6 +195,9 @@ class NetworkTask(L.LightningModule):
     def on_train_end(self) -> None:
         """The same of a part of an epoch; graphs give their memory back."""
         self._graphed = None
+        if self._guard is not None:
+            self._guard.end()
+            self._guard = None
         self._check_taught()
 
     def _check_taught(self) -> None:
@@ -212,6 +229,10 @@ class NetworkTask(L.LightningModule):
     def log_rate(self, batch_size: int) -> None:
         """Log `train/lr`, the rate of the first parameter group."""
         if self.is_logged:
+            if self._guard is not None:
+                left_out, in_parts = self._guard.counts.unbind()
+                self.log("train/steps_without_room", left_out, batch_size=batch_size)
+                self.log("train/batches_in_parts", in_parts, batch_size=batch_size)
             # filled by the device: a number of the host would wait for it
             given = self.trainer.optimizers[0].param_groups[0]["lr"]
             rate = torch.full((), float(given), device=self.device)

@@ -13,7 +13,7 @@ from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from pcnn.experiment.check import ABOUT_MODEL, GIVEN, fill_arguments, without
+from pcnn.experiment.check import ABOUT_MODEL, ABOUT_TRAINER, GIVEN, fill_arguments, without
 from pcnn.experiment.schema import evaluation_part, training_part
 from pcnn.experiment.targets import verified
 
@@ -111,7 +111,7 @@ def unverified_nodes(cfg: DictConfig) -> Iterator[Node]:
     if evaluation is not None:
         yield Node("task", evaluation, frozenset())
     yield Node("task", training_part(task), GIVEN["task"])
-    yield Node("trainer", plain["trainer"], GIVEN["trainer"])
+    yield Node("trainer", without(plain["trainer"], ABOUT_TRAINER), GIVEN["trainer"])
     yield Node("dataset", plain["dataset"]["tasks"][task["name"]], frozenset())
     if plain.get("tta"):
         yield Node("tta", plain["tta"], frozenset())
