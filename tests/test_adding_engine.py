@@ -1,4 +1,4 @@
-"""The page about adding an engine is enough: its files make one, and no other file changes."""
+"""The pages about engines and kernels are enough: its files make one, and no other file changes."""
 
 from __future__ import annotations
 
@@ -20,14 +20,15 @@ from pcnn.ops.conformance import check_dataflow
 from tests import oracle
 from tests.clouds import surface
 
-PAGE = Path(__file__).parents[1] / "docs" / "adding_an_engine.md"
+DOCS = Path(__file__).parents[1] / "docs"
+PAGES = [DOCS / "adding_an_engine.md", DOCS / "adding_a_kernel.md"]
 BLOCK = re.compile(r"```(?:python|cuda)\n(?:#|//) (my_lab/\S+)\n(.*?)```", re.DOTALL)
 
 
 @pytest.fixture
 def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The package of the page's files."""
-    for path, content in BLOCK.findall(PAGE.read_text()):
+    for path, content in BLOCK.findall("".join(page.read_text() for page in PAGES)):
         (tmp_path / path).parent.mkdir(exist_ok=True)
         (tmp_path / path).write_text(content)
     monkeypatch.syspath_prepend(str(tmp_path))

@@ -72,12 +72,11 @@ def test_make_targets_exist() -> None:
 
 
 def test_training_commands_compose() -> None:
-    for script in ("train.py", "eval.py"):
-        for command in starting("python", script):
-            assert (ROOT / script).is_file()
-            if any(word.startswith("ckpt_path=") for word in command) and script == "eval.py":
+    for name in ("train", "eval"):
+        for command in [*starting("python", f"{name}.py"), *starting("pcnn", name)]:
+            if any(word.startswith("ckpt_path=") for word in command) and name == "eval":
                 continue  # the rest of its configuration is the checkpoint's
-            composed(*command[2:], name=Path(script).stem)
+            composed(*command[2:], name=name)
 
 
 def test_pcnn_commands_exist() -> None:

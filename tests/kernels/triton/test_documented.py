@@ -1,4 +1,4 @@
-"""The Triton kernel of docs/adding_an_engine.md, as it is written there."""
+"""The Triton kernel of docs/adding_a_kernel.md, as it is written there."""
 
 import importlib.util
 import re
@@ -10,7 +10,7 @@ import torch
 
 from tests.kernels.triton.rows import DEVICE
 
-PAGE = Path(__file__).parents[3] / "docs" / "adding_an_engine.md"
+PAGE = Path(__file__).parents[3] / "docs" / "adding_a_kernel.md"
 
 
 @pytest.fixture

@@ -1,0 +1,83 @@
+"""Write the tables of measurements into the pages: `python docs/site/tables.py`.
+
+A table stands between ``<!-- table: NAME -->`` and ``<!-- end of table -->``. Its numbers are read
+from the JSON files that the line below it names.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+MARKED = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end of table -->)", re.DOTALL)
+OURS, PEERS = "benchmarks/results/networks-h200.json", "benchmarks/peers/h200.json"
+#: Variants of other packages that compute other outputs than ours.
+OTHER_WORK = ("keeps more outputs", "NOT the same work")
+MODELS = ("sparse_resnet", "sparse_resnet_large", "minkunet")
+SCENES = ("kitti0_005", "kitti0_010", "indoor_150k")
+PACKAGES = {
+    "spira": "Spira",
+    "torchsparse": "TorchSparse++",
+    "minuet": "Minuet",
+    "spconv": "spconv",
+    "warpconvnet": "WarpConvNet",
+}
+
+
+def rows_of(path: str) -> list[dict[str, Any]]:
+    """The rows of a result file."""
+    rows: list[dict[str, Any]] = json.loads((ROOT / path).read_text())["rows"]
+    return rows
+
+
+def best(rows: list[dict[str, Any]]) -> float | None:
+    """The shortest of the median times [ms]."""
+    return min((row["wall_ms"] for row in rows), default=None)
+
+
+def networks() -> str:
+    """Inference of networks: `auto` beside the authors' code of other engines."""
+    ours = [row for row in rows_of(OURS) if row["params"]["mode"] == "infer"]
+    theirs = [
+        row
+        for row in rows_of(PEERS)
+        if row["what"] == "network"
+        and row["dtype"] in ("fp16", "float16")
+        and not any(words in row.get("variant", "") for words in OTHER_WORK)
+    ]
+    lines = [f"| network | scan | `auto` | {' | '.join(PACKAGES.values())} |"]
+    lines.append("|---|---|" + "--:|" * (1 + len(PACKAGES)))
+    for model in MODELS:
+        for scene in SCENES:
+            here: Callable[[dict[str, Any]], bool] = lambda row, m=model, s=scene: (  # noqa: E731
+                (row["model"], row["workload"]) == (m, s)
+            )
+            times = [best([row for row in ours if here(row)])]
+            for package in PACKAGES:
+                times.append(best([r for r in theirs if here(r) and r["engine"] == package]))
+            least = min(time for time in times if time is not None)
+            shown = [
+                "-" if t is None else f"**{t:.1f}**" if t == least else f"{t:.1f}" for t in times
+            ]
+            lines.append(f"| {model} | {scene} | {' | '.join(shown)} |")
+    return "\n".join([*lines, "", f"Median wall times [ms]: `{OURS}`, `{PEERS}`.", ""])
+
+
+TABLES: dict[str, Callable[[], str]] = {"networks": networks}
+
+
+def written(text: str) -> str:
+    """A page with its tables written."""
+    return MARKED.sub(lambda found: found[1] + TABLES[found[2]]() + found[3], text)
+
+
+if __name__ == "__main__":
+    for path in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]:
+        before = path.read_text()
+        if (after := written(before)) != before:
+            path.write_text(after)
+            print(f"written: {path}")
