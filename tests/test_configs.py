@@ -24,7 +24,10 @@ from pcnn.ops.engine_settings import setting_names
 from pcnn.runtime.layer_calls import convolutions
 from tests.experiment.sweep import COMMANDS, CONF, chosen_files, composed, composed_with_hydra
 
-MODELS = ("sparse_resnet", "sparse_resnet_large", "minkunet", "resunet", "resnet18", "fpfh")
+MODELS = (
+    *("sparse_resnet", "sparse_resnet_large", "minkunet", "spunet", "spvcnn", "litept"),
+    *("resunet", "resnet18", "fpfh"),
+)
 DATASETS = ("kitti", "s3dis", "threedmatch", "folder")
 TASKS = ("segmentation", "registration", "classification")
 GEOMETRIES = ("voxel", "point")
@@ -36,6 +39,9 @@ WORKING_MODELS = {
     ("sparse_resnet_large", "segmentation"),
     ("minkunet", "segmentation"),
     ("minkunet", "registration"),
+    ("spunet", "segmentation"),
+    ("spvcnn", "segmentation"),
+    ("litept", "segmentation"),
     ("resunet", "segmentation"),
     ("resunet", "registration"),
     ("fpfh", "registration"),
@@ -110,7 +116,8 @@ def test_options_that_go_together() -> None:
             (model, task) in WORKING_MODELS
             and dataset in WORKING_DATASETS[task]
             and engine in WORKING_ENGINES[geometry]
-            and (model, geometry) != ("fpfh", "point")  # it is no network
+            # it is no network; its points are the sites of voxels
+            and (model, geometry) not in {("fpfh", "point"), ("spvcnn", "point")}
         )
         cfg = base().copy()
         groups = ("model", "dataset", "task", "geometry", "engine")
@@ -323,6 +330,9 @@ def test_eval_composes() -> None:
     ("model", "task", "name"),
     [
         ("minkunet", "segmentation", "MinkUNet"),
+        ("spunet", "segmentation", "MinkUNet"),
+        ("spvcnn", "segmentation", "SPVCNN"),
+        ("litept", "segmentation", "LitePT"),
         ("resunet", "segmentation", "ResUNet"),
         ("resnet18", "classification", "ResNet"),
         ("sparse_resnet", "segmentation", "SparseResNetSegmentation"),

@@ -65,7 +65,7 @@ _NETWORKS = tuple(
     f"pcnn.models.{name}"
     for name in (
         *("MinkUNet42", "ResNet18", "ResUNetBN2C", "SparseResNet21", "SparseResNetLarge"),
-        "sparse_resnet_for",
+        *("LitePTS", "SpUNet", "sparse_resnet_for"),
     )
 )
 

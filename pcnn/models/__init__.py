@@ -1,6 +1,7 @@
 """Networks, assembled from shared blocks with convolution and norm injected."""
 
 from pcnn.models.height_range import HeightRange
+from pcnn.models.litept import LitePT, LitePTS
 from pcnn.models.minkunet import MinkUNet, MinkUNet42
 from pcnn.models.resnet import ResNet, ResNet18
 from pcnn.models.resunet import ResUNet, ResUNetBN2C
@@ -10,16 +11,22 @@ from pcnn.models.sparse_resnet_heads import (
     SparseResNetSegmentation,
     sparse_resnet_for,
 )
+from pcnn.models.spunet import SpUNet
+from pcnn.models.spvcnn import SPVCNN
 from pcnn.models.trained import available, from_hub, load, push_to_hub
 
 __all__ = [
+    "SPVCNN",
     "HeightRange",
+    "LitePT",
+    "LitePTS",
     "MinkUNet",
     "MinkUNet42",
     "ResNet",
     "ResNet18",
     "ResUNet",
     "ResUNetBN2C",
+    "SpUNet",
     "SparseResNet",
     "SparseResNet21",
     "SparseResNetClassification",

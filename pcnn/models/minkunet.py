@@ -35,7 +35,10 @@ class MinkUNet(PlannedModule):
         conv: makes convolutions.
         conv_transpose: makes transposed convolutions.
         norm: makes norms.
-        blocks: residual blocks a level.
+        blocks: residual blocks a level, or of every level of the encoder, then of the decoder.
+        stem_kernels: kernel sizes of the convolutions at full resolution.
+        widen_on_entry: a level takes on its channels in its strided convolution; otherwise in its
+            first residual block.
         input_norm: standardise the input channels by a norm of their own. Metres and remission
             differ by two orders of magnitude; without it the small channels are learned late.
     """
@@ -50,24 +53,28 @@ class MinkUNet(PlannedModule):
         conv: ConvFactory,
         conv_transpose: ConvFactory,
         norm: NormFactory,
-        blocks: int = 2,
+        blocks: int | tuple[int, ...] = 2,
+        stem_kernels: tuple[int, ...] = (3, 3),
+        widen_on_entry: bool = False,
         input_norm: bool = False,
     ) -> None:
         super().__init__()
         self.in_channels = in_channels
         self.input = FeatureWise(norm(in_channels) if input_norm else nn.Identity())
+        counts = (blocks,) * (len(encoder) + len(decoder)) if isinstance(blocks, int) else blocks
         self.stem = nn.Sequential(
-            ConvNorm(conv(in_channels, stem, 3, bias=False), norm(stem)),
-            ConvNorm(conv(stem, stem, 3, bias=False), norm(stem)),
+            *(
+                ConvNorm(conv(stem if n else in_channels, stem, size, bias=False), norm(stem))
+                for n, size in enumerate(stem_kernels)
+            )
         )
         widths = [stem, *encoder]
-        self.encoder = nn.ModuleList(
-            nn.Sequential(
-                ConvNorm(conv(a, a, 2, 2, bias=False), norm(a)),
-                residual_stack(a, b, blocks, conv, norm),
-            )
-            for a, b in pairwise(widths)
-        )
+        levels: list[nn.Module] = []
+        for (a, b), count in zip(pairwise(widths), counts[: len(encoder)], strict=True):
+            entered = b if widen_on_entry else a
+            entry = ConvNorm(conv(a, entered, 2, 2, bias=False), norm(entered))
+            levels.append(nn.Sequential(entry, residual_stack(entered, b, count, conv, norm)))
+        self.encoder = nn.ModuleList(levels)
         skips = widths[-2::-1]  # channels joined at each step up, coarse to fine
         inputs = [widths[-1], *decoder[:-1]]
         self.up = nn.ModuleList(
@@ -75,8 +82,8 @@ class MinkUNet(PlannedModule):
             for a, b in zip(inputs, decoder, strict=True)
         )
         self.decoder = nn.ModuleList(
-            residual_stack(b + skip, b, blocks, conv, norm)
-            for b, skip in zip(decoder, skips, strict=True)
+            residual_stack(b + skip, b, count, conv, norm)
+            for b, skip, count in zip(decoder, skips, counts[len(encoder) :], strict=True)
         )
         self.head: nn.Module = nn.Identity()
         if out_channels is not None:

@@ -79,7 +79,7 @@ def reduce_max(x: Tensor, kernel_map: KernelMap) -> Tensor:
     kernel_map.record_use(("pairs",))
     none, channels = x.shape
     if not none:
-        return x.new_zeros(kernel_map.n_out, channels)
+        return x.new_zeros(kernel_map.n_out, channels) + x.sum()  # 0, and part of the graph
     rows = _argmax(x.detach(), kernel_map)  # [N_out, C], N_in where there is no input
     return x.gather(0, rows.clamp(max=none - 1)).masked_fill(rows == none, 0)
 

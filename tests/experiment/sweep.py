@@ -55,6 +55,9 @@ COMMANDS: Mapping[str, tuple[str, ...]] = {
     "info_nce": ("model=resunet", "task/loss=info_nce", "task/scheduler=poly"),
     "sparse": ("model=sparse_resnet", "task/scheduler=cosine", "task/optimizer=sgd_fcgf"),
     "large": ("model=sparse_resnet_large", "task/scheduler=exponential", "augment=spvnas"),
+    "points and voxels": ("model=spvcnn",),
+    "attention": ("model=litept",),
+    "deep": ("model=spunet",),
     "constant": ("task/scheduler=constant", "debug=overfit", "augment=none"),
 }
 

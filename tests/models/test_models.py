@@ -8,6 +8,8 @@ from torch import nn
 
 import pcnn
 from pcnn.models import (
+    SPVCNN,
+    LitePTS,
     MinkUNet42,
     ResNet18,
     ResUNetBN2C,
@@ -15,6 +17,7 @@ from pcnn.models import (
     SparseResNetClassification,
     SparseResNetLarge,
     SparseResNetSegmentation,
+    SpUNet,
     sparse_resnet_for,
 )
 from pcnn.nn import Conv3d, ConvTranspose3d, JoinedTensor
@@ -41,9 +44,19 @@ def test_published_sizes(make: Callable[[], nn.Module], weights: int, count: int
     assert sum(layer.kernel.volume > 1 for layer in layers) == count
 
 
-@pytest.mark.parametrize(("width", "millions"), [(0.5, 5.4), (0.64, 8.8), (1.0, 21.7)])
-def test_published_widths_of_minkunet(width: float, millions: float) -> None:
-    parameters = sum(p.numel() for p in MinkUNet42(width=width).parameters())
+@pytest.mark.parametrize(
+    ("make", "width", "millions"),
+    [
+        *((MinkUNet42, *size) for size in ((0.5, 5.4), (0.64, 8.8), (1.0, 21.7))),
+        *((SPVCNN, *size) for size in ((0.5, 5.5), (0.64, 8.8), (1.0, 21.8))),
+        (LitePTS, 1.0, 12.7),
+        (SpUNet, 1.0, 39.2),
+    ],
+)
+def test_published_numbers_of_parameters(
+    make: Callable[..., nn.Module], width: float, millions: float
+) -> None:
+    parameters = sum(p.numel() for p in make(width=width).parameters())
     assert parameters / 1e6 == pytest.approx(millions, abs=0.1)
 
 
@@ -56,6 +69,9 @@ SEGMENTERS = {
     "sparse_resnet_large": lambda out_channels: SparseResNetSegmentation(
         SparseResNetLarge(width=0.25), out_channels, hidden=16
     ),
+    "spunet": partial(SpUNet, in_channels=4, width=0.125),
+    "spvcnn": partial(SPVCNN, width=0.125),
+    "litept": partial(LitePTS, width=0.125, window=16),
 }
 
 
@@ -92,6 +108,25 @@ def test_moving_a_cloud_by_the_coarsest_stride_moves_the_answer(
     moved = pcnn.geometry.grid_of_cells(grid.coords[:, 1:].long() + shift)
     expected = model(pcnn.SparseTensor(x, grid)).features
     torch.testing.assert_close(model(pcnn.SparseTensor(x, moved)).features, expected)
+
+
+@pytest.mark.parametrize("name", ["litept", "spunet", "spvcnn"])
+@pytest.mark.parametrize("downsampling", ["floor", "reached"])
+def test_neither_plans_nor_the_order_of_rows_matter(name: str, downsampling: str) -> None:
+    model = SEGMENTERS[name](out_channels=3).eval()
+    cells, order = surface_grid(150, batch_size=2).coords, torch.randperm(150)
+    order = order[order < len(cells)]
+    features = torch.randn(len(cells), 4)
+    results = []
+    for rows, planned in ((slice(None), True), (order, True), (slice(None), False)):
+        x = pcnn.voxelize_cells(
+            cells[rows], features[rows], batch_size=2, downsampling=downsampling
+        )
+        model.plans_input = planned
+        results.append(model(x).at_points())
+    straight, mixed, unplanned = results
+    torch.testing.assert_close(mixed, straight[order], rtol=0, atol=0)
+    torch.testing.assert_close(unplanned, straight, rtol=0, atol=0)
 
 
 def test_descriptors_have_unit_length() -> None:

@@ -1,0 +1,126 @@
+"""Features between a level and the finest sites, however many levels lie between."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from pcnn.geometry import Geometry, KernelMap, VoxelGrid
+from pcnn.geometry.find_sites import find_cells, require_voxels
+from pcnn.ops.reduce import reduce_mean
+
+
+@dataclass(frozen=True, eq=False)
+class LevelLink:
+    """Which coarse site lies above every fine one, and moves of features along it.
+
+    A coarse voxel stands at the lowest corner of its cell, as the fine ones do at theirs: so
+    SPVNAS has it. Sites are found by their keys, so nothing waits for the device, whatever made
+    the levels. Use one link for both directions: what it finds is kept.
+
+    Args:
+        fine: voxels.
+        coarse: voxels of the same clouds; its tensor stride is a multiple of the fine one's.
+
+    Raises:
+        TypeError: native points.
+        ValueError: other clouds, or tensor strides that do not divide.
+    """
+
+    fine: VoxelGrid
+    coarse: VoxelGrid
+
+    def __post_init__(self) -> None:
+        for side in (self.fine, self.coarse):
+            require_voxels(side, "LevelLink")
+        strides = zip(self.coarse.tensor_stride, self.fine.tensor_stride, strict=True)
+        if self.fine.batch_size != self.coarse.batch_size or any(c % f for c, f in strides):
+            raise ValueError(
+                f"no link between {self.fine.batch_size} clouds of tensor stride "
+                f"{self.fine.tensor_stride} and {self.coarse.batch_size} of "
+                f"{self.coarse.tensor_stride}; give two levels of one batch, the finer one first"
+            )
+
+    @staticmethod
+    def of(fine: Geometry, coarse: Geometry) -> LevelLink:
+        """The link between two levels.
+
+        Raises:
+            TypeError: native points.
+            ValueError: as the class.
+        """
+        return LevelLink(require_voxels(fine, "LevelLink"), require_voxels(coarse, "LevelLink"))
+
+    def coarsened(self, features: Tensor) -> Tensor:
+        """Mean of the fine sites in every coarse cell; gradients flow to the features.
+
+        Args:
+            features: ``[N, C]`` on the fine sites.
+
+        Returns:
+            ``[N_coarse, C]``; 0 where a cell holds none.
+        """
+        rows, there = self._above
+        many, none = self.fine.rows, self.coarse.rows
+        # rows that lie in no cell share one behind the last
+        out = torch.where(there, rows, none).to(torch.int32)
+        own = torch.arange(many, device=out.device, dtype=torch.int32)
+        one_slot = torch.tensor([0, many])
+        cells = KernelMap.from_pairs(own, out, one_slot, many, none + 1, False, True)
+        return reduce_mean(features, cells)[:none]
+
+    def interpolated(self, features: Tensor) -> Tensor:
+        """Trilinear between the eight coarse sites around every fine one.
+
+        Weights of the sites that are there are normalised to a sum of 1. Sums are in float32, in
+        float64 for float64; gradients flow to the features.
+
+        Args:
+            features: ``[N_coarse, C]`` on the coarse sites.
+
+        Returns:
+            ``[N, C]`` in the dtype of the features; 0 where there is no site around.
+        """
+        if not len(features):
+            return features.new_zeros(self.fine.rows, features.shape[1]) + features.sum()
+        rows, shares = self._corners
+        wide = torch.float64 if features.dtype == torch.float64 else torch.float32
+        shares = shares.to(wide)
+        out = features.new_zeros(self.fine.rows, features.shape[1], dtype=wide)
+        for row, share in zip(rows.unbind(1), shares.unbind(1), strict=True):
+            # a slot at a time: all eight together are eight times the memory of the result
+            out = torch.addcmul(out, features.index_select(0, row).to(wide), share[:, None])
+        return out.to(features.dtype)
+
+    @cached_property
+    def _step(self) -> Tensor:
+        """``[3]`` int32, the coarse tensor stride; not copied to the device, which would wait."""
+        place = self.fine.keys
+        numbers = [place.new_full((), s, dtype=torch.int32) for s in self.coarse.tensor_stride]
+        return torch.stack(numbers)
+
+    @cached_property
+    def _above(self) -> tuple[Tensor, Tensor]:
+        """Coarse row ``[N]`` int64 of every fine site, and whether there is one."""
+        batch, cells = self.fine.coords.split((1, 3), dim=1)
+        return find_cells(self.coarse, cells - cells.remainder(self._step), batch[:, 0])
+
+    @cached_property
+    def _corners(self) -> tuple[Tensor, Tensor]:
+        """Coarse rows ``[N, 8]`` int64 around every fine site, and their shares, float64."""
+        rows, there = self._above
+        # the neighbours of a cell are found once, not once for every site in it
+        batch, cells = self.coarse.coords.split((1, 3), dim=1)
+        corner = torch.arange(8, device=rows.device, dtype=torch.int32)[:, None]
+        corners = torch.cat([corner >> 2, corner >> 1, corner], dim=1) & 1  # [8, 3]
+        around = (cells[:, None, :] + corners * self._step).reshape(-1, 3)
+        found, known = find_cells(self.coarse, around, batch[:, 0].repeat_interleave(8))
+        rows_around, known = found.view(-1, 8)[rows], known.view(-1, 8)[rows]  # [N, 8]
+        place = self.fine.coords[:, None, 1:].remainder(self._step) / self._step.double()
+        weight = torch.where(corners > 0, place, 1 - place).prod(2)  # [N, 8]
+        weight = weight * (known & there[:, None])
+        total = weight.sum(1, keepdim=True)
+        return rows_around, weight / torch.where(total > 0, total, 1)
