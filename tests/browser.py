@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import io
 import json
 import os
 import select
@@ -11,6 +12,9 @@ import subprocess
 import time
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+from matplotlib.image import imread
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 FLAGS = (
@@ -149,6 +153,10 @@ class Browser:
     def picture(self) -> bytes:
         """The window as a PNG."""
         return base64.b64decode(self.send("Page.captureScreenshot", format="png")["data"])
+
+    def pixels(self) -> np.ndarray:
+        """The window [rows, columns, 3], 0..255."""
+        return np.round(255 * imread(io.BytesIO(self.picture()))[..., :3]).astype(int)
 
     def complaints(self) -> list[str]:
         """Errors and warnings of the page so far, and what it asked the network for."""

@@ -424,7 +424,7 @@ def test_quick_configuration_is_the_default() -> None:
     assert (cfg.dataset.name, cfg.dataset.voxel_size, cfg.dataset.crop) == ("kitti", 0.1, 25.0)
     assert (cfg.dataset.simulate.train_scans, cfg.dataset.simulate.val_scans) == (40, 8)
     assert cfg.trainer.max_steps == 250
-    assert list(cfg.logger) == ["wandb"]
+    assert list(cfg.logger) == ["wandb", "csv"]
 
 
 def test_nothing_but_the_accelerator_depends_on_the_device() -> None:

@@ -62,7 +62,12 @@ def test_run_folder(folder: Path) -> None:
     cfg = OmegaConf.load(one / "config.yaml")
     assert cfg.model.width == 0.125
     assert cfg.data.source == "real"
-    for name in ("checkpoints/best.ckpt", "checkpoints/last.ckpt", "predictions.png"):
+    for name in (
+        "checkpoints/best.ckpt",
+        "checkpoints/last.ckpt",
+        "predictions.png",
+        "predictions.html",
+    ):
         assert (one / name).stat().st_size > 0
     assert not list(one.rglob("*.part"))
 

@@ -13,7 +13,8 @@ from lightning.pytorch.loggers import WandbLogger
 
 from pcnn.lightning_internals import is_dry_run, logged_step
 from pcnn.loggers import find
-from pcnn.ranges import Count
+from pcnn.ranges import Count, Natural
+from pcnn.visualize.view import View
 
 T = TypeVar("T")
 
@@ -110,24 +111,34 @@ class EvaluationPicture(EvaluationPreview[T]):
     """Draw what the first step of a validation or test returns into ``<folder>/predictions.png``.
 
     It is the same scan or pair each time (evaluation has a fixed order), so that the file shows how
-    the network comes on. Subclasses say what they take out of a step's outputs, and draw it.
+    the network comes on. ``<folder>/predictions.html`` shows the same in a browser. Subclasses say
+    what they take out of a step's outputs, and draw it.
 
     Args:
         folder: run folder.
         every_n_validations: draw after every n-th validation; the last one before the end of a
             training may then be missed, a test is always drawn.
+        view_points: the most points of the page, which take 30 bytes each; 0 writes no page.
 
     Raises:
         ValueError: `every_n_validations` is below 1.
     """
 
-    def __init__(self, folder: str | Path, every_n_validations: Count = 1) -> None:
+    def __init__(
+        self, folder: str | Path, every_n_validations: Count = 1, view_points: Natural = 100_000
+    ) -> None:
         super().__init__(1, every_n_validations, "pictures")
         self.path = Path(folder) / "predictions.png"
+        self.page = Path(folder) / "predictions.html"
+        self.view_points = view_points
 
     @abstractmethod
     def draw(self, first: T, pl_module: LightningModule, data: Any, when: str) -> None:
         """Draw it into `path`; `data` is the data module, `when` a note for the title."""
+
+    @abstractmethod
+    def view(self, first: T, pl_module: LightningModule, data: Any, when: str) -> View:
+        """The page of it; arguments as of `draw`."""
 
     def show(
         self, kept: Sequence[T], trainer: Trainer, pl_module: LightningModule, stage: str
@@ -137,7 +148,10 @@ class EvaluationPicture(EvaluationPreview[T]):
             # outside training the weights come from a checkpoint, whatever the trainer counted
             fitting = trainer.state.fn == "fit"
             when = f"step {trainer.global_step}" if fitting else stage
-            self.draw(kept[0], pl_module, getattr(trainer, "datamodule", None), when)
+            data = getattr(trainer, "datamodule", None)
+            self.draw(kept[0], pl_module, data, when)
+            if self.view_points:
+                self.view(kept[0], pl_module, data, when).write(self.page)
 
 
 LIMIT = 50_000  # points of an Object3D: 4 MB of JSON for every 10,000, and viewers drop the rest

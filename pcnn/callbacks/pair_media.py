@@ -25,6 +25,8 @@ from pcnn.metrics.registration import (
 from pcnn.ranges import Count, Natural
 from pcnn.visualize.pair import ShownPair
 from pcnn.visualize.registration import SOURCE, TARGET, overlay_picture
+from pcnn.visualize.view import View
+from pcnn.visualize.view.pair import shown_pair_view
 
 
 def pair_media(
@@ -152,6 +154,11 @@ class PairPicture(EvaluationPicture[ShownPair]):
         """Draw the clouds and their matches."""
         name = f"{first.name}   ({when})"
         overlay_picture(replace(_labelled(first, data), name=name), self.path)
+
+    def view(self, first: ShownPair, pl_module: LightningModule, data: Any, when: str) -> View:
+        """The clouds as given and as registered."""
+        name = f"{first.name} ({when})"
+        return shown_pair_view(replace(_labelled(first, data), name=name), self.view_points)
 
 
 class WandbPairs(EvaluationMedia[ShownPair]):

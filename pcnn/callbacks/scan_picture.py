@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from pcnn.callbacks.evaluation_preview import EvaluationPicture
 from pcnn.visualize import segmentation_picture
+from pcnn.visualize.view import View, ViewedCloud
 
 
 @dataclass(frozen=True)
@@ -90,4 +91,19 @@ class PredictionPicture(EvaluationPicture[Scan]):
             self.path,
             f"{first.name}   ({when})",
             source=getattr(data, "source_kind", None),
+        )
+
+    def view(self, first: Scan, pl_module: LightningModule, data: Any, when: str) -> View:
+        """The scan with prediction, truth and mistakes."""
+        task: Any = pl_module
+        labels = {"prediction": first.pred}
+        if first.target is not None:
+            labels["truth"] = first.target
+        return View(
+            [ViewedCloud(first.name, first.points, labels=labels)],
+            task.class_names,
+            getattr(data, "colors", None),
+            title=f"{first.name} ({when})",
+            note="SIMULATED DATA" * (getattr(data, "source_kind", None) == "simulated"),
+            points=self.view_points,
         )

@@ -21,6 +21,7 @@ from pcnn.cli.predict import predict
 from pcnn.cli.preprocess import app as preprocess_app
 from pcnn.cli.programs import evaluate, train
 from pcnn.cli.register import describe, register
+from pcnn.cli.report import report
 from pcnn.cli.simulate import app as simulate_app
 from pcnn.cli.sixfold import sixfold
 from pcnn.cli.stats import stats
@@ -39,7 +40,7 @@ app.command("train", context_settings=hydra_words)(train)
 app.command("eval", context_settings=hydra_words)(evaluate)
 for command in (
     *(doctor, download, export, predict, register, describe, gain, make_gt, kitti_gt),
-    *(sixfold, stats, height_range, tune, view, warmup),
+    *(report, sixfold, stats, height_range, tune, view, warmup),
 ):
     app.command()(command)
 

@@ -66,6 +66,9 @@ def register(
     max_gib: MaxGib = None,
     device: Device = "auto",
     allow_targets: AllowTargets = None,
+    view: Annotated[
+        bool, typer.Option("--view", help="Write view.html too: both clouds in a browser.")
+    ] = False,
 ) -> None:
     """Estimate the rigid transform of one cloud onto another.
 
@@ -85,6 +88,7 @@ def register(
     from pcnn.registration.register import NoOverlapError
     from pcnn.visualize.pair import ShownPair
     from pcnn.visualize.registration import overlay_picture
+    from pcnn.visualize.view.pair import pair_view
 
     console = Console()
     where = chosen_device(device)
@@ -151,6 +155,16 @@ def register(
     )
     overlay_picture(shown, out / "overlay.png")
     console.say(f"{out / 'transform.json'}\n{out / 'overlay.png'}")
+    if view:
+        page = pair_view(
+            shown.name,
+            moving.given(moving.points).numpy(),
+            fixed.given(fixed.points).numpy(),
+            found.transform.numpy(),
+            (source.name, target.name),
+            shown.facts,
+        )
+        console.say(page.write(out / "view.html"))
 
 
 def describe(

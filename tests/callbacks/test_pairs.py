@@ -28,6 +28,7 @@ from pcnn.metrics.registration import (
 )
 from pcnn.visualize.pair import DrawnMatches, ShownPair
 from tests.callbacks.tiny import trainer_for
+from tests.visualize.view.test_page import held
 
 
 @pytest.fixture(autouse=True)
@@ -112,6 +113,9 @@ def test_a_pair_knows_its_right_matches() -> None:
 def test_the_first_pair_is_drawn(tmp_path: Path) -> None:
     fit(tmp_path, [PairPicture(tmp_path)])
     assert (tmp_path / "predictions.png").stat().st_size > 10_000
+    moved, fixed = held(tmp_path / "predictions.html")[0]["clouds"]
+    assert moved["pose"] is not None
+    assert fixed["pose"] is None
     with pytest.raises(ValueError, match="every_n_validations"):
         PairPicture(tmp_path, 0)
 

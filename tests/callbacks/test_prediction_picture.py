@@ -7,6 +7,7 @@ from pcnn.callbacks import PredictionPicture
 from pcnn.callbacks.scan_picture import Scan
 from tests.callbacks.segmenting import Clouds, Segmenting
 from tests.callbacks.tiny import trainer_for
+from tests.visualize.view.test_page import held
 
 
 def test_validation_and_test_draw_the_first_scan(tmp_path):
@@ -20,6 +21,23 @@ def test_validation_and_test_draw_the_first_scan(tmp_path):
     path.unlink()
     trainer.test(Segmenting(), Clouds(), verbose=False)
     assert imread(path).shape == first.shape
+    content, arrays = held(tmp_path / "predictions.html")
+    (cloud,) = content["clouds"]
+    assert list(cloud["labels"]) == ["prediction", "truth"]
+    assert content["title"].endswith("(test)")
+    assert content["note"].startswith("SIMULATED DATA")
+    assert len(arrays[cloud["arrays"]["rows"]]) > 0
+
+
+def test_pages_are_bounded_and_can_be_left_out(tmp_path):
+    for limit in (0, 10):
+        picture = PredictionPicture(tmp_path, view_points=limit)
+        trainer_for(tmp_path, [picture], enable_checkpointing=False).test(
+            Segmenting(), Clouds(), verbose=False
+        )
+        assert (tmp_path / "predictions.html").exists() == (limit > 0)
+    content, arrays = held(tmp_path / "predictions.html")
+    assert len(arrays[content["clouds"][0]["arrays"]["rows"]]) == 10
 
 
 def test_nothing_is_drawn_by_sanity_checks_dry_runs_and_tasks_without_scans(tmp_path):
@@ -35,6 +53,7 @@ def test_nothing_is_drawn_by_sanity_checks_dry_runs_and_tasks_without_scans(tmp_
     ):
         trainer_for(tmp_path, [PredictionPicture(tmp_path)], **options, **more).fit(task, Clouds())
     assert not (tmp_path / "predictions.png").exists()
+    assert not (tmp_path / "predictions.html").exists()
 
 
 def test_every_n_validations(tmp_path):

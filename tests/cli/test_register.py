@@ -12,6 +12,7 @@ from pcnn.visualize import write_coloured_ply
 from tests.cli.invoking import invoke
 from tests.datasets.registration.scenes import write_fragments
 from tests.registration.clouds import two_views
+from tests.visualize.view.test_page import held
 
 
 def test_register_and_describe(tmp_path: Path) -> None:
@@ -29,6 +30,7 @@ def test_register_and_describe(tmp_path: Path) -> None:
         "--icp",
         "0.1",
         "--no-sensor-at-origin",
+        "--view",
         code=0,
     )
     assert "descriptor: fpfh 0.05 m" in said
@@ -38,11 +40,15 @@ def test_register_and_describe(tmp_path: Path) -> None:
     assert float(translation_error(transform, truth)) < 0.03
     assert written["icp"] is True
     assert (out / "overlay.png").stat().st_size > 10_000
+    content, _ = held(out / "view.html")
+    assert [cloud["name"] for cloud in content["clouds"]] == ["a.npy", "b.ply"]
+    pose = np.reshape(content["clouds"][0]["pose"], (4, 4)).T
+    assert np.allclose(pose, transform.numpy())
 
     said = invoke("describe", tmp_path / "b.ply", "--voxel-size", "0.1", code=0)
     assert "descriptors of length 33 by fpfh 0.1 m" in said
-    with np.load(tmp_path / "b_descriptors.npz") as held:
-        assert held["features"].shape == (len(held["points"]), 33)
+    with np.load(tmp_path / "b_descriptors.npz") as described:
+        assert described["features"].shape == (len(described["points"]), 33)
 
     before = (tmp_path / "b.ply").read_bytes()
     said = invoke("describe", tmp_path / "b.ply", "--out", tmp_path / "b.ply", code=2)

@@ -88,8 +88,8 @@ class View:
         policy = "; ".join(
             (
                 "default-src 'none'",
-                f"script-src {' '.join(map(_digest, scripts))}",
-                f"style-src {_digest(style)}",
+                f"script-src {' '.join(map(digest, scripts))}",
+                f"style-src {digest(style)}",
                 "img-src data: blob:",
                 "base-uri 'none'",
                 "form-action 'none'",
@@ -104,7 +104,7 @@ class View:
         )
         with whole_file(path) as file:
             file.write(head.encode())
-            file.write((_HERE / "page.html").read_bytes())
+            file.write(template().encode())
             for block in data_blocks(content, arrays):
                 file.write(block)
             for script in scripts:
@@ -177,6 +177,11 @@ def program() -> tuple[str, tuple[str, str]]:
         (_HERE / "three.js").read_text("utf-8"),
         own,
     )
+
+
+def template() -> str:
+    """The elements of a page that its program fills."""
+    return (_HERE / "page.html").read_text("utf-8")
 
 
 def data_blocks(content: dict[str, Any], arrays: Sequence[NDArray]) -> list[bytes]:
@@ -257,6 +262,6 @@ def _base64(array: NDArray) -> bytes:
     return base64.b64encode(np.ascontiguousarray(array).tobytes())
 
 
-def _digest(text: str) -> str:
+def digest(text: str) -> str:
     """The name by which a policy permits a script or a style."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

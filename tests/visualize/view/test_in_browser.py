@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
-from matplotlib.image import imread
 
 from pcnn.visualize.segmentation import WRONG
 from pcnn.visualize.view import View, ViewedCloud
@@ -56,8 +54,7 @@ def page(browser: Browser, view: Path) -> Browser:
 def pixels(page: Browser) -> np.ndarray:
     """What is drawn [rows, columns, 3] 0..255, beside the panel and above the line of numbers."""
     rest(page)
-    image = imread(io.BytesIO(page.picture()))
-    return np.round(255 * image[10:650, 290:1190, :3]).astype(int)
+    return page.pixels()[10:650, 290:1190]
 
 
 def rest(page: Browser) -> None:

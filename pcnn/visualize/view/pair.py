@@ -1,0 +1,49 @@
+"""A registered pair as a page."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pcnn.visualize.pair import ShownPair
+from pcnn.visualize.registration import SOURCE, TARGET
+from pcnn.visualize.view.cloud import ViewedCloud
+from pcnn.visualize.view.page import POINTS, View
+
+
+def pair_view(
+    name: str,
+    source: NDArray[np.floating],
+    target: NDArray[np.floating],
+    transform: NDArray[np.floating] | None,
+    names: tuple[str, str] = ("source", "target"),
+    facts: str = "",
+    points: int = POINTS,
+) -> View:
+    """A pair as given and as registered, which a switch of the page changes.
+
+    Args:
+        name: heading.
+        source: [N, 3], orange.
+        target: [M, 3], blue.
+        transform: [4, 4] from source to target; None where none was found.
+        names: of the clouds.
+        facts: a line below the heading.
+        points: the most that are shown.
+
+    Raises:
+        ValueError: no point.
+    """
+    clouds = [
+        ViewedCloud(names[0], source, pose=transform, color=SOURCE),
+        ViewedCloud(names[1], target, color=TARGET),
+    ]
+    return View(clouds, title=name, note=facts, points=points, first="clouds")
+
+
+def shown_pair_view(pair: ShownPair, points: int) -> View:
+    """The page of a pair of which there is a picture."""
+    facts = "SIMULATED DATA. " * pair.simulated + pair.facts
+    return pair_view(
+        pair.name, pair.source, pair.target, pair.transform, facts=facts, points=points
+    )
