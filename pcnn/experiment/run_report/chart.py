@@ -72,7 +72,8 @@ def line_chart(title: str, lines: Sequence[Line], wide: bool = False) -> str:
         places = [(x(step), y(value)) for step, value in points]
         path = "L".join(f"{a:.1f} {b:.1f}" for a, b in places)
         last = f"{escape(line.label)}: {points[-1][1]:.4g} at the end"
-        parts.append(f'<g class="line r{line.style}"><title>{last}</title>')
+        kind = "line" if line.dots else "line thin"
+        parts.append(f'<g class="{kind} r{line.style}"><title>{last}</title>')
         parts.append(f'<path d="M{path}"/>')
         if line.dots or len(points) == 1:
             parts += [f'<circle cx="{a:.1f}" cy="{b:.1f}" r="2.6"/>' for a, b in places]
