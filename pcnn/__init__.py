@@ -3,7 +3,8 @@
 ``voxelize`` and ``native_points`` make a ``SparseTensor`` of points: features on a ``VoxelGrid`` or
 a ``PointSet``. ``nn`` has layers, ``models`` networks, ``runtime`` makes networks ready to run.
 ``plan`` and ``Planner`` build levels and kernel maps ahead, ``tune`` finds the quickest ``Engine``,
-``explain`` times every layer. ``register`` finds the rigid transform of one cloud onto another.
+``explain`` times every layer. ``register`` finds the rigid transform of one cloud onto another,
+``predict`` the class of every point.
 """
 
 from importlib import import_module
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pcnn import models, nn, runtime
+    from pcnn.experiment.predict import predict
     from pcnn.experiment.register import register
     from pcnn.geometry import Kernel, KernelMap, PointSet, VoxelGrid
     from pcnn.ops import (
@@ -45,6 +47,7 @@ __all__ = [
     "native_points",
     "nn",
     "plan",
+    "predict",
     "register",
     "runtime",
     "tune",
@@ -65,6 +68,7 @@ _HOMES = {
     "lookup": "pcnn.ops",
     "native_points": "pcnn.ops",
     "plan": "pcnn.ops",
+    "predict": "pcnn.experiment.predict",
     "register": "pcnn.experiment.register",
     "tune": "pcnn.runtime.tuning",
     "voxelize": "pcnn.ops",

@@ -25,28 +25,43 @@ from pcnn.plural import counted
 from pcnn.ranges import Distance, Length
 
 if TYPE_CHECKING:
+    from pcnn.cli.labelling import Labelling
     from pcnn.console import Console
-    from pcnn.experiment.predictor import Predictor
+    from pcnn.datasets.readers.channels import Reading
 
 
 def predict(
-    checkpoint: Annotated[Path, typer.Argument(help="Checkpoint of a segmentation run.")],
     paths: Annotated[
-        list[Path], typer.Argument(help="Clouds (.las, .laz, .ply, .pcd, .npy, .bin), or folders.")
+        list[Path],
+        typer.Argument(
+            help="Clouds (.las, .laz, .ply, .pcd, .npy, .npz, .bin, .txt), or folders; in front "
+            "of them may stand a checkpoint of a segmentation run."
+        ),
     ],
+    model: Annotated[
+        str | None,
+        typer.Option(
+            help="streets, rooms, or a checkpoint. Without it: by the extent of every cloud, up to "
+            "20 m rooms, beyond it streets."
+        ),
+    ] = None,
     out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("predictions"),
     crop: Annotated[
         Length | None, typer.Option(help="Leave points beyond this distance unlabelled, in metres.")
     ] = None,
     tile: Annotated[
         Length | None,
-        typer.Option(help="Classify large clouds in squares of this edge, in metres."),
+        typer.Option(
+            help="Classify clouds in squares of this edge, in metres. Without it: clouds of more "
+            "than a million points, in squares of 600,000 points at most."
+        ),
     ] = None,
     margin: Annotated[
         Distance, typer.Option(help="Width that the network sees around a square, in metres.")
     ] = 5.0,
     device: Device = "auto",
     ply: Annotated[bool, typer.Option(help="Write a coloured .ply beside the labels.")] = True,
+    picture: Annotated[bool, typer.Option(help="Draw the labelled cloud as a .png.")] = True,
     columns: Columns = None,
     fill: Fill = None,
     intensity_max: IntensityMax = None,
@@ -55,45 +70,50 @@ def predict(
     max_gib: MaxGib = None,
     allow_targets: AllowTargets = None,
 ) -> None:
-    """Label every point of clouds and write labels and a coloured .ply for each.
+    """Label every point of clouds; write labels, a coloured .ply and a picture of each.
 
     Labels are written in the format of the cloud: .las and .laz whole, with classification, .ply
-    whole, with a property label; for others official .label files when the network was trained on
-    SemanticKITTI, else files called NAME_label.npy. They are the labels that the classes have in
-    the data the network was trained on. The coloured cloud is NAME.ply, or NAME_classes.ply beside
-    a labelled .ply.
+    and .pcd whole, with label; for .bin files NAME.label with a word a point, for others
+    NAME_label.npy (NAME.label when the network was trained on SemanticKITTI). They are the labels
+    that the classes have in the data the network was trained on. The coloured cloud is NAME.ply,
+    or NAME_classes.ply beside a labelled .ply.
 
     Channels are found by the names that the network was trained with, in any case; --fill gives a
     number for one that a cloud lacks. Missing returns (NaN, or zeros) are written as unlabelled.
 
     A file that cannot be read is named, the others are labelled, and the exit code is 1.
     """
-    from dataclasses import replace
-
+    from pcnn.cli.labelling import Labelling
     from pcnn.console import Console
-    from pcnn.experiment.predictor import Predictor
+    from pcnn.experiment.segmenters import Segmenters
 
     console = Console()
     if tile is not None and crop is not None:
         raise typer.BadParameter("--tile and --crop cannot be used together")
     if tile is not None and margin > tile:
         raise typer.BadParameter(f"--margin {margin:g}: must not exceed --tile {tile:g}")
-    where = chosen_device(device)
+    model, paths = separated(model, paths)
+    segmenters = Segmenters(chosen_device(device), model, packages(allow_targets))
+
+    def reading(own: Reading) -> Reading:
+        return chosen_reading(own, columns, fill, strict, intensity_max, scale, max_gib)
+
     with refusing():
-        predictor = Predictor.load(checkpoint, where, packages(allow_targets))
+        if model is not None:
+            segmenters.named()
         targets, missing = plan_targets(paths, out)
-    reading = chosen_reading(
-        predictor.reading, columns, fill, strict, intensity_max, scale, max_gib
+    labelling = Labelling(
+        segmenters,
+        reading,
+        console,
+        crop=crop,
+        tile=tile,
+        margin=margin,
+        ply=ply,
+        picture=picture,
     )
-    predictor = replace(predictor, reading=reading)
-    if predictor.source == "simulated":
-        console.print("this network was trained on simulated data")
-    if predictor.trained_crop is not None and crop is None:
-        console.print(
-            f"this network was trained within {predictor.trained_crop} m of the sensor; "
-            f"--crop {predictor.trained_crop} leaves points beyond that unlabelled"
-        )
-    bad = missing + label_all(predictor, targets, crop, tile, margin, ply, console)
+    bad = missing + label_all(labelling, targets, console)
+    labelling.summarise()
     console.print(f"{counted(len(targets) + len(missing) - len(bad), 'cloud')} labelled in {out}")
     for line in bad:
         console.say(line, "not labelled", "red")
@@ -101,16 +121,38 @@ def predict(
         raise typer.Exit(1)
 
 
+def separated(model: str | None, paths: list[Path]) -> tuple[str | None, list[Path]]:
+    """The model and the clouds of a command line, whose first path may be a checkpoint.
+
+    Raises:
+        typer.BadParameter: a checkpoint without clouds, or beside --model.
+    """
+    from pcnn.callbacks.exported_file import SUFFIX
+    from pcnn.datasets.readers.points import ALSO, SUFFIXES
+
+    first, *others = paths
+    of_a_run = first.suffix.lower() in (".ckpt", ".pt", SUFFIX)
+    of_a_cloud = first.is_dir() or first.suffix.lower() in (*SUFFIXES, *ALSO)
+    if not of_a_run and (model is not None or not others or of_a_cloud):
+        return model, paths
+    if model is not None:
+        raise typer.BadParameter(f"--model {model} and the checkpoint {first}: name one of them")
+    if not others:
+        raise typer.BadParameter(f"{first} is a checkpoint; name clouds behind it")
+    return str(first), others
+
+
 def plan_targets(paths: list[Path], out: Path) -> tuple[dict[Path, Path], list[str]]:
     """Result of every cloud, without suffix, and what is missing among the paths.
 
     A folder's clouds keep their places below it; label files and earlier results are no clouds.
+    Files of numbers (.txt, .npz) are taken of a folder that holds no others.
 
     Raises:
         ValueError: two clouds would write the same result, or results would lie among the clouds.
     """
     from pcnn.datasets.readers.label_files import without_label_files
-    from pcnn.datasets.readers.points import SUFFIXES, is_cloud_file
+    from pcnn.datasets.readers.points import ALSO, SUFFIXES, is_cloud_file
 
     targets: dict[Path, Path] = {}
     missing: list[str] = []
@@ -119,11 +161,13 @@ def plan_targets(paths: list[Path], out: Path) -> tuple[dict[Path, Path], list[s
     for path in paths:
         clouds = [path]
         if path.is_dir():
-            clouds = without_label_files(c for c in sorted(path.rglob("*")) if is_cloud_file(c))
+            files = sorted(path.rglob("*"))
+            clouds = without_label_files(c for c in files if is_cloud_file(c))
+            clouds = clouds or [file for file in files if file.suffix.lower() in ALSO]
             if path.resolve() in results.parents:  # results of a run before
                 clouds = [c for c in clouds if results not in c.resolve().parents]
             if not clouds:
-                missing.append(f"{path}: no cloud ({', '.join(SUFFIXES)}) in this folder")
+                missing.append(f"{path}: no cloud ({', '.join((*SUFFIXES, *ALSO))}) in this folder")
         elif not path.exists():
             missing.append(f"{path}: no such file or folder")
             continue
@@ -146,56 +190,23 @@ def plan_targets(paths: list[Path], out: Path) -> tuple[dict[Path, Path], list[s
     return targets, missing
 
 
-def label_all(
-    predictor: Predictor,
-    targets: dict[Path, Path],
-    crop: float | None,
-    tile: float | None,
-    margin: float,
-    ply: bool,
-    console: Console,
-) -> list[str]:
+def label_all(labelling: Labelling, targets: dict[Path, Path], console: Console) -> list[str]:
     """Label the clouds one after the other; returns why some could not be."""
-    from rich.progress import track
+    from rich.progress import Progress
 
-    from pcnn.datasets.prediction_files import write_labelled
-    from pcnn.datasets.readers.points import read_points
     from pcnn.errors import UNREADABLE
-    from pcnn.visualize import write_coloured_ply
 
     bad: list[str] = []
-    doubted, scale = False, predictor.reading.scale
-    rows = lost = 0
-    for path, target in track(targets.items(), "labelling", console=console, transient=True):
-        try:
-            cloud = read_points(path, reading=predictor.reading)
-            if not doubted:  # one cloud tells of all
-                doubts = predictor.doubts(cloud)
-                doubted = bool(doubts)
-                for doubt in doubts:
-                    console.say(f"{path}: {doubt}", "note", "yellow")
-            if tile is None:
-                classes = predictor(cloud, crop)
-            else:
-                classes = predictor.in_tiles(cloud, tile, margin)
-            labels = predictor.labels(cloud, classes)
-            written = write_labelled(target, path, labels, predictor.as_words)
-            if ply:
-                own = "_classes" if written.suffix == ".ply" else ""
-                write_coloured_ply(
-                    target.with_name(f"{target.name}{own}.ply"),
-                    cloud.points.numpy() / scale,
-                    predictor.rgb(classes),
-                    classes.numpy(),
-                    origin=[place / scale for place in cloud.origin],
-                )
-            rows += cloud.n_points_total
-            lost += cloud.n_points_total - cloud.n_points
-        except (*UNREADABLE, OSError) as error:  # OSError: the result cannot be written
-            bad.append(str(error) if str(path) in str(error) else f"{path}: {error}")
-    if lost:
-        console.say(
-            f"{lost:,} of {counted(rows, 'point')} are missing returns (NaN, or zeros) and written "
-            "as unlabelled; --strict refuses such clouds"
-        )
+    with Progress(console=console, transient=True) as progress:
+        bar = progress.add_task("labelling", total=len(targets))
+        for number, (path, target) in enumerate(targets.items()):
+
+            def told(share: float, number: int = number) -> None:
+                progress.update(bar, completed=number + share)
+
+            try:
+                labelling.label(path, target, told)
+            except (*UNREADABLE, OSError) as error:  # OSError: the result cannot be written
+                bad.append(str(error) if str(path) in str(error) else f"{path}: {error}")
+            told(1.0)
     return bad

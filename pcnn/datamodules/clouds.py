@@ -14,10 +14,17 @@ from pcnn.datamodules.exact_loading import ExactLoading
 from pcnn.datasets.batches import CollateClassification, CollateSegmentation, CollateTraining
 from pcnn.datasets.cloud_dataset import ClassifiedClouds, CloudDataset
 from pcnn.datasets.cloud_sets import CloudSets, Kind, Split
+from pcnn.datasets.domain import Domain
 from pcnn.datasets.labels import Rgb, contents
 from pcnn.datasets.placement import Placement, VoxelSize
+from pcnn.datasets.sampler import evenly_spaced
 from pcnn.datasets.transforms.augment import Augmentation
+from pcnn.datasets.transforms.crops import crop as cropped
+from pcnn.errors import FileError
 from pcnn.ranges import Count, Length, Seed, Workers
+
+#: Clouds that are measured for `CloudDataModule.domain`.
+_MEASURED = 8
 
 log = logging.getLogger(__name__)
 
@@ -115,6 +122,21 @@ class CloudDataModule(ExactLoading):
         names = ("word_labels", "always_centred", "unit_intensity")
         classes = {key: value for key, value in self.classes.items() if key != "colors"}
         return {"classes": classes, **{name: getattr(self.sets, name) for name in names}}
+
+    def domain(self) -> dict[str, Any] | None:
+        """Statistics of eight clouds of the training, cropped; None where there are none."""
+        dataset = self.dataset("train")
+        if not isinstance(dataset, CloudDataset):  # of clouds whose class is asked for
+            return None
+        clouds = []
+        for row in evenly_spaced(range(len(dataset)), _MEASURED):
+            try:
+                cloud = cropped(dataset.read(row), self.crop)
+            except FileError:  # the training names it, or skips it
+                continue
+            clouds.append((cloud.points.numpy(), cloud.features.numpy()))
+        found = Domain.of(clouds, self.channels, self.voxel_size)
+        return None if found is None else found.as_config()
 
     @property
     def channels(self) -> tuple[str, ...]:

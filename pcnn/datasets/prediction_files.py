@@ -10,6 +10,7 @@ import numpy as np
 
 from pcnn.datasets.readers import las
 from pcnn.datasets.readers.label_files import write_label_file
+from pcnn.datasets.readers.pcd import write_pcd_labels
 from pcnn.datasets.readers.ply import read_ply, write_ply
 from pcnn.datasets.semantic_kitti import SEMANTIC_KITTI, TEST_SEQUENCES
 from pcnn.files.whole_file import whole_file
@@ -20,13 +21,15 @@ def write_labelled(target: Path, source: Path, labels: np.ndarray, as_words: boo
 
     * ``.las``, ``.laz``: the whole cloud with other ``classification``.
     * ``.ply``: the vertices with all their properties and ``label``.
+    * ``.pcd``: the points with all their fields and ``label``, binary.
+    * ``.bin``: labels alone, a word each: ``NAME.label``; those that are negative as others'.
     * others: labels alone, beside the target's stem: ``NAME_label.npy``, or ``NAME.label``.
 
     Args:
         target: place of the result, without suffix.
         source: the cloud's file.
         labels: [P] integers, for all points of the file in their order.
-        as_words: write ``NAME.label`` instead of ``NAME_label.npy``.
+        as_words: write ``NAME.label`` instead of ``NAME_label.npy``, whatever the format.
 
     Returns:
         The file written.
@@ -41,7 +44,10 @@ def write_labelled(target: Path, source: Path, labels: np.ndarray, as_words: boo
     elif suffix == ".ply":
         path = target.with_name(f"{target.name}.ply")
         _write_ply(path, source, labels)
-    elif as_words:
+    elif suffix == ".pcd":
+        path = target.with_name(f"{target.name}.pcd")
+        write_pcd_labels(path, source, labels)
+    elif as_words or (suffix == ".bin" and _fit_words(labels)):
         path = target.with_name(f"{target.name}.label")
         write_label_file(path, labels)
     else:
@@ -49,6 +55,10 @@ def write_labelled(target: Path, source: Path, labels: np.ndarray, as_words: boo
         with whole_file(path) as file:
             np.save(file, labels.astype(np.int64))
     return path
+
+
+def _fit_words(labels: np.ndarray) -> bool:
+    return not labels.size or bool(0 <= labels.min() <= labels.max() <= 0xFFFF)
 
 
 def _write_ply(path: Path, source: Path, labels: np.ndarray) -> None:

@@ -16,6 +16,12 @@ from pcnn.decoder.messages import receive, send
 #: Point formats 0-5 keep classes in 5 bits; what serves in their place, with 8 bits.
 _EXTENDED = {0: 6, 1: 6, 2: 7, 3: 7, 4: 9, 5: 10}
 
+#: The largest class of these formats.
+_FIVE_BITS = 31
+
+#: Points that are held at a time, of files larger than memory.
+_PART = 1 << 18
+
 #: Unit of scan angles in the formats with 8 bits [deg]; in the others it is one degree.
 _ANGLE = 0.006
 
@@ -31,13 +37,26 @@ class LasProgram:
 
     * ``open``: number of points and names of their properties.
     * ``column``: values of the property ``name``; x, y, z in metres for null.
-    * ``copy``: write ``target``, ``packed`` or not, with the ``rows`` and ``classes`` that the
-      payload holds (either may be absent).
+    * ``copy``: write ``target``, ``packed`` or not, with the ``rows`` that the payload holds.
+
+    and, of files larger than memory, of which a part is held at a time:
+
+    * ``header``: as ``open``, by the header alone.
+    * ``part``: as ``column``, of ``count`` points from ``first`` on.
+    * ``largest``: the largest value of the properties ``names``.
+    * ``classify``: write ``target``, ``packed`` or not, with the classes, up to ``most``, that the
+      file ``classes`` holds as a byte a point.
     """
 
     def __init__(self) -> None:
+        self._forget()
+
+    def _forget(self) -> None:
         self._stamp: list[Any] = []
         self._las: Any = None
+        self._reader: Any = None
+        self._part: tuple[int, int] = (0, -1)
+        self._points: Any = None
 
     def answer(
         self, request: Mapping[str, Any], payload: bytearray
@@ -45,22 +64,23 @@ class LasProgram:
         """Do what a request asks for; the reply names what went wrong."""
         signal.alarm(int(request["seconds"]) + _GRACE)
         if request["stamp"] != self._stamp:
-            self._stamp, self._las = [], None  # frees the points of the file before
+            self._forget()  # frees the points of the file before
         _limit_memory(request["memory"])
         try:
-            las = self._points(request["path"], request["stamp"])
+            found = self._of_a_part(request)
+            if found is not None:
+                return found
+            las = self._whole(request["path"], request["stamp"])
             if request["task"] == "open":
                 names = list(las.point_format.dimension_names)
                 return {"points": len(las.points), "names": names}, b""
             if request["task"] == "column":
                 name = request["name"]
-                values = np.ascontiguousarray(las.xyz if name is None else las[name])
-                found = {"dtype": values.dtype.str, "shape": list(values.shape)}
-                return found, values.reshape(-1).view(np.uint8).data
+                return _array(las.xyz if name is None else las[name])
             _write(las, request, payload)
             return {}, b""
         except MemoryError:
-            self._stamp, self._las = [], None
+            self._forget()
             return {"error": "memory"}, b""
         except OSError as error:
             if error.errno is None:
@@ -72,11 +92,49 @@ class LasProgram:
         finally:
             signal.alarm(0)
 
-    def _points(self, path: str, stamp: list[Any]) -> Any:
+    def _whole(self, path: str, stamp: list[Any]) -> Any:
         if self._las is None:
             self._las = laspy.read(path, laz_backend=_backend())
             self._stamp = stamp
         return self._las
+
+    def _of_a_part(
+        self, request: Mapping[str, Any]
+    ) -> tuple[dict[str, Any], bytes | memoryview] | None:
+        """The reply to a task that holds a part of the file at a time; None for another task."""
+        task = request["task"]
+        if task not in ("header", "part", "largest", "classify"):
+            return None
+        if task == "classify":
+            _classify(request)
+            return {}, b""
+        if self._reader is None:
+            self._reader = laspy.open(request["path"], laz_backend=_backend())
+            self._stamp = request["stamp"]
+        header = self._reader.header
+        if task == "header":
+            names = list(header.point_format.dimension_names)
+            return {"points": header.point_count, "names": names}, b""
+        if task == "largest":
+            self._reader.seek(0)
+            self._part, top = (0, -1), 0
+            for points in self._reader.chunk_iterator(_PART):
+                top = max([top, *(int(points[name].max()) for name in request["names"])])
+            return {"largest": top}, b""
+        part = (request["first"], request["count"])
+        if part != self._part:
+            self._reader.seek(part[0])
+            self._points, self._part = self._reader.read_points(part[1]), part
+        name, points = request["name"], self._points
+        if name is None:
+            return _array(np.stack([points.x, points.y, points.z], axis=1))
+        return _array(points[name])
+
+
+def _array(values: Any) -> tuple[dict[str, Any], memoryview]:
+    values = np.ascontiguousarray(values)
+    told = {"dtype": values.dtype.str, "shape": list(values.shape)}
+    return told, values.reshape(-1).view(np.uint8).data
 
 
 def main() -> None:
@@ -98,28 +156,51 @@ def main() -> None:
 
 def _write(las: Any, request: Mapping[str, Any], payload: bytearray) -> None:
     """Write points of a file, whole rows, to a place that the caller renames."""
-    rows = np.frombuffer(payload, np.int64, request["rows"] or 0)
-    classes = np.frombuffer(payload, np.uint8, offset=rows.nbytes)
     written: Any = las
     if request["rows"] is not None:
+        rows = np.frombuffer(payload, np.int64, request["rows"])
         written = laspy.LasData(las.header, las.points[rows])
-    if request["classes"]:
-        written = _with_classes(written, classes)
     packed = request["packed"]
     with open(request["target"], "wb") as file:
         written.write(file, do_compress=packed, laz_backend=_backend() if packed else None)
 
 
-def _with_classes(las: Any, classes: np.ndarray) -> Any:
-    """A copy with other classes, in a format that holds them."""
-    format_id = las.header.point_format.id
-    if classes.size and classes.max() > 31 and format_id in _EXTENDED:
-        degrees = np.asarray(las.scan_angle_rank).astype(np.float64)
-        las = laspy.convert(las, point_format_id=_EXTENDED[format_id], file_version="1.4")
-        las.scan_angle = np.round(degrees / _ANGLE).astype(np.int16)
-    else:
-        las = laspy.LasData(las.header, las.points.copy())
-    las.classification = classes
+def _classify(request: Mapping[str, Any]) -> None:
+    """Write a copy with other classes, in a format that holds them, a part after the other."""
+    classes = np.memmap(request["classes"], np.uint8, "r") if request["most"] >= 0 else np.empty(0)
+    packed, at = request["packed"], 0
+    with laspy.open(request["path"], laz_backend=_backend()) as reader:
+        empty = laspy.LasData(reader.header)
+        wider = (
+            _EXTENDED.get(reader.header.point_format.id) if request["most"] > _FIVE_BITS else None
+        )
+        header = reader.header if wider is None else _wider(empty, wider).header
+        with (
+            open(request["target"], "wb") as file,
+            laspy.LasWriter(
+                file,
+                header,
+                do_compress=packed,
+                laz_backend=_backend() if packed else None,
+                closefd=False,
+            ) as writer,
+        ):
+            for points in reader.chunk_iterator(_PART):
+                part: Any = laspy.LasData(reader.header, points)
+                if wider is not None:
+                    part = _wider(part, wider)
+                part.classification = classes[at : at + len(points)]
+                writer.write_points(part.points)
+                at += len(points)
+            if header.version.minor >= 4 and reader.evlrs is not None:
+                writer.write_evlrs(reader.evlrs)
+
+
+def _wider(las: Any, format_id: int) -> Any:
+    """The same points in a format with classes of 8 bits."""
+    degrees = np.asarray(las.scan_angle_rank).astype(np.float64)
+    las = laspy.convert(las, point_format_id=format_id, file_version="1.4")
+    las.scan_angle = np.round(degrees / _ANGLE).astype(np.int16)
     return las
 
 

@@ -15,17 +15,19 @@ from torch import Tensor, nn
 from pcnn.callbacks import RunCheckpoint
 from pcnn.datasets.batches import CollateSegmentation
 from pcnn.datasets.cloud import Cloud
+from pcnn.datasets.domain import Domain
 from pcnn.datasets.labels import IGNORE, LabelMap, contents, read_classes
 from pcnn.datasets.placement import Placement, VoxelSize
 from pcnn.datasets.readers.channels import Reading, chosen_columns
-from pcnn.datasets.readers.table import COLORS, meant
+from pcnn.datasets.readers.parts import Part
+from pcnn.datasets.readers.table import COLORS, meant, rounded_points
 from pcnn.datasets.readers.units import declared_unit, unit_doubt
 from pcnn.datasets.semantic_kitti import label_map
-from pcnn.datasets.tiles import Tiles
 from pcnn.datasets.transforms.crops import crop
 from pcnn.errors import FileError
 from pcnn.experiment import build
-from pcnn.experiment.weights import check_finite, config_of, fitting
+from pcnn.experiment.trained import network_of
+from pcnn.experiment.weights import config_of
 from pcnn.files.bounded import named
 
 #: Channels of networks whose checkpoints do not name them, by their number.
@@ -54,6 +56,8 @@ class Predictor:
             lies.
         placement: puts clouds on the geometry the network was trained on.
         unit_intensity: whether the intensity that it was trained on is known to lie in 0..1.
+        temperature: that logits are divided by, so that probabilities are calibrated.
+        domain: statistics of the clouds that it was trained on; None where the checkpoint has none.
     """
 
     net: nn.Module
@@ -69,6 +73,8 @@ class Predictor:
     reading: Reading
     placement: Placement
     unit_intensity: bool = False
+    temperature: float = 1.0
+    domain: Domain | None = None
 
     @classmethod
     def load(
@@ -98,11 +104,7 @@ class Predictor:
             raise FileError(checkpoint, f"trained for {cfg.task.name}, not for segmentation")
         names = tuple(cfg.data.class_names)
         files = _files(cfg)
-        net = build.network(cfg, int(cfg.data.in_channels), len(names))
-        weights = found.weights
-        check_finite(weights, checkpoint)
-        with fitting(checkpoint):
-            net.load_state_dict(weights)
+        net = network_of(cfg, found)
         return cls(
             net.to(device).eval(),
             device,
@@ -117,6 +119,8 @@ class Predictor:
             _reading(cfg, only_far=not files["always_centred"]),
             build.placement(cfg),
             files["unit_intensity"],
+            float(cfg.data.get("temperature") or 1.0),
+            Domain.of_config(cfg.data.get("domain")),
         )
 
     @torch.inference_mode()
@@ -134,6 +138,22 @@ class Predictor:
             FileError: the cloud has other channels than the network was trained on, or no point
                 within the radius.
         """
+        scored = self.scored(cloud, radius)
+        classes = torch.full((cloud.n_points,), IGNORE)
+        classes[scored.rows] = scored.scores.argmax(1)[scored.inverse].cpu()
+        return classes
+
+    @torch.inference_mode()
+    def scored(self, cloud: Cloud, radius: float | None = None) -> Scored:
+        """Probabilities of the classes of the points of a cloud.
+
+        Args:
+            cloud: as read from a file.
+            radius: points further from the origin, horizontally [m], are left out.
+
+        Raises:
+            FileError: as a call.
+        """
         channels = 3 + cloud.features.shape[1]
         if channels != self.in_channels:
             raise FileError(
@@ -143,68 +163,63 @@ class Predictor:
             )
         rows = torch.arange(cloud.n_points)
         part = crop(replace(cloud, point_index=rows), radius)
-        classes = torch.full((cloud.n_points,), IGNORE)
+        assert part.point_index is not None  # set above
         if part.n_points == 0:
             if cloud.n_points > 0:
                 raise FileError(cloud.path, f"no point lies within --crop {radius:g} m")
-            return classes
-        assert part.point_index is not None  # set above
+            return Scored(rows, torch.zeros(0, len(self.class_names)), rows)
         sample = self.placement.sample(part, self.voxel_size)
         batch = CollateSegmentation(self.in_channels, self.placement)([sample]).to(self.device)
-        logits = self.net(batch.tensor).features  # [N, C]
+        logits = self.net(batch.tensor).features.float()  # [N, C]
         if not bool(logits.isfinite().all()):
             raise ValueError(f"{cloud.path}: the network gives NaN or infinite numbers")
-        classes[part.point_index] = logits.argmax(1)[batch.inverse].cpu()
-        return classes
+        scores = (logits / self.temperature).softmax(1)
+        return Scored(part.point_index, scores, batch.inverse)
 
-    def in_tiles(self, cloud: Cloud, size: float, margin: float) -> Tensor:
-        """Class of every point of a large cloud, square by square.
-
-        Every square is moved to its own middle, as tiles are that a network was trained on. Squares
-        begin at multiples of their size in the coordinates of the file.
+    def cloud_of(self, part: Part, path: Path, in_map: bool) -> Cloud:
+        """Points as the network takes them: about an origin where float32 keeps them.
 
         Args:
-            cloud: as read from a file.
-            size: edge of a square [m].
-            margin: how far around a square the network sees too [m].
-
-        Returns:
-            ``[P]`` int64: 0..C-1.
-
-        Raises:
-            ValueError: as a call, or a size or a margin out of range.
+            part: the points.
+            path: their file.
+            in_map: whether their coordinates are those of a map.
         """
-        places = cloud.points.numpy().astype(np.float64) + cloud.origin
-        classes = torch.full((cloud.n_points,), IGNORE)
-        for rows, own in Tiles(places, size).with_margin(margin):
-            part = cloud.select(torch.from_numpy(rows))
-            origin = self.reading.origin(places[rows], in_map=True)
-            points = torch.from_numpy((places[rows] - origin).astype(np.float32))
-            part = replace(part, points=points)
-            classes[torch.from_numpy(rows[own])] = self(part)[torch.from_numpy(own)]
-        return classes
+        origin = self.reading.origin(part.places, in_map)
+        x, y, z = origin.tolist()
+        return Cloud(
+            torch.from_numpy(rounded_points(part.places - origin, path)),
+            torch.from_numpy(part.channels),
+            None,
+            path.stem,
+            str(path),
+            torch.from_numpy(part.rows),
+            origin=(x, y, z),
+        )
 
-    def doubts(self, cloud: Cloud) -> list[str]:
+    def doubts(self, part: Part, path: Path, scale: float = 1.0) -> list[str]:
         """Say why the numbers of a cloud look unlike those that the network was trained on.
 
         Args:
-            cloud: as read from a file.
+            part: its points.
+            path: its file.
+            scale: metres in a unit of the file, as it was given.
         """
-        places = cloud.points.numpy().astype(np.float64) + cloud.origin
         found = []
-        doubt = doubt_of(Path(cloud.path), places, self.voxel_size, self.reading.scale)
+        doubt = doubt_of(path, part.places, self.voxel_size, scale)
         if doubt is not None:
             found.append(doubt)
         names = [meant(name) for name in self.reading.channels or ()]
-        named = cloud.n_points > 0 and cloud.features.shape[1] == len(names)
+        named = len(part) > 0 and part.channels.shape[1] == len(names)
         if self.unit_intensity and named and "intensity" in names:
-            top = float(cloud.features[:, names.index("intensity")].max())
+            top = float(part.channels[:, names.index("intensity")].max())
             if top > 1.5:
                 likely = 255 if top <= 255 else 65535
                 found.append(
                     f"intensity goes up to {top:.4g}, the network was trained on 0 to 1 "
                     f"(--intensity-max {likely})"
                 )
+        if self.domain is not None and not found:
+            found += self.domain.doubts(part.places, part.channels, self.voxel_size)
         return found
 
     def rgb(self, classes: Tensor) -> np.ndarray:
@@ -212,20 +227,28 @@ class Predictor:
         rows = torch.where(classes == IGNORE, len(self.class_names), classes)
         return self.colors[rows.numpy()]
 
-    def labels(self, cloud: Cloud, classes: Tensor) -> np.ndarray:
-        """Labels of all rows of a cloud's file, as the files of the training set hold them.
+    @property
+    def label_table(self) -> np.ndarray:
+        """[256] the labels that classes have in the files of the training set, and `IGNORE` has."""
+        known = np.array([*range(len(self.class_names)), IGNORE])
+        table = np.zeros(256, dtype=np.int64)
+        table[known] = self.label_map.decode(known)
+        return table
 
-        Args:
-            cloud: as read from the file.
-            classes: ``[P]`` of the points of the cloud.
 
-        Returns:
-            ``[n_points_total]``; missing returns are unlabelled.
-        """
-        assert cloud.point_index is not None  # the reader of files sets it
-        full = torch.full((cloud.n_points_total,), IGNORE)
-        full[cloud.point_index] = classes
-        return self.label_map.decode(full.numpy())
+@dataclass(frozen=True, eq=False)
+class Scored:
+    """Probabilities of a network for a cloud.
+
+    Args:
+        rows: [M] int64, the points of the cloud that were looked at.
+        scores: [N, C] float32, rows of the network's output.
+        inverse: [M] int64, the row of scores of each of these points.
+    """
+
+    rows: Tensor
+    scores: Tensor
+    inverse: Tensor
 
 
 def _files(cfg: DictConfig) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Results as pictures and files that viewers open."""
 
 from pcnn.visualize.palette import SEMANTIC_KITTI, colourise, distinct_colours, palette
-from pcnn.visualize.ply import write_coloured_ply
+from pcnn.visualize.ply import write_coloured_ply, write_coloured_ply_parts
 from pcnn.visualize.segmentation import segmentation_picture
 
 __all__ = [
@@ -11,4 +11,5 @@ __all__ = [
     "palette",
     "segmentation_picture",
     "write_coloured_ply",
+    "write_coloured_ply_parts",
 ]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,7 +40,76 @@ def write_coloured_ply(
     Raises:
         ValueError: shapes do not fit, colours are not uint8, or the comment has several lines.
     """
+    part = _checked(points, rgb, labels)
+    return write_coloured_ply_parts(path, [part], labels is not None, comment, origin)
+
+
+Part = tuple[NDArray[np.floating], NDArray[np.uint8], NDArray[np.integer] | None]
+
+
+def write_coloured_ply_parts(
+    path: str | Path,
+    parts: Iterable[Part],
+    labelled: bool,
+    comment: str = "",
+    origin: Sequence[float] = (0.0, 0.0, 0.0),
+    wide: bool = False,
+) -> Path:
+    """Write a cloud part by part, as `write_coloured_ply`; a part is in memory at a time.
+
+    Args:
+        path: file to write; its folder is created.
+        parts: points, colours and labels, as those of `write_coloured_ply`.
+        labelled: whether the parts have labels.
+        comment: one line for the header.
+        origin: added to the points [m].
+        wide: store coordinates as float64; so they are where the origin is not zero.
+
+    Returns:
+        `path`.
+
+    Raises:
+        ValueError: as `write_coloured_ply`.
+    """
     path = Path(path)
+    if "\n" in comment or not comment.isascii():
+        raise ValueError(f"a ply comment is one line of ASCII text, got {comment!r}")
+    fields = [(name, "<f8" if wide or any(origin) else "<f4") for name in "xyz"]
+    fields += [(name, "u1") for name in ("red", "green", "blue")]
+    dtype = np.dtype([*fields, ("label", "<i4")] if labelled else fields)
+
+    def header(count: int) -> bytes:
+        lines = ["ply", "format binary_little_endian 1.0"]
+        if comment:
+            lines.append(f"comment {comment}")
+        # the number is known at the end: the header is as long for every number
+        lines += [f"comment {'-' * (_DIGITS - len(str(count)))}", f"element vertex {count}"]
+        lines += [f"property {TYPE_NAMES[dtype[name].str]} {name}" for name in dtype.names or ()]
+        return ("\n".join([*lines, "end_header"]) + "\n").encode("ascii")
+
+    count = 0
+    with whole_file(path) as file:
+        file.write(header(0))
+        for points, rgb, labels in parts:
+            points, rgb, labels = _checked(points, rgb, labels)
+            vertices = np.empty(len(points), dtype)
+            for axis, name in enumerate("xyz"):
+                vertices[name] = points[:, axis].astype(dtype[name]) + origin[axis]
+            for channel, name in enumerate(("red", "green", "blue")):
+                vertices[name] = rgb[:, channel]
+            if labels is not None:
+                vertices["label"] = labels
+            file.write(vertices.tobytes())
+            count += len(points)
+        file.seek(0)
+        file.write(header(count))
+    return path
+
+
+_DIGITS = 20
+
+
+def _checked(points: Any, rgb: Any, labels: Any) -> Part:
     points, rgb = np.asarray(points), np.asarray(rgb)
     if points.ndim != 2 or points.shape[1] != 3:
         raise ValueError(f"points must be [P, 3], got {points.shape}")
@@ -47,28 +117,4 @@ def write_coloured_ply(
         raise ValueError(f"rgb must be uint8 {points.shape}, got {rgb.dtype} {rgb.shape}")
     if labels is not None and np.asarray(labels).shape != points.shape[:1]:
         raise ValueError(f"labels must be {points.shape[:1]}, got {np.asarray(labels).shape}")
-    if "\n" in comment or not comment.isascii():
-        raise ValueError(f"a ply comment is one line of ASCII text, got {comment!r}")
-
-    fields = [(name, "<f8" if any(origin) else "<f4") for name in "xyz"]
-    fields += [(name, "u1") for name in ("red", "green", "blue")]
-    dtype = np.dtype(fields if labels is None else [*fields, ("label", "<i4")])
-    vertices = np.empty(len(points), dtype)
-    for axis, name in enumerate("xyz"):
-        vertices[name] = points[:, axis].astype(dtype[name]) + origin[axis]
-    for channel, name in enumerate(("red", "green", "blue")):
-        vertices[name] = rgb[:, channel]
-    if labels is not None:
-        vertices["label"] = labels
-
-    header = ["ply", "format binary_little_endian 1.0"]
-    if comment:
-        header.append(f"comment {comment}")
-    header.append(f"element vertex {len(points)}")
-    header += [f"property {TYPE_NAMES[dtype[name].str]} {name}" for name in dtype.names or ()]
-    header.append("end_header")
-
-    with whole_file(path) as file:
-        file.write(("\n".join(header) + "\n").encode("ascii"))
-        file.write(vertices.tobytes())
-    return path
+    return points, rgb, labels

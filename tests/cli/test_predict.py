@@ -90,7 +90,7 @@ def cloud(n: int, seed: int = 0) -> np.ndarray:
     return ((generator.random((n, 4)) - [0.5, 0.5, 0.5, 0]) * scale).astype(np.float32)
 
 
-run = partial(invoke, "predict")
+run = partial(invoke, "predict", "--no-picture")
 
 
 def labels(out: Path, name: str) -> np.ndarray:
@@ -127,7 +127,7 @@ def test_a_folder_is_labelled_and_bad_files_are_named(
         assert written.n_points == n
     assert sorted(path.name for path in out.rglob("*") if path.is_file()) == sorted(
         ["a.ply", "b.ply"]
-        + (["a.label", "b.label"] if dataset == "kitti" else ["a_label.npy", "b_label.npy"])
+        + (["a.label", "b.label"] if dataset == "kitti" else ["a.label", "b_label.npy"])
     )
     again = run(checkpoint, source / "a.bin", "--out", out, "--device", "cpu", code=0)
     assert "1 cloud labelled" in again

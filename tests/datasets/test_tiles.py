@@ -6,6 +6,8 @@ import laspy
 import numpy as np
 import pytest
 
+from pcnn.datasets.readers.parts import Part
+from pcnn.datasets.tile_spool import TileSpool
 from pcnn.datasets.tiles import CutTiles, Tiles
 from tests.datasets.las_files import places, write_las
 
@@ -15,27 +17,34 @@ def points(n: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize(("n", "margin"), [(0, 3.0), (1, 3.0), (500, 0.0), (500, 10.0)])
-def test_every_point_is_one_squares_own(n: int, margin: float):
+def test_every_point_is_one_squares_own(n: int, margin: float, tmp_path: Path):
     cloud = points(n)
-    tiles = Tiles(cloud, 10.0)
+    whole = Part(np.arange(n), cloud, np.zeros((n, 1), np.float32))
+    spool = TileSpool(tmp_path, 10.0, margin, 1)
+    squares, returns = spool.fill([whole.select(slice(0, 200)), whole.select(slice(200, None))])
+    assert returns == n
     owners = np.zeros(n, dtype=int)
-    for number, (rows, own) in enumerate(tiles.with_margin(margin)):
-        owners[rows[own]] += 1
-        i, j = tiles.numbers[number]
+    for i, j in squares:
+        part = spool.read((i, j))
+        own = spool.own((i, j), part.places)
+        owners[part.rows[own]] += 1
         x, y = cloud[:, 0], cloud[:, 1]
         around = (x >= 10 * i - margin) & (x <= 10 * i + 10 + margin)
         around &= (y >= 10 * j - margin) & (y <= 10 * j + 10 + margin)
-        assert sorted(rows) == np.flatnonzero(around).tolist()
-        np.testing.assert_array_equal(np.floor(cloud[rows[own], :2] / 10), [[i, j]] * own.sum())
+        assert part.rows.tolist() == np.flatnonzero(around).tolist()
+        np.testing.assert_array_equal(part.places, cloud[part.rows])
     assert (owners == 1).all()
+    assert not list(tmp_path.iterdir())
 
 
-def test_sizes_that_are_none():
+def test_sizes_that_are_none(tmp_path: Path):
     for size in (0.0, -1.0, np.inf, np.nan):
         with pytest.raises(ValueError, match="positive edge"):
             Tiles(points(3), size)
+        with pytest.raises(ValueError, match="positive edge"):
+            TileSpool(tmp_path, size, 0.0, 0)
     with pytest.raises(ValueError, match="margin must lie in"):
-        list(Tiles(points(3), 5.0).with_margin(6.0))
+        TileSpool(tmp_path, 5.0, 6.0, 0)
 
 
 def test_las_files_are_cut(tmp_path: Path):

@@ -9,17 +9,19 @@ Source: LAS specification 1.4 R15 (ASPRS, 2019).
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from importlib.util import find_spec
 from math import prod
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Any
 
 import numpy as np
 
 from pcnn.datasets.readers.las_header import check_las
 from pcnn.datasets.readers.las_process import Limits, las_process
-from pcnn.datasets.readers.table import COLORS
+from pcnn.datasets.readers.table import COLORS, PointTable
 from pcnn.errors import FileError, MissingPackageError
 from pcnn.extras import install
 from pcnn.files.bounded import LIMIT, check_size
@@ -29,6 +31,10 @@ SUFFIXES = (".las", ".laz")
 
 #: Largest intensity and colour: both are normalised to 16 bits.
 FULL = 65535.0
+
+#: Points whose classes are written at a time, and memory for a part in the process that reads.
+_PART = 1 << 20
+_PART_MEMORY = 3 << 30
 
 
 @dataclass(frozen=True)
@@ -68,16 +74,12 @@ class LasCloud:
         top = max((int(values.max()) for values in found.values() if len(self)), default=0)
         return found[name].astype(np.float32) / (255.0 if top <= 255 else FULL)
 
-    def copy(
-        self, path: Path, rows: np.ndarray | None = None, classes: np.ndarray | None = None
-    ) -> None:
+    def copy(self, path: Path, rows: np.ndarray | None = None) -> None:
         """Write a copy, whole or not at all; the suffix says whether it is compressed.
 
         Args:
             path: the file.
             rows: [R] numbers of the points that it gets; None takes all.
-            classes: [R] uint8 in place of the points' own; None keeps these. Where they need more
-                than the 5 bits of point formats 0-5, the format with 8 bits takes their place.
 
         Raises:
             MissingPackageError: laspy, or for LAZ lazrs, is not installed.
@@ -86,7 +88,6 @@ class LasCloud:
         """
         _need_packages(path)
         payload = b"" if rows is None else np.ascontiguousarray(rows, dtype=np.int64).tobytes()
-        payload += b"" if classes is None else classes.astype(np.uint8).tobytes()
         with whole_file(path) as file:
             self._ask(
                 {
@@ -94,7 +95,6 @@ class LasCloud:
                     "target": os.path.abspath(file.name),
                     "packed": path.suffix.lower() == ".laz",
                     "rows": None if rows is None else len(rows),
-                    "classes": classes is not None,
                 },
                 payload,
             )
@@ -142,8 +142,116 @@ def read_las(path: Path, limits: Limits | None = None, max_gib: float = LIMIT) -
     return LasCloud(path, size.points, tuple(found["names"]), stamp, limits)
 
 
+@dataclass(frozen=True)
+class LasParts:
+    """The points of a file of any size, of which a part is held at a time.
+
+    Args:
+        path: the file.
+        points: their number P, as the header announces it.
+        names: of their properties.
+        stamp: size and time of the file; one that changed is refused.
+    """
+
+    path: Path
+    points: int
+    names: tuple[str, ...]
+    stamp: tuple[int, int]
+
+    def __len__(self) -> int:
+        return self.points
+
+    def part(self, first: int, count: int) -> PointTable:
+        """Points from ``first`` on; columns as those of `LasCloud`.
+
+        Raises:
+            FileError: the file changed, or holds fewer points than its header announces.
+        """
+        count = min(count, self.points - first)
+
+        def column(name: str | None) -> np.ndarray:
+            task = {"task": "part", "first": first, "count": count, "name": name}
+            found, data = self._ask(task)
+            kind, shape = np.dtype(found["dtype"]), tuple(found["shape"])
+            assert kind.kind in "biuf"
+            if shape[:1] != (count,) or prod(shape) * kind.itemsize != len(data):
+                raise FileError(
+                    self.path,
+                    f"truncated: the header announces {self.points} points, the file has "
+                    f"{first + shape[0]}",
+                )
+            values = np.frombuffer(data, kind).reshape(shape)
+            if name in COLORS:
+                return values.astype(np.float32) / (255.0 if self.largest_colour <= 255 else FULL)
+            return values
+
+        return PointTable(
+            self.path, column(None), self.names, column, intensity_max=FULL, in_map=True
+        )
+
+    @cached_property
+    def largest_colour(self) -> int:
+        """Largest number of the colours of all points; one pass over the file."""
+        found, _ = self._ask({"task": "largest", "names": list(COLORS)})
+        return int(found["largest"])
+
+    def classified(self, path: Path, classes: np.ndarray) -> None:
+        """Write a copy with other classes, whole or not at all; everything else stays.
+
+        Args:
+            path: the file; its suffix says whether it is compressed.
+            classes: [P] integers in 0..255; where they need more than the 5 bits of point formats
+                0-5, the format with 8 bits takes their place.
+
+        Raises:
+            MissingPackageError: laspy, or for LAZ lazrs, is not installed.
+            OSError: the file cannot be written.
+            FileError: the source changed, or cannot be read.
+        """
+        _need_packages(path)
+        with whole_file(path) as file, NamedTemporaryFile(dir=path.parent, prefix=".") as held:
+            most = -1
+            for first in range(0, len(classes), _PART):
+                some = classes[first : first + _PART]
+                most = max(most, int(some.max()))
+                held.write(some.astype(np.uint8).tobytes())
+            held.flush()
+            self._ask(
+                {
+                    "task": "classify",
+                    "target": os.path.abspath(file.name),
+                    "packed": path.suffix.lower() == ".laz",
+                    "classes": os.path.abspath(held.name),
+                    "most": most,
+                }
+            )
+
+    def _ask(self, request: dict[str, Any]) -> tuple[dict[str, Any], Any]:
+        if _stamp(self.path) != self.stamp:
+            raise FileError(self.path, "it changed while it was read")
+        size = check_las(self.path)
+        # by memory of a part, and by time of all of them
+        limits = Limits.of(size.points * size.record)
+        limits = Limits(min(limits.memory, _PART_MEMORY), limits.seconds)
+        return _ask(self.path, self.stamp, request, limits)
+
+
+def open_las(path: Path) -> LasParts:
+    """Read the header of a file.
+
+    Raises:
+        MissingPackageError: laspy, or for LAZ lazrs, is not installed.
+        OSError: the file cannot be read.
+        FileError: no LAS file, or a truncated one.
+    """
+    _need_packages(path)
+    parts = LasParts(path, check_las(path).points, (), _stamp(path))
+    found, _ = parts._ask({"task": "header"})
+    return replace(parts, names=tuple(found["names"]))
+
+
 def write_las_labels(path: Path, source: Path, labels: np.ndarray) -> None:
-    """Write a copy of a file with other classes, whole or not at all.
+    """Write a copy of a file of any size with other classes, whole or not at all.
 
     Everything else of the points and of the header stays.
 
@@ -157,7 +265,7 @@ def write_las_labels(path: Path, source: Path, labels: np.ndarray) -> None:
         ValueError: as `read_las`, or labels that do not fit.
     """
     _need_packages(path)
-    las = read_las(source)
+    las = open_las(source)
     labels = np.asarray(labels)
     if labels.shape != (len(las),):
         raise ValueError(f"{path}: {labels.size} labels for {len(las)} points")
@@ -165,7 +273,7 @@ def write_las_labels(path: Path, source: Path, labels: np.ndarray) -> None:
         raise ValueError(
             f"{path}: classes of LAS files lie in 0..255, got {labels.min()}..{labels.max()}"
         )
-    las.copy(path, classes=labels)
+    las.classified(path, labels)
 
 
 def _ask(

@@ -1,4 +1,4 @@
-"""A strict reader of PCD files: ascii, binary and binary_compressed.
+"""A strict reader of PCD files, ascii, binary and binary_compressed, and a writer of binary ones.
 
 Source: the file format of the Point Cloud Library, version 0.7, and Marc Lehmann's LZF for its
 compressed form.
@@ -6,7 +6,9 @@ compressed form.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -14,6 +16,7 @@ from pcnn.datasets.readers.number_text import number_rows
 from pcnn.datasets.readers.table import COLORS, missing_axes
 from pcnn.errors import FileError
 from pcnn.files.bounded import LIMIT, check_size, named, read_whole
+from pcnn.files.whole_file import whole_file
 
 _TYPES = {
     (kind, size): f"{letter}{size}"
@@ -66,6 +69,48 @@ def read_pcd(path: Path, limit: float = LIMIT) -> np.ndarray:
                 path, f"{wrong}: {count} points need {needed} bytes, the file has {len(body)}"
             )
         return np.frombuffer(body, dtype, count).copy()
+
+
+def write_pcd_labels(path: Path, source: Path, labels: np.ndarray) -> None:
+    """Write a cloud with all its fields and ``label`` as a binary PCD file, whole or not at all.
+
+    Args:
+        path: the file.
+        source: the cloud's file; its view point and the rows of an organised cloud stay.
+        labels: [P] integers.
+
+    Raises:
+        FileError: as `read_pcd`, of the source.
+    """
+    points = read_pcd(source)
+    with source.open("rb") as held:
+        header, _ = _header(source, held.read(_HEADER_LIMIT))
+    names = [name for name in points.dtype.names or () if name.lower() != "label"]
+    kinds = [points.dtype[name] for name in names]
+    letter = "<i4" if labels.size and labels.min() < 0 else "<u4"
+    fields: list[Any] = [(n, k.base, k.shape) for n, k in zip(names, kinds, strict=True)]
+    labelled = np.empty(len(points), [*fields, ("label", letter)])
+    for name in names:
+        labelled[name] = points[name]
+    labelled["label"] = labels
+    kinds = [*kinds, np.dtype(letter)]
+    shown = ["_" if re.fullmatch(r"_\d+", name) else name for name in names]  # as read_pcd numbers
+    lines = [
+        "# .PCD v0.7 - Point Cloud Data file format",
+        "VERSION 0.7",
+        f"FIELDS {' '.join([*shown, 'label'])}",
+        f"SIZE {' '.join(str(k.base.itemsize) for k in kinds)}",
+        f"TYPE {' '.join(k.base.kind.upper() for k in kinds)}",
+        f"COUNT {' '.join(str(k.shape[0] if k.shape else 1) for k in kinds)}",
+        f"WIDTH {' '.join(header.get('WIDTH', [str(len(points))]))}",
+        f"HEIGHT {' '.join(header.get('HEIGHT', ['1']))}",
+        f"VIEWPOINT {' '.join(header.get('VIEWPOINT', list('0001000')))}",
+        f"POINTS {len(points)}",
+        "DATA binary",
+    ]
+    with whole_file(path) as file:
+        file.write(("\n".join(lines) + "\n").encode("ascii"))
+        file.write(labelled.tobytes())
 
 
 def pcd_names(points: np.ndarray) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from pcnn.datasets.readers.channels import Reading
 from pcnn.datasets.readers.columns import LAYOUTS, columns_named, plain_table, read_bin
 from pcnn.datasets.readers.label_files import label_files, read_label_file
 from pcnn.datasets.readers.pcd import pcd_column, pcd_names, read_pcd
+from pcnn.datasets.readers.plain_files import read_npz_points, read_txt
 from pcnn.datasets.readers.ply import read_ply, read_ply_header
 from pcnn.datasets.readers.table import (
     PointTable,
@@ -28,10 +29,12 @@ from pcnn.files.bounded import named
 from pcnn.plural import counted
 
 SUFFIXES = (".bin", ".npy", ".pcd", ".ply", *las.SUFFIXES)
+#: Of clouds that are taken where they are named; in a folder such files may be anything else.
+ALSO = (".npz", ".txt")
 
 _LABELS = ("label", "class", "scalar_label", "scalar_class")
 _PLAIN = Reading()
-_MISSING = "missing returns (NaN or infinite numbers, or at (0, 0, 0))"
+MISSING = "missing returns (NaN or infinite numbers, or at (0, 0, 0))"
 
 
 def read_points(path: str | Path, name: str | None = None, reading: Reading = _PLAIN) -> Cloud:
@@ -46,6 +49,7 @@ def read_points(path: str | Path, name: str | None = None, reading: Reading = _P
       this order; an integer ``label`` or ``class`` (also with CloudCompare's ``scalar_``) the
       labels, as they are.
     * ``.pcd``: float x, y, z; intensity and colours, also packed into ``rgb`` or ``rgba``.
+    * ``.txt``, ``.npz``: see `pcnn.datasets.readers.plain_files`.
     * ``.las``, ``.laz``: x, y, z; intensity / 65535, and colours in 0..1 where the point format has
       them, become the channels, ``classification`` the labels, as it is. Needs the extra ``las``.
 
@@ -81,14 +85,9 @@ def _cloud(path: Path, name: str | None, reading: Reading) -> Cloud:
     rows = np.arange(len(table))
     if not valid.all():
         if not valid.any():
-            raise FileError(path, f"all {counted(len(valid), 'point')} are {_MISSING}")
+            raise FileError(path, f"all {counted(len(valid), 'point')} are {MISSING}")
         if reading.strict:
-            raise FileError(
-                path,
-                f"{int((~valid).sum())} of {len(valid)} points are {_MISSING}, "
-                f"the first is point {int((~valid).argmax())}; they are left out unless --strict "
-                "or dataset.strict=true refuses them",
-            )
+            raise FileError(path, strict_rule(valid))
         rows = np.flatnonzero(valid)
         places, channels = places[rows], channels[rows]
         labels = None if labels is None else labels[rows]
@@ -108,13 +107,27 @@ def _cloud(path: Path, name: str | None, reading: Reading) -> Cloud:
     )
 
 
+def strict_rule(valid: np.ndarray, first: int = 0) -> str:
+    """Why a cloud is refused where missing returns are.
+
+    Args:
+        valid: [P] bool, False where a row is none.
+        first: number of the first of these rows in the file.
+    """
+    return (
+        f"{int((~valid).sum())} of {len(valid)} points are {MISSING}, "
+        f"the first is point {first + int((~valid).argmax())}; they are left out unless --strict "
+        "or dataset.strict=true refuses them"
+    )
+
+
 def read_table(path: Path, reading: Reading = _PLAIN) -> PointTable:
     """Read all rows of a file, missing returns among them."""
     if not path.is_file():
         raise MissingFileError(path, "no such file")
     suffix = path.suffix.lower()
-    if suffix not in SUFFIXES:
-        raise FileError(path, f"a cloud ends in {', '.join(SUFFIXES)}, not {path.suffix!r}")
+    if suffix not in _READERS:
+        raise FileError(path, f"a cloud ends in {', '.join(_READERS)}, not {path.suffix!r}")
     with named(path, f"{suffix} file"):
         return _READERS[suffix](path, reading)
 
@@ -252,9 +265,19 @@ def _las(path: Path, reading: Reading) -> PointTable:
     )
 
 
+def _txt(path: Path, reading: Reading) -> PointTable:
+    return read_txt(path, reading.columns, reading.max_gib)
+
+
+def _npz(path: Path, reading: Reading) -> PointTable:
+    return read_npz_points(path, reading.max_gib)
+
+
 _READERS: dict[str, Callable[[Path, Reading], PointTable]] = {
     ".bin": _bin,
     ".npy": _npy,
+    ".npz": _npz,
+    ".txt": _txt,
     ".pcd": _pcd,
     ".ply": _ply,
     ".las": _las,

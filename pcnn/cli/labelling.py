@@ -1,0 +1,212 @@
+"""The work of `pcnn predict` on one cloud after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import torch
+
+from pcnn.console import Console
+from pcnn.datasets.labels import IGNORE
+from pcnn.datasets.prediction_files import write_labelled
+from pcnn.datasets.readers.channels import Reading
+from pcnn.datasets.readers.parts import PART, Part, PartedCloud, open_parts
+from pcnn.experiment.answer import WHOLE, Answer, answer, answer_in_squares, places_alone
+from pcnn.experiment.predictor import Predictor
+from pcnn.experiment.segmenters import Segmenters
+from pcnn.plural import counted
+from pcnn.visualize import segmentation_picture, write_coloured_ply_parts
+
+#: Points of a picture.
+_DRAWN = 200_000
+#: Mean confidence below which a cloud is doubted.
+_DOUBTED = 0.6
+
+
+@dataclass
+class Labelling:
+    """Labels clouds and counts what it finds.
+
+    Args:
+        segmenters: the networks.
+        reading: completes how files are read by the options of the command line.
+        console: for notes.
+        crop: points further from the origin, horizontally [m], get no class.
+        tile: edge of squares [m]; None: only large clouds are cut, in squares that it finds.
+        margin: how far around a square the network sees too [m].
+        ply: write coloured clouds.
+        picture: draw them.
+    """
+
+    segmenters: Segmenters
+    reading: Callable[[Reading], Reading]
+    console: Console
+    crop: float | None = None
+    tile: float | None = None
+    margin: float = 5.0
+    ply: bool = True
+    picture: bool = True
+    _counts: dict[Predictor, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
+    _told: set[str] = field(default_factory=set)
+    _rows: int = 0
+    _lost: int = 0
+
+    def label(self, path: Path, target: Path, told: Callable[[float], None]) -> None:
+        """Label a cloud.
+
+        Args:
+            path: its file.
+            target: place of the results, without suffix.
+            told: called with the share that is done.
+
+        Raises:
+            FileError: it cannot be read, or has other channels than the network.
+            OSError: a result cannot be written.
+        """
+        predictor, cloud = self._opened(path)
+        self._introduce(predictor)
+        plain = replace(cloud, reading=places_alone(cloud.reading))
+        if self.crop is None and (self.tile is not None or cloud.points > WHOLE):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with TemporaryDirectory(dir=target.parent, prefix=".tiles-") as folder:
+                found = answer_in_squares(
+                    predictor,
+                    cloud,
+                    Path(folder),
+                    self.tile,
+                    self.margin,
+                    told,
+                    lambda part: self._doubt(predictor, path, part),
+                )
+                self.console.say(f"{path}: {found.note}")
+                self._write(predictor, plain, found, target, Path(folder))
+        else:
+            found, part = answer(predictor, cloud, self.crop)
+            self._doubt(predictor, path, part)
+            self._write(predictor, plain, found, target, None)
+
+    def summarise(self) -> None:
+        """Print how many points have each class, and how sure the networks were."""
+        for predictor, (number, sums) in self._counts.items():
+            total = max(int(number.sum()), 1)
+            for row in np.argsort(-number, kind="stable"):
+                if number[row]:
+                    self.console.print(
+                        f"{predictor.class_names[row]:>20} {number[row]:>13,} points "
+                        f"{100 * number[row] / total:5.1f} %   confidence "
+                        f"{sums[row] / number[row]:.2f}",
+                        markup=False,
+                        highlight=False,
+                    )
+        if self._lost:
+            self.console.say(
+                f"{self._lost:,} of {counted(self._rows, 'point')} are missing returns (NaN, or "
+                "zeros) and written as unlabelled; --strict refuses such clouds"
+            )
+
+    def _opened(self, path: Path) -> tuple[Predictor, PartedCloud]:
+        """The network for a cloud, and the cloud as this network reads it."""
+        if self.segmenters.model is not None:
+            predictor = self.segmenters.named()
+        else:
+            plain = open_parts(path, self.reading(Reading(channels=())))
+            predictor, why = self.segmenters.of(plain.sample(_DRAWN))
+            self.console.say(f"{path}: {why}")
+        return predictor, open_parts(path, self.reading(predictor.reading))
+
+    def _introduce(self, predictor: Predictor) -> None:
+        if predictor.source == "simulated":
+            self._say("this network was trained on simulated data")
+        if predictor.trained_crop is not None and self.crop is None:
+            self._say(
+                f"this network was trained within {predictor.trained_crop} m of the sensor; "
+                f"--crop {predictor.trained_crop} leaves points beyond that unlabelled"
+            )
+
+    def _say(self, text: str) -> None:
+        if text not in self._told:  # once for all clouds
+            self._told.add(text)
+            self.console.print(text)
+
+    def _doubt(self, predictor: Predictor, path: Path, part: Part) -> None:
+        if "doubts" not in self._told:  # one cloud tells of all
+            for doubt in predictor.doubts(part, path, self.reading(predictor.reading).scale):
+                self._told.add("doubts")
+                self.console.say(f"{path}: {doubt}", "note", "yellow")
+
+    def _write(
+        self,
+        predictor: Predictor,
+        cloud: PartedCloud,
+        found: Answer,
+        target: Path,
+        folder: Path | None,
+    ) -> None:
+        labels = _labels(predictor, found, folder)
+        written = write_labelled(target, cloud.path, labels, predictor.as_words)
+        if self.ply:
+            own = "_classes" if written.suffix == ".ply" else ""
+            path = target.with_name(f"{target.name}{own}.ply")
+            scale = cloud.reading.scale
+            far = cloud.in_map or bool(np.abs(cloud.sample(100)).max(initial=0) > 1e4)
+            write_coloured_ply_parts(
+                path, _coloured(predictor, cloud, found, scale), labelled=True, wide=far
+            )
+        if self.picture:
+            self._draw(predictor, cloud, found, target)
+        number, sums = found.counts(len(predictor.class_names))
+        if number.sum() and sums.sum() / number.sum() < _DOUBTED:
+            self.console.say(
+                f"{cloud.path}: the mean confidence is {sums.sum() / number.sum():.2f}: look at "
+                "the labels before you use them",
+                "note",
+                "yellow",
+            )
+        before = self._counts.get(predictor, (0, 0))
+        self._counts[predictor] = (before[0] + number, before[1] + sums)
+        self._rows += cloud.points
+        self._lost += cloud.points - found.returns
+
+    def _draw(self, predictor: Predictor, cloud: PartedCloud, found: Answer, target: Path) -> None:
+        step = max(1, cloud.points // _DRAWN)
+        parts = [part.select(np.arange(0, len(part), step)) for part in cloud]
+        rows = np.concatenate([np.empty(0, np.int64), *(part.rows for part in parts)])
+        places = np.concatenate([np.empty((0, 3)), *(part.places for part in parts)])
+        segmentation_picture(
+            places - (places.mean(axis=0) if cloud.in_map and len(places) else 0),
+            None,
+            found.classes[rows],
+            predictor.class_names,
+            predictor.colors[:-1],
+            target.with_name(f"{target.name}.png"),
+            cloud.path.name,
+            source="simulated" if predictor.source == "simulated" else None,
+        )
+
+
+def _labels(predictor: Predictor, found: Answer, folder: Path | None) -> np.ndarray:
+    """Labels of all rows of a file, as the files of the training set hold them."""
+    table = predictor.label_table
+    known = table[[*range(len(predictor.class_names)), IGNORE]]
+    kind = np.result_type(np.min_scalar_type(known.min()), np.min_scalar_type(known.max()))
+    labels: np.ndarray
+    if folder is None or not len(found.classes):
+        return table.astype(kind)[found.classes]
+    labels = np.memmap(folder / "labels", kind, "w+", shape=(len(found.classes),))
+    for first in range(0, len(labels), PART):
+        part = slice(first, first + PART)
+        labels[part] = table[found.classes[part]]
+    return labels
+
+
+def _coloured(
+    predictor: Predictor, cloud: PartedCloud, found: Answer, scale: float
+) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    for part in cloud:
+        classes = found.classes[part.rows]
+        rgb = predictor.rgb(torch.from_numpy(classes.astype(np.int64)))
+        yield part.places / scale, rgb, classes

@@ -1,0 +1,158 @@
+"""`pcnn.predict`: classes of points, from files or memory."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pcnn.datasets.readers.channels import Reading
+from pcnn.datasets.readers.parts import PartedCloud, open_parts, parted
+from pcnn.datasets.readers.table import COLORS, PointTable
+from pcnn.experiment.answer import WHOLE, answer, answer_in_squares
+from pcnn.experiment.segmenters import Segmenters
+
+log = logging.getLogger(__name__)
+
+#: Points of a cloud that are looked at for its extent.
+_SOME = 100_000
+
+
+@dataclass(frozen=True, eq=False)
+class Prediction:
+    """Classes of the points of a cloud.
+
+    Args:
+        classes: [P] uint8, 0..C-1; 255 where a row is no point (NaN, or zeros).
+        confidence: [P] float32 in 0..1, the probability of the class.
+        labels: [P] int64, the labels that the classes have in the files of the training set.
+        class_names: C names.
+        colors: [C, 3] uint8.
+        doubts: why the cloud is unlike those that the network was trained on.
+    """
+
+    classes: np.ndarray
+    confidence: np.ndarray
+    labels: np.ndarray
+    class_names: tuple[str, ...]
+    colors: np.ndarray
+    doubts: tuple[str, ...] = ()
+
+
+def predict(
+    points: str | Path | np.ndarray | Tensor,
+    model: str | Path | None = None,
+    *,
+    channels: Mapping[str, np.ndarray | Tensor] | None = None,
+    fill: Mapping[str, float] | None = None,
+    tile: float | None = None,
+    margin: float = 5.0,
+    device: str = "cpu",
+    allow_targets: Sequence[str] = (),
+) -> Prediction:
+    """Label every point of a cloud.
+
+    Args:
+        points: a file of any format that `pcnn predict` reads, or [P, 3] numbers [m].
+        model: a name of `pcnn.models.available` (``streets``, ``rooms``), or a checkpoint of a
+            segmentation; None goes by the extent of the cloud, up to 20 m ``rooms``, beyond it
+            ``streets``.
+        channels: of points in memory, by name: ``intensity`` [P], ``colors`` [P, 3], or others [P].
+            Integer colours are divided by the largest value of their type.
+        fill: numbers for channels that the cloud lacks, by name.
+        tile: edge of squares in which the cloud is classified [m]; None: clouds of more than a
+            million points, in squares of 600,000 points at most.
+        margin: how far around a square the network sees too [m].
+        device: ``cpu`` or ``cuda``.
+        allow_targets: packages of the user's own whose classes a checkpoint may name.
+
+    Raises:
+        FileNotFoundError: no such file, or no such weights on this machine; the message says which
+            command fetches or trains them.
+        ValueError: points or channels that do not fit, a channel that the network needs and the
+            cloud lacks, or a damaged file.
+    """
+    segmenters = Segmenters(torch.device(device), model, allow_targets)
+    filled = dict(fill or {})
+    cloud = opened(points, channels or {}, Reading(channels=()))
+    if model is None:
+        predictor, why = segmenters.of(cloud.sample(_SOME))
+        log.info("%s", why)
+    else:
+        predictor = segmenters.named()
+    reading = replace(predictor.reading, fill={**predictor.reading.fill, **filled})
+    if isinstance(points, str | Path):
+        cloud = open_parts(Path(points), reading)  # whose columns the network may name
+    else:
+        cloud = replace(cloud, reading=reading)
+    if tile is None and cloud.points <= WHOLE:
+        found, part = answer(predictor, cloud)
+        doubts = predictor.doubts(part, cloud.path)
+        classes, confidence = found.classes, found.confidence
+    else:
+        doubts = []
+        with TemporaryDirectory(prefix="pcnn-") as folder:
+            found = answer_in_squares(
+                predictor,
+                cloud,
+                Path(folder),
+                tile,
+                margin,
+                look=lambda part: doubts.extend(predictor.doubts(part, cloud.path)),
+            )
+            classes, confidence = np.array(found.classes), np.array(found.confidence)
+    for doubt in doubts:
+        log.warning("%s: %s", cloud.path, doubt)
+    return Prediction(
+        classes,
+        confidence.astype(np.float32) / 255,
+        predictor.label_table[classes],
+        predictor.class_names,
+        predictor.colors[:-1],
+        tuple(doubts),
+    )
+
+
+def opened(
+    points: str | Path | np.ndarray | Tensor,
+    channels: Mapping[str, np.ndarray | Tensor],
+    reading: Reading,
+) -> PartedCloud:
+    """A cloud of a file or of memory.
+
+    Raises:
+        ValueError: shapes that do not fit, or channels beside a file.
+    """
+    if isinstance(points, str | Path):
+        if channels:
+            raise ValueError(f"{points}: a file has its own channels; give none beside it")
+        return open_parts(Path(points), reading)
+    places = _numbers(points)
+    if places.ndim != 2 or places.shape[1] != 3:
+        raise ValueError(
+            f"points must be [P, 3], got {list(places.shape)}; give other columns by name, as in "
+            "channels={'intensity': ...}"
+        )
+    columns: dict[str, np.ndarray] = {}
+    for name, values in channels.items():
+        column = _numbers(values)
+        if column.shape[:1] != places.shape[:1]:
+            raise ValueError(f"channel {name} has {len(column)} values for {len(places)} points")
+        if name in ("colors", "colours", "rgb") and column.shape[1:] == (len(COLORS),):
+            columns |= {color: column[:, k] for k, color in enumerate(COLORS)}
+        elif column.ndim == 1:
+            columns[name] = column
+        else:
+            raise ValueError(f"channel {name} must be [P], got {list(column.shape)}")
+    table = PointTable(Path("points"), places, tuple(columns), columns.__getitem__)
+    return parted(table, reading)
+
+
+def _numbers(values: np.ndarray | Tensor) -> np.ndarray:
+    return values.detach().cpu().numpy() if isinstance(values, Tensor) else np.asarray(values)

@@ -1,0 +1,212 @@
+"""`pcnn predict` without a checkpoint, on every format, and on clouds larger than memory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import laspy
+import numpy as np
+import pytest
+import torch
+
+import pcnn
+from pcnn.callbacks.exported_file import write_exported
+from pcnn.datasets.labels import IGNORE
+from pcnn.datasets.readers.channels import Reading
+from pcnn.datasets.readers.parts import open_parts
+from pcnn.datasets.readers.pcd import read_pcd
+from pcnn.datasets.readers.ply import read_ply, write_ply
+from pcnn.datasets.tile_spool import TileSpool, square_size
+from pcnn.experiment import answer as answers
+from pcnn.experiment import segmenters
+from pcnn.experiment.answer import answer, answer_in_squares
+from pcnn.experiment.predictor import Predictor
+from tests.cli.invoking import invoke
+from tests.cli.test_predict import cloud, run, saved
+from tests.datasets.las_files import CORNER, write_las
+
+PCD = """# .PCD v0.7 - Point Cloud Data file format
+VERSION 0.7
+FIELDS x y z _ intensity
+SIZE 4 4 4 1 4
+TYPE F F F U F
+COUNT 1 1 1 4 1
+WIDTH 20
+HEIGHT 15
+VIEWPOINT 1 2 3 1 0 0 0
+POINTS 300
+DATA binary
+"""
+
+
+@pytest.fixture
+def kitti(tmp_path: Path) -> Path:
+    return saved(tmp_path / "kitti.ckpt", "kitti", ["intensity"], crop=None)
+
+
+def test_every_format_gives_the_same_labels(kitti: Path, tmp_path: Path) -> None:
+    points, source, out = cloud(300), tmp_path / "in", tmp_path / "out"
+    source.mkdir()
+    points.tofile(source / "bin.bin")
+    np.save(source / "npy.npy", points)
+    np.savez(source / "npz.npz", points=points[:, :3], intensity=points[:, 3])
+    np.savetxt(source / "bare.txt", points, "%.9g")
+    np.savetxt(source / "named.txt", points[:, [3, 0, 1, 2]], "%.9g", ",", header="intensity,x,y,z")
+    fields = np.zeros(300, [(n, "f4") for n in ("x", "y", "z", "intensity")])
+    for name, column in zip(fields.dtype.names or (), points.T, strict=True):
+        fields[name] = column
+    write_ply(source / "ply.ply", fields)
+    padded = np.zeros(300, [("p", "f4", (3,)), ("_", "u1", (4,)), ("i", "f4")])
+    padded["p"], padded["_"], padded["i"] = points[:, :3], 7, points[:, 3]
+    (source / "pcd.pcd").write_bytes(PCD.encode() + padded.tobytes())
+    text = run(kitti, *sorted(source.iterdir()), "--out", out, "--no-ply")
+    assert "7 clouds labelled" in text
+    assert "% confidence 1.00" in text
+    wanted = np.fromfile(out / "bin.label", "<u4")
+    assert len(set(wanted)) > 1
+    for name in ("npy", "npz", "bare", "named"):
+        np.testing.assert_array_equal(np.fromfile(out / f"{name}.label", "<u4"), wanted)
+    np.testing.assert_array_equal(read_ply(out / "ply.ply")["label"], wanted)
+    labelled = read_pcd(out / "pcd.pcd")
+    np.testing.assert_array_equal(labelled["label"], wanted)
+    assert (labelled["_3"] == 7).all()
+    header = (out / "pcd.pcd").read_bytes()
+    for line in (b"FIELDS x y z _ intensity label", b"VIEWPOINT 1 2 3 1 0 0 0", b"WIDTH 20"):
+        assert line + b"\n" in header
+    in_memory = pcnn.predict(points[:, :3], kitti, channels={"intensity": points[:, 3]})
+    np.testing.assert_array_equal(in_memory.labels, wanted)
+    np.testing.assert_array_equal(pcnn.predict(source / "bare.txt", kitti).labels, wanted)
+    # a folder of nothing but numbers
+    (tmp_path / "texts").mkdir()
+    (source / "bare.txt").rename(tmp_path / "texts" / "a.txt")
+    assert "1 cloud labelled" in run(kitti, tmp_path / "texts", "--out", tmp_path / "o", "--no-ply")
+
+
+def test_broken_texts_and_archives_are_named(kitti: Path, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("# made by hand\n1 2 3 0.5\n1 2 x 0.5\n")
+    (tmp_path / "b.txt").write_text("1 2\n")
+    np.savez(tmp_path / "c.npz", weights=np.zeros(3))
+    np.savez(tmp_path / "d.npz", points=np.zeros((3, 2)))
+    text = run(kitti, *(tmp_path / n for n in ("a.txt", "b.txt", "c.npz", "d.npz")), code=1)
+    for words in ("line 3: 2 must be a number", "line 1: want x", "no array points", "(3, 2)"):
+        assert words in text
+
+
+def test_without_a_checkpoint(kitti: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    points = cloud(300)
+    points.tofile(tmp_path / "room.bin")
+    (points * [6, 6, 1, 1]).astype(np.float32).tofile(tmp_path / "street.bin")
+    words = (tmp_path / "room.bin", tmp_path / "street.bin", "--out", tmp_path / "out")
+    text = run(*words, code=1)
+    for name in ("rooms", "streets"):
+        assert f"no weights called {name} come with this version" in text
+        assert f"python train.py experiment={name}_minkunet_quick" in text
+    # as soon as there are such weights
+    content = torch.load(kitti, weights_only=True)
+    for name in ("rooms", "streets"):
+        write_exported(tmp_path / f"{name}.safetensors", {**content, "global_step": 1})
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            segmenters, "weights_file", lambda name, folder: tmp_path / f"{name}.safetensors"
+        )
+        text = run(*words)
+    assert "room.bin: rooms: the cloud is 14" in text
+    assert "street.bin: streets: the cloud is 8" in text
+    text = invoke("predict", tmp_path / "room.bin", "--model", kitti, "--out", tmp_path / "named")
+    assert "wide" not in text
+    assert (tmp_path / "named" / "room.png").read_bytes().startswith(b"\x89PNG")
+    for refused in ((kitti, "--model", "rooms"), (kitti,)):
+        assert "name" in invoke("predict", *refused, code=2)
+
+
+def test_points_in_memory(kitti: Path) -> None:
+    points = cloud(200)
+    points[7] = np.nan
+    found = pcnn.predict(torch.from_numpy(points[:, :3]), kitti, fill={"intensity": 0})
+    assert found.classes.shape == found.labels.shape == (200,)
+    assert (found.classes == IGNORE).nonzero()[0].tolist() == [7]
+    assert 0 < found.confidence[0] <= 1
+    assert len(found.class_names) == len(found.colors) == 19
+    for given, words in (
+        ({}, "no channel 'intensity'"),
+        ({"intensity": points[:9, 3]}, "9 values for 200"),
+        ({"intensity": points}, r"must be \[P\]"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            pcnn.predict(points[:, :3], kitti, channels=given)
+    with pytest.raises(ValueError, match="by name"):
+        pcnn.predict(points, kitti)
+    with pytest.raises(FileNotFoundError, match="rooms: the cloud is"):
+        pcnn.predict(points[:, :3])
+
+
+@pytest.mark.parametrize("margin", [0.0, 3.0])
+def test_squares_that_overlap_are_blended(kitti: Path, tmp_path: Path, margin: float) -> None:
+    """Against sums over all squares in float64, of a cloud in several parts."""
+    las = write_las(tmp_path / "a.laz", 3000)
+    predictor = Predictor.load(kitti, torch.device("cpu"))
+    parts = open_parts(tmp_path / "a.laz", predictor.reading)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("pcnn.datasets.readers.parts.PART", 700)
+        (tmp_path / "tiles").mkdir()
+        found = answer_in_squares(predictor, parts, tmp_path / "tiles", 13.0, margin)
+    assert found.returns == 3000
+    assert found.note.startswith("16 squares of 13 m") or "squares of 13 m" in found.note
+    spool = TileSpool(tmp_path, 13.0, margin, 1)
+    whole, places = parts.whole(), np.asarray(las.xyz)
+    np.testing.assert_allclose(whole.places, places, atol=1e-6)
+    total, weight = np.zeros((3000, 19)), np.zeros(3000)
+    for square in {tuple(map(int, s)) for s in np.floor(places[:, :2] / 13)}:
+        low = np.array(square) * 13.0
+        near = ((places[:, :2] >= low - margin) & (places[:, :2] <= low + 13 + margin)).all(axis=1)
+        if margin == 0:
+            near = spool.own(square, places)
+        part = whole.select(near)
+        scored = predictor.scored(predictor.cloud_of(part, parts.path, True))
+        share = spool.weights(square, part.places)
+        total[near] += scored.scores[scored.inverse].numpy() * share[:, None]
+        weight[near] += share
+    assert (weight > 0).all()
+    inner = ((places - CORNER)[:, :2] > 14).all(axis=1) & ((places - CORNER)[:, :2] < 26).all(
+        axis=1
+    )
+    np.testing.assert_allclose(weight[inner], 1, atol=1e-5)  # all neighbours are there
+    total /= weight[:, None]
+    two = np.sort(total, axis=1)[:, -2:]
+    clear = two[:, 1] - two[:, 0] > 2e-3  # sums are kept in half precision
+    assert clear.mean() > 0.9
+    np.testing.assert_array_equal(found.classes[clear], total.argmax(1)[clear])
+    np.testing.assert_allclose(found.confidence / 255, total.max(1), atol=4e-3)
+    assert not list((tmp_path / "tiles").glob("*.tile")) + list((tmp_path / "tiles").glob("*.sums"))
+
+
+def test_squares_follow_the_density(tmp_path: Path) -> None:
+    write_las(tmp_path / "a.las", 4000)
+    cloud = open_parts(tmp_path / "a.las", Reading(channels=()))
+    assert square_size(cloud, 1.0, 10**6, 2.0, 64.0) == 64
+    size = square_size(cloud, 1.0, 600, 2.0, 64.0)
+    assert size in (8.0, 16.0)
+    assert square_size(cloud, 1.0, 1, 2.0, 64.0) == 2
+
+
+def test_large_files_are_cut_by_themselves(
+    kitti: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = write_las(tmp_path / "in" / "a.laz", 2500)
+    monkeypatch.setattr(answers, "_SQUARE", 900)
+    monkeypatch.setattr("pcnn.cli.labelling.WHOLE", 1000)
+    text = run(kitti, tmp_path / "in", "--out", tmp_path / "out", "--margin", 2)
+    assert "squares of" in text
+    after = laspy.read(tmp_path / "out" / "a.laz")
+    for name in before.point_format.dimension_names:
+        if name != "classification":
+            np.testing.assert_array_equal(after[name], before[name])
+    coloured = read_ply(tmp_path / "out" / "a.ply")
+    np.testing.assert_array_equal(coloured["x"], before.x)
+    raw = np.asarray(after.classification)
+    predictor = Predictor.load(kitti, torch.device("cpu"))
+    np.testing.assert_array_equal(predictor.label_table[coloured["label"]], raw)
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["a.laz", "a.ply"]
+    found = answer(predictor, open_parts(tmp_path / "in" / "a.laz", predictor.reading))[0]
+    assert (predictor.label_table[found.classes] == raw).mean() > 0.5  # the network's field is wide
