@@ -133,7 +133,7 @@ class Browser:
     def press(self, key: str) -> None:
         for kind in ("keyDown", "keyUp"):
             text = {"text": key} if len(key) == 1 and kind == "keyDown" else {}
-            self.send("Input.dispatchKeyEvent", type=kind, key=key, **text)
+            self.send("Input.dispatchKeyEvent", type=kind, key=key, code=key, **text)
 
     def mouse(self, kind: str, x: float, y: float, **more: Any) -> None:
         self.send("Input.dispatchMouseEvent", type=f"mouse{kind}", x=x, y=y, **more)
@@ -141,6 +141,18 @@ class Browser:
     def click(self, x: float, y: float) -> None:
         for kind in ("Pressed", "Released"):
             self.mouse(kind, x, y, button="left", clickCount=1)
+
+    def tap(self, x: float, y: float) -> None:
+        """Touch a place with one finger."""
+        self.send("Input.dispatchTouchEvent", type="touchStart", touchPoints=[{"x": x, "y": y}])
+        self.send("Input.dispatchTouchEvent", type="touchEnd", touchPoints=[])
+
+    def pinch(self, x: float, y: float, start: float, end: float) -> None:
+        """Spread or close two fingers about a place, which are so far from it."""
+        for kind, far in (("Start", start), ("Move", (start + end) / 2), ("Move", end)):
+            points = [{"x": x - far, "y": y, "id": 0}, {"x": x + far, "y": y, "id": 1}]
+            self.send("Input.dispatchTouchEvent", type=f"touch{kind}", touchPoints=points)
+        self.send("Input.dispatchTouchEvent", type="touchEnd", touchPoints=[])
 
     def drag(self, start: tuple[float, float], end: tuple[float, float], steps: int = 4) -> None:
         self.mouse("Pressed", *start, button="left", buttons=1, clickCount=1)

@@ -123,6 +123,10 @@ function start() {
   };
   addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.target === document.body && event.key.startsWith("Arrow")) {
+      const { key, code, shiftKey } = event;  // the canvas moves before it was clicked, too
+      canvas.dispatchEvent(new KeyboardEvent("keydown", { key, code, shiftKey }));
+    }
     const number = Number(event.key);
     if (number >= 1 && number <= layers.length) {
       element("layers").querySelectorAll("input")[number - 1].click();

@@ -133,8 +133,10 @@ def test_mouse_and_keys_move_the_camera(page: Browser) -> None:
     assert page.value("document.getElementById('picked').hidden"), "a drag picks nothing"
     page.mouse("Wheel", *CENTRE, deltaX=0, deltaY=-400)
     nearer = pixels(page)
+    page.press("ArrowLeft")
+    moved = pixels(page)
     page.press("f")
-    for one, other in ((before, turned), (turned, nearer), (nearer, before)):
+    for one, other in ((before, turned), (turned, nearer), (nearer, moved), (moved, before)):
         assert np.abs(one - other).max(axis=2).astype(bool).mean() > 0.01
     assert np.array_equal(pixels(page), before), "F shows everything as at first"
     page.value("document.getElementById('theme').click()")
@@ -163,6 +165,14 @@ def test_a_phone_shows_the_cloud_above_a_folded_panel(browser: Browser, view: Pa
     browser.size(390, 800, phone=True)
     browser.open(view)
     rest(browser)
+    far = browser.pixels()[50:700]
+    browser.pinch(195, 400, 40, 120)
+    rest(browser)
+    near = browser.pixels()[50:700]
+    reach = [np.ptp(np.nonzero(np.abs(i - i[0, -1]).max(axis=2) > 8)[0]) for i in (far, near)]
+    assert reach[1] > 1.2 * reach[0], "a pinch comes nearer"
+    browser.tap(195, 420)
+    assert {"row", "prediction", "truth"} <= set(values(browser))
     assert browser.value("document.documentElement.scrollWidth") == 390
     tall = "document.getElementById('panel').offsetHeight"
     folded = browser.value(tall)
