@@ -10,12 +10,13 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
-from pcnn.geometry import Geometry
+from pcnn.geometry import Geometry, VoxelGrid
 from pcnn.geometry.checks import require_tensors
 from pcnn.geometry.dense_box import DenseBox
 from pcnn.geometry.find_sites import require_voxels
 from pcnn.geometry.kernel_map import one_line, outside_inference_mode
 from pcnn.geometry.kernel_slots import Triple, triple
+from pcnn.geometry.single_clouds import single_clouds
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,6 +144,35 @@ class SparseTensor:
     def pin_memory(self) -> SparseTensor:
         """Return the tensor in page-locked memory."""
         return SparseTensor(self.features.pin_memory(), self.geometry.pin_memory())
+
+    @staticmethod
+    def collate(tensors: Sequence[SparseTensor]) -> SparseTensor:
+        """Join tensors of single clouds into one batch, in the order given.
+
+        Raises:
+            ValueError: no tensor, one of several clouds, other channels, or geometries that do not
+                join (`VoxelGrid.collate`, `PointSet.collate`).
+        """
+        channels = {tensor.channels for tensor in tensors}
+        kinds = {type(tensor.geometry) for tensor in tensors}
+        if len(channels) > 1 or len(kinds) > 1:
+            raise ValueError(
+                f"a batch needs tensors of one kind with the same channels, got {sorted(channels)} "
+                f"channels on {', '.join(sorted(kind.__name__ for kind in kinds))}"
+            )
+        geometries: list[Any] = [tensor.geometry for tensor in tensors]
+        kind = type(geometries[0]) if geometries else VoxelGrid  # which refuses an empty list
+        joined = kind.collate(geometries)
+        return SparseTensor(torch.cat([tensor.features for tensor in tensors]), joined)
+
+    def split(self) -> list[SparseTensor]:
+        """Tensors of single clouds, in the order of the batch; the inverse of `collate`.
+
+        Their geometries lead to no points. The host waits for the device once.
+        """
+        parts = single_clouds(self.geometry)
+        features = self.features.split([part.rows for part in parts])
+        return [SparseTensor(own, part) for own, part in zip(features, parts, strict=True)]
 
     def at_points(self) -> Tensor:
         """Features ``[P, C]`` of the row of every point the finest geometry was made from.

@@ -44,6 +44,24 @@ def test_a_tensor_without_sites_is_still_a_tensor() -> None:
     assert (x + x * torch.ones(2)).shape == (0, 2)
 
 
+def test_a_batch_is_split_and_collated() -> None:
+    x = tensor()
+    parts = x.split()
+    assert [len(part) for part in parts] == x.coords[:, 0].bincount(minlength=2).tolist()
+    assert all(part.batch_size == 1 and not part.coords[:, 0].any() for part in parts)
+    joined = pcnn.SparseTensor.collate(parts)
+    assert torch.equal(joined.features, x.features)
+    assert torch.equal(joined.geometry.keys, x.geometry.keys)
+    batch = torch.tensor([0, 2, 2, 0])
+    points = pcnn.native_points(torch.rand(4, 3), torch.rand(4, 2), batch, grid_size=0.3)
+    clouds = points.split()
+    assert [len(cloud) for cloud in clouds] == [2, 0, 2]
+    assert torch.equal(pcnn.SparseTensor.collate(clouds).coords, points.coords)
+    for wrong in ([], [x, x], [parts[0], clouds[0]], [parts[0], tensor(2, 5).split()[0]]):
+        with pytest.raises(ValueError, match=r"at least one|single|one kind|channels"):
+            pcnn.SparseTensor.collate(wrong)
+
+
 def test_casts_keep_the_geometry() -> None:
     x = tensor()
     casts = (x.half(), x.float(), x.to(torch.bfloat16), x.to("cpu", torch.float16), x.to("cpu"))

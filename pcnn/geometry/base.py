@@ -193,6 +193,20 @@ class Geometry:
             rows = above[rows]
         return rows
 
+    def unique_index(self) -> Tensor:
+        """``[N]`` int64, for every row the first point in it, in the order of the input.
+
+        So ``features[geometry.unique_index()]`` has one point for every row. Nothing waits for the
+        device.
+
+        Raises:
+            ValueError: no inverses lead back to points.
+        """
+        rows = self.point_rows()
+        first = torch.full((self.rows,), len(rows), device=self.device)
+        points = torch.arange(len(rows), device=self.device)
+        return first.scatter_reduce_(0, rows, points, "amin")
+
     def level(self, kernel: Kernel, down: bool = True) -> Self | None:
         """The level that `strided` (or `generated`) has made for this kernel, if it has."""
         return self._levels.get(self._level_key(kernel, down))
@@ -408,6 +422,10 @@ class Geometry:
             raise ValueError(
                 f"input holds {self.batch_size} clouds, the output sites {out.batch_size}"
             )
+
+    def of_cloud(self, cloud: int) -> dict[str, Any]:
+        """Fields with an entry for every cloud, of one of them."""
+        return {}
 
     @classmethod
     def _joined(cls, parts: Sequence[Self], shared: str) -> dict[str, Any]:

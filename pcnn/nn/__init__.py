@@ -2,6 +2,7 @@
 
 from pcnn.nn.broadcast import broadcast
 from pcnn.nn.conv import Conv3d, ConvTranspose3d
+from pcnn.nn.dilation import SparseConv3d, dilate
 from pcnn.nn.features import FeatureWise, add, concatenate
 from pcnn.nn.folded_norm import FoldedNorm
 from pcnn.nn.fused import fused_convolution, is_hooked
@@ -36,10 +37,12 @@ __all__ = [
     "MaxPool3d",
     "PlannedModule",
     "Sequential",
+    "SparseConv3d",
     "SumPool3d",
     "add",
     "broadcast",
     "concatenate",
+    "dilate",
     "fused_convolution",
     "is_hooked",
     "normalize",

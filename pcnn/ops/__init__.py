@@ -7,6 +7,7 @@ from pcnn.ops.lookup import lookup
 from pcnn.ops.native_points import native_points
 from pcnn.ops.plan import Planner, plan
 from pcnn.ops.reduce import reduce_max, reduce_mean, reduce_sum
+from pcnn.ops.vote import vote_labels
 from pcnn.ops.voxelize import reduce_points, voxelize, voxelize_cells
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "reduce_points",
     "reduce_sum",
     "resolve",
+    "vote_labels",
     "voxelize",
     "voxelize_cells",
     "voxelize_onto",

@@ -13,10 +13,12 @@ from pcnn.geometry.checks import check_finite, check_points, require_tensors, vo
 from pcnn.maps.device_layouts import has_kernels
 from pcnn.maps.voxel_points import REDUCTIONS, cells_of_points, reduce_by_row
 from pcnn.ops.plan import Planner
-from pcnn.ops.reduce import reduce_mean, reduce_sum
+from pcnn.ops.reduce import reduce_max, reduce_mean, reduce_sum
 from pcnn.ops.voxel_plan import grid_of_device_cells
 from pcnn.tensor import SparseTensor
 
+#: Ways to reduce the points of a voxel over the map of points to voxels.
+_BY_MEMBERSHIP = {"mean": reduce_mean, "sum": reduce_sum, "max": reduce_max}
 #: Dtypes that features are summed in as they are.
 _SUMMED = torch.float32, torch.float64
 #: Channels that the host reduces one after the other; more take longer so than row by row.
@@ -41,8 +43,9 @@ def voxelize(
         features: ``[P, C]`` floating point; gradients flow to it.
         batch: ``[P]`` integers, cloud of every point; ``None`` means one cloud.
         voxel_size: edge of a voxel [m], one number or one per axis.
-        reduce: points of one voxel are averaged (``mean``), added (``sum``), or the one that comes
-            first in the input represents them (``first``).
+        reduce: points of one voxel are averaged (``mean``), added (``sum``), give the largest value
+            of every channel (``max``; its gradient goes to the first point that has it), or the one
+            that comes first in the input represents them (``first``).
         batch_size: number of clouds; ``None`` means the largest batch index + 1.
         downsampling: output sites of strided convolutions, ``floor`` or ``reached``.
         planner: of the network that the tensor will enter: its levels and kernel maps are built in
@@ -136,30 +139,29 @@ def reduce_points(features: Tensor, grid: VoxelGrid, reduce: str = "mean") -> Te
         ValueError: unknown reduction, a grid that was not made from points, or features of another
             shape than theirs.
     """
-    if reduce not in REDUCTIONS:
-        raise ValueError(f"reduce must be one of {', '.join(REDUCTIONS)}, got {reduce!r}")
+    known = *REDUCTIONS, "max"
+    if reduce not in known:
+        raise ValueError(f"reduce must be one of {', '.join(known)}, got {reduce!r}")
     rows = grid.point_rows()  # [P]
     if features.ndim != 2 or features.shape[0] != rows.shape[0]:
         raise ValueError(
             f"the grid was made from {rows.shape[0]} points: features must be "
             f"[{rows.shape[0]}, C], got {tuple(features.shape)}"
         )
-    dtype = torch.int64 if reduce == "first" else torch.int32
     many, out = features.shape[0], grid.rows
     followed = torch.is_grad_enabled() and features.requires_grad
-    if grid.order is not None and features.dtype.itemsize <= 4 and not followed:
+    narrow = features.dtype.itemsize <= 4
+    if grid.order is not None and narrow and not followed and reduce in REDUCTIONS:
         return reduce_by_row(features, grid.order, rows, out, reduce)
     few = features.shape[1] <= _FEW and features.dtype in _SUMMED and not followed
-    if few and features.device.type == "cpu" and reduce != "first":
+    if few and features.device.type == "cpu" and reduce in ("mean", "sum"):
         return _reduced_columns(features, rows, out, reduce == "mean")
-    points = torch.arange(many, device=features.device, dtype=dtype)
     if reduce == "first":
-        first = torch.full((out,), many, device=features.device)
-        first.scatter_reduce_(0, rows, points, "amin")
-        return features.index_select(0, first)
+        return features.index_select(0, grid.unique_index())
+    points = torch.arange(many, device=features.device, dtype=torch.int32)
     pairs = points, rows.to(torch.int32), torch.tensor([0, many])
     membership = KernelMap.from_pairs(*pairs, many, out, False, True)  # one slot
-    return (reduce_mean if reduce == "mean" else reduce_sum)(features, membership)
+    return _BY_MEMBERSHIP[reduce](features, membership)
 
 
 def _reduced_columns(features: Tensor, rows: Tensor, n: int, mean: bool) -> Tensor:

@@ -10,7 +10,8 @@ from pcnn.ops import reduce_points
 def test_points_of_a_voxel_are_reduced() -> None:
     points = torch.tensor([[0.1, 0, 0], [0.9, 0, 0], [-0.5, 0, 0], [0.2, 0, 0]])
     features = torch.tensor([[1.0], [2.0], [5.0], [6.0]])
-    for reduce, expected in (("mean", [5, 3]), ("sum", [5, 9]), ("first", [5, 1])):
+    wanted = (("mean", [5, 3]), ("sum", [5, 9]), ("max", [5, 6]), ("first", [5, 1]))
+    for reduce, expected in wanted:
         x = pcnn.voxelize(points, features, voxel_size=1.0, reduce=reduce)
         assert x.features[:, 0].tolist() == expected
     assert x.geometry.inverse.tolist() == [1, 1, 0, 1]
@@ -38,6 +39,26 @@ def test_features_that_need_no_gradient_take_the_same_sums(reduce: str, channels
         assert plain.shape == (grid.rows, channels)
 
 
+@pytest.mark.parametrize("many", [0, 1, 80])
+def test_maximum_and_first_points(many: int) -> None:
+    draw = torch.Generator().manual_seed(many)
+    points = torch.rand(many, 3, generator=draw) * 4 - 2
+    batch = torch.randint(0, 2, (many,), generator=draw)
+    features = torch.randn(many, 2, dtype=torch.float64, generator=draw).requires_grad_()
+    given = {"voxel_size": 0.9, "batch_size": 3}
+    x = pcnn.voxelize(points, features, batch, reduce="max", **given)
+    rows, weights = x.geometry.inverse, torch.randn(x.shape, dtype=torch.float64)
+    expected = torch.stack([features[rows == row].amax(0) for row in range(len(x))] or [x.features])
+    assert torch.equal(x.features, expected.view(x.shape))
+    (own,) = torch.autograd.grad((x.features * weights).sum(), features, retain_graph=True)
+    (wanted,) = torch.autograd.grad((expected.view(x.shape) * weights).sum(), features)
+    assert torch.equal(own, wanted)
+    first = x.geometry.unique_index()
+    assert first.tolist() == [rows.tolist().index(row) for row in range(len(x))]
+    same = pcnn.voxelize(points, features, batch, reduce="first", **given)
+    assert torch.equal(same.features, features[first])
+
+
 @pytest.mark.usefixtures("emulated")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16])
 def test_kernels_reduce_as_torch_does(dtype: torch.dtype) -> None:
@@ -62,7 +83,7 @@ def test_kernels_reduce_as_torch_does(dtype: torch.dtype) -> None:
 
 def test_bad_requests_are_named() -> None:
     points, features = torch.rand(5, 3), torch.rand(5, 2)
-    with pytest.raises(ValueError, match="mean, sum, first"):
+    with pytest.raises(ValueError, match="mean, sum, first, max"):
         pcnn.voxelize(points, features, voxel_size=1.0, reduce="median")
     with pytest.raises(ValueError, match="match the points"):
         pcnn.voxelize(points, features[:4], voxel_size=1.0)
