@@ -44,7 +44,7 @@ from pcnn.metrics.registration import (
 from pcnn.metrics.registration.comparison_report import comparison_table, shown
 from pcnn.metrics.registration.pair_table import read_pair_table, write_pair_table
 from pcnn.plural import counted
-from pcnn.registration.descriptor import Descriptor
+from pcnn.registration.descriptor import Descriptor, TurnedAtRandom
 from pcnn.registration.estimate import Estimate, estimate_all
 from pcnn.registration.evaluation import evaluate_pairs
 from pcnn.registration.fpfh import FPFH
@@ -178,6 +178,8 @@ def report_pairs(
     node = evaluation_part(build.plain(cfg.task))
     assert node is not None  # registration has settings of its evaluation
     options: RegistrationOptions = build.make(node, "task")
+    if options.turn_clouds is not None:
+        descriptor = TurnedAtRandom(descriptor, options.turn_clouds)
     console = Console()
     rules = options.rules(data.benchmark)
     settings = options.settings(rules, cfg.seed)
@@ -200,7 +202,9 @@ def report_pairs(
     done = evaluate(descriptor, icp_distance=options.icp_distance, track=shown_progress(console))
     reference, reference_name = given, str(options.reference)
     if options.reference == "fpfh":
-        fpfh = FPFH(FPFH_VOXELS[data.benchmark])
+        fpfh: Descriptor = FPFH(FPFH_VOXELS[data.benchmark])
+        if options.turn_clouds is not None:
+            fpfh = TurnedAtRandom(fpfh, options.turn_clouds)
         reference = evaluate(fpfh, track=shown_progress(console, fpfh.name)).results
         reference_name = fpfh.name
     summary = partial(summarize, protocol=rules, draws=options.draws, seed=cfg.seed)
@@ -244,6 +248,7 @@ def report_pairs(
         "notes": data.notes(),
         "descriptor": descriptor.name,
         "copies": options.copies,
+        "turn_clouds": options.turn_clouds,
         "solver": solver_name(options.solver),
         "refine": options.refine,
         "matching": rules.matching,

@@ -9,7 +9,7 @@ from typing import Annotated
 from annotated_types import MinLen
 
 from pcnn.metrics.registration import SAMPLES, Protocol, protocol
-from pcnn.ranges import Count, Length, Natural, Share
+from pcnn.ranges import Count, Length, Natural, Seed, Share
 from pcnn.registration.settings import EstimateSettings, Matching, Sampling, Solver
 
 
@@ -24,6 +24,8 @@ class RegistrationOptions:
         samples: numbers of samples; 0 takes all points.
         copies: turned copies of every cloud that a network describes, 1, 24 or 60: with 24 and 60
             its descriptors hold under any rotation (`pcnn.registration.turned_copies`).
+        turn_clouds: turn every cloud at random before it is described, by rotations of this seed,
+            drawn evenly from all there are: how descriptors hold under rotation; None does not.
         solver: ``torch``, ``open3d`` or ``svd``.
         matching: ``one_way`` or ``mutual``.
         sampling: ``random_points``, ``random_matches`` or ``top_k``.
@@ -44,6 +46,7 @@ class RegistrationOptions:
     predator_compat: bool = False
     samples: Annotated[Sequence[Natural], MinLen(1)] = SAMPLES
     copies: Count = 1
+    turn_clouds: Seed | None = None
     solver: Solver = "torch"
     matching: Matching | None = None
     sampling: Sampling | None = None

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import hashlib
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import torch
 from torch import Tensor
+
+from pcnn.registration.rigid_fit import from_quaternion
 
 SHORTEST = 1e-8
 
@@ -46,6 +49,47 @@ class Descriptor(Protocol):
             ValueError: too few points.
         """
         ...
+
+
+@dataclass(frozen=True)
+class TurnedAtRandom:
+    """A descriptor that is given every cloud turned at random, and answers in the cloud's frame.
+
+    Rotations are drawn evenly from all there are; a cloud's depends on its points and the seed.
+
+    Args:
+        descriptor: that describes the turned clouds.
+        seed: of the rotations.
+    """
+
+    descriptor: Descriptor
+    seed: int = 0
+
+    @property
+    def name(self) -> str:
+        """That of the descriptor, and what is done to the clouds."""
+        return f"{self.descriptor.name}, clouds turned at random"
+
+    @property
+    def voxel_size(self) -> float:
+        """That of the descriptor [m]."""
+        return self.descriptor.voxel_size
+
+    def __call__(self, points: Tensor) -> Described:
+        """Turn points [P, 3] float32 [m] about their mean and describe them."""
+        content = points.cpu().contiguous().numpy().tobytes()
+        digest = hashlib.blake2b(content, digest_size=4, key=str(self.seed).encode()).digest()
+        turn = random_rotation(torch.Generator().manual_seed(int.from_bytes(digest, "big")))
+        turn, middle = turn.to(points), points.mean(0)
+        found = self.descriptor((points - middle) @ turn.T)
+        back = found.points @ turn.to(found.points) + middle.to(found.points)
+        return replace(found, points=back)
+
+
+def random_rotation(generator: torch.Generator) -> Tensor:
+    """A rotation ``[3, 3]`` float64, drawn evenly from all rotations by a unit quaternion."""
+    quaternion = torch.randn(1, 4, generator=generator, dtype=torch.float64)
+    return from_quaternion(torch.nn.functional.normalize(quaternion))[0]
 
 
 def unit_length(features: Tensor) -> Tensor:

@@ -87,14 +87,14 @@ def test_a_training_leaves_everything(folder: Path) -> None:
 def test_weights_of_voxels_are_evaluated_on_points_against_themselves(folder: Path) -> None:
     options = (
         *("geometry=point", "geometry.thin=0.08", "task.reference=one/pairs.csv"),
-        "task.copies=24",
+        *("task.copies=24", "task.turn_clouds=3"),
     )
     done = run("eval.py", f"ckpt_path={BEST}", *options, "hydra.run.dir=two", cwd=folder)
     assert "resunet 0.1 m, point" in done.stdout
     assert "minus one/pairs.csv" in " ".join(done.stdout.split())  # a title of two lines
     content = written(folder / "two")
     assert (content["geometry"], content["reference"]) == ("point", "one/pairs.csv")
-    assert (content["copies"], content["descriptor"][-16:]) == (24, "24 turned copies")
+    assert (content["copies"], content["turn_clouds"]) == (24, 3)
     figures = content["metrics"]
     for name in ("fmr", "ir"):
         gain = figures[f"test/{name}@200"] - figures[f"reference/{name}@200"]

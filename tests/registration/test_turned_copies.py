@@ -4,27 +4,21 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
 from pcnn.datasets import OnPoints, OnVoxels, Placement
 from pcnn.geometry import PointSet
-from pcnn.registration.descriptor import Described
+from pcnn.registration.descriptor import Described, TurnedAtRandom, random_rotation
 from pcnn.registration.estimate import estimate_all
 from pcnn.registration.network_descriptor import NetworkDescriptor
 from pcnn.registration.register import default_settings
 from pcnn.registration.rotation_group import ORDERS, rotation_group
+from pcnn.registration.transforms import rotation_angle
 from pcnn.registration.turned_copies import in_one_order, pooled, relative_turn
 from pcnn.tensor import SparseTensor
-
-
-def turned_by(seed: int) -> Tensor:
-    """A rotation [3, 3], drawn evenly."""
-    generator = torch.Generator().manual_seed(seed)
-    q, r = torch.linalg.qr(torch.randn(3, 3, generator=generator, dtype=torch.float64))
-    q = q * r.diagonal().sign()
-    return q * torch.linalg.det(q)
 
 
 @pytest.mark.parametrize(("order", "reach"), [(1, 180.0), (24, 62.8), (60, 44.5)])
@@ -37,13 +31,39 @@ def test_groups_are_closed_and_near_every_rotation(order: int, reach: float) -> 
     torch.testing.assert_close(torch.linalg.det(rotations), torch.ones(order, dtype=torch.float64))
     torch.testing.assert_close(rotations[products], rotations[:, None] @ rotations[None])
     assert all(len(set(row)) == order for row in products.tolist())
-    for seed in range(50):
-        traces = (rotations.transpose(1, 2) @ turned_by(seed)).diagonal(dim1=1, dim2=2).sum(1)
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(50):
+        traces = (
+            (rotations.transpose(1, 2) @ random_rotation(generator)).diagonal(dim1=1, dim2=2).sum(1)
+        )
         nearest = math.degrees(math.acos(min(1.0, (float(traces.max()) - 1) / 2)))
         assert nearest <= reach + 0.1
     with pytest.raises(ValueError, match="1, 24, 60"):
         rotation_group(12)
     assert order in ORDERS
+
+
+def test_clouds_are_turned_and_described_in_their_own_frame() -> None:
+    seen = []
+
+    def describe(points: Tensor) -> Described:
+        seen.append(points)
+        return Described(points[::2], points[::2])
+
+    describe.name, describe.voxel_size = "seen", 0.1  # type: ignore[attr-defined]
+    points = 5 + torch.rand(40, 3)
+    turned = TurnedAtRandom(describe, 3)  # type: ignore[arg-type]
+    found, again = turned(points), turned(points)
+    torch.testing.assert_close(found.points, points[::2])
+    assert torch.equal(again.points, found.points)
+    torch.testing.assert_close(torch.pdist(seen[0]), torch.pdist(points), atol=1e-5, rtol=0)
+    assert float((seen[0] - points + points.mean(0)).abs().max()) > 0.1
+    other = TurnedAtRandom(describe, 4)(points)  # type: ignore[arg-type]
+    assert not torch.equal(other.features, found.features)
+    assert (turned.name, turned.voxel_size) == ("seen, clouds turned at random", 0.1)
+    generator = torch.Generator().manual_seed(0)
+    angles = [float(rotation_angle(random_rotation(generator))) for _ in range(300)]
+    assert np.mean(angles) == pytest.approx(math.degrees(math.pi / 2 + 2 / math.pi), abs=6)
 
 
 class Directional(nn.Module):
