@@ -203,6 +203,7 @@ bench: install ## time a few reference layers on generated scenes
 site: install-dev ## build the documentation in build/site, strictly: every link leads somewhere
 	$(PY) docs/site/pages.py build/pages
 	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict --quiet
+	! grep -rlE "<(script|img|link)[^>]* (src|href)=.?https?:" build/site --include=*.html
 
 docs: site ## build the documentation and check it: links, commands, examples
 	$(PY) -m pytest -q tests/test_readme.py tests/documentation

@@ -77,7 +77,8 @@ def moved(text: str, source: str) -> str:
 def write(folder: Path) -> None:
     """Write the pages, and copy what they link."""
     shutil.rmtree(folder, ignore_errors=True)
-    needed = {path.relative_to(ROOT).as_posix() for path in (ROOT / "docs/site").glob("*.css")}
+    own = [path for path in (ROOT / "docs/site").iterdir() if path.suffix in (".css", ".js")]
+    needed = {path.relative_to(ROOT).as_posix() for path in own}
     for address, path in sources().items():
         source, text = path.relative_to(ROOT).as_posix(), path.read_text()
         page = folder / address
