@@ -25,7 +25,7 @@ def sentences(text: str) -> list[str]:
     """The sentences of a page: of paragraphs and items of lists, without code and tables."""
     text = CUT.sub("\n\n", text)
     text = LINK.sub(r"\1", text)
-    text = CODE.sub("code", text)  # however long, a name is one word
+    text = CODE.sub("Code", text)  # however long, a name is one word, and may begin a sentence
     text = SHORT.sub(lambda found: found[0].replace(".", ""), text)
     found = []
     for paragraph in re.split(r"\n\s*\n|\n(?= *(?:[-*]|\d+\.) )", text):
