@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Literal
 
 import typer
 
+from pcnn.cores import available_cores
 from pcnn.extras import install
 from pcnn.kernels import cubin_cache
 from pcnn.kernels.bindings import driver_cuda, extra_for, require
@@ -34,6 +35,10 @@ OPTIONAL = {
     "tensorboard": install("tensorboard"),
     "wandb": "pip install wandb",
     "embreex": "pip install embreex",
+    "laspy": install("las"),
+    "huggingface_hub": install("hub"),
+    "submitit": install("cluster"),
+    "hydra-optuna-sweeper": install("sweep"),
 }
 #: The smallest source of csrc.
 PROBE = "probe.cu"
@@ -78,6 +83,7 @@ def diagnose() -> Iterator[Finding]:
     """Look at one thing after the other."""
     yield _python()
     yield _package()
+    yield _machine()
     yield _torch()
     yield from _device()
     yield _triton()
@@ -99,6 +105,14 @@ def _package() -> Finding:
     import pcnn
 
     return Finding("pcnn", "ok", f"{pcnn.__version__} at {Path(pcnn.__file__).parent}")
+
+
+def _machine() -> Finding:
+    text = f"{platform.platform()}, {counted(available_cores(), 'core')}"
+    shared = Path("/dev/shm")
+    if shared.is_dir():  # loaders pass batches through it
+        text += f", {shutil.disk_usage(shared).free / 2**30:.1f} GiB of shared memory free"
+    return Finding("machine", "ok", text)
 
 
 def _torch() -> Finding:
