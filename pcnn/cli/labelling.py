@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import torch
 
+from pcnn.cli.prediction_view import prediction_view
 from pcnn.console import Console
 from pcnn.datasets.labels import IGNORE
 from pcnn.datasets.prediction_files import write_labelled
@@ -40,6 +41,7 @@ class Labelling:
         margin: how far around a square the network sees too [m].
         ply: write coloured clouds.
         picture: draw them.
+        view: write pages for the browser.
     """
 
     segmenters: Segmenters
@@ -50,6 +52,7 @@ class Labelling:
     margin: float = 5.0
     ply: bool = True
     picture: bool = True
+    view: bool = False
     _counts: dict[Predictor, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
     _told: set[str] = field(default_factory=set)
     _rows: int = 0
@@ -158,6 +161,9 @@ class Labelling:
             )
         if self.picture:
             self._draw(predictor, cloud, found, target)
+        if self.view:
+            page = target.with_name(f"{target.name}.html")
+            self.console.say(prediction_view(predictor, cloud, found).write(page))
         number, sums = found.counts(len(predictor.class_names))
         if number.sum() and sums.sum() / number.sum() < _DOUBTED:
             self.console.say(

@@ -62,6 +62,9 @@ def predict(
     device: Device = "auto",
     ply: Annotated[bool, typer.Option(help="Write a coloured .ply beside the labels.")] = True,
     picture: Annotated[bool, typer.Option(help="Draw the labelled cloud as a .png.")] = True,
+    view: Annotated[
+        bool, typer.Option("--view", help="Write NAME.html too: the labelled cloud in a browser.")
+    ] = False,
     columns: Columns = None,
     fill: Fill = None,
     intensity_max: IntensityMax = None,
@@ -111,6 +114,7 @@ def predict(
         margin=margin,
         ply=ply,
         picture=picture,
+        view=view,
     )
     bad = missing + label_all(labelling, targets, console)
     labelling.summarise()

@@ -11,6 +11,7 @@ import torch
 
 import pcnn
 from pcnn.callbacks.exported_file import write_exported
+from pcnn.cli.prediction_view import prediction_view
 from pcnn.datasets.labels import IGNORE
 from pcnn.datasets.readers.channels import Reading
 from pcnn.datasets.readers.parts import open_parts
@@ -24,6 +25,7 @@ from pcnn.experiment.predictor import Predictor
 from tests.cli.invoking import invoke
 from tests.cli.test_predict import cloud, run, saved
 from tests.datasets.las_files import CORNER, write_las
+from tests.visualize.view.test_page import held
 
 PCD = """# .PCD v0.7 - Point Cloud Data file format
 VERSION 0.7
@@ -80,6 +82,33 @@ def test_every_format_gives_the_same_labels(kitti: Path, tmp_path: Path) -> None
     (tmp_path / "texts").mkdir()
     (source / "bare.txt").rename(tmp_path / "texts" / "a.txt")
     assert "1 cloud labelled" in run(kitti, tmp_path / "texts", "--out", tmp_path / "o", "--no-ply")
+
+
+def test_a_page_shows_classes_and_confidence(
+    kitti: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    points, out = cloud(300), tmp_path / "out"
+    points.tofile(tmp_path / "a.bin")
+    run(kitti, tmp_path / "a.bin", "--out", out, "--no-ply", "--no-picture", "--view")
+    content, arrays = held(out / "a.html")
+    (shown,) = content["clouds"]
+    rows = arrays[shown["arrays"]["rows"]].astype(int)
+    assert sorted(rows) == list(range(300))
+    labels = np.fromfile(out / "a.label", "<u4")[rows]
+    predictor = Predictor.load(kitti, torch.device("cpu"))
+    classes = arrays[shown["labels"]["prediction"]]
+    np.testing.assert_array_equal(predictor.label_table[classes], labels)
+    confidence = arrays[shown["arrays"]["confidence"]]
+    assert 0 < confidence.min() <= confidence.max() <= 1
+    np.testing.assert_array_equal(arrays[shown["arrays"]["intensity"]], points[rows, 3])
+    few = prediction_view(
+        predictor,
+        open_parts(tmp_path / "a.bin", Reading()),
+        answers.Answer.empty(300),
+        points=100,
+    )
+    assert few.clouds[0].rows is not None
+    np.testing.assert_array_equal(few.clouds[0].rows, np.arange(0, 300, 3))
 
 
 def test_broken_texts_and_archives_are_named(kitti: Path, tmp_path: Path) -> None:
