@@ -21,7 +21,7 @@ from pcnn.datasets.sampler import evenly_spaced
 from pcnn.datasets.transforms.augment import Augmentation
 from pcnn.datasets.transforms.crops import crop as cropped
 from pcnn.errors import FileError
-from pcnn.ranges import Count, Length, Seed, Workers
+from pcnn.ranges import Count, Length, Natural, Seed, Workers
 
 #: Clouds that are measured for `CloudDataModule.domain`.
 _MEASURED = 8
@@ -47,12 +47,13 @@ class CloudDataModule(ExactLoading):
         data_dir: folder for the cache.
         limit_train: number of training clouds, spread over the set; None uses all.
         limit_val: number of validation and of test clouds; None uses all.
-        batch_size: as in `ExactLoading`, with the following five.
+        batch_size: as in `ExactLoading`, with the following six.
         val_batch_size: ...
         num_workers: ...
         seed: ...
         geometry: ...
         on_error: ...
+        balance_steps: ...
     """
 
     advice = (
@@ -77,6 +78,7 @@ class CloudDataModule(ExactLoading):
         seed: Seed = 0,
         geometry: Placement | None = None,
         on_error: str = "raise",
+        balance_steps: Natural = 1,
     ) -> None:
         super().__init__(
             batch_size=batch_size,
@@ -85,6 +87,7 @@ class CloudDataModule(ExactLoading):
             seed=seed,
             geometry=geometry,
             on_error=on_error,
+            balance_steps=balance_steps,
         )
         self.sets = sets
         self.unit = sets.unit

@@ -218,6 +218,7 @@ class ClassifiedClouds(Dataset[ClassificationSample]):
             )
         self.clouds = clouds
         self.labels = [class_of(clouds.name(index)) for index in range(len(clouds))]
+        self.sources = clouds.sources
 
     def __len__(self) -> int:
         """Number of clouds."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from typing import TypeVar
 
 import numpy as np
@@ -36,9 +36,15 @@ class EpochSampler:
         rank: this process, in [0, world).
         world: number of processes.
         shuffle: False visits 0, 1, 2, ... in every epoch.
+        costs: [n] of the samples, as the sizes of their files; with them ranks get equal shares of
+            a step. None takes samples as they come.
+        within: steps among which samples may change places for that. With 1 the samples of a step
+            stay the same, and change ranks alone; so they are those of one process. With more,
+            samples of like cost meet in a step.
 
     Raises:
-        ValueError: a number is out of range, or n cannot fill one batch on every rank.
+        ValueError: a number is out of range, costs are of another set, or n cannot fill a batch on
+            every rank.
     """
 
     n: int
@@ -48,9 +54,15 @@ class EpochSampler:
     rank: int = 0
     world: int = 1
     shuffle: bool = True
+    costs: np.ndarray | None = field(default=None, compare=False, repr=False)
+    within: int = 1
 
     def __post_init__(self) -> None:
         check_split(self.batch_size, self.rank, self.world)
+        if self.within < 1:
+            raise ValueError(f"within must be at least 1 step, got {self.within}")
+        if self.costs is not None and len(self.costs) != self.n:
+            raise ValueError(f"{len(self.costs)} costs of {self.n} samples")
         if self.seed < 0:
             raise ValueError(f"seed must be at least 0, got {self.seed}")
         if self.n < self.batch_size * self.world:
@@ -73,6 +85,14 @@ class EpochSampler:
         words = np.random.PCG64(np.random.SeedSequence([self.seed, epoch], spawn_key=(0,)))
         return np.argsort(words.random_raw(self.n), kind="stable").astype(np.int64)
 
+    def shared_order(self, epoch: int) -> np.ndarray:
+        """Return `order`, in which ranks have equal shares of the cost of every step, int64 [n]."""
+        order = self.order(epoch)
+        if self.costs is None or self.world == 1:
+            return order
+        words = np.random.PCG64(np.random.SeedSequence([self.seed, epoch], spawn_key=(1,)))
+        return balanced(order, self.costs, self.batch_size, self.world, self.within, words)
+
     def batches(self, position: int = 0) -> Iterator[list[Key]]:
         """Yield this rank's batches of keys from the given batch count on, without end.
 
@@ -83,7 +103,7 @@ class EpochSampler:
             raise ValueError(f"position must be at least 0, got {position}")
         epoch, offset = divmod(position, self.batches_per_epoch)
         while True:
-            order = self.order(epoch)
+            order = self.shared_order(epoch)
             for step in range(offset, self.batches_per_epoch):
                 first = (step * self.world + self.rank) * self.batch_size
                 yield [(epoch, int(i)) for i in order[first : first + self.batch_size]]
@@ -97,7 +117,54 @@ class EpochSampler:
             "seed": self.seed,
             "world": self.world,
             "shuffle": int(self.shuffle),
+            "balanced": 0 if self.costs is None or self.world == 1 else self.within,
         }
+
+
+def balanced(
+    order: np.ndarray,
+    costs: np.ndarray,
+    batch_size: int,
+    world: int,
+    within: int,
+    words: np.random.PCG64,
+) -> np.ndarray:
+    """Samples of an epoch in an order whose slices cost alike.
+
+    Args:
+        order: [n] samples.
+        costs: [n] by sample.
+        batch_size: samples of a slice.
+        world: slices of a step.
+        within: steps among which samples change places.
+        words: random words that decide which step of those comes first.
+
+    Returns:
+        [n] int64: the same samples; those behind the last whole step stay where they are.
+    """
+    size, found = batch_size * world, order.copy()
+    whole = len(order) // size * size
+    for start in range(0, whole, size * within):
+        part = order[start : min(start + size * within, whole)]
+        # the most costly first: what is given last evens out what was given before
+        part = part[np.argsort(-costs[part], kind="stable")] if within > 1 else part
+        steps = part.reshape(-1, size)
+        if within > 1:
+            steps = steps[np.argsort(words.random_raw(len(steps)), kind="stable")]
+        dealt = np.concatenate([_dealt(step, costs, batch_size, world) for step in steps])
+        found[start : start + len(dealt)] = dealt
+    return found
+
+
+def _dealt(step: np.ndarray, costs: np.ndarray, batch_size: int, world: int) -> np.ndarray:
+    """Samples of a step, those of a rank side by side: each to the rank with the least so far."""
+    shares: list[list[int]] = [[] for _ in range(world)]
+    sums = np.zeros(world)
+    for sample in step[np.argsort(-costs[step], kind="stable")]:
+        rank = int(np.argmin(sums))
+        shares[rank].append(sample)
+        sums[rank] = sums[rank] + costs[sample] if len(shares[rank]) < batch_size else np.inf
+    return np.array(shares, dtype=np.int64).reshape(-1)
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ from pcnn.experiment.errors import MAX_LINES, ConfigError
 from pcnn.experiment.schema import training_part
 from pcnn.experiment.targets import allowed_packages, construct, verified
 from pcnn.hints import shown
+from pcnn.models.recompute import recompute
 from pcnn.ops.engine import check_served
 from pcnn.tasks.network_task import NetworkTask
 
@@ -147,6 +148,9 @@ def network(cfg: DictConfig, in_channels: int, out_channels: int) -> nn.Module:
     net = make(filled(node, given), "model", allowed_packages(cfg))
     assert isinstance(net, nn.Module)
     set_layers(net, cfg)
+    if cfg.get("recompute"):
+        with refused_values():
+            recompute(net, list(cfg.recompute))
     return net
 
 
@@ -173,6 +177,7 @@ def task(cfg: DictConfig) -> L.LightningModule:
     assert isinstance(module, L.LightningModule)
     if isinstance(module, NetworkTask):
         module.out_of_memory = cfg.trainer.get("out_of_memory") or "raise"
+        module.shard_optimizer = bool(cfg.trainer.get("shard_optimizer", False))
     try_schedule(module, node)
     return module
 

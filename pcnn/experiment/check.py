@@ -34,7 +34,10 @@ NEEDED = ("name", "tasks", "geometries")
 # keys that a task must ask for, by the argument's name
 OF_SOME_TASKS = {"tta": "views", "compile": "compiled"}
 # strategies whose gradients no hooks have to see
-ONE_PROCESS_A_DEVICE = ("auto", "ddp", "ddp_spawn", "ddp_fork")
+ONE_PROCESS_A_DEVICE = (
+    *("auto", "ddp", "ddp_spawn", "ddp_fork"),
+    "lightning.pytorch.strategies.DDPStrategy",
+)
 # what the program passes besides the configuration
 GIVEN = {
     "model": frozenset({"in_channels", "out_channels", "engine", "task"}),
@@ -210,6 +213,10 @@ def check_combination(cfg: DictConfig) -> None:
             f"trainer.out_of_memory={cfg.trainer.out_of_memory}: norms over all devices wait for a "
             "device that leaves its batch out.\npossible: trainer.sync_batchnorm=false"
         )
+    if cfg.get("recompute") and cfg.get("compile"):
+        raise ConfigError(
+            "recompute and compile=true exclude each other.\npossible: one of the two"
+        )
     if cfg.trainer.get("max_steps") == -1 and cfg.trainer.get("max_epochs") in (None, -1):
         raise ConfigError(
             "trainer.max_steps=-1 leaves the length of the training open, and the schedule with it."
@@ -226,12 +233,18 @@ def no_graph(cfg: DictConfig) -> str | None:
         return f"engine={cfg.engine.name} takes numbers of every map to the host"
     if cfg.get("compile"):
         return "compile=true makes another graph of the network"
+    if cfg.get("recompute"):
+        return "recompute runs layers again in backward"
+    if cfg.trainer.get("shard_optimizer"):
+        return "trainer.shard_optimizer=true exchanges weights in a step"
     if cfg.trainer.get("out_of_memory", "raise") != "raise":
         return f"trainer.out_of_memory={cfg.trainer.out_of_memory} takes steps apart"
     if cfg.trainer.get("sync_batchnorm") and str(cfg.trainer.get("devices")) != "1":
         return "trainer.sync_batchnorm=true counts spare rows"
-    if str(cfg.trainer.get("strategy")) not in ONE_PROCESS_A_DEVICE:
-        return f"trainer.strategy={cfg.trainer.strategy} takes gradients from hooks"
+    strategy = cfg.trainer.get("strategy")
+    name = strategy.get("_target_") if isinstance(strategy, DictConfig) else strategy
+    if str(name) not in ONE_PROCESS_A_DEVICE:
+        return f"trainer.strategy={name} takes gradients from hooks"
     return None
 
 

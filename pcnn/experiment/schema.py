@@ -24,6 +24,7 @@ ABOUT: Mapping[str, Mapping[str, Any]] = {
     "trainer": {
         "graph": Literal["auto"] | bool,
         "out_of_memory": Literal["raise", "skip", "split"],
+        "shard_optimizer": bool,
     },
     "task": {
         "name": str,
@@ -51,6 +52,7 @@ class Config:
     tta: Optional[dict[str, Any]] = None  # noqa: UP045 - views of test-time augmentation
     global_batch_size: Optional[int] = None  # noqa: UP045 - samples of an optimiser step
     compile: bool = False  # the network as one graph of torch.compile
+    recompute: list[int] = field(default_factory=list)  # levels whose activations are not kept
     seed: Seed = 0
     train: bool = True  # fit
     test: bool = False  # test the best checkpoint, or ckpt_path when not fitted

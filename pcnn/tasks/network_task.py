@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
+from functools import partial
 from typing import Any
 
 import lightning as L
@@ -75,6 +76,8 @@ class NetworkTask(L.LightningModule):
         self.graph = graph
         #: what becomes of a batch without room on the device (`pcnn.tasks.out_of_memory`)
         self.out_of_memory: OutOfMemory = "raise"
+        #: whether each device keeps a part of the optimiser's state alone
+        self.shard_optimizer = False
         self._guard: MemoryGuard | None = None
         self._graphed: GraphedSteps | None = None
         # in a dict, unseen by torch: the parameters would be there twice, under other names; by the
@@ -268,7 +271,10 @@ class NetworkTask(L.LightningModule):
     def configure_optimizers(self) -> OptimizerLRSchedulerConfig:
         """The optimiser, and its schedule stepped after every optimiser step."""
         groups = parameter_groups(self.net, self.decay_norms_and_biases)
-        optimizer = made_for(self.device, self.make_optimizer, groups)
+        if self.shard_optimizer and self.trainer.world_size > 1:
+            optimizer = sharded(self.make_optimizer, groups)
+        else:
+            optimizer = made_for(self.device, self.make_optimizer, groups)
         capture = capture_on(self.device) if self.graph else None
         if capture is not None:
             update_as_graph(optimizer, capture)
@@ -283,6 +289,26 @@ class NetworkTask(L.LightningModule):
 def can_run_as_graph(task: object) -> bool:
     """True for a class of tasks that fills `NetworkTask.learn`."""
     return getattr(task, "learn", NetworkTask.learn) is not NetworkTask.learn
+
+
+def sharded(make: Callable[..., Optimizer], groups: list[dict[str, Any]]) -> Optimizer:
+    """An optimiser of which every rank keeps the state of some parameters (ZeRO, stage 1).
+
+    Args:
+        make: a partial of an optimiser's class.
+        groups: of parameters.
+
+    Raises:
+        UserError: it is none.
+    """
+    if not isinstance(make, partial) or not isinstance(make.func, type):
+        raise UserError(
+            "trainer.shard_optimizer=true needs the class of an optimiser.\n"
+            "possible: task/optimizer=adamw or sgd, or trainer.shard_optimizer=false"
+        )
+    from torch.distributed.optim import ZeroRedundancyOptimizer
+
+    return ZeroRedundancyOptimizer(groups, optimizer_class=make.func, **make.keywords)
 
 
 def parameter_groups(

@@ -58,7 +58,7 @@ COMMANDS: Mapping[str, tuple[str, ...]] = {
     "points and voxels": ("model=spvcnn",),
     "attention": ("model=litept",),
     "deep": ("model=spunet",),
-    "constant": ("task/scheduler=constant", "debug=overfit", "augment=none"),
+    "constant": ("task/scheduler=constant", "trainer=ddp_sim", "debug=overfit", "augment=none"),
 }
 
 
