@@ -31,6 +31,14 @@ def on_two_ranks(function: Any, folder: Path) -> None:
     mp.start_processes(_run, (function, folder, free_port()), nprocs=2, start_method="fork")
 
 
+def alike_on_two_ranks(function: Any, folder: Path) -> Any:
+    """What both ranks wrote into `folder`/RANK.json, which has to be the same."""
+    on_two_ranks(function, folder)
+    first, second = (json.loads((folder / f"{rank}.json").read_text()) for rank in range(2))
+    assert first == second
+    return first
+
+
 def free_port() -> int:
     """A port that no process listens on."""
     with socket.socket() as free:
@@ -145,9 +153,6 @@ def hurry(rank: int, folder: Path) -> None:
 
 
 def test_all_ranks_follow_the_clock_of_the_first(tmp_path: Path) -> None:
-    on_two_ranks(hurry, tmp_path)
-    first, second = (json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(2))
-    assert first == second
-    steps, rates = first
+    steps, rates = alike_on_two_ranks(hurry, tmp_path)
     assert 5 < steps < 39
     assert rates[-1] < 0.1 * max(rates)
