@@ -53,6 +53,11 @@ def test_runs_stand_side_by_side_and_differences_are_marked(tmp_path: Path) -> N
     first = a_run(tmp_path / "a", lr=0.1)
     second = a_run(tmp_path / "b", seed=1, finished=False, note=EVIL)
     page = tmp_path / "r.html"
+    with (first / "predictions.html").open("a") as file:
+        file.write(
+            f"<script>{EVIL}</script><script type='application/octet-stream'>{EVIL}</script>"
+        )
+    (second / "other.html").write_text(EVIL)  # no view
     assert "2 runs" in invoke("report", first, second, "--out", page)
     text = page.read_text()
     assert "SIMULATED DATA: a" in text
@@ -71,7 +76,11 @@ def test_runs_stand_side_by_side_and_differences_are_marked(tmp_path: Path) -> N
     assert EVIL.replace("<", "&lt;").replace(">", "&gt;") in text
     assert not any("style" in attributes for _, attributes in found.tags)
     held = {a.get("id"): t for a, t in found.named("script")}
-    assert base64.b64decode(held["view-1"]).startswith(b'<script type="application/octet-stream"')
+    assert "view-2" not in held
+    for number in range(2):
+        view = Elements(base64.b64decode(held[f"view-{number}"]).decode())
+        assert all(set(a) <= {"type", "id", "data-kind"} and "type" in a for _, a in view.tags)
+        assert not any(EVIL in data for data in view.texts)
     invoke("report", first, "--out", page, "--no-views")
     assert page.stat().st_size < 100_000
 

@@ -49,6 +49,8 @@ def read_view(path: Path) -> HeldView | None:
             return None
         scene = json.loads(found[1])
         if not isinstance(scene, dict) or scene.get("format") != FORMAT:
-            raise FileError(path, "a view of another version; write it again")
+            raise FileError(
+                path, "a view of another version; write it again, or leave views out (--no-views)"
+            )
         arrays = [one[0] for one in _ARRAY.finditer(text)]
         return HeldView(str(scene.get("title", "")), b"".join([*arrays, found[0]]).decode())
