@@ -47,7 +47,7 @@ def register(
     ),
     voxel_size: Voxel = None,
     sensor_at_origin: Sensor = True,
-    solver: Annotated[str, typer.Option(help="torch, open3d or svd.")] = "torch",
+    solver: Annotated[str, typer.Option(help="ransac, cliques, open3d or svd.")] = "ransac",
     icp: Annotated[
         Length | None, typer.Option(help="Refine by ICP within this distance, in metres.")
     ] = None,

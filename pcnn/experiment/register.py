@@ -46,7 +46,7 @@ def register(
     *,
     voxel_size: float | None = None,
     sensor_at_origin: bool = True,
-    solver: Solver = "torch",
+    solver: Solver = "ransac",
     icp_distance: float | None = None,
     min_inliers: int | None = None,
     min_overlap: float = 0.05,
@@ -72,7 +72,7 @@ def register(
         voxel_size: of FPFH [m]; asks for FPFH where no model is named.
         sensor_at_origin: whether FPFH may take the origin of each cloud for its sensor's place;
             of a cloud that was moved near zero, its middle.
-        solver: ``torch``, ``open3d`` or ``svd``.
+        solver: ``ransac``, ``cliques``, ``open3d`` or ``svd``.
         icp_distance: refine by ICP within this distance [m]; None does not.
         min_inliers: matches that must agree; None: 25 of FPFH, 60 of a network, whose wrong matches
             agree more often.

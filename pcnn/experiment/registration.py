@@ -167,7 +167,7 @@ def report_pairs(
         folder: run folder.
         data: the pairs.
         descriptor: describes clouds.
-        device: where matching and torch's RANSAC compute.
+        device: where matching and the solvers but Open3D's compute.
         loggers: W&B among them gets tables, curves and clouds.
 
     Raises:
@@ -186,7 +186,7 @@ def report_pairs(
     samples = [number or None for number in options.samples]
     given = reference_table(options, samples)  # before the work: a table that does not serve
     title = f"{data.name}, {descriptor.name}, solver {solver_name(options.solver)}"
-    title += ", refitted" if options.refine and options.solver == "torch" else ""
+    title += ", refitted" if options.refine and options.solver in ("ransac", "cliques") else ""
     console.print(f"{title}: {counted(len(data.pairs), 'pair')}, ground truth {data.ground_truth}")
     for note in data.notes():
         console.say(note)
@@ -300,7 +300,7 @@ def shown_progress(console: Console, of: str = "") -> Any:
 def solver_name(solver: str) -> str:
     """The solver with the version of what computes it."""
     if solver != "open3d":
-        return f"{solver} {torch.__version__}" if solver == "svd" else f"torch {torch.__version__}"
+        return f"{solver}, torch {torch.__version__}"
     from pcnn.registration.open3d_tools import open3d_name
 
     return open3d_name()

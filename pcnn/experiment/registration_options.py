@@ -26,15 +26,15 @@ class RegistrationOptions:
             its descriptors hold under any rotation (`pcnn.registration.turned_copies`).
         turn_clouds: turn every cloud at random before it is described, by rotations of this seed,
             drawn evenly from all there are: how descriptors hold under rotation; None does not.
-        solver: ``torch``, ``open3d`` or ``svd``.
+        solver: ``ransac``, ``cliques``, ``open3d`` or ``svd``.
         matching: ``one_way`` or ``mutual``.
         sampling: ``random_points``, ``random_matches`` or ``top_k``.
         distance: of RANSAC's inliers [m].
         points: matches in a hypothesis.
         hypotheses: tried at most.
         confidence: 1 tries them all.
-        refine: fit torch's best hypothesis again to its inliers, which the field's reference does
-            not do: a few points more recall.
+        refine: fit the best hypotheses of ``ransac`` and ``cliques`` again to what agrees, which
+            the field's reference does not do: a few points more recall.
         icp_distance: refine by ICP within this distance [m], reported apart; None does not.
         draws: of the bootstrap.
         pictures: best and worst pairs drawn, so many of each.
@@ -47,7 +47,7 @@ class RegistrationOptions:
     samples: Annotated[Sequence[Natural], MinLen(1)] = SAMPLES
     copies: Count = 1
     turn_clouds: Seed | None = None
-    solver: Solver = "torch"
+    solver: Solver = "ransac"
     matching: Matching | None = None
     sampling: Sampling | None = None
     distance: Length | None = None

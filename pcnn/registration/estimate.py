@@ -10,11 +10,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from pcnn.registration.cliques import cliques_batch
 from pcnn.registration.descriptor import Described
 from pcnn.registration.matching import Matches, sampled_matches
 from pcnn.registration.ransac import Solution, ransac_batch
 from pcnn.registration.rigid_fit import weighted_svd
-from pcnn.registration.settings import EstimateSettings
+from pcnn.registration.settings import CliqueSettings, EstimateSettings
 from pcnn.registration.transforms import transform_points
 from pcnn.registration.turned_copies import in_one_order
 
@@ -44,14 +45,14 @@ def estimate_all(
     device: torch.device | str = "cpu",
     names: Sequence[str] | None = None,
 ) -> list[Estimate]:
-    """Estimate the transforms of several pairs, RANSAC of all of them at once.
+    """Estimate the transforms of several pairs, the solver at all of them at once.
 
     Args:
         sources: one a pair.
         targets: one a pair.
         settings: how.
         samples: number of samples; None uses all.
-        device: where matching and torch's RANSAC compute.
+        device: where matching and the solvers but Open3D's compute.
         names: of the pairs, for messages; samples are then drawn by the name of a pair and the
             seed, otherwise by the seed.
 
@@ -82,14 +83,11 @@ def estimate_all(
                 target.points.to(device)[matches.target],
             )
         )
-    if settings.solver == "torch":
-        solutions = ransac_batch(
-            [source for _, source, _ in made],
-            [target for _, _, target in made],
-            settings.ransac,
-            settings.seed,
-            settings.refine,
-        )
+    ends = [source for _, source, _ in made], [target for _, _, target in made]
+    if settings.solver == "ransac":
+        solutions = ransac_batch(*ends, settings.ransac, settings.seed, settings.refine)
+    elif settings.solver == "cliques":
+        solutions = cliques_batch(*ends, CliqueSettings(settings.ransac.distance), settings.refine)
     elif settings.solver == "open3d":
         solutions = [_by_open3d(*one, settings) for one in made]
     else:

@@ -84,7 +84,7 @@ def evaluate_pairs(
         samples: numbers of samples; None is all points.
         icp_distance: refine estimates by ICP on the described points, within this distance [m];
             reported apart.
-        device: where matching and torch's RANSAC compute.
+        device: where matching and the solvers but Open3D's compute.
         track: wraps the batches of pairs, e.g. to show progress.
 
     Raises:

@@ -28,7 +28,7 @@ def open3d() -> ModuleType:
     except ModuleNotFoundError as error:
         raise MissingPackageError(
             "this needs Open3D: pip install open3d-cpu, or open3d where that has no wheels "
-            "(solver=torch and icp do without it)"
+            "(solver=ransac, solver=cliques and ICP do without it)"
         ) from error
     except (ImportError, OSError) as error:
         raise MissingPackageError(

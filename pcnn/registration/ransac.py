@@ -17,13 +17,28 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from pcnn.registration.hypothesis_scores import hypothesis_scores
 from pcnn.registration.rigid_fit import fitted, weighted_similarity, weighted_svd
 from pcnn.registration.settings import RansacSettings
 from pcnn.registration.transforms import transform_points
 
 ROUND = 5_000  # hypotheses between two looks at whether to stop
-ENTRIES = 1 << 24  # residuals at once
 REFITS = 5
+
+
+@dataclass(frozen=True, eq=False)
+class Candidates:
+    """Poses that differ, most support first.
+
+    Args:
+        transforms: [K, 4, 4] float64 on the CPU, source to target.
+        inliers: [K, M] bool, the matches within the distance under each.
+        support: [K] float64: inliers, each less the square of its residual in distances.
+    """
+
+    transforms: Tensor
+    inliers: Tensor
+    support: Tensor
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,11 +50,13 @@ class Solution:
             there is no estimate, and the identity would be a wrong one.
         inliers: [M] bool on the CPU, matches within the distance.
         hypotheses: tried, those included that failed a check.
+        candidates: of a solver that finds several poses, the first of them is the transform.
     """
 
     transform: Tensor | None
     inliers: Tensor
     hypotheses: int
+    candidates: Candidates | None = None
 
 
 @dataclass
@@ -112,7 +129,7 @@ def ransac_batch(
     middles = []
     searches = []
     for source, target in zip(sources, targets, strict=True):
-        _check(source, target)
+        checked_matches(source, target)
         middle = (source.double().mean(0), target.double().mean(0))
         middles.append(middle)
         searches.append(
@@ -130,7 +147,16 @@ def ransac_batch(
     ]
 
 
-def _check(source: Tensor, target: Tensor) -> None:
+def checked_matches(source: Tensor, target: Tensor) -> None:
+    """Refuse matches that no solver can use.
+
+    Args:
+        source: [M, 3] points of the matches.
+        target: [M, 3] their partners.
+
+    Raises:
+        ValueError: other shapes, or coordinates that are not finite.
+    """
     if source.ndim != 2 or source.shape[1] != 3 or source.shape != target.shape:
         raise ValueError(
             "matched points must be [M, 3] on both sides, got "
@@ -209,42 +235,13 @@ def _keep_best(search: _Search, transforms: Tensor, distance: float) -> None:
     """Score hypotheses [S, 4, 4] against all matches of a pair."""
     if not len(transforms):
         return
-    inliers, squares = _scores(transforms, search.source, search.target, distance)
+    inliers, squares = hypothesis_scores(transforms, search.source, search.target, distance)
     spread = squares / inliers.clamp(min=1)
     score = inliers.double() + (1 - spread.double()) * 0.999
     score = torch.where(inliers > 0, score, 0)
     top = int(score.argmax())
     if float(score[top]) > search.score:
         search.score, search.best = float(score[top]), transforms[top]
-
-
-def _scores(
-    transforms: Tensor, source: Tensor, target: Tensor, distance: float
-) -> tuple[Tensor, Tensor]:
-    """Inliers [S] and the sum of their squared residuals [S], in units of the distance."""
-    if source.is_cuda:
-        from pcnn.kernels.hypothesis_scores import hypothesis_scores
-
-        return hypothesis_scores(transforms, source, target, distance)
-    counts, sums = [], []
-    for part in transforms.float().split(max(ENTRIES // len(source), 1)):
-        square = _squares(part, source, target)  # [S, M]
-        near = square < distance**2
-        counts.append(near.sum(1))
-        sums.append(torch.where(near, square, 0).sum(1) / distance**2)
-    return torch.cat(counts), torch.cat(sums)
-
-
-def _squares(transforms: Tensor, source: Tensor, target: Tensor) -> Tensor:
-    """Squared residuals [S, M] of matches, one axis after the other to hold little at once."""
-    total = torch.zeros(len(transforms), len(source), device=source.device)
-    for axis in range(3):
-        row = transforms[:, axis]  # [S, 4]
-        gap = row[:, 3:] - target[:, axis]
-        for other in range(3):
-            gap = torch.addcmul(gap, row[:, other : other + 1], source[:, other])
-        total.addcmul_(gap, gap)
-    return total
 
 
 def _solution(

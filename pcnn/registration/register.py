@@ -97,7 +97,7 @@ class Registration:
 
 
 def default_settings(
-    voxel_size: float, seed: int = 0, solver: Solver = "torch"
+    voxel_size: float, seed: int = 0, solver: Solver = "ransac"
 ) -> EstimateSettings:
     """RANSAC of 3 mutual matches within one and a half voxels, stopped when it is sure enough."""
     return EstimateSettings(

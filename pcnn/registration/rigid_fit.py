@@ -73,8 +73,8 @@ def weighted_similarity(source: Tensor, target: Tensor, weight: Tensor | None = 
     return assembled(scale * rotation, middle_target - scale * rotation @ middle_source)
 
 
-def fitted(source: Tensor, target: Tensor) -> Tensor:
-    """Transform that minimises ``sum_m |R p_m + t - q_m|²`` of every set of points.
+def fitted(source: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
+    """Transform that minimises ``sum_m w_m |R p_m + t - q_m|²`` of every set of points.
 
     Source: Horn 1987, "Closed-form solution of absolute orientation using unit quaternions"; the
     largest eigenvalue by Newton's method as Theobald 2005 (QCP) finds it.
@@ -85,13 +85,21 @@ def fitted(source: Tensor, target: Tensor) -> Tensor:
     Args:
         source: [S, n, 3].
         target: [S, n, 3].
+        weight: [S, n] not negative; None gives all the same weight. A set without weight gets the
+            identity's rotation and no translation: callers check for it.
 
     Returns:
         [S, 4, 4] float64.
     """
     source, target = source.double(), target.double()
-    middle_source, middle_target = source.mean(1), target.mean(1)  # [S, 3]
-    p, q = source - middle_source[:, None], target - middle_target[:, None]
+    if weight is None:
+        middle_source, middle_target = source.mean(1), target.mean(1)  # [S, 3]
+        p, q = source - middle_source[:, None], target - middle_target[:, None]
+    else:
+        share = (weight.double() / weight.double().sum(1, keepdim=True).clamp(min=1e-12))[..., None]
+        middle_source, middle_target = (share * source).sum(1), (share * target).sum(1)
+        root = share.sqrt()  # [S, n, 1]: half of the weight on each side of the product
+        p, q = root * (source - middle_source[:, None]), root * (target - middle_target[:, None])
     # Horn's symmetric matrix; its largest eigenvector is the quaternion (w, x, y, z)
     s = p.mT @ q  # [S, 3, 3]
     (xx, xy, xz), (yx, yy, yz), (zx, zy, zz) = (row.unbind(1) for row in s.unbind(1))

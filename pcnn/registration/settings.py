@@ -8,7 +8,7 @@ from typing import Literal, get_args
 
 Matching = Literal["one_way", "mutual"]
 Sampling = Literal["random_points", "random_matches", "top_k"]
-Solver = Literal["torch", "open3d", "svd"]
+Solver = Literal["ransac", "cliques", "open3d", "svd"]
 
 #: Which matches are kept: nearest neighbours from source to target, or those that agree both ways.
 MATCHINGS: tuple[str, ...] = get_args(Matching)
@@ -57,17 +57,47 @@ class RansacSettings:
 
 
 @dataclass(frozen=True)
+class CliqueSettings:
+    """Settings of `pcnn.registration.cliques`.
+
+    Args:
+        distance: largest residual of a match that agrees [m].
+        slack: largest difference of two lengths of compatible matches, in distances.
+        most: matches in the graph: those with most compatible others, 3 to 2048.
+        members: matches of a group at most, its leader included; 3 or more.
+        candidates: poses at most that a solution holds, 1 or more.
+    """
+
+    distance: float
+    slack: float = 1.5
+    most: int = 1000
+    members: int = 20
+    candidates: int = 12
+
+    def __post_init__(self) -> None:
+        for name in ("distance", "slack"):
+            if not 0 < getattr(self, name) < math.inf:
+                raise ValueError(f"{name} must be positive, got {getattr(self, name)}")
+        if not 3 <= self.most <= 2048:
+            raise ValueError(f"the graph takes 3 to 2048 matches, got most={self.most}")
+        if self.candidates < 1:
+            raise ValueError(f"a solution holds at least 1 pose, got {self.candidates}")
+        if self.members < 3:
+            raise ValueError(f"a group needs at least 3 matches, got members={self.members}")
+
+
+@dataclass(frozen=True)
 class EstimateSettings:
     """How a transform is estimated.
 
     Args:
-        ransac: what RANSAC tries and accepts; its distance also counts the inliers of ``svd``.
-        solver: ``torch`` (RANSAC on any device), ``open3d`` (its RANSAC, the field's reference) or
-            ``svd`` (one fit to all matches, near descriptors weighing more: for matches that are
-            mostly right).
+        ransac: what RANSAC tries and accepts; its distance is that of the other solvers, too.
+        solver: ``ransac`` (on any device), ``cliques`` (groups of matches that keep each other's
+            distance, on any device), ``open3d`` (its RANSAC, the field's reference) or ``svd`` (one
+            fit to all matches, near descriptors weighing more: for matches that are mostly right).
         matching: ``one_way`` or ``mutual``.
         sampling: ``random_points``, ``random_matches`` or ``top_k``.
-        refine: fit torch's best hypothesis again to its inliers.
+        refine: fit the best hypotheses of ``ransac`` and ``cliques`` again to what agrees.
         seed: of samples and hypotheses.
 
     Raises:
@@ -75,7 +105,7 @@ class EstimateSettings:
     """
 
     ransac: RansacSettings
-    solver: Solver = "torch"
+    solver: Solver = "ransac"
     matching: Matching = "one_way"
     sampling: Sampling = "random_points"
     refine: bool = True

@@ -74,8 +74,8 @@ def test_bad_input_ends_with_a_message_and_writes_nothing(tmp_path: Path) -> Non
     (tmp_path / "a.txt").write_text("1 2 3")
     assert "a.txt" in invoke("register", tmp_path / "a.txt", good, "--out", out, code=2)
     assert "none.ply" in invoke("register", tmp_path / "none.ply", good, "--out", out, code=2)
-    said = invoke("register", good, good, "--out", out, "--solver", "ransac", code=2)
-    assert "torch, open3d, svd" in said
+    said = invoke("register", good, good, "--out", out, "--solver", "magic", code=2)
+    assert "ransac, cliques, open3d, svd" in said
     # noise against other noise: nothing belongs together
     other = tmp_path / "other.npy"
     np.save(other, np.random.default_rng(1).random((3000, 3)).astype(np.float32))

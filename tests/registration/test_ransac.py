@@ -167,7 +167,7 @@ def test_success_is_that_of_open3d(data_root: Path, capsys: pytest.CaptureFixtur
     root = data_root / "threedmatch"
     descriptor, held = FPFH(0.05), {}
     rules = RansacSettings(distance=0.05)
-    success: dict[str, list[list[bool]]] = {"torch": [], "open3d": []}
+    success: dict[str, list[list[bool]]] = {"ransac": [], "open3d": []}
     for data in (ThreeDMatch(root, name, [HOTEL3]) for name in ("3DMatch", "3DLoMatch")):
         for pair in data.pairs:
             for index in (pair.source, pair.target):

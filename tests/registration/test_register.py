@@ -131,7 +131,7 @@ def test_matches_on_a_line_leave_the_rotation_open() -> None:
     target = torch.rand(300, 1) * torch.tensor([2.0, 1.0, -1.0]) + torch.rand(300, 3) * 0.01
     source = transform_points(random_pose(1).inverse(), target.double()).float()
     descriptor = Known((source, target.clone()), (target, target.clone()))
-    for solver in ("torch", "svd"):
+    for solver in ("ransac", "cliques", "svd"):
         settings = default_settings(0.05, solver=solver)
         with pytest.raises(NoOverlapError, match="of a line"):
             register_points(source, target, descriptor, settings)
@@ -160,7 +160,7 @@ def test_numbers_out_of_range_are_refused(words: str, bad: dict[str, Any]) -> No
 
 
 def test_settings_are_refused_by_name() -> None:
-    for what, value in (("solver", "ransac"), ("matching", "both"), ("sampling", "best")):
+    for what, value in (("solver", "magic"), ("matching", "both"), ("sampling", "best")):
         with pytest.raises(ValueError, match=f"{what} must be one of"):
             EstimateSettings(RansacSettings(0.1), **{what: value})  # type: ignore[arg-type]
 

@@ -1,0 +1,113 @@
+"""The solver of cliques against the truth, its graph against loops over all pairs."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from pcnn.metrics.registration import rotation_error, translation_error
+from pcnn.registration.cliques import cliques, cliques_batch
+from pcnn.registration.compatibility import compatible, most_compatible, second_order
+from pcnn.registration.rigid_fit import fitted, weighted_svd
+from pcnn.registration.settings import CliqueSettings
+from pcnn.registration.transforms import transform_points
+from tests.registration.poses import random_pose
+from tests.registration.test_ransac import matches
+
+SETTINGS = CliqueSettings(0.05)
+
+
+def test_the_graph_is_that_of_all_pairs() -> None:
+    source, target, _ = matches(0, 60, right=0.5)
+    target[7] = target[3]  # two matches of one point say nothing about each other
+    found = compatible(source, target, (source, target), 0.075)
+    for i in range(60):
+        for j in range(60):
+            one, other = (float((side[i] - side[j]).norm()) for side in (source, target))
+            assert bool(found[i, j]) == (abs(one - other) < 0.075 and min(one, other) > 0.075)
+    assert not found[3, 7]
+    assert not found.diagonal().any()
+    common = (found[:, None, :] & found[None, :, :]).sum(2) * found
+    assert torch.equal(second_order(found), common.float())
+    by_chance = compatible(source, target, (source, target.roll(30, 0)), 0.075)
+    degrees = found.sum(1) - by_chance.sum(1)
+    rows = most_compatible(source, target, 0.075, 20)
+    assert torch.equal(rows, degrees.argsort(descending=True, stable=True)[:20].sort().values)
+    assert torch.equal(most_compatible(source, target, 0.075, 60), torch.arange(60))
+
+
+def test_a_weighted_closed_form_equals_svd() -> None:
+    source = torch.randn(200, 6, 3, dtype=torch.float64)
+    truth = torch.stack([random_pose(seed) for seed in range(200)])
+    target = transform_points(truth, source) + 0.05 * torch.randn(200, 6, 3)
+    weight = torch.rand(200, 6)
+    weight[:, 2] = 0
+    expected = weighted_svd(source, target, weight.double())
+    torch.testing.assert_close(fitted(source, target, weight), expected, atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize(
+    ("number", "right", "noise"),
+    [(30, 1.0, 0.0), (400, 0.05, 0.01), (400, 0.3, 0.02), (3000, 0.03, 0.01)],
+)
+def test_finds_the_pose_among_wrong_matches(number: int, right: float, noise: float) -> None:
+    for seed in range(2):
+        source, target, truth = matches(seed, number, right, noise)
+        found = cliques(source, target, SETTINGS)
+        assert found.transform is not None
+        assert float(rotation_error(found.transform, truth)) < (1e-4 if noise == 0 else 2)
+        assert float(translation_error(found.transform, truth)) < (1e-5 if noise == 0 else 0.06)
+        assert int(found.inliers.sum()) >= 0.8 * right * number
+        assert found.hypotheses <= SETTINGS.most
+
+
+def test_a_batch_gives_what_each_gives_alone() -> None:
+    made = [matches(seed, number, 0.2) for seed, number in enumerate((400, 2, 90, 1200))]
+    sources, targets = [one[0] for one in made], [one[1] for one in made]
+    together = cliques_batch(sources, targets, SETTINGS)
+    for source, target, solution in zip(sources, targets, together, strict=True):
+        alone = cliques(source, target, SETTINGS)
+        assert (alone.transform is None) == (solution.transform is None)
+        if alone.transform is not None and solution.transform is not None:
+            torch.testing.assert_close(alone.transform, solution.transform, atol=1e-6, rtol=0)
+            assert torch.equal(alone.inliers, solution.inliers)
+
+
+def test_two_poses_with_support_are_both_found() -> None:
+    (source, target, truth), (more, there, other) = matches(0, 200, 0.4), matches(1, 200, 0.25)
+    found = cliques(torch.cat([source, more]), torch.cat([target, there]), SETTINGS).candidates
+    assert found is not None
+    for place, pose in enumerate((truth, other)):
+        assert float(rotation_error(found.transforms[place], pose)) < 1
+    assert torch.equal(found.support.sort(descending=True).values, found.support)
+
+
+def points_apart(number: int) -> tuple[Tensor, Tensor]:
+    apart = torch.arange(3.0 * number).reshape(number, 3) ** 2
+    return apart, 5 * apart
+
+
+def test_without_a_group_there_is_no_estimate() -> None:
+    for number in (0, 1, 2, 3, 9):
+        found = cliques(*points_apart(number), SETTINGS)
+        assert found.transform is None
+        assert found.inliers.tolist() == [False] * number
+    assert cliques_batch([], [], SETTINGS) == []
+
+
+def test_refusals() -> None:
+    points = torch.zeros(5, 3)
+    with pytest.raises(ValueError, match=r"\[M, 3\] on both sides"):
+        cliques(points, points[:4], SETTINGS)
+    with pytest.raises(ValueError, match="NaN"):
+        cliques(points, points / 0, SETTINGS)
+    with pytest.raises(ValueError, match="1 sources for 0 targets"):
+        cliques_batch([points], [], SETTINGS)
+    for words, bad in (
+        ("distance must be positive", {"distance": 0.0}),
+        ("slack must be positive", {"distance": 1.0, "slack": -1.0}),
+        ("3 to 2048", {"distance": 1.0, "most": 5000}),
+        ("at least 3", {"distance": 1.0, "members": 2}),
+        ("at least 1 pose", {"distance": 1.0, "candidates": 0}),
+    ):
+        with pytest.raises(ValueError, match=words):
+            CliqueSettings(**bad)  # type: ignore[arg-type]
