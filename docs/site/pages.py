@@ -13,6 +13,9 @@ import shutil
 import sys
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parent))
+import notebooks
+
 ROOT = Path(__file__).resolve().parents[2]
 #: Address on the site and file in the checkout, of pages that lie outside docs/.
 OUTSIDE = {
@@ -85,6 +88,12 @@ def write(folder: Path) -> None:
         page.parent.mkdir(parents=True, exist_ok=True)
         page.write_text(moved(text, source))
         needed |= {target for target in targets(text, source) if not target.endswith(".md")}
+    for path in sorted((ROOT / "docs/notebooks").glob("*.py")):
+        (folder / "notebooks").mkdir(exist_ok=True)
+        written = {".md": notebooks.page(path.read_text(), path.stem)}
+        written[".ipynb"] = notebooks.notebook(path.read_text())
+        for suffix, text in written.items():
+            (folder / "notebooks" / path.with_suffix(suffix).name).write_text(text)
     for source in sorted(needed):
         if (ROOT / source).is_file():
             copy = folder / address_of(source)

@@ -26,7 +26,8 @@ def navigation() -> set[str]:
 
 
 def test_every_page_stands_in_the_navigation() -> None:
-    assert navigation() == set(PAGES["sources"]())
+    notebooks = {f"notebooks/{path.stem}.md" for path in (ROOT / "docs/notebooks").glob("*.py")}
+    assert navigation() == set(PAGES["sources"]()) | notebooks
 
 
 def test_links_lead_to_files_and_to_headings() -> None:
