@@ -75,7 +75,7 @@ def view(
         ]
         if pose is not None:
             clouds = posed_pair(clouds, read_pose(pose))
-        clouds, chosen = with_classes(clouds, classes or usual(files, labels, truth))
+        clouds, chosen = with_classes(clouds, classes, usual(files, labels, truth))
         View(clouds, chosen.names, chosen.colors, points=points).write(out)
     held = sum(map(len, clouds))
     size = out.stat().st_size / 1e6

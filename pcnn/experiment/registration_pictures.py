@@ -20,6 +20,7 @@ from pcnn.registration.estimate import Estimate
 from pcnn.registration.evaluation import Evaluation
 from pcnn.visualize.pair import DrawnMatches, ShownPair
 from pcnn.visualize.registration import overlay_picture, recall_picture
+from pcnn.visualize.view.pair import shown_pair_view
 
 
 def draw_curves(path: Path, done: Evaluation, rules: Protocol, title: str) -> None:
@@ -66,6 +67,8 @@ def draw_pairs(
 ) -> None:
     """Draw the pairs with the smallest and the largest errors: as given, as registered, matches.
 
+    A page for the browser lies beside each picture, best_1.html.
+
     Args:
         folder: for best_1.png, worst_1.png, ...
         data: the pairs.
@@ -81,8 +84,10 @@ def draw_pairs(
             drawn = DrawnMatches.of(one.source, one.target, truth, rules.inlier_distance)
             pair = replace(shown_pair(data, done, samples, place), matches=drawn)
             overlay_picture(pair, folder / f"{kind}_{rank}.png")
+            shown_pair_view(pair, VIEWED).write(folder / f"{kind}_{rank}.html")
 
 
+VIEWED = 100_000  # points of a page
 SHOWN = 2  # best and worst pairs, so many of each: an overlay is 10 MB and more
 
 

@@ -48,6 +48,11 @@ def test_labels_beside_a_scan_are_its_truth(scan: Path, tmp_path: Path) -> None:
     invoke("view", scan, "--out", page)
     (cloud,) = held(page)[0]["clouds"]
     assert list(cloud["labels"]) == ["labels"]
+    np.full(10, 3, "<u4").tofile(predicted)  # no label of SemanticKITTI
+    invoke("view", scan, "--labels", predicted, "--truth", predicted, "--out", page)
+    assert held(page)[0]["classes"][0]["name"] == "label 3"
+    said = invoke("view", scan, "--labels", predicted, "--classes", "kitti", "--out", page, code=2)
+    assert "raw label 3" in said
 
 
 def test_classes_of_las_and_of_a_class_file(tmp_path: Path) -> None:

@@ -21,7 +21,10 @@ _STYLES = 6
 #: Most pictures of a run, and most bytes of one.
 _PICTURES, _PICTURE = 8, 1 << 24
 
-#: Pictures without which a reader sees the least come last.
+#: Most views of a run: each takes some MB.
+_VIEWS = 4
+
+#: Names of the pictures that come first.
 _FIRST = ("predictions", "recall")
 
 _HERE = Path(__file__).parent
@@ -159,10 +162,9 @@ def _held(runs: Sequence[RecordedRun]) -> list[tuple[str, HeldView]]:
     """Views of the runs with their names; pages of another kind are left out."""
     found = []
     for run in runs:
-        for path in run.views:
-            view = read_view(path)
-            if view is not None:
-                found.append((f"{run.name}: {path.name}", view))
+        read = ((path, read_view(path)) for path in run.views)
+        own = [(f"{run.name}: {path.name}", view) for path, view in read if view is not None]
+        found += own[:_VIEWS]
     return found
 
 

@@ -80,8 +80,8 @@ class RecordedRun:
             run_folder.load_metrics(folder) if finished else {},
             read_series(sorted(folder.glob("*/version_*/metrics.csv"), key=_version)),
             read_counts(folder) if (folder / CONFUSION).is_file() else None,
-            sorted(folder.glob("*.png")),
-            sorted(folder.glob("*.html")),
+            _found(folder, ".png"),
+            _found(folder, ".html"),
         )
 
     @property
@@ -167,6 +167,16 @@ def _table(path: Path) -> dict[str, dict[int, float]]:
                 if math.isfinite(value):
                     found.setdefault(name, {})[step] = value
         return found
+
+
+def _found(folder: Path, suffix: str) -> list[Path]:
+    """Files of a run: its own, then those of its best and worst pairs."""
+    return [
+        path
+        for place in (folder, folder / "pictures")
+        for path in sorted(place.glob(f"*{suffix}"))
+        if path.is_file()
+    ]
 
 
 def _version(path: Path) -> tuple[str, int]:

@@ -55,7 +55,7 @@ class Classes:
 
 
 def with_classes(
-    clouds: Sequence[ViewedCloud], wanted: str | Path | None = None
+    clouds: Sequence[ViewedCloud], wanted: str | Path | None = None, likely: str | None = None
 ) -> tuple[list[ViewedCloud], Classes]:
     """Clouds with class ids in place of the labels of their files, and these classes.
 
@@ -63,6 +63,7 @@ def with_classes(
         clouds: with labels as files hold them.
         wanted: a class file (`pcnn.datasets.labels.read_classes`), or one of `KNOWN`; None takes
             every label that occurs for a class of its own, with its number as name.
+        likely: one of `KNOWN` that counts where nothing is wanted and all labels occur in it.
 
     Raises:
         MissingFileError: no such class file.
@@ -71,6 +72,11 @@ def with_classes(
     found = [values for cloud in clouds for values in cloud.labels.values()]
     if not found:
         return list(clouds), Classes((), np.empty((0, 3), np.uint8))
+    if wanted is None and likely == "kitti":
+        raw = _label_map("kitti").raw_to_train
+        wanted = "kitti" if all(np.isin(values, list(raw)).all() for values in found) else None
+    elif wanted is None:
+        wanted = likely
     if wanted is None or str(wanted) == "las":
         classes, known = _numbered(found, LAS_CLASSES if wanted is not None else {})
         return [_translated(cloud, known) for cloud in clouds], classes
