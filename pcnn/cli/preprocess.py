@@ -17,6 +17,7 @@ from pcnn.ranges import Count, Distance, Label, Length, PartialShare, Positive, 
 
 if TYPE_CHECKING:
     from pcnn.datasets import CloudSets
+    from pcnn.datasets.cloud_dataset import CloudDataset
     from pcnn.datasets.preparation import Outcome, Preparation
 
 app = App()
@@ -30,6 +31,12 @@ Missing = Annotated[
 ]
 Processes = Annotated[
     Workers | None, typer.Option(help="Processes; default: every core; 0: this one alone.")
+]
+Shards = Annotated[
+    Path | None,
+    typer.Option(
+        help="Write the training clouds into shards here: dataset.shards of the training."
+    ),
 ]
 Progress = Annotated[bool, typer.Option(help="Show progress.")]
 
@@ -62,6 +69,7 @@ def kitti(
     allow_missing: Missing = False,
     geometry: Geometry = "voxel",
     check: Annotated[bool, typer.Option(help="Read the validation scans too.")] = True,
+    shards: Shards = None,
     workers: Processes = None,
     progress: Progress = True,
 ) -> None:
@@ -79,7 +87,7 @@ def kitti(
         )
 
     settings = {"voxel_size": voxel_size, "crop": crop or None, "data_dir": str(data_dir)}
-    fill_caches(sets, settings, geometry, check, workers, progress)
+    fill_caches(sets, settings, geometry, check, workers, progress, shards)
 
 
 @app.command("s3dis")
@@ -102,6 +110,7 @@ def s3dis(
     cache: Annotated[bool, typer.Option(help="Fill the cache of a training too.")] = True,
     voxel_size: Annotated[Length, typer.Option(help="dataset.voxel_size, in metres.")] = 0.05,
     geometry: Geometry = "voxel",
+    shards: Shards = None,
     workers: Processes = None,
     progress: Progress = True,
 ) -> None:
@@ -133,7 +142,7 @@ def s3dis(
             return S3DISSets(str(target), test_areas=tested, val_areas=(), train_areas=areas)
 
         settings = {"voxel_size": voxel_size, "data_dir": str(data_dir)}
-        fill_caches(sets, settings, geometry, False, workers, progress)
+        fill_caches(sets, settings, geometry, False, workers, progress, shards)
     if not good:
         raise typer.Exit(1)
 
@@ -166,6 +175,7 @@ def folder(
     test_fraction: Annotated[PartialShare, typer.Option(help="dataset.test_fraction.")] = 0.0,
     geometry: Geometry = "voxel",
     check: Annotated[bool, typer.Option(help="Read the validation clouds too.")] = True,
+    shards: Shards = None,
     workers: Processes = None,
     progress: Progress = True,
 ) -> None:
@@ -192,7 +202,7 @@ def folder(
         )
 
     settings = {"voxel_size": voxel_size, "crop": crop or None, "data_dir": str(data_dir)}
-    fill_caches(sets, settings, geometry, check, workers, progress)
+    fill_caches(sets, settings, geometry, check, workers, progress, shards)
 
 
 @app.command("tiles")
@@ -223,6 +233,9 @@ def tiles(
         raise typer.Exit(1)
 
 
+#: A shard is closed when it is larger [bytes].
+SHARD_BYTES = 512 << 20
+
 #: Words for a state, in the order of the report.
 WORDS = {
     "made": "made",
@@ -239,6 +252,7 @@ def fill_caches(
     check: bool,
     workers: int | None,
     progress: bool,
+    shards: Path | None = None,
 ) -> None:
     """Fill the cache that a training with these settings uses.
 
@@ -249,6 +263,7 @@ def fill_caches(
         check: read the clouds of validation too.
         workers: processes; None takes every core.
         progress: show progress.
+        shards: folder that gets shards of the training clouds too.
 
     Raises:
         typer.BadParameter: settings or a set that no training would take.
@@ -271,6 +286,30 @@ def fill_caches(
     work += [ReadAll(val)] if isinstance(val, CloudDataset) else []
     if not do_all(work, "cloud", workers, progress):
         raise typer.Exit(1)
+    if shards is not None and isinstance(train, CloudDataset):
+        fill_shards(train, shards, progress)
+
+
+def fill_shards(train: CloudDataset, folder: Path, progress: bool) -> None:
+    """Write the training clouds of a set, which lie in its cache, into shards.
+
+    Raises:
+        typer.BadParameter: the folder holds shards, or cannot be written.
+    """
+    from rich.progress import track
+
+    from pcnn.console import Console
+    from pcnn.datasets.shards import write_shards
+
+    console = Console()
+    with refusing():
+        written = write_shards(train, folder, SHARD_BYTES)
+        for _ in track(written, "shards", len(train), console=console, disable=not progress):
+            pass
+    files = len(list(folder.glob("*.tar")))
+    console.say(
+        f"{counted(len(train), 'cloud')} in {counted(files, 'shard')}: dataset.shards={folder}"
+    )
 
 
 def do_all(work: Sequence[Preparation], unit: str, workers: int | None, progress: bool) -> bool:

@@ -18,6 +18,7 @@ from pcnn.datasets.domain import Domain
 from pcnn.datasets.labels import Rgb, contents
 from pcnn.datasets.placement import Placement, VoxelSize
 from pcnn.datasets.sampler import evenly_spaced
+from pcnn.datasets.shards import ShardedClouds
 from pcnn.datasets.transforms.augment import Augmentation
 from pcnn.datasets.transforms.crops import crop as cropped
 from pcnn.errors import FileError
@@ -54,6 +55,8 @@ class CloudDataModule(ExactLoading):
         geometry: ...
         on_error: ...
         balance_steps: ...
+        shards: folder or address of shards (`pcnn.datasets.shards`) that hold the training clouds,
+            cropped and reduced as here; None reads their files.
     """
 
     advice = (
@@ -79,6 +82,7 @@ class CloudDataModule(ExactLoading):
         geometry: Placement | None = None,
         on_error: str = "raise",
         balance_steps: Natural = 1,
+        shards: str | None = None,
     ) -> None:
         super().__init__(
             batch_size=batch_size,
@@ -98,6 +102,7 @@ class CloudDataModule(ExactLoading):
         self.cache = Path(data_dir) / "cache" if cache else None
         self.limit_train = limit_train
         self.limit_val = limit_val
+        self.shards = shards
 
     @property
     def class_names(self) -> tuple[str, ...]:
@@ -189,6 +194,8 @@ class CloudDataModule(ExactLoading):
             if self.sets.note_on_test:
                 log.warning("%s", self.sets.note_on_test)
             return self._built("val")
+        if split == "train" and self.shards is not None:
+            return self._sharded(self.shards)
         clouds, train = self.sets.find(split), split == "train"
         if clouds is None:
             return None
@@ -205,6 +212,20 @@ class CloudDataModule(ExactLoading):
         )
         made.gives_raw_points = not train
         return made
+
+    def _sharded(self, place: str) -> CloudDataset:
+        """The training clouds in shards, which are cropped and reduced already."""
+        geometry = self.geometry
+        clouds = ShardedClouds(place, {**geometry.recipe(self.voxel_size), "crop": self.crop})
+        return CloudDataset(
+            clouds,
+            voxel_size=self.voxel_size,
+            point_max=self.point_max,
+            augment=self.augment,
+            seed=self.seed,
+            geometry=geometry,
+            limit=self.limit_train,
+        )
 
     def dataset(self, split: Split) -> CloudDataset | None:
         """Return the data set of a split, set up on the first call."""

@@ -179,13 +179,13 @@ class ExactLoading(pl.LightningDataModule, ABC):
 
     def _costs(self, dataset: Dataset[Any]) -> np.ndarray | None:
         """Sizes of the files of each sample [bytes]; None where ranks are not balanced."""
-        sources = getattr(dataset, "sources", None)
+        size = getattr(dataset, "size", None)
         if not self.balance_steps or self._rank()["world"] == 1 or self._overfit():
             return None
-        if sources is None:
+        if size is None:
             return None
         try:
-            sizes = [sum(one.stat().st_size for one in sources(i)) for i in range(_length(dataset))]
+            sizes = [size(index) for index in range(_length(dataset))]
         except OSError:  # a file that is gone is told where it is read
             return None
         return np.array(sizes, dtype=np.float64)

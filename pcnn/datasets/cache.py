@@ -7,7 +7,6 @@ import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -82,6 +81,25 @@ def _stamp(sources: Sequence[Path]) -> np.ndarray:
 def _read(path: Path) -> tuple[Cloud, np.ndarray]:
     data = read_npz(path)
     with named(path, "cache entry"):
+        return cloud_of(data, path), data["stamp"]
+
+
+def _write(path: Path, cloud: Cloud, stamp: np.ndarray) -> None:
+    with whole_file(path) as file:
+        np.savez(file, **arrays_of(cloud), stamp=stamp)  # type: ignore[arg-type]  # by name
+
+
+def cloud_of(data: Mapping[str, np.ndarray], path: Path) -> Cloud:
+    """The cloud of arrays that `arrays_of` made.
+
+    Args:
+        data: the arrays by name.
+        path: where they come from, for errors.
+
+    Raises:
+        FileError: an array is missing, or of another shape or dtype.
+    """
+    with named(path, "cloud"):
         points, features, labels = data["points"], data["features"], data.get("labels")
         rows = len(points)
         if points.dtype != np.float32 or points.shape != (rows, 3):
@@ -90,7 +108,7 @@ def _read(path: Path) -> tuple[Cloud, np.ndarray]:
             raise FileError(path, f"features are {features.dtype} {list(features.shape)}")
         if labels is not None and (labels.dtype != np.uint8 or labels.shape != (rows,)):
             raise FileError(path, f"labels are {labels.dtype} {list(labels.shape)}")
-        cloud = Cloud(
+        return Cloud(
             torch.from_numpy(points),
             torch.from_numpy(features),
             None if labels is None else torch.from_numpy(labels).long(),
@@ -98,19 +116,17 @@ def _read(path: Path) -> tuple[Cloud, np.ndarray]:
             str(data["path"]),
             n_points_total=int(data["n_points_total"]),
         )
-        return cloud, data["stamp"]
 
 
-def _write(path: Path, cloud: Cloud, stamp: np.ndarray) -> None:
-    arrays: dict[str, Any] = {
+def arrays_of(cloud: Cloud) -> dict[str, np.ndarray]:
+    """A reduced cloud as arrays by name; labels are train ids and `IGNORE`, which fit a byte."""
+    arrays = {
         "points": cloud.points.numpy(),
         "features": cloud.features.numpy(),
         "name": np.array(cloud.name),
         "path": np.array(cloud.path),
         "n_points_total": np.array(cloud.n_points_total),
-        "stamp": stamp,
     }
     if cloud.labels is not None:
-        arrays["labels"] = cloud.labels.numpy().astype(np.uint8)  # train ids and IGNORE fit
-    with whole_file(path) as file:
-        np.savez(file, **arrays)
+        arrays["labels"] = cloud.labels.numpy().astype(np.uint8)
+    return arrays

@@ -122,6 +122,17 @@ class CloudDataset(Dataset[SegmentationSample]):
         """Return the files of a cloud."""
         return self.clouds.sources(self._chosen[index])
 
+    def size(self, index: int) -> int:
+        """Return the bytes of a cloud's files.
+
+        Raises:
+            OSError: a file is gone.
+        """
+        own = getattr(self.clouds, "size", None)
+        if own is not None:
+            return int(own(self._chosen[index]))
+        return sum(path.stat().st_size for path in self.sources(index))
+
     def name(self, index: int) -> str:
         """Return what identifies a cloud within the set."""
         return self.clouds.name(self._chosen[index])
@@ -218,7 +229,7 @@ class ClassifiedClouds(Dataset[ClassificationSample]):
             )
         self.clouds = clouds
         self.labels = [class_of(clouds.name(index)) for index in range(len(clouds))]
-        self.sources = clouds.sources
+        self.size = clouds.size
 
     def __len__(self) -> int:
         """Number of clouds."""

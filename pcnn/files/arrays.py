@@ -9,6 +9,7 @@ Source: NumPy's format specification (numpy.lib.format), versions 1.0 to 3.0.
 from __future__ import annotations
 
 import ast
+import io
 import zipfile
 from collections.abc import Sequence
 from math import prod
@@ -141,19 +142,37 @@ def read_npz(
             to unpack to more than its bytes can hold; or as `pcnn.files.arrays.read_array`.
     """
     with named(path, ".npz file"), zipfile.ZipFile(path) as archive:
-        members = _members(archive, path)
-        wanted = [name for name in (members if names is None else names) if name in members]
-        check_size(path, sum(members[n].file_size for n in wanted), limit, "what it unpacks to")
-        found = {}
-        for name in wanted:
-            with archive.open(members[name]) as file:
-                found[name] = read_array(
-                    cast(BinaryIO, file),
-                    members[name].file_size,
-                    path,
-                    limit,
-                )
-        return found
+        return _arrays(archive, path, path.stat().st_size, names, limit)
+
+
+def read_npz_bytes(content: bytes, path: Path, limit: float = LIMIT) -> dict[str, np.ndarray]:
+    """Arrays of an ``.npz`` file that was read already; as `read_npz`.
+
+    Args:
+        content: the file's bytes.
+        path: where it comes from, for errors.
+        limit: largest size of all arrays [GiB].
+    """
+    with named(path, ".npz file"), zipfile.ZipFile(io.BytesIO(content)) as archive:
+        return _arrays(archive, path, len(content), None, limit)
+
+
+def _arrays(
+    archive: zipfile.ZipFile, path: Path, size: int, names: Sequence[str] | None, limit: float
+) -> dict[str, np.ndarray]:
+    members = _members(archive, path, size)
+    wanted = [name for name in (members if names is None else names) if name in members]
+    check_size(path, sum(members[n].file_size for n in wanted), limit, "what it unpacks to")
+    found = {}
+    for name in wanted:
+        with archive.open(members[name]) as file:
+            found[name] = read_array(
+                cast(BinaryIO, file),
+                members[name].file_size,
+                path,
+                limit,
+            )
+    return found
 
 
 def names_in(path: Path) -> list[str]:
@@ -163,12 +182,11 @@ def names_in(path: Path) -> list[str]:
         FileError: as `read_npz`.
     """
     with named(path, ".npz file"), zipfile.ZipFile(path) as archive:
-        return list(_members(archive, path))
+        return list(_members(archive, path, path.stat().st_size))
 
 
-def _members(archive: zipfile.ZipFile, path: Path) -> dict[str, zipfile.ZipInfo]:
+def _members(archive: zipfile.ZipFile, path: Path, size: int) -> dict[str, zipfile.ZipInfo]:
     found: dict[str, zipfile.ZipInfo] = {}
-    size = path.stat().st_size
     for member in archive.infolist():
         name = member.filename.removesuffix(".npy")
         if not member.filename.endswith(".npy") or "/" in name or "\\" in name or "\0" in name:
