@@ -61,7 +61,7 @@ def test_the_readme_begins_with_the_two_commands() -> None:
 
 
 def test_every_command_is_of_a_kind_that_is_checked() -> None:
-    kinds = {"make", "python", "python3", "pip", "pcnn", "source"}
+    kinds = {"make", "python", "python3", "pip", "pcnn", "source", "docker"}
     kinds.add("PYTHONPATH=.")  # those of pages that test_adding follows to the letter
     assert {command[0] for command in commands()} <= kinds
 

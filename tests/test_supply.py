@@ -7,6 +7,7 @@ import runpy
 from pathlib import Path
 
 import pytest
+import yaml
 from packaging.markers import Marker
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
@@ -86,3 +87,25 @@ def test_every_package_has_its_line_of_licence() -> None:
     told = dict(rows)
     for name in ("numpy", "laspy", "torch", "wandb", "rich"):
         assert told[name] not in (program["NOT_HERE"], "not stated"), name
+
+
+def test_the_recipe_of_conda_asks_for_the_same() -> None:
+    """Names of conda-forge differ for three packages, the versions for none."""
+    there = {"torch": "pytorch", "matplotlib": "matplotlib-base", "open3d-cpu": "open3d"}
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    wanted = {
+        there.get(r.name, r.name): set(str(r.specifier).split(","))
+        for r in map(Requirement, project["dependencies"])
+    }
+    recipe = yaml.safe_load((ROOT / "release" / "recipe.yaml").read_text())
+    lines = [line.partition(" ") for line in recipe["requirements"]["run"]]
+    assert {name: set(spec.split(",")) for name, _, spec in lines if name != "python"} == wanted
+    assert recipe["context"]["version"] == project["version"]
+    assert recipe["package"]["name"] == project["name"]
+
+
+def test_the_image_holds_the_libraries_that_open3d_needs() -> None:
+    (needs,) = re.findall(r"^OPEN3D_NEEDS := (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    packages = {need.partition(":")[2] for need in needs.split()}
+    installed = (ROOT / "Dockerfile").read_text().split()
+    assert packages <= set(installed)
