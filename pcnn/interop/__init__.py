@@ -1,5 +1,6 @@
 """Weights of other packages: their layouts into ours and back, for any module tree."""
 
+from pcnn.interop.files import load_network, read_state, save_network
 from pcnn.interop.layouts import (
     FLEXGEMM,
     LAYOUTS,
@@ -14,6 +15,7 @@ from pcnn.interop.layouts import (
     SlotsFirst,
     WeightLayout,
 )
+from pcnn.interop.networks import PUBLISHED, PublishedNetwork, published
 from pcnn.interop.state import load_state, state_of
 
 __all__ = [
@@ -21,14 +23,20 @@ __all__ = [
     "LAYOUTS",
     "MINKOWSKI",
     "POINTELLIGENCE",
+    "PUBLISHED",
     "SPCONV",
     "SPCONV_RSCK",
     "SPCONV_RSKC",
     "TORCHSPARSE",
     "WARPCONVNET",
     "ChannelsAround",
+    "PublishedNetwork",
     "SlotsFirst",
     "WeightLayout",
+    "load_network",
     "load_state",
+    "published",
+    "read_state",
+    "save_network",
     "state_of",
 ]

@@ -10,9 +10,6 @@ from torch import Tensor, nn
 from pcnn.interop.layouts import WeightLayout
 from pcnn.nn import Conv3d, ConvTranspose3d
 
-#: Entries of a state by the name of the layer and of the entry in it.
-_Groups = dict[str, dict[str, Tensor]]
-
 
 @torch.no_grad()
 def load_state(
@@ -38,8 +35,8 @@ def load_state(
         ValueError: another number of layers, or a layer whose entries or shapes do not fit; it
             names both. The network is unchanged.
     """
-    theirs = _groups(state)
-    ours = _layers(network)
+    theirs = grouped_state(state)
+    ours = layers_of(network)
     if names is None and len(ours) != len(theirs):
         raise ValueError(
             f"the network has {len(ours)} layers with parameters, the state of {layout.package} "
@@ -73,7 +70,7 @@ def state_of(network: nn.Module, layout: WeightLayout) -> dict[str, Tensor]:
         ValueError: groups of channels that the package does not have.
     """
     written: dict[str, Tensor] = {}
-    for name, layer in _layers(network).items():
+    for name, layer in layers_of(network).items():
         prefix = f"{name}." if name else ""
         for entry, value in _own(layer).items():
             if entry == "weight" and isinstance(layer, Conv3d | ConvTranspose3d):
@@ -109,7 +106,8 @@ def _entries(
     return found
 
 
-def _layers(network: nn.Module) -> dict[str, nn.Module]:
+def layers_of(network: nn.Module) -> dict[str, nn.Module]:
+    """Modules of a network that have parameters or saved buffers of their own, by name."""
     return {name: layer for name, layer in network.named_modules() if _own(layer)}
 
 
@@ -120,8 +118,9 @@ def _own(layer: nn.Module) -> dict[str, Tensor]:
     return {name: value for name, value in kept.items() if value is not None}
 
 
-def _groups(state: Mapping[str, Tensor]) -> _Groups:
-    found: _Groups = {}
+def grouped_state(state: Mapping[str, Tensor]) -> dict[str, dict[str, Tensor]]:
+    """Entries of a state by the name of the layer, then of the entry in it."""
+    found: dict[str, dict[str, Tensor]] = {}
     for name, value in state.items():
         layer, _, entry = name.rpartition(".")
         found.setdefault(layer, {})[entry] = value

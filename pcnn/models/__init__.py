@@ -5,7 +5,12 @@ from pcnn.models.litept import LitePT, LitePTS
 from pcnn.models.minkunet import MinkUNet, MinkUNet42
 from pcnn.models.resnet import ResNet, ResNet18
 from pcnn.models.resunet import ResUNet, ResUNetBN2C
-from pcnn.models.sparse_resnet import SparseResNet, SparseResNet21, SparseResNetLarge
+from pcnn.models.sparse_resnet import (
+    SparseResNet,
+    SparseResNet21,
+    SparseResNetLarge,
+    VoxelResBackbone,
+)
 from pcnn.models.sparse_resnet_heads import (
     SparseResNetClassification,
     SparseResNetSegmentation,
@@ -32,6 +37,7 @@ __all__ = [
     "SparseResNetClassification",
     "SparseResNetLarge",
     "SparseResNetSegmentation",
+    "VoxelResBackbone",
     "available",
     "from_hub",
     "load",

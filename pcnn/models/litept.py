@@ -33,6 +33,15 @@ CONVOLVED = 3
 HEAD = 18
 
 
+def normed(norm: nn.LayerNorm, x: Tensor) -> Tensor:
+    """Layer norm of features ``[N, C]`` in the dtype of its weight, returned in their own.
+
+    Norms stay in float32 where a network runs in half precision, and torch's takes one dtype.
+    """
+    y: Tensor = norm(x.to(norm.weight.dtype))
+    return y.to(x.dtype)
+
+
 class ConvBlock(nn.Module):
     """``x + norm(linear(conv(x)))``, without an activation.
 
@@ -45,12 +54,12 @@ class ConvBlock(nn.Module):
         super().__init__()
         self.conv = conv(channels, channels, 3, bias=True)
         self.linear = FeatureWise(nn.Linear(channels, channels))
-        self.norm = FeatureWise(nn.LayerNorm(channels))
+        self.norm = nn.LayerNorm(channels)
 
     def forward(self, x: SparseTensor) -> SparseTensor:
         """Features ``[N, C]`` to ``[N, C]``."""
-        y: SparseTensor = x + self.norm(self.linear(self.conv(x)))
-        return y
+        y: SparseTensor = self.linear(self.conv(x))
+        return x + normed(self.norm, y.features)
 
 
 class AttentionBlock(nn.Module):
@@ -73,9 +82,9 @@ class AttentionBlock(nn.Module):
 
     def forward(self, x: Tensor, windows: Windows, angles: Angles, order: int) -> Tensor:
         """Features ``[N, C]`` to ``[N, C]``; N is not 0."""
-        x = self.entry(x)
-        x = x + self.drop(self.attention(self.first(x), windows, angles, order))
-        y: Tensor = x + self.drop(self.perceptron(self.second(x)))
+        x = normed(self.entry, x)
+        x = x + self.drop(self.attention(normed(self.first, x), windows, angles, order))
+        y: Tensor = x + self.drop(self.perceptron(normed(self.second, x)))
         return y
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from functools import partial
 from itertools import pairwise
+from typing import Any
 
 from torch import nn
 
@@ -32,6 +33,9 @@ class SparseResNet(PlannedModule):
         tail: (kernel size, stride) of a last convolution that keeps the channels, or ``None``.
         conv: makes convolutions.
         norm: makes norms.
+        flat_ends: the convolution that enters the last stage has no padding along z, and the tail
+            none at all, as in detectors whose volume ends at the ground; ``conv`` then takes
+            ``padding``.
 
     Attributes:
         channels: of every stage's output.
@@ -46,6 +50,7 @@ class SparseResNet(PlannedModule):
         tail: tuple[Size, Size] | None,
         conv: ConvFactory,
         norm: NormFactory,
+        flat_ends: bool = False,
     ) -> None:
         super().__init__()
         self.in_channels = in_channels
@@ -53,13 +58,17 @@ class SparseResNet(PlannedModule):
         strides: list[Size] = [2 if number else 1 for number in range(len(channels))]
         stages: list[nn.Module] = []
         for number, (a, b) in enumerate(pairwise(widths)):
-            entry = conv(a, b, kernel_size, strides[number], bias=False)
+            half = kernel_size // 2
+            last = flat_ends and number == len(channels) - 1
+            padding: dict[str, Any] = {"padding": (half, half, 0)} if last else {}
+            entry = conv(a, b, kernel_size, strides[number], bias=False, **padding)
             blocks = residual_stack(b, b, 2, conv, norm, kernel_size)
             stages.append(nn.Sequential(ConvNorm(entry, norm(b)), blocks))
         if tail is not None:
-            last = widths[-1]
-            stages.append(ConvNorm(conv(last, last, *tail, bias=False), norm(last)))
-            widths.append(last)
+            wide = widths[-1]
+            padding = {"padding": 0} if flat_ends else {}
+            stages.append(ConvNorm(conv(wide, wide, *tail, bias=False, **padding), norm(wide)))
+            widths.append(wide)
             strides.append(tail[1])
         self.stages = nn.ModuleList(stages)
         self.channels = tuple(widths[1:])
@@ -85,6 +94,28 @@ def SparseResNet21(
     make = conv or partial(Conv3d, engine=engine)
     widths = tuple(int(width * c) for c in CHANNELS)
     return SparseResNet(in_channels, widths, 3, ((1, 1, 3), (1, 1, 2)), make, norm)
+
+
+def VoxelResBackbone(
+    in_channels: int = 5,
+    width: Width = 1.0,
+    engine: str | Engine | None = None,
+    norm: NormFactory = partial(nn.BatchNorm1d, eps=1e-3, momentum=0.01),
+) -> SparseResNet:
+    """The backbone of CenterPoint as OpenPCDet has it (``VoxelResBackBone8x``).
+
+    SparseResNet21 with other paddings along z. It wants voxels whose sites are ``reached`` in a
+    volume (``downsampling``, ``spatial_shape``).
+
+    Args:
+        in_channels: input features per site.
+        width: factor on all channels, rounded down; 1 is the published network.
+        engine: engine of the convolutions.
+        norm: makes norms.
+    """
+    make: Any = partial(Conv3d, engine=engine)
+    widths = tuple(int(width * c) for c in CHANNELS)
+    return SparseResNet(in_channels, widths, 3, ((1, 1, 3), (1, 1, 2)), make, norm, True)
 
 
 def SparseResNetLarge(

@@ -1,0 +1,61 @@
+"""`pcnn convert`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pcnn.cli.app import refusing
+from pcnn.escaping import say
+
+PACKAGES = "torchsparse, minkowski or spconv; spconv-rskc or spconv-rsck by how it was saved."
+
+
+def convert(
+    file: Annotated[Path, typer.Argument(help="Weights: safetensors, or written by torch.save.")],
+    model: Annotated[
+        str, typer.Option(help="Network of ours: minkunet, spvcnn, spunet, resunet, centerpoint.")
+    ],
+    source: Annotated[
+        str | None, typer.Option("--from", help=f"Package that wrote the file: {PACKAGES}")
+    ] = None,
+    target: Annotated[
+        str | None, typer.Option("--to", help=f"Package for a converted file of ours: {PACKAGES}")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="File to write (.safetensors). Default: a check alone.")
+    ] = None,
+) -> None:
+    """Turn the weights of a published network of another package into ours, or back.
+
+    Prints every layer with its name in the file. Nothing in the file is run, and what does not fit
+    is refused before anything is written.
+    """
+    from pcnn.files.tensors import write_tensors
+    from pcnn.interop import load_network, published, read_state, save_network
+
+    if (source is None) == (target is None):
+        raise typer.BadParameter("give --from or --to")
+    if out is not None and out.suffix != ".safetensors":
+        raise typer.BadParameter(f"{out}: name a file that ends in .safetensors")
+    with refusing():
+        known = published(source or target or "", model)
+        about = {"source": known.source, "licence": known.licence}
+        if source is None:
+            state = known.from_ours(load_network(file))
+            rows = [(name, "", tuple(value.shape)) for name, value in state.items()]
+            if out is not None:
+                write_tensors(out, state, about)
+        else:
+            network, arguments, found = known.to_ours(read_state(file))
+            rows = [(row.ours, row.theirs, row.shape) for row in found]
+            if out is not None:
+                save_network(out, network, arguments, about)
+            say(f"{known.source}: " + ", ".join(f"{k}={v:g}" for k, v in arguments.items()))
+    widths = [max((len(str(row[n])) for row in rows), default=0) for n in (0, 1)]
+    for ours, theirs, shape in rows:
+        say(f"{ours:{widths[0]}}  {theirs:{widths[1]}}  {'x'.join(map(str, shape))}")
+    done = "fits; --out FILE writes it" if out is None else f"written to {out}"
+    say(f"{len(rows)} {'entries' if source is None else 'layers'}: {done}")

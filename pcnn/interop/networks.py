@@ -1,0 +1,321 @@
+"""Published networks of other packages as networks of ours, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+from torch import Tensor, nn
+
+from pcnn.geometry import Kernel
+from pcnn.interop import names
+from pcnn.interop.layouts import (
+    MINKOWSKI,
+    SPCONV,
+    SPCONV_RSCK,
+    SPCONV_RSKC,
+    TORCHSPARSE,
+    ChannelsAround,
+    WeightLayout,
+)
+from pcnn.interop.state import grouped_state, layers_of, load_state, state_of
+from pcnn.models import SPVCNN, MinkUNet42, ResUNetBN2C, SpUNet, VoxelResBackbone
+from pcnn.nn import Conv3d, ConvTranspose3d
+
+#: Entries of a state by the name of the layer and of the entry in it.
+Groups = Mapping[str, Mapping[str, Tensor]]
+
+#: Arguments that make a network of ours, read off a state whose layers are found by our names.
+Sizes = Callable[[Callable[[str], Mapping[str, Tensor]]], dict[str, Any]]
+
+
+class Row(NamedTuple):
+    """A layer that was converted.
+
+    Args:
+        ours: its name in the network of ours.
+        theirs: its name in the file.
+        shape: of its weight in ours.
+    """
+
+    ours: str
+    theirs: str
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class PublishedNetwork:
+    """A network of another package that one of ours equals.
+
+    Args:
+        source: where it is published.
+        licence: SPDX name of the licence of that code; weights may have terms of their own.
+        layout: of its convolutions.
+        make: makes the network of ours.
+        sizes: reads the arguments of ``make`` off a state.
+        rename: name there of a layer of ours.
+        prefixes: that its names may have in larger models.
+        idle: beginnings of names in its files that it does not compute with.
+        pointwise: layers of ours that are linear, and pointwise convolutions there.
+        biased: endings of names of convolutions that have a bias in front of a norm there.
+    """
+
+    source: str
+    licence: str
+    layout: WeightLayout
+    make: Callable[..., nn.Module]
+    sizes: Sizes
+    rename: names.Rename
+    prefixes: tuple[str, ...] = ()
+    idle: tuple[str, ...] = ()
+    pointwise: frozenset[str] = frozenset()
+    biased: tuple[str, ...] = ()
+
+    def to_ours(self, state: Mapping[str, Tensor]) -> tuple[nn.Module, dict[str, Any], list[Row]]:
+        """A network of ours with the parameters of a published one.
+
+        Args:
+            state: of the published network, as its ``state_dict`` gives it.
+
+        Returns:
+            The network in evaluation mode, the arguments that made it, and its layers.
+
+        Raises:
+            ValueError: another network; the message names the first layer that does not fit.
+        """
+        prefix = self._prefix(state)
+        inside = {
+            name.removeprefix(prefix): v
+            for name, v in state.items()
+            if name[: len(prefix)] == prefix
+        }
+        theirs = {name: dict(one) for name, one in grouped_state(inside).items()}
+
+        def found(ours: str) -> Mapping[str, Tensor]:
+            name = self._named(ours, theirs)
+            if name not in theirs:
+                raise ValueError(f"the file has no layer {name}: it is no {self.source}")
+            return theirs[name]
+
+        arguments = self.sizes(found)
+        network = self.make(**arguments)
+        pairs = {name: self._named(name, theirs) for name in layers_of(network)}
+        self._check_all_used(theirs, set(pairs.values()))
+        for ours, other in pairs.items():
+            self._fit(ours, network, theirs, other, pairs)
+        flat = {f"{name}.{key}": v for name, one in theirs.items() for key, v in one.items()}
+        load_state(network, flat, self.layout, pairs)
+        rows = [
+            Row(ours, prefix + other, tuple(_weight(network, ours).shape))
+            for ours, other in pairs.items()
+        ]
+        return network.eval(), arguments, rows
+
+    def from_ours(self, network: nn.Module) -> dict[str, Tensor]:
+        """The state of the published network with the parameters of one of ours.
+
+        Args:
+            network: as ``make`` makes it.
+
+        Raises:
+            ValueError: another network.
+        """
+        own = grouped_state(state_of(network, self.layout))
+        written: dict[str, Tensor] = {}
+        for ours, entries in own.items():
+            theirs = self.rename(ours)
+            if theirs is None:
+                raise ValueError(f"{self.source} has no layer like {ours} of ours")
+            values = dict(entries)
+            if ours in self.pointwise:
+                weight = values.pop("weight").t()[None]
+                values[self.layout.parameter] = self.layout.from_ours(weight, Kernel.of(1))
+            if self.biased and theirs.endswith(self.biased):
+                weight = _weight(network, ours)
+                values["bias"] = weight.new_zeros(weight.shape[-1])
+            if self.layout is MINKOWSKI and self.layout.parameter in values and "bias" in values:
+                values["bias"] = values["bias"][None]
+            written.update({f"{theirs}.{key}": value for key, value in values.items()})
+        return written
+
+    def _prefix(self, state: Mapping[str, Tensor]) -> str:
+        """The prefix that most names have among those known; "" where none has any."""
+        known = ("", "module.", *self.prefixes, *(f"module.{one}" for one in self.prefixes))
+        first = self.rename(next(iter(self._first_names)))
+        fitting = [one for one in known if any(name.startswith(f"{one}{first}.") for name in state)]
+        return max(fitting, key=len, default="")
+
+    @property
+    def _first_names(self) -> tuple[str, ...]:
+        """Convolutions of ours that the networks begin with; the first that has a name there."""
+        begins = ("stem.0.conv", "encoder.0.entry.conv", "stages.0.0.conv")
+        return tuple(name for name in begins if self.rename(name) is not None)
+
+    def _named(self, ours: str, theirs: Groups) -> str:
+        """Name of a layer in a state; norms of older versions hold torch's norm as ``bn``."""
+        name = self.rename(ours)
+        if name is None:
+            raise ValueError(f"{self.source} has no layer like {ours} of ours")
+        for other in (f"{name}.bn", name.removesuffix(".bn")):
+            if name not in theirs and other in theirs:
+                return other
+        return name
+
+    def _check_all_used(self, theirs: Groups, used: set[str]) -> None:
+        left = [name for name in theirs if name not in used and not _begins(name, self.idle)]
+        if left:
+            raise ValueError(
+                f"the file has {len(left)} layers that {self.source} has not, the first is "
+                f"{left[0]}: it is another network"
+            )
+
+    def _fit(
+        self,
+        ours: str,
+        network: nn.Module,
+        theirs: dict[str, dict[str, Tensor]],
+        other: str,
+        pairs: Mapping[str, str],
+    ) -> None:
+        """Bring a layer of theirs into the form of ours: linear, and without bias before a norm."""
+        entries, layer = theirs.get(other, {}), network.get_submodule(ours)
+        if ours in self.pointwise and self.layout.parameter in entries:
+            kernel = entries.pop(self.layout.parameter)
+            entries["weight"] = self.layout.to_ours(kernel, Kernel.of(1))[0].t().contiguous()
+            if "bias" in entries:
+                entries["bias"] = entries["bias"].flatten()
+        bare = isinstance(layer, Conv3d | ConvTranspose3d) and layer.bias is None
+        norm = f"{ours.removesuffix('conv')}norm"
+        if bare and "bias" in entries and norm in pairs:
+            # a norm takes a constant away again, whether it was in the batch or in the mean
+            bias = entries.pop("bias").flatten()
+            mean = theirs[pairs[norm]]["running_mean"]
+            theirs[pairs[norm]]["running_mean"] = mean - bias.to(mean.dtype)
+
+
+def _begins(name: str, beginnings: tuple[str, ...]) -> bool:
+    return bool(beginnings) and name.startswith(beginnings)
+
+
+def _weight(network: nn.Module, name: str) -> Tensor:
+    weight = network.get_submodule(name).weight
+    assert isinstance(weight, Tensor)
+    return weight
+
+
+def _channels(entries: Mapping[str, Tensor]) -> int:
+    """Channels of a norm."""
+    return len(entries["running_mean"])
+
+
+def _inputs(entries: Mapping[str, Tensor], slots: int, outputs: int) -> int:
+    """Input channels of the convolution whose weight has so many numbers, in any layout."""
+    weight = entries.get("kernel", entries.get("weight"))
+    return 0 if weight is None else weight.numel() // (slots * outputs)
+
+
+def _unet(found: Callable[[str], Mapping[str, Tensor]], slots: int) -> dict[str, Any]:
+    stem = _channels(found("stem.0.norm"))
+    return {
+        "in_channels": _inputs(found("stem.0.conv"), slots, stem),
+        "out_channels": found("head.module")["bias"].numel(),
+        "width": _channels(found("encoder.3.1.0.second.norm")) / 256,
+    }
+
+
+def _resunet(found: Callable[[str], Mapping[str, Tensor]]) -> dict[str, Any]:
+    first = found("encoder.0.entry.conv")["kernel"]
+    kernel = round(first.shape[0] ** (1 / 3))
+    return {
+        "in_channels": first.shape[1],
+        "out_channels": found("final")["bias"].numel(),
+        "first_kernel": kernel,
+        "width": _channels(found("encoder.3.entry.norm")) / 256,
+    }
+
+
+def _backbone(found: Callable[[str], Mapping[str, Tensor]]) -> dict[str, Any]:
+    outputs = _channels(found("stages.0.0.norm"))
+    return {
+        "in_channels": _inputs(found("stages.0.0.conv"), 27, outputs),
+        "width": _channels(found("stages.3.0.norm")) / 128,
+    }
+
+
+_SPUNET = PublishedNetwork(
+    "SpUNet-v1m1 of Pointcept",
+    "MIT",
+    SPCONV,
+    SpUNet,
+    lambda found: _unet(found, 125),
+    names.pointcept,
+    prefixes=("backbone.",),
+    pointwise=frozenset({"head.module"}),
+)
+_CENTERPOINT = PublishedNetwork(
+    "VoxelResBackBone8x of OpenPCDet",
+    "Apache-2.0",
+    replace(SPCONV, axes="zyx"),
+    VoxelResBackbone,
+    _backbone,
+    names.openpcdet,
+    prefixes=("backbone_3d.",),
+    biased=("conv1", "conv2"),
+)
+
+
+def _saved_as(published: PublishedNetwork, layout: ChannelsAround) -> PublishedNetwork:
+    assert isinstance(published.layout, ChannelsAround)
+    return replace(published, layout=replace(layout, axes=published.layout.axes))
+
+
+#: By the package (and how it was saved) and the network of ours.
+PUBLISHED: Mapping[tuple[str, str], PublishedNetwork] = {
+    ("torchsparse", "minkunet"): PublishedNetwork(
+        "MinkUNet of SPVNAS",
+        "MIT",
+        TORCHSPARSE,
+        MinkUNet42,
+        lambda found: _unet(found, 27),
+        names.spvnas,
+        idle=("point_transforms.",),
+    ),
+    ("torchsparse", "spvcnn"): PublishedNetwork(
+        "SPVCNN of SPVNAS",
+        "MIT",
+        TORCHSPARSE,
+        SPVCNN,
+        lambda found: _unet(found, 27),
+        names.spvnas,
+    ),
+    ("minkowski", "resunet"): PublishedNetwork(
+        "ResUNetBN2C of FCGF", "MIT", MINKOWSKI, ResUNetBN2C, _resunet, names.fcgf
+    ),
+    **{
+        (f"spconv{suffix}", model): _saved_as(published, layout)
+        for suffix, layout in (("", SPCONV), ("-rskc", SPCONV_RSKC), ("-rsck", SPCONV_RSCK))
+        for model, published in (("spunet", _SPUNET), ("centerpoint", _CENTERPOINT))
+    },
+}
+
+
+def published(package: str, model: str) -> PublishedNetwork:
+    """The published network of a package that a model of ours equals.
+
+    Args:
+        package: ``torchsparse``, ``minkowski`` or ``spconv``; ``spconv-rskc`` and ``spconv-rsck``
+            for files that were saved in these layouts.
+        model: of ours.
+
+    Raises:
+        ValueError: there is none; the message lists all.
+    """
+    found = PUBLISHED.get((package, model))
+    if found is None:
+        known = ", ".join(f"{name} of {one}" for one, name in PUBLISHED)
+        raise ValueError(
+            f"no published network of {package} equals our {model}; ready: {known}. Others: "
+            "pcnn.interop.load_state pairs the layers of any two networks"
+        )
+    return found

@@ -1,0 +1,297 @@
+"""Published networks in plain torch, from their descriptions, with the names of their own files.
+
+A network draws a parameter when it first asks for it, under the name and in the shape that the
+package gives it. So after one call its state is complete, and written independently of ours.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from tests.interop import definitions as defined
+
+
+class Plain:
+    """State, sites of the levels and the layers that all networks share.
+
+    Args:
+        sites: ``[N, 4]`` (batch, x, y, z); coarser levels are the floor of their halves.
+        eps: of the norms.
+    """
+
+    norm_suffix = ""
+
+    def __init__(self, sites: Tensor, eps: float = 1e-5) -> None:
+        self.state: dict[str, Tensor] = {}
+        self.eps = eps
+        self.levels = [sites]
+        self._draw = torch.Generator().manual_seed(5)
+
+    def parameter(self, name: str, *shape: int, scale: float = 1.0, shift: float = 0.0) -> Tensor:
+        if name not in self.state:
+            self.state[name] = torch.randn(shape, generator=self._draw) * scale + shift
+        return self.state[name]
+
+    def level(self, number: int) -> Tensor:
+        while len(self.levels) <= number:
+            finer = self.levels[-1].clone()
+            finer[:, 1:] = finer[:, 1:].div(2, rounding_mode="floor")
+            self.levels.append(finer.unique(dim=0))
+        return self.levels[number]
+
+    def norm(self, name: str, x: Tensor) -> Tensor:
+        name, channels = name + self.norm_suffix, x.shape[1]
+        weight = self.parameter(f"{name}.weight", channels, scale=0.1, shift=1.0)
+        bias = self.parameter(f"{name}.bias", channels, scale=0.1)
+        mean = self.parameter(f"{name}.running_mean", channels, scale=0.1)
+        var = self.parameter(f"{name}.running_var", channels, scale=0.05, shift=0.8).abs_()
+        return (x - mean) / (var + self.eps).sqrt() * weight + bias
+
+    def linear(self, name: str, x: Tensor, out: int) -> Tensor:
+        weight = self.parameter(f"{name}.weight", out, x.shape[1], scale=x.shape[1] ** -0.5)
+        return x @ weight.T + self.parameter(f"{name}.bias", out, scale=0.1)
+
+
+class SpvNas(Plain):
+    """MinkUNet and SPVCNN of SPVNAS (TorchSparse), ``cr`` an eighth."""
+
+    channels = (4, 4, 8, 16, 32, 32, 16, 12, 12)
+
+    def conv(
+        self, name: str, x: Tensor, out: int, size: int, levels: tuple[int, int], up: bool = False
+    ) -> Tensor:
+        shape = (size**3, x.shape[1], out) if size > 1 else (x.shape[1], out)
+        kernel = self.parameter(f"{name}.kernel", *shape, scale=(3 * x.shape[1]) ** -0.5)
+        if size == 1:
+            return x @ kernel
+        (source, target), places = levels, defined.torchsparse_offsets((size,) * 3)
+        stride = (1,) * 3 if source == target else (2,) * 3
+        sites = self.level(source), self.level(target)
+        return defined.by_offset(*sites, x, kernel, places, stride, up)
+
+    def residual(self, name: str, x: Tensor, out: int, level: int) -> Tensor:
+        same = level, level
+        y = self.norm(f"{name}.net.1", self.conv(f"{name}.net.0", x, out, 3, same)).relu()
+        y = self.norm(f"{name}.net.4", self.conv(f"{name}.net.3", y, out, 3, same))
+        if x.shape[1] != out:
+            beside = self.conv(f"{name}.downsample.0", x, out, 1, same)
+            x = self.norm(f"{name}.downsample.1", beside)
+        return (x + y).relu()
+
+    def stem(self, x: Tensor) -> Tensor:
+        for first in (0, 3):
+            x = self.conv(f"stem.{first}", x, self.channels[0], 3, (0, 0))
+            x = self.norm(f"stem.{first + 1}", x).relu()
+        return x
+
+    def stage(self, number: int, x: Tensor) -> Tensor:
+        name, out = f"stage{number}", self.channels[number]
+        x = self.conv(f"{name}.0.net.0", x, x.shape[1], 2, (number - 1, number))
+        x = self.norm(f"{name}.0.net.1", x).relu()
+        return self.residual(f"{name}.2", self.residual(f"{name}.1", x, out, number), out, number)
+
+    def up(self, number: int, x: Tensor, skip: Tensor) -> Tensor:
+        name, out, level = f"up{number}", self.channels[4 + number], 4 - number
+        x = self.conv(f"{name}.0.net.0", x, out, 2, (level + 1, level), True)
+        x = self.norm(f"{name}.0.net.1", x).relu()
+        x = self.residual(f"{name}.1.0", torch.cat([x, skip], 1), out, level)
+        return self.residual(f"{name}.1.1", x, out, level)
+
+    def minkunet(self, x: Tensor, classes: int) -> Tensor:
+        levels = [self.stem(x)]
+        for number in range(1, 5):
+            levels.append(self.stage(number, levels[-1]))
+        y = levels.pop()
+        for number in range(1, 5):
+            y = self.up(number, y, levels.pop())
+        return self.linear("classifier.0", y, classes)
+
+    def above(self, level: int) -> list[int]:
+        """Coarse row of every finest site."""
+        rows = {tuple(site): row for row, site in enumerate(self.level(level).tolist())}
+        sites = self.level(0).tolist()
+        return [rows[(b, *(c >> level for c in site))] for b, *site in sites]
+
+    def to_points(self, x: Tensor, level: int) -> Tensor:
+        rows = {tuple(site): row for row, site in enumerate(self.level(level).tolist())}
+        found = []
+        for batch, *site in self.level(0).tolist():
+            value, total = torch.zeros(x.shape[1]), 0.0
+            for corner in itertools.product((0, 1), repeat=3):
+                row = rows.get(
+                    (batch, *((c >> level) + d for c, d in zip(site, corner, strict=True)))
+                )
+                shares = [c / 2**level - (c >> level) for c in site]
+                weight = 1.0
+                for share, d in zip(shares, corner, strict=True):
+                    weight *= share if d else 1 - share
+                if row is not None:
+                    value, total = value + weight * x[row], total + weight
+            found.append(value / total)
+        return torch.stack(found)
+
+    def to_voxels(self, points: Tensor, level: int) -> Tensor:
+        above = torch.tensor(self.above(level))
+        rows = range(len(self.level(level)))
+        return torch.stack([points[above == row].mean(0) for row in rows])
+
+    def transform(self, number: int, points: Tensor, out: int) -> Tensor:
+        name = f"point_transforms.{number}"
+        return self.norm(f"{name}.1", self.linear(f"{name}.0", points, out)).relu()
+
+    def spvcnn(self, x: Tensor, classes: int) -> Tensor:
+        x0 = points = self.stem(x)
+        x1 = self.stage(1, x0)
+        x2 = self.stage(2, x1)
+        x3 = self.stage(3, x2)
+        x4 = self.stage(4, x3)
+        points = self.to_points(x4, 4) + self.transform(0, points, self.channels[4])
+        y2 = self.up(2, self.up(1, self.to_voxels(points, 4), x3), x2)
+        points = self.to_points(y2, 2) + self.transform(1, points, self.channels[6])
+        y4 = self.up(4, self.up(3, self.to_voxels(points, 2), x1), x0)
+        points = y4 + self.transform(2, points, self.channels[8])
+        return self.linear("classifier.0", points, classes)
+
+
+class Pointcept(Plain):
+    """SpUNet-v1m1 of Pointcept (spconv), an eighth as wide."""
+
+    channels = (4, 8, 16, 32, 32, 16, 12, 12)
+    layers = (2, 3, 4, 6, 2, 2, 2, 2)
+
+    def subm(self, name: str, x: Tensor, out: int, size: int, level: int) -> Tensor:
+        shape = out, size, size, size, x.shape[1]
+        weight = self.parameter(f"{name}.weight", *shape, scale=(3 * x.shape[1]) ** -0.5)
+        if size == 1:  # by its memory
+            return x @ weight.reshape(x.shape[1], out)
+        sites = self.level(level)
+        return defined.spconv(sites, sites, x, weight, (1,) * 3, (size // 2,) * 3)
+
+    def block(self, name: str, x: Tensor, out: int, level: int) -> Tensor:
+        y = self.norm(f"{name}.bn1", self.subm(f"{name}.conv1", x, out, 3, level)).relu()
+        y = self.norm(f"{name}.bn2", self.subm(f"{name}.conv2", y, out, 3, level))
+        if x.shape[1] != out:
+            x = self.norm(f"{name}.proj.1", self.subm(f"{name}.proj.0", x, out, 1, level))
+        return (x + y).relu()
+
+    def strided(self, name: str, x: Tensor, out: int, levels: tuple[int, int]) -> Tensor:
+        shape = out, 2, 2, 2, x.shape[1]
+        weight = self.parameter(f"{name}.0.weight", *shape, scale=(2 * x.shape[1]) ** -0.5)
+        sites = self.level(levels[0]), self.level(levels[1])
+        up = levels[0] > levels[1]
+        y = defined.spconv(*sites, x, weight, (2,) * 3, (0,) * 3, up)
+        return self.norm(f"{name}.1", y).relu()
+
+    def __call__(self, x: Tensor, classes: int) -> Tensor:
+        x = self.norm("conv_input.1", self.subm("conv_input.0", x, 4, 5, 0)).relu()
+        skips = [x]
+        for s in range(4):
+            x = self.strided(f"down.{s}", x, self.channels[s], (s, s + 1))
+            for number in range(self.layers[s]):
+                x = self.block(f"enc.{s}.block{number}", x, self.channels[s], s + 1)
+            skips.append(x)
+        skips.pop()
+        for s in reversed(range(4)):
+            out = self.channels[7 - s]
+            x = torch.cat([self.strided(f"up.{s}", x, out, (s + 1, s)), skips.pop()], 1)
+            for number in range(self.layers[7 - s]):
+                x = self.block(f"dec.{s}.block{number}", x, out, s)
+        bias = self.parameter("final.bias", classes, scale=0.1)
+        return self.subm("final", x, classes, 1, 0) + bias
+
+
+class Fcgf(Plain):
+    """ResUNetBN2C of FCGF (MinkowskiEngine), an eighth as wide."""
+
+    norm_suffix = ".bn"
+
+    def conv(self, name: str, x: Tensor, out: int, size: int, levels: tuple[int, int]) -> Tensor:
+        shape = (size**3, x.shape[1], out) if size > 1 else (x.shape[1], out)
+        kernel = self.parameter(f"{name}.kernel", *shape, scale=(3 * x.shape[1]) ** -0.5)
+        (source, target), places = levels, defined.minkowski_offsets((size,) * 3)
+        stride = (1,) * 3 if source == target else (2,) * 3
+        sites = self.level(source), self.level(target)
+        return defined.by_offset(*sites, x, kernel, places, stride, source > target)
+
+    def part(self, number: str, x: Tensor, out: int, size: int, levels: tuple[int, int]) -> Tensor:
+        x = self.norm(f"norm{number}", self.conv(f"conv{number}", x, out, size, levels))
+        name, same = f"block{number}", (levels[1], levels[1])
+        y = self.norm(f"{name}.norm1", self.conv(f"{name}.conv1", x, out, 3, same)).relu()
+        y = self.norm(f"{name}.norm2", self.conv(f"{name}.conv2", y, out, 3, same))
+        return (x + y).relu()
+
+    def __call__(self, x: Tensor, outputs: int) -> Tensor:
+        skips = []
+        for number, (out, size) in enumerate([(4, 5), (8, 3), (16, 3), (32, 3)]):
+            x = self.part(f"{number + 1}", x, out, size, (max(0, number - 1), number))
+            skips.append(x)
+        x = skips.pop()
+        for number, out in ((4, 16), (3, 8), (2, 8)):
+            x = self.part(f"{number}_tr", x, out, 3, (number - 1, number - 2))
+            x = torch.cat([x, skips.pop()], 1)
+        x = self.conv("conv1_tr", x, 8, 1, (0, 0)).relu()
+        x = self.conv("final", x, outputs, 1, (0, 0))
+        x = x + self.parameter("final.bias", 1, outputs, scale=0.1)
+        return x / x.norm(dim=1, keepdim=True)
+
+
+class OpenPcDet(Plain):
+    """VoxelResBackBone8x of OpenPCDet (spconv), an eighth as wide; sites are (batch, z, y, x)."""
+
+    def __init__(self, sites: Tensor, shape: Sequence[int]) -> None:
+        super().__init__(sites, 1e-3)
+        self.shape = tuple(shape)  # (z, y, x)
+
+    def subm(self, name: str, x: Tensor, out: int, bias: bool = False) -> Tensor:
+        weight = self.parameter(f"{name}.weight", out, 3, 3, 3, x.shape[1], scale=0.3)
+        y = defined.spconv(self.levels[-1], self.levels[-1], x, weight, (1,) * 3, (1,) * 3)
+        return y + self.parameter(f"{name}.bias", out, scale=0.5) if bias else y
+
+    def strided(
+        self,
+        name: str,
+        x: Tensor,
+        out: int,
+        size: Sequence[int],
+        stride: Sequence[int],
+        padding: Sequence[int],
+    ) -> Tensor:
+        axes = list(zip(self.shape, size, stride, padding, strict=True))
+        self.shape = tuple((n + 2 * p - k) // s + 1 for n, k, s, p in axes)
+        reached = set()
+        for batch, *site in self.levels[-1].tolist():
+            for slot in itertools.product(*map(range, size)):
+                place = [c + p - k for c, p, k in zip(site, padding, slot, strict=True)]
+                if not any(at % s for at, s in zip(place, stride, strict=True)):
+                    cell = [at // s for at, s in zip(place, stride, strict=True)]
+                    if all(0 <= c < n for c, n in zip(cell, self.shape, strict=True)):
+                        reached.add((batch, *cell))
+        outputs = torch.tensor(sorted(reached))
+        weight = self.parameter(f"{name}.weight", out, *size, x.shape[1], scale=0.3)
+        y = defined.spconv(self.levels[-1], outputs, x, weight, stride, padding)
+        self.levels.append(outputs)
+        return y
+
+    def block(self, name: str, x: Tensor) -> Tensor:
+        y = self.norm(f"{name}.bn1", self.subm(f"{name}.conv1", x, x.shape[1], True)).relu()
+        return (
+            x + self.norm(f"{name}.bn2", self.subm(f"{name}.conv2", y, x.shape[1], True))
+        ).relu()
+
+    def __call__(self, x: Tensor) -> list[Tensor]:
+        x = self.norm("conv_input.1", self.subm("conv_input.0", x, 2)).relu()
+        found = []
+        for stage, out in ((1, 2), (2, 4), (3, 8), (4, 16)):
+            if stage > 1:
+                padding = (0, 1, 1) if stage == 4 else (1, 1, 1)
+                x = self.strided(f"conv{stage}.0.0", x, out, (3,) * 3, (2,) * 3, padding)
+                x = self.norm(f"conv{stage}.0.1", x).relu()
+            for number in (0, 1):
+                x = self.block(f"conv{stage}.{number + (stage > 1)}", x)
+            found.append(x)
+        x = self.strided("conv_out.0", x, 16, (3, 1, 1), (2, 1, 1), (0, 0, 0))
+        return [*found, self.norm("conv_out.1", x).relu()]
