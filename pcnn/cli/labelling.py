@@ -161,7 +161,7 @@ class Labelling:
             )
         if self.picture:
             self._draw(predictor, cloud, found, target)
-        if self.view:
+        if self.view and found.returns:
             page = target.with_name(f"{target.name}.html")
             self.console.say(prediction_view(predictor, cloud, found).write(page))
         number, sums = found.counts(len(predictor.class_names))

@@ -30,6 +30,10 @@ if TYPE_CHECKING:
     from pcnn.datasets.readers.channels import Reading
 
 
+#: Clouds up to which each has a page without being asked for: a page takes some MB.
+_VIEWED = 10
+
+
 def predict(
     paths: Annotated[
         list[Path],
@@ -63,8 +67,13 @@ def predict(
     ply: Annotated[bool, typer.Option(help="Write a coloured .ply beside the labels.")] = True,
     picture: Annotated[bool, typer.Option(help="Draw the labelled cloud as a .png.")] = True,
     view: Annotated[
-        bool, typer.Option("--view", help="Write NAME.html too: the labelled cloud in a browser.")
-    ] = False,
+        bool | None,
+        typer.Option(
+            "--view/--no-view",
+            help="Write NAME.html, the labelled cloud in a browser. Default: of ten clouds or "
+            "fewer.",
+        ),
+    ] = None,
     columns: Columns = None,
     fill: Fill = None,
     intensity_max: IntensityMax = None,
@@ -73,7 +82,7 @@ def predict(
     max_gib: MaxGib = None,
     allow_targets: AllowTargets = None,
 ) -> None:
-    """Label every point of clouds; write labels, a coloured .ply and a picture of each.
+    """Label every point of clouds; write labels, a coloured .ply, a picture and a page of each.
 
     Labels are written in the format of the cloud: .las and .laz whole, with classification, .ply
     and .pcd whole, with label; for .bin files NAME.label with a word a point, for others
@@ -114,7 +123,7 @@ def predict(
         margin=margin,
         ply=ply,
         picture=picture,
-        view=view,
+        view=len(targets) <= _VIEWED if view is None else view,
     )
     bad = missing + label_all(labelling, targets, console)
     labelling.summarise()

@@ -90,7 +90,7 @@ def cloud(n: int, seed: int = 0) -> np.ndarray:
     return ((generator.random((n, 4)) - [0.5, 0.5, 0.5, 0]) * scale).astype(np.float32)
 
 
-run = partial(invoke, "predict", "--no-picture")
+run = partial(invoke, "predict", "--no-picture", "--no-view")
 
 
 def labels(out: Path, name: str) -> np.ndarray:
@@ -169,7 +169,7 @@ def test_predictions_are_those_of_the_network_that_was_saved(
 
 def test_an_empty_cloud_has_an_empty_result(checkpoint: Path, tmp_path: Path) -> None:
     (tmp_path / "empty.bin").touch()
-    run(checkpoint, tmp_path / "empty.bin", "--out", tmp_path / "out", code=0)
+    run(checkpoint, tmp_path / "empty.bin", "--out", tmp_path / "out", "--view", code=0)
     assert labels(tmp_path / "out", "empty").shape == (0,)
 
 

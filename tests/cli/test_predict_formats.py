@@ -89,7 +89,7 @@ def test_a_page_shows_classes_and_confidence(
 ) -> None:
     points, out = cloud(300), tmp_path / "out"
     points.tofile(tmp_path / "a.bin")
-    run(kitti, tmp_path / "a.bin", "--out", out, "--no-ply", "--no-picture", "--view")
+    run(kitti, tmp_path / "a.bin", "--out", out, "--no-ply", "--view")
     content, arrays = held(out / "a.html")
     (shown,) = content["clouds"]
     rows = arrays[shown["arrays"]["rows"]].astype(int)
