@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import TypeVar
 
@@ -85,13 +85,27 @@ class EpochSampler:
         words = np.random.PCG64(np.random.SeedSequence([self.seed, epoch], spawn_key=(0,)))
         return np.argsort(words.random_raw(self.n), kind="stable").astype(np.int64)
 
-    def shared_order(self, epoch: int) -> np.ndarray:
-        """Return `order`, in which ranks have equal shares of the cost of every step, int64 [n]."""
-        order = self.order(epoch)
-        if self.costs is None or self.world == 1:
-            return order
-        words = np.random.PCG64(np.random.SeedSequence([self.seed, epoch], spawn_key=(1,)))
-        return balanced(order, self.costs, self.batch_size, self.world, self.within, words)
+    def batches_of(self, epoch: int) -> Callable[[int], np.ndarray]:
+        """Return what gives this rank's samples of a step of an epoch, [batch_size]."""
+        order, size = self.order(epoch), self.batch_size * self.world
+        costs = None if self.world == 1 else self.costs
+        dealt: dict[int, np.ndarray] = {}  # the latest steps among which samples change places
+
+        def samples(step: int) -> np.ndarray:
+            if costs is None:
+                found = order[step * size : (step + 1) * size]
+            else:
+                window, at = divmod(step, self.within)
+                if window not in dealt:
+                    dealt.clear()
+                    last = min((window + 1) * self.within, self.batches_per_epoch)
+                    part = order[window * self.within * size : last * size]
+                    seeds = np.random.SeedSequence([self.seed, epoch, window], spawn_key=(1,))
+                    dealt[window] = balanced(part, costs, self.world, size, np.random.PCG64(seeds))
+                found = dealt[window][at]
+            return found[self.rank * self.batch_size : (self.rank + 1) * self.batch_size]
+
+        return samples
 
     def batches(self, position: int = 0) -> Iterator[list[Key]]:
         """Yield this rank's batches of keys from the given batch count on, without end.
@@ -103,10 +117,9 @@ class EpochSampler:
             raise ValueError(f"position must be at least 0, got {position}")
         epoch, offset = divmod(position, self.batches_per_epoch)
         while True:
-            order = self.shared_order(epoch)
+            samples = self.batches_of(epoch)
             for step in range(offset, self.batches_per_epoch):
-                first = (step * self.world + self.rank) * self.batch_size
-                yield [(epoch, int(i)) for i in order[first : first + self.batch_size]]
+                yield [(epoch, int(i)) for i in samples(step)]
             epoch, offset = epoch + 1, 0
 
     def fingerprint(self) -> dict[str, int]:
@@ -122,38 +135,26 @@ class EpochSampler:
 
 
 def balanced(
-    order: np.ndarray,
-    costs: np.ndarray,
-    batch_size: int,
-    world: int,
-    within: int,
-    words: np.random.PCG64,
+    part: np.ndarray, costs: np.ndarray, world: int, size: int, words: np.random.PCG64
 ) -> np.ndarray:
-    """Samples of an epoch in an order whose slices cost alike.
+    """Samples of some steps, dealt so that the ranks of a step have like costs.
 
     Args:
-        order: [n] samples.
+        part: [steps * size] samples.
         costs: [n] by sample.
-        batch_size: samples of a slice.
-        world: slices of a step.
-        within: steps among which samples change places.
-        words: random words that decide which step of those comes first.
+        world: number of ranks.
+        size: samples of a step.
+        words: random words that decide which step comes first.
 
     Returns:
-        [n] int64: the same samples; those behind the last whole step stay where they are.
+        [steps, size]: the same samples, those of a rank side by side. Several steps hold samples of
+        like cost each; of a single step the samples stay the same.
     """
-    size, found = batch_size * world, order.copy()
-    whole = len(order) // size * size
-    for start in range(0, whole, size * within):
-        part = order[start : min(start + size * within, whole)]
-        # the most costly first: what is given last evens out what was given before
-        part = part[np.argsort(-costs[part], kind="stable")] if within > 1 else part
-        steps = part.reshape(-1, size)
-        if within > 1:
-            steps = steps[np.argsort(words.random_raw(len(steps)), kind="stable")]
-        dealt = np.concatenate([_dealt(step, costs, batch_size, world) for step in steps])
-        found[start : start + len(dealt)] = dealt
-    return found
+    steps = part.reshape(-1, size)
+    if len(steps) > 1:
+        steps = part[np.argsort(-costs[part], kind="stable")].reshape(-1, size)
+        steps = steps[np.argsort(words.random_raw(len(steps)), kind="stable")]
+    return np.stack([_dealt(step, costs, size // world, world) for step in steps])
 
 
 def _dealt(step: np.ndarray, costs: np.ndarray, batch_size: int, world: int) -> np.ndarray:
