@@ -171,6 +171,38 @@ def test_pooling(axes: int, setting: tuple[int, int, int, int]) -> None:
     check_gradients(torch.nn.Identity(), x.features, most.features, expected)
 
 
+@pytest.mark.usefixtures("where")
+def test_layers_on_maps_of_either_builder() -> None:
+    """Rows in any order: maps are written in the tensor's rows, whatever built them."""
+    net = spconv.SparseSequential(
+        spconv.SubMConv3d(2, 3, 3, indice_key="a"),
+        spconv.SparseConv3d(3, 3, 3, 2, 1, indice_key="d"),
+        spconv.SubMConv3d(3, 3, 3),
+        spconv.SparseInverseConv3d(3, 2, 3, indice_key="d"),
+        spconv.SparseMaxPool3d(2),
+    ).double()
+    x, ordered = tensor(3, 2, many=60), tensor(3, 2, many=60, ordered=True)
+    same = ordered.replace_feature(at(x.dense(), ordered.indices))
+    assert not torch.equal(x.indices, ordered.indices)
+    first, second = net(x), net(same)
+    assert torch.equal(first.indices, second.indices)
+    torch.testing.assert_close(first.features, second.features, atol=DENSE, rtol=DENSE)
+    leaves = [x.features, *net.parameters()]
+    for total in zip(
+        torch.autograd.grad(first.features.square().sum(), leaves, retain_graph=True),
+        torch.autograd.grad(second.features.square().sum(), leaves),
+        strict=True,
+    ):
+        torch.testing.assert_close(*total, atol=DENSE, rtol=DENSE)
+
+
+def test_compiled_code_goes_around_the_layers() -> None:
+    net = spconv.SparseSequential(spconv.SubMConv2d(3, 3, 3), torch.nn.ReLU()).double()
+    x = tensor(2, 3)
+    compiled = torch.compile(net, backend="eager")
+    torch.testing.assert_close(compiled(x).features, net(x).features)
+
+
 def test_global_pooling() -> None:
     x = tensor(2, 3)
     most, mean = spconv.SparseGlobalMaxPool()(x), spconv.SparseGlobalAvgPool()(x)

@@ -158,6 +158,8 @@ class SparseConvolution(SparseModule):
         """``[1]`` int32, largest number of output sites so far; ``None``: not recorded."""
         return None if self.voxel_count is None else self.voxel_count.buffer
 
+    # sites and maps are found in the call: compiled code leaves the layer as it is
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
     def forward(self, input: SparseConvTensor) -> SparseConvTensor:
         """Convolve features ``[N_in, C_in]`` to ``[N_out, C_out]``.
 
