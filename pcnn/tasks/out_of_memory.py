@@ -125,13 +125,17 @@ class MemoryGuard:
     def _one(self, part: Any, number: int, scale: Tensor) -> None:
         self._task.__dict__["log"] = _nothing  # figures of a part are none of the batch
         try:
-            loss = self._inner(part, number)
+            with self._task.trainer.precision_plugin.train_step_context():
+                loss = self._inner(part, number)
         finally:
             del self._task.__dict__["log"]
         loss.backward(scale.to(loss.dtype))
 
     @torch.no_grad()
     def _average(self) -> None:
+        if self._task.trainer.world_size == 1 and not self._lost:
+            self._begun = False
+            return
         trained = [one for one in self._task.parameters() if one.requires_grad]
         lost = torch.full((), float(self._lost), device=self._task.device)
         self._lost = self._begun = False

@@ -47,6 +47,7 @@ class Small(NetworkTask):
         net = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1))
         super().__init__(net, partial(torch.optim.SGD, lr=0.1), constant)
         self.room, self.at, self.of_rank, self.in_backward = room, at, rank, backward
+        self.dtypes: list[torch.dtype] = []
 
     def training_step(self, batch: Rows, batch_idx: int) -> Tensor:
         short = batch.batch_size > self.room and self.global_step == self.at
@@ -54,6 +55,7 @@ class Small(NetworkTask):
         if short and not self.in_backward:
             raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB")
         first = self.net[0](batch.rows)
+        self.dtypes.append(first.dtype)
         if short:
             first.register_hook(full)
         self.log("train/loss", first.detach().mean(), batch_size=batch.batch_size)
@@ -95,6 +97,13 @@ def test_parts_give_the_step_of_the_batch(
     else:  # what the first of two batches gave cannot be told from what broke off
         assert "left out, with its step" in caplog.text
     assert "global_batch_size" in caplog.text
+
+
+def test_parts_have_the_precision_of_the_batch(tmp_path: Path) -> None:
+    task = Small(1, 1)
+    trained(tmp_path, task, "split", batches(), precision="bf16-mixed")
+    assert len(task.dtypes) > 6
+    assert set(task.dtypes) == {torch.bfloat16}
 
 
 def test_a_step_that_is_left_out_teaches_nothing(tmp_path: Path) -> None:
