@@ -13,7 +13,6 @@ import torch
 from tests.experiment.command import REPOSITORY, TINY, VARIABLES
 from tests.experiment.tiny_kitti import write_tiny_kitti
 
-
 #: A store of their own for the ranks of every start: in the agent's, which torch shares among them,
 #: a rank may find the address of one that was killed.
 FRESH = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
