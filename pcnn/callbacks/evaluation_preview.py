@@ -137,8 +137,8 @@ class EvaluationPicture(EvaluationPreview[T]):
         """Draw it into `path`; `data` is the data module, `when` a note for the title."""
 
     @abstractmethod
-    def view(self, first: T, pl_module: LightningModule, data: Any, when: str) -> View:
-        """The page of it; arguments as of `draw`."""
+    def view(self, first: T, pl_module: LightningModule, data: Any, when: str) -> View | None:
+        """The page of it, None where there is no point to show; arguments as of `draw`."""
 
     def show(
         self, kept: Sequence[T], trainer: Trainer, pl_module: LightningModule, stage: str
@@ -150,8 +150,9 @@ class EvaluationPicture(EvaluationPreview[T]):
             when = f"step {trainer.global_step}" if fitting else stage
             data = getattr(trainer, "datamodule", None)
             self.draw(kept[0], pl_module, data, when)
-            if self.view_points:
-                self.view(kept[0], pl_module, data, when).write(self.page)
+            page = self.view(kept[0], pl_module, data, when) if self.view_points else None
+            if page is not None:
+                page.write(self.page)
 
 
 LIMIT = 50_000  # points of an Object3D: 4 MB of JSON for every 10,000, and viewers drop the rest

@@ -155,8 +155,12 @@ class PairPicture(EvaluationPicture[ShownPair]):
         name = f"{first.name}   ({when})"
         overlay_picture(replace(_labelled(first, data), name=name), self.path)
 
-    def view(self, first: ShownPair, pl_module: LightningModule, data: Any, when: str) -> View:
+    def view(
+        self, first: ShownPair, pl_module: LightningModule, data: Any, when: str
+    ) -> View | None:
         """The clouds as given and as registered."""
+        if not len(first.source) + len(first.target):
+            return None
         name = f"{first.name} ({when})"
         return shown_pair_view(replace(_labelled(first, data), name=name), self.view_points)
 

@@ -93,8 +93,10 @@ class PredictionPicture(EvaluationPicture[Scan]):
             source=getattr(data, "source_kind", None),
         )
 
-    def view(self, first: Scan, pl_module: LightningModule, data: Any, when: str) -> View:
+    def view(self, first: Scan, pl_module: LightningModule, data: Any, when: str) -> View | None:
         """The scan with prediction, truth and mistakes."""
+        if not np.isfinite(first.points).all() or not len(first.points):
+            return None
         task: Any = pl_module
         labels = {"prediction": first.pred}
         if first.target is not None:

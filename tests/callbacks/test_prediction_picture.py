@@ -29,6 +29,11 @@ def test_validation_and_test_draw_the_first_scan(tmp_path):
     assert len(arrays[cloud["arrays"]["rows"]]) > 0
 
 
+def test_a_scan_without_points_has_no_page(tmp_path):
+    empty = Scan(np.empty((0, 3), np.float32), np.empty(0, np.int64), None, "a")
+    assert PredictionPicture(tmp_path).view(empty, Segmenting(), None, "val") is None
+
+
 def test_pages_are_bounded_and_can_be_left_out(tmp_path):
     for limit in (0, 10):
         picture = PredictionPicture(tmp_path, view_points=limit)

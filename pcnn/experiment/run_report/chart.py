@@ -10,7 +10,7 @@ from html import escape
 import numpy as np
 
 WIDTH, HEIGHT = 420, 230
-LEFT, RIGHT, TOP, BOTTOM = 52, 10, 26, 34
+LEFT, RIGHT, TOP, BOTTOM = 62, 10, 26, 34
 
 #: Points of a line; of more, means of neighbours are drawn.
 MOST = 500
@@ -63,7 +63,7 @@ def line_chart(title: str, lines: Sequence[Line], wide: bool = False) -> str:
         parts.append(
             f'<text class="tick end" x="{LEFT - 5}" y="{at + 4:.1f}">{_short(tick)}</text>'
         )
-    for tick in x.ticks():
+    for tick in x.ticks(least=1.0):
         parts.append(
             f'<text class="tick mid" x="{x(tick):.1f}" y="{HEIGHT - 16}">{_short(tick)}</text>'
         )
@@ -104,8 +104,8 @@ class _Axis:
             low, high, value = math.log(low), math.log(high), math.log(value)
         return self.begin + (value - low) / (high - low) * (self.end - self.begin)
 
-    def ticks(self) -> list[float]:
-        """Round values within, about four."""
+    def ticks(self, least: float = 0.0) -> list[float]:
+        """Round values within, about four, at least so far from each other."""
         if self.logarithmic:
             first, last = math.floor(math.log10(self.low)), math.ceil(math.log10(self.high))
             every = max(1, (last - first) // 4)
@@ -113,7 +113,7 @@ class _Axis:
             return [tick for tick in tens if self.low <= tick <= self.high]
         raw = (self.high - self.low) / 4
         ten = 10.0 ** math.floor(math.log10(raw))
-        step = next(m * ten for m in (1, 2, 5, 10) if m * ten >= raw)
+        step = max(next(m * ten for m in (1, 2, 5, 10) if m * ten >= raw), least)
         first = math.ceil(self.low / step)
         return [step * n for n in range(first, math.floor(self.high / step + 1e-9) + 1)]
 

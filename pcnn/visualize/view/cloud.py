@@ -40,7 +40,8 @@ class ViewedCloud:
         color: of the cloud as a whole; None leaves the choice to the page.
 
     Raises:
-        ValueError: shapes that do not fit together, or a layer of labels of another name.
+        ValueError: points that are not finite, shapes that do not fit together, or a layer of
+            labels of another name.
     """
 
     name: str
@@ -57,6 +58,8 @@ class ViewedCloud:
         n = len(self.points)
         if self.points.shape != (n, 3):
             raise ValueError(f"{self.name}: points must be [P, 3], got {list(self.points.shape)}")
+        if not np.isfinite(self.points).all():
+            raise ValueError(f"{self.name}: points must be finite; leave missing returns out")
         strange = [name for name in self.labels if name not in LABELS]
         if strange:
             raise ValueError(f"{self.name}: labels are {', '.join(LABELS)}, got {strange[0]!r}")

@@ -188,3 +188,5 @@ def test_what_cannot_be_shown_is_refused() -> None:
         cloud(three, labels={"other": np.zeros(3, int)})
     with pytest.raises(ValueError, match="intensity of 2 points, expected 3"):
         cloud(three, intensity=np.zeros(2))
+    with pytest.raises(ValueError, match="points must be finite"):
+        cloud(np.full((3, 3), np.inf))
