@@ -204,6 +204,7 @@ def test_they_can_be_sent() -> None:
     x = x.replace_feature(x.features.detach())
     y = pickle.loads(pickle.dumps(x))
     assert torch.equal(y.indices, x.indices)
+    assert (set(x.indice_dict), set(y.indice_dict)) == ({"a"}, set())
     layer = spconv.SubMConv3d(3, 3, 3, indice_key="a").double()
     again = pickle.loads(pickle.dumps(layer))
     assert torch.equal(again(y).features, layer(x).features)

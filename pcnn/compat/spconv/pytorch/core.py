@@ -117,6 +117,10 @@ class SparseConvTensor:
         self.benchmark_record: dict[str, Any] = {}
         self._sites = Sites(indices, self.spatial_shape, self.batch_size)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Copies and pickles take no maps along: layers find them again."""
+        return {**self.__dict__, "indice_dict": {}}
+
     def __repr__(self) -> str:
         return f"SparseConvTensor[shape={self._features.shape}]"
 
