@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from pcnn.cli.app import refusing
+from pcnn.cli.options import Device, chosen_device
 from pcnn.escaping import say
 
 
@@ -18,6 +19,18 @@ def export(
         str | None,
         typer.Option(help="Commit of the training, if the run did not record it."),
     ] = None,
+    calibrate: Annotated[
+        bool,
+        typer.Option(
+            "--calibrate",
+            help="Find the temperature at which probabilities are right, on the validation clouds "
+            "of the run.",
+        ),
+    ] = False,
+    root: Annotated[
+        str | None, typer.Option(help="Folder of the data set for --calibrate; the run's.")
+    ] = None,
+    device: Device = "auto",
 ) -> None:
     """Write the network of a checkpoint without its optimiser, in half precision.
 
@@ -29,7 +42,17 @@ def export(
     if out.suffix != ".safetensors":
         raise typer.BadParameter(f"{out}: name a file that ends in .safetensors")
     with refusing():
-        facts = written(checkpoint, out, revision)
+        temperature = None
+        if calibrate:
+            from pcnn.experiment.calibrate import calibrate as measured
+
+            found = measured(checkpoint, chosen_device(device), root)
+            temperature = found.temperature
+            say(
+                f"temperature {temperature:.3f}: calibration error {found.before:.3f} without, "
+                f"{found.after:.3f} with it, on {found.clouds} validation clouds"
+            )
+        facts = written(checkpoint, out, revision, temperature)
     figures = facts.pop("figures")
     say(f"{out}: {out.stat().st_size / 2**20:.1f} MiB")
     for name, value in {**facts, **figures}.items():

@@ -19,7 +19,12 @@ DROPPED = ("logger", "callbacks", "trainer", "ckpt_path", "resume", "run_dir", "
 PLACES = {"root": None, "benchmarks": None, "metadata": None, "data_dir": "data"}
 
 
-def export(checkpoint: str | Path, out: str | Path, revision: str | None = None) -> dict[str, Any]:
+def export(
+    checkpoint: str | Path,
+    out: str | Path,
+    revision: str | None = None,
+    temperature: float | None = None,
+) -> dict[str, Any]:
     """Write a checkpoint's network without its optimiser, and without names of folders.
 
     Weights become float16; what has one dimension (norms, biases) stays as it is, because running
@@ -31,6 +36,7 @@ def export(checkpoint: str | Path, out: str | Path, revision: str | None = None)
             that was exported before, its own figures and revision are kept.
         out: file to write, whole.
         revision: of the code that trained, where the run did not know it; None takes the run's.
+        temperature: that predictions divide logits by; None keeps the checkpoint's, if it has one.
 
     Returns:
         The record of its training that the file holds.
@@ -62,6 +68,8 @@ def export(checkpoint: str | Path, out: str | Path, revision: str | None = None)
         "figures": dict(metrics.get("metrics") or before.get("figures", {})),
     }
     kept = without_places({key: value for key, value in config.items() if key not in DROPPED})
+    if temperature is not None:
+        kept["data"] = {**kept["data"], "temperature": temperature}
     kept["tags"] = ["simulated"] if facts["source"] != "real" else []
     written = {
         "state_dict": weights,

@@ -17,7 +17,7 @@ from omegaconf import DictConfig
 
 from pcnn.callbacks import Checkpoint, RunCheckpoint, StopOnSignal, StopSignals, WarmUp
 from pcnn.console import Console
-from pcnn.experiment import build, report, run_folder
+from pcnn.experiment import build, fine_tuning, report, run_folder
 from pcnn.experiment.check import checked, is_network
 from pcnn.experiment.class_weights import with_counted_weights
 from pcnn.experiment.command_line import program
@@ -156,6 +156,9 @@ def execute(run: Run, stop: StopSignals) -> float | None:
     task = build.task(cfg)
     if cfg.ckpt_path is not None:
         check_fit(cfg)
+    begun_with = None
+    if cfg.train:
+        begun_with = fine_tuning.prepare(task, cfg, begins=run.checkpoint is None)
     if rank() == 0:
         run_folder.record(run.folder, cfg, run.resumed)
         tell_other_ranks(run.folder)
@@ -176,7 +179,11 @@ def execute(run: Run, stop: StopSignals) -> float | None:
     datamodule.trainer = trainer  # whose devices share the cores of the machine
     report.say_begin(console, cfg, run.folder, task)
     workers: int = datamodule.workers  # type: ignore[attr-defined]  # of every one here
-    for line in [*taken, f"loading: {counted(workers, 'worker')}"]:
+    for line in [
+        *taken,
+        *([begun_with] if begun_with else []),
+        f"loading: {counted(workers, 'worker')}",
+    ]:
         console.say(line)
     try:
         return fit_and_evaluate(run, cfg, trainer, task, datamodule, console, stop)
@@ -337,6 +344,8 @@ def quieten() -> None:
     warnings.filterwarnings("ignore", ".*recommended to use .*sync_dist=True.*")
     # an epoch of a small set is shorter than the interval; the steps of the next ones count on
     warnings.filterwarnings("ignore", ".*smaller than the logging interval.*")
+    # layers that are frozen, which the run says
+    warnings.filterwarnings("ignore", ".*in eval mode at the start of training.*")
     # a set of one cloud has none to validate with, which the data module says
     warnings.filterwarnings("ignore", ".*Total length of `list` across ranks is zero.*")
     # an evaluation takes the weights of a checkpoint, not the state of the training's callbacks

@@ -13,7 +13,7 @@ from omegaconf import MISSING
 
 from pcnn.experiment.registration_options import RegistrationOptions
 from pcnn.experiment.targets import Target
-from pcnn.ranges import Channels, Seed
+from pcnn.ranges import Channels, Factor, Seed
 
 #: Types of the keys that describe a group; its other keys are arguments of its `_target_`.
 ABOUT: Mapping[str, Mapping[str, Any]] = {
@@ -57,6 +57,9 @@ class Config:
     train: bool = True  # fit
     test: bool = False  # test the best checkpoint, or ckpt_path when not fitted
     ckpt_path: Optional[str] = None  # noqa: UP045
+    init_from: Optional[str] = None  # noqa: UP045 - weights to begin with: a name, a checkpoint
+    freeze: list[str] = field(default_factory=list)  # patterns of layers that do not learn
+    rate_by_depth: Factor = 1.0  # factor of the rate from a stage of the network to the one before
     resume: Optional[str] = None  # noqa: UP045 - a run folder to continue
     run_dir: Optional[str] = None  # noqa: UP045 - default logs/<task>/<date_time>
     allow_targets: list[str] = field(default_factory=list)  # packages of the user's own, let in

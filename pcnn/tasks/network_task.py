@@ -26,6 +26,7 @@ from pcnn.runtime.compile import Compiled, compile
 from pcnn.runtime.optimizer_graph import update_as_graph
 from pcnn.tasks.fused_optimizer import leaves_steps_out, made_for
 from pcnn.tasks.graphed_steps import GraphedSteps, capture_on
+from pcnn.tasks.layers_of import depths, matching, still
 from pcnn.tasks.out_of_memory import MemoryGuard, OutOfMemory, share_buffers
 from pcnn.tensor import SparseTensor
 
@@ -79,6 +80,9 @@ class NetworkTask(L.LightningModule):
         #: whether each device keeps a part of the optimiser's state alone
         self.shard_optimizer = False
         self._guard: MemoryGuard | None = None
+        #: Factor of the learning rate from a stage of the network to the one before it.
+        self.rate_by_depth = 1.0
+        self._frozen: list[nn.Module] = []
         self._graphed: GraphedSteps | None = None
         # in a dict, unseen by torch: the parameters would be there twice, under other names; by the
         # network's id, which a copy of the task does not share, as it must not the compiled code
@@ -268,9 +272,43 @@ class NetworkTask(L.LightningModule):
             algorithm = GradClipAlgorithmType(gradient_clip_algorithm or "norm")
             Precision.clip_gradients(plugin, optimizer, most, algorithm)
 
+    def freeze_layers(self, patterns: Sequence[str]) -> None:
+        """Keep layers from learning, and their norms at the statistics that they have.
+
+        Args:
+            patterns: of their names in the network, as ``stem`` or ``encoder.*``.
+
+        Raises:
+            ValueError: a pattern that no layer has.
+        """
+        self._frozen = matching(self.net, patterns)
+        still(self._frozen)
+
+    def train(self, mode: bool = True) -> NetworkTask:
+        """Switch between training and evaluation, in which frozen layers stay."""
+        super().train(mode)
+        still(self._frozen)
+        return self
+
+    def _rates(self) -> Mapping[int, float] | None:
+        """The rate of every parameter, by its identity; None where one serves all."""
+        if self.rate_by_depth == 1.0:
+            return None
+        given = getattr(self.make_optimizer, "keywords", {})
+        if "lr" not in given:
+            raise UserError("rate_by_depth needs task.optimizer.lr, the rate of the last layers")
+        behind = depths(self.net)
+        return {
+            id(one): given["lr"] * self.rate_by_depth ** behind.get(id(one), 0)
+            for one in self.net.parameters()
+        }
+
     def configure_optimizers(self) -> OptimizerLRSchedulerConfig:
         """The optimiser, and its schedule stepped after every optimiser step."""
-        groups = parameter_groups(self.net, self.decay_norms_and_biases)
+        rates = self._rates()
+        groups = parameter_groups(self.net, self.decay_norms_and_biases, rates)
+        if not groups:
+            raise UserError("freeze leaves no layer to train.\npossible: fewer patterns")
         if self.shard_optimizer and self.trainer.world_size > 1:
             optimizer = sharded(self.make_optimizer, groups)
         else:
@@ -312,7 +350,9 @@ def sharded(make: Callable[..., Optimizer], groups: list[dict[str, Any]]) -> Opt
 
 
 def parameter_groups(
-    module: nn.Module, decay_norms_and_biases: bool = True
+    module: nn.Module,
+    decay_norms_and_biases: bool = True,
+    rates: Mapping[int, float] | None = None,
 ) -> list[dict[str, Any]]:
     """Parameter groups for an optimiser.
 
@@ -320,11 +360,19 @@ def parameter_groups(
         module: its parameters that require gradients are grouped, in their own order.
         decay_norms_and_biases: one group for all; otherwise parameters with fewer than two
             dimensions (biases, scales and shifts of norms) go to a second group without decay.
+        rates: of parameters by their identity, where these differ; each has groups of its own.
 
     Returns:
         Groups as torch optimisers take them; the last has `weight_decay` 0 when there are two.
+        Groups of the last stage, with the largest rate, come first.
     """
     parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
+    if rates is not None:
+        found: list[dict[str, Any]] = []
+        for rate in sorted({rates[id(one)] for one in parameters}, reverse=True):
+            own = nn.ParameterList([one for one in parameters if rates[id(one)] == rate])
+            found += [{**g, "lr": rate} for g in parameter_groups(own, decay_norms_and_biases)]
+        return found
     if decay_norms_and_biases:
         return [{"params": parameters}]
     decayed = [parameter for parameter in parameters if parameter.ndim >= 2]

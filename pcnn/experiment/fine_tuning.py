@@ -1,0 +1,93 @@
+"""A training that begins with the weights of another: `init_from`, `freeze` and `rate_by_depth`."""
+
+from __future__ import annotations
+
+import lightning as L
+from omegaconf import DictConfig
+from torch import nn
+
+from pcnn.callbacks import RunCheckpoint
+from pcnn.experiment.catalogue import weights_file
+from pcnn.experiment.errors import ConfigError, listed
+from pcnn.experiment.weights import check_finite
+from pcnn.plural import counted
+from pcnn.tasks.network_task import NetworkTask
+
+#: Names of new weights that are shown.
+_SHOWN = 4
+
+
+def prepare(task: L.LightningModule, cfg: DictConfig, begins: bool) -> str | None:
+    """Give a task the weights, the frozen layers and the rates that its configuration asks for.
+
+    Args:
+        task: before it is fitted.
+        cfg: of the run.
+        begins: whether the training begins here; one that goes on has its own weights.
+
+    Returns:
+        What was taken, in words; None where nothing was asked for.
+
+    Raises:
+        ConfigError: weights of another network, or a pattern that no layer has.
+        NoWeightsError: no such file or name.
+    """
+    told, rate = None, float(cfg.get("rate_by_depth", 1.0))
+    asked = cfg.get("init_from") is not None or cfg.get("freeze") or rate != 1.0
+    if not asked:
+        return None
+    if not isinstance(task, NetworkTask):
+        raise ConfigError(
+            f"task={cfg.task.name} has no use for init_from, freeze and rate_by_depth.\n"
+            "possible: a task that inherits from pcnn.tasks.network_task.NetworkTask"
+        )
+    if cfg.get("init_from") is not None and begins:
+        told = initialise(task.net, cfg)
+    if cfg.get("freeze"):
+        try:
+            task.freeze_layers(list(cfg.freeze))
+        except ValueError as error:
+            raise ConfigError(f"freeze={listed(cfg.freeze)}: {error}") from error
+    task.rate_by_depth = rate
+    return told
+
+
+def initialise(net: nn.Module, cfg: DictConfig) -> str:
+    """Give a network the weights of a checkpoint that have their name and shape in it.
+
+    Others, as those of a head with other classes, stay as they were drawn.
+
+    Returns:
+        How many were taken, and which are new.
+
+    Raises:
+        ConfigError: no weight has name and shape of one of the network.
+    """
+    path = weights_file(cfg.init_from)
+    found = RunCheckpoint.read(path, mmap=False)
+    weights = found.weights
+    check_finite(weights, path)
+    own = net.state_dict()
+    taken = {
+        name: weights[name]
+        for name, value in own.items()
+        if name in weights and weights[name].shape == value.shape
+    }
+    parameters = [name for name, _ in net.named_parameters()]
+    fitting = [name for name in parameters if name in taken]
+    if not any(own[name].ndim > 1 for name in fitting):
+        model = found.config.get("model", {})
+        settings = " ".join(
+            f"model.{key}={value}" for key, value in model.items() if isinstance(value, int | float)
+        )
+        raise ConfigError(
+            f"init_from={cfg.init_from}: none of its weights has name and shape of one of "
+            f"model={cfg.model.name}.\npossible: model={model.get('name')} {settings}"
+        )
+    net.load_state_dict(taken, strict=False)
+    new = [name for name in parameters if name not in taken]
+    more = f" and {len(new) - _SHOWN} more" if len(new) > _SHOWN else ""
+    return (
+        f"init_from={cfg.init_from}: {len(fitting)} of {counted(len(parameters), 'weight')} taken; "
+        f"new: {', '.join(new[:_SHOWN]) or 'none'}{more}"
+    )

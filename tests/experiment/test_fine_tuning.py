@@ -1,0 +1,162 @@
+"""Trainings that begin with given weights: a new head, frozen layers, rates by depth."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from omegaconf import OmegaConf
+from torch import Tensor, nn
+
+import pcnn
+from pcnn.callbacks import RunCheckpoint, stop_signals
+from pcnn.callbacks.exported_file import write_exported
+from pcnn.errors import UserError
+from pcnn.experiment import fine_tuning
+from pcnn.experiment.check import checked
+from pcnn.experiment.errors import ConfigError
+from pcnn.experiment.predictor import Predictor
+from pcnn.experiment.run import Run, execute
+from pcnn.tasks import SegmentationTask
+from pcnn.tasks.layers_of import depths, stages
+from pcnn.tasks.network_task import parameter_groups
+from tests.cli.invoking import invoke
+from tests.experiment.sweep import composed
+from tests.experiment.tiny_kitti import write_tiny_kitti
+
+TINY = (
+    *("model.width=0.0625", "dataset.train_sequences=[0]", "dataset.voxel_size=1.0"),
+    *("dataset.num_workers=0", "dataset.cache=false", "trainer=cpu", "trainer.max_steps=2"),
+    *("trainer.val_check_interval=2", "logger=[csv]", "callbacks=plain", "engine=reference"),
+)
+
+
+def network(classes: int, seed: int) -> nn.Module:
+    torch.manual_seed(seed)
+    return pcnn.models.MinkUNet42(4, classes, width=0.0625, engine="reference")
+
+
+def task(net: nn.Module, classes: int) -> SegmentationTask:
+    optimizer: Callable[..., Any] = partial(torch.optim.SGD, lr=0.1)
+    constant = partial(torch.optim.lr_scheduler.ConstantLR, factor=1.0)
+    names = [str(number) for number in range(classes)]
+    loss = nn.CrossEntropyLoss(ignore_index=255)
+    return SegmentationTask(net, names, loss, optimizer, lambda o, total_steps: constant(o))
+
+
+def weights_in(folder: Path, net: nn.Module) -> str:
+    state = {f"net.{name}": value for name, value in net.state_dict().items()}
+    config = {"model": {"name": "minkunet", "width": 0.0625}}
+    path = folder / "given.safetensors"
+    write_exported(path, {"state_dict": state, "pcnn_config": config, "global_step": 1})
+    return str(path)
+
+
+def test_weights_by_name_and_shape(tmp_path: Path) -> None:
+    given, own = network(19, 1), network(5, 2)
+    head = {name: value.clone() for name, value in own.named_parameters() if "head" in name}
+    path = weights_in(tmp_path, given)
+    cfg = OmegaConf.create({"init_from": path, "model": {"name": "minkunet"}})
+    learner = task(own, 5)
+    told = fine_tuning.prepare(learner, cfg, begins=True)
+    assert told is not None
+    assert "weights taken; new: head.module.weight, head.module.bias" in told
+    theirs = given.state_dict()
+    for name, value in own.state_dict().items():
+        assert torch.equal(value, head[name] if name in head else theirs[name]), name
+    assert fine_tuning.prepare(task(network(5, 3), 5), cfg, begins=False) is None
+    other = pcnn.models.MinkUNet42(4, 5, width=0.125, engine="reference")
+    with pytest.raises(ConfigError, match=r"possible: model=minkunet model.width=0.0625"):
+        fine_tuning.initialise(other, cfg)
+    with pytest.raises(FileNotFoundError, match="no weights called streets"):
+        fine_tuning.initialise(own, OmegaConf.create({"init_from": "streets"}))
+    broken = {name: value * torch.nan for name, value in given.named_parameters()}
+    write_exported(Path(path), {"state_dict": {f"net.{n}": v for n, v in broken.items()}})
+    with pytest.raises(ConfigError, match="NaN"):
+        fine_tuning.initialise(own, cfg)
+
+
+def test_frozen_layers_do_not_change() -> None:
+    learner = task(network(5, 1), 5)
+    learner.freeze_layers(["input", "stem", "encoder.[01]"])
+    learner.train()
+    before = {name: value.clone() for name, value in learner.net.state_dict().items()}
+    points = torch.rand(400, 3) * 8
+    x = pcnn.voxelize(points, torch.rand(400, 4), voxel_size=0.5)
+    optimizer = torch.optim.SGD(parameter_groups(learner.net), lr=0.1)
+    learner.net(x).features.square().sum().backward()
+    optimizer.step()
+    frozen = ("input", "stem", "encoder.0", "encoder.1")
+    for name, value in learner.net.state_dict().items():
+        still = torch.equal(value, before[name])
+        if name.startswith(frozen):
+            assert still, name
+        elif name.startswith(("encoder.2", "head.module.weight")):
+            assert not still or "num_batches" in name or value.ndim == 1, name
+    learner.eval()
+    learner.train()
+    norms = [(n, m) for n, m in learner.net.named_modules() if isinstance(m, nn.BatchNorm1d)]
+    assert {m.training for n, m in norms if n.startswith(frozen)} == {False}
+    assert {m.training for n, m in norms if not n.startswith(frozen)} == {True}
+    with pytest.raises(ValueError, match=r"'enc'; there are input, stem, encoder.0"):
+        learner.freeze_layers(["enc"])
+
+
+def test_rates_fall_with_depth() -> None:
+    learner = task(network(5, 1), 5)
+    behind = depths(learner.net)
+    names = [name for name, part in stages(learner.net).items() if list(part.parameters())]
+    assert names[0] in ("input", "stem")
+    assert names[-1] == "head"
+    (weight,) = (p for n, p in learner.net.named_parameters() if n == "head.module.weight")
+    assert behind[id(weight)] == 0
+    learner.rate_by_depth = 0.5
+    groups = parameter_groups(learner.net, False, learner._rates())
+    rates = [group["lr"] for group in groups]
+    assert rates == sorted(rates, reverse=True)
+    assert (rates[0], min(rates)) == (0.1, 0.1 * 0.5 ** (len(names) - 1))
+    assert sum(len(group["params"]) for group in groups) == len(list(learner.net.parameters()))
+    for group in groups:
+        for one in group["params"]:
+            assert group["lr"] == 0.1 * 0.5 ** behind[id(one)]
+            assert group.get("weight_decay", 1) == (0 if one.ndim < 2 else 1)
+    learner.make_optimizer = torch.optim.SGD
+    with pytest.raises(UserError, match=r"needs task\.optimizer\.lr"):
+        learner._rates()
+
+
+def test_a_run_begins_with_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("pcnn.experiment.run.tell_other_ranks", lambda folder: None)
+    data = write_tiny_kitti(tmp_path / "kitti", {0: 2, 8: 2}, points=150)
+
+    def run(name: str, *words: str) -> dict[str, Tensor]:
+        cfg = checked(composed(*TINY, f"dataset.root={data}", *words))
+        with stop_signals() as stop:
+            execute(Run(cfg, tmp_path / name), stop)
+        return RunCheckpoint.read(tmp_path / name / "checkpoints/last.ckpt", mmap=False).weights
+
+    first = run("first")
+    words = ("freeze=[stem,input]", "rate_by_depth=0.8", "task.optimizer.lr=0.01")
+    given = f"init_from={tmp_path / 'first/checkpoints/last.ckpt'}"
+    second = run("second", given, *words)
+    for name, value in first.items():
+        if name.startswith(("stem", "input")):
+            assert torch.equal(second[name], value), name
+    head = "head.module.weight"
+    assert not torch.equal(second[head], first[head])
+    config = RunCheckpoint.read(tmp_path / "second/checkpoints/last.ckpt").config
+    assert (config["freeze"], config["rate_by_depth"]) == (["stem", "input"], 0.8)
+    assert set(config["data"]["domain"]) == {"extent", "height", "density", "channels"}
+    last = tmp_path / "second/checkpoints/last.ckpt"
+    text = invoke("export", last, tmp_path / "a.safetensors", "--calibrate", "--device", "cpu")
+    assert "on 2 validation clouds" in text
+    exported = Predictor.load(tmp_path / "a.safetensors", torch.device("cpu"))
+    assert f"temperature {exported.temperature:.3f}" in text
+    assert exported.domain is not None
+    with pytest.raises(ConfigError, match="no layer is called"):
+        run("third", "freeze=[nothing]")
