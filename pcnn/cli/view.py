@@ -35,7 +35,8 @@ def view(
     classes: Annotated[
         str | None,
         typer.Option(
-            help="Class file (names, colours, labels), or kitti or las; default by the files."
+            help="Class file (names, colours, labels), or kitti, s3dis or las; default by the "
+            "files."
         ),
     ] = None,
     pose: Annotated[

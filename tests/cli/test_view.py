@@ -53,6 +53,19 @@ def test_labels_beside_a_scan_are_its_truth(scan: Path, tmp_path: Path) -> None:
     assert held(page)[0]["classes"][0]["name"] == "label 3"
     said = invoke("view", scan, "--labels", predicted, "--classes", "kitti", "--out", page, code=2)
     assert "raw label 3" in said
+    invoke(
+        "view",
+        scan,
+        "--labels",
+        predicted,
+        "--truth",
+        predicted,
+        "--out",
+        page,
+        "--classes",
+        "s3dis",
+    )
+    assert [one["name"] for one in held(page)[0]["classes"]][3] == "beam"
 
 
 def test_classes_of_las_and_of_a_class_file(tmp_path: Path) -> None:

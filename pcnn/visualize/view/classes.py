@@ -38,7 +38,7 @@ LAS_CLASSES = {
 _MOST = 254
 
 #: Names that stand for the labels of a format or a set.
-KNOWN = ("kitti", "las")
+KNOWN = ("kitti", "s3dis", "las")
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,6 +96,11 @@ def _label_map(wanted: str | Path) -> LabelMap:
         from pcnn.datasets.semantic_kitti import label_map
 
         return label_map("official")
+    if str(wanted) == "s3dis":
+        from pcnn.datasets.s3dis.classes import CLASS_COLORS, CLASS_NAMES
+
+        colors = [list(color) for color in CLASS_COLORS]
+        return read_classes({"names": list(CLASS_NAMES), "colors": colors})
     return read_classes(Path(wanted))
 
 

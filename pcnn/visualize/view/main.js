@@ -75,7 +75,7 @@ function start() {
   showLayers(layers, layer, choose);
   pose(true);
   const many = scene.clouds.reduce((sum, cloud) => sum + cloud.count, 0);
-  resize(many > 300000 ? 1.5 : many > 30000 ? 2 : 3.5);
+  resize(many > 300000 ? 1.5 : many > 80000 ? 2 : many > 20000 ? 3 : 4);
   show();
   fold(innerWidth > 640);
   drawing.fit();
