@@ -16,7 +16,10 @@ PACKAGES = "torchsparse, minkowski or spconv; spconv-rskc or spconv-rsck by how 
 def convert(
     file: Annotated[Path, typer.Argument(help="Weights: safetensors, or written by torch.save.")],
     model: Annotated[
-        str, typer.Option(help="Network of ours: minkunet, spvcnn, spunet, resunet, centerpoint.")
+        str,
+        typer.Option(
+            help="Network of ours: minkunet, spvcnn, spunet, litept, resunet or centerpoint."
+        ),
     ],
     source: Annotated[
         str | None, typer.Option("--from", help=f"Package that wrote the file: {PACKAGES}")

@@ -14,13 +14,14 @@ from pcnn.errors import FileError
 from pcnn.files.bounded import named
 from pcnn.files.pickles import read_arrays
 from pcnn.files.tensors import is_tensors, read_tensors, write_tensors
-from pcnn.models import SPVCNN, MinkUNet42, ResUNetBN2C, SpUNet, VoxelResBackbone
+from pcnn.models import SPVCNN, LitePTS, MinkUNet42, ResUNetBN2C, SpUNet, VoxelResBackbone
 
 #: Under which programs keep the state of a network in their checkpoints.
 CONTAINERS = ("state_dict", "model_state_dict", "model_state", "model", "net")
 
 #: Networks that a file may name, and nothing else.
 BUILDERS: Mapping[str, Callable[..., nn.Module]] = {
+    "LitePTS": LitePTS,
     "MinkUNet42": MinkUNet42,
     "ResUNetBN2C": ResUNetBN2C,
     "SPVCNN": SPVCNN,

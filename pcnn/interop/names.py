@@ -35,6 +35,18 @@ _FCGF = {
     "second.conv": "conv2",
     "second.norm": "norm2.bn",
 }
+_LITEPT = {
+    "conv": "conv.0",
+    "linear.module": "conv.1",
+    "norm": "conv.2",
+    "entry": "norm0.0",
+    "first": "norm1.0",
+    "second": "norm2.0",
+    "attention.qkv": "attn.qkv",
+    "attention.project": "attn.proj",
+    "perceptron.0": "mlp.0.fc1",
+    "perceptron.2": "mlp.0.fc2",
+}
 _BLOCK = r"(first|second|shortcut)\.(conv|norm)"
 _PLACE = {"conv": "0", "norm": "1"}
 
@@ -97,3 +109,20 @@ def openpcdet(name: str) -> str | None:
     if found := re.fullmatch(r"stages\.4\.(conv|norm)", name):
         return f"conv_out.{_PLACE[found[1]]}"
     return None
+
+
+def litept(name: str) -> str | None:
+    """LitePT of its authors, with the head of their segmenter, written for spconv."""
+    inside = "backbone."
+    if found := re.fullmatch(r"stem\.(conv|norm)", name):
+        return f"{inside}embedding.stem.{found[1]}"
+    if found := re.fullmatch(r"down\.(\d)\.(linear\.module|norm)", name):
+        part = "norm.0" if found[2] == "norm" else "proj"
+        return f"{inside}enc.enc{int(found[1]) + 1}.down.{part}"
+    if found := re.fullmatch(r"blocks\.(\d)\.(\d)\.(.+)", name):
+        part = _LITEPT.get(found[3])
+        return None if part is None else f"{inside}enc.enc{found[1]}.block{found[2]}.{part}"
+    if found := re.fullmatch(r"(up|skip)\.(\d)\.(linear|norm)", name):
+        part = "proj" if found[1] == "up" else "proj_skip"
+        return f"{inside}dec.dec{found[2]}.up.{part}.{0 if found[3] == 'linear' else 1}"
+    return "seg_head" if name == "head.module" else None

@@ -20,7 +20,7 @@ from pcnn.interop.layouts import (
     WeightLayout,
 )
 from pcnn.interop.state import grouped_state, layers_of, load_state, state_of
-from pcnn.models import SPVCNN, MinkUNet42, ResUNetBN2C, SpUNet, VoxelResBackbone
+from pcnn.models import SPVCNN, LitePTS, MinkUNet42, ResUNetBN2C, SpUNet, VoxelResBackbone
 from pcnn.nn import Conv3d, ConvTranspose3d
 
 #: Entries of a state by the name of the layer and of the entry in it.
@@ -149,7 +149,7 @@ class PublishedNetwork:
     @property
     def _first_names(self) -> tuple[str, ...]:
         """Convolutions of ours that the networks begin with; the first that has a name there."""
-        begins = ("stem.0.conv", "encoder.0.entry.conv", "stages.0.0.conv")
+        begins = ("stem.0.conv", "stem.conv", "encoder.0.entry.conv", "stages.0.0.conv")
         return tuple(name for name in begins if self.rename(name) is not None)
 
     def _named(self, ours: str, theirs: Groups) -> str:
@@ -243,6 +243,15 @@ def _backbone(found: Callable[[str], Mapping[str, Tensor]]) -> dict[str, Any]:
     }
 
 
+def _litept(found: Callable[[str], Mapping[str, Tensor]]) -> dict[str, Any]:
+    outputs = _channels(found("stem.norm"))
+    return {
+        "in_channels": _inputs(found("stem.conv"), 125, outputs),
+        "out_channels": found("head.module")["bias"].numel(),
+        "width": _channels(found("down.3.norm")) / 504,
+    }
+
+
 _SPUNET = PublishedNetwork(
     "SpUNet-v1m1 of Pointcept",
     "MIT",
@@ -253,6 +262,7 @@ _SPUNET = PublishedNetwork(
     prefixes=("backbone.",),
     pointwise=frozenset({"head.module"}),
 )
+_LITEPT = PublishedNetwork("LitePT-S of its authors", "MIT", SPCONV, LitePTS, _litept, names.litept)
 _CENTERPOINT = PublishedNetwork(
     "VoxelResBackBone8x of OpenPCDet",
     "Apache-2.0",
@@ -295,7 +305,11 @@ PUBLISHED: Mapping[tuple[str, str], PublishedNetwork] = {
     **{
         (f"spconv{suffix}", model): _saved_as(published, layout)
         for suffix, layout in (("", SPCONV), ("-rskc", SPCONV_RSKC), ("-rsck", SPCONV_RSCK))
-        for model, published in (("spunet", _SPUNET), ("centerpoint", _CENTERPOINT))
+        for model, published in (
+            ("spunet", _SPUNET),
+            ("litept", _LITEPT),
+            ("centerpoint", _CENTERPOINT),
+        )
     },
 }
 
