@@ -172,6 +172,32 @@ def test_containers() -> None:
     assert layer._sparse_unique_name == "conv"
 
 
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("relu", [True, False])
+def test_norms_are_folded_where_nothing_can_tell(bias: bool, relu: bool) -> None:
+    between = [torch.nn.ReLU()] if relu else []
+    net = spconv.SparseSequential(
+        *(spconv.SubMConv2d(3, 4, 3, bias=bias), torch.nn.BatchNorm1d(4), *between),
+        *(spconv.SparseConv2d(4, 5, 3, 2, 1, bias=bias), torch.nn.BatchNorm1d(5)),
+    ).double()
+    x = tensor(2, 3)
+    net.train()(x)  # statistics
+    wanted = net.eval()(x).features.detach()
+    seen: list[object] = []
+    with torch.no_grad():
+        folded = net(x)
+        torch.testing.assert_close(folded.features, wanted, atol=1e-10, rtol=1e-10)
+        handle = net[1].register_forward_hook(lambda *given: seen.append(given))
+        torch.testing.assert_close(net(x).features, wanted, atol=1e-10, rtol=1e-10)
+        assert len(seen) == 1
+        handle.remove()
+        net[1].running_mean.add_(1.0)
+        moved = net(x).features
+    assert len(seen) == 1
+    torch.testing.assert_close(moved, net(x).features.detach(), atol=1e-10, rtol=1e-10)
+    assert not torch.allclose(moved, wanted)
+
+
 def test_checkpoints_have_the_layout_of_spconv() -> None:
     layer = spconv.SparseConv3d(3, 4, (1, 2, 3), record_voxel_count=True)
     assert layer.weight.shape == (4, 1, 2, 3, 3)

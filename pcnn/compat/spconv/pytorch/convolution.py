@@ -21,6 +21,7 @@ from pcnn.compat.spconv.pytorch.core import IndiceData, SparseConvTensor
 from pcnn.compat.spconv.pytorch.errors import require
 from pcnn.compat.spconv.pytorch.sparse_module import SparseModule
 from pcnn.compat.spconv.pytorch.voxel_count import VoxelCount
+from pcnn.dataflows import Epilogue
 from pcnn.nn.conv import compute_dtype, linear
 from pcnn.ops.convolution import convolution
 from pcnn.ops.engine import resolve
@@ -167,6 +168,15 @@ class SparseConvolution(SparseModule):
             ValueError: other channels or axes, a key that is taken or missing or of another layer,
                 an even submanifold kernel, or an output without sites.
         """
+        return self.finished(input, None)
+
+    def finished(self, input: SparseConvTensor, epilogue: Epilogue | None) -> SparseConvTensor:
+        """`forward`, and what follows the sums before they are rounded.
+
+        Args:
+            input: as of `forward`.
+            epilogue: without gradients, of a layer that is not pointwise: it adds the bias too.
+        """
         features = input.features
         require(
             features.shape[1] == self.in_channels and len(input.spatial_shape) == self.ndim,
@@ -200,7 +210,8 @@ class SparseConvolution(SparseModule):
             kernel_map,
             self.engine,
             compute_dtype=compute_dtype(features),
-            bias=self.bias,
+            bias=self.bias if epilogue is None else None,
+            epilogue=epilogue,
         )
         return input.on_sites(out, sites, shape, kept)
 

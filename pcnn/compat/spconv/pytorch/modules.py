@@ -11,7 +11,9 @@ from torch import nn
 from pcnn.compat.spconv.pytorch.convolution import SparseConvolution
 from pcnn.compat.spconv.pytorch.core import SparseConvTensor
 from pcnn.compat.spconv.pytorch.errors import require
+from pcnn.compat.spconv.pytorch.folding import FoldedStep, folded_steps, folds_now
 from pcnn.compat.spconv.pytorch.sparse_module import SparseModule
+from pcnn.nn.folded_norm import FoldedNorm
 
 __all__ = [
     "RemoveGrid",
@@ -45,6 +47,7 @@ class SparseSequential(SparseModule):
         for name, module in [*named.items(), *kwargs.items()]:
             require(name not in self._modules, f"there are two modules of the name {name!r}")
             self.add_module(name, module)
+        self._folded: dict[int, FoldedNorm] = {}
 
     def __len__(self) -> int:
         return len(self._modules)
@@ -65,13 +68,24 @@ class SparseSequential(SparseModule):
         self.add_module(own, module)
 
     def forward(self, input: Any) -> Any:
-        """What the last module makes of the tensor; no features pass modules on features."""
-        for module in self._modules.values():
-            if is_spconv_module(module) or not isinstance(input, SparseConvTensor):
-                input = module(input)  # type: ignore[misc]
+        """What the last module makes of the tensor; no features pass modules on features.
+
+        Without gradients a convolution, the batch norm behind it in evaluation mode and a ReLU are
+        one product (`folded_steps`).
+        """
+        steps = folded_steps(list(self), self._folded) if folds_now() else list(self)
+        for module in steps:
+            on_tensor = isinstance(module, FoldedStep) or is_spconv_module(module)
+            if on_tensor or not isinstance(input, SparseConvTensor):
+                input = module(input)
             elif len(input.features):
-                input = input.replace_feature(module(input.features))  # type: ignore[misc]
+                input = input.replace_feature(module(input.features))
         return input
+
+    def train(self, mode: bool = True) -> SparseSequential:
+        """Switch between training and evaluation; folded norms are computed again after it."""
+        self._folded.clear()
+        return super().train(mode)
 
 
 class _OnFeatures:
