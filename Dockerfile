@@ -7,7 +7,8 @@ FROM debian:bookworm-slim
 # Open3D needs the libraries; on a GPU, Triton builds its launchers with gcc and Python's headers
 RUN apt-get update -qq \
  && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
-      ca-certificates gcc libc6-dev libgl1 libgomp1 libusb-1.0-0 libx11-6 python3 python3-dev python3-venv \
+      ca-certificates gcc libc6-dev libegl1 libgl1 libgomp1 libusb-1.0-0 python3 python3-dev \
+      python3-venv \
  && rm -rf /var/lib/apt/lists/*
 
 ARG EXTRA=las

@@ -115,7 +115,7 @@ sbom: install-dev ## write dist/sbom.json (CycloneDX): the packages of the envir
 	$(LOCK_ENV)/bin/cyclonedx-py environment --pyproject pyproject.toml -o dist/sbom.json $(PY)
 
 # Open3D's wheel expects these of the system (library:Debian package)
-OPEN3D_NEEDS := libusb-1.0.so.0:libusb-1.0-0 libGL.so.1:libgl1 libgomp.so.1:libgomp1
+OPEN3D_NEEDS := libusb-1.0.so.0:libusb-1.0-0 libGL.so.1:libgl1 libEGL.so.1:libegl1 libgomp.so.1:libgomp1
 
 libraries: ## system libraries of Open3D: installed where permitted, else named
 	@missing=""; \

@@ -33,7 +33,7 @@ def open3d() -> ModuleType:
     except (ImportError, OSError) as error:
         raise MissingPackageError(
             f"Open3D lacks a library of the system ({first_line(error)}); Debian: apt-get install "
-            "libusb-1.0-0 libgl1 libgomp1 (all that does not need Open3D runs without)"
+            "libusb-1.0-0 libgl1 libegl1 libgomp1 (all that does not need Open3D runs without)"
         ) from error
     imported: ModuleType = module
     return imported
