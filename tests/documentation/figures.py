@@ -3,7 +3,8 @@
 A measured figure is a number with a unit of time, memory or share, or a ratio of speeds. It has a
 source where a committed JSON file is named in the same section, or in front of the first section of
 the page. ``<!-- no figure: REASON -->`` above a paragraph says that its numbers are settings, or
-those of others.
+those of others; ``<!-- no figure in this section: REASON -->`` says so of a whole section, as of a
+plan on paper.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ FIGURE = re.compile(
 )
 SOURCE = re.compile(r"[\w./-]+\.json")
 REASON = re.compile(r"<!-- no figure: (.+?) -->")
+SECTION = re.compile(r"<!-- no figure in this section: (.+?) -->")
 FENCE = re.compile(r"^ *```.*?^ *```$", re.DOTALL | re.MULTILINE)
 CODE = re.compile(r"`[^`\n]+`")
 
@@ -39,7 +41,7 @@ def unsupported(text: str) -> list[Claim]:
     introduction = SOURCE.search(parts[0]) is not None
     found = []
     for heading, body in zip(["", *parts[1::2]], parts[::2], strict=True):
-        if introduction or SOURCE.search(body):
+        if introduction or SOURCE.search(body) or SECTION.search(body):
             continue
         paragraphs = re.split(r"\n\s*\n", body)
         for before, paragraph in zip(["", *paragraphs], paragraphs, strict=False):
