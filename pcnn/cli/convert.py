@@ -55,7 +55,7 @@ def convert(
             network, arguments, found = known.to_ours(read_state(file))
             rows = [(row.ours, row.theirs, row.shape) for row in found]
             if out is not None:
-                save_network(out, network, arguments, about)
+                save_network(out, network, known.made_by, arguments, about)
             say(f"{known.source}: " + ", ".join(f"{k}={v:g}" for k, v in arguments.items()))
     widths = [max((len(str(row[n])) for row in rows), default=0) for n in (0, 1)]
     for ours, theirs, shape in rows:

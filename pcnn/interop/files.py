@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from pcnn.errors import FileError
@@ -61,23 +60,27 @@ def read_state(path: str | Path) -> dict[str, Tensor]:
 
 
 def save_network(
-    path: str | Path, network: nn.Module, arguments: Mapping[str, Any], about: Mapping[str, str]
+    path: str | Path,
+    network: nn.Module,
+    name: str,
+    arguments: Mapping[str, Any],
+    about: Mapping[str, str],
 ) -> None:
     """Write a converted network, whole or not at all; `load_network` makes it again.
 
     Args:
         path: file to write (.safetensors).
-        network: as one of `BUILDERS` made it.
+        network: the network.
+        name: of the one of `BUILDERS` that made it.
         arguments: it was made with, plain values.
         about: facts for the header, such as source and licence.
 
     Raises:
-        ValueError: a network that none of `BUILDERS` makes.
+        ValueError: a name that is none of `BUILDERS`.
         StorageError: the disk is full.
     """
-    name = next((name for name, make in BUILDERS.items() if _makes(make, network, arguments)), None)
-    if name is None:
-        raise ValueError(f"a {type(network).__name__} is none of {', '.join(BUILDERS)}")
+    if name not in BUILDERS:
+        raise ValueError(f"{name} is none of {', '.join(BUILDERS)}")
     word = json.dumps({"network": name, "arguments": dict(arguments)})
     write_tensors(Path(path), network.state_dict(), {_WORD: word, **about})
 
@@ -100,16 +103,3 @@ def load_network(path: str | Path) -> nn.Module:
         network = BUILDERS[told["network"]](**told["arguments"])
         network.load_state_dict(tensors)
         return network.eval()
-
-
-def _makes(
-    make: Callable[..., nn.Module], network: nn.Module, arguments: Mapping[str, Any]
-) -> bool:
-    """Whether a builder makes a network with these weights from these arguments."""
-    try:
-        with torch.device("meta"):
-            state = make(**arguments).state_dict()
-    except TypeError:
-        return False
-    shapes = {name: value.shape for name, value in network.state_dict().items()}
-    return {name: value.shape for name, value in state.items()} == shapes

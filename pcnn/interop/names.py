@@ -120,8 +120,8 @@ def litept(name: str) -> str | None:
         part = "norm.0" if found[2] == "norm" else "proj"
         return f"{inside}enc.enc{int(found[1]) + 1}.down.{part}"
     if found := re.fullmatch(r"blocks\.(\d)\.(\d)\.(.+)", name):
-        part = _LITEPT.get(found[3])
-        return None if part is None else f"{inside}enc.enc{found[1]}.block{found[2]}.{part}"
+        own = _LITEPT.get(found[3])
+        return None if own is None else f"{inside}enc.enc{found[1]}.block{found[2]}.{own}"
     if found := re.fullmatch(r"(up|skip)\.(\d)\.(linear|norm)", name):
         part = "proj" if found[1] == "up" else "proj_skip"
         return f"{inside}dec.dec{found[2]}.up.{part}.{0 if found[3] == 'linear' else 1}"

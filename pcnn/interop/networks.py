@@ -72,6 +72,11 @@ class PublishedNetwork:
     pointwise: frozenset[str] = frozenset()
     biased: tuple[str, ...] = ()
 
+    @property
+    def made_by(self) -> str:
+        """Name of the network of ours in `pcnn.models`."""
+        return self.make.__name__
+
     def to_ours(self, state: Mapping[str, Tensor]) -> tuple[nn.Module, dict[str, Any], list[Row]]:
         """A network of ours with the parameters of a published one.
 

@@ -59,7 +59,7 @@ class ConvBlock(nn.Module):
     def forward(self, x: SparseTensor) -> SparseTensor:
         """Features ``[N, C]`` to ``[N, C]``."""
         y: SparseTensor = self.linear(self.conv(x))
-        return x + normed(self.norm, y.features)
+        return x.replace(x.features + normed(self.norm, y.features))
 
 
 class AttentionBlock(nn.Module):

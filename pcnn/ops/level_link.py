@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
-from pcnn.geometry import Geometry, KernelMap, VoxelGrid
+from pcnn.geometry import Geometry, VoxelGrid
 from pcnn.geometry.find_sites import find_cells, require_voxels
-from pcnn.ops.reduce import reduce_mean
 
 
 @dataclass(frozen=True, eq=False)
@@ -19,7 +17,7 @@ class LevelLink:
 
     A coarse voxel stands at the lowest corner of its cell, as the fine ones do at theirs: so
     SPVNAS has it. Sites are found by their keys, so nothing waits for the device, whatever made
-    the levels. Use one link for both directions: what it finds is kept.
+    the levels.
 
     Args:
         fine: voxels.
@@ -32,6 +30,10 @@ class LevelLink:
 
     fine: VoxelGrid
     coarse: VoxelGrid
+    #: ``[3]`` int32, the coarse tensor stride
+    _step: Tensor = field(init=False, repr=False)
+    #: coarse row ``[N]`` int64 of every fine site, and whether there is one
+    _above: tuple[Tensor, Tensor] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         for side in (self.fine, self.coarse):
@@ -43,6 +45,15 @@ class LevelLink:
                 f"{self.fine.tensor_stride} and {self.coarse.batch_size} of "
                 f"{self.coarse.tensor_stride}; give two levels of one batch, the finer one first"
             )
+        # made on the device: a copy of numbers from the host would wait
+        numbers = (
+            torch.full((), s, dtype=torch.int32, device=self.fine.device)
+            for s in self.coarse.tensor_stride
+        )
+        object.__setattr__(self, "_step", torch.stack([*numbers]))
+        batch, cells = self.fine.coords.split((1, 3), dim=1)
+        found = find_cells(self.coarse, cells - cells.remainder(self._step), batch[:, 0])
+        object.__setattr__(self, "_above", found)
 
     @staticmethod
     def of(fine: Geometry, coarse: Geometry) -> LevelLink:
@@ -55,7 +66,7 @@ class LevelLink:
         return LevelLink(require_voxels(fine, "LevelLink"), require_voxels(coarse, "LevelLink"))
 
     def coarsened(self, features: Tensor) -> Tensor:
-        """Mean of the fine sites in every coarse cell; gradients flow to the features.
+        """Mean of the fine sites in every coarse cell; sums and gradients as in `interpolated`.
 
         Args:
             features: ``[N, C]`` on the fine sites.
@@ -64,13 +75,13 @@ class LevelLink:
             ``[N_coarse, C]``; 0 where a cell holds none.
         """
         rows, there = self._above
-        many, none = self.fine.rows, self.coarse.rows
-        # rows that lie in no cell share one behind the last
-        out = torch.where(there, rows, none).to(torch.int32)
-        own = torch.arange(many, device=out.device, dtype=torch.int32)
-        one_slot = torch.tensor([0, many])
-        cells = KernelMap.from_pairs(own, out, one_slot, many, none + 1, False, True)
-        return reduce_mean(features, cells)[:none]
+        none = self.coarse.rows  # where rows that lie in no cell are summed
+        out = torch.where(there, rows, none)
+        wide = features.to(_wide(features))
+        sums = wide.new_zeros(none + 1, wide.shape[1]).index_add(0, out, wide)
+        counts = wide.new_zeros(none + 1).index_add(0, out, wide.new_ones(len(out)))
+        mean = sums[:none] / counts[:none, None].clamp(min=1)
+        return mean.to(features.dtype)
 
     def interpolated(self, features: Tensor) -> Tensor:
         """Trilinear between the eight coarse sites around every fine one.
@@ -86,8 +97,8 @@ class LevelLink:
         """
         if not len(features):
             return features.new_zeros(self.fine.rows, features.shape[1]) + features.sum()
-        rows, shares = self._corners
-        wide = torch.float64 if features.dtype == torch.float64 else torch.float32
+        rows, shares = self._corners()
+        wide = _wide(features)
         shares = shares.to(wide)
         out = features.new_zeros(self.fine.rows, features.shape[1], dtype=wide)
         for row, share in zip(rows.unbind(1), shares.unbind(1), strict=True):
@@ -95,20 +106,6 @@ class LevelLink:
             out = torch.addcmul(out, features.index_select(0, row).to(wide), share[:, None])
         return out.to(features.dtype)
 
-    @cached_property
-    def _step(self) -> Tensor:
-        """``[3]`` int32, the coarse tensor stride; not copied to the device, which would wait."""
-        place = self.fine.keys
-        numbers = [place.new_full((), s, dtype=torch.int32) for s in self.coarse.tensor_stride]
-        return torch.stack(numbers)
-
-    @cached_property
-    def _above(self) -> tuple[Tensor, Tensor]:
-        """Coarse row ``[N]`` int64 of every fine site, and whether there is one."""
-        batch, cells = self.fine.coords.split((1, 3), dim=1)
-        return find_cells(self.coarse, cells - cells.remainder(self._step), batch[:, 0])
-
-    @cached_property
     def _corners(self) -> tuple[Tensor, Tensor]:
         """Coarse rows ``[N, 8]`` int64 around every fine site, and their shares, float64."""
         rows, there = self._above
@@ -124,3 +121,8 @@ class LevelLink:
         weight = weight * (known & there[:, None])
         total = weight.sum(1, keepdim=True)
         return rows_around, weight / torch.where(total > 0, total, 1)
+
+
+def _wide(features: Tensor) -> torch.dtype:
+    """Dtype that features are summed in."""
+    return torch.float64 if features.dtype == torch.float64 else torch.float32
