@@ -18,7 +18,7 @@ from pcnn.datasets.cloud_dataset import CloudDataset
 from pcnn.datasets.labels import IGNORE
 from pcnn.datasets.semantic_kitti import SemanticKITTI
 from pcnn.datasets.transforms import augment
-from pcnn.datasets.transforms.augment import Augmentation, sample_generator
+from pcnn.datasets.transforms.augment import Augmentation, fewer_beams, sample_generator
 from pcnn.datasets.transforms.features import Chromatic, Elastic, Remission, distort, stretched
 from pcnn.datasets.transforms.mixes import LaserMix, OneOf, PolarMix
 from pcnn.geometry import PointSet
@@ -211,6 +211,21 @@ def test_colours_change_within_their_range_and_nothing_else_does():
     assert 0 < float(moves.abs().max()) <= 0.05
     colours = torch.tensor([[0.2, 0.5, 0.3], [0.4, 0.5, 0.9]])
     torch.testing.assert_close(stretched(colours), torch.tensor([[0, 0.5, 0], [1.0, 0.5, 1.0]]))
+
+
+def test_beams_are_left_out():
+    elevation = np.repeat(np.radians(np.arange(-20, 10, 0.4) + 0.2), 90)
+    azimuth = np.tile(np.linspace(-3, 3, 90), 75)
+    flat = np.stack([np.cos(azimuth), np.sin(azimuth), np.tan(elevation)], 1) * 9
+    before = Cloud(torch.from_numpy(flat).float(), torch.zeros(len(flat), 1), None, "a", "a")
+    assert fewer_beams(before, generator(), 0.0) is before
+    for seed in range(4):
+        after = fewer_beams(before, np.random.default_rng(seed), 1.0)
+        share = after.n_points / before.n_points
+        assert min(abs(share - 1 / 2), abs(share - 1 / 4)) < 0.04
+        assert after.n_points % 90 == 0  # whole beams
+    nothing = fewer_beams(before.select(torch.arange(1)), np.random.default_rng(1), 1.0)
+    assert nothing.n_points == 1
 
 
 def test_remission_is_forgotten_or_rescaled():

@@ -75,6 +75,24 @@ def drop(cloud: Cloud, generator: np.random.Generator, share: float) -> Cloud:
     return cloud.select(keep.nonzero()[:, 0])
 
 
+def fewer_beams(cloud: Cloud, generator: np.random.Generator, chance: float) -> Cloud:
+    """Keep every second or every fourth beam of a spinning sensor, with probability ``chance``.
+
+    Beams are taken to be 0.3 to 0.5 degrees of elevation apart, the same in all of a scan; at least
+    one point stays.
+    """
+    if generator.random() >= chance:
+        return cloud
+    every, spacing = int(generator.choice((2, 4))), generator.uniform(0.3, 0.5)
+    first = int(generator.integers(every))
+    x, y, z = cloud.points.double().unbind(1)
+    beam = (torch.rad2deg(torch.atan2(z, torch.hypot(x, y))) / spacing).floor()
+    keep = torch.remainder(beam, every) == first
+    if cloud.n_points and not bool(keep.any()):
+        keep[0] = True
+    return cloud.select(keep.nonzero()[:, 0])
+
+
 def sector(cloud: Cloud, generator: np.random.Generator, degrees: float) -> Cloud:
     """Keep the points in a random sector about the sensor, ``degrees`` wide, but never none."""
     start = generator.uniform(-math.pi, math.pi)
@@ -113,6 +131,7 @@ class Augmentation:
         flip: mirror x and y.
         jitter: standard deviation of the noise [m]; 0 switches it off.
         drop: share of points left out, in [0, 1).
+        beams: chance that every second or fourth beam alone is kept, as of a sensor that has fewer.
         sector: width of the random sector about the sensor that is kept [deg], or None.
         tilt: largest angle of the rotations about x and y [deg]; 0 switches them off.
         shift: largest moves along x, y and z [m], or None.
@@ -141,6 +160,7 @@ class Augmentation:
     remission: Remission | None = None
     mix: ScanMix | None = None
     mix3d: Share = 0.0
+    beams: Share = 0.0
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -170,6 +190,8 @@ class Augmentation:
             cloud = self.mix(cloud, partner(generator), generator)
         if self.sector is not None:
             cloud = sector(cloud, generator, self.sector)
+        if self.beams > 0.0:
+            cloud = fewer_beams(cloud, generator, self.beams)
         if self.drop > 0.0:
             cloud = drop(cloud, generator, self.drop)
         if self.rotate_z:
