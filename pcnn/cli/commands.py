@@ -11,6 +11,7 @@ import typer
 
 from pcnn.cli.app import App
 from pcnn.cli.bench import app as bench_app
+from pcnn.cli.calibrate import calibrate
 from pcnn.cli.convert import convert
 from pcnn.cli.doctor import doctor
 from pcnn.cli.download import download
@@ -40,8 +41,8 @@ hydra_words = {"ignore_unknown_options": True, "help_option_names": []}
 app.command("train", context_settings=hydra_words)(train)
 app.command("eval", context_settings=hydra_words)(evaluate)
 for command in (
-    *(doctor, download, export, convert, predict, register, describe, gain, make_gt, kitti_gt),
-    *(report, sixfold, stats, height_range, tune, view, warmup),
+    *(doctor, download, export, convert, predict, register, describe, calibrate, gain, make_gt),
+    *(kitti_gt, report, sixfold, stats, height_range, tune, view, warmup),
 ):
     app.command()(command)
 

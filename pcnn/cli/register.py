@@ -33,9 +33,7 @@ Model = Annotated[
 Voxel = Annotated[
     Length | None, typer.Option(help="Voxel of FPFH in metres; default 0.05, beyond 20 m 0.3.")
 ]
-Sensor = Annotated[
-    bool, typer.Option(help="FPFH takes the origin of each cloud for its sensor's place.")
-]
+Sensor = Annotated[bool, typer.Option(help="The origin of each cloud is about its sensor's place.")]
 
 
 def register(
@@ -47,13 +45,19 @@ def register(
     ),
     voxel_size: Voxel = None,
     sensor_at_origin: Sensor = True,
-    solver: Annotated[str, typer.Option(help="ransac, cliques, open3d or svd.")] = "ransac",
+    solver: Annotated[
+        str | None,
+        typer.Option(help="cliques, ransac, open3d or svd; default cliques, of FPFH ransac."),
+    ] = None,
     icp: Annotated[
         Length | None, typer.Option(help="Refine by ICP within this distance, in metres.")
     ] = None,
+    min_confidence: Annotated[
+        Share | None,
+        typer.Option(help="Probability of being right below which no transform is given."),
+    ] = None,
     min_inliers: Annotated[
-        Matches | None,
-        typer.Option(help="Matches that must agree; default 25 of FPFH, 60 of a network."),
+        Matches | None, typer.Option(help="Matches that must agree; default 3, of FPFH 25.")
     ] = None,
     min_overlap: Annotated[
         Share, typer.Option(help="Share of the source that must lie near the target.")
@@ -98,27 +102,31 @@ def register(
             points_of(path, str(path), reading.columns, reading.max_gib)
             for path in (source, target)
         )
-        found = register(
-            moving,
-            fixed,
-            model,
-            voxel_size=voxel_size,
-            sensor_at_origin=sensor_at_origin,
-            solver=solver,  # type: ignore[arg-type]  # refused by name where it is none
-            icp_distance=icp,
-            min_inliers=min_inliers,
-            min_overlap=min_overlap,
-            allow_ambiguous=allow_ambiguous,
-            seed=seed,
-            device=str(where),
-            allow_targets=packages(allow_targets),
-        )
+        with console.status("reading the clouds") as status:
+            found = register(
+                moving,
+                fixed,
+                model,
+                voxel_size=voxel_size,
+                sensor_at_origin=sensor_at_origin,
+                solver=solver,  # type: ignore[arg-type]  # refused by name where it is none
+                icp_distance=icp,
+                min_confidence=min_confidence,
+                min_inliers=min_inliers,
+                min_overlap=min_overlap,
+                allow_ambiguous=allow_ambiguous,
+                seed=seed,
+                device=str(where),
+                allow_targets=packages(allow_targets),
+                progress=status.update,
+            )
     except NoOverlapError as error:
         console.say(error, f"{source} onto {target}", "red")
         raise typer.Exit(1) from error
     except (OSError, ValueError, ImportError) as error:
         raise typer.BadParameter(str(error)) from error
     facts = {
+        "confidence": found.confidence if math.isfinite(found.confidence) else None,
         "descriptor": found.descriptor,
         "chosen_because": found.reason,
         "solver": found.solver,

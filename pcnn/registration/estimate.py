@@ -18,6 +18,9 @@ from pcnn.registration.rigid_fit import weighted_svd
 from pcnn.registration.settings import CliqueSettings, EstimateSettings
 from pcnn.registration.transforms import transform_points
 from pcnn.registration.turned_copies import in_one_order
+from pcnn.registration.verifier import best_pose
+
+REACH = 1.5  # voxels: the distance of matches that agree
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,6 +31,7 @@ class Estimate:
         source: [M, 3] points of the matches in the source, on the CPU.
         target: [M, 3] their partners.
         solution: the transform, None where there is none, and which matches agree with it.
+        described: both clouds with the descriptors that were matched, where it computed.
         seconds: of matching and solving.
     """
 
@@ -35,6 +39,7 @@ class Estimate:
     target: Tensor
     solution: Solution
     seconds: float
+    described: tuple[Described, Described]
 
 
 def estimate_all(
@@ -64,11 +69,13 @@ def estimate_all(
     """
     begun = time.perf_counter()
     made: list[tuple[Matches, Tensor, Tensor]] = []
+    compared: list[tuple[Described, Described]] = []
     for place, (source, target) in enumerate(zip(sources, targets, strict=True)):
         seed = settings.seed if names is None else seed_of(names[place], settings.seed)
+        compared.append(_compared(source, target, device))
         try:
             matches = sampled_matches(
-                *_compared(source, target, device),
+                *(side.features for side in compared[-1]),
                 samples,
                 settings.matching,
                 settings.sampling,
@@ -79,8 +86,8 @@ def estimate_all(
         made.append(
             (
                 matches,
-                source.points.to(device)[matches.source],
-                target.points.to(device)[matches.target],
+                compared[-1][0].points[matches.source],
+                compared[-1][1].points[matches.target],
             )
         )
     ends = [source for _, source, _ in made], [target for _, _, target in made]
@@ -88,24 +95,31 @@ def estimate_all(
         solutions = ransac_batch(*ends, settings.ransac, settings.seed, settings.refine)
     elif settings.solver == "cliques":
         solutions = cliques_batch(*ends, CliqueSettings(settings.ransac.distance), settings.refine)
+        solutions = [
+            best_pose(solution, *both, settings.ransac.distance / REACH, settings.view_points)
+            for solution, both in zip(solutions, compared, strict=True)
+        ]
     elif settings.solver == "open3d":
         solutions = [_by_open3d(*one, settings) for one in made]
     else:
         solutions = [_by_svd(*one, settings.ransac.distance) for one in made]
     seconds = (time.perf_counter() - begun) / max(len(made), 1)
     return [
-        Estimate(source.cpu(), target.cpu(), solution, seconds)
-        for (_, source, target), solution in zip(made, solutions, strict=True)
+        Estimate(source.cpu(), target.cpu(), solution, seconds, both)
+        for (_, source, target), solution, both in zip(made, solutions, compared, strict=True)
     ]
 
 
 def _compared(
     source: Described, target: Described, device: torch.device | str
-) -> tuple[Tensor, Tensor]:
-    """The descriptors that are matched: of turned copies, where both clouds have them."""
+) -> tuple[Described, Described]:
+    """Clouds with the descriptors that are matched: of turned copies, where both have them."""
     if source.turned is None or target.turned is None:
-        return source.features.to(device), target.features.to(device)
-    return in_one_order(source, target, device)
+        features = source.features.to(device), target.features.to(device)
+    else:
+        features = in_one_order(source, target, device)
+    one, other = (side.points.to(device) for side in (source, target))
+    return Described(one, features[0]), Described(other, features[1])
 
 
 def seed_of(name: str, seed: int) -> int:

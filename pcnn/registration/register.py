@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -12,21 +13,19 @@ from pcnn.metrics.registration.inlier_ratio import match_distances
 from pcnn.plural import counted
 from pcnn.registration.ambiguity import UNIQUE, Ambiguity, ambiguity
 from pcnn.registration.descriptor import Described, Descriptor
-from pcnn.registration.estimate import estimate_all
+from pcnn.registration.estimate import Estimate, estimate_all
+from pcnn.registration.evidence import evidence
 from pcnn.registration.icp import icp
 from pcnn.registration.nearest import nearest_within
 from pcnn.registration.rivals import Rivals, rivals
 from pcnn.registration.settings import EstimateSettings, RansacSettings, Solver
 from pcnn.registration.transforms import transform_points
+from pcnn.registration.verifier import shipped_verifier
 
 #: Samples of each cloud, as in the benchmarks' tables.
 SAMPLES = 5000
-#: Matches that agree by chance: of 58 wrong transforms of indoor fragments without much overlap, by
-#: FPFH, none had more than 23; of 58 right ones two had fewer than this.
-MIN_INLIERS = 25
-#: The same for descriptors of a network: of 80 clouds of different simulated rooms, which have no
-#: right answer, 38 found 25 matches that agree and 10 found this many; 48 of 58 right ones have it.
-NETWORK_MIN_INLIERS = 60
+#: Matches that a scale or a mirror image is held against where fewer agree with a rigid transform.
+RIVAL_FLOOR = 25
 REACH = 2.0  # voxels within which two described points are the same place
 
 
@@ -76,6 +75,8 @@ class Registration:
         solver: name.
         icp: whether ICP refined the transform; not where it was not asked for, or fewer than 3
             points were near enough.
+        confidence: probability that the transform is right, among pairs as the verifier was fitted
+            to (`pcnn.registration.verifier`): half of them do not overlap.
         reason: why this descriptor was taken, where it was chosen automatically.
         scale: size of the target over that of the source by the similarity that most matches agree
             with; 1 within some hundredths. The transform is rigid all the same.
@@ -91,20 +92,22 @@ class Registration:
     descriptor: str
     solver: str
     icp: bool
+    confidence: float = math.nan
     reason: str = ""
     scale: float = math.nan
     ambiguity: Ambiguity = UNIQUE
 
 
 def default_settings(
-    voxel_size: float, seed: int = 0, solver: Solver = "ransac"
+    voxel_size: float, seed: int = 0, solver: Solver = "cliques", view_points: bool = True
 ) -> EstimateSettings:
-    """RANSAC of 3 mutual matches within one and a half voxels, stopped when it is sure enough."""
+    """Mutual matches within one and a half voxels; RANSAC of 3, stopped when it is sure enough."""
     return EstimateSettings(
         RansacSettings(distance=1.5 * voxel_size, points=3, confidence=0.999),
         solver=solver,
         matching="mutual",
         seed=seed,
+        view_points=view_points,
     )
 
 
@@ -115,10 +118,12 @@ def register_points(
     settings: EstimateSettings | None = None,
     samples: int | None = SAMPLES,
     icp_distance: float | None = None,
-    min_inliers: int = MIN_INLIERS,
+    min_confidence: float | None = None,
+    min_inliers: int = 3,
     min_overlap: float = 0.05,
     allow_ambiguous: bool = False,
     device: torch.device | str = "cpu",
+    progress: Callable[[str], object] = str,
 ) -> Registration:
     """Estimate the transform of a source cloud onto a target cloud.
 
@@ -129,10 +134,13 @@ def register_points(
         settings: how; None as `default_settings`.
         samples: points drawn of each; None all.
         icp_distance: refine by ICP within this distance [m]; None does not.
+        min_confidence: probability of being right below which a transform is refused; None as the
+            verifier has it.
         min_inliers: matches that must agree before ICP, 3 or more.
         min_overlap: share of the source's points that must then lie near the target.
         allow_ambiguous: return one of several poses that fit as well, and say so.
-        device: where matching and torch's RANSAC compute.
+        device: where matching and the solvers but Open3D's compute.
+        progress: is told what begins.
 
     Raises:
         ValueError: a cloud that cannot be described, or numbers out of range.
@@ -142,6 +150,10 @@ def register_points(
     """
     if min_inliers < 3:
         raise ValueError(f"a transform needs at least 3 matches, got min_inliers={min_inliers}")
+    verifier = shipped_verifier()
+    least = verifier.threshold if min_confidence is None else min_confidence
+    if not 0 <= least <= 1:
+        raise ValueError(f"min_confidence is a probability in 0..1, got {least}")
     if not 0 <= min_overlap <= 1:
         raise ValueError(f"min_overlap is a share in 0..1, got {min_overlap}")
     if icp_distance is not None and not 0 < icp_distance < math.inf:
@@ -149,13 +161,16 @@ def register_points(
     settings = settings or default_settings(descriptor.voxel_size)
     described: list[Described] = []
     for name, points in (("source", source), ("target", target)):
+        progress(f"describing the {name}")
         try:
             described.append(descriptor(points))
         except ValueError as error:
             raise ValueError(f"{name}: {error}") from error
+    progress("matching and solving")
     (estimate,) = estimate_all(described[:1], described[1:], settings, samples, device)
     transform, inliers = estimate.solution.transform, estimate.solution.inliers
     matches, agreeing = len(inliers), int(inliers.sum())
+    progress("verifying")
     others = rivals(
         estimate.source,
         estimate.target,
@@ -163,7 +178,7 @@ def register_points(
         estimate.solution.hypotheses,
         settings.seed,
     )
-    refusal = others.refusal(max(agreeing, min_inliers))
+    refusal = others.refusal(max(agreeing, RIVAL_FLOOR))
 
     def unsupported(reason: str) -> NoOverlapError:
         if refusal:
@@ -181,6 +196,14 @@ def register_points(
         raise unsupported(
             f"the {agreeing} matches that agree lie within {width:.2g} m of a "
             "line. They agree as well when the source is turned about that line"
+        )
+    confidence = verifier.confidence(pose_evidence(estimate, descriptor.voxel_size, settings))
+    if not confidence >= least:
+        raise unsupported(
+            f"the best pose is right with a probability of {confidence:.2f}; {least:.2f} required "
+            f"(--min-confidence). {agreeing} of {counted(matches, 'match', 'matches')} agree with "
+            f"it. The clouds may not overlap, or voxels of {descriptor.voxel_size:g} m do not suit "
+            "them"
         )
     refined = False
     if icp_distance is not None:
@@ -223,9 +246,22 @@ def register_points(
         descriptor.name,
         settings.solver,
         refined,
+        confidence,
         scale=others.scale,
         ambiguity=doubt,
     )
+
+
+def pose_evidence(estimate: Estimate, voxel_size: float, settings: EstimateSettings) -> Tensor:
+    """Evidence [F] for the transform of an estimate."""
+    transform = estimate.solution.transform
+    assert transform is not None
+    gap = match_distances(estimate.source, estimate.target, transform) / settings.ransac.distance
+    support = (1 - gap.square()).clamp(min=0).sum()[None]
+    matches = len(estimate.source)
+    return evidence(
+        *estimate.described, transform[None], support, matches, voxel_size, settings.view_points
+    )[0]
 
 
 def width_of(points: Tensor) -> float:

@@ -99,6 +99,8 @@ class EstimateSettings:
         sampling: ``random_points``, ``random_matches`` or ``top_k``.
         refine: fit the best hypotheses of ``ransac`` and ``cliques`` again to what agrees.
         seed: of samples and hypotheses.
+        view_points: whether every cloud was seen from about its origin: then ``cliques`` asks, too,
+            whether a pose puts points where the other cloud saw through.
 
     Raises:
         ValueError: an unknown name.
@@ -110,6 +112,7 @@ class EstimateSettings:
     sampling: Sampling = "random_points"
     refine: bool = True
     seed: int = 0
+    view_points: bool = True
 
     def __post_init__(self) -> None:
         for what, value, names in (

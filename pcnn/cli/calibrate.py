@@ -1,0 +1,82 @@
+"""`pcnn calibrate`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pcnn.cli.app import refusing
+from pcnn.cli.options import AllowTargets, Device, chosen_device, packages
+from pcnn.ranges import Count, Seed, Share
+
+
+def calibrate(
+    root: Annotated[
+        Path, typer.Argument(help="Simulated fragments (pcnn simulate fragments) with val scenes.")
+    ],
+    out: Annotated[Path, typer.Option(help="The verifier to write (.json).")],
+    model: Annotated[
+        str, typer.Option("--model", help="interiors, or a checkpoint of task=registration.")
+    ] = "interiors",
+    pairs: Annotated[Count, typer.Option(help="Overlapping pairs of a scene at most.")] = 25,
+    threshold: Annotated[Share, typer.Option(help="Confidence from which on to answer.")] = 0.5,
+    picture: Annotated[Path | None, typer.Option(help="Reliability diagram (.png).")] = None,
+    seed: Annotated[Seed, typer.Option(help="Seed of the pairs that are drawn.")] = 0,
+    device: Device = "auto",
+    allow_targets: AllowTargets = None,
+) -> None:
+    """Fit how sure `pcnn register` is of a pose, to simulated pairs of one and of two rooms.
+
+    Prints the calibration error, false answers and answers kept, each of rooms that the model did
+    not see.
+    """
+    from rich.progress import track
+
+    from pcnn.console import Console
+    from pcnn.datasets.registration.threedmatch import IndoorPairs
+    from pcnn.experiment.pretrained import of_checkpoint, weights_of
+    from pcnn.registration.calibration import calibrated, judged_pairs, threshold_of
+    from pcnn.registration.register import SAMPLES, default_settings
+    from pcnn.registration.verifier import reliability, write_verifier
+    from pcnn.visualize.reliability import reliability_picture
+
+    console = Console()
+    with refusing():
+        where = str(chosen_device(device))
+        descriptor = of_checkpoint(weights_of(model), where, packages(allow_targets))
+        settings = default_settings(descriptor.voxel_size, seed, "cliques")
+        judged = judged_pairs(
+            IndoorPairs(root, "val"),
+            descriptor,
+            settings,
+            SAMPLES,
+            pairs,
+            where,
+            seed,
+            lambda scenes: track(scenes, "scenes", console=console, transient=True),
+        )
+        overlapping = sum(pair.overlaps for pair in judged)
+        made = (
+            f"pcnn calibrate --model {model} --pairs {pairs} --seed {seed}, on simulated val "
+            f"scenes: {overlapping} pairs that overlap, {len(judged) - overlapping} of two rooms"
+        )
+        found = calibrated(judged, made, threshold)
+        write_verifier(out, found.verifier)
+    told = reliability(found.confidence, found.right)
+    strict = threshold_of(found.confidence[~found.overlaps])  # one answer in a hundred
+    console.say(made)
+    console.say(f"right poses taken: {int(found.right.sum())} of {overlapping}")
+    console.say(f"expected calibration error: {told.error:.3f}")
+    for at in dict.fromkeys((threshold, strict)):
+        answered = found.confidence >= at
+        console.say(
+            f"at {at:.2f}: two rooms answered "
+            f"{100 * float(answered[~found.overlaps].double().mean()):.1f} %, right poses answered "
+            f"{100 * float(answered[found.right].double().mean()):.1f} %, answers that are wrong "
+            f"{100 * float((~found.right[answered]).double().mean()):.1f} %"
+        )
+    if picture is not None:
+        reliability_picture(told, picture, "simulated rooms, by models of other rooms")
+    console.say(str(out))

@@ -1,0 +1,204 @@
+"""Fitting the verifier: evidence of pairs that overlap and of pairs of different places."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from pcnn.datasets.registration.pairs import PairDataset
+from pcnn.metrics.registration.errors import point_rmse
+from pcnn.registration.descriptor import Described, Descriptor
+from pcnn.registration.estimate import REACH, estimate_all
+from pcnn.registration.evidence import NAMES, evidence
+from pcnn.registration.nearest import nearest_within
+from pcnn.registration.settings import EstimateSettings
+from pcnn.registration.transforms import transform_points
+from pcnn.registration.verifier import (
+    Verifier,
+    fitted_logistic,
+    standard,
+)
+
+RIGHT = 0.2  # metres: root mean square distance of the overlap from where it belongs, as in 3DMatch
+FOLDS = 4  # of scenes: a pair is judged by a model that never saw its place
+FALSE = 0.01  # share of pairs of different places that may get an answer
+
+
+@dataclass(frozen=True, eq=False)
+class JudgedPair:
+    """The poses of a pair.
+
+    Args:
+        scene: number of the place of its source.
+        overlaps: false of clouds of different places: no pose is right.
+        evidence: [K, F] of every pose that the solver found.
+        right: [K] bool.
+    """
+
+    scene: int
+    overlaps: bool
+    evidence: Tensor
+    right: Tensor
+
+
+def judged_pairs(
+    data: PairDataset,
+    descriptor: Descriptor,
+    settings: EstimateSettings,
+    samples: int,
+    a_scene: int,
+    device: torch.device | str = "cpu",
+    seed: int = 0,
+    track: Callable[[Sequence[str]], Iterable[str]] = iter,
+) -> list[JudgedPair]:
+    """Poses of overlapping pairs, and of as many pairs of clouds of different scenes.
+
+    Args:
+        data: pairs with true poses, of two scenes at least.
+        descriptor: describes clouds.
+        settings: with ``solver=cliques``.
+        samples: points drawn of each cloud.
+        a_scene: overlapping pairs of a scene at most, drawn from all.
+        device: where it computes.
+        seed: of the draws.
+        track: wraps the scenes, e.g. to show progress.
+
+    Raises:
+        ValueError: another solver, or fewer than two scenes.
+    """
+    if settings.solver != "cliques":
+        raise ValueError("poses are judged of solver=cliques, which finds several")
+    scenes = list(dict.fromkeys(pair.scene for pair in data.pairs))
+    if len(scenes) < 2:
+        raise ValueError(f"{data.name}: pairs of different places need two scenes or more")
+    generator = torch.Generator().manual_seed(seed)
+    found: list[JudgedPair] = []
+    last: list[Described] = []  # clouds of the scene before
+    for number, scene in enumerate(track(scenes)):
+        pairs = [pair for pair in data.pairs if pair.scene == scene]
+        drawn = torch.randperm(len(pairs), generator=generator)[:a_scene].tolist()
+        pairs = [pairs[row] for row in drawn]
+        clouds = sorted({at for pair in pairs for at in (pair.source, pair.target)})
+        held = {at: descriptor(data.cloud(scene, at)) for at in clouds}
+        own = list(held.values())
+        chosen = [(held[pair.source], held[pair.target], pair.transform) for pair in pairs]
+        if last:
+            ends = torch.randint(1 << 30, (len(pairs), 2), generator=generator).tolist()
+            chosen += [(own[a % len(own)], last[b % len(last)], None) for a, b in ends]
+        last = own
+        for source, target, truth in chosen:
+            one = _judged(number, source, target, truth, settings, samples, device)
+            found += [one] if one is not None else []
+    return found
+
+
+def _judged(
+    scene: int,
+    source: Described,
+    target: Described,
+    truth: Tensor | None,
+    settings: EstimateSettings,
+    samples: int,
+    device: torch.device | str,
+) -> JudgedPair | None:
+    """The poses of one pair; None where the solver finds none."""
+    (estimate,) = estimate_all([source], [target], settings, samples, device)
+    poses = estimate.solution.candidates
+    if poses is None:
+        return None
+    seen = evidence(
+        *estimate.described,
+        poses.transforms,
+        poses.support,
+        len(estimate.source),
+        settings.ransac.distance / REACH,
+        settings.view_points,
+    )
+    right = torch.tensor([is_right(pose, truth, source, target) for pose in poses.transforms])
+    return JudgedPair(scene, truth is not None, seen, right)
+
+
+def is_right(pose: Tensor, truth: Tensor | None, source: Described, target: Described) -> bool:
+    """Whether a pose puts the part that both clouds hold where it belongs, within 0.2 m."""
+    if truth is None:
+        return False
+    points = source.points.double().cpu()
+    _, near = nearest_within(transform_points(truth, points), target.points.cpu(), 0.1)
+    return float(point_rmse(pose, truth, points[near >= 0])) < RIGHT
+
+
+@dataclass(frozen=True, eq=False)
+class Calibration:
+    """A fitted verifier and what it says of pairs that it was not fitted to.
+
+    Args:
+        verifier: fitted to all pairs.
+        confidence: [P] of every pair, by a model of other scenes.
+        right: [P] whether the pose that was taken is right.
+        overlaps: [P] false of pairs of different places.
+    """
+
+    verifier: Verifier
+    confidence: Tensor
+    right: Tensor
+    overlaps: Tensor
+
+
+def calibrated(pairs: Sequence[JudgedPair], made: str, threshold: float) -> Calibration:
+    """Fit the choice among poses and the confidence in the one that was taken.
+
+    Args:
+        pairs: some hundred, of `FOLDS` scenes at least.
+        made: how, in words.
+        threshold: confidence from which on a pose is an answer.
+    """
+    every = torch.cat([pair.evidence for pair in pairs])
+    right = torch.cat([pair.right for pair in pairs])
+    centre, spread = _scale(every)
+    choice = fitted_logistic(standard(every, centre, spread), right)[:-1]
+    taken, is_taken_right = [], []
+    for pair in pairs:
+        row = int((standard(pair.evidence, centre, spread) @ choice).argmax())
+        taken.append(pair.evidence[row])
+        is_taken_right.append(bool(pair.right[row]))
+    seen, right = torch.stack(taken), torch.tensor(is_taken_right)
+    scene = torch.tensor([pair.scene for pair in pairs])
+    overlaps = torch.tensor([pair.overlaps for pair in pairs])
+    confidence = torch.zeros(len(pairs), dtype=torch.float64)
+    for fold in range(FOLDS):
+        own = scene % FOLDS == fold
+        scale = _scale(seen[~own])
+        found = fitted_logistic(standard(seen[~own], *scale), right[~own])
+        columns = standard(seen[own], *scale)
+        confidence[own] = torch.sigmoid(columns @ found[:-1] + found[-1])
+    about, width = _scale(seen)
+    found = fitted_logistic(standard(seen, about, width), right)
+    verifier = Verifier(
+        NAMES,
+        about.tolist(),
+        width.tolist(),
+        (choice * width / spread).tolist(),
+        found[:-1].tolist(),
+        float(found[-1]),
+        threshold,
+        made,
+    )
+    return Calibration(verifier, confidence, right, overlaps)
+
+
+def threshold_of(confidence: Tensor) -> float:
+    """Smallest threshold, in hundredths, that few of the pairs [P] of different places reach."""
+    hundredths = (one / 100 for one in range(100))
+    return next((t for t in hundredths if float((confidence >= t).double().mean()) <= FALSE), 1.0)
+
+
+def _scale(seen: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and standard deviation [F] of evidence [K, F]; 0 and 1 where nothing is known."""
+    known = torch.isfinite(seen)
+    number = known.sum(0).clamp(min=1)
+    centre = torch.where(known, seen, 0).sum(0) / number
+    off = torch.where(known, seen - centre, 0).square().sum(0) / number
+    return centre, torch.where(off > 0, off.sqrt(), 1)

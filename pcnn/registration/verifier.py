@@ -1,0 +1,199 @@
+"""Whether to believe a pose: a logistic model of its evidence, and the best of several poses.
+
+The coefficients stand in `verifier.json` beside this file; `pcnn calibrate` made them from
+simulated rooms, half of the pairs of different rooms, so that no pose of theirs is right.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pcnn.errors import FileError
+from pcnn.files.text import read_json
+from pcnn.files.whole_file import whole_file
+from pcnn.registration.descriptor import Described
+from pcnn.registration.evidence import NAMES, SIGNS, evidence
+from pcnn.registration.ransac import Solution
+
+SHIPPED = Path(__file__).with_name("verifier.json")
+WORTH = 0.4  # share of the largest support from which on a pose is looked at
+DECAY = 3e-3  # of squared coefficients, against chance in some hundred pairs
+
+
+@dataclass(frozen=True)
+class Verifier:
+    """A logistic model.
+
+    Args:
+        names: of the evidence, as `pcnn.registration.evidence.NAMES`.
+        centre: [F] mean of every number over the poses it was fitted to.
+        spread: [F] their standard deviation.
+        choice: [F] coefficients of the standardised numbers, by which one of several poses is
+            taken.
+        certainty: [F] the same for the confidence in the pose that was taken.
+        offset: of the certainty.
+        threshold: confidence from which on a pose is an answer.
+        made: how, in words.
+    """
+
+    names: Sequence[str]
+    centre: Sequence[float]
+    spread: Sequence[float]
+    choice: Sequence[float]
+    certainty: Sequence[float]
+    offset: float
+    threshold: float
+    made: str
+
+    def best(self, seen: Tensor) -> int:
+        """The row of evidence [K, F] that speaks most for its pose."""
+        return int((self._standard(seen) @ self._tensor(self.choice)).argmax())
+
+    def confidence(self, seen: Tensor) -> float:
+        """Probability that the pose with this evidence [F] is right, among pairs as fitted to."""
+        columns = self._standard(seen)
+        return float(torch.sigmoid(columns @ self._tensor(self.certainty) + self.offset))
+
+    def _standard(self, seen: Tensor) -> Tensor:
+        return standard(seen, self._tensor(self.centre), self._tensor(self.spread))
+
+    @staticmethod
+    def _tensor(numbers: Sequence[float]) -> Tensor:
+        return torch.tensor(numbers, dtype=torch.float64)
+
+
+def best_pose(
+    solution: Solution, source: Described, target: Described, voxel_size: float, view_points: bool
+) -> Solution:
+    """The pose of a solution that the clouds speak most for, in place of the first of them.
+
+    Args:
+        solution: with candidates, or as it is.
+        source: described points, as they were matched.
+        target: likewise.
+        voxel_size: [m].
+        view_points: whether every cloud was seen from about its origin.
+    """
+    poses = solution.candidates
+    if poses is None:
+        return solution
+    worth = int((poses.support >= WORTH * poses.support[0]).sum())
+    if worth < 2:
+        return solution
+    seen = evidence(
+        source,
+        target,
+        poses.transforms[:worth],
+        poses.support[:worth],
+        len(solution.inliers),
+        voxel_size,
+        view_points,
+    )
+    row = shipped_verifier().best(seen)
+    return replace(solution, transform=poses.transforms[row], inliers=poses.inliers[row])
+
+
+@cache
+def shipped_verifier() -> Verifier:
+    """The model that comes with the package."""
+    return read_verifier(SHIPPED)
+
+
+def standard(seen: Tensor, centre: Tensor, spread: Tensor) -> Tensor:
+    """Evidence [K, F] about its mean in standard deviations; 0 where a number is not known."""
+    return torch.nan_to_num((seen - centre) / spread, nan=0.0)
+
+
+def read_verifier(path: Path = SHIPPED) -> Verifier:
+    """Read a model.
+
+    Raises:
+        FileError: none, or one of other evidence.
+    """
+    content: dict[str, Any] = read_json(path)
+    try:
+        found = Verifier(**content)
+    except TypeError as error:
+        raise FileError(path, f"no verifier: {error}") from error
+    if tuple(found.names) != NAMES:
+        raise FileError(path, f"is of evidence {', '.join(found.names)}; make it with this version")
+    return found
+
+
+def write_verifier(path: Path, verifier: Verifier) -> None:
+    """Write a model whole or not at all."""
+    with whole_file(path) as file:
+        file.write((json.dumps(asdict(verifier), indent=1) + "\n").encode())
+
+
+def fitted_logistic(columns: Tensor, right: Tensor) -> Tensor:
+    """Coefficients that make right rows probable, each of the sign that its number has.
+
+    Without signs some hundred poses may teach that more support speaks against a pose.
+
+    Args:
+        columns: [K, F] float64, standardised evidence.
+        right: [K] bool.
+
+    Returns:
+        [F + 1] float64, the offset last.
+    """
+    signs = torch.tensor(SIGNS, dtype=torch.float64)
+    root = torch.full((len(SIGNS) + 1,), 0.5, dtype=torch.float64, requires_grad=True)
+    optimizer = torch.optim.LBFGS([root], max_iter=300, line_search_fn="strong_wolfe")
+
+    def coefficients() -> Tensor:
+        return torch.cat([signs * root[:-1].square(), root[-1:]])
+
+    def loss() -> float:
+        optimizer.zero_grad()
+        found = coefficients()
+        logits = columns @ found[:-1] + found[-1]
+        value = torch.nn.functional.binary_cross_entropy_with_logits(logits, right.double())
+        value = value + DECAY * found[:-1].square().sum()
+        value.backward()
+        return float(value.detach())
+
+    optimizer.step(loss)
+    return coefficients().detach()
+
+
+@dataclass(frozen=True)
+class Reliability:
+    """How far confidence is from the share of right poses.
+
+    Args:
+        confidence: mean of every bin that holds a pair.
+        right: share of right poses there.
+        pairs: number of pairs there.
+        error: expected calibration error: mean distance of the two over pairs.
+    """
+
+    confidence: tuple[float, ...]
+    right: tuple[float, ...]
+    pairs: tuple[int, ...]
+    error: float
+
+
+def reliability(confidence: Tensor, right: Tensor, bins: int = 10) -> Reliability:
+    """Compare confidences [P] with what was right [P], in bins of equal width.
+
+    Source: Guo et al. 2017, "On calibration of modern neural networks" (ECE).
+    """
+    place = (confidence * bins).long().clamp(0, bins - 1)
+    rows = [place == one for one in range(bins)]
+    rows = [row for row in rows if bool(row.any())]
+    said = tuple(float(confidence[row].mean()) for row in rows)
+    was = tuple(float(right[row].double().mean()) for row in rows)
+    pairs = tuple(int(row.sum()) for row in rows)
+    gaps = (abs(one - other) * n for one, other, n in zip(said, was, pairs, strict=True))
+    return Reliability(said, was, pairs, math.fsum(gaps) / max(sum(pairs), 1))

@@ -1,0 +1,120 @@
+"""Evidence of right and wrong poses, the model that weighs it, and how far it is from the truth."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from pcnn.errors import FileError
+from pcnn.registration.calibration import threshold_of
+from pcnn.registration.descriptor import Described
+from pcnn.registration.downsample import voxel_means
+from pcnn.registration.evidence import NAMES, evidence
+from pcnn.registration.ransac import Candidates, Solution
+from pcnn.registration.register import NoOverlapError, register_points
+from pcnn.registration.transforms import inverse, transform_points
+from pcnn.registration.verifier import (
+    best_pose,
+    fitted_logistic,
+    read_verifier,
+    reliability,
+    shipped_verifier,
+    write_verifier,
+)
+from pcnn.visualize.reliability import reliability_picture
+from tests.registration.clouds import known, place
+from tests.registration.poses import random_pose, shifted
+
+
+def pair() -> tuple[Described, Described, torch.Tensor]:
+    """A place seen twice, with its own coordinates for descriptors."""
+    world = voxel_means(place(), 0.05)
+    target, source = world[world[:, 0] < 3.2], world[world[:, 0] > 1.0]
+    truth = random_pose(3)
+    moved = transform_points(inverse(truth), source.double()).float()
+    return Described(moved, source), Described(target, target), truth
+
+
+def test_evidence_tells_a_right_pose_from_a_wrong_one() -> None:
+    source, target, truth = pair()
+    poses = torch.stack([truth, shifted(0.5, 0, 0) @ truth])
+    seen = evidence(source, target, poses, torch.tensor([50.0, 50.0]), 200, 0.05)
+    assert seen.shape == (2, len(NAMES))
+    right, wrong = (dict(zip(NAMES, row.tolist(), strict=True)) for row in seen)
+    assert right["support"] == wrong["support"] == pytest.approx(torch.log(torch.tensor(51.0)))
+    assert right["alike"] < 0.01 < wrong["alike"]
+    assert right["gap"] < 0.01 < wrong["gap"]
+    assert right["overlap"] > wrong["overlap"]
+    unknown = evidence(source, target, poses, torch.ones(2), 9, 0.05, False)
+    assert bool(unknown[:, 6].isnan().all())
+    assert shipped_verifier().best(seen) == 0
+    assert shipped_verifier().confidence(seen[0]) > shipped_verifier().confidence(seen[1])
+
+
+def test_points_that_the_other_sensor_saw_through_are_counted() -> None:
+    grid = torch.cartesian_prod(torch.linspace(-1, 1, 40), torch.linspace(-1, 1, 40))
+    wall = torch.cat([grid, torch.full((1600, 1), 3.0)], 1)
+    both = Described(wall, wall)
+    poses = torch.stack([shifted(0, 0, 0), shifted(0, 0, -1.0), shifted(0, 0, 1.0)])
+    through = evidence(both, both, poses, torch.ones(3), 9, 0.05)[:, 6]
+    # in front of the wall, of either of them, half of both clouds lie in free space
+    torch.testing.assert_close(through, torch.tensor([0.0, 0.5, 0.5]).double(), atol=0.02, rtol=0)
+
+
+def test_clouds_choose_among_poses() -> None:
+    source, target, truth = pair()
+    poses = torch.stack([shifted(0.5, 0, 0) @ truth, truth])
+    rows = torch.tensor([[True, False], [False, True]])
+    found = Solution(poses[0], rows[0], 9, Candidates(poses, rows, torch.tensor([9.0, 8.0])))
+    chosen = best_pose(found, source, target, 0.05, True)
+    assert chosen.transform is not None
+    assert torch.equal(chosen.transform, truth)
+    assert torch.equal(chosen.inliers, rows[1])
+    alone = replace(found, candidates=None)
+    assert best_pose(alone, source, target, 0.05, True) is alone
+
+
+def test_a_pose_that_is_not_sure_enough_is_refused() -> None:
+    source, target, _, descriptor = known()
+    found = register_points(source, target, descriptor)
+    assert 0.5 < found.confidence < 1
+    with pytest.raises(NoOverlapError, match=r"1\.00 required"):
+        register_points(source, target, descriptor, min_confidence=1.0)
+
+
+def test_a_logistic_model_and_its_reliability(tmp_path: Path) -> None:
+    generator = torch.Generator().manual_seed(0)
+    columns = torch.randn(4000, len(NAMES), generator=generator, dtype=torch.float64)
+    # the number that speaks against its sign gets no weight
+    truth = torch.tensor([2, -1, -1, 0, 0.5, 0, 0, -0.5], dtype=torch.float64)
+    chance = torch.sigmoid(columns @ truth[:-1] + truth[-1])
+    right = torch.rand(4000, generator=generator, dtype=torch.float64) < chance
+    found = fitted_logistic(columns, right)
+    assert float(found[1].abs()) < 0.05
+    torch.testing.assert_close(found[[0, 2, 4]].sign(), truth[[0, 2, 4]].sign())
+    columns[:, 1] = 0
+    chance = torch.sigmoid(columns @ truth[:-1] + truth[-1])
+    right = torch.rand(4000, generator=generator, dtype=torch.float64) < chance
+    found = fitted_logistic(columns, right)
+    truth[1] = 0
+    torch.testing.assert_close(found, truth, atol=0.25, rtol=0)
+    assert reliability(chance, right).error < 0.03
+    sure = torch.tensor([0.95] * 10 + [0.15] * 10)
+    told = reliability(sure, torch.tensor([True] * 5 + [False] * 15))
+    assert told.pairs == (10, 10)
+    assert told.error == pytest.approx((abs(0.15 - 0) + abs(0.95 - 0.5)) / 2, abs=1e-6)
+    picture = reliability_picture(told, tmp_path / "a.png", "two bins")
+    assert picture.stat().st_size > 5000
+    assert threshold_of(torch.linspace(0, 0.5, 200).double()) == pytest.approx(0.5)
+
+
+def test_a_verifier_is_written_and_read(tmp_path: Path) -> None:
+    write_verifier(tmp_path / "a.json", shipped_verifier())
+    assert read_verifier(tmp_path / "a.json") == shipped_verifier()
+    write_verifier(tmp_path / "b.json", replace(shipped_verifier(), names=["other"]))
+    with pytest.raises(FileError, match="is of evidence other"):
+        read_verifier(tmp_path / "b.json")
+    (tmp_path / "c.json").write_text("{}")
+    with pytest.raises(FileError, match="no verifier"):
+        read_verifier(tmp_path / "c.json")
