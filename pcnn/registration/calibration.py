@@ -84,7 +84,9 @@ def judged_pairs(
         clouds = sorted({at for pair in pairs for at in (pair.source, pair.target)})
         held = {at: descriptor(data.cloud(scene, at)) for at in clouds}
         own = list(held.values())
-        chosen = [(held[pair.source], held[pair.target], pair.transform) for pair in pairs]
+        chosen: list[tuple[Described, Described, Tensor | None]] = [
+            (held[pair.source], held[pair.target], pair.transform) for pair in pairs
+        ]
         if last:
             ends = torch.randint(1 << 30, (len(pairs), 2), generator=generator).tolist()
             chosen += [(own[a % len(own)], last[b % len(last)], None) for a, b in ends]

@@ -72,10 +72,12 @@ def estimate_all(
     compared: list[tuple[Described, Described]] = []
     for place, (source, target) in enumerate(zip(sources, targets, strict=True)):
         seed = settings.seed if names is None else seed_of(names[place], settings.seed)
-        compared.append(_compared(source, target, device))
+        both = _compared(source, target, device)
+        compared.append(both)
         try:
             matches = sampled_matches(
-                *(side.features for side in compared[-1]),
+                both[0].features,
+                both[1].features,
                 samples,
                 settings.matching,
                 settings.sampling,
@@ -86,8 +88,8 @@ def estimate_all(
         made.append(
             (
                 matches,
-                compared[-1][0].points[matches.source],
-                compared[-1][1].points[matches.target],
+                both[0].points[matches.source],
+                both[1].points[matches.target],
             )
         )
     ends = [source for _, source, _ in made], [target for _, _, target in made]
