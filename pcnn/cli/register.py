@@ -45,6 +45,13 @@ def register(
     ),
     voxel_size: Voxel = None,
     sensor_at_origin: Sensor = True,
+    copies: Annotated[
+        int,
+        typer.Option(
+            help="Turned copies of each cloud that a network describes: 24 or 60, and as many "
+            "times the work, for clouds that may lie any way."
+        ),
+    ] = 1,
     solver: Annotated[
         str | None,
         typer.Option(help="cliques, ransac, open3d or svd; default cliques, of FPFH ransac."),
@@ -108,6 +115,7 @@ def register(
                 fixed,
                 model,
                 voxel_size=voxel_size,
+                copies=copies,
                 sensor_at_origin=sensor_at_origin,
                 solver=solver,  # type: ignore[arg-type]  # refused by name where it is none
                 icp_distance=icp,

@@ -47,6 +47,7 @@ def register(
     *,
     voxel_size: float | None = None,
     sensor_at_origin: bool = True,
+    copies: int = 1,
     solver: Solver | None = None,
     icp_distance: float | None = None,
     min_confidence: float | None = None,
@@ -76,6 +77,9 @@ def register(
         sensor_at_origin: whether the origin of each cloud is about its sensor's place: FPFH turns
             normals to it (of a cloud that was moved near zero, to its middle), and the verifier
             asks whether a pose puts points where the other sensor saw through.
+        copies: turned copies of each cloud that a network describes. With 24 or 60, as many times
+            the work, clouds may lie any way; networks that come with the package know clouds of
+            upright sensors. The verifier was fitted without.
         solver: ``cliques``, ``ransac``, ``open3d`` or ``svd``; None: cliques of a network, ransac
             of FPFH, to which the verifier was not fitted.
         icp_distance: refine by ICP within this distance [m]; None does not.
@@ -106,7 +110,7 @@ def register(
     tried: list[float] = []
 
     def estimated(choice: Choice) -> Registration:
-        descriptor = descriptor_of(choice, device, sensor_at_origin, allow_targets)
+        descriptor = descriptor_of(choice, device, sensor_at_origin, allow_targets, copies)
         if not tried:
             warn_of_units([moving, fixed], descriptor.voxel_size)
         tried.append(descriptor.voxel_size)
@@ -230,13 +234,15 @@ def descriptor_of(
     device: str = "cpu",
     sensor_at_origin: bool = True,
     allow_targets: Sequence[str] = (),
+    copies: int = 1,
 ) -> Descriptor:
     """The descriptor that was chosen.
 
     Raises:
-        ValueError: a torn file, or a checkpoint of another task.
+        ValueError: a torn file, a checkpoint of another task, or another number of copies than
+            there are groups of rotations.
     """
     if choice.weights is not None:
-        return of_checkpoint(choice.weights, device, allow_targets)
+        return of_checkpoint(choice.weights, device, allow_targets, copies)
     assert choice.voxel_size is not None  # FPFH comes with one
     return FPFH(choice.voxel_size, sensor_at_origin=sensor_at_origin)
