@@ -15,6 +15,13 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 MARKED = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end of table -->)", re.DOTALL)
 OURS, PEERS = "benchmarks/results/networks-h200.json", "benchmarks/peers/h200.json"
+SOLVERS = "docs/results/solvers-simulated.json"
+SOLVER_NAMES = {
+    "cliques": "**cliques**",
+    "most_support": "cliques, most support",
+    "ransac": "RANSAC, 99.9 % sure",
+    "open3d": "Open3D's RANSAC, likewise",
+}
 #: Variants of other packages that compute other outputs than ours.
 OTHER_WORK = ("keeps more outputs", "NOT the same work")
 MODELS = ("sparse_resnet", "sparse_resnet_large", "minkunet")
@@ -67,7 +74,53 @@ def networks() -> str:
     return "\n".join([*lines, "", f"Median wall times [ms]: `{OURS}`, `{PEERS}`.", ""])
 
 
-TABLES: dict[str, Callable[[], str]] = {"networks": networks}
+def share(rows: list[dict[str, Any]], holds: Callable[[dict[str, Any]], bool]) -> float:
+    """Rows that hold, in 100."""
+    return 100 * sum(map(holds, rows)) / len(rows)
+
+
+def solvers() -> str:
+    """Registration recall of the solvers on the same matches."""
+    content = json.loads((ROOT / SOLVERS).read_text())
+    pairs = [row for row in content["rows"] if row["overlap"] > 0]
+    parts = [pairs, *([row for row in pairs if (row["overlap"] > 0.3) == far] for far in (1, 0))]
+    lines = ["| | RR % | overlap above 0.3 | below | cliques minus it |", "|:--|--:|--:|--:|--:|"]
+    for name, shown in SOLVER_NAMES.items():
+        recall = " | ".join(f"{share(part, lambda row, n=name: row[n]):.1f}" for part in parts)
+        gain = content["header"]["cliques_minus"].get(name)
+        lines.append(
+            f"| {shown} | {recall} | {'{:+.1f} [{:+.1f}, {:+.1f}]'.format(*gain) if gain else ''} |"
+        )
+    return "\n".join([*lines, "", f"Simulated rooms: `{SOLVERS}`.", ""])
+
+
+def verifier() -> str:
+    """Answers of the verifier by the confidence that is asked for."""
+    rows = rows_of(SOLVERS)
+    apart = [row for row in rows if not row["overlap"]]
+    right = [row for row in rows if row.get("cliques")]
+    lines = [
+        "| answers from a confidence of | two rooms, answered | right poses, answered "
+        "| answers that are wrong |",
+        "|--:|--:|--:|--:|",
+    ]
+    for least in (0.3, 0.5, 0.7, 0.89):
+        told = [row for row in rows if row["confidence"] >= least]
+        answered: Callable[[dict[str, Any]], bool] = lambda row, t=least: (  # noqa: E731
+            row["confidence"] >= t
+        )
+        numbers = share(apart, answered), share(right, answered)
+        wrong = share(told, lambda row: not row.get("cliques"))
+        shown = f"**{least}** (default)" if least == 0.5 else str(least)
+        lines.append(f"| {shown} | {numbers[0]:.1f} % | {numbers[1]:.1f} % | {wrong:.1f} % |")
+    return "\n".join([*lines, "", f"Simulated rooms: `{SOLVERS}`.", ""])
+
+
+TABLES: dict[str, Callable[[], str]] = {
+    "networks": networks,
+    "solvers": solvers,
+    "verifier": verifier,
+}
 
 
 def written(text: str) -> str:
