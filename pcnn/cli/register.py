@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -37,12 +37,22 @@ Sensor = Annotated[bool, typer.Option(help="The origin of each cloud is about it
 
 
 def register(
-    source: Annotated[Path, typer.Argument(help="Cloud to move (.ply, .pcd, .bin, .npy, ...).")],
-    target: Annotated[Path, typer.Argument(help="Cloud it is moved onto.")],
+    clouds: Annotated[
+        list[Path],
+        typer.Argument(
+            help="Cloud to move, and cloud it is moved onto (.ply, .pcd, .bin, .npy, ...); with "
+            "--graph two or more."
+        ),
+    ],
+    graph: Annotated[
+        bool,
+        typer.Option("--graph", help="Register all pairs of the clouds, and place them together."),
+    ] = False,
     model: Model = None,
-    out: Annotated[Path, typer.Option(help="Folder for transform.json and overlay.png.")] = Path(
-        "registration"
-    ),
+    out: Annotated[
+        Path,
+        typer.Option(help="Folder for transform.json and overlay.png, or what --graph writes."),
+    ] = Path("registration"),
     voxel_size: Voxel = None,
     sensor_at_origin: Sensor = True,
     copies: Annotated[
@@ -81,18 +91,24 @@ def register(
         bool, typer.Option("--view", help="Write view.html too: both clouds in a browser.")
     ] = False,
 ) -> None:
-    """Estimate the rigid transform of one cloud onto another.
+    """Estimate the rigid transform of one cloud onto another, or the poses of many.
 
     Prints the 4 x 4 matrix that maps source coordinates to the target's, both as the files have
     them, and what speaks for it; writes both to transform.json with a picture of the clouds before
     and after. Where no transform is supported, where other poses fit as well, and where the clouds
     differ in scale or one is a mirror image, the exit code is 1 and nothing is written.
+
+    With --graph every pair is registered. The most trusted transforms connect the clouds, the
+    others are loops: poses are moved to agree with them, and loops that contradict the rest are
+    dropped (Open3D). Writes poses.json, merged.ply and merged.png in the frame of the first cloud.
     """
     import json
     import math
 
+    from pcnn.cli.register_graph import write_graph
     from pcnn.console import Console
     from pcnn.datasets.readers.channels import Reading
+    from pcnn.experiment.multiway import register_many
     from pcnn.experiment.register import points_of, register
     from pcnn.files.whole_file import whole_file
     from pcnn.registration.local_frame import about
@@ -104,35 +120,44 @@ def register(
     console = Console()
     where = chosen_device(device)
     reading = chosen_reading(Reading(), columns, max_gib=max_gib)
-    try:
-        moving, fixed = (
-            points_of(path, str(path), reading.columns, reading.max_gib)
-            for path in (source, target)
+    if len(clouds) < 2 or (len(clouds) > 2 and not graph):
+        raise typer.BadParameter(
+            f"two clouds are registered, got {len(clouds)}; --graph registers more than two"
         )
+    if graph and view:
+        raise typer.BadParameter("--view shows one pair; pcnn view shows merged.ply of --graph")
+    source, target = clouds[0], clouds[1]
+    options: dict[str, Any] = {
+        "voxel_size": voxel_size,
+        "copies": copies,
+        "sensor_at_origin": sensor_at_origin,
+        "solver": solver,  # refused by name where it is none
+        "icp_distance": icp,
+        "min_confidence": min_confidence,
+        "min_inliers": min_inliers,
+        "min_overlap": min_overlap,
+        "allow_ambiguous": allow_ambiguous,
+        "seed": seed,
+        "device": str(where),
+        "allow_targets": packages(allow_targets),
+    }
+    try:
+        read = [points_of(path, str(path), reading.columns, reading.max_gib) for path in clouds]
         with console.status("reading the clouds") as status:
-            found = register(
-                moving,
-                fixed,
-                model,
-                voxel_size=voxel_size,
-                copies=copies,
-                sensor_at_origin=sensor_at_origin,
-                solver=solver,  # type: ignore[arg-type]  # refused by name where it is none
-                icp_distance=icp,
-                min_confidence=min_confidence,
-                min_inliers=min_inliers,
-                min_overlap=min_overlap,
-                allow_ambiguous=allow_ambiguous,
-                seed=seed,
-                device=str(where),
-                allow_targets=packages(allow_targets),
-                progress=status.update,
-            )
+            if graph:
+                names = [str(path) for path in clouds]
+                placed = register_many(read, names, model, **options, progress=status.update)
+            else:
+                moving, fixed = read
+                found = register(moving, fixed, model, **options, progress=status.update)
     except NoOverlapError as error:
-        console.say(error, f"{source} onto {target}", "red")
+        console.say(error, "" if graph else f"{source} onto {target}", "red")
         raise typer.Exit(1) from error
     except (OSError, ValueError, ImportError) as error:
         raise typer.BadParameter(str(error)) from error
+    if graph:
+        write_graph(console, placed, clouds, out)
+        return
     facts = {
         "confidence": found.confidence if math.isfinite(found.confidence) else None,
         "descriptor": found.descriptor,

@@ -86,6 +86,26 @@ class TurnedAtRandom:
         return replace(found, points=back)
 
 
+class Remembered:
+    """A descriptor that describes every cloud once, for clouds that belong to several pairs.
+
+    Args:
+        descriptor: that describes.
+    """
+
+    def __init__(self, descriptor: Descriptor) -> None:
+        self.name, self.voxel_size = descriptor.name, descriptor.voxel_size
+        self._descriptor = descriptor
+        # clouds are kept with what was found, so that their numbers stay their own
+        self._found: dict[int, tuple[Tensor, Described]] = {}
+
+    def __call__(self, points: Tensor) -> Described:
+        """Describe points [P, 3]; the same tensor is described once."""
+        if id(points) not in self._found:
+            self._found[id(points)] = points, self._descriptor(points)
+        return self._found[id(points)][1]
+
+
 def random_rotation(generator: torch.Generator) -> Tensor:
     """A rotation ``[3, 3]`` float64, drawn evenly from all rotations by a unit quaternion."""
     quaternion = torch.randn(1, 4, generator=generator, dtype=torch.float64)

@@ -11,12 +11,14 @@ import numpy as np
 from pcnn.metrics.registration import Curves
 from pcnn.visualize.page import FAINT, INK, new_page, saved
 from pcnn.visualize.pair import ShownPair, draw_matches
+from pcnn.visualize.palette import distinct_colours
 from pcnn.visualize.raster import from_above
 
 TARGET = (31, 88, 178)
 SOURCE = (232, 112, 16)
 PIXELS = 700
 LINE = 125  # letters of the line below the heading
+LEGEND = 16  # names of clouds below a picture
 
 
 def overlay_picture(pair: ShownPair, path: str | Path) -> Path:
@@ -67,6 +69,43 @@ def overlay_picture(pair: ShownPair, path: str | Path) -> Path:
     figure.subplots_adjust(
         left=0.06, right=0.98, top=1 - 1.15 * inch, bottom=0.4 * inch, hspace=0.12, wspace=0.14
     )
+    return saved(figure, path)
+
+
+def merged_picture(
+    clouds: Mapping[str, np.ndarray], path: str | Path, title: str, note: str = ""
+) -> Path:
+    """Draw clouds in one frame, each in a colour of its own, along z and along y.
+
+    Args:
+        clouds: points [N, 3] [m] by name, at least one.
+        path: PNG to write, whole; its folder is created.
+        title: heading.
+        note: line below it.
+
+    Returns:
+        `path`.
+    """
+    shades = distinct_colours(len(clouds))
+    points = np.concatenate(list(clouds.values()))
+    colours = np.repeat(shades, [len(cloud) for cloud in clouds.values()], axis=0)
+    low, high = np.quantile(points, [0.005, 0.995], axis=0)
+    extent = float(max((high - low).max() / 2 * 1.05, 1e-3))
+    centred = points - (low + high) / 2
+    figure = new_page(10.4, 6.6)
+    for column, (view, axes) in enumerate((("along z", (0, 1, 2)), ("along y", (0, 2, 1)))):
+        place = figure.add_subplot(1, 2, column + 1)
+        image = from_above(centred[:, axes], colours, extent, PIXELS, dot=2)
+        place.imshow(image, extent=(-extent, extent, -extent, extent))
+        place.set_title(view, loc="left", fontsize=12, color=INK)
+        place.tick_params(labelsize=8, colors=FAINT)
+    figure.suptitle(title, x=0.02, y=0.98, ha="left", fontsize=15, color=INK, weight="bold")
+    figure.text(0.02, 0.92, textwrap.fill(note, LINE), va="top", fontsize=10.5, color=FAINT)
+    for number, (name, shade) in enumerate(zip(clouds, shades, strict=True)):
+        if number < LEGEND:
+            at = 0.02 + 0.98 * (number % 4) / 4, 0.1 - 0.028 * (number // 4)
+            figure.text(*at, f"\u25a0 {name}", fontsize=9, color=tuple(shade / 255))
+    figure.subplots_adjust(left=0.06, right=0.98, top=0.86, bottom=0.16, wspace=0.14)
     return saved(figure, path)
 
 

@@ -7,11 +7,14 @@ import numpy as np
 import pytest
 import torch
 
+from pcnn.datasets.readers.points import read_points
 from pcnn.metrics.registration import rotation_error, translation_error
+from pcnn.registration.transforms import inverse, transform_points
 from pcnn.visualize import write_coloured_ply
 from tests.cli.invoking import invoke
 from tests.datasets.registration.scenes import write_fragments
-from tests.registration.clouds import two_views
+from tests.registration.clouds import place, two_views
+from tests.registration.poses import random_pose
 from tests.visualize.view.test_page import held
 
 
@@ -124,3 +127,49 @@ def test_kitti_gt(tmp_path: Path) -> None:
     assert "1 val pair, 1 of them made now" in invoke("kitti-gt", tmp_path, *options, code=0)
     assert "1 val pair, 0 of them made now" in invoke("kitti-gt", tmp_path, *options, code=0)
     assert "legacy, fixed" in invoke("kitti-gt", tmp_path, "--ground-truth", "x", code=2)
+
+
+def test_many_clouds_are_placed_together(tmp_path: Path) -> None:
+    pytest.importorskip("open3d")
+    world = place()
+    parts = [world[world[:, 0] < 2.6], world[world[:, 0] > 1.2], world[world[:, 1] < 2.8][::2]]
+    poses = [random_pose(seed) for seed in (4, 5, 6)]  # of each part in the world
+    for number, (part, pose) in enumerate(zip(parts, poses, strict=True)):
+        local = transform_points(inverse(pose), part.double()).float()
+        np.save(tmp_path / f"part_{number}.npy", local.numpy())
+    np.save(tmp_path / "other.npy", (torch.rand(3000, 3) * torch.tensor([2, 2, 0.0])).numpy())
+    files = [tmp_path / f"part_{number}.npy" for number in range(3)]
+    out = tmp_path / "out"
+    words = (
+        "register",
+        *files,
+        "--graph",
+        "--model",
+        "fpfh",
+        "--no-sensor-at-origin",
+        "--out",
+        out,
+    )
+    said = invoke(*words, "--icp", "0.1", code=0)
+    assert "3 pairs registered, 0 without a transform; 1 loop kept, 0 dropped" in said
+    written = json.loads((out / "poses.json").read_text())
+    assert [edge["role"] for edge in written["edges"]].count("tree") == 2
+    for file, pose in zip(files, poses, strict=True):
+        found = torch.tensor(written["poses"][str(file)], dtype=torch.float64)
+        truth = inverse(poses[0]) @ pose
+        assert float(rotation_error(found, truth)) < 0.5
+        assert float(translation_error(found, truth)) < 0.03
+    merged = read_points(out / "merged.ply")
+    assert len(merged.points) == sum(map(len, parts))
+    assert (out / "merged.png").stat().st_size > 10_000
+    said = invoke(*words[:4], tmp_path / "other.npy", *words[4:], code=1)
+    assert "other.npy: no transform connects it with" in " ".join(said.split())
+
+
+def test_numbers_of_clouds(tmp_path: Path) -> None:
+    files = [tmp_path / name for name in ("a.npy", "b.npy", "c.npy")]
+    for file in files:
+        np.save(file, np.ones((50, 3), np.float32))
+    assert "two clouds are registered, got 1" in invoke("register", files[0], code=2)
+    assert "got 3; --graph registers more" in invoke("register", *files, code=2)
+    assert "--view shows one pair" in invoke("register", *files, "--graph", "--view", code=2)

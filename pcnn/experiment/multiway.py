@@ -1,0 +1,159 @@
+"""Many clouds of one place: registered pair by pair, then placed together."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+from torch import Tensor
+
+from pcnn.datasets.registration.make_gt import information_matrix
+from pcnn.experiment.pretrained import chosen
+from pcnn.experiment.register import FPFH_MIN_INLIERS, descriptor_of
+from pcnn.registration.descriptor import Described, Remembered
+from pcnn.registration.estimate import REACH
+from pcnn.registration.local_frame import LocalCloud, to_given
+from pcnn.registration.nearest import nearest_within
+from pcnn.registration.pose_graph import Edge, PoseGraph, pose_graph
+from pcnn.registration.register import (
+    NoOverlapError,
+    Registration,
+    default_settings,
+    register_points,
+)
+from pcnn.registration.settings import Solver
+from pcnn.registration.transforms import transform_points
+
+
+@dataclass(frozen=True, eq=False)
+class Multiway:
+    """Clouds placed in the frame of the first.
+
+    Args:
+        clouds: as they were given.
+        graph: poses between the local frames of the clouds.
+        found: by (source, target), the transforms that the graph was made of.
+        refused: by (source, target), why a pair has none.
+        descriptor: name.
+        reason: why it was taken.
+    """
+
+    clouds: tuple[LocalCloud, ...]
+    graph: PoseGraph
+    found: dict[tuple[int, int], Registration]
+    refused: dict[tuple[int, int], str]
+    descriptor: str
+    reason: str
+
+    def pose(self, number: int) -> Tensor:
+        """[4, 4] float64: from the coordinates of a cloud's file to those of the first."""
+        return to_given(self.graph.poses[number], self.clouds[number], self.clouds[0])
+
+    def placed(self, number: int) -> np.ndarray:
+        """Points of a cloud in the local frame of the first, [P, 3] float64."""
+        moved = transform_points(self.graph.poses[number], self.clouds[number].points.double())
+        return moved.numpy()
+
+
+def register_many(
+    clouds: Sequence[LocalCloud],
+    names: Sequence[str],
+    model: str | None = None,
+    *,
+    voxel_size: float | None = None,
+    sensor_at_origin: bool = True,
+    copies: int = 1,
+    solver: Solver | None = None,
+    icp_distance: float | None = None,
+    min_confidence: float | None = None,
+    min_inliers: int | None = None,
+    min_overlap: float = 0.05,
+    allow_ambiguous: bool = False,
+    seed: int = 0,
+    device: str = "cpu",
+    allow_targets: Sequence[str] = (),
+    progress: Callable[[str], object] = str,
+) -> Multiway:
+    """Register every pair of clouds, and place all of them so that the pairs agree.
+
+    Args:
+        clouds: two or more, as `points_of` gives them.
+        names: of the clouds, for messages.
+        model: as of `register`, with all that follow; one descriptor serves all clouds, chosen by
+            the largest.
+        voxel_size: ...
+        sensor_at_origin: ...
+        copies: ...
+        solver: ...
+        icp_distance: ...
+        min_confidence: ...
+        min_inliers: ...
+        min_overlap: ...
+        allow_ambiguous: ...
+        seed: ...
+        device: ...
+        allow_targets: ...
+        progress: ...
+
+    Raises:
+        ValueError: fewer than two clouds, or one that cannot be described; `NoOverlapError` where
+            clouds are not connected with the first by any pair.
+        MissingPackageError: Open3D is not installed.
+    """
+    if len(clouds) < 2:
+        raise ValueError(f"two clouds or more are registered, got {len(clouds)}")
+    choice = chosen(model, [cloud.points for cloud in clouds], voxel_size)
+    network = choice.weights is not None
+    descriptor = Remembered(descriptor_of(choice, device, sensor_at_origin, allow_targets, copies))
+    for name, cloud in zip(names, clouds, strict=True):
+        progress(f"describing {name}")
+        try:
+            descriptor(cloud.points)
+        except ValueError as error:
+            raise ValueError(f"{name}: {error}") from error
+    found: dict[tuple[int, int], Registration] = {}
+    refused: dict[tuple[int, int], str] = {}
+    least = 3 if network else FPFH_MIN_INLIERS
+    for target, source in combinations(range(len(clouds)), 2):
+        progress(f"{names[source]} onto {names[target]}")
+        ends = clouds[source], clouds[target]
+        seen = sensor_at_origin and not any(cloud.moved for cloud in ends)
+        by = solver or ("cliques" if network else "ransac")
+        try:
+            one = register_points(
+                ends[0].points,
+                ends[1].points,
+                descriptor,
+                default_settings(descriptor.voxel_size, seed, by, seen),
+                icp_distance=icp_distance,
+                min_confidence=min_confidence if network else 0.0,
+                min_inliers=least if min_inliers is None else min_inliers,
+                min_overlap=min_overlap,
+                allow_ambiguous=allow_ambiguous,
+                device=device,
+            )
+        except NoOverlapError as error:
+            refused[source, target] = str(error)
+        else:
+            found[source, target] = one
+    reach = REACH * descriptor.voxel_size
+    edges = []
+    for (source, target), one in found.items():
+        first, second = (descriptor(clouds[at].points) for at in (source, target))
+        information = _information(first, second, one.transform, reach)
+        # FPFH has no confidence: then inliers decide alone
+        sure = one.confidence if network and math.isfinite(one.confidence) else 0.0
+        edges.append(Edge(source, target, one.transform, information, sure + 1e-6 * one.inliers))
+    progress("placing all clouds")
+    graph = pose_graph(names, edges, reach)
+    return Multiway(tuple(clouds), graph, found, refused, descriptor.name, choice.reason)
+
+
+def _information(source: Described, target: Described, transform: Tensor, reach: float) -> Tensor:
+    """Information [6, 6] of the points of the target that points of the source meet."""
+    placed = transform_points(transform, source.points.double())
+    _, index = nearest_within(placed, target.points, reach)
+    return information_matrix(target.points[index[index >= 0]])
