@@ -18,7 +18,7 @@ from pcnn.cli.options import (
 )
 from pcnn.escaping import say
 from pcnn.plural import counted
-from pcnn.ranges import Length, Matches, Seed, Share
+from pcnn.ranges import Count, Length, Matches, Seed, Share
 
 Model = Annotated[
     str | None,
@@ -56,7 +56,7 @@ def register(
     voxel_size: Voxel = None,
     sensor_at_origin: Sensor = True,
     copies: Annotated[
-        int,
+        Count,
         typer.Option(
             help="Turned copies of each cloud that a network describes: 24 or 60, and as many "
             "times the work, for clouds that may lie any way."
