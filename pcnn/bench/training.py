@@ -13,7 +13,7 @@ import torch
 
 @dataclass(frozen=True, kw_only=True)
 class Training:
-    """What is trained, and for how long.
+    """A training, and its length.
 
     Args:
         module: its data module.

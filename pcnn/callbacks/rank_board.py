@@ -1,4 +1,4 @@
-"""What every rank of a training tells the others about itself, beside its collectives."""
+"""News that every rank of a training tells the others, beside its collectives."""
 
 from __future__ import annotations
 

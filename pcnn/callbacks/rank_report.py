@@ -30,7 +30,7 @@ def report(
     last: str,
     run_folder: str | Path | None,
 ) -> str:
-    """What a user has to know.
+    """A message about a rank that failed.
 
     Args:
         culprits: the ranks in question.

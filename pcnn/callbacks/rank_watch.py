@@ -86,7 +86,7 @@ class RankWatch(Callback):
         self.mark(f"trains behind step {trainer.global_step}", begun=1)
 
     def on_train_batch_end(self, trainer: Trainer, *args: Any, **kwargs: Any) -> None:
-        """What follows a step: checkpoints, and the next batch."""
+        """A step ended: checkpoints and the next batch follow."""
         self.mark(f"is between batches, behind step {trainer.global_step}")
 
     def on_validation_batch_start(self, *args: Any, **kwargs: Any) -> None:

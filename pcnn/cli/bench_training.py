@@ -1,4 +1,4 @@
-"""What the suites share that measure a training: its options, data and device."""
+"""Options, data and device of a training, for the suites that measure one."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def linked(cfg: DictConfig, folder: Path, scans: int) -> None:
 
 
 def workload_of(cfg: DictConfig, overrides: list[str]) -> str:
-    """What is trained, in words: the data set, and the options that were given."""
+    """The training in words: the data set, and the options that were given."""
     told = [word for word in overrides if word.partition("=")[0] not in (*PLACES, *NAMED)]
     return " ".join([str(cfg.dataset.name), *told])
 

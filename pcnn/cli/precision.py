@@ -1,4 +1,4 @@
-"""What a precision of the trainer, as `16-mixed`, means for a network that runs without one."""
+"""The precision of a network without a trainer, by the name of a trainer's, as `16-mixed`."""
 
 from __future__ import annotations
 

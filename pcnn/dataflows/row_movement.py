@@ -89,7 +89,7 @@ class TorchRows:
             self._add(products, slot, block.start, sums)
 
     def finish(self, sums: Tensor, spec: ConvSpec) -> Tensor:
-        """What follows the sums, and their rounding."""
+        """The epilogue of the sums, and their rounding."""
         return finish(sums, spec)
 
     def _add(self, products: Tensor, slot: int, start: int, sums: Tensor) -> None:
@@ -191,7 +191,7 @@ class KernelRows:
         return finish(out, spec) if wide else out
 
     def finish(self, sums: Tensor, spec: ConvSpec) -> Tensor:
-        """What follows the sums, and their rounding."""
+        """The epilogue of the sums, and their rounding."""
         if sums.dtype == torch.float64:
             return finish(sums, spec)
         from pcnn.kernels.epilogue import finish as finish_by_kernel

@@ -198,7 +198,7 @@ def _fresh(found: Answer) -> Answer:
 
 @dataclass(frozen=True)
 class _Sums:
-    """What several squares say about the same points, in files by the square that owns these.
+    """Votes of several squares for the same points, in files by the square that owns these.
 
     Args:
         folder: for the files.

@@ -25,7 +25,7 @@ _ROWS = 20_000
 
 @dataclass(frozen=True)
 class Calibration:
-    """What was measured.
+    """The measured calibration.
 
     Args:
         temperature: to divide logits by.

@@ -30,8 +30,8 @@ class DownloadError(UserError):
 def download(weights: Weights, told: Callable[[int], None] | None = None) -> Path:
     """Fetch the file of an entry, unless it is here.
 
-    What has come stays in the cache folder when the transfer breaks off, and the next one asks the
-    server for the rest alone. Two processes fetch one after the other.
+    A transfer that breaks off leaves its part in the cache folder, and the next one asks the server
+    for the rest alone. Two processes fetch one after the other.
 
     Args:
         weights: the entry.

@@ -26,7 +26,7 @@ def prepare(task: L.LightningModule, cfg: DictConfig, begins: bool) -> str | Non
         begins: whether the training begins here; one that goes on has its own weights.
 
     Returns:
-        What was taken, in words; None where nothing was asked for.
+        The weights that were taken, in words; None where nothing was asked for.
 
     Raises:
         ConfigError: weights of another network, or a pattern that no layer has.

@@ -28,8 +28,8 @@ def load_state(
         network: ours; changed in place.
         state: parameters and buffers of the other network, as its ``state_dict`` gives them.
         layout: of its convolutions.
-        names: by the name of a layer of ours, its name there; those left out must be called alike.
-            ``None``: by order.
+        names: by the name of a layer of ours, its name there; those left out must have the same
+            name. ``None``: by order.
 
     Raises:
         ValueError: another number of layers, or a layer whose entries or shapes do not fit; it

@@ -20,7 +20,7 @@ _LOADING = threading.Lock()
 
 
 class Launch(NamedTuple):
-    """What a compiled variant of a Triton kernel depends on.
+    """All that a compiled variant of a Triton kernel depends on.
 
     Args:
         kernel: made by ``triton.jit``.

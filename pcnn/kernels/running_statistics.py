@@ -1,4 +1,4 @@
-"""What a batch norm keeps from batch to batch."""
+"""The statistics that a batch norm keeps from batch to batch."""
 
 from __future__ import annotations
 

@@ -310,7 +310,7 @@ def narrow_arguments(
 
 
 def _fields(own: KeyFormat, narrow: NarrowKeys | None) -> tuple[int, ...]:
-    """What makes a 32-bit key of the fields of a 64-bit one; without one nothing is read."""
+    """Makes a 32-bit key of the fields of a 64-bit one; without one nothing is read."""
     return (0,) * 11 if narrow is None else narrow.fields(own)
 
 

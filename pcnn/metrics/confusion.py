@@ -70,7 +70,7 @@ class ConfusionMatrix(Metric):
             target: [P] any integer dtype, true class ids or `ignore_index`.
 
         Returns:
-            What the batch adds to ``counts``, and to ``invalid``.
+            The batch's share of ``counts``, and to ``invalid``.
 
         Raises:
             ValueError: shapes differ, or a tensor is not one-dimensional.

@@ -14,7 +14,7 @@ from pcnn.tensor import SparseTensor
 def on_union(*tensors: SparseTensor) -> tuple[SparseTensor, ...]:
     """The same tensors on the sites that at least one of them has, 0 where a tensor has none.
 
-    What works on one geometry then works on them: `concatenate`, arithmetic, a maximum. A tensor
+    Operations on one geometry then work on them: `concatenate`, arithmetic, a maximum. A tensor
     that has all the sites comes back as it is. The host waits for the device once, and not if the
     tensors share their geometry.
 

@@ -95,7 +95,7 @@ def convolution_products(
     groups: int,
     dtype: torch.dtype,
 ) -> ConvolutionProducts:
-    """What computes a convolution and its gradients; arguments as of `convolution`.
+    """The products of a convolution and its gradients; arguments as of `convolution`.
 
     The layouts that backward reads are built here, for what requires gradients now.
 

@@ -40,7 +40,7 @@ GridBytes = Annotated[int, Interval(ge=0, le=1 << 40)]
 
 
 class EngineSettings(Protocol):
-    """What the paper of an engine leaves open; implementations are frozen dataclasses."""
+    """Choices that the paper of an engine leaves open; implementations are frozen dataclasses."""
 
     def __hash__(self) -> int:
         """Equal settings have equal hashes; a frozen dataclass has this by itself."""

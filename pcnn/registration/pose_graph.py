@@ -53,7 +53,7 @@ class PoseGraph:
     kept: tuple[bool, ...]
 
     def residual(self, edge: Edge) -> tuple[float, float]:
-        """What is left between a transform and the poses: rotation [deg], translation [m]."""
+        """The rest between a transform and the poses: rotation [deg], translation [m]."""
         between = inverse(self.poses[edge.target]) @ self.poses[edge.source]
         rest = inverse(edge.transform) @ between
         return float(rotation_angle(rest[:3, :3])), float(rest[:3, 3].norm())

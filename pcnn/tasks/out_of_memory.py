@@ -29,7 +29,7 @@ _PIECE = 1 << 24
 
 
 class MemoryGuard:
-    """Training steps that survive a batch without room, on all ranks alike.
+    """Training steps that survive a batch without room, the same on all ranks.
 
     The step of a batch runs behind a stand-in for its loss, so that Lightning's closure goes on
     whatever happens. Where forward or backward run out of memory, the batch is computed in halves

@@ -1,4 +1,4 @@
-"""What an adapter of another package provides, and networks of ours rebuilt of its layers.
+"""The interface of an adapter of another package, and networks of ours rebuilt of its layers.
 
 A network keeps its own modules: blocks, norms and activations run as they are written, and each
 convolution is the package's own layer. So all packages do the same work around their convolutions.

@@ -1,4 +1,4 @@
-"""What is compared: a network as one graph, eager, and by the papers' engines."""
+"""Runners that are compared: a network as one graph, eager, and by the papers' engines."""
 
 from __future__ import annotations
 
@@ -60,14 +60,14 @@ class Runner(ABC):
 
     @abstractmethod
     def delivered(self, answer: Any) -> Tensor:
-        """What the host is given: an output at every point, of backbones the last level's rows."""
+        """The host's result: an output at every point, of backbones the last level's rows."""
 
     def edges(self, most: int) -> list[int]:
         """Capacities of the buckets up to so many sites; none without buckets."""
         return []
 
     def memory(self) -> dict[str, int]:
-        """What the runner says of its memory, as settings of a row."""
+        """The memory of the runner, as settings of a row."""
         return {}
 
 

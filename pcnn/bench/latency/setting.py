@@ -84,7 +84,7 @@ class LatencySetting(TypedSetting):
 
     @cached_property
     def lines(self) -> list[Line]:
-        """What is compared."""
+        """The runners that are compared."""
         from pcnn.bench.latency.runners import lines_on
 
         return lines_on(self.where, chosen_names("--line", self.line, LINES), self.is_native)

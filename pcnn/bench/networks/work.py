@@ -128,7 +128,7 @@ class Work:
     def compile_ahead(self, mode: str) -> None:
         """Compile the kernels of a mode's calls side by side, on a GPU; one by one takes minutes.
 
-        What fails here fails in the call, which says where.
+        Errors are raised by the call, which says where.
         """
         device = self.cells.features.device
         if device.type != "cuda":

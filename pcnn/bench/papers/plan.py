@@ -1,4 +1,4 @@
-"""What a run over the papers measures, in which order, and which of it is whole already."""
+"""The figures that a run over the papers measures, their order, and which are whole already."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ _NO_PLACE = ("checked_on", "left_out")
 
 
 class Reading(Protocol):
-    """What a figure says, in words."""
+    """A figure in words."""
 
     def of(self, rows: Sequence[Row]) -> str:
         """The words, of all rows of a figure in one dtype; empty where the rows do not tell."""

@@ -64,7 +64,7 @@ class Sums:
 
 @dataclass(frozen=True)
 class StepTrace:
-    """What a step does, means over the steps of a trace.
+    """The work of a step, means over the steps of a trace.
 
     Args:
         busy_ms: time in which the device does something.

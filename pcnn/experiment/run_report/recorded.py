@@ -1,4 +1,4 @@
-"""What a run left in its folder: configuration, curves, figures, counts and pictures."""
+"""The content of a run folder: configuration, curves, figures, counts and pictures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a page of a view holds, read back to be shown in another page."""
+"""The content of a view, read back to be shown in another page."""
 
 from __future__ import annotations
 

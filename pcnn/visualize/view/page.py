@@ -34,7 +34,7 @@ FORMAT = 1
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """What a page shows of clouds, with switches of layers and classes.
+    """The content of a page about clouds, with switches of layers and classes.
 
     Points lie in random order, so that any first part of them is a coarser picture of the same.
 

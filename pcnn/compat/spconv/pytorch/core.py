@@ -198,7 +198,7 @@ class SparseConvTensor:
         return made
 
     def find_indice_pair(self, key: Any) -> IndiceData | None:
-        """What a layer kept under a key; ``None``: nothing, or no key."""
+        """The map that a layer kept under a key; ``None``: nothing, or no key."""
         return None if key is None else self.indice_dict.get(key)
 
     def dense(self, channels_first: bool = True) -> Tensor:

@@ -8,7 +8,7 @@ from torch import nn
 
 
 class Identity(nn.Module):
-    """What goes in comes out."""
+    """The input is the output."""
 
     def forward(self, input: Any) -> Any:
         """The input."""

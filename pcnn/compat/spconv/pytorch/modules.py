@@ -68,7 +68,7 @@ class SparseSequential(SparseModule):
         self.add_module(own, module)
 
     def forward(self, input: Any) -> Any:
-        """What the last module makes of the tensor; no features pass modules on features.
+        """The output of the last module; no features pass modules on features.
 
         Without gradients a convolution, the batch norm behind it in evaluation mode and a ReLU are
         one product (`folded_steps`).
