@@ -64,7 +64,9 @@ def train(rank: int, folder: Path, port: int, kind: str, which: int) -> None:
     sys.stderr = open(2, "w")  # noqa: SIM115 - till the end
     watch = RankWatch(timeout=1.0, pause=0.1, run_folder="RUN")
     callbacks = [watch, Trouble(kind, which), Checkpoint(folder, 2, "val/score")]
-    settings = options(limit_val_batches=0, num_sanity_val_steps=0, max_steps=8)
+    # a worker that is lost shows when batches that it made ahead are used up
+    most = 24 if kind == "worker" else 8
+    settings = options(limit_val_batches=0, num_sanity_val_steps=0, max_steps=most)
     trainer_for(folder, callbacks, **settings).fit(Task(), Data(int(kind in ("worker", "killed"))))
 
 
@@ -97,7 +99,7 @@ def test_all_ranks_end_and_say_whose_fault_it_was(
     assert 0 not in codes, text
     assert said in text
     steps = held(tmp_path / "last.ckpt")["global_step"]
-    assert steps == 4 or (kind == "worker" and steps == 6)  # which may have loaded ahead
+    assert steps == 4 or (kind == "worker" and steps in (6, 8))
     assert f"kept: {tmp_path / 'last.ckpt'}, step {steps}: resume=RUN goes on" in text
     assert text.count("kept:") == 1
     if kind == "hangs":
