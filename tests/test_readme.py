@@ -102,7 +102,7 @@ def test_extras_exist() -> None:
         re.findall(r"`(\w+)`", " ".join(row.split("|")[1] for row in table.splitlines()[2:]))
     )
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    assert named == set(project["optional-dependencies"]) - {"registration"}
+    assert named == set(project["optional-dependencies"])
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

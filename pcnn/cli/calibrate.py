@@ -36,7 +36,7 @@ def calibrate(
 
     from pcnn.console import Console
     from pcnn.datasets.registration.threedmatch import IndoorPairs
-    from pcnn.experiment.pretrained import of_checkpoint, weights_of
+    from pcnn.experiment.descriptors import of_checkpoint, weights_of
     from pcnn.registration.calibration import calibrated, judged_pairs, threshold_of
     from pcnn.registration.register import SAMPLES, default_settings
     from pcnn.registration.verifier import reliability, write_verifier

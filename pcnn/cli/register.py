@@ -229,7 +229,7 @@ def describe(
 
     from pcnn.console import Console
     from pcnn.datasets.readers.channels import Reading
-    from pcnn.experiment.pretrained import chosen
+    from pcnn.experiment.descriptors import chosen
     from pcnn.experiment.register import advice_on_size, descriptor_of, points_of, warn_of_units
     from pcnn.files.whole_file import whole_file
 

@@ -11,7 +11,7 @@ import numpy as np
 from torch import Tensor
 
 from pcnn.datasets.registration.make_gt import information_matrix
-from pcnn.experiment.pretrained import chosen
+from pcnn.experiment.descriptors import chosen
 from pcnn.experiment.register import FPFH_MIN_INLIERS, descriptor_of
 from pcnn.registration.descriptor import Described, Remembered
 from pcnn.registration.estimate import REACH

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from pcnn.datasets.readers.fragments import local_points, read_local
 from pcnn.datasets.readers.units import declared_unit, unit_doubt
-from pcnn.experiment.pretrained import Choice, chosen, extent, fpfh_after, of_checkpoint
+from pcnn.experiment.descriptors import Choice, chosen, extent, fpfh_after, of_checkpoint
 from pcnn.files.bounded import LIMIT
 from pcnn.plural import counted
 from pcnn.registration.descriptor import Descriptor
@@ -71,7 +71,7 @@ def register(
             gave.
         target: likewise.
         model: ``interiors``, ``streets`` (shipped weights), ``fpfh``, or a checkpoint of a run with
-            task=registration; None goes by the extent of the clouds (`pcnn.experiment.pretrained`)
+            task=registration; None goes by the extent of the clouds (`pcnn.experiment.descriptors`)
             and asks FPFH (Open3D) where shipped weights find no transform.
         voxel_size: of FPFH [m]; asks for FPFH where no model is named.
         sensor_at_origin: whether the origin of each cloud is about its sensor's place: FPFH turns

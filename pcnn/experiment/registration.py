@@ -22,8 +22,8 @@ from pcnn.escaping import visible
 from pcnn.experiment import build, report, run_folder
 from pcnn.experiment.check import ABOUT_MODEL, checked, without
 from pcnn.experiment.command_line import program
+from pcnn.experiment.descriptors import described, trained_descriptor
 from pcnn.experiment.errors import ConfigError
-from pcnn.experiment.pretrained import described, trained_descriptor
 from pcnn.experiment.registration_options import RegistrationOptions
 from pcnn.experiment.registration_pictures import draw_curves, draw_pairs, send_evaluation
 from pcnn.experiment.report import CURVES, PAIRS, REFERENCE

@@ -9,7 +9,7 @@ import torch
 
 from pcnn.callbacks import RunCheckpoint
 from pcnn.experiment.catalogue import catalogue, local_file
-from pcnn.experiment.pretrained import FILES, FOLDER, of_checkpoint
+from pcnn.experiment.descriptors import FILES, FOLDER, of_checkpoint
 
 CARDS = Path(__file__).parents[2] / "docs" / "models"
 MOST = 20 * 2**20  # bytes of a file

@@ -15,9 +15,9 @@ import pcnn
 from pcnn.callbacks.checkpoint_file import read_checkpoint
 from pcnn.cli.commands import app
 from pcnn.datasets.registration.make_gt import make_ground_truth
-from pcnn.experiment import pretrained
+from pcnn.experiment import descriptors
+from pcnn.experiment.descriptors import of_checkpoint
 from pcnn.experiment.export import export
-from pcnn.experiment.pretrained import of_checkpoint
 from pcnn.experiment.registration import reference_table
 from pcnn.experiment.registration_options import RegistrationOptions
 from tests.datasets.registration.scenes import fragments, write_fragments
@@ -154,32 +154,32 @@ def test_what_cannot_be_exported_is_named(folder: Path, tmp_path: Path) -> None:
 def test_shipped_weights_go_by_the_extent(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pretrained, "FOLDER", tmp_path)
+    monkeypatch.setattr(descriptors, "FOLDER", tmp_path)
     room, street = torch.rand(500, 3) * 4, torch.rand(500, 3) * torch.tensor([80.0, 40.0, 4.0])
     # none is there yet: FPFH, at the voxel of the place
     for cloud, size, place in ((room, 0.05, "interiors"), (street, 0.3, "streets")):
-        choice = pretrained.chosen(None, [cloud], None)
+        choice = descriptors.chosen(None, [cloud], None)
         assert (choice.weights, choice.voxel_size) == (None, size)
         assert f"no weights for {place} come with this version" in choice.reason
     with pytest.raises(FileNotFoundError, match="no weights for streets come with this version"):
-        pretrained.chosen("streets", [room], None)
+        descriptors.chosen("streets", [room], None)
     export(folder / BEST, tmp_path / "resunet_interiors_point.safetensors")
     assert (
-        pretrained.chosen(None, [room], None).weights
+        descriptors.chosen(None, [room], None).weights
         == tmp_path / "resunet_interiors_point.safetensors"
     )
-    assert pretrained.chosen("interiors", [street], None).weights is not None
-    assert pretrained.chosen("resunet_interiors_point", [street], None).weights is not None
-    assert pretrained.chosen(None, [room, street], None).weights is None
-    assert pretrained.chosen("fpfh", [room], None).voxel_size == 0.05
-    assert pretrained.chosen(None, [room], 0.1).voxel_size == 0.1
+    assert descriptors.chosen("interiors", [street], None).weights is not None
+    assert descriptors.chosen("resunet_interiors_point", [street], None).weights is not None
+    assert descriptors.chosen(None, [room, street], None).weights is None
+    assert descriptors.chosen("fpfh", [room], None).voxel_size == 0.05
+    assert descriptors.chosen(None, [room], 0.1).voxel_size == 0.1
     with pytest.raises(ValueError, match="its own voxel size"):
-        pretrained.chosen("interiors", [room], 0.1)
+        descriptors.chosen("interiors", [room], 0.1)
     with pytest.raises(FileNotFoundError, match=r"shipped weights \(resunet_interiors_point"):
-        pretrained.chosen("resunet_interior", [room], None)
+        descriptors.chosen("resunet_interior", [room], None)
     # a stray point does not make a street of a room
     stray = torch.cat([room, torch.tensor([[500.0, 0.0, 0.0]])])
-    assert pretrained.extent(stray) < 5
+    assert descriptors.extent(stray) < 5
     # and they are used, by name
     clouds, _ = fragments()
     np.save(tmp_path / "c.npy", clouds[0].numpy())

@@ -9,7 +9,7 @@ from omegaconf import OmegaConf
 
 import pcnn
 from pcnn.experiment import build
-from pcnn.experiment.pretrained import chosen, of_checkpoint
+from pcnn.experiment.descriptors import chosen, of_checkpoint
 from pcnn.experiment.register import points_of
 from pcnn.metrics.registration import rotation_error, translation_error
 from pcnn.registration.descriptor import Described
