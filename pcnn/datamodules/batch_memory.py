@@ -105,7 +105,8 @@ class ReceivedPart:
         if self._source._holds[self._index] != self._number:
             raise RuntimeError("this batch was taken before: its memory may hold another one now")
         own = torch.empty(self._size, dtype=torch.uint8, pin_memory=pinned)
-        own.copy_(self._source._parts[self._index, : self._size])
+        # by one thread: those of torch would wait for cores that the workers use
+        np.copyto(own.numpy(), self._source._parts[self._index, : self._size].numpy())
         self._source._holds[self._index] = 0
         return own
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import fields, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 from weakref import WeakKeyDictionary
 
@@ -92,8 +93,12 @@ class Geometry:
         return {f.name: getattr(self, f.name) for f in fields(self)}  # type: ignore[arg-type]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle without the caches: a worker sends the sites, the receiver derives its own."""
-        return type(self), tuple(self._fields().values())
+        """Pickle without the caches: a worker sends the sites, the receiver derives its own.
+
+        The sender has checked the sites. A second check takes longer than a step of a small
+        network, in a process whose workers use all cores.
+        """
+        return partial(type(self), check=False), tuple(self._fields().values())
 
     @property
     def rows(self) -> int:
