@@ -120,6 +120,22 @@ def test_the_rooms_of_the_architecture_exist() -> None:
     assert [room for room in rooms if not (ROOT / room).exists()] == []
     packages = {f"pcnn/{path.parent.name}/" for path in ROOT.glob("pcnn/*/__init__.py")}
     assert packages <= set(rooms), "a room without a line in docs/architecture.md"
+    modules = {f"pcnn/{path.name}" for path in ROOT.glob("pcnn/[!_]*.py")}
+    assert modules <= set(rooms)
+    for row in text.split("| room |")[1].split("\n\n")[0].splitlines()[2:]:
+        places = [ROOT / place for place in re.findall(r"`([\w/]+/)`", row.split("|")[1])]
+        files = re.findall(r"`(\w+(?:\.py|/))`", row.split("|")[2])
+        assert [name for name in files if not any((at / name).exists() for at in places)] == [], row
+
+
+def test_the_floors_of_the_architecture_are_those_of_the_import_contract() -> None:
+    drawn = (ROOT / "docs/architecture.md").read_text().split("```")[1].split("  cli\n")
+    floors = [re.split(r"\s{2,}", line.strip())[0] for line in ["cli", *drawn[1].splitlines()]]
+    (contract, *_) = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"][
+        "contracts"
+    ]
+    named = [sorted(re.findall(r"\w+", floor)) for floor in floors if floor]
+    assert named == [sorted(re.findall(r"\w+", floor)) for floor in contract["layers"]]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

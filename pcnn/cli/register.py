@@ -109,6 +109,7 @@ def register(
     from pcnn.console import Console
     from pcnn.datasets.readers.channels import Reading
     from pcnn.experiment.multiway import register_many
+    from pcnn.experiment.pair_options import PairOptions
     from pcnn.experiment.register import points_of, register
     from pcnn.files.whole_file import whole_file
     from pcnn.registration.local_frame import about
@@ -128,7 +129,6 @@ def register(
         raise typer.BadParameter("--view shows one pair; pcnn view shows merged.ply of --graph")
     source, target = clouds[0], clouds[1]
     options: dict[str, Any] = {
-        "voxel_size": voxel_size,
         "copies": copies,
         "sensor_at_origin": sensor_at_origin,
         "solver": solver,  # refused by name where it is none
@@ -146,10 +146,12 @@ def register(
         with console.status("reading the clouds") as status:
             if graph:
                 names = [str(path) for path in clouds]
-                placed = register_many(read, names, model, **options, progress=status.update)
+                pairs = PairOptions(**options)
+                placed = register_many(read, names, model, voxel_size, pairs, status.update)
             else:
                 moving, fixed = read
-                found = register(moving, fixed, model, **options, progress=status.update)
+                options |= {"voxel_size": voxel_size, "progress": status.update}
+                found = register(moving, fixed, model, **options)
     except NoOverlapError as error:
         console.say(error, "" if graph else f"{source} onto {target}", "red")
         raise typer.Exit(1) from error
@@ -230,7 +232,8 @@ def describe(
     from pcnn.console import Console
     from pcnn.datasets.readers.channels import Reading
     from pcnn.experiment.descriptors import chosen
-    from pcnn.experiment.register import advice_on_size, descriptor_of, points_of, warn_of_units
+    from pcnn.experiment.pair_options import PairOptions
+    from pcnn.experiment.register import advice_on_size, points_of, warn_of_units
     from pcnn.files.whole_file import whole_file
 
     console = Console()
@@ -242,7 +245,10 @@ def describe(
     try:
         read = points_of(cloud, str(cloud), reading.columns, reading.max_gib)
         choice = chosen(model, [read.points], voxel_size)
-        descriptor = descriptor_of(choice, str(where), sensor_at_origin, packages(allow_targets))
+        options = PairOptions(
+            sensor_at_origin, device=str(where), allow_targets=packages(allow_targets)
+        )
+        descriptor = options.descriptor(choice)
         warn_of_units([read], descriptor.voxel_size)
         advice = advice_on_size([read], descriptor.voxel_size)
         if advice:

@@ -12,19 +12,13 @@ from torch import Tensor
 
 from pcnn.datasets.registration.make_gt import information_matrix
 from pcnn.experiment.descriptors import chosen
-from pcnn.experiment.register import FPFH_MIN_INLIERS, descriptor_of
+from pcnn.experiment.pair_options import PairOptions
 from pcnn.registration.descriptor import Described, Remembered
 from pcnn.registration.estimate import REACH
 from pcnn.registration.local_frame import LocalCloud, to_given
 from pcnn.registration.nearest import nearest_within
 from pcnn.registration.pose_graph import Edge, PoseGraph, pose_graph
-from pcnn.registration.register import (
-    NoOverlapError,
-    Registration,
-    default_settings,
-    register_points,
-)
-from pcnn.registration.settings import Solver
+from pcnn.registration.register import NoOverlapError, Registration
 from pcnn.registration.transforms import transform_points
 
 
@@ -62,19 +56,8 @@ def register_many(
     clouds: Sequence[LocalCloud],
     names: Sequence[str],
     model: str | None = None,
-    *,
     voxel_size: float | None = None,
-    sensor_at_origin: bool = True,
-    copies: int = 1,
-    solver: Solver | None = None,
-    icp_distance: float | None = None,
-    min_confidence: float | None = None,
-    min_inliers: int | None = None,
-    min_overlap: float = 0.05,
-    allow_ambiguous: bool = False,
-    seed: int = 0,
-    device: str = "cpu",
-    allow_targets: Sequence[str] = (),
+    options: PairOptions | None = None,
     progress: Callable[[str], object] = str,
 ) -> Multiway:
     """Register every pair of clouds, and place all of them so that the pairs agree.
@@ -82,21 +65,10 @@ def register_many(
     Args:
         clouds: two or more, as `points_of` gives them.
         names: of the clouds, for messages.
-        model: as of `register`, with all that follow; one descriptor serves all clouds, chosen by
-            the largest.
-        voxel_size: ...
-        sensor_at_origin: ...
-        copies: ...
-        solver: ...
-        icp_distance: ...
-        min_confidence: ...
-        min_inliers: ...
-        min_overlap: ...
-        allow_ambiguous: ...
-        seed: ...
-        device: ...
-        allow_targets: ...
-        progress: ...
+        model: as of `pcnn.register`; one descriptor serves all clouds, chosen by the largest.
+        voxel_size: likewise.
+        options: of every pair; None has the defaults of `pcnn.register`.
+        progress: is told what begins.
 
     Raises:
         ValueError: fewer than two clouds, or one that cannot be described; `NoOverlapError` where
@@ -105,9 +77,9 @@ def register_many(
     """
     if len(clouds) < 2:
         raise ValueError(f"two clouds or more are registered, got {len(clouds)}")
+    options = options or PairOptions()
     choice = chosen(model, [cloud.points for cloud in clouds], voxel_size)
-    network = choice.weights is not None
-    descriptor = Remembered(descriptor_of(choice, device, sensor_at_origin, allow_targets, copies))
+    descriptor = Remembered(options.descriptor(choice))
     for name, cloud in zip(names, clouds, strict=True):
         progress(f"describing {name}")
         try:
@@ -116,25 +88,10 @@ def register_many(
             raise ValueError(f"{name}: {error}") from error
     found: dict[tuple[int, int], Registration] = {}
     refused: dict[tuple[int, int], str] = {}
-    least = 3 if network else FPFH_MIN_INLIERS
     for target, source in combinations(range(len(clouds)), 2):
         progress(f"{names[source]} onto {names[target]}")
-        ends = clouds[source], clouds[target]
-        seen = sensor_at_origin and not any(cloud.moved for cloud in ends)
-        by = solver or ("cliques" if network else "ransac")
         try:
-            one = register_points(
-                ends[0].points,
-                ends[1].points,
-                descriptor,
-                default_settings(descriptor.voxel_size, seed, by, seen),
-                icp_distance=icp_distance,
-                min_confidence=min_confidence if network else 0.0,
-                min_inliers=least if min_inliers is None else min_inliers,
-                min_overlap=min_overlap,
-                allow_ambiguous=allow_ambiguous,
-                device=device,
-            )
+            one = options.register(clouds[source], clouds[target], descriptor, choice)
         except NoOverlapError as error:
             refused[source, target] = str(error)
         else:
@@ -145,7 +102,7 @@ def register_many(
         first, second = (descriptor(clouds[at].points) for at in (source, target))
         information = _information(first, second, one.transform, reach)
         # FPFH has no confidence: then inliers decide alone
-        sure = one.confidence if network and math.isfinite(one.confidence) else 0.0
+        sure = one.confidence if math.isfinite(one.confidence) else 0.0
         edges.append(Edge(source, target, one.transform, information, sure + 1e-6 * one.inliers))
     progress("placing all clouds")
     graph = pose_graph(names, edges, reach)

@@ -13,19 +13,16 @@ from torch import Tensor
 
 from pcnn.datasets.readers.fragments import local_points, read_local
 from pcnn.datasets.readers.units import declared_unit, unit_doubt
-from pcnn.experiment.descriptors import Choice, chosen, extent, fpfh_after, of_checkpoint
+from pcnn.experiment.descriptors import Choice, chosen, extent, fpfh_after
+from pcnn.experiment.pair_options import PairOptions
 from pcnn.files.bounded import LIMIT
 from pcnn.plural import counted
-from pcnn.registration.descriptor import Descriptor
-from pcnn.registration.fpfh import FPFH
 from pcnn.registration.local_frame import LocalCloud, to_given
 from pcnn.registration.register import (
     AmbiguousError,
     NoOverlapError,
     NotRigidError,
     Registration,
-    default_settings,
-    register_points,
 )
 from pcnn.registration.settings import Solver
 
@@ -33,9 +30,6 @@ log = logging.getLogger(__name__)
 
 Cloud = str | Path | np.ndarray | Tensor | LocalCloud
 
-#: Matches of FPFH that agree by chance: of 58 wrong transforms of indoor fragments without much
-#: overlap none had more than 23; of 58 right ones two had fewer than this.
-FPFH_MIN_INLIERS = 25
 #: Voxels across a cloud below which a failure is explained by its size, and those proposed then.
 _FEW_VOXELS, _ENOUGH_VOXELS = 20, 50
 
@@ -105,34 +99,28 @@ def register(
     """
     moving, fixed = points_of(source, "source"), points_of(target, "target")
     clouds = [moving.points, fixed.points]
-    # of a cloud that was moved near zero the sensor's place is not known
-    seen = sensor_at_origin and not (moving.moved or fixed.moved)
+    options = PairOptions(
+        sensor_at_origin=sensor_at_origin,
+        copies=copies,
+        solver=solver,
+        icp_distance=icp_distance,
+        min_confidence=min_confidence,
+        min_inliers=min_inliers,
+        min_overlap=min_overlap,
+        allow_ambiguous=allow_ambiguous,
+        seed=seed,
+        device=device,
+        allow_targets=allow_targets,
+    )
     tried: list[float] = []
 
     def estimated(choice: Choice) -> Registration:
-        descriptor = descriptor_of(choice, device, sensor_at_origin, allow_targets, copies)
+        descriptor = options.descriptor(choice)
         if not tried:
             warn_of_units([moving, fixed], descriptor.voxel_size)
         tried.append(descriptor.voxel_size)
-        network = choice.weights is not None
-        by = solver or ("cliques" if network else "ransac")
-        least = 3 if network else FPFH_MIN_INLIERS
-        found = register_points(
-            moving.points,
-            fixed.points,
-            descriptor,
-            default_settings(descriptor.voxel_size, seed, by, seen),
-            icp_distance=icp_distance,
-            min_confidence=min_confidence if network else 0.0,
-            min_inliers=least if min_inliers is None else min_inliers,
-            min_overlap=min_overlap,
-            allow_ambiguous=allow_ambiguous,
-            device=device,
-            progress=progress,
-        )
-        given = to_given(found.transform, moving, fixed)
-        sure = found.confidence if network else math.nan
-        return replace(found, transform=given, reason=choice.reason, confidence=sure)
+        found = options.register(moving, fixed, descriptor, choice, progress)
+        return replace(found, transform=to_given(found.transform, moving, fixed))
 
     def by_network_or_fpfh(choice: Choice) -> Registration:
         try:
@@ -227,22 +215,3 @@ def advice_on_size(clouds: Sequence[LocalCloud], voxel_size: float) -> str:
         f"{width / voxel_size:.2g} voxels of {voxel_size:g} m. "
         f"If they are in metres, try --model fpfh --voxel-size {round(cell, digits):g}"
     )
-
-
-def descriptor_of(
-    choice: Choice,
-    device: str = "cpu",
-    sensor_at_origin: bool = True,
-    allow_targets: Sequence[str] = (),
-    copies: int = 1,
-) -> Descriptor:
-    """The descriptor that was chosen.
-
-    Raises:
-        ValueError: a torn file, a checkpoint of another task, or another number of copies than
-            there are groups of rotations.
-    """
-    if choice.weights is not None:
-        return of_checkpoint(choice.weights, device, allow_targets, copies)
-    assert choice.voxel_size is not None  # FPFH comes with one
-    return FPFH(choice.voxel_size, sensor_at_origin=sensor_at_origin)

@@ -10,6 +10,7 @@ from omegaconf import OmegaConf
 import pcnn
 from pcnn.experiment import build
 from pcnn.experiment.descriptors import chosen, of_checkpoint
+from pcnn.experiment.pair_options import PairOptions
 from pcnn.experiment.register import points_of
 from pcnn.metrics.registration import rotation_error, translation_error
 from pcnn.registration.descriptor import Described
@@ -81,7 +82,7 @@ class Numbered:
 def test_clouds_of_a_map_get_a_transform_of_the_map(
     origin: tuple[float, float, float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pcnn.experiment.register.descriptor_of", lambda *_: Numbered())
+    monkeypatch.setattr(PairOptions, "descriptor", lambda *_: Numbered())
     turn = random_pose(2)
     local = torch.rand(700, 3, dtype=torch.float64) * 4
     target = local + torch.tensor(origin, dtype=torch.float64)
@@ -200,7 +201,7 @@ def test_without_open3d_and_by_name_the_network_alone_is_asked(
     for named in (["interiors"], []):
         with pytest.raises(NoOverlapError, match=r"required \(--min-"):
             pcnn.register(source, target, *named)
-        monkeypatch.setattr("pcnn.experiment.register.FPFH", missing)
+        monkeypatch.setattr("pcnn.experiment.pair_options.FPFH", missing)
 
 
 def test_clouds_of_nothing_in_common_name_both_descriptors() -> None:
