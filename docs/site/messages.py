@@ -266,7 +266,7 @@ def page() -> str:
 def heading(part: str) -> str:
     """A part of a message as a heading."""
     plain = " ".join(re.sub(r"\{[^{}]*\}?", "...", part).split()).strip(" ;:,.")
-    return plain[:1].upper() + plain[1:]
+    return f"“{plain}”"
 
 
 def folded(text: str) -> str:

@@ -25,6 +25,8 @@ OUTSIDE = {
     "data.md": "data/README.md",
     "locks.md": "requirements/README.md",
 }
+#: A link whose text is the name of a page's file: on the site it is the title of that page.
+FILE_NAME = re.compile(r"(?<!!)\[([\w/-]+\.md)\]\(((?:[\w.-]+/)*[\w-]+\.md)(#[^)\s]*)?\)")
 LINK = re.compile(r"(\]\()(?!\w+:|#)([^)#\s]+)")
 #: A result that a page names without a link to it.
 NAMED = re.compile(r"(?<![\[`])`((?:benchmarks|docs)/results/[\w.-]+\.(?:json|png))`(?![`\]])")
@@ -44,6 +46,17 @@ def address_of(source: str) -> str:
     if source in pages:
         return pages[source]
     return source[5:] if source.startswith("docs/") else f"files/{source}"
+
+
+def titled(text: str, folder: str) -> str:
+    """Links by the name of a file become links by the title of its page."""
+
+    def title(found: re.Match[str]) -> str:
+        page = ROOT / posixpath.normpath(posixpath.join(folder, found[2]))
+        heading = re.match(r"# (.+)", page.read_text()) if page.is_file() else None
+        return f"[{heading[1] if heading else found[1]}]({found[2]}{found[3] or ''})"
+
+    return FILE_NAME.sub(title, text)
 
 
 def targets(text: str, source: str) -> set[str]:
@@ -67,6 +80,7 @@ def moved(text: str, source: str) -> str:
         return f"[`{found[1]}`]({to(found[1])})" if exists else found[0]
 
     def prose(part: str) -> str:
+        part = titled(part, folder)
         part = LINK.sub(lambda found: found[1] + to(posixpath.join(folder, found[2])), part)
         return NAMED.sub(named, part)
 

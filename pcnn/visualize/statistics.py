@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 COLOURS = ("#1f4e9c", "#c2410c", "#2f855a", "#7c3aed", "#b7791f", "#0e7490")
+#: Bars and points of a set are told apart without their colour, too.
+HATCHES = ("", "////", "....", "xxxx", "----", "++++")
+MARKERS = ("o", "x", "s", "^", "D", "P")
 UNITS = {"range": " m", "height": " m", "nearest": " m", "remission": ""}
 _SHOWN_CLASSES = 20
 
@@ -39,7 +42,7 @@ def statistics_page(sets: Sequence[SetStatistics], path: str | Path) -> Path:
     """
     if not 1 <= len(sets) <= len(COLOURS):
         raise ValueError(f"a page holds 1 to {len(COLOURS)} sets, got {len(sets)}")
-    figure = new_page(17, 12.5, layout="constrained")
+    figure = new_page(13, 11, layout="constrained")
     axes = figure.subplots(3, 3)
     _histograms(axes[0, 0], sets, "range", "range [m]", (0, 90), 4)
     _histograms(axes[0, 1], sets, "height", "height [m]", _span(sets, "height"), 2)
@@ -50,10 +53,28 @@ def statistics_page(sets: Sequence[SetStatistics], path: str | Path) -> Path:
     _rings(axes[2, 0], sets)
     _classes(axes[2, 1], sets)
     _table(axes[2, 2], sets)
-    handles = [axes[1, 2].patches[n] for n in range(len(sets))]
-    labels = [f"{title(s)}, {counted(len(s.points), 'cloud')}" for s in sets]
-    figure.legend(handles, labels, loc="outside upper center", ncols=min(len(sets), 3), fontsize=12)
-    return saved(figure, path, dpi=90)
+    _legend(figure, axes[1, 2].patches, sets)
+    return saved(figure, path, dpi=120)
+
+
+def _legend(figure: Any, bars: Sequence[Any], sets: Sequence[SetStatistics]) -> None:
+    """A bar, the line and the marker of every set beside its name."""
+    from matplotlib.legend_handler import HandlerTuple
+    from matplotlib.lines import Line2D
+
+    lines = [
+        Line2D([], [], color=colour, marker=marker, linestyle=_style(statistics))
+        for colour, marker, statistics in zip(COLOURS, MARKERS, sets, strict=False)
+    ]
+    figure.legend(
+        list(zip(bars, lines, strict=True)),
+        [f"{title(s)}, {counted(len(s.points), 'cloud')}" for s in sets],
+        loc="outside upper center",
+        ncols=min(len(sets), 3),
+        fontsize=12,
+        handlelength=5,
+        handler_map={tuple: HandlerTuple(ndivide=None)},
+    )
 
 
 def title(statistics: SetStatistics) -> str:
@@ -61,7 +82,7 @@ def title(statistics: SetStatistics) -> str:
     return statistics.name + (" (SIMULATED)" if statistics.source == "simulated" else "")
 
 
-def _style(statistics: SetStatistics) -> str:
+def _style(statistics: SetStatistics) -> Literal["--", "-"]:
     return "--" if statistics.source == "simulated" else "-"
 
 
@@ -108,22 +129,28 @@ def _neighbours(axes: Axes, sets: Sequence[SetStatistics]) -> None:
     """Bars of means, with a line from the smallest to the largest cloud."""
     sizes = sorted({size for s in sets for size in s.neighbours})
     width = 0.8 / len(sets)
-    for n, (colour, statistics) in enumerate(zip(COLOURS, sets, strict=False)):
+    for n, statistics in enumerate(sets):
         for at, size in enumerate(sizes):
             values = statistics.neighbours.get(size)
             if values is None:
                 continue
             x = at + (n - (len(sets) - 1) / 2) * width
-            axes.bar(x, np.mean(values), 0.9 * width, color=colour, alpha=0.75)
+            _bar(axes, x, float(np.mean(values)), 0.9 * width, n)
             axes.plot([x, x], [min(values), max(values)], color=INK, linewidth=1.2)
     axes.set_xticks(range(len(sizes)), [f"{size:g} m" for size in sizes])
     axes.set_xlabel("voxel size")
     axes.set_ylabel("voxels in the $3^3$ box")
 
 
+def _bar(axes: Axes, x: float, value: float, width: float, number: int) -> None:
+    """The bar of a set; edges have the colour of its hatch."""
+    colour: dict[str, Any] = {"facecolor": COLOURS[number], "edgecolor": "white"}
+    axes.bar(x, value, width, **colour, hatch=HATCHES[number], linewidth=0, alpha=0.75)
+
+
 def _points(axes: Axes, sets: Sequence[SetStatistics]) -> None:
-    for n, (colour, statistics) in enumerate(zip(COLOURS, sets, strict=False)):
-        axes.bar(n, np.mean(statistics.points) / 1e3, 0.8, color=colour, alpha=0.75)
+    for n, statistics in enumerate(sets):
+        _bar(axes, n, float(np.mean(statistics.points)) / 1e3, 0.8, n)
     for n, statistics in enumerate(sets):
         ends = [min(statistics.points) / 1e3, max(statistics.points) / 1e3]
         axes.plot([n, n], ends, color=INK, linewidth=1.2)
@@ -153,16 +180,16 @@ def _classes(axes: Axes, sets: Sequence[SetStatistics]) -> None:
     if not names:
         _nothing(axes, "no labels")
         return
-    labelled = [(c, s) for c, s in zip(COLOURS, sets, strict=False) if s.classes]
-    height = 0.8 / len(labelled)
-    for n, (colour, statistics) in enumerate(labelled):
-        shares = [100 * (statistics.classes or {}).get(name, 0.0) for name in names]
-        y = np.arange(len(names)) + (n - (len(labelled) - 1) / 2) * height
-        axes.barh(y, shares, 0.9 * height, color=colour, alpha=0.75)
+    for n, statistics in enumerate(sets):
+        if statistics.classes:
+            shares = [100 * statistics.classes.get(name, 0.0) or np.nan for name in names]
+            look: dict[str, Any] = {"color": COLOURS[n], "marker": MARKERS[n], "linestyle": "none"}
+            axes.plot(shares, range(len(names)), **look, markersize=6, markeredgewidth=1.5)
     axes.set_yticks(range(len(names)), names, fontsize=8)
     axes.invert_yaxis()
     axes.set_xscale("log")
     axes.set_xlim(0.005, 100)
+    axes.grid(alpha=0.3)
     axes.set_xlabel("share of labelled points [%]")
 
 
@@ -222,8 +249,8 @@ def _table(axes: Axes, sets: Sequence[SetStatistics]) -> None:
         cellLoc="right",
     )
     table.auto_set_font_size(False)
-    table.set_fontsize(9)
-    table.scale(1.0, 1.35)
+    table.set_fontsize(8)
+    table.scale(1.0, 1.3)
     for (row, column), cell in table.get_celld().items():
         cell.set_linewidth(0.3)
         if row == 0 and column >= 0:

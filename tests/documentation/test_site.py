@@ -57,6 +57,8 @@ def test_what_leaves_docs_is_led_to_its_place_on_the_site() -> None:
     assert moved("[d](../../data/README.md) [h](../engines.md)", "docs/results/a.md") == (
         "[d](../data.md) [h](../engines.md)"
     )
+    by_name = "[`f`](engines.md) [mapping.md](mapping.md#plans)"
+    assert moved(by_name, "docs/x.md") == "[`f`](engines.md) [Kernel maps](mapping.md#plans)"
     fenced = "```text\n[a](b.md)\n```"
     assert moved(fenced, "docs/results/a.md") == fenced
     named = "measured: `benchmarks/results/ransac-h200.json`, not `benchmarks/results/none.json`"

@@ -88,7 +88,7 @@ def draw_layouts() -> Picture:
         picture.text(20 + width * len(found) + 14, top, word, font_style="italic")
     filled = {i: sorted(k for o, _, k in found if o == i) for i in range(rows)}
     order = sorted(range(rows), key=lambda i: (len(filled[i]), filled[i]), reverse=True)
-    picture.title(400, 28, "tiles: rows that fill like slots together")
+    picture.title(400, 28, "tiles: similar rows stand together")
     left, top = 400, 40
     for start in range(0, rows, TILE):
         tile = order[start : start + TILE]
